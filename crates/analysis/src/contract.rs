@@ -1,0 +1,156 @@
+//! What an application promises about its traffic, and asks of the channel (HARTS 3.1, CLIPS 4.4).
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::units::{Nanos, Rate};
+
+/// Largest message of a channel, in bytes.
+pub const MESSAGE_BYTES_MAX: u32 = 64 << 20;
+/// Largest burst, in messages.
+pub const BURST_MESSAGES_MAX: u32 = 1 << 16;
+/// Longest deadline and longest interval between messages.
+pub const SPAN_MAX: Nanos = Nanos::from_secs(3600);
+/// Shortest interval between messages: a million messages a second.
+pub const INTERVAL_MIN: Nanos = Nanos(1_000);
+
+/// What happens at the source to a message that breaks the contract.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policing {
+    /// It waits for its logical arrival; the sender blocks or gets `WouldBlock` when the queue is full.
+    #[default]
+    Delay,
+    /// It is dropped and counted.
+    Drop,
+    /// It travels as best effort.
+    Demote,
+}
+
+/// When the sink hands a message to the application.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delivery {
+    /// As soon as it is there.
+    #[default]
+    Asap,
+    /// At its deadline l + D, less the wake-up margin: least jitter.
+    AtDeadline,
+}
+
+/// How early a stage may serve ahead of the logical arrival (design 3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Horizon {
+    /// h(k) = sum of the bounds upstream: an early packet is served early. Larger buffers, short latency.
+    #[default]
+    Cumulative,
+    /// h(k) = 0, the papers' setting: every hop holds to the logical arrival. Small buffers, latency near D.
+    Regulated,
+}
+
+/// The traffic and the wish: at most `message_bytes_max` a message, `rate_max`, `burst_messages_max`, each
+/// within `deadline` of its logical arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contract {
+    /// S: 1 to [`MESSAGE_BYTES_MAX`].
+    pub message_bytes_max: u32,
+    /// R, as its interval I: [`INTERVAL_MIN`] to [`SPAN_MAX`].
+    pub rate_max: Rate,
+    /// B: 1 to [`BURST_MESSAGES_MAX`].
+    pub burst_messages_max: u32,
+    /// D, end to end from the logical arrival: up to [`SPAN_MAX`].
+    pub deadline: Nanos,
+    /// What happens to excess at the source.
+    #[serde(default)]
+    pub policing: Policing,
+    /// When the sink delivers.
+    #[serde(default)]
+    pub delivery: Delivery,
+    /// How early hops may serve.
+    #[serde(default)]
+    pub horizon: Horizon,
+}
+
+/// Why a contract makes no sense, with what would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub enum ContractError {
+    /// S is zero or too large.
+    #[error("message size {bytes} B: give 1 B to {MESSAGE_BYTES_MAX} B")]
+    MessageBytes {
+        /// The size that was asked for.
+        bytes: u32,
+    },
+    /// I is too short or too long.
+    #[error("one message every {interval}: give a rate between one an hour and 1000000/s")]
+    Interval {
+        /// The interval that was asked for.
+        interval: Nanos,
+    },
+    /// B is zero or too large.
+    #[error("burst of {messages} messages: give 1 to {BURST_MESSAGES_MAX}")]
+    Burst {
+        /// The burst that was asked for.
+        messages: u32,
+    },
+    /// D is zero or too long.
+    #[error("deadline {deadline}: give more than 0 and at most an hour")]
+    Deadline {
+        /// The deadline that was asked for.
+        deadline: Nanos,
+    },
+}
+
+impl Contract {
+    /// A contract with the defaults for policing, delivery and horizon.
+    ///
+    /// # Errors
+    /// Where [`Contract::validate`] refuses.
+    pub fn new(message_bytes_max: u32, rate_max: Rate, burst: u32, deadline: Nanos) -> Result<Self, ContractError> {
+        let contract = Self {
+            message_bytes_max,
+            rate_max,
+            burst_messages_max: burst,
+            deadline,
+            policing: Policing::default(),
+            delivery: Delivery::default(),
+            horizon: Horizon::default(),
+        };
+        contract.validate()?;
+        Ok(contract)
+    }
+
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// The first field out of its range.
+    pub fn validate(&self) -> Result<(), ContractError> {
+        if !(1..=MESSAGE_BYTES_MAX).contains(&self.message_bytes_max) {
+            return Err(ContractError::MessageBytes { bytes: self.message_bytes_max });
+        }
+        let interval = self.rate_max.interval();
+        if !(INTERVAL_MIN..=SPAN_MAX).contains(&interval) {
+            return Err(ContractError::Interval { interval });
+        }
+        if !(1..=BURST_MESSAGES_MAX).contains(&self.burst_messages_max) {
+            return Err(ContractError::Burst { messages: self.burst_messages_max });
+        }
+        if self.deadline == Nanos::ZERO || self.deadline > SPAN_MAX {
+            return Err(ContractError::Deadline { deadline: self.deadline });
+        }
+        Ok(())
+    }
+
+    /// I, the interval between messages.
+    pub const fn interval(&self) -> Nanos {
+        self.rate_max.interval()
+    }
+    /// I', the interval that policing and admission use.
+    pub const fn policed_interval(&self) -> Nanos {
+        self.rate_max.policed_interval()
+    }
+    /// Packets of a largest message in fragments of `fragment_bytes` payload.
+    pub const fn packets_max(&self, fragment_bytes: u32) -> u32 {
+        self.message_bytes_max.div_ceil(if fragment_bytes == 0 { 1 } else { fragment_bytes })
+    }
+}

@@ -1,0 +1,16 @@
+//! Contracts, stages, response times and admission: the pure arithmetic of guaranteed channels.
+//!
+//! No clock, no I/O, no randomness: `now` and seeds are arguments. Everything here is exact integer
+//! arithmetic in nanoseconds; sums saturate, so hostile input ends in a refusal and never in a panic.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod contract;
+pub mod policy;
+pub mod units;
+
+pub use contract::{Contract, ContractError, Delivery, Horizon, Policing};
+pub use policy::{AdmissionPolicy, Demand, Offer, Refusal, RefusalReason};
+pub use units::{BitRate, Instant, Nanos, Ppm, Rate};

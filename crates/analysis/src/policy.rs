@@ -1,0 +1,120 @@
+//! The one interface of admission for every stage: a policy says yes with a bound, or no with the nearest offer.
+//!
+//! A policy owns the set of channels of one stage. `offer` changes nothing; `hold`, `relax` and `release` do.
+//! Decisions are incremental: they do not recompute what the newcomer cannot change.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::units::{Nanos, Ppm};
+
+/// What one channel asks of one stage (design 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demand {
+    /// C: the cost of a whole message here.
+    pub cost: Nanos,
+    /// The largest non-preemptible unit of it (a packet on a link, a quantum of PDUs on a CPU).
+    pub unit_cost_max: Nanos,
+    /// I': the period.
+    pub period: Nanos,
+    /// r: longest time from the effective arrival to being ready to be served.
+    pub release_latency: Nanos,
+    /// How early a message may be served (the horizon): jitter to fixed-priority policies, ignored by `edf`.
+    pub early: Nanos,
+}
+
+/// A yes of one stage: it can bound the channel by `bound`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// d: the smallest bound that the stage can promise, at most the limit that was asked for.
+    pub bound: Nanos,
+}
+
+/// Why a stage says no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+pub enum RefusalReason {
+    /// All that may be given away is given away.
+    #[error("the stage would be used to {wanted_ppm} ppm, {limit_ppm} ppm may be given away")]
+    Utilisation {
+        /// Utilisation with the newcomer, in ppm.
+        wanted_ppm: u32,
+        /// What may be given away, in ppm.
+        limit_ppm: u32,
+    },
+    /// It could be served, but not within the limit.
+    #[error("the smallest possible bound here is {possible}, wanted {limit}")]
+    Bound {
+        /// Smallest feasible bound.
+        possible: Nanos,
+        /// Largest bound that was allowed.
+        limit: Nanos,
+    },
+    /// An admitted channel would miss its bound.
+    #[error("an admitted channel would miss its bound")]
+    Others,
+    /// Buffer memory is used up.
+    #[error("{wanted_bytes} B of buffers wanted, {free_bytes} B free")]
+    Buffers {
+        /// Wanted.
+        wanted_bytes: u64,
+        /// Free.
+        free_bytes: u64,
+    },
+}
+
+/// A no of one stage, with the nearest that it could do instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[error("{reason}")]
+pub struct Refusal {
+    /// Why.
+    pub reason: RefusalReason,
+    /// The smallest bound that this stage could promise for the same traffic, if any.
+    pub bound_possible: Option<Nanos>,
+    /// The shortest period (largest rate) that it could serve within the limit, if any.
+    pub period_possible: Option<Nanos>,
+}
+
+/// Names a channel within one stage; chosen by the caller, unique there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StageKey(pub u64);
+
+/// Admission of one stage. Object-safe, so that an embedding program can bring its own.
+pub trait AdmissionPolicy: core::fmt::Debug + Send {
+    /// The smallest bound for a newcomer, at most `bound_limit`; holds nothing.
+    ///
+    /// # Errors
+    /// A refusal with its reason and the nearest feasible offer.
+    fn offer(&mut self, demand: &Demand, bound_limit: Nanos) -> Result<Offer, Refusal>;
+
+    /// Reserves for `key` with `bound`, which must be feasible (it is tested).
+    ///
+    /// # Errors
+    /// A refusal where the bound is not feasible (any more).
+    fn hold(&mut self, key: StageKey, demand: &Demand, bound: Nanos) -> Result<(), Refusal>;
+
+    /// Moves the bound of a held channel; on an error the old bound stays.
+    ///
+    /// # Errors
+    /// A refusal where the new bound would break somebody's.
+    fn relax(&mut self, key: StageKey, bound: Nanos) -> Result<(), Refusal>;
+
+    /// Gives back what `key` holds; `false` where it held nothing.
+    fn release(&mut self, key: StageKey) -> bool;
+
+    /// The bound that `key` holds.
+    fn bound(&self, key: StageKey) -> Option<Nanos>;
+
+    /// What all held channels use together.
+    fn utilisation(&self) -> Ppm;
+
+    /// How many channels are held.
+    fn len(&self) -> usize;
+
+    /// Whether none is held.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The name of the policy as configured (`edf`, `d-order`, ...).
+    fn name(&self) -> &'static str;
+}

@@ -1,0 +1,209 @@
+//! Units as types: spans and points of time, rates, proportions. Arithmetic saturates.
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Div, Mul, Sub};
+
+use serde::{Deserialize, Serialize};
+
+/// A span of time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// Longer than anything that is admitted.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// `n` microseconds.
+    pub const fn from_micros(n: u64) -> Self {
+        Self(n.saturating_mul(1_000))
+    }
+    /// `n` milliseconds.
+    pub const fn from_millis(n: u64) -> Self {
+        Self(n.saturating_mul(1_000_000))
+    }
+    /// `n` seconds.
+    pub const fn from_secs(n: u64) -> Self {
+        Self(n.saturating_mul(1_000_000_000))
+    }
+    /// The count of nanoseconds.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+    /// In seconds, for people.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+    /// In milliseconds, for people.
+    pub fn as_millis_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+    /// How many whole or begun spans of `unit` this is; `u64::MAX` when `unit` is zero.
+    pub const fn div_ceil(self, unit: Self) -> u64 {
+        if unit.0 == 0 { u64::MAX } else { self.0.div_ceil(unit.0) }
+    }
+    /// The difference, or nothing where it would be negative.
+    pub const fn checked_sub(self, other: Self) -> Option<Self> {
+        match self.0.checked_sub(other.0) {
+            Some(n) => Some(Self(n)),
+            None => None,
+        }
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+impl AddAssign for Nanos {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+impl Sub for Nanos {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+impl Mul<u64> for Nanos {
+    type Output = Self;
+    fn mul(self, n: u64) -> Self {
+        Self(self.0.saturating_mul(n))
+    }
+}
+impl Div<u64> for Nanos {
+    type Output = Self;
+    /// # Panics
+    /// Where `n` is zero.
+    fn div(self, n: u64) -> Self {
+        Self(self.0 / n)
+    }
+}
+impl core::iter::Sum for Nanos {
+    fn sum<I: Iterator<Item = Self>>(spans: I) -> Self {
+        spans.fold(Self::ZERO, Add::add)
+    }
+}
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            n if n < 10_000 => write!(f, "{n} ns"),
+            n if n < 10_000_000 => write!(f, "{:.1} us", n as f64 / 1e3),
+            n if n < 10_000_000_000 => write!(f, "{:.2} ms", n as f64 / 1e6),
+            n => write!(f, "{:.2} s", n as f64 / 1e9),
+        }
+    }
+}
+
+/// A point of time on one host's monotonic clock, in nanoseconds. Instants of two hosts never meet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Instant(pub u64);
+
+impl Instant {
+    /// The clock's origin.
+    pub const ZERO: Self = Self(0);
+
+    /// The span since `earlier`, zero where it lies in the future.
+    pub const fn since(self, earlier: Self) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+    /// This moved by a signed count of nanoseconds.
+    pub const fn offset(self, by_ns: i64) -> Self {
+        Self(self.0.saturating_add_signed(by_ns))
+    }
+    /// `self - other` in nanoseconds, negative where `other` is later; saturates.
+    pub const fn minus(self, other: Self) -> i64 {
+        let wide = self.0 as i128 - other.0 as i128;
+        if wide > i64::MAX as i128 {
+            i64::MAX
+        } else if wide < i64::MIN as i128 {
+            i64::MIN
+        } else {
+            wide as i64
+        }
+    }
+}
+impl Add<Nanos> for Instant {
+    type Output = Self;
+    fn add(self, span: Nanos) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+impl Sub<Nanos> for Instant {
+    type Output = Self;
+    fn sub(self, span: Nanos) -> Self {
+        Self(self.0.saturating_sub(span.0))
+    }
+}
+
+/// A message rate, kept as the span I = 1/R between messages so that periods stay exact. At least 1 ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Rate {
+    interval_ns: u64,
+}
+
+impl Rate {
+    /// `n` messages a second; `None` for zero or more than 10^9.
+    pub const fn per_second(n: u64) -> Option<Self> {
+        if n == 0 || n > 1_000_000_000 { None } else { Some(Self { interval_ns: 1_000_000_000 / n }) }
+    }
+    /// One message every `interval`; `None` for zero.
+    pub const fn every(interval: Nanos) -> Option<Self> {
+        if interval.0 == 0 { None } else { Some(Self { interval_ns: interval.0 }) }
+    }
+    /// I: the span between messages.
+    pub const fn interval(self) -> Nanos {
+        Nanos(self.interval_ns)
+    }
+    /// I' = I * (1 - 1/128): the span that policing and admission use (design 3).
+    pub const fn policed_interval(self) -> Nanos {
+        Nanos(self.interval_ns - self.interval_ns / 128)
+    }
+    /// Messages a second, for people.
+    pub fn as_per_second_f64(self) -> f64 {
+        1e9 / self.interval_ns as f64
+    }
+}
+
+/// A drain rate in bits a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BitRate(pub u64);
+
+impl BitRate {
+    /// The time that `bytes` take, rounded up; saturates, `Nanos::MAX` at rate zero.
+    pub const fn time_of(self, bytes: u64) -> Nanos {
+        if self.0 == 0 {
+            return Nanos::MAX;
+        }
+        let ns = (bytes as u128 * 8_000_000_000).div_ceil(self.0 as u128);
+        if ns > u64::MAX as u128 { Nanos::MAX } else { Nanos(ns as u64) }
+    }
+    /// This rate less an error.
+    pub const fn less(self, error: Ppm) -> Self {
+        let kept = (1_000_000 - if error.0 > 1_000_000 { 1_000_000 } else { error.0 }) as u128;
+        Self((self.0 as u128 * kept / 1_000_000) as u64)
+    }
+}
+
+/// A proportion in parts per million.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ppm(pub u32);
+
+impl Ppm {
+    /// The whole.
+    pub const ONE: Self = Self(1_000_000);
+    /// This proportion of a span, rounded up.
+    pub const fn of(self, span: Nanos) -> Nanos {
+        let ns = (span.0 as u128 * self.0 as u128).div_ceil(1_000_000);
+        if ns > u64::MAX as u128 { Nanos::MAX } else { Nanos(ns as u64) }
+    }
+}

@@ -1,0 +1,142 @@
+//! Who is who: nodes, channels, paths, links. One type each, so that they cannot be mixed up.
+
+use alloc::string::String;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::limits::NAME_BYTES_MAX;
+
+/// A node of the domain; unique, from the configuration. 0 is never a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(pub u32);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// One life of a node: a boot count, or 64 random bits where it cannot be kept. Tells a restart from a delay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+/// A channel's number at its source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ChannelNumber(pub u32);
+
+/// Names a channel on every hop: (source node, channel number, epoch of the source).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PathId {
+    /// The source.
+    pub node: NodeId,
+    /// The channel's number there.
+    pub channel: ChannelNumber,
+    /// The source's life.
+    pub epoch: Epoch,
+}
+
+impl fmt::Display for PathId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.node, self.channel.0)
+    }
+}
+
+/// 32 random bits of a channel, chosen by the source, known to its hops: every data packet carries them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cookie(pub u32);
+
+/// A link of this node: its index in the configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LinkId(pub u16);
+
+/// A local handle of a channel's or best-effort flow's end at this node; never reused within a node's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ChannelId(pub u64);
+
+/// A local handle of a listener; never reused within a node's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ListenerId(pub u64);
+
+/// A name of a host or a port: 1 to 63 bytes of letters, digits, `-`, `_`, `.`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Name(String);
+
+/// Not a name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("\"{text}\" is no name: use 1 to 63 letters, digits, '-', '_' or '.'")]
+pub struct NameError {
+    /// The beginning of what was given.
+    pub text: String,
+}
+
+impl Name {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// Where it is empty, too long or has other characters.
+    pub fn new(text: &str) -> Result<Self, NameError> {
+        let fits = (1..=NAME_BYTES_MAX).contains(&text.len());
+        let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+        if fits && plain {
+            Ok(Self(text.into()))
+        } else {
+            Err(NameError { text: text.chars().take(NAME_BYTES_MAX).collect() })
+        }
+    }
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+    /// 32 bits of the name for the header of best-effort packets (FNV-1a).
+    pub fn port_hash(&self) -> u32 {
+        self.0.bytes().fold(0x811c_9dc5, |hash, b| (hash ^ u32::from(b)).wrapping_mul(0x0100_0193))
+    }
+}
+impl TryFrom<String> for Name {
+    type Error = NameError;
+    fn try_from(text: String) -> Result<Self, NameError> {
+        Self::new(&text)
+    }
+}
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0
+    }
+}
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where a listener is: `port@host`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Address {
+    /// The listener's name.
+    pub port: Name,
+    /// The host's name.
+    pub host: Name,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.port, self.host)
+    }
+}
+impl core::str::FromStr for Address {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        let (port, host) = text.split_once('@').ok_or_else(|| NameError { text: text.into() })?;
+        Ok(Self { port: Name::new(port)?, host: Name::new(host)? })
+    }
+}

@@ -1,0 +1,15 @@
+//! The pure protocol core of Punctual: wire format, RTCOP signalling, handlers, link scheduler, and the
+//! [`Node`](node) that joins them behind `handle_*` and `poll_*`.
+//!
+//! No clock, no I/O, no randomness: `now`, frames and seeds are arguments.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod ids;
+pub mod limits;
+pub mod memory;
+pub mod node;
+
+pub use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate};

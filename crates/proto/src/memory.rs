@@ -1,0 +1,73 @@
+//! Where bytes live, as the core sees it: frames of the driver, rings of the application.
+//!
+//! The core never owns payload: it refers to a message in the application's outgoing ring and copies a
+//! fragment into a frame only when the link scheduler picks that packet (HARTS 5.1); received fragments are
+//! copied once, to index times fragment size of a slot of the receiver's ring.
+
+use punctual_analysis::Instant;
+
+/// The family of buffers that a host uses.
+pub trait Memory {
+    /// A received frame; dropping it gives the buffer back to the driver. Starts at our header.
+    type Frame: AsRef<[u8]>;
+    /// An application's outgoing ring.
+    type Outbox: Outbox;
+    /// An application's incoming ring.
+    type Inbox: Inbox;
+}
+
+/// A message that an application has put into its ring. Dropping it frees the ring slot and tells the
+/// application that the link has sent it.
+pub trait MessageRead {
+    /// Its length in bytes. Never changes, whatever the application does to the ring.
+    fn len(&self) -> u32;
+    /// Whether it is empty.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Copies `out.len()` bytes from `offset` on; the caller stays within `len`.
+    fn copy_to(&self, offset: u32, out: &mut [u8]);
+}
+
+/// An application's outgoing ring. The other side is not trusted: everything is checked here.
+pub trait Outbox {
+    /// A message in it.
+    type Message: MessageRead;
+    /// The next message with the time at which the application says it sent it (this host's clock).
+    fn take(&mut self) -> Option<(Self::Message, Instant)>;
+    /// Whether a message waits.
+    fn is_ready(&self) -> bool;
+}
+
+/// A slot of the receiver's ring that a message is being put together in. Dropping it unpublished frees it.
+pub trait MessageWrite {
+    /// Copies `bytes` to `offset`; bytes beyond the slot's size are cut off.
+    fn copy_from(&mut self, offset: u32, bytes: &[u8]);
+}
+
+/// What the receiver is told with a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MessageInfo {
+    /// Its number in the channel; gaps are lost messages.
+    pub number: u64,
+    /// Its length.
+    pub len: u32,
+    /// l: the logical arrival at the source, on the *source's* clock.
+    pub logical_arrival: Instant,
+    /// The latest time at which it had to be delivered, on *this* host's clock.
+    pub deadline: Instant,
+    /// When it was delivered, on this host's clock.
+    pub delivered: Instant,
+    /// It broke its contract somewhere and travelled as best effort: no promise held for it.
+    pub demoted: bool,
+}
+
+/// An application's incoming ring.
+pub trait Inbox {
+    /// A slot in it.
+    type Slot: MessageWrite;
+    /// A free slot of the ring's message size; `None` where the application has not freed any.
+    fn reserve(&mut self) -> Option<Self::Slot>;
+    /// Makes a filled slot visible to the application and wakes it if it sleeps.
+    fn publish(&mut self, slot: Self::Slot, info: MessageInfo);
+}

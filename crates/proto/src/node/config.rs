@@ -1,0 +1,261 @@
+//! What a node is told at its start. Plain data; `Node::new` checks it.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use punctual_analysis::{BitRate, Nanos, Ppm};
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Epoch, Name, NodeId};
+use crate::limits;
+
+/// Everything about one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// This node.
+    pub id: NodeId,
+    /// Its name in the directory.
+    pub name: Name,
+    /// This life.
+    pub epoch: Epoch,
+    /// Payload of a packet of channels that start here, in bytes.
+    pub fragment_bytes: u32,
+    /// Tolerance of this host's clock; rho is twice the domain's.
+    pub clock_tolerance: Ppm,
+    /// The links, in the order of their `LinkId`s.
+    pub links: Vec<LinkConfig>,
+    /// The processor.
+    pub cpu: CpuConfig,
+    /// Every host of the domain, this one included.
+    pub directory: Vec<(Name, NodeId)>,
+    /// Candidate routes, the preferred first.
+    pub routes: Vec<RouteConfig>,
+    /// Times and keys of signalling.
+    pub signalling: SignallingConfig,
+    /// Most bytes of buffers that channels may reserve here.
+    pub buffer_bytes_max: u64,
+    /// How much before l + D an `at-deadline` message is handed over: the wake-up of the receiver.
+    pub wakeup_margin: Nanos,
+}
+
+/// Nodes to pass on the way, without this one, the destination last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteConfig {
+    /// The next nodes in order; the last is the destination.
+    pub via: Vec<NodeId>,
+}
+
+/// Which admission belongs to a stage's run-time policy (design 4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Admission {
+    /// Demand-bound test; run time EDF.
+    #[default]
+    Edf,
+    /// The papers' D_order; run time EDF.
+    DOrder,
+    /// Fixed-priority response times; run time fixed priority.
+    FixedPriority,
+    /// None: everything is admitted. For experiments only; run time FIFO.
+    Fifo,
+}
+
+/// Run-time order of handlers on the processor (design 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunPolicy {
+    /// By the deadline of the head message.
+    #[default]
+    Edf,
+    /// 32 levels; FIFO within one.
+    FixedPriority,
+    /// The baseline for experiments.
+    Fifo,
+}
+
+/// What tells us that the adapter has sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pace {
+    /// The clock: GCRA at the link's rate less its error. For virtual, bridged or shared links.
+    #[default]
+    Clock,
+    /// The driver's completions.
+    Completion,
+}
+
+/// What kernel traffic beside us may take: `sigma + rho * t` in any time t.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interference {
+    /// Burst.
+    pub sigma: Nanos,
+    /// Proportion.
+    pub rho: Ppm,
+}
+
+/// One point-to-point link to a neighbour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkConfig {
+    /// For people: the interface or what the driver calls it.
+    pub name: String,
+    /// Who is at the other end.
+    pub neighbour: NodeId,
+    /// Measured drain rate.
+    pub rate: BitRate,
+    /// Its error: admission and pace use the rate less this.
+    pub rate_error: Ppm,
+    /// Largest packet, from our header on, in bytes.
+    pub packet_bytes_max: u32,
+    /// Bytes on the wire that each packet adds: UDP, IP, Ethernet, preamble, gap.
+    pub overhead_bytes: u32,
+    /// Largest packets' worth of bytes that may be handed over and not yet sent.
+    pub pipeline_depth: u32,
+    /// What drives the pipeline.
+    pub pace: Pace,
+    /// delta: reaction time to a completion or to the clock.
+    pub reaction: Nanos,
+    /// Shortest propagation to the neighbour's driver.
+    pub propagation_min: Nanos,
+    /// Longest propagation to the neighbour's driver.
+    pub propagation_max: Nanos,
+    /// How far the receive time there may lie after what slack predicts: kernel and driver jitter.
+    pub prediction_error: Nanos,
+    /// Kernel traffic beside us.
+    pub interference: Interference,
+    /// What cannot be given away.
+    pub best_effort_share_min: Ppm,
+    /// Most of the link's rate that one best-effort flow may take; `Ppm::ONE` is no cap.
+    pub best_effort_flow_cap: Ppm,
+    /// Bytes that each best-effort flow may queue here.
+    pub best_effort_flow_bytes_max: u32,
+    /// Admission of this link.
+    pub admission: Admission,
+}
+
+/// Costs of protocol processing on this host (design 9): what a profile measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuCosts {
+    /// Taking a message from an application and the first packet's extra.
+    pub send_message: Nanos,
+    /// Each packet at the source.
+    pub send_packet: Nanos,
+    /// Each packet at a forwarder.
+    pub forward_packet: Nanos,
+    /// Each packet at the sink.
+    pub receive_packet: Nanos,
+    /// Handing a message to the receiver.
+    pub deliver_message: Nanos,
+    /// Each 1,024 payload bytes that are copied.
+    pub copy_kib: Nanos,
+}
+
+/// The processor that does this node's protocol work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuConfig {
+    /// Costs that admission charges.
+    pub costs: CpuCosts,
+    /// r: longest time from an arrival to the processor's looking at it.
+    pub release_latency: Nanos,
+    /// Most of the CPU that all real-time work may take (design 4: 0.95).
+    pub utilisation_max: Ppm,
+    /// What cannot be given away.
+    pub best_effort_share_min: Ppm,
+    /// Driver work, timers, signalling: not ordered by us.
+    pub interference: Interference,
+    /// Run-time order.
+    pub run: RunPolicy,
+    /// Its admission.
+    pub admission: Admission,
+    /// b_p: PDUs finished before a yield is honoured.
+    pub quantum_packets: u32,
+}
+
+/// Times and keys of RTCOP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignallingConfig {
+    /// Authenticates signalling within the domain (keyed BLAKE3).
+    pub domain_key: [u8; 32],
+    /// A reservation that is not refreshed for so long is freed.
+    pub lease: Nanos,
+    /// Between HELLOs.
+    pub hello_interval: Nanos,
+    /// First retransmission after this; doubles.
+    pub retransmit: Nanos,
+    /// Retransmissions before a peer is given up.
+    pub retransmits_max: u32,
+    /// How long the receiving application may think about an incoming channel.
+    pub consent_timeout: Nanos,
+    /// How long a closing channel may drain.
+    pub grace: Nanos,
+    /// Rate of the implicit signalling channel of each link, in packets a second.
+    pub packets_per_second: u32,
+}
+
+impl Default for SignallingConfig {
+    fn default() -> Self {
+        Self {
+            domain_key: [0; 32],
+            lease: limits::LEASE_DEFAULT,
+            hello_interval: limits::HELLO_INTERVAL_DEFAULT,
+            retransmit: Nanos::from_millis(100),
+            retransmits_max: 6,
+            consent_timeout: Nanos::from_secs(10),
+            grace: Nanos::from_millis(500),
+            packets_per_second: 50,
+        }
+    }
+}
+
+impl Default for CpuCosts {
+    /// Generous for a machine of the 2020s with kernel UDP sockets; `profile` measures the real ones.
+    fn default() -> Self {
+        Self {
+            send_message: Nanos::from_micros(8),
+            send_packet: Nanos::from_micros(8),
+            forward_packet: Nanos::from_micros(12),
+            receive_packet: Nanos::from_micros(8),
+            deliver_message: Nanos::from_micros(8),
+            copy_kib: Nanos(500),
+        }
+    }
+}
+
+impl Default for CpuConfig {
+    fn default() -> Self {
+        Self {
+            costs: CpuCosts::default(),
+            release_latency: Nanos::from_micros(200),
+            utilisation_max: Ppm(950_000),
+            best_effort_share_min: Ppm(50_000),
+            interference: Interference { sigma: Nanos::from_micros(100), rho: Ppm(50_000) },
+            run: RunPolicy::Edf,
+            admission: Admission::Edf,
+            quantum_packets: 1,
+        }
+    }
+}
+
+impl LinkConfig {
+    /// A link with the defaults for everything but its neighbour and rate.
+    pub fn new(name: &str, neighbour: NodeId, rate: BitRate) -> Self {
+        Self {
+            name: name.into(),
+            neighbour,
+            rate,
+            rate_error: Ppm(10_000),
+            packet_bytes_max: limits::FRAGMENT_BYTES_DEFAULT + limits::HEADER_BYTES as u32,
+            overhead_bytes: 66,
+            pipeline_depth: 2,
+            pace: Pace::Clock,
+            reaction: Nanos::from_micros(100),
+            propagation_min: Nanos::ZERO,
+            propagation_max: Nanos::from_micros(200),
+            prediction_error: Nanos::from_micros(500),
+            interference: Interference::default(),
+            best_effort_share_min: Ppm(50_000),
+            best_effort_flow_cap: Ppm::ONE,
+            best_effort_flow_bytes_max: 256 * 1024,
+            admission: Admission::Edf,
+        }
+    }
+}
