@@ -106,7 +106,12 @@ impl Contract {
     ///
     /// # Errors
     /// Where [`Contract::validate`] refuses.
-    pub fn new(message_bytes_max: u32, rate_max: Rate, burst: u32, deadline: Nanos) -> Result<Self, ContractError> {
+    pub fn new(
+        message_bytes_max: u32,
+        rate_max: Rate,
+        burst: u32,
+        deadline: Nanos,
+    ) -> Result<Self, ContractError> {
         let contract = Self {
             message_bytes_max,
             rate_max,

@@ -7,10 +7,12 @@
 
 extern crate alloc;
 
+pub mod arrival;
 pub mod contract;
 pub mod policy;
 pub mod units;
 
+pub use arrival::{Arrival, EffectiveArrivals, LogicalArrivals, SourceVerdict, Verdict};
 pub use contract::{Contract, ContractError, Delivery, Horizon, Policing};
 pub use policy::{AdmissionPolicy, Demand, Offer, Refusal, RefusalReason};
 pub use units::{BitRate, Instant, Nanos, Ppm, Rate};
