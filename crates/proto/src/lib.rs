@@ -7,9 +7,11 @@
 
 extern crate alloc;
 
+pub mod fragment;
 pub mod ids;
 pub mod limits;
 pub mod memory;
 pub mod node;
+pub mod wire;
 
 pub use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate};

@@ -1,0 +1,11 @@
+//! Messages cut into packets at the source ([`Fragmentation`]) and put together at the sink ([`Reassembly`]).
+//!
+//! Neither holds payload: the source copies a fragment into a frame only when the link scheduler picks it,
+//! the sink copies it straight to index times fragment size of a slot of the receiver's ring.
+
+mod arithmetic;
+mod reassembly;
+mod window;
+
+pub use arithmetic::{Extent, Fragmentation, packet_wire_bytes};
+pub use reassembly::{Outcome, Reassembly, Rejection};

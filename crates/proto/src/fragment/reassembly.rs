@@ -1,0 +1,237 @@
+//! Messages of one channel being put together at its sink.
+//!
+//! Bounded and preallocated at establishment: at most `messages_max` messages are in progress, each with a
+//! slot of the receiver's ring and a row of bits for the fragments that are there. A lost fragment costs its
+//! message and nothing else: the message stays in progress until another one needs its place, then it is given
+//! up. Messages are handed out in the order of their completion, each at most once: numbers that are over
+//! (handed out or given up) are remembered in a window, and what is older than the window is refused.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use thiserror::Error;
+
+use super::window::Window;
+use crate::memory::MessageWrite;
+use crate::wire::Header;
+
+/// Numbers behind the newest one that are remembered one by one.
+const WINDOW_MESSAGES: u32 = 1_024;
+
+/// What became of a fragment.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome<S> {
+    /// It is in its message, which is not complete yet.
+    Stored,
+    /// It completed its message.
+    Complete {
+        /// The slot with the whole message.
+        slot: S,
+        /// Whether any of its fragments was demoted on the way.
+        demoted: bool,
+    },
+    /// Its message is in progress and has this fragment already.
+    Duplicate,
+    /// Its message is over (handed out or given up), or older than anything remembered.
+    Stale,
+    /// The receiver's ring had no slot: the whole message is lost.
+    NoSlot,
+    /// It does not belong into this channel.
+    Rejected(Rejection),
+}
+
+/// Why a fragment does not belong into its channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Rejection {
+    /// The message is longer than the contract allows.
+    #[error("message longer than the contract allows")]
+    TooLong,
+    /// It was cut with another fragment size than the channel's.
+    #[error("cut with another fragment size than the channel's")]
+    FragmentSize,
+    /// Another fragment of the same message named another length.
+    #[error("message length changed between fragments")]
+    LengthChanged,
+}
+
+/// The messages of one channel in progress.
+#[derive(Debug)]
+pub struct Reassembly<S> {
+    fragment_bytes: u32,
+    message_bytes_max: u32,
+    /// In the order of their first fragments; never grows beyond its capacity.
+    messages: Vec<Progress<S>>,
+    messages_max: usize,
+    /// `words` for each message in progress: the bits of the fragments that are there.
+    seen: Box<[u64]>,
+    words: usize,
+    rows_free: Vec<usize>,
+    over: Window,
+    incomplete: u64,
+}
+
+/// One message in progress.
+#[derive(Debug)]
+struct Progress<S> {
+    number: u64,
+    slot: S,
+    /// Its row of `seen`.
+    row: usize,
+    message_bytes: u32,
+    fragments_missing: u16,
+    demoted: bool,
+}
+
+impl<S: MessageWrite> Reassembly<S> {
+    /// For a channel whose messages are at most `message_bytes_max` long, cut into fragments of
+    /// `fragment_bytes` (1 or more); at most `messages_max` (1 or more) are in progress at once: what the sink's
+    /// buffers are reserved for. Allocates here and never again.
+    pub fn new(messages_max: u32, fragment_bytes: u32, message_bytes_max: u32) -> Self {
+        let fragment_bytes = fragment_bytes.max(1);
+        let fragments_max = message_bytes_max.div_ceil(fragment_bytes) as usize;
+        // Messages of one packet are never in progress.
+        let messages_max = if fragments_max <= 1 { 0 } else { messages_max.max(1) as usize };
+        let words = fragments_max.div_ceil(64);
+        Self {
+            fragment_bytes,
+            message_bytes_max,
+            messages: Vec::with_capacity(messages_max),
+            messages_max,
+            seen: vec![0; messages_max * words].into_boxed_slice(),
+            words,
+            rows_free: (0..messages_max).collect(),
+            over: Window::new(WINDOW_MESSAGES),
+            incomplete: 0,
+        }
+    }
+
+    /// Takes a fragment in: copies it to its place in the slot of its message, which `reserve` gives at the
+    /// message's first fragment. `header` and `payload` come from [`Header::parse`]; path, cookie and policing
+    /// are the caller's.
+    ///
+    /// Where all places are taken a new message pushes out the one that was begun first ([`Self::incomplete`]
+    /// counts it). Takes time for one copy and one look at each message in progress.
+    pub fn accept(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        reserve: impl FnOnce() -> Option<S>,
+    ) -> Outcome<S> {
+        if let Some(rejection) = self.rejection(header) {
+            return Outcome::Rejected(rejection);
+        }
+        if self.over.is_closed(header.message) {
+            return Outcome::Stale;
+        }
+        if header.fragments == 1 {
+            return self.accept_whole(header, payload, reserve);
+        }
+        let found = self.messages.iter().rposition(|m| m.number == header.message);
+        let Some(index) = found.or_else(|| self.begin(header, reserve)) else {
+            self.over.close(header.message);
+            return Outcome::NoSlot;
+        };
+        self.store(index, header, payload)
+    }
+
+    /// Gives up every message in progress with a number below `before`; says how many.
+    pub fn expire(&mut self, before: u64) -> u32 {
+        let mut given_up = 0;
+        while let Some(index) = self.messages.iter().position(|m| m.number < before) {
+            self.give_up(index);
+            given_up += 1;
+        }
+        given_up
+    }
+
+    /// Messages in progress.
+    pub fn in_progress(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Messages given up since the channel was established, a fragment of which never came.
+    pub fn incomplete(&self) -> u64 {
+        self.incomplete
+    }
+
+    fn rejection(&self, header: &Header) -> Option<Rejection> {
+        if header.message_bytes > self.message_bytes_max {
+            return Some(Rejection::TooLong);
+        }
+        let fits = match header.fragment_bytes() {
+            Some(size) if header.fragments == 1 => size <= self.fragment_bytes,
+            size => size == Some(self.fragment_bytes),
+        };
+        (!fits).then_some(Rejection::FragmentSize)
+    }
+
+    /// The fast path: a message of one packet leaves no state behind but its number.
+    fn accept_whole(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        reserve: impl FnOnce() -> Option<S>,
+    ) -> Outcome<S> {
+        if self.messages.iter().any(|m| m.number == header.message) {
+            return Outcome::Rejected(Rejection::LengthChanged);
+        }
+        self.over.close(header.message);
+        let Some(mut slot) = reserve() else { return Outcome::NoSlot };
+        slot.copy_from(0, payload);
+        Outcome::Complete { slot, demoted: header.demoted }
+    }
+
+    /// Begins a message; gives its index, or nothing where the receiver's ring has no slot.
+    fn begin(&mut self, header: &Header, reserve: impl FnOnce() -> Option<S>) -> Option<usize> {
+        if self.messages.len() == self.messages_max {
+            self.give_up(0);
+        }
+        let slot = reserve()?;
+        let row = self.rows_free.pop()?;
+        self.seen[row * self.words..][..self.words].fill(0);
+        self.messages.push(Progress {
+            number: header.message,
+            slot,
+            row,
+            message_bytes: header.message_bytes,
+            fragments_missing: header.fragments,
+            demoted: false,
+        });
+        Some(self.messages.len() - 1)
+    }
+
+    fn store(&mut self, index: usize, header: &Header, payload: &[u8]) -> Outcome<S> {
+        let message = &mut self.messages[index];
+        if message.message_bytes != header.message_bytes {
+            return Outcome::Rejected(Rejection::LengthChanged);
+        }
+        let word = &mut self.seen[message.row * self.words + usize::from(header.fragment / 64)];
+        let bit = 1 << (header.fragment % 64);
+        if *word & bit != 0 {
+            return Outcome::Duplicate;
+        }
+        *word |= bit;
+        message.slot.copy_from(u32::from(header.fragment) * self.fragment_bytes, payload);
+        message.demoted |= header.demoted;
+        message.fragments_missing -= 1;
+        if message.fragments_missing > 0 {
+            return Outcome::Stored;
+        }
+        let Progress { slot, demoted, .. } = self.remove(index);
+        Outcome::Complete { slot, demoted }
+    }
+
+    fn give_up(&mut self, index: usize) {
+        self.remove(index);
+        self.incomplete += 1;
+    }
+
+    /// Takes a message out of the table for good: nothing that still comes of it is taken in.
+    fn remove(&mut self, index: usize) -> Progress<S> {
+        let message = self.messages.remove(index);
+        self.rows_free.push(message.row);
+        self.over.close(message.number);
+        message
+    }
+}

@@ -1,0 +1,54 @@
+//! The data packet on the wire (design 8): a header of 64 bytes, little-endian, at fixed offsets, then payload.
+//!
+//! ```text
+//!  byte 0       1       2       3       4       5       6       7
+//!      +-------+-------+---------------+-------------------------------+
+//!   0  |version| kind  |     flags     |          source node          |
+//!      +-------+-------+---------------+-------------------------------+
+//!   8  |        channel number         |            cookie             |
+//!      +-------------------------------+-------------------------------+
+//!  16  |                        epoch of the source                    |
+//!      +---------------------------------------------------------------+
+//!  24  |                         message number                        |
+//!      +---------------+---------------+-------------------------------+
+//!  32  |fragment index |fragment count |        message length         |
+//!      +---------------+---------------+-------------------------------+
+//!  40  |                          slack, signed                        |
+//!      +---------------------------------------------------------------+
+//!  48  |                 logical arrival at the source                 |
+//!      +-------------------------------+-------------------------------+
+//!  56  |         payload bytes         |       destination node        |
+//!      +-------------------------------+-------------------------------+
+//!  64  |  payload ...                                                  |
+//! ```
+//!
+//! | offset | field           | type | unit, range                                                           |
+//! |-------:|-----------------|------|-----------------------------------------------------------------------|
+//! |      0 | version         | u8   | [`VERSION`]; another one is refused before anything else is looked at |
+//! |      1 | kind            | u8   | 1 guaranteed, 2 best effort                                           |
+//! |      2 | flags           | u16  | bit 0: demoted (guaranteed data only); the others are zero            |
+//! |      4 | source node     | u32  | never 0                                                               |
+//! |      8 | channel number  | u32  | at the source                                                         |
+//! |     12 | cookie          | u32  | the channel's; of best effort the hash of the port's name             |
+//! |     16 | epoch           | u64  | the source's life                                                     |
+//! |     24 | message number  | u64  | counts up in the channel                                              |
+//! |     32 | fragment index  | u16  | below the fragment count                                              |
+//! |     34 | fragment count  | u16  | 1 or more                                                             |
+//! |     36 | message length  | u32  | bytes, up to [`MESSAGE_BYTES_MAX`]                                    |
+//! |     40 | slack           | i64  | ns: nominal arrival + bound - latest departure of the last bit        |
+//! |     48 | logical arrival | u64  | ns on the source's clock                                              |
+//! |     56 | payload bytes   | u32  | of this packet; what follows it is padding                            |
+//! |     60 | destination     | u32  | node of best effort; 0 for a channel, whose route is known            |
+//!
+//! All fragments of a message but the last carry the same number of bytes, the *fragment size*, and the last
+//! one carries the rest, so fragment i lies at i times fragment size in the message. Every header tells that
+//! size ([`Header::fragment_bytes`]), and [`Header::parse`] refuses a header whose counts contradict it. A
+//! message without bytes is one fragment without payload; no other fragment is empty.
+//!
+//! Parsing is the only way in: whoever holds a parsed [`Header`] may rely on its counts, and on nothing else
+//! that a neighbour wrote (path, cookie, slack and numbers are checked by whom they concern).
+
+mod header;
+
+pub use header::{Header, Kind, Malformed, VERSION, WireError};
+pub use punctual_analysis::contract::MESSAGE_BYTES_MAX;
