@@ -12,6 +12,7 @@ pub mod ids;
 pub mod limits;
 pub mod memory;
 pub mod node;
+pub mod signalling;
 pub mod wire;
 
 pub use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate};

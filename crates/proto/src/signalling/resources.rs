@@ -1,0 +1,95 @@
+//! What signalling asks of its node: admission of the node's own stages.
+//!
+//! Signalling owns the protocol and the arithmetic of the end-to-end deadline; the node behind
+//! [`Resources`] owns its stages, buffers and path tables.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::{Contract, Horizon, Nanos, Ppm};
+
+use crate::ids::{ChannelId, Cookie, LinkId, PathId};
+use crate::node::api::{RefuseCause, Role, StageGrant};
+
+/// A channel as one node sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalChannel {
+    /// Local handle. Stays the same over candidate routes at the source.
+    pub channel: ChannelId,
+    /// Name on every hop. A new one for each candidate route.
+    pub path: PathId,
+    /// What its data packets carry.
+    pub cookie: Cookie,
+    /// What this node is to it.
+    pub role: Role,
+    /// Where it comes in; `None` at the source.
+    pub link_in: Option<LinkId>,
+    /// Where it goes out; `None` at the sink.
+    pub link_out: Option<LinkId>,
+    /// Traffic and wish.
+    pub contract: Contract,
+    /// Payload of each packet but a message's last, in bytes; the source chose it.
+    pub fragment_bytes: u32,
+    /// J: how far a packet may arrive after its nominal arrival here, with the bounds known so far.
+    pub arrival_error: Nanos,
+}
+
+/// The final word on a channel's local stages (the reverse phase; design 3 and 7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitTerms {
+    /// Most that each local stage's bound may become, in the order in which `hold` gave the stages; never
+    /// below what it offered.
+    pub bounds: Vec<Nanos>,
+    /// D less all final bounds and propagation behind this node's stages (its own link's included).
+    pub budget: Nanos,
+    /// How early stages may serve.
+    pub horizon: Horizon,
+    /// The part of J that does not depend on bounds.
+    pub arrival_error_fixed: Nanos,
+    /// rho: twice the tolerance of one clock.
+    pub drift: Ppm,
+}
+
+impl CommitTerms {
+    /// h(k) of the local stage `index`, given the bounds that the stages really took.
+    pub fn horizon(&self, index: usize, bounds: &[Nanos]) -> Nanos {
+        match self.horizon {
+            Horizon::Regulated => Nanos::ZERO,
+            Horizon::Cumulative => self.upstream(index, bounds),
+        }
+    }
+    /// J of this node, given the bounds that its stages really took.
+    pub fn arrival_error(&self, bounds: &[Nanos]) -> Nanos {
+        self.arrival_error_fixed + self.drift.of(self.upstream(0, bounds))
+    }
+    /// The most that all bounds before the local stage `index` can sum up to.
+    pub fn upstream(&self, index: usize, bounds: &[Nanos]) -> Nanos {
+        self.budget - bounds.iter().skip(index).copied().sum()
+    }
+}
+
+/// The node's side of a channel's establishment and end.
+pub trait Resources {
+    /// Tests and HOLDS the local stages, each with the smallest bound that it can promise and all of them
+    /// together within `limit`. Source: CPU, link out; forwarder: CPU, link out; sink: CPU. In that order.
+    ///
+    /// # Errors
+    /// Why not; nothing is held then.
+    fn hold(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause>;
+
+    /// The same for a probe: holds nothing.
+    ///
+    /// # Errors
+    /// Why not.
+    fn probe(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause>;
+
+    /// Makes a held channel final: each bound moved to at most its limit in `terms` where that is feasible
+    /// (the rest is handed on upstream), horizons and buffers taken from the bounds that were really
+    /// taken, data path ready. The grants come in the order of `hold`.
+    ///
+    /// # Errors
+    /// Why not (buffers, mostly); the channel stays held and signalling releases it.
+    fn commit(&mut self, local: &LocalChannel, terms: &CommitTerms) -> Result<Vec<StageGrant>, RefuseCause>;
+
+    /// Gives back all that the channel holds or has committed; does nothing where that is nothing.
+    fn release(&mut self, channel: ChannelId);
+}
