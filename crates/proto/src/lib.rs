@@ -10,6 +10,7 @@ extern crate alloc;
 pub mod fragment;
 pub mod ids;
 pub mod limits;
+pub mod linksched;
 pub mod memory;
 pub mod node;
 pub mod signalling;

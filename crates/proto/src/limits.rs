@@ -28,6 +28,34 @@ pub const REFRESHES_PER_LEASE: u64 = 5;
 pub const HELLO_INTERVAL_DEFAULT: Nanos = Nanos::from_secs(1);
 /// HELLOs missed until a neighbour is taken for dead.
 pub const HELLOS_MISSED_MAX: u64 = 4;
+/// Best-effort and demoted packets that may wait for a node's processor.
+pub const ARRIVALS_PACKETS_MAX: usize = 1_024;
+/// Of one path.
+pub const ARRIVALS_OF_PATH_MAX: u32 = 128;
+/// Signalling packets of one link that may wait for the processor.
+pub const SIGNALS_WAITING_MAX: usize = 64;
+/// Best-effort senders whose messages are put together at a bound port at once.
+pub const BEST_EFFORT_SENDERS_MAX: usize = 16;
+/// Messages of one best-effort sender in progress at once.
+pub const BEST_EFFORT_MESSAGES_MAX: u32 = 4;
+/// Messages of a best-effort flow or of a demoted channel that wait at their source.
+pub const BEST_EFFORT_OUTGOING_MAX: u32 = 64;
+/// Most packets' worth of bytes that may be handed to an adapter at once.
+pub const PIPELINE_DEPTH_MAX: u32 = 64;
+/// Channels that one call of a link scheduler moves from queue 3 to queue 1, and flows that it refills.
+pub const LINK_MOVES_MAX: u32 = 64;
+/// Packets handed to an adapter that have not completed.
+pub const IN_FLIGHT_PACKETS_MAX: usize = 1_024;
+/// Best-effort flows that a link remembers.
+pub const BEST_EFFORT_FLOWS_MAX: u32 = 4_096;
+/// Best-effort packets that a link queues, all flows together.
+pub const BEST_EFFORT_PACKETS_MAX: u32 = 8_192;
+/// Largest packets that a capped best-effort flow may send in one go.
+pub const BEST_EFFORT_CAP_BURST_PACKETS: u64 = 4;
+/// Handlers that one call of an executor makes ready.
+pub const EXECUTOR_MOVES_MAX: u32 = 64;
+/// Levels of fixed priority: the highest for signalling, the lowest for best effort, channels between.
+pub const PRIORITY_LEVELS: u8 = 32;
 /// Default tolerance of one host's clock in ppm; rho is twice this (design 3).
 pub const CLOCK_TOLERANCE_PPM_DEFAULT: u32 = 100;
 

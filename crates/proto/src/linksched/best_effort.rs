@@ -1,0 +1,326 @@
+//! Queue 2: best-effort and demoted packets, FIFO within a flow, fair among flows.
+//!
+//! Deficit round robin on bytes with a quantum of one largest packet (Shreedhar and Varghese 1995): O(1) a
+//! packet. A flow with a cap that has spent it leaves the round until its bucket has refilled. What a flow may
+//! queue is bounded in bytes, and in packets by what is still free (Choudhury and Hahne 1998), so that a flood
+//! of small packets leaves room for every other flow.
+//! Invariant: a flow is in exactly one of the round, the heap of capped flows, the list of idle flows.
+
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use punctual_analysis::{Instant, Nanos, Ppm};
+
+use super::heap::Heap;
+use super::packets::{Fifo, Queued, Slab};
+use super::parameters::{BestEffortKey, ByteTime, LinkParameters, Overflow, OverflowReason};
+use crate::limits::BEST_EFFORT_CAP_BURST_PACKETS;
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Idle,
+    Round,
+    Capped,
+}
+
+#[derive(Debug)]
+struct Flow {
+    key: BestEffortKey,
+    packets: Fifo,
+    bytes: u64,
+    deficit_bytes: u64,
+    /// When the bytes sent have been paid for at the cap.
+    tat: Instant,
+    place: Place,
+    previous: u32,
+    next: u32,
+}
+
+/// A list of flows, linked within them.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u32,
+    tail: u32,
+}
+
+impl List {
+    const EMPTY: Self = Self { head: NONE, tail: NONE };
+
+    fn push_back(&mut self, flows: &mut [Flow], index: u32) {
+        flows[index as usize].previous = self.tail;
+        flows[index as usize].next = NONE;
+        match self.tail {
+            NONE => self.head = index,
+            tail => flows[tail as usize].next = index,
+        }
+        self.tail = index;
+    }
+
+    fn unlink(&mut self, flows: &mut [Flow], index: u32) {
+        let (previous, next) = (flows[index as usize].previous, flows[index as usize].next);
+        match previous {
+            NONE => self.head = next,
+            previous => flows[previous as usize].next = next,
+        }
+        match next {
+            NONE => self.tail = previous,
+            next => flows[next as usize].previous = previous,
+        }
+    }
+}
+
+/// The token bucket of each flow.
+#[derive(Clone, Copy, Debug)]
+struct Cap {
+    byte_time: ByteTime,
+    /// How far a flow may run ahead.
+    tolerance: Nanos,
+}
+
+/// Queue 2 of a link.
+#[derive(Debug)]
+pub(super) struct Queue<P> {
+    flows: Vec<Flow>,
+    by_key: HashMap<BestEffortKey, u32>,
+    packets: Slab<P>,
+    packets_queued: u32,
+    round: List,
+    /// Whether the first of the round has got its quantum for this turn.
+    turn_open: bool,
+    /// Least recently used first.
+    idle: List,
+    capped: Heap,
+    cap: Option<Cap>,
+    quantum_bytes: u64,
+    flow_bytes_max: u64,
+    flows_max: usize,
+    packets_max: u32,
+}
+
+impl<P> Queue<P> {
+    pub(super) fn new(parameters: &LinkParameters) -> Self {
+        let flows_max = parameters.best_effort_flows_max as usize;
+        let mut packets = Slab::new();
+        packets.reserve(parameters.best_effort_packets_max as usize);
+        let mut capped = Heap::new();
+        let cap = (parameters.best_effort_flow_cap < Ppm::ONE).then(|| {
+            capped.reserve(flows_max);
+            let byte_time = ByteTime::of(parameters.rate.less(Ppm(Ppm::ONE.0 - parameters.best_effort_flow_cap.0)));
+            let burst_bytes = u64::from(parameters.mtu_wire_bytes) * BEST_EFFORT_CAP_BURST_PACKETS;
+            Cap { byte_time, tolerance: byte_time.time_of(burst_bytes) }
+        });
+        Self {
+            flows: Vec::with_capacity(flows_max),
+            by_key: HashMap::with_capacity(flows_max),
+            packets,
+            packets_queued: 0,
+            round: List::EMPTY,
+            turn_open: false,
+            idle: List::EMPTY,
+            capped,
+            cap,
+            quantum_bytes: u64::from(parameters.mtu_wire_bytes),
+            flow_bytes_max: u64::from(parameters.best_effort_flow_bytes_max),
+            flows_max,
+            packets_max: parameters.best_effort_packets_max,
+        }
+    }
+
+    /// Whether a packet would be taken.
+    pub(super) fn space(&self, now: Instant, key: BestEffortKey, wire_bytes: u32) -> bool {
+        self.refusal(now, key, wire_bytes).is_none()
+    }
+
+    pub(super) fn enqueue(
+        &mut self,
+        now: Instant,
+        key: BestEffortKey,
+        wire_bytes: u32,
+        packet: P,
+    ) -> Result<(), Overflow<P>> {
+        if let Some(reason) = self.refusal(now, key, wire_bytes) {
+            return Err(Overflow { packet, reason });
+        }
+        let index = self.flow_of(key);
+        let flow = &mut self.flows[index as usize];
+        let queued = Queued { packet, wire_bytes, effective: now, deadline: now };
+        self.packets.push(&mut flow.packets, queued);
+        flow.bytes += u64::from(wire_bytes);
+        self.packets_queued += 1;
+        if flow.place == Place::Idle {
+            self.idle.unlink(&mut self.flows, index);
+            self.place_busy(index, now);
+        }
+        Ok(())
+    }
+
+    /// The bytes of the packet whose turn it is; at most `moves_max` refilled flows join the round before.
+    pub(super) fn head_bytes(&mut self, now: Instant, moves_max: u32) -> Option<u32> {
+        self.refill(now, moves_max);
+        // The quantum is a largest packet: the second flow of the round can always send.
+        for _ in 0..2 {
+            let index = self.round.head;
+            let flow = self.flows.get_mut(index as usize)?;
+            let head = self.packets.front(&flow.packets)?;
+            if !self.turn_open {
+                self.turn_open = true;
+                flow.deficit_bytes += self.quantum_bytes;
+            }
+            if u64::from(head.wire_bytes) <= flow.deficit_bytes {
+                return Some(head.wire_bytes);
+            }
+            self.leave_round(index);
+            self.join_round(index);
+        }
+        None
+    }
+
+    /// Takes the packet that `head_bytes` told of.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<(BestEffortKey, Queued<P>)> {
+        let index = self.round.head;
+        let flow = self.flows.get_mut(index as usize)?;
+        let queued = self.packets.pop(&mut flow.packets)?;
+        let bytes = u64::from(queued.wire_bytes);
+        self.packets_queued -= 1;
+        flow.bytes -= bytes;
+        flow.deficit_bytes = flow.deficit_bytes.saturating_sub(bytes);
+        if let Some(cap) = &self.cap {
+            flow.tat = flow.tat.max(now) + cap.byte_time.time_of(bytes);
+        }
+        let (key, empty) = (flow.key, flow.packets.is_empty());
+        if empty {
+            self.leave_round(index);
+            self.place_idle(index);
+        } else if self.capped_until(index).is_some_and(|until| until > now) {
+            self.leave_round(index);
+            self.place_busy(index, now);
+        }
+        Some((key, queued))
+    }
+
+    /// Gives back all packets of a flow and forgets it when its bucket has refilled.
+    pub(super) fn remove(&mut self, key: BestEffortKey, mut drained: impl FnMut(P)) {
+        let Some(&index) = self.by_key.get(&key) else { return };
+        let flow = &mut self.flows[index as usize];
+        while let Some(queued) = self.packets.pop(&mut flow.packets) {
+            self.packets_queued -= 1;
+            drained(queued.packet);
+        }
+        flow.bytes = 0;
+        // A capped flow without packets becomes idle when it surfaces in the heap.
+        if flow.place == Place::Round {
+            self.leave_round(index);
+            self.place_idle(index);
+        }
+    }
+
+    /// Whether a flow is in the round.
+    pub(super) const fn has_round(&self) -> bool {
+        self.round.head != NONE
+    }
+
+    /// When the first capped flow has refilled.
+    pub(super) fn refill_next(&self) -> Option<Instant> {
+        self.capped.peek().map(|(until, _)| Instant(until))
+    }
+
+    fn refusal(&self, now: Instant, key: BestEffortKey, wire_bytes: u32) -> Option<OverflowReason> {
+        if u64::from(wire_bytes) > self.quantum_bytes {
+            return Some(OverflowReason::PacketBytes);
+        }
+        let (packets, bytes) = match self.by_key.get(&key) {
+            Some(&index) => (self.flows[index as usize].packets.len(), self.flows[index as usize].bytes),
+            None if self.flows.len() >= self.flows_max && self.forgettable(now).is_none() => {
+                return Some(OverflowReason::Flows);
+            }
+            None => (0, 0),
+        };
+        let fits = bytes + u64::from(wire_bytes) <= self.flow_bytes_max
+            && packets < self.packets_max - self.packets_queued;
+        (!fits).then_some(OverflowReason::FlowFull)
+    }
+
+    /// The least recently used idle flow, if nothing is lost with it.
+    fn forgettable(&self, now: Instant) -> Option<u32> {
+        let flow = self.flows.get(self.idle.head as usize)?;
+        (flow.tat <= now).then_some(self.idle.head)
+    }
+
+    /// The flow of `key`, made where it is new; `refusal` has said that there is room.
+    fn flow_of(&mut self, key: BestEffortKey) -> u32 {
+        if let Some(&index) = self.by_key.get(&key) {
+            return index;
+        }
+        let flow = Flow {
+            key,
+            packets: Fifo::EMPTY,
+            bytes: 0,
+            deficit_bytes: 0,
+            tat: Instant::ZERO,
+            place: Place::Idle,
+            previous: NONE,
+            next: NONE,
+        };
+        let index = if self.flows.len() < self.flows_max {
+            self.flows.push(flow);
+            (self.flows.len() - 1) as u32
+        } else {
+            let index = self.idle.head;
+            self.idle.unlink(&mut self.flows, index);
+            self.by_key.remove(&self.flows[index as usize].key);
+            self.flows[index as usize] = flow;
+            index
+        };
+        self.idle.push_back(&mut self.flows, index);
+        self.by_key.insert(key, index);
+        index
+    }
+
+    fn capped_until(&self, index: u32) -> Option<Instant> {
+        self.cap.as_ref().map(|cap| self.flows[index as usize].tat - cap.tolerance)
+    }
+
+    fn refill(&mut self, now: Instant, moves_max: u32) {
+        for _ in 0..moves_max {
+            let Some((_, index)) = self.capped.peek().filter(|(until, _)| *until <= now.0) else { return };
+            self.capped.pop();
+            if self.flows[index as usize].packets.is_empty() {
+                self.place_idle(index);
+            } else {
+                self.join_round(index);
+            }
+        }
+    }
+
+    /// Puts a flow with packets, in no list, where it belongs.
+    fn place_busy(&mut self, index: u32, now: Instant) {
+        match self.capped_until(index).filter(|until| *until > now) {
+            Some(until) => {
+                self.flows[index as usize].place = Place::Capped;
+                self.capped.push(until.0, index);
+            }
+            None => self.join_round(index),
+        }
+    }
+
+    fn place_idle(&mut self, index: u32) {
+        let flow = &mut self.flows[index as usize];
+        flow.place = Place::Idle;
+        flow.deficit_bytes = 0;
+        self.idle.push_back(&mut self.flows, index);
+    }
+
+    fn join_round(&mut self, index: u32) {
+        self.flows[index as usize].place = Place::Round;
+        self.round.push_back(&mut self.flows, index);
+    }
+
+    fn leave_round(&mut self, index: u32) {
+        if self.round.head == index {
+            self.turn_open = false;
+        }
+        self.round.unlink(&mut self.flows, index);
+    }
+}

@@ -1,0 +1,263 @@
+//! Queues 1 and 3: guaranteed packets, by deadline from e - h on, by e - h before.
+//!
+//! Effective arrivals and deadlines do not decrease within a channel (design 3: the e-chain), so each channel
+//! is a FIFO and only its head is in a heap: work and memory of the heaps follow channels, not packets.
+//! A removed channel leaves its heap entry behind and its index is reused when that has surfaced and nothing
+//! of it is in flight: removal needs no search.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::heap::Heap;
+use super::packets::{Fifo, Queued, Slab};
+use super::parameters::{FlowIndex, Guaranteed, Occupancy, Overflow, OverflowReason};
+
+/// Where the head of a channel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// No packet, in no heap.
+    Idle,
+    /// Queue 3.
+    Early,
+    /// Queue 1.
+    Current,
+}
+
+#[derive(Debug)]
+struct Flow {
+    packets: Fifo,
+    place: Place,
+    /// Removed: takes no packets, waits for its heap entry and its packets in flight.
+    retired: bool,
+    slots: u32,
+    /// Queued and, where completions drive the link, in flight.
+    slots_used: u32,
+    slots_used_max: u32,
+    horizon: Nanos,
+}
+
+/// The two queues of all channels of a link.
+#[derive(Debug)]
+pub(super) struct Queues<P> {
+    flows: Vec<Flow>,
+    free: Vec<u32>,
+    packets: Slab<P>,
+    slots_total: usize,
+    /// Queue 1: channels by the deadline of their heads.
+    current: Heap,
+    /// Queue 3: channels by e - h of their heads.
+    early: Heap,
+}
+
+impl<P> Queues<P> {
+    pub(super) const fn new() -> Self {
+        Self {
+            flows: Vec::new(),
+            free: Vec::new(),
+            packets: Slab::new(),
+            slots_total: 0,
+            current: Heap::new(),
+            early: Heap::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, slots: u32, horizon: Nanos) -> FlowIndex {
+        let flow = Flow {
+            packets: Fifo::EMPTY,
+            place: Place::Idle,
+            retired: false,
+            slots,
+            slots_used: 0,
+            slots_used_max: 0,
+            horizon,
+        };
+        self.reserve_slots(slots);
+        if let Some(index) = self.free.pop() {
+            self.flows[index as usize] = flow;
+            return FlowIndex(index);
+        }
+        self.flows.push(flow);
+        let flows = self.flows.len();
+        self.free.reserve(flows.saturating_sub(self.free.len()));
+        self.current.reserve(flows);
+        self.early.reserve(flows);
+        FlowIndex((flows - 1) as u32)
+    }
+
+    pub(super) fn set(&mut self, flow: FlowIndex, slots: u32, horizon: Nanos) {
+        let Some(known) = self.get_mut(flow) else { return };
+        let before = known.slots;
+        known.slots = slots;
+        known.horizon = horizon;
+        self.slots_total -= before as usize;
+        self.reserve_slots(slots);
+    }
+
+    pub(super) fn remove(&mut self, flow: FlowIndex, mut drained: impl FnMut(P)) {
+        let Some(known) = self.get_mut(flow) else { return };
+        known.retired = true;
+        let slots = known.slots as usize;
+        self.slots_total -= slots;
+        let Self { flows, packets, .. } = self;
+        let known = &mut flows[flow.0 as usize];
+        while let Some(queued) = packets.pop(&mut known.packets) {
+            known.slots_used -= 1;
+            drained(queued.packet);
+        }
+        self.reuse_if_gone(flow.0);
+    }
+
+    pub(super) fn slots_free(&self, flow: FlowIndex) -> u32 {
+        self.get(flow).map_or(0, |known| known.slots.saturating_sub(known.slots_used))
+    }
+
+    pub(super) fn occupancy(&self, flow: FlowIndex) -> Occupancy {
+        self.get(flow).map_or(Occupancy::default(), |known| Occupancy {
+            slots_used: known.slots_used,
+            slots_used_max: known.slots_used_max,
+            slots: known.slots,
+        })
+    }
+
+    pub(super) fn enqueue(
+        &mut self,
+        now: Instant,
+        flow: FlowIndex,
+        key: Guaranteed,
+        packet: P,
+    ) -> Result<(), Overflow<P>> {
+        let Some(known) = self.flows.get_mut(flow.0 as usize).filter(|known| !known.retired) else {
+            return Err(Overflow { packet, reason: OverflowReason::UnknownFlow });
+        };
+        if known.slots_used >= known.slots {
+            return Err(Overflow { packet, reason: OverflowReason::Slots });
+        }
+        let (mut effective, mut deadline) = (key.effective, key.deadline);
+        if let Some(before) = self.packets.back(&known.packets) {
+            effective = effective.max(before.effective);
+            deadline = deadline.max(before.deadline);
+        }
+        self.packets
+            .push(&mut known.packets, Queued { packet, wire_bytes: key.wire_bytes, effective, deadline });
+        known.slots_used += 1;
+        known.slots_used_max = known.slots_used_max.max(known.slots_used);
+        let release = effective - known.horizon;
+        match known.place {
+            // The head is in a heap already, or the entry of an emptied head is: see `settle`.
+            Place::Early | Place::Current => {}
+            Place::Idle if release > now => {
+                known.place = Place::Early;
+                self.early.push(release.0, flow.0);
+            }
+            Place::Idle => {
+                known.place = Place::Current;
+                self.current.push(deadline.0, flow.0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves what has become current from queue 3 to queue 1, at most `moves_max` channels; `false` where more
+    /// are due: nothing may be served before all are moved, or a later deadline could pass an earlier one.
+    pub(super) fn settle(&mut self, now: Instant, moves_max: u32) -> bool {
+        for _ in 0..moves_max {
+            if let Some((_, flow)) = self.early.peek().filter(|(release, _)| *release <= now.0) {
+                self.early.pop();
+                self.make_current(flow);
+            } else if let Some(flow) = self.retired_head() {
+                self.current.pop();
+                self.leave_heap(flow);
+            } else {
+                return true;
+            }
+        }
+        self.early.peek().is_none_or(|(release, _)| release > now.0) && self.retired_head().is_none()
+    }
+
+    /// The bytes of the packet with the earliest deadline in queue 1; `settle` first.
+    pub(super) fn head_bytes(&self) -> Option<u32> {
+        let (_, flow) = self.current.peek()?;
+        Some(self.packets.front(&self.flows[flow as usize].packets)?.wire_bytes)
+    }
+
+    /// Takes that packet; its slot stays in use until `release_slot`.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<(FlowIndex, Queued<P>)> {
+        let (_, flow) = self.current.peek()?;
+        let known = &mut self.flows[flow as usize];
+        let queued = self.packets.pop(&mut known.packets)?;
+        match self.packets.front(&known.packets) {
+            Some(next) if next.effective - known.horizon <= now => self.current.rekey_top(next.deadline.0),
+            Some(next) => {
+                known.place = Place::Early;
+                self.current.pop();
+                self.early.push((next.effective - known.horizon).0, flow);
+            }
+            None => {
+                known.place = Place::Idle;
+                self.current.pop();
+            }
+        }
+        Some((FlowIndex(flow), queued))
+    }
+
+    /// A packet of `flow` that was taken needs its slot no longer.
+    pub(super) fn release_slot(&mut self, flow: FlowIndex) {
+        if let Some(known) = self.flows.get_mut(flow.0 as usize) {
+            known.slots_used = known.slots_used.saturating_sub(1);
+            self.reuse_if_gone(flow.0);
+        }
+    }
+
+    /// When the head of queue 3 becomes current.
+    pub(super) fn release_next(&self) -> Option<Instant> {
+        self.early.peek().map(|(release, _)| Instant(release))
+    }
+
+    /// Whether queue 1 has an entry.
+    pub(super) fn has_current(&self) -> bool {
+        self.current.peek().is_some()
+    }
+
+    fn get(&self, flow: FlowIndex) -> Option<&Flow> {
+        self.flows.get(flow.0 as usize).filter(|known| !known.retired)
+    }
+
+    fn get_mut(&mut self, flow: FlowIndex) -> Option<&mut Flow> {
+        self.flows.get_mut(flow.0 as usize).filter(|known| !known.retired)
+    }
+
+    fn reserve_slots(&mut self, slots: u32) {
+        self.slots_total += slots as usize;
+        self.packets.reserve(self.slots_total);
+    }
+
+    fn make_current(&mut self, flow: u32) {
+        let known = &mut self.flows[flow as usize];
+        match self.packets.front(&known.packets) {
+            Some(head) => {
+                known.place = Place::Current;
+                self.current.push(head.deadline.0, flow);
+            }
+            None => self.leave_heap(flow),
+        }
+    }
+
+    /// The removed channel whose entry is on top of queue 1.
+    fn retired_head(&self) -> Option<u32> {
+        let (_, flow) = self.current.peek()?;
+        self.flows[flow as usize].packets.is_empty().then_some(flow)
+    }
+
+    fn leave_heap(&mut self, flow: u32) {
+        self.flows[flow as usize].place = Place::Idle;
+        self.reuse_if_gone(flow);
+    }
+
+    fn reuse_if_gone(&mut self, flow: u32) {
+        let known = &self.flows[flow as usize];
+        if known.retired && known.place == Place::Idle && known.slots_used == 0 {
+            self.free.push(flow);
+        }
+    }
+}

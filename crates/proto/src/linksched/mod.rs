@@ -1,0 +1,188 @@
+//! The link scheduler of one link: three queues, a window, a pace (design 6; HARTS 3.4, 4.1).
+//!
+//! - Queue 1: guaranteed packets at or after e - h, by deadline. Queue 3: earlier ones; never served from.
+//!   Queue 2: best effort and demoted packets. Queue 1 goes before queue 2.
+//! - What is handed over and has not left stays within the window of `pipeline_depth` largest packets, in
+//!   bytes. If the head of queue 1 does not fit, *nothing* is handed over: small best effort must not pass it.
+//! - The scheduler owns the packet references `P` from `enqueue` to `poll`, `remove_channel` or an
+//!   [`Overflow`]. It reads no clock; it allocates only in `new`, `add_channel` and `set_channel`.
+//! - A slot is in use from `enqueue` until the packet has left (`complete`). With [`Pace::Clock`] it comes free
+//!   at hand-over: by then the bytes are copied into the driver's frame, which the window bounds, and a
+//!   hand-over is never later than the departure up to which the buffer formula (design 3) counts.
+//! - Work is bounded in each call: `poll` moves at most [`limits::LINK_MOVES_MAX`] channels from queue 3; while
+//!   more are due it hands nothing over and `next_timeout` lies in the past: poll again.
+//!
+//! [`Pace::Clock`]: crate::node::config::Pace::Clock
+
+mod best_effort;
+mod guaranteed;
+mod heap;
+mod pacer;
+mod packets;
+mod parameters;
+#[cfg(test)]
+mod tests;
+
+use punctual_analysis::{Instant, Nanos};
+
+use crate::limits;
+use pacer::Pacer;
+use packets::Queued;
+pub use parameters::{
+    BestEffortKey, Class, FlowIndex, Guaranteed, LinkCounters, LinkParameters, Occupancy, Overflow,
+    OverflowReason, Scheduled,
+};
+
+/// The scheduler of one link, over packet references `P` that it never looks into.
+#[derive(Debug)]
+pub struct LinkScheduler<P> {
+    guaranteed: guaranteed::Queues<P>,
+    best_effort: best_effort::Queue<P>,
+    pacer: Pacer,
+    mtu_wire_bytes: u32,
+    counters: LinkCounters,
+}
+
+impl<P> LinkScheduler<P> {
+    /// An idle link. Reserves the memory of best effort.
+    pub fn new(parameters: LinkParameters) -> Self {
+        Self {
+            guaranteed: guaranteed::Queues::new(),
+            best_effort: best_effort::Queue::new(&parameters),
+            pacer: Pacer::new(&parameters),
+            mtu_wire_bytes: parameters.mtu_wire_bytes,
+            counters: LinkCounters::default(),
+        }
+    }
+
+    /// Takes in a guaranteed channel with `slots` packets of buffer and horizon h; reserves their memory.
+    pub fn add_channel(&mut self, slots: u32, horizon: Nanos) -> FlowIndex {
+        self.guaranteed.add(slots, horizon)
+    }
+
+    /// Changes slots and horizon. Packets beyond fewer slots stay; the horizon counts from the next packet
+    /// that becomes its channel's head.
+    pub fn set_channel(&mut self, flow: FlowIndex, slots: u32, horizon: Nanos) {
+        self.guaranteed.set(flow, slots, horizon);
+    }
+
+    /// Forgets a channel; `drained` gets its queued packets. Packets handed over still count in the window.
+    pub fn remove_channel(&mut self, flow: FlowIndex, drained: impl FnMut(P)) {
+        self.guaranteed.remove(flow, drained);
+    }
+
+    /// Packets that `enqueue` would still take from this channel; 0 for an unknown one.
+    pub fn slots_free(&self, flow: FlowIndex) -> u32 {
+        self.guaranteed.slots_free(flow)
+    }
+
+    /// How the channel uses its slots.
+    pub fn occupancy(&self, flow: FlowIndex) -> Occupancy {
+        self.guaranteed.occupancy(flow)
+    }
+
+    /// Queues a guaranteed packet: in queue 1 from e - h on, in queue 3 before. O(log channels).
+    ///
+    /// # Errors
+    /// Gives the packet back where its channel is unknown or has no slot free, or it is too large.
+    pub fn enqueue(
+        &mut self,
+        now: Instant,
+        flow: FlowIndex,
+        key: Guaranteed,
+        packet: P,
+    ) -> Result<(), Overflow<P>> {
+        let queued = if key.wire_bytes > self.mtu_wire_bytes {
+            Err(Overflow { packet, reason: OverflowReason::PacketBytes })
+        } else {
+            self.guaranteed.enqueue(now, flow, key, packet)
+        };
+        self.counters.guaranteed_overflows += u64::from(queued.is_err());
+        queued
+    }
+
+    /// Queues a best-effort or demoted packet; makes its flow where it is new. O(1), O(log flows) with caps.
+    ///
+    /// # Errors
+    /// Gives the packet back where its flow has its share queued, no flow is free, or it is too large.
+    pub fn enqueue_best_effort(
+        &mut self,
+        now: Instant,
+        key: BestEffortKey,
+        wire_bytes: u32,
+        packet: P,
+    ) -> Result<(), Overflow<P>> {
+        let queued = self.best_effort.enqueue(now, key, wire_bytes, packet);
+        self.counters.best_effort_overflows += u64::from(queued.is_err());
+        queued
+    }
+
+    /// Whether `enqueue_best_effort` would take the packet: who asks first does no work that is dropped later.
+    pub fn best_effort_space(&self, now: Instant, key: BestEffortKey, wire_bytes: u32) -> bool {
+        self.best_effort.space(now, key, wire_bytes)
+    }
+
+    /// Empties a best-effort flow; `drained` gets its packets.
+    pub fn remove_best_effort(&mut self, key: BestEffortKey, drained: impl FnMut(P)) {
+        self.best_effort.remove(key, drained);
+    }
+
+    /// The packet to hand to the adapter now, if any may go.
+    pub fn poll(&mut self, now: Instant) -> Option<Scheduled<P>> {
+        if !self.guaranteed.settle(now, limits::LINK_MOVES_MAX) {
+            return None;
+        }
+        match self.guaranteed.head_bytes() {
+            Some(bytes) => self.pacer.admits(bytes, now).then(|| self.send_guaranteed(now))?,
+            None => {
+                let bytes = self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX)?;
+                self.pacer.admits(bytes, now).then(|| self.send_best_effort(now))?
+            }
+        }
+    }
+
+    /// The adapter has sent `wire_bytes` more, in the order of hand-over. Without effect for a clocked pace.
+    pub fn complete(&mut self, wire_bytes: u32, _now: Instant) {
+        let Self { pacer, guaranteed, .. } = self;
+        pacer.complete(wire_bytes, |flow| guaranteed.release_slot(flow));
+    }
+
+    /// When `poll` may have something by the passing of time: the head of queue 3 becomes current, the pace
+    /// opens, a capped flow refills. A time in the past means: poll now.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let waiting = self.guaranteed.has_current() || self.best_effort.has_round();
+        let opens = self.pacer.opens().filter(|_| waiting);
+        let refill = self.best_effort.refill_next();
+        [self.guaranteed.release_next(), opens, refill].into_iter().flatten().min()
+    }
+
+    /// Bytes handed over that have not left.
+    pub fn outstanding(&self, now: Instant) -> u64 {
+        self.pacer.outstanding(now)
+    }
+
+    /// What has passed since the start.
+    pub const fn counters(&self) -> &LinkCounters {
+        &self.counters
+    }
+
+    fn send_guaranteed(&mut self, now: Instant) -> Option<Scheduled<P>> {
+        let (flow, Queued { packet, wire_bytes, deadline, .. }) = self.guaranteed.pop(now)?;
+        let departure_latest = self.pacer.hand_over(Some(flow), wire_bytes, now);
+        if !self.pacer.completes() {
+            self.guaranteed.release_slot(flow);
+        }
+        self.counters.guaranteed_packets += 1;
+        self.counters.guaranteed_bytes += u64::from(wire_bytes);
+        self.counters.late_packets += u64::from(departure_latest > deadline);
+        Some(Scheduled { packet, class: Class::Guaranteed { flow, deadline }, wire_bytes, departure_latest })
+    }
+
+    fn send_best_effort(&mut self, now: Instant) -> Option<Scheduled<P>> {
+        let (key, Queued { packet, wire_bytes, .. }) = self.best_effort.pop(now)?;
+        let departure_latest = self.pacer.hand_over(None, wire_bytes, now);
+        self.counters.best_effort_packets += 1;
+        self.counters.best_effort_bytes += u64::from(wire_bytes);
+        Some(Scheduled { packet, class: Class::BestEffort { key }, wire_bytes, departure_latest })
+    }
+}

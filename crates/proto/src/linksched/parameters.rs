@@ -1,0 +1,179 @@
+//! What a link scheduler is told and what it says: parameters, keys, packets in and out, counters.
+
+use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
+
+use crate::limits;
+use crate::node::config::{Interference, LinkConfig, Pace};
+
+/// A link as its scheduler sees it; see [`LinkParameters::of`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkParameters {
+    /// Measured drain rate, already less its error.
+    pub rate: BitRate,
+    /// U: the largest packet with all overhead, in bytes; larger ones are refused.
+    pub mtu_wire_bytes: u32,
+    /// P: largest packets' worth of bytes that may be handed over and not yet sent; at least 1.
+    pub pipeline_depth: u32,
+    /// What drives the pipeline.
+    pub pace: Pace,
+    /// Kernel traffic beside us: moves the latest departure.
+    pub interference: Interference,
+    /// Most of the rate that one best-effort flow may take; [`Ppm::ONE`] is no cap.
+    pub best_effort_flow_cap: Ppm,
+    /// Bytes on the wire that one best-effort flow may queue.
+    pub best_effort_flow_bytes_max: u32,
+    /// Best-effort flows that may be remembered at once.
+    pub best_effort_flows_max: u32,
+    /// Best-effort packets that may be queued at once, all flows together.
+    pub best_effort_packets_max: u32,
+}
+
+impl LinkParameters {
+    /// The parameters of a configured link, with the bounds of [`limits`] for best effort.
+    pub fn of(config: &LinkConfig) -> Self {
+        Self {
+            rate: config.rate.less(config.rate_error),
+            mtu_wire_bytes: config.packet_bytes_max.saturating_add(config.overhead_bytes),
+            pipeline_depth: config.pipeline_depth.max(1),
+            pace: config.pace,
+            interference: config.interference,
+            best_effort_flow_cap: config.best_effort_flow_cap,
+            best_effort_flow_bytes_max: config.best_effort_flow_bytes_max,
+            best_effort_flows_max: limits::BEST_EFFORT_FLOWS_MAX,
+            best_effort_packets_max: limits::BEST_EFFORT_PACKETS_MAX,
+        }
+    }
+}
+
+/// Dense index of a guaranteed channel at one link; valid from `add_channel` to `remove_channel`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowIndex(pub u32);
+
+/// Names a best-effort flow at one link; chosen by the caller. A demoted channel is a flow of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BestEffortKey(pub u64);
+
+/// What the scheduler must know of a guaranteed packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guaranteed {
+    /// e: effective arrival at this stage (design 3). Does not decrease within a channel.
+    pub effective: Instant,
+    /// e + d: local deadline. Does not decrease within a channel.
+    pub deadline: Instant,
+    /// Bytes that it takes on the wire, overhead included.
+    pub wire_bytes: u32,
+}
+
+/// Where a packet that is handed over comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// From queue 1.
+    Guaranteed {
+        /// Its channel.
+        flow: FlowIndex,
+        /// Its local deadline e + d.
+        deadline: Instant,
+    },
+    /// From queue 2.
+    BestEffort {
+        /// Its flow.
+        key: BestEffortKey,
+    },
+}
+
+/// A packet to hand to the adapter now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheduled<P> {
+    /// The caller's reference.
+    pub packet: P,
+    /// Where it comes from.
+    pub class: Class,
+    /// Bytes that it takes on the wire: what `complete` must be told.
+    pub wire_bytes: u32,
+    /// When its last bit leaves the adapter at the latest (design 3): what slack is stamped with.
+    pub departure_latest: Instant,
+}
+
+/// Why a packet was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OverflowReason {
+    /// The channel has no slot free.
+    Slots,
+    /// The channel was never added, or was removed.
+    UnknownFlow,
+    /// Larger than the link's largest packet.
+    PacketBytes,
+    /// The best-effort flow has its share of bytes or packets queued.
+    FlowFull,
+    /// No more best-effort flows can be remembered.
+    Flows,
+}
+
+/// A packet that was not taken, given back: the caller drops the rest of its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overflow<P> {
+    /// The packet.
+    pub packet: P,
+    /// Why.
+    pub reason: OverflowReason,
+}
+
+/// What passed through a link scheduler since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Guaranteed packets handed over.
+    pub guaranteed_packets: u64,
+    /// Their bytes on the wire.
+    pub guaranteed_bytes: u64,
+    /// Best-effort packets handed over.
+    pub best_effort_packets: u64,
+    /// Their bytes on the wire.
+    pub best_effort_bytes: u64,
+    /// Guaranteed packets whose latest departure lies after their deadline.
+    pub late_packets: u64,
+    /// Guaranteed packets refused.
+    pub guaranteed_overflows: u64,
+    /// Best-effort packets refused.
+    pub best_effort_overflows: u64,
+}
+
+/// How a channel uses its slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Slots in use.
+    pub slots_used: u32,
+    /// Most slots ever in use at once.
+    pub slots_used_max: u32,
+    /// Slots that it has.
+    pub slots: u32,
+}
+
+/// The time that bytes take at a rate, as a multiplication: a division for each packet costs more than all
+/// the rest of handing it over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ByteTime {
+    /// Nanoseconds a byte in 2^-20, rounded up: never faster than the rate.
+    ns_per_byte_q20: u64,
+}
+
+impl ByteTime {
+    const FRACTION_BITS: u32 = 20;
+
+    pub(super) fn of(rate: BitRate) -> Self {
+        let ns = (8_000_000_000u128 << Self::FRACTION_BITS).div_ceil(u128::from(rate.0.max(1)));
+        Self { ns_per_byte_q20: u64::try_from(ns).unwrap_or(u64::MAX) }
+    }
+
+    /// The time of `bytes`, rounded up; saturates.
+    pub(super) fn time_of(self, bytes: u64) -> Nanos {
+        let q20 = u128::from(bytes) * u128::from(self.ns_per_byte_q20);
+        let ns = q20.div_ceil(1 << Self::FRACTION_BITS);
+        Nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
+
+    /// The bytes that take at most `span`.
+    pub(super) fn bytes_in(self, span: Nanos) -> u64 {
+        let bytes = (u128::from(span.0) << Self::FRACTION_BITS) / u128::from(self.ns_per_byte_q20);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
