@@ -4,7 +4,8 @@
 //! slot of the receiver's ring and a row of bits for the fragments that are there. A lost fragment costs its
 //! message and nothing else: the message stays in progress until another one needs its place, then it is given
 //! up. Messages are handed out in the order of their completion, each at most once: numbers that are over
-//! (handed out or given up) are remembered in a window, and what is older than the window is refused.
+//! (handed out or given up) are remembered in a window, and what is older than the window is refused. Numbers
+//! are a neighbour's word: invented ones harm the channel only until a few of its own messages have come.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -18,6 +19,9 @@ use crate::wire::Header;
 
 /// Numbers behind the newest one that are remembered one by one.
 const WINDOW_MESSAGES: u32 = 1_024;
+/// So many consecutive messages behind the window, and none in it between them, restart the window: the
+/// numbers ahead of them were a neighbour's invention, and must not silence the channel for good.
+const RESTART_MESSAGES: u64 = 4;
 
 /// What became of a fragment.
 #[derive(Debug, PartialEq, Eq)]
@@ -68,7 +72,16 @@ pub struct Reassembly<S> {
     words: usize,
     rows_free: Vec<usize>,
     over: Window,
+    behind: Behind,
     incomplete: u64,
+}
+
+/// The latest run of consecutive messages behind the window.
+#[derive(Debug, Default)]
+struct Behind {
+    first: u64,
+    /// One more than its last number; nothing where it equals `first`.
+    end: u64,
 }
 
 /// One message in progress.
@@ -102,6 +115,7 @@ impl<S: MessageWrite> Reassembly<S> {
             words,
             rows_free: (0..messages_max).collect(),
             over: Window::new(WINDOW_MESSAGES),
+            behind: Behind::default(),
             incomplete: 0,
         }
     }
@@ -121,6 +135,7 @@ impl<S: MessageWrite> Reassembly<S> {
         if let Some(rejection) = self.rejection(header) {
             return Outcome::Rejected(rejection);
         }
+        self.watch_behind(header);
         if self.over.is_closed(header.message) {
             return Outcome::Stale;
         }
@@ -153,6 +168,26 @@ impl<S: MessageWrite> Reassembly<S> {
     /// Messages given up since the channel was established, a fragment of which never came.
     pub fn incomplete(&self) -> u64 {
         self.incomplete
+    }
+
+    /// Restarts the window where the messages behind it are the channel's live ones. Demoted ones, which may
+    /// be late by any time, prove nothing.
+    fn watch_behind(&mut self, header: &Header) {
+        let number = header.message;
+        if !self.over.is_behind(number) {
+            self.behind = Behind::default();
+        } else if !header.demoted {
+            if number == self.behind.end {
+                self.behind.end = number + 1;
+            } else if number + 1 != self.behind.end {
+                self.behind = Behind { first: number, end: number + 1 };
+            }
+            if self.behind.end - self.behind.first >= RESTART_MESSAGES {
+                self.expire(u64::MAX);
+                self.over.restart(number);
+                self.behind = Behind::default();
+            }
+        }
     }
 
     fn rejection(&self, header: &Header) -> Option<Rejection> {

@@ -8,7 +8,7 @@ use alloc::vec;
 #[derive(Debug)]
 pub(super) struct Window {
     bits: Box<[u64]>,
-    /// One more than the newest number that was opened; all numbers from here on are open.
+    /// One more than the newest number that was closed; all from here on are open.
     end: u64,
 }
 
@@ -24,25 +24,37 @@ impl Window {
         self.bits.len() as u64 * 64
     }
 
+    /// Whether nothing of `number` may be taken in any more. The very last number is never open, so that
+    /// there always is a next one.
     pub(super) fn is_closed(&self, number: u64) -> bool {
-        if number >= self.end {
-            return false;
-        }
         let (word, bit) = self.place(number);
-        self.end - number > self.span() || self.bits[word] & bit != 0
+        let is_marked = number < self.end && self.bits[word] & bit != 0;
+        is_marked || self.is_behind(number) || number == u64::MAX
     }
 
-    /// Closes `number`, and forgets what falls out of the window behind it.
+    /// Whether `number` is older than anything remembered.
+    pub(super) fn is_behind(&self, number: u64) -> bool {
+        self.end.saturating_sub(number) > self.span()
+    }
+
+    /// Closes `number`, and forgets what falls out of the window behind it. Takes at most one pass over the
+    /// window.
     pub(super) fn close(&mut self, number: u64) {
         self.advance(number);
         let (word, bit) = self.place(number);
-        if self.end - number <= self.span() {
+        if !self.is_behind(number) {
             self.bits[word] |= bit;
         }
     }
 
-    /// Moves the window on so that it covers `number`. Takes at most one pass over the words.
-    pub(super) fn advance(&mut self, number: u64) {
+    /// Starts again at `number`: it and all behind it are open, all before it closed.
+    pub(super) fn restart(&mut self, number: u64) {
+        self.bits.fill(u64::MAX);
+        self.end = number;
+    }
+
+    /// Moves the window on so that it covers `number`.
+    fn advance(&mut self, number: u64) {
         let end = number.saturating_add(1);
         if end <= self.end {
             return;
