@@ -13,6 +13,7 @@ pub mod limits;
 pub mod linksched;
 pub mod memory;
 pub mod node;
+pub mod sched;
 pub mod signalling;
 pub mod wire;
 

@@ -107,7 +107,8 @@ impl<P> Queue<P> {
         let mut capped = Heap::new();
         let cap = (parameters.best_effort_flow_cap < Ppm::ONE).then(|| {
             capped.reserve(flows_max);
-            let byte_time = ByteTime::of(parameters.rate.less(Ppm(Ppm::ONE.0 - parameters.best_effort_flow_cap.0)));
+            let byte_time =
+                ByteTime::of(parameters.rate.less(Ppm(Ppm::ONE.0 - parameters.best_effort_flow_cap.0)));
             let burst_bytes = u64::from(parameters.mtu_wire_bytes) * BEST_EFFORT_CAP_BURST_PACKETS;
             Cap { byte_time, tolerance: byte_time.time_of(burst_bytes) }
         });

@@ -46,7 +46,8 @@ pub(super) struct Pacer {
 impl Pacer {
     pub(super) fn new(parameters: &LinkParameters) -> Self {
         let byte_time = ByteTime::of(parameters.rate);
-        let (depth, mtu) = (u64::from(parameters.pipeline_depth.max(1)), u64::from(parameters.mtu_wire_bytes));
+        let (depth, mtu) =
+            (u64::from(parameters.pipeline_depth.max(1)), u64::from(parameters.mtu_wire_bytes));
         let window = match parameters.pace {
             Pace::Clock => {
                 Window::Clock { tat: Instant::ZERO, tolerance: byte_time.time_of((depth - 1) * mtu) }
@@ -104,7 +105,8 @@ impl Pacer {
     pub(super) fn complete(&mut self, wire_bytes: u32, mut left: impl FnMut(FlowIndex)) {
         let Window::Completion { bytes, credit_bytes, in_flight, .. } = &mut self.window else { return };
         *credit_bytes = (*credit_bytes + u64::from(wire_bytes)).min(*bytes);
-        while let Some(first) = in_flight.front().filter(|first| u64::from(first.wire_bytes) <= *credit_bytes) {
+        while let Some(first) = in_flight.front().filter(|first| u64::from(first.wire_bytes) <= *credit_bytes)
+        {
             let first_bytes = u64::from(first.wire_bytes);
             *credit_bytes -= first_bytes;
             *bytes -= first_bytes;

@@ -1,0 +1,61 @@
+//! What is left of a handler's budget.
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::parameters::{Budget, Trigger};
+
+/// The account of one handler. Without a budget it never runs out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Account {
+    budget: Option<Budget>,
+    trigger: Trigger,
+    /// When the period that is charged began; none before the first.
+    began: Option<Instant>,
+    left_packets: u32,
+}
+
+impl Account {
+    pub(super) const fn new(budget: Option<Budget>, trigger: Trigger) -> Self {
+        Self { budget, trigger, began: None, left_packets: 0 }
+    }
+
+    /// When work that arrives at `eligible` may begin.
+    pub(super) fn release(&self, eligible: Instant) -> Instant {
+        match (self.trigger, self.budget) {
+            (Trigger::Periodic, Some(budget)) => {
+                let period = budget.period.0.max(1);
+                Instant(eligible.0.div_ceil(period).saturating_mul(period))
+            }
+            _ => eligible,
+        }
+    }
+
+    /// Begins a new period where the head PDU, eligible since `eligible`, or the clock belongs to one.
+    pub(super) fn renew(&mut self, eligible: Instant, now: Instant) {
+        let Some(budget) = self.budget else { return };
+        let begins = match self.trigger {
+            Trigger::Reactive => eligible,
+            Trigger::Periodic => Instant(now.0 - now.0 % budget.period.0.max(1)),
+        };
+        if self.began.is_none_or(|began| begins >= began + budget.period.max(Nanos(1))) {
+            self.began = Some(begins);
+            self.left_packets = budget.packets;
+        }
+    }
+
+    pub(super) fn charge(&mut self, packets: u32) {
+        self.left_packets = self.left_packets.saturating_sub(packets);
+    }
+
+    pub(super) const fn is_spent(&self) -> bool {
+        self.began.is_some() && self.left_packets == 0
+    }
+
+    /// When the clock gives a spent budget back.
+    pub(super) fn refills(&self) -> Option<Instant> {
+        match (self.trigger, self.budget, self.began) {
+            (Trigger::Periodic, Some(budget), Some(began)) if self.is_spent() => Some(began + budget.period.max(Nanos(1))),
+            _ => None,
+        }
+    }
+}

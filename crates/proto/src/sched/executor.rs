@@ -1,0 +1,294 @@
+//! The run queue of one processor.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::Instant;
+
+use super::budget::Account;
+use super::heap::IndexedHeap;
+use super::parameters::{Activation, Class, HandlerId, HandlerParameters};
+use crate::limits::{EXECUTOR_MOVES_MAX, PRIORITY_LEVELS};
+use crate::node::config::RunPolicy;
+
+const LEVEL_LOWEST: u8 = PRIORITY_LEVELS - 1;
+
+#[derive(Debug)]
+struct Handler {
+    parameters: HandlerParameters,
+    /// Its head PDU; none: nothing queued.
+    head: Option<Activation>,
+    /// Out of slots.
+    blocked: bool,
+    /// Its place in a FIFO: smaller is nearer to the head.
+    ticket: u64,
+    /// PDUs done since it came to the head of its level.
+    turn_packets: u32,
+    account: Account,
+}
+
+/// Orders the handlers of one processor: which runs next, and whether the running one should yield.
+///
+/// A handler is in exactly one of: running, ready, waiting to be eligible, idle or blocked.
+#[derive(Debug)]
+pub struct Executor {
+    policy: RunPolicy,
+    handlers: Vec<Option<Handler>>,
+    free: Vec<u32>,
+    /// Eligible ones by urgency.
+    ready: IndexedHeap,
+    /// Others by the time at which they become eligible.
+    waiting: IndexedHeap,
+    /// Ready ones in the background whose budget the clock gives back.
+    spent: IndexedHeap,
+    running: Option<HandlerId>,
+    tickets: u64,
+}
+
+impl Executor {
+    /// An executor without handlers.
+    pub fn new(policy: RunPolicy) -> Self {
+        Self {
+            policy,
+            handlers: Vec::new(),
+            free: Vec::new(),
+            ready: IndexedHeap::default(),
+            waiting: IndexedHeap::default(),
+            spent: IndexedHeap::default(),
+            running: None,
+            tickets: 0,
+        }
+    }
+
+    /// Takes in a handler, idle; reserves its memory.
+    pub fn add(&mut self, parameters: HandlerParameters) -> HandlerId {
+        let handler = Handler {
+            parameters,
+            head: None,
+            blocked: false,
+            ticket: 0,
+            turn_packets: 0,
+            account: Account::new(parameters.budget, parameters.trigger),
+        };
+        if let Some(index) = self.free.pop() {
+            self.handlers[index as usize] = Some(handler);
+            return HandlerId(index);
+        }
+        self.handlers.push(Some(handler));
+        let handlers = self.handlers.len();
+        self.free.reserve(handlers.saturating_sub(self.free.len()));
+        for heap in [&mut self.ready, &mut self.waiting, &mut self.spent] {
+            heap.reserve(handlers);
+        }
+        HandlerId((handlers - 1) as u32)
+    }
+
+    /// Forgets a handler, wherever it is. Its id may be given to another.
+    pub fn remove(&mut self, id: HandlerId) {
+        if self.get(id).is_none() {
+            return;
+        }
+        self.unqueue(id);
+        self.handlers[id.0 as usize] = None;
+        self.free.push(id.0);
+        self.running = self.running.filter(|running| *running != id);
+    }
+
+    /// Tells the handler's head PDU; replaces what was told before. Of the running one it counts from
+    /// `finished` on.
+    pub fn ready(&mut self, id: HandlerId, activation: Activation, now: Instant) {
+        let ticket = self.tickets;
+        let Some(handler) = self.get_mut(id) else { return };
+        if handler.starts_anew(&activation) {
+            handler.take_ticket(ticket);
+            self.tickets += 1;
+        }
+        if let Some(handler) = self.get_mut(id) {
+            handler.head = Some(activation);
+        }
+        self.place(id, now);
+    }
+
+    /// Nothing is queued at the handler any more.
+    pub fn idle(&mut self, id: HandlerId) {
+        if let Some(handler) = self.get_mut(id) {
+            handler.head = None;
+            self.unqueue(id);
+        }
+    }
+
+    /// The link has no slots for what the handler would make (HARTS 5.2.2): it does not compete for the CPU.
+    pub fn block(&mut self, id: HandlerId) {
+        if let Some(handler) = self.get_mut(id) {
+            handler.blocked = true;
+            self.unqueue(id);
+        }
+    }
+
+    /// It has again: the handler goes to the tail of its level. Without effect where it was not blocked.
+    pub fn unblock(&mut self, id: HandlerId, now: Instant) {
+        let ticket = self.tickets;
+        let Some(handler) = self.get_mut(id).filter(|handler| handler.blocked) else { return };
+        handler.blocked = false;
+        handler.take_ticket(ticket);
+        self.tickets += 1;
+        self.place(id, now);
+    }
+
+    /// The most urgent eligible handler, which is then the running one. At most [`EXECUTOR_MOVES_MAX`] become
+    /// eligible in a call; while more are due it returns none and `next_timeout` lies in the past.
+    pub fn pick(&mut self, now: Instant) -> Option<HandlerId> {
+        if let Some(running) = self.running {
+            self.finished(running, 0, now);
+        }
+        if !self.settle(now) {
+            return None;
+        }
+        let id = HandlerId(self.ready.peek()?.1);
+        self.unqueue(id);
+        self.running = Some(id);
+        self.running
+    }
+
+    /// Whether somebody more urgent than the running handler is eligible: asked after its quantum.
+    pub fn yield_request(&mut self, now: Instant) -> bool {
+        if !self.settle(now) {
+            return true;
+        }
+        let Some((key, _)) = self.ready.peek() else { return false };
+        let running = self.running.and_then(|id| self.get(id));
+        running.and_then(|handler| handler.key(self.policy)).is_none_or(|own| key < own)
+    }
+
+    /// The running handler has processed `packets` PDUs: they are charged to its budget. If it has more it
+    /// keeps its place at the head of its level; a best-effort one only until its turn of a quantum is over.
+    pub fn finished(&mut self, id: HandlerId, packets: u32, now: Instant) {
+        self.running = self.running.filter(|running| *running != id);
+        let ticket = self.tickets;
+        let Some(handler) = self.get_mut(id) else { return };
+        handler.account.charge(packets);
+        handler.turn_packets = handler.turn_packets.saturating_add(packets);
+        if handler.takes_turns() && handler.turn_packets >= handler.parameters.quantum_packets.max(1) {
+            handler.take_ticket(ticket);
+            self.tickets += 1;
+        }
+        self.place(id, now);
+    }
+
+    /// When a waiting handler becomes eligible, if none is ready; a time in the past means: pick now.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.waiting.peek().map(|(key, _)| instant(key))
+    }
+
+    /// Whether `pick` may return a handler without time passing.
+    pub fn has_ready(&self) -> bool {
+        self.ready.peek().is_some()
+    }
+
+    /// b_p of a handler, at least 1; 1 for an unknown one.
+    pub fn quantum_packets(&self, id: HandlerId) -> u32 {
+        self.get(id).map_or(1, |handler| handler.parameters.quantum_packets.max(1))
+    }
+
+    fn get(&self, id: HandlerId) -> Option<&Handler> {
+        self.handlers.get(id.0 as usize)?.as_ref()
+    }
+
+    fn get_mut(&mut self, id: HandlerId) -> Option<&mut Handler> {
+        self.handlers.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    fn unqueue(&mut self, id: HandlerId) {
+        for heap in [&mut self.ready, &mut self.waiting, &mut self.spent] {
+            heap.remove(id.0);
+        }
+    }
+
+    /// Puts a handler that is not running where its head belongs.
+    fn place(&mut self, id: HandlerId, now: Instant) {
+        if self.running == Some(id) {
+            return;
+        }
+        self.unqueue(id);
+        let policy = self.policy;
+        let Some(handler) = self.get_mut(id).filter(|handler| !handler.blocked) else { return };
+        let Some(head) = handler.head else { return };
+        let release = handler.account.release(head.eligible);
+        if release > now {
+            self.waiting.set(id.0, u128::from(release.0));
+            return;
+        }
+        handler.account.renew(head.eligible, now);
+        let (key, refills) = (handler.key(policy), handler.account.refills());
+        if let Some(key) = key {
+            self.ready.set(id.0, key);
+        }
+        if let Some(refills) = refills {
+            self.spent.set(id.0, u128::from(refills.0));
+        }
+    }
+
+    /// Makes ready what has become eligible and promotes refilled budgets; `false` where more are due.
+    fn settle(&mut self, now: Instant) -> bool {
+        for _ in 0..EXECUTOR_MOVES_MAX {
+            let Some(id) = self.due(now) else { return true };
+            self.place(id, now);
+        }
+        self.due(now).is_none()
+    }
+
+    fn due(&self, now: Instant) -> Option<HandlerId> {
+        let first = |heap: &IndexedHeap| heap.peek().filter(|(key, _)| instant(*key) <= now);
+        first(&self.waiting).or_else(|| first(&self.spent)).map(|(_, id)| HandlerId(id))
+    }
+}
+
+impl Handler {
+    /// Best effort goes round; a guaranteed handler stays until its message is done.
+    const fn takes_turns(&self) -> bool {
+        matches!(self.parameters.class, Class::BestEffort | Class::Background) || self.account.is_spent()
+    }
+
+    /// Whether `activation` begins a new stay in the FIFO: after idleness, or with another message.
+    fn starts_anew(&self, activation: &Activation) -> bool {
+        match &self.head {
+            None => true,
+            Some(head) => !self.takes_turns() && head != activation,
+        }
+    }
+
+    fn take_ticket(&mut self, ticket: u64) {
+        self.ticket = ticket;
+        self.turn_packets = 0;
+    }
+
+    /// Band and place within it; the smaller, the more urgent. None without a head.
+    fn key(&self, policy: RunPolicy) -> Option<u128> {
+        let head = self.head?;
+        let class = if self.account.is_spent() { Class::Background } else { self.parameters.class };
+        let (band, place) = match policy {
+            RunPolicy::Edf => match class {
+                Class::Guaranteed => (class as u8, head.deadline.0),
+                _ => (class as u8, self.ticket),
+            },
+            RunPolicy::FixedPriority => (level(class, self.parameters.level), self.ticket),
+            // The baseline knows neither classes nor budgets.
+            RunPolicy::Fifo => (0, head.eligible.0),
+        };
+        Some(u128::from(band) << 64 | u128::from(place))
+    }
+}
+
+/// Signalling on the top level, best effort on the lowest, channels on the 30 between by rank; the background
+/// below all of them.
+fn level(class: Class, rank: u8) -> u8 {
+    match class {
+        Class::Signalling => 0,
+        Class::Guaranteed => rank.saturating_add(1).min(LEVEL_LOWEST - 1),
+        Class::BestEffort => LEVEL_LOWEST,
+        Class::Background => PRIORITY_LEVELS,
+    }
+}
+
+fn instant(key: u128) -> Instant {
+    Instant(u64::try_from(key).unwrap_or(u64::MAX))
+}

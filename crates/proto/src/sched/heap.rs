@@ -1,0 +1,109 @@
+//! A binary heap of handlers that knows where each is: a handler is in it at most once, can be re-keyed and
+//! taken out in O(log n).
+
+use alloc::vec::Vec;
+
+const ABSENT: u32 = u32::MAX;
+
+/// Key in the upper 96 bits, handler in the lower 32: ties go to the smaller handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry(u128);
+
+impl Entry {
+    const fn new(key: u128, handler: u32) -> Self {
+        Self(key << 32 | handler as u128)
+    }
+    const fn key(self) -> u128 {
+        self.0 >> 32
+    }
+    const fn handler(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// Smallest key first; keys have at most 96 bits.
+#[derive(Debug, Default)]
+pub(super) struct IndexedHeap {
+    entries: Vec<Entry>,
+    /// By handler: its entry.
+    positions: Vec<u32>,
+}
+
+impl IndexedHeap {
+    /// Room for handlers up to `handlers` - 1, so that `set` does not allocate.
+    pub(super) fn reserve(&mut self, handlers: usize) {
+        self.entries.reserve(handlers.saturating_sub(self.entries.len()));
+        self.positions.resize(self.positions.len().max(handlers), ABSENT);
+    }
+
+    pub(super) fn peek(&self) -> Option<(u128, u32)> {
+        self.entries.first().map(|entry| (entry.key(), entry.handler()))
+    }
+
+    /// Puts `handler` in, or gives it another key.
+    pub(super) fn set(&mut self, handler: u32, key: u128) {
+        let entry = Entry::new(key, handler);
+        match self.positions[handler as usize] {
+            ABSENT => {
+                self.entries.push(entry);
+                self.sift_up(self.entries.len() - 1);
+            }
+            at => self.replace(at as usize, entry),
+        }
+    }
+
+    /// Takes `handler` out if it is in.
+    pub(super) fn remove(&mut self, handler: u32) {
+        let at = self.positions[handler as usize];
+        if at == ABSENT {
+            return;
+        }
+        self.positions[handler as usize] = ABSENT;
+        let Some(last) = self.entries.pop() else { return };
+        if (at as usize) < self.entries.len() {
+            self.replace(at as usize, last);
+        }
+    }
+
+    fn replace(&mut self, at: usize, entry: Entry) {
+        let before = core::mem::replace(&mut self.entries[at], entry);
+        if entry < before {
+            self.sift_up(at);
+        } else {
+            self.sift_down(at);
+        }
+    }
+
+    fn put(&mut self, at: usize, entry: Entry) {
+        self.entries[at] = entry;
+        self.positions[entry.handler() as usize] = at as u32;
+    }
+
+    fn sift_up(&mut self, mut at: usize) {
+        let entry = self.entries[at];
+        while at > 0 && entry < self.entries[(at - 1) / 2] {
+            let parent = (at - 1) / 2;
+            self.put(at, self.entries[parent]);
+            at = parent;
+        }
+        self.put(at, entry);
+    }
+
+    fn sift_down(&mut self, mut at: usize) {
+        let entry = self.entries[at];
+        while let Some(child) = self.smaller_child(at).filter(|child| self.entries[*child] < entry) {
+            self.put(at, self.entries[child]);
+            at = child;
+        }
+        self.put(at, entry);
+    }
+
+    fn smaller_child(&self, at: usize) -> Option<usize> {
+        let (left, right) = (2 * at + 1, 2 * at + 2);
+        let left_entry = self.entries.get(left)?;
+        match self.entries.get(right) {
+            Some(right_entry) if right_entry < left_entry => Some(right),
+            _ => Some(left),
+        }
+    }
+}

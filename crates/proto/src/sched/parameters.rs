@@ -1,0 +1,66 @@
+//! What an executor is told about handlers.
+
+use punctual_analysis::{Instant, Nanos};
+
+/// Names a handler of one executor; valid from `add` to `remove`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HandlerId(pub u32);
+
+/// What kind of work a handler does, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// RTCOP and HELLO; budgeted, so that a flood of it starves nobody.
+    Signalling,
+    /// Channels.
+    Guaranteed,
+    /// Best effort and demoted packets.
+    BestEffort,
+    /// What may wait for everything else; also what exceeds a budget.
+    Background,
+}
+
+/// What makes a handler eligible.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trigger {
+    /// Work: from its effective arrival on.
+    #[default]
+    Reactive,
+    /// A timer: from the first multiple of the budget's period at or after the work's arrival on.
+    Periodic,
+}
+
+/// What a handler may do at its own urgency; beyond it, it runs in the background (CLIPS 4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// PDUs in each period.
+    pub packets: u32,
+    /// Reactive: a new period begins with the first activation whose effective arrival is so much later than
+    /// the one that began the last, so that late work spends its own period's budget and not the next one's.
+    /// Periodic: by the clock.
+    pub period: Nanos,
+}
+
+/// A handler's place in the order of handlers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandlerParameters {
+    /// Its class.
+    pub class: Class,
+    /// Rank of a guaranteed handler under fixed priority, 0 the most urgent; from
+    /// [`PRIORITY_LEVELS`](crate::limits::PRIORITY_LEVELS) - 3 on all are one level.
+    pub level: u8,
+    /// b_p: PDUs finished before a yield is honoured (RTU 3), and a best-effort handler's turn; at least 1.
+    pub quantum_packets: u32,
+    /// None: as much as there is.
+    pub budget: Option<Budget>,
+    /// Timer or work.
+    pub trigger: Trigger,
+}
+
+/// A handler's head PDU: when it may be processed and how urgent it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Activation {
+    /// Effective arrival e, less what the stage may be early.
+    pub eligible: Instant,
+    /// e + d of its message.
+    pub deadline: Instant,
+}
