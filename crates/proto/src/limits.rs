@@ -61,3 +61,27 @@ pub const CLOCK_TOLERANCE_PPM_DEFAULT: u32 = 100;
 
 const _: () = assert!(REFRESHES_PER_LEASE >= 4);
 const _: () = assert!(FRAGMENT_BYTES_DEFAULT as usize + HEADER_BYTES + 28 <= 1_500);
+
+/// Largest RTCOP message; it may span several packets. Holds the grants of a longest route.
+pub const SIGNAL_MESSAGE_BYTES_MAX: usize = 8_192;
+/// Packets of RTCOP under way to a neighbour and not acknowledged.
+pub const SIGNAL_WINDOW_SEGMENTS: usize = 32;
+/// Packets' worth of RTCOP that may wait for a neighbour before it is given up.
+pub const SIGNAL_SEGMENTS_MAX: usize = 2_048;
+/// Smallest packet that every link must carry on the signalling port.
+pub const SIGNAL_PACKET_BYTES_MIN: usize = 192;
+/// Channels of a neighbour that are being established here at once.
+pub const HALF_OPEN_PER_NEIGHBOUR_MAX: usize = 1_024;
+/// Channels that start, pass or end at a node.
+pub const CHANNELS_MAX: usize = 65_536;
+/// Requests of receivers that wait for an answer, in either direction.
+pub const REQUESTS_MAX: usize = 1_024;
+/// Listeners of a node.
+pub const LISTENERS_MAX: usize = 4_096;
+/// Longest reason that an application may give for a refusal; the rest is cut off.
+pub const REASON_BYTES_MAX: usize = 200;
+
+const _: () = assert!(SIGNAL_PACKET_BYTES_MIN <= SIGNAL_BYTES_MAX);
+const _: () = assert!(SIGNAL_MESSAGE_BYTES_MAX <= u16::MAX as usize);
+// Two stages a node, at most 46 bytes each on the wire, and a kilobyte for the rest.
+const _: () = assert!(ROUTE_NODES_MAX * 2 * 46 + 1_024 <= SIGNAL_MESSAGE_BYTES_MAX);
