@@ -123,7 +123,7 @@ pub struct ChannelRefusal {
 }
 
 /// A request that cannot even be tried.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 pub enum RequestError {
     /// The contract is out of range.
     #[error("contract: {0}")]
