@@ -1,0 +1,405 @@
+//! What client and daemon say to one another: JSON, one value a packet of a `SOCK_SEQPACKET` socket.
+//!
+//! The client speaks first ([`Request::Hello`] with the version). Every [`Call`] gets exactly one
+//! [`FromDaemon::Answer`] with its number, possibly much later (`Open` waits for the network); pushes come in
+//! between. Descriptors travel with the answers that carry a [`RingShape`].
+
+use punctual_analysis::{Contract, Nanos};
+use punctual_proto::ids::{Address, ChannelId, ListenerId, Name, NodeId};
+use punctual_proto::node::api::{
+    ChannelRefusal, ChannelStatus, CloseReason, Grant, NodeStatus, Notice, RequestError, UserId,
+};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::ring::RingShape;
+
+/// Version of this API; the first thing that a client says.
+pub const VERSION: u32 = 1;
+/// Largest packet either way.
+pub const PACKET_BYTES_MAX: usize = 64 * 1024;
+/// Most descriptors with a packet.
+pub const DESCRIPTORS_MAX: usize = 4;
+/// Where the daemon listens unless told otherwise.
+pub const SOCKET_DEFAULT: &str = "/run/punctual/api.sock";
+/// Longest text in a request (a reason, a program's name), in bytes.
+pub const TEXT_BYTES_MAX: usize = 256;
+
+/// A numbered request; the number comes back with the answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Call {
+    /// Chosen by the client, unique among its open calls.
+    pub id: u64,
+    /// What is asked.
+    pub request: Request,
+}
+
+/// What a client asks. The papers' routine stands beside each (design 11).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// First of all (rtcInit).
+    Hello {
+        /// [`VERSION`].
+        version: u32,
+        /// The program, for `status`.
+        program: String,
+    },
+    /// Takes a name (rtcRegisterPort).
+    Listen {
+        /// The name.
+        port: Name,
+    },
+    /// Gives it back; open channels stay (rtcUnRegisterPort).
+    Unlisten {
+        /// Which.
+        listener: ListenerId,
+    },
+    /// Opens a channel (rtcCreateConnection). Answered when the network has.
+    Open {
+        /// To whom.
+        to: Address,
+        /// With what traffic.
+        contract: Contract,
+        /// From [`Push::Requested`], where this answers a receiver's request.
+        token: Option<u64>,
+    },
+    /// What would be offered; holds nothing.
+    Probe {
+        /// To whom.
+        to: Address,
+        /// With what traffic.
+        contract: Contract,
+    },
+    /// Asks a source for a channel to our listener `reply_to`.
+    Ask {
+        /// The source's listener.
+        source: Address,
+        /// Where it is to open the channel to: a listener of this client.
+        reply_to: Name,
+        /// With what traffic.
+        contract: Contract,
+    },
+    /// Says no to a receiver's request.
+    RefuseAsk {
+        /// Which.
+        token: u64,
+        /// Why.
+        why: String,
+    },
+    /// Says yes to [`Push::Incoming`].
+    Consent {
+        /// Which.
+        channel: ChannelId,
+    },
+    /// Says no to [`Push::Incoming`].
+    Refuse {
+        /// Which.
+        channel: ChannelId,
+        /// Why.
+        why: String,
+    },
+    /// Ends a channel (rtcDestroyConnection).
+    Close {
+        /// Which.
+        channel: ChannelId,
+    },
+    /// A flow without promises (rdata_send).
+    OpenBestEffort {
+        /// To whom.
+        to: Address,
+        /// Ring of this end.
+        ring: RingShape,
+    },
+    /// Receives flows without promises (rdata_recv).
+    BindBestEffort {
+        /// The name.
+        port: Name,
+        /// Ring of this end.
+        ring: RingShape,
+    },
+    /// State of the host.
+    Status,
+    /// Channels of the host after a handle, as many as fit.
+    Channels {
+        /// The last one that the client has seen.
+        after: Option<ChannelId>,
+    },
+    /// State of one channel (rtcGetParameter).
+    Channel {
+        /// Which.
+        channel: ChannelId,
+    },
+}
+
+/// What the daemon says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FromDaemon {
+    /// To a call.
+    Answer {
+        /// Its number; 0 where it could not even be read.
+        id: u64,
+        /// The answer.
+        result: Result<Answer, ApiError>,
+    },
+    /// Unasked.
+    Push(Push),
+}
+
+/// Answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// To `Hello`.
+    Hello {
+        /// This node.
+        node: NodeId,
+        /// Its name.
+        name: Name,
+    },
+    /// To requests that have nothing to say but yes.
+    Done,
+    /// To `Listen`.
+    Listening {
+        /// The handle.
+        listener: ListenerId,
+    },
+    /// To `Open`; with the outgoing ring.
+    Opened {
+        /// The handle.
+        channel: ChannelId,
+        /// What is promised.
+        grant: Grant,
+        /// The ring.
+        ring: RingShape,
+    },
+    /// To `Probe`.
+    Probed {
+        /// What would be granted, or why not.
+        answer: Result<Grant, ChannelRefusal>,
+    },
+    /// To `Ask`: it is on its way.
+    Asked {
+        /// Comes back with `Incoming` or `AskFailed`.
+        token: u64,
+    },
+    /// To `Consent`, `OpenBestEffort`, `BindBestEffort`; with the ring.
+    Ring {
+        /// The handle.
+        channel: ChannelId,
+        /// The ring.
+        ring: RingShape,
+    },
+    /// To `Status`.
+    Status(Box<HostStatus>),
+    /// To `Channels`.
+    Channels {
+        /// In order of their handles.
+        channels: Vec<ChannelStatus>,
+        /// Whether there are more after these.
+        more: bool,
+    },
+    /// To `Channel`.
+    Channel(Box<ChannelStatus>),
+}
+
+/// What a client is told unasked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Push {
+    /// Somebody wants to open a channel to a listener: `Consent` or `Refuse`.
+    Incoming {
+        /// The handle.
+        channel: ChannelId,
+        /// To which listener.
+        listener: ListenerId,
+        /// From which host.
+        from: Name,
+        /// On whose behalf there.
+        user: UserId,
+        /// With what traffic.
+        contract: Contract,
+        /// Answers our own request.
+        token: Option<u64>,
+    },
+    /// An incoming channel stands.
+    Established {
+        /// Which.
+        channel: ChannelId,
+    },
+    /// A receiver wants a channel from here: `Open` with the token, or `RefuseAsk`.
+    Requested {
+        /// Which listener it asked.
+        listener: ListenerId,
+        /// Where to open the channel to.
+        to: Address,
+        /// With what traffic.
+        contract: Contract,
+        /// On whose behalf there.
+        user: UserId,
+        /// To be given back.
+        token: u64,
+    },
+    /// A request to a source came to nothing.
+    AskFailed {
+        /// Which.
+        token: u64,
+        /// Why.
+        refusal: ChannelRefusal,
+    },
+    /// A channel is gone.
+    Closed {
+        /// Which.
+        channel: ChannelId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// Something to know about a channel.
+    Notice {
+        /// Which.
+        channel: ChannelId,
+        /// What.
+        notice: Notice,
+    },
+}
+
+/// What a request came to instead. One clear line each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum ApiError {
+    /// The network said no.
+    #[error("refused: {0}")]
+    Refused(ChannelRefusal),
+    /// It cannot even be tried.
+    #[error("{0}")]
+    Request(RequestError),
+    /// The user has used up a share of this host.
+    #[error(
+        "quota: {used} of {limit} {what} are in use: close some or raise [daemon] quotas in the configuration"
+    )]
+    Quota {
+        /// Of what.
+        what: Resource,
+        /// In use, or wanted where that alone is too much.
+        used: u64,
+        /// Allowed.
+        limit: u64,
+    },
+    /// Not a request of this API.
+    #[error("malformed request: {0}")]
+    Malformed(String),
+    /// Another version.
+    #[error(
+        "this daemon speaks version {ours} of the API, the client {theirs}: install the same release of both"
+    )]
+    Version {
+        /// The daemon's.
+        ours: u32,
+        /// The client's.
+        theirs: u32,
+    },
+    /// Memory or descriptors are short.
+    #[error("{0}")]
+    Ring(String),
+    /// The daemon is going down.
+    #[error("the daemon is shutting down")]
+    ShuttingDown,
+}
+
+/// What quotas count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Resource {
+    /// Connections of programs.
+    Clients,
+    /// Listeners.
+    Listeners,
+    /// Ends of channels and best-effort flows.
+    Channels,
+    /// Bytes of message rings.
+    BufferBytes,
+}
+
+impl std::fmt::Display for Resource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Clients => "clients",
+            Self::Listeners => "listeners",
+            Self::Channels => "channels",
+            Self::BufferBytes => "bytes of buffers",
+        })
+    }
+}
+
+/// All of `status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostStatus {
+    /// The node.
+    pub node: NodeStatus,
+    /// The API.
+    pub api: ApiStatus,
+    /// What every user may take.
+    pub quotas: Quotas,
+    /// What they have taken.
+    pub users: Vec<UserStatus>,
+    /// How long the daemon has been up.
+    pub uptime: Nanos,
+    /// The processor thread: real-time class, wake-ups and so on, as the engine reports them.
+    pub engine: serde_json::Value,
+}
+
+/// Counters of the API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiStatus {
+    /// Connected programs.
+    pub clients: u32,
+    /// Requests answered.
+    pub requests: u64,
+    /// Requests that came to an error.
+    pub errors: u64,
+    /// Connections cut since what they sent was no request.
+    pub malformed: u64,
+    /// Connections or requests over a quota.
+    pub over_quota: u64,
+    /// Connections cut since they did not read what they were sent.
+    pub not_reading: u64,
+    /// Channels closed since the application broke their ring.
+    pub broken_rings: u64,
+}
+
+/// What each user may take of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Quotas {
+    /// Connected programs.
+    pub clients: u64,
+    /// Listeners.
+    pub listeners: u64,
+    /// Ends of channels and best-effort flows.
+    pub channels: u64,
+    /// Bytes of message rings.
+    pub buffer_bytes: u64,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self { clients: 256, listeners: 1_024, channels: 16_384, buffer_bytes: 2 << 30 }
+    }
+}
+
+/// What a user has taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserStatus {
+    /// The user's id on this host.
+    pub user: UserId,
+    /// Connected programs.
+    pub clients: u64,
+    /// Listeners.
+    pub listeners: u64,
+    /// Ends of channels and best-effort flows.
+    pub channels: u64,
+    /// Bytes of message rings.
+    pub buffer_bytes: u64,
+}

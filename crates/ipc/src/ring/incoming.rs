@@ -1,0 +1,319 @@
+//! The incoming ring: the daemon puts messages together in slots of the application's registered buffer and
+//! publishes them in the order of their completion.
+//!
+//! [`InboxWriter`] is the daemon's end, [`InboxReader`] the application's. Messages are put together side by
+//! side, so a slot is not tied to a position: a ring of entries says which slot holds the message at a position
+//! and carries its [`MessageInfo`]. Which slot a position frees is the daemon's own record, never read back.
+//!
+//! The application is hostile: all that the daemon reads from it is the consumer position, and one that goes
+//! backwards or past what was published breaks the ring. It never blocks and never allocates.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant as Deadline;
+
+use punctual_analysis::Instant;
+use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite};
+
+use super::free_list::FreeList;
+use super::{HEADER_BYTES, Header, LINE_BYTES, RingCloser, RingError, RingHandles, RingShape};
+use crate::shm::Region;
+use crate::wake::{self, Bell, BellRope};
+
+/// Of an entry: number, logical arrival, deadline, delivered (8 B each), length, slot, flags (4 B each).
+const ENTRY_BYTES: usize = LINE_BYTES;
+const DEMOTED: u32 = 1;
+
+fn entry_offset(shape: RingShape, position: u64) -> usize {
+    HEADER_BYTES + (position % u64::from(shape.slots)) as usize * ENTRY_BYTES
+}
+
+fn payload_offset(shape: RingShape, slot: u32) -> usize {
+    HEADER_BYTES + shape.slots as usize * ENTRY_BYTES + slot as usize * shape.payload_bytes()
+}
+
+/// Makes a ring: the daemon's end and what the application attaches with.
+///
+/// # Errors
+/// Where memory or descriptors are short.
+pub fn inbox(shape: RingShape) -> Result<(InboxWriter, RingHandles), RingError> {
+    let (file, region) = Region::create(shape.bytes())?;
+    let (bell, rope) = Bell::pair()?;
+    wake::arm(Header(&region).consumer_sleeps());
+    let (hear, ring) = bell.into_parts();
+    let shared = Arc::new(Shared { region, shape, free: FreeList::full(shape.slots) });
+    let writer = InboxWriter {
+        shared,
+        rope,
+        published: vec![0; shape.slots as usize].into(),
+        produced: 0,
+        consumed: 0,
+        broken: Arc::new(AtomicBool::new(false)),
+    };
+    Ok((writer, RingHandles { shape, descriptors: vec![file, hear, ring] }))
+}
+
+/// What the daemon's writer and its slots share.
+#[derive(Debug)]
+struct Shared {
+    region: Region,
+    shape: RingShape,
+    free: FreeList,
+}
+
+/// The daemon's end. Dropping it tells the application that nothing more comes.
+#[derive(Debug)]
+pub struct InboxWriter {
+    shared: Arc<Shared>,
+    rope: BellRope,
+    /// Which slot was published at a position.
+    published: Box<[u32]>,
+    produced: u64,
+    consumed: u64,
+    broken: Arc<AtomicBool>,
+}
+
+impl InboxWriter {
+    /// Whether the application broke the ring's rules. The channel should be closed; nothing else is harmed.
+    pub fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// How to learn that from another thread.
+    pub fn health(&self) -> InboxHealth {
+        InboxHealth(Arc::clone(&self.broken))
+    }
+
+    fn index(&self, position: u64) -> usize {
+        (position % u64::from(self.shared.shape.slots)) as usize
+    }
+
+    /// Takes back the slots that the application has freed; at most the whole ring.
+    fn collect(&mut self) {
+        let consumed = Header(&self.shared.region).consumer().load(Ordering::Acquire);
+        if consumed < self.consumed || consumed > self.produced {
+            self.broken.store(true, Ordering::Relaxed);
+            return;
+        }
+        while self.consumed < consumed {
+            self.shared.free.push(self.published[self.index(self.consumed)]);
+            self.consumed += 1;
+        }
+    }
+}
+
+impl Inbox for InboxWriter {
+    type Slot = InboxSlot;
+
+    fn reserve(&mut self) -> Option<InboxSlot> {
+        if !self.is_broken() {
+            self.collect();
+        }
+        if self.is_broken() {
+            return None;
+        }
+        self.shared.free.pop().map(|index| InboxSlot {
+            shared: Arc::clone(&self.shared),
+            index,
+            published: false,
+        })
+    }
+
+    fn publish(&mut self, mut slot: InboxSlot, info: MessageInfo) {
+        if !Arc::ptr_eq(&slot.shared, &self.shared) {
+            return;
+        }
+        slot.published = true;
+        let offset = entry_offset(self.shared.shape, self.produced);
+        write_entry(&self.shared.region, offset, slot.index, &info, self.shared.shape);
+        let index = self.index(self.produced);
+        self.published[index] = slot.index;
+        self.produced += 1;
+        let header = Header(&self.shared.region);
+        header.producer().store(self.produced, Ordering::Release);
+        if wake::must_wake(header.consumer_sleeps()) {
+            self.rope.ring();
+        }
+    }
+}
+
+impl Drop for InboxWriter {
+    fn drop(&mut self) {
+        Header(&self.shared.region).closed().store(1, Ordering::SeqCst);
+        self.rope.ring();
+    }
+}
+
+fn write_entry(region: &Region, offset: usize, slot: u32, info: &MessageInfo, shape: RingShape) {
+    let words = [info.number, info.logical_arrival.0, info.deadline.0, info.delivered.0];
+    for (index, word) in words.into_iter().enumerate() {
+        region.word(offset + index * 8).store(word, Ordering::Relaxed);
+    }
+    region.half(offset + 32).store(info.len.min(shape.message_bytes_max), Ordering::Relaxed);
+    region.half(offset + 36).store(slot, Ordering::Relaxed);
+    region.half(offset + 40).store(if info.demoted { DEMOTED } else { 0 }, Ordering::Relaxed);
+}
+
+fn read_entry(region: &Region, offset: usize) -> (u32, MessageInfo) {
+    let word = |index: usize| region.word(offset + index * 8).load(Ordering::Relaxed);
+    let half = |at: usize| region.half(offset + at).load(Ordering::Relaxed);
+    let info = MessageInfo {
+        number: word(0),
+        logical_arrival: Instant(word(1)),
+        deadline: Instant(word(2)),
+        delivered: Instant(word(3)),
+        len: half(32),
+        demoted: half(40) & DEMOTED != 0,
+    };
+    (half(36), info)
+}
+
+/// Whether a ring was broken, for whoever does not hold its writer.
+#[derive(Clone, Debug)]
+pub struct InboxHealth(Arc<AtomicBool>);
+
+impl InboxHealth {
+    /// See [`InboxWriter::is_broken`].
+    pub fn is_broken(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A slot in which a message is being put together. Dropped unpublished it is free again.
+#[derive(Debug)]
+pub struct InboxSlot {
+    shared: Arc<Shared>,
+    index: u32,
+    published: bool,
+}
+
+impl MessageWrite for InboxSlot {
+    fn copy_from(&mut self, offset: u32, bytes: &[u8]) {
+        let shape = self.shared.shape;
+        let left = shape.message_bytes_max.saturating_sub(offset) as usize;
+        let bytes = &bytes[..bytes.len().min(left)];
+        let offset = offset.min(shape.message_bytes_max) as usize;
+        self.shared.region.write(payload_offset(shape, self.index) + offset, bytes);
+    }
+}
+
+impl Drop for InboxSlot {
+    fn drop(&mut self) {
+        if !self.published {
+            self.shared.free.push(self.index);
+        }
+    }
+}
+
+/// The application's end.
+#[derive(Debug)]
+pub struct InboxReader {
+    region: Arc<Region>,
+    shape: RingShape,
+    bell: Bell,
+    consumed: u64,
+}
+
+impl InboxReader {
+    /// Attaches to a ring that the daemon made.
+    ///
+    /// # Errors
+    /// Where the handles are not those of an incoming ring.
+    pub fn attach(handles: RingHandles) -> Result<Self, RingError> {
+        let count = handles.descriptors.len();
+        let [file, hear, ring] =
+            <[OwnedFd; 3]>::try_from(handles.descriptors).map_err(|_| RingError::Descriptors(count))?;
+        let shape = RingShape::new(handles.shape.slots, handles.shape.message_bytes_max)?;
+        let region = Arc::new(Region::open(file, shape.bytes())?);
+        let consumed = Header(&region).consumer().load(Ordering::Relaxed);
+        Ok(Self { region, shape, bell: Bell::from_parts(hear, ring), consumed })
+    }
+
+    /// The ring's geometry.
+    pub fn shape(&self) -> RingShape {
+        self.shape
+    }
+
+    /// What closes this end from within the process.
+    ///
+    /// # Errors
+    /// Where descriptors run out.
+    pub fn closer(&self) -> io::Result<RingCloser> {
+        Ok(RingCloser { region: Arc::clone(&self.region), rope: self.bell.own_rope()? })
+    }
+
+    /// Whether the daemon has closed the ring. Messages may still be in it.
+    pub fn is_closed(&self) -> bool {
+        Header(&self.region).closed().load(Ordering::Acquire) != 0
+    }
+
+    fn has_message(&self) -> bool {
+        Header(&self.region).producer().load(Ordering::Acquire) > self.consumed
+    }
+
+    /// Hands `read` the next message in place and frees its slot afterwards (also where `read` panics); `None`
+    /// where none waits: then the bell rings as soon as one does.
+    pub fn take<R>(&mut self, read: impl FnOnce(&[u8], &MessageInfo) -> R) -> Option<R> {
+        if !self.has_message() && !self.arm_for_message() {
+            return None;
+        }
+        let (slot, mut info) = read_entry(&self.region, entry_offset(self.shape, self.consumed));
+        info.len = info.len.min(self.shape.message_bytes_max);
+        let offset = payload_offset(self.shape, slot.min(self.shape.slots - 1));
+        let freed = self.consumed + 1;
+        self.consumed = freed;
+        let _guard = FreeOnDrop { region: &self.region, freed };
+        // SAFETY: the daemon does not write a published slot before the consumer position has passed it,
+        // which happens when the guard drops, after the slice is gone.
+        let bytes = unsafe { self.region.bytes(offset, info.len as usize) };
+        Some(read(bytes, &info))
+    }
+
+    /// Hushes the bell, arms it for the next message, looks again: whether one waits after all. Then the bell
+    /// is rung, so that the descriptor stays readable for those behind it.
+    fn arm_for_message(&self) -> bool {
+        self.bell.hush();
+        wake::arm(Header(&self.region).consumer_sleeps());
+        let waits = self.has_message();
+        if waits || self.is_closed() {
+            self.bell.ring();
+        }
+        waits
+    }
+
+    /// Sleeps until a message waits; `false` when `until` came first or the ring was closed.
+    ///
+    /// # Errors
+    /// Where waiting itself fails.
+    pub fn wait(&self, until: Option<Deadline>) -> io::Result<bool> {
+        loop {
+            if self.has_message() || self.arm_for_message() {
+                return Ok(true);
+            }
+            if self.is_closed() || !self.bell.wait(until)? {
+                return Ok(self.has_message());
+            }
+        }
+    }
+}
+
+/// Moves the consumer position past a message.
+struct FreeOnDrop<'a> {
+    region: &'a Region,
+    freed: u64,
+}
+
+impl Drop for FreeOnDrop<'_> {
+    fn drop(&mut self) {
+        Header(self.region).consumer().store(self.freed, Ordering::Release);
+    }
+}
+
+impl AsFd for InboxReader {
+    /// Readable while a message waits or the ring is closed (it is a bell, not the data: never read from it).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}

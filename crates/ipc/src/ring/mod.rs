@@ -1,0 +1,143 @@
+//! Message rings: one producer, one consumer, fixed slots, in a sealed memory file.
+//!
+//! [`outgoing`]: the application produces, the daemon consumes. [`incoming`]: the daemon produces, the
+//! application consumes. Both begin with the same header; positions count messages, never wrap in practice
+//! (64 bits), and index slots modulo the slot count. Each position and flag has a cache line of its own.
+//!
+//! ```text
+//! header    0 producer position   128 consumer position   256 consumer sleeps   320 producer sleeps   384 closed
+//! outgoing  header | slot 0: len, sent_at, payload | slot 1 | ...
+//! incoming  header | entry 0: slot, MessageInfo | entry 1 | ... | slot 0: payload | slot 1 | ...
+//! ```
+//!
+//! The geometry travels over the socket and is never read from shared memory.
+
+mod free_list;
+pub mod incoming;
+pub mod outgoing;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use punctual_analysis::Instant;
+use punctual_analysis::contract::MESSAGE_BYTES_MAX;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::shm::{REGION_BYTES_MAX, Region};
+use crate::wake::BellRope;
+
+pub use incoming::{InboxReader, InboxSlot, InboxWriter, inbox};
+pub use outgoing::{OutboxMessage, OutboxReader, OutboxWriter, outbox};
+
+/// Most messages of one ring.
+pub const SLOTS_MAX: u32 = 1 << 20;
+/// Bytes before the first slot or entry.
+const HEADER_BYTES: usize = 512;
+/// What slots and entries are multiples of.
+const LINE_BYTES: usize = 64;
+
+/// The geometry of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingShape {
+    /// Messages that it holds.
+    pub slots: u32,
+    /// Longest message, in bytes.
+    pub message_bytes_max: u32,
+}
+
+impl RingShape {
+    /// Checks a geometry.
+    ///
+    /// # Errors
+    /// Where it holds nothing or takes more than [`REGION_BYTES_MAX`].
+    pub fn new(slots: u32, message_bytes_max: u32) -> Result<Self, RingError> {
+        let shape = Self { slots, message_bytes_max };
+        let plausible =
+            (1..=SLOTS_MAX).contains(&slots) && (1..=MESSAGE_BYTES_MAX).contains(&message_bytes_max);
+        if plausible && shape.bytes() <= REGION_BYTES_MAX { Ok(shape) } else { Err(RingError::Shape(shape)) }
+    }
+
+    /// Bytes of one slot's payload, in whole cache lines.
+    const fn payload_bytes(self) -> usize {
+        (self.message_bytes_max as usize).next_multiple_of(LINE_BYTES)
+    }
+
+    /// Shared memory that either kind of ring takes: what quotas count.
+    pub const fn bytes(self) -> u64 {
+        HEADER_BYTES as u64 + self.slots as u64 * (LINE_BYTES as u64 + self.payload_bytes() as u64)
+    }
+}
+
+/// A ring that cannot be made or used.
+#[derive(Debug, Error)]
+pub enum RingError {
+    /// Zero, or too large.
+    #[error("a ring of {} messages of {} B is out of range: 1 to {SLOTS_MAX} messages, {REGION_BYTES_MAX} B in all",
+        .0.slots, .0.message_bytes_max)]
+    Shape(RingShape),
+    /// The system said no.
+    #[error(
+        "cannot make a message ring: {0}; raise the limits of locked memory (ulimit -l) and descriptors (ulimit -n)"
+    )]
+    System(#[from] io::Error),
+    /// Not the number of descriptors that belong to this ring.
+    #[error("the daemon sent {0} descriptors with a ring: daemon and client are of different versions")]
+    Descriptors(usize),
+}
+
+/// What an application needs to attach to a ring, in the order in which it is sent.
+#[derive(Debug)]
+pub struct RingHandles {
+    /// Its geometry.
+    pub shape: RingShape,
+    /// Memory file, the two ends of the bell, and the doorbell (outgoing rings only).
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// Closes a ring from the application's side where the daemon no longer can: it is gone.
+#[derive(Debug)]
+pub struct RingCloser {
+    region: Arc<Region>,
+    rope: BellRope,
+}
+
+impl RingCloser {
+    /// Marks the ring closed and wakes whoever waits for it.
+    pub fn close(&self) {
+        Header(&self.region).closed().store(1, Ordering::SeqCst);
+        self.rope.ring();
+    }
+}
+
+/// The words at the start of a region.
+#[derive(Clone, Copy)]
+struct Header<'a>(&'a Region);
+
+impl<'a> Header<'a> {
+    fn producer(self) -> &'a AtomicU64 {
+        self.0.word(0)
+    }
+    fn consumer(self) -> &'a AtomicU64 {
+        self.0.word(128)
+    }
+    fn consumer_sleeps(self) -> &'a AtomicU32 {
+        self.0.half(256)
+    }
+    fn producer_sleeps(self) -> &'a AtomicU32 {
+        self.0.half(320)
+    }
+    fn closed(self) -> &'a AtomicU32 {
+        self.0.half(384)
+    }
+}
+
+/// This host's monotonic clock, as the engine reads it.
+pub fn now() -> Instant {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    Instant(seconds * 1_000_000_000 + nanos)
+}

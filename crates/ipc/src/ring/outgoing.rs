@@ -1,0 +1,403 @@
+//! The outgoing ring: the application writes messages, the daemon refers to them until the link has sent them.
+//!
+//! [`OutboxWriter`] is the application's end, [`OutboxReader`] the daemon's. A message stays in its slot until
+//! its [`OutboxMessage`] is dropped, in any order; the consumer position passes it once all earlier ones are
+//! gone too. So "the position has passed mine" means "the link has sent it".
+//!
+//! The application is hostile: the daemon keeps its own `taken` and `freed`, reads the producer position and
+//! each slot's length once, and breaks the ring where they make no sense. It never blocks and never allocates.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant as Deadline;
+
+use punctual_analysis::Instant;
+use punctual_proto::memory::{MessageRead, Outbox};
+use thiserror::Error;
+
+use super::{HEADER_BYTES, Header, LINE_BYTES, RingCloser, RingError, RingHandles, RingShape};
+use crate::shm::Region;
+use crate::wake::{self, Bell, BellRope, Doorbell};
+
+/// Within a slot: the length at 0, the sending time at 8, the payload behind.
+const SLOT_HEADER_BYTES: usize = LINE_BYTES;
+const SENT_AT: usize = 8;
+
+fn slot_offset(shape: RingShape, position: u64) -> usize {
+    let index = (position % u64::from(shape.slots)) as usize;
+    HEADER_BYTES + index * (SLOT_HEADER_BYTES + shape.payload_bytes())
+}
+
+/// Makes a ring: the daemon's end, what the application attaches with, and the doorbell to watch.
+///
+/// # Errors
+/// Where memory or descriptors are short.
+pub fn outbox(shape: RingShape) -> Result<(OutboxReader, RingHandles, OwnedFd), RingError> {
+    let (file, region) = Region::create(shape.bytes())?;
+    let (theirs, ours) = Doorbell::pair()?;
+    let (bell, rope) = Bell::pair()?;
+    bell.ring();
+    wake::arm(Header(&region).consumer_sleeps());
+    let (hear, ring) = bell.into_parts();
+    let freed_at = (0..shape.slots).map(|_| AtomicU64::new(0)).collect();
+    let shared = Arc::new(Shared {
+        region,
+        shape,
+        rope,
+        freed: AtomicU64::new(0),
+        freed_at,
+        broken: AtomicBool::new(false),
+    });
+    let reader = OutboxReader { shared, taken: 0, sent_after: super::now() };
+    Ok((reader, RingHandles { shape, descriptors: vec![file, hear, ring, theirs] }, ours))
+}
+
+/// What the daemon's reader and its messages share.
+#[derive(Debug)]
+struct Shared {
+    region: Region,
+    shape: RingShape,
+    rope: BellRope,
+    /// All positions below are free. The truth; shared memory holds a copy for the application.
+    freed: AtomicU64,
+    /// Per slot, 1 + the position of the last message that was freed there.
+    freed_at: Box<[AtomicU64]>,
+    broken: AtomicBool,
+}
+
+impl Shared {
+    /// Marks a position free, then moves `freed` over all that are. Sequentially consistent, so that of two
+    /// messages dropped at once on two threads at least one moves it over both.
+    fn free(&self, position: u64) {
+        let slots = self.freed_at.len() as u64;
+        self.freed_at[(position % slots) as usize].store(position + 1, Ordering::SeqCst);
+        let mut moved = false;
+        loop {
+            let freed = self.freed.load(Ordering::SeqCst);
+            if self.freed_at[(freed % slots) as usize].load(Ordering::SeqCst) != freed + 1 {
+                break;
+            }
+            moved |=
+                self.freed.compare_exchange(freed, freed + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        }
+        if moved {
+            let header = Header(&self.region);
+            header.consumer().fetch_max(self.freed.load(Ordering::SeqCst), Ordering::Release);
+            if wake::must_wake(header.producer_sleeps()) {
+                self.rope.ring();
+            }
+        }
+    }
+}
+
+/// The daemon's end. Dropping it tells the application that the ring is closed.
+#[derive(Debug)]
+pub struct OutboxReader {
+    shared: Arc<Shared>,
+    taken: u64,
+    /// No message that is yet to come was sent before this.
+    sent_after: Instant,
+}
+
+impl OutboxReader {
+    /// Whether the application broke the ring's rules. The channel should be closed; nothing else is harmed.
+    pub fn is_broken(&self) -> bool {
+        self.shared.broken.load(Ordering::Relaxed)
+    }
+
+    /// How to learn that from another thread.
+    pub fn health(&self) -> OutboxHealth {
+        OutboxHealth(Arc::clone(&self.shared))
+    }
+
+    fn break_ring(&self) {
+        self.shared.broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Messages that wait; arms the sleep flag where there are none. Breaks the ring where that is nonsense.
+    fn waiting(&self) -> u64 {
+        if self.is_broken() {
+            return 0;
+        }
+        let header = Header(&self.shared.region);
+        let mut produced = header.producer().load(Ordering::Acquire);
+        if produced == self.taken {
+            wake::arm(header.consumer_sleeps());
+            produced = header.producer().load(Ordering::Acquire);
+        }
+        let waiting = produced.wrapping_sub(self.taken);
+        let in_use = self.taken - self.shared.freed.load(Ordering::SeqCst);
+        if waiting > u64::from(self.shared.shape.slots) - in_use {
+            self.break_ring();
+            return 0;
+        }
+        waiting
+    }
+}
+
+impl Outbox for OutboxReader {
+    type Message = OutboxMessage;
+
+    fn take(&mut self) -> Option<(OutboxMessage, Instant)> {
+        let looked_at = super::now();
+        if self.waiting() == 0 {
+            // Whatever comes now was sent after this look.
+            self.sent_after = looked_at;
+            return None;
+        }
+        let offset = slot_offset(self.shared.shape, self.taken);
+        let len = self.shared.region.half(offset).load(Ordering::Relaxed);
+        let claimed = Instant(self.shared.region.word(offset + SENT_AT).load(Ordering::Relaxed));
+        if len > self.shared.shape.message_bytes_max {
+            self.break_ring();
+            return None;
+        }
+        let sent_at = claimed.min(looked_at).max(self.sent_after.min(looked_at));
+        self.sent_after = sent_at;
+        let message = OutboxMessage { shared: Arc::clone(&self.shared), position: self.taken, offset, len };
+        self.taken += 1;
+        Some((message, sent_at))
+    }
+
+    fn is_ready(&self) -> bool {
+        self.waiting() > 0
+    }
+}
+
+impl Drop for OutboxReader {
+    fn drop(&mut self) {
+        Header(&self.shared.region).closed().store(1, Ordering::SeqCst);
+        self.shared.rope.ring();
+    }
+}
+
+/// Whether a ring was broken, for whoever does not hold its reader.
+#[derive(Clone, Debug)]
+pub struct OutboxHealth(Arc<Shared>);
+
+impl OutboxHealth {
+    /// See [`OutboxReader::is_broken`].
+    pub fn is_broken(&self) -> bool {
+        self.0.broken.load(Ordering::Relaxed)
+    }
+}
+
+/// A message that waits to be sent. Dropping it frees the slot: the link has sent it.
+#[derive(Debug)]
+pub struct OutboxMessage {
+    shared: Arc<Shared>,
+    position: u64,
+    offset: usize,
+    len: u32,
+}
+
+impl MessageRead for OutboxMessage {
+    fn len(&self) -> u32 {
+        self.len
+    }
+
+    fn copy_to(&self, offset: u32, out: &mut [u8]) {
+        let left = self.len.saturating_sub(offset) as usize;
+        let len = out.len().min(left);
+        self.shared
+            .region
+            .read(self.offset + SLOT_HEADER_BYTES + offset.min(self.len) as usize, &mut out[..len]);
+    }
+}
+
+impl Drop for OutboxMessage {
+    fn drop(&mut self) {
+        self.shared.free(self.position);
+    }
+}
+
+/// Why the application's message did not go into the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum PushError {
+    /// No room: wait or try again.
+    #[error("the ring is full")]
+    Full,
+    /// Longer than the ring's messages.
+    #[error("message of {bytes} B is longer than the contract's {bytes_max} B")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// What fits.
+        bytes_max: u32,
+    },
+    /// The daemon has closed the ring.
+    #[error("the channel is closed")]
+    Closed,
+}
+
+/// The application's end.
+#[derive(Debug)]
+pub struct OutboxWriter {
+    region: Arc<Region>,
+    shape: RingShape,
+    doorbell: Doorbell,
+    bell: Bell,
+    produced: u64,
+}
+
+impl OutboxWriter {
+    /// Attaches to a ring that the daemon made.
+    ///
+    /// # Errors
+    /// Where the handles are not those of an outgoing ring.
+    pub fn attach(handles: RingHandles) -> Result<Self, RingError> {
+        let count = handles.descriptors.len();
+        let [file, hear, ring, doorbell] =
+            <[OwnedFd; 4]>::try_from(handles.descriptors).map_err(|_| RingError::Descriptors(count))?;
+        let shape = RingShape::new(handles.shape.slots, handles.shape.message_bytes_max)?;
+        let region = Arc::new(Region::open(file, shape.bytes())?);
+        let produced = Header(&region).producer().load(Ordering::Relaxed);
+        Ok(Self {
+            region,
+            shape,
+            doorbell: Doorbell::new(doorbell),
+            bell: Bell::from_parts(hear, ring),
+            produced,
+        })
+    }
+
+    /// The ring's geometry.
+    pub fn shape(&self) -> RingShape {
+        self.shape
+    }
+
+    /// What closes this end from within the process.
+    ///
+    /// # Errors
+    /// Where descriptors run out.
+    pub fn closer(&self) -> io::Result<RingCloser> {
+        Ok(RingCloser { region: Arc::clone(&self.region), rope: self.bell.own_rope()? })
+    }
+
+    /// Whether the daemon has closed the ring.
+    pub fn is_closed(&self) -> bool {
+        Header(&self.region).closed().load(Ordering::Acquire) != 0
+    }
+
+    /// Messages in the ring that the link has not sent.
+    pub fn outstanding(&self) -> u64 {
+        self.produced.wrapping_sub(Header(&self.region).consumer().load(Ordering::Acquire))
+    }
+
+    /// Whether the link has sent the message at this position.
+    pub fn is_sent(&self, position: u64) -> bool {
+        Header(&self.region).consumer().load(Ordering::Acquire) > position
+    }
+
+    fn is_full(&self) -> bool {
+        self.outstanding() >= u64::from(self.shape.slots)
+    }
+
+    /// Hands `fill` the next slot (as long as the longest message) and publishes as many bytes as it says.
+    /// Returns the message's position.
+    ///
+    /// # Errors
+    /// See [`PushError`]; where the ring is full the bell rings as soon as there is room.
+    pub fn fill(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<u64, PushError> {
+        if self.is_closed() {
+            return Err(PushError::Closed);
+        }
+        if self.is_full() && !self.arm_for_room() {
+            return Err(PushError::Full);
+        }
+        let offset = slot_offset(self.shape, self.produced);
+        let bytes_max = self.shape.message_bytes_max;
+        // SAFETY: the slot is free (its position is at least `slots` behind the consumer's), and the daemon
+        // does not touch a slot before the producer position has passed it; `&mut self` excludes others here.
+        let slot = unsafe { self.region.bytes_mut(offset + SLOT_HEADER_BYTES, bytes_max as usize) };
+        let bytes = fill(slot);
+        let len = u32::try_from(bytes).ok().filter(|len| *len <= bytes_max);
+        let len = len.ok_or(PushError::TooLong { bytes, bytes_max })?;
+        self.region.half(offset).store(len, Ordering::Relaxed);
+        self.region.word(offset + SENT_AT).store(super::now().0, Ordering::Relaxed);
+        self.produced += 1;
+        let header = Header(&self.region);
+        header.producer().store(self.produced, Ordering::Release);
+        if wake::must_wake(header.consumer_sleeps()) {
+            self.doorbell.ring();
+        }
+        Ok(self.produced - 1)
+    }
+
+    /// Puts one message together from parts.
+    ///
+    /// # Errors
+    /// As [`OutboxWriter::fill`].
+    pub fn push(&mut self, parts: &[IoSlice<'_>]) -> Result<u64, PushError> {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        if bytes > self.shape.message_bytes_max as usize {
+            return Err(PushError::TooLong { bytes, bytes_max: self.shape.message_bytes_max });
+        }
+        self.fill(|slot| {
+            let mut at = 0;
+            for part in parts {
+                slot[at..at + part.len()].copy_from_slice(part);
+                at += part.len();
+            }
+            bytes
+        })
+    }
+
+    /// Hushes the bell, arms it for the next freed slot, looks again: whether there is room after all.
+    fn arm_for_room(&self) -> bool {
+        self.bell.hush();
+        wake::arm(Header(&self.region).producer_sleeps());
+        let room = !self.is_full();
+        if room || self.is_closed() {
+            self.bell.ring();
+        }
+        room
+    }
+
+    /// Sleeps until a slot is free; `false` when `until` came first or the ring was closed.
+    ///
+    /// # Errors
+    /// Where waiting itself fails.
+    pub fn wait_room(&self, until: Option<Deadline>) -> io::Result<bool> {
+        self.wait(until, || !self.is_full())
+    }
+
+    /// Sleeps until the link has sent the message at `position`; `false` when `until` came first or the ring
+    /// was closed before.
+    ///
+    /// # Errors
+    /// Where waiting itself fails.
+    pub fn wait_sent(&self, position: u64, until: Option<Deadline>) -> io::Result<bool> {
+        let sent = self.wait(until, || self.is_sent(position))?;
+        if !self.is_full() {
+            self.bell.ring();
+        }
+        Ok(sent)
+    }
+
+    fn wait(&self, until: Option<Deadline>, done: impl Fn() -> bool) -> io::Result<bool> {
+        loop {
+            if done() {
+                return Ok(true);
+            }
+            self.bell.hush();
+            wake::arm(Header(&self.region).producer_sleeps());
+            if done() || self.is_closed() {
+                self.bell.ring();
+                return Ok(done());
+            }
+            if !self.bell.wait(until)? {
+                return Ok(done());
+            }
+        }
+    }
+}
+
+impl AsFd for OutboxWriter {
+    /// Readable while there is room (it is a bell, not the data: never read from it).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}

@@ -1,0 +1,101 @@
+//! Packets of the API with descriptors, over a `SOCK_SEQPACKET` Unix socket.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::api::{DESCRIPTORS_MAX, PACKET_BYTES_MAX};
+
+/// A packet as it came.
+#[derive(Debug, Default)]
+pub struct Packet {
+    /// The JSON text.
+    pub bytes: Vec<u8>,
+    /// What came with it.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+impl Packet {
+    /// Reads the value in it.
+    ///
+    /// # Errors
+    /// Where it is none.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.bytes)
+    }
+
+    /// Makes one.
+    ///
+    /// # Errors
+    /// Where the value is too large for a packet.
+    pub fn new(value: &impl Serialize, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+        let bytes = serde_json::to_vec(value)?;
+        if bytes.len() > PACKET_BYTES_MAX {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!(
+                    "a message of {} B: at most {PACKET_BYTES_MAX} B fit into a packet of the API",
+                    bytes.len()
+                ),
+            ));
+        }
+        Ok(Self { bytes, descriptors })
+    }
+}
+
+/// Sends a packet, with `DONTWAIT` where the socket is not to block.
+///
+/// # Errors
+/// `WouldBlock` where the socket is full, or what the system says; never raises `SIGPIPE`.
+pub fn send(socket: impl AsFd, packet: &Packet, flags: SendFlags) -> io::Result<()> {
+    let descriptors: Vec<BorrowedFd<'_>> = packet.descriptors.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors for one packet"));
+    }
+    loop {
+        match sendmsg(&socket, &[IoSlice::new(&packet.bytes)], &mut control, flags | SendFlags::NOSIGNAL) {
+            Err(rustix::io::Errno::INTR) => {}
+            result => return result.map(|_| ()).map_err(io::Error::from),
+        }
+    }
+}
+
+/// Receives a packet; `None` at the end of the connection.
+///
+/// # Errors
+/// `InvalidData` where it is longer than [`PACKET_BYTES_MAX`], `WouldBlock` where none waits, or what the
+/// system says.
+pub fn receive(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Option<Packet>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let got = loop {
+        match recvmsg(&socket, &mut [IoSliceMut::new(buffer)], &mut control, flags | RecvFlags::CMSG_CLOEXEC)
+        {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+            result => break result?,
+        }
+    };
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    if got.flags.contains(ReturnFlags::TRUNC) || got.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a packet longer than the API allows"));
+    }
+    if got.bytes == 0 {
+        return Ok(None);
+    }
+    Ok(Some(Packet { bytes: buffer[..got.bytes].to_vec(), descriptors }))
+}
