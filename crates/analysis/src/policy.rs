@@ -78,6 +78,21 @@ pub struct Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StageKey(pub u64);
 
+/// What a bound is made of: the longest wait that a message of the channel can meet, part by part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// r: until it is ready to be served.
+    pub release_latency: Nanos,
+    /// Less urgent work that has begun.
+    pub blocking: Nanos,
+    /// Work that our scheduler does not order.
+    pub interference: Nanos,
+    /// The channel's own messages.
+    pub own: Nanos,
+    /// More urgent work of other channels.
+    pub others: Nanos,
+}
+
 /// Admission of one stage. Object-safe, so that an embedding program can bring its own.
 pub trait AdmissionPolicy: core::fmt::Debug + Send {
     /// The smallest bound for a newcomer, at most `bound_limit`; holds nothing.
@@ -103,6 +118,18 @@ pub trait AdmissionPolicy: core::fmt::Debug + Send {
 
     /// The bound that `key` holds.
     fn bound(&self, key: StageKey) -> Option<Nanos>;
+
+    /// What the bound that `offer` would give is made of; `None` where it would refuse.
+    fn explain(&mut self, demand: &Demand, bound_limit: Nanos) -> Option<Explanation>;
+
+    /// Run-time rank under fixed priorities, 0 the most urgent; `None` where the order is another or `key`
+    /// holds nothing.
+    fn rank(&self, _key: StageKey) -> Option<usize> {
+        None
+    }
+
+    /// Drops everything that speeds up the next decision; changes no decision. For benchmarks.
+    fn drop_caches(&mut self);
 
     /// What all held channels use together.
     fn utilisation(&self) -> Ppm;

@@ -1,0 +1,250 @@
+//! Stages: what a message costs on a link or a CPU, and what else takes time there (design 4).
+//!
+//! [`Link`] and [`Cpu`] turn a contract into a [`Demand`] and themselves into a [`StageModel`], the part of a
+//! stage that an admission policy sees.
+
+use serde::{Deserialize, Serialize};
+
+use crate::contract::Contract;
+use crate::policy::Demand;
+use crate::units::{BitRate, Nanos, Ppm};
+
+/// Whatever our scheduler does not order takes at most `sigma + rho·t` of any time t.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interference {
+    /// Burst.
+    pub sigma: Nanos,
+    /// Proportion.
+    pub rho: Ppm,
+}
+
+impl Interference {
+    /// The most that it takes of a time `t`.
+    pub const fn within(&self, t: Nanos) -> Nanos {
+        Nanos(self.sigma.0.saturating_add(self.rho.of(t).0))
+    }
+}
+
+/// How long work that has begun, or was handed over, holds up work that is more urgent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Blocking {
+    /// One unit outstanding: the largest unit among the less urgent, `best_effort` always among them.
+    LargestUnit {
+        /// Largest best-effort unit.
+        best_effort: Nanos,
+    },
+    /// Several units outstanding: P·MTU/rate + delta, whatever the units.
+    Pipeline(Nanos),
+}
+
+impl Blocking {
+    /// Blocking when `unit` is the largest among the less urgent channels (zero where there is none).
+    pub fn by(&self, unit: Nanos) -> Nanos {
+        match *self {
+            Self::LargestUnit { best_effort } => best_effort.max(unit),
+            Self::Pipeline(span) => span,
+        }
+    }
+}
+
+/// A stage as an admission policy sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageModel {
+    /// Blocking by less urgent work.
+    pub blocking: Blocking,
+    /// Work beside ours; its rho counts as used.
+    pub interference: Interference,
+    /// Most that channels and interference may use together.
+    pub utilisation_limit: Ppm,
+}
+
+/// What tells us that the adapter has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Pacing {
+    /// The clock: GCRA at the rate less its error.
+    Clock,
+    /// The driver's completions.
+    Completion,
+}
+
+/// A link out of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Measured drain rate.
+    pub rate: BitRate,
+    /// Its error; all times are at the rate less it.
+    pub rate_error: Ppm,
+    /// Bytes on the wire that each packet adds to its payload: our header, UDP, IP, Ethernet, preamble, gap.
+    pub overhead_bytes: u32,
+    /// Largest packet with all of those: U as bytes.
+    pub mtu_wire_bytes: u32,
+    /// P: packets' worth of bytes that may be handed over and not yet sent, at least 1.
+    pub pipeline_depth: u32,
+    /// What drives the pipeline.
+    pub pacing: Pacing,
+    /// delta: reaction time to a completion or to the clock.
+    pub reaction: Nanos,
+    /// Kernel traffic beside us.
+    pub interference: Interference,
+    /// What cannot be given away.
+    pub best_effort_share_min: Ppm,
+}
+
+impl Link {
+    /// The rate that everything is computed at.
+    pub const fn rate_assured(&self) -> BitRate {
+        self.rate.less(self.rate_error)
+    }
+
+    /// Bytes that a message takes on the wire in fragments of `fragment_bytes`.
+    pub fn wire_bytes(&self, message_bytes: u32, fragment_bytes: u32) -> u64 {
+        let packets = message_bytes.div_ceil(fragment_bytes.max(1)).max(1);
+        u64::from(message_bytes) + u64::from(packets) * u64::from(self.overhead_bytes)
+    }
+
+    /// The time that `wire_bytes` in packets no larger than the MTU are charged: drain time, and what the
+    /// reaction to each completion or tick may leave the link idle.
+    pub fn cost_of(&self, wire_bytes: u64) -> Nanos {
+        let mtu = u64::from(self.mtu_wire_bytes.max(1));
+        let depth = u64::from(self.pipeline_depth.max(1));
+        let drain = self.rate_assured().time_of(wire_bytes);
+        // Time that the window covers while we react, and the bytes that one reaction is charged to. With
+        // completions the largest guaranteed packet s is taken as an MTU, the worst it can be.
+        let (covered_bytes, charged_bytes) = match self.pacing {
+            _ if depth == 1 => return drain + self.reaction * wire_bytes.div_ceil(mtu),
+            Pacing::Completion => ((depth - 2) * mtu, (depth - 1) * mtu),
+            Pacing::Clock => ((depth - 1) * mtu, (depth - 1) * mtu),
+        };
+        let idle = self.reaction - self.rate_assured().time_of(covered_bytes);
+        let extra = (u128::from(idle.0) * u128::from(wire_bytes)).div_ceil(u128::from(charged_bytes));
+        drain + Nanos(u64::try_from(extra).unwrap_or(u64::MAX))
+    }
+
+    /// What a channel asks of this link. `horizon` is h(k), `release_latency` r.
+    pub fn demand(
+        &self,
+        contract: &Contract,
+        fragment_bytes: u32,
+        release_latency: Nanos,
+        horizon: Nanos,
+    ) -> Demand {
+        let bytes = contract.message_bytes_max;
+        let packets = u64::from(contract.packets_max(fragment_bytes));
+        let largest = u64::from(bytes.min(fragment_bytes)) + u64::from(self.overhead_bytes);
+        let reactions = match self.pipeline_depth {
+            0 | 1 => self.reaction * packets,
+            _ => Nanos::ZERO,
+        };
+        let whole = self.wire_bytes(bytes, fragment_bytes);
+        let cost = match self.pipeline_depth {
+            0 | 1 => self.rate_assured().time_of(whole) + reactions,
+            _ => self.cost_of(whole),
+        };
+        Demand {
+            cost,
+            unit_cost_max: self.cost_of(largest).min(cost),
+            period: contract.policed_interval(),
+            release_latency,
+            early: horizon,
+        }
+    }
+
+    /// P·MTU/rate + delta: the longest that something handed over before holds up a packet.
+    pub fn pipeline_time(&self) -> Nanos {
+        let window = u64::from(self.pipeline_depth.max(1)) * u64::from(self.mtu_wire_bytes);
+        self.rate_assured().time_of(window) + self.reaction
+    }
+
+    /// What admission sees.
+    pub fn model(&self) -> StageModel {
+        let blocking = match self.pipeline_depth {
+            0 | 1 => Blocking::LargestUnit { best_effort: self.cost_of(u64::from(self.mtu_wire_bytes)) },
+            _ => Blocking::Pipeline(self.pipeline_time()),
+        };
+        StageModel {
+            blocking,
+            interference: self.interference,
+            utilisation_limit: Ppm(1_000_000 - self.best_effort_share_min.0.min(1_000_000)),
+        }
+    }
+
+    /// How long after hand-over the last bit of a packet leaves at the latest, with `outstanding_bytes` handed
+    /// over and its own bytes among them (design 3): drain time + sigma + rho·(sigma + P·U)/(1 - rho).
+    pub fn departure_latest(&self, outstanding_bytes: u64) -> Nanos {
+        let Interference { sigma, rho } = self.interference;
+        let window = u64::from(self.pipeline_depth.max(1)) * u64::from(self.mtu_wire_bytes);
+        let exposed = u128::from((sigma + self.rate_assured().time_of(window)).0);
+        let kept = u128::from(1_000_000 - rho.0.min(999_999));
+        let stretched = (exposed * u128::from(rho.0)).div_ceil(kept);
+        let stretched = Nanos(u64::try_from(stretched).unwrap_or(u64::MAX));
+        self.rate_assured().time_of(outstanding_bytes) + sigma + stretched
+    }
+}
+
+/// Costs of one path through the CPU (send, forward or receive), from a profile (design 9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathCosts {
+    /// Once a message: taking it from an application, or handing it over.
+    pub message: Nanos,
+    /// Once a packet.
+    pub packet: Nanos,
+    /// Each begun KiB of payload that is copied.
+    pub kib: Nanos,
+}
+
+impl PathCosts {
+    /// A run of `packets` packets with together `bytes` of payload, a message's edge among them.
+    pub fn of(&self, packets: u32, bytes: u64) -> Nanos {
+        self.message + self.packet * u64::from(packets) + self.kib * bytes.div_ceil(1_024)
+    }
+}
+
+/// The processor that does a node's protocol work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Most that all real-time work may take (design 4: at most 0.95).
+    pub utilisation_max: Ppm,
+    /// What cannot be given away.
+    pub best_effort_share_min: Ppm,
+    /// Driver work, timers, signalling: not ordered by us.
+    pub interference: Interference,
+    /// Longest unit of best-effort work.
+    pub best_effort_unit: Nanos,
+    /// b_p: packets finished before a yield is honoured, at least 1.
+    pub quantum_packets: u32,
+}
+
+impl Cpu {
+    /// What a channel asks of this CPU. Every packet is charged for its copy by itself, so that the cost holds
+    /// however packets are spread over runs. `horizon` is h(k), `release_latency` r.
+    pub fn demand(
+        &self,
+        contract: &Contract,
+        fragment_bytes: u32,
+        costs: &PathCosts,
+        release_latency: Nanos,
+        horizon: Nanos,
+    ) -> Demand {
+        let packets = contract.packets_max(fragment_bytes).max(1);
+        let largest = u64::from(contract.message_bytes_max.min(fragment_bytes));
+        let packet = PathCosts { message: Nanos::ZERO, ..*costs }.of(1, largest);
+        let run = packets.min(self.quantum_packets.max(1));
+        Demand {
+            cost: costs.message + packet * u64::from(packets),
+            unit_cost_max: costs.message + packet * u64::from(run),
+            period: contract.policed_interval(),
+            release_latency,
+            early: horizon,
+        }
+    }
+
+    /// What admission sees.
+    pub fn model(&self) -> StageModel {
+        let kept = 1_000_000 - self.best_effort_share_min.0.min(1_000_000);
+        StageModel {
+            blocking: Blocking::LargestUnit { best_effort: self.best_effort_unit },
+            interference: self.interference,
+            utilisation_limit: Ppm(self.utilisation_max.0.min(kept)),
+        }
+    }
+}
