@@ -1,0 +1,194 @@
+//! Which late samples a platform hole excuses (design 12), and when a run proves nothing.
+//!
+//! A late sample counts as the hole's only when the hole lies between its logical arrival and its delivery, or
+//! while the backlog that the hole left must still drain: at most hole length times g / (1 - g), g the
+//! guaranteed load. Figures with and without are always shown side by side.
+
+use punctual_analysis::{Instant, Nanos, Ppm};
+use serde::{Deserialize, Serialize};
+
+/// Most of a run's time that holes may take before it proves nothing.
+pub const HOLE_SHARE_MAX: Ppm = Ppm(20_000);
+/// Most of the samples that holes may excuse before the run proves nothing.
+pub const EXCUSED_SHARE_MAX: Ppm = Ppm(10_000);
+/// The rule in words, for reports.
+pub const RULE: &str = "A late message is excused only if the platform took the CPU away between its logical \
+arrival and its delivery, or while the backlog of that hole still drained (hole length times g/(1-g), g the \
+guaranteed load). Holes are seen by a SCHED_FIFO 98 thread per CPU; RT throttling is no hole. Holes over 2 % of \
+the time or more than 1 % of samples excused: inconclusive.";
+
+/// A span in which the platform gave a CPU no time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hole {
+    /// When the CPU should have run.
+    pub start: Instant,
+    /// When it ran again.
+    pub end: Instant,
+}
+
+impl Hole {
+    /// How long.
+    pub const fn length(&self) -> Nanos {
+        self.end.since(self.start)
+    }
+}
+
+/// The holes of all CPUs as one ascending sequence without overlaps: a machine that lacks one CPU has a hole.
+pub fn merge(mut holes: Vec<Hole>) -> Vec<Hole> {
+    holes.sort_by_key(|hole| hole.start);
+    let mut merged: Vec<Hole> = Vec::with_capacity(holes.len());
+    for hole in holes {
+        match merged.last_mut() {
+            Some(last) if hole.start <= last.end => last.end = last.end.max(hole.end),
+            _ => merged.push(hole),
+        }
+    }
+    merged
+}
+
+/// The spans in which lateness is the platform's, for one guaranteed load.
+#[derive(Clone, Debug)]
+pub struct Excuses {
+    /// Ascending, disjoint: hole and the draining of its backlog.
+    spans: Vec<Hole>,
+    holes: Vec<Hole>,
+}
+
+impl Excuses {
+    /// From the merged holes and g, the guaranteed load in proportion of the tightest resource.
+    pub fn new(holes: &[Hole], guaranteed_load: Ppm) -> Self {
+        let mut spans: Vec<Hole> = Vec::with_capacity(holes.len());
+        for hole in holes {
+            let undrained = spans.last().map_or(Nanos::ZERO, |last| last.end.since(hole.start));
+            let drain = drain_time(hole.length() + undrained, guaranteed_load).max(undrained);
+            let end = hole.end + drain;
+            match spans.last_mut() {
+                Some(last) if hole.start <= last.end => last.end = last.end.max(end),
+                _ => spans.push(Hole { start: hole.start, end }),
+            }
+        }
+        Self { spans, holes: holes.to_vec() }
+    }
+
+    /// Whether a sample that arrived (logically) at `logical` and was delivered late at `delivered` is excused.
+    pub fn covers(&self, logical: Instant, delivered: Instant) -> bool {
+        let first = self.spans.partition_point(|span| span.end < logical);
+        self.spans.get(first).is_some_and(|span| span.start <= delivered)
+    }
+
+    /// The holes, merged.
+    pub fn holes(&self) -> &[Hole] {
+        &self.holes
+    }
+}
+
+/// length * g / (1 - g); without end where g reaches the whole.
+fn drain_time(length: Nanos, load: Ppm) -> Nanos {
+    let free = Ppm::ONE.0.saturating_sub(load.0);
+    if free == 0 {
+        return Nanos::MAX;
+    }
+    let ns = u128::from(length.as_u64()) * u128::from(load.0) / u128::from(free);
+    Nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+/// What the holes did to a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HoleSummary {
+    /// How many.
+    pub count: usize,
+    /// All of them together, in milliseconds.
+    pub total_ms: f64,
+    /// The longest, in milliseconds.
+    pub longest_ms: f64,
+    /// Their share of the run's time.
+    pub share: f64,
+    /// Samples that they excuse.
+    pub excused: u64,
+    /// All samples of guaranteed channels.
+    pub samples: u64,
+    /// Whether the run proves nothing.
+    pub inconclusive: bool,
+    /// The rule, in words.
+    pub rule: String,
+}
+
+/// Sums up; `holes` merged, `span` the run's time.
+pub fn summarise(holes: &[Hole], span: Nanos, samples: u64, excused: u64) -> HoleSummary {
+    let total: Nanos = holes.iter().map(Hole::length).sum();
+    let longest = holes.iter().map(Hole::length).max().unwrap_or_default();
+    let over = |part: u64, whole: u64, limit: Ppm| {
+        u128::from(part) * 1_000_000 > u128::from(whole) * u128::from(limit.0)
+    };
+    HoleSummary {
+        count: holes.len(),
+        total_ms: total.as_millis_f64(),
+        longest_ms: longest.as_millis_f64(),
+        share: if span == Nanos::ZERO { 0.0 } else { total.as_u64() as f64 / span.as_u64() as f64 },
+        excused,
+        samples,
+        inconclusive: over(total.as_u64(), span.as_u64(), HOLE_SHARE_MAX)
+            || over(excused, samples, EXCUSED_SHARE_MAX),
+        rule: RULE.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn hole(start_ms: u64, end_ms: u64) -> Hole {
+        Hole { start: Instant(start_ms * MS), end: Instant(end_ms * MS) }
+    }
+    fn at(ms: u64) -> Instant {
+        Instant(ms * MS)
+    }
+
+    #[test]
+    fn a_hole_excuses_what_it_lies_in_and_what_waits_for_its_backlog() {
+        // g = 0.5: a hole of 10 ms drains for another 10 ms.
+        let excuses = Excuses::new(&[hole(100, 110)], Ppm(500_000));
+        assert!(excuses.covers(at(95), at(115)), "the hole lies inside");
+        assert!(excuses.covers(at(105), at(112)), "arrived during the hole");
+        assert!(excuses.covers(at(119), at(140)), "arrived while the backlog drained");
+        assert!(!excuses.covers(at(121), at(140)), "the backlog was gone");
+        assert!(!excuses.covers(at(50), at(99)), "delivered before the hole");
+    }
+
+    #[test]
+    fn without_guaranteed_load_there_is_no_backlog() {
+        let excuses = Excuses::new(&[hole(100, 110)], Ppm(0));
+        assert!(excuses.covers(at(110), at(120)));
+        assert!(!excuses.covers(at(111), at(120)));
+    }
+
+    #[test]
+    fn a_second_hole_in_the_backlog_adds_to_it() {
+        let excuses = Excuses::new(&[hole(100, 110), hole(115, 120)], Ppm(500_000));
+        // 110 + 10 = 120; at 115 5 ms are undrained, so 120 + (5 + 5) = 130.
+        assert!(excuses.covers(at(130), at(150)));
+        assert!(!excuses.covers(at(131), at(150)));
+    }
+
+    #[test]
+    fn holes_of_two_cpus_merge() {
+        let merged = merge(vec![hole(20, 25), hole(1, 4), hole(3, 6), hole(6, 7)]);
+        assert_eq!(merged, [hole(1, 7), hole(20, 25)]);
+    }
+
+    #[test]
+    fn the_limits_are_two_and_one_per_cent() {
+        let span = Nanos::from_secs(1);
+        assert!(!summarise(&[hole(0, 20)], span, 100, 1).inconclusive, "both at their limits");
+        assert!(summarise(&[hole(0, 21)], span, 100, 0).inconclusive, "2.1 % of the time");
+        assert!(summarise(&[hole(0, 1)], span, 100, 2).inconclusive, "2 % of the samples");
+    }
+
+    #[test]
+    fn a_full_load_never_drains() {
+        let excuses = Excuses::new(&[hole(100, 101)], Ppm::ONE);
+        assert!(excuses.covers(at(1_000_000), at(1_000_001)));
+    }
+}

@@ -1,0 +1,2 @@
+//! Loads.
+pub mod h264;

@@ -1,0 +1,13 @@
+//! Hosts to run on: network namespaces joined by emulated links of fixed rate (design 14).
+//!
+//! Who owns what: a [`Network`] owns its namespaces and removes them when dropped; [`Daemons`] owns the
+//! processes in them and must be dropped first. What a killed run left behind is removed by the next one
+//! ([`namespaces::remove_stale`]).
+
+pub mod command;
+pub mod namespaces;
+pub mod network;
+pub mod privilege;
+
+pub use network::{LinkSpec, Network, NetworkSpec};
+pub use privilege::Privilege;

@@ -1,0 +1,142 @@
+//! Named network namespaces: made, entered, removed, and swept up after a run that was killed.
+//!
+//! A name is `punctual-PID-NUMBER-HOST`: the process that made it and which of its networks, so runs side by
+//! side do not meet and leftovers are told from the living.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::command::{ToolError, run};
+
+/// Where `ip netns` keeps them.
+const DIRECTORY: &str = "/run/netns";
+const PREFIX: &str = "punctual-";
+
+/// A number for a network that this process has not used yet.
+pub fn next_number() -> u32 {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// One namespace; removed when dropped.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes one for `host` of this process' network `number`, with loopback up.
+    ///
+    /// # Errors
+    /// Where `ip` refuses.
+    pub fn create(number: u32, host: &str) -> Result<Self, ToolError> {
+        let name = format!("{PREFIX}{}-{number}-{host}", std::process::id());
+        run(&format!("ip netns add {name}"))?;
+        let namespace = Self { name };
+        run(&format!("ip -n {} link set lo up", namespace.name))?;
+        Ok(namespace)
+    }
+
+    /// Its name for `ip -n`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its file for `nsenter --net=`.
+    pub fn path(&self) -> PathBuf {
+        Path::new(DIRECTORY).join(&self.name)
+    }
+
+    /// Runs `work` on a thread of its own inside; sockets that it makes stay there.
+    ///
+    /// # Errors
+    /// Where the namespace cannot be entered or `work` fails.
+    pub fn within<R: Send>(&self, work: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
+        let file = File::open(self.path())?;
+        std::thread::scope(|scope| {
+            let inside = scope.spawn(move || {
+                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+                work()
+            });
+            inside.join().unwrap_or_else(|_| Err(io::Error::other("a thread inside a namespace panicked")))
+        })
+    }
+
+    /// Writes a network parameter, `key` as below `/proc/sys/net/`.
+    ///
+    /// # Errors
+    /// Where there is no such parameter or it is refused.
+    pub fn set_parameter(&self, key: &str, value: &str) -> io::Result<()> {
+        self.within(|| std::fs::write(format!("/proc/sys/net/{key}"), value))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        if let Err(error) = run(&format!("ip netns delete {}", self.name)) {
+            eprintln!("warning: namespace {} stays behind: {error}", self.name);
+        }
+    }
+}
+
+/// Names of all namespaces of ours, dead or alive, with the process that made each.
+pub fn list() -> Vec<(String, u32)> {
+    let Ok(entries) = std::fs::read_dir(DIRECTORY) else { return Vec::new() };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter_map(|name| owner(&name).map(|pid| (name, pid))).collect()
+}
+
+/// Removes the namespaces of processes that are gone, and what still runs in them; returns how many.
+///
+/// # Errors
+/// Where `ip` refuses.
+pub fn remove_stale() -> Result<usize, ToolError> {
+    let stale: Vec<String> =
+        list().into_iter().filter(|(_, pid)| !alive(*pid)).map(|(name, _)| name).collect();
+    for name in &stale {
+        for pid in run(&format!("ip netns pids {name}"))?.split_whitespace().filter_map(parse_pid) {
+            // It may have ended by itself meanwhile.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        run(&format!("ip netns delete {name}"))?;
+    }
+    Ok(stale.len())
+}
+
+fn owner(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
+}
+
+fn parse_pid(text: &str) -> Option<Pid> {
+    text.parse().ok().and_then(Pid::from_raw)
+}
+
+fn alive(pid: u32) -> bool {
+    parse_pid(&pid.to_string()).is_some_and(|pid| test_kill_process(pid).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_its_process() {
+        assert_eq!(owner("punctual-4711-0-a"), Some(4711));
+        assert_eq!(owner("punctual-x-0-a"), None);
+        assert_eq!(owner("somebody-elses"), None);
+    }
+
+    #[test]
+    fn we_are_alive() {
+        assert!(alive(std::process::id()));
+        assert!(!alive(0));
+        // Above the largest pid that Linux gives out.
+        assert!(!alive(1 << 23));
+    }
+}

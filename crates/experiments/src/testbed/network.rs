@@ -1,0 +1,266 @@
+//! A line of hosts with links of fixed rate between them.
+//!
+//! Each link is host - bridge - host: the bridge lives in a namespace of its own and holds a `tbf` on both
+//! egress ports, so nothing on the hosts knows or bypasses the rate. The shaper counts what Ethernet counts: 24
+//! bytes a frame more than the kernel sees (checksum, preamble, gap).
+
+use std::net::Ipv4Addr;
+
+use punctual_analysis::{BitRate, Nanos};
+
+use super::command::{ToolError, feed};
+use super::namespaces::{self, Namespace};
+
+/// Largest frame as the kernel counts it.
+const FRAME_BYTES_MAX: u64 = 1514;
+/// What Ethernet adds to a frame on the wire.
+pub const WIRE_EXTRA_BYTES: u64 = 24;
+/// Frames that the shaper lets through at once after idling. More than the two that we pace out back to back
+/// and enough to make up for a late timer; small enough to leave the rate as it is.
+const SHAPER_BURST_FRAMES: u64 = 4;
+
+/// A link between neighbours of the line.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkSpec {
+    /// Rate in both directions, on the wire.
+    pub rate: BitRate,
+    /// How long the queue in front of it is: what a full one delays a packet.
+    pub queue: Nanos,
+}
+
+/// Hosts in a line: `links[i]` joins `hosts[i]` and `hosts[i + 1]`.
+#[derive(Clone, Debug)]
+pub struct NetworkSpec {
+    /// Names, short.
+    pub hosts: Vec<&'static str>,
+    /// One less than hosts.
+    pub links: Vec<LinkSpec>,
+}
+
+/// One host of a network.
+#[derive(Debug)]
+pub struct Host {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it lives.
+    pub namespace: Namespace,
+    /// Its address towards the host before it in the line.
+    pub address_left: Option<Ipv4Addr>,
+    /// Its address towards the next host.
+    pub address_right: Option<Ipv4Addr>,
+}
+
+impl Host {
+    /// An address to reach it by.
+    pub fn address(&self) -> Ipv4Addr {
+        self.address_left.or(self.address_right).unwrap_or(Ipv4Addr::LOCALHOST)
+    }
+}
+
+/// A network that is up; gone when dropped.
+#[derive(Debug)]
+pub struct Network {
+    /// In the order of the line.
+    pub hosts: Vec<Host>,
+    /// The emulated wires.
+    wire: Namespace,
+}
+
+impl Network {
+    /// Sets it up; every host but the ends forwards.
+    ///
+    /// # Errors
+    /// Where a namespace, device, address or shaper is refused; what was made until then is removed again.
+    pub fn create(spec: &NetworkSpec) -> Result<Self, ToolError> {
+        namespaces::remove_stale()?;
+        let number = namespaces::next_number();
+        let wire = Namespace::create(number, "wire")?;
+        quiet(&wire)?;
+        let mut hosts = Vec::with_capacity(spec.hosts.len());
+        for (index, &name) in spec.hosts.iter().enumerate() {
+            let namespace = Namespace::create(number, name)?;
+            quiet(&namespace)?;
+            let address_left = index.checked_sub(1).map(|link| address(link, 2));
+            let address_right = (index < spec.links.len()).then(|| address(index, 1));
+            hosts.push(Host { name, namespace, address_left, address_right });
+        }
+        let network = Self { hosts, wire };
+        for (index, link) in spec.links.iter().enumerate() {
+            network.join(index, link)?;
+        }
+        network.route()?;
+        Ok(network)
+    }
+
+    /// The host of that name.
+    pub fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.name == name)
+    }
+
+    /// Lays link `index` between hosts `index` and `index + 1`.
+    fn join(&self, index: usize, link: &LinkSpec) -> Result<(), ToolError> {
+        let (left, right) = (&self.hosts[index], &self.hosts[index + 1]);
+        let wire = self.wire.name();
+        feed(
+            &format!("ip -n {wire} -batch -"),
+            &format!(
+                "link add br{index} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n\
+                 link set br{index} up\n\
+                 link add l{index} type veth peer name right netns {left}\n\
+                 link add r{index} type veth peer name left netns {right}\n\
+                 link set l{index} master br{index} up\n\
+                 link set r{index} master br{index} up\n",
+                left = left.namespace.name(),
+                right = right.namespace.name(),
+            ),
+        )?;
+        feed(
+            &format!("tc -n {wire} -batch -"),
+            &format!("{}{}", shaper(&format!("l{index}"), link), shaper(&format!("r{index}"), link)),
+        )?;
+        configure(&left.namespace, "right", address(index, 1), address(index, 2), 2 * index + 1)?;
+        configure(&right.namespace, "left", address(index, 2), address(index, 1), 2 * index + 2)
+    }
+
+    /// Static routes to everything that is not next door, and forwarding between.
+    fn route(&self) -> Result<(), ToolError> {
+        let last = self.hosts.len() - 1;
+        for (index, host) in self.hosts.iter().enumerate() {
+            let mut routes = String::new();
+            for link in 0..last {
+                let subnet = format!("10.77.{link}.0/30");
+                if link + 1 < index {
+                    routes += &format!("route add {subnet} via {}\n", address(index - 1, 1));
+                } else if link > index {
+                    routes += &format!("route add {subnet} via {}\n", address(index, 2));
+                }
+            }
+            feed(&format!("ip -n {} -batch -", host.namespace.name()), &routes)?;
+            if index > 0 && index < last {
+                set(&host.namespace, "ipv4/ip_forward", "1")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Both ends of link `link` are 10.77.LINK.{1,2}.
+fn address(link: usize, end: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, u8::try_from(link).unwrap_or(u8::MAX), end)
+}
+
+/// A hardware address that is known before the device is made: no ARP on the links.
+fn hardware_address(end: usize) -> String {
+    format!("02:70:75:6e:00:{end:02x}")
+}
+
+fn configure(
+    namespace: &Namespace,
+    device: &str,
+    own: Ipv4Addr,
+    peer: Ipv4Addr,
+    end: usize,
+) -> Result<(), ToolError> {
+    let peer_end = if end % 2 == 1 { end + 1 } else { end - 1 };
+    feed(
+        &format!("ip -n {} -batch -", namespace.name()),
+        &format!(
+            "link set {device} address {}\n\
+             link set {device} up\n\
+             address add {own}/30 dev {device}\n\
+             neighbour replace {peer} lladdr {} dev {device} nud permanent\n",
+            hardware_address(end),
+            hardware_address(peer_end),
+        ),
+    )
+    .map(drop)
+}
+
+fn shaper(device: &str, link: &LinkSpec) -> String {
+    let queue = (u128::from(link.rate.0) * u128::from(link.queue.as_u64()) / 8_000_000_000).max(1) as u64;
+    let burst = SHAPER_BURST_FRAMES * (FRAME_BYTES_MAX + WIRE_EXTRA_BYTES);
+    format!(
+        "qdisc add dev {device} root tbf rate {rate}bit burst {burst} limit {limit} overhead {WIRE_EXTRA_BYTES}\n",
+        rate = link.rate.0,
+        limit = queue.max(2 * burst),
+    )
+}
+
+/// No IPv6: its multicast and duplicate address detection are traffic that nobody asked for.
+fn quiet(namespace: &Namespace) -> Result<(), ToolError> {
+    if !std::path::Path::new("/proc/sys/net/ipv6").exists() {
+        return Ok(());
+    }
+    set(namespace, "ipv6/conf/all/disable_ipv6", "1")?;
+    set(namespace, "ipv6/conf/default/disable_ipv6", "1")
+}
+
+fn set(namespace: &Namespace, key: &str, value: &str) -> Result<(), ToolError> {
+    namespace
+        .set_parameter(key, value)
+        .map_err(|source| ToolError::Io { command: format!("write {value} to net/{key}"), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::now;
+    use crate::testbed::Privilege;
+
+    fn line(rate: u64, queue_ms: u64) -> NetworkSpec {
+        let link = LinkSpec { rate: BitRate(rate), queue: Nanos::from_millis(queue_ms) };
+        NetworkSpec { hosts: vec!["a", "r", "b"], links: vec![link; 2] }
+    }
+
+    /// Whether namespaces can be made here; says so where not.
+    fn privileged() -> bool {
+        let privileged = Privilege::detect().is_ok_and(|privilege| privilege == Privilege::Root);
+        if !privileged {
+            eprintln!("SKIPPED: network namespaces need root");
+        }
+        privileged
+    }
+
+    #[test]
+    fn a_line_forwards_at_its_rate_and_leaves_nothing() {
+        if !privileged() {
+            return;
+        }
+        let network = Network::create(&line(20_000_000, 1_000)).expect("a network");
+        let names: Vec<String> = network.hosts.iter().map(|host| host.namespace.name().to_owned()).collect();
+        let (a, b) = (network.host("a").expect("a"), network.host("b").expect("b"));
+        let target = (b.address(), 7_000);
+        let receiver = b.namespace.within(|| UdpSocket::bind(target)).expect("a receiver");
+        let sender = a.namespace.within(|| UdpSocket::bind("0.0.0.0:0")).expect("a sender");
+        receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+        // 400 frames of 1538 B on the wire at 20 Mbit/s, the shaper's burst less: about 243 ms.
+        let begun = now();
+        for _ in 0..400 {
+            sender.send_to(&[7; 1472], target).expect("a packet");
+        }
+        let mut buffer = [0; 2048];
+        for packet in 0..400 {
+            receiver.recv(&mut buffer).unwrap_or_else(|error| panic!("packet {packet}: {error}"));
+        }
+        let took = now().since(begun).as_millis_f64();
+        assert!(took > 230.0, "400 packets in {took} ms: the link is too fast");
+        drop(network);
+        let left = namespaces::list();
+        assert!(left.iter().all(|(name, _)| !names.contains(name)), "{left:?}");
+    }
+
+    #[test]
+    fn what_a_dead_run_left_is_removed() {
+        if !privileged() {
+            return;
+        }
+        // Above the largest pid that Linux gives out: certainly dead.
+        let name = format!("punctual-{}-0-left", 1 << 23);
+        crate::testbed::command::run(&format!("ip netns add {name}")).expect("a namespace");
+        namespaces::remove_stale().expect("a sweep");
+        assert!(namespaces::list().iter().all(|(left, _)| *left != name));
+    }
+}

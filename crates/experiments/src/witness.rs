@@ -1,0 +1,152 @@
+//! Watches for platform holes: one `SCHED_FIFO` 98 thread per CPU wakes every millisecond and records what it
+//! missed (design 12).
+//!
+//! Lateness that the thread spent runnable in the kernel's run queue is not a hole: it waited there for RT
+//! throttling to end or for a thread inside the kernel, which are our own doing. The kernel counts that time
+//! (`/proc/thread-self/schedstat`, second field) and it is taken off. A stolen CPU delivers its timer interrupt
+//! late, so the thread was not even runnable.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use punctual_analysis::{Instant, Nanos};
+
+use crate::clock::{now, sleep_until};
+use crate::excuse::{Hole, merge};
+use crate::realtime;
+
+/// Between two looks.
+const PERIOD: Nanos = Nanos::from_millis(1);
+/// Lateness below this is ordinary wake-up latency of a virtual CPU, never an excuse.
+const HOLE_MIN: Nanos = Nanos::from_micros(250);
+/// Above everything of ours (the daemons' processors run at 50).
+const PRIORITY: u8 = 98;
+
+/// Running watchers. Dropping them stops them.
+pub struct Witness {
+    stop: Arc<AtomicBool>,
+    watchers: Vec<JoinHandle<Vec<Hole>>>,
+    since: Instant,
+}
+
+/// What they saw.
+#[derive(Clone, Debug)]
+pub struct Testimony {
+    /// Holes of all CPUs, merged, ascending.
+    pub holes: Vec<Hole>,
+    /// How long they watched.
+    pub span: Nanos,
+}
+
+impl Witness {
+    /// Starts a watcher on every CPU that this process may use.
+    ///
+    /// # Errors
+    /// Where the real-time class is refused (not root, or a user namespace) or a thread cannot start.
+    pub fn start() -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut witness = Self { stop, watchers: Vec::new(), since: now() };
+        for cpu in realtime::usable_cpus()? {
+            let stop = Arc::clone(&witness.stop);
+            let (ready, started) = std::sync::mpsc::channel();
+            let watcher = std::thread::Builder::new().name(format!("witness-{cpu}")).spawn(move || {
+                let prepared = realtime::pin(cpu).and_then(|()| realtime::enter_fifo(PRIORITY));
+                let watching = prepared.is_ok();
+                // The starter waits for this; it cannot be gone.
+                let _ = ready.send(prepared);
+                if watching { watch(&stop) } else { Vec::new() }
+            })?;
+            witness.watchers.push(watcher);
+            started.recv().map_err(io::Error::other)??;
+        }
+        Ok(witness)
+    }
+
+    /// Stops and says what was seen.
+    pub fn stop(mut self) -> Testimony {
+        self.stop.store(true, Ordering::Relaxed);
+        let holes = self.watchers.drain(..).flat_map(|watcher| watcher.join().unwrap_or_default()).collect();
+        Testimony { holes: merge(holes), span: now().since(self.since) }
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn watch(stop: &AtomicBool) -> Vec<Hole> {
+    let mut holes = Vec::with_capacity(4096);
+    let mut run_queue = RunQueueClock::open();
+    let mut due = now() + PERIOD;
+    run_queue.waited();
+    while !stop.load(Ordering::Relaxed) {
+        sleep_until(due);
+        let woke = now();
+        let waited = run_queue.waited();
+        if let Some(hole) = hole_of(due, woke, waited) {
+            holes.push(hole);
+        }
+        due = due.max(woke) + PERIOD;
+    }
+    holes
+}
+
+/// The hole in a wake-up that was due at `due`, came at `woke`, and waited `waited` in the run queue.
+fn hole_of(due: Instant, woke: Instant, waited: Nanos) -> Option<Hole> {
+    let end = woke - waited;
+    (end.since(due) >= HOLE_MIN).then_some(Hole { start: due, end })
+}
+
+/// How long this thread was runnable and not running since the last question.
+struct RunQueueClock {
+    file: Option<File>,
+    total: u64,
+}
+
+impl RunQueueClock {
+    fn open() -> Self {
+        Self { file: File::open("/proc/thread-self/schedstat").ok(), total: 0 }
+    }
+
+    /// Zero where the kernel does not count it.
+    fn waited(&mut self) -> Nanos {
+        let mut text = [0; 96];
+        let read = self.file.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+        let total = parse_run_delay(&text[..read]).unwrap_or(self.total);
+        let waited = total.saturating_sub(self.total);
+        self.total = total;
+        Nanos(waited)
+    }
+}
+
+fn parse_run_delay(schedstat: &[u8]) -> Option<u64> {
+    std::str::from_utf8(schedstat).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_timer_is_a_hole_and_a_long_run_queue_is_none() {
+        let due = Instant(1_000_000);
+        let woke = Instant(9_000_000);
+        assert_eq!(hole_of(due, woke, Nanos::ZERO), Some(Hole { start: due, end: woke }));
+        assert_eq!(hole_of(due, woke, Nanos(7_900_000)), None, "throttled, not stolen");
+        let part = hole_of(due, woke, Nanos(3_000_000)).expect("the rest was stolen");
+        assert_eq!(part.length(), Nanos(5_000_000));
+        assert_eq!(hole_of(due, Instant(1_100_000), Nanos::ZERO), None, "an ordinary wake-up");
+    }
+
+    #[test]
+    fn schedstat_is_read() {
+        assert_eq!(parse_run_delay(b"382220 17 2\n"), Some(17));
+        assert_eq!(parse_run_delay(b""), None);
+    }
+}
