@@ -1,1 +1,139 @@
-//! placeholder
+//! Frames in and out of a host: one trait, several drivers, one conformance suite for all.
+//!
+//! A driver knows packets, ports and times; it does not know channels. Whoever drives it (the engine) owns it
+//! on one thread. Received bytes live in a [`Pool`] of fixed size: a [`Frame`] is an owned handle, and dropping
+//! it, on any thread, gives the buffer back. When the pool is dry, packets stay in the driver's queue.
+//! Nothing is allocated once a link is open.
+
+pub mod clock;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+pub mod memory;
+pub mod pool;
+mod ring;
+pub mod udp;
+
+use std::os::fd::BorrowedFd;
+
+use thiserror::Error;
+
+pub use memory::{MemoryLink, MemoryOptions};
+pub use pool::{Frame, Pool};
+pub use udp::{UdpLink, UdpOptions};
+
+/// The two well-known ports of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Port {
+    /// Data of channels and best effort.
+    Data,
+    /// Signalling.
+    Signalling,
+}
+
+impl Port {
+    /// Both, in the order in which a link receives them.
+    pub const ALL: [Self; 2] = [Self::Signalling, Self::Data];
+}
+
+/// A packet that came in.
+#[derive(Debug)]
+pub struct Received {
+    /// Its bytes, from our header on.
+    pub frame: Frame,
+    /// Which port it came to.
+    pub port: Port,
+    /// When the driver had it, on this host's `CLOCK_MONOTONIC`; never in the future, never decreasing within a
+    /// port.
+    pub received_ns: u64,
+}
+
+/// What a link has counted since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkStatistics {
+    /// Packets received.
+    pub packets_in: u64,
+    /// Packets handed to the medium.
+    pub packets_out: u64,
+    /// Packets lost since a queue of the driver or of the kernel was full, on either way.
+    pub overflows: u64,
+    /// Packets that the kernel refused to send (no buffer, too long for the path, no route).
+    pub send_errors: u64,
+    /// Times at which sending had to wait for room in the kernel.
+    pub send_waits: u64,
+    /// Received packets that were longer than [`Link::packet_bytes_max`] and were dropped.
+    pub truncated: u64,
+    /// Times at which nothing could be received since every frame of the pool was in use.
+    pub pool_dry: u64,
+    /// Receive times that the kernel gave and that could not be true.
+    pub times_clamped: u64,
+    /// Times at which the network said that nobody listens at the peer.
+    pub peer_refused: u64,
+}
+
+/// Why a link cannot go on, or cannot be opened.
+#[derive(Debug, Error)]
+pub enum LinkError {
+    /// An option of a driver is out of range.
+    #[error("{0}")]
+    Options(String),
+    /// The operating system refused.
+    #[error("{what}: {error}")]
+    Os {
+        /// What was tried, with the fix where there is one.
+        what: String,
+        /// Its answer.
+        error: std::io::Error,
+    },
+    /// A packet longer than the link carries was queued.
+    #[error("a packet of {bytes} B does not fit the link's {bytes_max} B")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// What fits.
+        bytes_max: usize,
+    },
+}
+
+/// A point-to-point link to one neighbour, driven by one thread.
+pub trait Link: Send {
+    /// Appends up to `max` packets that have come in to `out`; returns how many. Less than `max` means that
+    /// nothing is left or that the pool is dry (see [`LinkStatistics::pool_dry`]). `out` is never grown beyond
+    /// its capacity if that is at least its length plus `max`.
+    ///
+    /// # Errors
+    /// Where the link cannot go on at all; lost packets and an absent peer are counted instead.
+    fn receive(&mut self, out: &mut Vec<Received>, max: usize) -> Result<usize, LinkError>;
+
+    /// A buffer of [`Link::packet_bytes_max`] bytes to fill; `None` while the driver is full ([`Link::flush`]
+    /// and try again later).
+    fn transmit_buffer(&mut self) -> Option<&mut [u8]>;
+
+    /// Queues the first `len` bytes of the last [`Link::transmit_buffer`], which take `wire_bytes` on the wire.
+    ///
+    /// # Errors
+    /// Where `len` does not fit.
+    fn transmit(&mut self, port: Port, len: usize, wire_bytes: u32) -> Result<(), LinkError>;
+
+    /// Hands what is queued to the medium, in order, as far as it takes it.
+    ///
+    /// # Errors
+    /// Where the link cannot go on at all.
+    fn flush(&mut self) -> Result<(), LinkError>;
+
+    /// Whether packets are queued that the medium has not taken: [`Link::flush`] again later.
+    fn is_pending(&self) -> bool;
+
+    /// Wire bytes that the adapter has finished with (sent or lost) since the last call. Never more than was
+    /// queued; a late answer is allowed, an early one is not.
+    fn completed(&mut self) -> u32;
+
+    /// Descriptors that become readable when packets come in. To be watched edge-triggered and never read: one
+    /// edge may stand for many packets, so receive until less than `max` comes.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// Longest packet, from our header on.
+    fn packet_bytes_max(&self) -> usize;
+
+    /// What was counted.
+    fn statistics(&self) -> LinkStatistics;
+}

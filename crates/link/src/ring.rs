@@ -1,0 +1,148 @@
+//! A bounded ring of packets with one producer and one consumer: what a cable and its queue are to a NIC.
+//!
+//! Slots have a fixed size and are filled once the ring is made. The producer stages packets and publishes them
+//! together with their time; the consumer copies them out. `head` and `tail` only grow.
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+struct Slot {
+    bytes: Box<[u8]>,
+    len: usize,
+    published_ns: u64,
+}
+
+struct Shared {
+    slots: Box<[UnsafeCell<Slot>]>,
+    /// Packets consumed.
+    head: AtomicUsize,
+    /// Packets published.
+    tail: AtomicUsize,
+}
+
+// SAFETY: a slot in `head..tail` belongs to the one consumer, any other to the one producer; `tail` is released
+// after the slot was filled and `head` after it was read, and both ends are unique (neither is `Clone`).
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+/// The sending end.
+pub struct Producer {
+    shared: Arc<Shared>,
+    published: usize,
+    staged: usize,
+}
+
+/// The receiving end.
+pub struct Consumer {
+    shared: Arc<Shared>,
+    consumed: usize,
+}
+
+/// A ring of `slots` packets of up to `slot_bytes` each.
+pub fn ring(slots: usize, slot_bytes: usize) -> (Producer, Consumer) {
+    let slot = || Slot { bytes: vec![0; slot_bytes].into_boxed_slice(), len: 0, published_ns: 0 };
+    let slots = (0..slots.max(1)).map(|_| UnsafeCell::new(slot())).collect();
+    let shared = Arc::new(Shared { slots, head: AtomicUsize::new(0), tail: AtomicUsize::new(0) });
+    (Producer { shared: Arc::clone(&shared), published: 0, staged: 0 }, Consumer { shared, consumed: 0 })
+}
+
+impl Producer {
+    /// Copies a packet of at most the slot's size into the next slot; `false` where the ring is full.
+    pub fn stage(&mut self, packet: &[u8]) -> bool {
+        let slots = &self.shared.slots;
+        let at = self.published.wrapping_add(self.staged);
+        if at.wrapping_sub(self.shared.head.load(Ordering::Acquire)) >= slots.len() {
+            return false;
+        }
+        // SAFETY: `at` lies beyond the published tail and less than a whole ring before the head, so this slot
+        // is the producer's; `&mut self` makes us its only user.
+        let slot = unsafe { &mut *slots[at % slots.len()].get() };
+        slot.bytes[..packet.len()].copy_from_slice(packet);
+        slot.len = packet.len();
+        self.staged += 1;
+        true
+    }
+
+    /// Makes the staged packets visible, as of `now_ns`; returns how many.
+    pub fn publish(&mut self, now_ns: u64) -> usize {
+        let slots = &self.shared.slots;
+        for n in 0..self.staged {
+            // SAFETY: staged slots are the producer's until `tail` is stored below.
+            unsafe { (*slots[self.published.wrapping_add(n) % slots.len()].get()).published_ns = now_ns };
+        }
+        self.published = self.published.wrapping_add(self.staged);
+        self.shared.tail.store(self.published, Ordering::Release);
+        std::mem::take(&mut self.staged)
+    }
+}
+
+impl Consumer {
+    /// Whether nothing is to be had.
+    pub fn is_empty(&self) -> bool {
+        self.shared.tail.load(Ordering::Acquire) == self.consumed
+    }
+
+    /// Copies the next packet to `out`; returns its length and the time at which it was published.
+    pub fn take(&mut self, out: &mut [u8]) -> Option<(usize, u64)> {
+        if self.is_empty() {
+            return None;
+        }
+        let slots = &self.shared.slots;
+        // SAFETY: the slot lies before the published tail and was not given back yet, so it is the consumer's.
+        let slot = unsafe { &*slots[self.consumed % slots.len()].get() };
+        let len = slot.len.min(out.len());
+        out[..len].copy_from_slice(&slot.bytes[..len]);
+        let published_ns = slot.published_ns;
+        self.consumed = self.consumed.wrapping_add(1);
+        self.shared.head.store(self.consumed, Ordering::Release);
+        Some((len, published_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn staged_packets_are_invisible_until_published() {
+        let (mut producer, mut consumer) = ring(2, 8);
+        assert!(producer.stage(b"one") && producer.stage(b"two") && !producer.stage(b"three"));
+        assert!(consumer.is_empty());
+        assert_eq!(producer.publish(7), 2);
+        let mut out = [0; 8];
+        assert_eq!(consumer.take(&mut out), Some((3, 7)));
+        assert_eq!(&out[..3], b"one");
+        assert!(producer.stage(b"three"));
+        assert_eq!(producer.publish(9), 1);
+        assert_eq!(consumer.take(&mut out), Some((3, 7)));
+        assert_eq!(consumer.take(&mut out), Some((5, 9)));
+        assert_eq!(&out[..5], b"three");
+        assert_eq!(consumer.take(&mut out), None);
+    }
+
+    #[test]
+    fn order_and_bytes_survive_two_threads() {
+        let (mut producer, mut consumer) = ring(16, 8);
+        let sender = std::thread::spawn(move || {
+            for n in 0..20_000u64 {
+                while !producer.stage(&n.to_le_bytes()) {
+                    std::thread::yield_now();
+                }
+                producer.publish(n);
+            }
+        });
+        let mut out = [0; 8];
+        for n in 0..20_000u64 {
+            let (len, published_ns) = loop {
+                match consumer.take(&mut out) {
+                    Some(taken) => break taken,
+                    None => std::thread::yield_now(),
+                }
+            };
+            assert_eq!((len, published_ns, u64::from_le_bytes(out)), (8, n, n));
+        }
+        sender.join().expect("the sender ends");
+    }
+}

@@ -1,0 +1,228 @@
+//! Batched transmission: `sendmmsg` in the order of queueing, and how much of it has left the host.
+//!
+//! Slots `start..end` hold packets that the kernel has not taken. What it took and has not sent is bounded by the
+//! sockets' send queues (`SIOCOUTQ`).
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::BATCH_PACKETS;
+use crate::{LinkError, LinkStatistics, Port};
+
+/// Packets per socket whose completion is told apart; older ones are told together.
+const IN_FLIGHT_MAX: usize = 1_024;
+/// The least that the kernel charges to the send queue besides a packet's bytes: its buffer's own descriptor.
+const SKB_OVERHEAD_BYTES_MIN: u32 = 512;
+/// Errors of an absent peer that one packet is tried again for.
+const REFUSALS_PER_PACKET: usize = 2;
+
+pub(super) struct Transmitter {
+    buffers: Box<[Box<[u8]>]>,
+    headers: Box<[libc::mmsghdr]>,
+    vectors: Box<[libc::iovec]>,
+    queued: [(Port, u32); BATCH_PACKETS],
+    start: usize,
+    end: usize,
+    in_flight: [InFlight; 2],
+    finished_bytes: u32,
+}
+
+// SAFETY: the raw pointers in `headers` and `vectors` point into the boxed slices of the same value, which move
+// with it (their heap addresses stay), and nothing else uses them.
+unsafe impl Send for Transmitter {}
+
+impl Transmitter {
+    pub(super) fn new(packet_bytes_max: usize) -> Self {
+        let mut buffers: Box<[Box<[u8]>]> =
+            (0..BATCH_PACKETS).map(|_| vec![0; packet_bytes_max].into()).collect();
+        let mut vectors: Box<[libc::iovec]> = buffers
+            .iter_mut()
+            .map(|buffer| libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: 0 })
+            .collect();
+        // SAFETY: `mmsghdr` is plain data for which all zeroes is a valid, empty value.
+        let blank: libc::mmsghdr = unsafe { mem::zeroed() };
+        let mut headers: Box<[libc::mmsghdr]> = vec![blank; BATCH_PACKETS].into();
+        for (header, vector) in headers.iter_mut().zip(vectors.iter_mut()) {
+            header.msg_hdr.msg_iov = vector;
+            header.msg_hdr.msg_iovlen = 1;
+        }
+        let in_flight = [InFlight::new(), InFlight::new()];
+        let queued = [(Port::Data, 0); BATCH_PACKETS];
+        Self { buffers, headers, vectors, queued, start: 0, end: 0, in_flight, finished_bytes: 0 }
+    }
+
+    pub(super) fn buffer(&mut self) -> Option<&mut [u8]> {
+        self.buffers.get_mut(self.end).map(|buffer| &mut buffer[..])
+    }
+
+    pub(super) fn queue(&mut self, port: Port, len: usize, wire_bytes: u32) -> Result<(), LinkError> {
+        let Some(buffer) = self.buffers.get_mut(self.end) else {
+            return Err(LinkError::Options("a packet was queued without a transmit buffer".into()));
+        };
+        if len > buffer.len() {
+            return Err(LinkError::TooLong { bytes: len, bytes_max: buffer.len() });
+        }
+        self.vectors[self.end].iov_base = buffer.as_mut_ptr().cast();
+        self.vectors[self.end].iov_len = len;
+        self.queued[self.end] = (port, wire_bytes);
+        self.end += 1;
+        Ok(())
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        self.start < self.end
+    }
+
+    /// Sends run by run of the same port; stops where the kernel has no room.
+    pub(super) fn flush(
+        &mut self,
+        data: BorrowedFd<'_>,
+        signalling: BorrowedFd<'_>,
+        statistics: &mut LinkStatistics,
+    ) -> Result<(), LinkError> {
+        let mut refusals = 0;
+        while self.start < self.end {
+            let port = self.queued[self.start].0;
+            let socket = if port == Port::Data { data } else { signalling };
+            match self.send_run(socket, port) {
+                Ok(count) => {
+                    self.take_over(socket, port, count);
+                    statistics.packets_out += count as u64;
+                    refusals = 0;
+                }
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    Some(libc::EAGAIN) => {
+                        statistics.send_waits += 1;
+                        return Ok(());
+                    }
+                    Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) => {
+                        return Err(LinkError::Os { what: "sending".into(), error });
+                    }
+                    // The error belongs to an earlier packet (ICMP): this one was not tried yet.
+                    Some(libc::ECONNREFUSED) if refusals < REFUSALS_PER_PACKET => {
+                        refusals += 1;
+                        statistics.peer_refused += 1;
+                    }
+                    _ => {
+                        self.give_up_one();
+                        statistics.send_errors += 1;
+                        refusals = 0;
+                    }
+                },
+            }
+        }
+        (self.start, self.end) = (0, 0);
+        Ok(())
+    }
+
+    fn send_run(&mut self, socket: BorrowedFd<'_>, port: Port) -> io::Result<usize> {
+        let run = self.queued[self.start..self.end].iter().take_while(|(of, _)| *of == port).count();
+        let first = &raw mut self.headers[self.start];
+        // SAFETY: `first` and the `run - 1` headers behind it point at our own vectors and buffers, which are live
+        // and which nobody else uses during the call.
+        let sent = unsafe {
+            libc::sendmmsg(socket.as_raw_fd(), first, run as libc::c_uint, libc::MSG_DONTWAIT as _)
+        };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+    }
+
+    /// The kernel has taken the first `count` packets.
+    fn take_over(&mut self, socket: BorrowedFd<'_>, port: Port, count: usize) {
+        for slot in self.start..self.start + count {
+            let charge = (self.vectors[slot].iov_len as u32).saturating_add(SKB_OVERHEAD_BYTES_MIN);
+            let in_flight = &mut self.in_flight[port as usize];
+            if in_flight.is_full() {
+                let done = in_flight.settle(outstanding_bytes(socket));
+                self.finished_bytes = self.finished_bytes.saturating_add(done);
+            }
+            in_flight.push(Packet { wire_bytes: self.queued[slot].1, charge });
+        }
+        self.start += count;
+    }
+
+    /// The first packet is lost.
+    fn give_up_one(&mut self) {
+        self.finished_bytes = self.finished_bytes.saturating_add(self.queued[self.start].1);
+        self.start += 1;
+    }
+
+    pub(super) fn completed(&mut self, data: BorrowedFd<'_>, signalling: BorrowedFd<'_>) -> u32 {
+        let mut done = mem::take(&mut self.finished_bytes);
+        for (port, socket) in [(Port::Data, data), (Port::Signalling, signalling)] {
+            let in_flight = &mut self.in_flight[port as usize];
+            if in_flight.len > 0 {
+                done = done.saturating_add(in_flight.settle(outstanding_bytes(socket)));
+            }
+        }
+        done
+    }
+}
+
+/// What the kernel charges to the socket for packets that it has taken and not sent; where it cannot say, all.
+fn outstanding_bytes(socket: BorrowedFd<'_>) -> u32 {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ (TIOCOUTQ) writes one int to the given address, which is ours.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if done == 0 { u32::try_from(bytes).unwrap_or(u32::MAX) } else { u32::MAX }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Packet {
+    wire_bytes: u32,
+    /// The least that the kernel charges to the socket while it has the packet.
+    charge: u32,
+}
+
+/// Packets that a socket has taken, oldest first.
+///
+/// The kernel tells the sum of its charges, which are larger than ours by an unknown part. Packets leave in order,
+/// so those outstanding are the youngest; counting back from the youngest with the *least* charges takes at least
+/// as many packets as there are: a completion may be told late, never early.
+struct InFlight {
+    packets: Box<[Packet]>,
+    first: usize,
+    len: usize,
+    charge: u64,
+}
+
+impl InFlight {
+    fn new() -> Self {
+        Self { packets: vec![Packet::default(); IN_FLIGHT_MAX].into(), first: 0, len: 0, charge: 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        self.len == self.packets.len()
+    }
+
+    /// Where it is full the packet joins the youngest.
+    fn push(&mut self, packet: Packet) {
+        self.charge += u64::from(packet.charge);
+        if self.is_full() {
+            let youngest = &mut self.packets[(self.first + self.len - 1) % IN_FLIGHT_MAX];
+            youngest.wire_bytes = youngest.wire_bytes.saturating_add(packet.wire_bytes);
+            youngest.charge = youngest.charge.saturating_add(packet.charge);
+        } else {
+            self.packets[(self.first + self.len) % IN_FLIGHT_MAX] = packet;
+            self.len += 1;
+        }
+    }
+
+    /// Forgets what has left, given the kernel's charge for what has not; returns its wire bytes.
+    fn settle(&mut self, outstanding: u32) -> u32 {
+        let mut done = 0u32;
+        while self.len > 0 {
+            let oldest = self.packets[self.first];
+            let younger = self.charge - u64::from(oldest.charge);
+            if outstanding > 0 && younger < u64::from(outstanding) {
+                break;
+            }
+            done = done.saturating_add(oldest.wire_bytes);
+            self.charge = younger;
+            self.first = (self.first + 1) % IN_FLIGHT_MAX;
+            self.len -= 1;
+        }
+        done
+    }
+}
