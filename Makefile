@@ -1,0 +1,42 @@
+# Build, show, test. Every target works on a fresh Debian 12 with Rust: `scripts/setup` brings what is missing.
+
+# Absolute, so that the paths below hold whatever the caller's environment says; override on the command line.
+CARGO_TARGET_DIR := $(CURDIR)/target
+export CARGO_TARGET_DIR
+CARGO ?= cargo
+SEEDS ?= 0..200
+PUNCTUAL := $(CARGO_TARGET_DIR)/release/punctual
+
+.PHONY: help setup build demo test bench fmt lint clean
+
+help: ## what there is
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+setup: ## install what is missing (as root), or say what to install
+	@scripts/setup
+
+build: setup ## target/release/punctual and target/release/punctuald
+	$(CARGO) build --locked --release -p punctual-cli -p punctual-daemon
+
+demo: build ## three hosts, a video, a control loop and a flood; target/demo/report.html
+	$(PUNCTUAL) demo
+
+test: build ## all tests, then 200 simulated networks
+	scripts/check-format
+	$(CARGO) test --locked --workspace
+	$(PUNCTUAL) sim --seeds $(SEEDS)
+
+bench: build ## the micro-benchmarks of docs/PERFORMANCE.md
+	$(CARGO) bench --locked --workspace
+
+fmt: ## format everything
+	$(CARGO) fmt --all
+
+lint: setup ## format, clippy, layering, licences and sources
+	scripts/check-format
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) test --locked -p punctual-cli --test layering
+	scripts/check-deny
+
+clean: ## remove what was built
+	$(CARGO) clean

@@ -1,0 +1,175 @@
+//! The layers of docs/ARCHITECTURE.md hold: dependencies point one way, the pure crates stay pure, and unsafe
+//! code lives only where it may.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Crate folder -> crates of the workspace that it may depend on.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("analysis", &[]),
+    ("proto", &["analysis"]),
+    ("link", &[]),
+    ("engine", &["analysis", "proto", "link"]),
+    ("ipc", &["analysis", "proto"]),
+    ("daemon", &["analysis", "proto", "link", "engine", "ipc"]),
+    ("client", &["analysis", "proto", "link", "engine", "ipc"]),
+    ("sim", &["analysis", "proto"]),
+    ("experiments", &["analysis", "proto", "link", "engine", "ipc", "client"]),
+    ("cli", &["analysis", "proto", "link", "engine", "ipc", "client", "sim", "experiments"]),
+];
+
+/// Crates that read no clock, no socket and no random source.
+const PURE: &[&str] = &["analysis", "proto"];
+
+/// Everything that the pure crates may link, directly or not: all `no_std`, all without I/O.
+const PURE_MAY_LINK: &[&str] = &[
+    "allocator-api2",
+    "arrayvec",
+    "blake3",
+    "cfg-if",
+    "cobs",
+    "constant_time_eq",
+    "cpufeatures",
+    "equivalent",
+    "foldhash",
+    "hashbrown",
+    "libc", // cpufeatures asks it for the features of an ARM processor
+    "postcard",
+    "punctual-analysis",
+    "punctual-proto",
+    "serde",
+    "serde_core",
+    "thiserror",
+    "zerocopy",
+];
+
+/// Where unsafe code may stand; each block with its `SAFETY` reason, which clippy asks for.
+const UNSAFE_MAY_STAND_IN: &[&str] = &["crates/link/src/", "crates/ipc/src/", "crates/engine/src/os"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+}
+
+fn cargo(arguments: &[&str]) -> String {
+    let output =
+        Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().expect("cargo runs");
+    assert!(output.status.success(), "cargo {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("cargo prints UTF-8")
+}
+
+/// Crate folder -> folders of the workspace's crates that it depends on, tests and benches left out.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let text = cargo(&["metadata", "--format-version=1", "--no-deps", "--offline"]);
+    let metadata: Value = serde_json::from_str(&text).expect("cargo prints JSON");
+    let folder = |path: &str| Path::new(path).file_name().expect("a folder").to_string_lossy().into_owned();
+    let of = |package: &Value| {
+        let own = package["dependencies"].as_array().expect("a list").iter();
+        let own = own.filter(|d| d["kind"] != "dev").filter_map(|d| d["path"].as_str()).map(folder);
+        let manifest = Path::new(package["manifest_path"].as_str().expect("a path"));
+        (folder(&manifest.parent().expect("a folder").to_string_lossy()), own.collect())
+    };
+    metadata["packages"].as_array().expect("a list").iter().map(of).collect()
+}
+
+/// Every file of Rust under `folder`.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Whether a line of code, its comment left out, uses the keyword `unsafe`.
+fn has_unsafe(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    let mut words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.any(|word| word == "unsafe")
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let found = dependencies();
+    let known: BTreeSet<_> = MAY_USE.iter().map(|&(name, _)| name).collect();
+    let there: BTreeSet<_> = found.keys().map(String::as_str).collect();
+    assert_eq!(there, known, "a crate came or went: say here and in docs/ARCHITECTURE.md what it may use");
+    for (name, allowed) in MAY_USE {
+        for used in &found[*name] {
+            assert!(allowed.contains(&used.as_str()), "{name} must not depend on {used}");
+        }
+    }
+}
+
+#[test]
+fn pure_crates_are_no_std_and_safe() {
+    for name in PURE {
+        let path = root().join("crates").join(name).join("src/lib.rs");
+        let text = std::fs::read_to_string(&path).expect("lib.rs");
+        for attribute in ["#![no_std]", "#![forbid(unsafe_code)]"] {
+            assert!(
+                text.lines().any(|line| line.trim() == attribute),
+                "{} lacks {attribute}",
+                path.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn pure_crates_link_nothing_impure() {
+    for name in PURE {
+        let package = format!("punctual-{name}");
+        let tree = cargo(&[
+            "tree",
+            "--offline",
+            "-p",
+            &package,
+            "-e",
+            "normal,no-proc-macro",
+            "--prefix",
+            "none",
+            "-f",
+            "{p}|{f}",
+        ]);
+        for line in tree.lines() {
+            let (krate, features) = line.split_once('|').expect("the format asks for it");
+            let krate = krate.split_whitespace().next().expect("a name");
+            assert!(PURE_MAY_LINK.contains(&krate), "{package} links {krate}: is it no_std and without I/O?");
+            let features = features.trim_end_matches(" (*)").split(',');
+            assert!(
+                !features.into_iter().any(|feature| feature == "std"),
+                "{package} links {krate} with std"
+            );
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_stays_where_it_may_be() {
+    let root = root();
+    let mut files = Vec::new();
+    for (name, _) in MAY_USE {
+        sources(&root.join("crates").join(name).join("src"), &mut files);
+    }
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("a source file");
+        let place = file.strip_prefix(&root).expect("inside the workspace").to_string_lossy().into_owned();
+        let is_allowed = UNSAFE_MAY_STAND_IN.iter().any(|folder| place.starts_with(folder));
+        let found = text.lines().position(has_unsafe);
+        assert!(is_allowed || found.is_none(), "{place}:{}: unsafe code", found.unwrap_or_default() + 1);
+    }
+}
+
+#[test]
+fn the_search_for_unsafe_code_finds_it() {
+    assert!(has_unsafe("    let x = unsafe { *p };"));
+    assert!(has_unsafe("pub unsafe fn f() {}"));
+    assert!(!has_unsafe("// unsafe { }"));
+    assert!(!has_unsafe("#![forbid(unsafe_code)]"));
+}
