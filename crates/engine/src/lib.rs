@@ -1,1 +1,20 @@
-//! placeholder
+//! One host at work: a processor thread that drives one [`Node`](punctual_proto::node::Node) and all its links.
+//!
+//! Sans-I/O protocol on one side, drivers on the other; this crate brings the clock, the real-time class, the
+//! waiting and the thread. [`Engine::start`] gives an [`EngineHandle`], through which a daemon or an embedding
+//! program talks to the node on its thread. Nothing here allocates for a message on its way.
+
+mod command;
+pub mod config;
+mod events;
+mod handle;
+mod memory;
+pub mod os;
+mod processor;
+mod statistics;
+
+pub use events::Events;
+pub use handle::{Engine, EngineConfig, EngineError, EngineGone, EngineHandle, WatchError};
+pub use memory::HostMemory;
+pub use os::realtime::{RealTime, RealTimeError, SchedulingClass};
+pub use statistics::EngineStatistics;

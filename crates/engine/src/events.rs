@@ -1,0 +1,86 @@
+//! Events of the node on their way to whoever speaks for the applications.
+//!
+//! The processor only tries the lock (see [`crate::command`]) and keeps what it could not hand over.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+use punctual_proto::node::api::Event;
+
+use crate::handle::EngineGone;
+use crate::os::wait::Doorbell;
+
+struct Queue {
+    events: VecDeque<Event>,
+    closed: bool,
+}
+
+/// The receiver of a node's events. Clones compete for them.
+#[derive(Clone)]
+pub struct Events {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    doorbell: Doorbell,
+}
+
+impl Events {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        let queue = Mutex::new(Queue { events: VecDeque::new(), closed: false });
+        Ok(Self { shared: Arc::new(Shared { queue, doorbell: Doorbell::new()? }) })
+    }
+
+    /// The next event, `None` where there is none yet.
+    ///
+    /// # Errors
+    /// `EngineGone` once the engine has stopped and every event was read.
+    pub fn try_next(&self) -> Result<Option<Event>, EngineGone> {
+        let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let event = queue.events.pop_front();
+        if queue.closed {
+            return event.map(Some).ok_or(EngineGone);
+        }
+        if queue.events.is_empty() {
+            self.shared.doorbell.reset();
+        }
+        Ok(event)
+    }
+
+    /// Moves `from` over; `false` where that has to be tried again in a moment.
+    pub(crate) fn try_put(&self, from: &mut VecDeque<Event>) -> bool {
+        if from.is_empty() {
+            return true;
+        }
+        let mut queue = match self.shared.queue.try_lock() {
+            Ok(queue) => queue,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        queue.events.append(from);
+        drop(queue);
+        self.shared.doorbell.ring();
+        true
+    }
+
+    /// The last events; none will come after them.
+    pub(crate) fn close(&self, from: &mut VecDeque<Event>) {
+        let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.events.append(from);
+        queue.closed = true;
+        drop(queue);
+        self.shared.doorbell.ring();
+    }
+}
+
+impl AsFd for Events {
+    /// Readable while there may be events, and for ever once the engine is gone. Not to be read: [`try_next`]
+    /// does.
+    ///
+    /// [`try_next`]: Events::try_next
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.doorbell.as_fd()
+    }
+}

@@ -1,0 +1,244 @@
+//! Starting an engine and talking to it from other threads.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use punctual_link::Link;
+use punctual_proto::Instant;
+use punctual_proto::ids::ChannelId;
+use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::node::config::NodeConfig;
+use punctual_proto::node::{Node, NodeConfigError};
+use thiserror::Error;
+
+use crate::command::{Command, CommandQueue, question};
+use crate::events::Events;
+use crate::memory::HostMemory;
+use crate::os::realtime::{RealTime, RealTimeError};
+use crate::processor::{Processor, Shared};
+use crate::statistics::{Counters, EngineStatistics};
+
+/// Stack of a processor's thread, all of it locked where memory is.
+const STACK_BYTES: usize = 1 << 20;
+
+/// What an engine is made of.
+pub struct EngineConfig {
+    /// The host.
+    pub node: NodeConfig,
+    /// Its links, in the order of `node.links`.
+    pub links: Vec<Box<dyn Link>>,
+    /// What the processor needs of the system.
+    pub real_time: RealTime,
+    /// Where the node's random numbers start: unpredictable in earnest, fixed in tests.
+    pub seed: u64,
+}
+
+/// Why an engine did not start.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// The node refuses its configuration.
+    #[error("configuration: {0}")]
+    Node(#[from] NodeConfigError),
+    /// The host refuses the real-time class.
+    #[error(transparent)]
+    RealTime(#[from] RealTimeError),
+    /// The links are not those of the configuration.
+    #[error("{configured} links are configured, {given} were opened: give one for each, in order")]
+    Links {
+        /// In the configuration.
+        configured: usize,
+        /// Given.
+        given: usize,
+    },
+    /// A driver carries less than its link is configured for.
+    #[error("link \"{name}\" is configured for packets of {configured} B, its driver carries {given} B")]
+    PacketBytes {
+        /// Which.
+        name: String,
+        /// In the configuration.
+        configured: usize,
+        /// What the driver carries.
+        given: usize,
+    },
+    /// The system refuses a thread or a descriptor.
+    #[error("{what}: {error}")]
+    Os {
+        /// What was tried.
+        what: &'static str,
+        /// The system's answer.
+        error: io::Error,
+    },
+}
+
+/// The engine has stopped, or its processor has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the engine has stopped")]
+pub struct EngineGone;
+
+/// Why a doorbell cannot be watched.
+#[derive(Debug, Error)]
+pub enum WatchError {
+    /// Nobody is there to watch it.
+    #[error(transparent)]
+    Gone(#[from] EngineGone),
+    /// The descriptor cannot be waited for.
+    #[error("the doorbell cannot be watched: {0}")]
+    Os(#[from] io::Error),
+}
+
+/// One host at work.
+pub struct Engine;
+
+impl Engine {
+    /// Starts the processor's thread and returns once it runs in its class with its node.
+    ///
+    /// # Errors
+    /// Where the configuration, the links or the host do not allow it; nothing is left behind then.
+    pub fn start<O, I>(config: EngineConfig) -> Result<EngineHandle<O, I>, EngineError>
+    where
+        O: Outbox + 'static,
+        I: Inbox + 'static,
+    {
+        check_links(&config)?;
+        let os = |what| move |error| EngineError::Os { what, error };
+        let shared = Arc::new(Shared {
+            commands: CommandQueue::new().map_err(os("eventfd"))?,
+            events: Events::new().map_err(os("eventfd"))?,
+            counters: Counters::default(),
+        });
+        let (started, starting) = question();
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("punctual-cpu".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || Processor::<O, I>::main(config, theirs, started))
+            .map_err(os("starting the processor's thread"))?;
+        let inner = Inner { shared, thread: Mutex::new(Some(thread)) };
+        starting.wait().unwrap_or(Err(EngineError::Os {
+            what: "starting the processor",
+            error: io::Error::other("it failed at its start"),
+        }))?;
+        Ok(EngineHandle { inner: Arc::new(inner) })
+    }
+}
+
+fn check_links(config: &EngineConfig) -> Result<(), EngineError> {
+    let (configured, given) = (config.node.links.len(), config.links.len());
+    if configured != given {
+        return Err(EngineError::Links { configured, given });
+    }
+    for (link, driver) in config.node.links.iter().zip(&config.links) {
+        let (configured, given) = (link.packet_bytes_max as usize, driver.packet_bytes_max());
+        if configured > given {
+            return Err(EngineError::PacketBytes { name: link.name.clone(), configured, given });
+        }
+    }
+    Ok(())
+}
+
+/// A running engine. Clones share it; when the last is dropped the engine is stopped.
+pub struct EngineHandle<O: Outbox, I: Inbox> {
+    inner: Arc<Inner<O, I>>,
+}
+
+struct Inner<O: Outbox, I: Inbox> {
+    shared: Arc<Shared<O, I>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl<O: Outbox, I: Inbox> Clone for EngineHandle<O, I> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
+    /// Runs `request` on the processor's thread and returns its answer. It delays everything there: keep it to
+    /// calls of the node, and short. Not to be called from within another request.
+    ///
+    /// # Errors
+    /// `EngineGone` where the engine has stopped, or stops before the answer.
+    pub fn call<R, F>(&self, request: F) -> Result<R, EngineGone>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut Node<HostMemory<O, I>>, Instant) -> R + Send + 'static,
+    {
+        self.ask(move |processor, now| request(processor.node_mut(), now))
+    }
+
+    /// From now on a ring of `doorbell` (an eventfd that shares its count with the application's) makes the node
+    /// look at the outgoing ring of `channel`. Replaces the doorbell that the channel had.
+    ///
+    /// # Errors
+    /// Where the descriptor cannot be waited for, or the engine is gone.
+    pub fn watch(&self, channel: ChannelId, doorbell: OwnedFd) -> Result<(), WatchError> {
+        Ok(self.ask(move |processor, now| processor.watch(channel, doorbell, now))??)
+    }
+
+    /// Forgets and closes the channel's doorbell, if it has one.
+    ///
+    /// # Errors
+    /// `EngineGone`.
+    pub fn unwatch(&self, channel: ChannelId) -> Result<(), EngineGone> {
+        self.ask(move |processor, _| processor.unwatch(channel))
+    }
+
+    /// The receiver of the node's events.
+    pub fn events(&self) -> Events {
+        self.inner.shared.events.clone()
+    }
+
+    /// What the processor has counted.
+    pub fn statistics(&self) -> EngineStatistics {
+        self.inner.shared.counters.snapshot()
+    }
+
+    /// What the links have counted, in their order.
+    ///
+    /// # Errors
+    /// `EngineGone`.
+    pub fn link_statistics(&self) -> Result<Vec<punctual_link::LinkStatistics>, EngineGone> {
+        self.ask(|processor, _| processor.link_statistics())
+    }
+
+    /// Tears every channel down, waits until the node is quiet or its grace is over, and ends the thread. Stopping
+    /// twice is allowed.
+    ///
+    /// # Errors
+    /// `EngineGone` where the processor had failed before.
+    pub fn stop(&self) -> Result<(), EngineGone> {
+        self.inner.stop()
+    }
+
+    fn ask<R, F>(&self, request: F) -> Result<R, EngineGone>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut Processor<O, I>, Instant) -> R + Send + 'static,
+    {
+        let (answer, reply) = question();
+        let command: Command<Processor<O, I>> =
+            Box::new(move |processor, now| answer.send(request(processor, now)));
+        self.inner.shared.commands.push(command)?;
+        reply.wait()
+    }
+}
+
+impl<O: Outbox, I: Inbox> Inner<O, I> {
+    fn stop(&self) -> Result<(), EngineGone> {
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return Ok(());
+        };
+        // An error means that the thread has ended: its join tells how.
+        let _ = self.shared.commands.push(Box::new(|processor, now| processor.shut_down(now)));
+        thread.join().map_err(|_| EngineGone)
+    }
+}
+
+impl<O: Outbox, I: Inbox> Drop for Inner<O, I> {
+    fn drop(&mut self) {
+        // Whoever wants to know how it ended calls `stop`.
+        let _ = self.stop();
+    }
+}

@@ -1,0 +1,190 @@
+//! The scheduling class of the processor thread, its CPU and its memory. All of it fails closed: what was asked
+//! for and not obtained is an error with the fix in it.
+
+use std::io;
+
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use thiserror::Error;
+
+/// How the processor is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulingClass {
+    /// `SCHED_FIFO` at 1 to 99.
+    Fifo {
+        /// The priority.
+        priority: u8,
+    },
+    /// An ordinary thread: nothing is guaranteed, and whoever runs so says so.
+    BestEffortHost,
+}
+
+/// What the processor thread needs of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RealTime {
+    /// Its class.
+    pub class: SchedulingClass,
+    /// The CPU that it is pinned to.
+    pub cpu: Option<u32>,
+    /// Whether the whole process' memory is locked, so that no page fault can delay it.
+    pub lock_memory: bool,
+}
+
+impl RealTime {
+    /// An ordinary thread on any CPU.
+    pub const BEST_EFFORT_HOST: Self =
+        Self { class: SchedulingClass::BestEffortHost, cpu: None, lock_memory: false };
+}
+
+/// What the host refused, with the fix.
+#[derive(Debug, Error)]
+pub enum RealTimeError {
+    /// The priority does not exist.
+    #[error("SCHED_FIFO priority {priority} is out of range: use {min} to {max}")]
+    Priority {
+        /// The one that was asked for.
+        priority: u8,
+        /// Smallest.
+        min: i32,
+        /// Largest.
+        max: i32,
+    },
+    /// The class was refused.
+    #[error(
+        "SCHED_FIFO priority {priority} was refused ({error}): run as root, or grant CAP_SYS_NICE or RLIMIT_RTPRIO, \
+         or start with --best-effort-host"
+    )]
+    Class {
+        /// The priority that was asked for.
+        priority: u8,
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// Locking was refused.
+    #[error(
+        "memory cannot be locked ({error}): run as root, or grant CAP_IPC_LOCK or a larger RLIMIT_MEMLOCK, \
+         or start with --best-effort-host"
+    )]
+    Memory {
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// No such CPU, or not ours.
+    #[error(
+        "the processor cannot be pinned to CPU {cpu} ({error}): choose one of /sys/fs/cgroup/cpuset.cpus.effective or leave \"cpu\" out"
+    )]
+    Cpu {
+        /// The one that was asked for.
+        cpu: u32,
+        /// The system's answer.
+        error: io::Error,
+    },
+}
+
+/// Gives the calling thread what `wanted` says; on an error some of it may hold already.
+///
+/// # Errors
+/// The first thing that the host refused.
+pub fn apply(wanted: &RealTime) -> Result<(), RealTimeError> {
+    if let Some(cpu) = wanted.cpu {
+        pin(cpu)?;
+    }
+    if wanted.lock_memory {
+        mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
+            .map_err(|error| RealTimeError::Memory { error: error.into() })?;
+    }
+    match wanted.class {
+        SchedulingClass::Fifo { priority } => set_fifo(priority),
+        SchedulingClass::BestEffortHost => {
+            tighten_timers();
+            Ok(())
+        }
+    }
+}
+
+fn pin(cpu: u32) -> Result<(), RealTimeError> {
+    let fail = |error| RealTimeError::Cpu { cpu, error };
+    if cpu as usize >= CpuSet::MAX_CPU {
+        return Err(fail(io::ErrorKind::InvalidInput.into()));
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu as usize);
+    sched_setaffinity(None, &set).map_err(|error| fail(error.into()))
+}
+
+fn set_fifo(priority: u8) -> Result<(), RealTimeError> {
+    // SAFETY: both only read their argument.
+    let (min, max) = unsafe {
+        (libc::sched_get_priority_min(libc::SCHED_FIFO), libc::sched_get_priority_max(libc::SCHED_FIFO))
+    };
+    if !(min..=max).contains(&i32::from(priority)) {
+        return Err(RealTimeError::Priority { priority, min, max });
+    }
+    // SAFETY: `sched_param` is plain data for which all zeroes is valid.
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = i32::from(priority);
+    // SAFETY: 0 is the calling thread; the structure is ours and only read.
+    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    if done == 0 { Ok(()) } else { Err(RealTimeError::Class { priority, error: io::Error::last_os_error() }) }
+}
+
+/// Ordinary threads have 50 us of slack in their timers by default. Cannot fail for a value of 1.
+fn tighten_timers() {
+    // SAFETY: PR_SET_TIMERSLACK takes one number and touches no memory.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Applies on a thread of its own, which then ends.
+    fn apply_aside(wanted: RealTime) -> Result<(), String> {
+        std::thread::spawn(move || apply(&wanted).map_err(|error| error.to_string()))
+            .join()
+            .expect("no panic")
+    }
+
+    #[test]
+    fn an_impossible_priority_is_refused_with_the_range() {
+        let class = SchedulingClass::Fifo { priority: 200 };
+        let refusal = apply_aside(RealTime { class, ..RealTime::BEST_EFFORT_HOST });
+        assert_eq!(refusal, Err("SCHED_FIFO priority 200 is out of range: use 1 to 99".into()));
+    }
+
+    #[test]
+    fn an_impossible_cpu_is_refused() {
+        for cpu in [1_000, u32::MAX] {
+            let refusal = apply_aside(RealTime { cpu: Some(cpu), ..RealTime::BEST_EFFORT_HOST });
+            assert!(refusal.is_err_and(|text| text.contains(&format!("CPU {cpu} ")) && !text.contains('\n')));
+        }
+    }
+
+    #[test]
+    fn an_ordinary_thread_needs_no_privilege() {
+        assert_eq!(apply_aside(RealTime::BEST_EFFORT_HOST), Ok(()));
+    }
+
+    /// Without the privilege the class is refused, and the text says what to do. The thread alone gives up its
+    /// capabilities and its limit, so the rest of the process keeps them.
+    #[test]
+    fn without_privilege_fifo_is_refused_with_the_fix() {
+        let refusal = std::thread::spawn(|| {
+            drop_privileges_of_this_thread();
+            apply(&RealTime { class: SchedulingClass::Fifo { priority: 50 }, ..RealTime::BEST_EFFORT_HOST })
+        })
+        .join()
+        .expect("no panic");
+        let text = refusal.expect_err("refused").to_string();
+        assert!(text.contains("CAP_SYS_NICE") && text.contains("--best-effort-host"), "{text}");
+    }
+
+    fn drop_privileges_of_this_thread() {
+        use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+        let none = CapabilitySet::empty();
+        let mine = capabilities(None).expect("capabilities can be read");
+        let permitted = mine.permitted - CapabilitySet::SYS_NICE;
+        let sets = CapabilitySets { effective: none, permitted, inheritable: none };
+        set_capabilities(None, sets).expect("capabilities can be given up");
+    }
+}

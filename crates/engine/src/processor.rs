@@ -1,0 +1,351 @@
+//! The processor: one thread that drives one node and all its links.
+//!
+//! It owns both; other threads reach it through [`crate::command`] only. One *turn* takes what came in, does
+//! protocol work for at most [`WORK_SLICE`] (one unit at a time, transmitting between units), and hands out events;
+//! then it looks at every descriptor without waiting if there is more to do, or sleeps until the next time at
+//! which the node wants to run. So an arrival goes unseen for at most one turn: [`RECEIVE_BATCH`] packets of each
+//! link, one slice, and one unit. It never spins: a node that wants to run at once and then does nothing is made to
+//! wait [`RETRY`].
+
+mod doorbells;
+mod port;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use punctual_link::{LinkStatistics, Received};
+use punctual_proto::ids::{ChannelId, LinkId};
+use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::node::Node;
+use punctual_proto::node::api::Event;
+use punctual_proto::{Instant, Nanos};
+
+use self::doorbells::Doorbells;
+use self::port::LinkPort;
+use crate::command::{Answer, CommandQueue};
+use crate::events::Events;
+use crate::handle::{EngineConfig, EngineError};
+use crate::memory::HostMemory;
+use crate::os::realtime;
+use crate::os::{now, wait::Waiter};
+use crate::statistics::Counters;
+
+/// Protocol work without a look at the descriptors; a look is a system call.
+const WORK_SLICE: Nanos = Nanos::from_micros(50);
+/// Packets that one link may bring in one turn.
+const RECEIVE_BATCH: usize = 64;
+/// How soon to try again what waits for somebody else: a full driver, a lock, a pool of frames.
+const RETRY: Nanos = Nanos::from_micros(100);
+/// A wake-up later than this is counted.
+const LATE: Nanos = Nanos::from_millis(1);
+/// How long after its grace a stopping node may still be driven.
+const STOP_MARGIN: Nanos = Nanos::from_millis(100);
+/// Commands taken in one turn.
+const COMMANDS_PER_TURN: usize = 16;
+/// Token of the command queue's doorbell; links and channels have theirs below (see `wake_up`).
+const COMMANDS: u64 = 1 << 63;
+/// Tokens of channels; their numbers stay below 2^62.
+const CHANNELS: u64 = 1 << 62;
+
+/// What the processor shares with its handles.
+pub(crate) struct Shared<O: Outbox, I: Inbox> {
+    pub commands: CommandQueue<Processor<O, I>>,
+    pub events: Events,
+    pub counters: Counters,
+}
+
+/// See the module.
+pub(crate) struct Processor<O: Outbox, I: Inbox> {
+    node: Node<HostMemory<O, I>>,
+    ports: Vec<LinkPort>,
+    waiter: Waiter,
+    doorbells: Doorbells,
+    received: Vec<Received>,
+    /// Events that wait for the lock of their queue.
+    events: VecDeque<Event>,
+    /// Whether a command may wait.
+    commanded: bool,
+    grace: Nanos,
+    /// When a stopping processor ends at the latest.
+    stop_at: Option<Instant>,
+    shared: Arc<Shared<O, I>>,
+}
+
+/// What one turn has left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Turn {
+    /// Something was done.
+    progress: bool,
+    /// Something can be done at once.
+    more: bool,
+    /// Something waits for somebody else.
+    retry: bool,
+}
+
+impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
+    /// The thread's main function.
+    pub fn main(config: EngineConfig, shared: Arc<Shared<O, I>>, started: Answer<Result<(), EngineError>>) {
+        // Told however the thread ends: a panic in it must not leave anybody waiting.
+        let _farewell = Farewell(Arc::clone(&shared));
+        match Self::new(config, shared) {
+            Ok(mut processor) => {
+                started.send(Ok(()));
+                processor.run();
+            }
+            Err(error) => started.send(Err(error)),
+        }
+    }
+
+    fn new(config: EngineConfig, shared: Arc<Shared<O, I>>) -> Result<Self, EngineError> {
+        realtime::apply(&config.real_time)?;
+        let os = |what| move |error| EngineError::Os { what, error };
+        let waiter = Waiter::new().map_err(os("epoll"))?;
+        waiter.watch(shared.commands.doorbell.as_fd(), COMMANDS).map_err(os("epoll"))?;
+        let mut ports = Vec::with_capacity(config.links.len());
+        for (index, (driver, link)) in config.links.into_iter().zip(&config.node.links).enumerate() {
+            for descriptor in driver.descriptors() {
+                waiter.watch(descriptor, index as u64).map_err(os("waiting for a link"))?;
+            }
+            ports.push(LinkPort::new(LinkId(index as u16), driver, link));
+        }
+        let received = Vec::with_capacity(RECEIVE_BATCH);
+        let grace = config.node.signalling.grace + STOP_MARGIN;
+        let node = Node::new(config.node, config.seed, now())?;
+        Ok(Self {
+            node,
+            ports,
+            waiter,
+            doorbells: Doorbells::default(),
+            received,
+            events: VecDeque::new(),
+            commanded: true,
+            grace,
+            stop_at: None,
+            shared,
+        })
+    }
+
+    fn run(&mut self) {
+        loop {
+            let started = now();
+            let turn = self.turn(started);
+            let ended = now();
+            let counters = &self.shared.counters;
+            counters.loops.add(1);
+            counters.loop_ns_max.max(ended.since(started).0);
+            if self.stop_at.is_some_and(|at| ended >= at || self.node.is_quiet()) {
+                return self.finish();
+            }
+            let until = self.next_turn(turn, ended);
+            self.sleep(until, ended);
+        }
+    }
+
+    fn turn(&mut self, at: Instant) -> Turn {
+        let mut progress = self.receive(at);
+        progress |= self.ring_outboxes(at);
+        progress |= self.obey(at);
+        if self.node.poll_timeout().is_some_and(|due| due <= at) {
+            self.node.handle_timeout(at);
+        }
+        let worked = self.work(at);
+        progress |= worked > Nanos::ZERO;
+        progress |= self.transmit(now());
+        self.flush();
+        progress |= self.hand_out_events();
+        Turn {
+            progress,
+            more: worked >= WORK_SLICE || self.commanded || self.ports.iter().any(LinkPort::has_more),
+            retry: !self.events.is_empty() || self.ports.iter().any(LinkPort::must_retry),
+        }
+    }
+
+    /// Everything that came in goes to the node.
+    fn receive(&mut self, at: Instant) -> bool {
+        let mut any = false;
+        for port in &mut self.ports {
+            port.receive(&mut self.received, RECEIVE_BATCH, &self.shared.counters);
+            any |= !self.received.is_empty();
+            for packet in self.received.drain(..) {
+                let received = Instant(packet.received_ns).min(at);
+                self.node.handle_frame(port.id, port::node_port(packet.port), received, packet.frame, at);
+            }
+            if let Some(wire_bytes) = port.completed() {
+                self.node.handle_sent(port.id, wire_bytes, at);
+                any = true;
+            }
+        }
+        any
+    }
+
+    fn ring_outboxes(&mut self, at: Instant) -> bool {
+        let mut any = false;
+        while let Some(channel) = self.doorbells.next_rung() {
+            self.node.handle_outbox(channel, at);
+            any = true;
+        }
+        any
+    }
+
+    fn obey(&mut self, at: Instant) -> bool {
+        if !self.commanded {
+            return false;
+        }
+        for _ in 0..COMMANDS_PER_TURN {
+            let Some(command) = self.shared.commands.try_pop() else {
+                // Whoever is just adding one rings after it.
+                self.commanded = false;
+                break;
+            };
+            command(self, at);
+        }
+        true
+    }
+
+    /// Units of work until none is left or the slice is over; returns how long it took (zero: there was none).
+    fn work(&mut self, since: Instant) -> Nanos {
+        let mut at = now().max(since);
+        let started = at;
+        while let Some(work) = self.node.begin_work(at) {
+            self.node.finish_work(work, at);
+            self.shared.counters.work_units.add(1);
+            at = now();
+            self.transmit(at);
+            let spent = at.since(started).max(Nanos(1));
+            if spent >= WORK_SLICE {
+                return spent;
+            }
+        }
+        at.since(started)
+    }
+
+    /// What the link schedulers give goes straight into the drivers' buffers.
+    fn transmit(&mut self, at: Instant) -> bool {
+        let mut any = false;
+        for port in &mut self.ports {
+            let node = &mut self.node;
+            any |=
+                port.transmit(at, &self.shared.counters, |link, buffer| node.poll_transmit(link, at, buffer));
+        }
+        any
+    }
+
+    fn flush(&mut self) {
+        for port in &mut self.ports {
+            port.flush(&self.shared.counters);
+        }
+    }
+
+    fn hand_out_events(&mut self) -> bool {
+        let mut any = false;
+        while let Some(event) = self.node.poll_event() {
+            self.events.push_back(event);
+            any = true;
+        }
+        self.shared.events.try_put(&mut self.events);
+        any
+    }
+
+    /// When the next turn is due: `None` means when something comes in.
+    fn next_turn(&self, turn: Turn, at: Instant) -> Option<Instant> {
+        if turn.more {
+            return Some(at);
+        }
+        let retry = turn.retry.then_some(at + RETRY);
+        let wanted = self.node.poll_timeout();
+        // The node is due and nothing came of it: waiting is all that can help.
+        let stalled = !turn.progress && wanted.is_some_and(|wanted| wanted <= at);
+        if stalled {
+            self.shared.counters.stalls.add(1);
+        }
+        let wanted = if stalled { Some(at + RETRY) } else { wanted };
+        [retry, wanted, self.stop_at].into_iter().flatten().min()
+    }
+
+    fn sleep(&mut self, until: Option<Instant>, at: Instant) {
+        let span = until.map(|until| until.since(at));
+        let ready = match self.waiter.wait(span) {
+            Ok(ready) => ready,
+            Err(error) => panic!("epoll failed on descriptors of our own: {error}"),
+        };
+        let counters = &self.shared.counters;
+        if span != Some(Nanos::ZERO) {
+            counters.wakes.add(1);
+        }
+        if let (Some(until), 0) = (until, ready) {
+            let late = now().since(until);
+            counters.wake_late_ns_max.max(if span == Some(Nanos::ZERO) { 0 } else { late.0 });
+            counters.late_wakes.add(u64::from(late > LATE && span != Some(Nanos::ZERO)));
+        }
+        for n in 0..ready {
+            if let Some(token) = self.waiter.token(n) {
+                self.wake_up(token);
+            }
+        }
+    }
+
+    fn wake_up(&mut self, token: u64) {
+        match token {
+            COMMANDS => self.commanded = true,
+            token if token & CHANNELS != 0 => self.doorbells.rung(ChannelId(token & !CHANNELS)),
+            token => {
+                if let Some(port) = self.ports.get_mut(token as usize) {
+                    port.readable();
+                }
+            }
+        }
+    }
+
+    /// The grace is over or nothing is left: says the rest and ends.
+    fn finish(&mut self) {
+        self.transmit(now());
+        self.flush();
+        self.hand_out_events();
+        self.shared.events.close(&mut self.events);
+    }
+}
+
+/// What handles may do, on this thread.
+impl<O: Outbox, I: Inbox> Processor<O, I> {
+    pub fn node_mut(&mut self) -> &mut Node<HostMemory<O, I>> {
+        &mut self.node
+    }
+
+    pub fn watch(&mut self, channel: ChannelId, doorbell: OwnedFd, at: Instant) -> io::Result<()> {
+        self.unwatch(channel);
+        self.waiter.watch(doorbell.as_fd(), CHANNELS | channel.0)?;
+        self.doorbells.insert(channel, doorbell);
+        // What was sent before anybody watched.
+        self.node.handle_outbox(channel, at);
+        Ok(())
+    }
+
+    pub fn unwatch(&mut self, channel: ChannelId) {
+        if let Some(doorbell) = self.doorbells.remove(channel) {
+            self.waiter.unwatch(doorbell.as_fd());
+        }
+    }
+
+    pub fn link_statistics(&self) -> Vec<LinkStatistics> {
+        self.ports.iter().map(LinkPort::statistics).collect()
+    }
+
+    pub fn shut_down(&mut self, at: Instant) {
+        if self.stop_at.is_none() {
+            self.stop_at = Some(at + self.grace);
+            self.node.shutdown(at);
+        }
+    }
+}
+
+/// Tells the handles that nobody is there any more.
+struct Farewell<O: Outbox, I: Inbox>(Arc<Shared<O, I>>);
+
+impl<O: Outbox, I: Inbox> Drop for Farewell<O, I> {
+    fn drop(&mut self) {
+        self.0.commands.close();
+        self.0.events.close(&mut VecDeque::new());
+    }
+}

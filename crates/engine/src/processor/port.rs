@@ -1,0 +1,196 @@
+//! One link as the processor drives it: what is ready, what is queued, what is outstanding.
+//!
+//! A link that fails for good is told in the log, counted, and left alone; the node's HELLOs find the neighbour
+//! dead, and the other links work on.
+
+use punctual_link::{Link, LinkError, LinkStatistics, Port, Received};
+use punctual_proto::ids::LinkId;
+use punctual_proto::node::api;
+use punctual_proto::node::config::{LinkConfig, Pace};
+use punctual_proto::{Instant, Nanos};
+
+use crate::statistics::Counters;
+
+/// How long a packet may wait in the driver's queue for others to share its system call. Part of the link's
+/// reaction time (delta), which is longer.
+const FLUSH_DELAY: Nanos = Nanos::from_micros(20);
+/// Packets that one call takes from the link scheduler.
+const TRANSMIT_BATCH: usize = 64;
+
+pub(super) struct LinkPort {
+    pub id: LinkId,
+    driver: Box<dyn Link>,
+    by_completion: bool,
+    input: Input,
+    /// The driver had no room.
+    full: bool,
+    /// There was more to transmit than one call takes.
+    unfinished: bool,
+    /// When the oldest packet that is queued and not flushed was queued.
+    queued_since: Option<Instant>,
+    /// Wire bytes handed over and not completed.
+    outstanding_bytes: u64,
+    failed: bool,
+}
+
+/// What may wait in the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    Nothing,
+    Packets,
+    /// Packets, but no frame to put them in.
+    Dry,
+}
+
+impl LinkPort {
+    pub fn new(id: LinkId, driver: Box<dyn Link>, config: &LinkConfig) -> Self {
+        Self {
+            id,
+            driver,
+            by_completion: config.pace == Pace::Completion,
+            input: Input::Packets,
+            full: false,
+            unfinished: false,
+            queued_since: None,
+            outstanding_bytes: 0,
+            failed: false,
+        }
+    }
+
+    /// The descriptor says that packets came.
+    pub fn readable(&mut self) {
+        self.input = Input::Packets;
+    }
+
+    /// Up to `max` packets to `out`, where there may be any.
+    pub fn receive(&mut self, out: &mut Vec<Received>, max: usize, counters: &Counters) {
+        if self.failed || self.input == Input::Nothing {
+            return;
+        }
+        let dry_before = self.driver.statistics().pool_dry;
+        match self.driver.receive(out, max) {
+            Ok(count) if count == max => self.input = Input::Packets,
+            Ok(_) if self.driver.statistics().pool_dry > dry_before => {
+                counters.receive_pool_dry.add(1);
+                self.input = Input::Dry;
+            }
+            Ok(_) => self.input = Input::Nothing,
+            Err(error) => self.fail(&error, counters),
+        }
+    }
+
+    /// Wire bytes that the adapter has finished, on a link that is paced by that.
+    pub fn completed(&mut self) -> Option<u32> {
+        if !self.by_completion || self.outstanding_bytes == 0 {
+            return None;
+        }
+        let wire_bytes = self.driver.completed();
+        self.outstanding_bytes = self.outstanding_bytes.saturating_sub(u64::from(wire_bytes));
+        (wire_bytes > 0).then_some(wire_bytes)
+    }
+
+    /// Fills the driver's buffers with what `next` gives; returns whether it gave anything.
+    pub fn transmit<F>(&mut self, at: Instant, counters: &Counters, mut next: F) -> bool
+    where
+        F: FnMut(LinkId, &mut [u8]) -> Option<api::Transmit>,
+    {
+        let mut any = false;
+        let id = self.id;
+        (self.full, self.unfinished) = (false, false);
+        for _ in 0..TRANSMIT_BATCH {
+            if self.failed {
+                return any;
+            }
+            let Some(buffer) = self.buffer(counters) else {
+                self.full = true;
+                break;
+            };
+            let Some(transmit) = next(id, buffer) else {
+                self.flush_if_waiting(at, counters);
+                return any;
+            };
+            any = true;
+            self.queue(transmit, at, counters);
+        }
+        self.unfinished = !self.full;
+        self.flush(counters);
+        any
+    }
+
+    /// A buffer to fill; makes room once where there is none.
+    fn buffer(&mut self, counters: &Counters) -> Option<&mut [u8]> {
+        if self.driver.transmit_buffer().is_none() {
+            self.flush(counters);
+            if self.driver.transmit_buffer().is_none() {
+                counters.driver_full.add(1);
+            }
+        }
+        self.driver.transmit_buffer()
+    }
+
+    fn queue(&mut self, transmit: api::Transmit, at: Instant, counters: &Counters) {
+        match self.driver.transmit(driver_port(transmit.port), transmit.len, transmit.wire_bytes) {
+            Ok(()) => {
+                self.queued_since.get_or_insert(at);
+                if self.by_completion {
+                    self.outstanding_bytes += u64::from(transmit.wire_bytes);
+                }
+            }
+            Err(error) => self.fail(&error, counters),
+        }
+    }
+
+    fn flush_if_waiting(&mut self, at: Instant, counters: &Counters) {
+        if self.queued_since.is_some_and(|since| at.since(since) >= FLUSH_DELAY) {
+            self.flush(counters);
+        }
+    }
+
+    /// Hands what is queued to the medium.
+    pub fn flush(&mut self, counters: &Counters) {
+        if self.failed || (self.queued_since.is_none() && !self.driver.is_pending()) {
+            return;
+        }
+        self.queued_since = None;
+        if let Err(error) = self.driver.flush() {
+            self.fail(&error, counters);
+        }
+    }
+
+    /// Whether something can be done at once.
+    pub fn has_more(&self) -> bool {
+        !self.failed && (self.input == Input::Packets || self.unfinished)
+    }
+
+    /// Whether something waits that no descriptor tells.
+    pub fn must_retry(&self) -> bool {
+        let waits =
+            self.input == Input::Dry || self.full || self.driver.is_pending() || self.outstanding_bytes > 0;
+        !self.failed && waits
+    }
+
+    pub fn statistics(&self) -> LinkStatistics {
+        self.driver.statistics()
+    }
+
+    fn fail(&mut self, error: &LinkError, counters: &Counters) {
+        tracing::error!(link = self.id.0, %error, "link failed");
+        counters.links_failed.add(1);
+        self.failed = true;
+    }
+}
+
+/// The core's word for a driver's port.
+pub(super) fn node_port(port: Port) -> api::Port {
+    match port {
+        Port::Data => api::Port::Data,
+        Port::Signalling => api::Port::Signalling,
+    }
+}
+
+fn driver_port(port: api::Port) -> Port {
+    match port {
+        api::Port::Data => Port::Data,
+        api::Port::Signalling => Port::Signalling,
+    }
+}

@@ -1,0 +1,80 @@
+//! What the processor counts about itself.
+//!
+//! Written by the processor only, read by anybody: plain relaxed atomics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts since the engine started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineStatistics {
+    /// Times at which the processor slept and woke.
+    pub wakes: u64,
+    /// Passes of the loop.
+    pub loops: u64,
+    /// Longest pass, in ns: how long an arrival may go unseen beside the class's wake-up latency.
+    pub loop_ns_max: u64,
+    /// Units of protocol work.
+    pub work_units: u64,
+    /// Wake-ups that came more than a millisecond after the time that was asked for.
+    pub late_wakes: u64,
+    /// The latest of all wake-ups by time, in ns after the time that was asked for.
+    pub wake_late_ns_max: u64,
+    /// Times at which a link could not be read since its pool of frames was in use.
+    pub receive_pool_dry: u64,
+    /// Times at which a packet had to wait for room in a driver.
+    pub driver_full: u64,
+    /// Times at which the node wanted to run at once and then did nothing; the processor slept a little instead.
+    pub stalls: u64,
+    /// Links that failed for good.
+    pub links_failed: u64,
+}
+
+/// The counters behind [`EngineStatistics`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub wakes: Counter,
+    pub loops: Counter,
+    pub loop_ns_max: Counter,
+    pub work_units: Counter,
+    pub late_wakes: Counter,
+    pub wake_late_ns_max: Counter,
+    pub receive_pool_dry: Counter,
+    pub driver_full: Counter,
+    pub stalls: Counter,
+    pub links_failed: Counter,
+}
+
+impl Counters {
+    pub fn snapshot(&self) -> EngineStatistics {
+        EngineStatistics {
+            wakes: self.wakes.get(),
+            loops: self.loops.get(),
+            loop_ns_max: self.loop_ns_max.get(),
+            work_units: self.work_units.get(),
+            late_wakes: self.late_wakes.get(),
+            wake_late_ns_max: self.wake_late_ns_max.get(),
+            receive_pool_dry: self.receive_pool_dry.get(),
+            driver_full: self.driver_full.get(),
+            stalls: self.stalls.get(),
+            links_failed: self.links_failed.get(),
+        }
+    }
+}
+
+/// One number with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn add(&self, n: u64) {
+        self.0.store(self.get().wrapping_add(n), Ordering::Relaxed);
+    }
+    pub fn max(&self, n: u64) {
+        if n > self.get() {
+            self.0.store(n, Ordering::Relaxed);
+        }
+    }
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
