@@ -1,1 +1,59 @@
-//! placeholder
+//! Guaranteed channels for applications.
+//!
+//! A program says: my messages are at most S bytes, at most R a second, in bursts of at most B, and each must
+//! arrive within D. The network says yes or no. After a yes every message that keeps the contract arrives in
+//! time, whatever else happens on the hosts and links in between.
+//!
+//! ```no_run
+//! use punctual::{Consent, Contract, Endsystem, Nanos, Rate};
+//!
+//! // At the receiver, on host "b":
+//! let b = Endsystem::connect()?;
+//! let listener = b.listen("cam", |request| {
+//!     if request.from == "a" { Consent::Accept } else { Consent::refuse("only from a") }
+//! })?;
+//!
+//! // At the sender, on host "a": 25 frames a second of at most 110 KB, each within 80 ms.
+//! let a = Endsystem::connect()?;
+//! let rate = Rate::per_second(25).ok_or("rate")?;
+//! let mut channel = a.open("cam@b", Contract::new(110_000, rate, 1, Nanos::from_millis(80))?)?;
+//! channel.send(b"a frame")?;
+//!
+//! let mut receiver = listener.accept()?;
+//! receiver.recv_in_place(|bytes, info| println!("{} B, number {}", bytes.len(), info.number))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Ownership: an [`Endsystem`], its [`Listener`]s, [`Channel`]s and [`Receiver`]s share one connection, which
+//! ends with the last of them; the daemon then closes whatever was left. Messages never pass the connection:
+//! they are in shared memory between this process and the host's engine.
+
+mod agents;
+mod channel;
+mod connection;
+mod endsystem;
+mod error;
+mod events;
+mod listener;
+mod receiver;
+mod state;
+
+pub use channel::{Channel, Opening};
+pub use endsystem::{Endsystem, SOCKET_VARIABLE};
+pub use error::{ConnectError, Error, OpenError, RecvError, SendError};
+pub use events::ChannelEvent;
+pub use listener::{ChannelRequest, Consent, IncomingRequest, Listener};
+pub use receiver::Receiver;
+pub use state::ChannelState;
+
+pub use punctual_analysis::{
+    BitRate, Contract, ContractError, Delivery, Horizon, Instant, Nanos, Policing, Ppm, Rate,
+};
+pub use punctual_ipc::api::{ApiError, HostStatus, SOCKET_DEFAULT};
+pub use punctual_ipc::ring::now;
+pub use punctual_proto::ids::{Address, ChannelId, Name};
+pub use punctual_proto::memory::MessageInfo;
+pub use punctual_proto::node::api::{
+    ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason, Grant, RefuseCause, Role, StageGrant,
+    StageKind, UserId,
+};

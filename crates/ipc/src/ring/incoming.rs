@@ -256,11 +256,23 @@ impl InboxReader {
     /// Hands `read` the next message in place and frees its slot afterwards (also where `read` panics); `None`
     /// where none waits: then the bell rings as soon as one does.
     pub fn take<R>(&mut self, read: impl FnOnce(&[u8], &MessageInfo) -> R) -> Option<R> {
+        self.take_if(|_| true, read)
+    }
+
+    /// As [`InboxReader::take`], if `wanted` says so; else the message stays.
+    pub fn take_if<R>(
+        &mut self,
+        wanted: impl FnOnce(&MessageInfo) -> bool,
+        read: impl FnOnce(&[u8], &MessageInfo) -> R,
+    ) -> Option<R> {
         if !self.has_message() && !self.arm_for_message() {
             return None;
         }
         let (slot, mut info) = read_entry(&self.region, entry_offset(self.shape, self.consumed));
         info.len = info.len.min(self.shape.message_bytes_max);
+        if !wanted(&info) {
+            return None;
+        }
         let offset = payload_offset(self.shape, slot.min(self.shape.slots - 1));
         let freed = self.consumed + 1;
         self.consumed = freed;

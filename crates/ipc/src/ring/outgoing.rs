@@ -286,6 +286,11 @@ impl OutboxWriter {
         self.produced.wrapping_sub(Header(&self.region).consumer().load(Ordering::Acquire))
     }
 
+    /// Position of the message that was published last.
+    pub fn last_position(&self) -> Option<u64> {
+        self.produced.checked_sub(1)
+    }
+
     /// Whether the link has sent the message at this position.
     pub fn is_sent(&self, position: u64) -> bool {
         Header(&self.region).consumer().load(Ordering::Acquire) > position

@@ -1,0 +1,117 @@
+//! The agent thread: runs the application's agents for incoming channels and for requests of receivers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use punctual_ipc::api::{Answer, Push, Request};
+use punctual_ipc::ring::{InboxReader, RingHandles};
+use punctual_proto::ids::{ChannelId, ListenerId};
+
+use crate::channel::Opened;
+use crate::connection::{Shared, lock};
+use crate::error::{Error, OpenError};
+use crate::listener::{Accepted, ChannelRequest, Consent, IncomingRequest, ListenerQueue};
+
+/// Work for the agent thread, in the order in which the daemon said it.
+pub(crate) enum Job {
+    /// Something that an agent or a listener must hear.
+    Push(Push),
+    /// A channel ended: forget it if it was not established yet.
+    Closed(ChannelId),
+}
+
+/// Channels that an agent consented to and that are not established yet, with who listens.
+type Consented = HashMap<ChannelId, (Arc<ListenerQueue>, Accepted)>;
+
+/// Runs until the reader is gone.
+pub(crate) fn run(shared: &Shared, jobs: &Receiver<Job>) {
+    let mut consented = Consented::new();
+    while let Ok(job) = jobs.recv() {
+        match job {
+            Job::Push(Push::Incoming { channel, listener, from, user, contract, .. }) => {
+                let request = IncomingRequest { from: from.to_string(), user, contract };
+                incoming(shared, &mut consented, channel, listener, request);
+            }
+            Job::Push(Push::Established { channel }) => {
+                if let Some((queue, accepted)) = consented.remove(&channel) {
+                    queue.add(accepted);
+                }
+            }
+            Job::Push(Push::Requested { listener, to, contract, user, token }) => {
+                requested(shared, listener, ChannelRequest { to, user, contract }, token);
+            }
+            Job::Push(_) => {}
+            Job::Closed(channel) => {
+                if consented.remove(&channel).is_some() {
+                    shared.forget(channel);
+                }
+            }
+        }
+    }
+}
+
+fn queue_of(shared: &Shared, listener: ListenerId) -> Option<Arc<ListenerQueue>> {
+    lock(&shared.listeners).get(&listener).cloned()
+}
+
+fn incoming(
+    shared: &Shared,
+    consented: &mut Consented,
+    channel: ChannelId,
+    listener: ListenerId,
+    request: IncomingRequest,
+) {
+    let Some(queue) = queue_of(shared, listener) else {
+        return shared.tell(Request::Refuse { channel, why: "the listener was just closed".into() });
+    };
+    let answer = lock(&queue.agent)(&request);
+    match answer {
+        Consent::Refuse(why) => shared.tell(Request::Refuse { channel, why: short(why) }),
+        Consent::Accept => {
+            // Where it fails, the daemon has told the other side; the listener goes on.
+            if let Ok(ring) = consent(shared, channel) {
+                consented.insert(channel, (queue, Accepted { channel, ring, request }));
+            }
+        }
+    }
+}
+
+fn consent(shared: &Shared, channel: ChannelId) -> Result<InboxReader, Error> {
+    match shared.call(Request::Consent { channel })? {
+        (Answer::Ring { ring, .. }, descriptors) => {
+            let reader = InboxReader::attach(RingHandles { shape: ring, descriptors });
+            if reader.is_err() {
+                shared.tell(Request::Close { channel });
+            }
+            Ok(reader?)
+        }
+        _ => Err(Error::Unexpected),
+    }
+}
+
+fn requested(shared: &Shared, listener: ListenerId, request: ChannelRequest, token: u64) {
+    let queue = queue_of(shared, listener);
+    let answer =
+        queue.as_ref().and_then(|queue| lock(&queue.source_agent).as_mut().map(|agent| agent(&request)));
+    match (queue, answer) {
+        (Some(queue), Some(Consent::Accept)) => {
+            let opened = open(shared, &request, token);
+            queue.add_source(opened, request);
+        }
+        (_, Some(Consent::Refuse(why))) => shared.tell(Request::RefuseAsk { token, why: short(why) }),
+        _ => shared
+            .tell(Request::RefuseAsk { token, why: "this listener opens no channels on request".into() }),
+    }
+}
+
+fn open(shared: &Shared, request: &ChannelRequest, token: u64) -> Result<Opened, OpenError> {
+    let open = Request::Open { to: request.to.clone(), contract: request.contract, token: Some(token) };
+    let (_, reply) = shared.start_call(open)?;
+    Opened::from_reply(shared, reply.recv().map_err(|_| Error::Disconnected)?)
+}
+
+/// A reason as long as the API lets it be.
+fn short(why: String) -> String {
+    why.chars().take(punctual_ipc::api::TEXT_BYTES_MAX / 4).collect()
+}

@@ -1,0 +1,276 @@
+//! The sending end of a channel.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use punctual_ipc::api::{Answer, Request};
+use punctual_ipc::ring::outgoing::PushError;
+use punctual_ipc::ring::{OutboxWriter, RingHandles};
+use punctual_proto::ids::ChannelId;
+use punctual_proto::node::api::Grant;
+
+use crate::connection::{Connection, Reply, Shared};
+use crate::error::{Error, OpenError, SendError};
+use crate::events::{ChannelEvent, ChannelEvents};
+use crate::state::ChannelState;
+
+/// What came with a channel's yes.
+pub(crate) struct Opened {
+    channel: ChannelId,
+    /// `None` for a best-effort flow.
+    grant: Option<Grant>,
+    ring: OutboxWriter,
+}
+
+impl Opened {
+    /// Attaches to the ring; closes the channel where that fails.
+    pub(crate) fn from_reply(shared: &Shared, (result, descriptors): Reply) -> Result<Self, OpenError> {
+        let (channel, grant, shape) = match result? {
+            Answer::Opened { channel, grant, ring } => (channel, Some(grant), ring),
+            Answer::Ring { channel, ring } => (channel, None, ring),
+            _ => return Err(Error::Unexpected.into()),
+        };
+        match OutboxWriter::attach(RingHandles { shape, descriptors }) {
+            Ok(ring) => Ok(Self { channel, grant, ring }),
+            Err(error) => {
+                shared.tell(Request::Close { channel });
+                Err(error.into())
+            }
+        }
+    }
+}
+
+/// The sending end of a guaranteed channel or of a best-effort flow. Dropping it closes it.
+///
+/// Its descriptor ([`AsFd`]) is for `poll`/`epoll`: it is *readable* (`POLLIN`) while the queue has room or the
+/// channel has ended, level-triggered. It is a bell, not the data: never read from it.
+pub struct Channel {
+    connection: Arc<Connection>,
+    events: Arc<ChannelEvents>,
+    id: ChannelId,
+    grant: Option<Grant>,
+    ring: OutboxWriter,
+    timeout: Option<Duration>,
+}
+
+impl Channel {
+    pub(crate) fn new(connection: &Arc<Connection>, opened: Opened) -> Result<Self, OpenError> {
+        let events = connection.shared.events_of(opened.channel);
+        events.set_closer(opened.ring.closer().map_err(Error::Socket)?);
+        let Opened { channel: id, grant, ring } = opened;
+        Ok(Self { connection: Arc::clone(connection), events, id, grant, ring, timeout: None })
+    }
+
+    /// The channel's handle at this host, as `punctual channels` shows it.
+    pub fn id(&self) -> ChannelId {
+        self.id
+    }
+
+    /// What is promised: the deadline, and stage by stage what it is made of. `None` for best effort.
+    pub fn grant(&self) -> Option<&Grant> {
+        self.grant.as_ref()
+    }
+
+    /// Longest message that it takes, in bytes.
+    pub fn message_bytes_max(&self) -> u32 {
+        self.ring.shape().message_bytes_max
+    }
+
+    /// Limits how long `send`, `send_vectored`, `send_in_place` and `send_sync` wait; `None`: for ever (default).
+    pub fn set_send_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
+    }
+
+    /// Queues a message (rtcSendMessage); waits while the queue is full.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        self.send_vectored(&[IoSlice::new(message)])
+    }
+
+    /// Queues one message put together from parts; waits while the queue is full.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub fn send_vectored(&mut self, parts: &[IoSlice<'_>]) -> Result<(), SendError> {
+        let until = self.until();
+        self.push(parts, until).map(|_| ())
+    }
+
+    /// Queues a message and waits until the link has sent it (rtc_send).
+    ///
+    /// # Errors
+    /// See [`SendError`]; after `TimedOut` the message may still be sent.
+    pub fn send_sync(&mut self, message: &[u8]) -> Result<(), SendError> {
+        let until = self.until();
+        let position = self.push(&[IoSlice::new(message)], until)?;
+        self.wait_sent(position, until)
+    }
+
+    /// Queues a message if there is room.
+    ///
+    /// # Errors
+    /// [`SendError::WouldBlock`] where there is none; the descriptor becomes readable when there is.
+    pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        self.ring.push(&[IoSlice::new(message)]).map(|_| ()).map_err(|error| self.explain(error))
+    }
+
+    /// Lets `fill` write a message straight into the queue, where the link will take it from (no copy), and
+    /// queues as many bytes as it returns; waits while the queue is full. The buffer is as long as the longest
+    /// message and may hold bytes of an earlier one.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub fn send_in_place(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<(), SendError> {
+        let until = self.until();
+        if !self.ring.wait_room(until)? {
+            return Err(self.not_in_time());
+        }
+        self.ring.fill(fill).map(|_| ()).map_err(|error| self.explain(error))
+    }
+
+    /// Waits until the link has sent everything that is queued; `false` where `timeout` came first.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] where the channel ended before.
+    pub fn flush(&mut self, timeout: Duration) -> Result<bool, SendError> {
+        let Some(last) = self.ring.last_position() else { return Ok(true) };
+        match self.wait_sent(last, Instant::now().checked_add(timeout)) {
+            Ok(()) => Ok(true),
+            Err(SendError::TimedOut) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Messages that are queued or on their way through this host.
+    pub fn outstanding(&self) -> u64 {
+        self.ring.outstanding()
+    }
+
+    /// Promised bound, what was observed, misses, policed messages (rtcGetParameter).
+    ///
+    /// # Errors
+    /// Where the channel has ended or the daemon is gone.
+    pub fn state(&self) -> Result<ChannelState, Error> {
+        ChannelState::ask(&self.connection.shared, self.id)
+    }
+
+    /// What happened since the last call; each kind at most once.
+    pub fn events(&self) -> Vec<ChannelEvent> {
+        self.events.drain()
+    }
+
+    /// Whether the channel has ended.
+    pub fn is_closed(&self) -> bool {
+        self.ring.is_closed()
+    }
+
+    /// Ends the channel (rtcDestroyConnection) and waits for the daemon's word.
+    ///
+    /// # Errors
+    /// Where the daemon is gone.
+    pub fn close(self) -> Result<(), Error> {
+        self.connection.shared.call(Request::Close { channel: self.id }).map(|_| ())
+    }
+
+    fn until(&self) -> Option<Instant> {
+        self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+    }
+
+    fn push(&mut self, parts: &[IoSlice<'_>], until: Option<Instant>) -> Result<u64, SendError> {
+        loop {
+            match self.ring.push(parts) {
+                Ok(position) => return Ok(position),
+                Err(PushError::Full) if self.ring.wait_room(until)? => {}
+                Err(PushError::Full) => return Err(self.not_in_time()),
+                Err(error) => return Err(self.explain(error)),
+            }
+        }
+    }
+
+    fn wait_sent(&self, position: u64, until: Option<Instant>) -> Result<(), SendError> {
+        if self.ring.wait_sent(position, until)? { Ok(()) } else { Err(self.not_in_time()) }
+    }
+
+    fn not_in_time(&self) -> SendError {
+        if self.ring.is_closed() { SendError::Closed(self.events.reason()) } else { SendError::TimedOut }
+    }
+
+    fn explain(&self, error: PushError) -> SendError {
+        match error {
+            PushError::Full => SendError::WouldBlock,
+            PushError::TooLong { bytes, bytes_max } => SendError::TooLong { bytes, bytes_max },
+            PushError::Closed => SendError::Closed(self.events.reason()),
+        }
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.connection.shared.forget(self.id);
+        self.connection.shared.tell(Request::Close { channel: self.id });
+    }
+}
+
+/// A channel that is being opened, see [`crate::Endsystem::open_nonblocking`]. Dropping it takes it back.
+pub struct Opening {
+    connection: Arc<Connection>,
+    call: u64,
+    reply: mpsc::Receiver<Reply>,
+    done: bool,
+}
+
+impl Opening {
+    pub(crate) fn start(connection: &Arc<Connection>, request: Request) -> Result<Self, Error> {
+        let (call, reply) = connection.shared.start_call(request)?;
+        Ok(Self { connection: Arc::clone(connection), call, reply, done: false })
+    }
+
+    /// The outcome, if it is known; `None` until then and after it was given.
+    pub fn try_finish(&mut self) -> Option<Result<Channel, OpenError>> {
+        match self.reply.try_recv() {
+            Ok(reply) => Some(self.complete(reply)),
+            Err(mpsc::TryRecvError::Disconnected) if !self.done => {
+                self.done = true;
+                Some(Err(Error::Disconnected.into()))
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Waits for the outcome.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn finish(mut self) -> Result<Channel, OpenError> {
+        let reply = self.reply.recv().map_err(|_| Error::Disconnected)?;
+        self.complete(reply)
+    }
+
+    fn complete(&mut self, reply: Reply) -> Result<Channel, OpenError> {
+        self.done = true;
+        Channel::new(&self.connection, Opened::from_reply(&self.connection.shared, reply)?)
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        if self.done || self.connection.shared.abandon(self.call) {
+            return;
+        }
+        // The answer was there already; what it opened is dropped and with that closed.
+        if let Ok(reply) = self.reply.try_recv() {
+            drop(self.complete(reply));
+        }
+    }
+}

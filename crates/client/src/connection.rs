@@ -1,0 +1,236 @@
+//! The connection to a daemon, and the two threads behind it.
+//!
+//! The *reader* takes packets off the socket: answers go to who waits for them, pushes to the channel they are
+//! about. It never blocks on an application. The *agent* thread runs the application's agents, one after the
+//! other, so that an agent may itself open channels. Both end when the last handle drops or the daemon goes.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use punctual_ipc::api::{Answer, ApiError, Call, FromDaemon, PACKET_BYTES_MAX, Push, Request, VERSION};
+use punctual_ipc::socket::{self, Packet};
+use punctual_proto::ids::{ChannelId, ListenerId};
+use punctual_proto::node::api::ChannelRefusal;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+
+use crate::agents::{self, Job};
+use crate::error::Error;
+use crate::events::ChannelEvents;
+use crate::listener::ListenerQueue;
+
+/// An answer with what came with it.
+pub(crate) type Reply = (Result<Answer, ApiError>, Vec<OwnedFd>);
+
+/// Who waits for an answer.
+pub(crate) enum Waiter {
+    /// A thread.
+    Caller(SyncSender<Reply>),
+    /// A thread that takes a name: the listener is known before the answer is.
+    Listen(SyncSender<Reply>, Arc<ListenerQueue>),
+    /// Nobody any more: what was opened is to be closed.
+    Nobody,
+}
+
+/// What the handles and the threads share.
+pub(crate) struct Shared {
+    socket: OwnedFd,
+    next_call: AtomicU64,
+    waiters: Mutex<HashMap<u64, Waiter>>,
+    channels: Mutex<HashMap<ChannelId, Arc<ChannelEvents>>>,
+    pub(crate) listeners: Mutex<HashMap<ListenerId, Arc<ListenerQueue>>>,
+    /// Requests to sources that came to nothing, by token.
+    pub(crate) failed_asks: Mutex<HashMap<u64, ChannelRefusal>>,
+    gone: AtomicBool,
+}
+
+/// Every handle holds one of these; the last one ends the threads.
+pub(crate) struct Connection {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) host: String,
+    /// Dropped after the socket is shut down: in embedded mode, the engine in this process.
+    _embedded: Option<Box<dyn Send + Sync>>,
+}
+
+/// A lock that an application's panic cannot poison: what it guards is consistent between statements.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connection {
+    /// Starts the threads and says hello.
+    pub(crate) fn start(socket: OwnedFd, embedded: Option<Box<dyn Send + Sync>>) -> Result<Arc<Self>, Error> {
+        let shared = Arc::new(Shared {
+            socket,
+            next_call: AtomicU64::new(1),
+            waiters: Mutex::default(),
+            channels: Mutex::default(),
+            listeners: Mutex::default(),
+            failed_asks: Mutex::default(),
+            gone: AtomicBool::new(false),
+        });
+        let (jobs, queue) = mpsc::channel();
+        let reader = Arc::clone(&shared);
+        std::thread::Builder::new().name("punctual-reader".into()).spawn(move || reader.read(&jobs))?;
+        let agent = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name("punctual-agent".into())
+            .spawn(move || agents::run(&agent, &queue))?;
+        let mut connection = Self { shared, host: String::new(), _embedded: embedded };
+        let program = std::env::args().next().unwrap_or_default().chars().take(64).collect();
+        match connection.shared.call(Request::Hello { version: VERSION, program })?.0 {
+            Answer::Hello { name, .. } => connection.host = name.to_string(),
+            _ => return Err(Error::Unexpected),
+        }
+        Ok(Arc::new(connection))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The reader sees the end of the connection and everything unwinds from there.
+        let _ = rustix::net::shutdown(&self.shared.socket, Shutdown::Both);
+    }
+}
+
+impl Shared {
+    /// Sends a request; the answer comes to the receiver.
+    pub(crate) fn start_call(&self, request: Request) -> Result<(u64, Receiver<Reply>), Error> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        Ok((self.send(request, Waiter::Caller(sender))?, receiver))
+    }
+
+    /// Sends a request and waits for the answer.
+    pub(crate) fn call(&self, request: Request) -> Result<(Answer, Vec<OwnedFd>), Error> {
+        let (_, receiver) = self.start_call(request)?;
+        let (result, descriptors) = receiver.recv().map_err(|_| Error::Disconnected)?;
+        Ok((result?, descriptors))
+    }
+
+    /// Sends a request whose answer nobody waits for.
+    pub(crate) fn tell(&self, request: Request) {
+        // Where the daemon is gone there is nobody left to tell.
+        let _ = self.send(request, Waiter::Nobody);
+    }
+
+    /// Sends a request for `waiter`; returns its number.
+    pub(crate) fn send(&self, request: Request, waiter: Waiter) -> Result<u64, Error> {
+        let id = self.next_call.fetch_add(1, Ordering::Relaxed);
+        let packet = Packet::new(&Call { id, request }, Vec::new())?;
+        lock(&self.waiters).insert(id, waiter);
+        let sent = socket::send(&self.socket, &packet, SendFlags::empty());
+        if self.gone.load(Ordering::SeqCst) || sent.is_err() {
+            lock(&self.waiters).remove(&id);
+            return Err(Error::Disconnected);
+        }
+        Ok(id)
+    }
+
+    /// Nobody waits for this call any more. `false` where the answer is there already.
+    pub(crate) fn abandon(&self, id: u64) -> bool {
+        match lock(&self.waiters).get_mut(&id) {
+            Some(waiter) => {
+                *waiter = Waiter::Nobody;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The events of a channel of this connection.
+    pub(crate) fn events_of(&self, channel: ChannelId) -> Arc<ChannelEvents> {
+        Arc::clone(lock(&self.channels).entry(channel).or_default())
+    }
+
+    /// Forgets a channel.
+    pub(crate) fn forget(&self, channel: ChannelId) {
+        lock(&self.channels).remove(&channel);
+    }
+
+    fn read(&self, jobs: &Sender<Job>) {
+        let mut buffer = vec![0; PACKET_BYTES_MAX];
+        while let Ok(Some(packet)) = socket::receive(&self.socket, &mut buffer, RecvFlags::empty()) {
+            match packet.parse() {
+                Ok(FromDaemon::Answer { id, result }) => self.answer(id, result, packet.descriptors),
+                Ok(FromDaemon::Push(push)) => self.push(push, jobs),
+                // A daemon that talks nonsense is as good as gone.
+                Err(_) => break,
+            }
+        }
+        self.disconnected();
+    }
+
+    fn answer(&self, id: u64, result: Result<Answer, ApiError>, descriptors: Vec<OwnedFd>) {
+        let opened = match &result {
+            Ok(Answer::Opened { channel, .. } | Answer::Ring { channel, .. }) => Some(*channel),
+            _ => None,
+        };
+        // Known before anybody can be told of its end.
+        if let Some(channel) = opened {
+            self.events_of(channel);
+        }
+        let Some(waiter) = lock(&self.waiters).remove(&id) else { return };
+        let delivered = match waiter {
+            Waiter::Caller(sender) => sender.send((result, descriptors)).is_ok(),
+            Waiter::Listen(sender, queue) => {
+                if let Ok(Answer::Listening { listener }) = &result {
+                    lock(&self.listeners).insert(*listener, queue);
+                }
+                sender.send((result, descriptors)).is_ok()
+            }
+            Waiter::Nobody => false,
+        };
+        if let (false, Some(channel)) = (delivered, opened) {
+            self.forget(channel);
+            self.tell(Request::Close { channel });
+        }
+    }
+
+    fn push(&self, push: Push, jobs: &Sender<Job>) {
+        match push {
+            Push::Notice { channel, notice } => {
+                if let Some(events) = lock(&self.channels).get(&channel) {
+                    events.notice(notice);
+                }
+            }
+            Push::Closed { channel, reason } => {
+                if let Some(events) = lock(&self.channels).get(&channel) {
+                    events.close(Some(reason));
+                }
+                let _ = jobs.send(Job::Closed(channel));
+            }
+            Push::AskFailed { token, refusal } => {
+                lock(&self.failed_asks).insert(token, refusal);
+                for queue in lock(&self.listeners).values() {
+                    queue.poke();
+                }
+            }
+            // The agent thread lives as long as this one.
+            other => {
+                let _ = jobs.send(Job::Push(other));
+            }
+        }
+    }
+
+    fn disconnected(&self) {
+        self.gone.store(true, Ordering::SeqCst);
+        lock(&self.waiters).clear();
+        for events in lock(&self.channels).values() {
+            events.close(None);
+        }
+        for queue in lock(&self.listeners).values() {
+            queue.close();
+        }
+    }
+}
+
+/// A connected `SOCK_SEQPACKET` socket.
+pub(crate) fn dial(path: &std::path::Path) -> io::Result<OwnedFd> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}

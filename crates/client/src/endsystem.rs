@@ -1,0 +1,203 @@
+//! This host as an application sees it: where names are taken and channels opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+
+use punctual_ipc::api::{Answer, HostStatus, Request, SOCKET_DEFAULT};
+use punctual_ipc::ring::{InboxReader, RingHandles, RingShape};
+use punctual_proto::Contract;
+use punctual_proto::ids::{Address, Name};
+use punctual_proto::node::api::{ChannelStatus, Grant};
+
+use crate::channel::{Channel, Opened, Opening};
+use crate::connection::{Connection, Waiter, dial, lock};
+use crate::error::{ConnectError, Error, OpenError};
+use crate::listener::{Agent, Consent, IncomingRequest, Listener, ListenerQueue};
+use crate::receiver::Receiver;
+
+/// Names the daemon's socket where it is not the default one.
+pub const SOCKET_VARIABLE: &str = "PUNCTUAL_SOCKET";
+/// Bytes that the ring of a best-effort flow holds at least.
+const BEST_EFFORT_RING_BYTES: u32 = 1 << 20;
+
+/// This host. Cheap to clone; channels and listeners keep it alive.
+#[derive(Clone)]
+pub struct Endsystem {
+    connection: Arc<Connection>,
+}
+
+impl Endsystem {
+    /// Connects to this host's daemon (rtcInit): at `$PUNCTUAL_SOCKET`, or else `/run/punctual/api.sock`.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub fn connect() -> Result<Self, ConnectError> {
+        let path =
+            std::env::var_os(SOCKET_VARIABLE).map_or_else(|| PathBuf::from(SOCKET_DEFAULT), PathBuf::from);
+        Self::connect_to(path)
+    }
+
+    /// Connects to the daemon at `path`.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub fn connect_to(path: impl AsRef<Path>) -> Result<Self, ConnectError> {
+        let path = path.as_ref();
+        let socket = dial(path).map_err(|cause| ConnectError::NoDaemon { path: path.into(), cause })?;
+        Ok(Self { connection: Connection::start(socket, None)? })
+    }
+
+    /// The host's name.
+    pub fn host(&self) -> &str {
+        &self.connection.host
+    }
+
+    /// Takes a name that channels can be opened to (rtcRegisterPort). For each that is asked for, `agent` sees
+    /// who asks and with what contract, and consents or not; it runs on a thread of this endsystem.
+    ///
+    /// # Errors
+    /// Where the name is none or taken, or the daemon says no.
+    pub fn listen(
+        &self,
+        name: &str,
+        agent: impl FnMut(&IncomingRequest) -> Consent + Send + 'static,
+    ) -> Result<Listener, Error> {
+        self.listen_boxed(Name::new(name)?, Box::new(agent))
+    }
+
+    fn listen_boxed(&self, name: Name, agent: Agent) -> Result<Listener, Error> {
+        let queue = Arc::new(ListenerQueue::new(agent));
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let request = Request::Listen { port: name.clone() };
+        self.connection.shared.send(request, Waiter::Listen(sender, Arc::clone(&queue)))?;
+        match receiver.recv().map_err(|_| Error::Disconnected)?.0? {
+            Answer::Listening { listener: id } => {
+                Ok(Listener { connection: Arc::clone(&self.connection), id, name, queue })
+            }
+            _ => Err(Error::Unexpected),
+        }
+    }
+
+    /// Opens a guaranteed channel to `port@host` (rtcCreateConnection) and waits for the network's answer.
+    ///
+    /// # Errors
+    /// [`OpenError::Refused`] with the hop, its reason and its nearest offer.
+    pub fn open(&self, peer: &str, contract: Contract) -> Result<Channel, OpenError> {
+        self.open_nonblocking(peer, contract)?.finish()
+    }
+
+    /// As [`Endsystem::open`], without waiting.
+    ///
+    /// # Errors
+    /// Where it cannot even be asked.
+    pub fn open_nonblocking(&self, peer: &str, contract: Contract) -> Result<Opening, OpenError> {
+        let to = peer.parse::<Address>()?;
+        Ok(Opening::start(&self.connection, Request::Open { to, contract, token: None })?)
+    }
+
+    /// What `open` would be answered: the promise and what it is made of. Holds nothing, asks no application.
+    ///
+    /// # Errors
+    /// [`OpenError::Refused`] as `open` would.
+    pub fn probe(&self, peer: &str, contract: Contract) -> Result<Grant, OpenError> {
+        let to = peer.parse::<Address>()?;
+        match self.connection.shared.call(Request::Probe { to, contract })?.0 {
+            Answer::Probed { answer } => answer.map_err(OpenError::Refused),
+            _ => Err(Error::Unexpected.into()),
+        }
+    }
+
+    /// Asks the program that listens at `source` (`port@host`) to open a channel to here, and waits for it. The
+    /// other side needs an agent for this ([`Listener::on_request`]).
+    ///
+    /// # Errors
+    /// [`OpenError::Refused`] where the source or the network said no.
+    pub fn request(&self, source: &str, contract: Contract) -> Result<Receiver, OpenError> {
+        static ASKED: AtomicU64 = AtomicU64::new(0);
+        let source = source.parse::<Address>()?;
+        let number = ASKED.fetch_add(1, Ordering::Relaxed);
+        let reply_to = Name::new(&format!("ask.{}.{number}", std::process::id()))?;
+        // Only what was asked for is let in.
+        let agent = move |incoming: &IncomingRequest| match incoming.contract == contract {
+            true => Consent::Accept,
+            false => Consent::refuse("this is not the contract that was asked for"),
+        };
+        let listener = self.listen_boxed(reply_to.clone(), Box::new(agent))?;
+        let shared = &self.connection.shared;
+        let Answer::Asked { token } = shared.call(Request::Ask { source, reply_to, contract })?.0 else {
+            return Err(Error::Unexpected.into());
+        };
+        match listener.queue.accept_or(|| lock(&shared.failed_asks).remove(&token))? {
+            Ok(accepted) => Ok(Receiver::new(&self.connection, accepted)?),
+            Err(refusal) => Err(OpenError::Refused(refusal)),
+        }
+    }
+
+    /// A best-effort flow to `port@host` (rdata_send): no promise, messages of up to `message_bytes_max`.
+    ///
+    /// # Errors
+    /// Where the host is unknown or the daemon says no.
+    pub fn best_effort(&self, peer: &str, message_bytes_max: u32) -> Result<Channel, OpenError> {
+        let to = peer.parse::<Address>()?;
+        let ring = best_effort_ring(message_bytes_max)?;
+        let (_, reply) = self.connection.shared.start_call(Request::OpenBestEffort { to, ring })?;
+        let reply = reply.recv().map_err(|_| Error::Disconnected)?;
+        Channel::new(&self.connection, Opened::from_reply(&self.connection.shared, reply)?)
+    }
+
+    /// Receives best-effort flows to `name` at this host (rdata_recv).
+    ///
+    /// # Errors
+    /// Where the name is none or taken, or the daemon says no.
+    pub fn bind_best_effort(&self, name: &str, message_bytes_max: u32) -> Result<Receiver, Error> {
+        let ring = best_effort_ring(message_bytes_max)?;
+        let request = Request::BindBestEffort { port: Name::new(name)?, ring };
+        match self.connection.shared.call(request)? {
+            (Answer::Ring { channel, ring }, descriptors) => {
+                let ring = InboxReader::attach(RingHandles { shape: ring, descriptors })?;
+                Receiver::attach(&self.connection, channel, ring, None)
+            }
+            _ => Err(Error::Unexpected),
+        }
+    }
+
+    /// The host's state: links, utilisation, counters, quotas.
+    ///
+    /// # Errors
+    /// Where the daemon is gone.
+    pub fn status(&self) -> Result<HostStatus, Error> {
+        match self.connection.shared.call(Request::Status)?.0 {
+            Answer::Status(status) => Ok(*status),
+            _ => Err(Error::Unexpected),
+        }
+    }
+
+    /// Every channel that starts at, passes or ends at this host.
+    ///
+    /// # Errors
+    /// Where the daemon is gone.
+    pub fn channels(&self) -> Result<Vec<ChannelStatus>, Error> {
+        let mut all: Vec<ChannelStatus> = Vec::new();
+        loop {
+            let after = all.last().map(|last| last.channel);
+            match self.connection.shared.call(Request::Channels { after })?.0 {
+                Answer::Channels { channels, more } => {
+                    let stuck = channels.is_empty();
+                    all.extend(channels);
+                    if !more || stuck {
+                        return Ok(all);
+                    }
+                }
+                _ => return Err(Error::Unexpected),
+            }
+        }
+    }
+}
+
+/// The ring of a best-effort flow: at least four messages, at least [`BEST_EFFORT_RING_BYTES`].
+fn best_effort_ring(message_bytes_max: u32) -> Result<RingShape, Error> {
+    let slots = BEST_EFFORT_RING_BYTES.div_ceil(message_bytes_max.max(1)).clamp(4, 1_024);
+    Ok(RingShape::new(slots, message_bytes_max)?)
+}

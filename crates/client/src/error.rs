@@ -1,0 +1,172 @@
+//! What can go wrong, for a program to tell apart and for a person to act on.
+
+use std::io;
+use std::path::PathBuf;
+
+use punctual_ipc::api::ApiError;
+use punctual_ipc::ring::RingError;
+use punctual_proto::ids::NameError;
+use punctual_proto::node::api::{ChannelRefusal, CloseReason, RequestError};
+use thiserror::Error;
+
+/// No endsystem.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// Nobody listens at the socket.
+    #[error("no daemon at {}: {cause}; start punctuald, or set PUNCTUAL_SOCKET to its socket", path.display())]
+    NoDaemon {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The daemon said no.
+    #[error("the daemon does not let this program in: {0}")]
+    Denied(#[from] Error),
+    /// The system said no.
+    #[error("cannot start the client: {0}")]
+    System(#[from] io::Error),
+    /// The engine inside this process could not be started.
+    #[error("cannot start the embedded engine: {0}")]
+    Engine(String),
+}
+
+/// A request that failed.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Not `port@host`, or not a name.
+    #[error("{0}")]
+    Name(#[from] NameError),
+    /// It cannot even be tried: unknown host, name taken, contract out of range, ...
+    #[error("{0}")]
+    Request(RequestError),
+    /// The daemon said no for a reason of its own: quota, memory, shutting down.
+    #[error("{0}")]
+    Daemon(ApiError),
+    /// The message ring that came with the answer cannot be used.
+    #[error("{0}")]
+    Ring(#[from] RingError),
+    /// The daemon is gone.
+    #[error("the daemon is gone: connect again when it is back")]
+    Disconnected,
+    /// The answer does not fit the request.
+    #[error("the daemon answered something else: daemon and client are of different versions")]
+    Unexpected,
+    /// The request could not be sent.
+    #[error("cannot send the request: {0}")]
+    Socket(#[from] io::Error),
+}
+
+impl From<ApiError> for Error {
+    fn from(error: ApiError) -> Self {
+        match error {
+            ApiError::Request(request) => Self::Request(request),
+            other => Self::Daemon(other),
+        }
+    }
+}
+
+/// No channel.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The network or the receiver said no: which hop, why, and what it could offer instead.
+    #[error("refused by {}", describe(.0))]
+    Refused(ChannelRefusal),
+    /// It did not come to that.
+    #[error("{0}")]
+    Failed(#[from] Error),
+}
+
+fn describe(refusal: &ChannelRefusal) -> String {
+    match &refusal.offer {
+        Some(offer) => format!(
+            "{refusal}; it could offer {} B at {:.3}/s, burst {}, within {}",
+            offer.message_bytes_max,
+            offer.rate_max.as_per_second_f64(),
+            offer.burst_messages_max,
+            offer.deadline
+        ),
+        None => refusal.to_string(),
+    }
+}
+
+impl From<ApiError> for OpenError {
+    fn from(error: ApiError) -> Self {
+        match error {
+            ApiError::Refused(refusal) => Self::Refused(refusal),
+            other => Self::Failed(other.into()),
+        }
+    }
+}
+
+impl From<RingError> for OpenError {
+    fn from(error: RingError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<NameError> for OpenError {
+    fn from(error: NameError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// A message that was not queued.
+#[derive(Debug, Error)]
+pub enum SendError {
+    /// The ring is full; the channel's descriptor becomes readable when there is room.
+    #[error("no room in the channel's queue: the contract's rate and burst are used up")]
+    WouldBlock,
+    /// The send timeout passed.
+    #[error("timed out: the channel takes no more than its contract's rate")]
+    TimedOut,
+    /// Longer than the contract.
+    #[error("message of {bytes} B is longer than the contract's {bytes_max} B")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// What the contract allows.
+        bytes_max: u32,
+    },
+    /// The channel has ended.
+    #[error("the channel is closed ({})", reason_text(*.0))]
+    Closed(Option<CloseReason>),
+    /// The system said no.
+    #[error("cannot wait for the channel: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A message that was not received.
+#[derive(Debug, Error)]
+pub enum RecvError {
+    /// None waits; the receiver's descriptor becomes readable when one does.
+    #[error("no message waits")]
+    WouldBlock,
+    /// The receive timeout passed.
+    #[error("timed out: no message came")]
+    TimedOut,
+    /// The buffer is too short. The message stays where it is.
+    #[error("message of {bytes} B does not fit the buffer of {buffer_bytes} B: give it the contract's size")]
+    BufferTooSmall {
+        /// The message's length.
+        bytes: u32,
+        /// The buffer's.
+        buffer_bytes: usize,
+    },
+    /// The channel has ended and all its messages are read.
+    #[error("the channel is closed ({})", reason_text(*.0))]
+    Closed(Option<CloseReason>),
+    /// The system said no.
+    #[error("cannot wait for the channel: {0}")]
+    System(#[from] io::Error),
+}
+
+fn reason_text(reason: Option<CloseReason>) -> &'static str {
+    match reason {
+        Some(CloseReason::Local) => "closed at this end",
+        Some(CloseReason::Peer) => "closed by the other end",
+        Some(CloseReason::PathLost) => "a link or node on the way is down",
+        Some(CloseReason::PeerRestarted) => "the other host restarted",
+        None => "the daemon is gone",
+    }
+}

@@ -1,0 +1,100 @@
+//! What a channel's application is told beside its messages.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use punctual_ipc::ring::RingCloser;
+use punctual_proto::node::api::{CloseReason, Notice};
+
+use crate::connection::lock;
+
+/// Most events that wait for an application; the node tells each kind once until it is read.
+const EVENTS_MAX: usize = 32;
+
+/// Something that happened to a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelEvent {
+    /// Messages broke the contract and were delayed, dropped or demoted.
+    Policed,
+    /// A message missed its bound.
+    Late,
+    /// The receiver did not keep up; messages were dropped.
+    Overrun,
+    /// The costs that admission assumed are exceeded: guarantees are at risk.
+    ProfileAtRisk,
+    /// A link or node on the way is down: the channel has ended.
+    PathLost,
+    /// The other end has closed or restarted: the channel has ended.
+    PeerGone,
+    /// The daemon is gone: the channel has ended.
+    DaemonGone,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<ChannelEvent>,
+    /// How it ended, where it has; `Some(None)` where the daemon is gone.
+    closed: Option<Option<CloseReason>>,
+    closer: Option<RingCloser>,
+}
+
+/// The events of one channel, filled by the reader thread.
+#[derive(Default)]
+pub(crate) struct ChannelEvents(Mutex<State>);
+
+impl ChannelEvents {
+    pub(crate) fn notice(&self, notice: Notice) {
+        let event = match notice {
+            Notice::Policed => ChannelEvent::Policed,
+            Notice::Late => ChannelEvent::Late,
+            Notice::Overrun => ChannelEvent::Overrun,
+            Notice::ProfileAtRisk => ChannelEvent::ProfileAtRisk,
+        };
+        lock(&self.0).add(event);
+    }
+
+    /// The channel has ended: whoever waits for its ring wakes.
+    pub(crate) fn close(&self, reason: Option<CloseReason>) {
+        let mut state = lock(&self.0);
+        if state.closed.is_some() {
+            return;
+        }
+        state.closed = Some(reason);
+        match reason {
+            Some(CloseReason::Local) => {}
+            Some(CloseReason::Peer | CloseReason::PeerRestarted) => state.add(ChannelEvent::PeerGone),
+            Some(CloseReason::PathLost) => state.add(ChannelEvent::PathLost),
+            None => state.add(ChannelEvent::DaemonGone),
+        }
+        if let Some(closer) = &state.closer {
+            closer.close();
+        }
+    }
+
+    /// What closes the ring; at once where the end came first.
+    pub(crate) fn set_closer(&self, closer: RingCloser) {
+        let mut state = lock(&self.0);
+        if state.closed.is_some() {
+            closer.close();
+        }
+        state.closer = Some(closer);
+    }
+
+    /// How it ended.
+    pub(crate) fn reason(&self) -> Option<CloseReason> {
+        lock(&self.0).closed.flatten()
+    }
+
+    pub(crate) fn drain(&self) -> Vec<ChannelEvent> {
+        lock(&self.0).waiting.drain(..).collect()
+    }
+}
+
+impl State {
+    fn add(&mut self, event: ChannelEvent) {
+        if self.waiting.len() == EVENTS_MAX {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(event);
+    }
+}

@@ -1,0 +1,231 @@
+//! Listening: a name, an agent that says yes or no, and the channels that were opened to it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use punctual_ipc::api::{Answer, Request};
+use punctual_ipc::ring::InboxReader;
+use punctual_proto::Contract;
+use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
+use punctual_proto::node::api::UserId;
+
+use crate::channel::{Channel, Opened};
+use crate::connection::{Connection, lock};
+use crate::error::{Error, OpenError};
+use crate::receiver::Receiver;
+
+/// Somebody wants to open a channel to a listener (CLIPS 4.1: consent of the receiver).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncomingRequest {
+    /// The source host.
+    pub from: String,
+    /// On whose behalf there.
+    pub user: UserId,
+    /// The traffic that it promises.
+    pub contract: Contract,
+}
+
+/// A receiver wants this program to open a channel to it (as RSVP does).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelRequest {
+    /// Where to.
+    pub to: Address,
+    /// On whose behalf there.
+    pub user: UserId,
+    /// The traffic that it wants.
+    pub contract: Contract,
+}
+
+/// An agent's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Consent {
+    /// Yes.
+    Accept,
+    /// No, and why: the other side is told.
+    Refuse(String),
+}
+
+impl Consent {
+    /// No.
+    pub fn refuse(why: impl Into<String>) -> Self {
+        Self::Refuse(why.into())
+    }
+}
+
+/// An agent for incoming channels.
+pub(crate) type Agent = Box<dyn FnMut(&IncomingRequest) -> Consent + Send>;
+/// An agent for requests of receivers.
+pub(crate) type SourceAgent = Box<dyn FnMut(&ChannelRequest) -> Consent + Send>;
+
+/// An established channel that waits for `accept`.
+pub(crate) struct Accepted {
+    pub(crate) channel: ChannelId,
+    pub(crate) ring: InboxReader,
+    pub(crate) request: IncomingRequest,
+}
+
+#[derive(Default)]
+struct Waiting {
+    accepted: VecDeque<Accepted>,
+    sources: VecDeque<(Result<Opened, OpenError>, ChannelRequest)>,
+    closed: bool,
+}
+
+/// What a listener, its agents and the threads share.
+pub(crate) struct ListenerQueue {
+    pub(crate) agent: Mutex<Agent>,
+    pub(crate) source_agent: Mutex<Option<SourceAgent>>,
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+impl ListenerQueue {
+    pub(crate) fn new(agent: Agent) -> Self {
+        Self {
+            agent: Mutex::new(agent),
+            source_agent: Mutex::default(),
+            waiting: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn add(&self, accepted: Accepted) {
+        lock(&self.waiting).accepted.push_back(accepted);
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn add_source(&self, opened: Result<Opened, OpenError>, request: ChannelRequest) {
+        lock(&self.waiting).sources.push_back((opened, request));
+        self.changed.notify_all();
+    }
+
+    /// Nothing more comes: the daemon is gone.
+    pub(crate) fn close(&self) {
+        lock(&self.waiting).closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Lets whoever waits look again.
+    pub(crate) fn poke(&self) {
+        drop(lock(&self.waiting));
+        self.changed.notify_all();
+    }
+
+    /// Waits for an established channel or for `failed` to say why there will be none.
+    pub(crate) fn accept_or<E>(&self, failed: impl Fn() -> Option<E>) -> Result<Result<Accepted, E>, Error> {
+        loop {
+            let next =
+                |waiting: &mut Waiting| waiting.accepted.pop_front().map(Ok).or_else(|| failed().map(Err));
+            if let Some(outcome) = self.wait(None, next)? {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// Waits until `take` finds something, the queue is closed, or `until`.
+    fn wait<T>(
+        &self,
+        until: Option<Instant>,
+        take: impl Fn(&mut Waiting) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let mut waiting = lock(&self.waiting);
+        loop {
+            if let Some(found) = take(&mut waiting) {
+                return Ok(Some(found));
+            }
+            if waiting.closed {
+                return Err(Error::Disconnected);
+            }
+            waiting = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return Ok(None),
+                Some(left) => {
+                    self.changed.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+/// A name at this host that channels can be opened to. Dropping it closes it; open channels stay.
+pub struct Listener {
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) id: ListenerId,
+    pub(crate) name: Name,
+    pub(crate) queue: Arc<ListenerQueue>,
+}
+
+impl Listener {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// The next channel that was opened to it (rtcAcceptConnection); waits for one.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`] where the daemon is gone.
+    pub fn accept(&self) -> Result<Receiver, Error> {
+        loop {
+            if let Some(accepted) = self.queue.wait(None, |waiting| waiting.accepted.pop_front())? {
+                return Receiver::new(&self.connection, accepted);
+            }
+        }
+    }
+
+    /// The next channel that was opened to it, if there is one.
+    ///
+    /// # Errors
+    /// As [`Listener::accept`].
+    pub fn try_accept(&self) -> Result<Option<Receiver>, Error> {
+        self.accept_timeout(Duration::ZERO)
+    }
+
+    /// The next channel that was opened to it; `None` where none came in time.
+    ///
+    /// # Errors
+    /// As [`Listener::accept`].
+    pub fn accept_timeout(&self, timeout: Duration) -> Result<Option<Receiver>, Error> {
+        let until = Instant::now().checked_add(timeout);
+        let accepted = self.queue.wait(until, |waiting| waiting.accepted.pop_front())?;
+        accepted.map(|accepted| Receiver::new(&self.connection, accepted)).transpose()
+    }
+
+    /// Sets the agent for receivers that ask this program to send to them. Without one they are refused.
+    pub fn on_request(&self, agent: impl FnMut(&ChannelRequest) -> Consent + Send + 'static) {
+        *lock(&self.queue.source_agent) = Some(Box::new(agent));
+    }
+
+    /// The next channel that a receiver asked for and the agent of [`Listener::on_request`] agreed to.
+    ///
+    /// # Errors
+    /// Why a channel that the agent agreed to could not be opened.
+    pub fn accept_source(&self) -> Result<(Channel, ChannelRequest), OpenError> {
+        loop {
+            if let Some((opened, request)) = self.queue.wait(None, |waiting| waiting.sources.pop_front())? {
+                return Ok((Channel::new(&self.connection, opened?)?, request));
+            }
+        }
+    }
+
+    /// Gives the name back; open channels stay.
+    ///
+    /// # Errors
+    /// Where the daemon is gone.
+    pub fn close(self) -> Result<(), Error> {
+        lock(&self.connection.shared.listeners).remove(&self.id);
+        match self.connection.shared.call(Request::Unlisten { listener: self.id })?.0 {
+            Answer::Done => Ok(()),
+            _ => Err(Error::Unexpected),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if lock(&self.connection.shared.listeners).remove(&self.id).is_some() {
+            self.connection.shared.tell(Request::Unlisten { listener: self.id });
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The receiving end of a channel.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use punctual_ipc::api::Request;
+use punctual_ipc::ring::InboxReader;
+use punctual_proto::ids::ChannelId;
+use punctual_proto::memory::MessageInfo;
+
+use crate::connection::Connection;
+use crate::error::{Error, RecvError};
+use crate::events::{ChannelEvent, ChannelEvents};
+use crate::listener::{Accepted, IncomingRequest};
+use crate::state::ChannelState;
+
+/// The receiving end of a guaranteed channel or of best-effort flows. Dropping it closes it.
+///
+/// Its descriptor ([`AsFd`]) is for `poll`/`epoll`: it is readable (`POLLIN`) while a message waits or the
+/// channel has ended, level-triggered. It is a bell, not the data: never read from it.
+pub struct Receiver {
+    connection: Arc<Connection>,
+    events: Arc<ChannelEvents>,
+    id: ChannelId,
+    request: Option<IncomingRequest>,
+    ring: InboxReader,
+    timeout: Option<Duration>,
+}
+
+impl Receiver {
+    pub(crate) fn new(connection: &Arc<Connection>, accepted: Accepted) -> Result<Self, Error> {
+        let Accepted { channel, ring, request } = accepted;
+        Self::attach(connection, channel, ring, Some(request))
+    }
+
+    pub(crate) fn attach(
+        connection: &Arc<Connection>,
+        id: ChannelId,
+        ring: InboxReader,
+        request: Option<IncomingRequest>,
+    ) -> Result<Self, Error> {
+        let events = connection.shared.events_of(id);
+        events.set_closer(ring.closer()?);
+        Ok(Self { connection: Arc::clone(connection), events, id, request, ring, timeout: None })
+    }
+
+    /// The channel's handle at this host, as `punctual channels` shows it.
+    pub fn id(&self) -> ChannelId {
+        self.id
+    }
+
+    /// Who sends, and the traffic that it promised. `None` for best effort.
+    pub fn request(&self) -> Option<&IncomingRequest> {
+        self.request.as_ref()
+    }
+
+    /// Longest message that can come, in bytes.
+    pub fn message_bytes_max(&self) -> u32 {
+        self.ring.shape().message_bytes_max
+    }
+
+    /// Limits how long `recv` and `recv_in_place` wait; `None`: for ever (default).
+    pub fn set_recv_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
+    }
+
+    /// Copies the next message into `buffer` (rtcRecvMessage); waits for one.
+    ///
+    /// # Errors
+    /// See [`RecvError`].
+    pub fn recv(&mut self, buffer: &mut [u8]) -> Result<MessageInfo, RecvError> {
+        self.wait(self.until())?;
+        self.try_recv(buffer)
+    }
+
+    /// As [`Receiver::recv`], waiting at most `timeout` whatever the receive timeout.
+    ///
+    /// # Errors
+    /// See [`RecvError`].
+    pub fn recv_timeout(&mut self, buffer: &mut [u8], timeout: Duration) -> Result<MessageInfo, RecvError> {
+        self.wait(Instant::now().checked_add(timeout))?;
+        self.try_recv(buffer)
+    }
+
+    /// Copies the next message into `buffer` if one waits.
+    ///
+    /// # Errors
+    /// [`RecvError::WouldBlock`] where none does; the descriptor becomes readable when one comes.
+    pub fn try_recv(&mut self, buffer: &mut [u8]) -> Result<MessageInfo, RecvError> {
+        let buffer_bytes = buffer.len();
+        let mut too_long = None;
+        let info = self.ring.take_if(
+            |info| {
+                too_long = Some(info.len).filter(|len| *len as usize > buffer_bytes);
+                too_long.is_none()
+            },
+            |bytes, info| {
+                buffer[..bytes.len()].copy_from_slice(bytes);
+                *info
+            },
+        );
+        match (info, too_long) {
+            (Some(info), _) => Ok(info),
+            (None, Some(bytes)) => Err(RecvError::BufferTooSmall { bytes, buffer_bytes }),
+            (None, None) => Err(self.nothing()),
+        }
+    }
+
+    /// Hands `read` the next message where it is, in the registered buffer that the network's fragments were
+    /// put into (no copy); waits for one. The slot is free again afterwards.
+    ///
+    /// # Errors
+    /// See [`RecvError`].
+    pub fn recv_in_place<R>(&mut self, read: impl FnOnce(&[u8], &MessageInfo) -> R) -> Result<R, RecvError> {
+        self.wait(self.until())?;
+        self.try_recv_in_place(read)
+    }
+
+    /// As [`Receiver::recv_in_place`], if a message waits.
+    ///
+    /// # Errors
+    /// [`RecvError::WouldBlock`] where none does.
+    pub fn try_recv_in_place<R>(
+        &mut self,
+        read: impl FnOnce(&[u8], &MessageInfo) -> R,
+    ) -> Result<R, RecvError> {
+        match self.ring.take(read) {
+            Some(value) => Ok(value),
+            None => Err(self.nothing()),
+        }
+    }
+
+    /// Promised bound, what was observed, misses (rtcGetParameter).
+    ///
+    /// # Errors
+    /// Where the channel has ended or the daemon is gone.
+    pub fn state(&self) -> Result<ChannelState, Error> {
+        ChannelState::ask(&self.connection.shared, self.id)
+    }
+
+    /// What happened since the last call; each kind at most once.
+    pub fn events(&self) -> Vec<ChannelEvent> {
+        self.events.drain()
+    }
+
+    /// Whether the channel has ended. Messages may still wait.
+    pub fn is_closed(&self) -> bool {
+        self.ring.is_closed()
+    }
+
+    /// Ends the channel (rtcDestroyConnection) and waits for the daemon's word.
+    ///
+    /// # Errors
+    /// Where the daemon is gone.
+    pub fn close(self) -> Result<(), Error> {
+        self.connection.shared.call(Request::Close { channel: self.id }).map(|_| ())
+    }
+
+    fn until(&self) -> Option<Instant> {
+        self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+    }
+
+    fn wait(&self, until: Option<Instant>) -> Result<(), RecvError> {
+        if self.ring.wait(until)? {
+            Ok(())
+        } else if self.ring.is_closed() {
+            Err(RecvError::Closed(self.events.reason()))
+        } else {
+            Err(RecvError::TimedOut)
+        }
+    }
+
+    fn nothing(&self) -> RecvError {
+        if self.ring.is_closed() { RecvError::Closed(self.events.reason()) } else { RecvError::WouldBlock }
+    }
+}
+
+impl AsFd for Receiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.connection.shared.forget(self.id);
+        self.connection.shared.tell(Request::Close { channel: self.id });
+    }
+}
