@@ -3,7 +3,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use punctual_analysis::{Contract, ContractError, Delivery, Instant, Nanos, Ppm, Refusal, RefusalReason};
+use punctual_analysis::{
+    Contract, ContractError, Delivery, Explanation, Instant, Nanos, Ppm, Refusal, RefusalReason,
+};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -42,8 +44,8 @@ pub struct StageGrant {
     pub propagation_max: Nanos,
     /// C: cost of one largest message here.
     pub cost: Nanos,
-    /// Blocking and interference inside `offered`.
-    pub blocking: Nanos,
+    /// What `offered` is made of.
+    pub made_of: Explanation,
     /// Utilisation of the stage with this channel.
     pub utilisation: Ppm,
     /// Bytes of buffers reserved behind this stage.

@@ -1,7 +1,123 @@
 //! One host's protocol engine: wire, signalling, handlers and link schedulers joined, without I/O.
 //!
 //! Four kinds of method: `handle_*` take what came in, `poll_*` give what is to be done, the rest are
-//! requests of applications (`open`, `listen`, ...) and getters.
+//! requests of applications (`open`, `listen`, ...) and getters. `Signalling` decides which channels there are,
+//! the data plane moves their packets; they meet in the trait `Resources` and here.
 
+mod admit;
 pub mod api;
+mod best_effort;
+mod check;
+mod clip;
 pub mod config;
+mod flow;
+mod forward;
+mod outgoing;
+mod packet;
+mod plane;
+mod receive;
+mod requests;
+mod sink;
+mod source;
+mod stages;
+mod status;
+#[cfg(test)]
+mod tests;
+mod transmit;
+mod work;
+
+use punctual_analysis::Instant;
+
+pub use self::check::NodeConfigError;
+
+use self::api::{Event, Port, Transmit, Work};
+use self::config::NodeConfig;
+use self::plane::{Owner, Plane};
+use crate::ids::LinkId;
+use crate::memory::Memory;
+use crate::signalling::Signalling;
+
+/// One host.
+pub struct Node<M: Memory> {
+    signalling: Signalling,
+    plane: Plane<M>,
+}
+
+impl<M: Memory> Node<M> {
+    /// A node at the start of its life. `seed`: 64 bits that differ from life to life.
+    ///
+    /// # Errors
+    /// Where the configuration contradicts itself.
+    pub fn new(config: NodeConfig, seed: u64, now: Instant) -> Result<Self, NodeConfigError> {
+        check::check(&config)?;
+        let signalling = Signalling::new(&config, seed, now);
+        Ok(Self { signalling, plane: Plane::new(config)? })
+    }
+
+    /// A packet came in on `link` at the driver's time `received`, not after `now`. Constant work.
+    pub fn handle_frame(
+        &mut self,
+        link: LinkId,
+        port: Port,
+        received: Instant,
+        frame: M::Frame,
+        now: Instant,
+    ) {
+        self.plane.receive(link, port, received.min(now), frame, now);
+    }
+
+    /// The adapter has sent `wire_bytes` more, in the order of hand-over (only links paced by completions).
+    pub fn handle_sent(&mut self, link: LinkId, wire_bytes: u32, now: Instant) {
+        self.plane.line_mut(link).scheduler.complete(wire_bytes, now);
+        self.plane.unblock_one(link, now);
+    }
+
+    /// The next packet that `link` may take now, written to `out`.
+    pub fn poll_transmit(&mut self, link: LinkId, now: Instant, out: &mut [u8]) -> Option<Transmit> {
+        self.plane.transmit(link, &mut self.signalling, now, out)
+    }
+
+    /// Picks one unit of protocol work, if any is due. It is finished before the next is begun.
+    pub fn begin_work(&mut self, now: Instant) -> Option<Work> {
+        self.plane.begin(now)
+    }
+
+    /// The effects of a unit.
+    #[allow(clippy::needless_pass_by_value, reason = "a unit is finished once")]
+    pub fn finish_work(&mut self, work: Work, now: Instant) {
+        if let Some(Owner::Signals(link)) = self.plane.finish(&work, now) {
+            if let Some(signal) = self.plane.line_mut(link).signals_in.pop_front() {
+                let packet = signal.frame.as_ref();
+                self.signalling.handle_signal(link, signal.received, now, packet, &mut self.plane);
+            }
+            self.plane.arm_signals(link, now);
+        }
+    }
+
+    /// Does what is due. Call it at `poll_timeout`, or earlier.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.signalling.poll_timeout().is_some_and(|due| due <= now) {
+            self.signalling.handle_timeout(now, &mut self.plane);
+        }
+        while let Some(channel) = self.plane.drained.pop_front() {
+            self.signalling.drained(channel, now, &mut self.plane);
+        }
+    }
+
+    /// The earliest time at which something happens by itself; a time in the past means now.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let drained = (!self.plane.drained.is_empty()).then_some(Instant::ZERO);
+        let links = (0..self.plane.lines.len()).map(|link| LinkId(link as u16));
+        let signal = links.filter(|link| self.plane.may_queue_signal(*link, &self.signalling));
+        let signal = signal.map(|_| Instant::ZERO).next();
+        let timeouts = [self.signalling.poll_timeout(), self.plane.poll_timeout(), drained, signal];
+        timeouts.into_iter().flatten().min()
+    }
+
+    /// The next event for an application.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let notice = self.plane.notices.pop_front();
+        let notice = notice.map(|(channel, notice)| Event::Notice { channel, notice });
+        notice.or_else(|| self.signalling.poll_event())
+    }
+}

@@ -1,0 +1,264 @@
+//! What signalling asks of the data plane: hold, commit and release a channel's local stages and its clip.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use punctual_analysis::arrival::{EffectiveArrivals, LogicalArrivals};
+use punctual_analysis::{Delivery, Horizon, Nanos, Policing, buffers};
+
+use super::api::{ChannelCounters, RefuseCause, Role, StageGrant};
+use super::clip::{Clip, Demoted, Forwarder, Outlet, PacketQueue, RoleState, Sink, Source, Told};
+use super::outgoing::Outgoing;
+use super::plane::{Owner, Plane, best_effort_parameters};
+use crate::fragment::{Fragmentation, Reassembly, packet_wire_bytes};
+use crate::ids::ChannelId;
+use crate::limits::BEST_EFFORT_OUTGOING_MAX;
+use crate::memory::Memory;
+use crate::sched::{Class, HandlerParameters, Trigger};
+use crate::signalling::{CommitTerms, LocalChannel, Resources};
+
+/// Buffers of a channel here, in messages.
+#[derive(Clone, Copy, Debug)]
+struct Buffers {
+    /// Waiting for the processor: the ring at a source, packets elsewhere.
+    cpu_messages: u32,
+    /// Waiting for the link.
+    link_messages: u32,
+    /// Being put together, or held for their deadline.
+    sink_messages: u32,
+}
+
+/// The final bounds and horizons of the local stages.
+struct Terms {
+    bounds: Vec<Nanos>,
+    horizons: Vec<Nanos>,
+    arrival_error: Nanos,
+    upstream: Nanos,
+}
+
+impl<M: Memory> Resources for Plane<M> {
+    fn hold(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause> {
+        self.stages.hold(local, limit, false)
+    }
+
+    fn probe(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause> {
+        self.stages.hold(local, limit, true)
+    }
+
+    fn commit(&mut self, local: &LocalChannel, terms: &CommitTerms) -> Result<Vec<StageGrant>, RefuseCause> {
+        let offered = self.offered(local.channel);
+        let bounds = self
+            .stages
+            .relax(local.channel, &terms.bounds, |index, bounds| terms.horizon(index, bounds))
+            .ok_or(RefuseCause::Exhausted)?;
+        let terms = Terms {
+            horizons: (0..bounds.len()).map(|index| terms.horizon(index, &bounds)).collect(),
+            arrival_error: terms.arrival_error(&bounds),
+            upstream: terms.upstream(0, &bounds),
+            bounds,
+        };
+        let buffers = buffers_of(local, &terms);
+        self.stages.reserve_buffers(local.channel, self.buffer_bytes(local, buffers))?;
+        self.install(local, &terms, buffers)?;
+        Ok(self.stages.grants(local, &offered))
+    }
+
+    fn release(&mut self, channel: ChannelId) {
+        self.inboxes.remove(&channel);
+        self.remove_clip(channel);
+        self.stages.release(channel);
+    }
+}
+
+/// The buffer formulas of design 3 ("Horizon").
+fn buffers_of(local: &LocalChannel, terms: &Terms) -> Buffers {
+    let contract = &local.contract;
+    let period = contract.policed_interval();
+    let jitter = terms.arrival_error;
+    let stage = |index: usize| {
+        let (bound, horizon) = (terms.bounds[index], terms.horizons[index]);
+        let upstream = terms.upstream + terms.bounds.iter().take(index).copied().sum();
+        match (contract.horizon, index) {
+            (Horizon::Cumulative, _) => buffers::cumulative(horizon, bound, jitter, period),
+            // Within a host h(k-1) = 0 and d(k-1) is known; at its entry, no more than all of upstream.
+            (Horizon::Regulated, 0) => buffers::regulated(upstream, Nanos::ZERO, bound, jitter, period),
+            (Horizon::Regulated, _) => {
+                buffers::regulated(terms.bounds[index - 1], Nanos::ZERO, bound, jitter, period)
+            }
+        }
+    };
+    let cpu = match local.role {
+        Role::Source => buffers::source(contract.burst_messages_max, terms.bounds[0], period),
+        Role::Forwarder | Role::Sink => stage(0),
+    };
+    let sink = match contract.delivery {
+        Delivery::AtDeadline => buffers::sink_at_deadline(contract.deadline, jitter, period),
+        Delivery::Asap => cpu,
+    };
+    Buffers {
+        cpu_messages: messages(cpu),
+        link_messages: if local.link_out.is_some() { messages(stage(1)) } else { 0 },
+        sink_messages: messages(sink),
+    }
+}
+
+fn messages(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX).max(1)
+}
+
+impl<M: Memory> Plane<M> {
+    /// The smallest bounds that were offered: what is held before anything is relaxed.
+    fn offered(&self, channel: ChannelId) -> Vec<Nanos> {
+        let held = self.stages.held(channel);
+        let link = held.and_then(|held| held.link).map(|(_, stage)| stage.bound);
+        held.map(|held| held.cpu.bound).into_iter().chain(link).collect()
+    }
+
+    fn buffer_bytes(&self, local: &LocalChannel, buffers: Buffers) -> u64 {
+        let packets = u64::from(local.contract.packets_max(local.fragment_bytes));
+        let message = u64::from(local.contract.message_bytes_max);
+        let on_wire = message + packets * u64::from(packet_wire_bytes(0, 0));
+        let (cpu, link) = (u64::from(buffers.cpu_messages), u64::from(buffers.link_messages));
+        match local.role {
+            // Packets of a source refer to the ring.
+            Role::Source => cpu.max(link).saturating_mul(message),
+            Role::Forwarder => (cpu + link).saturating_mul(on_wire),
+            Role::Sink => {
+                cpu.saturating_mul(on_wire) + u64::from(buffers.sink_messages).saturating_mul(message)
+            }
+        }
+    }
+
+    fn install(&mut self, local: &LocalChannel, terms: &Terms, buffers: Buffers) -> Result<(), RefuseCause> {
+        let inbox = self.inboxes.remove(&local.channel);
+        let outlet = self.outlet(local, terms, buffers);
+        let rank = self.stages.cpu_rank(local.channel);
+        let handler = self.add_handler(
+            Owner::Clip(local.channel),
+            HandlerParameters {
+                class: Class::Guaranteed,
+                level: rank,
+                quantum_packets: self.config.cpu.quantum_packets,
+                budget: None,
+                trigger: Trigger::Reactive,
+            },
+        );
+        let role = match (local.role, outlet, inbox) {
+            (Role::Source, Some(outlet), _) => RoleState::Source(self.source(local, outlet, buffers)),
+            (Role::Forwarder, Some(outlet), _) => {
+                RoleState::Forwarder(forwarder(local, outlet, self.queue(local, terms, buffers)))
+            }
+            (Role::Sink, None, Some(inbox)) => {
+                RoleState::Sink(sink(local, terms, buffers, inbox, self.queue(local, terms, buffers)))
+            }
+            _ => {
+                self.remove_handler(handler);
+                return Err(RefuseCause::Exhausted);
+            }
+        };
+        self.paths.insert(local.path, local.channel);
+        let clip = Clip {
+            local: local.clone(),
+            cpu_bound: terms.bounds[0],
+            cpu_horizon: terms.horizons[0],
+            handler,
+            counters: ChannelCounters::default(),
+            told: Told::default(),
+            role,
+        };
+        self.clips.insert(local.channel, clip);
+        Ok(())
+    }
+
+    fn outlet(&mut self, local: &LocalChannel, terms: &Terms, buffers: Buffers) -> Option<Outlet> {
+        let link = local.link_out?;
+        let packets = local.contract.packets_max(local.fragment_bytes);
+        let slots = buffers.link_messages.saturating_mul(packets);
+        let flow = self.line_mut(link).scheduler.add_channel(slots, terms.horizons[1]);
+        Some(Outlet { link, flow, bound: terms.bounds[1] })
+    }
+
+    fn source(&mut self, local: &LocalChannel, outlet: Outlet, buffers: Buffers) -> Source<M> {
+        let contract = &local.contract;
+        let in_ring = buffers.cpu_messages.saturating_add(buffers.link_messages);
+        let demoted = (contract.policing == Policing::Demote).then(|| {
+            let parameters = best_effort_parameters(&self.config);
+            Demoted {
+                outgoing: Outgoing::new(BEST_EFFORT_OUTGOING_MAX, local.fragment_bytes),
+                handler: self.add_handler(Owner::Demoted(local.channel), parameters),
+            }
+        });
+        Source {
+            outlet,
+            outbox: None,
+            regulator: LogicalArrivals::of(contract),
+            outgoing: Outgoing::new(in_ring, local.fragment_bytes),
+            link_arrivals: within_host(local),
+            demoted,
+            closing: false,
+            listed: false,
+        }
+    }
+
+    fn queue(&self, local: &LocalChannel, terms: &Terms, buffers: Buffers) -> PacketQueue<M::Frame> {
+        let packets = local.contract.packets_max(local.fragment_bytes);
+        let packets_max = buffers.cpu_messages.saturating_mul(packets) as usize;
+        let overhead = local.link_in.map_or(0, |link| self.line(link).config.overhead_bytes);
+        let message = Fragmentation::new(local.contract.message_bytes_max, local.fragment_bytes);
+        let wire_bytes = message.map_or(0, |message| message.wire_bytes(overhead));
+        let period = local.contract.policed_interval();
+        let arrivals = EffectiveArrivals::new(period, Some(terms.arrival_error), packets, wire_bytes)
+            .with_early_max(local.contract.deadline);
+        PacketQueue { packets: VecDeque::with_capacity(packets_max), packets_max, arrivals }
+    }
+
+    /// Removes a channel's clip with its handler and its packets.
+    fn remove_clip(&mut self, channel: ChannelId) {
+        let Some(clip) = self.clips.remove(&channel) else { return };
+        self.paths.remove(&clip.local.path);
+        self.remove_handler(clip.handler);
+        let outlet = match clip.role {
+            RoleState::Source(source) => {
+                if let Some(demoted) = source.demoted {
+                    self.remove_handler(demoted.handler);
+                }
+                Some(source.outlet)
+            }
+            RoleState::Forwarder(forwarder) => Some(forwarder.outlet),
+            RoleState::Sink(_) => None,
+        };
+        if let Some(outlet) = outlet {
+            self.line_mut(outlet.link).scheduler.remove_channel(outlet.flow, drop);
+        }
+    }
+}
+
+/// e of a stage inside the host: nothing is demoted.
+fn within_host(local: &LocalChannel) -> EffectiveArrivals {
+    let packets = local.contract.packets_max(local.fragment_bytes);
+    EffectiveArrivals::new(local.contract.policed_interval(), None, packets, u64::MAX)
+}
+
+fn forwarder<M: Memory>(local: &LocalChannel, outlet: Outlet, input: PacketQueue<M::Frame>) -> Forwarder<M> {
+    Forwarder { outlet, input, link_arrivals: within_host(local), dropping: None }
+}
+
+fn sink<M: Memory>(
+    local: &LocalChannel,
+    terms: &Terms,
+    buffers: Buffers,
+    inbox: M::Inbox,
+    input: PacketQueue<M::Frame>,
+) -> Sink<M> {
+    let contract = &local.contract;
+    Sink {
+        input,
+        reassembly: Reassembly::new(buffers.sink_messages, local.fragment_bytes, contract.message_bytes_max),
+        inbox,
+        upstream: terms.upstream,
+        held: VecDeque::with_capacity(match contract.delivery {
+            Delivery::AtDeadline => buffers.sink_messages as usize,
+            Delivery::Asap => 0,
+        }),
+    }
+}

@@ -1,0 +1,181 @@
+//! Best effort at this host: flows that start here, ports that are bound here, and the queue of packets that
+//! wait for the processor. Nothing is promised; everything is bounded, so that a flood harms only its own flow.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use punctual_analysis::Instant;
+
+use super::api::ChannelCounters;
+use super::outgoing::Outgoing;
+use crate::fragment::{Outcome, Reassembly};
+use crate::ids::{Address, ChannelId, LinkId, NodeId, PathId};
+use crate::limits::{
+    ARRIVALS_OF_PATH_MAX, ARRIVALS_PACKETS_MAX, BEST_EFFORT_MESSAGES_MAX, BEST_EFFORT_SENDERS_MAX,
+};
+use crate::linksched::BestEffortKey;
+use crate::memory::{Inbox, Memory, MessageInfo, MessageRead, Outbox};
+use crate::sched::HandlerId;
+use crate::wire::Header;
+
+/// The message type of a host's outgoing rings.
+pub(super) type Message<M> = <<M as Memory>::Outbox as Outbox>::Message;
+/// The slot type of a host's incoming rings.
+pub(super) type Slot<M> = <<M as Memory>::Inbox as Inbox>::Slot;
+
+/// The queue that packets of a path join as best effort; demoted channels are flows of their own.
+pub(super) fn key_of(path: PathId) -> BestEffortKey {
+    BestEffortKey(u64::from(path.node.0) << 32 | u64::from(path.channel.0))
+}
+
+/// A flow that starts here.
+pub(super) struct Flow<M: Memory> {
+    pub to: Address,
+    pub destination: NodeId,
+    pub path: PathId,
+    pub link: LinkId,
+    pub message_bytes_max: u32,
+    pub outbox: M::Outbox,
+    pub outgoing: Outgoing<Message<M>>,
+    pub handler: HandlerId,
+    /// It is among the link's blocked ones.
+    pub listed: bool,
+    pub counters: ChannelCounters,
+}
+
+impl<M: Memory> Flow<M> {
+    /// Takes what the application has put into its ring, as far as there is room.
+    pub fn drain(&mut self) {
+        while !self.outgoing.is_full() {
+            let Some((message, sent)) = self.outbox.take() else { break };
+            let number = self.counters.messages_in;
+            self.counters.messages_in += 1;
+            if message.len() > self.message_bytes_max || !self.outgoing.push(message, number, sent) {
+                self.counters.dropped += 1;
+            }
+        }
+    }
+}
+
+/// A sender's messages in progress at a bound port.
+struct Sender<S> {
+    path: PathId,
+    fragment_bytes: u32,
+    reassembly: Reassembly<S>,
+    used: Instant,
+}
+
+/// A port that is bound here.
+pub(super) struct Binding<M: Memory> {
+    pub channel: ChannelId,
+    pub message_bytes_max: u32,
+    pub inbox: M::Inbox,
+    senders: Vec<Sender<Slot<M>>>,
+    pub counters: ChannelCounters,
+}
+
+impl<S> Sender<S> {
+    /// Whether a packet is cut as this sender's messages are; until a sender has sent a message of several
+    /// fragments its fragment size is not known.
+    fn takes(&self, header: &Header, size: u32) -> bool {
+        if header.fragments == 1 { size <= self.fragment_bytes } else { size == self.fragment_bytes }
+    }
+}
+
+impl<M: Memory> Binding<M> {
+    pub fn new(channel: ChannelId, message_bytes_max: u32, inbox: M::Inbox) -> Self {
+        Self { channel, message_bytes_max, inbox, senders: Vec::new(), counters: ChannelCounters::default() }
+    }
+
+    /// Puts a fragment to its message and hands a complete one over.
+    pub fn accept(&mut self, header: &Header, payload: &[u8], now: Instant) {
+        let index = self.sender(header, now);
+        let (sender, inbox) = (&mut self.senders[index], &mut self.inbox);
+        match sender.reassembly.accept(header, payload, || inbox.reserve()) {
+            Outcome::Complete { slot, .. } => {
+                let info = MessageInfo {
+                    number: header.message,
+                    len: header.message_bytes,
+                    logical_arrival: header.logical_arrival,
+                    deadline: now,
+                    delivered: now,
+                    demoted: true,
+                };
+                inbox.publish(slot, info);
+                self.counters.messages_out += 1;
+                self.counters.bytes_out += u64::from(header.message_bytes);
+            }
+            Outcome::NoSlot => self.counters.overruns += 1,
+            Outcome::Stored | Outcome::Duplicate | Outcome::Stale => {}
+            Outcome::Rejected(_) => self.counters.dropped += 1,
+        }
+    }
+
+    /// The sender's place; the one that was silent longest makes room for a new one.
+    fn sender(&mut self, header: &Header, now: Instant) -> usize {
+        let size = header.fragment_bytes().unwrap_or(1).max(1);
+        let known = self.senders.iter().position(|s| s.path == header.path);
+        if let Some(index) = known {
+            if self.senders[index].takes(header, size) {
+                self.senders[index].used = now;
+                return index;
+            }
+            self.senders.swap_remove(index);
+        } else if self.senders.len() >= BEST_EFFORT_SENDERS_MAX {
+            let oldest = (0..self.senders.len()).min_by_key(|i| self.senders[*i].used).unwrap_or(0);
+            self.senders.swap_remove(oldest);
+        }
+        let reassembly = Reassembly::new(BEST_EFFORT_MESSAGES_MAX, size, self.message_bytes_max);
+        self.senders.push(Sender { path: header.path, fragment_bytes: size, reassembly, used: now });
+        self.senders.len() - 1
+    }
+}
+
+/// A packet that waits for the processor as best effort.
+pub(super) struct Waiting<F> {
+    pub frame: F,
+    pub header: Header,
+    pub received: Instant,
+}
+
+/// Packets of best effort and demoted ones, in the order of their arrival, bounded for each path.
+pub(super) struct Arrivals<F> {
+    packets: VecDeque<Waiting<F>>,
+    of_path: HashMap<PathId, u32>,
+}
+
+impl<F> Arrivals<F> {
+    pub fn new() -> Self {
+        Self {
+            packets: VecDeque::with_capacity(ARRIVALS_PACKETS_MAX),
+            of_path: HashMap::with_capacity(ARRIVALS_PACKETS_MAX),
+        }
+    }
+
+    /// Queues a packet; `false` where its path has too many waiting, or all together.
+    pub fn push(&mut self, packet: Waiting<F>) -> bool {
+        let waiting = self.of_path.get(&packet.header.path).copied().unwrap_or(0);
+        if self.packets.len() >= ARRIVALS_PACKETS_MAX || waiting >= ARRIVALS_OF_PATH_MAX {
+            return false;
+        }
+        self.of_path.insert(packet.header.path, waiting + 1);
+        self.packets.push_back(packet);
+        true
+    }
+
+    pub fn peek(&self) -> Option<&Waiting<F>> {
+        self.packets.front()
+    }
+
+    pub fn pop(&mut self) -> Option<Waiting<F>> {
+        let packet = self.packets.pop_front()?;
+        if let Some(waiting) = self.of_path.get_mut(&packet.header.path) {
+            *waiting -= 1;
+            if *waiting == 0 {
+                self.of_path.remove(&packet.header.path);
+            }
+        }
+        Some(packet)
+    }
+}

@@ -1,0 +1,126 @@
+//! A clip: a channel's end (or passage) at this host with its message queue, handler and packet queue
+//! (CLIPS 4.3). Source, forwarder and sink differ in what is queued; what they share is in [`Clip`].
+
+use alloc::collections::VecDeque;
+
+use punctual_analysis::arrival::{EffectiveArrivals, LogicalArrivals};
+use punctual_analysis::{Instant, Nanos};
+
+use super::api::{ChannelCounters, Notice};
+use super::best_effort::{Message, Slot};
+use super::outgoing::Outgoing;
+use crate::fragment::Reassembly;
+use crate::ids::LinkId;
+use crate::linksched::FlowIndex;
+use crate::memory::{Memory, MessageInfo};
+use crate::sched::HandlerId;
+use crate::signalling::LocalChannel;
+use crate::wire::Header;
+
+/// What the link out of this host has for the channel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outlet {
+    pub link: LinkId,
+    pub flow: FlowIndex,
+    /// d(k) of the link.
+    pub bound: Nanos,
+}
+
+/// A channel at this host.
+pub(super) struct Clip<M: Memory> {
+    pub local: LocalChannel,
+    /// d(k) of the processor.
+    pub cpu_bound: Nanos,
+    /// h(k) of the processor.
+    pub cpu_horizon: Nanos,
+    pub handler: HandlerId,
+    pub counters: ChannelCounters,
+    pub told: Told,
+    pub role: RoleState<M>,
+}
+
+/// What the roles keep.
+pub(super) enum RoleState<M: Memory> {
+    Source(Source<M>),
+    Forwarder(Forwarder<M>),
+    Sink(Sink<M>),
+}
+
+/// Messages that start here.
+pub(super) struct Source<M: Memory> {
+    pub outlet: Outlet,
+    pub outbox: Option<M::Outbox>,
+    pub regulator: LogicalArrivals,
+    pub outgoing: Outgoing<Message<M>>,
+    /// e of the link stage; nothing is demoted within a host.
+    pub link_arrivals: EffectiveArrivals,
+    /// Messages that broke the contract and travel as best effort (`Policing::Demote`).
+    pub demoted: Option<Demoted<M>>,
+    /// The application has closed it; what is queued is still sent.
+    pub closing: bool,
+    /// It is among the link's blocked ones.
+    pub listed: bool,
+}
+
+/// The best-effort part of a source that demotes.
+pub(super) struct Demoted<M: Memory> {
+    pub outgoing: Outgoing<Message<M>>,
+    pub handler: HandlerId,
+}
+
+/// A packet that waits for its handler.
+pub(super) struct PacketIn<F> {
+    pub frame: F,
+    pub header: Header,
+    pub nominal: Instant,
+    pub effective: Instant,
+}
+
+/// The packets of one channel that wait for its handler: as many as buffers are reserved for.
+pub(super) struct PacketQueue<F> {
+    pub packets: VecDeque<PacketIn<F>>,
+    pub packets_max: usize,
+    pub arrivals: EffectiveArrivals,
+}
+
+/// Packets that pass through.
+pub(super) struct Forwarder<M: Memory> {
+    pub outlet: Outlet,
+    pub input: PacketQueue<M::Frame>,
+    pub link_arrivals: EffectiveArrivals,
+    /// The message whose rest is being dropped since a slot was missing.
+    pub dropping: Option<u64>,
+}
+
+/// Messages that end here.
+pub(super) struct Sink<M: Memory> {
+    pub input: PacketQueue<M::Frame>,
+    pub reassembly: Reassembly<Slot<M>>,
+    pub inbox: M::Inbox,
+    /// Most that lies between l and n(sink): moves n back to l.
+    pub upstream: Nanos,
+    /// Complete messages that wait for l + D (`Delivery::AtDeadline`), the earliest first.
+    pub held: VecDeque<Held<Slot<M>>>,
+}
+
+/// A message that waits for its delivery.
+pub(super) struct Held<S> {
+    pub deliver_at: Instant,
+    pub due: Instant,
+    pub slot: S,
+    pub info: MessageInfo,
+}
+
+/// Which notices the application has been told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told(u8);
+
+impl Told {
+    /// Whether `notice` is news; it is none from now on.
+    pub fn first(&mut self, notice: Notice) -> bool {
+        let bit = 1 << notice as u8;
+        let news = self.0 & bit == 0;
+        self.0 |= bit;
+        news
+    }
+}

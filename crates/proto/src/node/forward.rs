@@ -1,0 +1,80 @@
+//! A channel that passes through this host, and best effort that does: from one link's packets to another's.
+
+use punctual_analysis::Instant;
+use punctual_analysis::arrival::{Arrival, Verdict};
+
+use super::api::WorkKind;
+use super::best_effort::key_of;
+use super::clip::{Clip, RoleState};
+use super::packet::Packet;
+use super::plane::Plane;
+use super::work::Unit;
+use crate::ids::ChannelId;
+use crate::linksched::Guaranteed;
+use crate::memory::Memory;
+use crate::wire::Kind;
+
+impl<M: Memory> Plane<M> {
+    /// What one unit of the forwarder's handler would be.
+    pub fn forward_unit(&self, channel: ChannelId) -> Option<Unit> {
+        let RoleState::Forwarder(forwarder) = &self.clips.get(&channel)?.role else { return None };
+        let waiting = forwarder.input.packets.len() as u32;
+        let packets = waiting.min(self.config.cpu.quantum_packets);
+        (packets > 0).then_some(Unit { kind: WorkKind::Forward, packets, bytes: 0, message_edge: false })
+    }
+
+    /// Hands up to `packets` packets to the link out.
+    pub fn run_forward(&mut self, channel: ChannelId, packets: u32, now: Instant) {
+        let Some(clip) = self.clips.get_mut(&channel) else { return };
+        let Clip { role: RoleState::Forwarder(forwarder), cpu_bound, counters, .. } = clip else { return };
+        let line = &mut self.lines[usize::from(forwarder.outlet.link.0)];
+        for _ in 0..packets {
+            let Some(packet) = forwarder.input.packets.pop_front() else { break };
+            let number = packet.header.message;
+            if forwarder.dropping == Some(number) {
+                continue;
+            }
+            let nominal = packet.nominal + *cpu_bound;
+            let wire_bytes = line.wire_bytes(packet.header.payload_bytes);
+            let arrival = Arrival { message: number, wire_bytes, nominal, received: now };
+            let Verdict::Accepted { effective } = forwarder.link_arrivals.accept(&arrival) else { continue };
+            let key = Guaranteed { effective, deadline: effective + forwarder.outlet.bound, wire_bytes };
+            let reference = Packet::Forward { channel, header: packet.header, frame: packet.frame, nominal };
+            counters.messages_in += u64::from(packet.header.fragment == 0);
+            if line.scheduler.enqueue(now, forwarder.outlet.flow, key, reference).is_err() {
+                counters.overflows += 1;
+                forwarder.dropping = Some(number);
+            }
+        }
+    }
+
+    /// What one unit of the best-effort arrivals would be.
+    pub fn arrivals_unit(&self) -> Option<Unit> {
+        let waiting = self.arrivals.peek()?;
+        let bytes = if self.onward(&waiting.header).is_some() { 0 } else { waiting.header.payload_bytes };
+        Some(Unit { kind: WorkKind::BestEffort, packets: 1, bytes, message_edge: false })
+    }
+
+    /// Passes one best-effort or demoted packet on, or to whom it belongs.
+    pub fn run_arrivals(&mut self, now: Instant) {
+        let Some(waiting) = self.arrivals.pop() else { return };
+        let (header, frame) = (waiting.header, waiting.frame);
+        if let Some(link) = self.onward(&header) {
+            let line = self.line_mut(link);
+            let wire_bytes = line.wire_bytes(header.payload_bytes);
+            let packet = Packet::Pass { header, frame };
+            let queued = line.scheduler.enqueue_best_effort(now, key_of(header.path), wire_bytes, packet);
+            self.drops.no_buffer += u64::from(queued.is_err());
+            return;
+        }
+        if header.kind == Kind::Guaranteed {
+            return self.receive_demoted(&header, &frame, now);
+        }
+        let payload = frame.as_ref().get(crate::limits::HEADER_BYTES..).unwrap_or_default();
+        let payload = payload.get(..header.payload_bytes as usize).unwrap_or_default();
+        match self.bindings.get_mut(&header.cookie.0) {
+            Some(binding) => binding.accept(&header, payload, now),
+            None => self.drops.no_receiver += 1,
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The data plane of a node: links, processor, clips, best effort. Signalling shapes it through
+//! [`Resources`](crate::signalling::Resources); packets flow through it.
+//!
+//! Invariants: a clip's handler and link flow live exactly as long as the clip; a queue never holds more than
+//! its reservation; `paths` names every clip that takes packets from a link.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use punctual_analysis::arrival::LogicalArrivals;
+use punctual_analysis::{Instant, Nanos, Policing};
+
+use super::api::{DropCounters, Notice};
+use super::best_effort::{Arrivals, Binding, Flow};
+use super::clip::{Clip, RoleState};
+use super::config::{LinkConfig, NodeConfig};
+use super::packet::Packet;
+use super::stages::Stages;
+use crate::fragment::packet_wire_bytes;
+use crate::ids::{ChannelId, LinkId, NodeId, PathId};
+use crate::limits::{ARRIVALS_PACKETS_MAX, SIGNAL_BYTES_MAX, SIGNALS_WAITING_MAX};
+use crate::linksched::{FlowIndex, Guaranteed, LinkParameters, LinkScheduler};
+use crate::memory::Memory;
+use crate::sched::{Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
+use crate::signalling::Signalling;
+
+/// Whose handler it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// A channel's.
+    Clip(ChannelId),
+    /// The best-effort part of a source that demotes.
+    Demoted(ChannelId),
+    /// A best-effort flow that starts here.
+    Flow(ChannelId),
+    /// Best-effort and demoted packets that came in.
+    Arrivals,
+    /// Signalling that came in on a link.
+    Signals(LinkId),
+}
+
+/// A signalling packet that waits for the processor.
+pub(super) struct SignalIn<F> {
+    pub received: Instant,
+    pub frame: F,
+}
+
+/// One link of this host.
+pub(super) struct Line<M: Memory> {
+    pub config: LinkConfig,
+    pub scheduler: LinkScheduler<Packet<M::Frame>>,
+    /// The implicit signalling channel: its flow, regulator and bound, and whether a packet of it is queued.
+    pub signal_flow: FlowIndex,
+    pub signal_regulator: LogicalArrivals,
+    pub signal_bound: Nanos,
+    pub signal_queued: bool,
+    pub signal_packets: u64,
+    pub signals_in: VecDeque<SignalIn<M::Frame>>,
+    pub signals_handler: HandlerId,
+    /// Sources and flows that wait for room in this link's queues, each once.
+    pub blocked: VecDeque<ChannelId>,
+}
+
+impl<M: Memory> Line<M> {
+    /// Wire bytes of a packet with `payload_bytes`.
+    pub fn wire_bytes(&self, payload_bytes: u32) -> u32 {
+        packet_wire_bytes(payload_bytes, self.config.overhead_bytes)
+    }
+
+    /// Lists who waits for room in this link's queues; `listed` keeps it from standing there twice.
+    pub fn wait(&mut self, channel: ChannelId, listed: &mut bool) {
+        if !core::mem::replace(listed, true) {
+            self.blocked.push_back(channel);
+        }
+    }
+
+    /// Queues the token of one outgoing signalling packet at its logical arrival.
+    pub fn queue_signal(&mut self, now: Instant) {
+        if self.signal_queued || self.scheduler.slots_free(self.signal_flow) == 0 {
+            return;
+        }
+        let effective = self.signal_regulator.peek(now);
+        self.signal_regulator.accept(now, Policing::Delay);
+        let wire_bytes = SIGNAL_BYTES_MAX as u32 + self.config.overhead_bytes;
+        let key = Guaranteed { effective, deadline: effective + self.signal_bound, wire_bytes };
+        self.signal_queued = self.scheduler.enqueue(now, self.signal_flow, key, Packet::Signal).is_ok();
+    }
+}
+
+/// The data plane.
+pub(super) struct Plane<M: Memory> {
+    pub config: NodeConfig,
+    pub stages: Stages,
+    pub lines: Vec<Line<M>>,
+    pub executor: Executor,
+    /// By handler.
+    pub owners: Vec<Option<Owner>>,
+    pub clips: HashMap<ChannelId, Clip<M>>,
+    pub paths: HashMap<PathId, ChannelId>,
+    /// Rings of sinks whose channel is not committed yet.
+    pub inboxes: HashMap<ChannelId, M::Inbox>,
+    pub flows: HashMap<ChannelId, Flow<M>>,
+    /// Bound ports by the hash of their name.
+    pub bindings: HashMap<u32, Binding<M>>,
+    pub arrivals: Arrivals<M::Frame>,
+    pub arrivals_handler: HandlerId,
+    pub drops: DropCounters,
+    pub notices: VecDeque<(ChannelId, Notice)>,
+    /// Closing sources that have sent everything.
+    pub drained: VecDeque<ChannelId>,
+    /// Units that took longer than declared.
+    pub overruns: u64,
+}
+
+impl<M: Memory> Plane<M> {
+    pub fn new(config: NodeConfig) -> Result<Self, super::check::NodeConfigError> {
+        let stages = Stages::new(&config)?;
+        let mut executor = Executor::new(config.cpu.run);
+        let mut owners = Vec::new();
+        let arrivals_handler = executor.add(best_effort_parameters(&config));
+        own(&mut owners, arrivals_handler, Owner::Arrivals);
+        let mut lines = Vec::with_capacity(config.links.len());
+        for (index, link) in config.links.iter().enumerate() {
+            let handler = executor.add(signals_parameters(&config));
+            own(&mut owners, handler, Owner::Signals(LinkId(index as u16)));
+            lines.push(line(link, &config, stages.signal_bound(index), handler));
+        }
+        Ok(Self {
+            config,
+            stages,
+            lines,
+            executor,
+            owners,
+            clips: HashMap::new(),
+            paths: HashMap::new(),
+            inboxes: HashMap::new(),
+            flows: HashMap::new(),
+            bindings: HashMap::new(),
+            arrivals: Arrivals::new(),
+            arrivals_handler,
+            drops: DropCounters::default(),
+            notices: VecDeque::with_capacity(ARRIVALS_PACKETS_MAX),
+            drained: VecDeque::new(),
+            overruns: 0,
+        })
+    }
+
+    /// A handler for `owner`.
+    pub fn add_handler(&mut self, owner: Owner, parameters: HandlerParameters) -> HandlerId {
+        let handler = self.executor.add(parameters);
+        own(&mut self.owners, handler, owner);
+        handler
+    }
+
+    /// Forgets a handler.
+    pub fn remove_handler(&mut self, handler: HandlerId) {
+        self.executor.remove(handler);
+        self.owners[handler.0 as usize] = None;
+    }
+
+    pub fn line(&self, link: LinkId) -> &Line<M> {
+        &self.lines[usize::from(link.0)]
+    }
+    pub fn line_mut(&mut self, link: LinkId) -> &mut Line<M> {
+        &mut self.lines[usize::from(link.0)]
+    }
+
+    /// The link to a neighbour.
+    pub fn link_to(&self, node: NodeId) -> Option<LinkId> {
+        let index = self.lines.iter().position(|line| line.config.neighbour == node)?;
+        Some(LinkId(index as u16))
+    }
+
+    /// The link on which best effort leaves for `destination`.
+    pub fn best_effort_link(&self, destination: NodeId) -> Option<LinkId> {
+        let route = self.config.routes.iter().find(|route| route.via.last() == Some(&destination));
+        let next = route.and_then(|route| route.via.first()).copied().unwrap_or(destination);
+        self.link_to(next)
+    }
+
+    /// Tells an application something once.
+    pub fn notice(&mut self, channel: ChannelId, notice: Notice) {
+        let news = self.clips.get_mut(&channel).is_some_and(|clip| clip.told.first(notice));
+        if news && self.notices.len() < ARRIVALS_PACKETS_MAX {
+            self.notices.push_back((channel, notice));
+        }
+    }
+
+    /// Whether a waiting signal of the link could be queued by a call of `transmit`.
+    pub fn may_queue_signal(&self, link: LinkId, signalling: &Signalling) -> bool {
+        let line = self.line(link);
+        !line.signal_queued && line.scheduler.slots_free(line.signal_flow) > 0 && signalling.has_signal(link)
+    }
+
+    /// Room came free in a link's queues: who waited longest competes for the processor again.
+    pub fn unblock_one(&mut self, link: LinkId, now: Instant) {
+        let Some(channel) = self.line_mut(link).blocked.pop_front() else { return };
+        if let Some(flow) = self.flows.get_mut(&channel) {
+            flow.listed = false;
+            return self.arm_flow(channel, now);
+        }
+        if let Some(Clip { role: RoleState::Source(source), .. }) = self.clips.get_mut(&channel) {
+            source.listed = false;
+            self.arm_source(channel, now);
+        }
+    }
+
+    /// A source that is closed by its application: signalling hears when its last message is sent.
+    pub fn begin_closing(&mut self, channel: ChannelId) {
+        let Some(clip) = self.clips.get_mut(&channel) else { return };
+        if let RoleState::Source(source) = &mut clip.role {
+            source.closing = true;
+            if source.outgoing.is_empty() {
+                self.drained.push_back(channel);
+            }
+        }
+    }
+
+    /// The earliest time at which something happens by itself.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let links = self.lines.iter().filter_map(|line| line.scheduler.next_timeout());
+        // A handler that is ready needs no time to pass.
+        let ready = self.executor.has_ready().then_some(Instant::ZERO);
+        links.chain(self.executor.next_timeout()).chain(ready).min()
+    }
+}
+
+/// A handler of best effort.
+pub(super) fn best_effort_parameters(config: &NodeConfig) -> HandlerParameters {
+    HandlerParameters {
+        class: Class::BestEffort,
+        level: 0,
+        quantum_packets: config.cpu.quantum_packets,
+        budget: None,
+        trigger: Trigger::Reactive,
+    }
+}
+
+/// Signalling on the processor: its budget keeps a flood of it from starving anybody.
+fn signals_parameters(config: &NodeConfig) -> HandlerParameters {
+    HandlerParameters {
+        class: Class::Signalling,
+        level: 0,
+        quantum_packets: 1,
+        budget: Some(Budget { packets: config.signalling.packets_per_second, period: Nanos::from_secs(1) }),
+        trigger: Trigger::Reactive,
+    }
+}
+
+fn own(owners: &mut Vec<Option<Owner>>, handler: HandlerId, owner: Owner) {
+    if owners.len() <= handler.0 as usize {
+        owners.resize(handler.0 as usize + 1, None);
+    }
+    owners[handler.0 as usize] = Some(owner);
+}
+
+fn line<M: Memory>(
+    link: &LinkConfig,
+    config: &NodeConfig,
+    signal_bound: Nanos,
+    handler: HandlerId,
+) -> Line<M> {
+    let mut scheduler = LinkScheduler::new(LinkParameters::of(link));
+    let interval = Nanos(1_000_000_000 / u64::from(config.signalling.packets_per_second));
+    Line {
+        config: link.clone(),
+        signal_flow: scheduler.add_channel(2, Nanos::ZERO),
+        signal_regulator: LogicalArrivals::new(interval, 1),
+        signal_bound,
+        signal_queued: false,
+        signal_packets: 0,
+        signals_in: VecDeque::with_capacity(SIGNALS_WAITING_MAX),
+        signals_handler: handler,
+        blocked: VecDeque::new(),
+        scheduler,
+    }
+}

@@ -1,0 +1,202 @@
+//! Packets that come in: checked once, demultiplexed in O(1), policed, queued for their handler.
+//!
+//! Nothing here allocates, and a packet that would be dropped later is dropped here (no receive livelock).
+
+use punctual_analysis::Instant;
+use punctual_analysis::arrival::{Arrival, Verdict};
+
+use super::api::Port;
+use super::best_effort::Waiting;
+use super::clip::{Clip, PacketIn, PacketQueue, RoleState};
+use super::plane::{Plane, SignalIn};
+use crate::ids::{ChannelId, LinkId};
+use crate::limits::SIGNALS_WAITING_MAX;
+use crate::memory::Memory;
+use crate::sched::Activation;
+use crate::wire::{Header, Kind, WireError};
+
+impl<M: Memory> Plane<M> {
+    /// A packet from `link`.
+    pub fn receive(&mut self, link: LinkId, port: Port, received: Instant, frame: M::Frame, now: Instant) {
+        match port {
+            Port::Signalling => self.receive_signal(link, received, frame, now),
+            Port::Data => self.receive_data(link, received, frame, now),
+        }
+    }
+
+    fn receive_signal(&mut self, link: LinkId, received: Instant, frame: M::Frame, now: Instant) {
+        let line = self.line_mut(link);
+        if line.signals_in.len() >= SIGNALS_WAITING_MAX {
+            self.drops.no_buffer += 1;
+            return;
+        }
+        line.signals_in.push_back(SignalIn { received, frame });
+        self.arm_signals(link, now);
+    }
+
+    /// Tells the executor what a link's signalling handler has to do.
+    pub fn arm_signals(&mut self, link: LinkId, now: Instant) {
+        let line = &self.lines[usize::from(link.0)];
+        match line.signals_in.front() {
+            None => self.executor.idle(line.signals_handler),
+            Some(signal) => {
+                let eligible = signal.received;
+                let activation = Activation { eligible, deadline: eligible + line.signal_bound };
+                self.executor.ready(line.signals_handler, activation, now);
+            }
+        }
+    }
+
+    fn receive_data(&mut self, link: LinkId, received: Instant, frame: M::Frame, now: Instant) {
+        let header = match Header::parse(frame.as_ref()) {
+            Ok((header, _)) => header,
+            Err(WireError::Version(_)) => return self.drops.version += 1,
+            Err(_) => return self.drops.malformed += 1,
+        };
+        match header.kind {
+            Kind::Guaranteed => self.receive_guaranteed(link, received, frame, &header, now),
+            Kind::BestEffort => self.receive_best_effort(received, frame, header, now),
+        }
+    }
+
+    fn receive_guaranteed(
+        &mut self,
+        link: LinkId,
+        received: Instant,
+        frame: M::Frame,
+        header: &Header,
+        now: Instant,
+    ) {
+        let Some(&channel) = self.paths.get(&header.path) else { return self.drops.unknown_path += 1 };
+        let Some(clip) = self.clips.get_mut(&channel) else { return self.drops.unknown_path += 1 };
+        if clip.local.cookie != header.cookie {
+            return self.drops.wrong_cookie += 1;
+        }
+        if clip.local.link_in != Some(link) {
+            return self.drops.wrong_link += 1;
+        }
+        let wire_bytes = self.lines[usize::from(link.0)].wire_bytes(header.payload_bytes);
+        match clip.admit(header, wire_bytes, received) {
+            Some(Verdict::Accepted { effective }) => {
+                let nominal = received.offset(header.slack_ns);
+                self.queue_guaranteed(channel, PacketIn { frame, header: *header, nominal, effective }, now);
+            }
+            Some(Verdict::Demoted) => {
+                clip.counters.demoted += 1;
+                let header = Header { demoted: true, ..*header };
+                self.receive_best_effort(received, frame, header, now);
+            }
+            None => self.drops.unknown_path += 1,
+        }
+    }
+
+    fn queue_guaranteed(&mut self, channel: ChannelId, packet: PacketIn<M::Frame>, now: Instant) {
+        let Some(clip) = self.clips.get_mut(&channel) else { return };
+        let Some(input) = clip.input_mut() else { return };
+        if input.packets.len() >= input.packets_max {
+            clip.counters.overflows += 1;
+            self.drops.no_buffer += 1;
+            return;
+        }
+        input.packets.push_back(packet);
+        let used = input.packets.len() as u32;
+        clip.counters.occupancy_max = clip.counters.occupancy_max.max(used);
+        self.arm_input(channel, now);
+    }
+
+    /// Tells the executor what a forwarder's or sink's handler has to do next.
+    pub fn arm_input(&mut self, channel: ChannelId, now: Instant) {
+        let Some(clip) = self.clips.get(&channel) else { return };
+        match clip.next_activation() {
+            None => self.executor.idle(clip.handler),
+            Some(activation) => self.executor.ready(clip.handler, activation, now),
+        }
+    }
+
+    /// Best effort, and what was demoted here or before: queued if it has somewhere to go.
+    fn receive_best_effort(&mut self, received: Instant, frame: M::Frame, header: Header, now: Instant) {
+        if !self.has_place(&header, now) {
+            return;
+        }
+        if self.arrivals.push(Waiting { frame, header, received }) {
+            self.arm_arrivals(now);
+        } else {
+            self.drops.no_buffer += 1;
+        }
+    }
+
+    /// Early drop: whether the way onward would take the packet.
+    fn has_place(&mut self, header: &Header, now: Instant) -> bool {
+        let Some(link) = self.onward(header) else {
+            let bound = self.bindings.contains_key(&header.cookie.0) && header.destination == self.config.id;
+            let here = bound || header.kind == Kind::Guaranteed;
+            self.drops.no_receiver += u64::from(!here);
+            return here;
+        };
+        let line = &self.lines[usize::from(link.0)];
+        let key = super::best_effort::key_of(header.path);
+        let space = line.scheduler.best_effort_space(now, key, line.wire_bytes(header.payload_bytes));
+        self.drops.no_buffer += u64::from(!space);
+        space
+    }
+
+    /// The link on which a best-effort or demoted packet goes on; `None` where it ends here (or nowhere).
+    pub fn onward(&self, header: &Header) -> Option<LinkId> {
+        if header.kind == Kind::BestEffort {
+            let elsewhere = header.destination != self.config.id;
+            return self.best_effort_link(header.destination).filter(|_| elsewhere);
+        }
+        let clip = self.clips.get(self.paths.get(&header.path)?)?;
+        clip.local.link_out
+    }
+
+    /// Tells the executor whether best-effort packets wait.
+    pub fn arm_arrivals(&mut self, now: Instant) {
+        match self.arrivals.peek() {
+            None => self.executor.idle(self.arrivals_handler),
+            Some(waiting) => {
+                let eligible = waiting.received;
+                self.executor.ready(self.arrivals_handler, Activation { eligible, deadline: eligible }, now);
+            }
+        }
+    }
+}
+
+impl<M: Memory> Clip<M> {
+    /// The packets that wait for the handler; a source has none.
+    pub fn input_mut(&mut self) -> Option<&mut PacketQueue<M::Frame>> {
+        match &mut self.role {
+            RoleState::Source(_) => None,
+            RoleState::Forwarder(forwarder) => Some(&mut forwarder.input),
+            RoleState::Sink(sink) => Some(&mut sink.input),
+        }
+    }
+
+    /// Polices a packet ("trust nobody", design 3).
+    fn admit(&mut self, header: &Header, wire_bytes: u32, received: Instant) -> Option<Verdict> {
+        let input = self.input_mut()?;
+        if header.demoted {
+            return Some(Verdict::Demoted);
+        }
+        let nominal = received.offset(header.slack_ns);
+        Some(input.arrivals.accept(&Arrival { message: header.message, wire_bytes, nominal, received }))
+    }
+
+    /// When the handler has something to do, and until when: its head packet or a delivery that is due.
+    fn next_activation(&self) -> Option<Activation> {
+        let of_packet = |packet: &PacketIn<M::Frame>| Activation {
+            eligible: packet.effective - self.cpu_horizon,
+            deadline: packet.effective + self.cpu_bound,
+        };
+        match &self.role {
+            RoleState::Source(_) => None,
+            RoleState::Forwarder(forwarder) => forwarder.input.packets.front().map(of_packet),
+            RoleState::Sink(sink) => {
+                let packet = sink.input.packets.front().map(of_packet);
+                let held = sink.held.front();
+                let held = held.map(|held| Activation { eligible: held.deliver_at, deadline: held.due });
+                [packet, held].into_iter().flatten().min_by_key(|activation| activation.eligible)
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What applications ask of a node.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::{Contract, Instant};
+
+use super::Node;
+use super::api::{ChannelCounters, OpenRequest, RequestError, UserId};
+use super::best_effort::{Binding, Flow, key_of};
+use super::clip::RoleState;
+use super::outgoing::Outgoing;
+use super::plane::{Owner, best_effort_parameters};
+use crate::ids::{Address, ChannelId, ChannelNumber, ListenerId, Name, PathId};
+use crate::limits::BEST_EFFORT_OUTGOING_MAX;
+use crate::memory::Memory;
+
+/// Best-effort flows take their numbers from the upper half, channels from the lower.
+const FLOW_NUMBERS: u32 = 1 << 31;
+
+impl<M: Memory> Node<M> {
+    /// Listens on a name.
+    ///
+    /// # Errors
+    /// `NameTaken` for a second listener.
+    pub fn listen(&mut self, port: Name) -> Result<ListenerId, RequestError> {
+        self.signalling.listen(port)
+    }
+
+    /// Stops listening; open channels stay, what waits for consent is refused.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn unlisten(&mut self, listener: ListenerId, now: Instant) -> Result<(), RequestError> {
+        self.signalling.unlisten(listener, now, &mut self.plane)
+    }
+
+    /// Starts to open a channel; `Opened`, `Refused` or `Probed` follows.
+    ///
+    /// # Errors
+    /// Where it cannot even be tried.
+    pub fn open(&mut self, request: OpenRequest, now: Instant) -> Result<ChannelId, RequestError> {
+        self.signalling.open(request, now, &mut self.plane)
+    }
+
+    /// Gives an opened channel its outgoing ring.
+    ///
+    /// # Errors
+    /// `Unknown` where it is not an open source, or has one already.
+    pub fn attach_outbox(
+        &mut self,
+        channel: ChannelId,
+        outbox: M::Outbox,
+        now: Instant,
+    ) -> Result<(), RequestError> {
+        let clip = self.plane.clips.get_mut(&channel).ok_or(RequestError::Unknown)?;
+        match &mut clip.role {
+            RoleState::Source(source) if source.outbox.is_none() => source.outbox = Some(outbox),
+            _ => return Err(RequestError::Unknown),
+        }
+        self.plane.drain_outbox(channel, now);
+        Ok(())
+    }
+
+    /// The agent consents to an incoming channel and gives its ring.
+    ///
+    /// # Errors
+    /// `Unknown` where it does not wait for consent (any more).
+    pub fn consent(&mut self, channel: ChannelId, inbox: M::Inbox, now: Instant) -> Result<(), RequestError> {
+        self.plane.inboxes.insert(channel, inbox);
+        let consented = self.signalling.consent(channel, now, &mut self.plane);
+        self.plane.inboxes.remove(&channel);
+        consented
+    }
+
+    /// The agent refuses an incoming channel.
+    ///
+    /// # Errors
+    /// `Unknown` where it does not wait for consent (any more).
+    pub fn refuse(&mut self, channel: ChannelId, why: &str, now: Instant) -> Result<(), RequestError> {
+        self.signalling.refuse(channel, why, now, &mut self.plane)
+    }
+
+    /// Asks a source host's listener to open a channel to `reply_to` here (as RSVP's receivers do).
+    ///
+    /// # Errors
+    /// Where it cannot even be tried.
+    pub fn request(
+        &mut self,
+        source: &Address,
+        reply_to: Name,
+        contract: Contract,
+        user: UserId,
+        now: Instant,
+    ) -> Result<u64, RequestError> {
+        self.signalling.request(source, reply_to, contract, user, now)
+    }
+
+    /// Refuses a receiver's request.
+    ///
+    /// # Errors
+    /// `Unknown` where nobody waits for it (any more).
+    pub fn refuse_request(&mut self, token: u64, why: &str, now: Instant) -> Result<(), RequestError> {
+        self.signalling.refuse_request(token, why, now)
+    }
+
+    /// The application has put something into its outgoing ring.
+    pub fn handle_outbox(&mut self, channel: ChannelId, now: Instant) {
+        self.plane.drain_outbox(channel, now);
+    }
+
+    /// Closes either end of a channel, a best-effort flow or a bound port. A source sends what is queued first.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn close(&mut self, channel: ChannelId, now: Instant) -> Result<(), RequestError> {
+        if self.close_best_effort(channel) {
+            return Ok(());
+        }
+        self.plane.drain_outbox(channel, now);
+        self.signalling.close(channel, now, &mut self.plane)?;
+        self.plane.begin_closing(channel);
+        Ok(())
+    }
+
+    /// Opens a best-effort flow: nothing is promised, nobody is asked.
+    ///
+    /// # Errors
+    /// Where the host is unknown or no route leads to it.
+    pub fn open_best_effort(
+        &mut self,
+        to: Address,
+        message_bytes_max: u32,
+        outbox: M::Outbox,
+        now: Instant,
+    ) -> Result<ChannelId, RequestError> {
+        let config = &self.plane.config;
+        let known = config.directory.iter().find(|(name, _)| *name == to.host);
+        let destination =
+            known.map(|(_, id)| *id).ok_or_else(|| RequestError::UnknownHost(to.host.clone()))?;
+        let link = self.plane.best_effort_link(destination);
+        let link = link.ok_or_else(|| RequestError::NoRoute(to.host.clone()))?;
+        let channel = self.signalling.next_channel_id();
+        let number = ChannelNumber(FLOW_NUMBERS | (channel.0 as u32 & (FLOW_NUMBERS - 1)));
+        let path = PathId { node: config.id, channel: number, epoch: config.epoch };
+        let fragment_bytes = config.fragment_bytes;
+        let parameters = best_effort_parameters(config);
+        let handler = self.plane.add_handler(Owner::Flow(channel), parameters);
+        let outgoing = Outgoing::new(BEST_EFFORT_OUTGOING_MAX, fragment_bytes);
+        let flow = Flow {
+            to,
+            destination,
+            path,
+            link,
+            message_bytes_max,
+            outbox,
+            outgoing,
+            handler,
+            listed: false,
+            counters: ChannelCounters::default(),
+        };
+        self.plane.flows.insert(channel, flow);
+        self.plane.drain_flow(channel, now);
+        Ok(channel)
+    }
+
+    /// Receives best effort on a name.
+    ///
+    /// # Errors
+    /// `NameTaken`.
+    pub fn bind_best_effort(
+        &mut self,
+        port: Name,
+        message_bytes_max: u32,
+        inbox: M::Inbox,
+    ) -> Result<ChannelId, RequestError> {
+        let hash = port.port_hash();
+        if self.plane.bindings.contains_key(&hash) {
+            return Err(RequestError::NameTaken(port));
+        }
+        let channel = self.signalling.next_channel_id();
+        self.plane.bindings.insert(hash, Binding::new(channel, message_bytes_max, inbox));
+        Ok(channel)
+    }
+
+    /// Tears everything down; drive on until `is_quiet` or the grace is over.
+    pub fn shutdown(&mut self, now: Instant) {
+        let mut channels: Vec<ChannelId> = self.plane.clips.keys().copied().collect();
+        channels.sort_unstable();
+        self.signalling.shutdown(now, &mut self.plane);
+        channels.into_iter().for_each(|channel| self.plane.begin_closing(channel));
+        let flows: Vec<ChannelId> = self.plane.flows.keys().copied().collect();
+        for flow in flows {
+            self.close_best_effort(flow);
+        }
+        self.plane.bindings.clear();
+    }
+
+    /// Whether nothing is open or under way.
+    pub fn is_quiet(&self) -> bool {
+        self.plane.clips.is_empty() && self.plane.flows.is_empty() && self.signalling.is_quiet()
+    }
+
+    fn close_best_effort(&mut self, channel: ChannelId) -> bool {
+        if let Some(flow) = self.plane.flows.remove(&channel) {
+            self.plane.remove_handler(flow.handler);
+            self.plane.line_mut(flow.link).scheduler.remove_best_effort(key_of(flow.path), drop);
+            return true;
+        }
+        let bound = self.plane.bindings.iter().find(|(_, binding)| binding.channel == channel);
+        let Some(hash) = bound.map(|(hash, _)| *hash) else { return false };
+        self.plane.bindings.remove(&hash).is_some()
+    }
+}

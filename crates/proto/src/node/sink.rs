@@ -1,0 +1,157 @@
+//! A channel's sink at this host: reassembly into the receiver's ring, delivery, evidence.
+
+use punctual_analysis::{Delivery, Instant, Nanos};
+
+use super::api::{ChannelCounters, Notice, WorkKind};
+use super::clip::{Clip, Held, RoleState, Sink};
+use super::plane::Plane;
+use super::work::Unit;
+use crate::fragment::Outcome;
+use crate::ids::ChannelId;
+use crate::limits::HEADER_BYTES;
+use crate::memory::{Inbox, Memory, MessageInfo};
+use crate::wire::Header;
+
+/// When a message of a fragment arrived logically and what it has to keep.
+#[derive(Clone, Copy)]
+struct Timing {
+    /// l on this host's clock, as early as it can have been.
+    logical: Instant,
+    /// e + d of this stage: what a miss is measured against.
+    due: Instant,
+}
+
+impl<M: Memory> Plane<M> {
+    /// What one unit of the sink's handler would be.
+    pub fn sink_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
+        let RoleState::Sink(sink) = &self.clips.get(&channel)?.role else { return None };
+        let waiting = sink.input.packets.len() as u32;
+        let packets = waiting.min(self.config.cpu.quantum_packets);
+        let head = sink.input.packets.front();
+        let bytes = packets * head.map_or(0, |packet| packet.header.payload_bytes);
+        let message_edge = head.is_some_and(|p| p.header.fragment + 1 == p.header.fragments);
+        let due = sink.held.front().is_some_and(|held| held.deliver_at <= now);
+        (packets > 0 || due).then_some(Unit { kind: WorkKind::Receive, packets, bytes, message_edge })
+    }
+
+    /// Takes up to `packets` packets in and delivers what is due.
+    pub fn run_sink(&mut self, channel: ChannelId, packets: u32, now: Instant) {
+        let margin = self.config.wakeup_margin;
+        let Some(clip) = self.clips.get_mut(&channel) else { return };
+        let before = (clip.counters.misses, clip.counters.overruns);
+        clip.deliver_held(now);
+        for _ in 0..packets {
+            let Some(input) = clip.input_mut() else { break };
+            let Some(packet) = input.packets.pop_front() else { break };
+            let due = packet.effective + clip.cpu_bound;
+            let frame = packet.frame;
+            clip.accept(
+                &packet.header,
+                payload_of(&packet.header, frame.as_ref()),
+                packet.nominal,
+                due,
+                margin,
+                now,
+            );
+        }
+        let after = (clip.counters.misses, clip.counters.overruns);
+        if after.0 > before.0 {
+            self.notice(channel, Notice::Late);
+        }
+        if after.1 > before.1 {
+            self.notice(channel, Notice::Overrun);
+        }
+    }
+
+    /// A demoted packet has made its way as best effort.
+    pub fn receive_demoted(&mut self, header: &Header, frame: &M::Frame, now: Instant) {
+        let Some(channel) = self.paths.get(&header.path).copied() else {
+            return self.drops.unknown_path += 1;
+        };
+        let margin = self.config.wakeup_margin;
+        let Some(clip) = self.clips.get_mut(&channel) else { return };
+        clip.accept(header, payload_of(header, frame.as_ref()), now, Instant(u64::MAX), margin, now);
+        self.arm_input(channel, now);
+    }
+}
+
+fn payload_of<'a>(header: &Header, packet: &'a [u8]) -> &'a [u8] {
+    packet.get(HEADER_BYTES..HEADER_BYTES + header.payload_bytes as usize).unwrap_or_default()
+}
+
+impl<M: Memory> Clip<M> {
+    fn accept(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        nominal: Instant,
+        due: Instant,
+        margin: Nanos,
+        now: Instant,
+    ) {
+        let contract = self.local.contract;
+        let Self { role: RoleState::Sink(sink), counters, .. } = self else { return };
+        let timing = Timing { logical: nominal - sink.upstream, due };
+        let Sink { reassembly, inbox, .. } = sink;
+        counters.messages_in += u64::from(header.fragment == 0);
+        match reassembly.accept(header, payload, || inbox.reserve()) {
+            Outcome::Complete { slot, demoted } => {
+                let deadline = timing.logical + contract.deadline;
+                let info = MessageInfo {
+                    number: header.message,
+                    len: header.message_bytes,
+                    logical_arrival: header.logical_arrival,
+                    deadline,
+                    delivered: now,
+                    demoted,
+                };
+                if contract.delivery == Delivery::AtDeadline && !demoted && deadline - margin > now {
+                    let held = Held { deliver_at: deadline - margin, due: deadline, slot, info };
+                    sink.hold(held);
+                } else {
+                    deliver(inbox, counters, slot, info, timing, now);
+                }
+            }
+            Outcome::NoSlot => counters.overruns += 1,
+            Outcome::Rejected(_) => counters.dropped += 1,
+            Outcome::Stored | Outcome::Duplicate | Outcome::Stale => {}
+        }
+        counters.incomplete = sink.reassembly.incomplete();
+    }
+
+    /// Delivers what waits for its deadline and is due.
+    fn deliver_held(&mut self, now: Instant) {
+        let deadline = self.local.contract.deadline;
+        let Self { role: RoleState::Sink(sink), counters, .. } = self else { return };
+        while sink.held.front().is_some_and(|held| held.deliver_at <= now) {
+            let Some(Held { due, slot, info, .. }) = sink.held.pop_front() else { break };
+            let timing = Timing { logical: due - deadline, due };
+            deliver(&mut sink.inbox, counters, slot, info, timing, now);
+        }
+    }
+}
+
+impl<M: Memory> Sink<M> {
+    /// Keeps the earliest delivery first; messages mostly complete in order, so the place is near the end.
+    fn hold(&mut self, held: Held<super::best_effort::Slot<M>>) {
+        let after = self.held.iter().rposition(|other| other.deliver_at <= held.deliver_at);
+        self.held.insert(after.map_or(0, |index| index + 1), held);
+    }
+}
+
+fn deliver<I: Inbox>(
+    inbox: &mut I,
+    counters: &mut ChannelCounters,
+    slot: I::Slot,
+    info: MessageInfo,
+    timing: Timing,
+    now: Instant,
+) {
+    counters.messages_out += 1;
+    counters.bytes_out += u64::from(info.len);
+    if !info.demoted {
+        counters.misses += u64::from(now > timing.due);
+        counters.latency_max = counters.latency_max.max(now.since(timing.logical));
+    }
+    inbox.publish(slot, MessageInfo { delivered: now, ..info });
+}

@@ -1,0 +1,187 @@
+//! A channel's source at this host: draining the application's ring, policing, fragmenting (CLIPS 4.3).
+//!
+//! Slot occupancy control (HARTS 5.2.2): the handler only runs when the link has a slot for what it makes.
+
+use punctual_analysis::arrival::{Arrival, SourceVerdict, Verdict};
+use punctual_analysis::{Instant, Nanos};
+
+use super::api::{Notice, WorkKind};
+use super::best_effort::{Message, key_of};
+use super::clip::{Clip, Demoted, RoleState, Source};
+use super::packet::Packet;
+use super::plane::{Line, Plane};
+use super::work::Unit;
+use crate::ids::ChannelId;
+use crate::linksched::Guaranteed;
+use crate::memory::{Memory, MessageRead, Outbox};
+use crate::sched::Activation;
+
+impl<M: Memory> Plane<M> {
+    /// Takes what the application has put into its ring, as far as there is room, and polices it.
+    pub fn drain_outbox(&mut self, channel: ChannelId, now: Instant) {
+        let Some(clip) = self.clips.get_mut(&channel) else {
+            return self.drain_flow(channel, now);
+        };
+        let policed = clip.drain(now, self.config.cpu.release_latency);
+        if policed {
+            self.notice(channel, Notice::Policed);
+        }
+        self.arm_source(channel, now);
+    }
+
+    /// Tells the executor what the source's handlers have to do.
+    pub fn arm_source(&mut self, channel: ChannelId, now: Instant) {
+        let Some(clip) = self.clips.get_mut(&channel) else { return };
+        let Clip { role: RoleState::Source(source), cpu_bound, handler, local, .. } = clip else { return };
+        let line = &mut self.lines[usize::from(source.outlet.link.0)];
+        match source.outgoing.peek() {
+            None => self.executor.idle(*handler),
+            Some(fragment) => {
+                let eligible = fragment.logical_arrival;
+                let activation = Activation { eligible, deadline: eligible + *cpu_bound };
+                self.executor.ready(*handler, activation, now);
+                if line.scheduler.slots_free(source.outlet.flow) == 0 {
+                    self.executor.block(*handler);
+                    line.wait(channel, &mut source.listed);
+                } else {
+                    self.executor.unblock(*handler, now);
+                }
+            }
+        }
+        let Some(demoted) = &source.demoted else { return };
+        let key = key_of(local.path);
+        match demoted.outgoing.peek() {
+            Some(fragment) if line.scheduler.best_effort_space(now, key, line.wire_bytes(fragment.bytes)) => {
+                let eligible = fragment.logical_arrival;
+                self.executor.ready(demoted.handler, Activation { eligible, deadline: eligible }, now);
+            }
+            Some(_) => {
+                self.executor.idle(demoted.handler);
+                line.wait(channel, &mut source.listed);
+            }
+            None => self.executor.idle(demoted.handler),
+        }
+    }
+
+    /// What one unit of the source's handler would be.
+    pub fn source_unit(&self, channel: ChannelId) -> Option<Unit> {
+        let clip = self.clips.get(&channel)?;
+        let RoleState::Source(source) = &clip.role else { return None };
+        let fragment = source.outgoing.peek()?;
+        let left = u32::from(fragment.fragments - fragment.index);
+        let free = self.line(source.outlet.link).scheduler.slots_free(source.outlet.flow);
+        let packets = left.min(free).min(self.config.cpu.quantum_packets);
+        let bytes = packets * fragment.bytes;
+        Some(Unit { kind: WorkKind::Send, packets, bytes, message_edge: fragment.index == 0 })
+    }
+
+    /// Makes up to `packets` fragments of the head message.
+    pub fn run_source(&mut self, channel: ChannelId, packets: u32, now: Instant) {
+        let Some(clip) = self.clips.get_mut(&channel) else { return };
+        let Clip { role: RoleState::Source(source), cpu_bound, counters, .. } = clip else { return };
+        let line = &mut self.lines[usize::from(source.outlet.link.0)];
+        for _ in 0..packets {
+            if !source.make_fragment(channel, *cpu_bound, line, now) {
+                counters.overflows += 1;
+                break;
+            }
+        }
+        let used = line.scheduler.occupancy(source.outlet.flow).slots_used_max;
+        counters.occupancy_max = counters.occupancy_max.max(used);
+    }
+
+    /// What one unit of the demoted part would be.
+    pub fn demoted_unit(&self, channel: ChannelId) -> Option<Unit> {
+        let RoleState::Source(source) = &self.clips.get(&channel)?.role else { return None };
+        let fragment = source.demoted.as_ref()?.outgoing.peek()?;
+        Some(Unit { kind: WorkKind::BestEffort, packets: 1, bytes: fragment.bytes, message_edge: false })
+    }
+
+    /// Queues one fragment of a demoted message.
+    pub fn run_demoted(&mut self, channel: ChannelId, now: Instant) {
+        let Some(clip) = self.clips.get_mut(&channel) else { return };
+        let path = clip.local.path;
+        let RoleState::Source(source) = &mut clip.role else { return };
+        let line = &mut self.lines[usize::from(source.outlet.link.0)];
+        let Some(Demoted { outgoing, .. }) = &mut source.demoted else { return };
+        let Some(fragment) = outgoing.peek() else { return };
+        let packet = Packet::Demoted { channel, number: fragment.number, fragment: fragment.index };
+        let wire_bytes = line.wire_bytes(fragment.bytes);
+        match line.scheduler.enqueue_best_effort(now, key_of(path), wire_bytes, packet) {
+            Ok(()) => outgoing.made(),
+            Err(_) => outgoing.drop_rest(),
+        }
+    }
+}
+
+impl<M: Memory> Clip<M> {
+    /// Takes messages out of the ring. The application's word about when it sent one counts within the time
+    /// that our wake-up may take. `true` where the contract was broken.
+    fn drain(&mut self, now: Instant, wakeup: Nanos) -> bool {
+        let Self { role: RoleState::Source(source), counters, local, .. } = self else { return false };
+        let contract = local.contract;
+        let mut policed = false;
+        while !source.is_full() {
+            let Some((message, claimed)) = source.outbox.as_mut().and_then(Outbox::take) else { break };
+            let sent = claimed.max(now - wakeup).min(now);
+            let number = counters.messages_in;
+            counters.messages_in += 1;
+            if message.len() > contract.message_bytes_max {
+                counters.dropped += 1;
+                policed = true;
+                continue;
+            }
+            let verdict = source.regulator.accept(sent, contract.policing);
+            policed |= !matches!(verdict, SourceVerdict::Conforming { .. });
+            counters.delayed += u64::from(matches!(verdict, SourceVerdict::Delayed { .. }));
+            let kept = match verdict {
+                SourceVerdict::Conforming { logical } | SourceVerdict::Delayed { logical } => {
+                    source.outgoing.push(message, number, logical)
+                }
+                SourceVerdict::Dropped => false,
+                SourceVerdict::Demoted => {
+                    counters.demoted += 1;
+                    source.demote(message, number, sent)
+                }
+            };
+            counters.dropped += u64::from(!kept);
+        }
+        policed
+    }
+}
+
+impl<M: Memory> Source<M> {
+    fn is_full(&self) -> bool {
+        self.outgoing.is_full()
+    }
+
+    /// Queues a message as best effort; `false` where there is no room.
+    fn demote(&mut self, message: Message<M>, number: u64, sent: Instant) -> bool {
+        let Some(demoted) = &mut self.demoted else { return false };
+        !demoted.outgoing.is_full() && demoted.outgoing.push(message, number, sent)
+    }
+
+    /// Hands the next fragment to the link scheduler; `false` where it had no slot and the rest is dropped.
+    fn make_fragment(
+        &mut self,
+        channel: ChannelId,
+        cpu_bound: Nanos,
+        line: &mut Line<M>,
+        now: Instant,
+    ) -> bool {
+        let Some(fragment) = self.outgoing.peek() else { return true };
+        let nominal = fragment.logical_arrival + cpu_bound;
+        let wire_bytes = line.wire_bytes(fragment.bytes);
+        let arrival = Arrival { message: fragment.wire_number, wire_bytes, nominal, received: now };
+        let Verdict::Accepted { effective } = self.link_arrivals.accept(&arrival) else { return true };
+        let key = Guaranteed { effective, deadline: effective + self.outlet.bound, wire_bytes };
+        let packet = Packet::Source { channel, number: fragment.number, fragment: fragment.index, nominal };
+        let queued = line.scheduler.enqueue(now, self.outlet.flow, key, packet).is_ok();
+        if queued {
+            self.outgoing.made();
+        } else {
+            self.outgoing.drop_rest();
+        }
+        queued
+    }
+}

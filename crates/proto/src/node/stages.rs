@@ -1,0 +1,410 @@
+//! Admission of this node's own stages, the processor and the links out: what is held for whom.
+//!
+//! Invariant: `held` names exactly what the policies hold, and `buffer_bytes` is the sum of its buffers.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use punctual_analysis::{
+    AdmissionPolicy, Contract, Cpu, Demand, Explanation, Interference, Link, Nanos, Pacing, PathCosts, Ppm,
+    Rate, Refusal, RefusalReason, StageKey, policy_by_name,
+};
+
+use super::api::{RefuseCause, Role, StageGrant, StageKind};
+use super::check::NodeConfigError;
+use super::config::{self, Admission, LinkConfig, NodeConfig, Pace};
+use crate::ids::{ChannelId, LinkId, NodeId};
+use crate::limits::{FRAGMENT_BYTES_MAX, HEADER_BYTES, SIGNAL_BYTES_MAX};
+use crate::signalling::LocalChannel;
+
+/// The name under which the analysis knows an admission.
+const fn name_of(admission: Admission) -> &'static str {
+    match admission {
+        Admission::Edf => "edf",
+        Admission::DOrder => "d-order",
+        Admission::FixedPriority => "fixed-priority",
+        Admission::Fifo => "fifo",
+    }
+}
+
+/// The implicit signalling channel's place in each stage: no channel has this handle.
+const SIGNALLING_KEY: StageKey = StageKey(u64::MAX);
+
+/// What a channel holds in one stage.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldStage {
+    pub demand: Demand,
+    pub bound: Nanos,
+}
+
+/// What a channel holds here.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub cpu: HeldStage,
+    pub link: Option<(LinkId, HeldStage)>,
+    pub buffer_bytes: u64,
+}
+
+/// One link's admission.
+struct LinkStage {
+    model: Link,
+    policy: Box<dyn AdmissionPolicy>,
+    propagation_max: Nanos,
+    packet_bytes_max: u32,
+    signal_bound: Nanos,
+}
+
+/// Admission of all stages.
+pub(super) struct Stages {
+    node: NodeId,
+    cpu_model: Cpu,
+    cpu: Box<dyn AdmissionPolicy>,
+    costs: config::CpuCosts,
+    release_latency: Nanos,
+    links: Vec<LinkStage>,
+    held: HashMap<ChannelId, Held>,
+    buffer_bytes: u64,
+    buffer_bytes_max: u64,
+}
+
+impl Stages {
+    /// The empty stages of a node; only its signalling is held.
+    ///
+    /// # Errors
+    /// Where a stage cannot even carry its own signalling.
+    pub fn new(config: &NodeConfig) -> Result<Self, NodeConfigError> {
+        let cpu_model = cpu_model(config);
+        let unknown = |error: punctual_analysis::UnknownPolicy| NodeConfigError { what: error.to_string() };
+        let mut cpu = policy_by_name(name_of(config.cpu.admission), cpu_model.model()).map_err(unknown)?;
+        let signal = signal_contract(config)?;
+        let costs =
+            PathCosts { message: Nanos::ZERO, packet: config.cpu.costs.receive_packet, kib: Nanos::ZERO };
+        let mut links = Vec::with_capacity(config.links.len());
+        let mut cpu_demand: Option<Demand> = None;
+        for link in &config.links {
+            let model = link_model(link);
+            let mut policy = policy_by_name(name_of(link.admission), model.model()).map_err(unknown)?;
+            let demand =
+                model.demand(&signal, SIGNAL_BYTES_MAX as u32, config.cpu.release_latency, Nanos::ZERO);
+            let signal_bound = hold_signalling(policy.as_mut(), &demand, &format!("link {}", link.name))?;
+            let one = cpu_model.demand(
+                &signal,
+                SIGNAL_BYTES_MAX as u32,
+                &costs,
+                config.cpu.release_latency,
+                Nanos::ZERO,
+            );
+            let sum = cpu_demand.map_or(Nanos::ZERO, |demand| demand.cost);
+            cpu_demand = Some(Demand { cost: sum + one.cost, ..one });
+            let (propagation_max, packet_bytes_max) = (link.propagation_max, link.packet_bytes_max);
+            links.push(LinkStage { model, policy, propagation_max, packet_bytes_max, signal_bound });
+        }
+        if let Some(demand) = cpu_demand {
+            hold_signalling(cpu.as_mut(), &demand, "the processor")?;
+        }
+        Ok(Self {
+            node: config.id,
+            cpu_model,
+            cpu,
+            costs: config.cpu.costs,
+            release_latency: config.cpu.release_latency,
+            links,
+            held: HashMap::new(),
+            buffer_bytes: 0,
+            buffer_bytes_max: config.buffer_bytes_max,
+        })
+    }
+
+    /// The bound of the implicit signalling channel of a link.
+    pub fn signal_bound(&self, link: usize) -> Nanos {
+        self.links[link].signal_bound
+    }
+    /// A channel's fixed-priority level on the processor (0 the most urgent); 0 under other orders.
+    pub fn cpu_rank(&self, channel: ChannelId) -> u8 {
+        self.cpu.rank(StageKey(channel.0)).map_or(0, |rank| rank.min(usize::from(u8::MAX)) as u8)
+    }
+    /// Given away of the processor.
+    pub fn cpu_utilisation(&self) -> Ppm {
+        self.cpu.utilisation()
+    }
+    /// Given away of a link.
+    pub fn link_utilisation(&self, link: LinkId) -> Ppm {
+        self.links[usize::from(link.0)].policy.utilisation()
+    }
+    /// Bytes of buffers that are reserved.
+    pub const fn buffer_bytes(&self) -> u64 {
+        self.buffer_bytes
+    }
+    /// What a channel holds.
+    pub fn held(&self, channel: ChannelId) -> Option<&Held> {
+        self.held.get(&channel)
+    }
+
+    /// Tests the local stages, each with its smallest bound, together within `limit`; holds them unless `dry`.
+    ///
+    /// # Errors
+    /// The first stage that says no; nothing is held then.
+    pub fn hold(
+        &mut self,
+        local: &LocalChannel,
+        limit: Nanos,
+        dry: bool,
+    ) -> Result<Vec<StageGrant>, RefuseCause> {
+        self.check_suitable(local)?;
+        let key = StageKey(local.channel.0);
+        let cpu_kind = cpu_kind(local.role);
+        let demand = self.cpu_demand(local, Nanos::ZERO);
+        let refuse = |kind| move |refusal: Refusal| RefuseCause::Stage { kind, refusal };
+        let cpu =
+            HeldStage { demand, bound: self.cpu.offer(&demand, limit).map_err(refuse(cpu_kind))?.bound };
+        let cpu_grant = self.cpu_grant(local, &cpu, limit);
+        let Some(link) = local.link_out else {
+            if !dry {
+                self.cpu.hold(key, &cpu.demand, cpu.bound).map_err(refuse(cpu_kind))?;
+                self.held.insert(local.channel, Held { cpu, link: None, buffer_bytes: 0 });
+            }
+            return Ok(Vec::from([cpu_grant]));
+        };
+        let demand = self.link_demand(local, link, cpu.bound);
+        let stage = &mut self.links[usize::from(link.0)];
+        let left = limit - cpu.bound - stage.propagation_max;
+        let refuse_link = refuse(StageKind::Link);
+        let held = HeldStage { demand, bound: stage.policy.offer(&demand, left).map_err(refuse_link)?.bound };
+        if !dry {
+            stage.policy.hold(key, &held.demand, held.bound).map_err(refuse_link)?;
+            if let Err(refusal) = self.cpu.hold(key, &cpu.demand, cpu.bound) {
+                self.links[usize::from(link.0)].policy.release(key);
+                return Err(refuse(cpu_kind)(refusal));
+            }
+            self.held.insert(local.channel, Held { cpu, link: Some((link, held)), buffer_bytes: 0 });
+        }
+        Ok(Vec::from([cpu_grant, self.link_grant(link, &held, left)]))
+    }
+
+    /// Moves the held bounds to at most `bounds` (CPU, link), each where its stage still keeps everybody's;
+    /// returns the bounds that are held now.
+    pub fn relax(
+        &mut self,
+        channel: ChannelId,
+        bounds: &[Nanos],
+        horizons: impl Fn(usize, &[Nanos]) -> Nanos,
+    ) -> Option<Vec<Nanos>> {
+        let held = self.held.get_mut(&channel)?;
+        let key = StageKey(channel.0);
+        let mut taken = Vec::from([held.cpu.bound]);
+        // From the last stage on: a horizon counts what is upstream of it.
+        if let Some((link, stage)) = &mut held.link {
+            let wanted = bounds.get(1).copied().unwrap_or(stage.bound);
+            relax_stage(self.links[usize::from(link.0)].policy.as_mut(), key, stage, wanted);
+            taken.push(stage.bound);
+        }
+        let wanted = bounds.first().copied().unwrap_or(held.cpu.bound);
+        relax_stage(self.cpu.as_mut(), key, &mut held.cpu, wanted);
+        taken[0] = held.cpu.bound;
+        let early_cpu = horizons(0, &taken);
+        rehold(self.cpu.as_mut(), key, &mut held.cpu, early_cpu);
+        if let Some((link, stage)) = &mut held.link {
+            rehold(self.links[usize::from(link.0)].policy.as_mut(), key, stage, horizons(1, &taken));
+        }
+        Some(taken)
+    }
+
+    /// Reserves buffer bytes for a held channel.
+    ///
+    /// # Errors
+    /// Where the node has no more; nothing changes then.
+    pub fn reserve_buffers(&mut self, channel: ChannelId, bytes: u64) -> Result<(), RefuseCause> {
+        let had = self.held.get(&channel).map_or(0, |held| held.buffer_bytes);
+        let free_bytes = self.buffer_bytes_max.saturating_sub(self.buffer_bytes - had);
+        if bytes > free_bytes {
+            return Err(RefuseCause::Buffers(RefusalReason::Buffers { wanted_bytes: bytes, free_bytes }));
+        }
+        if let Some(held) = self.held.get_mut(&channel) {
+            held.buffer_bytes = bytes;
+            self.buffer_bytes = self.buffer_bytes - had + bytes;
+        }
+        Ok(())
+    }
+
+    /// Gives everything back.
+    pub fn release(&mut self, channel: ChannelId) {
+        let Some(held) = self.held.remove(&channel) else { return };
+        self.cpu.release(StageKey(channel.0));
+        if let Some((link, _)) = held.link {
+            self.links[usize::from(link.0)].policy.release(StageKey(channel.0));
+        }
+        self.buffer_bytes -= held.buffer_bytes;
+    }
+
+    /// The grants of what is held now.
+    pub fn grants(&mut self, local: &LocalChannel, offered: &[Nanos]) -> Vec<StageGrant> {
+        let Some(held) = self.held.get(&local.channel).cloned() else { return Vec::new() };
+        let mut grants = Vec::from([self.cpu_grant(local, &held.cpu, held.cpu.bound)]);
+        if let Some((link, stage)) = &held.link {
+            grants.push(self.link_grant(*link, stage, stage.bound));
+        }
+        for (grant, offered) in grants.iter_mut().zip(offered) {
+            grant.offered = *offered;
+        }
+        if let Some(last) = grants.last_mut() {
+            last.buffer_bytes = held.buffer_bytes;
+        }
+        grants
+    }
+
+    fn check_suitable(&self, local: &LocalChannel) -> Result<(), RefuseCause> {
+        let fragment = local.fragment_bytes;
+        let packets = local.contract.packets_max(fragment);
+        if fragment == 0 || fragment > FRAGMENT_BYTES_MAX || packets > u32::from(u16::MAX) {
+            let text = format!("{packets} packets of {fragment} B a message; at most {} packets", u16::MAX);
+            return Err(RefuseCause::Unsuitable(text));
+        }
+        let Some(link) = local.link_out else { return Ok(()) };
+        let (needed, room) =
+            (fragment + HEADER_BYTES as u32, self.links[usize::from(link.0)].packet_bytes_max);
+        if needed > room && local.contract.message_bytes_max + HEADER_BYTES as u32 > room {
+            return Err(RefuseCause::Unsuitable(format!("packets of {needed} B, the link takes {room} B")));
+        }
+        Ok(())
+    }
+
+    fn cpu_demand(&self, local: &LocalChannel, early: Nanos) -> Demand {
+        let costs = path_costs(&self.costs, local.role);
+        self.cpu_model.demand(&local.contract, local.fragment_bytes, &costs, self.release_latency, early)
+    }
+
+    fn link_demand(&self, local: &LocalChannel, link: LinkId, early: Nanos) -> Demand {
+        let model = &self.links[usize::from(link.0)].model;
+        model.demand(&local.contract, local.fragment_bytes, self.release_latency, early)
+    }
+
+    fn cpu_grant(&mut self, local: &LocalChannel, stage: &HeldStage, limit: Nanos) -> StageGrant {
+        let made_of = self.cpu.explain(&stage.demand, limit).unwrap_or_default();
+        let utilisation = self.cpu.utilisation();
+        grant(self.node, cpu_kind(local.role), stage, Nanos::ZERO, made_of, utilisation)
+    }
+
+    fn link_grant(&mut self, link: LinkId, stage: &HeldStage, limit: Nanos) -> StageGrant {
+        let on = &mut self.links[usize::from(link.0)];
+        let made_of = on.policy.explain(&stage.demand, limit).unwrap_or_default();
+        let utilisation = on.policy.utilisation();
+        grant(self.node, StageKind::Link, stage, on.propagation_max, made_of, utilisation)
+    }
+}
+
+/// Moves one held bound; where its stage refuses, it stays and the share is handed on.
+fn relax_stage(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage, wanted: Nanos) {
+    if wanted > stage.bound && policy.relax(key, wanted).is_ok() {
+        stage.bound = wanted;
+    }
+}
+
+/// Tells a policy that counts early arrivals how early they may be now.
+fn rehold(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage, early: Nanos) {
+    // EDF does not ask how early (design 4): the deadline stays the same.
+    if stage.demand.early == early || matches!(policy.name(), "edf" | "d-order" | "fifo") {
+        return;
+    }
+    let demand = Demand { early, ..stage.demand };
+    policy.release(key);
+    if policy.hold(key, &demand, stage.bound).is_ok() {
+        stage.demand = demand;
+    } else {
+        // It was feasible a moment ago and nothing else has changed.
+        let restored = policy.hold(key, &stage.demand, stage.bound);
+        debug_assert!(restored.is_ok());
+    }
+}
+
+fn grant(
+    node: NodeId,
+    kind: StageKind,
+    stage: &HeldStage,
+    propagation_max: Nanos,
+    made_of: Explanation,
+    utilisation: Ppm,
+) -> StageGrant {
+    let (offered, bound, cost) = (stage.bound, stage.bound, stage.demand.cost);
+    StageGrant { node, kind, offered, bound, propagation_max, cost, made_of, utilisation, buffer_bytes: 0 }
+}
+
+const fn cpu_kind(role: Role) -> StageKind {
+    match role {
+        Role::Source => StageKind::SourceCpu,
+        Role::Forwarder => StageKind::ForwardCpu,
+        Role::Sink => StageKind::SinkCpu,
+    }
+}
+
+const fn path_costs(costs: &config::CpuCosts, role: Role) -> PathCosts {
+    match role {
+        Role::Source => {
+            PathCosts { message: costs.send_message, packet: costs.send_packet, kib: costs.copy_kib }
+        }
+        Role::Forwarder => {
+            PathCosts { message: Nanos::ZERO, packet: costs.forward_packet, kib: costs.copy_kib }
+        }
+        Role::Sink => {
+            PathCosts { message: costs.deliver_message, packet: costs.receive_packet, kib: costs.copy_kib }
+        }
+    }
+}
+
+fn cpu_model(config: &NodeConfig) -> Cpu {
+    let costs = &config.cpu.costs;
+    let fragment = u64::from(config.fragment_bytes);
+    let longest = costs.send_packet.max(costs.forward_packet).max(costs.receive_packet);
+    let interference = config.cpu.interference;
+    Cpu {
+        utilisation_max: config.cpu.utilisation_max,
+        best_effort_share_min: config.cpu.best_effort_share_min,
+        interference: Interference { sigma: interference.sigma, rho: interference.rho },
+        best_effort_unit: longest + costs.deliver_message + costs.copy_kib * fragment.div_ceil(1_024),
+        quantum_packets: config.cpu.quantum_packets,
+    }
+}
+
+fn link_model(link: &LinkConfig) -> Link {
+    Link {
+        rate: link.rate,
+        rate_error: link.rate_error,
+        overhead_bytes: link.overhead_bytes + HEADER_BYTES as u32,
+        mtu_wire_bytes: link.packet_bytes_max + link.overhead_bytes,
+        pipeline_depth: link.pipeline_depth,
+        pacing: match link.pace {
+            Pace::Clock => Pacing::Clock,
+            Pace::Completion => Pacing::Completion,
+        },
+        reaction: link.reaction,
+        interference: Interference { sigma: link.interference.sigma, rho: link.interference.rho },
+        best_effort_share_min: link.best_effort_share_min,
+    }
+}
+
+/// Signalling as a channel: one largest packet a period, due within it.
+fn signal_contract(config: &NodeConfig) -> Result<Contract, NodeConfigError> {
+    let error = |what: &str| NodeConfigError { what: what.into() };
+    let pps = u64::from(config.signalling.packets_per_second);
+    let rate =
+        Rate::per_second(pps).ok_or_else(|| error("signalling packets_per_second: give 1 to 1000000"))?;
+    Contract::new(SIGNAL_BYTES_MAX as u32, rate, 1, rate.interval())
+        .map_err(|_| error("signalling packets_per_second: give 1 to 1000000"))
+}
+
+/// Holds signalling with a bound of a whole period where that is feasible: it is in no hurry.
+fn hold_signalling(
+    policy: &mut dyn AdmissionPolicy,
+    demand: &Demand,
+    stage: &str,
+) -> Result<Nanos, NodeConfigError> {
+    policy.hold(SIGNALLING_KEY, demand, demand.period).map(|()| demand.period).map_err(|refusal| {
+        NodeConfigError {
+            what: format!(
+                "{stage} cannot carry its own signalling ({refusal}): lower signalling packets_per_second"
+            ),
+        }
+    })
+}

@@ -1,0 +1,90 @@
+//! What a node shows of itself.
+
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use punctual_analysis::Instant;
+
+use super::Node;
+use super::api::{ChannelStatus, DropCounters, LinkStatus, NodeStatus};
+use crate::ids::LinkId;
+use crate::memory::Memory;
+
+impl<M: Memory> Node<M> {
+    /// For `status`.
+    pub fn status(&self, now: Instant) -> NodeStatus {
+        let plane = &self.plane;
+        let signalling = self.signalling.counters();
+        let drops = plane.drops;
+        NodeStatus {
+            id: plane.config.id,
+            name: plane.config.name.clone(),
+            channels: plane.clips.len() as u32,
+            cpu_utilisation: plane.stages.cpu_utilisation(),
+            buffer_bytes: plane.stages.buffer_bytes(),
+            links: (0..plane.lines.len()).map(|link| self.link_status(LinkId(link as u16), now)).collect(),
+            drops: DropCounters {
+                malformed: drops.malformed + signalling.malformed,
+                version: drops.version + signalling.version,
+                unauthenticated: signalling.unauthenticated,
+                replayed: signalling.replayed,
+                ..drops
+            },
+            overruns: plane.overruns,
+            retransmissions: signalling.retransmissions,
+            now,
+        }
+    }
+
+    fn link_status(&self, link: LinkId, now: Instant) -> LinkStatus {
+        let line = self.plane.line(link);
+        let neighbour = self.signalling.neighbour(link, now);
+        let counters = line.scheduler.counters();
+        LinkStatus {
+            link,
+            name: line.config.name.clone(),
+            neighbour: line.config.neighbour,
+            alive: neighbour.alive,
+            clock_offset_ns: neighbour.clock_offset_ns,
+            round_trip_min: neighbour.round_trip_min,
+            utilisation: self.plane.stages.link_utilisation(link),
+            packets_guaranteed: counters.guaranteed_packets.saturating_sub(line.signal_packets),
+            packets_best_effort: counters.best_effort_packets,
+            packets_signalling: line.signal_packets,
+            wire_bytes: counters.guaranteed_bytes + counters.best_effort_bytes,
+            best_effort_dropped: counters.best_effort_overflows,
+        }
+    }
+
+    /// For `channels`: every guaranteed channel that starts, passes or ends here, by handle.
+    pub fn channels(&self) -> Vec<ChannelStatus> {
+        let views = self.signalling.channels();
+        let mut channels: Vec<ChannelStatus> = views
+            .into_iter()
+            .map(|view| ChannelStatus {
+                channel: view.local.channel,
+                path: view.local.path,
+                role: view.local.role,
+                from: view.from.to_string(),
+                to: view.to.clone(),
+                contract: view.local.contract,
+                stages: view.stages.to_vec(),
+                state: view.state.into(),
+                delivery: view.local.contract.delivery,
+                counters: self
+                    .plane
+                    .clips
+                    .get(&view.local.channel)
+                    .map(|clip| clip.counters)
+                    .unwrap_or_default(),
+            })
+            .collect();
+        channels.sort_unstable_by_key(|channel| channel.channel);
+        channels
+    }
+
+    /// Whose channel it is and how it fares; `None` where it is not known here.
+    pub fn channel(&self, channel: crate::ids::ChannelId) -> Option<ChannelStatus> {
+        self.channels().into_iter().find(|status| status.channel == channel)
+    }
+}

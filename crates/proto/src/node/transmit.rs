@@ -1,0 +1,201 @@
+//! Packets that go out: the link scheduler picks one, only then its bytes are copied into the frame.
+
+use punctual_analysis::Instant;
+
+use super::api::{Port, Transmit};
+use super::clip::{Clip, RoleState};
+use super::outgoing::{Fragment, Outgoing};
+use super::packet::Packet;
+use super::plane::Plane;
+use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
+use crate::limits::HEADER_BYTES;
+use crate::linksched::Scheduled;
+use crate::memory::{Memory, MessageRead};
+use crate::signalling::Signalling;
+use crate::wire::{Header, Kind};
+
+/// Packets whose channel has gone while they waited, skipped in one call: bounds the work of a call.
+const SKIPS_MAX: usize = 64;
+
+impl<M: Memory> Plane<M> {
+    /// The next packet that the link may take now, written to `out`.
+    pub fn transmit(
+        &mut self,
+        link: LinkId,
+        signalling: &mut Signalling,
+        now: Instant,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        if signalling.has_signal(link) {
+            self.line_mut(link).queue_signal(now);
+        }
+        for _ in 0..SKIPS_MAX {
+            let scheduled = self.line_mut(link).scheduler.poll(now)?;
+            let wire_bytes = scheduled.wire_bytes;
+            if matches!(scheduled.packet, Packet::Signal) {
+                let line = self.line_mut(link);
+                line.signal_queued = false;
+                if let Some(len) = signalling.poll_signal(link, now, out) {
+                    line.signal_packets += 1;
+                    return Some(Transmit { len, port: Port::Signalling, wire_bytes });
+                }
+                continue;
+            }
+            let written = self.write(scheduled, now, out);
+            self.unblock_one(link, now);
+            if let Some(len) = written {
+                return Some(Transmit { len, port: Port::Data, wire_bytes });
+            }
+        }
+        None
+    }
+
+    fn write(
+        &mut self,
+        scheduled: Scheduled<Packet<M::Frame>>,
+        now: Instant,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let departure = scheduled.departure_latest;
+        match scheduled.packet {
+            Packet::Source { channel, number, fragment, nominal } => {
+                self.write_source(channel, number, fragment, (nominal, departure), now, out)
+            }
+            Packet::Demoted { channel, number, fragment } => {
+                self.write_demoted(channel, number, fragment, now, out)
+            }
+            Packet::Flow { channel, number, fragment } => {
+                self.write_flow(channel, number, fragment, now, out)
+            }
+            Packet::Forward { channel, header, frame, nominal } => {
+                let clip = self.clips.get_mut(&channel)?;
+                let RoleState::Forwarder(forwarder) = &clip.role else { return None };
+                let slack_ns = (nominal + forwarder.outlet.bound).minus(departure);
+                if header.fragment + 1 == header.fragments {
+                    clip.counters.messages_out += 1;
+                    clip.counters.bytes_out += u64::from(header.message_bytes);
+                }
+                copy_frame(&Header { slack_ns, ..header }, frame.as_ref(), out)
+            }
+            Packet::Pass { header, frame } => copy_frame(&header, frame.as_ref(), out),
+            Packet::Signal => None,
+        }
+    }
+
+    fn write_source(
+        &mut self,
+        channel: ChannelId,
+        number: u64,
+        index: u16,
+        (nominal, departure): (Instant, Instant),
+        now: Instant,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let Clip { role: RoleState::Source(source), local, counters, .. } = self.clips.get_mut(&channel)?
+        else {
+            return None;
+        };
+        let fragment = source.outgoing.fragment(number, index)?;
+        let header = Header {
+            slack_ns: (nominal + source.outlet.bound).minus(departure),
+            ..header_of(Kind::Guaranteed, local.path, local.cookie, NodeId(0), &fragment)
+        };
+        let len = copy_message(&header, &source.outgoing, number, out);
+        if source.outgoing.sent(number) {
+            counters.messages_out += 1;
+            counters.bytes_out += u64::from(fragment.message_bytes);
+            if source.closing && source.outgoing.is_empty() {
+                self.drained.push_back(channel);
+            }
+            // A ring slot is free: what waited in the application's ring may come in.
+            self.drain_outbox(channel, now);
+        } else {
+            self.arm_source(channel, now);
+        }
+        len
+    }
+
+    fn write_demoted(
+        &mut self,
+        channel: ChannelId,
+        number: u64,
+        index: u16,
+        now: Instant,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let Clip { role: RoleState::Source(source), local, .. } = self.clips.get_mut(&channel)? else {
+            return None;
+        };
+        let demoted = source.demoted.as_mut()?;
+        let fragment = demoted.outgoing.fragment(number, index)?;
+        let header = Header {
+            demoted: true,
+            ..header_of(Kind::Guaranteed, local.path, local.cookie, NodeId(0), &fragment)
+        };
+        let len = copy_message(&header, &demoted.outgoing, number, out);
+        demoted.outgoing.sent(number);
+        self.arm_source(channel, now);
+        len
+    }
+
+    fn write_flow(
+        &mut self,
+        channel: ChannelId,
+        number: u64,
+        index: u16,
+        now: Instant,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let flow = self.flows.get_mut(&channel)?;
+        let fragment = flow.outgoing.fragment(number, index)?;
+        let port = Cookie(flow.to.port.port_hash());
+        let header = header_of(Kind::BestEffort, flow.path, port, flow.destination, &fragment);
+        let len = copy_message(&header, &flow.outgoing, number, out);
+        if flow.outgoing.sent(number) {
+            flow.counters.messages_out += 1;
+            flow.counters.bytes_out += u64::from(fragment.message_bytes);
+            self.drain_flow(channel, now);
+        } else {
+            self.arm_flow(channel, now);
+        }
+        len
+    }
+}
+
+fn header_of(kind: Kind, path: PathId, cookie: Cookie, destination: NodeId, fragment: &Fragment) -> Header {
+    Header {
+        kind,
+        demoted: false,
+        path,
+        cookie,
+        message: fragment.wire_number,
+        fragment: fragment.index,
+        fragments: fragment.fragments,
+        message_bytes: fragment.message_bytes,
+        slack_ns: 0,
+        logical_arrival: fragment.logical_arrival,
+        payload_bytes: fragment.bytes,
+        destination,
+    }
+}
+
+/// Writes header and payload; `None` where the frame is too short for them.
+fn copy_message<T: MessageRead>(
+    header: &Header,
+    outgoing: &Outgoing<T>,
+    number: u64,
+    out: &mut [u8],
+) -> Option<usize> {
+    let payload = out.get_mut(HEADER_BYTES..)?;
+    let bytes = outgoing.copy_to(number, header.fragment, payload)?;
+    Some(header.write(out) + bytes)
+}
+
+/// Writes a packet that passes through with its new header.
+fn copy_frame(header: &Header, frame: &[u8], out: &mut [u8]) -> Option<usize> {
+    let len = HEADER_BYTES + header.payload_bytes as usize;
+    let payload = frame.get(HEADER_BYTES..len)?;
+    out.get_mut(HEADER_BYTES..len)?.copy_from_slice(payload);
+    header.write(out);
+    Some(len)
+}

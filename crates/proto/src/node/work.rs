@@ -1,0 +1,111 @@
+//! The processor's units of work: picked at `begin`, their effects at `finish` (design 5).
+//!
+//! Between the two the engine does nothing else, the simulator lets the unit's cost pass. A clip that went in
+//! between makes the unit a no-op.
+
+use punctual_analysis::Instant;
+
+use super::api::{Work, WorkKind};
+use super::clip::{Clip, RoleState};
+use super::plane::{Owner, Plane};
+use crate::memory::Memory;
+use crate::sched::HandlerId;
+
+/// What a unit would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unit {
+    pub kind: WorkKind,
+    pub packets: u32,
+    pub bytes: u32,
+    pub message_edge: bool,
+}
+
+impl Unit {
+    fn of(self, handler: HandlerId) -> Work {
+        let Self { kind, packets, bytes, message_edge } = self;
+        Work { handler: handler.0, kind, packets, bytes, message_edge }
+    }
+}
+
+/// Empty picks in one call before the caller is asked to come again: bounds the work of a call.
+const EMPTY_PICKS_MAX: usize = 16;
+
+impl<M: Memory> Plane<M> {
+    /// Picks one unit.
+    pub fn begin(&mut self, now: Instant) -> Option<Work> {
+        for _ in 0..EMPTY_PICKS_MAX {
+            let handler = self.executor.pick(now)?;
+            let owner = self.owners.get(handler.0 as usize).copied().flatten();
+            let unit = owner.and_then(|owner| self.unit(owner, now));
+            if let Some(unit) = unit.filter(|unit| unit.packets > 0 || unit.kind == WorkKind::Receive) {
+                return Some(unit.of(handler));
+            }
+            // Nothing to do after all (slots went, a packet was dropped): tell the executor what there is.
+            self.executor.finished(handler, 0, now);
+            match owner {
+                Some(owner) => self.rearm(owner, now),
+                None => self.executor.idle(handler),
+            }
+        }
+        None
+    }
+
+    /// The effects of a unit; `None` where it is signalling's, which the node does.
+    pub fn finish(&mut self, work: &Work, now: Instant) -> Option<Owner> {
+        let handler = HandlerId(work.handler);
+        let owner = self.owners.get(work.handler as usize).copied().flatten()?;
+        match owner {
+            Owner::Clip(channel) => match self.clips.get(&channel) {
+                Some(Clip { role: RoleState::Source(_), .. }) => self.run_source(channel, work.packets, now),
+                Some(Clip { role: RoleState::Forwarder(_), .. }) => {
+                    self.run_forward(channel, work.packets, now)
+                }
+                Some(Clip { role: RoleState::Sink(_), .. }) => self.run_sink(channel, work.packets, now),
+                None => {}
+            },
+            Owner::Demoted(channel) => self.run_demoted(channel, now),
+            Owner::Flow(channel) => self.run_flow(channel, now),
+            Owner::Arrivals => self.run_arrivals(now),
+            Owner::Signals(_) => {}
+        }
+        self.executor.finished(handler, work.packets, now);
+        self.rearm(owner, now);
+        Some(owner)
+    }
+
+    fn unit(&self, owner: Owner, now: Instant) -> Option<Unit> {
+        match owner {
+            Owner::Clip(channel) => match &self.clips.get(&channel)?.role {
+                RoleState::Source(_) => self.source_unit(channel),
+                RoleState::Forwarder(_) => self.forward_unit(channel),
+                RoleState::Sink(_) => self.sink_unit(channel, now),
+            },
+            Owner::Demoted(channel) => self.demoted_unit(channel),
+            Owner::Flow(channel) => self.flow_unit(channel),
+            Owner::Arrivals => self.arrivals_unit(),
+            Owner::Signals(link) => {
+                let waiting = self.line(link).signals_in.front()?;
+                let bytes = waiting.frame.as_ref().len() as u32;
+                Some(Unit { kind: WorkKind::Signalling, packets: 1, bytes, message_edge: true })
+            }
+        }
+    }
+
+    fn rearm(&mut self, owner: Owner, now: Instant) {
+        match owner {
+            Owner::Clip(channel) | Owner::Demoted(channel) => self.arm_clip(channel, now),
+            Owner::Flow(channel) => self.arm_flow(channel, now),
+            Owner::Arrivals => self.arm_arrivals(now),
+            Owner::Signals(link) => self.arm_signals(link, now),
+        }
+    }
+
+    /// Tells the executor what a clip's handlers have to do next.
+    pub fn arm_clip(&mut self, channel: crate::ids::ChannelId, now: Instant) {
+        match self.clips.get(&channel).map(|clip| &clip.role) {
+            Some(RoleState::Source(_)) => self.arm_source(channel, now),
+            Some(_) => self.arm_input(channel, now),
+            None => {}
+        }
+    }
+}
