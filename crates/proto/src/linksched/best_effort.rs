@@ -29,6 +29,7 @@ enum Place {
 struct Flow {
     key: BestEffortKey,
     packets: Fifo,
+    packets_queued: u32,
     bytes: u64,
     deficit_bytes: u64,
     /// When the bytes sent have been paid for at the cap.
@@ -146,9 +147,9 @@ impl<P> Queue<P> {
         }
         let index = self.flow_of(key);
         let flow = &mut self.flows[index as usize];
-        let queued = Queued { packet, wire_bytes, effective: now, deadline: now };
-        self.packets.push(&mut flow.packets, queued);
-        flow.bytes += u64::from(wire_bytes);
+        self.packets.push(&mut flow.packets, Queued::new(packet, wire_bytes, now, now));
+        flow.packets_queued += 1;
+        flow.bytes += u64::from(wire_bytes.max(1));
         self.packets_queued += 1;
         if flow.place == Place::Idle {
             self.idle.unlink(&mut self.flows, index);
@@ -169,8 +170,8 @@ impl<P> Queue<P> {
                 self.turn_open = true;
                 flow.deficit_bytes += self.quantum_bytes;
             }
-            if u64::from(head.wire_bytes) <= flow.deficit_bytes {
-                return Some(head.wire_bytes);
+            if u64::from(head.wire_bytes.get()) <= flow.deficit_bytes {
+                return Some(head.wire_bytes.get());
             }
             self.leave_round(index);
             self.join_round(index);
@@ -183,8 +184,9 @@ impl<P> Queue<P> {
         let index = self.round.head;
         let flow = self.flows.get_mut(index as usize)?;
         let queued = self.packets.pop(&mut flow.packets)?;
-        let bytes = u64::from(queued.wire_bytes);
+        let bytes = u64::from(queued.wire_bytes.get());
         self.packets_queued -= 1;
+        flow.packets_queued -= 1;
         flow.bytes -= bytes;
         flow.deficit_bytes = flow.deficit_bytes.saturating_sub(bytes);
         if let Some(cap) = &self.cap {
@@ -209,6 +211,7 @@ impl<P> Queue<P> {
             self.packets_queued -= 1;
             drained(queued.packet);
         }
+        flow.packets_queued = 0;
         flow.bytes = 0;
         // A capped flow without packets becomes idle when it surfaces in the heap.
         if flow.place == Place::Round {
@@ -232,7 +235,7 @@ impl<P> Queue<P> {
             return Some(OverflowReason::PacketBytes);
         }
         let (packets, bytes) = match self.by_key.get(&key) {
-            Some(&index) => (self.flows[index as usize].packets.len(), self.flows[index as usize].bytes),
+            Some(&index) => (self.flows[index as usize].packets_queued, self.flows[index as usize].bytes),
             None if self.flows.len() >= self.flows_max && self.forgettable(now).is_none() => {
                 return Some(OverflowReason::Flows);
             }
@@ -257,6 +260,7 @@ impl<P> Queue<P> {
         let flow = Flow {
             key,
             packets: Fifo::EMPTY,
+            packets_queued: 0,
             bytes: 0,
             deficit_bytes: 0,
             tat: Instant::ZERO,

@@ -27,7 +27,6 @@ use punctual_analysis::{Instant, Nanos};
 
 use crate::limits;
 use pacer::Pacer;
-use packets::Queued;
 pub use parameters::{
     BestEffortKey, Class, FlowIndex, Guaranteed, LinkCounters, LinkParameters, Occupancy, Overflow,
     OverflowReason, Scheduled,
@@ -167,7 +166,8 @@ impl<P> LinkScheduler<P> {
     }
 
     fn send_guaranteed(&mut self, now: Instant) -> Option<Scheduled<P>> {
-        let (flow, Queued { packet, wire_bytes, deadline, .. }) = self.guaranteed.pop(now)?;
+        let (flow, queued) = self.guaranteed.pop(now)?;
+        let (wire_bytes, deadline) = (queued.wire_bytes.get(), queued.deadline);
         let departure_latest = self.pacer.hand_over(Some(flow), wire_bytes, now);
         if !self.pacer.completes() {
             self.guaranteed.release_slot(flow);
@@ -175,14 +175,25 @@ impl<P> LinkScheduler<P> {
         self.counters.guaranteed_packets += 1;
         self.counters.guaranteed_bytes += u64::from(wire_bytes);
         self.counters.late_packets += u64::from(departure_latest > deadline);
-        Some(Scheduled { packet, class: Class::Guaranteed { flow, deadline }, wire_bytes, departure_latest })
+        Some(Scheduled {
+            packet: queued.packet,
+            class: Class::Guaranteed { flow, deadline },
+            wire_bytes,
+            departure_latest,
+        })
     }
 
     fn send_best_effort(&mut self, now: Instant) -> Option<Scheduled<P>> {
-        let (key, Queued { packet, wire_bytes, .. }) = self.best_effort.pop(now)?;
+        let (key, queued) = self.best_effort.pop(now)?;
+        let wire_bytes = queued.wire_bytes.get();
         let departure_latest = self.pacer.hand_over(None, wire_bytes, now);
         self.counters.best_effort_packets += 1;
         self.counters.best_effort_bytes += u64::from(wire_bytes);
-        Some(Scheduled { packet, class: Class::BestEffort { key }, wire_bytes, departure_latest })
+        Some(Scheduled {
+            packet: queued.packet,
+            class: Class::BestEffort { key },
+            wire_bytes,
+            departure_latest,
+        })
     }
 }

@@ -3,32 +3,41 @@
 //! A [`Fifo`] belongs to exactly one slab and is emptied through it.
 
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 
 use punctual_analysis::Instant;
 
 const NONE: u32 = u32::MAX;
 
-/// A queued packet.
+/// A queued packet; `None` of it costs no space, which keeps a slot of a small `P` within half a cache line.
 #[derive(Debug)]
 pub(super) struct Queued<P> {
     pub(super) packet: P,
-    pub(super) wire_bytes: u32,
     pub(super) effective: Instant,
     pub(super) deadline: Instant,
-}
-
-#[derive(Debug)]
-struct Slot<P> {
-    queued: Option<Queued<P>>,
-    /// Next in the FIFO, or next free slot.
+    pub(super) wire_bytes: NonZeroU32,
+    /// Behind this one in its FIFO.
     next: u32,
 }
 
-/// The slots, and those free.
+impl<P> Queued<P> {
+    /// A packet of no bytes counts as one byte.
+    pub(super) fn new(packet: P, wire_bytes: u32, effective: Instant, deadline: Instant) -> Self {
+        let wire_bytes = NonZeroU32::new(wire_bytes).unwrap_or(NonZeroU32::MIN);
+        Self { packet, effective, deadline, wire_bytes, next: NONE }
+    }
+}
+
+/// Never across more cache lines than needed.
+#[derive(Debug)]
+#[repr(align(32))]
+struct Slot<P>(Option<Queued<P>>);
+
+/// The slots, and those free, the last used on top: it is still in the cache.
 #[derive(Debug)]
 pub(super) struct Slab<P> {
     slots: Vec<Slot<P>>,
-    free: u32,
+    free: Vec<u32>,
 }
 
 /// One queue in the slab.
@@ -36,70 +45,60 @@ pub(super) struct Slab<P> {
 pub(super) struct Fifo {
     head: u32,
     tail: u32,
-    len: u32,
 }
 
 impl Fifo {
-    pub(super) const EMPTY: Self = Self { head: NONE, tail: NONE, len: 0 };
+    pub(super) const EMPTY: Self = Self { head: NONE, tail: NONE };
 
-    pub(super) const fn len(&self) -> u32 {
-        self.len
-    }
     pub(super) const fn is_empty(&self) -> bool {
-        self.len == 0
+        self.head == NONE
     }
 }
 
 impl<P> Slab<P> {
     pub(super) const fn new() -> Self {
-        Self { slots: Vec::new(), free: NONE }
+        Self { slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Room for `capacity` packets altogether, so that `push` does not allocate.
+    /// Room for `capacity` packets altogether, so that neither `push` nor `pop` allocates.
     pub(super) fn reserve(&mut self, capacity: usize) {
         self.slots.reserve(capacity.saturating_sub(self.slots.len()));
+        self.free.reserve(capacity.saturating_sub(self.free.len()));
     }
 
     pub(super) fn push(&mut self, fifo: &mut Fifo, queued: Queued<P>) {
         let index = self.take_slot(queued);
-        match fifo.tail {
-            NONE => fifo.head = index,
-            tail => self.slots[tail as usize].next = index,
+        match self.slots.get_mut(fifo.tail as usize) {
+            Some(Slot(Some(tail))) => tail.next = index,
+            _ => fifo.head = index,
         }
         fifo.tail = index;
-        fifo.len += 1;
     }
 
     pub(super) fn front(&self, fifo: &Fifo) -> Option<&Queued<P>> {
-        self.slots.get(fifo.head as usize)?.queued.as_ref()
+        self.slots.get(fifo.head as usize)?.0.as_ref()
     }
 
     pub(super) fn back(&self, fifo: &Fifo) -> Option<&Queued<P>> {
-        self.slots.get(fifo.tail as usize)?.queued.as_ref()
+        self.slots.get(fifo.tail as usize)?.0.as_ref()
     }
 
     pub(super) fn pop(&mut self, fifo: &mut Fifo) -> Option<Queued<P>> {
-        let index = fifo.head;
-        let slot = self.slots.get_mut(index as usize)?;
-        let queued = slot.queued.take()?;
-        fifo.head = slot.next;
-        slot.next = self.free;
-        self.free = index;
-        fifo.len -= 1;
-        if fifo.len == 0 {
-            *fifo = Fifo::EMPTY;
+        let queued = self.slots.get_mut(fifo.head as usize)?.0.take()?;
+        self.free.push(fifo.head);
+        fifo.head = queued.next;
+        if fifo.head == NONE {
+            fifo.tail = NONE;
         }
         Some(queued)
     }
 
     fn take_slot(&mut self, queued: Queued<P>) -> u32 {
-        let index = self.free;
-        if let Some(slot) = self.slots.get_mut(index as usize) {
-            self.free = slot.next;
-            *slot = Slot { queued: Some(queued), next: NONE };
+        if let Some(index) = self.free.pop() {
+            self.slots[index as usize] = Slot(Some(queued));
             return index;
         }
-        self.slots.push(Slot { queued: Some(queued), next: NONE });
+        self.slots.push(Slot(Some(queued)));
         (self.slots.len() - 1) as u32
     }
 }
