@@ -1,20 +1,53 @@
 //! RTCOP and HELLO of one node: a pure state machine (CLIPS 4.2, HARTS 3.2, design 7).
 //!
-//! It knows nothing of link schedulers: the node gives its packets to the implicit signalling channel of
-//! each link.
+//! Two relatively independent halves, as in CLIPS Figure 2(a): the communication module carries messages to
+//! neighbours reliably, in order and exactly once (`packet`, `stream`, `peer`); the request and reply handlers
+//! manage channels (`establish`, `transitions`, `lifetime`, `requests`) by the table in `states`. It knows nothing of
+//! link schedulers: the node gives its packets to the implicit signalling channel of each link.
+//!
+//! Invariants:
+//! - A channel holds resources here exactly while it is in the table (in a state other than probing).
+//! - Away from its source, every channel has a lease or a grace that ends by itself.
+//! - All tables are bounded (`limits`); what does not fit is refused with `Exhausted`.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use punctual_analysis::{Contract, Instant, Nanos};
+use punctual_analysis::{Instant, Nanos, Ppm};
 
-use crate::ids::{Address, ChannelId, LinkId, ListenerId, Name};
-use crate::node::api::{Event, OpenRequest, RequestError, StageGrant, UserId};
-use crate::node::config::NodeConfig;
+use crate::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId};
+use crate::limits::{LISTENERS_MAX, REASON_BYTES_MAX};
+use crate::node::api::{Event, RefuseCause, RequestError, StageGrant};
+use crate::node::config::{LinkConfig, NodeConfig};
 
+mod budget;
+mod channel;
+mod clock;
+mod establish;
+mod lifetime;
+mod message;
+mod packet;
+mod peer;
+mod random;
+mod requests;
 pub mod resources;
+mod states;
+mod stream;
+mod transitions;
+mod window;
 
+use channel::{Channel, Channels};
+use message::Message;
+use packet::{Key, Rejected};
+use peer::{Ignored, Peer, Presence};
+use random::SplitMix64;
+use requests::Requests;
 pub use resources::{CommitTerms, LocalChannel, Resources};
+use states::{Input, State, transition};
+use transitions::Particulars;
+
+/// Longest time that retransmissions may take until a neighbour's silence is an answer.
+const ANSWER_TIME_MAX: Nanos = Nanos::from_secs(60);
 
 /// A neighbour as signalling knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,16 +97,48 @@ pub struct SignallingCounters {
 /// RTCOP and HELLO of one node.
 #[derive(Debug)]
 pub struct Signalling {
+    config: NodeConfig,
+    /// rho.
+    drift: Ppm,
+    key: Key,
+    random: SplitMix64,
+    /// By link.
+    peers: Vec<Peer>,
+    channels: Channels,
+    requests: Requests,
+    listeners: BTreeMap<Name, ListenerId>,
     events: VecDeque<Event>,
-    channel_id_next: u64,
+    channel_id: u64,
+    listener_id: u64,
+    channel_number: u32,
+    /// When our channels are refreshed; `None` while there are none.
+    refresh_at: Option<Instant>,
+    /// Shut down: nothing new.
+    leaving: bool,
     counters: SignallingCounters,
 }
 
 impl Signalling {
     /// Signalling of a node that starts now. `seed`: 64 bits that differ from life to life (nonces, cookies).
     pub fn new(config: &NodeConfig, seed: u64, now: Instant) -> Self {
-        let _ = (config, seed, now);
-        Self { events: VecDeque::new(), channel_id_next: 1, counters: SignallingCounters::default() }
+        let mut random = SplitMix64::new(seed);
+        Self {
+            config: config.clone(),
+            drift: budget::drift(config),
+            key: Key::new(&config.signalling.domain_key),
+            peers: config.links.iter().map(|link| Peer::new(config, link, random.next(), now)).collect(),
+            random,
+            channels: Channels::default(),
+            requests: Requests::default(),
+            listeners: BTreeMap::new(),
+            events: VecDeque::new(),
+            channel_id: 0,
+            listener_id: 0,
+            channel_number: 0,
+            refresh_at: None,
+            leaving: false,
+            counters: SignallingCounters::default(),
+        }
     }
 
     /// A packet that came in on the signalling port. `received`: the driver's receive time.
@@ -85,44 +150,80 @@ impl Signalling {
         packet: &[u8],
         resources: &mut dyn Resources,
     ) {
-        let _ = (link, received, now, packet, resources);
+        let Some(peer) = self.peers.get_mut(usize::from(link.0)) else { return };
+        let packet = match self.key.open(packet) {
+            Ok(packet) => packet,
+            Err(Rejected::Malformed) => return self.counters.malformed += 1,
+            Err(Rejected::Version) => return self.counters.version += 1,
+            Err(Rejected::Unauthenticated) => return self.counters.unauthenticated += 1,
+        };
+        match peer.handle(&packet, received, now) {
+            Ok(Some(change)) => self.on_change(link, change, now, resources),
+            Ok(None) => {}
+            Err(Ignored::Misdirected) => return self.counters.unauthenticated += 1,
+            Err(Ignored::Replayed) => return self.counters.replayed += 1,
+        }
+        while let Some(message) = self.peers.get_mut(usize::from(link.0)).and_then(Peer::next_message) {
+            self.on_message(link, message, now, resources);
+        }
     }
-    /// Whatever is due by itself at `now`.
-    pub fn handle_timeout(&mut self, now: Instant, resources: &mut dyn Resources) {
-        let _ = (now, resources);
+
+    fn on_message(&mut self, link: LinkId, message: Message, now: Instant, resources: &mut dyn Resources) {
+        match message {
+            Message::Create(create) => self.on_create(link, create, now, resources),
+            Message::Probed { path, route, answer } => {
+                self.on_probed(link, path, &route, answer, now, resources)
+            }
+            Message::Refresh { node, epoch, channels } => self.on_refresh(link, node, epoch, &channels, now),
+            Message::Request(request) => self.on_request(link, request, now),
+            Message::RequestRefused { token, epoch, route, refusal } => {
+                self.on_refused_request(link, token, epoch, &route, refusal);
+            }
+            message @ (Message::Accept { .. }
+            | Message::Refuse { .. }
+            | Message::Confirm { .. }
+            | Message::Destroy { .. }) => self.on_channel_message(link, message, now, resources),
+        }
     }
-    /// When `handle_timeout` has something to do.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
+
     /// Writes the next packet for `link` into `out`; HELLOs are stamped with `now`. `None`: nothing to send,
-    /// or `out` is shorter than a packet of that link.
+    /// or `out` is shorter than that packet.
     pub fn poll_signal(&mut self, link: LinkId, now: Instant, out: &mut [u8]) -> Option<usize> {
-        let _ = (link, now, out);
-        None
+        let peer = self.peers.get_mut(usize::from(link.0))?;
+        let (len, again) = peer.poll_packet(&self.key, now, out)?;
+        self.counters.packets_sent += 1;
+        self.counters.retransmissions += u64::from(again);
+        Some(len)
     }
     /// Whether `poll_signal` has a packet.
     pub fn has_signal(&self, link: LinkId) -> bool {
-        let _ = link;
-        false
+        self.peers.get(usize::from(link.0)).is_some_and(Peer::has_packet)
     }
     /// The next event for applications.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
     /// A fresh handle, for ends that signalling does not know (best effort): handles are never reused.
-    pub fn next_channel_id(&mut self) -> ChannelId {
-        let id = ChannelId(self.channel_id_next);
-        self.channel_id_next += 1;
-        id
+    pub const fn next_channel_id(&mut self) -> ChannelId {
+        self.channel_id += 1;
+        ChannelId(self.channel_id)
     }
 
     /// Registers a listener.
     ///
     /// # Errors
-    /// The name is taken.
+    /// The name is taken, or there are too many.
     pub fn listen(&mut self, port: Name) -> Result<ListenerId, RequestError> {
-        Err(RequestError::NameTaken(port))
+        if self.listeners.contains_key(&port) {
+            return Err(RequestError::NameTaken(port));
+        }
+        if self.listeners.len() >= LISTENERS_MAX {
+            return Err(RequestError::Exhausted);
+        }
+        self.listener_id += 1;
+        let listener = ListenerId(self.listener_id);
+        self.listeners.insert(port, listener);
+        Ok(listener)
     }
     /// Ends a listener; its open channels stay, what waits for its consent is refused.
     ///
@@ -134,21 +235,16 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
-        let _ = (listener, now, resources);
-        Err(RequestError::Unknown)
-    }
-    /// Opens (or probes) a channel; `Opened`, `Refused` or `Probed` follows.
-    ///
-    /// # Errors
-    /// It cannot even be tried.
-    pub fn open(
-        &mut self,
-        request: OpenRequest,
-        now: Instant,
-        resources: &mut dyn Resources,
-    ) -> Result<ChannelId, RequestError> {
-        let _ = (request, now, resources);
-        Err(RequestError::Exhausted)
+        let found = self.listeners.iter().find(|(_, id)| **id == listener).map(|(port, _)| port.clone());
+        let port = found.ok_or(RequestError::Unknown)?;
+        self.listeners.remove(&port);
+        let asking = |c: &&Channel| c.listener == Some(listener) && c.state == State::Asking;
+        let waiting: Vec<_> = self.channels.iter().filter(asking).map(|c| c.local.channel).collect();
+        for channel in waiting {
+            let refusal = self.refusal(RefuseCause::NoListener(port.clone()));
+            self.apply(channel, Input::Deny, Particulars::refusal(refusal), now, resources);
+        }
+        Ok(())
     }
     /// The receiving application says yes to `Incoming`; the data path must take packets from now on.
     ///
@@ -160,8 +256,7 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
-        let _ = (channel, now, resources);
-        Err(RequestError::Unknown)
+        self.apply_request(channel, Input::Consent, Particulars::default(), now, resources)
     }
     /// The receiving application says no to `Incoming`.
     ///
@@ -174,32 +269,8 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
-        let _ = (channel, why, now, resources);
-        Err(RequestError::Unknown)
-    }
-    /// Asks the application `source` to open a channel to our listener `reply_to`; `Incoming` with the
-    /// returned token or `RequestFailed` follows.
-    ///
-    /// # Errors
-    /// It cannot even be tried.
-    pub fn request(
-        &mut self,
-        source: &Address,
-        reply_to: Name,
-        contract: Contract,
-        user: UserId,
-        now: Instant,
-    ) -> Result<u64, RequestError> {
-        let _ = (source, reply_to, contract, user, now);
-        Err(RequestError::Exhausted)
-    }
-    /// Answers `Requested` with no.
-    ///
-    /// # Errors
-    /// Nobody waits for it (any more).
-    pub fn refuse_request(&mut self, token: u64, why: &str, now: Instant) -> Result<(), RequestError> {
-        let _ = (token, why, now);
-        Err(RequestError::Unknown)
+        let refusal = self.refusal(RefuseCause::Receiver(why.chars().take(REASON_BYTES_MAX / 4).collect()));
+        self.apply_request(channel, Input::Deny, Particulars::refusal(refusal), now, resources)
     }
     /// Closes a channel at one of its ends. At the source it keeps its stages until [`Self::drained`] or
     /// the grace is over; `Closed` follows when they are released.
@@ -212,38 +283,117 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
-        let _ = (channel, now, resources);
-        Err(RequestError::Unknown)
+        let refusal = self.refusal(RefuseCause::Receiver("closed".into()));
+        let what =
+            Particulars { reason: crate::node::api::CloseReason::Local, ..Particulars::refusal(refusal) };
+        self.apply_request(channel, Input::Close, what, now, resources)
     }
     /// The node has nothing of a closing channel under way any more: releases it before its grace is over.
     pub fn drained(&mut self, channel: ChannelId, now: Instant, resources: &mut dyn Resources) {
-        let _ = (channel, now, resources);
+        if self.channels.get(channel).is_some_and(|channel| channel.state == State::Draining) {
+            self.apply(channel, Input::Drained, Particulars::default(), now, resources);
+        }
     }
-    /// Closes all channels; keep driving until [`Self::is_quiet`].
-    pub fn shutdown(&mut self, now: Instant, resources: &mut dyn Resources) {
-        let _ = (now, resources);
+    fn apply_request(
+        &mut self,
+        channel: ChannelId,
+        input: Input,
+        what: Particulars,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) -> Result<(), RequestError> {
+        let known = self.channels.get(channel).ok_or(RequestError::Unknown)?;
+        transition(known.local.role, known.state, input).ok_or(RequestError::Unknown)?;
+        self.apply(channel, input, what, now, resources);
+        Ok(())
     }
     /// Whether no channel is left and all that was said has been heard, or its hearer is gone.
     pub fn is_quiet(&self) -> bool {
-        true
+        self.channels.len() == 0 && self.peers.iter().all(Peer::is_quiet)
     }
 
     /// The neighbour at the other end of a link; the error bound of its clock grows with its age at `now`.
     pub fn neighbour(&self, link: LinkId, now: Instant) -> NeighbourView {
-        let _ = (link, now);
-        NeighbourView::default()
+        self.peers.get(usize::from(link.0)).map_or_else(NeighbourView::default, |peer| NeighbourView {
+            alive: peer.presence() == Presence::Alive,
+            clock_offset_ns: peer.clock.offset_ns(now),
+            round_trip_min: peer.clock.round_trip_min(),
+        })
     }
     /// Channels that start, pass or end here.
-    pub fn channels(&self) -> Vec<ChannelView<'_>> {
-        Vec::new()
+    pub fn channels(&self) -> impl Iterator<Item = ChannelView<'_>> {
+        self.channels.iter().map(view)
     }
     /// One channel.
     pub fn channel(&self, channel: ChannelId) -> Option<ChannelView<'_>> {
-        let _ = channel;
-        None
+        self.channels.get(channel).map(view)
     }
     /// What was counted.
     pub const fn counters(&self) -> SignallingCounters {
         self.counters
+    }
+}
+
+fn view(channel: &Channel) -> ChannelView<'_> {
+    ChannelView {
+        local: &channel.local,
+        from: &channel.from,
+        to: &channel.to,
+        state: channel.state.name(),
+        stages: &channel.stages,
+    }
+}
+
+/// What the handlers look up.
+impl Signalling {
+    fn resolve(&self, host: &Name) -> Result<NodeId, RequestError> {
+        let found = self.config.directory.iter().find(|(name, _)| name == host);
+        found.map(|(_, node)| *node).ok_or_else(|| RequestError::UnknownHost(host.clone()))
+    }
+    fn listener(&self, port: &Name) -> Option<ListenerId> {
+        self.listeners.get(port).copied()
+    }
+    /// Candidate routes without this node, the preferred first; a direct link is one, too.
+    fn candidates(&self, node: NodeId) -> Vec<Vec<NodeId>> {
+        let configured = self.config.routes.iter().filter(|route| route.via.last() == Some(&node));
+        let mut routes: Vec<_> = configured.map(|route| route.via.clone()).collect();
+        let direct = alloc::vec![node];
+        if self.config.links.iter().any(|link| link.neighbour == node) && !routes.contains(&direct) {
+            routes.push(direct);
+        }
+        routes.retain(|via| {
+            let nodes = core::iter::once(self.config.id).chain(via.iter().copied()).collect();
+            message::Route { nodes, position: 0 }.leads(None, self.config.id)
+        });
+        routes
+    }
+    /// The link to a neighbour that is not known to be dead.
+    fn link_to(&self, node: NodeId) -> Option<LinkId> {
+        let index = self.peers.iter().position(|peer| peer.node == node && peer.is_reachable())?;
+        Some(LinkId(index as u16))
+    }
+    fn node_at(&self, link: LinkId) -> Option<NodeId> {
+        self.peers.get(usize::from(link.0)).map(|peer| peer.node)
+    }
+    fn link_config(&self, link: LinkId) -> Option<&LinkConfig> {
+        self.config.links.get(usize::from(link.0))
+    }
+    fn propagation_max(&self, link: Option<LinkId>) -> Nanos {
+        link.and_then(|link| self.link_config(link)).map_or(Nanos::ZERO, |link| link.propagation_max)
+    }
+    /// How long an answer of the network may take: a peer's whole back-off.
+    fn answer_time(&self) -> Nanos {
+        let doublings = self.config.signalling.retransmits_max.saturating_add(1).min(20);
+        (self.config.signalling.retransmit * (1 << doublings)).min(ANSWER_TIME_MAX)
+    }
+    fn say(&mut self, link: LinkId, message: &Message) {
+        if let Some(peer) = self.peers.get_mut(usize::from(link.0)) {
+            peer.say(message);
+        }
+    }
+    fn say_to(&mut self, link: Option<LinkId>, message: &Message) {
+        if let Some(link) = link {
+            self.say(link, message);
+        }
     }
 }

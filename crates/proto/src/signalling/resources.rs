@@ -47,6 +47,8 @@ pub struct CommitTerms {
     pub arrival_error_fixed: Nanos,
     /// rho: twice the tolerance of one clock.
     pub drift: Ppm,
+    /// What this node is to the channel.
+    pub role: Role,
 }
 
 impl CommitTerms {
@@ -61,9 +63,12 @@ impl CommitTerms {
     pub fn arrival_error(&self, bounds: &[Nanos]) -> Nanos {
         self.arrival_error_fixed + self.drift.of(self.upstream(0, bounds))
     }
-    /// The most that all bounds before the local stage `index` can sum up to.
+    /// The most that all bounds before the local stage `index` can sum up to. The source knows it.
     pub fn upstream(&self, index: usize, bounds: &[Nanos]) -> Nanos {
-        self.budget - bounds.iter().skip(index).copied().sum()
+        match self.role {
+            Role::Source => bounds.iter().take(index).copied().sum(),
+            Role::Forwarder | Role::Sink => self.budget - bounds.iter().skip(index).copied().sum(),
+        }
     }
 }
 

@@ -1,0 +1,242 @@
+//! The arithmetic of the end-to-end deadline: what is left for a hop, who gets the leftover, what would
+//! have been possible (design 3 and 7).
+//!
+//! sum over stages of (d(k) + p_max(k)) + rho * sum d(k) <= D holds from CREATE to the last refresh.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use punctual_analysis::{Contract, Horizon, Nanos, Ppm, Rate, RefusalReason};
+
+use super::resources::CommitTerms;
+use crate::node::api::{RefuseCause, Role, StageGrant};
+use crate::node::config::{LinkConfig, NodeConfig};
+
+const PPM: u128 = 1_000_000;
+
+/// rho: twice the tolerance of one clock.
+pub fn drift(config: &NodeConfig) -> Ppm {
+    Ppm(config.clock_tolerance.0.saturating_mul(2))
+}
+
+/// sum of (d + p_max) + rho * sum d over `stages`.
+pub fn spent(stages: &[StageGrant], drift: Ppm) -> Nanos {
+    let bounds: Nanos = stages.iter().map(|stage| stage.bound).sum();
+    let propagation: Nanos = stages.iter().map(|stage| stage.propagation_max).sum();
+    bounds + propagation + drift.of(bounds)
+}
+
+/// The most that bounds may sum up to where `time` is left for them and their drift.
+fn without_drift(time: Nanos, drift: Ppm) -> Nanos {
+    Nanos((u128::from(time.0) * PPM / (PPM + u128::from(drift.0))) as u64)
+}
+
+/// The most that the local stages may take together, `None` where nothing is left.
+pub fn limit(
+    contract: &Contract,
+    before: &[StageGrant],
+    propagation_max: Nanos,
+    drift: Ppm,
+) -> Option<Nanos> {
+    let left = contract.deadline.checked_sub(spent(before, drift) + propagation_max)?;
+    // One nanosecond less: drift is rounded up over the whole sum.
+    let limit = without_drift(left, drift) - Nanos(1);
+    (limit > Nanos::ZERO).then_some(limit)
+}
+
+/// J(here) with the bounds known so far: the fixed part and the drift of all stages before.
+pub fn arrival_error(fixed: Nanos, before: &[StageGrant], drift: Ppm) -> Nanos {
+    fixed + drift.of(before.iter().map(|stage| stage.bound).sum())
+}
+/// What a link adds to the fixed part of J.
+pub fn arrival_error_of(link: &LinkConfig) -> Nanos {
+    link.prediction_error + (link.propagation_max - link.propagation_min)
+}
+
+/// The terms on which the stages `own` become final: those behind are, those before hold their smallest
+/// bounds. The leftover of D is shared by cost among `own` and those before.
+pub fn terms(
+    contract: &Contract,
+    stages: &[StageGrant],
+    own: Range<usize>,
+    role: Role,
+    fixed: Nanos,
+    drift: Ppm,
+) -> CommitTerms {
+    let behind: Nanos = stages.iter().skip(own.end).map(|stage| stage.bound).sum();
+    let propagation: Nanos = stages.iter().skip(own.start).map(|stage| stage.propagation_max).sum();
+    CommitTerms {
+        bounds: shares(contract.deadline - spent(stages, drift), stages, own, drift),
+        budget: contract.deadline - behind - propagation,
+        horizon: contract.horizon,
+        arrival_error_fixed: fixed,
+        drift,
+        role,
+    }
+}
+
+fn shares(leftover: Nanos, stages: &[StageGrant], own: Range<usize>, drift: Ppm) -> Vec<Nanos> {
+    let weight = |stage: &StageGrant| u128::from(stage.cost.0.max(1));
+    let mut leftover = u128::from((without_drift(leftover, drift) - Nanos(1)).0);
+    let mut weights: u128 = stages.iter().take(own.end).map(weight).sum();
+    let mut bounds: Vec<_> = own
+        .rev()
+        .filter_map(|index| stages.get(index))
+        .map(|stage| {
+            let share = leftover * weight(stage) / weights.max(1);
+            leftover -= share;
+            weights -= weight(stage);
+            stage.bound + Nanos(share as u64)
+        })
+        .collect();
+    bounds.reverse();
+    bounds
+}
+
+/// Messages that the receiver's ring must hold: ceil((d + h) / I') + ceil(J / I') at the sink, and the one
+/// that the application reads. `before` is the bound of the stage before the sink's (for h = 0, where it is
+/// what can lie ahead).
+pub fn inbox_messages(contract: &Contract, terms: &CommitTerms, bounds: &[Nanos], before: Nanos) -> u32 {
+    let period = contract.policed_interval();
+    let held = match contract.horizon {
+        Horizon::Cumulative => terms.upstream(0, bounds),
+        Horizon::Regulated => before,
+    };
+    let span = match contract.delivery {
+        punctual_analysis::Delivery::AtDeadline => contract.deadline,
+        punctual_analysis::Delivery::Asap => held + bounds.iter().copied().sum(),
+    };
+    let messages = span.div_ceil(period).saturating_add(terms.arrival_error(bounds).div_ceil(period));
+    u32::try_from(messages.saturating_add(1)).unwrap_or(u32::MAX)
+}
+
+/// Messages that the source's ring must hold: B + ceil(d(1) / I').
+pub fn outbox_messages(contract: &Contract, first: Nanos) -> u32 {
+    let waiting = first.div_ceil(contract.policed_interval());
+    u32::try_from(waiting.saturating_add(u64::from(contract.burst_messages_max))).unwrap_or(u32::MAX)
+}
+
+/// The nearest contract that would probably be accepted after a refusal here. Hops behind are unknown: each is
+/// taken to need what this one needs.
+pub fn offer(
+    contract: &Contract,
+    before: &[StageGrant],
+    cause: &RefuseCause,
+    propagation_max: Nanos,
+    hops_left: u64,
+    drift: Ppm,
+) -> Option<Contract> {
+    let later = |deadline| Contract { deadline, ..*contract };
+    let offer = match cause {
+        RefuseCause::Stage { refusal, .. } => match (refusal.reason, refusal.period_possible) {
+            (RefusalReason::Bound { possible, limit }, _) => {
+                let here = possible + drift.of(possible);
+                let missing = possible - limit;
+                let behind = (here + propagation_max) * hops_left.saturating_sub(1);
+                later(contract.deadline + missing + drift.of(missing) + behind + Nanos(2))
+            }
+            (_, Some(period)) => {
+                // The policy speaks of I' = I * (1 - 1/128).
+                let interval = period + Nanos(period.div_ceil(Nanos(127)) + 1);
+                Contract { rate_max: Rate::every(interval)?, ..*contract }
+            }
+            _ => return None,
+        },
+        RefuseCause::Deadline { possible, .. } => {
+            let hops =
+                before.iter().filter(|stage| stage.propagation_max > Nanos::ZERO).count().max(1) as u64;
+            later(*possible + (*possible / hops) * hops_left)
+        }
+        _ => return None,
+    };
+    (offer.validate().is_ok() && offer != *contract).then_some(offer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::random::SplitMix64;
+    use super::*;
+    use crate::ids::NodeId;
+    use crate::node::api::StageKind;
+
+    fn stage(bound: u64, propagation_max: u64, cost: u64) -> StageGrant {
+        StageGrant {
+            node: NodeId(1),
+            kind: StageKind::Link,
+            offered: Nanos(bound),
+            bound: Nanos(bound),
+            propagation_max: Nanos(propagation_max),
+            cost: Nanos(cost),
+            blocking: Nanos::ZERO,
+            utilisation: Ppm(0),
+            buffer_bytes: 0,
+        }
+    }
+
+    fn contract(deadline: u64) -> Contract {
+        Contract::new(1_000, Rate::per_second(100).expect("a rate"), 2, Nanos(deadline)).expect("valid")
+    }
+
+    #[test]
+    fn whatever_a_hop_takes_within_its_limit_the_sum_stays_within_the_deadline() {
+        for seed in 0..2_000 {
+            let mut random = SplitMix64::new(seed);
+            let drift = Ppm(200);
+            let contract = contract(1_000 + random.below(1_000_000_000));
+            let mut stages = Vec::new();
+            for _ in 0..1 + random.below(6) {
+                let propagation = Nanos(random.below(200_000));
+                let Some(limit) = limit(&contract, &stages, propagation, drift) else { break };
+                let bound = if random.below(3) == 0 { limit.0 } else { 1 + random.below(limit.0) };
+                stages.push(stage(bound, propagation.0, random.below(1_000)));
+            }
+            assert!(spent(&stages, drift) <= contract.deadline, "seed {seed}");
+            for index in (0..stages.len()).rev() {
+                let terms = terms(&contract, &stages, index..index + 1, Role::Forwarder, Nanos::ZERO, drift);
+                assert!(terms.bounds[0] >= stages[index].bound, "seed {seed}");
+                stages[index].bound = terms.bounds[0];
+                assert!(spent(&stages, drift) <= contract.deadline, "seed {seed}");
+                let ahead: Nanos = stages[..index].iter().map(|s| s.bound).sum();
+                assert!(terms.upstream(0, &terms.bounds) >= ahead, "seed {seed}: h covers what is upstream");
+            }
+            let unused = contract.deadline - spent(&stages, drift);
+            assert!(
+                stages.is_empty() || unused <= Nanos(100 + contract.deadline.0 / 1_000_000),
+                "seed {seed}: {unused}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_share_that_is_handed_on_goes_upstream() {
+        let stages = [stage(100, 10, 1), stage(200, 0, 3)];
+        let contract = contract(1_000_000);
+        let last = terms(&contract, &stages, 1..2, Role::Sink, Nanos::ZERO, Ppm(0));
+        assert!(
+            last.bounds[0].0 > 740_000 && last.bounds[0].0 < 760_000,
+            "three quarters: {:?}",
+            last.bounds
+        );
+        // It takes nothing of it.
+        let first = terms(&contract, &stages, 0..1, Role::Source, Nanos::ZERO, Ppm(0));
+        assert!(first.bounds[0].0 >= 1_000_000 - 210 - 2, "{:?}", first.bounds);
+    }
+
+    #[test]
+    fn offers_are_valid_and_different() {
+        let refused = contract(1_000_000);
+        let bound = RefusalReason::Bound { possible: Nanos(700_000), limit: Nanos(400_000) };
+        let refusal = |reason, period_possible| RefuseCause::Stage {
+            kind: StageKind::Link,
+            refusal: punctual_analysis::Refusal { reason, bound_possible: None, period_possible },
+        };
+        let given = offer(&refused, &[], &refusal(bound, None), Nanos(10), 1, Ppm(200)).expect("an offer");
+        assert!(given.deadline.0 >= 1_300_000 && given.deadline.0 < 1_301_000, "{given:?}");
+        let full = RefusalReason::Utilisation { wanted_ppm: 2, limit_ppm: 1 };
+        let period = Nanos(20_000_000);
+        let given =
+            offer(&refused, &[], &refusal(full, Some(period)), Nanos(10), 1, Ppm(200)).expect("an offer");
+        assert!(given.policed_interval() >= period, "{given:?}");
+        assert_eq!(offer(&refused, &[], &RefuseCause::Exhausted, Nanos(10), 1, Ppm(200)), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! Channels at one node: what is known of each, and when each must be looked at again.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::message::Route;
+use super::requests::Asked;
+use super::resources::LocalChannel;
+use super::states::State;
+use crate::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId, PathId};
+use crate::node::api::{ChannelRefusal, CloseReason, Role, StageGrant, UserId};
+
+/// What only the source knows: how the application asked, and what else can be tried.
+#[derive(Debug)]
+pub struct Attempt {
+    pub user: UserId,
+    pub probe: bool,
+    /// Routes that were not tried, without this node.
+    pub candidates: VecDeque<Vec<NodeId>>,
+    /// The refusal to report if no route says yes.
+    pub best: Option<ChannelRefusal>,
+    /// The receiver's request that this answers.
+    pub asked: Option<Asked>,
+}
+
+impl Attempt {
+    /// Keeps the refusal that helps the application most: the one with the nearest offer, else the last.
+    pub fn note(&mut self, refusal: ChannelRefusal) {
+        let key = |refusal: &ChannelRefusal| {
+            refusal.offer.map(|offer| (offer.deadline, offer.interval())).ok_or(()).map_err(|()| ())
+        };
+        let better = match (&self.best, key(&refusal)) {
+            (None, _) => true,
+            (Some(best), Ok(new)) => key(best).is_ok_and(|old| new <= old) || best.offer.is_none(),
+            (Some(best), Err(())) => best.offer.is_none(),
+        };
+        if better {
+            self.best = Some(refusal);
+        }
+    }
+}
+
+/// A channel that starts, passes or ends here.
+#[derive(Debug)]
+pub struct Channel {
+    pub local: LocalChannel,
+    pub state: State,
+    pub from: Name,
+    pub to: Address,
+    pub listener: Option<ListenerId>,
+    pub route: Route,
+    /// Local stages as last granted.
+    pub stages: Vec<StageGrant>,
+    /// Where they stand among all of the route's.
+    pub own: Range<usize>,
+    /// All of the route's: at the sink until it accepts.
+    pub all_stages: Vec<StageGrant>,
+    /// The part of J that does not depend on bounds.
+    pub arrival_error_fixed: Nanos,
+    /// When an answer, consent or the grace is over.
+    pub deadline: Option<Instant>,
+    /// When it is freed unless it is refreshed; never at the source.
+    pub lease: Option<Instant>,
+    /// Why it is draining.
+    pub reason: CloseReason,
+    /// At the source.
+    pub attempt: Option<Box<Attempt>>,
+}
+
+impl Channel {
+    fn wake(&self) -> Option<Instant> {
+        [self.deadline, self.lease].into_iter().flatten().min()
+    }
+    const fn is_half_open(&self) -> bool {
+        matches!(self.state, State::Creating | State::Asking | State::Accepted)
+    }
+}
+
+/// All channels of a node with their names and timers, which this keeps consistent.
+#[derive(Debug, Default)]
+pub struct Channels {
+    by_id: BTreeMap<ChannelId, Box<Channel>>,
+    by_path: BTreeMap<PathId, ChannelId>,
+    timers: BTreeSet<(Instant, ChannelId)>,
+    half_open: BTreeMap<LinkId, usize>,
+}
+
+impl Channels {
+    pub fn insert(&mut self, channel: Box<Channel>) {
+        let id = channel.local.channel;
+        if let Some(at) = channel.wake() {
+            self.timers.insert((at, id));
+        }
+        if let (true, Some(link)) = (channel.is_half_open(), channel.local.link_in) {
+            *self.half_open.entry(link).or_default() += 1;
+        }
+        self.by_path.insert(channel.local.path, id);
+        self.by_id.insert(id, channel);
+    }
+    /// Takes a channel out: to forget it, or to change it and put it back.
+    pub fn take(&mut self, id: ChannelId) -> Option<Box<Channel>> {
+        let channel = self.by_id.remove(&id)?;
+        self.by_path.remove(&channel.local.path);
+        if let Some(at) = channel.wake() {
+            self.timers.remove(&(at, id));
+        }
+        if let (true, Some(link)) = (channel.is_half_open(), channel.local.link_in)
+            && let Some(count) = self.half_open.get_mut(&link)
+        {
+            *count -= 1;
+        }
+        Some(channel)
+    }
+    pub fn get(&self, id: ChannelId) -> Option<&Channel> {
+        self.by_id.get(&id).map(|channel| &**channel)
+    }
+    pub fn of_path(&self, path: PathId) -> Option<&Channel> {
+        self.get(*self.by_path.get(&path)?)
+    }
+    /// Moves a lease; nothing where there is none.
+    pub fn renew(&mut self, id: ChannelId, until: Instant) {
+        let Some(channel) = self.by_id.get_mut(&id).filter(|channel| channel.lease.is_some()) else { return };
+        let before = channel.wake();
+        channel.lease = Some(until);
+        let after = channel.wake();
+        if before != after {
+            before.map(|at| self.timers.remove(&(at, id)));
+            after.map(|at| self.timers.insert((at, id)));
+        }
+    }
+    pub fn iter(&self) -> impl Iterator<Item = &Channel> {
+        self.by_id.values().map(|channel| &**channel)
+    }
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+    pub fn half_open(&self, link: LinkId) -> usize {
+        self.half_open.get(&link).copied().unwrap_or(0)
+    }
+    /// The channel whose time comes first.
+    pub fn first_timer(&self) -> Option<(Instant, ChannelId)> {
+        self.timers.first().copied()
+    }
+    /// Whether a channel starts here.
+    pub fn has_sources(&self) -> bool {
+        self.iter().any(|channel| channel.local.role == Role::Source)
+    }
+}

@@ -1,0 +1,339 @@
+//! Establishment: CREATE forward, hop by hop, along one candidate route after the other (HARTS 3.2, Figure 3).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::Signalling;
+use super::budget;
+use super::channel::{Attempt, Channel};
+use super::message::{Create, Message, Route};
+use super::resources::{LocalChannel, Resources};
+use super::states::{Input, State};
+use super::transitions::{Particulars, commit};
+use crate::ids::{ChannelId, ChannelNumber, Cookie, LinkId, NodeId, PathId};
+use crate::limits::{CHANNELS_MAX, HALF_OPEN_PER_NEIGHBOUR_MAX};
+use crate::node::api::{
+    ChannelRefusal, CloseReason, Event, Incoming, RefuseCause, RequestError, Role, StageGrant,
+};
+use crate::node::api::{Grant, OpenRequest};
+
+impl Signalling {
+    /// Opens (or probes) a channel; `Opened`, `Refused` or `Probed` follows.
+    ///
+    /// # Errors
+    /// It cannot even be tried.
+    pub fn open(
+        &mut self,
+        request: OpenRequest,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) -> Result<ChannelId, RequestError> {
+        request.contract.validate()?;
+        let node = self.resolve(&request.to.host)?;
+        let candidates = self.candidates(node);
+        if candidates.is_empty() {
+            return Err(RequestError::NoRoute(request.to.host));
+        }
+        if self.channels.len() >= CHANNELS_MAX || self.leaving {
+            return Err(RequestError::Exhausted);
+        }
+        let asked = match request.token {
+            Some(token) => Some(self.requests.take_asked(token).ok_or(RequestError::Unknown)?),
+            None => None,
+        };
+        let (user, probe) = (request.user, request.probe);
+        let attempt = Box::new(Attempt { user, probe, candidates: candidates.into(), best: None, asked });
+        let id = self.next_channel_id();
+        self.try_routes(id, &request, attempt, now, resources);
+        Ok(id)
+    }
+
+    /// Sends CREATE along the first candidate that has room here, or tells the application the best refusal.
+    pub(super) fn try_routes(
+        &mut self,
+        id: ChannelId,
+        request: &OpenRequest,
+        mut attempt: Box<Attempt>,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        while let Some(via) = attempt.candidates.pop_front() {
+            let create = self.first_create(request, &attempt, via);
+            match self.enter(id, None, &create, resources) {
+                Ok(mut channel) => {
+                    let consent =
+                        if attempt.probe { Nanos::ZERO } else { self.config.signalling.consent_timeout };
+                    channel.deadline = Some(now + self.answer_time() + consent);
+                    channel.state = if attempt.probe { State::Probing } else { State::Creating };
+                    channel.attempt = Some(attempt);
+                    self.pass_create(&channel, create);
+                    self.channels.insert(channel);
+                    self.refresh_at.get_or_insert(now + self.refresh_interval());
+                    return;
+                }
+                Err(cause) => attempt.note(self.refusal_of(cause, &create)),
+            }
+        }
+        let nothing = || self.refusal(RefuseCause::Timeout);
+        let refusal = attempt.best.take().unwrap_or_else(nothing);
+        if let Some(asked) = &attempt.asked {
+            self.answer_no(asked, refusal.clone());
+        }
+        self.events.push_back(match attempt.probe {
+            true => Event::Probed { channel: id, answer: Err(refusal) },
+            false => Event::Refused { channel: id, refusal },
+        });
+    }
+
+    /// CREATE as this node, the source, would receive it. Every route is tried under a fresh path, so what
+    /// is still on its way on an earlier one cannot touch it.
+    fn first_create(&mut self, request: &OpenRequest, attempt: &Attempt, via: Vec<NodeId>) -> Create {
+        self.channel_number = self.channel_number.wrapping_add(1);
+        let channel = ChannelNumber(self.channel_number);
+        let path = PathId { node: self.config.id, channel, epoch: self.config.epoch };
+        let nodes: Vec<_> = core::iter::once(self.config.id).chain(via).collect();
+        let asker = |back: &Route| back.last() == nodes.last().copied();
+        let token = attempt.asked.as_ref().filter(|asked| asker(&asked.back)).map(|asked| asked.token);
+        Create {
+            path,
+            cookie: Cookie(self.random.next() as u32),
+            route: Route { nodes, position: 0 },
+            from: self.config.name.clone(),
+            user: request.user,
+            to: request.to.clone(),
+            contract: request.contract,
+            fragment_bytes: self.config.fragment_bytes,
+            probe: request.probe,
+            token,
+            stages: Vec::new(),
+            arrival_error_fixed: Nanos::ZERO,
+        }
+    }
+
+    /// CREATE from a neighbour.
+    pub(super) fn on_create(
+        &mut self,
+        link: LinkId,
+        create: Create,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        let leads = create.route.leads(self.node_at(link), self.config.id);
+        if !leads || create.route.first() != Some(create.path.node) {
+            self.counters.unexpected += 1;
+            return;
+        }
+        if let Some(known) = self.channels.of_path(create.path) {
+            let id = known.local.channel;
+            self.apply(id, Input::CreateAgain, Particulars::default(), now, resources);
+            return;
+        }
+        let id = self.next_channel_id();
+        let entered = self.enter(id, Some(link), &create, resources).and_then(|channel| {
+            match (channel.local.role, create.probe) {
+                (Role::Sink, false) => self.ask_receiver(channel, &create, now, resources)?,
+                (Role::Sink, true) => self.answer_probe(&create, Ok(channel.all_stages)),
+                (_, probe) => {
+                    let mut channel = channel;
+                    channel.lease = Some(now + self.config.signalling.lease);
+                    self.pass_create(&channel, create.clone());
+                    if !probe {
+                        self.channels.insert(channel);
+                    }
+                }
+            }
+            Ok(())
+        });
+        if let Err(cause) = entered {
+            let refusal = self.refusal_of(cause, &create);
+            if create.probe {
+                self.answer_probe(&create, Err(refusal));
+            } else {
+                self.say(link, &Message::Refuse { path: create.path, refusal });
+            }
+        }
+    }
+
+    /// The forward phase at this node: the local stages are tested and, unless for a probe, held.
+    fn enter(
+        &mut self,
+        id: ChannelId,
+        link_in: Option<LinkId>,
+        create: &Create,
+        resources: &mut dyn Resources,
+    ) -> Result<Box<Channel>, RefuseCause> {
+        self.check_room(link_in)?;
+        create.contract.validate().map_err(|error| RefuseCause::Unsuitable(alloc::format!("{error}")))?;
+        let (role, link_out) = self.way_on(link_in, create)?;
+        let propagation_max = self.propagation_max(link_out);
+        let wanted = create.contract.deadline;
+        let limit = budget::limit(&create.contract, &create.stages, propagation_max, self.drift);
+        let possible = budget::spent(&create.stages, self.drift) + propagation_max;
+        let limit = limit.ok_or(RefuseCause::Deadline { possible, wanted })?;
+        let local = LocalChannel {
+            channel: id,
+            path: create.path,
+            cookie: create.cookie,
+            role,
+            link_in,
+            link_out,
+            contract: create.contract,
+            fragment_bytes: create.fragment_bytes,
+            arrival_error: budget::arrival_error(create.arrival_error_fixed, &create.stages, self.drift),
+        };
+        let stages =
+            if create.probe { resources.probe(&local, limit) } else { resources.hold(&local, limit) }?;
+        let taken: Nanos = stages.iter().map(|stage| stage.bound).sum();
+        if taken > limit {
+            if !create.probe {
+                resources.release(id);
+            }
+            return Err(RefuseCause::Deadline { possible: possible + taken + self.drift.of(taken), wanted });
+        }
+        let own = create.stages.len()..create.stages.len() + stages.len();
+        let all_stages = create.stages.iter().chain(&stages).copied().collect();
+        Ok(Box::new(Channel {
+            local,
+            state: if role == Role::Sink { State::Asking } else { State::Creating },
+            from: create.from.clone(),
+            to: create.to.clone(),
+            listener: if role == Role::Sink { self.listener(&create.to.port) } else { None },
+            route: create.route.clone(),
+            stages,
+            own,
+            all_stages,
+            arrival_error_fixed: create.arrival_error_fixed,
+            deadline: None,
+            lease: None,
+            reason: CloseReason::PathLost,
+            attempt: None,
+        }))
+    }
+
+    fn check_room(&self, link_in: Option<LinkId>) -> Result<(), RefuseCause> {
+        let half_open = link_in.map_or(0, |link| self.channels.half_open(link));
+        let full = self.channels.len() >= CHANNELS_MAX || half_open >= HALF_OPEN_PER_NEIGHBOUR_MAX;
+        if full || self.leaving { Err(RefuseCause::Exhausted) } else { Ok(()) }
+    }
+
+    /// What this node is to the channel, and the link out.
+    fn way_on(
+        &self,
+        link_in: Option<LinkId>,
+        create: &Create,
+    ) -> Result<(Role, Option<LinkId>), RefuseCause> {
+        match create.route.next() {
+            Some(next) => {
+                let link = self.link_to(next).ok_or(RefuseCause::Unreachable(next))?;
+                Ok((if link_in.is_none() { Role::Source } else { Role::Forwarder }, Some(link)))
+            }
+            None if self.listener(&create.to.port).is_some() => Ok((Role::Sink, None)),
+            None => Err(RefuseCause::NoListener(create.to.port.clone())),
+        }
+    }
+
+    fn pass_create(&mut self, channel: &Channel, create: Create) {
+        let Some(link) = channel.local.link_out else { return };
+        let added = self.link_config(link).map_or(Nanos::ZERO, budget::arrival_error_of);
+        let create = Create {
+            route: create.route.advanced(),
+            stages: channel.all_stages.clone(),
+            arrival_error_fixed: create.arrival_error_fixed + added,
+            ..create
+        };
+        self.say(link, &Message::Create(create));
+    }
+
+    /// The sink commits before it asks, so that a yes of the application cannot fail here.
+    fn ask_receiver(
+        &mut self,
+        mut channel: Box<Channel>,
+        create: &Create,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) -> Result<(), RefuseCause> {
+        let no_listener = || RefuseCause::NoListener(create.to.port.clone());
+        let mut stages = core::mem::take(&mut channel.all_stages);
+        let committed = commit(&mut channel, &mut stages, self.drift, resources)
+            .and_then(|terms| Ok((terms, channel.listener.ok_or_else(no_listener)?)));
+        let (terms, listener) = committed.inspect_err(|_| resources.release(channel.local.channel))?;
+        let bounds: Vec<_> = channel.stages.iter().map(|stage| stage.bound).collect();
+        let before =
+            channel.own.start.checked_sub(1).and_then(|i| stages.get(i)).map_or(Nanos::ZERO, |s| s.bound);
+        let inbox_messages = budget::inbox_messages(&create.contract, &terms, &bounds, before);
+        channel.all_stages = stages;
+        channel.deadline = Some(now + self.config.signalling.consent_timeout);
+        channel.lease = Some(now + self.config.signalling.lease);
+        self.events.push_back(Event::Incoming(Incoming {
+            channel: channel.local.channel,
+            listener,
+            from: channel.from.clone(),
+            user: create.user,
+            contract: create.contract,
+            inbox_messages,
+            token: self.requests.answered(create.token, create.path.node),
+        }));
+        self.channels.insert(channel);
+        Ok(())
+    }
+
+    fn answer_probe(&mut self, create: &Create, answer: Result<Vec<StageGrant>, ChannelRefusal>) {
+        self.pass_probed(create.path, create.route.back(), answer);
+    }
+    /// `route` as its next receiver sees it.
+    fn pass_probed(&mut self, path: PathId, route: Route, answer: Result<Vec<StageGrant>, ChannelRefusal>) {
+        let next = route.nodes.get(usize::from(route.position)).copied();
+        if let Some(link) = next.and_then(|node| self.link_to(node)) {
+            self.say(link, &Message::Probed { path, route, answer });
+        }
+    }
+    pub(super) fn on_probed(
+        &mut self,
+        link: LinkId,
+        path: PathId,
+        route: &Route,
+        answer: Result<Vec<StageGrant>, ChannelRefusal>,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        if !route.leads(self.node_at(link), self.config.id) {
+            self.counters.unexpected += 1;
+        } else if route.next().is_some() {
+            self.pass_probed(path, route.advanced(), answer);
+        } else {
+            match answer {
+                Ok(stages) => {
+                    self.apply_to_path(path, Input::Probed, Particulars::stages(stages), now, resources)
+                }
+                Err(no) => self.apply_to_path(path, Input::Refuse, Particulars::refusal(no), now, resources),
+            }
+        }
+    }
+
+    /// What the application at the source is told.
+    pub(super) fn grant(&self, channel: &Channel, stages: Vec<StageGrant>) -> Grant {
+        let smallest: Vec<_> = stages.iter().map(|s| StageGrant { bound: s.offered, ..*s }).collect();
+        let here: Nanos = channel.stages.iter().map(|stage| stage.bound).sum();
+        Grant {
+            deadline: channel.local.contract.deadline,
+            bound_possible: budget::spent(&smallest, self.drift),
+            stages,
+            route: channel.route.nodes.clone(),
+            outbox_messages: budget::outbox_messages(&channel.local.contract, here),
+        }
+    }
+
+    /// A refusal of this hop with the nearest offer.
+    fn refusal_of(&self, cause: RefuseCause, create: &Create) -> ChannelRefusal {
+        let next = create.route.next().and_then(|node| self.link_to(node));
+        let (propagation, left) = (self.propagation_max(next), create.route.hops_left());
+        let offer = budget::offer(&create.contract, &create.stages, &cause, propagation, left, self.drift);
+        ChannelRefusal { node: self.config.id, cause, offer }
+    }
+    /// A refusal of this hop without an offer.
+    pub(super) const fn refusal(&self, cause: RefuseCause) -> ChannelRefusal {
+        ChannelRefusal { node: self.config.id, cause, offer: None }
+    }
+}

@@ -1,0 +1,173 @@
+//! Soft state: refreshes, leases, deadlines, and neighbours that die or begin another life.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::Signalling;
+use super::message::Message;
+use super::peer::Change;
+use super::resources::Resources;
+use super::states::{Input, State};
+use super::transitions::Particulars;
+use crate::ids::{ChannelId, ChannelNumber, Epoch, LinkId, NodeId, PathId};
+use crate::limits::REFRESHES_PER_LEASE;
+use crate::node::api::{CloseReason, RefuseCause, Role};
+
+/// Channels that one REFRESH names; at most five bytes each.
+const REFRESH_CHANNELS_MAX: usize = 1_000;
+
+impl Signalling {
+    pub(super) fn refresh_interval(&self) -> Nanos {
+        self.config.signalling.lease / REFRESHES_PER_LEASE
+    }
+
+    /// Whatever is due by itself at `now`.
+    pub fn handle_timeout(&mut self, now: Instant, resources: &mut dyn Resources) {
+        for index in 0..self.peers.len() {
+            if let Some(change) = self.peers[index].handle_timeout(now) {
+                self.on_change(LinkId(index as u16), change, now, resources);
+            }
+        }
+        self.expire_channels(now, resources);
+        self.expire_requests(now);
+        if self.refresh_at.is_some_and(|at| at <= now) {
+            self.refresh_at = self.channels.has_sources().then(|| now + self.refresh_interval());
+            self.refresh();
+        }
+    }
+
+    /// When `handle_timeout` has something to do.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let peers = self.peers.iter().map(super::peer::Peer::poll_timeout).min();
+        let channels = self.channels.first_timer().map(|(at, _)| at);
+        [peers, channels, self.requests.poll_timeout(), self.refresh_at].into_iter().flatten().min()
+    }
+
+    fn expire_channels(&mut self, now: Instant, resources: &mut dyn Resources) {
+        while let Some((at, id)) = self.channels.first_timer() {
+            if at > now {
+                return;
+            }
+            // Taken off first, so that no timer can come twice.
+            let Some(mut channel) = self.channels.take(id) else { return };
+            let over = channel.deadline.take_if(|deadline| *deadline <= now).is_some();
+            let leased = channel.lease.take_if(|lease| *lease <= now).is_some();
+            let (state, role) = (channel.state, channel.local.role);
+            self.channels.insert(channel);
+            let (input, what) = match (over, leased, state) {
+                (true, _, State::Draining) => (Input::Drained, Particulars::default()),
+                (true, _, _) => (Input::Silence, self.silence(role)),
+                (false, true, _) => (Input::LeaseOver, Particulars::reason(CloseReason::PathLost)),
+                (false, false, _) => return,
+            };
+            self.apply(id, input, what, now, resources);
+        }
+    }
+    fn silence(&self, role: Role) -> Particulars {
+        match role {
+            Role::Sink => Particulars {
+                reason: CloseReason::Local,
+                ..Particulars::refusal(self.refusal(RefuseCause::ReceiverSilent))
+            },
+            Role::Source | Role::Forwarder => Particulars::refusal(self.refusal(RefuseCause::Timeout)),
+        }
+    }
+
+    /// The source keeps its channels alive, a link's in as few messages as hold them.
+    fn refresh(&mut self) {
+        let mut by_link: BTreeMap<LinkId, Vec<ChannelNumber>> = BTreeMap::new();
+        let lives = |state| !matches!(state, State::Probing | State::Gone);
+        for channel in self.channels.iter().filter(|c| c.local.role == Role::Source && lives(c.state)) {
+            if let Some(link) = channel.local.link_out {
+                by_link.entry(link).or_default().push(channel.local.path.channel);
+            }
+        }
+        for (link, channels) in by_link {
+            self.say_refresh(link, self.config.id, self.config.epoch, &channels);
+        }
+    }
+    fn say_refresh(&mut self, link: LinkId, node: NodeId, epoch: Epoch, channels: &[ChannelNumber]) {
+        for channels in channels.chunks(REFRESH_CHANNELS_MAX) {
+            self.say(link, &Message::Refresh { node, epoch, channels: channels.to_vec() });
+        }
+    }
+
+    /// Renews leases and passes the refresh on; tells the neighbour of what is not here.
+    pub(super) fn on_refresh(
+        &mut self,
+        link: LinkId,
+        node: NodeId,
+        epoch: Epoch,
+        channels: &[ChannelNumber],
+        now: Instant,
+    ) {
+        let until = now + self.config.signalling.lease;
+        let mut by_link: BTreeMap<LinkId, Vec<ChannelNumber>> = BTreeMap::new();
+        for number in channels {
+            let path = PathId { node, channel: *number, epoch };
+            let known = self.channels.of_path(path).filter(|channel| channel.local.link_in == Some(link));
+            let Some((id, link_out)) = known.map(|channel| (channel.local.channel, channel.local.link_out))
+            else {
+                self.say(link, &Message::Destroy { path, reason: CloseReason::PathLost });
+                continue;
+            };
+            self.channels.renew(id, until);
+            if let Some(link_out) = link_out {
+                by_link.entry(link_out).or_default().push(*number);
+            }
+        }
+        for (link, channels) in by_link {
+            self.say_refresh(link, node, epoch, &channels);
+        }
+    }
+
+    /// A neighbour died or began another life: what led over that link is over.
+    pub(super) fn on_change(
+        &mut self,
+        link: LinkId,
+        change: Change,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        let Change::Lost { restarted } = change;
+        let Some(neighbour) = self.node_at(link) else { return };
+        let of_link: Vec<(ChannelId, Input, Option<NodeId>)> = self
+            .channels
+            .iter()
+            .filter_map(|channel| {
+                let id = channel.local.channel;
+                if channel.local.link_in == Some(link) {
+                    Some((id, Input::UpstreamLost, channel.route.first()))
+                } else if channel.local.link_out == Some(link) {
+                    Some((id, Input::DownstreamLost, channel.route.last()))
+                } else {
+                    None
+                }
+            })
+            .collect();
+        for (id, input, end) in of_link {
+            let peer_restarted = restarted && end == Some(neighbour);
+            let reason = if peer_restarted { CloseReason::PeerRestarted } else { CloseReason::PathLost };
+            let refusal = Some(self.refusal(RefuseCause::Unreachable(neighbour)));
+            self.apply(id, input, Particulars { refusal, ..Particulars::reason(reason) }, now, resources);
+        }
+    }
+
+    /// Closes all channels; keep driving until [`Self::is_quiet`].
+    pub fn shutdown(&mut self, now: Instant, resources: &mut dyn Resources) {
+        self.leaving = true;
+        let all: Vec<_> = self.channels.iter().map(|c| (c.local.channel, c.local.role, c.state)).collect();
+        for (id, role, state) in all {
+            let (input, reason) = match role {
+                // What passes through cannot stay without this node.
+                Role::Forwarder => (Input::LeaseOver, CloseReason::PathLost),
+                Role::Source | Role::Sink => (Input::Close, CloseReason::Local),
+            };
+            if state != State::Draining {
+                self.apply(id, input, Particulars::reason(reason), now, resources);
+            }
+        }
+    }
+}

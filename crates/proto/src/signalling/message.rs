@@ -1,0 +1,189 @@
+//! RTCOP's messages. They travel in order and exactly once between neighbours ([`super::stream`]).
+
+use alloc::vec::Vec;
+
+use punctual_analysis::{Contract, Nanos};
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Address, ChannelNumber, Cookie, Epoch, Name, NodeId, PathId};
+use crate::limits::ROUTE_NODES_MAX;
+use crate::node::api::{ChannelRefusal, CloseReason, StageGrant, UserId};
+
+/// The nodes of a route and where on it the message is: source routing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    pub nodes: Vec<NodeId>,
+    /// Index of the node that receives the message.
+    pub position: u8,
+}
+
+impl Route {
+    /// Whether the receiver may follow it: it is where it says, comes from where it says, passes nobody twice.
+    pub fn leads(&self, from: Option<NodeId>, here: NodeId) -> bool {
+        let fits = (2..=ROUTE_NODES_MAX).contains(&self.nodes.len());
+        let once = self.nodes.iter().enumerate().all(|(i, node)| !self.nodes[..i].contains(node));
+        fits && once && self.here() == Some(here) && (from.is_none() || self.before() == from)
+    }
+    fn here(&self) -> Option<NodeId> {
+        self.nodes.get(usize::from(self.position)).copied()
+    }
+    pub fn before(&self) -> Option<NodeId> {
+        self.nodes.get(usize::from(self.position).checked_sub(1)?).copied()
+    }
+    pub fn next(&self) -> Option<NodeId> {
+        self.nodes.get(usize::from(self.position) + 1).copied()
+    }
+    pub fn first(&self) -> Option<NodeId> {
+        self.nodes.first().copied()
+    }
+    pub fn last(&self) -> Option<NodeId> {
+        self.nodes.last().copied()
+    }
+    /// Links from here to the end.
+    pub fn hops_left(&self) -> u64 {
+        self.nodes.len().saturating_sub(usize::from(self.position) + 1) as u64
+    }
+    /// The same route for the next node.
+    pub fn advanced(&self) -> Self {
+        Self { nodes: self.nodes.clone(), position: self.position.saturating_add(1) }
+    }
+    /// The way back, as the node before this one receives it.
+    pub fn back(&self) -> Self {
+        let nodes: Vec<_> = self.nodes.iter().rev().copied().collect();
+        let position = nodes.len().saturating_sub(usize::from(self.position)) as u8;
+        Self { nodes, position }
+    }
+}
+
+/// Phase one of establishment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Create {
+    pub path: PathId,
+    pub cookie: Cookie,
+    pub route: Route,
+    pub from: Name,
+    pub user: UserId,
+    pub to: Address,
+    pub contract: Contract,
+    pub fragment_bytes: u32,
+    /// Holds nothing, asks nobody.
+    pub probe: bool,
+    /// Of the receiver's request that this answers.
+    pub token: Option<u64>,
+    /// The stages so far.
+    pub stages: Vec<StageGrant>,
+    /// The part of J here that does not depend on bounds.
+    pub arrival_error_fixed: Nanos,
+}
+
+/// A receiver asks a source host's application to open a channel to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    pub token: u64,
+    /// From the receiver to the source.
+    pub route: Route,
+    /// The receiver's life.
+    pub epoch: Epoch,
+    /// Listener at the source.
+    pub port: Name,
+    pub reply_to: Address,
+    pub contract: Contract,
+    pub user: UserId,
+}
+
+/// Everything that RTCOP says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    Create(Create),
+    /// Phase two: final bounds of the stages behind, smallest ones of those before.
+    Accept {
+        path: PathId,
+        stages: Vec<StageGrant>,
+    },
+    Refuse {
+        path: PathId,
+        refusal: ChannelRefusal,
+    },
+    /// A probe's answer; no hop remembers the probe, so it carries the way back.
+    Probed {
+        path: PathId,
+        route: Route,
+        answer: Result<Vec<StageGrant>, ChannelRefusal>,
+    },
+    /// The source has the ACCEPT.
+    Confirm {
+        path: PathId,
+    },
+    /// The channel ends; in either direction.
+    Destroy {
+        path: PathId,
+        reason: CloseReason,
+    },
+    /// These channels, which the receiver of this has from the sender, live on.
+    Refresh {
+        node: NodeId,
+        epoch: Epoch,
+        channels: Vec<ChannelNumber>,
+    },
+    Request(Request),
+    RequestRefused {
+        token: u64,
+        epoch: Epoch,
+        route: Route,
+        refusal: ChannelRefusal,
+    },
+}
+
+impl Message {
+    /// `None` where it is longer than a message may be.
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        postcard::to_allocvec(self)
+            .ok()
+            .filter(|bytes| bytes.len() <= crate::limits::SIGNAL_MESSAGE_BYTES_MAX)
+    }
+    /// `None` where it is none.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        match postcard::take_from_bytes(bytes) {
+            Ok((message, [])) => Some(message),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(nodes: &[u32], position: u8) -> Route {
+        Route { nodes: nodes.iter().copied().map(NodeId).collect(), position }
+    }
+
+    #[test]
+    fn a_route_leads_only_where_it_says() {
+        let here = route(&[1, 2, 3], 1);
+        assert!(here.leads(Some(NodeId(1)), NodeId(2)));
+        assert!(!here.leads(Some(NodeId(3)), NodeId(2)) && !here.leads(Some(NodeId(1)), NodeId(3)));
+        assert!(!route(&[1, 2, 1], 1).leads(Some(NodeId(1)), NodeId(2)), "a loop");
+        assert!(!route(&[1], 0).leads(None, NodeId(1)) && !route(&[1, 2], 9).leads(None, NodeId(2)));
+        assert!(!route(&(1..40).collect::<Vec<_>>(), 1).leads(Some(NodeId(1)), NodeId(2)), "too long");
+    }
+
+    #[test]
+    fn the_way_back_reaches_the_node_before() {
+        let back = route(&[1, 2, 3, 4], 2).back();
+        assert_eq!(back, route(&[4, 3, 2, 1], 2));
+        assert!(back.leads(Some(NodeId(3)), NodeId(2)));
+        assert_eq!(back.advanced().next(), None);
+    }
+
+    #[test]
+    fn cut_or_padded_messages_are_none() {
+        let message = Message::Confirm { path: PathId::default() };
+        let mut bytes = message.encode().expect("short");
+        assert_eq!(Message::decode(&bytes), Some(message));
+        bytes.push(0);
+        assert_eq!(Message::decode(&bytes), None);
+        assert_eq!(Message::decode(&bytes[..1]), None);
+        assert_eq!(Message::decode(&[0xff; 40]), None);
+    }
+}

@@ -1,0 +1,179 @@
+//! What travels between neighbours on the signalling port: version first, then who to whom in which life,
+//! an acknowledgement, a body; a truncated keyed BLAKE3 tag over all of it last.
+//!
+//! A packet is parsed only after its tag fits, so only members of the domain reach the decoder.
+
+use punctual_analysis::Instant;
+use serde::{Deserialize, Serialize};
+
+use super::stream::Received;
+use crate::ids::{Epoch, NodeId};
+
+/// Version of RTCOP on the wire.
+pub const VERSION: u8 = 1;
+/// Bytes of the tag.
+pub const TAG_BYTES: usize = 16;
+/// Most bytes of a packet that are not a segment's.
+pub const OVERHEAD_BYTES_MAX: usize = 112;
+
+/// One life of one end of a link. A node that gives a neighbour up starts a new session with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Life {
+    pub epoch: Epoch,
+    pub session: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Packet<'a> {
+    pub version: u8,
+    pub from: NodeId,
+    pub to: NodeId,
+    pub life: Life,
+    /// The receiver's life as the sender knows it.
+    pub peer_life: Option<Life>,
+    /// Counts all packets of a life; each is taken once.
+    pub number: u64,
+    pub received: Received,
+    #[serde(borrow)]
+    pub body: Body<'a>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Body<'a> {
+    Hello(Hello),
+    Segment { number: u64, bytes: &'a [u8] },
+    Acknowledgement,
+}
+
+/// Liveness, proof of freshness and time stamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    pub step: HelloStep,
+    pub nonce: u64,
+    /// t3, the sender's clock; also t1 of the exchange that it begins.
+    pub sent: Instant,
+    pub echo: Option<Echo>,
+}
+
+/// One end begins, the other answers, the first answers that: after three packets both have a round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HelloStep {
+    First,
+    Second,
+    Third,
+}
+
+/// Proves that a HELLO was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Echo {
+    pub nonce: u64,
+    /// t2, the echoing node's clock.
+    pub received: Instant,
+}
+
+/// Why a packet is thrown away at the edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejected {
+    Malformed,
+    Version,
+    Unauthenticated,
+}
+
+/// The key of the domain.
+#[derive(Clone)]
+pub struct Key([u8; 32]);
+
+impl core::fmt::Debug for Key {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+impl Key {
+    /// RTCOP's own key, so that another use of the domain key cannot be turned against it.
+    pub fn new(domain_key: &[u8; 32]) -> Self {
+        Self(blake3::derive_key("punctual 2026 rtcop packet authentication v1", domain_key))
+    }
+    fn tag(&self, bytes: &[u8]) -> [u8; TAG_BYTES] {
+        let mut tag = [0; TAG_BYTES];
+        tag.copy_from_slice(&blake3::keyed_hash(&self.0, bytes).as_bytes()[..TAG_BYTES]);
+        tag
+    }
+    /// Writes `packet` and its tag; `None` where `out` is too short.
+    pub fn seal(&self, packet: &Packet<'_>, out: &mut [u8]) -> Option<usize> {
+        let room = out.len().checked_sub(TAG_BYTES)?;
+        let len = postcard::to_slice(packet, &mut out[..room]).ok()?.len();
+        let tag = self.tag(&out[..len]);
+        out[len..len + TAG_BYTES].copy_from_slice(&tag);
+        Some(len + TAG_BYTES)
+    }
+    /// Checks and parses what came in.
+    pub fn open<'a>(&self, bytes: &'a [u8]) -> Result<Packet<'a>, Rejected> {
+        let (signed, tag) = bytes.split_last_chunk::<TAG_BYTES>().ok_or(Rejected::Malformed)?;
+        match signed.first() {
+            None => return Err(Rejected::Malformed),
+            Some(version) if *version != VERSION => return Err(Rejected::Version),
+            Some(_) => {}
+        }
+        let expected = self.tag(signed);
+        let difference = expected.iter().zip(tag).fold(0, |bits, (a, b)| bits | (a ^ b));
+        if core::hint::black_box(difference) != 0 {
+            return Err(Rejected::Unauthenticated);
+        }
+        match postcard::take_from_bytes(signed) {
+            Ok((packet, [])) => Ok(packet),
+            _ => Err(Rejected::Malformed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(body: Body<'_>) -> Packet<'_> {
+        let life = Life { epoch: Epoch(u64::MAX), session: u32::MAX };
+        Packet {
+            version: VERSION,
+            from: NodeId(u32::MAX),
+            to: NodeId(u32::MAX),
+            life,
+            peer_life: Some(life),
+            number: u64::MAX,
+            received: Received { next: u64::MAX, later: u32::MAX },
+            body,
+        }
+    }
+
+    #[test]
+    fn the_largest_packets_fit_their_limits() {
+        let key = Key::new(&[7; 32]);
+        let mut out = [0; 2_000];
+        let bytes = [9; crate::limits::SIGNAL_BYTES_MAX - OVERHEAD_BYTES_MAX];
+        let len =
+            key.seal(&packet(Body::Segment { number: u64::MAX, bytes: &bytes }), &mut out).expect("fits");
+        assert!(len <= crate::limits::SIGNAL_BYTES_MAX, "{len}");
+        let echo = Some(Echo { nonce: u64::MAX, received: Instant(u64::MAX) });
+        let sent = Instant(u64::MAX);
+        let hello = Hello { step: HelloStep::Third, nonce: u64::MAX, sent, echo };
+        let len = key.seal(&packet(Body::Hello(hello)), &mut out).expect("fits");
+        assert!(len <= crate::limits::SIGNAL_PACKET_BYTES_MIN, "{len}");
+        assert_eq!(key.open(&out[..len]), Ok(packet(Body::Hello(hello))));
+    }
+
+    #[test]
+    fn any_bit_that_changes_is_noticed() {
+        let key = Key::new(&[7; 32]);
+        let mut out = [0; 200];
+        let len = key.seal(&packet(Body::Segment { number: 3, bytes: b"abc" }), &mut out).expect("fits");
+        for bit in 0..len * 8 {
+            let mut forged = out;
+            forged[bit / 8] ^= 1 << (bit % 8);
+            let expected = if bit < 8 { Rejected::Version } else { Rejected::Unauthenticated };
+            assert_eq!(key.open(&forged[..len]), Err(expected), "bit {bit}");
+        }
+        assert_eq!(Key::new(&[8; 32]).open(&out[..len]), Err(Rejected::Unauthenticated));
+        assert_eq!(key.open(&out[..TAG_BYTES]), Err(Rejected::Malformed));
+        assert_eq!(key.open(&[]), Err(Rejected::Malformed));
+    }
+}

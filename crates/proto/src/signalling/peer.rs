@@ -1,0 +1,341 @@
+//! One neighbour: who it is in which life, whether it lives, its clock, and the reliable stream to it.
+//!
+//! A life of the neighbour is adopted only once it has echoed a nonce of ours: a recording of a former life
+//! proves nothing. Adopting another life throws both streams away, and so does giving the neighbour up, which
+//! begins a new session of ours: the two ends never disagree on what a stream's numbers mean.
+
+use alloc::collections::VecDeque;
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::clock::{ClockFilter, RoundTrip};
+use super::message::Message;
+use super::packet::{Body, Echo, Hello, HelloStep, Key, Life, OVERHEAD_BYTES_MAX, Packet, VERSION};
+use super::random::SplitMix64;
+use super::stream::{ReceiveStream, SendStream};
+use super::window::ReplayWindow;
+use crate::ids::NodeId;
+use crate::limits::{HELLOS_MISSED_MAX, SIGNAL_BYTES_MAX, SIGNAL_PACKET_BYTES_MIN};
+use crate::node::config::{LinkConfig, NodeConfig};
+
+/// HELLOs of ours that may still be echoed.
+const NONCES: usize = 8;
+/// Strangers' HELLOs are answered at most so many times in an interval: they may be recordings.
+const STRANGERS_PER_INTERVAL: u64 = 16;
+
+/// Whether the neighbour is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Not heard of yet; what is said to it waits.
+    Awaited,
+    Alive,
+    Dead,
+}
+
+/// What a packet, or the lack of one, changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// All that the neighbour had from us, and we from it, is gone there.
+    Lost {
+        /// It is another life of the node, not only of the link.
+        restarted: bool,
+    },
+}
+
+/// What was wrong with a packet that authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ignored {
+    /// Not from that neighbour to us.
+    Misdirected,
+    /// Seen before, or of a former life.
+    Replayed,
+}
+
+#[derive(Debug)]
+struct Association {
+    life: Life,
+    window: ReplayWindow,
+    stream: ReceiveStream,
+}
+
+/// A neighbour at the other end of a link.
+#[derive(Debug)]
+pub struct Peer {
+    here: NodeId,
+    pub node: NodeId,
+    life: Life,
+    hello_interval: Nanos,
+    retransmits_max: u32,
+    association: Option<Association>,
+    presence: Presence,
+    last_heard: Instant,
+    send: SendStream,
+    /// The stream is of no use any more.
+    broken: bool,
+    packet_number: u64,
+    acknowledge: bool,
+    hello_due: Option<HelloStep>,
+    hello_at: Instant,
+    stranger_answered: Option<Instant>,
+    nonces: VecDeque<(u64, Instant)>,
+    echo: Option<Echo>,
+    random: SplitMix64,
+    pub clock: ClockFilter,
+}
+
+impl Peer {
+    pub fn new(config: &NodeConfig, link: &LinkConfig, seed: u64, now: Instant) -> Self {
+        let packet_bytes = (link.packet_bytes_max as usize).clamp(SIGNAL_PACKET_BYTES_MIN, SIGNAL_BYTES_MAX);
+        let drift = super::budget::drift(config);
+        let mut random = SplitMix64::new(seed);
+        let hello_at = now + Nanos(random.below(config.signalling.hello_interval.0 / 8));
+        Self {
+            here: config.id,
+            node: link.neighbour,
+            life: Life { epoch: config.epoch, session: 0 },
+            hello_interval: config.signalling.hello_interval,
+            retransmits_max: config.signalling.retransmits_max,
+            association: None,
+            presence: Presence::Awaited,
+            last_heard: now,
+            send: SendStream::new(packet_bytes - OVERHEAD_BYTES_MAX, config.signalling.retransmit),
+            broken: false,
+            packet_number: 0,
+            acknowledge: false,
+            hello_due: None,
+            hello_at,
+            stranger_answered: None,
+            nonces: VecDeque::new(),
+            echo: None,
+            random,
+            clock: ClockFilter::new(link.propagation_min, drift),
+        }
+    }
+
+    pub const fn presence(&self) -> Presence {
+        self.presence
+    }
+    /// Whether it is worth saying something to it.
+    pub fn is_reachable(&self) -> bool {
+        self.presence != Presence::Dead && !self.broken
+    }
+    /// Whether all that was said was heard, or nobody is there to hear it.
+    pub fn is_quiet(&self) -> bool {
+        self.send.is_empty() || self.presence != Presence::Alive
+    }
+    /// Says something; to the dead, nothing. A stream that overflows, or a message that does not encode, gives
+    /// the neighbour up at the next timeout: half a conversation would be worse.
+    pub fn say(&mut self, message: &Message) {
+        if self.presence == Presence::Dead {
+            return;
+        }
+        let pushed = message.encode().is_some_and(|bytes| self.send.push(&bytes).is_ok());
+        self.broken |= !pushed;
+    }
+
+    /// Takes an authentic packet in. Messages are then read with [`Self::next_message`].
+    pub fn handle(
+        &mut self,
+        packet: &Packet<'_>,
+        received: Instant,
+        now: Instant,
+    ) -> Result<Option<Change>, Ignored> {
+        if packet.from != self.node || packet.to != self.here {
+            return Err(Ignored::Misdirected);
+        }
+        let change = match &mut self.association {
+            Some(known) if known.life == packet.life => {
+                if !known.window.take(packet.number) {
+                    return Err(Ignored::Replayed);
+                }
+                None
+            }
+            _ => self.meet(packet, received, now)?,
+        };
+        if self.association.as_ref().is_some_and(|known| known.life == packet.life) {
+            self.last_heard = self.last_heard.max(now);
+            self.take_in(packet, received, now);
+        }
+        Ok(change)
+    }
+
+    /// A packet of a life that is not the one we know.
+    fn meet(
+        &mut self,
+        packet: &Packet<'_>,
+        received: Instant,
+        now: Instant,
+    ) -> Result<Option<Change>, Ignored> {
+        let Body::Hello(hello) = packet.body else { return Err(Ignored::Replayed) };
+        let fresh = hello.echo.is_some_and(|echo| self.nonces.iter().any(|(nonce, _)| *nonce == echo.nonce));
+        if fresh {
+            return Ok(self.adopt(packet));
+        }
+        let gap = self.hello_interval / STRANGERS_PER_INTERVAL;
+        if self.stranger_answered.is_some_and(|last| now.since(last) < gap) {
+            return Err(Ignored::Replayed);
+        }
+        self.stranger_answered = Some(now);
+        self.echo = Some(Echo { nonce: hello.nonce, received });
+        self.hello_due = Some(HelloStep::Second);
+        Ok(None)
+    }
+
+    fn adopt(&mut self, packet: &Packet<'_>) -> Option<Change> {
+        let window = ReplayWindow::starting_at(packet.number);
+        let stream = ReceiveStream::default();
+        let former = self.association.replace(Association { life: packet.life, window, stream });
+        self.presence = Presence::Alive;
+        let former = former?;
+        self.send.clear();
+        self.broken = false;
+        self.clock.clear();
+        Some(Change::Lost { restarted: former.life.epoch != packet.life.epoch })
+    }
+
+    /// A fresh packet of the life that we know.
+    fn take_in(&mut self, packet: &Packet<'_>, received: Instant, now: Instant) {
+        if packet.peer_life == Some(self.life) {
+            self.send.acknowledge(packet.received);
+        }
+        match packet.body {
+            Body::Hello(hello) => self.take_hello(&hello, received, now),
+            Body::Segment { number, bytes } if packet.peer_life == Some(self.life) => {
+                self.acknowledge = true;
+                if let Some(known) = &mut self.association {
+                    known.stream.take(number, bytes);
+                }
+            }
+            Body::Segment { .. } | Body::Acknowledgement => {}
+        }
+    }
+
+    fn take_hello(&mut self, hello: &Hello, received: Instant, now: Instant) {
+        let echoed = hello.echo.and_then(|echo| {
+            let index = self.nonces.iter().position(|(nonce, _)| *nonce == echo.nonce)?;
+            let (_, sent) = self.nonces[index];
+            // Older ones could only be echoed by a recording, or by what was overtaken.
+            self.nonces.drain(..=index);
+            Some(RoundTrip { sent, there_received: echo.received, there_sent: hello.sent, received })
+        });
+        if let Some(trip) = echoed {
+            self.clock.add(trip);
+        }
+        self.echo = Some(Echo { nonce: hello.nonce, received });
+        match hello.step {
+            HelloStep::First => {
+                self.hello_due = Some(HelloStep::Second);
+                // Whoever began keeps beginning: one exchange an interval serves both ends.
+                let eighth = self.hello_interval / 8;
+                self.hello_at = now + self.hello_interval + eighth + Nanos(self.random.below(eighth.0));
+            }
+            HelloStep::Second => self.hello_due = Some(HelloStep::Third),
+            HelloStep::Third => {}
+        }
+    }
+
+    /// The next message of the neighbour. Garbage gives the neighbour up.
+    pub fn next_message(&mut self) -> Option<Message> {
+        let bytes = match self.association.as_mut()?.stream.next_message() {
+            Ok(bytes) => bytes?,
+            Err(_) => {
+                self.broken = true;
+                return None;
+            }
+        };
+        let message = Message::decode(&bytes);
+        self.broken |= message.is_none();
+        message
+    }
+
+    /// What is due by itself.
+    pub fn handle_timeout(&mut self, now: Instant) -> Option<Change> {
+        if self.hello_at <= now {
+            self.hello_due = Some(HelloStep::First);
+            self.hello_at = now + self.hello_interval + Nanos(self.random.below(self.hello_interval.0 / 8));
+        }
+        let sent_max = self.send.handle_timeout(now);
+        let silent = now.since(self.last_heard) > self.hello_interval * 2;
+        let unheard = silent && sent_max > self.retransmits_max;
+        if self.presence != Presence::Dead && (self.silence_ends() <= now || unheard || self.broken) {
+            return Some(self.give_up(now));
+        }
+        None
+    }
+    fn silence_ends(&self) -> Instant {
+        self.last_heard + self.hello_interval * (HELLOS_MISSED_MAX + 1)
+    }
+    fn give_up(&mut self, now: Instant) -> Change {
+        // Where the stream broke the neighbour may well be there: say so at once, under a new session.
+        let lives = self.broken;
+        self.presence = if lives { Presence::Awaited } else { Presence::Dead };
+        self.last_heard = now;
+        self.hello_due = Some(HelloStep::First);
+        self.association = None;
+        self.life.session = self.life.session.wrapping_add(1);
+        self.send.clear();
+        self.broken = false;
+        self.acknowledge = false;
+        self.nonces.clear();
+        self.echo = None;
+        self.clock.clear();
+        Change::Lost { restarted: false }
+    }
+    pub fn poll_timeout(&self) -> Instant {
+        if self.broken {
+            return Instant::ZERO;
+        }
+        let silence = (self.presence != Presence::Dead).then(|| self.silence_ends());
+        let again = self.association.as_ref().and_then(|_| self.send.poll_timeout());
+        [silence, again].into_iter().flatten().fold(self.hello_at, Instant::min)
+    }
+
+    pub fn has_packet(&self) -> bool {
+        self.hello_due.is_some() || self.association.is_some() && (self.acknowledge || self.send.has_due())
+    }
+    /// The next packet; how long it is and whether it is a retransmission.
+    pub fn poll_packet(&mut self, key: &Key, now: Instant, out: &mut [u8]) -> Option<(usize, bool)> {
+        if let Some(step) = self.hello_due {
+            let nonce = self.random.next();
+            let hello = Hello { step, nonce, sent: now, echo: self.echo };
+            let len = key.seal(&self.packet(Body::Hello(hello)), out)?;
+            self.hello_due = None;
+            self.echo = None;
+            if self.nonces.len() == NONCES {
+                self.nonces.pop_front();
+            }
+            self.nonces.push_back((nonce, now));
+            self.after_packet();
+            return Some((len, false));
+        }
+        self.association.as_ref()?;
+        if let Some((number, bytes)) = self.send.due() {
+            let len = key.seal(&self.packet(Body::Segment { number, bytes }), out)?;
+            let again = self.send.sent(number, now);
+            self.after_packet();
+            return Some((len, again));
+        }
+        if !self.acknowledge {
+            return None;
+        }
+        let len = key.seal(&self.packet(Body::Acknowledgement), out)?;
+        self.after_packet();
+        Some((len, false))
+    }
+    const fn after_packet(&mut self) {
+        self.packet_number += 1;
+        self.acknowledge = false;
+    }
+    fn packet<'a>(&self, body: Body<'a>) -> Packet<'a> {
+        Packet {
+            version: VERSION,
+            from: self.here,
+            to: self.node,
+            life: self.life,
+            peer_life: self.association.as_ref().map(|known| known.life),
+            number: self.packet_number,
+            received: self.association.as_ref().map(|known| known.stream.received()).unwrap_or_default(),
+            body,
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! A channel's states at one node as a transition table (CLIPS 4.2: "consistent connection state management").
+//!
+//! Every (role, state, input) either has a row or is unexpected: counted, and nothing changes. Entering
+//! [`State::Gone`] releases the channel's stages and forgets it.
+
+use crate::node::api::Role;
+
+/// Where a channel is in its life at one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// A probe is on its way (source only: no other node remembers a probe).
+    Probing,
+    /// Held here, CREATE is on its way.
+    Creating,
+    /// Held and committed at the sink, the application is asked.
+    Asking,
+    /// Committed, ACCEPT is on its way back.
+    Accepted,
+    /// The source has the ACCEPT.
+    Open,
+    /// It takes nothing new; what is under way still arrives.
+    Draining,
+    /// Released and forgotten.
+    Gone,
+}
+
+/// What can happen to a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The same CREATE again.
+    CreateAgain,
+    Accept,
+    Refuse,
+    Probed,
+    Confirm,
+    /// DESTROY from the side of the source.
+    DestroyForward,
+    /// DESTROY from the side of the sink.
+    DestroyBack,
+    /// The application says yes.
+    Consent,
+    /// The application says no.
+    Deny,
+    /// The application closes its end.
+    Close,
+    /// The stages could not be made final.
+    CommitFailed,
+    /// No answer of the application (sink) or of the network (source).
+    Silence,
+    /// Nothing is under way any more, or the grace is over.
+    Drained,
+    LeaseOver,
+    /// The neighbour on the side of the source died or began another life.
+    UpstreamLost,
+    /// The neighbour on the side of the sink did.
+    DownstreamLost,
+}
+
+/// What a node does about it, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Make the local stages final; on failure [`Input::CommitFailed`] takes over.
+    Commit,
+    SendAccept,
+    SendConfirm,
+    /// REFUSE towards the source.
+    SendRefuse,
+    /// DESTROY towards the sink.
+    DestroyForward,
+    /// DESTROY towards the source.
+    DestroyBack,
+    /// Begin the time that what is under way may take.
+    StartGrace,
+    TellOpened,
+    TellProbed,
+    TellEstablished,
+    TellClosed,
+    /// The next candidate route, or the refusal to the application. Only with [`State::Gone`].
+    TryNext,
+}
+
+/// One row: in `state`, `input` leads to `next` by `actions`.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    pub role: Role,
+    pub state: State,
+    pub input: Input,
+    pub next: State,
+    pub actions: &'static [Action],
+}
+
+const fn source(state: State, input: Input, next: State, actions: &'static [Action]) -> Row {
+    Row { role: Role::Source, state, input, next, actions }
+}
+const fn forwarder(state: State, input: Input, next: State, actions: &'static [Action]) -> Row {
+    Row { role: Role::Forwarder, state, input, next, actions }
+}
+const fn sink(state: State, input: Input, next: State, actions: &'static [Action]) -> Row {
+    Row { role: Role::Sink, state, input, next, actions }
+}
+
+use Action as A;
+use Input as I;
+use State as S;
+
+/// The protocol.
+pub const TABLE: &[Row] = &[
+    // Source: a probe.
+    source(S::Probing, I::Probed, S::Gone, &[A::TellProbed]),
+    source(S::Probing, I::Refuse, S::Gone, &[A::TryNext]),
+    source(S::Probing, I::Silence, S::Gone, &[A::TryNext]),
+    source(S::Probing, I::DownstreamLost, S::Gone, &[A::TryNext]),
+    source(S::Probing, I::Close, S::Gone, &[A::TellClosed]),
+    // Source: establishment.
+    source(S::Creating, I::Accept, S::Open, &[A::Commit, A::SendConfirm, A::TellOpened]),
+    source(S::Creating, I::CommitFailed, S::Gone, &[A::DestroyForward, A::TryNext]),
+    source(S::Creating, I::Refuse, S::Gone, &[A::TryNext]),
+    source(S::Creating, I::DestroyBack, S::Gone, &[A::TryNext]),
+    source(S::Creating, I::DownstreamLost, S::Gone, &[A::TryNext]),
+    source(S::Creating, I::Silence, S::Gone, &[A::DestroyForward, A::TryNext]),
+    source(S::Creating, I::Close, S::Gone, &[A::DestroyForward, A::TellClosed]),
+    // Source: life and end.
+    source(S::Open, I::Close, S::Draining, &[A::StartGrace]),
+    source(S::Open, I::DestroyBack, S::Gone, &[A::TellClosed]),
+    source(S::Open, I::DownstreamLost, S::Gone, &[A::TellClosed]),
+    source(S::Draining, I::Drained, S::Gone, &[A::DestroyForward, A::TellClosed]),
+    source(S::Draining, I::DestroyBack, S::Gone, &[A::TellClosed]),
+    source(S::Draining, I::DownstreamLost, S::Gone, &[A::TellClosed]),
+    // Forwarder: establishment.
+    forwarder(S::Creating, I::CreateAgain, S::Creating, &[]),
+    forwarder(S::Creating, I::Accept, S::Accepted, &[A::Commit, A::SendAccept]),
+    forwarder(S::Creating, I::CommitFailed, S::Gone, &[A::DestroyForward, A::SendRefuse]),
+    forwarder(S::Creating, I::Refuse, S::Gone, &[A::SendRefuse]),
+    forwarder(S::Creating, I::DestroyForward, S::Gone, &[A::DestroyForward]),
+    forwarder(S::Creating, I::DestroyBack, S::Gone, &[A::SendRefuse]),
+    forwarder(S::Creating, I::UpstreamLost, S::Gone, &[A::DestroyForward]),
+    forwarder(S::Creating, I::DownstreamLost, S::Gone, &[A::SendRefuse]),
+    forwarder(S::Creating, I::LeaseOver, S::Gone, &[A::DestroyForward, A::DestroyBack]),
+    forwarder(S::Accepted, I::CreateAgain, S::Accepted, &[]),
+    forwarder(S::Accepted, I::Confirm, S::Open, &[A::SendConfirm]),
+    // No data can have been sent: CONFIRM comes before DESTROY.
+    forwarder(S::Accepted, I::DestroyForward, S::Gone, &[A::DestroyForward]),
+    forwarder(S::Accepted, I::DestroyBack, S::Gone, &[A::DestroyBack]),
+    forwarder(S::Accepted, I::UpstreamLost, S::Gone, &[A::DestroyForward]),
+    forwarder(S::Accepted, I::DownstreamLost, S::Gone, &[A::DestroyBack]),
+    forwarder(S::Accepted, I::LeaseOver, S::Gone, &[A::DestroyForward, A::DestroyBack]),
+    // Forwarder: life and end.
+    forwarder(S::Open, I::CreateAgain, S::Open, &[]),
+    forwarder(S::Open, I::DestroyForward, S::Draining, &[A::DestroyForward, A::StartGrace]),
+    forwarder(S::Open, I::DestroyBack, S::Gone, &[A::DestroyBack]),
+    forwarder(S::Open, I::UpstreamLost, S::Gone, &[A::DestroyForward]),
+    forwarder(S::Open, I::DownstreamLost, S::Gone, &[A::DestroyBack]),
+    forwarder(S::Open, I::LeaseOver, S::Gone, &[A::DestroyForward, A::DestroyBack]),
+    forwarder(S::Draining, I::Drained, S::Gone, &[]),
+    forwarder(S::Draining, I::DestroyBack, S::Gone, &[]),
+    forwarder(S::Draining, I::UpstreamLost, S::Draining, &[]),
+    forwarder(S::Draining, I::DownstreamLost, S::Gone, &[]),
+    // Sink: establishment.
+    sink(S::Asking, I::CreateAgain, S::Asking, &[]),
+    sink(S::Asking, I::Consent, S::Accepted, &[A::SendAccept]),
+    sink(S::Asking, I::Deny, S::Gone, &[A::SendRefuse]),
+    sink(S::Asking, I::Close, S::Gone, &[A::SendRefuse, A::TellClosed]),
+    sink(S::Asking, I::Silence, S::Gone, &[A::SendRefuse, A::TellClosed]),
+    sink(S::Asking, I::DestroyForward, S::Gone, &[A::TellClosed]),
+    sink(S::Asking, I::UpstreamLost, S::Gone, &[A::TellClosed]),
+    sink(S::Asking, I::LeaseOver, S::Gone, &[A::DestroyBack, A::TellClosed]),
+    sink(S::Accepted, I::CreateAgain, S::Accepted, &[]),
+    sink(S::Accepted, I::Confirm, S::Open, &[A::TellEstablished]),
+    sink(S::Accepted, I::DestroyForward, S::Gone, &[A::TellClosed]),
+    sink(S::Accepted, I::Close, S::Gone, &[A::DestroyBack, A::TellClosed]),
+    sink(S::Accepted, I::UpstreamLost, S::Gone, &[A::TellClosed]),
+    sink(S::Accepted, I::LeaseOver, S::Gone, &[A::DestroyBack, A::TellClosed]),
+    // Sink: life and end.
+    sink(S::Open, I::CreateAgain, S::Open, &[]),
+    sink(S::Open, I::DestroyForward, S::Draining, &[A::StartGrace]),
+    sink(S::Open, I::Close, S::Gone, &[A::DestroyBack, A::TellClosed]),
+    sink(S::Open, I::UpstreamLost, S::Gone, &[A::TellClosed]),
+    sink(S::Open, I::LeaseOver, S::Gone, &[A::DestroyBack, A::TellClosed]),
+    sink(S::Draining, I::Drained, S::Gone, &[A::TellClosed]),
+    sink(S::Draining, I::Close, S::Gone, &[A::TellClosed]),
+    sink(S::Draining, I::UpstreamLost, S::Draining, &[]),
+];
+
+/// The row for what happened, `None` where it is unexpected.
+pub fn transition(role: Role, state: State, input: Input) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.role == role && row.state == state && row.input == input)
+}
+
+impl State {
+    /// The name that `channels` shows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Probing => "probing",
+            Self::Creating => "creating",
+            Self::Asking => "asking",
+            Self::Accepted => "accepted",
+            Self::Open => "open",
+            Self::Draining => "draining",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROLES: [Role; 3] = [Role::Source, Role::Forwarder, Role::Sink];
+    const STATES: [State; 7] =
+        [S::Probing, S::Creating, S::Asking, S::Accepted, S::Open, S::Draining, S::Gone];
+    const INPUTS: [Input; 16] = [
+        I::CreateAgain,
+        I::Accept,
+        I::Refuse,
+        I::Probed,
+        I::Confirm,
+        I::DestroyForward,
+        I::DestroyBack,
+        I::Consent,
+        I::Deny,
+        I::Close,
+        I::CommitFailed,
+        I::Silence,
+        I::Drained,
+        I::LeaseOver,
+        I::UpstreamLost,
+        I::DownstreamLost,
+    ];
+
+    /// States that a role can reach by the table from where its channels begin.
+    fn reachable(role: Role) -> alloc::vec::Vec<State> {
+        let mut found = match role {
+            Role::Source => alloc::vec![S::Probing, S::Creating],
+            Role::Forwarder => alloc::vec![S::Creating],
+            Role::Sink => alloc::vec![S::Asking],
+        };
+        let mut index = 0;
+        while let Some(state) = found.get(index).copied() {
+            for row in TABLE.iter().filter(|row| row.role == role && row.state == state) {
+                if !found.contains(&row.next) {
+                    found.push(row.next);
+                }
+            }
+            index += 1;
+        }
+        found
+    }
+
+    #[test]
+    fn every_pair_has_at_most_one_row_and_no_row_is_dead() {
+        let mut rows = 0;
+        for role in ROLES {
+            for state in STATES {
+                for input in INPUTS {
+                    let matching = TABLE
+                        .iter()
+                        .filter(|r| r.role == role && r.state == state && r.input == input)
+                        .count();
+                    assert!(matching <= 1, "{role:?} {state:?} {input:?}");
+                    assert!(
+                        matching == 0 || reachable(role).contains(&state),
+                        "{role:?} {state:?} is never reached"
+                    );
+                    rows += matching;
+                }
+            }
+        }
+        assert_eq!(rows, TABLE.len());
+    }
+
+    #[test]
+    fn nothing_can_be_left_behind() {
+        for role in ROLES {
+            for state in reachable(role).into_iter().filter(|state| *state != S::Gone) {
+                let ends = |input| transition(role, state, input).is_some_and(|row| row.next == S::Gone);
+                let by_itself = ends(I::LeaseOver) || ends(I::Silence) || ends(I::Drained);
+                let by_neighbour = ends(I::DownstreamLost);
+                assert!(by_itself || by_neighbour, "{role:?} {state:?} has no end that needs no peer");
+                if role != Role::Source && state != S::Draining {
+                    assert!(ends(I::LeaseOver) && ends(I::UpstreamLost), "{role:?} {state:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ends_are_told_exactly_once() {
+        for row in TABLE.iter().filter(|row| row.next == S::Gone && row.role != Role::Forwarder) {
+            let told = [A::TellClosed, A::TellProbed, A::TryNext];
+            let count = row.actions.iter().filter(|action| told.contains(action)).count();
+            let denied = row.input == I::Deny;
+            assert_eq!(count, usize::from(!denied), "{row:?}");
+        }
+        let gone = |row: &&Row| row.actions.contains(&A::TryNext) || row.actions.contains(&A::TellClosed);
+        assert!(TABLE.iter().filter(gone).all(|row| row.next == S::Gone));
+    }
+
+    #[test]
+    fn whatever_commits_can_fail_to() {
+        for row in TABLE.iter().filter(|row| row.actions.contains(&A::Commit)) {
+            let failed = transition(row.role, row.state, I::CommitFailed);
+            assert!(failed.is_some_and(|failed| failed.next == S::Gone), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn gone_is_the_end() {
+        assert!(ROLES.iter().all(|r| INPUTS.iter().all(|i| transition(*r, S::Gone, *i).is_none())));
+    }
+}

@@ -1,0 +1,264 @@
+//! The communication module (CLIPS 4.2): reliable, ordered, exactly-once messages between two lives of
+//! neighbours. Messages form a stream that is cut into numbered segments; the sender of a segment sends it
+//! again with exponential back-off until it is acknowledged.
+//!
+//! Owned by [`Peer`](super::peer::Peer), which throws both halves away when either end's life changes. At most
+//! [`SEGMENTS_MAX`] segments wait, at most [`WINDOW_SEGMENTS`] are under way.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use punctual_analysis::{Instant, Nanos};
+
+use crate::limits::{
+    SIGNAL_MESSAGE_BYTES_MAX, SIGNAL_SEGMENTS_MAX as SEGMENTS_MAX, SIGNAL_WINDOW_SEGMENTS as WINDOW_SEGMENTS,
+};
+
+/// Doublings of the time between retransmissions.
+const BACK_OFF_SHIFT_MAX: u32 = 5;
+/// Bytes of a message's length before it.
+const LENGTH_BYTES: usize = 2;
+
+/// No room: the neighbour has not acknowledged anything for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// What was received: every segment below `next`, and `next + 1 + i` for each bit i of `later`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Received {
+    pub next: u64,
+    pub later: u32,
+}
+
+#[derive(Debug)]
+struct Segment {
+    bytes: Vec<u8>,
+    /// Times that it was sent.
+    sent: u32,
+    /// When to send it again.
+    again_at: Instant,
+    /// It is to be sent now.
+    due: bool,
+    acknowledged: bool,
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub struct SendStream {
+    segments: VecDeque<Segment>,
+    /// Number of the front segment.
+    first: u64,
+    segment_bytes: usize,
+    retransmit: Nanos,
+}
+
+impl SendStream {
+    pub const fn new(segment_bytes: usize, retransmit: Nanos) -> Self {
+        Self { segments: VecDeque::new(), first: 0, segment_bytes, retransmit }
+    }
+    pub fn clear(&mut self) {
+        *self = Self::new(self.segment_bytes, self.retransmit);
+    }
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+    /// Segments that are not acknowledged.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.segments.len()
+    }
+    /// Appends a message, packing it behind what has not been sent yet.
+    pub fn push(&mut self, message: &[u8]) -> Result<(), Full> {
+        let fresh = message.len().div_ceil(self.segment_bytes) + 1;
+        let length = u16::try_from(message.len()).map_err(|_| Full)?;
+        if self.segments.len() + fresh > SEGMENTS_MAX || message.len() > SIGNAL_MESSAGE_BYTES_MAX {
+            return Err(Full);
+        }
+        self.append(&length.to_le_bytes());
+        self.append(message);
+        Ok(())
+    }
+    fn append(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = match self.segments.back() {
+                Some(last) if last.sent == 0 => self.segment_bytes - last.bytes.len(),
+                _ => 0,
+            };
+            if room == 0 {
+                let bytes = Vec::new();
+                let segment =
+                    Segment { bytes, sent: 0, again_at: Instant::ZERO, due: true, acknowledged: false };
+                self.segments.push_back(segment);
+                continue;
+            }
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            if let Some(last) = self.segments.back_mut() {
+                last.bytes.extend_from_slice(now);
+            }
+            bytes = later;
+        }
+    }
+    fn in_window(&mut self) -> impl Iterator<Item = (u64, &mut Segment)> {
+        (self.first..).zip(self.segments.iter_mut().take(WINDOW_SEGMENTS))
+    }
+    /// Whether [`Self::due`] has a segment.
+    pub fn has_due(&self) -> bool {
+        self.segments.iter().take(WINDOW_SEGMENTS).any(|segment| segment.due)
+    }
+    /// The next segment to send: its number and bytes. Stays due until [`Self::sent`].
+    pub fn due(&self) -> Option<(u64, &[u8])> {
+        let window = (self.first..).zip(self.segments.iter().take(WINDOW_SEGMENTS));
+        window.filter(|(_, segment)| segment.due).map(|(number, segment)| (number, &*segment.bytes)).next()
+    }
+    /// The segment `number` was sent; whether that was a retransmission.
+    pub fn sent(&mut self, number: u64, now: Instant) -> bool {
+        let retransmit = self.retransmit;
+        let Some((_, segment)) = self.in_window().find(|(n, _)| *n == number) else { return false };
+        segment.again_at = now + retransmit * (1 << segment.sent.min(BACK_OFF_SHIFT_MAX));
+        segment.sent = segment.sent.saturating_add(1);
+        segment.due = false;
+        segment.sent > 1
+    }
+    /// The neighbour says what it has.
+    pub fn acknowledge(&mut self, received: Received) {
+        for (number, segment) in self.in_window() {
+            let later = number.checked_sub(received.next.saturating_add(1));
+            let bit = later.is_some_and(|i| i < 32 && received.later & (1 << i) != 0);
+            if segment.sent > 0 && (number < received.next || bit) {
+                segment.acknowledged = true;
+                segment.due = false;
+            }
+        }
+        while self.segments.front().is_some_and(|segment| segment.acknowledged) {
+            self.segments.pop_front();
+            self.first += 1;
+        }
+    }
+    /// Marks what must be sent again; the most times that any segment was sent.
+    pub fn handle_timeout(&mut self, now: Instant) -> u32 {
+        let mut most = 0;
+        for (_, segment) in self.in_window().filter(|(_, s)| s.sent > 0 && !s.acknowledged) {
+            segment.due |= segment.again_at <= now;
+            most = most.max(segment.sent);
+        }
+        most
+    }
+    /// When a segment must be sent again.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let waiting = |s: &&Segment| s.sent > 0 && !s.acknowledged && !s.due;
+        self.segments.iter().take(WINDOW_SEGMENTS).filter(waiting).map(|s| s.again_at).min()
+    }
+}
+
+/// The receiving half.
+#[derive(Debug, Default)]
+pub struct ReceiveStream {
+    next: u64,
+    early: BTreeMap<u64, Vec<u8>>,
+    /// What is not a whole message yet.
+    buffer: Vec<u8>,
+}
+
+/// A message that no sender of ours makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Garbled;
+
+impl ReceiveStream {
+    pub fn received(&self) -> Received {
+        let bit = |number: &u64| number.checked_sub(self.next + 1).filter(|i| *i < 32).map_or(0, |i| 1 << i);
+        Received { next: self.next, later: self.early.keys().map(bit).fold(0, |bits, bit: u32| bits | bit) }
+    }
+    /// Takes a segment; one that is here already, or too far ahead, changes nothing.
+    pub fn take(&mut self, number: u64, bytes: &[u8]) {
+        let window = self.next..self.next.saturating_add(WINDOW_SEGMENTS as u64);
+        if !window.contains(&number) {
+            return;
+        }
+        self.early.entry(number).or_insert_with(|| bytes.to_vec());
+        while let Some(bytes) = self.early.remove(&self.next) {
+            self.buffer.extend_from_slice(&bytes);
+            self.next += 1;
+        }
+    }
+    /// The next whole message.
+    pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, Garbled> {
+        let Some((length, rest)) = self.buffer.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let length = usize::from(u16::from_le_bytes(*length));
+        if length > SIGNAL_MESSAGE_BYTES_MAX {
+            return Err(Garbled);
+        }
+        let Some(message) = rest.get(..length).map(<[u8]>::to_vec) else { return Ok(None) };
+        self.buffer.drain(..LENGTH_BYTES + length);
+        Ok(Some(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::random::SplitMix64;
+    use super::*;
+
+    #[test]
+    fn a_medium_that_loses_doubles_and_reorders_gives_each_message_once_in_order() {
+        for seed in 0..30 {
+            let mut random = SplitMix64::new(seed);
+            let mut sender = SendStream::new(40, Nanos::from_millis(100));
+            let mut receiver = ReceiveStream::default();
+            let (mut got, mut pushed) = (Vec::new(), 0u32);
+            let mut air: Vec<(u64, Vec<u8>)> = Vec::new();
+            for step in 0..4_000u64 {
+                let now = Instant(step * 10_000_000);
+                if pushed < 300 && random.below(2) == 0 {
+                    let mut message = pushed.to_le_bytes().to_vec();
+                    message.resize(4 + random.below(120) as usize, 7);
+                    if sender.push(&message).is_ok() {
+                        pushed += 1;
+                    }
+                }
+                sender.handle_timeout(now);
+                while let Some((number, bytes)) = sender.due() {
+                    let copies = [0, 1, 1, 2][random.below(4) as usize];
+                    let segment = (number, bytes.to_vec());
+                    (0..copies).for_each(|_| air.push(segment.clone()));
+                    sender.sent(number, now);
+                }
+                while air.len() > random.below(6) as usize {
+                    let (number, bytes) = air.swap_remove(random.below(air.len() as u64) as usize);
+                    receiver.take(number, &bytes);
+                }
+                while let Some(message) = receiver.next_message().expect("no garbage") {
+                    got.push(u32::from_le_bytes([message[0], message[1], message[2], message[3]]));
+                }
+                if random.below(3) > 0 {
+                    sender.acknowledge(receiver.received());
+                }
+            }
+            assert_eq!(got, (0..300).collect::<Vec<_>>(), "seed {seed}");
+            assert!(sender.is_empty(), "seed {seed}");
+            assert_eq!(sender.poll_timeout(), None, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_acknowledged_is_bounded() {
+        let mut sender = SendStream::new(40, Nanos::from_millis(100));
+        let pushed = (0..10 * SEGMENTS_MAX).take_while(|_| sender.push(&[1; 30]).is_ok()).count();
+        assert!(pushed >= SEGMENTS_MAX / 2 && sender.len() <= SEGMENTS_MAX, "{pushed}");
+        assert_eq!(sender.push(&[0; SIGNAL_MESSAGE_BYTES_MAX + 1]), Err(Full));
+    }
+
+    #[test]
+    fn an_acknowledgement_of_what_was_never_sent_is_nothing() {
+        let mut sender = SendStream::new(40, Nanos::from_millis(100));
+        sender.push(&[1; 30]).expect("room");
+        sender.acknowledge(Received { next: u64::MAX, later: u32::MAX });
+        assert_eq!(sender.len(), 1);
+    }
+
+    #[test]
+    fn an_endless_message_is_garbage() {
+        let mut receiver = ReceiveStream::default();
+        receiver.take(0, &u16::MAX.to_le_bytes());
+        assert_eq!(receiver.next_message(), Err(Garbled));
+    }
+}
