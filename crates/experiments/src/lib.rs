@@ -11,5 +11,7 @@ pub mod interrupt;
 pub mod loads;
 pub mod measure;
 pub mod realtime;
+pub mod report;
+pub mod session;
 pub mod testbed;
 pub mod witness;

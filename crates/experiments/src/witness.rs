@@ -54,7 +54,7 @@ impl Witness {
             let stop = Arc::clone(&witness.stop);
             let (ready, started) = std::sync::mpsc::channel();
             let watcher = std::thread::Builder::new().name(format!("witness-{cpu}")).spawn(move || {
-                let prepared = realtime::pin(cpu).and_then(|()| realtime::enter_fifo(PRIORITY));
+                let prepared = realtime::enter_fifo(PRIORITY, Some(cpu)).map_err(io::Error::other);
                 let watching = prepared.is_ok();
                 // The starter waits for this; it cannot be gone.
                 let _ = ready.send(prepared);

@@ -1,2 +1,77 @@
-//! Loads.
+//! What is sent, when, and through what.
+//!
+//! A load is [`Content`] at the times of its [`Arrivals`]; a [`Source`] thread sends it through an [`Outlet`], a
+//! [`Sink`] thread takes it from an [`Inlet`]. Outlets and inlets are Punctual's channels or plain kernel sockets:
+//! the loads do not know which. Both ends keep a log per message; [`crate::measure`] joins the two.
+
+pub mod arrivals;
+pub mod channel;
+pub mod content;
+pub mod film;
 pub mod h264;
+pub mod hogs;
+pub mod kernel;
+pub mod sink;
+pub mod source;
+pub mod stamp;
+
+use punctual_analysis::Instant;
+use punctual_engine::os::realtime::RealTimeError;
+
+pub use arrivals::Arrivals;
+pub use content::Content;
+pub use sink::{ReceiveLog, Receiving, Sink};
+pub use source::{SendLog, Sending, Sent, Source};
+pub use stamp::Stamp;
+
+/// What became of a message that was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// It is on its way.
+    Taken,
+    /// The queue is full: policed, or the link is busy. The message is not sent.
+    Full,
+}
+
+/// A way in for messages of one stream.
+pub trait Outlet: Send {
+    /// Offers a message without waiting.
+    ///
+    /// # Errors
+    /// Where the stream is broken for good.
+    fn offer(&mut self, message: &[u8]) -> anyhow::Result<Offered>;
+}
+
+/// A way out for messages of one stream.
+pub trait Inlet: Send {
+    /// Waits until `until` for the next complete message and puts it into `message`; `false` when none came.
+    ///
+    /// # Errors
+    /// Where the stream is broken for good.
+    fn take(&mut self, message: &mut Vec<u8>, until: Instant) -> anyhow::Result<bool>;
+}
+
+/// In which class a load's thread runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// `SCHED_FIFO` below the daemons' processors: the applications of guaranteed channels, in both worlds.
+    RealTime,
+    /// Like everybody else.
+    Ordinary,
+}
+
+/// Below the daemons' processors, above everything ordinary.
+const REAL_TIME_PRIORITY: u8 = 40;
+
+impl Class {
+    /// Puts the calling thread into it.
+    ///
+    /// # Errors
+    /// Where the real-time class is refused.
+    pub fn enter(self) -> Result<(), RealTimeError> {
+        match self {
+            Self::RealTime => crate::realtime::enter_fifo(REAL_TIME_PRIORITY, None),
+            Self::Ordinary => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! When messages are sent.
+
+use punctual_analysis::Nanos;
+
+/// The times of a source, from its start on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrivals {
+    /// One every `interval`.
+    Periodic {
+        /// Between two messages.
+        interval: Nanos,
+    },
+    /// `burst` at once, every `burst` times `interval`: the same mean rate as periodic.
+    Bursty {
+        /// Mean span between messages.
+        interval: Nanos,
+        /// Messages at once.
+        burst: u32,
+    },
+    /// As fast as they are taken.
+    Continuous,
+}
+
+impl Arrivals {
+    /// When message `index` is due after the source's start; `None` for "as soon as it is taken".
+    pub fn due(&self, index: u64) -> Option<Nanos> {
+        match *self {
+            Self::Periodic { interval } => Some(interval * index),
+            Self::Bursty { interval, burst } => {
+                let burst = u64::from(burst.max(1));
+                Some(interval * (index / burst * burst))
+            }
+            Self::Continuous => None,
+        }
+    }
+
+    /// Mean messages a second; `None` for continuous.
+    pub fn mean_rate(&self) -> Option<f64> {
+        match *self {
+            Self::Periodic { interval } | Self::Bursty { interval, .. } => Some(1.0 / interval.as_secs_f64()),
+            Self::Continuous => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_keep_the_mean_rate() {
+        let bursty = Arrivals::Bursty { interval: Nanos(10), burst: 4 };
+        let due: Vec<_> = (0..9).map(|index| bursty.due(index).unwrap().0).collect();
+        assert_eq!(due, [0, 0, 0, 0, 40, 40, 40, 40, 80]);
+        assert_eq!(Arrivals::Periodic { interval: Nanos(10) }.due(4), Some(Nanos(40)));
+        assert_eq!(Arrivals::Continuous.due(4), None);
+    }
+}

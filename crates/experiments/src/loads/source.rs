@@ -1,0 +1,182 @@
+//! The sending end: messages at their times, each stamped and logged.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use anyhow::anyhow;
+use punctual_analysis::{Contract, Instant, LogicalArrivals, Nanos, Policing};
+
+use super::{Arrivals, Class, Content, Offered, Outlet, Stamp};
+use crate::clock::{now, sleep_until};
+use crate::interrupt;
+use crate::measure::Live;
+
+/// How long a continuous source waits when its queue is full: short against any interval of the experiments.
+const FULL_WAIT: Nanos = Nanos::from_micros(500);
+/// How long a sleeper stays deaf to Ctrl-C.
+const DEAF: Nanos = Nanos::from_millis(100);
+
+/// What happened to one message at the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Its number.
+    pub sequence: u64,
+    /// t: when it was offered.
+    pub sent: Instant,
+    /// l: its logical arrival; t where the stream has no contract.
+    pub logical: Instant,
+    /// Length, the stamp included.
+    pub bytes: u32,
+    /// Whether it was taken; if not, it was policed or met a full queue, and is not sent.
+    pub taken: bool,
+}
+
+/// All messages of a sender, in order.
+pub type SendLog = Vec<Sent>;
+
+/// A stream's sending end. It keeps its regulator, its numbering and its log over many runs.
+pub struct Sending {
+    outlet: Box<dyn Outlet>,
+    stream: u32,
+    content: Content,
+    /// l by the contract, as the promise counts it (HARTS 3.1).
+    regulator: Option<LogicalArrivals>,
+    next: u64,
+    /// What was offered.
+    pub log: SendLog,
+    live: Arc<Live>,
+    buffer: Vec<u8>,
+}
+
+impl Sending {
+    /// Through `outlet`, as stream number `stream`; `contract` for guaranteed streams.
+    pub fn new(
+        outlet: Box<dyn Outlet>,
+        stream: u32,
+        content: Content,
+        contract: Option<&Contract>,
+        live: Arc<Live>,
+    ) -> Self {
+        let buffer = Vec::with_capacity(content.len_max());
+        let regulator = contract.map(LogicalArrivals::of);
+        Self { outlet, stream, content, regulator, next: 0, log: Vec::new(), live, buffer }
+    }
+
+    /// Offers the next message. One that is not taken is logged as such and skipped.
+    ///
+    /// # Errors
+    /// Where the stream is broken.
+    pub fn offer(&mut self) -> anyhow::Result<Offered> {
+        let (offered, sent) = self.try_offer(self.next)?;
+        self.next += 1;
+        self.record(sent);
+        Ok(offered)
+    }
+
+    /// Offers the next message; one that is not taken is neither logged nor skipped.
+    ///
+    /// # Errors
+    /// Where the stream is broken.
+    pub fn offer_until_taken(&mut self) -> anyhow::Result<Offered> {
+        let (offered, sent) = self.try_offer(self.next)?;
+        if offered == Offered::Taken {
+            self.next += 1;
+            self.record(sent);
+        }
+        Ok(offered)
+    }
+
+    /// Offers message `sequence`: an answer to a message of that number.
+    ///
+    /// # Errors
+    /// Where the stream is broken.
+    pub fn answer(&mut self, sequence: u64) -> anyhow::Result<Offered> {
+        let (offered, sent) = self.try_offer(sequence)?;
+        self.record(sent);
+        Ok(offered)
+    }
+
+    fn try_offer(&mut self, sequence: u64) -> anyhow::Result<(Offered, Sent)> {
+        self.content.fill(sequence, &mut self.buffer);
+        let sent = now();
+        let logical = self.regulator.as_ref().map_or(sent, |regulator| regulator.peek(sent));
+        Stamp { stream: self.stream, sequence, sent, logical }.write(&mut self.buffer);
+        let offered = self.outlet.offer(&self.buffer)?;
+        if let (Offered::Taken, Some(regulator)) = (offered, self.regulator.as_mut()) {
+            regulator.accept(sent, Policing::Delay);
+        }
+        let bytes = u32::try_from(self.buffer.len())?;
+        Ok((offered, Sent { sequence, sent, logical, bytes, taken: offered == Offered::Taken }))
+    }
+
+    fn record(&mut self, sent: Sent) {
+        self.live.offered(&sent);
+        self.log.push(sent);
+    }
+}
+
+/// A running source.
+pub struct Source {
+    thread: JoinHandle<anyhow::Result<Sending>>,
+}
+
+impl Source {
+    /// Sends at the times of `arrivals` from `from` until `until`.
+    ///
+    /// # Errors
+    /// Where the thread cannot start.
+    pub fn start(
+        sending: Sending,
+        arrivals: Arrivals,
+        class: Class,
+        from: Instant,
+        until: Instant,
+    ) -> std::io::Result<Self> {
+        let name = format!("source-{}", sending.stream);
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            class.enter()?;
+            run(sending, arrivals, from, until)
+        })?;
+        Ok(Self { thread })
+    }
+
+    /// Waits for its end and gives the stream's sending end back.
+    ///
+    /// # Errors
+    /// What broke the stream.
+    pub fn join(self) -> anyhow::Result<Sending> {
+        self.thread.join().map_err(|_| anyhow!("a source panicked"))?
+    }
+}
+
+fn run(mut sending: Sending, arrivals: Arrivals, from: Instant, until: Instant) -> anyhow::Result<Sending> {
+    let mut index = 0;
+    sleep_attentively(from);
+    while now() < until && interrupt::check().is_ok() {
+        match arrivals.due(index).map(|offset| from + offset) {
+            Some(due) if due >= until => {
+                sleep_attentively(until);
+                break;
+            }
+            Some(due) => {
+                sleep_attentively(due);
+                sending.offer()?;
+            }
+            None => {
+                if sending.offer_until_taken()? == Offered::Full {
+                    sleep_until(now() + FULL_WAIT);
+                    continue;
+                }
+            }
+        }
+        index += 1;
+    }
+    Ok(sending)
+}
+
+/// Sleeps until `at`; gives up early when the run is interrupted.
+fn sleep_attentively(at: Instant) {
+    while now() < at && interrupt::check().is_ok() {
+        sleep_until(at.min(now() + DEAF));
+    }
+}

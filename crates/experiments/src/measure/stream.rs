@@ -1,0 +1,230 @@
+//! Joins the logs of a stream's two ends: who was late, who was lost, what was delivered.
+
+use std::collections::HashMap;
+
+use punctual_analysis::{Contract, Nanos};
+use serde::Serialize;
+
+use super::latency::LatencySummary;
+use super::throughput::mbit_per_s;
+use super::{Latencies, Throughput, Windows};
+use crate::excuse::Excuses;
+use crate::loads::{ReceiveLog, SendLog, Sent};
+
+/// What is asked of a stream.
+pub struct Question<'a> {
+    /// Its contract; `None` for best effort.
+    pub contract: Option<&'a Contract>,
+    /// The platform's holes.
+    pub excuses: &'a Excuses,
+    /// When its system was loaded.
+    pub loaded: &'a Windows,
+    /// When rates are measured: steady state within `loaded`.
+    pub steady: &'a Windows,
+}
+
+/// What became of a stream.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StreamSummary {
+    /// Messages that the application made.
+    pub offered: u64,
+    /// Of these not taken: policed (guaranteed), or a full queue (best effort).
+    pub refused: u64,
+    /// Delivered.
+    pub delivered: u64,
+    /// Taken and never delivered.
+    pub lost: u64,
+    /// Not byte for byte what was sent.
+    pub damaged: u64,
+    /// Guaranteed messages late, lost or damaged: all of them, excused or not.
+    pub misses: u64,
+    /// Of these excused by a platform hole.
+    pub excused: u64,
+    /// From the logical arrival (guaranteed) or from sending (best effort).
+    pub latency: LatencySummary,
+    /// By how much the worst unexcused miss was beyond its bound, in ms.
+    pub worst_excess_ms: f64,
+    /// What the application offered in steady state, Mbit/s of payload.
+    pub offered_mbit_s: f64,
+    /// What the contract reserves, Mbit/s of payload.
+    pub reserved_mbit_s: Option<f64>,
+    /// What was delivered in steady state, Mbit/s of payload: guaranteed streams by logical arrival.
+    pub delivered_mbit_s: f64,
+    /// Delivered against min(offered, reserved).
+    pub delivered_ratio: f64,
+    /// For plots.
+    #[serde(skip)]
+    pub latencies: Latencies,
+    /// For plots: by time of delivery, slices laid end to end.
+    #[serde(skip)]
+    pub throughput: Throughput,
+}
+
+impl StreamSummary {
+    /// Joins the two logs. A lost message is judged as if it had come right after its bound.
+    pub fn new(sent: &SendLog, received: &ReceiveLog, question: &Question<'_>) -> Self {
+        let mut summary = Self { offered: sent.len() as u64, ..Self::default() };
+        let mut arrivals: HashMap<u64, _> = received.iter().map(|one| (one.sequence, *one)).collect();
+        summary.delivered = received.len() as u64;
+        summary.damaged = received.iter().filter(|one| !one.intact).count() as u64;
+        let mut rates = Rates::default();
+        for message in sent {
+            rates.offered(message, question);
+            if !message.taken {
+                summary.refused += 1;
+                continue;
+            }
+            let arrival = arrivals.remove(&message.sequence);
+            if let Some(arrival) = arrival {
+                summary.latencies.record(arrival.delivered.since(message.logical));
+                rates.delivered(message, arrival.delivered, question);
+                if let Some(position) = question.loaded.position(arrival.delivered) {
+                    summary.throughput.record(position, u64::from(arrival.bytes));
+                }
+            } else {
+                summary.lost += 1;
+            }
+            if let Some(contract) = question.contract {
+                let due = message.logical + contract.deadline;
+                let delivered = arrival.filter(|one| one.intact).map_or(due + Nanos(1), |one| one.delivered);
+                summary.judge(message, delivered.since(due), question.excuses, due);
+            }
+        }
+        summary.latency = summary.latencies.summary();
+        rates.finish(&mut summary, question);
+        summary
+    }
+
+    fn judge(&mut self, message: &Sent, excess: Nanos, excuses: &Excuses, due: punctual_analysis::Instant) {
+        if excess == Nanos::ZERO {
+            return;
+        }
+        self.misses += 1;
+        if excuses.covers(message.logical, due + excess) {
+            self.excused += 1;
+        } else {
+            self.worst_excess_ms = self.worst_excess_ms.max(excess.as_millis_f64());
+        }
+    }
+
+    /// Misses that no hole excuses.
+    pub const fn unexcused(&self) -> u64 {
+        self.misses - self.excused
+    }
+}
+
+/// Bytes in steady state.
+#[derive(Default)]
+struct Rates {
+    offered: u64,
+    delivered: u64,
+}
+
+impl Rates {
+    fn offered(&mut self, message: &Sent, question: &Question<'_>) {
+        if question.steady.position(message.sent).is_some() {
+            self.offered += u64::from(message.bytes);
+        }
+    }
+
+    /// Guaranteed messages count where they logically arrived: delivery is promised a constant time later, and
+    /// so a window of whole intervals holds a whole number of messages.
+    fn delivered(&mut self, message: &Sent, delivered: punctual_analysis::Instant, question: &Question<'_>) {
+        let at = if question.contract.is_some() { message.logical } else { delivered };
+        if question.steady.position(at).is_some() {
+            self.delivered += u64::from(message.bytes);
+        }
+    }
+
+    fn finish(&self, summary: &mut StreamSummary, question: &Question<'_>) {
+        let span = question.steady.total();
+        summary.offered_mbit_s = mbit_per_s(self.offered, span);
+        summary.delivered_mbit_s = mbit_per_s(self.delivered, span);
+        summary.reserved_mbit_s = question.contract.map(reserved_mbit_s);
+        let expected = summary
+            .reserved_mbit_s
+            .map_or(summary.offered_mbit_s, |reserved| reserved.min(summary.offered_mbit_s));
+        summary.delivered_ratio = if expected > 0.0 { summary.delivered_mbit_s / expected } else { 1.0 };
+    }
+}
+
+/// S * R, in Mbit/s of payload.
+pub fn reserved_mbit_s(contract: &Contract) -> f64 {
+    f64::from(contract.message_bytes_max) * 8e-6 * contract.rate_max.as_per_second_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_analysis::{Instant, Ppm, Rate};
+
+    use super::*;
+    use crate::excuse::Hole;
+    use crate::loads::sink::Received;
+
+    const MS: u64 = 1_000_000;
+
+    fn contract() -> Contract {
+        Contract::new(1_000, Rate::per_second(100).unwrap(), 1, Nanos::from_millis(10)).unwrap()
+    }
+    fn sent(sequence: u64, taken: bool) -> Sent {
+        let at = Instant((100 + sequence * 10) * MS);
+        Sent { sequence, sent: at, logical: at, bytes: 1_000, taken }
+    }
+    fn received(sequence: u64, latency_ms: u64) -> Received {
+        let delivered = Instant((100 + sequence * 10 + latency_ms) * MS);
+        Received { sequence, delivered, bytes: 1_000, intact: true }
+    }
+    fn ask(
+        sends: &SendLog,
+        receives: &ReceiveLog,
+        holes: &[Hole],
+        contract: Option<&Contract>,
+    ) -> StreamSummary {
+        let mut windows = Windows::default();
+        windows.push(Instant(100 * MS), Instant(150 * MS));
+        let excuses = Excuses::new(holes, Ppm(0));
+        let question = Question { contract, excuses: &excuses, loaded: &windows, steady: &windows };
+        StreamSummary::new(sends, receives, &question)
+    }
+
+    #[test]
+    fn late_lost_and_damaged_messages_are_misses() {
+        let sends = (0..5).map(|sequence| sent(sequence, sequence != 4)).collect();
+        let mut receives = vec![received(0, 10), received(1, 11), received(3, 2)];
+        receives[2].intact = false;
+        let summary = ask(&sends, &receives, &[], Some(&contract()));
+        assert_eq!((summary.offered, summary.refused, summary.delivered), (5, 1, 3));
+        assert_eq!((summary.lost, summary.damaged), (1, 1));
+        assert_eq!(summary.misses, 3, "1 is late, 2 is lost, 3 is damaged, 4 was never taken");
+        assert_eq!(summary.unexcused(), 3);
+        assert!((summary.worst_excess_ms - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn only_its_own_hole_excuses_a_message() {
+        let sends = vec![sent(0, true), sent(1, true)];
+        let receives = vec![received(0, 30), received(1, 30)];
+        let hole = Hole { start: Instant(101 * MS), end: Instant(105 * MS) };
+        let summary = ask(&sends, &receives, &[hole], Some(&contract()));
+        assert_eq!((summary.misses, summary.excused), (2, 1));
+    }
+
+    #[test]
+    fn rates_in_steady_state() {
+        // 5 messages of 1000 B in 50 ms.
+        let sends = (0..5).map(|sequence| sent(sequence, true)).collect();
+        let receives = (0..4).map(|sequence| received(sequence, 1)).collect();
+        let summary = ask(&sends, &receives, &[], Some(&contract()));
+        assert!((summary.offered_mbit_s - 0.8).abs() < 1e-9, "{summary:?}");
+        assert!((summary.delivered_mbit_s - 0.64).abs() < 1e-9);
+        assert!((summary.reserved_mbit_s.unwrap() - 0.8).abs() < 1e-9);
+        assert!((summary.delivered_ratio - 0.8).abs() < 1e-9);
+    }
+
+    #[test]
+    fn best_effort_has_no_misses() {
+        let sends = vec![sent(0, true), sent(1, true)];
+        let summary = ask(&sends, &vec![received(0, 500)], &[], None);
+        assert_eq!((summary.misses, summary.lost), (0, 1));
+    }
+}

@@ -1,0 +1,63 @@
+//! The spans of a run in which one of the two systems was loaded: its slices.
+
+use punctual_analysis::{Instant, Nanos};
+
+/// Ascending, disjoint spans.
+#[derive(Clone, Debug, Default)]
+pub struct Windows {
+    spans: Vec<(Instant, Instant)>,
+}
+
+impl Windows {
+    /// Adds a span after all others; an empty one is left out.
+    pub fn push(&mut self, from: Instant, until: Instant) {
+        if from < until {
+            self.spans.push((from, until));
+        }
+    }
+
+    /// All of them together.
+    pub fn total(&self) -> Nanos {
+        self.spans.iter().map(|(from, until)| until.since(*from)).sum()
+    }
+
+    /// Where `at` lies when the spans are laid end to end; `None` outside of all.
+    pub fn position(&self, at: Instant) -> Option<Nanos> {
+        let mut before = Nanos::ZERO;
+        for &(from, until) in &self.spans {
+            if at < from {
+                return None;
+            }
+            if at < until {
+                return Some(before + at.since(from));
+            }
+            before += until.since(from);
+        }
+        None
+    }
+
+    /// The same spans, each begun `warm_up` later: steady state.
+    #[must_use]
+    pub fn after(&self, warm_up: Nanos) -> Self {
+        let mut later = Self::default();
+        self.spans.iter().for_each(|&(from, until)| later.push(from + warm_up, until));
+        later
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_laid_end_to_end() {
+        let mut windows = Windows::default();
+        windows.push(Instant(10), Instant(20));
+        windows.push(Instant(30), Instant(30));
+        windows.push(Instant(40), Instant(45));
+        assert_eq!(windows.total(), Nanos(15));
+        let positions = [9, 10, 19, 20, 41, 45].map(|at| windows.position(Instant(at)).map(|n| n.0));
+        assert_eq!(positions, [None, Some(0), Some(9), None, Some(11), None]);
+        assert_eq!(windows.after(Nanos(5)).total(), Nanos(5));
+    }
+}

@@ -1,0 +1,177 @@
+//! The streams of one world: opened once, loaded in slices, judged at the end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use punctual::{Instant, Nanos};
+
+use super::{StreamSpec, System, World};
+use crate::clock::{now, wait_until};
+use crate::interrupt;
+use crate::loads::{Arrivals, ReceiveLog, Receiving, SendLog, Sending, Sink, Source};
+use crate::measure::{Live, LiveView, Windows};
+
+/// Sources start this long after a slice was asked for, so that all of them are ready.
+const LEAD: Nanos = Nanos::from_millis(30);
+/// How often a running slice is shown.
+const TICK: Nanos = Nanos::from_millis(250);
+/// How long after its bound a message may still come before it counts as lost.
+const LOST_AFTER: Nanos = Nanos::from_millis(500);
+/// Longest wait for outstanding messages.
+const DRAIN_MAX: Nanos = Nanos::from_secs(6);
+
+/// One stream of a track.
+struct Stream {
+    spec: StreamSpec,
+    /// Its sending end while no slice runs; the sink of the stream that it answers has it otherwise.
+    sending: Option<Sending>,
+    sink: Sink,
+    live: Arc<Live>,
+}
+
+/// The streams of one world.
+pub struct Track {
+    system: System,
+    real_time: bool,
+    streams: Vec<Stream>,
+    /// When its sources ran.
+    pub loaded: Windows,
+}
+
+/// A stream with its logs, for judging.
+pub struct Finished {
+    /// What it was.
+    pub spec: StreamSpec,
+    /// The sender's log.
+    pub sent: SendLog,
+    /// The receiver's log.
+    pub received: ReceiveLog,
+}
+
+/// A slice: when its sources ran.
+#[derive(Clone, Copy, Debug)]
+pub struct Slice {
+    /// First message.
+    pub from: Instant,
+    /// No message after this.
+    pub until: Instant,
+}
+
+impl Track {
+    /// Opens `specs` in `world`. Streams that answer others come before them.
+    ///
+    /// # Errors
+    /// Where a stream is refused or a thread cannot start.
+    pub fn open(world: &mut World, specs: &[StreamSpec], real_time: bool) -> anyhow::Result<Self> {
+        let mut streams: Vec<Stream> = Vec::with_capacity(specs.len());
+        for (number, spec) in specs.iter().enumerate() {
+            let (outlet, inlet) = world.connect(spec).with_context(|| format!("stream {}", spec.name))?;
+            let live = Arc::new(Live::new(spec.deadline()));
+            let stream = u32::try_from(number)?;
+            let content = spec.content.clone();
+            let sending =
+                Sending::new(outlet, stream, content.clone(), spec.contract.as_ref(), Arc::clone(&live));
+            let answers = spec.answered_by.map(|name| take_sending(&mut streams, name)).transpose()?;
+            let receiving = Receiving { inlet, stream, content, answers, live: Arc::clone(&live) };
+            let sink = Sink::start(receiving, spec.class(real_time))?;
+            streams.push(Stream { spec: spec.clone(), sending: Some(sending), sink, live });
+        }
+        Ok(Self { system: world.system(), real_time, streams, loaded: Windows::default() })
+    }
+
+    /// Which system it runs through.
+    pub const fn system(&self) -> System {
+        self.system
+    }
+
+    /// Sets when a stream sends from the next slice on.
+    ///
+    /// # Panics
+    /// Where there is no stream of that name: experiments name their own.
+    pub fn set_arrivals(&mut self, name: &str, arrivals: Arrivals) {
+        let stream = self.streams.iter_mut().find(|stream| stream.spec.name == name);
+        stream.expect("a stream of this experiment").spec.arrivals = arrivals;
+    }
+
+    /// Runs the sources of the streams that `active` picks for `length`; `shown` is called a few times a second.
+    ///
+    /// # Errors
+    /// Where a stream breaks or the run is interrupted.
+    pub fn slice(
+        &mut self,
+        length: Nanos,
+        active: impl Fn(&StreamSpec) -> bool,
+        mut shown: impl FnMut(&Self),
+    ) -> anyhow::Result<Slice> {
+        interrupt::check()?;
+        let from = now() + LEAD;
+        let until = from + length;
+        let mut running = Vec::new();
+        for (index, stream) in self.streams.iter_mut().enumerate().filter(|(_, stream)| active(&stream.spec)) {
+            let Some(sending) = stream.sending.take() else { continue };
+            let class = stream.spec.class(self.real_time);
+            running.push((index, Source::start(sending, stream.spec.arrivals, class, from, until)?));
+        }
+        let mut interrupted = Ok(());
+        while interrupted.is_ok() && now() < until {
+            interrupted = wait_until(until.min(now() + TICK));
+            shown(self);
+        }
+        for (index, source) in running {
+            let sending = source.join().with_context(|| format!("stream {}", self.streams[index].spec.name))?;
+            self.streams[index].sending = Some(sending);
+        }
+        interrupted?;
+        self.loaded.push(from, until);
+        Ok(Slice { from, until })
+    }
+
+    /// The running figures of every stream.
+    pub fn views(&self) -> Vec<(&StreamSpec, LiveView)> {
+        self.streams.iter().map(|stream| (&stream.spec, stream.live.view())).collect()
+    }
+
+    /// Waits for what is still on its way, then ends everything.
+    ///
+    /// # Errors
+    /// Where a stream broke.
+    pub fn finish(self) -> anyhow::Result<Vec<Finished>> {
+        self.drain()?;
+        let mut answering: HashMap<&str, Sending> = HashMap::new();
+        let mut ended = Vec::with_capacity(self.streams.len());
+        for stream in self.streams {
+            let Stream { spec, sending, sink, .. } = stream;
+            let (received, answers) = sink.stop().with_context(|| format!("stream {}", spec.name))?;
+            if let (Some(name), Some(answers)) = (spec.answered_by, answers) {
+                answering.insert(name, answers);
+            }
+            ended.push((spec, sending, received));
+        }
+        ended
+            .into_iter()
+            .map(|(spec, sending, received)| {
+                let Some(sending) = sending.or_else(|| answering.remove(spec.name)) else {
+                    bail!("stream {} has lost its sender", spec.name)
+                };
+                Ok(Finished { spec, sent: sending.log, received })
+            })
+            .collect()
+    }
+
+    /// Waits until the last message is due, and then some.
+    fn drain(&self) -> anyhow::Result<()> {
+        let last = self.streams.iter().filter_map(|stream| {
+            let sent = stream.sending.as_ref()?.log.iter().rev().find(|sent| sent.taken)?;
+            Some(sent.logical + stream.spec.deadline().unwrap_or_default())
+        });
+        let due = last.max().unwrap_or_default() + LOST_AFTER;
+        Ok(wait_until(due.min(now() + DRAIN_MAX))?)
+    }
+}
+
+/// The sending end of an opened stream, for the sink that answers through it.
+fn take_sending(streams: &mut [Stream], name: &str) -> anyhow::Result<Sending> {
+    let stream = streams.iter_mut().find(|stream| stream.spec.name == name);
+    stream.and_then(|stream| stream.sending.take()).with_context(|| format!("{name} must be opened first, once"))
+}
