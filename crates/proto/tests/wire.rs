@@ -36,6 +36,9 @@ fn packet(header: &Header) -> Vec<u8> {
     bytes
 }
 
+/// What makes a good header a bad one.
+type Change = fn(&mut Header);
+
 fn refused(change: impl FnOnce(&mut Header)) -> WireError {
     let mut header = second_of_three();
     change(&mut header);
@@ -127,7 +130,7 @@ fn nodes_must_fit_the_kind() {
 
 #[test]
 fn contradicting_lengths_are_refused() {
-    let lengths: [(&str, fn(&mut Header)); 9] = [
+    let lengths: [(&str, Change); 9] = [
         ("no fragments", |h| h.fragments = 0),
         ("index beyond the count", |h| h.fragment = 3),
         ("empty fragment", |h| h.payload_bytes = 0),
