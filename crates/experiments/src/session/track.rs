@@ -108,7 +108,8 @@ impl Track {
         let from = now() + LEAD;
         let until = from + length;
         let mut running = Vec::new();
-        for (index, stream) in self.streams.iter_mut().enumerate().filter(|(_, stream)| active(&stream.spec)) {
+        for (index, stream) in self.streams.iter_mut().enumerate().filter(|(_, stream)| active(&stream.spec))
+        {
             let Some(sending) = stream.sending.take() else { continue };
             let class = stream.spec.class(self.real_time);
             running.push((index, Source::start(sending, stream.spec.arrivals, class, from, until)?));
@@ -119,7 +120,8 @@ impl Track {
             shown(self);
         }
         for (index, source) in running {
-            let sending = source.join().with_context(|| format!("stream {}", self.streams[index].spec.name))?;
+            let sending =
+                source.join().with_context(|| format!("stream {}", self.streams[index].spec.name))?;
             self.streams[index].sending = Some(sending);
         }
         interrupted?;
@@ -173,5 +175,7 @@ impl Track {
 /// The sending end of an opened stream, for the sink that answers through it.
 fn take_sending(streams: &mut [Stream], name: &str) -> anyhow::Result<Sending> {
     let stream = streams.iter_mut().find(|stream| stream.spec.name == name);
-    stream.and_then(|stream| stream.sending.take()).with_context(|| format!("{name} must be opened first, once"))
+    stream
+        .and_then(|stream| stream.sending.take())
+        .with_context(|| format!("{name} must be opened first, once"))
 }

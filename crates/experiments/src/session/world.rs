@@ -76,7 +76,8 @@ impl World {
                 connect_channel(daemons.endsystem(spec.from)?, daemons.endsystem(spec.to)?, spec)
             }
             Self::Kernel { network, next_port } => {
-                let host = |name| network.host(name).with_context(|| format!("no host {name} in this network"));
+                let host =
+                    |name| network.host(name).with_context(|| format!("no host {name} in this network"));
                 let (from, to) = (host(spec.from)?, host(spec.to)?);
                 let port = *next_port;
                 *next_port += 1;

@@ -5,9 +5,14 @@
 //! ([`namespaces::remove_stale`]).
 
 pub mod command;
+pub mod configuration;
+pub mod daemons;
 pub mod namespaces;
 pub mod network;
 pub mod privilege;
+pub mod scratch;
 
+pub use configuration::Options;
+pub use daemons::Daemons;
 pub use network::{LinkSpec, Network, NetworkSpec};
 pub use privilege::Privilege;

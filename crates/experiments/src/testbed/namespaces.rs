@@ -117,7 +117,8 @@ fn parse_pid(text: &str) -> Option<Pid> {
     text.parse().ok().and_then(Pid::from_raw)
 }
 
-fn alive(pid: u32) -> bool {
+/// Whether there is a process of that number.
+pub fn alive(pid: u32) -> bool {
     parse_pid(&pid.to_string()).is_some_and(|pid| test_kill_process(pid).is_ok())
 }
 

@@ -1,0 +1,113 @@
+//! The configuration of a daemon for its place in a network.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use punctual_engine::os::random_u64;
+
+use super::network::{Host, Network, NetworkSpec};
+
+/// What differs between experiments.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whether the processors run in the real-time class. Where not, nothing is guaranteed.
+    pub real_time: bool,
+    /// Further lines for `[node]`.
+    pub node: String,
+    /// Further lines for every `[[link]]`.
+    pub link: String,
+}
+
+/// A key for a domain that lives as long as the run, in hexadecimal.
+///
+/// # Errors
+/// Where the kernel gives no random bytes.
+pub fn domain_key() -> anyhow::Result<String> {
+    let words: Result<Vec<String>, _> =
+        (0..4).map(|_| random_u64().map(|word| format!("{word:016x}"))).collect();
+    Ok(words.context("no random bytes for a domain key")?.concat())
+}
+
+/// The TOML of `host`'s daemon.
+pub fn text(
+    network: &Network,
+    spec: &NetworkSpec,
+    host: &Host,
+    options: &Options,
+    key: &str,
+    socket: &Path,
+) -> String {
+    let mut text = format!(
+        "[node]\nname = \"{}\"\n{}\n\n[processor]\nbest_effort_host = {}\n\n[daemon]\nsocket = \"{}\"\n\n\
+         [signalling]\nkey = \"{key}\"\nhello = \"250ms\"\n",
+        host.name,
+        options.node,
+        !options.real_time,
+        socket.display(),
+    );
+    for (index, other) in network.hosts.iter().enumerate() {
+        // Writing to a string does not fail.
+        let _ = write!(text, "\n[[host]]\nname = \"{}\"\nid = {}\n", other.name, index + 1);
+    }
+    let place = network.hosts.iter().position(|other| other.name == host.name).unwrap_or_default();
+    for neighbour in neighbours(place, network.hosts.len()) {
+        text += &link(network, spec, place, neighbour, &options.link);
+    }
+    for target in (0..network.hosts.len()).filter(|&target| target != place) {
+        let via: Vec<String> =
+            way(place, target).map(|hop| format!("\"{}\"", network.hosts[hop].name)).collect();
+        let _ = write!(text, "\n[[route]]\nvia = [{}]\n", via.join(", "));
+    }
+    text
+}
+
+fn link(network: &Network, spec: &NetworkSpec, place: usize, neighbour: usize, more: &str) -> String {
+    let (own, other) = (&network.hosts[place], &network.hosts[neighbour]);
+    let rightwards = neighbour > place;
+    let (device, local, peer) = if rightwards {
+        ("right", own.address_right, other.address_left)
+    } else {
+        ("left", own.address_left, other.address_right)
+    };
+    let rate = spec.links[place.min(neighbour)].rate.0;
+    let address = |address: Option<std::net::Ipv4Addr>| address.map(|ip| ip.to_string()).unwrap_or_default();
+    format!(
+        "\n[[link]]\nname = \"{device}\"\nneighbour = \"{}\"\ndriver = \"udp\"\ndevice = \"{device}\"\n\
+         local = \"{}\"\npeer = \"{}\"\nrate = \"{rate}bit/s\"\n{more}\n",
+        other.name,
+        address(local),
+        address(peer),
+    )
+}
+
+/// Who is next to `place` in a line of `hosts`.
+fn neighbours(place: usize, hosts: usize) -> impl Iterator<Item = usize> {
+    [place.checked_sub(1), Some(place + 1).filter(|&next| next < hosts)].into_iter().flatten()
+}
+
+/// The hops from `place` to `target` in a line, without `place`.
+fn way(place: usize, target: usize) -> Box<dyn Iterator<Item = usize>> {
+    if target > place { Box::new(place + 1..=target) } else { Box::new((target..place).rev()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_walked_both_ways() {
+        assert_eq!(way(0, 2).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(way(2, 0).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(neighbours(0, 3).collect::<Vec<_>>(), [1]);
+        assert_eq!(neighbours(1, 3).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(neighbours(2, 3).collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn keys_differ_and_have_their_length() {
+        let (one, other) = (domain_key().expect("a key"), domain_key().expect("a key"));
+        assert_eq!(one.len(), 64);
+        assert_ne!(one, other);
+    }
+}
