@@ -1,1 +1,239 @@
-//! (config)
+//! The configuration file of `punctuald` and of embedded engines: one TOML file, every key documented in
+//! `docs/punctuald.example.toml`, unknown keys are errors. Every error is one line with file, line, key and fix.
+
+mod convert;
+mod file;
+pub mod quantity;
+mod secrets;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use punctual_link::{Link, LinkError, UdpLink, UdpOptions};
+use punctual_proto::ids::Epoch;
+use punctual_proto::node::config::NodeConfig;
+use thiserror::Error;
+
+use crate::handle::EngineConfig;
+use crate::os::random_u64;
+use crate::os::realtime::{RealTime, SchedulingClass};
+
+/// Port of data unless configured otherwise.
+pub const DATA_PORT_DEFAULT: u16 = 7_411;
+/// Port of signalling unless configured otherwise.
+pub const SIGNALLING_PORT_DEFAULT: u16 = 7_412;
+/// Where the daemon listens unless configured otherwise.
+pub const SOCKET_DEFAULT: &str = "/run/punctual.sock";
+
+/// What one host is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostConfig {
+    /// The node, without its epoch: [`HostConfig::engine_config`] begins a life.
+    pub node: NodeConfig,
+    /// A driver for each of `node.links`.
+    pub drivers: Vec<LinkDriver>,
+    /// The class of the processor.
+    pub real_time: RealTime,
+    /// The daemon's own part.
+    pub daemon: DaemonConfig,
+    /// Where the boot count is kept; without it a life is 64 random bits.
+    pub epoch_file: Option<PathBuf>,
+}
+
+/// What a link runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkDriver {
+    /// Kernel sockets.
+    Udp(UdpOptions),
+    /// Rings inside one process: the embedding program gives them.
+    Memory,
+}
+
+/// The daemon's API socket and what each user may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaemonConfig {
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// Permissions of the socket.
+    pub socket_mode: u32,
+    /// Users with something open at the same time.
+    pub users_max: u32,
+    /// Connections of one user.
+    pub connections_per_user_max: u32,
+    /// Channels and best-effort flows of one user, both ends counted.
+    pub channels_per_user_max: u32,
+    /// Names that one user may listen on.
+    pub listeners_per_user_max: u32,
+    /// Bytes of rings and reservations of one user.
+    pub buffer_bytes_per_user_max: u64,
+}
+
+impl Default for DaemonConfig {
+    fn default() -> Self {
+        Self {
+            socket: SOCKET_DEFAULT.into(),
+            socket_mode: 0o666,
+            users_max: 64,
+            connections_per_user_max: 64,
+            channels_per_user_max: 256,
+            listeners_per_user_max: 64,
+            buffer_bytes_per_user_max: 64 << 20,
+        }
+    }
+}
+
+/// What is wrong with a configuration, in one line.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{path}: {error}")]
+    Read {
+        /// Which.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// A line of it is wrong.
+    #[error("{path}:{line}: {what}")]
+    Line {
+        /// Which file.
+        path: String,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong, and what would be right.
+        what: String,
+    },
+    /// A link cannot be opened.
+    #[error("link \"{name}\": {error}")]
+    Link {
+        /// Which.
+        name: String,
+        /// Why.
+        error: LinkError,
+    },
+    /// A memory link has no other end here.
+    #[error(
+        "link \"{name}\": driver \"memory\" connects engines inside one process: use \"udp\" between hosts"
+    )]
+    MemoryLink {
+        /// Which.
+        name: String,
+    },
+    /// The boot count or the random source failed.
+    #[error("{what}: {error}")]
+    Epoch {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        error: io::Error,
+    },
+}
+
+/// Reads and checks a file.
+///
+/// # Errors
+/// The first thing that is wrong, in one line.
+pub fn load(path: &Path) -> Result<HostConfig, ConfigError> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| ConfigError::Read { path: path.display().to_string(), error })?;
+    parse(&text, path)
+}
+
+/// Checks the text of a file; `path` names it in errors, and relative paths in it start where it lies.
+///
+/// # Errors
+/// The first thing that is wrong, in one line.
+pub fn parse(text: &str, path: &Path) -> Result<HostConfig, ConfigError> {
+    let source = Source { text, path };
+    let file: file::File = toml::from_str(text).map_err(|error| {
+        let what = error.message().lines().collect::<Vec<_>>().join(" ");
+        source.error(error.span().map_or(0, |span| span.start), what)
+    })?;
+    convert::convert(file, &source)
+}
+
+/// The text that is being read, for errors.
+struct Source<'a> {
+    text: &'a str,
+    path: &'a Path,
+}
+
+impl Source<'_> {
+    /// An error at a byte of the text.
+    fn error(&self, at: usize, what: impl Into<String>) -> ConfigError {
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        ConfigError::Line { path: self.path.display().to_string(), line, what: what.into() }
+    }
+
+    /// A path of the file: relative ones start where it lies.
+    fn resolve(&self, path: &Path) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).join(path)
+    }
+}
+
+impl HostConfig {
+    /// The explicit way to run without privileges: an ordinary thread, memory not locked, socket buffers as they
+    /// come. Nothing is guaranteed then, and whoever calls this says so.
+    pub fn run_on_best_effort_host(&mut self) {
+        self.real_time = RealTime { cpu: self.real_time.cpu, ..RealTime::BEST_EFFORT_HOST };
+        for driver in &mut self.drivers {
+            if let LinkDriver::Udp(options) = driver {
+                options.socket_buffer_required = false;
+            }
+        }
+    }
+
+    /// Whether it runs without a real-time class.
+    pub fn is_best_effort_host(&self) -> bool {
+        self.real_time.class == SchedulingClass::BestEffortHost
+    }
+
+    /// Opens a driver for every link.
+    ///
+    /// # Errors
+    /// The first that cannot be opened; memory links among them, see [`HostConfig::open_links_with`].
+    pub fn open_links(&self) -> Result<Vec<Box<dyn Link>>, ConfigError> {
+        self.open_links_with(|_| None)
+    }
+
+    /// Opens a driver for every link; `memory` gives the ends of memory links by their names.
+    ///
+    /// # Errors
+    /// The first that cannot be opened, or that `memory` does not know.
+    pub fn open_links_with<F>(&self, mut memory: F) -> Result<Vec<Box<dyn Link>>, ConfigError>
+    where
+        F: FnMut(&str) -> Option<Box<dyn Link>>,
+    {
+        let open = |(driver, link): (&LinkDriver, &punctual_proto::node::config::LinkConfig)| {
+            let name = link.name.clone();
+            match driver {
+                LinkDriver::Udp(options) => match UdpLink::open(options) {
+                    Ok(link) => Ok(Box::new(link) as Box<dyn Link>),
+                    Err(error) => Err(ConfigError::Link { name, error }),
+                },
+                LinkDriver::Memory => memory(&name).ok_or(ConfigError::MemoryLink { name }),
+            }
+        };
+        self.drivers.iter().zip(&self.node.links).map(open).collect()
+    }
+
+    /// Begins a life: what an engine starts with. Counts the boot where there is a file for it.
+    ///
+    /// # Errors
+    /// Where the boot count cannot be kept or the system has no random source.
+    pub fn engine_config(&self, links: Vec<Box<dyn Link>>) -> Result<EngineConfig, ConfigError> {
+        let random = || {
+            random_u64().map_err(|error| ConfigError::Epoch { what: "reading /dev/urandom".into(), error })
+        };
+        let epoch = match &self.epoch_file {
+            Some(path) => secrets::next_boot(path)?,
+            None => random()?,
+        };
+        let node = NodeConfig { epoch: Epoch(epoch), ..self.node.clone() };
+        Ok(EngineConfig { node, links, real_time: self.real_time, seed: random()? })
+    }
+}

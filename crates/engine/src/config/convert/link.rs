@@ -1,0 +1,149 @@
+//! The `[[link]]` tables: what the link scheduler and admission are told, and what the driver is.
+
+use punctual_link::UdpOptions;
+use punctual_proto::limits;
+use punctual_proto::node::config::{Admission, Interference, LinkConfig};
+use toml::Spanned;
+
+use super::super::file::{DriverName, LinkTable};
+use super::super::{ConfigError, DATA_PORT_DEFAULT, LinkDriver, SIGNALLING_PORT_DEFAULT, Source};
+use super::{Hosts, bytes_u32, lookup, pick};
+use crate::os::realtime::{RealTime, SchedulingClass};
+
+/// Receive buffers of a link unless configured otherwise, and the memory that they may take then. Packets on
+/// their way through this host stay in them until they are sent.
+const FRAMES_DEFAULT: usize = 4_096;
+const FRAME_BYTES_MAX: usize = 64 << 20;
+
+pub(super) fn links(
+    tables: &[Spanned<LinkTable>],
+    hosts: &Hosts,
+    fragment_bytes: u32,
+    real_time: RealTime,
+    source: &Source<'_>,
+) -> Result<(Vec<LinkConfig>, Vec<LinkDriver>), ConfigError> {
+    let mut links = Vec::with_capacity(tables.len());
+    let mut drivers = Vec::with_capacity(tables.len());
+    for table in tables {
+        let (at, table) = (table.span().start, table.get_ref());
+        let link = link(table, hosts, fragment_bytes, at, source)?;
+        drivers.push(match table.driver {
+            DriverName::Memory => memory(table, at, source)?,
+            DriverName::Udp => udp(table, &link, real_time, at, source)?,
+        });
+        links.push(link);
+    }
+    share_ports(&mut drivers);
+    Ok((links, drivers))
+}
+
+fn link(
+    table: &LinkTable,
+    hosts: &Hosts,
+    fragment_bytes: u32,
+    at: usize,
+    source: &Source<'_>,
+) -> Result<LinkConfig, ConfigError> {
+    let what = format!("[[link]] \"{}\"", table.name);
+    let neighbour = lookup(hosts, &table.neighbour, &format!("{what}: neighbour"), at, source)?;
+    let default = LinkConfig::new(&table.name, neighbour, table.rate.0);
+    let admission = table.admission.unwrap_or(default.admission);
+    if !matches!(admission, Admission::Edf | Admission::DOrder) {
+        return Err(source.error(
+            at,
+            format!(
+                "{what}: admission does not match its scheduler, which serves by deadline: use edf or d-order"
+            ),
+        ));
+    }
+    let packet_bytes =
+        default.packet_bytes_max.max(fragment_bytes.saturating_add(limits::HEADER_BYTES as u32));
+    Ok(LinkConfig {
+        rate_error: pick(&table.rate_error, default.rate_error),
+        packet_bytes_max: bytes_u32(&table.packet, packet_bytes, "packet", source, at)?,
+        overhead_bytes: bytes_u32(&table.overhead, default.overhead_bytes, "overhead", source, at)?,
+        pipeline_depth: table.pipeline_depth.unwrap_or(default.pipeline_depth),
+        pace: table.pace.unwrap_or(default.pace),
+        reaction: pick(&table.reaction, default.reaction),
+        propagation_min: pick(&table.propagation_min, default.propagation_min),
+        propagation_max: pick(&table.propagation_max, default.propagation_max),
+        prediction_error: pick(&table.prediction_error, default.prediction_error),
+        interference: Interference {
+            sigma: pick(&table.interference_burst, default.interference.sigma),
+            rho: pick(&table.interference_share, default.interference.rho),
+        },
+        best_effort_share_min: pick(&table.best_effort_share_min, default.best_effort_share_min),
+        best_effort_flow_cap: pick(&table.best_effort_flow_cap, default.best_effort_flow_cap),
+        best_effort_flow_bytes_max: bytes_u32(
+            &table.best_effort_flow_queue,
+            default.best_effort_flow_bytes_max,
+            "best_effort_flow_queue",
+            source,
+            at,
+        )?,
+        admission,
+        ..default
+    })
+}
+
+fn memory(table: &LinkTable, at: usize, source: &Source<'_>) -> Result<LinkDriver, ConfigError> {
+    let ports = [table.data_port, table.signalling_port, table.peer_data_port, table.peer_signalling_port];
+    let addressed = table.local.is_some() || table.peer.is_some() || table.device.is_some();
+    if addressed || ports.iter().any(Option::is_some) {
+        let what =
+            format!("[[link]] \"{}\": driver \"memory\" has no addresses, devices or ports", table.name);
+        return Err(source.error(at, what));
+    }
+    Ok(LinkDriver::Memory)
+}
+
+fn udp(
+    table: &LinkTable,
+    link: &LinkConfig,
+    real_time: RealTime,
+    at: usize,
+    source: &Source<'_>,
+) -> Result<LinkDriver, ConfigError> {
+    let (Some(local), Some(peer)) = (table.local, table.peer) else {
+        let what =
+            format!("[[link]] \"{}\": driver \"udp\" needs local and peer, two IP addresses", table.name);
+        return Err(source.error(at, what));
+    };
+    let data_port = table.data_port.unwrap_or(DATA_PORT_DEFAULT);
+    let signalling_port = table.signalling_port.unwrap_or(SIGNALLING_PORT_DEFAULT);
+    let default = UdpOptions::new(local, peer, data_port, signalling_port);
+    let frames = FRAMES_DEFAULT.min(FRAME_BYTES_MAX / (link.packet_bytes_max as usize).max(1));
+    Ok(LinkDriver::Udp(UdpOptions {
+        peer_data_port: table.peer_data_port.unwrap_or(data_port),
+        peer_signalling_port: table.peer_signalling_port.unwrap_or(signalling_port),
+        device: table.device.clone(),
+        packet_bytes_max: link.packet_bytes_max as usize,
+        frames: table.frames.unwrap_or(frames as u32),
+        socket_buffer_bytes: bytes_u32(
+            &table.socket_buffer,
+            default.socket_buffer_bytes as u32,
+            "socket_buffer",
+            source,
+            at,
+        )? as usize,
+        socket_buffer_required: real_time.class != SchedulingClass::BestEffortHost,
+        priority: table.socket_priority.unwrap_or(default.priority),
+        ..default
+    }))
+}
+
+/// Links of one address to several neighbours use the same ports.
+fn share_ports(drivers: &mut [LinkDriver]) {
+    let ends: Vec<_> = drivers
+        .iter()
+        .map(|driver| match driver {
+            LinkDriver::Udp(udp) => Some((udp.local, udp.data_port, udp.signalling_port)),
+            LinkDriver::Memory => None,
+        })
+        .collect();
+    for (driver, end) in drivers.iter_mut().zip(&ends) {
+        if let LinkDriver::Udp(udp) = driver {
+            udp.shared_port = ends.iter().filter(|other| *other == end).count() > 1;
+        }
+    }
+}

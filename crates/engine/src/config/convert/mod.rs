@@ -1,0 +1,259 @@
+//! From the file's tables to what the node, the drivers and the engine are told, with the checks that need to know
+//! a line. The node checks the rest when it is made.
+
+mod link;
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use punctual_proto::ids::{Epoch, Name, NodeId};
+use punctual_proto::limits;
+use punctual_proto::node::config::{
+    Admission, CpuConfig, CpuCosts, Interference, NodeConfig, RouteConfig, RunPolicy, SignallingConfig,
+};
+use punctual_proto::{Nanos, Ppm};
+use toml::Spanned;
+
+use super::file::{
+    CostsTable, DaemonTable, File, HostTable, NodeTable, ProcessorTable, RouteTable, SignallingTable,
+};
+use super::quantity::{Bytes, Text};
+use super::{ConfigError, DaemonConfig, HostConfig, Source, secrets};
+use crate::os::realtime::{RealTime, SchedulingClass};
+
+/// Priority of the processor's thread unless configured otherwise.
+const PRIORITY_DEFAULT: u8 = 50;
+/// Bytes of buffers that channels may reserve unless configured otherwise.
+const BUFFER_BYTES_DEFAULT: u64 = 64 << 20;
+/// How long before its time an `at-deadline` message is handed over unless configured otherwise.
+const WAKEUP_MARGIN_DEFAULT: Nanos = Nanos::from_micros(200);
+
+type Hosts = HashMap<Name, NodeId>;
+
+pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, ConfigError> {
+    let hosts = directory(&file.host, source)?;
+    let at = file.node.span().start;
+    let own = file.node.into_inner();
+    let id = *hosts.get(&own.name).ok_or_else(|| {
+        source.error(
+            at,
+            format!("[node] name \"{0}\" has no [[host]]: add name = \"{0}\" and its id", own.name),
+        )
+    })?;
+    let fragment_bytes = bytes_u32(&own.fragment, limits::FRAGMENT_BYTES_DEFAULT, "fragment", source, at)?;
+    let real_time = real_time(file.processor.get_ref(), source, file.processor.span())?;
+    let (links, drivers) = link::links(&file.link, &hosts, fragment_bytes, real_time, source)?;
+    let node = NodeConfig {
+        id,
+        name: own.name.clone(),
+        epoch: Epoch(0),
+        fragment_bytes,
+        clock_tolerance: pick(&own.clock_tolerance, Ppm(limits::CLOCK_TOLERANCE_PPM_DEFAULT)),
+        links,
+        cpu: cpu(&file.processor, source)?,
+        directory: file
+            .host
+            .iter()
+            .map(|host| (host.get_ref().name.clone(), NodeId(host.get_ref().id)))
+            .collect(),
+        routes: routes(&file.route, &hosts, source)?,
+        signalling: signalling(&file.signalling, source)?,
+        buffer_bytes_max: buffers(&own),
+        wakeup_margin: pick(&own.wakeup_margin, WAKEUP_MARGIN_DEFAULT),
+    };
+    let daemon = daemon(file.daemon, source)?;
+    let epoch_file = own.epoch_file.map(|path| source.resolve(&path));
+    Ok(HostConfig { node, drivers, real_time, daemon, epoch_file })
+}
+
+fn pick<Q: Copy>(given: &Option<Text<Q>>, default: Q) -> Q {
+    given.as_ref().map_or(default, |text| text.0)
+}
+
+fn bytes_u32(
+    given: &Option<Text<Bytes>>,
+    default: u32,
+    key: &str,
+    source: &Source<'_>,
+    at: usize,
+) -> Result<u32, ConfigError> {
+    let Some(Text(bytes)) = given else { return Ok(default) };
+    u32::try_from(bytes.0)
+        .map_err(|_| source.error(at, format!("{key} of {} B is too large: less than 4 GiB", bytes.0)))
+}
+
+fn buffers(own: &NodeTable) -> u64 {
+    pick(&own.buffers, Bytes(BUFFER_BYTES_DEFAULT)).0
+}
+
+fn directory(tables: &[Spanned<HostTable>], source: &Source<'_>) -> Result<Hosts, ConfigError> {
+    let mut hosts = Hosts::new();
+    for table in tables {
+        let (at, HostTable { name, id }) = (table.span().start, table.get_ref());
+        if *id == 0 {
+            return Err(source.error(at, format!("[[host]] \"{name}\" has id 0: ids start at 1")));
+        }
+        if let Some((other, _)) = hosts.iter().find(|(_, other)| other.0 == *id) {
+            return Err(source
+                .error(at, format!("[[host]] \"{name}\" has the id {id} of \"{other}\": choose another")));
+        }
+        if hosts.insert(name.clone(), NodeId(*id)).is_some() {
+            return Err(source.error(at, format!("[[host]] \"{name}\" stands twice: remove one")));
+        }
+    }
+    Ok(hosts)
+}
+
+fn lookup(
+    hosts: &Hosts,
+    name: &Name,
+    what: &str,
+    at: usize,
+    source: &Source<'_>,
+) -> Result<NodeId, ConfigError> {
+    hosts.get(name).copied().ok_or_else(|| {
+        source.error(
+            at,
+            format!("{what} \"{name}\" is not in the directory: add a [[host]] with its name and id"),
+        )
+    })
+}
+
+fn real_time(
+    table: &ProcessorTable,
+    source: &Source<'_>,
+    span: Range<usize>,
+) -> Result<RealTime, ConfigError> {
+    let best_effort = table.best_effort_host.unwrap_or(false);
+    if best_effort && table.priority.is_some() {
+        return Err(
+            source.error(span.start, "[processor] priority and best_effort_host = true exclude each other")
+        );
+    }
+    let priority = table.priority.unwrap_or(PRIORITY_DEFAULT);
+    if !(1..=97).contains(&priority) {
+        return Err(source.error(
+            span.start,
+            format!("[processor] priority {priority}: give 1 to 97 (98 is the witness's, 99 the kernel's)"),
+        ));
+    }
+    let class =
+        if best_effort { SchedulingClass::BestEffortHost } else { SchedulingClass::Fifo { priority } };
+    Ok(RealTime { class, cpu: table.cpu, lock_memory: table.lock_memory.unwrap_or(!best_effort) })
+}
+
+fn cpu(table: &Spanned<ProcessorTable>, source: &Source<'_>) -> Result<CpuConfig, ConfigError> {
+    let (at, table) = (table.span().start, table.get_ref());
+    let default = CpuConfig::default();
+    let run = table.policy.unwrap_or(default.run);
+    let admission = table.admission.unwrap_or(match run {
+        RunPolicy::Edf => Admission::Edf,
+        RunPolicy::FixedPriority => Admission::FixedPriority,
+        RunPolicy::Fifo => Admission::Fifo,
+    });
+    let matched = matches!(
+        (run, admission),
+        (RunPolicy::Edf, Admission::Edf | Admission::DOrder)
+            | (RunPolicy::FixedPriority, Admission::FixedPriority)
+            | (RunPolicy::Fifo, Admission::Fifo)
+    );
+    if !matched {
+        return Err(source.error(
+            at,
+            "[processor] admission does not match policy: pair edf with edf or d-order, fixed-priority with \
+             fixed-priority, fifo with fifo",
+        ));
+    }
+    Ok(CpuConfig {
+        costs: costs(&table.costs, default.costs),
+        release_latency: pick(&table.release_latency, default.release_latency),
+        utilisation_max: pick(&table.cpu_share_max, default.utilisation_max),
+        best_effort_share_min: pick(&table.best_effort_share_min, default.best_effort_share_min),
+        interference: Interference {
+            sigma: pick(&table.interference_burst, default.interference.sigma),
+            rho: pick(&table.interference_share, default.interference.rho),
+        },
+        run,
+        admission,
+        quantum_packets: table.quantum.unwrap_or(default.quantum_packets),
+    })
+}
+
+fn costs(table: &CostsTable, default: CpuCosts) -> CpuCosts {
+    CpuCosts {
+        send_message: pick(&table.send_message, default.send_message),
+        send_packet: pick(&table.send_packet, default.send_packet),
+        forward_packet: pick(&table.forward_packet, default.forward_packet),
+        receive_packet: pick(&table.receive_packet, default.receive_packet),
+        deliver_message: pick(&table.deliver_message, default.deliver_message),
+        copy_kib: pick(&table.copy_kib, default.copy_kib),
+    }
+}
+
+fn daemon(table: DaemonTable, source: &Source<'_>) -> Result<DaemonConfig, ConfigError> {
+    let default = DaemonConfig::default();
+    let socket_mode = match &table.socket_mode {
+        None => default.socket_mode,
+        Some(text) => u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777).ok_or_else(|| {
+            source.error(0, format!("[daemon] socket_mode \"{text}\": write permissions like \"0660\""))
+        })?,
+    };
+    Ok(DaemonConfig {
+        socket: table.socket.map_or(default.socket, |path| source.resolve(&path)),
+        socket_mode,
+        users_max: table.users_max.unwrap_or(default.users_max),
+        connections_per_user_max: table.connections_per_user_max.unwrap_or(default.connections_per_user_max),
+        channels_per_user_max: table.channels_per_user_max.unwrap_or(default.channels_per_user_max),
+        listeners_per_user_max: table.listeners_per_user_max.unwrap_or(default.listeners_per_user_max),
+        buffer_bytes_per_user_max: pick(
+            &table.buffers_per_user_max,
+            Bytes(default.buffer_bytes_per_user_max),
+        )
+        .0,
+    })
+}
+
+fn signalling(
+    table: &Spanned<SignallingTable>,
+    source: &Source<'_>,
+) -> Result<SignallingConfig, ConfigError> {
+    let (at, table) = (table.span().start, table.get_ref());
+    let domain_key = match (&table.key, &table.key_file) {
+        (Some(text), None) => secrets::key(text),
+        (None, Some(path)) => secrets::key_in(&source.resolve(path)),
+        _ => Err("give either key or key_file".into()),
+    };
+    let default = SignallingConfig::default();
+    Ok(SignallingConfig {
+        domain_key: domain_key.map_err(|what| source.error(at, format!("[signalling] {what}")))?,
+        lease: pick(&table.lease, default.lease),
+        hello_interval: pick(&table.hello, default.hello_interval),
+        retransmit: pick(&table.retransmit, default.retransmit),
+        retransmits_max: table.retransmits_max.unwrap_or(default.retransmits_max),
+        consent_timeout: pick(&table.consent_timeout, default.consent_timeout),
+        grace: pick(&table.grace, default.grace),
+        packets_per_second: table.packets_per_second.unwrap_or(default.packets_per_second),
+    })
+}
+
+fn routes(
+    tables: &[Spanned<RouteTable>],
+    hosts: &Hosts,
+    source: &Source<'_>,
+) -> Result<Vec<RouteConfig>, ConfigError> {
+    let route = |table: &Spanned<RouteTable>| {
+        let at = table.span().start;
+        let via = &table.get_ref().via;
+        if via.is_empty() {
+            return Err(
+                source.error(at, "[[route]] via is empty: name the hosts to pass, the destination last")
+            );
+        }
+        let via = via
+            .iter()
+            .map(|name| lookup(hosts, name, "[[route]] host", at, source))
+            .collect::<Result<_, _>>()?;
+        Ok(RouteConfig { via })
+    };
+    tables.iter().map(route).collect()
+}

@@ -1,0 +1,158 @@
+//! The file as it is written: one structure for each table, one field for each key. No meaning yet.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use punctual_proto::ids::Name;
+use punctual_proto::node::config::{Admission, Pace, RunPolicy};
+use punctual_proto::{BitRate, Nanos, Ppm};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::quantity::{Bytes, Text};
+
+type Maybe<Q> = Option<Text<Q>>;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub node: Spanned<NodeTable>,
+    #[serde(default = "unplaced")]
+    pub processor: Spanned<ProcessorTable>,
+    #[serde(default)]
+    pub daemon: DaemonTable,
+    pub signalling: Spanned<SignallingTable>,
+    #[serde(default)]
+    pub host: Vec<Spanned<HostTable>>,
+    #[serde(default)]
+    pub link: Vec<Spanned<LinkTable>>,
+    #[serde(default)]
+    pub route: Vec<Spanned<RouteTable>>,
+}
+
+fn unplaced<T: Default>() -> Spanned<T> {
+    Spanned::new(0..0, T::default())
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NodeTable {
+    pub name: Name,
+    pub epoch_file: Option<PathBuf>,
+    pub clock_tolerance: Maybe<Ppm>,
+    pub fragment: Maybe<Bytes>,
+    pub buffers: Maybe<Bytes>,
+    pub wakeup_margin: Maybe<Nanos>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProcessorTable {
+    pub cpu: Option<u32>,
+    pub priority: Option<u8>,
+    pub best_effort_host: Option<bool>,
+    pub lock_memory: Option<bool>,
+    pub policy: Option<RunPolicy>,
+    pub admission: Option<Admission>,
+    pub quantum: Option<u32>,
+    pub release_latency: Maybe<Nanos>,
+    pub cpu_share_max: Maybe<Ppm>,
+    pub best_effort_share_min: Maybe<Ppm>,
+    pub interference_burst: Maybe<Nanos>,
+    pub interference_share: Maybe<Ppm>,
+    #[serde(default)]
+    pub costs: CostsTable,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CostsTable {
+    pub send_message: Maybe<Nanos>,
+    pub send_packet: Maybe<Nanos>,
+    pub forward_packet: Maybe<Nanos>,
+    pub receive_packet: Maybe<Nanos>,
+    pub deliver_message: Maybe<Nanos>,
+    pub copy_kib: Maybe<Nanos>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DaemonTable {
+    pub socket: Option<PathBuf>,
+    pub socket_mode: Option<String>,
+    pub users_max: Option<u32>,
+    pub connections_per_user_max: Option<u32>,
+    pub channels_per_user_max: Option<u32>,
+    pub listeners_per_user_max: Option<u32>,
+    pub buffers_per_user_max: Maybe<Bytes>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SignallingTable {
+    pub key: Option<String>,
+    pub key_file: Option<PathBuf>,
+    pub lease: Maybe<Nanos>,
+    pub hello: Maybe<Nanos>,
+    pub retransmit: Maybe<Nanos>,
+    pub retransmits_max: Option<u32>,
+    pub consent_timeout: Maybe<Nanos>,
+    pub grace: Maybe<Nanos>,
+    pub packets_per_second: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HostTable {
+    pub name: Name,
+    pub id: u32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RouteTable {
+    pub via: Vec<Name>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum DriverName {
+    Udp,
+    Memory,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LinkTable {
+    pub name: String,
+    pub neighbour: Name,
+    pub driver: DriverName,
+    // The driver's.
+    pub local: Option<IpAddr>,
+    pub peer: Option<IpAddr>,
+    pub device: Option<String>,
+    pub data_port: Option<u16>,
+    pub signalling_port: Option<u16>,
+    pub peer_data_port: Option<u16>,
+    pub peer_signalling_port: Option<u16>,
+    pub socket_buffer: Maybe<Bytes>,
+    pub socket_priority: Option<u8>,
+    pub frames: Option<u32>,
+    // The scheduler's and admission's.
+    pub rate: Text<BitRate>,
+    pub rate_error: Maybe<Ppm>,
+    pub packet: Maybe<Bytes>,
+    pub overhead: Maybe<Bytes>,
+    pub pipeline_depth: Option<u32>,
+    pub pace: Option<Pace>,
+    pub reaction: Maybe<Nanos>,
+    pub propagation_min: Maybe<Nanos>,
+    pub propagation_max: Maybe<Nanos>,
+    pub prediction_error: Maybe<Nanos>,
+    pub interference_burst: Maybe<Nanos>,
+    pub interference_share: Maybe<Ppm>,
+    pub best_effort_share_min: Maybe<Ppm>,
+    pub best_effort_flow_cap: Maybe<Ppm>,
+    pub best_effort_flow_queue: Maybe<Bytes>,
+    pub admission: Option<Admission>,
+}

@@ -1,0 +1,162 @@
+//! The example is complete and means what it says; each mistake gives one line that names it.
+
+use std::path::Path;
+
+use punctual_link::UdpOptions;
+use punctual_proto::ids::NodeId;
+use punctual_proto::node::config::{Admission, CpuConfig, LinkConfig, Pace, RunPolicy};
+use punctual_proto::{BitRate, Nanos};
+
+use super::{DaemonConfig, HostConfig, LinkDriver, parse};
+use crate::os::realtime::{RealTime, SchedulingClass};
+
+const EXAMPLE: &str = include_str!("../../../../docs/punctuald.example.toml");
+const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+fn read(text: &str) -> Result<HostConfig, String> {
+    parse(text, Path::new("/etc/host.toml")).map_err(|error| error.to_string())
+}
+
+/// The example with every commented key in force, but those that exclude another.
+fn everything_said() -> String {
+    let excluded = ["# epoch_file", "# key_file", "# best_effort_host"];
+    let is_key = |line: &str| {
+        let key = line.trim_start_matches("# ").split(" = ").next().unwrap_or("");
+        line.starts_with("# ")
+            && line.contains(" = ")
+            && key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+    };
+    let lines = EXAMPLE.lines().map(|line| {
+        let excluded = excluded.iter().any(|key| line.starts_with(key));
+        if is_key(line) && !excluded { line.trim_start_matches("# ") } else { line }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A small file with its parts.
+fn small(processor: &str, link: &str, rest: &str) -> String {
+    format!(
+        "[node]\nname = \"a\"\n[processor]\n{processor}\n[signalling]\nkey = \"{KEY}\"\n\
+         [[host]]\nname = \"a\"\nid = 1\n[[host]]\nname = \"b\"\nid = 2\n\
+         [[link]]\nname = \"l\"\nneighbour = \"b\"\nrate = \"1Gbit/s\"\n{link}\n{rest}"
+    )
+}
+
+const MEMORY: &str = "driver = \"memory\"";
+
+#[test]
+fn the_example_is_the_defaults() {
+    let config = read(EXAMPLE).expect("the example");
+    assert_eq!(config.node.id, NodeId(1));
+    assert_eq!(config.node.links, [LinkConfig::new("to-r", NodeId(2), BitRate(40_000_000))]);
+    assert_eq!(config.node.cpu, CpuConfig::default());
+    assert_eq!(config.node.routes[0].via, [NodeId(2), NodeId(3)]);
+    assert_eq!(config.node.signalling.domain_key[..3], [0, 1, 2]);
+    assert_eq!(config.daemon, DaemonConfig::default());
+    let class = SchedulingClass::Fifo { priority: 50 };
+    assert_eq!(config.real_time, RealTime { class, cpu: None, lock_memory: true });
+    let [LinkDriver::Udp(udp)] = &config.drivers[..] else { panic!("one UDP link: {:?}", config.drivers) };
+    let addresses = ["10.0.1.1", "10.0.1.2"].map(|text| text.parse().expect("an address"));
+    let default = UdpOptions::new(addresses[0], addresses[1], 7_411, 7_412);
+    assert_eq!(*udp, UdpOptions { frames: 4_096, socket_buffer_required: true, ..default });
+}
+
+#[test]
+fn every_key_of_the_example_exists_with_the_default_that_it_shows() {
+    let said = everything_said();
+    let commented = |text: &str| text.lines().filter(|line| line.starts_with("# ")).count();
+    assert!(commented(EXAMPLE) > commented(&said) + 50, "{said}");
+    let mut explicit = read(&said).unwrap_or_else(|error| panic!("{error}\n{said}"));
+    let implicit = read(EXAMPLE).expect("the example");
+    let LinkDriver::Udp(udp) = &mut explicit.drivers[0] else { panic!("a UDP link") };
+    assert_eq!(udp.device.take().as_deref(), Some("eth0"));
+    assert_eq!(explicit.real_time.cpu.take(), Some(1));
+    assert_eq!(explicit, implicit);
+}
+
+#[test]
+fn the_file_is_complete_in_the_example() {
+    // Fields of the tables in `file.rs` are the keys; each must stand in the example.
+    let fields = include_str!("file.rs")
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("pub ").and_then(|rest| rest.split_once(": ")))
+        .map(|(field, _)| field);
+    let tables = ["node", "processor", "daemon", "signalling", "host", "link", "route", "costs"];
+    for field in fields.filter(|field| !tables.contains(field)) {
+        let stands =
+            EXAMPLE.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{field} = ")));
+        assert!(stands, "the example lacks {field}");
+    }
+}
+
+#[test]
+fn mistakes_are_one_line_with_file_line_and_fix() {
+    let udp = "driver = \"udp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"";
+    let cases = [
+        (small("prioritty = 3", MEMORY, ""), 4, "prioritty"),
+        (small("policy = \"edf\"\nadmission = \"fixed-priority\"", MEMORY, ""), 3, "does not match policy"),
+        (small("policy = \"lottery\"", MEMORY, ""), 4, "lottery"),
+        (small("priority = 99", MEMORY, ""), 3, "1 to 97"),
+        (small("priority = 9\nbest_effort_host = true", MEMORY, ""), 3, "exclude"),
+        (small("release_latency = 200", MEMORY, ""), 4, "10ms"),
+        (small("release_latency = \"200\"", MEMORY, ""), 4, "10ms"),
+        (small("", "driver = \"udp\"", ""), 13, "local and peer"),
+        (small("", "driver = \"memory\"\ndata_port = 4", ""), 13, "has no addresses"),
+        (small("", "driver = \"memory\"\nadmission = \"fifo\"", ""), 13, "edf or d-order"),
+        (small("", MEMORY, "[[route]]\nvia = [\"c\"]"), 18, "\"c\" is not in the directory"),
+        (small("", MEMORY, "[[route]]\nvia = []"), 18, "via is empty"),
+        (small("", MEMORY, "[[host]]\nname = \"c\"\nid = 2"), 18, "the id 2 of \"b\""),
+        (small("", MEMORY, "[[host]]\nname = \"b\"\nid = 3"), 18, "stands twice"),
+        (small("", udp, "device = 3"), 20, "string"),
+        (small("", MEMORY, "").replace("name = \"a\"\n[proc", "name = \"z\"\n[proc"), 1, "has no [[host]]"),
+        (small("", MEMORY, "").replace(KEY, "0f"), 5, "64 hexadecimal digits"),
+        (small("", MEMORY, "").replace("1Gbit/s", "1 parsec"), 16, "40Mbit/s"),
+    ];
+    for (text, line, says) in cases {
+        let error = read(&text).expect_err(says);
+        let begins = format!("/etc/host.toml:{line}: ");
+        assert!(
+            error.starts_with(&begins) && error.contains(says) && !error.contains('\n'),
+            "{says}: {error}\n{text}"
+        );
+    }
+}
+
+#[test]
+fn what_is_said_arrives() {
+    let config = read(&small(
+        "policy = \"fixed-priority\"\ncpu = 1\ncosts.send_packet = \"3us\"\nbest_effort_host = true",
+        "driver = \"memory\"\npace = \"completion\"\nreaction = \"40us\"\nadmission = \"d-order\"\npacket = \"64KiB\"",
+        "",
+    ))
+    .expect("a good file");
+    assert_eq!(
+        (config.node.cpu.run, config.node.cpu.admission),
+        (RunPolicy::FixedPriority, Admission::FixedPriority)
+    );
+    assert_eq!(config.node.cpu.costs.send_packet, Nanos::from_micros(3));
+    assert_eq!(config.real_time, RealTime { cpu: Some(1), ..RealTime::BEST_EFFORT_HOST });
+    let link = &config.node.links[0];
+    assert_eq!(
+        (link.pace, link.reaction, link.admission),
+        (Pace::Completion, Nanos(40_000), Admission::DOrder)
+    );
+    assert_eq!(link.packet_bytes_max, 65_536);
+    let error = config.open_links().err().expect("no other end").to_string();
+    assert!(error.contains("\"l\"") && error.contains("udp"), "{error}");
+}
+
+#[test]
+fn links_of_one_address_share_its_ports() {
+    let udp = |peer: u8| format!("driver = \"udp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.{peer}\"");
+    let second = format!(
+        "[[host]]\nname = \"c\"\nid = 3\n[[link]]\nname = \"m\"\nneighbour = \"c\"\nrate = \"1Gbit/s\"\n{}",
+        udp(3)
+    );
+    let shared = |config: HostConfig| -> Vec<bool> {
+        let of = |driver: &LinkDriver| matches!(driver, LinkDriver::Udp(udp) if udp.shared_port);
+        config.drivers.iter().map(of).collect()
+    };
+    assert_eq!(shared(read(&small("", &udp(2), &second)).expect("two links")), [true, true]);
+    assert_eq!(shared(read(&small("", &udp(2), "")).expect("one link")), [false]);
+}
