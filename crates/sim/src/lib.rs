@@ -1,1 +1,47 @@
-//! placeholder
+//! Whole networks of real [`Node`](punctual_proto::node::Node)s in virtual time.
+//!
+//! A run is made from a seed: a topology, hosts with drifting clocks and processors that take time, links that
+//! serialise and delay, applications that send at the very edge of their contracts or beyond it, and faults.
+//! A checker that trusts no node watches all of it: no admitted, conforming message is late, lost, altered,
+//! doubled, demoted or misdelivered while no fault touches it; reservations equal what is in use; nothing is
+//! left after teardown. The same seed and options give the same run to the bit, which its digest shows.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`scenario`], [`topology`] | the plan, drawn from the seed before anything runs |
+//! | `world` | the run: event loop, applications, network, comparisons |
+//! | [`ledger`] | the checker's own reckoning of what was promised |
+//! | [`processor`], [`adapter`], [`bucket`] | what the hardware really does, within the configured bounds |
+//! | [`memory`] | rings and frames, counted slot by slot |
+//! | [`batch`] | many seeds on many cores |
+
+pub mod adapter;
+pub mod batch;
+pub mod bucket;
+pub mod dice;
+pub mod journal;
+pub mod ledger;
+pub mod memory;
+pub mod options;
+pub mod outcome;
+pub mod processor;
+pub mod queue;
+pub mod scenario;
+pub mod sender;
+pub mod time;
+pub mod topology;
+mod world;
+
+pub use batch::run_many;
+pub use options::{FaultChoice, Faults, Options, Sabotage};
+pub use outcome::{Outcome, Report, Violation};
+pub use scenario::ScenarioError;
+pub use topology::{Topology, TopologyError};
+
+/// Runs one seed to its end.
+///
+/// # Errors
+/// Where the given topology, or a configuration made from it, cannot be used.
+pub fn run(seed: u64, options: &Options) -> Result<Outcome, ScenarioError> {
+    Ok(world::World::new(seed, options)?.run())
+}

@@ -1,0 +1,97 @@
+//! A link's adapter as it really is: a FIFO that drains at the true rate, with kernel traffic among our
+//! packets, and the cable behind it.
+
+use punctual_analysis::{BitRate, Nanos};
+use punctual_proto::node::config::LinkConfig;
+
+use crate::bucket::Bucket;
+use crate::dice::Dice;
+use crate::scenario::LinkPlan;
+use crate::time::SimTime;
+
+/// One direction of a link.
+#[derive(Clone, Debug)]
+pub struct Adapter {
+    /// Host at the other end.
+    pub peer: usize,
+    /// The link's index there.
+    pub peer_link: u16,
+    rate: BitRate,
+    propagation: (Nanos, Nanos),
+    interference: Bucket,
+    free_at: SimTime,
+    last_arrival: SimTime,
+    dice: Dice,
+}
+
+/// When a packet leaves and when it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flight {
+    /// Its last bit is on the wire: the completion.
+    pub departs: SimTime,
+    /// The driver at the other end has it.
+    pub arrives: SimTime,
+}
+
+impl Adapter {
+    /// The adapter of a link that is configured as `config` and really is as `plan` says, but drains at
+    /// `rate_percent` of that.
+    pub fn new(plan: &LinkPlan, config: &LinkConfig, rate_percent: u32, dice: Dice) -> Self {
+        Self {
+            peer: plan.peer,
+            peer_link: plan.peer_link,
+            rate: BitRate((plan.rate.0 * u64::from(rate_percent) / 100).max(1)),
+            propagation: (config.propagation_min, config.propagation_max),
+            interference: Bucket::new(config.interference),
+            free_at: SimTime(0),
+            last_arrival: SimTime(0),
+            dice,
+        }
+    }
+
+    /// Takes a packet of `wire_bytes` at `now`, behind all that it has taken before.
+    pub fn accept(&mut self, now: SimTime, wire_bytes: u32) -> Flight {
+        let kernel = self.kernel_traffic(now);
+        let departs = self.free_at.max(now) + kernel + self.rate.time_of(u64::from(wire_bytes));
+        self.free_at = departs;
+        let arrives = departs + self.dice.span(self.propagation.0, self.propagation.1);
+        self.last_arrival = self.last_arrival.max(arrives);
+        Flight { departs, arrives: self.last_arrival }
+    }
+
+    /// Kernel packets that slip in ahead, now and then as many as the bound allows.
+    fn kernel_traffic(&mut self, now: SimTime) -> Nanos {
+        let available = self.interference.available(now);
+        let wanted = match self.dice.between(0, 15) {
+            0 => available,
+            1..=4 => Nanos(self.dice.between(0, available.0 / 4)),
+            _ => Nanos::ZERO,
+        };
+        self.interference.take(now, wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_proto::ids::NodeId;
+
+    #[test]
+    fn packets_leave_in_order_at_the_rate_and_arrive_in_order_within_the_propagation() {
+        let rate = BitRate(8_000_000);
+        let config = LinkConfig {
+            propagation_min: Nanos(10),
+            propagation_max: Nanos(5_000),
+            ..LinkConfig::new("x", NodeId(2), rate)
+        };
+        let plan = LinkPlan { peer: 1, peer_link: 0, rate };
+        let mut adapter = Adapter::new(&plan, &config, 100, Dice::new(1, 1));
+        let mut last = Flight { departs: SimTime(0), arrives: SimTime(0) };
+        for n in 1..=500 {
+            let flight = adapter.accept(SimTime(0), 100);
+            assert_eq!(flight.departs, SimTime(n * 100_000));
+            assert!(flight.arrives >= last.arrives && flight.arrives <= flight.departs + Nanos(5_000));
+            last = flight;
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The event log: every step goes into the digest, and into a timeline where one is wanted.
+
+use std::fmt;
+
+use crate::time::SimTime;
+
+/// What is logged.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry {
+    /// A frame was handed to a link.
+    Transmit {
+        /// Link index.
+        link: u16,
+        /// Bytes on the wire.
+        bytes: u32,
+    },
+    /// A frame came to the driver.
+    Receive {
+        /// Link index.
+        link: u16,
+        /// Bytes from our header on.
+        bytes: u32,
+    },
+    /// A unit of work began.
+    Work {
+        /// Its kind.
+        kind: punctual_proto::node::api::WorkKind,
+        /// Its packets.
+        packets: u32,
+        /// How long it takes, in nanoseconds.
+        cost_ns: u64,
+    },
+    /// A fault hit a frame.
+    Fault {
+        /// Link index.
+        link: u16,
+        /// `lost`, `doubled`, ...
+        what: &'static str,
+    },
+    /// An application asks for a channel.
+    Ask {
+        /// The attempt.
+        channel: usize,
+    },
+    /// It is open.
+    Open {
+        /// The attempt.
+        channel: usize,
+        /// The promised bound in nanoseconds.
+        deadline_ns: u64,
+    },
+    /// It is refused.
+    Refuse {
+        /// The attempt.
+        channel: usize,
+    },
+    /// An end of it is closed.
+    Close {
+        /// The attempt.
+        channel: usize,
+        /// Whether this is the sink's end.
+        at_sink: bool,
+    },
+    /// An application sent a message.
+    Send {
+        /// The attempt.
+        channel: usize,
+        /// Which message.
+        index: u64,
+        /// Its length.
+        len: u32,
+    },
+    /// A message was delivered.
+    Deliver {
+        /// The attempt.
+        channel: usize,
+        /// Which message.
+        index: u64,
+        /// Nanoseconds from its logical arrival.
+        latency_ns: u64,
+    },
+}
+
+impl Entry {
+    fn words(&self) -> [u64; 4] {
+        match *self {
+            Self::Transmit { link, bytes } => [1, link.into(), bytes.into(), 0],
+            Self::Receive { link, bytes } => [2, link.into(), bytes.into(), 0],
+            Self::Work { kind, packets, cost_ns } => [3, kind as u64, packets.into(), cost_ns],
+            Self::Fault { link, what } => [4, link.into(), what.len() as u64, 0],
+            Self::Ask { channel } => [5, channel as u64, 0, 0],
+            Self::Open { channel, deadline_ns } => [6, channel as u64, deadline_ns, 0],
+            Self::Refuse { channel } => [7, channel as u64, 0, 0],
+            Self::Close { channel, at_sink } => [8, channel as u64, at_sink.into(), 0],
+            Self::Send { channel, index, len } => [9, channel as u64, index, len.into()],
+            Self::Deliver { channel, index, latency_ns } => [10, channel as u64, index, latency_ns],
+        }
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transmit { link, bytes } => write!(f, "-> link {link}: {bytes} B"),
+            Self::Receive { link, bytes } => write!(f, "<- link {link}: {bytes} B"),
+            Self::Work { kind, packets, cost_ns } => {
+                write!(f, "   {kind:?}, {packets} packets, {:.1} us", *cost_ns as f64 / 1e3)
+            }
+            Self::Fault { link, what } => write!(f, "!! link {link}: frame {what}"),
+            Self::Ask { channel } => write!(f, "?? channel {channel} wanted"),
+            Self::Open { channel, deadline_ns } => {
+                write!(f, "++ channel {channel} open, bound {:.3} ms", *deadline_ns as f64 / 1e6)
+            }
+            Self::Refuse { channel } => write!(f, "-- channel {channel} refused"),
+            Self::Close { channel, at_sink } => {
+                write!(f, "xx channel {channel} closed at its {}", if *at_sink { "sink" } else { "source" })
+            }
+            Self::Send { channel, index, len } => write!(f, ">> channel {channel} sends #{index}, {len} B"),
+            Self::Deliver { channel, index, latency_ns } => {
+                write!(f, "<< channel {channel} gets #{index}, {:.3} ms", *latency_ns as f64 / 1e6)
+            }
+        }
+    }
+}
+
+/// The log of one run.
+#[derive(Debug)]
+pub struct Journal {
+    hasher: blake3::Hasher,
+    trace: Option<Vec<String>>,
+    names: Vec<String>,
+}
+
+impl Journal {
+    /// An empty log for hosts of these names.
+    pub fn new(names: Vec<String>, trace: bool) -> Self {
+        Self { hasher: blake3::Hasher::new(), trace: trace.then(Vec::new), names }
+    }
+
+    /// Logs what happened on `host` at `at`.
+    pub fn note(&mut self, at: SimTime, host: usize, entry: Entry) {
+        let mut record = [0; 48];
+        let [a, b, c, d] = entry.words();
+        for (place, word) in record.chunks_exact_mut(8).zip([at.0, host as u64, a, b, c, d]) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        self.hasher.update(&record);
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>14.6} ms  {:<8} {entry}", at.0 as f64 / 1e6, self.names[host]));
+        }
+    }
+
+    /// Adds text, of violations, to the digest and the timeline.
+    pub fn remark(&mut self, text: &str) {
+        self.hasher.update(text.as_bytes());
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("VIOLATION  {text}"));
+        }
+    }
+
+    /// Digest and timeline.
+    pub fn finish(self) -> ([u8; 32], Vec<String>) {
+        (*self.hasher.finalize().as_bytes(), self.trace.unwrap_or_default())
+    }
+}

@@ -1,0 +1,343 @@
+//! What the checker knows of one channel: every message with its own reckoning of what was promised for it.
+//!
+//! The logical arrivals are computed here from the send times alone (design 3), never taken from the node.
+
+use punctual_analysis::{Contract, Instant, Nanos, Policing};
+use punctual_proto::memory::MessageInfo;
+
+use crate::memory::Content;
+use crate::time::{HostClock, SimTime};
+
+/// Whether messages keep the contract, on the source's clock: at most B + R * t in any time t.
+#[derive(Clone, Copy, Debug)]
+pub struct Conformance {
+    interval: Nanos,
+    tolerance: Nanos,
+    last: Option<Instant>,
+}
+
+impl Conformance {
+    /// Nothing sent yet.
+    pub fn new(contract: &Contract) -> Self {
+        let interval = contract.interval();
+        Self { interval, tolerance: interval * u64::from(contract.burst_messages_max - 1), last: None }
+    }
+
+    /// l of a message sent at `sent`.
+    pub fn logical(&self, sent: Instant) -> Instant {
+        self.last.map_or(sent, |last| (last + self.interval).max(sent))
+    }
+
+    /// Whether a message sent at `sent` keeps the contract.
+    pub fn conforms(&self, sent: Instant) -> bool {
+        self.logical(sent).since(sent) <= self.tolerance
+    }
+
+    /// Counts a message sent at `sent`.
+    pub fn accept(&mut self, sent: Instant) -> Instant {
+        let logical = self.logical(sent);
+        self.last = Some(logical);
+        logical
+    }
+
+    /// The earliest time at which another message conforms.
+    pub fn earliest(&self) -> Instant {
+        self.last.map_or(Instant::ZERO, |last| last + self.interval - self.tolerance)
+    }
+
+    /// The earliest time at which a burst of B conforms.
+    pub fn earliest_burst(&self) -> Instant {
+        self.last.map_or(Instant::ZERO, |last| last + self.interval)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    len: u32,
+    sent: SimTime,
+    logical: Instant,
+    due: SimTime,
+    promised: bool,
+    delivered: bool,
+}
+
+/// A delivered message, judged.
+#[derive(Clone, Debug, Default)]
+pub struct Judgement {
+    /// Which, in the order of sending.
+    pub index: u64,
+    /// From the logical arrival, in true time.
+    pub latency: Nanos,
+    /// It came after its time without excuse.
+    pub missed: bool,
+    /// A promise held for it, and no fault touched it.
+    pub counts: bool,
+    /// A fault touched it.
+    pub excused: bool,
+    /// Everything that is wrong with it.
+    pub wrong: Vec<String>,
+}
+
+/// The record of one channel.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    key: u64,
+    deadline: Nanos,
+    policing: Policing,
+    conformance: Conformance,
+    messages: Vec<Message>,
+    /// Times in which a fault may be felt.
+    faults: Vec<(SimTime, SimTime)>,
+    /// An end was closed: what is due later is not promised.
+    closed: Option<SimTime>,
+    last_in_order: Option<(u64, u64)>,
+}
+
+impl Ledger {
+    /// A channel that was promised `deadline`; `key` leads its messages.
+    pub fn new(key: u64, contract: &Contract, deadline: Nanos) -> Self {
+        Self {
+            key,
+            deadline,
+            policing: contract.policing,
+            conformance: Conformance::new(contract),
+            messages: Vec::new(),
+            faults: Vec::new(),
+            closed: None,
+            last_in_order: None,
+        }
+    }
+
+    /// What the sender may do.
+    pub fn conformance(&self) -> &Conformance {
+        &self.conformance
+    }
+
+    /// Index of the next message.
+    pub fn next_index(&self) -> u64 {
+        self.messages.len() as u64
+    }
+
+    /// A message went into the outgoing ring at `sent`, when the source's `clock` showed `stamp`.
+    /// A message beyond the contract has no logical arrival where policing drops or demotes it; where policing
+    /// delays it, it has one and the promise holds from there.
+    pub fn record(&mut self, sent: SimTime, stamp: Instant, len: u32, clock: &HostClock) -> u64 {
+        let promised = self.policing == Policing::Delay || self.conformance.conforms(stamp);
+        let logical = if promised { self.conformance.accept(stamp) } else { stamp };
+        let due = clock.when(logical) + self.deadline;
+        self.messages.push(Message { len, sent, logical, due, promised, delivered: false });
+        self.messages.len() as u64 - 1
+    }
+
+    /// A fault hit one of this channel's packets; it may be felt for `recovery`.
+    pub fn excuse(&mut self, at: SimTime, recovery: Nanos) {
+        let until = at + self.deadline + recovery;
+        match self.faults.last_mut() {
+            Some((_, last)) if *last >= at - self.deadline => *last = until,
+            _ => self.faults.push((at - self.deadline, until)),
+        }
+    }
+
+    /// One of the ends is closed from now on.
+    pub fn close(&mut self, at: SimTime) {
+        self.closed.get_or_insert(at);
+    }
+
+    fn excused(&self, message: &Message) -> bool {
+        self.faults.iter().any(|&(from, until)| message.sent <= until && message.due >= from)
+    }
+
+    fn forfeited(&self, message: &Message) -> bool {
+        self.closed.is_some_and(|closed| message.due >= closed)
+    }
+
+    /// Judges a delivery at `now`.
+    pub fn deliver(
+        &mut self,
+        now: SimTime,
+        info: &MessageInfo,
+        bytes: &[u8],
+        clock: &HostClock,
+    ) -> Judgement {
+        let mut judgement = Judgement::default();
+        let Some(content) = Content::read(bytes) else {
+            judgement.wrong.push(format!("delivered {} B, less than any message has", bytes.len()));
+            return judgement;
+        };
+        let found = self.messages.get(content.index as usize).copied();
+        let Some(message) = found.filter(|_| content.key == self.key) else {
+            judgement
+                .wrong
+                .push(format!("message {content:?} was never sent on it: misdelivered or altered"));
+            return judgement;
+        };
+        judgement.index = content.index;
+        judgement.latency = now.since(message.due - self.deadline);
+        judgement.excused = self.excused(&message);
+        judgement.counts = message.promised && !judgement.excused && !self.forfeited(&message);
+        judgement.missed = judgement.counts && now > message.due;
+        self.check_content(&message, content, bytes, &mut judgement.wrong);
+        if judgement.counts {
+            check_promise(&message, now, info, clock, &mut judgement.wrong);
+        }
+        self.check_order(content.index, info, judgement.excused, &mut judgement.wrong);
+        self.messages[content.index as usize].delivered = true;
+        judgement
+    }
+
+    fn check_content(&self, message: &Message, content: Content, bytes: &[u8], wrong: &mut Vec<String>) {
+        if message.delivered {
+            wrong.push(format!("#{} delivered twice", content.index));
+        }
+        if message.len as usize != bytes.len() {
+            wrong.push(format!("#{} has {} B, sent were {} B", content.index, bytes.len(), message.len));
+        }
+        if let Some(at) = content.first_difference(bytes) {
+            wrong.push(format!("#{} altered at byte {at}", content.index));
+        }
+    }
+
+    fn check_order(&mut self, index: u64, info: &MessageInfo, excused: bool, wrong: &mut Vec<String>) {
+        if info.demoted {
+            return;
+        }
+        if let Some((last, number)) = self.last_in_order {
+            if index <= last && !excused {
+                wrong.push(format!("#{index} delivered after #{last}"));
+            }
+            if info.number <= number && !excused {
+                wrong.push(format!("#{index} has number {}, one before had {number}", info.number));
+            }
+        }
+        self.last_in_order = Some((index, info.number));
+    }
+
+    /// Promised messages that never came, without excuse: index and due time.
+    pub fn lost(&self) -> Vec<(u64, SimTime)> {
+        (self.messages.iter().enumerate())
+            .filter(|(_, m)| m.promised && !m.delivered && !self.excused(m) && !self.forfeited(m))
+            .map(|(index, m)| (index as u64, m.due))
+            .collect()
+    }
+}
+
+fn check_promise(
+    message: &Message,
+    now: SimTime,
+    info: &MessageInfo,
+    clock: &HostClock,
+    wrong: &mut Vec<String>,
+) {
+    if now > message.due {
+        wrong.push(format!(
+            "message {} is late by {}: due {}",
+            info.number,
+            now.since(message.due),
+            message.due
+        ));
+    }
+    if info.demoted {
+        wrong.push(format!("message {} keeps its contract and was demoted", info.number));
+    }
+    if info.logical_arrival != message.logical {
+        let off = info.logical_arrival.minus(message.logical);
+        wrong.push(format!(
+            "message {}: the sink was told a logical arrival that is off by {off} ns",
+            info.number
+        ));
+    }
+    if info.delivered != clock.read(now) {
+        wrong.push(format!("message {}: its time of delivery is not the host's time", info.number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_analysis::Rate;
+
+    const CLOCK: HostClock = HostClock { offset_ns: 0, drift_ppb: 0 };
+
+    fn contract(policing: Policing) -> Contract {
+        Contract {
+            message_bytes_max: 64,
+            rate_max: Rate::every(Nanos(100)).expect("not zero"),
+            burst_messages_max: 2,
+            deadline: Nanos(50),
+            policing,
+            delivery: Default::default(),
+            horizon: Default::default(),
+        }
+    }
+
+    fn send(ledger: &mut Ledger, at: u64) -> u64 {
+        ledger.record(SimTime(at), Instant(at), 20, &CLOCK)
+    }
+
+    fn deliver(ledger: &mut Ledger, index: u64, at: u64, logical: u64) -> Judgement {
+        let mut bytes = [0; 20];
+        Content { key: 5, index }.write(0, &mut bytes);
+        let info = MessageInfo {
+            number: index,
+            len: 20,
+            logical_arrival: Instant(logical),
+            delivered: Instant(at),
+            ..MessageInfo::default()
+        };
+        ledger.deliver(SimTime(at), &info, &bytes, &CLOCK)
+    }
+
+    #[test]
+    fn a_burst_waits_for_itself_and_is_judged_from_its_logical_arrival() {
+        let mut ledger = Ledger::new(5, &contract(Policing::Drop), Nanos(50));
+        assert_eq!((send(&mut ledger, 1_000), send(&mut ledger, 1_000)), (0, 1));
+        assert!(!ledger.conformance().conforms(Instant(1_000)), "B is 2");
+        assert_eq!(ledger.conformance().earliest(), Instant(1_100));
+        assert_eq!(ledger.conformance().earliest_burst(), Instant(1_200));
+        assert!(deliver(&mut ledger, 0, 1_050, 1_000).wrong.is_empty());
+        let last = deliver(&mut ledger, 1, 1_151, 1_100);
+        assert!(last.missed && last.wrong.len() == 1, "{last:?}");
+    }
+
+    #[test]
+    fn excess_is_not_promised_unless_it_is_delayed() {
+        for (policing, lost) in [(Policing::Drop, 2), (Policing::Demote, 2), (Policing::Delay, 3)] {
+            let mut ledger = Ledger::new(5, &contract(policing), Nanos(50));
+            for _ in 0..3 {
+                send(&mut ledger, 0);
+            }
+            assert_eq!(ledger.lost().len(), lost, "{policing:?}");
+        }
+    }
+
+    #[test]
+    fn twice_altered_reordered_and_foreign_messages_are_seen() {
+        let mut ledger = Ledger::new(5, &contract(Policing::Delay), Nanos(50));
+        for at in [0, 100, 200] {
+            send(&mut ledger, at);
+        }
+        assert!(deliver(&mut ledger, 1, 110, 100).wrong.is_empty());
+        assert!(!deliver(&mut ledger, 1, 111, 100).wrong.is_empty(), "twice");
+        assert!(!deliver(&mut ledger, 0, 112, 0).wrong.is_empty(), "out of order, and late");
+        assert!(!deliver(&mut ledger, 7, 113, 0).wrong.is_empty(), "never sent");
+        let info =
+            MessageInfo { number: 2, len: 20, logical_arrival: Instant(200), ..MessageInfo::default() };
+        let mut bytes = [0; 20];
+        Content { key: 5, index: 2 }.write(0, &mut bytes);
+        bytes[19] ^= 4;
+        let judged = ledger.deliver(SimTime(0), &info, &bytes, &CLOCK);
+        assert!(judged.wrong.iter().any(|what| what.contains("byte 19")), "{judged:?}");
+    }
+
+    #[test]
+    fn a_fault_excuses_its_time_and_no_other() {
+        let mut ledger = Ledger::new(5, &contract(Policing::Delay), Nanos(50));
+        for at in [0, 1_000, 2_000] {
+            send(&mut ledger, at);
+        }
+        ledger.excuse(SimTime(1_010), Nanos(100));
+        assert_eq!(ledger.lost().iter().map(|lost| lost.0).collect::<Vec<_>>(), [0, 2]);
+        ledger.close(SimTime(2_020));
+        assert_eq!(ledger.lost().len(), 1, "what is due after closing is forfeited");
+    }
+}

@@ -1,0 +1,339 @@
+//! Buffers of simulated hosts. Payload is a function of (channel, message), so a message needs no memory at
+//! its sender and every byte can be checked at its receiver.
+//!
+//! Owns: the rings between an application and its node, counted slot by slot. A node that drops a message, a
+//! slot or a ring gives it back here at once, so what a node forgets to drop is seen.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use punctual_analysis::Instant;
+use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
+
+use crate::dice::mix;
+
+/// Smallest message that tells which one it is: the channel's key and the message's index lead it.
+pub const MESSAGE_BYTES_MIN: u32 = 16;
+
+/// A message's identity; its bytes follow from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Whose.
+    pub key: u64,
+    /// Which.
+    pub index: u64,
+}
+
+impl Content {
+    fn word(self, position: u64) -> [u8; 8] {
+        match position {
+            0 => self.key,
+            1 => self.index,
+            n => mix(self.key.rotate_left(40) ^ self.index.rotate_left(20) ^ n),
+        }
+        .to_le_bytes()
+    }
+
+    /// Writes the bytes from `offset` on.
+    pub fn write(self, offset: u32, out: &mut [u8]) {
+        let mut at = u64::from(offset);
+        let mut rest = out;
+        while !rest.is_empty() {
+            let word = self.word(at / 8);
+            let part = &word[(at % 8) as usize..];
+            let n = part.len().min(rest.len());
+            rest[..n].copy_from_slice(&part[..n]);
+            rest = &mut rest[n..];
+            at += n as u64;
+        }
+    }
+
+    /// Whom `bytes` say they are.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let key = bytes.get(..8)?.try_into().ok()?;
+        let index = bytes.get(8..16)?.try_into().ok()?;
+        Some(Self { key: u64::from_le_bytes(key), index: u64::from_le_bytes(index) })
+    }
+
+    /// The first byte that is not as it was sent.
+    pub fn first_difference(self, bytes: &[u8]) -> Option<usize> {
+        bytes.chunks(8).enumerate().find_map(|(position, chunk)| {
+            let word = self.word(position as u64);
+            let wrong = chunk.iter().zip(&word).position(|(got, sent)| got != sent)?;
+            Some(position * 8 + wrong)
+        })
+    }
+}
+
+/// The family of simulated buffers.
+#[derive(Debug)]
+pub struct SimMemory;
+
+impl Memory for SimMemory {
+    type Frame = SimFrame;
+    type Outbox = SimOutbox;
+    type Inbox = SimInbox;
+}
+
+/// A host's receive buffers: given back by dropping frames.
+pub type FramePool = Rc<RefCell<Vec<Vec<u8>>>>;
+
+/// A frame in a receive buffer.
+#[derive(Debug)]
+pub struct SimFrame {
+    bytes: Vec<u8>,
+    pool: FramePool,
+}
+
+impl SimFrame {
+    /// A copy of `bytes` in a buffer of `pool`.
+    pub fn new(bytes: &[u8], pool: &FramePool) -> Self {
+        let mut buffer = pool.borrow_mut().pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        Self { bytes: buffer, pool: pool.clone() }
+    }
+}
+
+impl AsRef<[u8]> for SimFrame {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for SimFrame {
+    fn drop(&mut self) {
+        self.pool.borrow_mut().push(std::mem::take(&mut self.bytes));
+    }
+}
+
+#[derive(Debug)]
+struct OutRing {
+    key: u64,
+    slots: u32,
+    used: u32,
+    queued: VecDeque<(u64, u32, Instant)>,
+}
+
+/// An application's outgoing ring; both sides hold a clone.
+#[derive(Clone, Debug)]
+pub struct SimOutbox(Rc<RefCell<OutRing>>);
+
+impl SimOutbox {
+    /// A ring for `slots` messages of channel `key`.
+    pub fn new(key: u64, slots: u32) -> Self {
+        Self(Rc::new(RefCell::new(OutRing { key, slots, used: 0, queued: VecDeque::new() })))
+    }
+
+    /// The application sends message `index` at `sent` on its host's clock; false where the ring is full.
+    pub fn send(&self, index: u64, len: u32, sent: Instant) -> bool {
+        let mut ring = self.0.borrow_mut();
+        let free = ring.used < ring.slots;
+        if free {
+            ring.used += 1;
+            ring.queued.push_back((index, len, sent));
+        }
+        free
+    }
+
+    /// Whether anybody besides this handle still holds the ring.
+    pub fn is_held(&self) -> bool {
+        Rc::strong_count(&self.0) > 1
+    }
+
+    /// Slots in use.
+    pub fn used(&self) -> u32 {
+        self.0.borrow().used
+    }
+}
+
+impl Outbox for SimOutbox {
+    type Message = SimMessage;
+
+    fn take(&mut self) -> Option<(SimMessage, Instant)> {
+        let mut ring = self.0.borrow_mut();
+        let (index, len, sent) = ring.queued.pop_front()?;
+        let content = Content { key: ring.key, index };
+        Some((SimMessage { content, len, ring: self.0.clone() }, sent))
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.0.borrow().queued.is_empty()
+    }
+}
+
+/// A message that the node has taken from a ring.
+#[derive(Debug)]
+pub struct SimMessage {
+    content: Content,
+    len: u32,
+    ring: Rc<RefCell<OutRing>>,
+}
+
+impl MessageRead for SimMessage {
+    fn len(&self) -> u32 {
+        self.len
+    }
+    fn copy_to(&self, offset: u32, out: &mut [u8]) {
+        self.content.write(offset, out);
+    }
+}
+
+impl Drop for SimMessage {
+    fn drop(&mut self) {
+        self.ring.borrow_mut().used -= 1;
+    }
+}
+
+/// A message that a node has delivered, until the simulator has checked it.
+#[derive(Debug)]
+pub struct Delivered {
+    /// Key of the inbox that it came through.
+    pub inbox: u64,
+    /// What the node says about it.
+    pub info: MessageInfo,
+    slot: SimSlot,
+}
+
+impl Delivered {
+    /// The message as it was put together.
+    pub fn bytes(&self) -> &[u8] {
+        let len = (self.info.len as usize).min(self.slot.bytes.len());
+        &self.slot.bytes[..len]
+    }
+}
+
+/// Where all inboxes of one host put what they deliver.
+pub type DeliveredList = Rc<RefCell<Vec<Delivered>>>;
+
+#[derive(Debug)]
+struct InRing {
+    slots: u32,
+    used: u32,
+    spare: Vec<Vec<u8>>,
+}
+
+/// An application's incoming ring.
+#[derive(Debug)]
+pub struct SimInbox {
+    key: u64,
+    message_bytes_max: u32,
+    ring: Rc<RefCell<InRing>>,
+    delivered: DeliveredList,
+}
+
+impl SimInbox {
+    /// A ring for `slots` messages that delivers into `delivered`.
+    pub fn new(key: u64, slots: u32, message_bytes_max: u32, delivered: &DeliveredList) -> Self {
+        let ring = Rc::new(RefCell::new(InRing { slots, used: 0, spare: Vec::new() }));
+        Self { key, message_bytes_max, ring, delivered: delivered.clone() }
+    }
+
+    /// Another handle to the same ring, to watch it.
+    pub fn watch(&self) -> InboxWatch {
+        InboxWatch(self.ring.clone())
+    }
+}
+
+/// Watches a ring that a node owns.
+#[derive(Debug)]
+pub struct InboxWatch(Rc<RefCell<InRing>>);
+
+impl InboxWatch {
+    /// Whether anybody besides watchers still holds the ring.
+    pub fn is_held(&self) -> bool {
+        Rc::strong_count(&self.0) > 1
+    }
+}
+
+impl Inbox for SimInbox {
+    type Slot = SimSlot;
+
+    fn reserve(&mut self) -> Option<SimSlot> {
+        let mut ring = self.ring.borrow_mut();
+        if ring.used >= ring.slots {
+            return None;
+        }
+        ring.used += 1;
+        let mut bytes = ring.spare.pop().unwrap_or_default();
+        bytes.clear();
+        bytes.resize(self.message_bytes_max as usize, 0);
+        Some(SimSlot { bytes, ring: self.ring.clone() })
+    }
+
+    fn publish(&mut self, slot: SimSlot, info: MessageInfo) {
+        self.delivered.borrow_mut().push(Delivered { inbox: self.key, info, slot });
+    }
+}
+
+/// A slot that a message is put together in; dropping it frees it.
+#[derive(Debug)]
+pub struct SimSlot {
+    bytes: Vec<u8>,
+    ring: Rc<RefCell<InRing>>,
+}
+
+impl MessageWrite for SimSlot {
+    fn copy_from(&mut self, offset: u32, bytes: &[u8]) {
+        let start = (offset as usize).min(self.bytes.len());
+        let end = (start + bytes.len()).min(self.bytes.len());
+        self.bytes[start..end].copy_from_slice(&bytes[..end - start]);
+    }
+}
+
+impl Drop for SimSlot {
+    fn drop(&mut self) {
+        let mut ring = self.ring.borrow_mut();
+        ring.used -= 1;
+        ring.spare.push(std::mem::take(&mut self.bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_is_the_same_however_it_is_cut() {
+        let content = Content { key: 3, index: 9 };
+        let mut whole = [0; 100];
+        content.write(0, &mut whole);
+        let mut pieces = [0; 100];
+        for (start, end) in [(0, 13), (13, 14), (14, 64), (64, 100)] {
+            content.write(start as u32, &mut pieces[start..end]);
+        }
+        assert_eq!(whole, pieces);
+        assert_eq!(Content::read(&whole), Some(content));
+        assert_eq!(content.first_difference(&whole), None);
+        whole[77] ^= 1;
+        assert_eq!(content.first_difference(&whole), Some(77));
+    }
+
+    #[test]
+    fn a_ring_slot_is_used_until_its_message_is_dropped() {
+        let outbox = SimOutbox::new(1, 1);
+        let mut node_side = outbox.clone();
+        assert!(outbox.send(0, 20, Instant(5)) && !outbox.send(1, 20, Instant(6)));
+        let (message, sent) = node_side.take().expect("one waits");
+        assert_eq!((message.len(), sent, node_side.is_ready()), (20, Instant(5), false));
+        assert!(!outbox.send(1, 20, Instant(6)), "still in use by the node");
+        drop(message);
+        assert!(outbox.send(1, 20, Instant(7)));
+    }
+
+    #[test]
+    fn an_inbox_refuses_when_full_and_cuts_what_is_too_long() {
+        let delivered = DeliveredList::default();
+        let mut inbox = SimInbox::new(8, 1, 20, &delivered);
+        let mut slot = inbox.reserve().expect("free");
+        assert!(inbox.reserve().is_none());
+        slot.copy_from(16, &[7; 100]);
+        inbox.publish(slot, MessageInfo { len: 20, ..MessageInfo::default() });
+        assert!(inbox.reserve().is_none(), "until the application has read it");
+        let read = delivered.borrow_mut().pop().expect("delivered");
+        assert_eq!(read.bytes()[15..], [0, 7, 7, 7, 7]);
+        drop(read);
+        assert!(inbox.reserve().is_some());
+    }
+}

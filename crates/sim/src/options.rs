@@ -1,0 +1,75 @@
+//! What a run is told besides its seed.
+
+use punctual_analysis::{Nanos, Ppm};
+
+use crate::topology::Topology;
+
+/// How a run is set up. The default draws everything from the seed.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Hosts, links and perhaps channels; drawn where missing.
+    pub topology: Option<Topology>,
+    /// Which faults the links have.
+    pub faults: FaultChoice,
+    /// Ways in which the world breaks what was configured, so that the checker has something to find.
+    pub sabotage: Sabotage,
+    /// How long applications send; drawn where missing.
+    pub traffic: Option<Nanos>,
+    /// Whether to keep a readable timeline.
+    pub trace: bool,
+}
+
+/// Which faults the links have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FaultChoice {
+    /// One seed in four has some.
+    #[default]
+    Drawn,
+    /// These.
+    These(Faults),
+}
+
+/// What happens to frames on their way, each with its chance a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// It is lost.
+    pub loss: Ppm,
+    /// It arrives twice.
+    pub duplicate: Ppm,
+    /// It arrives up to `delay_max` late, and overtakes nothing that follows: reordering.
+    pub delay: Ppm,
+    /// See `delay`.
+    pub delay_max: Nanos,
+    /// A bit flips; the datagram's checksum finds it and the driver drops the frame.
+    pub corrupt: Ppm,
+}
+
+impl Faults {
+    /// A perfect network.
+    pub const NONE: Self =
+        Self { loss: Ppm(0), duplicate: Ppm(0), delay: Ppm(0), delay_max: Nanos::ZERO, corrupt: Ppm(0) };
+
+    /// Whether nothing can happen.
+    pub fn is_none(&self) -> bool {
+        self.loss.0 == 0 && self.duplicate.0 == 0 && self.delay.0 == 0 && self.corrupt.0 == 0
+    }
+}
+
+/// Broken assumptions. A run with any of these must end in violations: the checker's own test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sabotage {
+    /// Real CPU costs in percent of what admission assumes; 100 is honest.
+    pub cpu_cost_percent: u32,
+    /// Real drain rates in percent of what is configured; 100 is honest.
+    pub link_rate_percent: u32,
+    /// Chance a frame that a payload byte changes behind the checksum's back.
+    pub silent_corruption: Ppm,
+    /// Chance a frame that it is lost and nobody admits it.
+    pub silent_loss: Ppm,
+}
+
+impl Default for Sabotage {
+    fn default() -> Self {
+        Self { cpu_cost_percent: 100, link_rate_percent: 100, silent_corruption: Ppm(0), silent_loss: Ppm(0) }
+    }
+}

@@ -1,0 +1,118 @@
+//! What a run found, and the JSON that scripts rely on (design 13).
+
+use punctual_analysis::Nanos;
+use serde::Serialize;
+
+/// Something that must not happen, happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    /// The seed that repeats it.
+    pub seed: u64,
+    /// What, where and when (virtual time).
+    pub what: String,
+}
+
+/// The result of one seed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// Messages of admitted channels that were delivered.
+    pub messages: u64,
+    /// Of conforming messages, those that came after l + D while no fault touched their channel.
+    pub misses: u64,
+    /// Channels that were admitted.
+    pub admitted: u64,
+    /// Channels that were refused.
+    pub refused: u64,
+    /// Best-effort messages that were delivered.
+    pub best_effort: u64,
+    /// Packets that went over links.
+    pub packets: u64,
+    /// Messages that a fault touched: nothing was promised for them.
+    pub excused: u64,
+    /// Largest latency of a conforming message in percent of its channel's deadline.
+    pub tightness_percent: u64,
+    /// Virtual time that passed.
+    pub elapsed: Nanos,
+    /// Everything that was wrong; the first [`VIOLATIONS_KEPT`] of a run.
+    pub violations: Vec<Violation>,
+    /// How many there were.
+    pub violations_total: u64,
+    /// BLAKE3 of the event log: the same seed and options give the same digest.
+    pub digest: [u8; 32],
+    /// The timeline, where it was asked for.
+    pub trace: Vec<String>,
+}
+
+/// Violations of one run that keep their text.
+pub const VIOLATIONS_KEPT: usize = 20;
+
+/// The result of many seeds, as `punctual sim --json` prints it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// How many seeds ran.
+    pub seeds: u64,
+    /// The first of them.
+    pub seed_first: u64,
+    /// Sum over the seeds, as in [`Outcome`].
+    pub messages: u64,
+    /// Sum.
+    pub misses: u64,
+    /// Sum.
+    pub admitted: u64,
+    /// Sum.
+    pub refused: u64,
+    /// Sum.
+    pub best_effort: u64,
+    /// Sum.
+    pub packets: u64,
+    /// Sum.
+    pub excused: u64,
+    /// Largest.
+    pub tightness_percent: u64,
+    /// All that were kept.
+    pub violations: Vec<Violation>,
+    /// How many there were.
+    pub violations_total: u64,
+    /// Of one seed its digest, of several the BLAKE3 of their digests in order; hexadecimal.
+    pub digest: String,
+}
+
+impl Report {
+    /// Adds up outcomes, which must be in the order of their seeds.
+    pub fn of(outcomes: &[Outcome]) -> Self {
+        let sum = |field: fn(&Outcome) -> u64| outcomes.iter().map(field).sum();
+        Self {
+            seeds: outcomes.len() as u64,
+            seed_first: outcomes.first().map_or(0, |o| o.seed),
+            messages: sum(|o| o.messages),
+            misses: sum(|o| o.misses),
+            admitted: sum(|o| o.admitted),
+            refused: sum(|o| o.refused),
+            best_effort: sum(|o| o.best_effort),
+            packets: sum(|o| o.packets),
+            excused: sum(|o| o.excused),
+            tightness_percent: outcomes.iter().map(|o| o.tightness_percent).max().unwrap_or(0),
+            violations: outcomes.iter().flat_map(|o| o.violations.iter().cloned()).collect(),
+            violations_total: sum(|o| o.violations_total),
+            digest: digest_of(outcomes).to_hex().to_string(),
+        }
+    }
+
+    /// Whether every check held.
+    pub fn holds(&self) -> bool {
+        self.violations_total == 0
+    }
+}
+
+fn digest_of(outcomes: &[Outcome]) -> blake3::Hash {
+    if let [only] = outcomes {
+        return blake3::Hash::from_bytes(only.digest);
+    }
+    let mut hasher = blake3::Hasher::new();
+    for outcome in outcomes {
+        hasher.update(&outcome.digest);
+    }
+    hasher.finalize()
+}

@@ -1,0 +1,122 @@
+//! A host's processor: what a unit of protocol work costs, and what disturbs it.
+//!
+//! Costs lie at or below what admission charges, worst cases often. Driver work, signalling and everything
+//! else that is not ordered by the node is interference and stays within the configured bound.
+
+use punctual_analysis::Nanos;
+use punctual_proto::node::api::{Work, WorkKind};
+use punctual_proto::node::config::{CpuConfig, CpuCosts};
+
+use crate::bucket::Bucket;
+use crate::dice::Dice;
+use crate::time::SimTime;
+
+/// A local clock may run fast: what it measures must stay within the assumed cost too.
+const COST_PPM_MAX: u64 = 999_000;
+const COST_PPM_MIN: u64 = 300_000;
+
+/// Bytes of a largest default fragment, for the cost of a largest unit.
+const UNIT_BYTES: u64 = 1_400;
+
+/// What admission assumes for one unit of work.
+fn assumed(costs: &CpuCosts, kind: WorkKind, packets: u64, bytes: u64, edge: bool) -> Nanos {
+    let copy = Nanos((u128::from(costs.copy_kib.0) * u128::from(bytes) / 1_024) as u64);
+    let (packet, message) = match kind {
+        WorkKind::Send => (costs.send_packet, costs.send_message),
+        WorkKind::Forward => (costs.forward_packet, Nanos::ZERO),
+        WorkKind::Receive => (costs.receive_packet, costs.deliver_message),
+        WorkKind::BestEffort | WorkKind::Signalling => (
+            costs.send_packet.max(costs.forward_packet).max(costs.receive_packet),
+            costs.send_message.max(costs.deliver_message),
+        ),
+    };
+    packet * packets + copy + if edge { message } else { Nanos::ZERO }
+}
+
+/// The largest unit that the processor may be in the middle of.
+pub fn unit_cost_max(cpu: &CpuConfig) -> Nanos {
+    let packets = u64::from(cpu.quantum_packets.max(1));
+    assumed(&cpu.costs, WorkKind::BestEffort, packets, packets * UNIT_BYTES, true)
+}
+
+/// The processor of one host.
+#[derive(Clone, Debug)]
+pub struct Processor {
+    costs: CpuCosts,
+    interference: Bucket,
+    wake_max: Nanos,
+    /// Real costs in percent of honest ones.
+    cost_percent: u64,
+    dice: Dice,
+}
+
+impl Processor {
+    /// A processor that keeps to `cpu`, unless `cost_percent` is above 100.
+    pub fn new(cpu: &CpuConfig, wake_max: Nanos, cost_percent: u32, dice: Dice) -> Self {
+        let interference = Bucket::new(cpu.interference);
+        Self { costs: cpu.costs, interference, wake_max, cost_percent: u64::from(cost_percent), dice }
+    }
+
+    /// How long it takes from an event to the processor's looking at it, when it sleeps.
+    pub fn wake_up(&mut self) -> Nanos {
+        self.dice.span(Nanos::ZERO, self.wake_max)
+    }
+
+    /// How long `work`, begun at `now`, keeps the processor.
+    pub fn time_of(&mut self, work: &Work, now: SimTime) -> Nanos {
+        let cost = assumed(
+            &self.costs,
+            work.kind,
+            u64::from(work.packets),
+            u64::from(work.bytes),
+            work.message_edge,
+        );
+        let most = Nanos(cost.0 * COST_PPM_MAX / 1_000_000 * self.cost_percent / 100);
+        let least = Nanos(most.0 * COST_PPM_MIN / 1_000_000);
+        let own = self.dice.span(least, most);
+        if work.kind == WorkKind::Signalling {
+            return self.interference.take(now, own);
+        }
+        own + self.interrupted(now)
+    }
+
+    /// Time that driver work takes from a unit, now and then all that the bound allows.
+    fn interrupted(&mut self, now: SimTime) -> Nanos {
+        let available = self.interference.available(now);
+        let wanted = match self.dice.between(0, 31) {
+            0 => available,
+            1..=7 => Nanos(self.dice.between(0, available.0 / 4)),
+            _ => Nanos::ZERO,
+        };
+        self.interference.take(now, wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(kind: WorkKind) -> Work {
+        Work { handler: 0, kind, packets: 1, bytes: 1_400, message_edge: true }
+    }
+
+    #[test]
+    fn honest_costs_stay_below_what_is_assumed_and_come_near() {
+        let cpu = CpuConfig { interference: Default::default(), ..CpuConfig::default() };
+        let mut honest = Processor::new(&cpu, Nanos(10), 100, Dice::new(1, 1));
+        let assumed = assumed(&cpu.costs, WorkKind::Send, 1, 1_400, true);
+        let drawn: Vec<_> = (0..1_000).map(|t| honest.time_of(&work(WorkKind::Send), SimTime(t))).collect();
+        let most = drawn.into_iter().max().unwrap_or_default();
+        assert!(most <= assumed && most.0 * 100 >= assumed.0 * 99, "{most} of {assumed}");
+        let mut slow = Processor::new(&cpu, Nanos(10), 300, Dice::new(1, 1));
+        assert!((0..1_000).any(|t| slow.time_of(&work(WorkKind::Send), SimTime(t)) > assumed * 2));
+    }
+
+    #[test]
+    fn signalling_is_within_the_interference() {
+        let cpu = CpuConfig::default();
+        let mut processor = Processor::new(&cpu, Nanos(10), 100, Dice::new(1, 1));
+        let sum: Nanos = (0..100).map(|_| processor.time_of(&work(WorkKind::Signalling), SimTime(0))).sum();
+        assert_eq!(sum, cpu.interference.sigma);
+    }
+}

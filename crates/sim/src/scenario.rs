@@ -1,0 +1,489 @@
+//! One seed's plan, drawn completely before anything runs: configurations, true behaviour, traffic, times.
+
+use std::collections::VecDeque;
+
+use punctual_analysis::{BitRate, Contract, Delivery, Horizon, Nanos, Policing, Ppm, Rate};
+use punctual_proto::ids::{Epoch, Name, NodeId};
+use punctual_proto::node::config::{
+    Admission, CpuConfig, CpuCosts, Interference, LinkConfig, NodeConfig, Pace, RouteConfig, RunPolicy,
+    SignallingConfig,
+};
+use thiserror::Error;
+
+use crate::dice::Dice;
+use crate::memory::MESSAGE_BYTES_MIN;
+use crate::options::{FaultChoice, Faults, Options};
+use crate::processor::unit_cost_max;
+use crate::time::{HostClock, SimTime};
+use crate::topology::{Arrivals, ChannelSpec, HostSpec, LinkSpec, Topology};
+
+/// Streams of dice.
+const DRAW_TOPOLOGY: u64 = 1;
+const DRAW_HOSTS: u64 = 2;
+const DRAW_CHANNELS: u64 = 3;
+
+/// The plan.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Hosts, in the order of their node ids (host `n` is node `n + 1`).
+    pub hosts: Vec<HostPlan>,
+    /// Channels that applications ask for.
+    pub channels: Vec<ChannelPlan>,
+    /// Best-effort transfers that offer too much.
+    pub floods: Vec<FloodPlan>,
+    /// What links do to frames.
+    pub faults: Faults,
+    /// When what happens.
+    pub times: Times,
+}
+
+/// One host, as configured and as it really is.
+#[derive(Clone, Debug)]
+pub struct HostPlan {
+    /// What its node is told.
+    pub config: NodeConfig,
+    /// Its clock.
+    pub clock: HostClock,
+    /// Longest time that its idle processor takes to wake up.
+    pub wake_max: Nanos,
+    /// Where each of its links really leads.
+    pub links: Vec<LinkPlan>,
+}
+
+/// A link out of a host as it really is.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkPlan {
+    /// The host at the other end.
+    pub peer: usize,
+    /// The same link's index there.
+    pub peer_link: u16,
+    /// True drain rate, at least the configured one less its error.
+    pub rate: BitRate,
+}
+
+/// A channel that somebody opens.
+#[derive(Clone, Copy, Debug)]
+pub struct ChannelPlan {
+    /// Source host.
+    pub from: usize,
+    /// Sink host.
+    pub to: usize,
+    /// What is asked for.
+    pub contract: Contract,
+    /// How it sends.
+    pub arrivals: Arrivals,
+    /// Whether its agent consents.
+    pub consents: bool,
+    /// When it is asked for.
+    pub opens_at: SimTime,
+    /// When it is closed before the end.
+    pub closes_at: Option<SimTime>,
+    /// Whether the sink closes it, not the source.
+    pub sink_closes: bool,
+    /// Whether it is asked for again after it was closed.
+    pub reopens: bool,
+}
+
+/// A best-effort transfer.
+#[derive(Clone, Copy, Debug)]
+pub struct FloodPlan {
+    /// Source host.
+    pub from: usize,
+    /// Sink host.
+    pub to: usize,
+    /// Size of its messages.
+    pub message_bytes: u32,
+    /// Between two of them.
+    pub interval: Nanos,
+}
+
+/// The phases of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// First opens; HELLOs have found the neighbours.
+    pub opens: SimTime,
+    /// Last opens.
+    pub opened: SimTime,
+    /// Applications stop sending.
+    pub stops: SimTime,
+    /// Every promise is due; all channels are closed.
+    pub closes: SimTime,
+    /// A lease later: nothing may be left; nodes shut down.
+    pub empty: SimTime,
+    /// Nodes must be quiet.
+    pub ends: SimTime,
+}
+
+/// A topology that cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ScenarioError(pub String);
+
+impl Scenario {
+    /// The plan of `seed`.
+    ///
+    /// # Errors
+    /// Where the given topology contradicts itself.
+    pub fn draw(seed: u64, options: &Options) -> Result<Self, ScenarioError> {
+        let topology = match &options.topology {
+            Some(topology) => topology.clone(),
+            None => Topology::draw(&mut Dice::new(seed, DRAW_TOPOLOGY)),
+        };
+        let mut dice = Dice::new(seed, DRAW_HOSTS);
+        let faults = match options.faults {
+            FaultChoice::These(faults) => faults,
+            FaultChoice::Drawn => draw_faults(seed, &mut dice),
+        };
+        let hosts = draw_hosts(&topology, seed, &mut dice)?;
+        let mut dice = Dice::new(seed, DRAW_CHANNELS);
+        let times = Times::draw(options, &hosts, &mut dice);
+        let channels = draw_channels(&topology, &hosts, &times, &mut dice)?;
+        let floods = draw_floods(&hosts, &mut dice);
+        Ok(Self { hosts, channels, floods, faults, times })
+    }
+}
+
+impl Times {
+    fn draw(options: &Options, hosts: &[HostPlan], dice: &mut Dice) -> Self {
+        let traffic = options.traffic.unwrap_or_else(|| Nanos(dice.between(800_000_000, 1_500_000_000)));
+        let signalling = &hosts[0].config.signalling;
+        let opens = SimTime(0) + signalling.hello_interval * 4;
+        let opened = opens + Nanos::from_millis(600);
+        let stops = opened + traffic;
+        let closes = stops + DEADLINE_MAX + signalling.grace + Nanos::from_millis(100);
+        let empty = closes + signalling.lease + signalling.grace + Nanos::from_millis(500);
+        Self { opens, opened, stops, closes, empty, ends: empty + Nanos::from_secs(2) }
+    }
+}
+
+/// Longest deadline and burst recovery that is drawn.
+const DEADLINE_MAX: Nanos = Nanos::from_millis(400);
+
+fn draw_faults(seed: u64, dice: &mut Dice) -> Faults {
+    if seed % 4 != 3 {
+        return Faults::NONE;
+    }
+    let mut rate = || Ppm(dice.between(0, 1).saturating_mul(dice.between(100, 5_000)) as u32);
+    let (loss, duplicate, delay, corrupt) = (rate(), rate(), rate(), rate());
+    Faults { loss, duplicate, delay, corrupt, delay_max: Nanos::from_millis(dice.between(1, 30)) }
+}
+
+fn node_id(host: usize) -> NodeId {
+    NodeId(host as u32 + 1)
+}
+
+fn draw_hosts(topology: &Topology, seed: u64, dice: &mut Dice) -> Result<Vec<HostPlan>, ScenarioError> {
+    let name = |host: &HostSpec| Name::new(&host.name).map_err(|error| ScenarioError(error.to_string()));
+    let directory = (topology.hosts.iter().enumerate())
+        .map(|(n, host)| Ok((name(host)?, node_id(n))))
+        .collect::<Result<Vec<_>, ScenarioError>>()?;
+    let signalling = signalling(seed);
+    let mut hosts = Vec::new();
+    for (n, spec) in topology.hosts.iter().enumerate() {
+        let (cpu, wake_max) = draw_cpu(spec, dice);
+        let config = NodeConfig {
+            id: node_id(n),
+            name: directory[n].0.clone(),
+            epoch: Epoch(seed.wrapping_mul(1_000).wrapping_add(n as u64 + 1)),
+            fragment_bytes: dice.pick(&[1_400, 1_400, 1_000, 512]),
+            clock_tolerance: Ppm(100),
+            links: Vec::new(),
+            cpu,
+            directory: directory.clone(),
+            routes: Vec::new(),
+            signalling: signalling.clone(),
+            buffer_bytes_max: dice.pick(&[64 << 20, 64 << 20, 8 << 20, 2 << 20]),
+            wakeup_margin: Nanos::from_micros(dice.between(50, 500)),
+        };
+        let drift_ppb = match spec.drift_ppm {
+            Some(ppm) => i64::from(ppm) * 1_000,
+            None => dice.span(Nanos::ZERO, Nanos(200_000)).0 as i64 - 100_000,
+        };
+        let clock = HostClock { offset_ns: dice.between(1, 1 << 40), drift_ppb };
+        hosts.push(HostPlan { config, clock, wake_max, links: Vec::new() });
+    }
+    for link in &topology.links {
+        join(topology, link, &mut hosts, dice)?;
+    }
+    for from in 0..hosts.len() {
+        hosts[from].config.routes = routes(&hosts, from);
+    }
+    Ok(hosts)
+}
+
+fn signalling(seed: u64) -> SignallingConfig {
+    SignallingConfig {
+        domain_key: *blake3::hash(&seed.to_le_bytes()).as_bytes(),
+        lease: Nanos::from_millis(1_500),
+        hello_interval: Nanos::from_millis(100),
+        retransmit: Nanos::from_millis(40),
+        retransmits_max: 6,
+        consent_timeout: Nanos::from_millis(400),
+        grace: Nanos::from_millis(100),
+        packets_per_second: 150,
+    }
+}
+
+/// A processor's configuration and its longest wake-up; the configuration allows for that wake-up.
+fn draw_cpu(spec: &HostSpec, dice: &mut Dice) -> (CpuConfig, Nanos) {
+    let percent = spec.cpu_cost_percent.map_or_else(|| dice.log_between(25, 600), u64::from);
+    let scale = |cost: Nanos| Nanos((cost.0 * percent / 100).max(1));
+    let base = CpuCosts::default();
+    let costs = CpuCosts {
+        send_message: scale(base.send_message),
+        send_packet: scale(base.send_packet),
+        forward_packet: scale(base.forward_packet),
+        receive_packet: scale(base.receive_packet),
+        deliver_message: scale(base.deliver_message),
+        copy_kib: scale(base.copy_kib),
+    };
+    let (run, admission) = dice.pick(&[
+        (RunPolicy::Edf, Admission::Edf),
+        (RunPolicy::Edf, Admission::Edf),
+        (RunPolicy::Edf, Admission::DOrder),
+        (RunPolicy::FixedPriority, Admission::FixedPriority),
+    ]);
+    let wake_max = Nanos(dice.between(1_000, 150_000));
+    let mut cpu = CpuConfig {
+        costs,
+        release_latency: Nanos::ZERO,
+        utilisation_max: Ppm(950_000),
+        best_effort_share_min: Ppm(dice.pick(&[0, 50_000, 200_000])),
+        interference: Interference {
+            sigma: Nanos(dice.between(20_000, 150_000)),
+            rho: Ppm(dice.between(20_000, 100_000) as u32),
+        },
+        run: spec.run.unwrap_or(run),
+        admission: spec.admission.unwrap_or(admission),
+        quantum_packets: dice.pick(&[1, 1, 2, 4]),
+    };
+    cpu.release_latency = reaction(&cpu, wake_max);
+    (cpu, wake_max)
+}
+
+/// The longest time until the processor looks again: it sleeps, or is in the middle of a unit and is interfered with.
+fn reaction(cpu: &CpuConfig, wake_max: Nanos) -> Nanos {
+    let busy = unit_cost_max(cpu) + cpu.interference.sigma;
+    let stretched =
+        u128::from(busy.0) * 1_000_000 / u128::from(1_000_000 - cpu.interference.rho.0.min(900_000));
+    wake_max + Nanos(stretched as u64) + Nanos::from_micros(1)
+}
+
+fn join(
+    topology: &Topology,
+    spec: &LinkSpec,
+    hosts: &mut [HostPlan],
+    dice: &mut Dice,
+) -> Result<(), ScenarioError> {
+    let end = |name: &str| topology.host(name).ok_or_else(|| ScenarioError(format!("no host \"{name}\"")));
+    let ends = [end(&spec.between[0])?, end(&spec.between[1])?];
+    let rate = spec.rate_mbit.map_or_else(|| dice.pick(&[20, 40, 40, 100]), u64::from) * 1_000_000;
+    let rate = BitRate(rate);
+    let propagation_max = spec.propagation_max_us.map_or_else(|| dice.log_between(1, 500), u64::from);
+    let propagation_max = Nanos::from_micros(propagation_max);
+    let propagation_min = Nanos(dice.between(0, propagation_max.0));
+    let indices = ends.map(|end| hosts[end].links.len() as u16);
+    for side in 0..2 {
+        let (here, peer) = (ends[side], ends[1 - side]);
+        let pace = spec.pace.unwrap_or_else(|| dice.pick(&[Pace::Clock, Pace::Completion]));
+        let depth_min = if pace == Pace::Clock { 2 } else { 1 };
+        let reaction = hosts[here].config.cpu.release_latency;
+        let rho = dice.pick(&[0, 0, 20_000, 50_000]);
+        let sigma = if rho == 0 { Nanos::ZERO } else { rate.time_of(dice.between(100, 6_000)) };
+        let config = LinkConfig {
+            rate,
+            rate_error: Ppm(10_000),
+            pipeline_depth: spec.pipeline_depth.unwrap_or_else(|| dice.between(depth_min, 4) as u32),
+            pace,
+            reaction,
+            propagation_min,
+            propagation_max,
+            prediction_error: Nanos(dice.between(20_000, 500_000)),
+            interference: Interference { sigma, rho: Ppm(rho) },
+            best_effort_share_min: Ppm(dice.pick(&[0, 50_000, 250_000])),
+            best_effort_flow_cap: dice.pick(&[Ppm::ONE, Ppm::ONE, Ppm(300_000)]),
+            best_effort_flow_bytes_max: 64 * 1024,
+            admission: spec
+                .admission
+                .unwrap_or_else(|| dice.pick(&[Admission::Edf, Admission::Edf, Admission::DOrder])),
+            ..LinkConfig::new(&topology.hosts[peer].name, node_id(peer), rate)
+        };
+        let slowest = rate.less(Ppm(9_700)).0;
+        let rate = BitRate(dice.span(Nanos(slowest), Nanos(rate.0)).0);
+        hosts[here].config.links.push(config);
+        hosts[here].links.push(LinkPlan { peer, peer_link: indices[1 - side], rate });
+    }
+    Ok(())
+}
+
+/// Shortest routes to every other host, and for each the best that leaves by another link.
+fn routes(hosts: &[HostPlan], from: usize) -> Vec<RouteConfig> {
+    let mut routes = Vec::new();
+    for to in (0..hosts.len()).filter(|&to| to != from) {
+        let Some(best) = shortest(hosts, from, to, None) else { continue };
+        let other = shortest(hosts, from, to, best.first().copied());
+        for path in [Some(best), other].into_iter().flatten() {
+            routes.push(RouteConfig { via: path.into_iter().map(node_id).collect() });
+        }
+    }
+    routes
+}
+
+fn shortest(hosts: &[HostPlan], from: usize, to: usize, not_first: Option<usize>) -> Option<Vec<usize>> {
+    let mut before: Vec<Option<usize>> = vec![None; hosts.len()];
+    let mut open = VecDeque::from([from]);
+    while let Some(here) = open.pop_front() {
+        for peer in hosts[here].links.iter().map(|link| link.peer) {
+            let barred = here == from && Some(peer) == not_first;
+            if peer != from && before[peer].is_none() && !barred {
+                before[peer] = Some(here);
+                open.push_back(peer);
+            }
+        }
+    }
+    let mut path = vec![to];
+    while *path.last()? != from {
+        path.push(before[*path.last()?]?);
+    }
+    path.pop();
+    path.reverse();
+    Some(path)
+}
+
+fn draw_channels(
+    topology: &Topology,
+    hosts: &[HostPlan],
+    times: &Times,
+    dice: &mut Dice,
+) -> Result<Vec<ChannelPlan>, ScenarioError> {
+    if topology.channels.is_empty() {
+        let wanted = dice.between(3, 10) * hosts.len() as u64;
+        return Ok((0..wanted).map(|_| draw_channel(hosts, times, dice)).collect());
+    }
+    topology.channels.iter().map(|spec| given_channel(topology, spec, times, dice)).collect()
+}
+
+fn given_channel(
+    topology: &Topology,
+    spec: &ChannelSpec,
+    times: &Times,
+    dice: &mut Dice,
+) -> Result<ChannelPlan, ScenarioError> {
+    let host = |name: &str| topology.host(name).ok_or_else(|| ScenarioError(format!("no host \"{name}\"")));
+    Ok(ChannelPlan {
+        from: host(&spec.from)?,
+        to: host(&spec.to)?,
+        contract: spec.contract().map_err(|error| ScenarioError(error.to_string()))?,
+        arrivals: spec.arrivals.unwrap_or_else(|| draw_arrivals(dice)),
+        consents: true,
+        opens_at: times.opens + Nanos(dice.between(0, times.opened.since(times.opens).0)),
+        closes_at: None,
+        sink_closes: false,
+        reopens: false,
+    })
+}
+
+fn draw_arrivals(dice: &mut Dice) -> Arrivals {
+    dice.pick(&[
+        Arrivals::Periodic,
+        Arrivals::Bursts,
+        Arrivals::Synchronous,
+        Arrivals::Synchronous,
+        Arrivals::Greedy,
+        Arrivals::Sporadic,
+        Arrivals::Breaker,
+    ])
+}
+
+/// Two different hosts.
+fn draw_ends(hosts: &[HostPlan], dice: &mut Dice) -> (usize, usize) {
+    let from = dice.between(0, hosts.len() as u64 - 1) as usize;
+    let to = dice.between(0, hosts.len() as u64 - 2) as usize;
+    (from, if to >= from { to + 1 } else { to })
+}
+
+fn draw_channel(hosts: &[HostPlan], times: &Times, dice: &mut Dice) -> ChannelPlan {
+    let (from, to) = draw_ends(hosts, dice);
+    let opens_at = times.opens + Nanos(dice.between(0, times.opened.since(times.opens).0));
+    let closes = dice.chance(Ppm(250_000));
+    let closes_at =
+        closes.then(|| times.opened + Nanos(dice.between(0, times.stops.since(times.opened).0 * 2 / 3)));
+    ChannelPlan {
+        from,
+        to,
+        contract: draw_contract(dice),
+        arrivals: draw_arrivals(dice),
+        consents: dice.chance(Ppm(950_000)),
+        opens_at,
+        closes_at,
+        sink_closes: dice.chance(Ppm(300_000)),
+        reopens: dice.chance(Ppm(600_000)),
+    }
+}
+
+/// Sizes from one word to many packets; the rate so that one channel alone takes at most about 12 Mbit/s.
+fn draw_contract(dice: &mut Dice) -> Contract {
+    let message_bytes_max = dice.log_between(u64::from(MESSAGE_BYTES_MIN), 30_000) as u32;
+    let interval_min_us = (u64::from(message_bytes_max) * 8 / 12).max(1_000);
+    let interval_us = dice.log_between(interval_min_us, interval_min_us.max(5_000) * 20).min(200_000);
+    let burst_messages_max = dice.pick(&[1, 1, 2, 4, 10]);
+    let deadline_us = dice.log_between(3_000, DEADLINE_MAX.0 / 1_000);
+    Contract {
+        message_bytes_max,
+        rate_max: Rate::every(Nanos::from_micros(interval_us)).expect("at least a millisecond"),
+        burst_messages_max,
+        deadline: Nanos::from_micros(deadline_us),
+        policing: dice.pick(&[Policing::Delay, Policing::Delay, Policing::Drop, Policing::Demote]),
+        delivery: dice.pick(&[Delivery::Asap, Delivery::Asap, Delivery::AtDeadline]),
+        horizon: dice.pick(&[Horizon::Cumulative, Horizon::Cumulative, Horizon::Regulated]),
+    }
+}
+
+/// Transfers that together offer up to twice what the links carry.
+fn draw_floods(hosts: &[HostPlan], dice: &mut Dice) -> Vec<FloodPlan> {
+    (0..dice.between(0, 2))
+        .map(|_| {
+            let (from, to) = draw_ends(hosts, dice);
+            let message_bytes = dice.log_between(u64::from(MESSAGE_BYTES_MIN), 20_000) as u32;
+            let offered = BitRate(dice.between(10, 60) * 1_000_000);
+            let interval = offered.time_of(u64::from(message_bytes)).max(Nanos::from_micros(100));
+            FloodPlan { from, to, message_bytes, interval }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_has_a_route_and_a_ring_has_two() {
+        let text = r#"{"host":[{"name":"a"},{"name":"b"},{"name":"c"}],
+            "link":[{"between":["a","b"]},{"between":["b","c"]},{"between":["c","a"]}]}"#;
+        let topology = Topology::parse(text).expect("good");
+        let scenario =
+            Scenario::draw(1, &Options { topology: Some(topology), ..Options::default() }).expect("good");
+        let via: Vec<_> = scenario.hosts[0].config.routes.iter().map(|route| route.via.clone()).collect();
+        let ids = |ids: &[u32]| ids.iter().map(|&id| NodeId(id)).collect::<Vec<_>>();
+        assert_eq!(via, [ids(&[2]), ids(&[3, 2]), ids(&[3]), ids(&[2, 3])]);
+    }
+
+    #[test]
+    fn plans_repeat_and_their_parts_fit() {
+        for seed in 0..200 {
+            let one = Scenario::draw(seed, &Options::default()).expect("drawn");
+            let two = Scenario::draw(seed, &Options::default()).expect("drawn");
+            assert_eq!(format!("{one:?}"), format!("{two:?}"), "seed {seed}");
+            for host in &one.hosts {
+                for (link, config) in host.links.iter().zip(&host.config.links) {
+                    assert!(link.rate >= config.rate.less(config.rate_error), "seed {seed}");
+                    let back = one.hosts[link.peer].links[usize::from(link.peer_link)];
+                    assert_eq!(node_id(back.peer), host.config.id, "seed {seed}");
+                }
+            }
+            for channel in &one.channels {
+                assert!(channel.contract.validate().is_ok() && channel.from != channel.to, "seed {seed}");
+            }
+        }
+    }
+}

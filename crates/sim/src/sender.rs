@@ -1,0 +1,115 @@
+//! How an application sends: at the contract's very edge, or beyond it.
+
+use punctual_analysis::{Contract, Instant, Nanos};
+
+use crate::dice::Dice;
+use crate::ledger::Conformance;
+use crate::memory::MESSAGE_BYTES_MIN;
+use crate::time::{HostClock, SimTime};
+use crate::topology::Arrivals;
+
+/// Synchronous bursts start at multiples of this true time.
+const GRID: u64 = 20_000_000;
+
+/// One sending application.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    arrivals: Arrivals,
+    contract: Contract,
+    last: Option<Instant>,
+    dice: Dice,
+}
+
+impl Sender {
+    /// Sends messages of `contract` as `arrivals` say.
+    pub fn new(arrivals: Arrivals, contract: Contract, dice: Dice) -> Self {
+        Self { arrivals, contract, last: None, dice }
+    }
+
+    /// Whether it keeps its contract.
+    pub fn keeps_contract(&self) -> bool {
+        self.arrivals != Arrivals::Breaker
+    }
+
+    /// When it wakes next, after `now`.
+    pub fn next(&mut self, now: SimTime, clock: &HostClock, so_far: &Conformance) -> SimTime {
+        let interval = self.contract.interval();
+        let spaced = |gap: Nanos| self.last.map_or(Instant::ZERO, |last| last + gap);
+        let wanted = match self.arrivals {
+            Arrivals::Periodic => spaced(interval),
+            Arrivals::Bursts => so_far.earliest_burst() + Nanos(self.dice.between(0, interval.0)),
+            Arrivals::Synchronous => {
+                let free = clock.when(so_far.earliest_burst()).max(now).0;
+                return SimTime((free / GRID + 1) * GRID);
+            }
+            Arrivals::Greedy => so_far.earliest(),
+            Arrivals::Sporadic => spaced(interval) + Nanos(self.dice.between(0, interval.0 * 3)),
+            Arrivals::Breaker => spaced(interval / 3),
+        };
+        clock.when(wanted).max(now + Nanos(1))
+    }
+
+    /// How many messages it sends now, when its clock shows `stamp`.
+    pub fn count(&mut self, stamp: Instant, so_far: &Conformance) -> u32 {
+        let burst = self.contract.burst_messages_max;
+        self.last = Some(stamp);
+        let wanted = match self.arrivals {
+            Arrivals::Periodic | Arrivals::Sporadic => 1,
+            Arrivals::Bursts | Arrivals::Synchronous | Arrivals::Greedy => burst,
+            Arrivals::Breaker => return 1 + if self.dice.between(0, 9) == 0 { burst * 2 } else { 0 },
+        };
+        let mut so_far = *so_far;
+        (0..wanted).take_while(|_| so_far.conforms(stamp) && so_far.accept(stamp) >= stamp).count() as u32
+    }
+
+    /// The length of the next message: mostly the largest.
+    pub fn draw_len(&mut self) -> u32 {
+        let most = self.contract.message_bytes_max;
+        match self.dice.between(0, 3) {
+            0 => self.dice.between(u64::from(MESSAGE_BYTES_MIN), u64::from(most)) as u32,
+            _ => most,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_analysis::Rate;
+
+    fn messages(arrivals: Arrivals, span: Nanos) -> (u64, u64) {
+        let rate = Rate::per_second(1_000).expect("in range");
+        let contract = Contract::new(100, rate, 4, Nanos(1_000)).expect("good");
+        let clock = HostClock { offset_ns: 77, drift_ppb: 99_999 };
+        let mut sender = Sender::new(arrivals, contract, Dice::new(3, 3));
+        let mut so_far = Conformance::new(&contract);
+        let (mut now, mut sent, mut broke) = (SimTime(0), 0, 0);
+        while now.0 < span.0 {
+            now = sender.next(now, &clock, &so_far);
+            let stamp = clock.read(now);
+            for _ in 0..sender.count(stamp, &so_far) {
+                broke += u64::from(!so_far.conforms(stamp));
+                so_far.accept(stamp);
+                sent += 1;
+            }
+        }
+        (sent, broke)
+    }
+
+    #[test]
+    fn all_but_the_breaker_conform_and_reach_the_edge() {
+        let second = Nanos::from_secs(1);
+        for (arrivals, at_least) in [
+            (Arrivals::Periodic, 1_000),
+            (Arrivals::Bursts, 880),
+            (Arrivals::Synchronous, 195),
+            (Arrivals::Greedy, 1_003),
+            (Arrivals::Sporadic, 350),
+        ] {
+            let (sent, broke) = messages(arrivals, second);
+            assert!(broke == 0 && sent >= at_least, "{arrivals:?}: {sent} sent, {broke} beyond the contract");
+        }
+        let (sent, broke) = messages(Arrivals::Breaker, second);
+        assert!(sent > 3_000 && broke > 1_500, "{sent} sent, {broke} beyond the contract");
+    }
+}

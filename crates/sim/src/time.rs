@@ -1,0 +1,93 @@
+//! Virtual time, and the clocks that hosts read instead of it.
+//!
+//! [`SimTime`] is the truth that only the simulator and its checker know. A node sees its own
+//! [`Instant`], which starts anywhere and runs fast or slow. The two never mix without a [`HostClock`].
+
+use std::fmt;
+use std::ops::{Add, Sub};
+
+use punctual_analysis::{Instant, Nanos};
+
+/// A point of virtual (true) time, in nanoseconds from the start of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SimTime(pub u64);
+
+impl SimTime {
+    /// The span since `earlier`, zero where it lies in the future.
+    pub const fn since(self, earlier: Self) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Nanos> for SimTime {
+    type Output = Self;
+    fn add(self, span: Nanos) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl Sub<Nanos> for SimTime {
+    type Output = Self;
+    fn sub(self, span: Nanos) -> Self {
+        Self(self.0.saturating_sub(span.0))
+    }
+}
+
+impl fmt::Display for SimTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.6} ms", self.0 as f64 / 1e6)
+    }
+}
+
+const PPB: i128 = 1_000_000_000;
+
+/// One host's clock: `offset + floor(t * (1 + drift))`, so it is monotonic and exactly invertible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostClock {
+    /// What it shows at virtual time zero, in nanoseconds.
+    pub offset_ns: u64,
+    /// How much it runs fast, in parts per 10^9; within the configured tolerance where the host is honest.
+    pub drift_ppb: i64,
+}
+
+impl HostClock {
+    /// What the clock shows at `at`.
+    pub fn read(&self, at: SimTime) -> Instant {
+        let elapsed = i128::from(at.0) * (PPB + i128::from(self.drift_ppb)) / PPB;
+        Instant(self.offset_ns.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX)))
+    }
+
+    /// The earliest virtual time at which the clock shows `instant` or more.
+    pub fn when(&self, instant: Instant) -> SimTime {
+        let elapsed = i128::from(instant.0.saturating_sub(self.offset_ns));
+        let pace = PPB + i128::from(self.drift_ppb);
+        let exact = (elapsed * PPB + pace - 1) / pace;
+        SimTime(u64::try_from(exact).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_is_the_earliest_time_that_reads_so() {
+        for drift_ppb in [-100_000, -99_999, -1, 0, 1, 77_777, 100_000] {
+            let clock = HostClock { offset_ns: 5_000_000_000, drift_ppb };
+            for t in [0, 1, 2, 9_999, 10_000, 10_001, 123_456_789, 60_000_000_017] {
+                let reading = clock.read(SimTime(t));
+                let back = clock.when(reading);
+                assert!(back <= SimTime(t), "drift {drift_ppb}: {back:?} after {t}");
+                assert_eq!(clock.read(back), reading, "drift {drift_ppb} at {t}");
+                if back.0 > 0 {
+                    assert!(clock.read(SimTime(back.0 - 1)) < reading, "drift {drift_ppb} at {t}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_instant_before_the_start_is_the_start() {
+        assert_eq!(HostClock { offset_ns: 100, drift_ppb: 5 }.when(Instant(7)), SimTime(0));
+    }
+}

@@ -1,0 +1,321 @@
+//! Which hosts there are and which links join them: drawn from the seed or read from a file.
+//!
+//! Everything besides names and ends of links may be left out; the seed then decides.
+
+use punctual_analysis::{Contract, Delivery, Horizon, Nanos, Policing, Rate};
+use punctual_proto::ids::Name;
+use punctual_proto::node::config::{Admission, Pace, RunPolicy};
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::dice::Dice;
+
+/// Most hosts of a simulated network.
+pub const HOSTS_MAX: usize = 64;
+
+/// A network.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// Its hosts.
+    #[serde(rename = "host")]
+    pub hosts: Vec<HostSpec>,
+    /// Its links, each of which goes both ways.
+    #[serde(rename = "link")]
+    pub links: Vec<LinkSpec>,
+    /// Channels to open; drawn where there is none.
+    #[serde(rename = "channel", default)]
+    pub channels: Vec<ChannelSpec>,
+}
+
+/// A host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostSpec {
+    /// Its name, unique.
+    pub name: String,
+    /// Order of handlers on its processor.
+    pub run: Option<RunPolicy>,
+    /// Admission of its processor; must suit `run`.
+    pub admission: Option<Admission>,
+    /// CPU costs in percent of the defaults.
+    pub cpu_cost_percent: Option<u32>,
+    /// Drift of its clock in parts per million, within +-100.
+    pub drift_ppm: Option<i32>,
+}
+
+/// A link.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSpec {
+    /// The hosts at its ends.
+    pub between: [String; 2],
+    /// Drain rate, both ways.
+    pub rate_mbit: Option<u32>,
+    /// Longest propagation.
+    pub propagation_max_us: Option<u32>,
+    /// What tells that a packet is sent.
+    pub pace: Option<Pace>,
+    /// Packets that may be outstanding, 1 to 4; at least 2 by the clock.
+    pub pipeline_depth: Option<u32>,
+    /// Its admission.
+    pub admission: Option<Admission>,
+}
+
+/// A channel to open.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelSpec {
+    /// Source host.
+    pub from: String,
+    /// Sink host.
+    pub to: String,
+    /// S, at least 16.
+    pub message_bytes_max: u32,
+    /// I in microseconds.
+    pub interval_us: u64,
+    /// B.
+    #[serde(default = "one")]
+    pub burst_messages_max: u32,
+    /// D in microseconds.
+    pub deadline_us: u64,
+    /// What happens to excess.
+    #[serde(default)]
+    pub policing: Policing,
+    /// When the sink delivers.
+    #[serde(default)]
+    pub delivery: Delivery,
+    /// How early hops serve.
+    #[serde(default)]
+    pub horizon: Horizon,
+    /// How messages arrive; drawn where missing.
+    pub arrivals: Option<Arrivals>,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+/// How an application sends. All but `Breaker` keep the contract, at its very edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arrivals {
+    /// One message every I.
+    Periodic,
+    /// B messages at once as soon as the contract allows B at once again.
+    Bursts,
+    /// Bursts of B that start at the same moments on every host.
+    Synchronous,
+    /// As many as conform, as soon as they do.
+    Greedy,
+    /// One at a time, with random pauses.
+    Sporadic,
+    /// Three times what the contract allows: may harm only itself.
+    Breaker,
+}
+
+/// A file that describes no network.
+#[derive(Debug, Error)]
+pub enum TopologyError {
+    /// Not TOML, or unknown or missing keys.
+    #[error("topology: {0}")]
+    Syntax(#[from] toml::de::Error),
+    /// Not JSON, or unknown or missing keys.
+    #[error("topology: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A value out of range or a name that is not there.
+    #[error("topology: {0}")]
+    Value(String),
+}
+
+fn wrong(what: String) -> TopologyError {
+    TopologyError::Value(what)
+}
+
+impl Topology {
+    /// From TOML, or from JSON where the text begins with `{`.
+    ///
+    /// # Errors
+    /// Where the text is malformed or a value does not make sense; the text of the error says which.
+    pub fn parse(text: &str) -> Result<Self, TopologyError> {
+        let json = text.trim_start().starts_with('{');
+        let topology: Self = if json { serde_json::from_str(text)? } else { toml::from_str(text)? };
+        topology.check()?;
+        Ok(topology)
+    }
+
+    /// The position of a host.
+    pub fn host(&self, name: &str) -> Option<usize> {
+        self.hosts.iter().position(|host| host.name == name)
+    }
+
+    fn known(&self, name: &str) -> Result<(), TopologyError> {
+        self.host(name).map(|_| ()).ok_or_else(|| wrong(format!("no [[host]] is called \"{name}\"")))
+    }
+
+    fn check(&self) -> Result<(), TopologyError> {
+        if !(2..=HOSTS_MAX).contains(&self.hosts.len()) {
+            return Err(wrong(format!("{} hosts: give 2 to {HOSTS_MAX}", self.hosts.len())));
+        }
+        for (position, host) in self.hosts.iter().enumerate() {
+            Name::new(&host.name).map_err(|error| wrong(error.to_string()))?;
+            if self.host(&host.name) != Some(position) {
+                return Err(wrong(format!("two hosts are called \"{}\"", host.name)));
+            }
+            if host.drift_ppm.is_some_and(|ppm| ppm.unsigned_abs() > 100) {
+                return Err(wrong(format!("drift of \"{}\": give -100 to 100 ppm", host.name)));
+            }
+        }
+        self.links.iter().try_for_each(|link| self.check_link(link))?;
+        self.channels.iter().try_for_each(|channel| self.check_channel(channel))
+    }
+
+    fn check_link(&self, link: &LinkSpec) -> Result<(), TopologyError> {
+        let [one, other] = &link.between;
+        self.known(one)?;
+        self.known(other)?;
+        if one == other {
+            return Err(wrong(format!("a link joins \"{one}\" with itself")));
+        }
+        let depth_min = if link.pace == Some(Pace::Completion) { 1 } else { 2 };
+        if link.pipeline_depth.is_some_and(|depth| !(depth_min..=4).contains(&depth)) {
+            return Err(wrong(format!("pipeline_depth of {one} - {other}: give {depth_min} to 4")));
+        }
+        if link.rate_mbit.is_some_and(|rate| !(1..=100_000).contains(&rate)) {
+            return Err(wrong(format!("rate_mbit of {one} - {other}: give 1 to 100000")));
+        }
+        Ok(())
+    }
+
+    fn check_channel(&self, channel: &ChannelSpec) -> Result<(), TopologyError> {
+        self.known(&channel.from)?;
+        self.known(&channel.to)?;
+        if channel.from == channel.to {
+            return Err(wrong(format!("a channel from \"{}\" to itself", channel.from)));
+        }
+        if channel.message_bytes_max < crate::memory::MESSAGE_BYTES_MIN {
+            return Err(wrong("message_bytes_max: give at least 16".into()));
+        }
+        channel.contract().map(|_| ())
+    }
+
+    /// A network of a shape and size that `dice` choose: line, star, ring or mesh of 2 to 7 hosts.
+    pub fn draw(dice: &mut Dice) -> Self {
+        let shape = dice.pick(&[Shape::Line, Shape::Star, Shape::Ring, Shape::Mesh]);
+        let hosts = match shape {
+            Shape::Line => dice.between(2, 5),
+            _ => dice.between(3, 7),
+        } as usize;
+        let names = (0..hosts).map(|n| HostSpec { name: format!("h{n}"), ..HostSpec::default() }).collect();
+        let links = shape
+            .edges(hosts, dice)
+            .into_iter()
+            .map(|(a, b)| LinkSpec { between: [format!("h{a}"), format!("h{b}")], ..LinkSpec::default() });
+        Self { hosts: names, links: links.collect(), channels: Vec::new() }
+    }
+}
+
+impl ChannelSpec {
+    /// The contract.
+    ///
+    /// # Errors
+    /// Where it is out of range.
+    pub fn contract(&self) -> Result<Contract, TopologyError> {
+        let interval = Nanos::from_micros(self.interval_us);
+        let rate = Rate::every(interval).ok_or_else(|| wrong("interval_us: give at least 1".into()))?;
+        let contract = Contract {
+            message_bytes_max: self.message_bytes_max,
+            rate_max: rate,
+            burst_messages_max: self.burst_messages_max,
+            deadline: Nanos::from_micros(self.deadline_us),
+            policing: self.policing,
+            delivery: self.delivery,
+            horizon: self.horizon,
+        };
+        contract.validate().map_err(|error| wrong(format!("channel: {error}")))?;
+        Ok(contract)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Line,
+    Star,
+    Ring,
+    Mesh,
+}
+
+impl Shape {
+    fn edges(self, hosts: usize, dice: &mut Dice) -> Vec<(usize, usize)> {
+        let line = (1..hosts).map(|n| (n - 1, n));
+        match self {
+            Self::Line => line.collect(),
+            Self::Star => (1..hosts).map(|n| (0, n)).collect(),
+            Self::Ring => line.chain([(hosts - 1, 0)]).collect(),
+            Self::Mesh => {
+                let mut edges: Vec<_> =
+                    (1..hosts).map(|n| (dice.between(0, n as u64 - 1) as usize, n)).collect();
+                for _ in 0..dice.between(1, 3) {
+                    let (a, b) = (dice.between(0, hosts as u64 - 2) as usize, hosts - 1);
+                    if !edges.contains(&(a, b)) {
+                        edges.push((a, b));
+                    }
+                }
+                edges
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+        [[host]]
+        name = "a"
+        [[host]]
+        name = "b"
+        run = "fixed-priority"
+        admission = "fixed-priority"
+        [[link]]
+        between = ["a", "b"]
+        rate_mbit = 40
+        pace = "completion"
+        pipeline_depth = 1
+        [[channel]]
+        from = "a"
+        to = "b"
+        message_bytes_max = 1000
+        interval_us = 10000
+        deadline_us = 20000
+        arrivals = "greedy"
+    "#;
+
+    #[test]
+    fn a_file_is_read() {
+        let topology = Topology::parse(FILE).expect("good");
+        assert_eq!(topology.hosts.len(), 2);
+        assert_eq!(topology.links[0].pipeline_depth, Some(1));
+        assert_eq!(topology.channels[0].arrivals, Some(Arrivals::Greedy));
+        let json = r#"{"host":[{"name":"a"},{"name":"b"}],"link":[{"between":["a","b"]}]}"#;
+        assert_eq!(Topology::parse(json).expect("good").hosts.len(), 2);
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_its_reason() {
+        for (from, to, reason) in [
+            ("name = \"b\"", "name = \"a\"", "two hosts"),
+            ("between = [\"a\", \"b\"]", "between = [\"a\", \"c\"]", "no [[host]]"),
+            ("to = \"b\"", "to = \"a\"", "to itself"),
+            ("pipeline_depth = 1", "pipeline_depth = 9", "pipeline_depth"),
+            ("rate_mbit = 40", "rate_mbits = 40", "unknown field"),
+            ("message_bytes_max = 1000", "message_bytes_max = 1", "at least 16"),
+            ("deadline_us = 20000", "deadline_us = 0", "deadline"),
+        ] {
+            let text = FILE.replacen(from, to, 1);
+            let error = Topology::parse(&text).expect_err(reason).to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

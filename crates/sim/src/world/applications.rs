@@ -1,0 +1,238 @@
+//! Applications: they ask, consent, send, flood, close and ask again, as the plan says.
+
+use punctual_analysis::{Instant, Nanos};
+use punctual_proto::ids::{Address, Name};
+use punctual_proto::node::api::{OpenRequest, RequestError, UserId};
+
+use super::channel::{Channel, State};
+use super::host::Call;
+use super::{Act, DRAW_SENDER, Event, FLOOD_BYTES_MAX, LISTENER, RECEIVER, World};
+use crate::dice::Dice;
+use crate::journal::Entry;
+use crate::memory::{SimInbox, SimOutbox};
+use crate::sender::Sender;
+
+/// Longest time that an agent thinks, well within its timeout.
+const CONSENT_MAX: Nanos = Nanos::from_millis(30);
+
+impl World {
+    pub(super) fn act(&mut self, act: Act) {
+        match act {
+            Act::Ask { plan } => self.ask(plan),
+            Act::Answer { channel } => self.call(self.channels[channel].plan.to, Call::Answer(channel)),
+            Act::Send { channel } => self.send(channel),
+            Act::Close { channel, at_sink } => {
+                let is_open = self.channels[channel].state == State::Open;
+                if is_open {
+                    self.call(self.channels[channel].host(at_sink), Call::Close { channel, at_sink });
+                }
+            }
+            Act::Flood { flood } => self.flood(flood),
+            Act::Compare => self.compare(),
+            Act::CloseAll => self.close_all(),
+            Act::CheckEmpty => self.check_empty(),
+        }
+    }
+
+    fn ask(&mut self, plan: usize) {
+        let number = self.channels.len();
+        let plan = self.scenario.channels[plan];
+        let dice = Dice::new(self.outcome.seed, DRAW_SENDER + number as u64);
+        let sender = Sender::new(plan.arrivals, plan.contract, dice);
+        self.channels.push(Channel::new(plan, number as u64, sender));
+        self.last_change = self.now;
+        self.note(plan.from, Entry::Ask { channel: number });
+        self.call(plan.from, Call::Ask(number));
+    }
+
+    /// The source sends what it wants to now, and comes back.
+    fn send(&mut self, number: usize) {
+        let now = self.now;
+        if self.channels[number].state != State::Open || now >= self.scenario.times.stops {
+            return;
+        }
+        let host = self.channels[number].plan.from;
+        let clock = self.hosts[host].clock;
+        let stamp = clock.read(now);
+        let channel = &mut self.channels[number];
+        let count = channel.sender.count(stamp, channel.ledger.conformance());
+        for _ in 0..count {
+            if !self.send_one(number, stamp) {
+                break;
+            }
+        }
+        let channel = &mut self.channels[number];
+        let next = channel.sender.next(now, &clock, channel.ledger.conformance());
+        self.queue.schedule(next, Event::Act(Act::Send { channel: number }));
+        if count > 0 {
+            self.call(host, Call::Doorbell(number));
+        }
+    }
+
+    fn send_one(&mut self, number: usize, stamp: Instant) -> bool {
+        let channel = &mut self.channels[number];
+        let host = channel.plan.from;
+        let Some(outbox) = &channel.outbox else { return false };
+        let (index, len) = (channel.ledger.next_index(), channel.sender.draw_len());
+        if !outbox.send(index, len, stamp) {
+            if channel.sender.keeps_contract() && !channel.faulty {
+                let slots = channel.grant.as_ref().map_or(0, |grant| grant.outbox_messages);
+                self.violate(&format!(
+                    "channel {number}: its ring of {slots} messages is full though it conforms"
+                ));
+            }
+            return false;
+        }
+        channel.ledger.record(self.now, stamp, len, &self.hosts[host].clock);
+        self.note(host, Entry::Send { channel: number, index, len });
+        true
+    }
+
+    /// A best-effort source puts in what fits, from its start to the end of traffic.
+    fn flood(&mut self, number: usize) {
+        let plan = self.scenario.floods[number];
+        if self.now >= self.scenario.times.stops {
+            return self.call(plan.from, Call::StopFlood(number));
+        }
+        let stamp = self.hosts[plan.from].clock.read(self.now);
+        let flood = &mut self.floods[number];
+        let call =
+            if flood.handle.is_some() { Call::FloodDoorbell(number) } else { Call::StartFlood(number) };
+        if flood.outbox.send(flood.lens.len() as u64, plan.message_bytes, stamp) {
+            flood.lens.push(plan.message_bytes);
+            flood.received.push(false);
+            self.call(plan.from, call);
+        }
+        self.queue.schedule(self.now + plan.interval, Event::Act(Act::Flood { flood: number }));
+    }
+
+    fn close_all(&mut self) {
+        self.check_lost();
+        for channel in 0..self.channels.len() {
+            if self.channels[channel].state == State::Open {
+                let at_sink = self.channels[channel].plan.sink_closes;
+                self.call(self.channels[channel].host(at_sink), Call::Close { channel, at_sink });
+            }
+        }
+    }
+
+    fn check_lost(&mut self) {
+        for number in 0..self.channels.len() {
+            for (index, due) in self.channels[number].ledger.lost() {
+                let what = format!("channel {number}: #{index}, due {due}, keeps its contract and was lost");
+                self.violate(&what);
+            }
+        }
+    }
+
+    /// What an application asked for reaches the node.
+    pub(super) fn do_call(&mut self, host: usize, call: Call, now: Instant) {
+        let done = match call {
+            Call::Ask(channel) => self.do_ask(host, channel, now),
+            Call::Answer(channel) => self.do_answer(host, channel, now),
+            Call::Close { channel, at_sink } => self.do_close(host, channel, at_sink, now),
+            Call::StartFlood(flood) => self.start_flood(host, flood, now),
+            Call::Doorbell(channel) => {
+                let open = self.channels[channel].source.filter(|_| !self.channels[channel].source_gone);
+                open.inspect(|&id| self.hosts[host].node.handle_outbox(id, now));
+                Ok(())
+            }
+            Call::FloodDoorbell(flood) => {
+                self.floods[flood].handle.inspect(|&id| self.hosts[host].node.handle_outbox(id, now));
+                Ok(())
+            }
+            Call::StopFlood(flood) => {
+                self.floods[flood].handle.map_or(Ok(()), |id| self.hosts[host].node.close(id, now))
+            }
+            Call::Shutdown => {
+                self.hosts[host].node.shutdown(now);
+                Ok(())
+            }
+        };
+        if let Err(error) = done {
+            self.violate(&format!("host {host} refuses {call:?}: {error}"));
+        }
+    }
+
+    fn address(&self, host: usize, port: &str) -> Result<Address, RequestError> {
+        let host = self.scenario.hosts[host].config.name.clone();
+        let port = Name::new(port).map_err(|_| RequestError::Unknown)?;
+        Ok(Address { port, host })
+    }
+
+    fn do_ask(&mut self, host: usize, number: usize, now: Instant) -> Result<(), RequestError> {
+        let plan = self.channels[number].plan;
+        let to = self.address(plan.to, LISTENER)?;
+        let user = UserId(number as u32);
+        let request = OpenRequest { to, contract: plan.contract, user, probe: false, token: None };
+        let id = self.hosts[host].node.open(request, now)?;
+        self.channels[number].source = Some(id);
+        self.handles.insert((host, id), (number, false));
+        Ok(())
+    }
+
+    fn do_answer(&mut self, host: usize, number: usize, now: Instant) -> Result<(), RequestError> {
+        let channel = &mut self.channels[number];
+        let Some(id) = channel.sink.filter(|_| !channel.sink_gone) else { return Ok(()) };
+        if !channel.plan.consents {
+            return self.hosts[host].node.refuse(id, "not wanted", now);
+        }
+        let slots = channel.inbox_messages;
+        let bytes = channel.plan.contract.message_bytes_max;
+        let inbox = SimInbox::new(number as u64, slots, bytes, &self.hosts[host].delivered);
+        channel.inbox = Some(inbox.watch());
+        self.hosts[host].node.consent(id, inbox, now)
+    }
+
+    fn do_close(
+        &mut self,
+        host: usize,
+        number: usize,
+        at_sink: bool,
+        now: Instant,
+    ) -> Result<(), RequestError> {
+        let channel = &mut self.channels[number];
+        let Some(id) = channel.handle(at_sink).filter(|_| channel.state == State::Open) else {
+            return Ok(());
+        };
+        channel.state = State::Closing;
+        channel.ledger.close(self.now);
+        self.last_change = self.now;
+        self.hosts[host].node.close(id, now)
+    }
+
+    fn start_flood(&mut self, host: usize, number: usize, now: Instant) -> Result<(), RequestError> {
+        if self.floods[number].handle.is_some() {
+            return Ok(());
+        }
+        let to = self.address(self.scenario.floods[number].to, RECEIVER)?;
+        let outbox = self.floods[number].outbox.clone();
+        let id = self.hosts[host].node.open_best_effort(to, FLOOD_BYTES_MAX, outbox, now)?;
+        self.floods[number].handle = Some(id);
+        self.hosts[host].node.handle_outbox(id, now);
+        Ok(())
+    }
+
+    /// An agent will answer after some thought.
+    pub(super) fn think(&mut self, channel: usize) {
+        let at = self.now + self.dice.span(Nanos::ZERO, CONSENT_MAX);
+        self.queue.schedule(at, Event::Act(Act::Answer { channel }));
+    }
+
+    /// A channel was admitted: its source gets its ring and starts.
+    pub(super) fn start(&mut self, host: usize, number: usize, slots: u32, now: Instant) {
+        let outbox = SimOutbox::new(number as u64, slots);
+        self.channels[number].outbox = Some(outbox.clone());
+        let Some(id) = self.channels[number].source else { return };
+        if let Err(error) = self.hosts[host].node.attach_outbox(id, outbox, now) {
+            self.violate(&format!("channel {number}: its outbox is refused: {error}"));
+        }
+        let first = self.now + Nanos(self.dice.between(0, 5_000_000));
+        self.queue.schedule(first, Event::Act(Act::Send { channel: number }));
+        let plan = self.channels[number].plan;
+        if let Some(at) = plan.closes_at {
+            let act = Act::Close { channel: number, at_sink: plan.sink_closes };
+            self.queue.schedule(at.max(self.now), Event::Act(act));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! One attempt to open a channel, and what becomes of it.
+
+use punctual_proto::ids::{ChannelId, PathId};
+use punctual_proto::node::api::Grant;
+
+use crate::ledger::Ledger;
+use crate::memory::{InboxWatch, SimOutbox};
+use crate::scenario::ChannelPlan;
+use crate::sender::Sender;
+use crate::time::SimTime;
+
+/// Where an attempt is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Signalling is under way.
+    Asked,
+    /// Admitted.
+    Open,
+    /// Refused.
+    Refused,
+    /// One end was closed; the other or the hops may not know yet.
+    Closing,
+    /// Both ends are gone.
+    Closed,
+}
+
+/// One attempt.
+pub(super) struct Channel {
+    pub plan: ChannelPlan,
+    pub state: State,
+    pub source: Option<ChannelId>,
+    pub sink: Option<ChannelId>,
+    pub path: Option<PathId>,
+    pub grant: Option<Grant>,
+    pub outbox: Option<SimOutbox>,
+    pub inbox: Option<InboxWatch>,
+    /// What the agent was told to provide.
+    pub inbox_messages: u32,
+    pub ledger: Ledger,
+    pub sender: Sender,
+    pub source_gone: bool,
+    pub sink_gone: bool,
+    /// A fault has hit one of its packets: its counters prove nothing.
+    pub faulty: bool,
+}
+
+impl Channel {
+    /// A fresh attempt; `key` leads its messages.
+    pub fn new(plan: ChannelPlan, key: u64, sender: Sender) -> Self {
+        let ledger = Ledger::new(key, &plan.contract, plan.contract.deadline);
+        Self {
+            plan,
+            state: State::Asked,
+            source: None,
+            sink: None,
+            path: None,
+            grant: None,
+            outbox: None,
+            inbox: None,
+            inbox_messages: 0,
+            ledger,
+            sender,
+            source_gone: false,
+            sink_gone: false,
+            faulty: false,
+        }
+    }
+
+    /// The host at an end.
+    pub fn host(&self, at_sink: bool) -> usize {
+        if at_sink { self.plan.to } else { self.plan.from }
+    }
+
+    /// The handle at an end.
+    pub fn handle(&self, at_sink: bool) -> Option<ChannelId> {
+        if at_sink { self.sink } else { self.source }
+    }
+
+    /// Marks an end as gone.
+    pub fn ended(&mut self, at_sink: bool, now: SimTime) {
+        self.ledger.close(now);
+        if at_sink {
+            self.sink_gone = true;
+        } else {
+            self.source_gone = true;
+        }
+        self.state = if self.source_gone && self.sink_gone { State::Closed } else { State::Closing };
+    }
+
+    /// Whether `host` is on its way.
+    pub fn passes(&self, host: usize) -> bool {
+        let grant = self.grant.as_ref();
+        grant.is_some_and(|grant| grant.route.iter().any(|node| node.0 as usize == host + 1))
+    }
+}

@@ -1,0 +1,188 @@
+//! What nodes tell applications, and what they deliver: judged here.
+
+use punctual_analysis::Instant;
+use punctual_proto::node::api::{
+    ChannelRefusal, CloseReason, Event as NodeEvent, Grant, Incoming, RefuseCause,
+};
+
+use super::channel::State;
+use super::{Act, Event, FLOOD_KEYS, World};
+use crate::journal::Entry;
+use crate::ledger::Ledger;
+use crate::memory::{Content, Delivered};
+
+impl World {
+    pub(super) fn poll_events(&mut self, host: usize, now: Instant) {
+        while let Some(event) = self.hosts[host].node.poll_event() {
+            match event {
+                NodeEvent::Opened { channel, grant } => match self.handles.get(&(host, channel)) {
+                    Some(&(number, false)) => self.opened(host, number, grant, now),
+                    _ => self.violate(&format!("host {host}: {channel:?} opened, nobody asked for it")),
+                },
+                NodeEvent::Refused { channel, refusal } => match self.handles.get(&(host, channel)) {
+                    Some(&(number, false)) => self.refused(host, number, &refusal),
+                    _ => self.violate(&format!("host {host}: {channel:?} refused, nobody asked for it")),
+                },
+                NodeEvent::Incoming(incoming) => self.incoming(host, &incoming),
+                NodeEvent::Closed { channel, reason } => {
+                    if let Some(&(number, at_sink)) = self.handles.get(&(host, channel)) {
+                        self.closed(host, number, at_sink, reason);
+                    }
+                }
+                NodeEvent::Established { .. }
+                | NodeEvent::Notice { .. }
+                | NodeEvent::Probed { .. }
+                | NodeEvent::Requested { .. }
+                | NodeEvent::RequestFailed { .. } => {}
+            }
+        }
+    }
+
+    fn opened(&mut self, host: usize, number: usize, grant: Grant, now: Instant) {
+        let entry = Entry::Open { channel: number, deadline_ns: grant.deadline.0 };
+        self.note(host, entry);
+        self.outcome.admitted += 1;
+        self.last_change = self.now;
+        let wanted = self.channels[number].plan.contract;
+        if grant.deadline > wanted.deadline {
+            let what = format!("channel {number}: granted {}, wanted {}", grant.deadline, wanted.deadline);
+            self.violate(&what);
+        }
+        if !self.channels[number].plan.consents {
+            self.violate(&format!("channel {number} opened though its receiver refuses"));
+        }
+        let id = self.channels[number].source;
+        let status = self.hosts[host].node.channels().into_iter().find(|status| Some(status.channel) == id);
+        match status {
+            Some(status) => {
+                self.paths.insert(status.path, number);
+                self.channels[number].path = Some(status.path);
+            }
+            None => self.violate(&format!("channel {number} is open and its source does not list it")),
+        }
+        let slots = grant.outbox_messages;
+        let channel = &mut self.channels[number];
+        channel.ledger = Ledger::new(number as u64, &wanted, grant.deadline.min(wanted.deadline));
+        channel.grant = Some(grant);
+        channel.state = State::Open;
+        self.start(host, number, slots, now);
+    }
+
+    fn refused(&mut self, host: usize, number: usize, refusal: &ChannelRefusal) {
+        self.note(host, Entry::Refuse { channel: number });
+        self.outcome.refused += 1;
+        self.last_change = self.now;
+        self.channels[number].state = State::Refused;
+        self.channels[number].source_gone = true;
+        let by_receiver = matches!(refusal.cause, RefuseCause::Receiver(_));
+        if by_receiver && self.channels[number].plan.consents {
+            self.violate(&format!("channel {number} refused by a receiver that consents"));
+        }
+        let silent = matches!(
+            refusal.cause,
+            RefuseCause::Timeout | RefuseCause::ReceiverSilent | RefuseCause::Unreachable(_)
+        );
+        if silent && self.scenario.faults.is_none() {
+            self.violate(&format!("channel {number} refused without a fault: {refusal}"));
+        }
+    }
+
+    fn incoming(&mut self, host: usize, incoming: &Incoming) {
+        let number = incoming.user.0 as usize;
+        let known = self.channels.get(number).is_some_and(|channel| channel.plan.to == host);
+        if !known || incoming.listener != self.listeners[host] {
+            return self.violate(&format!("host {host}: {incoming:?} is for somebody else"));
+        }
+        let channel = &mut self.channels[number];
+        let wanted = channel.plan.contract;
+        channel.sink = Some(incoming.channel);
+        channel.inbox_messages = incoming.inbox_messages;
+        self.handles.insert((host, incoming.channel), (number, true));
+        if incoming.contract != wanted {
+            let what =
+                format!("channel {number}: the agent sees {:?}, wanted is {wanted:?}", incoming.contract);
+            self.violate(&what);
+        }
+        self.think(number);
+    }
+
+    fn closed(&mut self, host: usize, number: usize, at_sink: bool, reason: CloseReason) {
+        self.note(host, Entry::Close { channel: number, at_sink });
+        self.last_change = self.now;
+        let channel = &mut self.channels[number];
+        let wanted = matches!(channel.state, State::Closing | State::Closed | State::Refused | State::Asked);
+        let was_open = channel.grant.is_some();
+        if was_open {
+            channel.ended(at_sink, self.now);
+        }
+        let again = channel.plan.reopens && channel.state == State::Closed && was_open;
+        if !wanted && self.scenario.faults.is_none() {
+            self.violate(&format!("channel {number} ended by itself at host {host}: {reason:?}"));
+        }
+        if again && self.now < self.scenario.times.stops {
+            self.reopen(number);
+        }
+    }
+
+    /// The same plan once more, this time to the end.
+    fn reopen(&mut self, number: usize) {
+        let mut plan = self.channels[number].plan;
+        plan.reopens = false;
+        plan.closes_at = None;
+        self.scenario.channels.push(plan);
+        let again = Act::Ask { plan: self.scenario.channels.len() - 1 };
+        self.queue.schedule(self.now, Event::Act(again));
+    }
+
+    /// Judges what the node of `host` has delivered since the last look.
+    pub(super) fn deliver(&mut self, host: usize) {
+        let delivered = std::mem::take(&mut *self.hosts[host].delivered.borrow_mut());
+        for message in delivered {
+            if message.inbox >= FLOOD_KEYS {
+                self.judge_flood(host, &message);
+            } else {
+                self.judge(host, &message);
+            }
+        }
+    }
+
+    fn judge(&mut self, host: usize, message: &Delivered) {
+        let number = message.inbox as usize;
+        let clock = self.hosts[host].clock;
+        let channel = &mut self.channels[number];
+        let judgement = channel.ledger.deliver(self.now, &message.info, message.bytes(), &clock);
+        let latency_ns = judgement.latency.0;
+        let deadline = channel.plan.contract.deadline.0.max(1);
+        self.outcome.messages += 1;
+        self.outcome.misses += u64::from(judgement.missed);
+        self.outcome.excused += u64::from(judgement.excused);
+        if judgement.counts {
+            let percent = latency_ns.saturating_mul(100) / deadline;
+            self.outcome.tightness_percent = self.outcome.tightness_percent.max(percent);
+        }
+        self.note(host, Entry::Deliver { channel: number, index: judgement.index, latency_ns });
+        for wrong in judgement.wrong {
+            self.violate(&format!("channel {number}: {wrong}"));
+        }
+    }
+
+    /// Best effort may be lost, never altered, doubled or misdelivered; faults may double it.
+    fn judge_flood(&mut self, host: usize, message: &Delivered) {
+        self.outcome.best_effort += 1;
+        let bytes = message.bytes();
+        let Some(content) = Content::read(bytes) else {
+            return self.violate(&format!("host {host}: best effort of {} B was never sent", bytes.len()));
+        };
+        let number = content.key.wrapping_sub(FLOOD_KEYS) as usize;
+        let index = content.index as usize;
+        let plan = self.scenario.floods.get(number).filter(|plan| plan.to == host);
+        let sent = self.floods.get(number).and_then(|flood| flood.lens.get(index)).copied();
+        if plan.is_none() || sent != Some(bytes.len() as u32) || content.first_difference(bytes).is_some() {
+            return self.violate(&format!("host {host}: best effort {content:?} altered or misdelivered"));
+        }
+        let again = std::mem::replace(&mut self.floods[number].received[index], true);
+        if again && self.scenario.faults.duplicate.0 == 0 {
+            self.violate(&format!("flood {number}: #{index} delivered twice"));
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Frames between adapters and drivers, and what may happen to them on the way.
+
+use punctual_analysis::{Nanos, Ppm};
+use punctual_proto::ids::LinkId;
+use punctual_proto::limits::HEADER_BYTES;
+use punctual_proto::node::api::{Port, Transmit};
+use punctual_proto::node::config::Pace;
+use punctual_proto::wire::Header;
+
+use super::host::Arrived;
+use super::{Event, World};
+use crate::journal::Entry;
+use crate::memory::SimFrame;
+use crate::time::SimTime;
+
+impl World {
+    /// Hands a frame to an adapter of `host`.
+    pub(super) fn launch(&mut self, host: usize, link: LinkId, transmit: &Transmit, bytes: &mut [u8]) {
+        self.outcome.packets += 1;
+        self.note(host, Entry::Transmit { link: link.0, bytes: transmit.wire_bytes });
+        let index = usize::from(link.0);
+        let flight = self.hosts[host].adapters[index].accept(self.now, transmit.wire_bytes);
+        let config = &self.scenario.hosts[host].config.links[index];
+        if config.pace == Pace::Completion {
+            let wire_bytes = transmit.wire_bytes;
+            self.queue.schedule(flight.departs, Event::Sent { host, link, wire_bytes });
+        }
+        if self.sabotaged(transmit.port, bytes) || self.lost(host, link, transmit.port, bytes) {
+            return;
+        }
+        let delay = self.delayed(host, link, transmit.port, bytes);
+        self.fly(host, index, transmit.port, bytes, flight.arrives + delay);
+        if self.struck(host, link, transmit.port, bytes, self.scenario.faults.duplicate, "doubled") {
+            let again = Nanos(self.fault_dice.between(0, 1_000_000));
+            self.fly(host, index, transmit.port, bytes, flight.arrives + delay + again);
+        }
+    }
+
+    fn fly(&mut self, host: usize, index: usize, port: Port, bytes: &[u8], at: SimTime) {
+        let adapter = &self.hosts[host].adapters[index];
+        let (peer, link) = (adapter.peer, LinkId(adapter.peer_link));
+        let frame = SimFrame::new(bytes, &self.hosts[peer].frames);
+        self.queue.schedule(at, Event::Arrive { host: peer, link, port, frame });
+    }
+
+    /// A frame comes to the driver of `host`.
+    pub(super) fn arrive(&mut self, host: usize, link: LinkId, port: Port, frame: SimFrame) {
+        self.note(host, Entry::Receive { link: link.0, bytes: frame.as_ref().len() as u32 });
+        let received = self.hosts[host].clock.read(self.now);
+        self.hosts[host].arrived.push_back(Arrived { link, port, received, frame });
+        self.wake(host);
+    }
+
+    /// Breaks what the network promises, without telling the checker.
+    fn sabotaged(&mut self, port: Port, bytes: &mut [u8]) -> bool {
+        let sabotage = self.options.sabotage;
+        if port == Port::Data
+            && self.fault_dice.chance(sabotage.silent_corruption)
+            && bytes.len() > HEADER_BYTES
+        {
+            let at = self.fault_dice.between(HEADER_BYTES as u64, bytes.len() as u64 - 1) as usize;
+            bytes[at] ^= 0x10;
+        }
+        port == Port::Data && self.fault_dice.chance(sabotage.silent_loss)
+    }
+
+    fn lost(&mut self, host: usize, link: LinkId, port: Port, bytes: &[u8]) -> bool {
+        let faults = self.scenario.faults;
+        self.struck(host, link, port, bytes, faults.loss, "lost")
+            || self.struck(host, link, port, bytes, faults.corrupt, "corrupted")
+    }
+
+    fn delayed(&mut self, host: usize, link: LinkId, port: Port, bytes: &[u8]) -> Nanos {
+        let faults = self.scenario.faults;
+        if self.struck(host, link, port, bytes, faults.delay, "delayed") {
+            Nanos(self.fault_dice.between(0, faults.delay_max.0))
+        } else {
+            Nanos::ZERO
+        }
+    }
+
+    /// Whether a fault hits this frame; then its channel, and nobody else, is excused for a while.
+    fn struck(
+        &mut self,
+        host: usize,
+        link: LinkId,
+        port: Port,
+        bytes: &[u8],
+        chance: Ppm,
+        what: &'static str,
+    ) -> bool {
+        if !self.fault_dice.chance(chance) {
+            return false;
+        }
+        self.note(host, Entry::Fault { link: link.0, what });
+        if port == Port::Data {
+            self.excuse(bytes);
+        }
+        true
+    }
+
+    fn excuse(&mut self, bytes: &[u8]) {
+        let Ok((header, _)) = Header::parse(bytes) else { return };
+        let Some(&channel) = self.paths.get(&header.path) else { return };
+        let recovery = self.recovery(channel);
+        let channel = &mut self.channels[channel];
+        channel.faulty = true;
+        channel.ledger.excuse(self.now, recovery);
+    }
+
+    /// How long a disturbed channel may take to be back within its bounds, besides D: 2 * I + 129 * J
+    /// (design 3), and the delay itself.
+    fn recovery(&self, channel: usize) -> Nanos {
+        let channel = &self.channels[channel];
+        let hops = channel.grant.as_ref().map_or(&[][..], |grant| &grant.route);
+        let error: Nanos = hops
+            .iter()
+            .filter_map(|node| self.scenario.hosts.get(node.0 as usize - 1))
+            .flat_map(|host| &host.config.links)
+            .map(|link| link.prediction_error + link.propagation_max - link.propagation_min)
+            .sum();
+        let drift = Ppm(200).of(channel.plan.contract.deadline);
+        let delay = self.scenario.faults.delay_max;
+        channel.plan.contract.interval() * 2 + (error + drift) * 129 + delay + Nanos::from_millis(1)
+    }
+}

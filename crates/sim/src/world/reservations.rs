@@ -1,0 +1,205 @@
+//! What nodes say is reserved, against what the checker knows to be open.
+
+use punctual_analysis::Nanos;
+use punctual_proto::ids::PathId;
+use punctual_proto::node::api::{ChannelStatus, NodeStatus, StageKind};
+
+use super::channel::State;
+use super::host::Call;
+use super::{Act, Event, World};
+
+/// A released hop has heard of it by then.
+const SETTLED: Nanos = Nanos::from_millis(300);
+/// Between two tries of a comparison.
+const AGAIN: Nanos = Nanos::from_millis(20);
+/// Each stage may round by this much.
+const ROUNDING_PPM: u64 = 2;
+
+impl World {
+    fn is_settled(&self) -> bool {
+        let pending = self.channels.iter().any(|c| matches!(c.state, State::Asked | State::Closing));
+        !pending && self.now.since(self.last_change) >= SETTLED
+    }
+
+    /// Reservations equal what is in use. Waits until signalling has settled; with faults there is no telling.
+    pub(super) fn compare(&mut self) {
+        if !self.scenario.faults.is_none() {
+            return;
+        }
+        if !self.is_settled() {
+            let again = self.now + AGAIN;
+            if again < self.scenario.times.closes {
+                self.queue.schedule(again, Event::Act(Act::Compare));
+            }
+            return;
+        }
+        for host in 0..self.hosts.len() {
+            let channels = self.hosts[host].node.channels();
+            let status = self.hosts[host].node.status(self.hosts[host].clock.read(self.now));
+            self.compare_paths(host, &status, &channels);
+            self.compare_sums(host, &status, &channels);
+            self.compare_bounds(host, &channels);
+        }
+        self.check_overflows();
+    }
+
+    fn compare_paths(&mut self, host: usize, status: &NodeStatus, channels: &[ChannelStatus]) {
+        let open = self.channels.iter().filter(|c| c.state == State::Open && c.passes(host));
+        let mut expected: Vec<PathId> = open.filter_map(|c| c.path).collect();
+        let mut found: Vec<PathId> = channels.iter().map(|c| c.path).collect();
+        expected.sort_unstable();
+        found.sort_unstable();
+        if expected != found {
+            let what = format!("host {host} holds channels {found:?}, open are {expected:?}");
+            self.violate(&what);
+        }
+        if status.channels as usize != expected.len() {
+            let what =
+                format!("host {host} counts {} channels, open are {}", status.channels, expected.len());
+            self.violate(&what);
+        }
+    }
+
+    fn compare_sums(&mut self, host: usize, status: &NodeStatus, channels: &[ChannelStatus]) {
+        let rest = self.at_rest[host].clone();
+        let buffers: u64 = channels.iter().flat_map(|c| &c.stages).map(|stage| stage.buffer_bytes).sum();
+        if status.buffer_bytes != rest.buffer_bytes + buffers {
+            let what = format!("host {host} reserves {} B, its stages {buffers} B", status.buffer_bytes);
+            self.violate(&what);
+        }
+        let cpu = |kind| kind != StageKind::Link;
+        let wanted = u64::from(rest.cpu_utilisation.0) + used_ppm(channels.iter(), cpu);
+        self.compare_ppm(host, "CPU", status.cpu_utilisation.0, wanted, channels.len());
+        for (index, link) in status.links.iter().enumerate() {
+            let over = channels.iter().filter(|c| self.leaves_by(host, index, c.path));
+            let over: Vec<_> = over.collect();
+            let count = over.len();
+            let used = used_ppm(over.into_iter(), |kind| kind == StageKind::Link);
+            let wanted = u64::from(rest.links[index].utilisation.0) + used;
+            self.compare_ppm(host, &link.name, link.utilisation.0, wanted, count);
+        }
+    }
+
+    fn compare_ppm(&mut self, host: usize, what: &str, found: u32, wanted: u64, channels: usize) {
+        let rounding = (channels as u64 + 1) * ROUNDING_PPM;
+        if u64::from(found).abs_diff(wanted) > rounding {
+            self.violate(&format!(
+                "host {host}, {what}: {found} ppm given away, its channels take {wanted} ppm"
+            ));
+        }
+        if found > 1_000_000 {
+            self.violate(&format!("host {host}, {what}: {found} ppm given away"));
+        }
+    }
+
+    /// Whether the channel of `path` leaves `host` by its link `index`.
+    fn leaves_by(&self, host: usize, index: usize, path: PathId) -> bool {
+        let grant = self.paths.get(&path).and_then(|&number| self.channels[number].grant.as_ref());
+        let Some(route) = grant.map(|grant| &grant.route) else { return false };
+        let here = route.iter().position(|node| node.0 as usize == host + 1);
+        let next = here.and_then(|at| route.get(at + 1));
+        next.is_some_and(|next| next.0 as usize == self.scenario.hosts[host].links[index].peer + 1)
+    }
+
+    /// Every hop holds the bounds that the source was told.
+    fn compare_bounds(&mut self, host: usize, channels: &[ChannelStatus]) {
+        let node = self.scenario.hosts[host].config.id;
+        for status in channels {
+            let Some(&number) = self.paths.get(&status.path) else { continue };
+            let Some(grant) = &self.channels[number].grant else { continue };
+            let told: Vec<_> =
+                grant.stages.iter().filter(|s| s.node == node).map(|s| (s.kind, s.bound)).collect();
+            let held: Vec<_> = status.stages.iter().map(|s| (s.kind, s.bound)).collect();
+            if told != held {
+                let what =
+                    format!("channel {number}: host {host} holds {held:?}, the source was told {told:?}");
+                self.violate(&what);
+            }
+        }
+    }
+
+    /// Reserved slots and buffers suffice for channels that keep their contract.
+    fn check_overflows(&mut self) {
+        for host in 0..self.hosts.len() {
+            for status in self.hosts[host].node.channels() {
+                let Some(&number) = self.paths.get(&status.path) else { continue };
+                let channel = &self.channels[number];
+                let clean = !channel.faulty && channel.sender.keeps_contract();
+                let counters = status.counters;
+                if clean && (counters.overflows > 0 || counters.overruns > 0) {
+                    let what =
+                        format!("channel {number} conforms and overflows at host {host}: {counters:?}");
+                    self.violate(&what);
+                }
+            }
+        }
+    }
+
+    /// A lease after the last close nothing is left anywhere.
+    pub(super) fn check_empty(&mut self) {
+        for host in 0..self.hosts.len() {
+            let left = self.hosts[host].node.channels();
+            let status = self.hosts[host].node.status(self.hosts[host].clock.read(self.now));
+            let rest = self.at_rest[host].clone();
+            let links =
+                status.links.iter().zip(&rest.links).all(|(now, then)| now.utilisation == then.utilisation);
+            let sums =
+                status.buffer_bytes == rest.buffer_bytes && status.cpu_utilisation == rest.cpu_utilisation;
+            if status.channels != 0 || !left.is_empty() || !links || !sums {
+                let paths: Vec<_> = left.iter().map(|c| format!("{} {}", c.path, c.state)).collect();
+                let what = format!(
+                    "host {host} keeps {} channels {paths:?}, {} B of buffers, {} ppm of CPU, links {:?} after teardown",
+                    status.channels,
+                    status.buffer_bytes,
+                    status.cpu_utilisation.0,
+                    status.links.iter().map(|link| link.utilisation.0).collect::<Vec<_>>(),
+                );
+                self.violate(&what);
+            }
+        }
+        self.check_attempts();
+        for host in 0..self.hosts.len() {
+            self.call(host, Call::Shutdown);
+        }
+    }
+
+    /// Every attempt has come to its end, and its rings were given back.
+    fn check_attempts(&mut self) {
+        let clean = self.scenario.faults.is_none();
+        for number in 0..self.channels.len() {
+            let channel = &self.channels[number];
+            let ended = matches!(channel.state, State::Closed | State::Refused);
+            let held = channel.outbox.as_ref().is_some_and(|outbox| outbox.is_held() || outbox.used() > 0)
+                || channel.inbox.as_ref().is_some_and(|inbox| inbox.is_held());
+            let state = channel.state;
+            if !ended && clean {
+                self.violate(&format!("channel {number} is {state:?} long after it was closed"));
+            }
+            if held {
+                self.violate(&format!(
+                    "channel {number} is {state:?} and its node still holds a ring or a message"
+                ));
+            }
+        }
+    }
+
+    /// A node that was shut down is quiet.
+    pub(super) fn check_quiet(&mut self) {
+        for host in 0..self.hosts.len() {
+            if self.now >= self.scenario.times.empty && !self.hosts[host].node.is_quiet() {
+                self.violate(&format!("host {host} is not quiet after its shutdown"));
+            }
+        }
+    }
+}
+
+/// Sum of C / I' over the stages of `channels` that `which` selects, in ppm.
+fn used_ppm<'a>(channels: impl Iterator<Item = &'a ChannelStatus>, which: impl Fn(StageKind) -> bool) -> u64 {
+    channels
+        .map(|channel| {
+            let period = u128::from(channel.contract.policed_interval().0.max(1));
+            let cost: Nanos = channel.stages.iter().filter(|s| which(s.kind)).map(|s| s.cost).sum();
+            (u128::from(cost.0) * 1_000_000 / period) as u64
+        })
+        .sum()
+}
