@@ -141,6 +141,22 @@ fn what_does_not_fit_the_channel_is_rejected() {
 }
 
 #[test]
+fn the_last_of_the_most_fragments_has_its_place() {
+    let bytes = 65_535;
+    let mut reassembly = Reassembly::new(1, 1, 64 << 20);
+    let whole =
+        Header { message_bytes: bytes, fragments: u16::MAX, payload_bytes: 1, ..header_of(0, 150, 0) };
+    let mut slot = Some(Slot(vec![0; bytes as usize]));
+    for fragment in 0..u16::MAX - 1 {
+        let header = Header { fragment, ..whole };
+        assert_eq!(reassembly.accept(&header, &[7], || slot.take()), Outcome::Stored);
+    }
+    let last = Header { fragment: u16::MAX - 1, ..whole };
+    let outcome = reassembly.accept(&last, &[7], || slot.take());
+    assert_eq!(outcome, Outcome::Complete { slot: Slot(vec![7; bytes as usize]), demoted: false });
+}
+
+#[test]
 fn without_a_slot_the_whole_message_is_lost_once() {
     let mut reassembly: Reassembly<Slot> = Reassembly::new(2, SIZE, LONGEST);
     let header = header_of(0, 150, 0);

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use thiserror::Error;
 
 use super::window::Window;
+use crate::limits::FRAGMENTS_MAX;
 use crate::memory::MessageWrite;
 use crate::wire::Header;
 
@@ -102,7 +103,7 @@ impl<S: MessageWrite> Reassembly<S> {
     /// buffers are reserved for. Allocates here and never again.
     pub fn new(messages_max: u32, fragment_bytes: u32, message_bytes_max: u32) -> Self {
         let fragment_bytes = fragment_bytes.max(1);
-        let fragments_max = message_bytes_max.div_ceil(fragment_bytes) as usize;
+        let fragments_max = message_bytes_max.div_ceil(fragment_bytes).min(FRAGMENTS_MAX) as usize;
         // Messages of one packet are never in progress.
         let messages_max = if fragments_max <= 1 { 0 } else { messages_max.max(1) as usize };
         let words = fragments_max.div_ceil(64);
