@@ -158,6 +158,13 @@ impl Journal {
         }
     }
 
+    /// Adds words for the reader of the timeline.
+    pub fn explain(&mut self, words: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("                   {}", words()));
+        }
+    }
+
     /// Digest and timeline.
     pub fn finish(self) -> ([u8; 32], Vec<String>) {
         (*self.hasher.finalize().as_bytes(), self.trace.unwrap_or_default())

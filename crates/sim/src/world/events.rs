@@ -70,6 +70,7 @@ impl World {
 
     fn refused(&mut self, host: usize, number: usize, refusal: &ChannelRefusal) {
         self.note(host, Entry::Refuse { channel: number });
+        self.journal.explain(|| refusal.to_string());
         self.outcome.refused += 1;
         self.last_change = self.now;
         self.channels[number].state = State::Refused;
