@@ -137,3 +137,6 @@ pub trait Link: Send {
     /// What was counted.
     fn statistics(&self) -> LinkStatistics;
 }
+
+#[cfg(test)]
+mod tests;

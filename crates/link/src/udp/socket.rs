@@ -12,6 +12,8 @@ use crate::{LinkError, Port};
 
 /// Longest UDP payload over IPv4.
 const PACKET_BYTES_MAX: usize = 65_507;
+/// Largest socket buffer that can be asked for.
+const SOCKET_BUFFER_BYTES_MAX: usize = 1 << 30;
 
 pub(super) fn check(options: &UdpOptions) -> Result<(), LinkError> {
     let fail = |text: String| Err(LinkError::Options(text));
@@ -25,6 +27,12 @@ pub(super) fn check(options: &UdpOptions) -> Result<(), LinkError> {
         return fail(format!(
             "packets of {} B: a UDP datagram carries 1 to {PACKET_BYTES_MAX} B",
             options.packet_bytes_max
+        ));
+    }
+    if options.socket_buffer_bytes > SOCKET_BUFFER_BYTES_MAX {
+        return fail(format!(
+            "socket buffers of {} B: give at most {SOCKET_BUFFER_BYTES_MAX} B",
+            options.socket_buffer_bytes
         ));
     }
     if options.data_port == options.signalling_port {

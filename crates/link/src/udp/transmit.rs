@@ -226,3 +226,44 @@ impl InFlight {
         done
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_flight(packets: u32) -> InFlight {
+        let mut in_flight = InFlight::new();
+        for _ in 0..packets {
+            in_flight.push(Packet { wire_bytes: 100, charge: 1_000 });
+        }
+        in_flight
+    }
+
+    #[test]
+    fn a_completion_is_told_late_but_never_early() {
+        // The kernel charges 1,500 for each packet where we know of 1,000 only: of ten, `left` are outstanding.
+        for left in 0..=10u32 {
+            let mut in_flight = in_flight(10);
+            let done = in_flight.settle(left * 1_500);
+            assert!(done <= (10 - left) * 100, "{left} outstanding, {done} B told");
+            assert_eq!(in_flight.settle(0), 1_000 - done, "the rest is told when all is out");
+        }
+    }
+
+    #[test]
+    fn exact_charges_are_told_at_once() {
+        let mut in_flight = in_flight(10);
+        assert_eq!(in_flight.settle(4_000), 600);
+        assert_eq!(in_flight.settle(4_000), 0);
+        assert_eq!(in_flight.settle(1), 300);
+        assert_eq!(in_flight.settle(0), 100);
+    }
+
+    #[test]
+    fn more_than_can_be_told_apart_is_told_together() {
+        let mut in_flight = in_flight(IN_FLIGHT_MAX as u32 + 5);
+        assert_eq!(in_flight.settle(u32::MAX), 0);
+        assert_eq!(in_flight.settle(1), (IN_FLIGHT_MAX as u32 - 1) * 100);
+        assert_eq!(in_flight.settle(0), 600);
+    }
+}
