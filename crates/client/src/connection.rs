@@ -20,6 +20,7 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use crate::agents::{self, Job};
 use crate::error::Error;
 use crate::events::ChannelEvents;
+use crate::host::EmbeddedHost;
 use crate::listener::ListenerQueue;
 
 /// An answer with what came with it.
@@ -52,7 +53,7 @@ pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
     pub(crate) host: String,
     /// Dropped after the socket is shut down: in embedded mode, the engine in this process.
-    _embedded: Option<Box<dyn Send + Sync>>,
+    _embedded: Option<EmbeddedHost>,
 }
 
 /// A lock that an application's panic cannot poison: what it guards is consistent between statements.
@@ -62,7 +63,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Connection {
     /// Starts the threads and says hello.
-    pub(crate) fn start(socket: OwnedFd, embedded: Option<Box<dyn Send + Sync>>) -> Result<Arc<Self>, Error> {
+    pub(crate) fn start(socket: OwnedFd, embedded: Option<EmbeddedHost>) -> Result<Arc<Self>, Error> {
         let shared = Arc::new(Shared {
             socket,
             next_call: AtomicU64::new(1),

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
+use punctual_engine::config::HostConfig;
 use punctual_ipc::api::{Answer, HostStatus, Request, SOCKET_DEFAULT};
 use punctual_ipc::ring::{InboxReader, RingHandles, RingShape};
+use punctual_link::Link;
 use punctual_proto::Contract;
 use punctual_proto::ids::{Address, Name};
 use punctual_proto::node::api::{ChannelStatus, Grant};
@@ -14,6 +16,7 @@ use punctual_proto::node::api::{ChannelStatus, Grant};
 use crate::channel::{Channel, Opened, Opening};
 use crate::connection::{Connection, Waiter, dial, lock};
 use crate::error::{ConnectError, Error, OpenError};
+use crate::host::{EmbeddedHost, EngineHost};
 use crate::listener::{Agent, Consent, IncomingRequest, Listener, ListenerQueue};
 use crate::receiver::Receiver;
 
@@ -47,6 +50,28 @@ impl Endsystem {
         let path = path.as_ref();
         let socket = dial(path).map_err(|cause| ConnectError::NoDaemon { path: path.into(), cause })?;
         Ok(Self { connection: Connection::start(socket, None)? })
+    }
+
+    /// Starts an engine in this process, with the same API and no daemon. It stops with the last handle.
+    ///
+    /// # Errors
+    /// Where a link, the real-time class or memory is refused: see [`ConnectError::Host`].
+    pub fn embedded(config: &HostConfig) -> Result<Self, ConnectError> {
+        Self::around(EngineHost::start(config)?)
+    }
+
+    /// As [`Endsystem::embedded`], on links that the program made (in the order of the configuration): two
+    /// endsystems of one process can be joined by `memory` links.
+    ///
+    /// # Errors
+    /// As [`Endsystem::embedded`].
+    pub fn embedded_with(config: &HostConfig, links: Vec<Box<dyn Link>>) -> Result<Self, ConnectError> {
+        Self::around(EngineHost::start_with(config, links)?)
+    }
+
+    fn around(host: EngineHost) -> Result<Self, ConnectError> {
+        let (embedded, socket) = EmbeddedHost::start(host)?;
+        Ok(Self { connection: Connection::start(socket, Some(embedded))? })
     }
 
     /// The host's name.

@@ -9,6 +9,8 @@ use punctual_proto::ids::NameError;
 use punctual_proto::node::api::{ChannelRefusal, CloseReason, RequestError};
 use thiserror::Error;
 
+use crate::host::HostError;
+
 /// No endsystem.
 #[derive(Debug, Error)]
 pub enum ConnectError {
@@ -27,8 +29,8 @@ pub enum ConnectError {
     #[error("cannot start the client: {0}")]
     System(#[from] io::Error),
     /// The engine inside this process could not be started.
-    #[error("cannot start the embedded engine: {0}")]
-    Engine(String),
+    #[error("cannot start the embedded host: {0}")]
+    Host(#[from] HostError),
 }
 
 /// A request that failed.

@@ -34,6 +34,7 @@ mod connection;
 mod endsystem;
 mod error;
 mod events;
+pub mod host;
 mod listener;
 mod receiver;
 mod state;
@@ -49,6 +50,7 @@ pub use state::ChannelState;
 pub use punctual_analysis::{
     BitRate, Contract, ContractError, Delivery, Horizon, Instant, Nanos, Policing, Ppm, Rate,
 };
+pub use punctual_engine::config::HostConfig;
 pub use punctual_ipc::api::{ApiError, HostStatus, SOCKET_DEFAULT};
 pub use punctual_ipc::ring::now;
 pub use punctual_proto::ids::{Address, ChannelId, Name};

@@ -1,2 +1,103 @@
-//! placeholder
-fn main() {}
+//! `punctuald --config FILE`: one host's daemon.
+
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+use punctual_engine::config::{self, HostConfig};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use tracing::{info, warn};
+use tracing_subscriber::EnvFilter;
+
+/// The daemon of one host: its engine, and the API for programs.
+#[derive(Parser)]
+#[command(
+    name = "punctuald",
+    version,
+    after_help = "Example: punctuald --config /etc/punctual.toml\nStops gracefully on SIGTERM and SIGINT."
+)]
+struct Arguments {
+    /// The host's configuration (TOML; docs/punctuald.example.toml explains every key).
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Runs without a real-time class and locked memory: nothing is guaranteed then.
+    #[arg(long)]
+    best_effort_host: bool,
+    /// Only checks the configuration.
+    #[arg(long)]
+    check: bool,
+    /// Says "ready", and what --check found, as JSON on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_from_env("PUNCTUAL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match serve(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("punctuald: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(arguments: &Arguments) -> anyhow::Result<()> {
+    let mut config = config::load(&arguments.config)?;
+    if arguments.best_effort_host {
+        config.run_on_best_effort_host();
+    }
+    if arguments.check {
+        return say(arguments, &config, "ok");
+    }
+    if config.is_best_effort_host() {
+        warn!("best-effort host: no real-time class, nothing is guaranteed here");
+    }
+    let stop = stop_signals().context("cannot handle signals")?;
+    punctual_daemon::run(&config, stop.as_fd(), || {
+        info!(host = %config.node.name, socket = %config.daemon.socket.display(), "ready");
+        // Nobody may read it: the daemon serves all the same.
+        let _ = if arguments.json { say(arguments, &config, "ready") } else { Ok(()) };
+    })?;
+    info!("stopped");
+    Ok(())
+}
+
+/// Readable as soon as somebody asks this process to stop.
+fn stop_signals() -> std::io::Result<OwnedFd> {
+    let (stop, signalled) = UnixStream::pair()?;
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
+    }
+    Ok(stop.into())
+}
+
+/// One line on standard output.
+fn say(arguments: &Arguments, config: &HostConfig, state: &str) -> anyhow::Result<()> {
+    let (name, socket) = (&config.node.name, &config.daemon.socket);
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        let line = serde_json::json!({
+            "state": state,
+            "host": name.as_str(),
+            "socket": socket,
+            "links": config.node.links.len(),
+            "best_effort_host": config.is_best_effort_host(),
+        });
+        writeln!(out, "{line}")?;
+    } else {
+        writeln!(
+            out,
+            "{state}: host {name}, {} links, socket {}",
+            config.node.links.len(),
+            socket.display()
+        )?;
+    }
+    Ok(out.flush()?)
+}

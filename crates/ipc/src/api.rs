@@ -312,6 +312,8 @@ pub enum ApiError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resource {
+    /// Users at the same time.
+    Users,
     /// Connections of programs.
     Clients,
     /// Listeners.
@@ -325,6 +327,7 @@ pub enum Resource {
 impl std::fmt::Display for Resource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
+            Self::Users => "users",
             Self::Clients => "clients",
             Self::Listeners => "listeners",
             Self::Channels => "channels",
@@ -369,10 +372,12 @@ pub struct ApiStatus {
     pub broken_rings: u64,
 }
 
-/// What each user may take of a host.
+/// What each user may take of a host, and how many users there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quotas {
+    /// Users with anything at the same time (all of them together).
+    pub users: u64,
     /// Connected programs.
     pub clients: u64,
     /// Listeners.
@@ -385,7 +390,7 @@ pub struct Quotas {
 
 impl Default for Quotas {
     fn default() -> Self {
-        Self { clients: 256, listeners: 1_024, channels: 16_384, buffer_bytes: 2 << 30 }
+        Self { users: 1_024, clients: 256, listeners: 1_024, channels: 16_384, buffer_bytes: 2 << 30 }
     }
 }
 

@@ -13,6 +13,7 @@
 
 pub mod api;
 pub mod ring;
+pub mod service;
 pub mod shm;
 pub mod socket;
 pub mod wake;

@@ -15,6 +15,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,36 @@ pub fn is_armed(flag: &AtomicU32) -> bool {
 pub fn must_wake(flag: &AtomicU32) -> bool {
     fence(Ordering::SeqCst);
     flag.load(Ordering::Relaxed) != 0 && flag.swap(0, Ordering::Relaxed) != 0
+}
+
+/// Tells one thread of this process that something needs to be looked at. Clones ring the same bell.
+#[derive(Clone, Debug)]
+pub struct Alarm(Arc<OwnedFd>);
+
+impl Alarm {
+    /// A new one.
+    ///
+    /// # Errors
+    /// Where descriptors run out.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    }
+
+    /// Rings; never blocks.
+    pub fn ring(&self) {
+        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Takes all rings out.
+    pub fn hush(&self) {
+        let _ = rustix::io::read(&*self.0, &mut [0_u8; 8]);
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// The application's way to wake the daemon.

@@ -20,7 +20,7 @@ use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite};
 use super::free_list::FreeList;
 use super::{HEADER_BYTES, Header, LINE_BYTES, RingCloser, RingError, RingHandles, RingShape};
 use crate::shm::Region;
-use crate::wake::{self, Bell, BellRope};
+use crate::wake::{self, Alarm, Bell, BellRope};
 
 /// Of an entry: number, logical arrival, deadline, delivered (8 B each), length, slot, flags (4 B each).
 const ENTRY_BYTES: usize = LINE_BYTES;
@@ -34,11 +34,12 @@ fn payload_offset(shape: RingShape, slot: u32) -> usize {
     HEADER_BYTES + shape.slots as usize * ENTRY_BYTES + slot as usize * shape.payload_bytes()
 }
 
-/// Makes a ring: the daemon's end and what the application attaches with.
+/// Makes a ring: the daemon's end and what the application attaches with. `alarm` rings where the application
+/// breaks it.
 ///
 /// # Errors
 /// Where memory or descriptors are short.
-pub fn inbox(shape: RingShape) -> Result<(InboxWriter, RingHandles), RingError> {
+pub fn inbox(shape: RingShape, alarm: &Alarm) -> Result<(InboxWriter, RingHandles), RingError> {
     let (file, region) = Region::create(shape.bytes())?;
     let (bell, rope) = Bell::pair()?;
     wake::arm(Header(&region).consumer_sleeps());
@@ -51,6 +52,7 @@ pub fn inbox(shape: RingShape) -> Result<(InboxWriter, RingHandles), RingError> 
         produced: 0,
         consumed: 0,
         broken: Arc::new(AtomicBool::new(false)),
+        alarm: alarm.clone(),
     };
     Ok((writer, RingHandles { shape, descriptors: vec![file, hear, ring] }))
 }
@@ -73,6 +75,7 @@ pub struct InboxWriter {
     produced: u64,
     consumed: u64,
     broken: Arc<AtomicBool>,
+    alarm: Alarm,
 }
 
 impl InboxWriter {
@@ -94,7 +97,8 @@ impl InboxWriter {
     fn collect(&mut self) {
         let consumed = Header(&self.shared.region).consumer().load(Ordering::Acquire);
         if consumed < self.consumed || consumed > self.produced {
-            self.broken.store(true, Ordering::Relaxed);
+            self.broken.store(true, Ordering::Release);
+            self.alarm.ring();
             return;
         }
         while self.consumed < consumed {
@@ -177,7 +181,7 @@ pub struct InboxHealth(Arc<AtomicBool>);
 impl InboxHealth {
     /// See [`InboxWriter::is_broken`].
     pub fn is_broken(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.load(Ordering::Acquire)
     }
 }
 

@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use super::{HEADER_BYTES, Header, LINE_BYTES, RingCloser, RingError, RingHandles, RingShape};
 use crate::shm::Region;
-use crate::wake::{self, Bell, BellRope, Doorbell};
+use crate::wake::{self, Alarm, Bell, BellRope, Doorbell};
 
 /// Within a slot: the length at 0, the sending time at 8, the payload behind.
 const SLOT_HEADER_BYTES: usize = LINE_BYTES;
@@ -30,11 +30,12 @@ fn slot_offset(shape: RingShape, position: u64) -> usize {
     HEADER_BYTES + index * (SLOT_HEADER_BYTES + shape.payload_bytes())
 }
 
-/// Makes a ring: the daemon's end, what the application attaches with, and the doorbell to watch.
+/// Makes a ring: the daemon's end, what the application attaches with, and the doorbell to watch. `alarm` rings
+/// where the application breaks it.
 ///
 /// # Errors
 /// Where memory or descriptors are short.
-pub fn outbox(shape: RingShape) -> Result<(OutboxReader, RingHandles, OwnedFd), RingError> {
+pub fn outbox(shape: RingShape, alarm: &Alarm) -> Result<(OutboxReader, RingHandles, OwnedFd), RingError> {
     let (file, region) = Region::create(shape.bytes())?;
     let (theirs, ours) = Doorbell::pair()?;
     let (bell, rope) = Bell::pair()?;
@@ -50,7 +51,7 @@ pub fn outbox(shape: RingShape) -> Result<(OutboxReader, RingHandles, OwnedFd), 
         freed_at,
         broken: AtomicBool::new(false),
     });
-    let reader = OutboxReader { shared, taken: 0, sent_after: super::now() };
+    let reader = OutboxReader { shared, taken: 0, sent_after: super::now(), alarm: alarm.clone() };
     Ok((reader, RingHandles { shape, descriptors: vec![file, hear, ring, theirs] }, ours))
 }
 
@@ -99,6 +100,7 @@ pub struct OutboxReader {
     taken: u64,
     /// No message that is yet to come was sent before this.
     sent_after: Instant,
+    alarm: Alarm,
 }
 
 impl OutboxReader {
@@ -113,7 +115,9 @@ impl OutboxReader {
     }
 
     fn break_ring(&self) {
-        self.shared.broken.store(true, Ordering::Relaxed);
+        if !self.shared.broken.swap(true, Ordering::Release) {
+            self.alarm.ring();
+        }
     }
 
     /// Messages that wait; arms the sleep flag where there are none. Breaks the ring where that is nonsense.
@@ -180,7 +184,7 @@ pub struct OutboxHealth(Arc<Shared>);
 impl OutboxHealth {
     /// See [`OutboxReader::is_broken`].
     pub fn is_broken(&self) -> bool {
-        self.0.broken.load(Ordering::Relaxed)
+        self.0.broken.load(Ordering::Acquire)
     }
 }
 

@@ -1,0 +1,158 @@
+//! A host in this process: an engine with the API service around it. Embedded endsystems and `punctuald` are
+//! made of the same parts; the daemon only adds a socket that other processes can connect to.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread::JoinHandle;
+
+use punctual_engine::config::{ConfigError, DaemonConfig, HostConfig};
+use punctual_engine::{Engine, EngineError, EngineHandle, Events, HostMemory};
+use punctual_ipc::api::Quotas;
+use punctual_ipc::ring::{InboxWriter, OutboxReader};
+use punctual_ipc::service::server::Server;
+use punctual_ipc::service::{Host, HostGone};
+use punctual_ipc::wake::Alarm;
+use punctual_link::Link;
+use punctual_proto::Instant;
+use punctual_proto::ids::ChannelId;
+use punctual_proto::node::Node;
+use punctual_proto::node::api::Event;
+use thiserror::Error;
+
+/// A host that did not start.
+#[derive(Debug, Error)]
+pub enum HostError {
+    /// The configuration, or a link of it.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// The engine.
+    #[error("{0}")]
+    Engine(#[from] EngineError),
+    /// The system.
+    #[error("cannot start the host's API: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A running engine with this system's rings, as the API service sees it.
+pub struct EngineHost {
+    engine: EngineHandle<OutboxReader, InboxWriter>,
+    events: Events,
+}
+
+impl EngineHost {
+    /// Opens the configured links and starts the engine.
+    ///
+    /// # Errors
+    /// See [`HostError`]; nothing is left behind then.
+    pub fn start(config: &HostConfig) -> Result<Self, HostError> {
+        Self::start_with(config, config.open_links()?)
+    }
+
+    /// Starts the engine on links that were opened elsewhere, in the order of the configuration.
+    ///
+    /// # Errors
+    /// See [`HostError`].
+    pub fn start_with(config: &HostConfig, links: Vec<Box<dyn Link>>) -> Result<Self, HostError> {
+        let engine = Engine::start(config.engine_config(links)?)?;
+        let events = engine.events();
+        Ok(Self { engine, events })
+    }
+}
+
+impl Host for EngineHost {
+    type Memory = HostMemory<OutboxReader, InboxWriter>;
+
+    fn call<R, F>(&self, request: F) -> Result<R, HostGone>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut Node<Self::Memory>, Instant) -> R + Send + 'static,
+    {
+        self.engine.call(request).map_err(|_| HostGone)
+    }
+
+    fn watch(&self, channel: ChannelId, doorbell: OwnedFd) -> Result<(), String> {
+        self.engine.watch(channel, doorbell).map_err(|error| error.to_string())
+    }
+
+    fn unwatch(&self, channel: ChannelId) {
+        // A stopped engine watches nothing.
+        let _ = self.engine.unwatch(channel);
+    }
+
+    fn try_next_event(&self) -> Result<Option<Event>, HostGone> {
+        self.events.try_next().map_err(|_| HostGone)
+    }
+
+    fn events(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+
+    fn statistics(&self) -> serde_json::Value {
+        let counted = self.engine.statistics();
+        serde_json::json!({
+            "wakes": counted.wakes,
+            "loops": counted.loops,
+            "loop_ns_max": counted.loop_ns_max,
+            "work_units": counted.work_units,
+            "late_wakes": counted.late_wakes,
+            "wake_late_ns_max": counted.wake_late_ns_max,
+            "receive_pool_dry": counted.receive_pool_dry,
+            "driver_full": counted.driver_full,
+            "stalls": counted.stalls,
+            "links_failed": counted.links_failed,
+        })
+    }
+
+    fn stop(&self) {
+        // An engine that had failed is stopped too; its failure was an event of its own.
+        let _ = self.engine.stop();
+    }
+}
+
+/// The quotas of a configuration.
+pub fn quotas(daemon: &DaemonConfig) -> Quotas {
+    Quotas {
+        users: daemon.users_max.into(),
+        clients: daemon.connections_per_user_max.into(),
+        listeners: daemon.listeners_per_user_max.into(),
+        channels: daemon.channels_per_user_max.into(),
+        buffer_bytes: daemon.buffer_bytes_per_user_max,
+    }
+}
+
+/// An API service on a thread of its own, with one connected socket. Dropping it stops engine and thread.
+pub(crate) struct EmbeddedHost {
+    stop: Alarm,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl EmbeddedHost {
+    /// Starts; returns the socket to talk to it.
+    pub(crate) fn start(host: EngineHost) -> io::Result<(Self, OwnedFd)> {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        // Quotas protect users from one another; an embedding program has only itself.
+        let all = u64::MAX;
+        let unlimited = Quotas { users: all, clients: all, listeners: all, channels: all, buffer_bytes: all };
+        let mut server = Server::new(host, unlimited, None)?;
+        server.add_session(theirs)?;
+        let stop = Alarm::new()?;
+        let stopping = stop.clone();
+        let thread = std::thread::Builder::new().name("punctual-api".into()).spawn(move || {
+            // Where the engine fails, its clients see their connection end.
+            let _ = server.run(stopping.as_fd());
+        })?;
+        Ok((Self { stop, thread: Some(thread) }, ours))
+    }
+}
+
+impl Drop for EmbeddedHost {
+    fn drop(&mut self) {
+        self.stop.ring();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been printed; there is nobody to hand it to.
+            let _ = thread.join();
+        }
+    }
+}

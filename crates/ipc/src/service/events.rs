@@ -1,0 +1,146 @@
+//! Events of the node, on their way to the clients whom they concern.
+
+use punctual_proto::ids::ChannelId;
+use punctual_proto::node::api::{Event, Grant, Incoming, UserId};
+
+use super::{ClientId, End, Health, Host, HostGone, Service, Stage};
+use crate::api::{Answer, ApiError, Push, Resource};
+use crate::ring::RingHandles;
+
+impl<H: Host> Service<H> {
+    /// Handles every event that waits.
+    ///
+    /// # Errors
+    /// Where the engine has stopped and there will be no more.
+    pub fn handle_events(&mut self) -> Result<(), HostGone> {
+        while let Some(event) = self.host.try_next_event()? {
+            self.handle_event(event);
+        }
+        Ok(())
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        match event {
+            Event::Opened { channel, grant } => self.opened(channel, grant),
+            Event::Refused { channel, refusal } => {
+                self.finish_call(channel, Err(ApiError::Refused(refusal)));
+            }
+            Event::Probed { channel, answer } => {
+                self.finish_call(channel, Ok(Answer::Probed { answer }));
+            }
+            Event::Incoming(incoming) => self.incoming_channel(incoming),
+            Event::Established { channel } => self.tell(channel, Push::Established { channel }),
+            Event::Requested { listener, to, contract, user, token } => {
+                match self.listeners.get(&listener).map(|(client, _)| *client) {
+                    Some(client) => {
+                        self.requested.insert(token, client);
+                        self.push(client, Push::Requested { listener, to, contract, user, token });
+                    }
+                    None => {
+                        let why = "the listener was just closed";
+                        let _ = self.host.call(move |node, now| node.refuse_request(token, why, now));
+                    }
+                }
+            }
+            Event::RequestFailed { token, refusal } => {
+                if let Some(client) = self.asked.remove(&token) {
+                    self.push(client, Push::AskFailed { token, refusal });
+                }
+            }
+            Event::Closed { channel, reason } => {
+                self.tell(channel, Push::Closed { channel, reason });
+                self.host.unwatch(channel);
+                self.release_end(channel);
+            }
+            Event::Notice { channel, notice } => self.tell(channel, Push::Notice { channel, notice }),
+        }
+    }
+
+    fn tell(&mut self, channel: ChannelId, push: Push) {
+        if let Some(client) = self.ends.get(&channel).and_then(|end| end.client) {
+            self.push(client, push);
+        }
+    }
+
+    /// Answers the call that waits for `channel` and forgets the channel.
+    fn finish_call(&mut self, channel: ChannelId, answer: Result<Answer, ApiError>) {
+        let Some(end) = self.release_end(channel) else { return };
+        if let (Some(client), Stage::Opening { call, .. } | Stage::Probing { call }) =
+            (end.client, &end.stage)
+        {
+            self.answer(client, *call, answer, Vec::new());
+        }
+    }
+
+    fn opened(&mut self, channel: ChannelId, grant: Grant) {
+        let waiting = self.ends.get(&channel).map(|end| (end.client, end.user, &end.stage));
+        let Some((Some(client), user, &Stage::Opening { call, contract })) = waiting else {
+            // Whoever wanted it is gone.
+            return self.close_end(channel);
+        };
+        match self.give_outbox(channel, user, grant.outbox_messages, contract.message_bytes_max) {
+            Ok(handles) => {
+                let answer = Answer::Opened { channel, grant, ring: handles.shape };
+                self.answer(client, call, Ok(answer), handles.descriptors);
+            }
+            Err(error) => {
+                if let Some(end) = self.ends.get_mut(&channel) {
+                    end.client = None;
+                }
+                self.close_end(channel);
+                self.answer(client, call, Err(error), Vec::new());
+            }
+        }
+    }
+
+    fn give_outbox(
+        &mut self,
+        channel: ChannelId,
+        user: UserId,
+        messages: u32,
+        bytes: u32,
+    ) -> Result<RingHandles, ApiError> {
+        let (reader, handles, doorbell) = self.make_outbox(user, messages, bytes)?;
+        let health = reader.health();
+        if let Some(end) = self.ends.get_mut(&channel) {
+            end.stage = Stage::Open;
+            end.ring_bytes = handles.shape.bytes();
+            end.health = Some(Health::Outbox(health));
+        }
+        self.ask_node(move |node, now| node.attach_outbox(channel, reader, now))?;
+        self.host.watch(channel, doorbell).map_err(ApiError::Ring)?;
+        Ok(handles)
+    }
+
+    fn incoming_channel(&mut self, incoming: Incoming) {
+        let Incoming { channel, listener, from, user, contract, inbox_messages, token } = incoming;
+        let refuse = match self.accept_for(listener) {
+            Ok((client, owner)) => {
+                if let Some(token) = token {
+                    self.asked.remove(&token);
+                }
+                let stage = Stage::Incoming { contract, messages: inbox_messages };
+                let end = End { client: Some(client), user: owner, stage, ring_bytes: 0, health: None };
+                self.ends.insert(channel, end);
+                return self.push(client, Push::Incoming { channel, listener, from, user, contract, token });
+            }
+            Err(why) => why,
+        };
+        let _ = self.host.call(move |node, now| node.refuse(channel, &refuse, now));
+    }
+
+    /// Who listens, with room in the quota taken for one more channel.
+    fn accept_for(
+        &mut self,
+        listener: punctual_proto::ids::ListenerId,
+    ) -> Result<(ClientId, UserId), String> {
+        let client =
+            self.listeners.get(&listener).map(|(client, _)| *client).ok_or("the listener was just closed")?;
+        let user = self.clients.get(&client).map(|client| client.user).ok_or("the listener is gone")?;
+        self.accounts.take(user, Resource::Channels, 1).map_err(|error| {
+            self.counters.over_quota += 1;
+            format!("the receiver's {error}")
+        })?;
+        Ok((client, user))
+    }
+}

@@ -1,0 +1,56 @@
+//! The engine as the service sees it. `ipc` does not depend on the engine; whoever has one adapts it.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use punctual_analysis::Instant;
+use punctual_proto::ids::ChannelId;
+use punctual_proto::memory::Memory;
+use punctual_proto::node::Node;
+use punctual_proto::node::api::Event;
+use thiserror::Error;
+
+use crate::ring::{InboxWriter, OutboxReader};
+
+/// The engine has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the engine has stopped")]
+pub struct HostGone;
+
+/// A running engine whose node uses this crate's rings.
+pub trait Host {
+    /// Its buffers.
+    type Memory: Memory<Outbox = OutboxReader, Inbox = InboxWriter> + 'static;
+
+    /// Runs `request` on the processor's thread.
+    ///
+    /// # Errors
+    /// Where the engine has stopped.
+    fn call<R, F>(&self, request: F) -> Result<R, HostGone>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut Node<Self::Memory>, Instant) -> R + Send + 'static;
+
+    /// From now on `doorbell` makes the node look at the outgoing ring of `channel`.
+    ///
+    /// # Errors
+    /// A line that says why not.
+    fn watch(&self, channel: ChannelId, doorbell: OwnedFd) -> Result<(), String>;
+
+    /// Forgets the doorbell.
+    fn unwatch(&self, channel: ChannelId);
+
+    /// The node's next event, if there is one.
+    ///
+    /// # Errors
+    /// Where the engine has stopped and every event was read.
+    fn try_next_event(&self) -> Result<Option<Event>, HostGone>;
+
+    /// Readable while there may be events.
+    fn events(&self) -> BorrowedFd<'_>;
+
+    /// The processor's counters, for `status`.
+    fn statistics(&self) -> serde_json::Value;
+
+    /// Tears every channel down and ends the engine; bounded in time.
+    fn stop(&self);
+}

@@ -1,0 +1,269 @@
+//! Requests of applications and events of the node, joined: who owns which listener, channel and ring.
+//!
+//! One thread owns a [`Service`]; it does no I/O but making rings. What clients are to be sent collects in its
+//! outbox, which the [`server`] empties. Every channel handle belongs to exactly one client (or to none, when
+//! that client is gone and the network has not answered yet); a client that goes takes its listeners and
+//! channels along. Quotas count from the request until the node says that the channel is closed.
+
+mod events;
+mod host;
+mod quota;
+mod requests;
+pub mod server;
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+
+use punctual_analysis::{Contract, Instant};
+use punctual_proto::ids::{ChannelId, ListenerId, Name};
+use punctual_proto::node::api::UserId;
+
+use self::quota::Accounts;
+use crate::api::{Answer, ApiError, ApiStatus, FromDaemon, Push, Quotas, Resource};
+use crate::ring::incoming::InboxHealth;
+use crate::ring::outgoing::OutboxHealth;
+use crate::socket::Packet;
+use crate::wake::Alarm;
+
+pub use host::{Host, HostGone};
+
+/// A connected program; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(u64);
+
+/// What must be done to a client's connection.
+#[derive(Debug)]
+pub enum Effect {
+    /// Send this.
+    Send(ClientId, Packet),
+    /// Send what is queued, then cut it.
+    Cut(ClientId),
+}
+
+struct Client {
+    user: UserId,
+    greeted: bool,
+}
+
+/// How far a channel's end has come.
+enum Stage {
+    /// The network has not answered; this call waits for it.
+    Opening { call: u64, contract: Contract },
+    /// The same for a dry run.
+    Probing { call: u64 },
+    /// The agent has not answered.
+    Incoming { contract: Contract, messages: u32 },
+    /// Rings are attached.
+    Open,
+    /// A best-effort end: the node says nothing when it is closed.
+    BestEffort,
+}
+
+/// One end of a channel at this host.
+struct End {
+    /// `None`: the client is gone, the node not yet done.
+    client: Option<ClientId>,
+    user: UserId,
+    stage: Stage,
+    ring_bytes: u64,
+    health: Option<Health>,
+}
+
+/// Whether the application keeps the rules of its ring.
+enum Health {
+    Outbox(OutboxHealth),
+    Inbox(InboxHealth),
+}
+
+impl Health {
+    fn is_broken(&self) -> bool {
+        match self {
+            Self::Outbox(health) => health.is_broken(),
+            Self::Inbox(health) => health.is_broken(),
+        }
+    }
+}
+
+/// See the module.
+pub struct Service<H: Host> {
+    host: H,
+    node: punctual_proto::ids::NodeId,
+    name: Name,
+    accounts: Accounts,
+    clients: HashMap<ClientId, Client>,
+    next_client: u64,
+    listeners: HashMap<ListenerId, (ClientId, Name)>,
+    ends: HashMap<ChannelId, End>,
+    /// Requests of receivers elsewhere that a client here has been told, by token.
+    requested: HashMap<u64, ClientId>,
+    /// Requests of clients here to sources elsewhere, by token.
+    asked: HashMap<u64, ClientId>,
+    counters: ApiStatus,
+    effects: VecDeque<Effect>,
+    alarm: Alarm,
+    started: Instant,
+}
+
+impl<H: Host> Service<H> {
+    /// Around a running engine.
+    ///
+    /// # Errors
+    /// Where the engine has stopped already or descriptors run out.
+    pub fn new(host: H, quotas: Quotas) -> std::io::Result<Self> {
+        let about = host.call(|node, now| node.status(now)).map_err(std::io::Error::other)?;
+        Ok(Self {
+            host,
+            node: about.id,
+            name: about.name,
+            accounts: Accounts::new(quotas),
+            clients: HashMap::new(),
+            next_client: 1,
+            listeners: HashMap::new(),
+            ends: HashMap::new(),
+            requested: HashMap::new(),
+            asked: HashMap::new(),
+            counters: ApiStatus::default(),
+            effects: VecDeque::new(),
+            alarm: Alarm::new()?,
+            started: crate::ring::now(),
+        })
+    }
+
+    /// A program of `user` has connected.
+    ///
+    /// # Errors
+    /// Where the user has too many already: the error is to be sent, the connection cut.
+    pub fn connect(&mut self, user: UserId) -> Result<ClientId, ApiError> {
+        self.accounts.take(user, Resource::Clients, 1).inspect_err(|_| self.counters.over_quota += 1)?;
+        let id = ClientId(self.next_client);
+        self.next_client += 1;
+        self.clients.insert(id, Client { user, greeted: false });
+        self.counters.clients += 1;
+        Ok(id)
+    }
+
+    /// A program is gone: its listeners and channels go with it, the other ends are told.
+    pub fn disconnect(&mut self, client: ClientId) {
+        let Some(Client { user, .. }) = self.clients.remove(&client) else { return };
+        self.counters.clients -= 1;
+        let listeners: Vec<ListenerId> =
+            self.listeners.iter().filter(|(_, (owner, _))| *owner == client).map(|(id, _)| *id).collect();
+        for listener in listeners {
+            self.drop_listener(listener, user);
+        }
+        let channels: Vec<ChannelId> =
+            self.ends.iter().filter(|(_, end)| end.client == Some(client)).map(|(id, _)| *id).collect();
+        for channel in channels {
+            self.close_end(channel);
+            if let Some(end) = self.ends.get_mut(&channel) {
+                end.client = None;
+            }
+        }
+        self.drop_requested_of(client);
+        self.asked.retain(|_, owner| *owner != client);
+        self.accounts.give_back(user, Resource::Clients, 1);
+    }
+
+    /// Rings that applications broke: their channels are closed, nobody else notices.
+    pub fn close_broken(&mut self) {
+        self.alarm.hush();
+        let broken: Vec<ChannelId> = self
+            .ends
+            .iter()
+            .filter(|(_, end)| end.health.as_ref().is_some_and(Health::is_broken))
+            .map(|(id, _)| *id)
+            .collect();
+        for channel in broken {
+            self.counters.broken_rings += 1;
+            if let Some(end) = self.ends.get_mut(&channel) {
+                end.health = None;
+            }
+            self.close_end(channel);
+        }
+    }
+
+    /// What is to be done to connections, in order.
+    pub fn next_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// The engine.
+    pub fn host(&self) -> &H {
+        &self.host
+    }
+
+    /// Readable when a ring was broken.
+    pub fn alarm(&self) -> &Alarm {
+        &self.alarm
+    }
+
+    /// A connection was cut since its program did not read.
+    pub fn count_not_reading(&mut self) {
+        self.counters.not_reading += 1;
+    }
+
+    /// A connection is to be cut since what it sent was no request.
+    pub fn reject(&mut self, client: ClientId, why: String) {
+        self.counters.malformed += 1;
+        self.answer(client, 0, Err(ApiError::Malformed(why)), Vec::new());
+        self.effects.push_back(Effect::Cut(client));
+    }
+
+    fn answer(
+        &mut self,
+        client: ClientId,
+        id: u64,
+        result: Result<Answer, ApiError>,
+        descriptors: Vec<OwnedFd>,
+    ) {
+        self.counters.requests += 1;
+        self.counters.errors += u64::from(result.is_err());
+        self.counters.over_quota += u64::from(matches!(result, Err(ApiError::Quota { .. })));
+        match Packet::new(&FromDaemon::Answer { id, result }, descriptors) {
+            Ok(packet) => self.effects.push_back(Effect::Send(client, packet)),
+            Err(error) => self.answer(client, id, Err(ApiError::Ring(error.to_string())), Vec::new()),
+        }
+    }
+
+    fn push(&mut self, client: ClientId, push: Push) {
+        match Packet::new(&FromDaemon::Push(push), Vec::new()) {
+            Ok(packet) => self.effects.push_back(Effect::Send(client, packet)),
+            // Pushes are bounded by the protocol's own limits; one that is not is no news worth a connection.
+            Err(_) => self.effects.push_back(Effect::Cut(client)),
+        }
+    }
+
+    /// Asks the node to close a channel; a best-effort end is gone at once.
+    fn close_end(&mut self, channel: ChannelId) {
+        // `Unknown` means that the node has closed it already: its event is on the way.
+        let _ = self.host.call(move |node, now| node.close(channel, now));
+        self.host.unwatch(channel);
+        if self.ends.get(&channel).is_some_and(|end| matches!(end.stage, Stage::BestEffort)) {
+            self.release_end(channel);
+        }
+    }
+
+    /// Forgets a channel's end and gives back what it took.
+    fn release_end(&mut self, channel: ChannelId) -> Option<End> {
+        let end = self.ends.remove(&channel)?;
+        self.accounts.give_back(end.user, Resource::Channels, 1);
+        self.accounts.give_back(end.user, Resource::BufferBytes, end.ring_bytes);
+        Some(end)
+    }
+
+    fn drop_listener(&mut self, listener: ListenerId, user: UserId) {
+        self.listeners.remove(&listener);
+        // `Unknown` cannot be: the node has it for as long as we do.
+        let _ = self.host.call(move |node, now| node.unlisten(listener, now));
+        self.accounts.give_back(user, Resource::Listeners, 1);
+    }
+
+    fn drop_requested_of(&mut self, client: ClientId) {
+        let tokens: Vec<u64> =
+            self.requested.iter().filter(|(_, owner)| **owner == client).map(|(token, _)| *token).collect();
+        for token in tokens {
+            self.requested.remove(&token);
+            let _ = self.host.call(move |node, now| node.refuse_request(token, "the program is gone", now));
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What each user has taken of this host, and the limits of that.
+
+use std::collections::HashMap;
+
+use punctual_proto::node::api::UserId;
+
+use crate::api::{ApiError, Quotas, Resource, UserStatus};
+
+/// The account of all users. Entries of users who hold nothing are dropped.
+#[derive(Debug, Default)]
+pub(super) struct Accounts {
+    quotas: Quotas,
+    users: HashMap<UserId, UserStatus>,
+}
+
+impl Accounts {
+    pub(super) fn new(quotas: Quotas) -> Self {
+        Self { quotas, users: HashMap::new() }
+    }
+
+    pub(super) fn quotas(&self) -> Quotas {
+        self.quotas
+    }
+
+    /// Takes `amount` of `what` for `user`, or nothing.
+    pub(super) fn take(&mut self, user: UserId, what: Resource, amount: u64) -> Result<(), ApiError> {
+        let limit = limit(&self.quotas, what);
+        let users = self.users.len() as u64;
+        if users >= self.quotas.users && !self.users.contains_key(&user) {
+            return Err(ApiError::Quota { what: Resource::Users, used: users, limit: self.quotas.users });
+        }
+        let account = self.users.entry(user).or_insert(UserStatus { user, ..UserStatus::default() });
+        let used = field(account, what);
+        let wanted = used.saturating_add(amount);
+        if wanted > limit {
+            let used = if amount > limit { amount } else { *used };
+            self.drop_if_empty(user);
+            return Err(ApiError::Quota { what, used, limit });
+        }
+        *used = wanted;
+        Ok(())
+    }
+
+    /// Gives `amount` of `what` back.
+    pub(super) fn give_back(&mut self, user: UserId, what: Resource, amount: u64) {
+        if let Some(account) = self.users.get_mut(&user) {
+            let used = field(account, what);
+            *used = used.saturating_sub(amount);
+        }
+        self.drop_if_empty(user);
+    }
+
+    fn drop_if_empty(&mut self, user: UserId) {
+        if self.users.get(&user) == Some(&UserStatus { user, ..UserStatus::default() }) {
+            self.users.remove(&user);
+        }
+    }
+
+    /// For `status`, by user.
+    pub(super) fn statuses(&self) -> Vec<UserStatus> {
+        let mut users: Vec<UserStatus> = self.users.values().copied().collect();
+        users.sort_unstable_by_key(|status| status.user.0);
+        users
+    }
+}
+
+fn limit(quotas: &Quotas, what: Resource) -> u64 {
+    match what {
+        Resource::Users => quotas.users,
+        Resource::Clients => quotas.clients,
+        Resource::Listeners => quotas.listeners,
+        Resource::Channels => quotas.channels,
+        Resource::BufferBytes => quotas.buffer_bytes,
+    }
+}
+
+fn field(account: &mut UserStatus, what: Resource) -> &mut u64 {
+    match what {
+        // Users hold nothing but what follows: whoever takes anything is one.
+        Resource::Users | Resource::Clients => &mut account.clients,
+        Resource::Listeners => &mut account.listeners,
+        Resource::Channels => &mut account.channels,
+        Resource::BufferBytes => &mut account.buffer_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_is_kept_per_user_and_given_back() {
+        let mut accounts = Accounts::new(Quotas { channels: 2, ..Quotas::default() });
+        let (ann, bob) = (UserId(1), UserId(2));
+        assert_eq!(accounts.take(ann, Resource::Channels, 2), Ok(()));
+        let error = ApiError::Quota { what: Resource::Channels, used: 2, limit: 2 };
+        assert_eq!(accounts.take(ann, Resource::Channels, 1), Err(error));
+        assert_eq!(accounts.take(bob, Resource::Channels, 1), Ok(()));
+        accounts.give_back(ann, Resource::Channels, 1);
+        assert_eq!(accounts.take(ann, Resource::Channels, 1), Ok(()));
+        accounts.give_back(ann, Resource::Channels, 2);
+        assert_eq!(accounts.statuses(), [UserStatus { user: bob, channels: 1, ..UserStatus::default() }]);
+    }
+
+    #[test]
+    fn an_amount_beyond_the_limit_itself_says_so() {
+        let mut accounts = Accounts::new(Quotas { buffer_bytes: 10, ..Quotas::default() });
+        let error = ApiError::Quota { what: Resource::BufferBytes, used: 11, limit: 10 };
+        assert_eq!(accounts.take(UserId(1), Resource::BufferBytes, 11), Err(error));
+        assert!(accounts.statuses().is_empty());
+    }
+}

@@ -1,0 +1,365 @@
+//! Requests of clients, one function each.
+
+use std::os::fd::OwnedFd;
+
+use punctual_analysis::{Contract, Instant};
+use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
+use punctual_proto::node::Node;
+use punctual_proto::node::api::{ChannelStatus, OpenRequest, RequestError, UserId};
+
+use super::{ClientId, Effect, End, Health, Host, HostGone, Service, Stage};
+use crate::api::{
+    Answer, ApiError, Call, HostStatus, PACKET_BYTES_MAX, Request, Resource, TEXT_BYTES_MAX, VERSION,
+};
+use crate::ring::{InboxWriter, OutboxReader, RingError, RingHandles, RingShape, inbox, now, outbox};
+
+/// An answer with its descriptors; `None` where it comes later.
+type Outcome = Result<Option<(Answer, Vec<OwnedFd>)>, ApiError>;
+
+impl From<HostGone> for ApiError {
+    fn from(_: HostGone) -> Self {
+        Self::ShuttingDown
+    }
+}
+
+impl From<RequestError> for ApiError {
+    fn from(error: RequestError) -> Self {
+        Self::Request(error)
+    }
+}
+
+impl From<RingError> for ApiError {
+    fn from(error: RingError) -> Self {
+        Self::Ring(error.to_string())
+    }
+}
+
+fn done() -> Outcome {
+    Ok(Some((Answer::Done, Vec::new())))
+}
+
+fn checked(text: String) -> Result<String, ApiError> {
+    if text.len() <= TEXT_BYTES_MAX {
+        Ok(text)
+    } else {
+        Err(ApiError::Malformed(format!("a text of {} B: at most {TEXT_BYTES_MAX} B", text.len())))
+    }
+}
+
+impl<H: Host> Service<H> {
+    /// Does what a client asks; the answer is among the effects, now or later.
+    pub fn handle(&mut self, client: ClientId, call: Call) {
+        let Some(&super::Client { user, greeted }) = self.clients.get(&client) else { return };
+        let Call { id, request } = call;
+        if !greeted && !matches!(request, Request::Hello { .. }) {
+            return self.reject(client, "the first request must be hello".into());
+        }
+        match self.dispatch(client, user, id, request) {
+            Ok(Some((answer, descriptors))) => self.answer(client, id, Ok(answer), descriptors),
+            Ok(None) => {}
+            Err(error) => {
+                let cut = matches!(error, ApiError::Version { .. });
+                self.answer(client, id, Err(error), Vec::new());
+                if cut {
+                    self.effects.push_back(Effect::Cut(client));
+                }
+            }
+        }
+    }
+
+    /// Asks the node for something that it may refuse.
+    pub(super) fn ask_node<R, F>(&self, request: F) -> Result<R, ApiError>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut Node<H::Memory>, Instant) -> Result<R, RequestError> + Send + 'static,
+    {
+        Ok(self.host.call(request)??)
+    }
+
+    fn dispatch(&mut self, client: ClientId, user: UserId, id: u64, request: Request) -> Outcome {
+        match request {
+            Request::Hello { version, program } => self.hello(client, version, program),
+            Request::Listen { port } => self.listen(client, user, port),
+            Request::Unlisten { listener } => self.unlisten(client, user, listener),
+            Request::Open { to, contract, token } => self.open(client, user, id, to, contract, token),
+            Request::Probe { to, contract } => self.probe(client, user, id, to, contract),
+            Request::Ask { source, reply_to, contract } => self.ask(client, user, source, reply_to, contract),
+            Request::RefuseAsk { token, why } => self.refuse_ask(client, token, why),
+            Request::Consent { channel } => self.consent(client, user, channel),
+            Request::Refuse { channel, why } => self.refuse(client, channel, why),
+            Request::Close { channel } => self.close(client, channel),
+            Request::OpenBestEffort { to, ring } => self.open_best_effort(client, user, to, ring),
+            Request::BindBestEffort { port, ring } => self.bind_best_effort(client, user, port, ring),
+            Request::Status => self.status(),
+            Request::Channels { after } => self.channels(after),
+            Request::Channel { channel } => self.channel(channel),
+        }
+    }
+
+    fn hello(&mut self, client: ClientId, version: u32, program: String) -> Outcome {
+        if version != VERSION {
+            return Err(ApiError::Version { ours: VERSION, theirs: version });
+        }
+        checked(program)?;
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.greeted = true;
+        }
+        Ok(Some((Answer::Hello { node: self.node, name: self.name.clone() }, Vec::new())))
+    }
+
+    fn listen(&mut self, client: ClientId, user: UserId, port: Name) -> Outcome {
+        self.accounts.take(user, Resource::Listeners, 1)?;
+        let name = port.clone();
+        let listening = self.ask_node(move |node, _| node.listen(port));
+        let listener = listening.inspect_err(|_| self.accounts.give_back(user, Resource::Listeners, 1))?;
+        self.listeners.insert(listener, (client, name));
+        Ok(Some((Answer::Listening { listener }, Vec::new())))
+    }
+
+    fn unlisten(&mut self, client: ClientId, user: UserId, listener: ListenerId) -> Outcome {
+        if self.listeners.get(&listener).is_none_or(|(owner, _)| *owner != client) {
+            return Err(RequestError::Unknown.into());
+        }
+        self.drop_listener(listener, user);
+        done()
+    }
+
+    fn open(
+        &mut self,
+        client: ClientId,
+        user: UserId,
+        call: u64,
+        to: Address,
+        contract: Contract,
+        token: Option<u64>,
+    ) -> Outcome {
+        if let Some(token) = token {
+            match self.requested.get(&token) {
+                Some(owner) if *owner == client => self.requested.remove(&token),
+                _ => return Err(RequestError::Unknown.into()),
+            };
+        }
+        let request = OpenRequest { to, contract, user, probe: false, token };
+        self.start_open(client, user, request, Stage::Opening { call, contract })
+    }
+
+    fn probe(
+        &mut self,
+        client: ClientId,
+        user: UserId,
+        call: u64,
+        to: Address,
+        contract: Contract,
+    ) -> Outcome {
+        let request = OpenRequest { to, contract, user, probe: true, token: None };
+        self.start_open(client, user, request, Stage::Probing { call })
+    }
+
+    fn start_open(&mut self, client: ClientId, user: UserId, request: OpenRequest, stage: Stage) -> Outcome {
+        self.accounts.take(user, Resource::Channels, 1)?;
+        let opening = self.ask_node(move |node, now| node.open(request, now));
+        let channel = opening.inspect_err(|_| self.accounts.give_back(user, Resource::Channels, 1))?;
+        self.ends.insert(channel, End { client: Some(client), user, stage, ring_bytes: 0, health: None });
+        Ok(None)
+    }
+
+    fn ask(
+        &mut self,
+        client: ClientId,
+        user: UserId,
+        source: Address,
+        reply_to: Name,
+        contract: Contract,
+    ) -> Outcome {
+        if !self.listeners.values().any(|(owner, name)| *owner == client && *name == reply_to) {
+            return Err(RequestError::Unknown.into());
+        }
+        let token = self.ask_node(move |node, now| node.request(&source, reply_to, contract, user, now))?;
+        self.asked.insert(token, client);
+        Ok(Some((Answer::Asked { token }, Vec::new())))
+    }
+
+    fn refuse_ask(&mut self, client: ClientId, token: u64, why: String) -> Outcome {
+        let why = checked(why)?;
+        if self.requested.get(&token) != Some(&client) {
+            return Err(RequestError::Unknown.into());
+        }
+        self.requested.remove(&token);
+        self.ask_node(move |node, now| node.refuse_request(token, &why, now))?;
+        done()
+    }
+
+    fn consent(&mut self, client: ClientId, user: UserId, channel: ChannelId) -> Outcome {
+        let (contract, messages) = self.incoming(client, channel)?;
+        let made = self.make_inbox(user, messages, contract.message_bytes_max);
+        let (writer, handles) = made.inspect_err(|error| {
+            let why = format!("the receiver's host has no room: {error}");
+            let _ = self.ask_node(move |node, now| node.refuse(channel, &why, now));
+            self.release_end(channel);
+        })?;
+        let (health, bytes) = (writer.health(), handles.shape.bytes());
+        if let Some(end) = self.ends.get_mut(&channel) {
+            end.stage = Stage::Open;
+            end.ring_bytes = bytes;
+            end.health = Some(Health::Inbox(health));
+        }
+        let consented = self.ask_node(move |node, now| node.consent(channel, writer, now));
+        consented.inspect_err(|_| drop(self.release_end(channel)))?;
+        Ok(Some((Answer::Ring { channel, ring: handles.shape }, handles.descriptors)))
+    }
+
+    fn refuse(&mut self, client: ClientId, channel: ChannelId, why: String) -> Outcome {
+        let why = checked(why)?;
+        self.incoming(client, channel)?;
+        self.release_end(channel);
+        self.ask_node(move |node, now| node.refuse(channel, &why, now))?;
+        done()
+    }
+
+    /// The channel, if it waits for this client's consent.
+    fn incoming(&self, client: ClientId, channel: ChannelId) -> Result<(Contract, u32), ApiError> {
+        match self.ends.get(&channel) {
+            Some(End { client: Some(owner), stage: Stage::Incoming { contract, messages }, .. })
+                if *owner == client =>
+            {
+                Ok((*contract, *messages))
+            }
+            _ => Err(RequestError::Unknown.into()),
+        }
+    }
+
+    fn close(&mut self, client: ClientId, channel: ChannelId) -> Outcome {
+        if self.ends.get(&channel).is_none_or(|end| end.client != Some(client)) {
+            // It may have been closed from the other side a moment ago: closing is done either way.
+            return done();
+        }
+        self.close_end(channel);
+        done()
+    }
+
+    fn open_best_effort(&mut self, client: ClientId, user: UserId, to: Address, ring: RingShape) -> Outcome {
+        self.accounts.take(user, Resource::Channels, 1)?;
+        let opened = self.make_best_effort(user, to, ring);
+        let (channel, handles) =
+            opened.inspect_err(|_| self.accounts.give_back(user, Resource::Channels, 1))?;
+        self.insert_best_effort(client, user, channel, &handles, None);
+        Ok(Some((Answer::Ring { channel, ring: handles.shape }, handles.descriptors)))
+    }
+
+    fn make_best_effort(
+        &mut self,
+        user: UserId,
+        to: Address,
+        ring: RingShape,
+    ) -> Result<(ChannelId, RingHandles), ApiError> {
+        let (reader, handles, doorbell) = self.make_outbox(user, ring.slots, ring.message_bytes_max)?;
+        let bytes = handles.shape.bytes();
+        let opened = self
+            .ask_node(move |node, now| node.open_best_effort(to, ring.message_bytes_max, reader, now))
+            .and_then(|channel| {
+                self.host.watch(channel, doorbell).map_err(ApiError::Ring)?;
+                Ok(channel)
+            });
+        let channel = opened.inspect_err(|_| self.accounts.give_back(user, Resource::BufferBytes, bytes))?;
+        Ok((channel, handles))
+    }
+
+    fn bind_best_effort(&mut self, client: ClientId, user: UserId, port: Name, ring: RingShape) -> Outcome {
+        self.accounts.take(user, Resource::Channels, 1)?;
+        let made = self.make_inbox(user, ring.slots, ring.message_bytes_max);
+        let (writer, handles) = made.inspect_err(|_| self.accounts.give_back(user, Resource::Channels, 1))?;
+        let health = writer.health();
+        let bound = self.ask_node(move |node, _| node.bind_best_effort(port, ring.message_bytes_max, writer));
+        let channel = bound.inspect_err(|_| {
+            self.accounts.give_back(user, Resource::Channels, 1);
+            self.accounts.give_back(user, Resource::BufferBytes, handles.shape.bytes());
+        })?;
+        self.insert_best_effort(client, user, channel, &handles, Some(Health::Inbox(health)));
+        Ok(Some((Answer::Ring { channel, ring: handles.shape }, handles.descriptors)))
+    }
+
+    fn insert_best_effort(
+        &mut self,
+        client: ClientId,
+        user: UserId,
+        channel: ChannelId,
+        handles: &RingHandles,
+        health: Option<Health>,
+    ) {
+        let ring_bytes = handles.shape.bytes();
+        self.ends.insert(
+            channel,
+            End { client: Some(client), user, stage: Stage::BestEffort, ring_bytes, health },
+        );
+    }
+
+    /// An outgoing ring within the user's quota.
+    pub(super) fn make_outbox(
+        &mut self,
+        user: UserId,
+        slots: u32,
+        bytes: u32,
+    ) -> Result<(OutboxReader, RingHandles, OwnedFd), ApiError> {
+        let shape = self.take_ring(user, slots, bytes)?;
+        outbox(shape, &self.alarm).map_err(|error| {
+            self.accounts.give_back(user, Resource::BufferBytes, shape.bytes());
+            error.into()
+        })
+    }
+
+    fn make_inbox(
+        &mut self,
+        user: UserId,
+        slots: u32,
+        bytes: u32,
+    ) -> Result<(InboxWriter, RingHandles), ApiError> {
+        let shape = self.take_ring(user, slots, bytes)?;
+        inbox(shape, &self.alarm).map_err(|error| {
+            self.accounts.give_back(user, Resource::BufferBytes, shape.bytes());
+            error.into()
+        })
+    }
+
+    fn take_ring(&mut self, user: UserId, slots: u32, bytes: u32) -> Result<RingShape, ApiError> {
+        let shape = RingShape::new(slots, bytes)?;
+        self.accounts.take(user, Resource::BufferBytes, shape.bytes())?;
+        Ok(shape)
+    }
+
+    fn status(&mut self) -> Outcome {
+        let node = self.host.call(|node, now| node.status(now))?;
+        let status = HostStatus {
+            node,
+            api: self.counters,
+            quotas: self.accounts.quotas(),
+            users: self.accounts.statuses(),
+            uptime: now().since(self.started),
+            engine: self.host.statistics(),
+        };
+        Ok(Some((Answer::Status(Box::new(status)), Vec::new())))
+    }
+
+    fn channels(&mut self, after: Option<ChannelId>) -> Outcome {
+        let all = self.host.call(|node, _| node.channels())?;
+        let mut left =
+            all.into_iter().filter(|status| after.is_none_or(|after| status.channel > after)).peekable();
+        let (mut channels, mut bytes): (Vec<ChannelStatus>, usize) = (Vec::new(), 0);
+        while let Some(status) = left.peek() {
+            bytes += serde_json::to_vec(status).map_or(0, |json| json.len() + 1);
+            // The first one is sent whatever its size, so that paging ends.
+            if bytes > PACKET_BYTES_MAX * 3 / 4 && !channels.is_empty() {
+                break;
+            }
+            channels.extend(left.next());
+        }
+        let more = left.peek().is_some();
+        Ok(Some((Answer::Channels { channels, more }, Vec::new())))
+    }
+
+    fn channel(&mut self, channel: ChannelId) -> Outcome {
+        let find = move |all: Vec<ChannelStatus>| all.into_iter().find(|status| status.channel == channel);
+        let found = self.host.call(move |node, _| find(node.channels()))?;
+        let status = found.ok_or(RequestError::Unknown)?;
+        Ok(Some((Answer::Channel(Box::new(status)), Vec::new())))
+    }
+}
