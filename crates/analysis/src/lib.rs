@@ -12,13 +12,16 @@ pub mod buffers;
 pub mod clip;
 pub mod contract;
 pub mod path;
+pub mod policies;
 pub mod policy;
+pub mod rta;
 pub mod stage;
 pub mod units;
 
 pub use arrival::{Arrival, EffectiveArrivals, LogicalArrivals, SourceVerdict, Verdict};
 pub use clip::ClipParameters;
 pub use contract::{Contract, ContractError, Delivery, Horizon, Policing};
+pub use policies::{PolicyKind, UnknownPolicy, policy_by_name};
 pub use policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey};
 pub use stage::{Blocking, Cpu, Interference, Link, Pacing, PathCosts, StageModel};
 pub use units::{BitRate, Instant, Nanos, Ppm, Rate};

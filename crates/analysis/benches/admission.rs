@@ -1,0 +1,2 @@
+//! Admission decisions a second.
+fn main() {}

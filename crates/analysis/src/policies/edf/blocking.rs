@@ -1,0 +1,76 @@
+//! blocking(t): the largest unit among the channels whose bound lies beyond t (design 4).
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::signed;
+use crate::stage::Blocking;
+use crate::units::Nanos;
+
+/// blocking(t) of the held channels.
+#[derive(Debug)]
+pub(super) struct BlockingCurve {
+    model: Blocking,
+    /// Held bounds of each unit cost.
+    bounds: BTreeMap<Nanos, BTreeMap<Nanos, u32>>,
+    /// (bound, blocking below it), bounds and blocking strictly falling from the last to the first.
+    stairs: Vec<(i64, i64)>,
+    floor: i64,
+}
+
+impl BlockingCurve {
+    pub(super) fn new(model: Blocking) -> Self {
+        let floor = signed(model.by(Nanos::ZERO));
+        Self { model, bounds: BTreeMap::new(), stairs: Vec::new(), floor }
+    }
+
+    /// Whether units matter at all.
+    pub(super) fn depends_on_units(&self) -> bool {
+        matches!(self.model, Blocking::LargestUnit { .. })
+    }
+
+    /// blocking(t) with only a unit of `unit` less urgent.
+    pub(super) fn by(&self, unit: Nanos) -> i64 {
+        signed(self.model.by(unit))
+    }
+
+    pub(super) fn add(&mut self, unit: Nanos, bound: Nanos) {
+        if self.depends_on_units() {
+            *self.bounds.entry(unit).or_default().entry(bound).or_insert(0) += 1;
+            self.rebuild();
+        }
+    }
+
+    pub(super) fn remove(&mut self, unit: Nanos, bound: Nanos) {
+        let Some(held) = self.bounds.get_mut(&unit) else { return };
+        if let Some(count) = held.get_mut(&bound) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&bound);
+            }
+        }
+        if held.is_empty() {
+            self.bounds.remove(&unit);
+        }
+        self.rebuild();
+    }
+
+    /// One stair for each unit that is the largest somewhere.
+    fn rebuild(&mut self) {
+        self.stairs.clear();
+        let mut reach = i64::MIN;
+        for (&unit, bounds) in self.bounds.iter().rev() {
+            let blocking = signed(self.model.by(unit));
+            let Some(last) = bounds.keys().next_back().map(|&bound| signed(bound)) else { continue };
+            if blocking > self.floor && last > reach {
+                self.stairs.push((last, blocking));
+                reach = last;
+            }
+        }
+    }
+
+    /// blocking(t).
+    pub(super) fn at(&self, t: i64) -> i64 {
+        self.stairs.iter().find(|&&(bound, _)| bound > t).map_or(self.floor, |&(_, blocking)| blocking)
+    }
+}

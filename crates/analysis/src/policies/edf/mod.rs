@@ -1,0 +1,274 @@
+//! `edf`: the demand-bound test (design 4), incremental.
+//!
+//! For every t: interference(t) + sum of max(0, floor((t + r - d)/I') + 1)·C + blocking(t) <= t.
+//! The demand of the channels held is kept as a [`Staircase`]; a decision is one pass over the blocks of it
+//! that can matter. [`is_feasible`] is the same test from first principles, by QPA.
+
+mod blocking;
+mod qpa;
+mod search;
+mod staircase;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::BTreeMap;
+
+use blocking::BlockingCurve;
+use search::{Newcomer, NoBound, Search, Tail};
+use staircase::{Series, Staircase};
+
+pub use qpa::is_feasible;
+
+use super::nearest::{BOUND_MAX, period_possible};
+use super::share::Share;
+use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey};
+use crate::stage::StageModel;
+use crate::units::{Nanos, Ppm};
+
+/// Most steps of the staircase: bounds the worst decision. Beyond it the line above the demand decides, which
+/// refuses some of what the exact test would admit and nothing else.
+const STEPS_MAX: u128 = 1 << 17;
+/// Rounds of moving the horizon or the newcomer's own blocking until a search gives up.
+const ROUNDS_MAX: u32 = 64;
+
+/// Nanoseconds as a signed number that sums of a few of cannot overflow.
+fn signed(span: Nanos) -> i64 {
+    span.0.min(1 << 60) as i64
+}
+
+/// Equal demands with equal bounds count as one series.
+type Group = (Nanos, Nanos, Nanos, Nanos, Nanos);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Edf {
+    model: StageModel,
+    channels: BTreeMap<StageKey, (Demand, Nanos)>,
+    groups: BTreeMap<Group, (Series, u32)>,
+    used: Share,
+    /// Sum over the channels of C·max(0, I' + r - d)/I': how far demand may lie above its mean.
+    offset: i128,
+    /// Steps per 10^12 ns of all groups.
+    step_rate: u128,
+    blocking: BlockingCurve,
+    stairs: Staircase,
+}
+
+impl Edf {
+    /// An empty stage.
+    pub fn new(model: StageModel) -> Self {
+        Self {
+            model,
+            channels: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            used: Share::default(),
+            offset: 0,
+            step_rate: 0,
+            blocking: BlockingCurve::new(model.blocking),
+            stairs: Staircase::new(model.interference),
+        }
+    }
+
+    fn series(&self, demand: &Demand, bound: Nanos) -> Series {
+        let edge =
+            (self.blocking.depends_on_units() && demand.release_latency > Nanos::ZERO).then(|| signed(bound));
+        Series {
+            first: signed(bound - demand.release_latency),
+            period: signed(demand.period),
+            cost: signed(demand.cost),
+            edge,
+            channels: 1,
+        }
+    }
+
+    fn insert(&mut self, key: StageKey, demand: &Demand, bound: Nanos) {
+        let series = self.series(demand, bound);
+        let group = self.groups.entry(group_of(demand, bound)).or_insert((series, 0));
+        if group.1 == 0 {
+            self.step_rate += steps_per_1000s(demand);
+        }
+        group.1 += 1;
+        self.stairs.add(&series);
+        self.blocking.add(demand.unit_cost_max, bound);
+        self.used.add(demand);
+        self.offset += offset_of(demand, bound);
+        self.channels.insert(key, (*demand, bound));
+    }
+
+    fn remove(&mut self, key: StageKey) -> Option<(Demand, Nanos)> {
+        let (demand, bound) = self.channels.remove(&key)?;
+        let group = group_of(&demand, bound);
+        if let Some((_, count)) = self.groups.get_mut(&group) {
+            *count -= 1;
+            if *count == 0 {
+                self.groups.remove(&group);
+                self.step_rate -= steps_per_1000s(&demand);
+            }
+        }
+        self.stairs.remove(&self.series(&demand, bound));
+        self.blocking.remove(demand.unit_cost_max, bound);
+        self.used.remove(&demand);
+        self.offset -= offset_of(&demand, bound);
+        Some((demand, bound))
+    }
+
+    /// The smallest bound that keeps everybody's.
+    fn smallest(&mut self, demand: &Demand) -> Result<Nanos, NoBound> {
+        let mut assumed = Nanos::ZERO;
+        for _ in 0..ROUNDS_MAX {
+            let bound = self.smallest_blocking_until(demand, assumed)?;
+            if bound <= assumed || !self.blocking.depends_on_units() {
+                return Ok(bound);
+            }
+            assumed = bound;
+        }
+        Err(NoBound::Horizon)
+    }
+
+    /// The same where the newcomer blocks others at t < `assumed`.
+    fn smallest_blocking_until(&mut self, demand: &Demand, assumed: Nanos) -> Result<Nanos, NoBound> {
+        let newcomer = Newcomer {
+            cost: signed(demand.cost).max(1),
+            period: signed(demand.period).max(1),
+            blocking: self.blocking.by(demand.unit_cost_max),
+            blocks_until: signed(assumed),
+        };
+        let rho = self.model.interference.rho;
+        let tail = Tail {
+            offset: self.offset + i128::from(self.model.interference.sigma.0),
+            free_share: self.used.left_over(rho),
+        };
+        for _ in 0..ROUNDS_MAX {
+            let (stairs, blocking) = (&self.stairs, &self.blocking);
+            let search = Search { stairs, blocking, tail, rho_ppm: rho.0, newcomer };
+            let steps = search.by_steps()?;
+            let beyond = search.by_tail();
+            if beyond.is_ok_and(|beyond| beyond <= steps) {
+                return Ok(Nanos(steps as u64) + demand.release_latency);
+            }
+            let wanted = tail.horizon_for(&newcomer, steps, self.blocking.by(demand.unit_cost_max));
+            if !self.extend(wanted.unwrap_or(i64::MAX)) {
+                return beyond.map(|beyond| Nanos(beyond.max(steps) as u64) + demand.release_latency);
+            }
+        }
+        Err(NoBound::Horizon)
+    }
+
+    /// Moves the horizon to `wanted` and a quarter more, or as far as the steps allow; `false` if it is there.
+    fn extend(&mut self, wanted: i64) -> bool {
+        let cap = (STEPS_MAX * 1_000_000_000_000).checked_div(self.step_rate).unwrap_or(u128::MAX);
+        let cap = cap.min(1 << 60) as i64;
+        let target = wanted.saturating_add(wanted / 4).max(self.stairs.horizon + 1).min(cap);
+        if target <= self.stairs.horizon || self.stairs.len() as u128 >= 2 * STEPS_MAX {
+            return false;
+        }
+        let all = self.groups.values().map(|&(series, channels)| Series { channels, ..series });
+        self.stairs.extend(target, all);
+        true
+    }
+
+    fn test(&mut self, demand: &Demand, bound: Nanos) -> Result<(), Refusal> {
+        self.used.check(demand, &self.model)?;
+        let refusal = |reason, possible| Refusal { reason, bound_possible: possible, period_possible: None };
+        match self.smallest_blocking_until(demand, bound.min(BOUND_MAX)) {
+            Ok(possible) if possible <= bound && bound > demand.release_latency => Ok(()),
+            Ok(possible) => Err(refusal(RefusalReason::Bound { possible, limit: bound }, Some(possible))),
+            Err(_) => Err(refusal(RefusalReason::Others, self.smallest(demand).ok())),
+        }
+    }
+
+    /// The smallest bound within `limit`, without looking for alternatives.
+    fn offer_within(&mut self, demand: &Demand, limit: Nanos) -> Result<Nanos, Refusal> {
+        self.used.check(demand, &self.model)?;
+        let refusal = |reason, possible| Refusal { reason, bound_possible: possible, period_possible: None };
+        match self.smallest(demand) {
+            Ok(possible) if possible <= limit.min(BOUND_MAX) => Ok(possible),
+            Ok(possible) => Err(refusal(RefusalReason::Bound { possible, limit }, Some(possible))),
+            Err(_) => Err(refusal(RefusalReason::Others, None)),
+        }
+    }
+}
+
+fn group_of(demand: &Demand, bound: Nanos) -> Group {
+    (demand.cost, demand.unit_cost_max, demand.period, demand.release_latency, bound)
+}
+
+fn steps_per_1000s(demand: &Demand) -> u128 {
+    1_000_000_000_000_u128.div_ceil(u128::from(demand.period.0.max(1)))
+}
+
+fn offset_of(demand: &Demand, bound: Nanos) -> i128 {
+    let ahead = (demand.period + demand.release_latency) - bound;
+    let offset = u128::from(demand.cost.0) * u128::from(ahead.0);
+    i128::try_from(offset.div_ceil(u128::from(demand.period.0.max(1)))).unwrap_or(i128::MAX / 4)
+}
+
+impl AdmissionPolicy for Edf {
+    fn offer(&mut self, demand: &Demand, bound_limit: Nanos) -> Result<Offer, Refusal> {
+        self.offer_within(demand, bound_limit).map(|bound| Offer { bound }).map_err(|refusal| Refusal {
+            period_possible: period_possible(demand, self.used.period_min(demand, &self.model), |slower| {
+                self.offer_within(slower, bound_limit).is_ok()
+            }),
+            ..refusal
+        })
+    }
+
+    fn hold(&mut self, key: StageKey, demand: &Demand, bound: Nanos) -> Result<(), Refusal> {
+        let old = self.remove(key);
+        let tested = self.test(demand, bound);
+        match (&tested, old) {
+            (Ok(()), _) => self.insert(key, demand, bound),
+            (Err(_), Some((demand, bound))) => self.insert(key, &demand, bound),
+            (Err(_), None) => {}
+        }
+        tested
+    }
+
+    fn relax(&mut self, key: StageKey, bound: Nanos) -> Result<(), Refusal> {
+        match self.channels.get(&key).copied() {
+            Some((demand, _)) => self.hold(key, &demand, bound),
+            None => Err(super::not_held()),
+        }
+    }
+
+    fn release(&mut self, key: StageKey) -> bool {
+        self.remove(key).is_some()
+    }
+
+    fn bound(&self, key: StageKey) -> Option<Nanos> {
+        self.channels.get(&key).map(|&(_, bound)| bound)
+    }
+
+    fn explain(&mut self, demand: &Demand, bound_limit: Nanos) -> Option<Explanation> {
+        let bound = self.offer_within(demand, bound_limit).ok()?;
+        let within = bound - demand.release_latency;
+        let at = signed(within);
+        let blocking = self.blocking.at(at).max(self.blocking.by(demand.unit_cost_max));
+        let blocking = Nanos(blocking.max(0) as u64);
+        let interference = self.model.interference.within(within);
+        let others = within - demand.cost - blocking - interference;
+        Some(Explanation {
+            release_latency: demand.release_latency,
+            blocking,
+            interference,
+            own: demand.cost,
+            others,
+        })
+    }
+
+    fn drop_caches(&mut self) {
+        self.stairs.clear();
+    }
+
+    fn utilisation(&self) -> Ppm {
+        self.used.with_interference(self.model.interference.rho)
+    }
+
+    fn len(&self) -> usize {
+        self.channels.len()
+    }
+
+    fn name(&self) -> &'static str {
+        "edf"
+    }
+}

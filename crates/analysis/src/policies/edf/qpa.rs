@@ -1,0 +1,91 @@
+//! The demand-bound test from first principles, by Quick Processor-demand Analysis (Zhang and Burns 2009).
+//!
+//! Independent of the incremental search on purpose: each is tested against the other.
+
+use alloc::vec::Vec;
+
+use crate::policy::Demand;
+use crate::stage::StageModel;
+use crate::units::Nanos;
+
+/// Whether EDF keeps every bound of `channels` (demand, bound); `None` where the busy period exceeds
+/// `limit`, so that the answer is not known.
+pub fn is_feasible(channels: &[(Demand, Nanos)], model: &StageModel, limit: Nanos) -> Option<bool> {
+    if channels.iter().any(|(demand, bound)| bound <= &demand.release_latency) {
+        return Some(false);
+    }
+    let busy = busy_period(channels, model, limit)?;
+    let bounds_max = channels.iter().map(|&(_, bound)| bound).max().unwrap_or_default();
+    let horizon = busy.max(bounds_max);
+    // blocking(t) falls with t, which QPA does not foresee: so it runs between the bounds, where it is constant.
+    let mut edges: Vec<Nanos> =
+        channels.iter().map(|&(_, bound)| bound).filter(|&bound| bound < horizon).collect();
+    edges.extend([Nanos::ZERO, horizon + Nanos(1)]);
+    edges.sort_unstable();
+    edges.dedup();
+    Some(edges.windows(2).all(|edge| keeps_between(channels, model, edge[0], edge[1])))
+}
+
+/// The demand that must be served by `t`, without blocking and interference.
+fn demand_by(channels: &[(Demand, Nanos)], t: Nanos) -> Nanos {
+    let due = |&(demand, bound): &(Demand, Nanos)| match (t + demand.release_latency).checked_sub(bound) {
+        Some(since) => demand.cost * (since.0 / demand.period.0.max(1) + 1),
+        None => Nanos::ZERO,
+    };
+    channels.iter().map(due).sum()
+}
+
+fn blocking_at(channels: &[(Demand, Nanos)], model: &StageModel, t: Nanos) -> Nanos {
+    let unit = channels.iter().filter(|&&(_, bound)| bound > t).map(|(demand, _)| demand.unit_cost_max).max();
+    model.blocking.by(unit.unwrap_or_default())
+}
+
+/// The last step of demand before `t`.
+fn step_before(channels: &[(Demand, Nanos)], t: Nanos) -> Option<Nanos> {
+    let last = |&(demand, bound): &(Demand, Nanos)| {
+        let first = bound - demand.release_latency;
+        let since = t.checked_sub(first + Nanos(1))?;
+        Some(first + demand.period * (since.0 / demand.period.0.max(1)))
+    };
+    channels.iter().filter_map(last).max()
+}
+
+/// QPA on [`from`, `to`): no step there with more to do than time.
+fn keeps_between(channels: &[(Demand, Nanos)], model: &StageModel, from: Nanos, to: Nanos) -> bool {
+    let blocking = blocking_at(channels, model, from);
+    let mut next = step_before(channels, to);
+    while let Some(t) = next.filter(|&t| t >= from) {
+        let due = demand_by(channels, t);
+        let needed = due + blocking + model.interference.within(t);
+        if due > Nanos::ZERO && needed > t {
+            return false;
+        }
+        next = if needed < t && needed >= from {
+            // Nothing between `needed` and t can fail; `needed` itself may be a step.
+            step_before(channels, needed + Nanos(1))
+        } else {
+            step_before(channels, t)
+        };
+    }
+    true
+}
+
+/// L: the least fixed point of blocking + interference(L) + sum of ceil((L + r)/I')·C; blocking belongs in it.
+fn busy_period(channels: &[(Demand, Nanos)], model: &StageModel, limit: Nanos) -> Option<Nanos> {
+    let unit = channels.iter().map(|(demand, _)| demand.unit_cost_max).max().unwrap_or_default();
+    let blocking = model.blocking.by(unit);
+    let mut busy = Nanos(1);
+    loop {
+        let work = |(demand, _): &(Demand, Nanos)| {
+            demand.cost * (busy + demand.release_latency).div_ceil(demand.period)
+        };
+        let next = blocking + model.interference.within(busy) + channels.iter().map(work).sum();
+        if next <= busy {
+            return Some(busy);
+        }
+        if next > limit {
+            return None;
+        }
+        busy = next;
+    }
+}

@@ -1,0 +1,159 @@
+//! The smallest bound of a newcomer under EDF, in one pass over the staircase.
+//!
+//! Write slack(t) = t - interference(t) - demand(t) - blocking(t) for the channels held. A newcomer (C, I', r)
+//! with bound d adds k·C from its k-th step d - r + (k-1)·I' on, so d is feasible exactly where, for every k,
+//! that step lies at or after the last time at which slack < k·C. Between steps slack only grows, so one value
+//! of k counts per step: the smallest that does not fit there; a larger one moves that time by at most
+//! C/(1-rho) <= I' and the bound not at all. Beyond the horizon a line above the demand takes over.
+//! This gives the bound that the demand-bound test (QPA) would find by trial, without the trials.
+
+use super::blocking::BlockingCurve;
+use super::staircase::Staircase;
+
+const PPM: i128 = 1_000_000;
+
+/// The newcomer, in signed nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Newcomer {
+    pub(super) cost: i64,
+    pub(super) period: i64,
+    /// blocking(t) that it causes by itself below its own bound.
+    pub(super) blocking: i64,
+    /// Its bound d, as assumed: the end of that blocking.
+    pub(super) blocks_until: i64,
+}
+
+/// The line above the demand beyond the horizon: demand(t) <= offset + (1 - free share)·t.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tail {
+    /// Sigma and the channels' offsets.
+    pub(super) offset: i128,
+    /// 1 - rho - utilisation, in parts per 10^12.
+    pub(super) free_share: i128,
+}
+
+impl Tail {
+    const WHOLE: i128 = PPM * PPM;
+
+    /// The least d - r that the line allows at and after `from`; `None` where the line is above the time there.
+    fn bound(&self, newcomer: &Newcomer, from: i64, blocking: i64) -> Option<i64> {
+        let slack = i128::from(from) * self.free_share / Self::WHOLE - self.offset - i128::from(blocking);
+        if slack < 0 {
+            return None;
+        }
+        let (period, cost) = (i128::from(newcomer.period), i128::from(newcomer.cost));
+        let bound = i128::from(from) + period - slack * period / cost;
+        Some(i64::try_from(bound.max(0)).unwrap_or(i64::MAX))
+    }
+
+    /// From where on the line allows `bound` (= d - r); `None` where it never does.
+    pub(super) fn horizon_for(&self, newcomer: &Newcomer, bound: i64, blocking: i64) -> Option<i64> {
+        let (period, cost) = (i128::from(newcomer.period), i128::from(newcomer.cost));
+        let free = self.free_share - div_up(cost * Self::WHOLE, period);
+        if free <= 0 {
+            return None;
+        }
+        let offset = self.offset + i128::from(blocking) + cost - i128::from(bound) * cost / period;
+        i64::try_from(div_up(offset.max(0) * Self::WHOLE, free) + 1).ok()
+    }
+}
+
+/// Ceiling division by a positive divisor.
+fn div_up(value: i128, by: i128) -> i128 {
+    (value + by - 1).div_euclid(by)
+}
+
+/// Why there is no bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoBound {
+    /// A held channel would miss its own bound, whatever the newcomer's.
+    Others,
+    /// The staircase is too short to tell.
+    Horizon,
+}
+
+/// The smallest feasible d - r.
+pub(super) struct Search<'a> {
+    pub(super) stairs: &'a Staircase,
+    pub(super) blocking: &'a BlockingCurve,
+    pub(super) tail: Tail,
+    pub(super) rho_ppm: u32,
+    pub(super) newcomer: Newcomer,
+}
+
+/// A time in which neither demand nor blocking changes.
+struct Interval {
+    start: i64,
+    end: i64,
+    /// Free time at the start.
+    free: i64,
+    demand: i64,
+    blocking: i64,
+}
+
+impl Search<'_> {
+    /// The smallest d - r by the steps alone.
+    pub(super) fn by_steps(&self) -> Result<i64, NoBound> {
+        let blocks = &self.stairs.blocks;
+        let (mut best, mut demand) = (0, 0);
+        for (index, block) in blocks.iter().enumerate() {
+            let end = blocks.get(index + 1).map_or(self.stairs.horizon, |next| next.first());
+            let slack = block.margin - demand - self.blocking_at(block.first());
+            let reaches =
+                end.saturating_sub((slack / self.newcomer.cost).saturating_mul(self.newcomer.period));
+            if slack < 0 || reaches > best {
+                best = self.by_block(index, end, demand, best)?;
+            }
+            demand += block.added;
+        }
+        Ok(best)
+    }
+
+    /// The smallest d - r by the line beyond the horizon.
+    pub(super) fn by_tail(&self) -> Result<i64, NoBound> {
+        let horizon = self.stairs.horizon;
+        self.tail.bound(&self.newcomer, horizon, self.blocking_at(horizon)).ok_or(NoBound::Horizon)
+    }
+
+    fn blocking_at(&self, t: i64) -> i64 {
+        let held = self.blocking.at(t);
+        if t < self.newcomer.blocks_until { held.max(self.newcomer.blocking) } else { held }
+    }
+
+    fn by_block(&self, index: usize, end: i64, mut demand: i64, mut best: i64) -> Result<i64, NoBound> {
+        let steps = &self.stairs.blocks[index].steps;
+        for (place, step) in steps.iter().enumerate() {
+            demand += step.added;
+            let end = steps.get(place + 1).map_or(end, |next| next.at);
+            let blocking = self.blocking_at(step.at);
+            let whole = Interval { start: step.at, end, free: step.free, demand, blocking };
+            let until = self.newcomer.blocks_until;
+            if step.at < until && until < end {
+                let free = self.stairs.free(until);
+                let rest = Interval { start: until, free, blocking: self.blocking_at(until), ..whole };
+                best = self.by_interval(&rest, best)?;
+                best = self.by_interval(&Interval { end: until, ..whole }, best)?;
+            } else {
+                best = self.by_interval(&whole, best)?;
+            }
+        }
+        Ok(best)
+    }
+
+    fn by_interval(&self, interval: &Interval, best: i64) -> Result<i64, NoBound> {
+        let Newcomer { cost, period, .. } = self.newcomer;
+        let slack = interval.free - interval.demand - interval.blocking;
+        if slack < 0 && interval.demand > 0 {
+            return Err(NoBound::Others);
+        }
+        let fits = slack.max(0) / cost;
+        let earlier = fits.saturating_mul(period);
+        if interval.end.saturating_sub(earlier) <= best {
+            return Ok(best);
+        }
+        let missing = (i128::from(fits) + 1) * i128::from(cost) - i128::from(slack);
+        let wait = div_up(missing * PPM, (PPM - i128::from(self.rho_ppm)).max(1));
+        let ready = interval.start.saturating_add(i64::try_from(wait).unwrap_or(i64::MAX));
+        Ok(best.max(ready.min(interval.end).saturating_sub(earlier)))
+    }
+}

@@ -1,0 +1,200 @@
+//! The demand of all held channels as a staircase over time, kept in blocks so that a change touches few of them.
+//!
+//! Owns the steps up to `horizon`; who may be admitted is decided in [`super::search`]. Invariants: steps are in
+//! order and at distinct times; the first is at 0 and stays; a block's sums are those of its steps; blocks hold
+//! 1 to [`BLOCK_STEPS_MAX`] steps.
+
+use alloc::vec::Vec;
+
+use super::signed;
+use crate::stage::Interference;
+use crate::units::Nanos;
+
+/// Measured: blocks of 64 to 512 steps decide equally fast, larger ones change more slowly.
+const BLOCK_STEPS_MAX: usize = 256;
+
+/// A time at which the demand rises, or blocking falls.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) at: i64,
+    /// `at` less interference(at): what the scheduler has had by then.
+    pub(super) free: i64,
+    /// Demand that is due at `at`.
+    pub(super) added: i64,
+    /// Channels that have a step here.
+    channels: u32,
+}
+
+/// A run of steps.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) steps: Vec<Step>,
+    /// Sum of `added`.
+    pub(super) added: i64,
+    /// Smallest of free less the block's demand so far, over its steps.
+    pub(super) margin: i64,
+}
+
+impl Block {
+    fn new(steps: Vec<Step>) -> Self {
+        let mut block = Self { steps, added: 0, margin: 0 };
+        block.sum_up();
+        block
+    }
+
+    pub(super) fn first(&self) -> i64 {
+        self.steps[0].at
+    }
+
+    fn sum_up(&mut self) {
+        (self.added, self.margin) = (0, i64::MAX);
+        for step in &self.steps {
+            self.added += step.added;
+            self.margin = self.margin.min(step.free - self.added);
+        }
+    }
+}
+
+/// One channel's, or several equal channels', steps: `first`, `first` + `period`, ... with `cost` each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Series {
+    pub(super) first: i64,
+    pub(super) period: i64,
+    pub(super) cost: i64,
+    /// A time at which blocking may fall without any demand.
+    pub(super) edge: Option<i64>,
+    pub(super) channels: u32,
+}
+
+impl Series {
+    /// The steps in (`from`, `to`], as (time, demand).
+    fn steps(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64)> + use<> {
+        let Self { first, period, cost, edge, .. } = *self;
+        let skipped = if first > from { 0 } else { (from - first) / period + 1 };
+        let edge = edge.filter(|&at| from < at && at <= to).map(|at| (at, 0));
+        let times =
+            core::iter::successors(Some(first.saturating_add(skipped.saturating_mul(period))), move |at| {
+                at.checked_add(period)
+            });
+        times.take_while(move |&at| at <= to).map(move |at| (at, cost)).chain(edge)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Staircase {
+    interference: Interference,
+    pub(super) blocks: Vec<Block>,
+    pub(super) horizon: i64,
+    steps: usize,
+}
+
+impl Staircase {
+    pub(super) fn new(interference: Interference) -> Self {
+        let mut empty = Self { interference, blocks: Vec::new(), horizon: 0, steps: 0 };
+        empty.clear();
+        empty
+    }
+
+    /// Forgets every step.
+    pub(super) fn clear(&mut self) {
+        let origin = self.step(0, 0, 1);
+        (self.blocks, self.horizon, self.steps) = (Vec::from([Block::new(Vec::from([origin]))]), 0, 1);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.steps
+    }
+
+    fn step(&self, at: i64, added: i64, channels: u32) -> Step {
+        Step { at, free: self.free(at), added, channels }
+    }
+
+    /// What the scheduler has had by `at`: negative while the burst of interference lasts.
+    pub(super) fn free(&self, at: i64) -> i64 {
+        at - signed(self.interference.within(Nanos(at as u64)))
+    }
+
+    /// Adds a series up to the horizon.
+    pub(super) fn add(&mut self, series: &Series) {
+        for (at, cost) in series.steps(0, self.horizon) {
+            self.add_step(at, cost * i64::from(series.channels), series.channels);
+        }
+    }
+
+    /// Takes away a series that was added.
+    pub(super) fn remove(&mut self, series: &Series) {
+        for (at, cost) in series.steps(0, self.horizon) {
+            self.remove_step(at, cost * i64::from(series.channels), series.channels);
+        }
+    }
+
+    /// Moves the horizon out, with the steps of all the series that are held.
+    pub(super) fn extend(&mut self, horizon: i64, all: impl Iterator<Item = Series>) {
+        let mut fresh: Vec<Step> = Vec::new();
+        for series in all {
+            let scaled = series.steps(self.horizon, horizon);
+            let channels = series.channels;
+            fresh.extend(scaled.map(|(at, cost)| self.step(at, cost * i64::from(channels), channels)));
+        }
+        fresh.sort_unstable_by_key(|step| step.at);
+        fresh.dedup_by(|later, kept| {
+            let same = later.at == kept.at;
+            if same {
+                kept.added += later.added;
+                kept.channels += later.channels;
+            }
+            same
+        });
+        self.steps += fresh.len();
+        // Half-full blocks: the next channels' steps find room.
+        self.blocks.extend(fresh.chunks(BLOCK_STEPS_MAX / 2).map(|run| Block::new(run.to_vec())));
+        self.horizon = horizon;
+    }
+
+    /// The block that `at` belongs to.
+    fn block_of(&self, at: i64) -> usize {
+        self.blocks.partition_point(|block| block.first() <= at).saturating_sub(1)
+    }
+
+    fn add_step(&mut self, at: i64, added: i64, channels: u32) {
+        let fresh = self.step(at, added, channels);
+        let index = self.block_of(at);
+        let block = &mut self.blocks[index];
+        match block.steps.binary_search_by_key(&at, |step| step.at) {
+            Ok(place) => {
+                block.steps[place].added += added;
+                block.steps[place].channels += channels;
+            }
+            Err(place) => {
+                block.steps.insert(place, fresh);
+                self.steps += 1;
+            }
+        }
+        if block.steps.len() > BLOCK_STEPS_MAX {
+            let rest = block.steps.split_off(BLOCK_STEPS_MAX / 2);
+            self.blocks.insert(index + 1, Block::new(rest));
+        }
+        self.blocks[index].sum_up();
+    }
+
+    fn remove_step(&mut self, at: i64, added: i64, channels: u32) {
+        let index = self.block_of(at);
+        let block = &mut self.blocks[index];
+        let Ok(place) = block.steps.binary_search_by_key(&at, |step| step.at) else {
+            debug_assert!(false, "a step that was added is there");
+            return;
+        };
+        block.steps[place].added -= added;
+        block.steps[place].channels -= channels;
+        if block.steps[place].channels == 0 {
+            block.steps.remove(place);
+            self.steps -= 1;
+        }
+        if block.steps.is_empty() {
+            self.blocks.remove(index);
+        } else {
+            self.blocks[index].sum_up();
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The incremental search against QPA, on random stages, and its edges.
+
+use alloc::vec::Vec;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+use crate::policies::testing::{random_demand, random_model};
+
+const LIMIT: Nanos = Nanos::from_millis(400);
+
+fn held(policy: &Edf) -> Vec<(Demand, Nanos)> {
+    policy.channels.values().copied().collect()
+}
+
+/// Whether QPA lets the newcomer in beside the held ones.
+fn by_qpa(policy: &Edf, demand: &Demand, bound: Nanos) -> Option<bool> {
+    let mut channels = held(policy);
+    channels.push((*demand, bound));
+    is_feasible(&channels, &policy.model, Nanos::from_secs(50))
+}
+
+#[test]
+fn an_offer_is_the_smallest_bound_that_the_demand_bound_test_allows() {
+    let (mut admitted, mut refused) = (0, 0);
+    for seed in 0..300 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut policy = Edf::new(random_model(&mut rng));
+        for key in 0..20 {
+            let demand = random_demand(&mut rng);
+            match policy.offer(&demand, LIMIT) {
+                Ok(Offer { bound }) => {
+                    assert_eq!(by_qpa(&policy, &demand, bound), Some(true), "seed {seed}, {bound:?}");
+                    let less = bound - Nanos(4);
+                    assert_ne!(
+                        by_qpa(&policy, &demand, less),
+                        Some(true),
+                        "seed {seed}, {bound:?} is not least"
+                    );
+                    let wider = bound + Nanos(rng.random_range(0..20_000_000));
+                    let bound = if rng.random_bool(0.5) { wider } else { bound };
+                    let held = policy.hold(StageKey(key), &demand, bound);
+                    assert_eq!(held.is_ok(), by_qpa(&policy_without(&policy, key), &demand, bound).unwrap());
+                    admitted += 1;
+                }
+                Err(Refusal { reason: RefusalReason::Bound { possible, .. }, .. }) => {
+                    assert!(possible > LIMIT);
+                    refused += 1;
+                }
+                Err(_) => refused += 1,
+            }
+            if rng.random_bool(0.2) {
+                policy.release(StageKey(rng.random_range(0..20)));
+            }
+        }
+    }
+    assert!(admitted > 1_000 && refused > 500, "{admitted} {refused}");
+}
+
+fn policy_without(policy: &Edf, key: u64) -> Edf {
+    let mut other = Edf::new(policy.model);
+    for (&held, (demand, bound)) in policy.channels.iter().filter(|(held, _)| held.0 != key) {
+        other.insert(held, demand, *bound);
+    }
+    other
+}
+
+#[test]
+fn caches_change_no_decision() {
+    let mut rng = SmallRng::seed_from_u64(7);
+    let model = random_model(&mut rng);
+    let (mut warm, mut cold) = (Edf::new(model), Edf::new(model));
+    for key in 0..60 {
+        let demand = random_demand(&mut rng);
+        cold.drop_caches();
+        let offer = warm.offer(&demand, LIMIT);
+        assert_eq!(offer, cold.offer(&demand, LIMIT));
+        if let Ok(Offer { bound }) = offer {
+            warm.hold(StageKey(key), &demand, bound).unwrap();
+            cold.hold(StageKey(key), &demand, bound).unwrap();
+        }
+        if rng.random_bool(0.3) {
+            let gone = StageKey(rng.random_range(0..60));
+            assert_eq!(warm.release(gone), cold.release(gone));
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The policies that come with Punctual, each an [`AdmissionPolicy`] of one stage.
+//!
+//! Each belongs to one run-time order (design 4): `edf` and `d-order` to EDF, `fixed-priority` to the levels of
+//! [`level`], `fifo` to FIFO. Sums are exact integers; all work per decision is bounded.
+
+pub mod edf;
+mod fifo;
+mod nearest;
+mod share;
+#[cfg(test)]
+mod testing;
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::str::FromStr;
+
+use thiserror::Error;
+
+pub use edf::Edf;
+pub use fifo::Fifo;
+
+use crate::policy::{AdmissionPolicy, Refusal, RefusalReason};
+use crate::stage::StageModel;
+
+/// The policies by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyKind {
+    /// [`Edf`].
+    Edf,
+    /// [`Fifo`].
+    Fifo,
+}
+
+/// No such policy.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no admission policy \"{name}\": use edf, d-order, fixed-priority or fifo")]
+pub struct UnknownPolicy {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl PolicyKind {
+    /// An empty stage under this policy.
+    pub fn build(self, model: StageModel) -> Box<dyn AdmissionPolicy> {
+        match self {
+            Self::Edf => Box::new(Edf::new(model)),
+            Self::Fifo => Box::new(Fifo::new(&model)),
+        }
+    }
+}
+
+impl FromStr for PolicyKind {
+    type Err = UnknownPolicy;
+    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
+        match name {
+            "edf" => Ok(Self::Edf),
+            "fifo" => Ok(Self::Fifo),
+            _ => Err(UnknownPolicy { name: name.into() }),
+        }
+    }
+}
+
+/// An empty stage under the policy called `name`.
+///
+/// # Errors
+/// Where there is no such policy.
+pub fn policy_by_name(name: &str, model: StageModel) -> Result<Box<dyn AdmissionPolicy>, UnknownPolicy> {
+    name.parse::<PolicyKind>().map(|kind| kind.build(model))
+}
+
+/// The refusal of a change to a channel that is not held.
+fn not_held() -> Refusal {
+    Refusal { reason: RefusalReason::Others, bound_possible: None, period_possible: None }
+}

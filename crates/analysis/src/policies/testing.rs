@@ -1,0 +1,33 @@
+//! Random stages and demands for the policies' tests.
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+use crate::policy::Demand;
+use crate::stage::{Blocking, Interference, StageModel};
+use crate::units::{Nanos, Ppm};
+
+pub(super) fn random_model(rng: &mut SmallRng) -> StageModel {
+    let blocking = if rng.random_bool(0.5) {
+        Blocking::LargestUnit { best_effort: Nanos(rng.random_range(0..600_000)) }
+    } else {
+        Blocking::Pipeline(Nanos(rng.random_range(0..1_000_000)))
+    };
+    let interference = if rng.random_bool(0.5) {
+        Interference::default()
+    } else {
+        Interference { sigma: Nanos(rng.random_range(0..500_000)), rho: Ppm(rng.random_range(0..100_000)) }
+    };
+    StageModel { blocking, interference, utilisation_limit: Ppm(rng.random_range(700_000..=980_000)) }
+}
+
+/// Whole units and a rest: from 5 to 80 ms, up to some 15 % of the stage each.
+pub(super) fn random_demand(rng: &mut SmallRng) -> Demand {
+    let period = Nanos(rng.random_range(5..=80) * 1_000_000);
+    let cost = Nanos(rng.random_range(10_000..=period.0 / 7));
+    let unit_cost_max = Nanos(rng.random_range(10_000..=1_200_000)).min(cost);
+    let release_latency =
+        if rng.random_bool(0.5) { Nanos(rng.random_range(0..500_000)) } else { Nanos::ZERO };
+    let early = if rng.random_bool(0.5) { Nanos(rng.random_range(0..20_000_000)) } else { Nanos::ZERO };
+    Demand { cost, unit_cost_max, period, release_latency, early }
+}

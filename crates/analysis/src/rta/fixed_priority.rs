@@ -1,0 +1,45 @@
+//! Response times under fixed priorities.
+
+use alloc::vec::Vec;
+
+use super::{Convention, Task, TooLong, busy_period, fixed_point};
+use crate::units::Nanos;
+
+/// Response times, from release, of `tasks` in priority order; `None` where one is unbounded. `blocking` is the
+/// longest segment outside the list: it joins the maximum over lower tasks.
+///
+/// # Errors
+/// Where a busy period is too long to look at.
+pub fn response_times(
+    tasks: &[Task],
+    blocking: Nanos,
+    convention: Convention,
+) -> Result<Vec<Option<Nanos>>, TooLong> {
+    (0..tasks.len())
+        .map(|index| {
+            let lower = tasks[index + 1..].iter().map(|task| task.segment_max).max().unwrap_or_default();
+            response_time(&tasks[..=index], convention.blocking(lower.max(blocking)))
+        })
+        .collect()
+}
+
+/// The response time of the last of `tasks`, the others being more urgent, after at most `blocking`.
+///
+/// # Errors
+/// Where its busy period is too long to look at.
+pub fn response_time(tasks: &[Task], blocking: Nanos) -> Result<Option<Nanos>, TooLong> {
+    let Some((own, higher)) = tasks.split_last() else { return Ok(None) };
+    let Some(busy) = busy_period(tasks, blocking)? else { return Ok(None) };
+    let (mut worst, mut started, mut job) = (Nanos::ZERO, Nanos::ZERO, 0);
+    while own.step(job) < busy {
+        let released = own.step(job);
+        // Up to and with the first tick of its last segment, after which nothing preempts it.
+        let own_work = own.cost * (job + 1) - (own.segment_last - Nanos(1));
+        started = fixed_point(started, |at| {
+            blocking + own_work + higher.iter().map(|task| task.demand_within(at)).sum()
+        });
+        worst = worst.max((started - released) + (own.segment_last - Nanos(1)));
+        job += 1;
+    }
+    Ok(Some(worst))
+}

@@ -1,0 +1,105 @@
+//! The published sets of the literature, and the shapes in which simpler analyses are wrong.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::*;
+
+fn times(tasks: &[Task], blocking: Nanos) -> Vec<u64> {
+    let responses = fixed_priority::response_times(tasks, blocking, Convention::TextBook).unwrap();
+    responses.into_iter().map(|response| response.unwrap().0).collect()
+}
+
+/// Davis, Burns, Bril, Lukkien 2007: 250 kbit/s CAN. Own cost with the 3-bit inter-frame space, blocking by
+/// lower frames without it.
+#[test]
+fn the_can_message_set() {
+    let bit_ns = 4_000;
+    let set = [
+        (8, 10),
+        (3, 14),
+        (3, 20),
+        (2, 15),
+        (5, 20),
+        (5, 40),
+        (4, 15),
+        (5, 50),
+        (4, 20),
+        (7, 100),
+        (5, 50),
+        (1, 100),
+    ];
+    let tasks: Vec<Task> = set
+        .iter()
+        .map(|&(bytes, period_ms)| {
+            let frame = Nanos((52 + 10 * bytes) * bit_ns);
+            let period = Nanos::from_millis(period_ms);
+            let task = Task::new(frame + Nanos(3 * bit_ns), period, period, Preemption::None);
+            Task { segment_max: frame, ..task }
+        })
+        .collect();
+    let expected = [1_028, 1_368, 1_708, 2_008, 2_428, 2_848, 3_228, 3_648, 4_028, 4_448, 4_708, 4_720]
+        .map(|us| us * 1_000);
+    assert_eq!(times(&tasks, Nanos::ZERO), expected);
+}
+
+/// The same paper: the third task misses in the second instance of its busy period.
+#[test]
+fn the_whole_busy_period_counts() {
+    let task = |cost_us, period_us| {
+        let (cost, period) = (Nanos::from_micros(cost_us), Nanos::from_micros(period_us));
+        Task::new(cost, period, period, Preemption::None)
+    };
+    let mut tasks = [task(1_000, 2_500), task(1_000, 3_500), task(1_000, 3_500)];
+    tasks[1].deadline = Nanos::from_micros(3_250);
+    tasks[2].deadline = Nanos::from_micros(3_250);
+    assert_eq!(times(&tasks, Nanos::ZERO), [2_000_000, 3_000_000, 3_500_000]);
+    assert!(Nanos(3_500_000) > tasks[2].deadline);
+}
+
+#[test]
+fn only_the_last_packet_of_a_message_is_safe_from_preemption() {
+    let us = Nanos::from_micros;
+    let small = Task::new(us(300), us(1_000), us(1_000), Preemption::None);
+    let message = |preemption| Task::new(us(3_000), us(100_000), us(100_000), preemption);
+    let packets = [small, message(Preemption::BetweenUnits(us(300)))];
+    assert_eq!(times(&packets, us(300))[1], 4_800_000);
+    let in_one_piece = [small, message(Preemption::None)];
+    assert_eq!(times(&in_one_piece, us(300))[1], 3_600_000);
+}
+
+#[test]
+fn an_overloaded_level_is_unbounded_and_those_above_are_not() {
+    let us = Nanos::from_micros;
+    let tasks = [(60, 100), (30, 100), (20, 100)]
+        .map(|(cost, period)| Task::new(us(cost), us(period), us(period), Preemption::Full));
+    let fp = fixed_priority::response_times(&tasks, Nanos::ZERO, Convention::TextBook).unwrap();
+    assert_eq!(fp, vec![Some(us(60)), Some(us(90)), None]);
+    let edf = edf::response_times(&tasks, Nanos::ZERO, Convention::TextBook).unwrap();
+    assert_eq!(edf, vec![None; 3]);
+    // Exactly full: the busy period ends with the hyperperiod, unless something blocks.
+    let full = [us(60), us(40)].map(|cost| Task::new(cost, us(100), us(100), Preemption::Full));
+    assert_eq!(times(&full, Nanos::ZERO), [60_000, 100_000]);
+    let blocked = fixed_priority::response_times(&full, us(1), Convention::TextBook).unwrap();
+    assert_eq!(blocked, vec![Some(us(61)), None]);
+}
+
+#[test]
+fn work_outside_the_list_blocks_under_edf_too() {
+    let us = Nanos::from_micros;
+    let tasks = [(10, 100), (20, 200)]
+        .map(|(cost, period)| Task::new(us(cost), us(period), us(period), Preemption::Full));
+    let with = edf::response_times(&tasks, us(50), Convention::TextBook).unwrap();
+    let without = edf::response_times(&tasks, Nanos::ZERO, Convention::TextBook).unwrap();
+    assert_eq!(without, vec![Some(us(10)), Some(us(30))]);
+    assert_eq!(with, vec![Some(us(60)), Some(us(80))]);
+}
+
+#[test]
+fn a_busy_period_beyond_reason_is_an_error_and_not_an_endless_loop() {
+    let tasks = [
+        Task::new(Nanos(1), Nanos(2), Nanos(2), Preemption::Full),
+        Task::new(Nanos(1 << 50), Nanos(1 << 52), Nanos(1 << 52), Preemption::Full),
+    ];
+    assert_eq!(fixed_priority::response_times(&tasks, Nanos::ZERO, Convention::TextBook), Err(TooLong));
+}
