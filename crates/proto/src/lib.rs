@@ -17,4 +17,4 @@ pub mod sched;
 pub mod signalling;
 pub mod wire;
 
-pub use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+pub use punctual_analysis::{BitRate, Contract, Delivery, Horizon, Instant, Nanos, Policing, Ppm, Rate};

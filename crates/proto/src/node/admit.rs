@@ -64,7 +64,6 @@ impl<M: Memory> Resources for Plane<M> {
     }
 
     fn release(&mut self, channel: ChannelId) {
-        self.inboxes.remove(&channel);
         self.remove_clip(channel);
         self.stages.release(channel);
     }
@@ -130,7 +129,6 @@ impl<M: Memory> Plane<M> {
     }
 
     fn install(&mut self, local: &LocalChannel, terms: &Terms, buffers: Buffers) -> Result<(), RefuseCause> {
-        let inbox = self.inboxes.remove(&local.channel);
         let outlet = self.outlet(local, terms, buffers);
         let rank = self.stages.cpu_rank(local.channel);
         let handler = self.add_handler(
@@ -143,13 +141,13 @@ impl<M: Memory> Plane<M> {
                 trigger: Trigger::Reactive,
             },
         );
-        let role = match (local.role, outlet, inbox) {
-            (Role::Source, Some(outlet), _) => RoleState::Source(self.source(local, outlet, buffers)),
-            (Role::Forwarder, Some(outlet), _) => {
+        let role = match (local.role, outlet) {
+            (Role::Source, Some(outlet)) => RoleState::Source(self.source(local, outlet, buffers)),
+            (Role::Forwarder, Some(outlet)) => {
                 RoleState::Forwarder(forwarder(local, outlet, self.queue(local, terms, buffers)))
             }
-            (Role::Sink, None, Some(inbox)) => {
-                RoleState::Sink(sink(local, terms, buffers, inbox, self.queue(local, terms, buffers)))
+            (Role::Sink, None) => {
+                RoleState::Sink(sink(local, terms, buffers, self.queue(local, terms, buffers)))
             }
             _ => {
                 self.remove_handler(handler);
@@ -247,14 +245,13 @@ fn sink<M: Memory>(
     local: &LocalChannel,
     terms: &Terms,
     buffers: Buffers,
-    inbox: M::Inbox,
     input: PacketQueue<M::Frame>,
 ) -> Sink<M> {
     let contract = &local.contract;
     Sink {
         input,
         reassembly: Reassembly::new(buffers.sink_messages, local.fragment_bytes, contract.message_bytes_max),
-        inbox,
+        inbox: None,
         upstream: terms.upstream,
         held: VecDeque::with_capacity(match contract.delivery {
             Delivery::AtDeadline => buffers.sink_messages as usize,

@@ -96,7 +96,8 @@ pub(super) struct Forwarder<M: Memory> {
 pub(super) struct Sink<M: Memory> {
     pub input: PacketQueue<M::Frame>,
     pub reassembly: Reassembly<Slot<M>>,
-    pub inbox: M::Inbox,
+    /// `None` until the application has consented: nothing comes before.
+    pub inbox: Option<M::Inbox>,
     /// Most that lies between l and n(sink): moves n back to l.
     pub upstream: Nanos,
     /// Complete messages that wait for l + D (`Delivery::AtDeadline`), the earliest first.

@@ -98,8 +98,6 @@ pub(super) struct Plane<M: Memory> {
     pub owners: Vec<Option<Owner>>,
     pub clips: HashMap<ChannelId, Clip<M>>,
     pub paths: HashMap<PathId, ChannelId>,
-    /// Rings of sinks whose channel is not committed yet.
-    pub inboxes: HashMap<ChannelId, M::Inbox>,
     pub flows: HashMap<ChannelId, Flow<M>>,
     /// Bound ports by the hash of their name.
     pub bindings: HashMap<u32, Binding<M>>,
@@ -134,7 +132,6 @@ impl<M: Memory> Plane<M> {
             owners,
             clips: HashMap::new(),
             paths: HashMap::new(),
-            inboxes: HashMap::new(),
             flows: HashMap::new(),
             bindings: HashMap::new(),
             arrivals: Arrivals::new(),

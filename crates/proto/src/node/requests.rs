@@ -66,10 +66,12 @@ impl<M: Memory> Node<M> {
     /// # Errors
     /// `Unknown` where it does not wait for consent (any more).
     pub fn consent(&mut self, channel: ChannelId, inbox: M::Inbox, now: Instant) -> Result<(), RequestError> {
-        self.plane.inboxes.insert(channel, inbox);
-        let consented = self.signalling.consent(channel, now, &mut self.plane);
-        self.plane.inboxes.remove(&channel);
-        consented
+        self.signalling.consent(channel, now, &mut self.plane)?;
+        let clip = self.plane.clips.get_mut(&channel).ok_or(RequestError::Unknown)?;
+        if let RoleState::Sink(sink) = &mut clip.role {
+            sink.inbox = Some(inbox);
+        }
+        Ok(())
     }
 
     /// The agent refuses an incoming channel.

@@ -94,7 +94,7 @@ impl<M: Memory> Clip<M> {
         let timing = Timing { logical: nominal - sink.upstream, due };
         let Sink { reassembly, inbox, .. } = sink;
         counters.messages_in += u64::from(header.fragment == 0);
-        match reassembly.accept(header, payload, || inbox.reserve()) {
+        match reassembly.accept(header, payload, || inbox.as_mut()?.reserve()) {
             Outcome::Complete { slot, demoted } => {
                 let deadline = timing.logical + contract.deadline;
                 let info = MessageInfo {
@@ -109,7 +109,7 @@ impl<M: Memory> Clip<M> {
                     let held = Held { deliver_at: deadline - margin, due: deadline, slot, info };
                     sink.hold(held);
                 } else {
-                    deliver(inbox, counters, slot, info, timing, now);
+                    deliver(inbox.as_mut(), counters, slot, info, timing, now);
                 }
             }
             Outcome::NoSlot => counters.overruns += 1,
@@ -126,7 +126,7 @@ impl<M: Memory> Clip<M> {
         while sink.held.front().is_some_and(|held| held.deliver_at <= now) {
             let Some(Held { due, slot, info, .. }) = sink.held.pop_front() else { break };
             let timing = Timing { logical: due - deadline, due };
-            deliver(&mut sink.inbox, counters, slot, info, timing, now);
+            deliver(sink.inbox.as_mut(), counters, slot, info, timing, now);
         }
     }
 }
@@ -140,13 +140,14 @@ impl<M: Memory> Sink<M> {
 }
 
 fn deliver<I: Inbox>(
-    inbox: &mut I,
+    inbox: Option<&mut I>,
     counters: &mut ChannelCounters,
     slot: I::Slot,
     info: MessageInfo,
     timing: Timing,
     now: Instant,
 ) {
+    let Some(inbox) = inbox else { return };
     counters.messages_out += 1;
     counters.bytes_out += u64::from(info.len);
     if !info.demoted {

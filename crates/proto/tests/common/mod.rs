@@ -1,0 +1,431 @@
+//! A small world for tests of `Node`: perfect links with a fixed propagation, free CPUs, one common clock.
+//! (The `sim` crate is the real simulator; this one is for tests of single rules.)
+#![allow(dead_code)]
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::rc::Rc;
+
+use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
+use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
+use punctual_proto::node::Node;
+use punctual_proto::node::api::{Event, Grant, OpenRequest, Port, UserId};
+use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
+use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm};
+
+pub const FRAME_BYTES: usize = 2_048;
+pub const PROPAGATION: Nanos = Nanos::from_micros(50);
+
+/// Frames come from a pool and go back to it.
+#[derive(Clone)]
+pub struct Pool(Rc<RefCell<Vec<Box<[u8]>>>>);
+
+impl Pool {
+    pub fn new(frames: usize) -> Self {
+        Self(Rc::new(RefCell::new((0..frames).map(|_| vec![0; FRAME_BYTES].into()).collect())))
+    }
+    pub fn frame(&self, bytes: &[u8]) -> Frame {
+        let mut buffer = self.0.borrow_mut().pop().expect("the test's pool has a frame");
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        Frame { buffer: Some(buffer), len: bytes.len(), pool: self.clone() }
+    }
+    pub fn free(&self) -> usize {
+        self.0.borrow().len()
+    }
+}
+
+pub struct Frame {
+    buffer: Option<Box<[u8]>>,
+    len: usize,
+    pool: Pool,
+}
+impl AsRef<[u8]> for Frame {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer.as_ref().unwrap()[..self.len]
+    }
+}
+impl Drop for Frame {
+    fn drop(&mut self) {
+        self.pool.0.borrow_mut().push(self.buffer.take().unwrap());
+    }
+}
+
+/// An outgoing ring: buffers circulate between `free` and `queued`.
+#[derive(Default)]
+pub struct OutRing {
+    queued: VecDeque<(Vec<u8>, Instant)>,
+    free: Vec<Vec<u8>>,
+}
+#[derive(Clone)]
+pub struct TestOutbox(pub Rc<RefCell<OutRing>>);
+
+impl TestOutbox {
+    pub fn new(messages: usize, bytes: usize) -> Self {
+        let mut ring =
+            OutRing { queued: VecDeque::with_capacity(messages), free: Vec::with_capacity(messages) };
+        ring.free.extend((0..messages).map(|_| Vec::with_capacity(bytes)));
+        Self(Rc::new(RefCell::new(ring)))
+    }
+    /// `false` where the ring is full: the application would block.
+    pub fn send(&self, message: &[u8], now: Instant) -> bool {
+        let mut ring = self.0.borrow_mut();
+        let Some(mut buffer) = ring.free.pop() else { return false };
+        buffer.clear();
+        buffer.extend_from_slice(message);
+        ring.queued.push_back((buffer, now));
+        true
+    }
+}
+pub struct TestMessage {
+    bytes: Vec<u8>,
+    ring: Rc<RefCell<OutRing>>,
+}
+impl Drop for TestMessage {
+    fn drop(&mut self) {
+        self.ring.borrow_mut().free.push(std::mem::take(&mut self.bytes));
+    }
+}
+impl MessageRead for TestMessage {
+    fn len(&self) -> u32 {
+        self.bytes.len() as u32
+    }
+    fn copy_to(&self, offset: u32, out: &mut [u8]) {
+        out.copy_from_slice(&self.bytes[offset as usize..offset as usize + out.len()]);
+    }
+}
+impl Outbox for TestOutbox {
+    type Message = TestMessage;
+    fn take(&mut self) -> Option<(TestMessage, Instant)> {
+        let (bytes, sent) = self.0.borrow_mut().queued.pop_front()?;
+        Some((TestMessage { bytes, ring: self.0.clone() }, sent))
+    }
+    fn is_ready(&self) -> bool {
+        !self.0.borrow().queued.is_empty()
+    }
+}
+
+#[derive(Default)]
+pub struct InRing {
+    pub received: VecDeque<(Vec<u8>, MessageInfo)>,
+    pub free: Vec<Vec<u8>>,
+}
+#[derive(Clone)]
+pub struct TestInbox(pub Rc<RefCell<InRing>>);
+
+impl TestInbox {
+    pub fn new(messages: usize, bytes: usize) -> Self {
+        let mut ring =
+            InRing { received: VecDeque::with_capacity(messages), free: Vec::with_capacity(messages) };
+        ring.free.extend((0..messages).map(|_| vec![0; bytes]));
+        Self(Rc::new(RefCell::new(ring)))
+    }
+    /// Reads a message and frees its slot.
+    pub fn recv(&self, read: impl FnOnce(&[u8], MessageInfo)) -> bool {
+        let mut ring = self.0.borrow_mut();
+        let Some((bytes, info)) = ring.received.pop_front() else { return false };
+        read(&bytes[..info.len as usize], info);
+        ring.free.push(bytes);
+        true
+    }
+}
+pub struct TestSlot {
+    bytes: Vec<u8>,
+    ring: Rc<RefCell<InRing>>,
+}
+impl MessageWrite for TestSlot {
+    fn copy_from(&mut self, offset: u32, bytes: &[u8]) {
+        self.bytes[offset as usize..offset as usize + bytes.len()].copy_from_slice(bytes);
+    }
+}
+impl Drop for TestSlot {
+    fn drop(&mut self) {
+        if !self.bytes.is_empty() {
+            self.ring.borrow_mut().free.push(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+impl Inbox for TestInbox {
+    type Slot = TestSlot;
+    fn reserve(&mut self) -> Option<TestSlot> {
+        let bytes = self.0.borrow_mut().free.pop()?;
+        Some(TestSlot { bytes, ring: self.0.clone() })
+    }
+    fn publish(&mut self, mut slot: TestSlot, info: MessageInfo) {
+        let bytes = std::mem::take(&mut slot.bytes);
+        self.0.borrow_mut().received.push_back((bytes, info));
+    }
+}
+
+pub struct TestMemory;
+impl Memory for TestMemory {
+    type Frame = Frame;
+    type Outbox = TestOutbox;
+    type Inbox = TestInbox;
+}
+
+struct InFlight {
+    at: Instant,
+    sequence: u64,
+    node: usize,
+    link: LinkId,
+    port: Port,
+    frame: Frame,
+}
+impl PartialEq for InFlight {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.sequence) == (other.at, other.sequence)
+    }
+}
+impl Eq for InFlight {}
+impl PartialOrd for InFlight {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for InFlight {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
+    }
+}
+
+/// Decides what happens to a packet on its way: (from node, bytes) -> deliver it?
+pub type Tap = Box<dyn FnMut(usize, Port, &mut Vec<u8>) -> bool>;
+
+/// Hosts `h1`..`hN` in a line.
+pub struct World {
+    pub now: Instant,
+    pub nodes: Vec<Node<TestMemory>>,
+    pub pool: Pool,
+    in_flight: BinaryHeap<Reverse<InFlight>>,
+    sequence: u64,
+    pub events: Vec<VecDeque<Event>>,
+    pub tap: Option<Tap>,
+    out: Box<[u8]>,
+    steps: u64,
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// Host `index` (from 0) of a line of `hosts`, every link at `rate`.
+pub fn line_config(index: usize, hosts: usize, rate: BitRate) -> NodeConfig {
+    let id = |i: usize| NodeId(i as u32 + 1);
+    let mut links = Vec::new();
+    let mut routes = Vec::new();
+    if index > 0 {
+        links.push(LinkConfig::new("left", id(index - 1), rate));
+        routes.extend((0..index).map(|to| RouteConfig { via: (to..index).rev().map(id).collect() }));
+    }
+    if index + 1 < hosts {
+        links.push(LinkConfig::new("right", id(index + 1), rate));
+        routes.extend((index + 1..hosts).map(|to| RouteConfig { via: (index + 1..=to).map(id).collect() }));
+    }
+    NodeConfig {
+        id: id(index),
+        name: name(&format!("h{}", index + 1)),
+        epoch: Epoch(1),
+        fragment_bytes: 1_400,
+        clock_tolerance: Ppm(100),
+        links,
+        cpu: CpuConfig::default(),
+        directory: (0..hosts).map(|i| (name(&format!("h{}", i + 1)), id(i))).collect(),
+        routes,
+        signalling: SignallingConfig::default(),
+        buffer_bytes_max: 64 << 20,
+        wakeup_margin: Nanos::from_micros(200),
+    }
+}
+
+impl World {
+    pub fn line(hosts: usize, rate: BitRate) -> Self {
+        Self::of((0..hosts).map(|index| line_config(index, hosts, rate)).collect())
+    }
+
+    pub fn of(configs: Vec<NodeConfig>) -> Self {
+        let now = Instant(1_000_000_000);
+        let build = |(index, config)| Node::new(config, 100 + index as u64, now).unwrap();
+        let hosts = configs.len();
+        Self {
+            now,
+            nodes: configs.into_iter().enumerate().map(build).collect(),
+            pool: Pool::new(4_096),
+            in_flight: BinaryHeap::with_capacity(4_096),
+            sequence: 0,
+            events: vec![VecDeque::new(); hosts],
+            tap: None,
+            out: vec![0; FRAME_BYTES].into(),
+            steps: 0,
+        }
+    }
+
+    /// The other end of a link of a line.
+    fn peer(&self, node: usize, link: LinkId) -> (usize, LinkId) {
+        let left = node > 0 && link.0 == 0;
+        let peer = if left { node - 1 } else { node + 1 };
+        (peer, LinkId(u16::from(left && peer > 0)))
+    }
+
+    /// Lets everything happen that needs no time.
+    pub fn settle(&mut self) {
+        for node in 0..self.nodes.len() {
+            self.settle_node(node);
+        }
+    }
+
+    fn settle_node(&mut self, index: usize) {
+        self.nodes[index].handle_timeout(self.now);
+        loop {
+            let mut active = false;
+            while let Some(work) = self.nodes[index].begin_work(self.now) {
+                self.nodes[index].finish_work(work, self.now);
+                active = true;
+            }
+            for link in 0..self.links(index) {
+                active |= self.transmit(index, LinkId(link as u16));
+            }
+            if !active {
+                break;
+            }
+        }
+        while let Some(event) = self.nodes[index].poll_event() {
+            self.events[index].push_back(event);
+        }
+    }
+
+    /// Links of a host of the line.
+    fn links(&self, node: usize) -> usize {
+        usize::from(node > 0) + usize::from(node + 1 < self.nodes.len())
+    }
+
+    fn transmit(&mut self, node: usize, link: LinkId) -> bool {
+        let mut active = false;
+        while let Some(sent) = self.nodes[node].poll_transmit(link, self.now, &mut self.out) {
+            active = true;
+            let frame = match &mut self.tap {
+                None => Some(self.pool.frame(&self.out[..sent.len])),
+                Some(tap) => {
+                    let mut bytes = self.out[..sent.len].to_vec();
+                    tap(node, sent.port, &mut bytes).then(|| self.pool.frame(&bytes))
+                }
+            };
+            let (peer, peer_link) = self.peer(node, link);
+            let Some(frame) = frame else { continue };
+            self.sequence += 1;
+            self.in_flight.push(Reverse(InFlight {
+                at: self.now + PROPAGATION,
+                sequence: self.sequence,
+                node: peer,
+                link: peer_link,
+                port: sent.port,
+                frame,
+            }));
+        }
+        active
+    }
+
+    /// Puts a packet on a node's link as if its neighbour had sent it.
+    pub fn inject(&mut self, node: usize, link: LinkId, port: Port, bytes: &[u8]) {
+        let frame = self.pool.frame(bytes);
+        self.nodes[node].handle_frame(link, port, self.now, frame, self.now);
+        self.settle_node(node);
+    }
+
+    /// Runs until `until`.
+    pub fn run_until(&mut self, until: Instant) {
+        self.settle();
+        loop {
+            let timeouts = self.nodes.iter().filter_map(Node::poll_timeout);
+            let arrivals = self.in_flight.peek().map(|Reverse(packet)| packet.at);
+            let Some(next) = timeouts.chain(arrivals).min().filter(|next| *next <= until) else { break };
+            self.steps += 1;
+            assert!(self.steps < 20_000_000, "time stands still at {:?}", self.now);
+            self.now = self.now.max(next);
+            while self.in_flight.peek().is_some_and(|Reverse(packet)| packet.at <= self.now) {
+                let Some(Reverse(packet)) = self.in_flight.pop() else { break };
+                self.nodes[packet.node].handle_frame(
+                    packet.link,
+                    packet.port,
+                    packet.at,
+                    packet.frame,
+                    self.now,
+                );
+            }
+            self.settle();
+        }
+        self.now = until;
+    }
+
+    pub fn run_for(&mut self, span: Nanos) {
+        self.run_until(self.now + span);
+    }
+
+    /// Opens a channel from `from` to `to`, whose application consents at once.
+    pub fn open(&mut self, from: usize, to: usize, contract: Contract) -> Result<Open, Event> {
+        let port = name("port");
+        // A second channel to the same port finds the listener there.
+        let _ = self.nodes[to].listen(port.clone());
+        let host = name(&format!("h{}", to + 1));
+        let request =
+            OpenRequest { to: Address { port, host }, contract, user: UserId(0), probe: false, token: None };
+        let channel = self.nodes[from].open(request, self.now).expect("the request can be tried");
+        let mut sink = None;
+        for _ in 0..1_000 {
+            self.run_for(Nanos::from_millis(1));
+            while let Some(event) = self.events[to].pop_front() {
+                if let Event::Incoming(incoming) = event {
+                    let bytes = contract.message_bytes_max as usize;
+                    let inbox = TestInbox::new(incoming.inbox_messages as usize + 4, bytes);
+                    self.nodes[to].consent(incoming.channel, inbox.clone(), self.now).unwrap();
+                    sink = Some((incoming.channel, inbox));
+                }
+            }
+            while let Some(event) = self.events[from].pop_front() {
+                match event {
+                    Event::Opened { channel: opened, grant } if opened == channel => {
+                        let messages = grant.outbox_messages as usize;
+                        let outbox = TestOutbox::new(messages, contract.message_bytes_max as usize);
+                        self.nodes[from].attach_outbox(channel, outbox.clone(), self.now).unwrap();
+                        let (sink, inbox) = sink.unwrap();
+                        return Ok(Open { source: channel, sink, outbox, inbox, grant });
+                    }
+                    refused @ Event::Refused { .. } => return Err(refused),
+                    _ => {}
+                }
+            }
+        }
+        panic!("no answer within a second");
+    }
+}
+
+/// An open channel.
+#[derive(Debug)]
+pub struct Open {
+    pub source: ChannelId,
+    pub sink: ChannelId,
+    pub outbox: TestOutbox,
+    pub inbox: TestInbox,
+    pub grant: Grant,
+}
+impl std::fmt::Debug for TestOutbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TestOutbox")
+    }
+}
+impl std::fmt::Debug for TestInbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TestInbox")
+    }
+}
+
+/// A message whose bytes tell its channel and number.
+pub fn pattern(seed: u64, number: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number;
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        })
+        .collect()
+}

@@ -1,0 +1,220 @@
+//! A channel over real Nodes: establishment, messages, deadlines, evidence, teardown, hostile packets.
+
+mod common;
+
+use common::{World, pattern};
+use punctual_proto::ids::LinkId;
+use punctual_proto::node::api::{Event, Port};
+use punctual_proto::{BitRate, Contract, Delivery, Horizon, Instant, Nanos, Policing, Rate};
+
+const RATE: BitRate = BitRate(40_000_000);
+
+fn contract(bytes: u32, per_second: u64, burst: u32, deadline_ms: u64) -> Contract {
+    Contract::new(bytes, Rate::per_second(per_second).unwrap(), burst, Nanos::from_millis(deadline_ms))
+        .unwrap()
+}
+
+/// Sends `count` messages at the contract's rate and checks that each arrives whole and in time.
+fn exchange(world: &mut World, contract: Contract, count: u64, from: usize, to: usize) {
+    let open = world.open(from, to, contract).unwrap();
+    let bytes = contract.message_bytes_max as usize;
+    let mut next = 0;
+    let mut received = 0;
+    let start = world.now;
+    let end = start + contract.interval() * count + contract.deadline + Nanos::from_millis(1);
+    while world.now < end {
+        if next < count && world.now >= start + contract.interval() * next {
+            assert!(
+                open.outbox.send(&pattern(1, next, bytes), world.now),
+                "the ring has room for a conforming sender"
+            );
+            world.nodes[from].handle_outbox(open.source, world.now);
+            next += 1;
+        }
+        world.run_for(Nanos::from_micros(500));
+        while open.inbox.recv(|message, info| {
+            assert_eq!(info.number, received);
+            assert!(message == pattern(1, received, bytes), "message {received} is altered");
+            assert!(!info.demoted);
+            let due = start + contract.interval() * received + contract.deadline;
+            assert!(info.delivered <= due, "message {received} is late");
+            if contract.delivery == Delivery::AtDeadline {
+                assert!(info.delivered + Nanos::from_millis(2) >= due, "message {received} is early");
+            }
+        }) {
+            received += 1;
+        }
+    }
+    assert_eq!(received, count);
+    let status = world.nodes[to].channel(open.sink).unwrap();
+    assert_eq!((status.counters.misses, status.counters.messages_out), (0, count));
+    world.nodes[from].close(open.source, world.now).unwrap();
+    world.run_for(Nanos::from_secs(2));
+    for node in &world.nodes {
+        let status = node.status(world.now);
+        assert_eq!((status.channels, status.buffer_bytes), (0, 0), "{} keeps something", status.name);
+    }
+    assert_eq!(world.pool.free(), 4_096, "every frame is back");
+}
+
+#[test]
+fn messages_cross_one_link_whole_and_in_time() {
+    exchange(&mut World::line(2, RATE), contract(20_000, 25, 1, 40), 20, 0, 1);
+}
+
+#[test]
+fn messages_cross_a_forwarder_both_ways() {
+    let mut world = World::line(3, RATE);
+    exchange(&mut world, contract(105_000, 25, 1, 80), 10, 0, 2);
+    exchange(&mut world, contract(256, 100, 2, 10), 30, 2, 0);
+}
+
+#[test]
+fn regulated_hops_and_delivery_at_the_deadline() {
+    let regulated = Contract { horizon: Horizon::Regulated, ..contract(8_000, 50, 2, 60) };
+    exchange(&mut World::line(4, RATE), regulated, 20, 0, 3);
+    let at_deadline = Contract { delivery: Delivery::AtDeadline, ..contract(8_000, 50, 2, 60) };
+    exchange(&mut World::line(3, RATE), at_deadline, 20, 0, 2);
+}
+
+#[test]
+fn excess_is_delayed_dropped_or_demoted() {
+    for policing in [Policing::Delay, Policing::Drop, Policing::Demote] {
+        let contract = Contract { policing, ..contract(1_000, 10, 2, 50) };
+        let mut world = World::line(3, RATE);
+        let open = world.open(0, 2, contract).unwrap();
+        let mut sent = 0;
+        for number in 0..8 {
+            sent += u64::from(open.outbox.send(&pattern(2, number, 1_000), world.now));
+            world.nodes[0].handle_outbox(open.source, world.now);
+        }
+        world.run_for(Nanos::from_secs(2));
+        let (mut in_time, mut demoted) = (0, 0);
+        while open.inbox.recv(|_, info| if info.demoted { demoted += 1 } else { in_time += 1 }) {}
+        let source = world.nodes[0].channel(open.source).unwrap().counters;
+        match policing {
+            Policing::Delay => {
+                assert!(sent < 8, "the ring fills: the sender would block");
+                assert_eq!((in_time, demoted), (sent, 0));
+                assert!(source.delayed > 0);
+            }
+            Policing::Drop => {
+                assert_eq!((in_time, demoted, source.dropped), (2, 0, sent - 2));
+            }
+            Policing::Demote => assert_eq!((in_time, demoted, source.demoted), (2, sent - 2, sent - 2)),
+        }
+    }
+}
+
+#[test]
+fn too_much_is_refused_with_an_offer() {
+    let mut world = World::line(3, RATE);
+    let Err(Event::Refused { refusal, .. }) = world.open(0, 2, contract(105_000, 100, 1, 80)) else {
+        panic!("84 Mbit/s fit into 40");
+    };
+    let offer = refusal.offer.expect("something smaller would fit");
+    world.run_for(Nanos::from_secs(1));
+    assert_eq!(world.nodes[0].status(world.now).channels, 0);
+    let open = world.open(0, 2, offer);
+    assert!(open.is_ok(), "the offer holds: {open:?}");
+}
+
+#[test]
+fn hostile_packets_are_dropped_and_counted_by_reason() {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract(500, 10, 2, 50)).unwrap();
+    let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let copy = seen.clone();
+    world.tap = Some(Box::new(move |_, port, bytes| {
+        if port == Port::Data {
+            copy.borrow_mut().push(bytes.clone());
+        }
+        true
+    }));
+    assert!(open.outbox.send(&pattern(3, 0, 500), world.now));
+    world.nodes[0].handle_outbox(open.source, world.now);
+    world.run_for(Nanos::from_millis(60));
+    let packet = seen.borrow()[0].clone();
+    let with = |at: usize, value: u8| {
+        let mut bytes = packet.clone();
+        bytes[at] = value;
+        bytes
+    };
+    let link = LinkId(0);
+    world.inject(1, link, Port::Data, &packet[..40]);
+    world.inject(1, link, Port::Data, &with(0, 99));
+    world.inject(1, link, Port::Data, &with(8, 77));
+    world.inject(1, link, Port::Data, &with(12, !packet[12]));
+    world.inject(1, link, Port::Signalling, &[0; 60]);
+    let drops = world.nodes[1].status(world.now).drops;
+    // Two of another version: one data packet, one signalling packet.
+    let counted = (drops.malformed, drops.version, drops.unknown_path, drops.wrong_cookie);
+    assert_eq!(counted, (1, 2, 1, 1), "{drops:?}");
+    // A repeated packet is not delivered again, and the channel goes on.
+    world.inject(1, link, Port::Data, &packet);
+    world.run_for(Nanos::from_millis(200));
+    assert!(open.outbox.send(&pattern(3, 1, 500), world.now));
+    world.nodes[0].handle_outbox(open.source, world.now);
+    world.run_for(Nanos::from_millis(60));
+    let mut numbers = Vec::new();
+    while open.inbox.recv(|_, info| numbers.push(info.number)) {}
+    assert_eq!(numbers, [0, 1]);
+}
+
+#[test]
+fn a_lost_fragment_costs_its_message_and_nothing_else() {
+    let mut world = World::line(3, RATE);
+    let contract = contract(10_000, 20, 1, 50);
+    let open = world.open(0, 2, contract).unwrap();
+    let mut packets = 0;
+    world.tap = Some(Box::new(move |from, port, _| {
+        packets += u32::from(from == 0 && port == Port::Data);
+        !(from == 0 && port == Port::Data && packets == 11)
+    }));
+    let mut numbers = Vec::new();
+    for number in 0..6 {
+        assert!(open.outbox.send(&pattern(4, number, 10_000), world.now));
+        world.nodes[0].handle_outbox(open.source, world.now);
+        world.run_for(contract.interval());
+        while open.inbox.recv(|message, info| {
+            assert!(message == pattern(4, info.number, 10_000));
+            numbers.push(info.number);
+        }) {}
+    }
+    assert_eq!(numbers, [0, 2, 3, 4, 5]);
+}
+
+#[test]
+fn guaranteed_messages_keep_their_bound_beside_a_flood() {
+    use common::{TestInbox, TestOutbox, name};
+    let mut world = World::line(3, RATE);
+    let flood = TestOutbox::new(64, 60_000);
+    let sink = TestInbox::new(64, 60_000);
+    world.nodes[2].bind_best_effort(name("bulk"), 60_000, sink.clone()).unwrap();
+    let to = "bulk@h3".parse().unwrap();
+    let flow = world.nodes[0].open_best_effort(to, 60_000, flood.clone(), world.now).unwrap();
+    let message = pattern(5, 0, 60_000);
+    let contract = contract(20_000, 50, 1, 30);
+    let open = world.open(0, 2, contract).unwrap();
+    let (start, mut received, mut bulk_bytes) = (world.now, 0, 0u64);
+    let mut sent_at: Vec<Instant> = Vec::new();
+    while world.now < start + Nanos::from_secs(2) {
+        while flood.send(&message, world.now) {}
+        world.nodes[0].handle_outbox(flow, world.now);
+        if world.now >= start + contract.interval() * sent_at.len() as u64 {
+            assert!(open.outbox.send(&pattern(6, sent_at.len() as u64, 20_000), world.now));
+            world.nodes[0].handle_outbox(open.source, world.now);
+            sent_at.push(world.now);
+        }
+        world.run_for(Nanos::from_micros(250));
+        while sink.recv(|bytes, _| bulk_bytes += bytes.len() as u64) {}
+        while open.inbox.recv(|_, info| {
+            assert!(info.delivered <= sent_at[info.number as usize] + contract.deadline);
+            received += 1;
+        }) {}
+    }
+    assert!(received >= 98, "{received}");
+    // 40 Mbit/s less 8 for the channel and headers: what is left goes to the flood.
+    let bulk_bit_rate = bulk_bytes * 8 / 2;
+    assert!(bulk_bit_rate > 26_000_000, "best effort got {bulk_bit_rate} bit/s");
+}
