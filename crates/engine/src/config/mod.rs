@@ -26,7 +26,7 @@ pub const DATA_PORT_DEFAULT: u16 = 7_411;
 /// Port of signalling unless configured otherwise.
 pub const SIGNALLING_PORT_DEFAULT: u16 = 7_412;
 /// Where the daemon listens unless configured otherwise.
-pub const SOCKET_DEFAULT: &str = "/run/punctual.sock";
+pub const SOCKET_DEFAULT: &str = "/run/punctual/api.sock";
 
 /// What one host is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
