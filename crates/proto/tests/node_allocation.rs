@@ -1,11 +1,13 @@
-//! Steady state: no heap allocation for a message on its way through source, forwarder and sink (design 1).
+//! Memory: no heap allocation for a message on its way through source, forwarder and sink (design 1),
+//! and an idle channel costs little.
 
 #![allow(unsafe_code)]
 
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use common::{World, pattern};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
@@ -13,6 +15,7 @@ use punctual_proto::{BitRate, Contract, Nanos, Rate};
 struct Counting;
 
 static COUNTED: AtomicU64 = AtomicU64::new(0);
+static IN_USE_BYTES: AtomicI64 = AtomicI64::new(0);
 static COUNTING: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: every call is passed on to the system's allocator unchanged.
@@ -21,10 +24,12 @@ unsafe impl GlobalAlloc for Counting {
         if COUNTING.load(Ordering::Relaxed) {
             COUNTED.fetch_add(1, Ordering::Relaxed);
         }
+        IN_USE_BYTES.fetch_add(layout.size() as i64, Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        IN_USE_BYTES.fetch_sub(layout.size() as i64, Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -55,8 +60,29 @@ fn allocations(
     COUNTED.load(Ordering::Relaxed)
 }
 
+/// The tests share the counters.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Bytes that an idle channel may cost at one host, its reserved buffers (rings, packets) apart.
+const IDLE_CHANNEL_BYTES_MAX: i64 = 4_096;
+
+#[test]
+fn an_idle_channel_costs_little() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let (hosts, channels) = (3, 100);
+    let mut world = World::line(hosts, BitRate(1_000_000_000));
+    let contract = Contract::new(64, Rate::per_second(10).unwrap(), 1, Nanos::from_millis(50)).unwrap();
+    let mut open: Vec<_> = (0..20).map(|_| world.open(0, 2, contract).unwrap()).collect();
+    let before = IN_USE_BYTES.load(Ordering::Relaxed);
+    open.extend((0..channels).map(|_| world.open(0, 2, contract).unwrap()));
+    let each = (IN_USE_BYTES.load(Ordering::Relaxed) - before) / (channels * hosts as i64);
+    println!("an idle channel costs {each} B at each host, the test's own rings included");
+    assert!(each <= IDLE_CHANNEL_BYTES_MAX, "{each} B");
+}
+
 #[test]
 fn a_message_on_its_way_allocates_nothing() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut world = World::line(3, BitRate(400_000_000));
     let deadline = Nanos::from_millis(8);
     let contract = Contract::new(10_000, Rate::per_second(200).unwrap(), 2, deadline).unwrap();
