@@ -20,8 +20,6 @@ mod heap;
 mod pacer;
 mod packets;
 mod parameters;
-#[cfg(test)]
-mod tests;
 
 use punctual_analysis::{Instant, Nanos};
 

@@ -54,7 +54,9 @@ impl Account {
     /// When the clock gives a spent budget back.
     pub(super) fn refills(&self) -> Option<Instant> {
         match (self.trigger, self.budget, self.began) {
-            (Trigger::Periodic, Some(budget), Some(began)) if self.is_spent() => Some(began + budget.period.max(Nanos(1))),
+            (Trigger::Periodic, Some(budget), Some(began)) if self.is_spent() => {
+                Some(began + budget.period.max(Nanos(1)))
+            }
             _ => None,
         }
     }

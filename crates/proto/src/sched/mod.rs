@@ -10,8 +10,6 @@ mod budget;
 mod executor;
 mod heap;
 mod parameters;
-#[cfg(test)]
-mod tests;
 
 pub use executor::Executor;
 pub use parameters::{Activation, Budget, Class, HandlerId, HandlerParameters, Trigger};
