@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use punctual_proto::linksched::{
     BestEffortKey, FlowIndex, Guaranteed, LinkParameters, LinkScheduler, Overflow, OverflowReason,
 };
@@ -257,6 +258,9 @@ fn apply(model: &mut Model, link: &mut LinkScheduler<u32>, packet: u32, step: &S
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 1_000, rng_seed: RngSeed::Fixed(8), failure_persistence: None, ..ProptestConfig::default()
+    })]
     #[test]
     fn the_scheduler_does_what_the_model_does(steps in proptest::collection::vec(step(), 1..300)) {
         let (mut model, mut link) = (Model::default(), link());

@@ -145,6 +145,10 @@ impl Executor {
         }
         let id = HandlerId(self.ready.peek()?.1);
         self.unqueue(id);
+        if let Some(handler) = self.get_mut(id) {
+            // The clock may have begun a period since it became ready: this run is charged to that.
+            handler.renew(now);
+        }
         self.running = Some(id);
         self.running
     }
@@ -217,7 +221,7 @@ impl Executor {
             self.waiting.set(id.0, u128::from(release.0));
             return;
         }
-        handler.account.renew(head.eligible, now);
+        handler.renew(now);
         let (key, refills) = (handler.key(policy), handler.account.refills());
         if let Some(key) = key {
             self.ready.set(id.0, key);
@@ -253,6 +257,12 @@ impl Handler {
         match &self.head {
             None => true,
             Some(head) => !self.takes_turns() && head != activation,
+        }
+    }
+
+    fn renew(&mut self, now: Instant) {
+        if let Some(head) = self.head {
+            self.account.renew(head.eligible, now);
         }
     }
 

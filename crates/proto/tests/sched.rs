@@ -1,0 +1,332 @@
+//! The rules of the executor, one by one.
+
+use punctual_proto::node::config::RunPolicy;
+use punctual_proto::sched::{Activation, Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
+use punctual_proto::{Instant, Nanos};
+
+const POLICIES: [RunPolicy; 3] = [RunPolicy::Edf, RunPolicy::FixedPriority, RunPolicy::Fifo];
+
+fn parameters(class: Class) -> HandlerParameters {
+    HandlerParameters { class, level: 0, quantum_packets: 1, budget: None, trigger: Trigger::Reactive }
+}
+
+fn at_level(level: u8) -> HandlerParameters {
+    HandlerParameters { level, ..parameters(Class::Guaranteed) }
+}
+
+fn budgeted(packets: u32, period: u64, trigger: Trigger) -> HandlerParameters {
+    let budget = Some(Budget { packets, period: Nanos(period) });
+    HandlerParameters { budget, trigger, ..parameters(Class::Guaranteed) }
+}
+
+fn head(eligible: u64, deadline: u64) -> Activation {
+    Activation { eligible: Instant(eligible), deadline: Instant(deadline) }
+}
+
+/// Runs one PDU of each pick until nothing is eligible; every handler has one PDU.
+fn run_all(executor: &mut Executor, now: u64) -> Vec<HandlerId> {
+    let mut order = Vec::new();
+    while let Some(id) = executor.pick(Instant(now)) {
+        order.push(id);
+        executor.idle(id);
+        executor.finished(id, 1, Instant(now));
+    }
+    order
+}
+
+/// One PDU of the most urgent handler, which has more of the same.
+fn run_one(executor: &mut Executor, now: u64) -> HandlerId {
+    let id = executor.pick(Instant(now)).expect("a handler is eligible");
+    executor.finished(id, 1, Instant(now));
+    id
+}
+
+#[test]
+fn edf_goes_by_the_deadline_of_the_head() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    let ids: Vec<HandlerId> = (0..4).map(|_| executor.add(parameters(Class::Guaranteed))).collect();
+    for (id, deadline) in ids.iter().zip([40, 10, 30, 20]) {
+        executor.ready(*id, head(0, deadline), Instant(5));
+    }
+    assert_eq!(run_all(&mut executor, 5), [ids[1], ids[3], ids[2], ids[0]]);
+}
+
+#[test]
+fn classes_come_before_deadlines() {
+    for policy in [RunPolicy::Edf, RunPolicy::FixedPriority] {
+        let mut executor = Executor::new(policy);
+        let classes = [Class::Background, Class::BestEffort, Class::Guaranteed, Class::Signalling];
+        let ids = classes.map(|class| executor.add(parameters(class)));
+        for (place, id) in ids.iter().enumerate() {
+            executor.ready(*id, head(0, place as u64), Instant(0));
+        }
+        assert_eq!(run_all(&mut executor, 0), [ids[3], ids[2], ids[1], ids[0]], "{policy:?}");
+    }
+}
+
+#[test]
+fn fixed_priority_goes_by_level_and_first_come_within_one() {
+    let mut executor = Executor::new(RunPolicy::FixedPriority);
+    let ids = [2, 1, 2, 0].map(|level| executor.add(at_level(level)));
+    for id in [ids[2], ids[0], ids[1], ids[3]] {
+        executor.ready(id, head(0, 0), Instant(0));
+    }
+    assert_eq!(run_all(&mut executor, 0), [ids[3], ids[1], ids[2], ids[0]]);
+}
+
+#[test]
+fn the_thirty_levels_between_are_for_channels_however_large_the_rank() {
+    let mut executor = Executor::new(RunPolicy::FixedPriority);
+    let best_effort = executor.add(parameters(Class::BestEffort));
+    let ranked = [255, 29, 28].map(|level| executor.add(at_level(level)));
+    let signalling = executor.add(parameters(Class::Signalling));
+    for id in [best_effort, ranked[0], ranked[1], ranked[2], signalling] {
+        executor.ready(id, head(0, 0), Instant(0));
+    }
+    assert_eq!(run_all(&mut executor, 0), [signalling, ranked[2], ranked[0], ranked[1], best_effort]);
+}
+
+#[test]
+fn fifo_knows_only_arrivals() {
+    let mut executor = Executor::new(RunPolicy::Fifo);
+    let late = executor.add(parameters(Class::Signalling));
+    let early = executor.add(parameters(Class::BestEffort));
+    executor.ready(late, head(7, 8), Instant(9));
+    executor.ready(early, head(3, 99), Instant(9));
+    assert_eq!(run_all(&mut executor, 9), [early, late]);
+}
+
+#[test]
+fn nobody_runs_before_it_is_eligible() {
+    for policy in POLICIES {
+        let mut executor = Executor::new(policy);
+        let id = executor.add(parameters(Class::Guaranteed));
+        executor.ready(id, head(10, 20), Instant(0));
+        assert_eq!(executor.pick(Instant(9)), None);
+        assert_eq!(executor.next_timeout(), Some(Instant(10)));
+        assert!(!executor.has_ready());
+        assert_eq!(executor.pick(Instant(10)), Some(id));
+        assert_eq!(executor.next_timeout(), None);
+    }
+}
+
+#[test]
+fn an_activation_replaces_the_one_before() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    let (moved, other) =
+        (executor.add(parameters(Class::Guaranteed)), executor.add(parameters(Class::Guaranteed)));
+    executor.ready(moved, head(10, 20), Instant(0));
+    executor.ready(other, head(0, 30), Instant(0));
+    executor.ready(moved, head(0, 40), Instant(0));
+    assert_eq!(executor.next_timeout(), None);
+    assert_eq!(run_all(&mut executor, 0), [other, moved]);
+    executor.ready(moved, head(0, 40), Instant(0));
+    executor.idle(moved);
+    assert_eq!(executor.pick(Instant(100)), None);
+}
+
+#[test]
+fn a_yield_is_asked_for_by_the_more_urgent_only() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    let ids = [0; 3].map(|_| executor.add(parameters(Class::Guaranteed)));
+    executor.ready(ids[0], head(0, 50), Instant(0));
+    assert_eq!(executor.pick(Instant(0)), Some(ids[0]));
+    assert!(!executor.yield_request(Instant(0)));
+    executor.ready(ids[1], head(0, 60), Instant(0));
+    executor.ready(ids[2], head(10, 40), Instant(0));
+    assert!(!executor.yield_request(Instant(9)));
+    assert!(executor.yield_request(Instant(10)), "an earlier deadline has become eligible");
+    executor.finished(ids[0], 1, Instant(10));
+    assert_eq!(run_all(&mut executor, 10), [ids[2], ids[0], ids[1]]);
+}
+
+#[test]
+fn a_pre_empted_handler_keeps_its_place() {
+    let mut executor = Executor::new(RunPolicy::FixedPriority);
+    let (first, second) = (executor.add(at_level(5)), executor.add(at_level(5)));
+    let urgent = executor.add(at_level(1));
+    executor.ready(first, head(0, 0), Instant(0));
+    executor.ready(second, head(0, 0), Instant(0));
+    assert_eq!(executor.pick(Instant(0)), Some(first));
+    executor.ready(urgent, head(0, 0), Instant(1));
+    assert!(executor.yield_request(Instant(1)));
+    executor.finished(first, 1, Instant(1));
+    assert_eq!(run_all(&mut executor, 1), [urgent, first, second]);
+}
+
+#[test]
+fn another_message_goes_to_the_tail_of_its_level() {
+    let mut executor = Executor::new(RunPolicy::FixedPriority);
+    let (first, second) = (executor.add(at_level(5)), executor.add(at_level(5)));
+    executor.ready(first, head(0, 10), Instant(0));
+    executor.ready(second, head(0, 10), Instant(0));
+    assert_eq!(run_one(&mut executor, 0), first);
+    executor.ready(first, head(0, 20), Instant(0));
+    assert_eq!(run_all(&mut executor, 0), [second, first]);
+}
+
+#[test]
+fn out_of_slots_does_not_compete_and_returns_at_the_tail() {
+    let mut executor = Executor::new(RunPolicy::FixedPriority);
+    let (first, second) = (executor.add(at_level(5)), executor.add(at_level(5)));
+    executor.ready(first, head(0, 0), Instant(0));
+    executor.ready(second, head(0, 0), Instant(0));
+    executor.block(first);
+    executor.ready(first, head(0, 0), Instant(0));
+    assert_eq!(run_one(&mut executor, 0), second);
+    executor.unblock(first, Instant(0));
+    executor.unblock(first, Instant(0));
+    assert_eq!(run_all(&mut executor, 0), [second, first]);
+}
+
+#[test]
+fn blocking_the_running_handler_counts_from_its_end() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    let id = executor.add(parameters(Class::Guaranteed));
+    executor.ready(id, head(0, 5), Instant(0));
+    assert_eq!(executor.pick(Instant(0)), Some(id));
+    executor.block(id);
+    executor.finished(id, 1, Instant(0));
+    assert_eq!(executor.pick(Instant(0)), None);
+    executor.unblock(id, Instant(0));
+    assert_eq!(executor.pick(Instant(0)), Some(id));
+}
+
+#[test]
+fn best_effort_handlers_take_turns_of_a_quantum() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    let flood = executor.add(HandlerParameters { quantum_packets: 2, ..parameters(Class::BestEffort) });
+    let other = executor.add(parameters(Class::BestEffort));
+    executor.ready(flood, head(0, 0), Instant(0));
+    executor.ready(other, head(0, 0), Instant(0));
+    let order: Vec<HandlerId> = (0..6).map(|_| run_one(&mut executor, 0)).collect();
+    assert_eq!(order, [flood, flood, other, flood, flood, other]);
+}
+
+#[test]
+fn what_exceeds_a_reactive_budget_runs_in_the_background() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    let greedy = executor.add(budgeted(2, 100, Trigger::Reactive));
+    let best_effort = executor.add(parameters(Class::BestEffort));
+    executor.ready(greedy, head(0, 10), Instant(0));
+    executor.ready(best_effort, head(0, 0), Instant(0));
+    let order: Vec<HandlerId> = (0..4).map(|_| run_one(&mut executor, 0)).collect();
+    assert_eq!(order, [greedy, greedy, best_effort, best_effort]);
+    executor.idle(best_effort);
+    assert_eq!(run_one(&mut executor, 500), greedy, "in the background when nothing else is there");
+    executor.ready(best_effort, head(500, 0), Instant(500));
+    assert_eq!(run_one(&mut executor, 500), best_effort, "time alone gives a reactive handler nothing");
+    executor.ready(greedy, head(99, 110), Instant(500));
+    assert_eq!(run_one(&mut executor, 500), best_effort);
+    executor.ready(greedy, head(100, 110), Instant(500));
+    assert_eq!(run_one(&mut executor, 500), greedy);
+}
+
+#[test]
+fn late_work_spends_its_own_period() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    let id = executor.add(budgeted(2, 100, Trigger::Reactive));
+    let best_effort = executor.add(parameters(Class::BestEffort));
+    executor.ready(best_effort, head(0, 0), Instant(0));
+    // The first message is served at 95 only; the second, a period after the first, has its budget in full.
+    executor.ready(id, head(0, 100), Instant(95));
+    for eligible in [0, 100] {
+        executor.ready(id, head(eligible, eligible + 100), Instant(100));
+        assert_eq!([0; 2].map(|_| run_one(&mut executor, 100)), [id; 2], "message of {eligible}");
+    }
+    assert_eq!(run_one(&mut executor, 100), best_effort);
+}
+
+#[test]
+fn a_new_head_told_while_running_is_not_charged_for_the_old_one() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    let id = executor.add(budgeted(1, 100, Trigger::Reactive));
+    let best_effort = executor.add(parameters(Class::BestEffort));
+    executor.ready(best_effort, head(0, 0), Instant(0));
+    executor.ready(id, head(0, 100), Instant(100));
+    assert_eq!(executor.pick(Instant(100)), Some(id));
+    executor.ready(id, head(100, 200), Instant(100));
+    executor.finished(id, 1, Instant(100));
+    assert_eq!(run_one(&mut executor, 100), id);
+}
+
+#[test]
+fn a_periodic_handler_starts_with_its_timer_and_gets_its_budget_from_the_clock() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    let id = executor.add(budgeted(1, 100, Trigger::Periodic));
+    let best_effort = executor.add(parameters(Class::BestEffort));
+    executor.ready(id, head(1, 5), Instant(1));
+    assert_eq!(executor.pick(Instant(99)), None);
+    assert_eq!(executor.next_timeout(), Some(Instant(100)));
+    executor.ready(best_effort, head(0, 0), Instant(100));
+    assert_eq!(run_one(&mut executor, 100), id);
+    assert_eq!(run_one(&mut executor, 199), best_effort, "spent");
+    assert_eq!(executor.pick(Instant(200)), Some(id), "the next period");
+    assert!(!executor.yield_request(Instant(200)));
+}
+
+#[test]
+fn a_refilled_budget_asks_the_running_one_to_yield() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    let id = executor.add(budgeted(1, 100, Trigger::Periodic));
+    let best_effort = executor.add(parameters(Class::BestEffort));
+    executor.ready(id, head(0, 5), Instant(0));
+    executor.ready(best_effort, head(0, 0), Instant(0));
+    assert_eq!(run_one(&mut executor, 0), id);
+    assert_eq!(executor.pick(Instant(50)), Some(best_effort));
+    assert!(!executor.yield_request(Instant(99)));
+    assert!(executor.yield_request(Instant(100)));
+}
+
+#[test]
+fn a_budget_of_nothing_or_a_period_of_nothing_ends_every_call() {
+    for (packets, period) in [(0, 0), (0, 10), (1, 0)] {
+        let mut executor = Executor::new(RunPolicy::Edf);
+        let id = executor.add(budgeted(packets, period, Trigger::Periodic));
+        executor.ready(id, head(0, 0), Instant(0));
+        for now in [0, 5, 10, 1_000] {
+            assert_eq!(run_one(&mut executor, now), id, "{packets} packets in {period}");
+        }
+    }
+}
+
+#[test]
+fn removal_works_from_everywhere_and_the_id_is_used_again() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    let ids = [0; 4].map(|_| executor.add(parameters(Class::Guaranteed)));
+    executor.ready(ids[0], head(0, 1), Instant(0));
+    assert_eq!(executor.pick(Instant(0)), Some(ids[0]));
+    executor.ready(ids[1], head(0, 2), Instant(0));
+    executor.ready(ids[2], head(50, 3), Instant(0));
+    executor.block(ids[3]);
+    for id in ids {
+        executor.remove(id);
+        executor.remove(id);
+    }
+    assert_eq!((executor.pick(Instant(100)), executor.next_timeout()), (None, None));
+    let fresh = executor.add(parameters(Class::Guaranteed));
+    assert!(ids.contains(&fresh));
+    executor.ready(fresh, head(0, 1), Instant(0));
+    assert_eq!(run_all(&mut executor, 0), [fresh]);
+}
+
+#[test]
+fn a_crowd_that_becomes_eligible_at_once_is_moved_in_bounded_steps_before_anybody_runs() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    for place in 0..200 {
+        let id = executor.add(parameters(Class::Guaranteed));
+        executor.ready(id, head(10 + place, 1_000 - place), Instant(0));
+    }
+    let mut picks = 1;
+    let first = loop {
+        if let Some(first) = executor.pick(Instant(500)) {
+            break first;
+        }
+        assert!(
+            executor.next_timeout().is_some_and(|at| at <= Instant(500)),
+            "it must ask to be called again"
+        );
+        picks += 1;
+    };
+    assert_eq!((first, picks), (HandlerId(199), 4));
+}
