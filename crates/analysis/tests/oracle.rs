@@ -100,9 +100,7 @@ fn fixed_priority_by_oracle(set: &[Task], index: usize, model: Model) -> Option<
     let (limit, arrivals) = (Duration::from(LIMIT), curve(own));
     let blocking_bound = Service::from(lower_segment(set, index));
     answer(match model {
-        Model::Preemptive => {
-            fp::fully_preemptive::dedicated_uniproc_rta(&demand(own), &higher, limit)
-        }
+        Model::Preemptive => fp::fully_preemptive::dedicated_uniproc_rta(&demand(own), &higher, limit),
         Model::Limited => {
             let last_np_segment = Service::from(own.segment_last.0);
             let own = fp::limited_preemptive::TaskUnderAnalysis {

@@ -6,6 +6,7 @@
 pub mod edf;
 mod fifo;
 mod nearest;
+pub mod ranked;
 mod share;
 #[cfg(test)]
 mod testing;
@@ -18,6 +19,7 @@ use thiserror::Error;
 
 pub use edf::Edf;
 pub use fifo::Fifo;
+pub use ranked::{LEVELS, Ranked, level};
 
 use crate::policy::{AdmissionPolicy, Refusal, RefusalReason};
 use crate::stage::StageModel;
@@ -27,6 +29,10 @@ use crate::stage::StageModel;
 pub enum PolicyKind {
     /// [`Edf`].
     Edf,
+    /// [`Ranked::d_order`].
+    DOrder,
+    /// [`Ranked::fixed_priority`].
+    FixedPriority,
     /// [`Fifo`].
     Fifo,
 }
@@ -44,6 +50,8 @@ impl PolicyKind {
     pub fn build(self, model: StageModel) -> Box<dyn AdmissionPolicy> {
         match self {
             Self::Edf => Box::new(Edf::new(model)),
+            Self::DOrder => Box::new(Ranked::d_order(model)),
+            Self::FixedPriority => Box::new(Ranked::fixed_priority(model)),
             Self::Fifo => Box::new(Fifo::new(&model)),
         }
     }
@@ -54,6 +62,8 @@ impl FromStr for PolicyKind {
     fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
         match name {
             "edf" => Ok(Self::Edf),
+            "d-order" => Ok(Self::DOrder),
+            "fixed-priority" => Ok(Self::FixedPriority),
             "fifo" => Ok(Self::Fifo),
             _ => Err(UnknownPolicy { name: name.into() }),
         }
@@ -71,4 +81,22 @@ pub fn policy_by_name(name: &str, model: StageModel) -> Result<Box<dyn Admission
 /// The refusal of a change to a channel that is not held.
 fn not_held() -> Refusal {
     Refusal { reason: RefusalReason::Others, bound_possible: None, period_possible: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Blocking, Interference, Nanos, Ppm};
+
+    #[test]
+    fn policies_are_found_by_name() {
+        let blocking = Blocking::Pipeline(Nanos::ZERO);
+        let interference = Interference::default();
+        let model = StageModel { blocking, interference, utilisation_limit: Ppm::ONE };
+        for name in ["edf", "d-order", "fixed-priority", "fifo"] {
+            assert_eq!(policy_by_name(name, model).unwrap().name(), name);
+        }
+        let unknown = policy_by_name("rr", model).unwrap_err();
+        assert!(alloc::format!("{unknown}").contains("\"rr\""));
+    }
 }

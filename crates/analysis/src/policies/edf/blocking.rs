@@ -1,4 +1,7 @@
-//! blocking(t): the largest unit among the channels whose bound lies beyond t (design 4).
+//! blocking(t): the largest unit among the channels with d - r > t (design 4).
+//!
+//! A channel with d - r <= t < d need not be looked at: while a message of it blocks, no other message of it is
+//! due by t, and the demand test counts at least one, which costs no less than the unit.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,9 +14,9 @@ use crate::units::Nanos;
 #[derive(Debug)]
 pub(super) struct BlockingCurve {
     model: Blocking,
-    /// Held bounds of each unit cost.
+    /// Held d - r of each unit cost.
     bounds: BTreeMap<Nanos, BTreeMap<Nanos, u32>>,
-    /// (bound, blocking below it), bounds and blocking strictly falling from the last to the first.
+    /// (d - r, blocking below it): the first strictly rising, the second strictly falling.
     stairs: Vec<(i64, i64)>,
     floor: i64,
 }

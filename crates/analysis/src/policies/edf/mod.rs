@@ -69,27 +69,15 @@ impl Edf {
         }
     }
 
-    fn series(&self, demand: &Demand, bound: Nanos) -> Series {
-        let edge =
-            (self.blocking.depends_on_units() && demand.release_latency > Nanos::ZERO).then(|| signed(bound));
-        Series {
-            first: signed(bound - demand.release_latency),
-            period: signed(demand.period),
-            cost: signed(demand.cost),
-            edge,
-            channels: 1,
-        }
-    }
-
     fn insert(&mut self, key: StageKey, demand: &Demand, bound: Nanos) {
-        let series = self.series(demand, bound);
+        let series = series_of(demand, bound);
         let group = self.groups.entry(group_of(demand, bound)).or_insert((series, 0));
         if group.1 == 0 {
             self.step_rate += steps_per_1000s(demand);
         }
         group.1 += 1;
         self.stairs.add(&series);
-        self.blocking.add(demand.unit_cost_max, bound);
+        self.blocking.add(demand.unit_cost_max, bound - demand.release_latency);
         self.used.add(demand);
         self.offset += offset_of(demand, bound);
         self.channels.insert(key, (*demand, bound));
@@ -105,8 +93,8 @@ impl Edf {
                 self.step_rate -= steps_per_1000s(&demand);
             }
         }
-        self.stairs.remove(&self.series(&demand, bound));
-        self.blocking.remove(demand.unit_cost_max, bound);
+        self.stairs.remove(&series_of(&demand, bound));
+        self.blocking.remove(demand.unit_cost_max, bound - demand.release_latency);
         self.used.remove(&demand);
         self.offset -= offset_of(&demand, bound);
         Some((demand, bound))
@@ -125,13 +113,13 @@ impl Edf {
         Err(NoBound::Horizon)
     }
 
-    /// The same where the newcomer blocks others at t < `assumed`.
+    /// The same where the newcomer blocks others as if its bound were `assumed`.
     fn smallest_blocking_until(&mut self, demand: &Demand, assumed: Nanos) -> Result<Nanos, NoBound> {
         let newcomer = Newcomer {
             cost: signed(demand.cost).max(1),
             period: signed(demand.period).max(1),
             blocking: self.blocking.by(demand.unit_cost_max),
-            blocks_until: signed(assumed),
+            blocks_until: signed(assumed - demand.release_latency),
         };
         let rho = self.model.interference.rho;
         let tail = Tail {
@@ -186,6 +174,15 @@ impl Edf {
             Ok(possible) => Err(refusal(RefusalReason::Bound { possible, limit }, Some(possible))),
             Err(_) => Err(refusal(RefusalReason::Others, None)),
         }
+    }
+}
+
+fn series_of(demand: &Demand, bound: Nanos) -> Series {
+    Series {
+        first: signed(bound - demand.release_latency),
+        period: signed(demand.period),
+        cost: signed(demand.cost),
+        channels: 1,
     }
 }
 

@@ -17,9 +17,12 @@ pub fn is_feasible(channels: &[(Demand, Nanos)], model: &StageModel, limit: Nano
     let busy = busy_period(channels, model, limit)?;
     let bounds_max = channels.iter().map(|&(_, bound)| bound).max().unwrap_or_default();
     let horizon = busy.max(bounds_max);
-    // blocking(t) falls with t, which QPA does not foresee: so it runs between the bounds, where it is constant.
-    let mut edges: Vec<Nanos> =
-        channels.iter().map(|&(_, bound)| bound).filter(|&bound| bound < horizon).collect();
+    // blocking(t) falls with t, which QPA does not foresee: so it runs between the falls.
+    let mut edges: Vec<Nanos> = channels
+        .iter()
+        .map(|(demand, bound)| *bound - demand.release_latency)
+        .filter(|&edge| edge < horizon)
+        .collect();
     edges.extend([Nanos::ZERO, horizon + Nanos(1)]);
     edges.sort_unstable();
     edges.dedup();
@@ -36,7 +39,11 @@ fn demand_by(channels: &[(Demand, Nanos)], t: Nanos) -> Nanos {
 }
 
 fn blocking_at(channels: &[(Demand, Nanos)], model: &StageModel, t: Nanos) -> Nanos {
-    let unit = channels.iter().filter(|&&(_, bound)| bound > t).map(|(demand, _)| demand.unit_cost_max).max();
+    let unit = channels
+        .iter()
+        .filter(|(demand, bound)| *bound - demand.release_latency > t)
+        .map(|(demand, _)| demand.unit_cost_max)
+        .max();
     model.blocking.by(unit.unwrap_or_default())
 }
 

@@ -17,9 +17,9 @@ const PPM: i128 = 1_000_000;
 pub(super) struct Newcomer {
     pub(super) cost: i64,
     pub(super) period: i64,
-    /// blocking(t) that it causes by itself below its own bound.
+    /// blocking(t) that it causes by itself at t < d - r.
     pub(super) blocking: i64,
-    /// Its bound d, as assumed: the end of that blocking.
+    /// Its d - r, as assumed: the end of that blocking.
     pub(super) blocks_until: i64,
 }
 
@@ -153,7 +153,14 @@ impl Search<'_> {
         }
         let missing = (i128::from(fits) + 1) * i128::from(cost) - i128::from(slack);
         let wait = div_up(missing * PPM, (PPM - i128::from(self.rho_ppm)).max(1));
-        let ready = interval.start.saturating_add(i64::try_from(wait).unwrap_or(i64::MAX));
+        let mut ready = interval.start.saturating_add(i64::try_from(wait).unwrap_or(i64::MAX));
+        if ready < interval.end {
+            // Interference is whole nanoseconds, so that a nanosecond or two earlier may be enough.
+            let due = interval.demand + interval.blocking + (fits + 1) * cost;
+            while ready > interval.start && self.stairs.free(ready - 1) >= due {
+                ready -= 1;
+            }
+        }
         Ok(best.max(ready.min(interval.end).saturating_sub(earlier)))
     }
 }

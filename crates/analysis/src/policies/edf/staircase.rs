@@ -13,7 +13,7 @@ use crate::units::Nanos;
 /// Measured: blocks of 64 to 512 steps decide equally fast, larger ones change more slowly.
 const BLOCK_STEPS_MAX: usize = 256;
 
-/// A time at which the demand rises, or blocking falls.
+/// A time at which the demand rises (and blocking may fall).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) at: i64,
@@ -61,22 +61,19 @@ pub(super) struct Series {
     pub(super) first: i64,
     pub(super) period: i64,
     pub(super) cost: i64,
-    /// A time at which blocking may fall without any demand.
-    pub(super) edge: Option<i64>,
     pub(super) channels: u32,
 }
 
 impl Series {
     /// The steps in (`from`, `to`], as (time, demand).
     fn steps(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64)> + use<> {
-        let Self { first, period, cost, edge, .. } = *self;
+        let Self { first, period, cost, .. } = *self;
         let skipped = if first > from { 0 } else { (from - first) / period + 1 };
-        let edge = edge.filter(|&at| from < at && at <= to).map(|at| (at, 0));
         let times =
             core::iter::successors(Some(first.saturating_add(skipped.saturating_mul(period))), move |at| {
                 at.checked_add(period)
             });
-        times.take_while(move |&at| at <= to).map(move |at| (at, cost)).chain(edge)
+        times.take_while(move |&at| at <= to).map(move |at| (at, cost))
     }
 }
 

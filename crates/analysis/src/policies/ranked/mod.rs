@@ -1,0 +1,405 @@
+//! `d-order` and `fixed-priority`: admission by response times in a fixed order of the channels.
+//!
+//! `d-order` (Kandlur, Shin, Ferrari 1994; HARTS 3.2): run time EDF; the newcomer takes the highest rank that
+//! leaves every lower channel within its bound, and its own bound is its response time there. The demand that a
+//! fixed order can serve in time EDF can serve too, so whatever this admits `edf` admits.
+//! `fixed-priority`: run time by 30 levels of bounds, see [`level`]; early messages are jitter.
+//!
+//! Each channel keeps a [`Witness`] of its bound, so that a newcomer costs one division a channel; response
+//! times are computed only where the witness does not carry the newcomer.
+
+mod response;
+#[cfg(test)]
+mod tests;
+
+use alloc::vec::Vec;
+
+use response::{Place, Tally, Traffic, Witness};
+
+use super::nearest::{BOUND_MAX, period_possible};
+use super::share::Share;
+use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey};
+use crate::stage::StageModel;
+use crate::units::{Nanos, Ppm};
+
+/// Levels that [`level`] tells apart.
+pub const LEVELS: u8 = 30;
+
+/// The level of a channel with `bound` under fixed priorities, 0 the most urgent: half octaves from 64 us on.
+///
+/// It depends on nothing but the bound, so that a newcomer never moves others to another level.
+pub fn level(bound: Nanos) -> u8 {
+    const FIRST: u32 = 32;
+    let squared = u128::from(bound.0) * u128::from(bound.0);
+    squared.checked_ilog2().unwrap_or(0).saturating_sub(FIRST).min(u32::from(LEVELS) - 1) as u8
+}
+
+/// The least bound of a level.
+fn level_floor(level: u8) -> Nanos {
+    if level == 0 {
+        return Nanos::ZERO;
+    }
+    let squared = 1_u128 << (32 + u32::from(level));
+    let root = squared.isqrt();
+    Nanos(if root * root < squared { root + 1 } else { root } as u64)
+}
+
+/// What orders the channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// Everyone has a rank of its own.
+    Ranks,
+    /// By [`level`]; those of one level delay each other.
+    Levels,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    key: StageKey,
+    demand: Demand,
+    kind: usize,
+    bound: Nanos,
+    witness: Option<Witness>,
+}
+
+/// A place for a newcomer.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// Those before this index are ahead of it; it is inserted here.
+    end: usize,
+    /// Those before this index are more urgent than it: it may block them.
+    urgent: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Ranked {
+    model: StageModel,
+    order: Order,
+    /// The most urgent first.
+    entries: Vec<Entry>,
+    kinds: Tally,
+    used: Share,
+}
+
+impl Ranked {
+    /// An empty stage under `d-order`.
+    pub fn d_order(model: StageModel) -> Self {
+        Self::new(model, Order::Ranks)
+    }
+
+    /// An empty stage under `fixed-priority`.
+    pub fn fixed_priority(model: StageModel) -> Self {
+        Self::new(model, Order::Levels)
+    }
+
+    fn new(model: StageModel, order: Order) -> Self {
+        Self { model, order, entries: Vec::new(), kinds: Tally::default(), used: Share::default() }
+    }
+
+    fn traffic(&self, demand: &Demand) -> Traffic {
+        let early = if self.order == Order::Levels { demand.early } else { Nanos::ZERO };
+        Traffic {
+            cost: demand.cost.max(Nanos(1)),
+            period: demand.period.max(Nanos(1)),
+            jitter: demand.release_latency + early,
+        }
+    }
+
+    /// The entries of the same level as entry `index`, it included.
+    fn peers(&self, index: usize) -> core::ops::Range<usize> {
+        match self.order {
+            Order::Ranks => index..index + 1,
+            Order::Levels => self.at_level(level(self.entries[index].bound)),
+        }
+    }
+
+    fn at_level(&self, wanted: u8) -> core::ops::Range<usize> {
+        let start = self.entries.partition_point(|entry| level(entry.bound) < wanted);
+        start..self.entries.partition_point(|entry| level(entry.bound) <= wanted)
+    }
+
+    /// The largest unit from `index` on.
+    fn unit_from(&self, index: usize) -> Nanos {
+        self.entries[index..].iter().map(|entry| entry.demand.unit_cost_max).max().unwrap_or_default()
+    }
+
+    fn tally(&self, entries: &[Entry]) -> Tally {
+        let mut tally = self.kinds.emptied();
+        entries.iter().for_each(|entry| tally.add(entry.kind));
+        tally
+    }
+
+    fn place<'a>(&self, demand: &'a Demand, ahead: &'a Tally, blocking: Nanos) -> Place<'a> {
+        let (own, interference) = (self.traffic(demand), self.model.interference);
+        Place { demand, own, ahead, newcomer: None, blocking, interference }
+    }
+
+    /// A newcomer's response time in a slot.
+    fn response_in(&self, demand: &Demand, slot: Slot) -> Option<Nanos> {
+        let ahead = self.tally(&self.entries[..slot.end]);
+        let blocking = self.model.blocking.by(self.unit_from(slot.end));
+        self.place(demand, &ahead, blocking).response()
+    }
+
+    /// Whether entry `index` keeps its bound with `newcomer` ahead of it (or nobody), and renews its witness.
+    fn keeps(&mut self, index: usize, newcomer: Option<&Traffic>, blocking: Nanos) -> bool {
+        let Entry { demand, kind, bound, witness, .. } = self.entries[index];
+        if let Some(Witness { window, spare, blocking: known }) = witness {
+            let wanted = newcomer.map_or(Nanos::ZERO, |traffic| traffic.within(window)) + (blocking - known);
+            if wanted <= spare {
+                return true;
+            }
+        }
+        let mut ahead = self.tally(&self.entries[..self.peers(index).end]);
+        ahead.remove(kind);
+        let place = Place { newcomer, ..self.place(&demand, &ahead, blocking) };
+        if let Some(mut fresh) = place.witness(bound) {
+            // Kept without the newcomer, which may never come.
+            fresh.spare += newcomer.map_or(Nanos::ZERO, |traffic| traffic.within(fresh.window));
+            self.entries[index].witness = Some(fresh);
+            return true;
+        }
+        place.response().is_some_and(|response| response <= bound)
+    }
+
+    /// The least index from which on everybody tolerates `newcomer` ahead.
+    fn tolerated_from(&mut self, newcomer: &Traffic) -> usize {
+        let mut unit = Nanos::ZERO;
+        let mut counted = self.entries.len();
+        for index in (0..self.entries.len()).rev() {
+            let end = self.peers(index).end;
+            unit = self.entries[end..counted]
+                .iter()
+                .map(|entry| entry.demand.unit_cost_max)
+                .fold(unit, Nanos::max);
+            counted = end;
+            if !self.keeps(index, Some(newcomer), self.model.blocking.by(unit)) {
+                return index + 1;
+            }
+        }
+        0
+    }
+
+    /// Whether everybody more urgent than `slot` keeps its bound with a unit of `unit` behind it.
+    fn tolerate_unit(&mut self, unit: Nanos, slot: Slot) -> bool {
+        let mut largest = self.unit_from(slot.urgent).max(unit);
+        let mut counted = slot.urgent;
+        (0..slot.urgent).rev().all(|index| {
+            let end = self.peers(index).end.min(counted);
+            let between = self.entries[end..counted].iter().map(|entry| entry.demand.unit_cost_max);
+            largest = between.fold(largest, Nanos::max);
+            counted = end;
+            // What was there before has been tested before.
+            let blocking = self.model.blocking.by(largest);
+            blocking == self.model.blocking.by(Nanos::ZERO) || self.keeps(index, None, blocking)
+        })
+    }
+
+    /// The slot with the smallest bound for a newcomer, and that bound.
+    fn best_slot(&mut self, demand: &Demand) -> Option<(Slot, Nanos)> {
+        let newcomer = self.traffic(demand);
+        let from = self.tolerated_from(&newcomer);
+        let (slot, bound) = match self.order {
+            Order::Ranks => {
+                let slot = Slot { end: from, urgent: from };
+                (slot, self.response_in(demand, slot)?)
+            }
+            Order::Levels => self.best_level(demand, from)?,
+        };
+        self.tolerate_unit(demand.unit_cost_max, slot).then_some((slot, bound))
+    }
+
+    fn best_level(&self, demand: &Demand, from: usize) -> Option<(Slot, Nanos)> {
+        let highest = match self.entries[..from].last() {
+            Some(intolerant) => level(intolerant.bound) + 1,
+            None => 0,
+        };
+        (highest..LEVELS).find_map(|wanted| {
+            let peers = self.at_level(wanted);
+            let slot = Slot { end: peers.end, urgent: peers.start };
+            let bound = self.response_in(demand, slot)?.max(level_floor(wanted));
+            (level(bound) == wanted).then_some((slot, bound))
+        })
+    }
+
+    /// A slot in which a channel keeps `bound` and everybody theirs. `d-order` prefers the order of the bounds.
+    fn slot_for(&mut self, demand: &Demand, bound: Nanos, in_place: Option<usize>) -> Option<Slot> {
+        let newcomer = self.traffic(demand);
+        let from = self.tolerated_from(&newcomer);
+        let candidates = match self.order {
+            Order::Ranks => {
+                let sorted =
+                    self.entries.iter().rposition(|entry| entry.bound <= bound).map_or(0, |last| last + 1);
+                [Some(sorted.max(from)), in_place.filter(|&place| place >= from), Some(from)]
+                    .map(|place| place.map(|place| Slot { end: place, urgent: place }))
+            }
+            Order::Levels => {
+                let peers = self.at_level(level(bound));
+                let fits = peers.start >= from;
+                [fits.then_some(Slot { end: peers.end, urgent: peers.start }), None, None]
+            }
+        };
+        candidates.into_iter().flatten().find(|&slot| {
+            self.response_in(demand, slot).is_some_and(|response| response <= bound)
+                && self.tolerate_unit(demand.unit_cost_max, slot)
+        })
+    }
+
+    fn insert(&mut self, key: StageKey, demand: &Demand, bound: Nanos, slot: Slot) {
+        let traffic = self.traffic(demand);
+        let kind = self.kinds.kind(&traffic);
+        self.kinds.add(kind);
+        self.used.add(demand);
+        for entry in &mut self.entries[slot.urgent..] {
+            // A witness that no longer holds is looked for again when it is needed.
+            entry.witness = entry.witness.and_then(|witness| {
+                let spare = witness.spare.checked_sub(traffic.within(witness.window))?;
+                Some(Witness { spare, ..witness })
+            });
+        }
+        let blocking = self.model.blocking.by(demand.unit_cost_max);
+        for entry in &mut self.entries[..slot.urgent] {
+            entry.witness = entry.witness.and_then(|witness| {
+                let spare = witness.spare.checked_sub(blocking - witness.blocking)?;
+                Some(Witness { spare, blocking: witness.blocking.max(blocking), ..witness })
+            });
+        }
+        self.entries.insert(slot.end, Entry { key, demand: *demand, kind, bound, witness: None });
+    }
+
+    fn find(&self, key: StageKey) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.key == key)
+    }
+
+    fn remove(&mut self, index: usize) -> Entry {
+        let urgent = self.peers(index).start;
+        let gone = self.entries.remove(index);
+        let traffic = *self.kinds.traffic(gone.kind);
+        self.kinds.remove(gone.kind);
+        self.used.remove(&gone.demand);
+        for entry in &mut self.entries[urgent..] {
+            if let Some(witness) = &mut entry.witness {
+                witness.spare += traffic.within(witness.window);
+            }
+        }
+        gone
+    }
+
+    /// Puts a channel, in place of `old` if there is one, or leaves all as it was.
+    fn put(
+        &mut self,
+        key: StageKey,
+        demand: &Demand,
+        bound: Nanos,
+        old: Option<usize>,
+    ) -> Result<(), Refusal> {
+        let gone = old.map(|index| (self.peers(index).start, index, self.remove(index)));
+        let slot = self.used.check(demand, &self.model).and_then(|()| {
+            let bound = bound.min(BOUND_MAX);
+            self.slot_for(demand, bound, old).ok_or_else(|| {
+                let possible = self.best_slot(demand).map(|(_, possible)| possible);
+                refuse(possible, bound)
+            })
+        });
+        match (slot, gone) {
+            (Ok(slot), _) => {
+                self.insert(key, demand, bound, slot);
+                Ok(())
+            }
+            (Err(refusal), Some((urgent, end, gone))) => {
+                self.insert(key, &gone.demand, gone.bound, Slot { end, urgent });
+                Err(refusal)
+            }
+            (Err(refusal), None) => Err(refusal),
+        }
+    }
+
+    fn offer_within(&mut self, demand: &Demand, limit: Nanos) -> Result<(Slot, Nanos), Refusal> {
+        self.used.check(demand, &self.model)?;
+        match self.best_slot(demand) {
+            Some((slot, bound)) if bound <= limit.min(BOUND_MAX) => Ok((slot, bound)),
+            best => Err(refuse(best.map(|(_, bound)| bound), limit)),
+        }
+    }
+}
+
+fn refuse(possible: Option<Nanos>, limit: Nanos) -> Refusal {
+    let reason = match possible {
+        Some(possible) if possible > limit => RefusalReason::Bound { possible, limit },
+        _ => RefusalReason::Others,
+    };
+    Refusal { reason, bound_possible: possible, period_possible: None }
+}
+
+impl AdmissionPolicy for Ranked {
+    fn offer(&mut self, demand: &Demand, bound_limit: Nanos) -> Result<Offer, Refusal> {
+        self.offer_within(demand, bound_limit).map(|(_, bound)| Offer { bound }).map_err(|refusal| Refusal {
+            period_possible: period_possible(demand, self.used.period_min(demand, &self.model), |slower| {
+                self.offer_within(slower, bound_limit).is_ok()
+            }),
+            ..refusal
+        })
+    }
+
+    fn hold(&mut self, key: StageKey, demand: &Demand, bound: Nanos) -> Result<(), Refusal> {
+        let old = self.find(key);
+        self.put(key, demand, bound, old)
+    }
+
+    fn relax(&mut self, key: StageKey, bound: Nanos) -> Result<(), Refusal> {
+        let index = self.find(key).ok_or_else(super::not_held)?;
+        let demand = self.entries[index].demand;
+        self.put(key, &demand, bound, Some(index))
+    }
+
+    fn release(&mut self, key: StageKey) -> bool {
+        self.find(key).map(|index| self.remove(index)).is_some()
+    }
+
+    fn bound(&self, key: StageKey) -> Option<Nanos> {
+        self.find(key).map(|index| self.entries[index].bound)
+    }
+
+    fn explain(&mut self, demand: &Demand, bound_limit: Nanos) -> Option<Explanation> {
+        let (slot, bound) = self.offer_within(demand, bound_limit).ok()?;
+        let within = bound - demand.release_latency;
+        let blocking = self.model.blocking.by(self.unit_from(slot.end));
+        let interference = self.model.interference.within(within);
+        let others = within - demand.cost - blocking - interference;
+        Some(Explanation {
+            release_latency: demand.release_latency,
+            blocking,
+            interference,
+            own: demand.cost,
+            others,
+        })
+    }
+
+    fn rank(&self, key: StageKey) -> Option<usize> {
+        let index = self.find(key)?;
+        match self.order {
+            Order::Ranks => Some(index),
+            Order::Levels => Some(usize::from(level(self.entries[index].bound))),
+        }
+    }
+
+    fn drop_caches(&mut self) {
+        self.entries.iter_mut().for_each(|entry| entry.witness = None);
+    }
+
+    fn utilisation(&self) -> Ppm {
+        self.used.with_interference(self.model.interference.rho)
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn name(&self) -> &'static str {
+        match self.order {
+            Order::Ranks => "d-order",
+            Order::Levels => "fixed-priority",
+        }
+    }
+}

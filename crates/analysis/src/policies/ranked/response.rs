@@ -1,0 +1,177 @@
+//! The response time of one channel at its place in the order, limited-preemptive and over the whole busy period.
+
+use alloc::vec::Vec;
+
+use crate::policies::nearest::BOUND_MAX;
+use crate::policy::Demand;
+use crate::stage::Interference;
+use crate::units::Nanos;
+
+/// Most rounds of a search; past it a channel counts as not schedulable.
+const ROUNDS_MAX: u32 = 100_000;
+
+/// A channel's traffic as others of fixed rank see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Traffic {
+    pub(super) cost: Nanos,
+    pub(super) period: Nanos,
+    pub(super) jitter: Nanos,
+}
+
+impl Traffic {
+    /// The most work that it releases in a window of length `window`.
+    pub(super) fn within(&self, window: Nanos) -> Nanos {
+        self.cost * (window + self.jitter).div_ceil(self.period)
+    }
+}
+
+/// How many channels of each kind of traffic are ahead of somebody.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    kinds: Vec<(Traffic, u32)>,
+}
+
+impl Tally {
+    /// The index of a kind of traffic; it stays the same for good.
+    pub(super) fn kind(&mut self, traffic: &Traffic) -> usize {
+        let known = self.kinds.iter().position(|(kind, _)| kind == traffic);
+        known.unwrap_or_else(|| {
+            // A kind that nobody uses any more is taken over.
+            let free = self.kinds.iter().position(|&(_, count)| count == 0);
+            let index = free.unwrap_or(self.kinds.len());
+            if free.is_none() {
+                self.kinds.push((*traffic, 0));
+            }
+            self.kinds[index].0 = *traffic;
+            index
+        })
+    }
+
+    pub(super) fn traffic(&self, kind: usize) -> &Traffic {
+        &self.kinds[kind].0
+    }
+
+    pub(super) fn add(&mut self, kind: usize) {
+        self.kinds[kind].1 += 1;
+    }
+
+    pub(super) fn remove(&mut self, kind: usize) {
+        self.kinds[kind].1 -= 1;
+    }
+
+    /// The same kinds with nobody in them.
+    pub(super) fn emptied(&self) -> Self {
+        Self { kinds: self.kinds.iter().map(|&(traffic, _)| (traffic, 0)).collect() }
+    }
+
+    fn within(&self, window: Nanos) -> Nanos {
+        let used = self.kinds.iter().filter(|&&(_, count)| count > 0);
+        used.map(|(traffic, count)| traffic.within(window) * u64::from(*count)).sum()
+    }
+}
+
+/// One channel at a place: what is ahead of it and what may block it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) demand: &'a Demand,
+    /// Its traffic as others see it: the jitter is r and, where early work is not held back, the horizon.
+    pub(super) own: Traffic,
+    pub(super) ahead: &'a Tally,
+    /// Somebody to be added to those ahead.
+    pub(super) newcomer: Option<&'a Traffic>,
+    pub(super) blocking: Nanos,
+    pub(super) interference: Interference,
+}
+
+/// A window that proves a bound: all that must be done before the last segment begins fits, with `spare` left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Witness {
+    pub(super) window: Nanos,
+    pub(super) spare: Nanos,
+    /// The blocking that it was made with.
+    pub(super) blocking: Nanos,
+}
+
+impl Place<'_> {
+    /// What nothing preempts at the end of a message: all of it where it is one unit. A longer message may end
+    /// in a unit of any size, so nothing of it is taken to be safe but a tick.
+    fn safe(&self) -> Nanos {
+        let single = self.demand.cost <= self.demand.unit_cost_max;
+        if single { self.own.cost - Nanos(1) } else { Nanos::ZERO }
+    }
+
+    /// The same with the interference that it meets.
+    fn safe_stretched(&self) -> Nanos {
+        let kept = 1_000_000 - u128::from(self.interference.rho.0.min(999_999));
+        let stretched = (u128::from(self.safe().0) * 1_000_000).div_ceil(kept);
+        Nanos(u64::try_from(stretched).unwrap_or(u64::MAX))
+    }
+
+    /// What is done, with `jobs` own messages, before the last segment's second tick, if that is at `at`.
+    fn work(&self, blocking: Nanos, jobs: u64, at: Nanos) -> Nanos {
+        blocking + (self.own.cost * jobs - self.safe()) + self.of_others(at)
+    }
+
+    fn of_others(&self, at: Nanos) -> Nanos {
+        let newcomer = self.newcomer.map_or(Nanos::ZERO, |traffic| traffic.within(at));
+        self.interference.within(at) + self.ahead.within(at) + newcomer
+    }
+
+    fn fixed_point(&self, from: Nanos, work: impl Fn(Nanos) -> Nanos) -> Option<Nanos> {
+        let mut at = from.max(Nanos(1));
+        for _ in 0..ROUNDS_MAX {
+            let next = work(at);
+            if next <= at {
+                return Some(at);
+            }
+            if next > BOUND_MAX {
+                return None;
+            }
+            at = next;
+        }
+        None
+    }
+
+    /// R, from the effective arrival; `None` where it is beyond any bound.
+    pub(super) fn response(&self) -> Option<Nanos> {
+        let Traffic { period, jitter, .. } = self.own;
+        let all = |at: Nanos| self.blocking + self.own.within(at) + self.of_others(at);
+        let (mut worst, mut started, mut jobs) = (Nanos::ZERO, Nanos::ZERO, 0);
+        let mut busy = None;
+        while jobs == 0 || period * jobs < busy.unwrap_or(Nanos::ZERO) + jitter {
+            started = self.fixed_point(started, |at| self.work(self.blocking, jobs + 1, at))?;
+            let finished = started + self.safe_stretched();
+            worst = worst.max((finished + jitter) - self.demand_early() - period * jobs);
+            if busy.is_none() {
+                busy = Some(self.fixed_point(started, all)?);
+            }
+            jobs += 1;
+            if jobs > u64::from(ROUNDS_MAX) || worst > BOUND_MAX {
+                return None;
+            }
+        }
+        Some(worst)
+    }
+
+    /// How much of its jitter lies before the effective arrival.
+    fn demand_early(&self) -> Nanos {
+        self.own.jitter - self.demand.release_latency
+    }
+
+    /// A witness for `bound`, if one proves it. With the longest of blocking and the own last segment as
+    /// blocking, the first message of a busy period is the worst one, if it is done within a period (Davis et
+    /// al. 2007, 3.4).
+    pub(super) fn witness(&self, bound: Nanos) -> Option<Witness> {
+        let blocking = self.blocking.max(self.safe() + Nanos(1));
+        let finish_max = (bound - self.demand.release_latency).min(self.own.period - self.own.jitter);
+        let longest = finish_max.checked_sub(self.safe_stretched())?;
+        let fits = |window: Nanos| {
+            let spare = window.checked_sub(self.work(blocking, 1, window))?;
+            Some(Witness { window, spare, blocking })
+        };
+        fits(longest).or_else(|| {
+            let least = self.fixed_point(Nanos(1), |at| self.work(blocking, 1, at))?;
+            if least <= longest { fits(least) } else { None }
+        })
+    }
+}
