@@ -6,6 +6,7 @@
 //! self-contained page and to JSON ([`report`]).
 
 pub mod clock;
+pub mod demo;
 pub mod excuse;
 pub mod interrupt;
 pub mod loads;

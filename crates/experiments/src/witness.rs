@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use punctual_analysis::{Instant, Nanos};
@@ -29,12 +30,14 @@ const PRIORITY: u8 = 98;
 /// Running watchers. Dropping them stops them.
 pub struct Witness {
     stop: Arc<AtomicBool>,
-    watchers: Vec<JoinHandle<Vec<Hole>>>,
+    watchers: Vec<JoinHandle<()>>,
+    reports: Receiver<Hole>,
+    seen: Vec<Hole>,
     since: Instant,
 }
 
 /// What they saw.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Testimony {
     /// Holes of all CPUs, merged, ascending.
     pub holes: Vec<Hole>,
@@ -49,16 +52,19 @@ impl Witness {
     /// Where the real-time class is refused (not root, or a user namespace) or a thread cannot start.
     pub fn start() -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let mut witness = Self { stop, watchers: Vec::new(), since: now() };
+        let (sender, reports) = channel();
+        let mut witness = Self { stop, watchers: Vec::new(), reports, seen: Vec::new(), since: now() };
         for cpu in realtime::usable_cpus()? {
-            let stop = Arc::clone(&witness.stop);
-            let (ready, started) = std::sync::mpsc::channel();
+            let (stop, sender) = (Arc::clone(&witness.stop), sender.clone());
+            let (ready, started) = sync_channel(1);
             let watcher = std::thread::Builder::new().name(format!("witness-{cpu}")).spawn(move || {
                 let prepared = realtime::enter_fifo(PRIORITY, Some(cpu)).map_err(io::Error::other);
                 let watching = prepared.is_ok();
                 // The starter waits for this; it cannot be gone.
                 let _ = ready.send(prepared);
-                if watching { watch(&stop) } else { Vec::new() }
+                if watching {
+                    watch(&stop, &sender);
+                }
             })?;
             witness.watchers.push(watcher);
             started.recv().map_err(io::Error::other)??;
@@ -66,11 +72,20 @@ impl Witness {
         Ok(witness)
     }
 
+    /// What was seen until now.
+    pub fn so_far(&mut self) -> Testimony {
+        self.seen.extend(self.reports.try_iter());
+        Testimony { holes: merge(self.seen.clone()), span: now().since(self.since) }
+    }
+
     /// Stops and says what was seen.
     pub fn stop(mut self) -> Testimony {
         self.stop.store(true, Ordering::Relaxed);
-        let holes = self.watchers.drain(..).flat_map(|watcher| watcher.join().unwrap_or_default()).collect();
-        Testimony { holes: merge(holes), span: now().since(self.since) }
+        for watcher in self.watchers.drain(..) {
+            // A watcher has nothing to panic about.
+            let _ = watcher.join();
+        }
+        self.so_far()
     }
 }
 
@@ -80,8 +95,7 @@ impl Drop for Witness {
     }
 }
 
-fn watch(stop: &AtomicBool) -> Vec<Hole> {
-    let mut holes = Vec::with_capacity(4096);
+fn watch(stop: &AtomicBool, report: &Sender<Hole>) {
     let mut run_queue = RunQueueClock::open();
     let mut due = now() + PERIOD;
     run_queue.waited();
@@ -90,11 +104,11 @@ fn watch(stop: &AtomicBool) -> Vec<Hole> {
         let woke = now();
         let waited = run_queue.waited();
         if let Some(hole) = hole_of(due, woke, waited) {
-            holes.push(hole);
+            // Nobody listens any more only when we are about to stop.
+            let _ = report.send(hole);
         }
         due = due.max(woke) + PERIOD;
     }
-    holes
 }
 
 /// The hole in a wake-up that was due at `due`, came at `woke`, and waited `waited` in the run queue.

@@ -22,6 +22,15 @@ impl Content {
         Self::Sizes(Arc::from([bytes]))
     }
 
+    /// After how many messages they repeat.
+    pub fn cycle_len(&self) -> usize {
+        match self {
+            Self::Bodies(bodies) => bodies.len(),
+            Self::Sizes(sizes) => sizes.len(),
+        }
+        .max(1)
+    }
+
     /// Length of message `sequence` in all.
     pub fn len(&self, sequence: u64) -> usize {
         match self {

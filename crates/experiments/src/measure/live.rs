@@ -7,6 +7,7 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::Latencies;
 use super::latency::LatencySummary;
+use crate::excuse::Excuses;
 use crate::loads::{Sent, Stamp};
 
 /// Figures so far. What is final comes from the logs ([`super::stream`]), not from here.
@@ -15,9 +16,15 @@ pub struct Live {
     deadline: Option<Nanos>,
     refused: AtomicU64,
     delivered_bytes: AtomicU64,
-    late: AtomicU64,
     damaged: AtomicU64,
-    latencies: Mutex<Latencies>,
+    judged: Mutex<Judged>,
+}
+
+#[derive(Debug, Default)]
+struct Judged {
+    latencies: Latencies,
+    /// (logical arrival, delivery) of every late message.
+    late: Vec<(Instant, Instant)>,
 }
 
 /// A look at them.
@@ -27,8 +34,10 @@ pub struct LiveView {
     pub refused: u64,
     /// Payload bytes delivered.
     pub delivered_bytes: u64,
-    /// Messages delivered after their bound, holes not considered.
+    /// Messages delivered after their bound.
     pub late: u64,
+    /// Of these excused by a hole.
+    pub excused: u64,
     /// Messages that were not the ones sent.
     pub damaged: u64,
     /// From the logical arrival.
@@ -52,13 +61,14 @@ impl Live {
     pub fn received(&self, stamp: &Stamp, delivered: Instant, bytes: u32, intact: bool) {
         let latency = delivered.since(stamp.logical);
         self.delivered_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
-        if self.deadline.is_some_and(|deadline| latency > deadline) {
-            self.late.fetch_add(1, Ordering::Relaxed);
-        }
         if !intact {
             self.damaged();
         }
-        self.latencies.lock().unwrap_or_else(PoisonError::into_inner).record(latency);
+        let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        judged.latencies.record(latency);
+        if self.deadline.is_some_and(|deadline| latency > deadline) {
+            judged.late.push((stamp.logical, delivered));
+        }
     }
 
     /// A message that nobody sent.
@@ -67,13 +77,16 @@ impl Live {
     }
 
     /// The figures now.
-    pub fn view(&self) -> LiveView {
+    pub fn view(&self, excuses: &Excuses) -> LiveView {
+        let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        let excused = judged.late.iter().filter(|(logical, delivered)| excuses.covers(*logical, *delivered));
         LiveView {
             refused: self.refused.load(Ordering::Relaxed),
             delivered_bytes: self.delivered_bytes.load(Ordering::Relaxed),
-            late: self.late.load(Ordering::Relaxed),
+            late: judged.late.len() as u64,
+            excused: excused.count() as u64,
             damaged: self.damaged.load(Ordering::Relaxed),
-            latencies: self.latencies.lock().unwrap_or_else(PoisonError::into_inner).summary(),
+            latencies: judged.latencies.summary(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use punctual_analysis::{Contract, Nanos};
+use punctual_analysis::{Contract, Instant, Nanos};
 use serde::Serialize;
 
 use super::latency::LatencySummary;
@@ -50,7 +50,7 @@ pub struct StreamSummary {
     pub reserved_mbit_s: Option<f64>,
     /// What was delivered in steady state, Mbit/s of payload: guaranteed streams by logical arrival.
     pub delivered_mbit_s: f64,
-    /// Delivered against min(offered, reserved).
+    /// Delivered against min(offered, reserved), window by window.
     pub delivered_ratio: f64,
     /// For plots.
     #[serde(skip)]
@@ -67,7 +67,7 @@ impl StreamSummary {
         let mut arrivals: HashMap<u64, _> = received.iter().map(|one| (one.sequence, *one)).collect();
         summary.delivered = received.len() as u64;
         summary.damaged = received.iter().filter(|one| !one.intact).count() as u64;
-        let mut rates = Rates::default();
+        let mut rates = Rates::new(question);
         for message in sent {
             rates.offered(message, question);
             if !message.taken {
@@ -95,7 +95,7 @@ impl StreamSummary {
         summary
     }
 
-    fn judge(&mut self, message: &Sent, excess: Nanos, excuses: &Excuses, due: punctual_analysis::Instant) {
+    fn judge(&mut self, message: &Sent, excess: Nanos, excuses: &Excuses, due: Instant) {
         if excess == Nanos::ZERO {
             return;
         }
@@ -113,49 +113,61 @@ impl StreamSummary {
     }
 }
 
-/// Bytes in steady state.
-#[derive(Default)]
+/// Bytes in each window of steady state.
 struct Rates {
-    offered: u64,
+    offered: Vec<u64>,
     delivered: u64,
 }
 
 impl Rates {
+    fn new(question: &Question<'_>) -> Self {
+        Self { offered: vec![0; question.steady.spans().len()], delivered: 0 }
+    }
+
     fn offered(&mut self, message: &Sent, question: &Question<'_>) {
-        if question.steady.position(message.sent).is_some() {
-            self.offered += u64::from(message.bytes);
+        if let Some(window) = question.steady.index(message.sent) {
+            self.offered[window] += u64::from(message.bytes);
         }
     }
 
     /// Guaranteed messages count where they logically arrived: delivery is promised a constant time later, and
     /// so a window of whole intervals holds a whole number of messages.
-    fn delivered(&mut self, message: &Sent, delivered: punctual_analysis::Instant, question: &Question<'_>) {
+    fn delivered(&mut self, message: &Sent, delivered: Instant, question: &Question<'_>) {
         let at = if question.contract.is_some() { message.logical } else { delivered };
-        if question.steady.position(at).is_some() {
+        if question.steady.index(at).is_some() {
             self.delivered += u64::from(message.bytes);
         }
     }
 
+    /// Offered, but in each window no more than what is reserved for its length.
+    fn expected(&self, question: &Question<'_>) -> f64 {
+        let windows = self.offered.iter().zip(question.steady.spans());
+        let least = |(&offered, &(from, until)): (&u64, &(Instant, Instant))| {
+            let reserved = question.contract.map(|contract| reserved_bytes(contract, until.since(from)));
+            reserved.unwrap_or(f64::MAX).min(offered as f64)
+        };
+        windows.map(least).sum()
+    }
+
     fn finish(&self, summary: &mut StreamSummary, question: &Question<'_>) {
         let span = question.steady.total();
-        summary.offered_mbit_s = mbit_per_s(self.offered, span);
+        summary.offered_mbit_s = mbit_per_s(self.offered.iter().sum(), span);
         summary.delivered_mbit_s = mbit_per_s(self.delivered, span);
-        summary.reserved_mbit_s = question.contract.map(reserved_mbit_s);
-        let expected = summary
-            .reserved_mbit_s
-            .map_or(summary.offered_mbit_s, |reserved| reserved.min(summary.offered_mbit_s));
-        summary.delivered_ratio = if expected > 0.0 { summary.delivered_mbit_s / expected } else { 1.0 };
+        summary.reserved_mbit_s =
+            question.contract.map(|contract| reserved_bytes(contract, Nanos::from_secs(1)) * 8e-6);
+        let expected = self.expected(question);
+        summary.delivered_ratio = if expected > 0.0 { self.delivered as f64 / expected } else { 1.0 };
     }
 }
 
-/// S * R, in Mbit/s of payload.
-pub fn reserved_mbit_s(contract: &Contract) -> f64 {
-    f64::from(contract.message_bytes_max) * 8e-6 * contract.rate_max.as_per_second_f64()
+/// What S * R is in `span`.
+fn reserved_bytes(contract: &Contract, span: Nanos) -> f64 {
+    f64::from(contract.message_bytes_max) * contract.rate_max.as_per_second_f64() * span.as_secs_f64()
 }
 
 #[cfg(test)]
 mod tests {
-    use punctual_analysis::{Instant, Ppm, Rate};
+    use punctual_analysis::{Ppm, Rate};
 
     use super::*;
     use crate::excuse::Hole;
@@ -219,6 +231,18 @@ mod tests {
         assert!((summary.delivered_mbit_s - 0.64).abs() < 1e-9);
         assert!((summary.reserved_mbit_s.unwrap() - 0.8).abs() < 1e-9);
         assert!((summary.delivered_ratio - 0.8).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_is_offered_beyond_the_contract_is_not_expected() {
+        // 200 messages a second where 100 are reserved: every other one is refused.
+        let half = |n: u64| Sent { sent: Instant((100 + n * 5) * MS), ..sent(n / 2, n.is_multiple_of(2)) };
+        let sends = (0..10).map(half).collect();
+        let receives = (0..5).map(|sequence| received(sequence, 1)).collect();
+        let summary = ask(&sends, &receives, &[], Some(&contract()));
+        assert!((summary.offered_mbit_s - 1.6).abs() < 1e-9, "{summary:?}");
+        assert!((summary.delivered_ratio - 1.0).abs() < 1e-9, "{summary:?}");
+        assert_eq!((summary.refused, summary.misses), (5, 0));
     }
 
     #[test]

@@ -21,19 +21,22 @@ impl Windows {
         self.spans.iter().map(|(from, until)| until.since(*from)).sum()
     }
 
+    /// The spans.
+    pub fn spans(&self) -> &[(Instant, Instant)] {
+        &self.spans
+    }
+
+    /// Which span `at` lies in.
+    pub fn index(&self, at: Instant) -> Option<usize> {
+        let index = self.spans.partition_point(|&(_, until)| until <= at);
+        self.spans.get(index).filter(|&&(from, _)| from <= at).map(|_| index)
+    }
+
     /// Where `at` lies when the spans are laid end to end; `None` outside of all.
     pub fn position(&self, at: Instant) -> Option<Nanos> {
-        let mut before = Nanos::ZERO;
-        for &(from, until) in &self.spans {
-            if at < from {
-                return None;
-            }
-            if at < until {
-                return Some(before + at.since(from));
-            }
-            before += until.since(from);
-        }
-        None
+        let index = self.index(at)?;
+        let before: Nanos = self.spans[..index].iter().map(|(from, until)| until.since(*from)).sum();
+        Some(before + at.since(self.spans[index].0))
     }
 
     /// The same spans, each begun `warm_up` later: steady state.

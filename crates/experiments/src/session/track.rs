@@ -8,6 +8,7 @@ use punctual::{Instant, Nanos};
 
 use super::{StreamSpec, System, World};
 use crate::clock::{now, wait_until};
+use crate::excuse::Excuses;
 use crate::interrupt;
 use crate::loads::{Arrivals, ReceiveLog, Receiving, SendLog, Sending, Sink, Source};
 use crate::measure::{Live, LiveView, Windows};
@@ -37,6 +38,8 @@ pub struct Track {
     streams: Vec<Stream>,
     /// When its sources ran.
     pub loaded: Windows,
+    /// When those of the present slice began.
+    running: Option<Instant>,
 }
 
 /// A stream with its logs, for judging.
@@ -77,7 +80,7 @@ impl Track {
             let sink = Sink::start(receiving, spec.class(real_time))?;
             streams.push(Stream { spec: spec.clone(), sending: Some(sending), sink, live });
         }
-        Ok(Self { system: world.system(), real_time, streams, loaded: Windows::default() })
+        Ok(Self { system: world.system(), real_time, streams, loaded: Windows::default(), running: None })
     }
 
     /// Which system it runs through.
@@ -114,6 +117,7 @@ impl Track {
             let class = stream.spec.class(self.real_time);
             running.push((index, Source::start(sending, stream.spec.arrivals, class, from, until)?));
         }
+        self.running = Some(from);
         let mut interrupted = Ok(());
         while interrupted.is_ok() && now() < until {
             interrupted = wait_until(until.min(now() + TICK));
@@ -124,14 +128,20 @@ impl Track {
                 source.join().with_context(|| format!("stream {}", self.streams[index].spec.name))?;
             self.streams[index].sending = Some(sending);
         }
+        self.running = None;
         interrupted?;
         self.loaded.push(from, until);
         Ok(Slice { from, until })
     }
 
+    /// How long its sources have run, the present slice included.
+    pub fn loaded_so_far(&self) -> Nanos {
+        self.loaded.total() + self.running.map(|from| now().since(from)).unwrap_or_default()
+    }
+
     /// The running figures of every stream.
-    pub fn views(&self) -> Vec<(&StreamSpec, LiveView)> {
-        self.streams.iter().map(|stream| (&stream.spec, stream.live.view())).collect()
+    pub fn views(&self, excuses: &Excuses) -> Vec<(&StreamSpec, LiveView)> {
+        self.streams.iter().map(|stream| (&stream.spec, stream.live.view(excuses))).collect()
     }
 
     /// Waits for what is still on its way, then ends everything.
@@ -178,4 +188,65 @@ fn take_sending(streams: &mut [Stream], name: &str) -> anyhow::Result<Sending> {
     stream
         .and_then(|stream| stream.sending.take())
         .with_context(|| format!("{name} must be opened first, once"))
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual::{BitRate, Ppm};
+
+    use super::*;
+    use crate::loads::Content;
+    use crate::measure::{Question, StreamSummary};
+    use crate::session::stream::contract;
+    use crate::testbed::{LinkSpec, Network, NetworkSpec, Privilege};
+
+    fn streams() -> Vec<StreamSpec> {
+        let every = |ms| Arrivals::Periodic { interval: Nanos::from_millis(ms) };
+        let small = Content::of_size(256);
+        let promise = contract(256, 100, 2, 50);
+        let answer = StreamSpec {
+            from: "b",
+            to: "a",
+            ..StreamSpec::guaranteed("answer", promise, small.clone(), every(10))
+        };
+        let control = StreamSpec {
+            answered_by: Some("answer"),
+            ..StreamSpec::guaranteed("control", promise, small, every(10))
+        };
+        vec![answer, control, StreamSpec::best_effort("bulk", Content::of_size(5_000), every(10))]
+    }
+
+    #[test]
+    fn streams_run_in_slices_and_answers_come_back() {
+        if !Privilege::detect().is_ok_and(|privilege| privilege == Privilege::Root) {
+            eprintln!("SKIPPED: network namespaces need root");
+            return;
+        }
+        let link = LinkSpec { rate: BitRate(50_000_000), queue: Nanos::from_millis(200) };
+        let spec = NetworkSpec { hosts: vec!["a", "b"], links: vec![link] };
+        let mut world = World::kernel(Network::create(&spec).expect("a network"));
+        let mut track = Track::open(&mut world, &streams(), false).expect("streams");
+        for with_bulk in [false, true] {
+            let active = |spec: &StreamSpec| with_bulk || spec.name != "bulk";
+            track.slice(Nanos::from_millis(300), active, |_| {}).expect("a slice");
+        }
+        let loaded = track.loaded.clone();
+        assert_eq!(loaded.total(), Nanos::from_millis(600));
+        let finished = track.finish().expect("the logs");
+        let excuses = Excuses::new(&[], Ppm(0));
+        let figures = |index: usize| {
+            let one: &Finished = &finished[index];
+            let question = Question {
+                contract: one.spec.contract.as_ref(),
+                excuses: &excuses,
+                loaded: &loaded,
+                steady: &loaded,
+            };
+            StreamSummary::new(&one.sent, &one.received, &question)
+        };
+        let [answer, control, bulk] = [figures(0), figures(1), figures(2)];
+        assert_eq!((control.offered, control.delivered, control.lost, control.damaged), (60, 60, 0, 0));
+        assert_eq!((answer.offered, answer.delivered, answer.damaged), (60, 60, 0), "one answer each");
+        assert_eq!((bulk.offered, bulk.delivered, bulk.damaged), (30, 30, 0), "only in the second slice");
+    }
 }

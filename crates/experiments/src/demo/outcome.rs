@@ -1,0 +1,311 @@
+//! Judges a run: what was promised, what was observed, whether every guarantee held.
+
+use punctual::{ChannelRefusal, Contract, Ppm};
+use serde::Serialize;
+
+use super::{describe, scenario};
+use crate::excuse::{Excuses, HoleSummary, summarise};
+use crate::loads::{SendLog, Sent};
+use crate::measure::{Latencies, Question, StreamSummary, Windows};
+use crate::session::{Finished, System};
+use crate::testbed::Privilege;
+use crate::witness::Testimony;
+
+/// Least of min(offered, reserved) that a guaranteed channel must deliver.
+const DELIVERED_RATIO_MIN: f64 = 0.98;
+
+/// What the run was like.
+pub struct Setting {
+    /// What the process was allowed to do.
+    pub privilege: Privilege,
+    /// g.
+    pub guaranteed_load: Ppm,
+    /// The channel too many.
+    pub refused: Refused,
+    /// The platform's holes.
+    pub testimony: Testimony,
+}
+
+/// The channel that was asked for and refused.
+#[derive(Clone, Debug, Serialize)]
+pub struct Refused {
+    /// What was asked for.
+    pub wanted: String,
+    /// Whether it was refused, as it must be.
+    pub refused: bool,
+    /// Where and why.
+    pub reason: String,
+    /// What could be had instead.
+    pub offer: Option<String>,
+}
+
+impl Refused {
+    /// As it should be.
+    pub fn new(contract: Contract, refusal: &ChannelRefusal) -> Self {
+        Self {
+            wanted: describe(&contract),
+            refused: true,
+            reason: refusal.to_string(),
+            offer: refusal.offer.as_ref().map(describe),
+        }
+    }
+
+    /// It was granted: admission has a hole.
+    pub fn granted(contract: Contract) -> Self {
+        Self { wanted: describe(&contract), refused: false, reason: "it was granted".into(), offer: None }
+    }
+}
+
+/// Whether the run shows that the promises hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Every guarantee held.
+    Held,
+    /// One did not.
+    Missed,
+    /// Without real-time classes nothing is guaranteed; no promise was broken for another reason.
+    Degraded,
+    /// The platform took too much time away to tell.
+    Inconclusive,
+}
+
+impl Verdict {
+    /// What a program exits with.
+    pub const fn exit_status(self) -> i32 {
+        match self {
+            Self::Held => 0,
+            Self::Missed => 1,
+            Self::Degraded | Self::Inconclusive => 3,
+        }
+    }
+}
+
+/// One stream in both systems.
+#[derive(Clone, Debug, Serialize)]
+pub struct StreamOutcome {
+    /// Its name.
+    pub name: &'static str,
+    /// Its contract in words; `None` for best effort.
+    pub contract: Option<String>,
+    /// D in ms.
+    pub promised_ms: Option<f64>,
+    /// Through Punctual.
+    pub punctual: StreamSummary,
+    /// Through the kernel.
+    pub kernel: StreamSummary,
+}
+
+impl StreamOutcome {
+    /// The figures of one system.
+    pub const fn of(&self, system: System) -> &StreamSummary {
+        match system {
+            System::Punctual => &self.punctual,
+            System::Kernel => &self.kernel,
+        }
+    }
+}
+
+/// One thing that had to hold.
+#[derive(Clone, Debug, Serialize)]
+pub struct Check {
+    /// What.
+    pub name: String,
+    /// What was found.
+    pub value: f64,
+    /// What was allowed.
+    pub limit: f64,
+    /// Whether it held.
+    pub ok: bool,
+}
+
+impl Check {
+    /// `value` may be `limit` at most.
+    pub fn at_most(name: String, value: f64, limit: f64) -> Self {
+        Self { name, value, limit, ok: value <= limit }
+    }
+    /// `value` must be `limit` at least.
+    pub fn at_least(name: String, value: f64, limit: f64) -> Self {
+        Self { name, value, limit, ok: value >= limit }
+    }
+}
+
+/// Everything about a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// In one word.
+    pub verdict: Verdict,
+    /// In one sentence.
+    pub summary: String,
+    /// How real the test bed was.
+    pub privilege: Privilege,
+    /// Platform holes.
+    pub holes: HoleSummary,
+    /// What had to hold.
+    pub checks: Vec<Check>,
+    /// Every stream.
+    pub streams: Vec<StreamOutcome>,
+    /// Round trip of the control loop through Punctual and through the kernel: p50, p99, max in ms.
+    pub round_trip: [crate::measure::LatencySummary; 2],
+    /// The channel too many.
+    pub refused: Refused,
+    /// What of the bottleneck was used in steady state, headers counted, by each system.
+    pub link_filled: [f64; 2],
+}
+
+impl Outcome {
+    /// Joins the logs of both systems (Punctual first) and judges.
+    pub fn judge(setting: Setting, loaded: [Windows; 2], finished: [Vec<Finished>; 2]) -> Self {
+        let Setting { privilege, guaranteed_load, refused, testimony } = setting;
+        let excuses = Excuses::new(&testimony.holes, guaranteed_load);
+        let round_trip = [round_trip(&finished[0]), round_trip(&finished[1])];
+        let steady = [loaded[0].after(scenario::WARM_UP), loaded[1].after(scenario::WARM_UP)];
+        let summarise_all = |system: usize| -> Vec<StreamSummary> {
+            let (loaded, steady) = (&loaded[system], &steady[system]);
+            let judge = |one: &Finished| {
+                let contract = one.spec.contract.as_ref();
+                StreamSummary::new(
+                    &one.sent,
+                    &one.received,
+                    &Question { contract, excuses: &excuses, loaded, steady },
+                )
+            };
+            finished[system].iter().map(judge).collect()
+        };
+        let (punctual, kernel) = (summarise_all(0), summarise_all(1));
+        let link_filled = [filled(&finished[0], &punctual), filled(&finished[1], &kernel)];
+        let streams: Vec<StreamOutcome> = finished[0]
+            .iter()
+            .zip(punctual.into_iter().zip(kernel))
+            .map(|(one, (punctual, kernel))| StreamOutcome {
+                name: one.spec.name,
+                contract: one.spec.contract.as_ref().map(describe),
+                promised_ms: one.spec.deadline().map(punctual::Nanos::as_millis_f64),
+                punctual,
+                kernel,
+            })
+            .collect();
+        let guaranteed = || streams.iter().filter(|stream| stream.promised_ms.is_some());
+        let samples = guaranteed().map(|stream| stream.punctual.offered - stream.punctual.refused).sum();
+        let excused = guaranteed().map(|stream| stream.punctual.excused).sum();
+        let holes = summarise(&testimony.holes, testimony.span, samples, excused);
+        let checks = checks(&streams, &refused, &finished[0]);
+        let verdict = verdict(&checks, privilege, &holes);
+        let summary = sentence(verdict, &streams, &checks, &holes);
+        Self { verdict, summary, privilege, holes, checks, streams, round_trip, refused, link_filled }
+    }
+}
+
+fn checks(streams: &[StreamOutcome], refused: &Refused, finished: &[Finished]) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for stream in streams.iter().filter(|stream| stream.promised_ms.is_some()) {
+        let (name, figures) = (stream.name, &stream.punctual);
+        let missed = figures.unexcused() as f64;
+        checks.push(Check::at_most(
+            format!("{name}: messages late or lost outside platform holes"),
+            missed,
+            0.0,
+        ));
+        checks.push(Check::at_most(
+            format!("{name}: messages that were not what was sent"),
+            figures.damaged as f64,
+            0.0,
+        ));
+        checks.push(Check::at_least(
+            format!("{name}: delivered rate against min(offered, reserved)"),
+            figures.delivered_ratio,
+            DELIVERED_RATIO_MIN,
+        ));
+    }
+    let whole = film_frames(finished);
+    checks.push(Check::at_least("video: frames of the film received byte for byte".into(), whole.0, whole.1));
+    checks.push(Check::at_least(
+        "a channel too many is refused".into(),
+        f64::from(u8::from(refused.refused)),
+        1.0,
+    ));
+    checks
+}
+
+/// How many different frames of the film came whole, and how many it has.
+fn film_frames(finished: &[Finished]) -> (f64, f64) {
+    let Some(film) = finished.iter().find(|one| one.spec.name == scenario::FILM) else { return (0.0, 1.0) };
+    let count = film.spec.content.cycle_len() as u64;
+    let mut frames: Vec<u64> =
+        film.received.iter().filter(|one| one.intact).map(|one| one.sequence % count).collect();
+    frames.sort_unstable();
+    frames.dedup();
+    (frames.len() as f64, count as f64)
+}
+
+/// From sending a request to having its answer.
+fn round_trip(finished: &[Finished]) -> crate::measure::LatencySummary {
+    let find = |name: &str| finished.iter().find(|one| one.spec.name == name);
+    let mut latencies = Latencies::default();
+    if let (Some(control), Some(answer)) = (find("control"), find("answer")) {
+        let sent: &SendLog = &control.sent;
+        for received in &answer.received {
+            let request = sent.binary_search_by_key(&received.sequence, |one: &Sent| one.sequence);
+            if let Ok(index) = request {
+                latencies.record(received.delivered.since(sent[index].sent));
+            }
+        }
+    }
+    latencies.summary()
+}
+
+/// The share of the bottleneck that was delivered towards b, headers counted.
+fn filled(finished: &[Finished], summaries: &[StreamSummary]) -> f64 {
+    const PACKET_PAYLOAD: f64 = crate::loads::kernel::FRAGMENT_BYTES as f64;
+    let towards_b = finished.iter().zip(summaries).filter(|(one, _)| one.spec.to == "b");
+    let bits: f64 = towards_b
+        .map(|(one, summary)| {
+            let mean = mean_bytes(&one.received);
+            let packets = (mean / PACKET_PAYLOAD).ceil();
+            let wire = if mean > 0.0 { (mean + packets * 130.0) / mean } else { 0.0 };
+            summary.delivered_mbit_s * 1e6 * wire
+        })
+        .sum();
+    bits / scenario::BOTTLENECK.0 as f64
+}
+
+fn mean_bytes(received: &[crate::loads::sink::Received]) -> f64 {
+    let total: u64 = received.iter().map(|one| u64::from(one.bytes)).sum();
+    total as f64 / received.len().max(1) as f64
+}
+
+fn verdict(checks: &[Check], privilege: Privilege, holes: &HoleSummary) -> Verdict {
+    let ok = checks.iter().all(|check| check.ok);
+    match (privilege, holes.inconclusive, ok) {
+        (Privilege::Root, true, _) => Verdict::Inconclusive,
+        (Privilege::Root, false, true) => Verdict::Held,
+        (Privilege::Root, false, false) => Verdict::Missed,
+        _ => Verdict::Degraded,
+    }
+}
+
+fn sentence(verdict: Verdict, streams: &[StreamOutcome], checks: &[Check], holes: &HoleSummary) -> String {
+    let failed: Vec<&str> =
+        checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
+    let of_kernel: u64 = streams.iter().map(|stream| stream.kernel.misses).sum();
+    match verdict {
+        Verdict::Held => format!(
+            "Held: every one of {} guaranteed messages kept its bound ({} excused by platform holes); plain kernel \
+             sockets missed {of_kernel}.",
+            holes.samples, holes.excused
+        ),
+        Verdict::Missed => format!("Not held: {}.", failed.join("; ")),
+        Verdict::Degraded if failed.is_empty() => {
+            "Degraded: no bound was missed, but without real-time classes nothing is guaranteed.".into()
+        }
+        Verdict::Degraded => {
+            format!("Degraded: without real-time classes nothing is guaranteed; {}.", failed.join("; "))
+        }
+        Verdict::Inconclusive => format!(
+            "Inconclusive: the platform took {:.1} % of the time away and {} of {} samples are excused; run it again.",
+            holes.share * 100.0,
+            holes.excused,
+            holes.samples
+        ),
+    }
+}

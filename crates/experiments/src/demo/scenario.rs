@@ -1,0 +1,78 @@
+//! What the demo sends, and over what.
+
+use punctual::{BitRate, Contract, Nanos};
+
+use crate::loads::{Arrivals, Content};
+use crate::session::StreamSpec;
+use crate::session::stream::contract;
+use crate::testbed::{LinkSpec, NetworkSpec};
+
+/// The bottleneck r - b.
+pub const BOTTLENECK: BitRate = BitRate(40_000_000);
+/// The link a - r: wide enough for everything that is offered.
+const ACCESS: BitRate = BitRate(120_000_000);
+/// What a full queue delays a packet: what a router of that rate has.
+const QUEUE: Nanos = Nanos::from_millis(150);
+/// Turns of each system.
+pub const SLICES: usize = 4;
+/// One turn: a whole number of every stream's interval, and long enough for the queues to fill.
+pub const SLICE: Nanos = Nanos::from_millis(3_600);
+/// Rates are measured from here on in a turn.
+pub const WARM_UP: Nanos = Nanos::from_millis(400);
+/// The stream that breaks its contract, from half-way on.
+pub const INTRUDER: &str = "second-video";
+/// The film.
+pub const FILM: &str = "video";
+/// The flood.
+pub const BULK: &str = "bulk";
+
+const BULK_BYTES: usize = 1_400;
+/// Header of a packet and what UDP, IP and Ethernet add on the wire.
+const PACKET_EXTRA_BYTES: usize = 64 + 66;
+const BULK_BURST: u32 = 8;
+
+/// The line a - r - b.
+pub fn network() -> NetworkSpec {
+    let links = vec![LinkSpec { rate: ACCESS, queue: QUEUE }, LinkSpec { rate: BOTTLENECK, queue: QUEUE }];
+    NetworkSpec { hosts: vec!["a", "r", "b"], links }
+}
+
+/// The streams; those that answer come before those that they answer.
+pub fn streams(film: &Content) -> Vec<StreamSpec> {
+    let every = |interval_us| Arrivals::Periodic { interval: Nanos::from_micros(interval_us) };
+    let loop_contract = contract(256, 100, 2, 10);
+    let small = Content::of_size(256);
+    let answer = StreamSpec {
+        from: "b",
+        to: "a",
+        ..StreamSpec::guaranteed("answer", loop_contract, small.clone(), every(10_000))
+    };
+    let control = StreamSpec {
+        answered_by: Some("answer"),
+        ..StreamSpec::guaranteed("control", loop_contract, small, every(10_000))
+    };
+    let frame_bytes_max = u32::try_from(film.len_max()).unwrap_or(u32::MAX);
+    let video =
+        StreamSpec::guaranteed(FILM, contract(frame_bytes_max, 25, 2, 80), film.clone(), every(40_000));
+    // About 5 Mbit/s by contract, three times that in fact.
+    let intruder = StreamSpec::guaranteed(
+        INTRUDER,
+        contract(25_000, 25, 2, 80),
+        Content::of_size(25_000),
+        every(13_333),
+    );
+    vec![answer, control, video, intruder, bulk()]
+}
+
+/// Twice what the bottleneck carries, headers counted.
+fn bulk() -> StreamSpec {
+    let wire_bytes = (BULK_BYTES + PACKET_EXTRA_BYTES) as u64;
+    let interval = BitRate(2 * BOTTLENECK.0).time_of(wire_bytes);
+    let arrivals = Arrivals::Bursty { interval, burst: BULK_BURST };
+    StreamSpec::best_effort(BULK, Content::of_size(BULK_BYTES), arrivals)
+}
+
+/// A second film of the same kind: one too many for the bottleneck.
+pub fn too_much() -> Contract {
+    contract(105_000, 25, 1, 80)
+}
