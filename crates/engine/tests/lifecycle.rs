@@ -1,0 +1,109 @@
+//! Starting, refusing to start, failing, idling, stopping.
+
+mod support;
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use punctual_engine::os::realtime::{RealTime, SchedulingClass};
+use punctual_engine::{Engine, EngineConfig, EngineError, EngineGone, WatchError};
+use punctual_link::{Link, MemoryLink, MemoryOptions};
+use punctual_proto::ids::{ChannelId, NodeId};
+
+use support::{Handle, TestInbox, TestOutbox, node, over_memory, until_gone};
+
+fn memory_link(packet_bytes_max: usize) -> Box<dyn Link> {
+    let options = MemoryOptions { packet_bytes_max, ..MemoryOptions::default() };
+    Box::new(MemoryLink::pair(options).expect("a pair").0)
+}
+
+fn config() -> EngineConfig {
+    let links = vec![memory_link(1_464)];
+    EngineConfig { node: node(1), links, real_time: RealTime::BEST_EFFORT_HOST, seed: 1 }
+}
+
+fn refusal(config: EngineConfig) -> EngineError {
+    Engine::start::<TestOutbox, TestInbox>(config).err().expect("refused")
+}
+
+#[test]
+fn what_the_host_does_not_give_is_an_error_with_the_fix() {
+    let class = SchedulingClass::Fifo { priority: 200 };
+    let error =
+        refusal(EngineConfig { real_time: RealTime { class, ..RealTime::BEST_EFFORT_HOST }, ..config() });
+    assert!(matches!(error, EngineError::RealTime(_)), "{error:?}");
+    assert!(error.to_string().contains("use 1 to 99"), "{error}");
+}
+
+#[test]
+fn contradictions_are_errors() {
+    let error = refusal(EngineConfig { links: vec![], ..config() });
+    assert!(matches!(error, EngineError::Links { configured: 1, given: 0 }), "{error:?}");
+    let error = refusal(EngineConfig { links: vec![memory_link(1_463)], ..config() });
+    assert!(error.to_string().contains("1464 B") && error.to_string().contains("\"wire\""), "{error}");
+    let mut nobody = node(1);
+    nobody.id = NodeId(0);
+    let error = refusal(EngineConfig { node: nobody, ..config() });
+    assert!(matches!(error, EngineError::Node(_)), "{error:?}");
+}
+
+#[test]
+fn a_failed_processor_is_told_to_everybody() {
+    let (a, _b) = over_memory();
+    let events = a.events();
+    let failed = a.call(|_, _| -> u32 { panic!("a request that fails") });
+    assert_eq!(failed, Err(EngineGone));
+    assert_eq!(a.call(|_, _| 1), Err(EngineGone));
+    let bell = punctual_engine::os::wait::Doorbell::new().expect("an eventfd");
+    let copy = bell.as_fd().try_clone_to_owned().expect("a descriptor");
+    assert!(matches!(a.watch(ChannelId(1), copy), Err(WatchError::Gone(EngineGone))));
+    until_gone(&events);
+    assert_eq!(a.stop(), Err(EngineGone));
+}
+
+#[test]
+fn a_doorbell_must_be_waitable() {
+    let (a, _b) = over_memory();
+    let file = std::fs::File::open("/dev/null").expect("it is there");
+    let refused = a.watch(ChannelId(1), file.into()).expect_err("no descriptor to wait for");
+    assert!(matches!(refused, WatchError::Os(_)) && refused.to_string().contains("doorbell"));
+    assert_eq!(a.call(|_, _| 7), Ok(7), "and nobody else is disturbed");
+}
+
+#[test]
+fn dropping_the_last_handle_stops_the_engine() {
+    let (a, b) = over_memory();
+    let events = a.events();
+    let copy = a.clone();
+    drop(a);
+    assert_eq!(copy.call(|_, _| 7), Ok(7));
+    drop(copy);
+    while let Ok(event) = events.try_next() {
+        assert!(event.is_some(), "the end is told at once");
+    }
+    assert_eq!(b.stop(), Ok(()));
+}
+
+/// The wake-ups of an idle engine come from HELLO alone: two a second and neighbour, whatever the time that passes.
+#[test]
+fn an_idle_engine_sleeps() {
+    let (a, b) = over_memory();
+    let settled = |handle: &Handle| handle.call(|_, _| ()).expect("it runs");
+    let began = Instant::now();
+    let before = [&a, &b].map(|handle| {
+        settled(handle);
+        handle.statistics()
+    });
+    // Time passes: what is measured is a count over whatever time it was.
+    let (_keep, never) = std::sync::mpsc::channel::<()>();
+    assert!(never.recv_timeout(Duration::from_secs(2)).is_err());
+    let seconds = began.elapsed().as_secs_f64();
+    for (handle, before) in [&a, &b].into_iter().zip(before) {
+        let now = handle.statistics();
+        let wakes = (now.wakes - before.wakes) as f64;
+        assert!(wakes < 5.0 * seconds.max(2.0), "{wakes} wakes in {seconds} s: {now:?}");
+        assert!(now.wakes > before.wakes, "HELLOs go out");
+        assert_eq!(now.stalls, 0, "{now:?}");
+    }
+    assert!(a.stop().is_ok() && b.stop().is_ok());
+}
