@@ -1,0 +1,99 @@
+//! How verbs end and print.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+/// How a verb ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It did what was asked.
+    Done,
+    /// A no: refused, not schedulable, a check failed.
+    Refused,
+    /// Too many platform holes to say anything.
+    Inconclusive,
+}
+
+impl Outcome {
+    /// `Done` where `ok`, else `Refused`.
+    pub fn from_ok(ok: bool) -> Self {
+        if ok { Self::Done } else { Self::Refused }
+    }
+    /// The exit code that scripts rely on.
+    pub fn exit_code(self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Done => 0,
+            Self::Refused => 1,
+            Self::Inconclusive => 3,
+        })
+    }
+}
+
+/// Wrong usage that the parser could not see: exit code 2.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+impl std::error::Error for Usage {}
+
+/// Where and how to print.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// JSON instead of text.
+    pub json: bool,
+}
+
+impl Output {
+    /// Prints `value` as JSON, or what `text` makes of it. A reader that has gone is no error.
+    ///
+    /// # Errors
+    /// Where standard output cannot be written.
+    pub fn print<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
+        let printed = if self.json { serde_json::to_string_pretty(value)? } else { text(value) };
+        match writeln!(io::stdout().lock(), "{}", printed.trim_end()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => Ok(written?),
+        }
+    }
+    /// Whether colour and live progress are wanted on standard error.
+    pub fn is_live(self) -> bool {
+        !self.json && io::stderr().is_terminal()
+    }
+}
+
+/// Columns of text, aligned: numbers (a cell that begins with a digit) to the right.
+pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([head[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let head = line(&head.iter().map(ToString::to_string).collect::<Vec<_>>(), &widths);
+    let body: Vec<String> = rows.iter().map(|row| line(row, &widths)).collect();
+    [vec![head], body].concat().join("\n")
+}
+
+fn line(cells: &[String], widths: &[usize]) -> String {
+    let pad = |(cell, width): (&String, &usize)| {
+        let right = cell.starts_with(|first: char| first.is_ascii_digit());
+        if right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+    };
+    cells.iter().zip(widths).map(pad).collect::<Vec<_>>().join("  ").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_align() {
+        let rows = [vec!["cam".to_owned(), "25".to_owned()], vec!["control".to_owned(), "100".to_owned()]];
+        assert_eq!(table(&["name", "rate"], &rows), "name     rate\ncam        25\ncontrol   100");
+    }
+}

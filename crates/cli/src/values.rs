@@ -1,0 +1,133 @@
+//! Values as people write them: `25/s`, `110KB`, `80ms`, `40Mbit/s`. One parser for all verbs.
+
+use punctual_analysis::{BitRate, Nanos, Rate};
+
+/// Splits "12.5KB" into its number and its unit.
+fn split(text: &str) -> Result<(f64, &str), String> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let number = text[..end].parse::<f64>().map_err(|_| format!("\"{text}\" does not begin with a number"))?;
+    Ok((number, text[end..].trim()))
+}
+
+fn whole(number: f64, factor: f64, text: &str, most: f64) -> Result<u64, String> {
+    let value = (number * factor).round();
+    if value.is_finite() && (0.0..=most).contains(&value) {
+        Ok(value as u64)
+    } else {
+        Err(format!("\"{text}\" is out of range"))
+    }
+}
+
+/// Bytes: `1400`, `256B`, `110KB` (1,000), `64KiB` (1,024), `1MB`, `1MiB`.
+///
+/// # Errors
+/// What it should look like.
+pub fn bytes(text: &str) -> Result<u32, String> {
+    let (number, unit) = split(text)?;
+    let factor = match unit {
+        "" | "B" => 1.0,
+        "KB" | "kB" | "K" | "k" => 1e3,
+        "KiB" => 1024.0,
+        "MB" | "M" => 1e6,
+        "MiB" => 1_048_576.0,
+        _ => return Err(format!("\"{text}\": give bytes as 256B, 110KB, 64KiB or 1MB")),
+    };
+    whole(number, factor, text, f64::from(u32::MAX)).map(|bytes| bytes as u32)
+}
+
+/// A span of time: `80ms`, `200us`, `1s`, `500ns`, `2min`.
+///
+/// # Errors
+/// What it should look like.
+pub fn span(text: &str) -> Result<Nanos, String> {
+    let (number, unit) = split(text)?;
+    let factor = match unit {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "min" => 60e9,
+        "h" => 3_600e9,
+        _ => return Err(format!("\"{text}\": give a time as 80ms, 200us, 1s or 2min")),
+    };
+    whole(number, factor, text, 1e18).map(Nanos)
+}
+
+/// A message rate: `25/s`, `30000/1001/s`, `10/min`, or the time between messages: `40ms`.
+///
+/// # Errors
+/// What it should look like.
+pub fn rate(text: &str) -> Result<Rate, String> {
+    let help = || format!("\"{text}\": give a rate as 25/s, 10/min or 30000/1001/s, or the time between as 40ms");
+    let Some((count, unit)) = text.trim().rsplit_once('/') else {
+        return Rate::every(span(text)?).ok_or_else(help);
+    };
+    let seconds = match unit.trim() {
+        "s" => 1.0,
+        "min" => 60.0,
+        "h" => 3_600.0,
+        _ => return Err(help()),
+    };
+    let count = match count.split_once('/') {
+        Some((over, under)) => number(over).zip(number(under)).map(|(over, under)| over / under),
+        None => number(count),
+    };
+    let interval = count.filter(|count| *count > 0.0).map(|count| seconds * 1e9 / count).ok_or_else(help)?;
+    Rate::every(Nanos(whole(interval, 1.0, text, 1e18)?)).ok_or_else(help)
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.trim().parse::<f64>().ok().filter(|number| number.is_finite())
+}
+
+/// A bit rate: `40Mbit/s`, `475KB/s`, `1Gbit/s`, `250000bit/s`.
+///
+/// # Errors
+/// What it should look like.
+pub fn bit_rate(text: &str) -> Result<BitRate, String> {
+    let (number, unit) = split(text)?;
+    let factor = match unit {
+        "bit/s" | "bps" => 1.0,
+        "kbit/s" | "Kbit/s" => 1e3,
+        "Mbit/s" => 1e6,
+        "Gbit/s" => 1e9,
+        "KB/s" | "kB/s" => 8e3,
+        "MB/s" => 8e6,
+        _ => return Err(format!("\"{text}\": give a bit rate as 40Mbit/s, 250kbit/s or 475KB/s")),
+    };
+    whole(number, factor, text, 1e15).map(BitRate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_write() {
+        assert_eq!(bytes("110KB"), Ok(110_000));
+        assert_eq!(bytes("64 KiB"), Ok(65_536));
+        assert_eq!(bytes("1400"), Ok(1_400));
+        assert_eq!(span("80ms"), Ok(Nanos::from_millis(80)));
+        assert_eq!(span("1.5s"), Ok(Nanos::from_millis(1_500)));
+        assert_eq!(rate("25/s"), Ok(Rate::per_second(25).unwrap()));
+        assert_eq!(rate("40ms"), Ok(Rate::per_second(25).unwrap()));
+        assert_eq!(rate("30000/1001/s").unwrap().interval(), Nanos(33_366_667));
+        assert_eq!(rate("6/min").unwrap().interval(), Nanos::from_secs(10));
+        assert_eq!(bit_rate("40Mbit/s"), Ok(BitRate(40_000_000)));
+        assert_eq!(bit_rate("475KB/s"), Ok(BitRate(3_800_000)));
+    }
+
+    #[test]
+    fn what_they_should_not() {
+        for text in ["", "ms", "12", "-5ms", "5 parsecs", "1e400s"] {
+            assert!(span(text).is_err(), "{text}");
+        }
+        for text in ["0/s", "x/s", "5/fortnight", "1/0/s", "0ms"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
+        assert!(bytes("5GB").is_err());
+        assert!(bytes("99999MB").is_err());
+        assert!(bit_rate("40").is_err());
+    }
+}

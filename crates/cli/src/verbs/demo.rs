@@ -1,0 +1,35 @@
+//! `punctual demo`: a film, a control loop and a flood over three hosts.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use punctual_experiments::demo::{self, DemoOptions};
+
+use crate::output::{Outcome, Output};
+
+/// Run the main job on three hosts in network namespaces, beside plain kernel sockets.
+///
+/// Needs root for guarantees; without it the demo runs degraded and says so. Takes about 35 s.
+#[derive(Args)]
+#[command(after_help = "Example: sudo punctual demo\nThen open target/demo/report.html")]
+pub struct Demo {
+    /// Where report.html, report.json and the daemons' logs go.
+    #[arg(long, default_value = "target/demo", value_name = "DIR")]
+    directory: PathBuf,
+}
+
+impl Demo {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Where the hosts cannot be set up or a stream breaks.
+    pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
+        let options = DemoOptions { directory: self.directory.clone(), show: !output.json };
+        let (status, outcome) = demo::run(&options)?;
+        if let Some(outcome) = outcome {
+            let report = self.directory.join("report.html");
+            output.print(&outcome, |outcome| format!("{}\n{}\nreport: {}", outcome.table(), outcome.summary, report.display()))?;
+        }
+        Ok(super::bench::outcome(status))
+    }
+}
