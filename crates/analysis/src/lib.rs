@@ -16,6 +16,7 @@ pub mod policies;
 pub mod policy;
 pub mod rta;
 pub mod stage;
+pub mod suggest;
 pub mod units;
 
 pub use arrival::{Arrival, EffectiveArrivals, LogicalArrivals, SourceVerdict, Verdict};
