@@ -1,10 +1,13 @@
 //! The executor's cycle in steady state: pick, yield request, new head, finished.
 //!
-//! `cargo bench -p punctual-proto --bench sched`. Every handler has work; each message is one PDU, the next is
+//! `cargo bench -p punctual-proto --bench sched`, in CPU time of the thread. Every handler has work; each message is one PDU, the next is
 //! a period later, so that every handler waits, becomes eligible and runs in turn.
+
+mod cpu_time;
 
 use std::hint::black_box;
 
+use cpu_time::CpuTime;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use punctual_proto::node::config::RunPolicy;
 use punctual_proto::sched::{Activation, Budget, Class, Executor, HandlerParameters, Trigger};
@@ -56,7 +59,7 @@ impl Load {
     }
 }
 
-fn cycle(criterion: &mut Criterion) {
+fn cycle(criterion: &mut Criterion<CpuTime>) {
     let mut group = criterion.benchmark_group("executor");
     for (name, policy) in [("edf", RunPolicy::Edf), ("fixed-priority", RunPolicy::FixedPriority)] {
         for handlers in [100, 10_000] {
@@ -78,6 +81,7 @@ fn cycle(criterion: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default()
+        .with_measurement(CpuTime)
         .warm_up_time(std::time::Duration::from_millis(500))
         .measurement_time(std::time::Duration::from_secs(2));
     targets = cycle
