@@ -13,6 +13,8 @@ use crate::node::api::{RefuseCause, Role, StageGrant};
 use crate::node::config::{LinkConfig, NodeConfig};
 
 const PPM: u128 = 1_000_000;
+/// More than all roundings of a longest route.
+const ROUNDING: Nanos = Nanos(100);
 
 /// rho: twice the tolerance of one clock.
 pub fn drift(config: &NodeConfig) -> Ppm {
@@ -116,40 +118,39 @@ pub fn outbox_messages(contract: &Contract, first: Nanos) -> u32 {
     u32::try_from(waiting.saturating_add(u64::from(contract.burst_messages_max))).unwrap_or(u32::MAX)
 }
 
-/// The nearest contract that would probably be accepted after a refusal here. Hops behind are unknown: each is
-/// taken to need what this one needs.
+/// The nearest contract that would probably be accepted after a refusal here. `possible`: the smallest
+/// end-to-end bound up to and with this node, its link included, where time was what lacked. Hops behind are
+/// unknown: each is taken to need what the average one up to here needs.
 pub fn offer(
     contract: &Contract,
-    before: &[StageGrant],
     cause: &RefuseCause,
-    propagation_max: Nanos,
+    possible: Option<Nanos>,
+    hops_done: u64,
     hops_left: u64,
-    drift: Ppm,
 ) -> Option<Contract> {
-    let later = |deadline| Contract { deadline, ..*contract };
-    let offer = match cause {
-        RefuseCause::Stage { refusal, .. } => match (refusal.reason, refusal.period_possible) {
-            (RefusalReason::Bound { possible, limit }, _) => {
-                let here = possible + drift.of(possible);
-                let missing = possible - limit;
-                let behind = (here + propagation_max) * hops_left.saturating_sub(1);
-                later(contract.deadline + missing + drift.of(missing) + behind + Nanos(2))
-            }
-            (_, Some(period)) => {
-                // The policy speaks of I' = I * (1 - 1/128).
-                let interval = period + Nanos(period.div_ceil(Nanos(127)) + 1);
-                Contract { rate_max: Rate::every(interval)?, ..*contract }
-            }
-            _ => return None,
-        },
-        RefuseCause::Deadline { possible, .. } => {
-            let hops =
-                before.iter().filter(|stage| stage.propagation_max > Nanos::ZERO).count().max(1) as u64;
-            later(*possible + (*possible / hops) * hops_left)
+    let offer = match (cause, possible) {
+        (_, Some(possible)) => {
+            let deadline = possible + Nanos(possible.div_ceil(Nanos(hops_done.max(1)))) * hops_left;
+            Contract { deadline: deadline + ROUNDING, ..*contract }
+        }
+        (RefuseCause::Stage { refusal, .. }, None) => {
+            let period = refusal.period_possible?;
+            // The policy speaks of I' = I * (1 - 1/128).
+            let interval = period + Nanos(period.div_ceil(Nanos(127)) + 1);
+            Contract { rate_max: Rate::every(interval)?, ..*contract }
         }
         _ => return None,
     };
     (offer.validate().is_ok() && offer != *contract).then_some(offer)
+}
+
+/// Whether more time would have helped.
+pub const fn wants_time(cause: &RefuseCause) -> bool {
+    match cause {
+        RefuseCause::Stage { refusal, .. } => matches!(refusal.reason, RefusalReason::Bound { .. }),
+        RefuseCause::Deadline { .. } => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -167,7 +168,7 @@ mod tests {
             bound: Nanos(bound),
             propagation_max: Nanos(propagation_max),
             cost: Nanos(cost),
-            blocking: Nanos::ZERO,
+            made_of: Default::default(),
             utilisation: Ppm(0),
             buffer_bytes: 0,
         }
@@ -225,18 +226,19 @@ mod tests {
     #[test]
     fn offers_are_valid_and_different() {
         let refused = contract(1_000_000);
-        let bound = RefusalReason::Bound { possible: Nanos(700_000), limit: Nanos(400_000) };
         let refusal = |reason, period_possible| RefuseCause::Stage {
             kind: StageKind::Link,
             refusal: punctual_analysis::Refusal { reason, bound_possible: None, period_possible },
         };
-        let given = offer(&refused, &[], &refusal(bound, None), Nanos(10), 1, Ppm(200)).expect("an offer");
-        assert!(given.deadline.0 >= 1_300_000 && given.deadline.0 < 1_301_000, "{given:?}");
+        let bound = refusal(RefusalReason::Bound { possible: Nanos(700_000), limit: Nanos(400_000) }, None);
+        assert!(wants_time(&bound));
+        let given = offer(&refused, &bound, Some(Nanos(1_300_000)), 1, 2).expect("an offer");
+        assert_eq!(given.deadline, Nanos(3 * 1_300_000) + ROUNDING);
         let full = RefusalReason::Utilisation { wanted_ppm: 2, limit_ppm: 1 };
         let period = Nanos(20_000_000);
-        let given =
-            offer(&refused, &[], &refusal(full, Some(period)), Nanos(10), 1, Ppm(200)).expect("an offer");
+        let given = offer(&refused, &refusal(full, Some(period)), None, 1, 1).expect("an offer");
         assert!(given.policed_interval() >= period, "{given:?}");
-        assert_eq!(offer(&refused, &[], &RefuseCause::Exhausted, Nanos(10), 1, Ppm(200)), None);
+        assert_eq!(offer(&refused, &RefuseCause::Exhausted, None, 1, 1), None);
+        assert_eq!(offer(&refused, &bound, Some(Nanos::MAX), 1, 1), None, "nobody waits so long");
     }
 }

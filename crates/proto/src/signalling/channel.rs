@@ -30,13 +30,12 @@ pub struct Attempt {
 impl Attempt {
     /// Keeps the refusal that helps the application most: the one with the nearest offer, else the last.
     pub fn note(&mut self, refusal: ChannelRefusal) {
-        let key = |refusal: &ChannelRefusal| {
-            refusal.offer.map(|offer| (offer.deadline, offer.interval())).ok_or(()).map_err(|()| ())
-        };
-        let better = match (&self.best, key(&refusal)) {
+        let nearness =
+            |refusal: &ChannelRefusal| refusal.offer.map(|offer| (offer.deadline, offer.interval()));
+        let better = match (self.best.as_ref().and_then(nearness), nearness(&refusal)) {
+            (Some(best), Some(new)) => new <= best,
+            (Some(_), None) => false,
             (None, _) => true,
-            (Some(best), Ok(new)) => key(best).is_ok_and(|old| new <= old) || best.offer.is_none(),
-            (Some(best), Err(())) => best.offer.is_none(),
         };
         if better {
             self.best = Some(refusal);

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use punctual_analysis::contract::SPAN_MAX;
 use punctual_analysis::{Instant, Nanos};
 
 use super::Signalling;
@@ -73,7 +74,7 @@ impl Signalling {
                     self.refresh_at.get_or_insert(now + self.refresh_interval());
                     return;
                 }
-                Err(cause) => attempt.note(self.refusal_of(cause, &create)),
+                Err(refusal) => attempt.note(refusal),
             }
         }
         let nothing = || self.refusal(RefuseCause::Timeout);
@@ -133,7 +134,10 @@ impl Signalling {
         let id = self.next_channel_id();
         let entered = self.enter(id, Some(link), &create, resources).and_then(|channel| {
             match (channel.local.role, create.probe) {
-                (Role::Sink, false) => self.ask_receiver(channel, &create, now, resources)?,
+                (Role::Sink, false) => {
+                    let asked = self.ask_receiver(channel, &create, now, resources);
+                    return asked.map_err(|cause| self.refusal_of(cause, None, &create));
+                }
                 (Role::Sink, true) => self.answer_probe(&create, Ok(channel.all_stages)),
                 (_, probe) => {
                     let mut channel = channel;
@@ -146,8 +150,7 @@ impl Signalling {
             }
             Ok(())
         });
-        if let Err(cause) = entered {
-            let refusal = self.refusal_of(cause, &create);
+        if let Err(refusal) = entered {
             if create.probe {
                 self.answer_probe(&create, Err(refusal));
             } else {
@@ -163,16 +166,29 @@ impl Signalling {
         link_in: Option<LinkId>,
         create: &Create,
         resources: &mut dyn Resources,
-    ) -> Result<Box<Channel>, RefuseCause> {
+    ) -> Result<Box<Channel>, ChannelRefusal> {
+        let local = self.local_channel(id, link_in, create);
+        let local = local.map_err(|cause| self.refusal_of(cause, None, create))?;
+        let stages = self.take_stages(&local, create, resources).map_err(|cause| {
+            // Where time is what lacks, the stages say how much they would need.
+            let wants_time = budget::wants_time(&cause);
+            let stages = wants_time.then(|| resources.probe(&local, SPAN_MAX).ok());
+            let possible = stages.flatten().map(|stages| self.spent_with(create, &local, &stages));
+            self.refusal_of(cause, possible, create)
+        })?;
+        Ok(Box::new(self.channel_of(local, create, stages)))
+    }
+
+    fn local_channel(
+        &self,
+        id: ChannelId,
+        link_in: Option<LinkId>,
+        create: &Create,
+    ) -> Result<LocalChannel, RefuseCause> {
         self.check_room(link_in)?;
         create.contract.validate().map_err(|error| RefuseCause::Unsuitable(alloc::format!("{error}")))?;
         let (role, link_out) = self.way_on(link_in, create)?;
-        let propagation_max = self.propagation_max(link_out);
-        let wanted = create.contract.deadline;
-        let limit = budget::limit(&create.contract, &create.stages, propagation_max, self.drift);
-        let possible = budget::spent(&create.stages, self.drift) + propagation_max;
-        let limit = limit.ok_or(RefuseCause::Deadline { possible, wanted })?;
-        let local = LocalChannel {
+        Ok(LocalChannel {
             channel: id,
             path: create.path,
             cookie: create.cookie,
@@ -182,19 +198,42 @@ impl Signalling {
             contract: create.contract,
             fragment_bytes: create.fragment_bytes,
             arrival_error: budget::arrival_error(create.arrival_error_fixed, &create.stages, self.drift),
-        };
-        let stages =
-            if create.probe { resources.probe(&local, limit) } else { resources.hold(&local, limit) }?;
-        let taken: Nanos = stages.iter().map(|stage| stage.bound).sum();
-        if taken > limit {
-            if !create.probe {
-                resources.release(id);
-            }
-            return Err(RefuseCause::Deadline { possible: possible + taken + self.drift.of(taken), wanted });
+        })
+    }
+
+    fn take_stages(
+        &self,
+        local: &LocalChannel,
+        create: &Create,
+        resources: &mut dyn Resources,
+    ) -> Result<Vec<StageGrant>, RefuseCause> {
+        let propagation_max = self.propagation_max(local.link_out);
+        let wanted = local.contract.deadline;
+        let limit = budget::limit(&local.contract, &create.stages, propagation_max, self.drift);
+        let possible = self.spent_with(create, local, &[]);
+        let limit = limit.ok_or(RefuseCause::Deadline { possible, wanted })?;
+        let stages = if create.probe { resources.probe(local, limit) } else { resources.hold(local, limit) }?;
+        if stages.iter().map(|stage| stage.bound).sum::<Nanos>() <= limit {
+            return Ok(stages);
         }
+        if !create.probe {
+            resources.release(local.channel);
+        }
+        Err(RefuseCause::Deadline { possible: self.spent_with(create, local, &stages), wanted })
+    }
+
+    /// What the stages before, `own` and the link out take of D.
+    fn spent_with(&self, create: &Create, local: &LocalChannel, own: &[StageGrant]) -> Nanos {
+        let own: Nanos = own.iter().map(|stage| stage.bound).sum();
+        let before = budget::spent(&create.stages, self.drift) + self.propagation_max(local.link_out);
+        before + own + self.drift.of(own)
+    }
+
+    fn channel_of(&self, local: LocalChannel, create: &Create, stages: Vec<StageGrant>) -> Channel {
+        let role = local.role;
         let own = create.stages.len()..create.stages.len() + stages.len();
         let all_stages = create.stages.iter().chain(&stages).copied().collect();
-        Ok(Box::new(Channel {
+        Channel {
             local,
             state: if role == Role::Sink { State::Asking } else { State::Creating },
             from: create.from.clone(),
@@ -209,7 +248,7 @@ impl Signalling {
             lease: None,
             reason: CloseReason::PathLost,
             attempt: None,
-        }))
+        }
     }
 
     fn check_room(&self, link_in: Option<LinkId>) -> Result<(), RefuseCause> {
@@ -326,10 +365,9 @@ impl Signalling {
     }
 
     /// A refusal of this hop with the nearest offer.
-    fn refusal_of(&self, cause: RefuseCause, create: &Create) -> ChannelRefusal {
-        let next = create.route.next().and_then(|node| self.link_to(node));
-        let (propagation, left) = (self.propagation_max(next), create.route.hops_left());
-        let offer = budget::offer(&create.contract, &create.stages, &cause, propagation, left, self.drift);
+    fn refusal_of(&self, cause: RefuseCause, possible: Option<Nanos>, create: &Create) -> ChannelRefusal {
+        let (done, left) = (create.route.nodes_done(), create.route.nodes_left());
+        let offer = budget::offer(&create.contract, &cause, possible, done, left);
         ChannelRefusal { node: self.config.id, cause, offer }
     }
     /// A refusal of this hop without an offer.

@@ -39,9 +39,13 @@ impl Route {
     pub fn last(&self) -> Option<NodeId> {
         self.nodes.last().copied()
     }
-    /// Links from here to the end.
-    pub fn hops_left(&self) -> u64 {
+    /// Nodes behind this one.
+    pub fn nodes_left(&self) -> u64 {
         self.nodes.len().saturating_sub(usize::from(self.position) + 1) as u64
+    }
+    /// Nodes from the first to this one.
+    pub fn nodes_done(&self) -> u64 {
+        u64::from(self.position) + 1
     }
     /// The same route for the next node.
     pub fn advanced(&self) -> Self {

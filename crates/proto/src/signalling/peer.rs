@@ -23,6 +23,9 @@ const NONCES: usize = 8;
 /// Strangers' HELLOs are answered at most so many times in an interval: they may be recordings.
 const STRANGERS_PER_INTERVAL: u64 = 16;
 
+/// How much more often a HELLO is sent to a neighbour that has not been heard yet.
+const AWAITED_PACE: u64 = 4;
+
 /// Whether the neighbour is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
@@ -87,8 +90,6 @@ impl Peer {
     pub fn new(config: &NodeConfig, link: &LinkConfig, seed: u64, now: Instant) -> Self {
         let packet_bytes = (link.packet_bytes_max as usize).clamp(SIGNAL_PACKET_BYTES_MIN, SIGNAL_BYTES_MAX);
         let drift = super::budget::drift(config);
-        let mut random = SplitMix64::new(seed);
-        let hello_at = now + Nanos(random.below(config.signalling.hello_interval.0 / 8));
         Self {
             here: config.id,
             node: link.neighbour,
@@ -103,11 +104,11 @@ impl Peer {
             packet_number: 0,
             acknowledge: false,
             hello_due: None,
-            hello_at,
+            hello_at: now,
             stranger_answered: None,
             nonces: VecDeque::new(),
             echo: None,
-            random,
+            random: SplitMix64::new(seed),
             clock: ClockFilter::new(link.propagation_min, drift),
         }
     }
@@ -252,11 +253,13 @@ impl Peer {
     pub fn handle_timeout(&mut self, now: Instant) -> Option<Change> {
         if self.hello_at <= now {
             self.hello_due = Some(HelloStep::First);
-            self.hello_at = now + self.hello_interval + Nanos(self.random.below(self.hello_interval.0 / 8));
+            // Loss must not make a neighbour that is there look absent.
+            let eager = self.presence == Presence::Awaited && self.association.is_none();
+            let interval = if eager { self.hello_interval / AWAITED_PACE } else { self.hello_interval };
+            self.hello_at = now + interval + Nanos(self.random.below(interval.0 / 8));
         }
-        let sent_max = self.send.handle_timeout(now);
-        let silent = now.since(self.last_heard) > self.hello_interval * 2;
-        let unheard = silent && sent_max > self.retransmits_max;
+        let unheard = self.send.handle_timeout(now, self.retransmits_max);
+        let unheard = unheard.is_some_and(|since| self.last_heard < since);
         if self.presence != Presence::Dead && (self.silence_ends() <= now || unheard || self.broken) {
             return Some(self.give_up(now));
         }

@@ -33,8 +33,9 @@ pub struct Received {
 #[derive(Debug)]
 struct Segment {
     bytes: Vec<u8>,
-    /// Times that it was sent.
+    /// Times that it was sent, and when first.
     sent: u32,
+    first_at: Instant,
     /// When to send it again.
     again_at: Instant,
     /// It is to be sent now.
@@ -86,8 +87,9 @@ impl SendStream {
             };
             if room == 0 {
                 let bytes = Vec::new();
+                let at = Instant::ZERO;
                 let segment =
-                    Segment { bytes, sent: 0, again_at: Instant::ZERO, due: true, acknowledged: false };
+                    Segment { bytes, sent: 0, first_at: at, again_at: at, due: true, acknowledged: false };
                 self.segments.push_back(segment);
                 continue;
             }
@@ -115,6 +117,9 @@ impl SendStream {
         let retransmit = self.retransmit;
         let Some((_, segment)) = self.in_window().find(|(n, _)| *n == number) else { return false };
         segment.again_at = now + retransmit * (1 << segment.sent.min(BACK_OFF_SHIFT_MAX));
+        if segment.sent == 0 {
+            segment.first_at = now;
+        }
         segment.sent = segment.sent.saturating_add(1);
         segment.due = false;
         segment.sent > 1
@@ -134,14 +139,17 @@ impl SendStream {
             self.first += 1;
         }
     }
-    /// Marks what must be sent again; the most times that any segment was sent.
-    pub fn handle_timeout(&mut self, now: Instant) -> u32 {
-        let mut most = 0;
+    /// Marks what must be sent again; since when a segment that was sent again `retransmits_max` times
+    /// already is not acknowledged.
+    pub fn handle_timeout(&mut self, now: Instant, retransmits_max: u32) -> Option<Instant> {
+        let mut unheard = None;
         for (_, segment) in self.in_window().filter(|(_, s)| s.sent > 0 && !s.acknowledged) {
             segment.due |= segment.again_at <= now;
-            most = most.max(segment.sent);
+            if segment.due && segment.sent > retransmits_max {
+                unheard = unheard.max(Some(segment.first_at));
+            }
         }
-        most
+        unheard
     }
     /// When a segment must be sent again.
     pub fn poll_timeout(&self) -> Option<Instant> {
@@ -215,7 +223,7 @@ mod tests {
                         pushed += 1;
                     }
                 }
-                sender.handle_timeout(now);
+                sender.handle_timeout(now, u32::MAX);
                 while let Some((number, bytes)) = sender.due() {
                     let copies = [0, 1, 1, 2][random.below(4) as usize];
                     let segment = (number, bytes.to_vec());

@@ -1,0 +1,273 @@
+//! Loss, duplication, reordering, crashes, restarts, recordings and forgeries.
+
+use punctual_analysis::Nanos;
+use punctual_proto::node::api::{CloseReason, Event, RefuseCause};
+
+use crate::network::{Agent, Flying, MILLI, Network, SECOND};
+
+#[test]
+fn a_bad_medium_converges_and_holds_nothing_twice() {
+    for seed in 0..25 {
+        let mut network = Network::line(seed, 6, |_, config| {
+            // So that bad luck is not taken for death.
+            config.signalling.hello_interval = Nanos::from_secs(4);
+            config.signalling.retransmits_max = 10;
+        });
+        (network.loss_percent, network.double_percent, network.reorder_percent) = (30, 20, 30);
+        let channel = network.open(0, 5, 200);
+        network.hosts[0].events.clear();
+        assert!(network.run_until(60 * SECOND, |n| n.all_in("open")), "seed {seed}");
+        assert!(
+            network.hosts.iter().all(|host| host.stages.holds == 1),
+            "seed {seed}: held once at each hop"
+        );
+        network.run(60 * SECOND);
+        assert!(network.all_in("open"), "seed {seed}: three leases later");
+        network.close(0, channel);
+        assert!(network.run_until(60 * SECOND, Network::nothing_held), "seed {seed}");
+        let refused = network.count(0, |e| matches!(e, Event::Refused { .. }));
+        assert_eq!(refused, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn many_channels_come_and_go_on_a_bad_medium() {
+    for seed in 0..5 {
+        let mut network = Network::line(100 + seed, 4, |_, _| {});
+        (network.loss_percent, network.double_percent, network.reorder_percent) = (10, 10, 20);
+        let mut open = Vec::new();
+        for _ in 0..60 {
+            let (from, to) = [(0, 3), (3, 0), (1, 3), (2, 0)][network.random.below(4) as usize];
+            open.push((from, network.open(from, to, 100)));
+            network.run(200 * MILLI);
+            if network.random.below(2) == 0 {
+                let (at, channel) = open.swap_remove(network.random.below(open.len() as u64) as usize);
+                network.close(at, channel);
+            }
+        }
+        for (at, channel) in open {
+            network.at(at, |s, now, stages| s.close(channel, now, stages).ok());
+        }
+        network.run(30 * SECOND);
+        assert!(network.nothing_held(), "seed {seed}");
+    }
+}
+
+/// Opens, lives for a moment, closes; `fault` strikes host `victim` after `step` steps.
+fn life(
+    seed: u64,
+    victim: usize,
+    step: usize,
+    hello_secs: u64,
+    fault: impl Fn(&mut Network, usize),
+) -> Network {
+    let mut network = Network::line(seed, 4, |_, config| {
+        config.signalling.hello_interval = Nanos::from_secs(hello_secs);
+    });
+    network.run(SECOND);
+    let channel = network.open(0, 3, 50);
+    let until = network.now + 20 * SECOND;
+    let mut closing = false;
+    for taken in 0.. {
+        if taken == step {
+            fault(&mut network, victim);
+            break;
+        }
+        if !closing && network.has(3, |e| matches!(e, Event::Established { .. })) {
+            closing = true;
+            if network.random.below(2) == 0 {
+                network.close(0, channel);
+            }
+        }
+        network.step(until);
+    }
+    network
+}
+
+#[test]
+fn a_crash_of_any_host_at_any_step_frees_everything_within_a_lease() {
+    // With frequent HELLOs neighbours notice; with rare ones the lease alone must do.
+    for hello_secs in [1, 30] {
+        for victim in 0..4 {
+            for step in 0..40 {
+                let seed = 1_000 * victim as u64 + step as u64;
+                let mut network = life(seed, victim, step, hello_secs, Network::crash);
+                network.run(22 * SECOND);
+                let ends: Vec<_> = [0, 3].into_iter().filter(|end| *end != victim).collect();
+                assert!(network.nothing_held(), "seed {seed} victim {victim} step {step} hello {hello_secs}");
+                for end in ends {
+                    let begun =
+                        network.count(end, |e| matches!(e, Event::Opened { .. } | Event::Incoming(_)));
+                    let ended = network.count(end, |e| matches!(e, Event::Closed { .. }));
+                    assert_eq!(begun, ended, "seed {seed} victim {victim} step {step}: host {end} is told");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_restart_at_any_step_is_noticed_at_once() {
+    for victim in 0..4 {
+        for step in 0..40 {
+            let seed = 2_000 + 1_000 * victim as u64 + step as u64;
+            let mut network = life(seed, victim, step, 1, |network, victim| {
+                network.crash(victim);
+                network.start(victim);
+            });
+            network.run(4 * SECOND);
+            // Where CREATE had not come so far yet, it finds the new life.
+            let anew = network.all_in("open");
+            assert!(anew || network.nothing_held(), "seed {seed} victim {victim} step {step}");
+            network.hosts.iter_mut().for_each(|host| host.events.clear());
+            network.open(0, 3, 50);
+            let open = |n: &Network, count| (0..4).all(|host| n.states(host) == vec!["open"; count]);
+            let lives = network.run_until(4 * SECOND, |n| open(n, 1 + usize::from(anew)));
+            assert!(lives, "seed {seed} victim {victim} step {step}: life goes on");
+        }
+    }
+}
+
+#[test]
+fn the_other_end_learns_that_the_peer_restarted() {
+    for (victim, other) in [(0, 2), (2, 0)] {
+        let mut network = Network::line(1, 3, |_, _| {});
+        network.open(0, 2, 50);
+        assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+        network.crash(victim);
+        network.start(victim);
+        network.run(4 * SECOND);
+        let restarted = |e: &Event| matches!(e, Event::Closed { reason: CloseReason::PeerRestarted, .. });
+        assert!(network.has(other, restarted), "{:?}", network.hosts[other].events);
+        assert!(network.nothing_held());
+    }
+}
+
+#[test]
+fn an_unanswered_open_ends_with_the_reason() {
+    let mut network = Network::line(1, 3, |_, _| {});
+    network.run(SECOND);
+    network.crash(2);
+    network.open(0, 2, 50);
+    network.run(40 * SECOND);
+    let unreachable = RefuseCause::Unreachable(network.hosts[2].config.id);
+    assert!(network.has(0, |e| matches!(e, Event::Refused { refusal, .. } if refusal.cause == unreachable)));
+    assert!(network.nothing_held());
+}
+
+#[test]
+fn a_partition_ends_channels_on_both_sides_and_heals() {
+    let mut network = Network::line(1, 4, |_, _| {});
+    network.open(0, 3, 50);
+    assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+    network.loss_percent = 100;
+    network.run(10 * SECOND);
+    assert!(network.nothing_held());
+    for end in [0, 3] {
+        assert!(network.has(end, |e| matches!(e, Event::Closed { reason: CloseReason::PathLost, .. })));
+        assert!(!network.alive(end, 0));
+    }
+    network.loss_percent = 0;
+    network.run(4 * SECOND);
+    assert!(network.alive(0, 0) && network.alive(1, 0) && network.alive(1, 1));
+    network.hosts.iter_mut().for_each(|host| host.events.clear());
+    network.open(0, 3, 50);
+    assert!(network.run_until(2 * SECOND, |n| n.all_in("open")));
+}
+
+/// Every packet of a life, from the first HELLO to the last DESTROY.
+fn recorded(seed: u64) -> (Network, Vec<Flying>) {
+    let mut network = Network::line(seed, 3, |_, _| {});
+    network.tape = Some(Vec::new());
+    let channel = network.open(0, 2, 50);
+    assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+    network.close(0, channel);
+    network.run(2 * SECOND);
+    let tape = network.tape.take().expect("recording");
+    (network, tape)
+}
+
+#[test]
+fn recordings_change_nothing_in_this_life_or_the_next() {
+    for restart in [false, true] {
+        for seed in 0..5 {
+            let (mut network, tape) = recorded(seed);
+            if restart {
+                (0..3).for_each(|index| network.crash(index));
+                (0..3).for_each(|index| network.start(index));
+                network.run(4 * SECOND);
+            }
+            network.hosts.iter_mut().for_each(|host| host.events.clear());
+            network.open(0, 2, 50);
+            assert!(network.run_until(5 * SECOND, |n| n.all_in("open")), "seed {seed}");
+            let holds: Vec<_> = network.hosts.iter().map(|host| host.stages.holds).collect();
+            let replayed = |n: &Network| -> u64 {
+                n.hosts.iter().filter_map(|h| h.signalling.as_ref()).map(|s| s.counters().replayed).sum()
+            };
+            let before = replayed(&network);
+            for flying in &tape {
+                network.deliver(flying);
+            }
+            assert!(replayed(&network) - before >= tape.len() as u64 / 2, "seed {seed}: counted");
+            network.run(30 * SECOND);
+            assert!(network.all_in("open"), "seed {seed} restart {restart}");
+            assert_eq!(holds, network.hosts.iter().map(|host| host.stages.holds).collect::<Vec<_>>());
+            assert!(!network.has(2, |e| matches!(e, Event::Closed { .. })));
+        }
+    }
+}
+
+#[test]
+fn forgeries_garbage_and_other_versions_are_counted_and_ignored() {
+    let (mut network, tape) = recorded(3);
+    network.open(0, 2, 50);
+    assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+    for (index, flying) in tape.iter().enumerate() {
+        let mut forged = flying.clone();
+        let byte = 1 + network.random.below(forged.bytes.len() as u64 - 1) as usize;
+        forged.bytes[byte] ^= 1 << network.random.below(8);
+        network.deliver(&forged);
+        let mut version = flying.clone();
+        version.bytes[0] = 9;
+        network.deliver(&version);
+        let mut cut = flying.clone();
+        cut.bytes.truncate(index % 16);
+        network.deliver(&cut);
+    }
+    let counters = |n: &Network, index: usize| n.hosts[index].signalling.as_ref().expect("alive").counters();
+    let sum = |n: &Network, of: fn(&punctual_proto::signalling::SignallingCounters) -> u64| -> u64 {
+        (0..3).map(|index| of(&counters(n, index))).sum()
+    };
+    assert_eq!(sum(&network, |c| c.unauthenticated), tape.len() as u64);
+    assert_eq!(sum(&network, |c| c.version), tape.len() as u64);
+    assert_eq!(sum(&network, |c| c.malformed), tape.len() as u64);
+    assert!(network.all_in("open"));
+}
+
+#[test]
+fn another_domain_is_a_stranger() {
+    let mut network = Network::line(1, 2, |index, config| config.signalling.domain_key = [index as u8; 32]);
+    network.open(0, 1, 50);
+    network.run(30 * SECOND);
+    assert!(!network.alive(0, 0) && !network.alive(1, 0));
+    assert!(network.has(0, |e| matches!(e, Event::Refused { .. })));
+    assert!(network.hosts[0].signalling.as_ref().expect("alive").counters().unauthenticated > 0);
+}
+
+#[test]
+fn a_flood_of_half_open_channels_is_refused_beyond_the_limit() {
+    let mut network = Network::line(1, 2, |_, _| {});
+    network.hosts[1].agent = Agent::Silent;
+    network.run(SECOND);
+    let limit = punctual_proto::limits::HALF_OPEN_PER_NEIGHBOUR_MAX;
+    for _ in 0..limit + 10 {
+        network.open(0, 1, 50);
+        network.run(MILLI);
+    }
+    network.run(SECOND);
+    let exhausted =
+        |e: &Event| matches!(e, Event::Refused { refusal, .. } if refusal.cause == RefuseCause::Exhausted);
+    assert_eq!(network.count(0, exhausted), 10);
+    network.run(30 * SECOND);
+    assert!(network.nothing_held());
+}

@@ -1,0 +1,5 @@
+//! RTCOP and HELLO between real instances on a virtual clock and a hostile medium.
+
+mod establishment;
+mod faults;
+mod network;

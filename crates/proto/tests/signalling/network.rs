@@ -1,0 +1,472 @@
+//! A network of real `Signalling` instances on a virtual clock: a seeded medium that loses, doubles and
+//! reorders, hosts whose clocks are set and run differently, stages that count what is held.
+
+use std::collections::BTreeMap;
+
+use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate, Refusal, RefusalReason};
+use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
+use punctual_proto::node::api::{Event, OpenRequest, RefuseCause, Role, StageGrant, StageKind, UserId};
+use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
+use punctual_proto::signalling::{CommitTerms, LocalChannel, Resources, Signalling};
+
+pub const SECOND: u64 = 1_000_000_000;
+pub const MILLI: u64 = 1_000_000;
+pub const PROPAGATION_MIN: u64 = 20_000;
+pub const PROPAGATION_MAX: u64 = 400_000;
+
+/// SplitMix64.
+#[derive(Clone)]
+pub struct Random(pub u64);
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n.max(1)
+    }
+}
+
+/// One host's stages: a CPU and its links, of fixed bounds, and what is held of them.
+#[derive(Default)]
+pub struct Stages {
+    pub node: NodeId,
+    /// By channel: whether it is committed.
+    pub held: BTreeMap<ChannelId, bool>,
+    pub holds: u32,
+    pub probes: u32,
+    pub refuse: Option<RefuseCause>,
+    pub refuse_commit: bool,
+    /// Takes only half of every share, the rest is handed on.
+    pub modest: bool,
+    /// Last terms and grants, by role.
+    pub committed: Vec<(LocalChannel, CommitTerms, Vec<StageGrant>)>,
+    /// Payload costs: the bound of a link.
+    pub link_bound: u64,
+}
+
+impl Stages {
+    fn stages(&self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause> {
+        if let Some(cause) = &self.refuse {
+            return Err(cause.clone());
+        }
+        let stage = |kind, bound, propagation_max, cost| StageGrant {
+            node: self.node,
+            kind,
+            offered: Nanos(bound),
+            bound: Nanos(bound),
+            propagation_max: Nanos(propagation_max),
+            cost: Nanos(cost),
+            made_of: Default::default(),
+            utilisation: Ppm(1_000),
+            buffer_bytes: 10_000,
+        };
+        let cpu = match local.role {
+            Role::Source => StageKind::SourceCpu,
+            Role::Forwarder => StageKind::ForwardCpu,
+            Role::Sink => StageKind::SinkCpu,
+        };
+        let mut stages = vec![stage(cpu, 100_000, 0, 50_000)];
+        if local.link_out.is_some() {
+            stages.push(stage(StageKind::Link, self.link_bound, PROPAGATION_MAX, 400_000));
+        }
+        let possible: Nanos = stages.iter().map(|stage| stage.bound).sum();
+        if possible > limit {
+            let reason = RefusalReason::Bound { possible, limit };
+            let refusal = Refusal { reason, bound_possible: Some(possible), period_possible: None };
+            return Err(RefuseCause::Stage { kind: StageKind::Link, refusal });
+        }
+        Ok(stages)
+    }
+}
+
+impl Resources for Stages {
+    fn hold(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause> {
+        let stages = self.stages(local, limit)?;
+        assert!(self.held.insert(local.channel, false).is_none(), "held twice: {local:?}");
+        self.holds += 1;
+        Ok(stages)
+    }
+    fn probe(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause> {
+        self.probes += 1;
+        self.stages(local, limit)
+    }
+    fn commit(&mut self, local: &LocalChannel, terms: &CommitTerms) -> Result<Vec<StageGrant>, RefuseCause> {
+        assert_eq!(self.held.get(&local.channel), Some(&false), "committed twice, or not held: {local:?}");
+        if self.refuse_commit {
+            return Err(RefuseCause::Buffers(RefusalReason::Buffers { wanted_bytes: 2, free_bytes: 1 }));
+        }
+        self.held.insert(local.channel, true);
+        let mut stages = self.stages(local, Nanos::MAX)?;
+        assert_eq!(stages.len(), terms.bounds.len());
+        for (stage, most) in stages.iter_mut().zip(&terms.bounds) {
+            assert!(*most >= stage.offered, "a share below the offer");
+            let extra = *most - stage.offered;
+            stage.bound = stage.offered + if self.modest { extra / 2 } else { extra };
+        }
+        self.committed.push((local.clone(), terms.clone(), stages.clone()));
+        Ok(stages)
+    }
+    fn release(&mut self, channel: ChannelId) {
+        self.held.remove(&channel);
+    }
+}
+
+/// What a host's application answers.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Agent {
+    Consent,
+    Refuse,
+    Silent,
+}
+
+pub struct Host {
+    pub config: NodeConfig,
+    /// `None`: crashed.
+    pub signalling: Option<Signalling>,
+    pub stages: Stages,
+    pub agent: Agent,
+    pub events: Vec<Event>,
+    /// Its clock at time 0, and how it runs.
+    pub clock_offset: u64,
+    pub clock_ppm: i64,
+    /// By link: the neighbour's index and its link back.
+    links: Vec<(usize, LinkId)>,
+}
+
+impl Host {
+    pub fn local(&self, now: u64) -> Instant {
+        let drifted = i128::from(now) * i128::from(1_000_000 + self.clock_ppm) / 1_000_000;
+        Instant((i128::from(self.clock_offset) + drifted) as u64)
+    }
+    fn real(&self, at: Instant) -> u64 {
+        let since = i128::from(at.0.saturating_sub(self.clock_offset));
+        (since * 1_000_000 / i128::from(1_000_000 + self.clock_ppm)) as u64 + 1
+    }
+    pub fn name(&self) -> Name {
+        self.config.name.clone()
+    }
+}
+
+/// A packet on its way.
+#[derive(Clone)]
+pub struct Flying {
+    pub to: usize,
+    pub link: LinkId,
+    pub bytes: Vec<u8>,
+}
+
+pub struct Network {
+    pub seed: u64,
+    pub random: Random,
+    pub now: u64,
+    pub hosts: Vec<Host>,
+    pub loss_percent: u64,
+    pub double_percent: u64,
+    pub reorder_percent: u64,
+    air: BTreeMap<(u64, u64), Flying>,
+    flown: u64,
+    pub delivered: u64,
+    /// Every packet that was ever sent, if recording.
+    pub tape: Option<Vec<Flying>>,
+}
+
+pub fn contract(deadline_ms: u64) -> Contract {
+    Contract::new(1_000, Rate::per_second(50).expect("a rate"), 3, Nanos::from_millis(deadline_ms))
+        .expect("valid")
+}
+pub fn name(text: &str) -> Name {
+    Name::new(text).expect("a name")
+}
+
+impl Network {
+    /// Hosts 0..count (nodes 1..=count, names h1...), joined by `edges`.
+    pub fn new(
+        seed: u64,
+        count: usize,
+        edges: &[(usize, usize)],
+        tune: impl Fn(usize, &mut NodeConfig),
+    ) -> Self {
+        let mut links: Vec<Vec<(usize, LinkId)>> = vec![Vec::new(); count];
+        for (a, b) in edges {
+            let (link_a, link_b) = (LinkId(links[*a].len() as u16), LinkId(links[*b].len() as u16));
+            links[*a].push((*b, link_b));
+            links[*b].push((*a, link_a));
+        }
+        let mut random = Random(seed);
+        let hosts = (0..count)
+            .map(|index| {
+                let mut config = node_config(index, count, &links[index]);
+                tune(index, &mut config);
+                let stages = Stages { node: config.id, link_bound: 1_000_000, ..Stages::default() };
+                Host {
+                    config,
+                    signalling: None,
+                    stages,
+                    agent: Agent::Consent,
+                    events: Vec::new(),
+                    clock_offset: random.below(1_000) * SECOND,
+                    clock_ppm: random.below(201) as i64 - 100,
+                    links: links[index].clone(),
+                }
+            })
+            .collect();
+        let mut network = Self {
+            seed,
+            random,
+            now: 0,
+            hosts,
+            loss_percent: 0,
+            double_percent: 0,
+            reorder_percent: 0,
+            air: BTreeMap::new(),
+            flown: 0,
+            delivered: 0,
+            tape: None,
+        };
+        (0..count).for_each(|index| network.start(index));
+        network
+    }
+
+    /// Hosts in a row, each with routes to all others along it.
+    pub fn line(seed: u64, count: usize, tune: impl Fn(usize, &mut NodeConfig)) -> Self {
+        let edges: Vec<_> = (1..count).map(|index| (index - 1, index)).collect();
+        Self::new(seed, count, &edges, |index, config| {
+            for to in (0..count).filter(|to| to.abs_diff(index) > 1) {
+                let node = |i: usize| NodeId(i as u32 + 1);
+                let via = if to > index {
+                    (index + 1..=to).map(node).collect()
+                } else {
+                    (to..index).rev().map(node).collect()
+                };
+                config.routes.push(RouteConfig { via });
+            }
+            tune(index, config);
+        })
+    }
+
+    /// A host begins a life (again): it listens on `in`.
+    pub fn start(&mut self, index: usize) {
+        let (seed, now) = (self.random.next(), self.now);
+        let host = &mut self.hosts[index];
+        if host.signalling.is_some() || now > 0 {
+            host.config.epoch = Epoch(host.config.epoch.0 + 1);
+        }
+        host.stages.held.clear();
+        let mut signalling = Signalling::new(&host.config, seed, host.local(now));
+        signalling.listen(name("in")).expect("free");
+        host.signalling = Some(signalling);
+    }
+    pub fn crash(&mut self, index: usize) {
+        self.hosts[index].signalling = None;
+        self.hosts[index].stages.held.clear();
+    }
+
+    /// Calls one host's signalling.
+    pub fn at<R>(
+        &mut self,
+        index: usize,
+        call: impl FnOnce(&mut Signalling, Instant, &mut Stages) -> R,
+    ) -> R {
+        let now = self.now;
+        let host = &mut self.hosts[index];
+        let local = host.local(now);
+        let result = call(host.signalling.as_mut().expect("alive"), local, &mut host.stages);
+        self.settle();
+        result
+    }
+    pub fn request(&self, to: usize, deadline_ms: u64) -> OpenRequest {
+        OpenRequest {
+            to: Address { port: name("in"), host: self.hosts[to].name() },
+            contract: contract(deadline_ms),
+            user: UserId(7),
+            probe: false,
+            token: None,
+        }
+    }
+    pub fn open(&mut self, from: usize, to: usize, deadline_ms: u64) -> ChannelId {
+        let request = self.request(to, deadline_ms);
+        self.at(from, |s, now, stages| s.open(request, now, stages)).expect("can be tried")
+    }
+    pub fn close(&mut self, index: usize, channel: ChannelId) {
+        self.at(index, |s, now, stages| s.close(channel, now, stages)).expect("an open end");
+    }
+
+    /// Runs for `nanos`.
+    pub fn run(&mut self, nanos: u64) {
+        let until = self.now + nanos;
+        while self.step(until) {}
+        self.now = until;
+    }
+    /// Runs until `done` or for `nanos`.
+    pub fn run_until(&mut self, nanos: u64, done: impl Fn(&Self) -> bool) -> bool {
+        let until = self.now + nanos;
+        while !done(self) {
+            if !self.step(until) {
+                return false;
+            }
+        }
+        true
+    }
+    /// The next packet or timeout; `false` where there is none up to `until`.
+    pub fn step(&mut self, until: u64) -> bool {
+        self.settle();
+        let timeout = |(index, host): (usize, &Host)| {
+            Some((host.real(host.signalling.as_ref()?.poll_timeout()?).max(self.now), index))
+        };
+        let timer = self.hosts.iter().enumerate().filter_map(timeout).min();
+        let packet = self.air.first_key_value().map(|(key, _)| *key);
+        match (packet, timer) {
+            (Some(key), timer) if key.0 <= until && timer.is_none_or(|(at, _)| key.0 <= at) => {
+                let flying = self.air.remove(&key).expect("in the air");
+                self.now = self.now.max(key.0);
+                self.deliver(&flying);
+            }
+            (_, Some((at, index))) if at <= until => {
+                self.now = self.now.max(at);
+                self.at(index, |s, now, stages| s.handle_timeout(now, stages));
+            }
+            _ => return false,
+        }
+        true
+    }
+    pub fn deliver(&mut self, flying: &Flying) {
+        self.delivered += 1;
+        if self.hosts[flying.to].signalling.is_some() {
+            self.at(flying.to, |s, now, stages| {
+                s.handle_signal(flying.link, now, now, &flying.bytes, stages)
+            });
+        }
+    }
+
+    /// Sends what waits, hears what applications are told, lets them answer, checks the books.
+    fn settle(&mut self) {
+        for index in 0..self.hosts.len() {
+            self.answer(index);
+            self.transmit(index);
+            self.check(index);
+        }
+    }
+    fn transmit(&mut self, index: usize) {
+        for link in 0..self.hosts[index].links.len() {
+            let (to, back) = self.hosts[index].links[link];
+            let mut out = [0; 1_400];
+            loop {
+                let host = &mut self.hosts[index];
+                let local = host.local(self.now);
+                let Some(signalling) = &mut host.signalling else { break };
+                let id = LinkId(link as u16);
+                let expected = signalling.has_signal(id);
+                let len = signalling.poll_signal(id, local, &mut out);
+                assert_eq!(expected, len.is_some(), "has_signal and poll_signal agree");
+                let Some(len) = len else { break };
+                self.throw(Flying { to, link: back, bytes: out[..len].to_vec() });
+            }
+        }
+    }
+    fn throw(&mut self, flying: Flying) {
+        if let Some(tape) = &mut self.tape {
+            tape.push(flying.clone());
+        }
+        let copies = 1 + u64::from(self.random.below(100) < self.double_percent);
+        for _ in 0..copies {
+            if self.random.below(100) < self.loss_percent {
+                continue;
+            }
+            let mut delay = PROPAGATION_MIN + self.random.below(PROPAGATION_MAX - PROPAGATION_MIN);
+            if self.random.below(100) < self.reorder_percent {
+                delay += self.random.below(30 * MILLI);
+            }
+            self.flown += 1;
+            self.air.insert((self.now + delay, self.flown), flying.clone());
+        }
+    }
+    fn answer(&mut self, index: usize) {
+        loop {
+            let local = self.hosts[index].local(self.now);
+            let host = &mut self.hosts[index];
+            let Some(signalling) = &mut host.signalling else { return };
+            let Some(event) = signalling.poll_event() else { return };
+            host.events.push(event.clone());
+            match (event, host.agent) {
+                (Event::Incoming(incoming), Agent::Consent) => {
+                    // It may be gone: a DESTROY can follow in the same packet.
+                    signalling.consent(incoming.channel, local, &mut host.stages).ok();
+                }
+                (Event::Incoming(incoming), Agent::Refuse) => {
+                    signalling
+                        .refuse(incoming.channel, "no camera", local, &mut host.stages)
+                        .expect("it was asked");
+                }
+                (Event::Requested { to, contract, user, token, .. }, Agent::Consent) => {
+                    let request = OpenRequest { to, contract, user, probe: false, token: Some(token) };
+                    signalling.open(request, local, &mut host.stages).expect("it was asked");
+                }
+                (Event::Requested { token, .. }, Agent::Refuse) => {
+                    signalling.refuse_request(token, "no camera", local).expect("it was asked");
+                }
+                _ => {}
+            }
+        }
+    }
+    /// Held is exactly what signalling has in its table.
+    fn check(&self, index: usize) {
+        let host = &self.hosts[index];
+        let Some(signalling) = &host.signalling else { return };
+        let known: Vec<_> =
+            signalling.channels().filter(|c| c.state != "probing").map(|c| c.local.channel).collect();
+        let held: Vec<_> = host.stages.held.keys().copied().collect();
+        assert_eq!(known, held, "seed {} host {index} at {}", self.seed, self.now);
+    }
+
+    pub fn alive(&self, index: usize, link: u16) -> bool {
+        let host = &self.hosts[index];
+        let view = |s: &Signalling| s.neighbour(LinkId(link), host.local(self.now)).alive;
+        host.signalling.as_ref().is_some_and(view)
+    }
+    pub fn states(&self, index: usize) -> Vec<&'static str> {
+        self.hosts[index]
+            .signalling
+            .iter()
+            .flat_map(|s| s.channels().map(|c| c.state).collect::<Vec<_>>())
+            .collect()
+    }
+    pub fn all_in(&self, state: &str) -> bool {
+        (0..self.hosts.len()).all(|index| self.states(index) == [state])
+    }
+    pub fn nothing_held(&self) -> bool {
+        self.hosts.iter().all(|host| host.stages.held.is_empty())
+    }
+    pub fn has(&self, index: usize, wanted: impl Fn(&Event) -> bool) -> bool {
+        self.hosts[index].events.iter().any(wanted)
+    }
+    pub fn count(&self, index: usize, wanted: impl Fn(&Event) -> bool) -> usize {
+        self.hosts[index].events.iter().filter(|event| wanted(event)).count()
+    }
+}
+
+fn node_config(index: usize, count: usize, links: &[(usize, LinkId)]) -> NodeConfig {
+    let host = |index: usize| (name(&format!("h{}", index + 1)), NodeId(index as u32 + 1));
+    let link = |(to, _): &(usize, LinkId)| LinkConfig {
+        propagation_min: Nanos(PROPAGATION_MIN),
+        propagation_max: Nanos(PROPAGATION_MAX),
+        ..LinkConfig::new(&format!("to{to}"), NodeId(*to as u32 + 1), BitRate(40_000_000))
+    };
+    NodeConfig {
+        id: NodeId(index as u32 + 1),
+        name: host(index).0,
+        epoch: Epoch(1),
+        fragment_bytes: 1_400,
+        clock_tolerance: Ppm(100),
+        links: links.iter().map(link).collect(),
+        cpu: CpuConfig::default(),
+        directory: (0..count).map(host).collect(),
+        routes: Vec::new(),
+        signalling: SignallingConfig { domain_key: [9; 32], ..SignallingConfig::default() },
+        buffer_bytes_max: 1 << 30,
+        wakeup_margin: Nanos::from_micros(200),
+    }
+}
