@@ -1,7 +1,8 @@
 //! What a channel's application is told beside its messages.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use punctual_ipc::ring::RingCloser;
 use punctual_proto::node::api::{CloseReason, Notice};
@@ -10,6 +11,8 @@ use crate::connection::lock;
 
 /// Most events that wait for an application; the node tells each kind once until it is read.
 const EVENTS_MAX: usize = 32;
+/// How long the reason of an end may lag behind the end.
+const REASON_WITHIN: Duration = Duration::from_millis(250);
 
 /// Something that happened to a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +43,10 @@ struct State {
 
 /// The events of one channel, filled by the reader thread.
 #[derive(Default)]
-pub(crate) struct ChannelEvents(Mutex<State>);
+pub(crate) struct ChannelEvents {
+    state: Mutex<State>,
+    closed: Condvar,
+}
 
 impl ChannelEvents {
     pub(crate) fn notice(&self, notice: Notice) {
@@ -50,12 +56,12 @@ impl ChannelEvents {
             Notice::Overrun => ChannelEvent::Overrun,
             Notice::ProfileAtRisk => ChannelEvent::ProfileAtRisk,
         };
-        lock(&self.0).add(event);
+        lock(&self.state).add(event);
     }
 
     /// The channel has ended: whoever waits for its ring wakes.
     pub(crate) fn close(&self, reason: Option<CloseReason>) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if state.closed.is_some() {
             return;
         }
@@ -69,24 +75,27 @@ impl ChannelEvents {
         if let Some(closer) = &state.closer {
             closer.close();
         }
+        self.closed.notify_all();
     }
 
     /// What closes the ring; at once where the end came first.
     pub(crate) fn set_closer(&self, closer: RingCloser) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if state.closed.is_some() {
             closer.close();
         }
         state.closer = Some(closer);
     }
 
-    /// How it ended.
+    /// How it ended. The ring says *that* it ended a moment before the daemon says how: waits for that moment.
     pub(crate) fn reason(&self) -> Option<CloseReason> {
-        lock(&self.0).closed.flatten()
+        let unknown = |state: &mut State| state.closed.is_none();
+        let waited = self.closed.wait_timeout_while(lock(&self.state), REASON_WITHIN, unknown);
+        waited.unwrap_or_else(PoisonError::into_inner).0.closed.flatten()
     }
 
     pub(crate) fn drain(&self) -> Vec<ChannelEvent> {
-        lock(&self.0).waiting.drain(..).collect()
+        lock(&self.state).waiting.drain(..).collect()
     }
 }
 

@@ -11,6 +11,7 @@ use std::os::fd::BorrowedFd;
 use punctual::host::{EngineHost, HostError, quotas};
 use punctual_engine::config::HostConfig;
 use punctual_ipc::service::server::Server;
+use punctual_link::Link;
 use thiserror::Error;
 
 pub use socket::{ApiSocket, SocketError};
@@ -34,8 +35,22 @@ pub enum DaemonError {
 /// # Errors
 /// See [`DaemonError`]; nothing is left behind then.
 pub fn run(config: &HostConfig, stop: BorrowedFd<'_>, ready: impl FnOnce()) -> Result<(), DaemonError> {
+    let links = config.open_links().map_err(HostError::from)?;
+    run_with(config, links, stop, ready)
+}
+
+/// As [`run`], on links that the program made, in the order of the configuration.
+///
+/// # Errors
+/// See [`DaemonError`].
+pub fn run_with(
+    config: &HostConfig,
+    links: Vec<Box<dyn Link>>,
+    stop: BorrowedFd<'_>,
+    ready: impl FnOnce(),
+) -> Result<(), DaemonError> {
     let socket = ApiSocket::bind(&config.daemon)?;
-    let host = EngineHost::start(config)?;
+    let host = EngineHost::start_with(config, links)?;
     let listening = socket.listening().map_err(DaemonError::Failed)?;
     let server = Server::new(host, quotas(&config.daemon), Some(listening)).map_err(DaemonError::Failed)?;
     ready();

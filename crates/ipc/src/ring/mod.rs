@@ -15,6 +15,8 @@
 mod free_list;
 pub mod incoming;
 pub mod outgoing;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,0 +1,145 @@
+//! Two daemons, `a` and `b`, in this process, joined by a memory link.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use punctual::{Contract, Endsystem, HostConfig, Nanos, Rate};
+use punctual_daemon::DaemonError;
+use punctual_engine::config::parse;
+use punctual_ipc::wake::Alarm;
+use punctual_link::{Link, MemoryLink, MemoryOptions};
+
+/// How long anything may take before a test gives up. Generous: the machine may be busy.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub fn config(name: &str, neighbour: &str, socket: &Path, daemon: &str) -> HostConfig {
+    let text = format!(
+        r#"
+        [node]
+        name = "{name}"
+        [processor]
+        best_effort_host = true
+        [daemon]
+        socket = "{}"
+        {daemon}
+        [signalling]
+        key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+        hello = "100ms"
+        grace = "300ms"
+        consent_timeout = "5s"
+        [[host]]
+        name = "a"
+        id = 1
+        [[host]]
+        name = "b"
+        id = 2
+        [[link]]
+        name = "to-{neighbour}"
+        neighbour = "{neighbour}"
+        driver = "memory"
+        rate = "400Mbit/s"
+        "#,
+        socket.display()
+    );
+    parse(&text, Path::new("test.toml")).expect("a configuration")
+}
+
+pub fn memory_links() -> (Vec<Box<dyn Link>>, Vec<Box<dyn Link>>) {
+    let (a, b) = MemoryLink::pair(MemoryOptions::default()).expect("a link");
+    (vec![Box::new(a)], vec![Box::new(b)])
+}
+
+pub struct Daemon {
+    pub socket: PathBuf,
+    stop: Alarm,
+    thread: Option<JoinHandle<Result<(), DaemonError>>>,
+}
+
+impl Daemon {
+    pub fn start(config: HostConfig, links: Vec<Box<dyn Link>>) -> Self {
+        let stop = Alarm::new().expect("an eventfd");
+        let socket = config.daemon.socket.clone();
+        let (ready, is_ready) = mpsc::channel();
+        let stopping = stop.clone();
+        let thread = std::thread::spawn(move || {
+            punctual_daemon::run_with(&config, links, stopping.as_fd(), || {
+                ready.send(()).expect("the test waits")
+            })
+        });
+        is_ready.recv_timeout(PATIENCE).expect("the daemon starts");
+        Self { socket, stop, thread: Some(thread) }
+    }
+
+    pub fn connect(&self) -> Endsystem {
+        Endsystem::connect_to(&self.socket).expect("a connection")
+    }
+
+    pub fn stop(&mut self) -> Result<(), DaemonError> {
+        self.stop.ring();
+        self.thread.take().map_or(Ok(()), |thread| thread.join().expect("no panic in the daemon"))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.stop().expect("a graceful stop");
+        }
+    }
+}
+
+pub struct Pair {
+    pub a: Daemon,
+    pub b: Daemon,
+    pub directory: PathBuf,
+}
+
+impl Pair {
+    pub fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// With more keys for `[daemon]` of both.
+    pub fn start_with(daemon: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("punctual-test-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let (to_b, to_a) = memory_links();
+        let a = Daemon::start(config("a", "b", &directory.join("a.sock"), daemon), to_b);
+        let b = Daemon::start(config("b", "a", &directory.join("b.sock"), daemon), to_a);
+        let pair = Self { a, b, directory };
+        let (on_a, on_b) = (pair.a.connect(), pair.b.connect());
+        eventually("the hosts see one another", || {
+            [&on_a, &on_b]
+                .iter()
+                .all(|host| host.status().expect("status").node.links.iter().all(|link| link.alive))
+        });
+        pair
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Asks until it is so; every answer is a round trip to a daemon, so this does not spin.
+pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !so() {
+        assert!(Instant::now() < until, "it never came to this: {what}");
+        std::thread::yield_now();
+    }
+}
+
+pub fn contract(bytes: u32, rate: u64, deadline_ms: u64) -> Contract {
+    let rate = Rate::per_second(rate).expect("a rate");
+    Contract::new(bytes, rate, 4, Nanos::from_millis(deadline_ms)).expect("a contract")
+}

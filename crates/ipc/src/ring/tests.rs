@@ -1,0 +1,360 @@
+//! Both rings end to end in one process, and against a hostile other side.
+
+use std::io::IoSlice;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant as Deadline};
+
+use proptest::prelude::*;
+use punctual_proto::memory::{Inbox, MessageInfo, MessageRead, MessageWrite, Outbox};
+
+use super::outgoing::PushError;
+use super::*;
+use crate::shm::Region;
+use crate::wake::{Alarm, wait_readable};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn soon() -> Option<Deadline> {
+    Deadline::now().checked_add(PATIENCE)
+}
+
+fn is_readable(descriptor: impl AsFd) -> bool {
+    wait_readable(descriptor.as_fd(), Some(Deadline::now())).expect("poll")
+}
+
+fn alarm() -> Alarm {
+    Alarm::new().expect("an eventfd")
+}
+
+/// An outgoing ring, and a second mapping of it for a hostile hand.
+fn outgoing(slots: u32, bytes: u32) -> (OutboxReader, OutboxWriter, Region, Alarm) {
+    let (shape, alarm) = (RingShape::new(slots, bytes).expect("a shape"), alarm());
+    let (reader, handles, _doorbell) = outbox(shape, &alarm).expect("a ring");
+    let hostile = Region::open(&handles.descriptors[0], shape.bytes()).expect("a second mapping");
+    (reader, OutboxWriter::attach(handles).expect("attached"), hostile, alarm)
+}
+
+fn incoming(slots: u32, bytes: u32) -> (InboxWriter, InboxReader, Region, Alarm) {
+    let (shape, alarm) = (RingShape::new(slots, bytes).expect("a shape"), alarm());
+    let (writer, handles) = inbox(shape, &alarm).expect("a ring");
+    let hostile = Region::open(&handles.descriptors[0], shape.bytes()).expect("a second mapping");
+    (writer, InboxReader::attach(handles).expect("attached"), hostile, alarm)
+}
+
+fn bytes_of(message: &OutboxMessage) -> Vec<u8> {
+    let mut bytes = vec![0; message.len() as usize];
+    message.copy_to(0, &mut bytes);
+    bytes
+}
+
+fn deliver(inbox: &mut InboxWriter, number: u64, bytes: &[u8]) -> bool {
+    let Some(mut slot) = inbox.reserve() else { return false };
+    for (index, fragment) in bytes.chunks(16).enumerate() {
+        slot.copy_from(index as u32 * 16, fragment);
+    }
+    inbox.publish(slot, MessageInfo { number, len: bytes.len() as u32, ..MessageInfo::default() });
+    true
+}
+
+#[test]
+fn a_shape_is_checked() {
+    for (slots, bytes) in [(0, 1), (1, 0), (SLOTS_MAX + 1, 1), (1, u32::MAX), (SLOTS_MAX, 1 << 20)] {
+        assert!(matches!(RingShape::new(slots, bytes), Err(RingError::Shape(_))), "{slots} x {bytes}");
+    }
+}
+
+#[test]
+fn messages_go_out_in_order_and_slots_come_free_in_order() {
+    let (mut reader, mut writer, _, _) = outgoing(3, 100);
+    let before = now();
+    for number in 0..3_u8 {
+        assert_eq!(writer.push(&[IoSlice::new(&[number; 10]), IoSlice::new(b"x")]), Ok(u64::from(number)));
+    }
+    assert_eq!(writer.push(&[IoSlice::new(b"full")]), Err(PushError::Full));
+    let taken: Vec<_> = std::iter::from_fn(|| reader.take()).collect();
+    assert_eq!(taken.len(), 3);
+    for (number, (message, sent_at)) in taken.iter().enumerate() {
+        let mut expected = vec![number as u8; 10];
+        expected.push(b'x');
+        assert_eq!(bytes_of(message), expected);
+        assert!((before..=now()).contains(sent_at));
+    }
+    let mut taken = taken.into_iter().map(|(message, _)| message);
+    let (first, second, third) = (taken.next(), taken.next(), taken.next());
+    drop(second);
+    assert!(!writer.is_sent(0) && !writer.is_sent(1));
+    drop(first);
+    assert!(writer.is_sent(1) && !writer.is_sent(2));
+    assert_eq!(writer.push(&[IoSlice::new(b"room")]), Ok(3));
+    drop(third);
+    assert_eq!(writer.outstanding(), 1);
+}
+
+#[test]
+fn a_copy_stays_within_its_message() {
+    let (mut reader, mut writer, _, _) = outgoing(2, 100);
+    writer.push(&[IoSlice::new(&[1; 60])]).expect("room");
+    writer.push(&[IoSlice::new(&[2; 100])]).expect("room");
+    let (message, _) = reader.take().expect("a message");
+    let mut out = [9; 40];
+    message.copy_to(50, &mut out);
+    assert_eq!((&out[..10], &out[10..]), (&[1; 10][..], &[9; 30][..]));
+    message.copy_to(u32::MAX, &mut out);
+}
+
+#[test]
+fn too_long_a_message_is_refused_and_changes_nothing() {
+    let (mut reader, mut writer, _, _) = outgoing(1, 10);
+    let error = Err(PushError::TooLong { bytes: 11, bytes_max: 10 });
+    assert_eq!(writer.push(&[IoSlice::new(&[0; 11])]), error);
+    assert_eq!(writer.fill(|slot| slot.len() + 1), error);
+    assert!(!reader.is_ready() && reader.take().is_none());
+}
+
+#[test]
+fn a_closed_ring_says_so_at_both_ends() {
+    let (reader, mut writer, _, _) = outgoing(1, 10);
+    writer.push(&[IoSlice::new(b"a")]).expect("room");
+    let closing = std::thread::spawn(move || drop(reader));
+    assert!(!writer.wait_sent(0, soon()).expect("poll"), "it was closed, not sent");
+    closing.join().expect("no panic");
+    assert_eq!(writer.push(&[IoSlice::new(b"b")]), Err(PushError::Closed));
+    assert!(is_readable(&writer));
+
+    let (mut inbox, mut reader, _, _) = incoming(2, 10);
+    assert!(deliver(&mut inbox, 0, b"last"));
+    drop(inbox);
+    assert!(reader.wait(soon()).expect("poll"), "what was there before the end is read");
+    assert_eq!(reader.take(|bytes, _| bytes.to_vec()), Some(b"last".to_vec()));
+    assert!(!reader.wait(None).expect("poll") && is_readable(&reader));
+}
+
+#[test]
+fn the_application_can_close_for_a_daemon_that_died() {
+    let (_inbox, reader, _, _) = incoming(2, 10);
+    let closer = reader.closer().expect("a descriptor");
+    let closing = std::thread::spawn(move || closer.close());
+    assert!(!reader.wait(soon()).expect("poll"));
+    assert!(reader.is_closed());
+    closing.join().expect("no panic");
+}
+
+#[test]
+fn messages_come_in_by_completion_and_slots_are_reused() {
+    let (mut inbox, mut reader, _, _) = incoming(2, 100);
+    for round in 0..10_u64 {
+        let (mut first, mut second) = (inbox.reserve().expect("a slot"), inbox.reserve().expect("a slot"));
+        assert!(inbox.reserve().is_none());
+        first.copy_from(0, b"first");
+        second.copy_from(0, b"sec");
+        second.copy_from(3, b"ond");
+        second.copy_from(98, b"cut off here");
+        let info =
+            |number, len| MessageInfo { number, len, demoted: number % 2 == 1, ..MessageInfo::default() };
+        inbox.publish(second, info(2 * round + 1, 6));
+        inbox.publish(first, info(2 * round, 5));
+        let read = |bytes: &[u8], info: &MessageInfo| (bytes.to_vec(), info.number, info.demoted);
+        assert_eq!(reader.take(read), Some((b"second".to_vec(), 2 * round + 1, true)));
+        assert_eq!(reader.take(read), Some((b"first".to_vec(), 2 * round, false)));
+        drop(inbox.reserve().expect("dropped unpublished, it is free again"));
+    }
+}
+
+#[test]
+fn an_unwanted_message_stays() {
+    let (mut inbox, mut reader, _, _) = incoming(2, 100);
+    deliver(&mut inbox, 7, b"later");
+    assert_eq!(reader.take_if(|info| info.len < 5, |_, _| ()), None);
+    assert_eq!(reader.take_if(|info| info.len == 5, |_, info| info.number), Some(7));
+}
+
+#[test]
+fn the_descriptor_is_readable_exactly_while_something_waits() {
+    let (mut inbox, mut reader, _, _) = incoming(4, 10);
+    assert!(!is_readable(&reader));
+    deliver(&mut inbox, 0, b"a");
+    deliver(&mut inbox, 1, b"b");
+    assert!(is_readable(&reader));
+    reader.take(|_, _| ()).expect("a message");
+    assert!(is_readable(&reader), "one is left");
+    reader.take(|_, _| ()).expect("a message");
+    assert!(reader.take(|_, _| ()).is_none() && !is_readable(&reader));
+
+    let (mut outbox, mut writer, _, _) = outgoing(1, 10);
+    assert!(is_readable(&writer), "there is room");
+    writer.push(&[IoSlice::new(b"a")]).expect("room");
+    assert_eq!(writer.push(&[IoSlice::new(b"b")]), Err(PushError::Full));
+    assert!(!is_readable(&writer));
+    drop(outbox.take().expect("a message"));
+    assert!(is_readable(&writer));
+}
+
+/// Every sleep must end: a lost wake-up would let the other side wait until its deadline.
+#[test]
+fn no_wake_up_is_lost() {
+    const MESSAGES: u64 = 100_000;
+    let (mut inbox, mut reader, _, _) = incoming(4, 8);
+    let consuming = std::thread::spawn(move || {
+        for number in 0..MESSAGES {
+            assert!(reader.wait(soon()).expect("poll"), "asleep at message {number}");
+            assert_eq!(reader.take(|_, info| info.number), Some(number));
+        }
+    });
+    for number in 0..MESSAGES {
+        while !deliver(&mut inbox, number, &number.to_ne_bytes()) {
+            assert!(!consuming.is_finished() && !inbox.is_broken());
+            std::thread::yield_now();
+        }
+    }
+    consuming.join().expect("every message was read");
+
+    let shape = RingShape::new(4, 8).expect("a shape");
+    let (mut reader, handles, doorbell) = outbox(shape, &alarm()).expect("a ring");
+    let mut writer = OutboxWriter::attach(handles).expect("attached");
+    let producing = std::thread::spawn(move || {
+        for number in 0..MESSAGES {
+            assert!(writer.wait_room(soon()).expect("poll"), "asleep at message {number}");
+            writer.push(&[IoSlice::new(&number.to_ne_bytes())]).expect("room");
+        }
+        assert!(writer.wait_sent(MESSAGES - 1, soon()).expect("poll"));
+    });
+    for number in 0..MESSAGES {
+        let message = loop {
+            if let Some((message, _)) = reader.take() {
+                break message;
+            }
+            assert!(
+                wait_readable(doorbell.as_fd(), soon()).expect("poll"),
+                "no ring before message {number}"
+            );
+            // One reader here: nobody else can have taken the count.
+            rustix::io::read(&doorbell, &mut [0_u8; 8]).expect("a count");
+        };
+        assert_eq!(bytes_of(&message), number.to_ne_bytes());
+    }
+    producing.join().expect("every message was sent");
+}
+
+#[test]
+fn what_breaks_the_rules_breaks_its_ring_and_rings_the_alarm() {
+    let hostile_positions = [5, u64::MAX, u64::MAX / 2, 1 << 32];
+    for position in hostile_positions {
+        let (mut reader, _writer, hostile, alarm) = outgoing(4, 64);
+        Header(&hostile).producer().store(position, Ordering::Relaxed);
+        assert!(reader.take().is_none() && !reader.is_ready() && reader.is_broken(), "{position}");
+        assert!(reader.health().is_broken() && is_readable(&alarm));
+        let (mut inbox, _reader, hostile, alarm) = incoming(4, 64);
+        Header(&hostile).consumer().store(position, Ordering::Relaxed);
+        assert!(inbox.reserve().is_none() && inbox.is_broken(), "{position}");
+        assert!(inbox.health().is_broken() && is_readable(&alarm));
+    }
+    let (mut reader, mut writer, hostile, _) = outgoing(4, 64);
+    writer.push(&[IoSlice::new(b"ok")]).expect("room");
+    hostile.half(HEADER_BYTES).store(65, Ordering::Relaxed);
+    assert!(reader.take().is_none() && reader.is_broken(), "a length beyond the slot");
+    let (mut inbox, mut reader, hostile, _) = incoming(4, 64);
+    deliver(&mut inbox, 0, b"a");
+    reader.take(|_, _| ()).expect("a message");
+    drop(inbox.reserve().expect("a slot"));
+    Header(&hostile).consumer().store(0, Ordering::Relaxed);
+    assert!(inbox.reserve().is_none() && inbox.is_broken(), "a position that goes backwards");
+}
+
+#[test]
+fn a_claimed_sending_time_is_kept_plausible() {
+    let (mut reader, mut writer, hostile, _) = outgoing(4, 64);
+    assert!(reader.take().is_none());
+    let empty_at = now();
+    for claim in [0, u64::MAX] {
+        let slot = writer.push(&[IoSlice::new(b"x")]).expect("room") as usize;
+        let offset = HEADER_BYTES + slot * (64 + 64);
+        hostile.word(offset + 8).store(claim, Ordering::Relaxed);
+        let (_, sent_at) = reader.take().expect("a message");
+        assert!(sent_at <= now() && sent_at.0 + 1_000_000_000 > empty_at.0, "{claim} became {sent_at:?}");
+    }
+}
+
+#[test]
+fn a_length_that_changes_later_changes_nothing() {
+    let (mut reader, mut writer, hostile, _) = outgoing(2, 64);
+    writer.push(&[IoSlice::new(&[5; 64])]).expect("room");
+    let (message, _) = reader.take().expect("a message");
+    hostile.half(HEADER_BYTES).store(u32::MAX, Ordering::Relaxed);
+    assert_eq!((message.len(), bytes_of(&message)), (64, vec![5; 64]));
+}
+
+#[test]
+fn a_file_that_could_shrink_is_not_mapped() {
+    let file = rustix::fs::memfd_create("unsealed", rustix::fs::MemfdFlags::CLOEXEC).expect("a file");
+    rustix::fs::ftruncate(&file, 8_192).expect("a size");
+    assert!(Region::open(&file, 4_096).is_err());
+    let (file, _region) = Region::create(4_096).expect("a region");
+    assert!(rustix::fs::ftruncate(&file, 0).is_err(), "it is sealed");
+    assert!(Region::open(&file, 8_192).is_err(), "it is shorter than promised");
+}
+
+/// What an application may do, right or wrong.
+#[derive(Clone, Debug)]
+enum Step {
+    Push(u8),
+    Take,
+    Free(usize),
+    Corrupt { offset: usize, value: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => any::<u8>().prop_map(Step::Push),
+        3 => Just(Step::Take),
+        2 => (0..4_usize).prop_map(Step::Free),
+        1 => (0..1_024_usize, prop_oneof![any::<u64>(), 0..16_u64])
+            .prop_map(|(offset, value)| Step::Corrupt { offset: offset / 8 * 8, value }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is written anywhere into the shared pages: the daemon's ends neither panic nor hand out more
+    /// than the ring holds, and a ring beside it works on.
+    #[test]
+    fn corruption_harms_only_its_own_ring(steps in proptest::collection::vec(step(), 1..80)) {
+        let (mut reader, mut writer, hostile_out, _) = outgoing(4, 64);
+        let (mut inbox, mut own, hostile_in, _) = incoming(4, 64);
+        let (mut beside, mut beside_writer, _, _) = outgoing(4, 64);
+        let (mut held, mut slots) = (Vec::new(), Vec::new());
+        for (number, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Push(byte) => {
+                    let _ = writer.push(&[IoSlice::new(&[byte; 33])]);
+                    slots.extend(inbox.reserve());
+                }
+                Step::Take => {
+                    held.extend(reader.take());
+                    if let Some(slot) = slots.pop() {
+                        inbox.publish(slot, MessageInfo { len: 64, ..MessageInfo::default() });
+                    }
+                    own.take(|bytes, _| assert!(bytes.len() <= 64));
+                }
+                Step::Free(index) => {
+                    if index < held.len() {
+                        held.swap_remove(index);
+                    }
+                }
+                Step::Corrupt { offset, value } => {
+                    for region in [&hostile_out, &hostile_in] {
+                        region.word(offset.min(region.len() - 8)).store(value, Ordering::Relaxed);
+                    }
+                }
+            }
+            prop_assert!(held.len() <= 4 && slots.len() <= 4);
+            for (message, sent_at) in &held {
+                prop_assert!(bytes_of(message).len() <= 64 && *sent_at <= now());
+            }
+            beside_writer.push(&[IoSlice::new(&number.to_ne_bytes())]).expect("room");
+            let (message, _) = beside.take().expect("a message");
+            prop_assert_eq!(bytes_of(&message), number.to_ne_bytes().to_vec());
+        }
+    }
+}
