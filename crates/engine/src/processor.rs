@@ -36,8 +36,8 @@ use crate::statistics::Counters;
 const WORK_SLICE: Nanos = Nanos::from_micros(50);
 /// Packets that one link may bring in one turn.
 const RECEIVE_BATCH: usize = 64;
-/// How soon to try again what waits for somebody else: a full driver, a lock, a pool of frames.
-const RETRY: Nanos = Nanos::from_micros(100);
+/// How soon to look again at what no descriptor tells: a completion, a full driver, a lock, a pool of frames.
+const RETRY: Nanos = Nanos::from_micros(50);
 /// A wake-up later than this is counted.
 const LATE: Nanos = Nanos::from_millis(1);
 /// How long after its grace a stopping node may still be driven.
@@ -145,6 +145,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 
     fn turn(&mut self, at: Instant) -> Turn {
         let mut progress = self.receive(at);
+        progress |= self.complete(at);
         progress |= self.ring_outboxes(at);
         progress |= self.obey(at);
         if self.node.poll_timeout().is_some_and(|due| due <= at) {
@@ -154,10 +155,15 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         progress |= worked > Nanos::ZERO;
         progress |= self.transmit(now());
         self.flush();
+        // Many adapters are done at once: the window that opens is used at once.
+        let completed = self.complete(now());
         progress |= self.hand_out_events();
         Turn {
-            progress,
-            more: worked >= WORK_SLICE || self.commanded || self.ports.iter().any(LinkPort::has_more),
+            progress: progress | completed,
+            more: completed
+                || worked >= WORK_SLICE
+                || self.commanded
+                || self.ports.iter().any(LinkPort::has_more),
             retry: !self.events.is_empty() || self.ports.iter().any(LinkPort::must_retry),
         }
     }
@@ -172,6 +178,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 let received = Instant(packet.received_ns).min(at);
                 self.node.handle_frame(port.id, port::node_port(packet.port), received, packet.frame, at);
             }
+        }
+        any
+    }
+
+    /// What the adapters have sent; only links that are paced by completions tell.
+    fn complete(&mut self, at: Instant) -> bool {
+        let mut any = false;
+        for port in &mut self.ports {
             if let Some(wire_bytes) = port.completed() {
                 self.node.handle_sent(port.id, wire_bytes, at);
                 any = true;
@@ -181,6 +195,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     }
 
     fn ring_outboxes(&mut self, at: Instant) -> bool {
+        self.doorbells.unmute(at, &self.waiter);
         let mut any = false;
         while let Some(channel) = self.doorbells.next_rung() {
             self.node.handle_outbox(channel, at);
@@ -261,7 +276,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             self.shared.counters.stalls.add(1);
         }
         let wanted = if stalled { Some(at + RETRY) } else { wanted };
-        [retry, wanted, self.stop_at].into_iter().flatten().min()
+        [retry, wanted, self.doorbells.next_unmute(), self.stop_at].into_iter().flatten().min()
     }
 
     fn sleep(&mut self, until: Option<Instant>, at: Instant) {
@@ -279,17 +294,22 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             counters.wake_late_ns_max.max(if span == Some(Nanos::ZERO) { 0 } else { late.0 });
             counters.late_wakes.add(u64::from(late > LATE && span != Some(Nanos::ZERO)));
         }
-        for n in 0..ready {
-            if let Some(token) = self.waiter.token(n) {
-                self.wake_up(token);
+        if ready > 0 {
+            let woken = now();
+            for n in 0..ready {
+                if let Some(token) = self.waiter.token(n) {
+                    self.wake_up(token, woken);
+                }
             }
         }
     }
 
-    fn wake_up(&mut self, token: u64) {
+    fn wake_up(&mut self, token: u64, at: Instant) {
         match token {
             COMMANDS => self.commanded = true,
-            token if token & CHANNELS != 0 => self.doorbells.rung(ChannelId(token & !CHANNELS)),
+            token if token & CHANNELS != 0 => {
+                self.doorbells.rung(ChannelId(token & !CHANNELS), at, &self.waiter);
+            }
             token => {
                 if let Some(port) = self.ports.get_mut(token as usize) {
                     port.readable();
@@ -315,17 +335,14 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
 
     pub fn watch(&mut self, channel: ChannelId, doorbell: OwnedFd, at: Instant) -> io::Result<()> {
         self.unwatch(channel);
-        self.waiter.watch(doorbell.as_fd(), CHANNELS | channel.0)?;
-        self.doorbells.insert(channel, doorbell);
+        self.doorbells.watch(channel, doorbell, &self.waiter)?;
         // What was sent before anybody watched.
         self.node.handle_outbox(channel, at);
         Ok(())
     }
 
     pub fn unwatch(&mut self, channel: ChannelId) {
-        if let Some(doorbell) = self.doorbells.remove(channel) {
-            self.waiter.unwatch(doorbell.as_fd());
-        }
+        self.doorbells.unwatch(channel, &self.waiter);
     }
 
     pub fn link_statistics(&self) -> Vec<LinkStatistics> {

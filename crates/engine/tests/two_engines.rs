@@ -4,6 +4,7 @@ mod support;
 
 use punctual_engine::EngineGone;
 use punctual_proto::node::api::{CloseReason, Event};
+use punctual_proto::node::config::Pace;
 use punctual_proto::{Contract, Nanos, Rate};
 
 use support::{Handle, Open, expect, open, over_memory, over_udp};
@@ -53,5 +54,10 @@ fn over_memory_links() {
 
 #[test]
 fn over_udp_on_loopback() {
-    carries(over_udp(31_000));
+    carries(over_udp(31_000, Pace::Clock));
+}
+
+#[test]
+fn over_udp_paced_by_completions() {
+    carries(over_udp(31_010, Pace::Completion));
 }

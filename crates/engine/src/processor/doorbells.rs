@@ -1,28 +1,85 @@
 //! The doorbells of the applications' outgoing rings, and which of them have rung.
+//!
+//! An application may ring as often as it likes; that must cost the others nothing. A doorbell that rings again
+//! within [`SPACING`] is muted for that long (the kernel stops telling us), then heard again; since eventfds are
+//! watched edge-triggered and never read, watching it again tells the ring that was muted. So no ring is lost, and
+//! one channel causes at most two wake-ups each [`SPACING`].
 
-use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 
 use punctual_proto::ids::ChannelId;
+use punctual_proto::{Instant, Nanos};
+
+use super::CHANNELS;
+use crate::os::wait::Waiter;
+
+/// Between two looks at one channel's ring that its application asks for. Part of the processor's release latency.
+pub(super) const SPACING: Nanos = Nanos::from_micros(100);
 
 #[derive(Debug, Default)]
 pub(super) struct Doorbells {
-    watched: HashMap<ChannelId, OwnedFd>,
+    watched: HashMap<ChannelId, Watched>,
     /// Grows to what one wake-up can tell, then never again.
     rung: Vec<ChannelId>,
+    /// Muted ones with the time at which they are heard again, the earliest first.
+    muted: VecDeque<(Instant, ChannelId)>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    doorbell: OwnedFd,
+    /// When it may ring again without being muted.
+    quiet_until: Instant,
 }
 
 impl Doorbells {
-    pub fn insert(&mut self, channel: ChannelId, doorbell: OwnedFd) {
-        self.watched.insert(channel, doorbell);
+    pub fn watch(&mut self, channel: ChannelId, doorbell: OwnedFd, waiter: &Waiter) -> io::Result<()> {
+        waiter.watch(doorbell.as_fd(), CHANNELS | channel.0)?;
+        self.watched.insert(channel, Watched { doorbell, quiet_until: Instant::ZERO });
+        Ok(())
     }
 
-    pub fn remove(&mut self, channel: ChannelId) -> Option<OwnedFd> {
-        self.watched.remove(&channel)
+    pub fn unwatch(&mut self, channel: ChannelId, waiter: &Waiter) {
+        if let Some(watched) = self.watched.remove(&channel) {
+            waiter.unwatch(watched.doorbell.as_fd());
+        }
     }
 
-    pub fn rung(&mut self, channel: ChannelId) {
-        self.rung.push(channel);
+    /// The kernel says that a doorbell rang.
+    pub fn rung(&mut self, channel: ChannelId, at: Instant, waiter: &Waiter) {
+        let Some(watched) = self.watched.get_mut(&channel) else { return };
+        if at < watched.quiet_until {
+            waiter.unwatch(watched.doorbell.as_fd());
+            self.muted.push_back((at + SPACING, channel));
+        } else {
+            watched.quiet_until = at + SPACING;
+            self.rung.push(channel);
+        }
+    }
+
+    /// Hears those again whose time has come.
+    pub fn unmute(&mut self, at: Instant, waiter: &Waiter) {
+        while self.next_unmute().is_some_and(|due| due <= at) {
+            let Some((_, channel)) = self.muted.pop_front() else { return };
+            let Some(watched) = self.watched.get(&channel) else { continue };
+            match waiter.watch(watched.doorbell.as_fd(), CHANNELS | channel.0) {
+                Ok(()) => {}
+                // The channel got another doorbell meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                // The kernel has no memory now: look at the ring as if it had rung, and try again.
+                Err(_) => {
+                    self.rung.push(channel);
+                    return self.muted.push_back((at + SPACING, channel));
+                }
+            }
+        }
+    }
+
+    /// When the next muted one is heard again.
+    pub fn next_unmute(&self) -> Option<Instant> {
+        self.muted.front().map(|(due, _)| *due)
     }
 
     /// The next channel whose doorbell rang and that is still watched.
@@ -40,18 +97,57 @@ impl Doorbells {
 mod tests {
     use super::*;
     use crate::os::wait::Doorbell;
-    use std::os::fd::AsFd;
+
+    /// What the kernel tells without waiting.
+    fn told(waiter: &mut Waiter) -> usize {
+        waiter.wait(Some(Nanos::ZERO)).expect("a look")
+    }
+
+    fn setup() -> (Doorbell, Doorbells, Waiter) {
+        (Doorbell::new().expect("an eventfd"), Doorbells::default(), Waiter::new().expect("descriptors"))
+    }
+
+    fn copy(bell: &Doorbell) -> OwnedFd {
+        bell.as_fd().try_clone_to_owned().expect("a descriptor")
+    }
 
     #[test]
     fn a_ring_of_a_forgotten_channel_is_nobodys() {
-        let bell = Doorbell::new().expect("an eventfd");
-        let mut doorbells = Doorbells::default();
+        let (bell, mut doorbells, waiter) = setup();
         for channel in [1, 2].map(ChannelId) {
-            doorbells.insert(channel, bell.as_fd().try_clone_to_owned().expect("a descriptor"));
-            doorbells.rung(channel);
+            doorbells.watch(channel, copy(&bell), &waiter).expect("watched");
+            doorbells.rung(channel, Instant(1), &waiter);
         }
-        assert!(doorbells.remove(ChannelId(2)).is_some());
+        doorbells.unwatch(ChannelId(2), &waiter);
         assert_eq!(doorbells.next_rung(), Some(ChannelId(1)));
         assert_eq!(doorbells.next_rung(), None);
+    }
+
+    #[test]
+    fn a_storm_of_rings_is_muted_and_its_last_ring_is_heard() {
+        let (bell, mut doorbells, mut waiter) = setup();
+        let channel = ChannelId(7);
+        doorbells.watch(channel, copy(&bell), &waiter).expect("watched");
+        let mut at = Instant(1);
+        bell.ring();
+        assert_eq!(told(&mut waiter), 1);
+        doorbells.rung(channel, at, &waiter);
+        assert_eq!(doorbells.next_rung(), Some(channel));
+        at = at + Nanos(1_000);
+        bell.ring();
+        assert_eq!(told(&mut waiter), 1);
+        doorbells.rung(channel, at, &waiter);
+        assert_eq!(doorbells.next_rung(), None, "too soon");
+        for _ in 0..100 {
+            bell.ring();
+            assert_eq!(told(&mut waiter), 0, "muted");
+        }
+        let due = doorbells.next_unmute().expect("it will be heard");
+        assert_eq!(due, at + SPACING);
+        doorbells.unmute(due, &waiter);
+        assert_eq!((told(&mut waiter), doorbells.next_unmute()), (1, None));
+        doorbells.rung(channel, due, &waiter);
+        assert_eq!(doorbells.next_rung(), Some(channel));
+        assert_eq!(told(&mut waiter), 0, "and nothing more");
     }
 }

@@ -14,7 +14,7 @@ use punctual_link::{Link, MemoryLink, MemoryOptions, UdpLink, UdpOptions};
 use punctual_proto::ids::{Address, ChannelId, Epoch, Name, NodeId};
 use punctual_proto::memory::{Inbox, MessageInfo, MessageRead, MessageWrite, Outbox};
 use punctual_proto::node::api::{Event, Grant, OpenRequest, UserId};
-use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, SignallingConfig};
+use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, Pace, SignallingConfig};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, limits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -27,9 +27,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+type Sent = VecDeque<(Vec<u8>, Instant)>;
+type Arrived = Vec<(Vec<u8>, MessageInfo)>;
+
 /// An outgoing ring without bounds.
 #[derive(Clone, Default)]
-pub struct TestOutbox(Arc<Mutex<VecDeque<(Vec<u8>, Instant)>>>);
+pub struct TestOutbox(Arc<Mutex<Sent>>);
 
 pub struct TestMessage(Vec<u8>);
 
@@ -60,7 +63,7 @@ impl TestOutbox {
 
 /// An incoming ring without bounds.
 #[derive(Clone, Default)]
-pub struct TestInbox(Arc<(Mutex<Vec<(Vec<u8>, MessageInfo)>>, Condvar)>);
+pub struct TestInbox(Arc<(Mutex<Arrived>, Condvar)>);
 
 pub struct TestSlot(Vec<u8>);
 
@@ -104,13 +107,16 @@ pub fn name(text: &str) -> Name {
 /// Host `id` of the hosts a (1) and b (2), with a link to the other.
 pub fn node(id: u32) -> NodeConfig {
     let other = NodeId(3 - id);
+    let mut link = LinkConfig::new("wire", other, BitRate(100_000_000));
+    // These engines run as ordinary threads on a host that may be busy: a late wake-up is no breach of contract.
+    link.prediction_error = Nanos::from_secs(2);
     NodeConfig {
         id: NodeId(id),
         name: name(if id == 1 { "a" } else { "b" }),
         epoch: Epoch(u64::from(id) << 32 | u64::from(std::process::id())),
         fragment_bytes: limits::FRAGMENT_BYTES_DEFAULT,
         clock_tolerance: Ppm(limits::CLOCK_TOLERANCE_PPM_DEFAULT),
-        links: vec![LinkConfig::new("wire", other, BitRate(100_000_000))],
+        links: vec![link],
         cpu: CpuConfig::default(),
         directory: vec![(name("a"), NodeId(1)), (name("b"), NodeId(2))],
         routes: vec![],
@@ -120,20 +126,26 @@ pub fn node(id: u32) -> NodeConfig {
     }
 }
 
-pub fn start(id: u32, link: Box<dyn Link>) -> Handle {
-    let real_time = RealTime::BEST_EFFORT_HOST;
-    Engine::start(EngineConfig { node: node(id), links: vec![link], real_time, seed: u64::from(id) })
+/// An engine of ordinary class.
+pub fn start(node: NodeConfig, link: Box<dyn Link>) -> Handle {
+    let (real_time, seed) = (RealTime::BEST_EFFORT_HOST, u64::from(node.id.0));
+    Engine::start(EngineConfig { node, links: vec![link], real_time, seed })
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Hosts a and b over rings.
 pub fn over_memory() -> (Handle, Handle) {
     let (a, b) = MemoryLink::pair(MemoryOptions::default()).expect("a pair");
-    (start(1, Box::new(a)), start(2, Box::new(b)))
+    (start(node(1), Box::new(a)), start(node(2), Box::new(b)))
 }
 
-/// Hosts a and b over sockets on a loopback address of this process.
-pub fn over_udp(port: u16) -> (Handle, Handle) {
+/// Hosts a and b over sockets on a loopback address of this process, with links paced by `pace`.
+pub fn over_udp(port: u16, pace: Pace) -> (Handle, Handle) {
+    let paced = |id| {
+        let mut node = node(id);
+        node.links[0].pace = pace;
+        node
+    };
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     let address = IpAddr::from(Ipv4Addr::new(127, 64 | (high & 63), middle, low.clamp(1, 254)));
     let end = |data: u16, peer: u16| UdpOptions {
@@ -143,7 +155,7 @@ pub fn over_udp(port: u16) -> (Handle, Handle) {
     };
     let open = |options| Box::new(UdpLink::open(&options).expect("loopback sockets"));
     let (a, b) = (open(end(port, port + 2)), open(end(port + 2, port)));
-    (start(1, a), start(2, b))
+    (start(paced(1), a), start(paced(2), b))
 }
 
 fn wait_readable(events: &Events) {
