@@ -8,6 +8,7 @@
 pub mod clock;
 pub mod demo;
 pub mod excuse;
+pub mod experiments;
 pub mod interrupt;
 pub mod loads;
 pub mod measure;

@@ -154,12 +154,18 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The figures as text.
+    pub fn table(&self) -> String {
+        super::page::figures(self).text()
+    }
+
     /// Joins the logs of both systems (Punctual first) and judges.
     pub fn judge(setting: Setting, loaded: [Windows; 2], finished: [Vec<Finished>; 2]) -> Self {
         let Setting { privilege, guaranteed_load, refused, testimony } = setting;
         let excuses = Excuses::new(&testimony.holes, guaranteed_load);
         let round_trip = [round_trip(&finished[0]), round_trip(&finished[1])];
         let steady = [loaded[0].after(scenario::WARM_UP), loaded[1].after(scenario::WARM_UP)];
+        let everything = Windows::everything();
         let summarise_all = |system: usize| -> Vec<StreamSummary> {
             let (loaded, steady) = (&loaded[system], &steady[system]);
             let judge = |one: &Finished| {
@@ -167,7 +173,7 @@ impl Outcome {
                 StreamSummary::new(
                     &one.sent,
                     &one.received,
-                    &Question { contract, excuses: &excuses, loaded, steady },
+                    &Question { contract, excuses: &excuses, judged: &everything, loaded, steady },
                 )
             };
             finished[system].iter().map(judge).collect()

@@ -55,7 +55,8 @@ pub fn write(outcome: &Outcome, directory: &Path) -> anyhow::Result<()> {
     save(&directory.join("report.html"), &page.finish())
 }
 
-fn figures(outcome: &Outcome) -> Table {
+/// Every stream through both systems.
+pub fn figures(outcome: &Outcome) -> Table {
     let mut table = Table::new(&[
         "stream",
         "system",

@@ -1,9 +1,11 @@
 //! When messages are sent.
 
+use std::sync::Arc;
+
 use punctual_analysis::Nanos;
 
 /// The times of a source, from its start on.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Arrivals {
     /// One every `interval`.
     Periodic {
@@ -17,6 +19,13 @@ pub enum Arrivals {
         /// Messages at once.
         burst: u32,
     },
+    /// At these times, over and over.
+    Recorded {
+        /// Ascending, from the start of a round.
+        times: Arc<[Nanos]>,
+        /// One round.
+        period: Nanos,
+    },
     /// As fast as they are taken.
     Continuous,
 }
@@ -24,20 +33,17 @@ pub enum Arrivals {
 impl Arrivals {
     /// When message `index` is due after the source's start; `None` for "as soon as it is taken".
     pub fn due(&self, index: u64) -> Option<Nanos> {
-        match *self {
-            Self::Periodic { interval } => Some(interval * index),
+        match self {
+            Self::Periodic { interval } => Some(*interval * index),
             Self::Bursty { interval, burst } => {
-                let burst = u64::from(burst.max(1));
-                Some(interval * (index / burst * burst))
+                let burst = u64::from(*burst).max(1);
+                Some(*interval * (index / burst * burst))
             }
-            Self::Continuous => None,
-        }
-    }
-
-    /// Mean messages a second; `None` for continuous.
-    pub fn mean_rate(&self) -> Option<f64> {
-        match *self {
-            Self::Periodic { interval } | Self::Bursty { interval, .. } => Some(1.0 / interval.as_secs_f64()),
+            Self::Recorded { times, period } => {
+                let len = times.len() as u64;
+                let round = index.checked_div(len)?;
+                Some(*period * round + times[(index % len) as usize])
+            }
             Self::Continuous => None,
         }
     }
@@ -54,5 +60,12 @@ mod tests {
         assert_eq!(due, [0, 0, 0, 0, 40, 40, 40, 40, 80]);
         assert_eq!(Arrivals::Periodic { interval: Nanos(10) }.due(4), Some(Nanos(40)));
         assert_eq!(Arrivals::Continuous.due(4), None);
+    }
+
+    #[test]
+    fn recordings_go_round() {
+        let recorded = Arrivals::Recorded { times: Arc::from([Nanos(0), Nanos(3)]), period: Nanos(10) };
+        let due: Vec<_> = (0..4).map(|index| recorded.due(index).unwrap().0).collect();
+        assert_eq!(due, [0, 3, 10, 13]);
     }
 }

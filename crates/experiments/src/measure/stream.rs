@@ -9,6 +9,7 @@ use super::latency::LatencySummary;
 use super::throughput::mbit_per_s;
 use super::{Latencies, Throughput, Windows};
 use crate::excuse::Excuses;
+use crate::loads::sink::Received;
 use crate::loads::{ReceiveLog, SendLog, Sent};
 
 /// What is asked of a stream.
@@ -17,7 +18,9 @@ pub struct Question<'a> {
     pub contract: Option<&'a Contract>,
     /// The platform's holes.
     pub excuses: &'a Excuses,
-    /// When its system was loaded.
+    /// Only messages sent in here are counted and judged.
+    pub judged: &'a Windows,
+    /// When its system was loaded: the time axis of the throughput.
     pub loaded: &'a Windows,
     /// When rates are measured: steady state within `loaded`.
     pub steady: &'a Windows,
@@ -63,36 +66,46 @@ pub struct StreamSummary {
 impl StreamSummary {
     /// Joins the two logs. A lost message is judged as if it had come right after its bound.
     pub fn new(sent: &SendLog, received: &ReceiveLog, question: &Question<'_>) -> Self {
-        let mut summary = Self { offered: sent.len() as u64, ..Self::default() };
-        let mut arrivals: HashMap<u64, _> = received.iter().map(|one| (one.sequence, *one)).collect();
-        summary.delivered = received.len() as u64;
-        summary.damaged = received.iter().filter(|one| !one.intact).count() as u64;
+        let mut summary = Self::default();
+        let arrivals: HashMap<u64, &Received> = received.iter().map(|one| (one.sequence, one)).collect();
         let mut rates = Rates::new(question);
         for message in sent {
             rates.offered(message, question);
-            if !message.taken {
-                summary.refused += 1;
-                continue;
-            }
-            let arrival = arrivals.remove(&message.sequence);
+            let arrival = arrivals.get(&message.sequence).copied().filter(|_| message.taken);
             if let Some(arrival) = arrival {
-                summary.latencies.record(arrival.delivered.since(message.logical));
                 rates.delivered(message, arrival.delivered, question);
                 if let Some(position) = question.loaded.position(arrival.delivered) {
                     summary.throughput.record(position, u64::from(arrival.bytes));
                 }
-            } else {
-                summary.lost += 1;
             }
-            if let Some(contract) = question.contract {
-                let due = message.logical + contract.deadline;
-                let delivered = arrival.filter(|one| one.intact).map_or(due + Nanos(1), |one| one.delivered);
-                summary.judge(message, delivered.since(due), question.excuses, due);
+            if question.judged.index(message.sent).is_some() {
+                summary.count(message, arrival, question);
             }
         }
         summary.latency = summary.latencies.summary();
         rates.finish(&mut summary, question);
         summary
+    }
+
+    fn count(&mut self, message: &Sent, arrival: Option<&Received>, question: &Question<'_>) {
+        self.offered += 1;
+        if !message.taken {
+            self.refused += 1;
+            return;
+        }
+        match arrival {
+            Some(arrival) => {
+                self.delivered += 1;
+                self.damaged += u64::from(!arrival.intact);
+                self.latencies.record(arrival.delivered.since(message.logical));
+            }
+            None => self.lost += 1,
+        }
+        if let Some(contract) = question.contract {
+            let due = message.logical + contract.deadline;
+            let delivered = arrival.filter(|one| one.intact).map_or(due + Nanos(1), |one| one.delivered);
+            self.judge(message, delivered.since(due), question.excuses, due);
+        }
     }
 
     fn judge(&mut self, message: &Sent, excess: Nanos, excuses: &Excuses, due: Instant) {
@@ -171,7 +184,6 @@ mod tests {
 
     use super::*;
     use crate::excuse::Hole;
-    use crate::loads::sink::Received;
 
     const MS: u64 = 1_000_000;
 
@@ -195,7 +207,8 @@ mod tests {
         let mut windows = Windows::default();
         windows.push(Instant(100 * MS), Instant(150 * MS));
         let excuses = Excuses::new(holes, Ppm(0));
-        let question = Question { contract, excuses: &excuses, loaded: &windows, steady: &windows };
+        let question =
+            Question { contract, excuses: &excuses, judged: &windows, loaded: &windows, steady: &windows };
         StreamSummary::new(sends, receives, &question)
     }
 

@@ -115,7 +115,7 @@ impl Track {
         {
             let Some(sending) = stream.sending.take() else { continue };
             let class = stream.spec.class(self.real_time);
-            running.push((index, Source::start(sending, stream.spec.arrivals, class, from, until)?));
+            running.push((index, Source::start(sending, stream.spec.arrivals.clone(), class, from, until)?));
         }
         self.running = Some(from);
         let mut interrupted = Ok(());
@@ -239,6 +239,7 @@ mod tests {
             let question = Question {
                 contract: one.spec.contract.as_ref(),
                 excuses: &excuses,
+                judged: &Windows::everything(),
                 loaded: &loaded,
                 steady: &loaded,
             };

@@ -1,0 +1,181 @@
+//! Runs the same streams through both systems, point by point, in turns.
+
+use anyhow::Context;
+use punctual::{Contract, Nanos, Ppm};
+
+use super::Conditions;
+use super::findings::{Figure, Findings};
+use crate::excuse::Excuses;
+use crate::loads::Arrivals;
+use crate::measure::{Question, StreamSummary, Windows};
+use crate::session::{Finished, StreamSpec, System, Track, World};
+use crate::testbed::{Daemons, LinkSpec, Network, NetworkSpec, Options};
+use crate::witness::{Testimony, Witness};
+
+/// What is varied at one point.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Its place on the axis.
+    pub x: f64,
+    /// New times for some streams; the others go on as they were.
+    pub set: Vec<(&'static str, Arrivals)>,
+}
+
+/// A sweep over one link a - b.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// Which curve family.
+    pub part: &'static str,
+    /// The link.
+    pub link: LinkSpec,
+    /// What is sent.
+    pub streams: Vec<StreamSpec>,
+    /// In ascending load: a channel that was saturated leaves messages behind.
+    pub points: Vec<Point>,
+    /// One turn of one system at one point: `warm_up` and a whole number of every guaranteed interval.
+    pub slice: Nanos,
+    /// Rates are measured from here on in a turn.
+    pub warm_up: Nanos,
+    /// Further lines for every link of the daemons' configuration.
+    pub link_options: String,
+}
+
+/// Both systems, each on its network a - b.
+pub struct Worlds {
+    worlds: [World; 2],
+}
+
+/// What a reservation used at the source, by port.
+type Occupancy = Vec<(String, u32)>;
+
+impl Worlds {
+    /// Sets both up.
+    ///
+    /// # Errors
+    /// Where a network or a daemon does not come up.
+    pub fn create(link: LinkSpec, link_options: &str, conditions: &Conditions) -> anyhow::Result<Self> {
+        let spec = NetworkSpec { hosts: vec!["a", "b"], links: vec![link] };
+        let network = Network::create(&spec)?;
+        let options =
+            Options { real_time: conditions.real_time, link: link_options.into(), ..Options::default() };
+        let daemons = Daemons::start(&network, &spec, &options, &conditions.directory.join("logs"))?;
+        let punctual = World::Punctual { daemons, network };
+        Ok(Self { worlds: [punctual, World::kernel(Network::create(&spec)?)] })
+    }
+
+    /// g: how much of the link is given away.
+    fn guaranteed_load(&self) -> anyhow::Result<Ppm> {
+        let World::Punctual { daemons, .. } = &self.worlds[0] else { return Ok(Ppm(0)) };
+        let status = daemons.endsystem("a")?.status()?;
+        Ok(status.node.links.iter().map(|link| link.utilisation).max().unwrap_or_default())
+    }
+
+    fn occupancy(&self) -> anyhow::Result<Occupancy> {
+        let World::Punctual { daemons, .. } = &self.worlds[0] else { return Ok(Vec::new()) };
+        let channels = daemons.endsystem("a")?.channels()?;
+        Ok(channels.into_iter().map(|one| (one.to.port.to_string(), one.counters.occupancy_max)).collect())
+    }
+
+    /// The daemons, for questions of an experiment's own.
+    pub fn daemons(&self) -> Option<&Daemons> {
+        match &self.worlds[0] {
+            World::Punctual { daemons, .. } => Some(daemons),
+            World::Kernel { .. } => None,
+        }
+    }
+
+    /// Runs a sweep.
+    ///
+    /// # Errors
+    /// Where a stream is refused or breaks, or the run is interrupted.
+    pub fn run(&mut self, sweep: &Sweep, conditions: &Conditions) -> anyhow::Result<Findings> {
+        let [punctual, kernel] = &mut self.worlds;
+        let open = |world: &mut World| Track::open(world, &sweep.streams, conditions.real_time);
+        let mut tracks = [open(punctual).context("guaranteed channels")?, open(kernel).context("baseline")?];
+        let guaranteed_load = self.guaranteed_load()?;
+        let witness = if conditions.real_time { Some(Witness::start().context("witness")?) } else { None };
+        let mut windows: Vec<[Windows; 2]> = Vec::with_capacity(sweep.points.len());
+        for (number, point) in sweep.points.iter().enumerate() {
+            if conditions.progress {
+                eprint!("\r{}  point {} of {} ", sweep.part, number + 1, sweep.points.len());
+            }
+            let mut of_point = [Windows::default(), Windows::default()];
+            for (track, windows) in tracks.iter_mut().zip(&mut of_point) {
+                for (name, arrivals) in &point.set {
+                    track.set_arrivals(name, arrivals.clone());
+                }
+                let slice = track.slice(sweep.slice, |_| true, |_| ())?;
+                windows.push(slice.from, slice.until);
+            }
+            windows.push(of_point);
+        }
+        let occupancy = self.occupancy()?;
+        let [of_punctual, of_kernel] = tracks;
+        let finished = [of_punctual.finish()?, of_kernel.finish()?];
+        let testimony = witness.map(Witness::stop).unwrap_or_default();
+        if conditions.progress {
+            eprintln!();
+        }
+        let judged = Judged { sweep, finished, windows, occupancy, guaranteed_load };
+        Ok(judged.findings(testimony))
+    }
+}
+
+/// The logs of a sweep.
+struct Judged<'a> {
+    sweep: &'a Sweep,
+    finished: [Vec<Finished>; 2],
+    windows: Vec<[Windows; 2]>,
+    occupancy: Occupancy,
+    guaranteed_load: Ppm,
+}
+
+impl Judged<'_> {
+    fn findings(self, testimony: Testimony) -> Findings {
+        let excuses = Excuses::new(&testimony.holes, self.guaranteed_load);
+        let mut figures = Vec::new();
+        for (point, windows) in self.sweep.points.iter().zip(&self.windows) {
+            for (system, (finished, loaded)) in
+                [System::Punctual, System::Kernel].into_iter().zip(self.finished.iter().zip(windows))
+            {
+                let steady = loaded.after(self.sweep.warm_up);
+                for one in finished {
+                    let contract = one.spec.contract.as_ref();
+                    let question =
+                        Question { contract, excuses: &excuses, judged: loaded, loaded, steady: &steady };
+                    figures.push(self.figure(point, system, one, &question));
+                }
+            }
+        }
+        Findings { figures, testimony, guaranteed_load: self.guaranteed_load, ..Findings::default() }
+    }
+
+    fn figure(&self, point: &Point, system: System, one: &Finished, question: &Question<'_>) -> Figure {
+        let name = one.spec.name;
+        let slots = self.occupancy.iter().find(|(port, _)| port == name).map(|(_, slots)| *slots);
+        Figure {
+            part: self.sweep.part,
+            x: point.x,
+            system,
+            stream: name,
+            guaranteed: one.spec.contract.is_some(),
+            slots_max: slots.filter(|_| system == System::Punctual),
+            figures: StreamSummary::new(&one.sent, &one.received, question),
+        }
+    }
+}
+
+/// Periodic at `bytes_per_s` in messages of `bytes`.
+pub fn at_rate(bytes: usize, bytes_per_s: f64) -> Arrivals {
+    Arrivals::Periodic { interval: Nanos((bytes as f64 / bytes_per_s * 1e9) as u64) }
+}
+
+/// What a contract reserves, in KB/s of payload.
+pub fn reserved_kb_s(contract: &Contract) -> f64 {
+    f64::from(contract.message_bytes_max) * contract.rate_max.as_per_second_f64() / 1e3
+}
+
+/// Mbit/s as KB/s, the papers' unit.
+pub fn kb_s(mbit_s: f64) -> f64 {
+    mbit_s * 125.0
+}
