@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use punctual_analysis::{Instant, Nanos};
+use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::message::Route;
 use super::requests::Asked;
@@ -60,6 +60,8 @@ pub struct Channel {
     pub all_stages: Vec<StageGrant>,
     /// The part of J that does not depend on bounds.
     pub arrival_error_fixed: Nanos,
+    /// rho, by the worst clock on the route as far as this node knows.
+    pub drift: Ppm,
     /// When an answer, consent or the grace is over.
     pub deadline: Option<Instant>,
     /// When it is freed unless it is refreshed; never at the source.

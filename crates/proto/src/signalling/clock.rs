@@ -3,7 +3,7 @@
 //!
 //! With t1, t4 on our clock and t2, t3 on the neighbour's, offset = ((t2 - t1) + (t3 - t4)) / 2 is wrong by
 //! half the difference of the two delays. Both are at least `propagation_min`, so by at most
-//! `round_trip / 2 - propagation_min`; the clocks part by at most rho = twice the tolerance of one.
+//! `round_trip / 2 - propagation_min`; the clocks part by at most the sum of their tolerances.
 
 use alloc::collections::VecDeque;
 
@@ -42,9 +42,13 @@ pub struct ClockFilter {
 }
 
 impl ClockFilter {
-    /// `propagation_min`: of either direction; `drift`: rho.
+    /// `propagation_min`: of either direction; `drift`: the two clocks' tolerances together.
     pub const fn new(propagation_min: Nanos, drift: Ppm) -> Self {
         Self { propagation_min, drift, samples: VecDeque::new(), round_trip_min: None }
+    }
+    /// Takes the neighbour's tolerance for what it says it is.
+    pub const fn set_drift(&mut self, drift: Ppm) {
+        self.drift = drift;
     }
     pub fn clear(&mut self) {
         *self = Self::new(self.propagation_min, self.drift);

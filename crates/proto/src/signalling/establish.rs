@@ -110,6 +110,7 @@ impl Signalling {
             token,
             stages: Vec::new(),
             arrival_error_fixed: Nanos::ZERO,
+            drift: self.drift,
         }
     }
 
@@ -117,7 +118,7 @@ impl Signalling {
     pub(super) fn on_create(
         &mut self,
         link: LinkId,
-        create: Create,
+        mut create: Create,
         now: Instant,
         resources: &mut dyn Resources,
     ) {
@@ -131,6 +132,7 @@ impl Signalling {
             self.apply(id, Input::CreateAgain, Particulars::default(), now, resources);
             return;
         }
+        create.drift = create.drift.max(self.drift);
         let id = self.next_channel_id();
         let entered = self.enter(id, Some(link), &create, resources).and_then(|channel| {
             match (channel.local.role, create.probe) {
@@ -197,7 +199,7 @@ impl Signalling {
             link_out,
             contract: create.contract,
             fragment_bytes: create.fragment_bytes,
-            arrival_error: budget::arrival_error(create.arrival_error_fixed, &create.stages, self.drift),
+            arrival_error: budget::arrival_error(create.arrival_error_fixed, &create.stages, create.drift),
         })
     }
 
@@ -209,7 +211,7 @@ impl Signalling {
     ) -> Result<Vec<StageGrant>, RefuseCause> {
         let propagation_max = self.propagation_max(local.link_out);
         let wanted = local.contract.deadline;
-        let limit = budget::limit(&local.contract, &create.stages, propagation_max, self.drift);
+        let limit = budget::limit(&local.contract, &create.stages, propagation_max, create.drift);
         let possible = self.spent_with(create, local, &[]);
         let limit = limit.ok_or(RefuseCause::Deadline { possible, wanted })?;
         let stages = if create.probe { resources.probe(local, limit) } else { resources.hold(local, limit) }?;
@@ -225,8 +227,8 @@ impl Signalling {
     /// What the stages before, `own` and the link out take of D.
     fn spent_with(&self, create: &Create, local: &LocalChannel, own: &[StageGrant]) -> Nanos {
         let own: Nanos = own.iter().map(|stage| stage.bound).sum();
-        let before = budget::spent(&create.stages, self.drift) + self.propagation_max(local.link_out);
-        before + own + self.drift.of(own)
+        let before = budget::spent(&create.stages, create.drift) + self.propagation_max(local.link_out);
+        before + own + create.drift.of(own)
     }
 
     fn channel_of(&self, local: LocalChannel, create: &Create, stages: Vec<StageGrant>) -> Channel {
@@ -244,6 +246,7 @@ impl Signalling {
             own,
             all_stages,
             arrival_error_fixed: create.arrival_error_fixed,
+            drift: create.drift,
             deadline: None,
             lease: None,
             reason: CloseReason::PathLost,
@@ -295,7 +298,7 @@ impl Signalling {
     ) -> Result<(), RefuseCause> {
         let no_listener = || RefuseCause::NoListener(create.to.port.clone());
         let mut stages = core::mem::take(&mut channel.all_stages);
-        let committed = commit(&mut channel, &mut stages, self.drift, resources)
+        let committed = commit(&mut channel, &mut stages, resources)
             .and_then(|terms| Ok((terms, channel.listener.ok_or_else(no_listener)?)));
         let (terms, listener) = committed.inspect_err(|_| resources.release(channel.local.channel))?;
         let bounds: Vec<_> = channel.stages.iter().map(|stage| stage.bound).collect();
@@ -357,7 +360,7 @@ impl Signalling {
         let here: Nanos = channel.stages.iter().map(|stage| stage.bound).sum();
         Grant {
             deadline: channel.local.contract.deadline,
-            bound_possible: budget::spent(&smallest, self.drift),
+            bound_possible: budget::spent(&smallest, channel.drift),
             stages,
             route: channel.route.nodes.clone(),
             outbox_messages: budget::outbox_messages(&channel.local.contract, here),

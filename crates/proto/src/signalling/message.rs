@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use punctual_analysis::{Contract, Nanos};
+use punctual_analysis::{Contract, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Address, ChannelNumber, Cookie, Epoch, Name, NodeId, PathId};
@@ -78,6 +78,8 @@ pub struct Create {
     pub stages: Vec<StageGrant>,
     /// The part of J here that does not depend on bounds.
     pub arrival_error_fixed: Nanos,
+    /// rho, by the worst clock so far.
+    pub drift: Ppm,
 }
 
 /// A receiver asks a source host's application to open a channel to it.
@@ -99,9 +101,10 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     Create(Create),
-    /// Phase two: final bounds of the stages behind, smallest ones of those before.
+    /// Phase two: final bounds of the stages behind, smallest ones of those before; rho by the worst clock.
     Accept {
         path: PathId,
+        drift: Ppm,
         stages: Vec<StageGrant>,
     },
     Refuse {

@@ -3,7 +3,7 @@
 //!
 //! A packet is parsed only after its tag fits, so only members of the domain reach the decoder.
 
-use punctual_analysis::Instant;
+use punctual_analysis::{Instant, Ppm};
 use serde::{Deserialize, Serialize};
 
 use super::stream::Received;
@@ -53,6 +53,8 @@ pub struct Hello {
     /// t3, the sender's clock; also t1 of the exchange that it begins.
     pub sent: Instant,
     pub echo: Option<Echo>,
+    /// Of the sender's clock.
+    pub tolerance: Ppm,
 }
 
 /// One end begins, the other answers, the first answers that: after three packets both have a round trip.
@@ -155,7 +157,7 @@ mod tests {
         assert!(len <= crate::limits::SIGNAL_BYTES_MAX, "{len}");
         let echo = Some(Echo { nonce: u64::MAX, received: Instant(u64::MAX) });
         let sent = Instant(u64::MAX);
-        let hello = Hello { step: HelloStep::Third, nonce: u64::MAX, sent, echo };
+        let hello = Hello { step: HelloStep::Third, nonce: u64::MAX, sent, echo, tolerance: Ppm(u32::MAX) };
         let len = key.seal(&packet(Body::Hello(hello)), &mut out).expect("fits");
         assert!(len <= crate::limits::SIGNAL_PACKET_BYTES_MIN, "{len}");
         assert_eq!(key.open(&out[..len]), Ok(packet(Body::Hello(hello))));

@@ -6,7 +6,7 @@
 
 use alloc::collections::VecDeque;
 
-use punctual_analysis::{Instant, Nanos};
+use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::clock::{ClockFilter, RoundTrip};
 use super::message::Message;
@@ -67,6 +67,7 @@ pub struct Peer {
     here: NodeId,
     pub node: NodeId,
     life: Life,
+    tolerance: Ppm,
     hello_interval: Nanos,
     retransmits_max: u32,
     association: Option<Association>,
@@ -94,6 +95,7 @@ impl Peer {
             here: config.id,
             node: link.neighbour,
             life: Life { epoch: config.epoch, session: 0 },
+            tolerance: config.clock_tolerance,
             hello_interval: config.signalling.hello_interval,
             retransmits_max: config.signalling.retransmits_max,
             association: None,
@@ -219,6 +221,7 @@ impl Peer {
             self.nonces.drain(..=index);
             Some(RoundTrip { sent, there_received: echo.received, there_sent: hello.sent, received })
         });
+        self.clock.set_drift(Ppm(self.tolerance.0.saturating_add(hello.tolerance.0)));
         if let Some(trip) = echoed {
             self.clock.add(trip);
         }
@@ -300,7 +303,7 @@ impl Peer {
     pub fn poll_packet(&mut self, key: &Key, now: Instant, out: &mut [u8]) -> Option<(usize, bool)> {
         if let Some(step) = self.hello_due {
             let nonce = self.random.next();
-            let hello = Hello { step, nonce, sent: now, echo: self.echo };
+            let hello = Hello { step, nonce, sent: now, echo: self.echo, tolerance: self.tolerance };
             let len = key.seal(&self.packet(Body::Hello(hello)), out)?;
             self.hello_due = None;
             self.echo = None;

@@ -19,6 +19,8 @@ use crate::node::api::{ChannelRefusal, CloseReason, Event, OpenRequest, RefuseCa
 pub struct Particulars {
     /// Of the whole route.
     pub stages: Vec<StageGrant>,
+    /// rho, as the hop behind knows it.
+    pub drift: Ppm,
     pub refusal: Option<ChannelRefusal>,
     /// Why it ends, as this end's application is told.
     pub reason: CloseReason,
@@ -31,7 +33,7 @@ impl Default for Particulars {
 }
 impl Particulars {
     pub const fn reason(reason: CloseReason) -> Self {
-        Self { stages: Vec::new(), refusal: None, reason }
+        Self { stages: Vec::new(), drift: Ppm(0), refusal: None, reason }
     }
     pub fn stages(stages: Vec<StageGrant>) -> Self {
         Self { stages, ..Self::default() }
@@ -45,11 +47,10 @@ impl Particulars {
 pub fn commit(
     channel: &mut Channel,
     stages: &mut [StageGrant],
-    drift: Ppm,
     resources: &mut dyn Resources,
 ) -> Result<CommitTerms, RefuseCause> {
     let garbled = || RefuseCause::Unsuitable("ACCEPT does not fit what was held".into());
-    let (own, local) = (channel.own.clone(), &channel.local);
+    let (own, local, drift) = (channel.own.clone(), &channel.local, channel.drift);
     let mine = stages.get(own.clone()).ok_or_else(garbled)?;
     if mine != &*channel.stages || budget::spent(stages, drift) > local.contract.deadline {
         return Err(garbled());
@@ -84,8 +85,9 @@ impl Signalling {
             self.channels.insert(channel);
             return;
         };
+        channel.drift = channel.drift.max(what.drift);
         if row.actions.contains(&Action::Commit)
-            && let Err(cause) = commit(&mut channel, &mut what.stages, self.drift, resources)
+            && let Err(cause) = commit(&mut channel, &mut what.stages, resources)
         {
             what.refusal = Some(self.refusal(cause));
             let Some(failed) = transition(channel.local.role, channel.state, Input::CommitFailed) else {
@@ -133,7 +135,7 @@ impl Signalling {
                 let at_sink = channel.local.role == Role::Sink;
                 let from = if at_sink { &mut channel.all_stages } else { &mut what.stages };
                 let stages = core::mem::take(from);
-                self.say_to(up, &Message::Accept { path, stages });
+                self.say_to(up, &Message::Accept { path, drift: channel.drift, stages });
             }
             Action::SendConfirm => self.say_to(down, &Message::Confirm { path }),
             Action::SendRefuse => {
@@ -204,8 +206,9 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) {
         let (path, forward, backward, what) = match message {
-            Message::Accept { path, stages } => {
-                (path, None, Some(Input::Accept), Particulars::stages(stages))
+            Message::Accept { path, drift, stages } => {
+                let what = Particulars { drift, ..Particulars::stages(stages) };
+                (path, None, Some(Input::Accept), what)
             }
             Message::Refuse { path, refusal } => {
                 (path, None, Some(Input::Refuse), Particulars::refusal(refusal))

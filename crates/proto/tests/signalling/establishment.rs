@@ -1,6 +1,6 @@
 //! What happens when nothing fails but admission and people.
 
-use punctual_analysis::{Instant, Nanos};
+use punctual_analysis::{Instant, Nanos, Ppm};
 use punctual_proto::ids::{Address, ChannelId, NodeId};
 use punctual_proto::node::api::{
     ChannelRefusal, CloseReason, Event, Grant, RefuseCause, RequestError, UserId,
@@ -83,6 +83,21 @@ fn check_terms(network: &Network, grant: &Grant) {
         let fixed = (500_000 + PROPAGATION_MAX - crate::network::PROPAGATION_MIN) * hops;
         assert!(terms.arrival_error(&bounds).0 >= fixed + ahead.0 / 5_000, "J at {}", host.stages.node);
         assert!(hops > 0 || terms.arrival_error(&bounds) == Nanos::ZERO, "J(1) = 0");
+    }
+}
+
+#[test]
+fn the_worst_clock_on_the_route_decides_on_drift() {
+    for worst in 0..4 {
+        let mut network = Network::line(worst as u64, 4, |index, config| {
+            config.clock_tolerance = Ppm(if index == worst { 5_000 } else { 10 });
+        });
+        network.open(0, 3, 50);
+        assert!(network.run_until(5 * SECOND, |n| n.all_in("open")), "worst {worst}");
+        let (_, grant) = opened(&network, 0).expect("opened");
+        let bounds: u64 = grant.stages.iter().map(|s| s.bound.0).sum();
+        let total = bounds + 3 * PROPAGATION_MAX + bounds.div_ceil(100);
+        assert!(total <= 50 * MILLI && total >= 50 * MILLI - 10_000, "worst {worst}: {total}");
     }
 }
 
