@@ -130,7 +130,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     fn run(&mut self) {
         loop {
             let started = now();
-            let turn = self.turn(started);
+            let turn = self.turn();
             let ended = now();
             let counters = &self.shared.counters;
             counters.loops.add(1);
@@ -143,8 +143,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
     }
 
-    fn turn(&mut self, at: Instant) -> Turn {
-        let mut progress = self.receive(at);
+    fn turn(&mut self) -> Turn {
+        let mut progress = self.receive();
+        let at = now();
         progress |= self.complete(at);
         progress |= self.ring_outboxes(at);
         progress |= self.obey(at);
@@ -169,14 +170,19 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     }
 
     /// Everything that came in goes to the node.
-    fn receive(&mut self, at: Instant) -> bool {
+    fn receive(&mut self) -> bool {
         let mut any = false;
         for port in &mut self.ports {
             port.receive(&mut self.received, RECEIVE_BATCH, &self.shared.counters);
-            any |= !self.received.is_empty();
+            if self.received.is_empty() {
+                continue;
+            }
+            any = true;
+            // Read after the driver's own times, none of which lies in the future.
+            let at = now();
             for packet in self.received.drain(..) {
-                let received = Instant(packet.received_ns).min(at);
-                self.node.handle_frame(port.id, port::node_port(packet.port), received, packet.frame, at);
+                let from = port::node_port(packet.port);
+                self.node.handle_frame(port.id, from, Instant(packet.received_ns), packet.frame, at);
             }
         }
         any

@@ -35,24 +35,6 @@ fn what_the_host_does_not_give_is_an_error_with_the_fix() {
     assert!(error.to_string().contains("use 1 to 99"), "{error}");
 }
 
-/// Where the host permits it the thread runs in the class; where not, the start fails. Never anything between.
-#[test]
-fn a_real_time_class_is_held_or_refused() {
-    let class = SchedulingClass::Fifo { priority: 3 };
-    let wanted = EngineConfig { real_time: RealTime { class, ..RealTime::BEST_EFFORT_HOST }, ..config() };
-    match Engine::start::<TestOutbox, TestInbox>(wanted) {
-        Ok(engine) => {
-            let stat = engine.call(|_, _| std::fs::read_to_string("/proc/thread-self/stat"));
-            let stat = stat.expect("it runs").expect("proc is there");
-            let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
-            // Fields 40 and 41 of proc(5), counted from 3: the real-time priority and the policy, 1 for SCHED_FIFO.
-            assert_eq!((fields[37], fields[38]), ("3", "1"), "{stat}");
-            assert_eq!(engine.stop(), Ok(()));
-        }
-        Err(error) => assert!(error.to_string().contains("CAP_SYS_NICE"), "{error}"),
-    }
-}
-
 #[test]
 fn contradictions_are_errors() {
     let error = refusal(EngineConfig { links: vec![], ..config() });
