@@ -166,7 +166,7 @@ mod tests {
     }
 
     /// Without the privilege the class is refused, and the text says what to do. The thread alone gives up its
-    /// capabilities and its limit, so the rest of the process keeps them.
+    /// capabilities; the limit, which holds for the process, matters to nobody else here.
     #[test]
     fn without_privilege_fifo_is_refused_with_the_fix() {
         let refusal = std::thread::spawn(|| {
@@ -180,7 +180,10 @@ mod tests {
     }
 
     fn drop_privileges_of_this_thread() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+        let limit = Rlimit { current: Some(0), ..getrlimit(Resource::Rtprio) };
+        setrlimit(Resource::Rtprio, limit).expect("a limit can be lowered");
         let none = CapabilitySet::empty();
         let mine = capabilities(None).expect("capabilities can be read");
         let permitted = mine.permitted - CapabilitySet::SYS_NICE;
