@@ -269,6 +269,9 @@ impl Signalling {
         match create.route.next() {
             Some(next) => {
                 let link = self.link_to(next).ok_or(RefuseCause::Unreachable(next))?;
+                if !self.has_room(link) {
+                    return Err(RefuseCause::Exhausted);
+                }
                 Ok((if link_in.is_none() { Role::Source } else { Role::Forwarder }, Some(link)))
             }
             None if self.listener(&create.to.port).is_some() => Ok((Role::Sink, None)),

@@ -372,6 +372,9 @@ impl Signalling {
         let index = self.peers.iter().position(|peer| peer.node == node && peer.is_reachable())?;
         Some(LinkId(index as u16))
     }
+    fn has_room(&self, link: LinkId) -> bool {
+        self.peers.get(usize::from(link.0)).is_some_and(Peer::has_room)
+    }
     fn node_at(&self, link: LinkId) -> Option<NodeId> {
         self.peers.get(usize::from(link.0)).map(|peer| peer.node)
     }

@@ -15,7 +15,7 @@ use super::random::SplitMix64;
 use super::stream::{ReceiveStream, SendStream};
 use super::window::ReplayWindow;
 use crate::ids::NodeId;
-use crate::limits::{HELLOS_MISSED_MAX, SIGNAL_BYTES_MAX, SIGNAL_PACKET_BYTES_MIN};
+use crate::limits::{HELLOS_MISSED_MAX, SIGNAL_BYTES_MAX, SIGNAL_PACKET_BYTES_MIN, SIGNAL_SEGMENTS_MAX};
 use crate::node::config::{LinkConfig, NodeConfig};
 
 /// HELLOs of ours that may still be echoed.
@@ -134,6 +134,11 @@ impl Peer {
         }
         let pushed = message.encode().is_some_and(|bytes| self.send.push(&bytes).is_ok());
         self.broken |= !pushed;
+    }
+
+    /// Whether something new may be begun over it: half of what may wait is kept for what ends.
+    pub fn has_room(&self) -> bool {
+        self.send.len() < SIGNAL_SEGMENTS_MAX / 2
     }
 
     /// Takes an authentic packet in. Messages are then read with [`Self::next_message`].

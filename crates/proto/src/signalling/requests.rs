@@ -9,6 +9,7 @@ use punctual_analysis::{Contract, Instant};
 
 use super::Signalling;
 use super::message::{Message, Request, Route};
+use super::peer::Peer;
 use crate::ids::{Address, Epoch, LinkId, Name, NodeId};
 use crate::limits::{REASON_BYTES_MAX, REQUESTS_MAX};
 use crate::node::api::{ChannelRefusal, Event, RefuseCause, RequestError, UserId};
@@ -74,7 +75,8 @@ impl Signalling {
         if candidates.is_empty() {
             return Err(RequestError::NoRoute(source.host.clone()));
         }
-        if self.requests.sent.len() >= REQUESTS_MAX || self.leaving {
+        if self.requests.sent.len() >= REQUESTS_MAX || self.leaving || !self.peers.iter().all(Peer::has_room)
+        {
             return Err(RequestError::Exhausted);
         }
         let token = self.requests.next_token();
@@ -147,7 +149,9 @@ impl Signalling {
         let next = request.route.next().unwrap_or_default();
         if let Some(link) = self.link_to(next) {
             let route = request.route.advanced();
-            self.say(link, &Message::Request(Request { route, ..request }));
+            if self.has_room(link) {
+                self.say(link, &Message::Request(Request { route, ..request }));
+            }
             return;
         }
         let refusal = self.refusal(RefuseCause::Unreachable(next));

@@ -64,8 +64,7 @@ impl SendStream {
         self.segments.is_empty()
     }
     /// Segments that are not acknowledged.
-    #[cfg(test)]
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.segments.len()
     }
     /// Appends a message, packing it behind what has not been sent yet.

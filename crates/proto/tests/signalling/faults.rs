@@ -271,3 +271,19 @@ fn a_flood_of_half_open_channels_is_refused_beyond_the_limit() {
     network.run(30 * SECOND);
     assert!(network.nothing_held());
 }
+
+#[test]
+fn what_waits_for_a_slow_neighbour_is_bounded_and_the_rest_refused() {
+    let mut network = Network::line(1, 2, |_, config| config.links[0].packet_bytes_max = 192);
+    network.loss_percent = 100;
+    for _ in 0..1_000 {
+        network.open(0, 1, 50);
+    }
+    let exhausted =
+        |e: &Event| matches!(e, Event::Refused { refusal, .. } if refusal.cause == RefuseCause::Exhausted);
+    let refused = network.count(0, exhausted);
+    assert!(refused > 50 && refused < 700, "{refused}");
+    network.loss_percent = 0;
+    network.run(8 * SECOND);
+    assert_eq!(network.states(0), vec!["open"; 1_000 - refused], "nobody is given up for it");
+}
