@@ -49,7 +49,10 @@ pub fn config(name: &str, neighbour: &str, socket: &Path, daemon: &str) -> HostC
     parse(&text, Path::new("test.toml")).expect("a configuration")
 }
 
-pub fn memory_links() -> (Vec<Box<dyn Link>>, Vec<Box<dyn Link>>) {
+/// The links of one host.
+pub type Links = Vec<Box<dyn Link>>;
+
+pub fn memory_links() -> (Links, Links) {
     let (a, b) = MemoryLink::pair(MemoryOptions::default()).expect("a link");
     (vec![Box::new(a)], vec![Box::new(b)])
 }
@@ -61,7 +64,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub fn start(config: HostConfig, links: Vec<Box<dyn Link>>) -> Self {
+    pub fn start(config: HostConfig, links: Links) -> Self {
         let stop = Alarm::new().expect("an eventfd");
         let socket = config.daemon.socket.clone();
         let (ready, is_ready) = mpsc::channel();

@@ -3,6 +3,7 @@
 use punctual_proto::ids::ChannelId;
 use punctual_proto::node::api::{Event, Grant, Incoming, UserId};
 
+use super::requests::reason;
 use super::{ClientId, End, Health, Host, HostGone, Service, Stage};
 use crate::api::{Answer, ApiError, Push, Resource};
 use crate::ring::RingHandles;
@@ -139,7 +140,7 @@ impl<H: Host> Service<H> {
         let user = self.clients.get(&client).map(|client| client.user).ok_or("the listener is gone")?;
         self.accounts.take(user, Resource::Channels, 1).map_err(|error| {
             self.counters.over_quota += 1;
-            format!("the receiver's {error}")
+            reason(&error)
         })?;
         Ok((client, user))
     }

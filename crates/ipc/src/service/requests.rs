@@ -38,6 +38,14 @@ fn done() -> Outcome {
     Ok(Some((Answer::Done, Vec::new())))
 }
 
+/// What the other end is told of an error here: short, since it travels in one signalling packet.
+pub(super) fn reason(error: &ApiError) -> String {
+    match error {
+        ApiError::Quota { what, limit, .. } => format!("over its quota of {limit} {what}"),
+        _ => "no room for its message ring".into(),
+    }
+}
+
 fn checked(text: String) -> Result<String, ApiError> {
     if text.len() <= TEXT_BYTES_MAX {
         Ok(text)
@@ -193,7 +201,7 @@ impl<H: Host> Service<H> {
         let (contract, messages) = self.incoming(client, channel)?;
         let made = self.make_inbox(user, messages, contract.message_bytes_max);
         let (writer, handles) = made.inspect_err(|error| {
-            let why = format!("the receiver's host has no room: {error}");
+            let why = reason(error);
             let _ = self.ask_node(move |node, now| node.refuse(channel, &why, now));
             self.release_end(channel);
         })?;

@@ -1,0 +1,122 @@
+//! Engines inside this process, no daemon: the same API over the same rings.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use punctual::{Consent, Contract, Endsystem, HostConfig, Nanos, Rate, RecvError, SendError};
+use punctual_engine::config::parse;
+use punctual_link::{Link, MemoryLink, MemoryOptions};
+use rustix::event::{PollFd, PollFlags, poll};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn config(name: &str, neighbour: &str) -> HostConfig {
+    let text = format!(
+        r#"
+        node.name = "{name}"
+        processor.best_effort_host = true
+        signalling = {{ key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", hello = "100ms" }}
+        host = [{{ name = "a", id = 1 }}, {{ name = "b", id = 2 }}]
+        link = [{{ name = "l", neighbour = "{neighbour}", driver = "memory", rate = "400Mbit/s" }}]
+        "#
+    );
+    parse(&text, Path::new("embedded.toml")).expect("a configuration")
+}
+
+fn pair() -> (Endsystem, Endsystem) {
+    let (to_b, to_a) = MemoryLink::pair(MemoryOptions::default()).expect("a link");
+    let start = |name, neighbour, link: MemoryLink| {
+        Endsystem::embedded_with(&config(name, neighbour), vec![Box::new(link) as Box<dyn Link>])
+            .expect("an engine")
+    };
+    let (a, b) = (start("a", "b", to_b), start("b", "a", to_a));
+    let until = Instant::now() + PATIENCE;
+    while ![&a, &b].iter().all(|host| host.status().expect("status").node.links[0].alive) {
+        assert!(Instant::now() < until, "the hosts never saw one another");
+        std::thread::yield_now();
+    }
+    (a, b)
+}
+
+fn contract() -> Contract {
+    let rate = Rate::per_second(200).expect("a rate");
+    Contract::new(3_000, rate, 4, Nanos::from_millis(100)).expect("a contract")
+}
+
+#[test]
+fn two_engines_in_one_process_carry_messages() {
+    let (a, b) = pair();
+    assert_eq!((a.host(), b.host()), ("a", "b"));
+    let listener = b.listen("cam", |_| Consent::Accept).expect("a listener");
+    let mut channel = a.open("cam@b", contract()).expect("a channel");
+    let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
+    let sending = std::thread::spawn(move || {
+        for number in 0..100_u8 {
+            channel.send(&vec![number; 3_000]).expect("sent");
+        }
+        assert!(channel.flush(PATIENCE).expect("open"));
+        channel
+    });
+    receiver.set_recv_timeout(Some(PATIENCE));
+    for number in 0..100_u8 {
+        receiver
+            .recv_in_place(|bytes, info| {
+                assert_eq!((bytes.len(), info.number), (3_000, u64::from(number)));
+                assert!(bytes.iter().all(|byte| *byte == number) && !info.demoted);
+            })
+            .expect("received");
+    }
+    let channel = sending.join().expect("no panic");
+    assert_eq!(channel.state().expect("a state").status.counters.messages_in, 100);
+}
+
+#[test]
+fn descriptors_can_be_polled() {
+    let (a, b) = pair();
+    let listener = b.listen("cam", |_| Consent::Accept).expect("a listener");
+    let mut channel = a.open("cam@b", contract()).expect("a channel");
+    let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
+    let mut buffer = vec![0; 3_000];
+    assert!(matches!(receiver.try_recv(&mut buffer), Err(RecvError::WouldBlock)));
+    let (mut sent, mut received) = (0_u32, 0_u32);
+    while received < 50 {
+        let patience = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+        let mut set = vec![PollFd::new(&receiver, PollFlags::IN)];
+        if sent < 50 {
+            set.push(PollFd::new(&channel, PollFlags::IN));
+        }
+        assert!(poll(&mut set, Some(&patience)).expect("poll") > 0, "asleep after {sent} and {received}");
+        let ready: Vec<bool> = set.iter().map(|entry| entry.revents().contains(PollFlags::IN)).collect();
+        drop(set);
+        if ready[0] {
+            match receiver.try_recv(&mut buffer) {
+                Ok(info) => {
+                    assert_eq!(buffer[..info.len as usize], received.to_le_bytes());
+                    received += 1;
+                }
+                Err(RecvError::WouldBlock) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        if ready.get(1) == Some(&true) {
+            match channel.try_send(&sent.to_le_bytes()) {
+                Ok(()) => sent += 1,
+                Err(SendError::WouldBlock) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn an_engine_ends_with_its_last_handle() {
+    let (a, b) = pair();
+    let listener = b.listen("cam", |_| Consent::Accept).expect("a listener");
+    let channel = a.open("cam@b", contract()).expect("a channel");
+    let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
+    drop(a);
+    assert!(channel.state().is_ok(), "the channel keeps the engine");
+    drop(channel);
+    let ended = receiver.recv_timeout(&mut [0; 3_000], PATIENCE);
+    assert!(matches!(ended, Err(RecvError::Closed(Some(_)))), "{ended:?}");
+}
