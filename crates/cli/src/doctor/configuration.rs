@@ -1,0 +1,114 @@
+//! The configuration: whether it parses, and whether this host can carry it out.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, UdpSocket};
+use std::path::Path;
+
+use punctual_engine::config::{HostConfig, LinkDriver, load};
+
+use super::Finding;
+
+/// Every check of a configuration; `serving`: a daemon runs, so its ports are taken.
+pub fn check(path: Option<&Path>, serving: bool) -> Vec<Finding> {
+    let Some(path) = path else {
+        let fix = "name yours with --config; docs/punctuald.example.toml explains every key";
+        return vec![Finding::note("configuration", "none was given", fix)];
+    };
+    match load(path) {
+        Err(error) => vec![Finding::problem("configuration", error.to_string(), "correct that line")],
+        Ok(config) => {
+            let summary = format!("host {}, {} links", config.node.name, config.node.links.len());
+            let mut findings = vec![Finding::ok("configuration", summary), real_time(&config)];
+            for (driver, link) in config.drivers.iter().zip(&config.node.links) {
+                let LinkDriver::Udp(options) = driver else { continue };
+                findings.push(address(&link.name, options.local));
+                if !serving {
+                    findings.push(port(&link.name, options.local, options.data_port));
+                    findings.push(port(&link.name, options.local, options.signalling_port));
+                }
+                findings.extend(options.device.as_ref().map(|device| rate(device, link.rate.0)));
+            }
+            findings
+        }
+    }
+}
+
+fn real_time(config: &HostConfig) -> Finding {
+    let found =
+        if config.is_best_effort_host() { "best-effort host: nothing is guaranteed" } else { "real-time" };
+    let fix = "remove best_effort_host from [processor]";
+    Finding::judge("configured class", found, !config.is_best_effort_host(), Finding::problem, fix)
+}
+
+/// Whether the address is this host's.
+fn address(link: &str, local: IpAddr) -> Finding {
+    match UdpSocket::bind((local, 0)) {
+        Ok(_) => Finding::ok("link address", format!("{link}: {local} is this host's")),
+        Err(error) => {
+            let fix =
+                format!("ip address add {local}/24 dev INTERFACE, or correct \"local\" of link \"{link}\"");
+            Finding::problem("link address", format!("{link}: {local}: {error}"), fix)
+        }
+    }
+}
+
+fn port(link: &str, local: IpAddr, port: u16) -> Finding {
+    match UdpSocket::bind((local, port)) {
+        Ok(_) => Finding::ok("link port", format!("{link}: UDP {local}:{port} is free")),
+        // The address has its own finding.
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Finding::note(
+            "link port",
+            format!("{link}: UDP port {port} not tried"),
+            "correct the address first",
+        ),
+        Err(error) => {
+            let fix = format!("see who has it: ss -ulpn 'sport = :{port}'; stop it, or choose another port");
+            Finding::problem("link port", format!("{link}: UDP {local}:{port}: {error}"), fix)
+        }
+    }
+}
+
+/// Whether a link is configured for more than its interface carries.
+fn rate(device: &str, rate_bps: u64) -> Finding {
+    let name = "link rate";
+    let folder = Path::new("/sys/class/net").join(device);
+    if !folder.exists() {
+        let fix = format!("ip link shows what there is; correct \"device\" (now \"{device}\")");
+        return Finding::problem(name, format!("there is no interface {device}"), fix);
+    }
+    // Virtual interfaces have no speed, or say -1.
+    let speed =
+        fs::read_to_string(folder.join("speed")).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    match speed.filter(|speed| *speed > 0) {
+        None => Finding::ok(name, format!("{device}: its speed is not known; measure the drain rate")),
+        Some(speed_mbps) => {
+            let found =
+                format!("{device}: {} Mbit/s configured, {speed_mbps} possible", rate_bps / 1_000_000);
+            let fix = "lower \"rate\" of the link to the measured drain rate";
+            Finding::judge(name, found, rate_bps <= speed_mbps * 1_000_000, Finding::problem, fix)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::State;
+
+    #[test]
+    fn findings_name_what_is_wrong() {
+        let local: IpAddr = [127, 0, 0, 1].into();
+        let taken = UdpSocket::bind((local, 0)).expect("a port");
+        let number = taken.local_addr().expect("an address").port();
+        let finding = port("l", local, number);
+        assert_eq!(finding.state, State::Problem);
+        assert!(finding.fix.contains(&number.to_string()));
+        drop(taken);
+        assert_eq!(port("l", local, number).state, State::Ok);
+        assert_eq!(address("l", [192, 0, 2, 1].into()).state, State::Problem);
+        assert_eq!(rate("no-such-interface", 1).state, State::Problem);
+        assert_eq!(check(Some(Path::new("/does/not/exist.toml")), false)[0].state, State::Problem);
+        assert_eq!(check(None, false)[0].state, State::Note);
+    }
+}

@@ -1,0 +1,108 @@
+//! What `punctual doctor` looks at. Each check is one function that returns one finding; checks change nothing.
+
+pub mod configuration;
+pub mod system;
+
+use serde::Serialize;
+
+/// How a finding is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// As it should be.
+    Ok,
+    /// Worth knowing; guarantees are possible.
+    Note,
+    /// Guarantees are not possible like this.
+    Problem,
+}
+
+/// What one check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Which check.
+    pub name: &'static str,
+    /// How it is to be taken.
+    pub state: State,
+    /// What was found.
+    pub found: String,
+    /// What to do; empty where there is nothing to do.
+    pub fix: String,
+}
+
+impl Finding {
+    /// As it should be.
+    pub fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, state: State::Ok, found: found.into(), fix: String::new() }
+    }
+    /// Worth knowing.
+    pub fn note(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, state: State::Note, found: found.into(), fix: fix.into() }
+    }
+    /// In the way of guarantees.
+    pub fn problem(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, state: State::Problem, found: found.into(), fix: fix.into() }
+    }
+    /// `ok`, or what `otherwise` makes of the name and what was found.
+    pub fn judge(
+        name: &'static str,
+        found: impl Into<String>,
+        ok: bool,
+        otherwise: fn(&'static str, String, String) -> Self,
+        fix: &str,
+    ) -> Self {
+        if ok { Self::ok(name, found) } else { otherwise(name, found.into(), fix.into()) }
+    }
+}
+
+/// All findings.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Whether there is no problem.
+    pub ok: bool,
+    /// In the order of the checks.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Of these findings.
+    pub fn new(findings: Vec<Finding>) -> Self {
+        Self { ok: findings.iter().all(|finding| finding.state != State::Problem), findings }
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for Finding { name, state, found, fix } in &self.findings {
+            let mark = match state {
+                State::Ok => "ok     ",
+                State::Note => "note   ",
+                State::Problem => "PROBLEM",
+            };
+            text += &format!("{mark}  {name:<20}  {found}\n");
+            if !fix.is_empty() {
+                text += &format!("{:31}fix: {fix}\n", "");
+            }
+        }
+        text + if self.ok {
+            "this host can guarantee"
+        } else {
+            "this host cannot guarantee like this: see PROBLEM"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_decides_and_every_fix_is_shown() {
+        let note = Finding::judge("b", "odd", false, Finding::note, "do this");
+        let fine =
+            Report::new(vec![Finding::judge("a", "fine", true, Finding::problem, "never"), note.clone()]);
+        assert!(fine.ok && fine.text().contains("fix: do this") && !fine.text().contains("never"));
+        let bad = Report::new(vec![note, Finding::problem("c", "bad", "do that")]);
+        assert!(!bad.ok && bad.text().contains("PROBLEM  c") && bad.text().contains("fix: do that"));
+    }
+}

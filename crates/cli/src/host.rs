@@ -1,0 +1,93 @@
+//! What verbs that talk to this host's daemon share: the connection and the contract on the command line.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use punctual::{Contract, Delivery, Endsystem, Horizon, Nanos, Policing, Rate};
+
+use crate::output::Usage;
+use crate::values;
+
+/// Which daemon.
+#[derive(Args)]
+pub struct Host {
+    /// The daemon's socket [default: $PUNCTUAL_SOCKET or /run/punctual/api.sock].
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+}
+
+impl Host {
+    /// Connects to it.
+    ///
+    /// # Errors
+    /// Where there is none, with the fix.
+    pub fn connect(&self) -> anyhow::Result<Endsystem> {
+        let connected = match &self.socket {
+            Some(path) => Endsystem::connect_to(path),
+            None => Endsystem::connect(),
+        };
+        connected.context("not connected")
+    }
+}
+
+/// The traffic and the wish.
+#[derive(Args)]
+pub struct Traffic {
+    /// Most messages a second (25/s, 30000/1001/s), or the time between them (40ms).
+    #[arg(long, value_parser = values::rate)]
+    pub rate: Rate,
+    /// Longest message (110KB, 64KiB, 1400B).
+    #[arg(long, value_parser = values::bytes)]
+    pub size: u32,
+    /// Each message arrives within this time of its logical arrival (80ms).
+    #[arg(long, value_parser = values::span)]
+    pub deadline: Nanos,
+    /// Most messages at once.
+    #[arg(long, default_value_t = 1)]
+    pub burst: u32,
+    /// What happens to messages beyond rate and burst.
+    #[arg(long, value_enum, default_value = "delay")]
+    pub policing: PolicingName,
+    /// Hand messages over at their deadline instead of as soon as they are there.
+    #[arg(long)]
+    pub at_deadline: bool,
+    /// Hold to the logical arrival at every hop: smaller buffers, latency near the deadline.
+    #[arg(long)]
+    pub regulated: bool,
+}
+
+/// See [`Policing`].
+#[derive(Clone, Copy, ValueEnum)]
+pub enum PolicingName {
+    /// They wait.
+    Delay,
+    /// They are dropped.
+    Drop,
+    /// They travel as best effort.
+    Demote,
+}
+
+impl Traffic {
+    /// The contract.
+    ///
+    /// # Errors
+    /// Wrong usage where a value is out of range.
+    pub fn contract(&self) -> anyhow::Result<Contract> {
+        let contract = Contract {
+            message_bytes_max: self.size,
+            rate_max: self.rate,
+            burst_messages_max: self.burst,
+            deadline: self.deadline,
+            policing: match self.policing {
+                PolicingName::Delay => Policing::Delay,
+                PolicingName::Drop => Policing::Drop,
+                PolicingName::Demote => Policing::Demote,
+            },
+            delivery: if self.at_deadline { Delivery::AtDeadline } else { Delivery::Asap },
+            horizon: if self.regulated { Horizon::Regulated } else { Horizon::Cumulative },
+        };
+        contract.validate().map_err(|error| Usage(error.to_string()))?;
+        Ok(contract)
+    }
+}

@@ -1,0 +1,120 @@
+//! `punctual admit`: what would be offered.
+
+use clap::Args;
+use punctual::{ChannelRefusal, Grant, OpenError, StageKind};
+use serde::Serialize;
+
+use super::status::percent;
+use crate::host::{Host, Traffic};
+use crate::output::{Outcome, Output, table};
+
+/// Ask what a channel would be offered, without opening it.
+#[derive(Args)]
+#[command(
+    after_help = "Example: punctual admit cam@hostb --rate 25/s --size 110KB --deadline 80ms --explain\n\
+                        Exit code 0: it would be admitted; 1: it would be refused."
+)]
+pub struct Admit {
+    /// The listener, as port@host.
+    peer: String,
+    #[command(flatten)]
+    traffic: Traffic,
+    /// Show what each stage's bound is made of.
+    #[arg(long)]
+    explain: bool,
+    #[command(flatten)]
+    host: Host,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    admitted: bool,
+    grant: Option<Grant>,
+    refusal: Option<ChannelRefusal>,
+    /// One line for people.
+    reason: Option<String>,
+}
+
+impl Admit {
+    /// Asks the network and prints.
+    ///
+    /// # Errors
+    /// Where the question cannot be asked.
+    pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
+        let contract = self.traffic.contract()?;
+        let answer = match self.host.connect()?.probe(&self.peer, contract) {
+            Ok(grant) => Answer { admitted: true, grant: Some(grant), refusal: None, reason: None },
+            Err(error) => {
+                let reason = Some(error.to_string());
+                let OpenError::Refused(refusal) = error else { return Err(error.into()) };
+                Answer { admitted: false, grant: None, refusal: Some(refusal), reason }
+            }
+        };
+        output.print(&answer, |answer| text(answer, self.explain))?;
+        Ok(Outcome::from_ok(answer.admitted))
+    }
+}
+
+fn text(answer: &Answer, explain: bool) -> String {
+    let Some(grant) = &answer.grant else {
+        return answer.reason.clone().unwrap_or_default();
+    };
+    let summary = format!(
+        "yes: every message within {} (the route could promise {}), over {} nodes, {} stages",
+        grant.deadline,
+        grant.bound_possible,
+        grant.route.len(),
+        grant.stages.len()
+    );
+    if explain { format!("{summary}\n\n{}\n\n{}", stages(grant), EXPLANATION) } else { summary }
+}
+
+const EXPLANATION: &str = "bound: what the stage promises, with its share of the leftover; offered: the smallest that it could promise.
+offered is made of: release (until the message is ready to be served), blocking (less urgent work that has begun),
+interference (work that our scheduler does not order), own (the channel's own messages), others (more urgent
+channels). Bounds, propagation and the clocks' drift over them together stay within the deadline.";
+
+fn stages(grant: &Grant) -> String {
+    let rows: Vec<Vec<String>> = grant
+        .stages
+        .iter()
+        .map(|stage| {
+            let kind = match stage.kind {
+                StageKind::SourceCpu => "source CPU",
+                StageKind::ForwardCpu => "forwarder CPU",
+                StageKind::SinkCpu => "sink CPU",
+                StageKind::Link => "link",
+            };
+            let parts = stage.made_of;
+            vec![
+                stage.node.to_string(),
+                kind.into(),
+                stage.bound.to_string(),
+                stage.offered.to_string(),
+                parts.release_latency.to_string(),
+                parts.blocking.to_string(),
+                parts.interference.to_string(),
+                parts.own.to_string(),
+                parts.others.to_string(),
+                stage.propagation_max.to_string(),
+                percent(stage.utilisation),
+                stage.buffer_bytes.to_string(),
+            ]
+        })
+        .collect();
+    let head = [
+        "node",
+        "stage",
+        "bound",
+        "offered",
+        "release",
+        "blocking",
+        "interference",
+        "own",
+        "others",
+        "propagation",
+        "used",
+        "buffer bytes",
+    ];
+    table(&head, &rows)
+}

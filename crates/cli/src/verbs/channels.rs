@@ -1,0 +1,72 @@
+//! `punctual channels`: promises and evidence.
+
+use clap::Args;
+use punctual::{ChannelStatus, Role};
+
+use crate::host::Host;
+use crate::output::{Outcome, Output, table};
+
+/// List the channels that start at, pass or end at this host, with promise and evidence.
+#[derive(Args)]
+#[command(after_help = "Example: punctual channels --json")]
+pub struct Channels {
+    #[command(flatten)]
+    host: Host,
+}
+
+impl Channels {
+    /// Asks the daemon and prints.
+    ///
+    /// # Errors
+    /// Where there is no daemon.
+    pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
+        let channels = self.host.connect()?.channels()?;
+        output.print(&channels, |channels| text(channels))?;
+        Ok(Outcome::Done)
+    }
+}
+
+fn text(channels: &[ChannelStatus]) -> String {
+    if channels.is_empty() {
+        return "no channels".into();
+    }
+    let head = [
+        "id",
+        "path",
+        "role",
+        "from",
+        "to",
+        "state",
+        "promised",
+        "observed max",
+        "messages",
+        "misses",
+        "policed",
+        "lost",
+    ];
+    table(&head, &channels.iter().map(row).collect::<Vec<_>>())
+}
+
+fn row(channel: &ChannelStatus) -> Vec<String> {
+    let counters = &channel.counters;
+    let role = match channel.role {
+        Role::Source => "source",
+        Role::Forwarder => "forwarder",
+        Role::Sink => "sink",
+    };
+    let observed = if channel.role == Role::Sink { counters.latency_max.to_string() } else { "-".into() };
+    vec![
+        channel.channel.0.to_string(),
+        channel.path.to_string(),
+        role.into(),
+        channel.from.clone(),
+        channel.to.to_string(),
+        channel.state.clone(),
+        channel.contract.deadline.to_string(),
+        observed,
+        counters.messages_out.to_string(),
+        counters.misses.to_string(),
+        (counters.delayed + counters.dropped + counters.demoted).to_string(),
+        (counters.incomplete + counters.overruns + counters.overflows).to_string(),
+    ]
+}

@@ -1,0 +1,54 @@
+//! `punctual doctor`: is this host fit for guarantees, and what to do where it is not.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::doctor::{Finding, Report, State, configuration, system};
+use crate::host::Host;
+use crate::output::{Outcome, Output};
+
+/// Where the configuration is unless told otherwise.
+const CONFIG_DEFAULT: &str = "/etc/punctual.toml";
+
+/// Check this host and its configuration, with the fix for each finding.
+#[derive(Args)]
+#[command(after_help = "Example: punctual doctor --config /etc/punctual.toml\n\
+                        Exit code 0: no problem; 1: guarantees are not possible like this.")]
+pub struct Doctor {
+    /// The daemon's configuration [default: /etc/punctual.toml where there is one].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    host: Host,
+}
+
+impl Doctor {
+    /// Checks everything and prints.
+    ///
+    /// # Errors
+    /// Where the report cannot be printed.
+    pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
+        let mut findings = system::check();
+        let path =
+            self.config.clone().or_else(|| Some(PathBuf::from(CONFIG_DEFAULT)).filter(|path| path.exists()));
+        let daemon = self.daemon();
+        let serving = daemon.state == State::Ok;
+        findings.push(daemon);
+        findings.extend(configuration::check(path.as_deref(), serving));
+        let report = Report::new(findings);
+        output.print(&report, Report::text)?;
+        Ok(Outcome::from_ok(report.ok))
+    }
+
+    fn daemon(&self) -> Finding {
+        match self.host.connect() {
+            Ok(endsystem) => Finding::ok("daemon", format!("serves host {}", endsystem.host())),
+            Err(error) => Finding::note(
+                "daemon",
+                format!("{error:#}"),
+                "start it: punctuald --config FILE; or point PUNCTUAL_SOCKET or --socket to it",
+            ),
+        }
+    }
+}

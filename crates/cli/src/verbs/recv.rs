@@ -1,0 +1,141 @@
+//! `punctual recv`: a guaranteed channel to standard output.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use punctual::{Consent, Contract, MessageInfo, Nanos, RecvError};
+use serde::Serialize;
+
+use crate::host::Host;
+use crate::output::{Outcome, Output};
+
+/// Listen on a name, take one channel, write its messages to standard output until it ends.
+#[derive(Args)]
+#[command(
+    after_help = "Example: punctual recv cam | ffplay -f h264 -\nWith --json the summary goes to standard error: \
+                        standard output carries the messages."
+)]
+pub struct Recv {
+    /// The name that senders open to.
+    name: String,
+    /// Stop after so many messages.
+    #[arg(long)]
+    count: Option<u64>,
+    /// Say for each message when it came, on standard error.
+    #[arg(long)]
+    info: bool,
+    /// Only let this host in.
+    #[arg(long, value_name = "HOST")]
+    from: Option<String>,
+    #[command(flatten)]
+    host: Host,
+}
+
+#[derive(Serialize)]
+struct Received {
+    from: String,
+    contract: Contract,
+    messages: u64,
+    bytes: u64,
+    /// Messages that never came.
+    lost: u64,
+    /// Messages that came after their deadline.
+    late: u64,
+    demoted: u64,
+    /// The least time that was left before a deadline; negative: after it.
+    slack_ns_min: Option<i64>,
+}
+
+/// One message for `--info`.
+#[derive(Serialize)]
+struct Line {
+    number: u64,
+    bytes: u32,
+    slack_ns: i64,
+    demoted: bool,
+}
+
+impl Recv {
+    /// Listens, receives, prints.
+    ///
+    /// # Errors
+    /// Where the name is taken, there is no daemon, or standard output cannot be written.
+    pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
+        let endsystem = self.host.connect()?;
+        let only = self.from.clone();
+        let listener = endsystem.listen(&self.name, move |request| match &only {
+            Some(host) if *host != request.from => Consent::refuse(format!("only {host} is let in")),
+            _ => Consent::Accept,
+        })?;
+        let mut receiver = listener.accept()?;
+        listener.close()?;
+        let request = receiver.request().cloned();
+        let request = request.ok_or_else(|| anyhow::anyhow!("a channel without a sender"))?;
+        let mut received = Received {
+            from: request.from,
+            contract: request.contract,
+            messages: 0,
+            bytes: 0,
+            lost: 0,
+            late: 0,
+            demoted: 0,
+            slack_ns_min: None,
+        };
+        let mut stdout = io::stdout().lock();
+        while self.count.is_none_or(|count| received.messages < count) {
+            let taken = receiver
+                .recv_in_place(|bytes, info| (stdout.write_all(bytes).and_then(|()| stdout.flush()), *info));
+            match taken {
+                Ok((Ok(()), info)) => self.count_in(&mut received, &info, output),
+                // Whoever read the output has had enough.
+                Ok((Err(error), _)) if error.kind() == io::ErrorKind::BrokenPipe => break,
+                Ok((Err(error), _)) => return Err(error.into()),
+                Err(RecvError::Closed(Some(_))) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        drop(receiver);
+        self.summary(&received, output)?;
+        Ok(Outcome::Done)
+    }
+
+    fn count_in(&self, received: &mut Received, info: &MessageInfo, output: Output) {
+        let slack_ns = info.deadline.minus(info.delivered);
+        received.messages += 1;
+        received.bytes += u64::from(info.len);
+        received.lost = (info.number + 1).saturating_sub(received.messages);
+        received.demoted += u64::from(info.demoted);
+        received.late += u64::from(slack_ns < 0 && !info.demoted);
+        received.slack_ns_min = Some(received.slack_ns_min.map_or(slack_ns, |least| least.min(slack_ns)));
+        if self.info {
+            let line = Line { number: info.number, bytes: info.len, slack_ns, demoted: info.demoted };
+            match serde_json::to_string(&line) {
+                Ok(json) if output.json => eprintln!("{json}"),
+                _ => eprintln!("message {}: {} B, {}", line.number, line.bytes, slack_text(slack_ns)),
+            }
+        }
+    }
+
+    fn summary(&self, received: &Received, output: Output) -> anyhow::Result<()> {
+        if output.json {
+            eprintln!("{}", serde_json::to_string(received)?);
+        } else if output.is_live() || self.info {
+            let least = received.slack_ns_min.map_or_else(|| "none came".into(), slack_text);
+            eprintln!(
+                "{} messages, {} B from {}: {} lost, {} late, {} demoted; at the tightest {least}",
+                received.messages,
+                received.bytes,
+                received.from,
+                received.lost,
+                received.late,
+                received.demoted,
+            );
+        }
+        Ok(())
+    }
+}
+
+fn slack_text(slack_ns: i64) -> String {
+    let span = Nanos(slack_ns.unsigned_abs());
+    if slack_ns < 0 { format!("{span} LATE") } else { format!("{span} before its deadline") }
+}

@@ -1,0 +1,96 @@
+//! `punctual send`: standard input through a guaranteed channel.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use punctual::{Channel, Grant};
+use serde::Serialize;
+
+use crate::host::{Host, Traffic};
+use crate::output::{Outcome, Output};
+use crate::split::{Messages, Split};
+
+/// How often progress is shown.
+const PROGRESS: Duration = Duration::from_millis(500);
+/// How long the last messages may take.
+const FLUSH: Duration = Duration::from_secs(60);
+
+/// Send standard input through a guaranteed channel, message by message, at most at the contract's rate.
+#[derive(Args)]
+#[command(after_help = "Example: ffmpeg -re -i film.mp4 -c:v copy -bsf:v h264_mp4toannexb -f h264 - \\\n  \
+                        | punctual send cam@hostb --rate 25/s --size 110KB --deadline 80ms")]
+pub struct Send {
+    /// The listener, as port@host.
+    peer: String,
+    #[command(flatten)]
+    traffic: Traffic,
+    /// Where messages end: auto, h264 (a frame each), lines, or blocks as 1400B.
+    #[arg(long, default_value = "auto")]
+    split: Split,
+    #[command(flatten)]
+    host: Host,
+}
+
+#[derive(Serialize)]
+struct Sent {
+    messages: u64,
+    bytes: u64,
+    /// In seconds.
+    took_s: f64,
+    grant: Option<Grant>,
+}
+
+impl Send {
+    /// Opens the channel and sends until the input ends.
+    ///
+    /// # Errors
+    /// Where it is refused, a message is too long, or the channel ends.
+    pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
+        let contract = self.traffic.contract()?;
+        let mut channel = self.host.connect()?.open(&self.peer, contract)?;
+        let started = Instant::now();
+        let mut sent = Sent { messages: 0, bytes: 0, took_s: 0.0, grant: channel.grant().cloned() };
+        let mut messages = Messages::new(io::stdin().lock(), self.split, contract.message_bytes_max as usize);
+        let mut shown = started;
+        while let Some(message) = messages.next()? {
+            channel.send(&message)?;
+            sent.messages += 1;
+            sent.bytes += message.len() as u64;
+            sent.took_s = started.elapsed().as_secs_f64();
+            if output.is_live() && shown.elapsed() >= PROGRESS {
+                shown = Instant::now();
+                progress(&self.peer, &sent, &channel);
+            }
+        }
+        anyhow::ensure!(
+            channel.flush(FLUSH)?,
+            "the last messages were not sent within {} s",
+            FLUSH.as_secs()
+        );
+        sent.took_s = started.elapsed().as_secs_f64();
+        if output.is_live() {
+            progress(&self.peer, &sent, &channel);
+            eprintln!();
+        }
+        channel.close()?;
+        if output.json {
+            output.print(&sent, |_| String::new())?;
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+fn progress(peer: &str, sent: &Sent, channel: &Channel) {
+    let rate = sent.messages as f64 / sent.took_s.max(1e-9);
+    let promised =
+        sent.grant.as_ref().map_or_else(String::new, |grant| format!(", within {}", grant.deadline));
+    // A terminal that cannot be written is no reason to stop sending.
+    let _ = write!(
+        io::stderr(),
+        "\r\x1b[K{peer}: {} messages, {:.1} MB, {rate:.1}/s, {} queued{promised}",
+        sent.messages,
+        sent.bytes as f64 / 1e6,
+        channel.outstanding(),
+    );
+}

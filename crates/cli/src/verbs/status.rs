@@ -1,0 +1,100 @@
+//! `punctual status`: this host at a glance.
+
+use clap::Args;
+use punctual::{HostStatus, Ppm};
+
+use crate::host::Host;
+use crate::output::{Outcome, Output, table};
+
+/// Show this host's links, load, drops, quotas and API counters.
+#[derive(Args)]
+#[command(after_help = "Example: punctual status --json")]
+pub struct Status {
+    #[command(flatten)]
+    host: Host,
+}
+
+impl Status {
+    /// Asks the daemon and prints.
+    ///
+    /// # Errors
+    /// Where there is no daemon.
+    pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
+        let status = self.host.connect()?.status()?;
+        output.print(&status, text)?;
+        Ok(Outcome::Done)
+    }
+}
+
+/// A proportion for people.
+pub fn percent(part: Ppm) -> String {
+    format!("{:.1}%", f64::from(part.0) / 1e4)
+}
+
+fn text(status: &HostStatus) -> String {
+    let (node, api) = (&status.node, &status.api);
+    let rows: Vec<Vec<String>> = node
+        .links
+        .iter()
+        .map(|link| {
+            let clock = link.clock_offset_ns.map_or_else(
+                || "-".into(),
+                |(offset, error)| {
+                    format!("{:+.1} us, error {:.1} us", offset as f64 / 1e3, error as f64 / 1e3)
+                },
+            );
+            vec![
+                link.name.clone(),
+                link.neighbour.to_string(),
+                if link.alive { "alive" } else { "DOWN" }.into(),
+                percent(link.utilisation),
+                link.packets_guaranteed.to_string(),
+                link.packets_best_effort.to_string(),
+                link.best_effort_dropped.to_string(),
+                link.round_trip_min.map_or_else(|| "-".into(), |rtt| rtt.to_string()),
+                clock,
+            ]
+        })
+        .collect();
+    let head = [
+        "link",
+        "node",
+        "state",
+        "given",
+        "guaranteed",
+        "best-effort",
+        "dropped",
+        "round trip",
+        "clock of neighbour",
+    ];
+    let users: Vec<Vec<String>> = status
+        .users
+        .iter()
+        .map(|user| {
+            [user.user.0.into(), user.clients, user.listeners, user.channels, user.buffer_bytes]
+                .map(|number: u64| number.to_string())
+                .to_vec()
+        })
+        .collect();
+    format!(
+        "host {} (node {}), up {}\nchannels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n\
+         API: {} requests, {} errors, {} malformed, {} over quota, {} not reading, {} broken rings\n\
+         packets dropped at the edge: {}",
+        node.name,
+        node.id,
+        status.uptime,
+        node.channels,
+        percent(node.cpu_utilisation),
+        node.buffer_bytes,
+        node.overruns,
+        table(&head, &rows),
+        table(&["user", "clients", "listeners", "channels", "buffer bytes"], &users),
+        api.requests,
+        api.errors,
+        api.malformed,
+        api.over_quota,
+        api.not_reading,
+        api.broken_rings,
+        serde_json::to_string(&node.drops).unwrap_or_default(),
+    )
+}
