@@ -212,10 +212,12 @@ impl Ledger {
         self.last_in_order = Some((index, info.number));
     }
 
-    /// Promised messages that never came, without excuse: index and due time.
-    pub fn lost(&self) -> Vec<(u64, SimTime)> {
+    /// Promised messages that were due before `now` and never came, without excuse: index and due time.
+    pub fn lost(&self, now: SimTime) -> Vec<(u64, SimTime)> {
         (self.messages.iter().enumerate())
-            .filter(|(_, m)| m.promised && !m.delivered && !self.excused(m) && !self.forfeited(m))
+            .filter(|(_, m)| {
+                m.promised && m.due < now && !m.delivered && !self.excused(m) && !self.forfeited(m)
+            })
             .map(|(index, m)| (index as u64, m.due))
             .collect()
     }
@@ -306,7 +308,7 @@ mod tests {
             for _ in 0..3 {
                 send(&mut ledger, 0);
             }
-            assert_eq!(ledger.lost().len(), lost, "{policing:?}");
+            assert_eq!(ledger.lost(SimTime(1_000)).len(), lost, "{policing:?}");
         }
     }
 
@@ -336,8 +338,8 @@ mod tests {
             send(&mut ledger, at);
         }
         ledger.excuse(SimTime(1_010), Nanos(100));
-        assert_eq!(ledger.lost().iter().map(|lost| lost.0).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(ledger.lost(SimTime(9_000)).iter().map(|lost| lost.0).collect::<Vec<_>>(), [0, 2]);
         ledger.close(SimTime(2_020));
-        assert_eq!(ledger.lost().len(), 1, "what is due after closing is forfeited");
+        assert_eq!(ledger.lost(SimTime(9_000)).len(), 1, "what is due after closing is forfeited");
     }
 }

@@ -241,7 +241,7 @@ fn draw_cpu(spec: &HostSpec, dice: &mut Dice) -> (CpuConfig, Nanos) {
         (RunPolicy::Edf, Admission::Edf),
         (RunPolicy::Edf, Admission::Edf),
         (RunPolicy::Edf, Admission::DOrder),
-        (RunPolicy::Edf, Admission::Edf),
+        (RunPolicy::FixedPriority, Admission::FixedPriority),
     ]);
     let wake_max = Nanos(dice.between(1_000, 150_000));
     let mut cpu = CpuConfig {

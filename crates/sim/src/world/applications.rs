@@ -15,6 +15,9 @@ use crate::sender::Sender;
 /// Longest time that an agent thinks, well within its timeout.
 const CONSENT_MAX: Nanos = Nanos::from_millis(30);
 
+/// A sender whose ring was full comes back after this.
+const RETRY: Nanos = Nanos::from_millis(1);
+
 impl World {
     pub(super) fn act(&mut self, act: Act) {
         match act {
@@ -42,6 +45,11 @@ impl World {
         self.channels.push(Channel::new(plan, number as u64, sender));
         self.last_change = self.now;
         self.note(plan.from, Entry::Ask { channel: number });
+        let (from, to) = (&self.scenario.hosts[plan.from], &self.scenario.hosts[plan.to]);
+        self.journal.explain(|| {
+            let (from, to) = (&from.config.name, &to.config.name);
+            format!("{from} to {to}, {:?}, {:?}", plan.arrivals, plan.contract)
+        });
         self.call(plan.from, Call::Ask(number));
     }
 
@@ -56,13 +64,10 @@ impl World {
         let stamp = clock.read(now);
         let channel = &mut self.channels[number];
         let count = channel.sender.count(stamp, channel.ledger.conformance());
-        for _ in 0..count {
-            if !self.send_one(number, stamp) {
-                break;
-            }
-        }
+        let fitted = (0..count).all(|_| self.send_one(number, stamp));
         let channel = &mut self.channels[number];
         let next = channel.sender.next(now, &clock, channel.ledger.conformance());
+        let next = if fitted { next } else { next.max(now + RETRY) };
         self.queue.schedule(next, Event::Act(Act::Send { channel: number }));
         if count > 0 {
             self.call(host, Call::Doorbell(number));
@@ -77,9 +82,8 @@ impl World {
         if !outbox.send(index, len, stamp) {
             if channel.sender.keeps_contract() && !channel.faulty {
                 let slots = channel.grant.as_ref().map_or(0, |grant| grant.outbox_messages);
-                self.violate(&format!(
-                    "channel {number}: its ring of {slots} messages is full though it conforms"
-                ));
+                let channel = self.describe(number);
+                self.violate(&format!("{channel}: its ring of {slots} messages is full though it conforms"));
             }
             return false;
         }
@@ -118,9 +122,23 @@ impl World {
 
     fn check_lost(&mut self) {
         for number in 0..self.channels.len() {
-            for (index, due) in self.channels[number].ledger.lost() {
-                let what = format!("channel {number}: #{index}, due {due}, keeps its contract and was lost");
-                self.violate(&what);
+            let lost = self.channels[number].ledger.lost(self.now);
+            for (index, due) in &lost {
+                let channel = self.describe(number);
+                self.violate(&format!("{channel}: #{index}, due {due}, keeps its contract and was lost"));
+            }
+            if !lost.is_empty() {
+                self.explain_counters(number);
+            }
+        }
+    }
+
+    /// What each hop has counted of a channel, for the reader of the timeline.
+    fn explain_counters(&mut self, number: usize) {
+        let path = self.channels[number].path;
+        for (host, plan) in self.hosts.iter().zip(&self.scenario.hosts) {
+            for status in host.node.channels().iter().filter(|status| Some(status.path) == path) {
+                self.journal.explain(|| format!("{}: {:?}", plan.config.name, status.counters));
             }
         }
     }

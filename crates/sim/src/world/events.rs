@@ -1,6 +1,6 @@
 //! What nodes tell applications, and what they deliver: judged here.
 
-use punctual_analysis::Instant;
+use punctual_analysis::{Contract, Instant};
 use punctual_proto::node::api::{
     ChannelRefusal, CloseReason, Event as NodeEvent, Grant, Incoming, RefuseCause,
 };
@@ -163,8 +163,20 @@ impl World {
         }
         self.note(host, Entry::Deliver { channel: number, index: judgement.index, latency_ns });
         for wrong in judgement.wrong {
-            self.violate(&format!("channel {number}: {wrong}"));
+            self.violate(&format!("{}: {wrong}", self.describe(number)));
         }
+    }
+
+    /// A channel for a reader of violations.
+    pub(super) fn describe(&self, number: usize) -> String {
+        let plan = &self.channels[number].plan;
+        let name = |host: usize| &self.scenario.hosts[host].config.name;
+        let Contract { policing, delivery, horizon, .. } = plan.contract;
+        let (from, to) = (name(plan.from), name(plan.to));
+        format!(
+            "channel {number} ({from} to {to}, {:?}, {policing:?}, {delivery:?}, {horizon:?})",
+            plan.arrivals
+        )
     }
 
     /// Best effort may be lost, never altered, doubled or misdelivered; faults may double it.
