@@ -3,7 +3,10 @@
 //! To add a verb: a module in `verbs`, a variant of [`Verb`], a line in [`Verb::run`].
 //! Exit codes (stable): 0 done, 1 refused or failed, 2 wrong usage, 3 inconclusive.
 
+mod doctor;
+mod host;
 mod output;
+mod split;
 mod values;
 mod verbs;
 
@@ -25,16 +28,41 @@ struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Verb {}
+enum Verb {
+    Bench(verbs::bench::Bench),
+    Demo(verbs::demo::Demo),
+    Analyze(verbs::analyze::Analyze),
+    Suggest(verbs::suggest::Suggest),
+    Status(verbs::status::Status),
+    Channels(verbs::channels::Channels),
+    Admit(verbs::admit::Admit),
+    Send(verbs::send::Send),
+    Recv(verbs::recv::Recv),
+    Doctor(verbs::doctor::Doctor),
+}
 
 impl Verb {
-    fn run(self, _output: Output) -> anyhow::Result<Outcome> {
-        match self {}
+    fn run(self, output: Output) -> anyhow::Result<Outcome> {
+        match self {
+            Self::Bench(verb) => verb.run(output),
+            Self::Demo(verb) => verb.run(output),
+            Self::Analyze(verb) => verb.run(output),
+            Self::Suggest(verb) => verb.run(output),
+            Self::Status(verb) => verb.run(output),
+            Self::Channels(verb) => verb.run(output),
+            Self::Admit(verb) => verb.run(output),
+            Self::Send(verb) => verb.run(output),
+            Self::Recv(verb) => verb.run(output),
+            Self::Doctor(verb) => verb.run(output),
+        }
     }
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return output::usage(&error),
+    };
     match cli.verb.run(Output { json: cli.json }) {
         Ok(outcome) => outcome.exit_code(),
         Err(error) => {

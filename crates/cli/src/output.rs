@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use serde::Serialize;
 
 /// How a verb ended.
@@ -41,6 +42,24 @@ impl std::fmt::Display for Usage {
     }
 }
 impl std::error::Error for Usage {}
+
+/// Help and version go to standard output; a mistake becomes one line on standard error.
+pub fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A reader that has gone is no error.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    // The cause is the first paragraph, its list of arguments line by line; hints and usage follow.
+    let shown = error.to_string();
+    let cause: Vec<&str> = shown.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+    let cause = match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no verb given".to_owned(),
+        _ => cause.join(" ").trim_start_matches("error: ").to_owned(),
+    };
+    eprintln!("punctual: {cause}: see 'punctual --help'");
+    ExitCode::from(2)
+}
 
 /// Where and how to print.
 #[derive(Clone, Copy, Debug)]

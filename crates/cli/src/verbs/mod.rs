@@ -1,1 +1,12 @@
 //! One verb a file.
+
+pub mod admit;
+pub mod analyze;
+pub mod bench;
+pub mod channels;
+pub mod demo;
+pub mod doctor;
+pub mod recv;
+pub mod send;
+pub mod status;
+pub mod suggest;

@@ -1,0 +1,136 @@
+//! The verbs as a script sees them: standard output, one line of error, exit code.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn punctual(arguments: &[&str]) -> Output {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    Command::new(env!("CARGO_BIN_EXE_punctual")).args(arguments).current_dir(root).output().unwrap()
+}
+
+fn json_of(arguments: &[&str]) -> Value {
+    let output = punctual(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Fails with `code` and one line on standard error, nothing on standard output.
+fn complaint(arguments: &[&str], code: i32) -> String {
+    let output = punctual(arguments);
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{line}");
+    assert!(line.starts_with("punctual: ") && line.trim_end().lines().count() == 1, "{line}");
+    assert!(output.stdout.is_empty());
+    line
+}
+
+/// A file of its own for each test.
+fn file(name: &str, text: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+const DAVIS: &str = "
+[[task]]
+cost_ns = 1000000
+period_ns = 2500000
+deadline_ns = 2500000
+[[task]]
+cost_ns = 1000000
+period_ns = 3500000
+deadline_ns = 3250000
+[[task]]
+cost_ns = 1000000
+period_ns = 3500000
+deadline_ns = 3250000
+";
+
+#[test]
+fn analyze_prints_the_json_that_scripts_rely_on() {
+    let path = file("davis.toml", &format!("policy = \"np-fp\"\n{DAVIS}"));
+    let expected = json!({
+        "tasks": [
+            {"response_ns": 2_000_000, "schedulable": true},
+            {"response_ns": 3_000_000, "schedulable": true},
+            {"response_ns": 3_500_000, "schedulable": false},
+        ],
+        "schedulable": false,
+    });
+    assert_eq!(json_of(&["analyze", &path, "--json"]), expected);
+    let text = String::from_utf8(punctual(&["analyze", &path]).stdout).unwrap();
+    assert!(text.contains("MISSES") && text.ends_with("not schedulable\n"), "{text}");
+}
+
+#[test]
+fn analyze_knows_every_policy_blocking_and_the_unbounded() {
+    let first = |policy: &str| {
+        let path = file(
+            &format!("{policy}.toml"),
+            &format!("policy = \"{policy}\"\nblocking_ns = 1500000\n{DAVIS}"),
+        );
+        json_of(&["analyze", &path, "--json"])["tasks"][0]["response_ns"].as_u64()
+    };
+    assert_eq!(first("np-fp"), Some(2_500_000));
+    assert_eq!(first("fp"), Some(2_500_000));
+    assert!(first("edf") >= Some(2_500_000));
+    let task = "[[task]]\ncost_ns = 6\nperiod_ns = 10\ndeadline_ns = 10\n";
+    let path = file("overload.toml", &format!("policy = \"edf\"\n{task}{task}"));
+    assert_eq!(json_of(&["analyze", &path, "--json"])["tasks"][1]["response_ns"], Value::Null);
+}
+
+#[test]
+fn analyze_refuses_what_makes_no_sense_in_one_line() {
+    let unknown = file("unknown.toml", &format!("policy = \"fp\"\ncolour = 1\n{DAVIS}"));
+    assert!(complaint(&["analyze", &unknown], 1).contains("colour"));
+    let in_task = file("in_task.toml", &format!("policy = \"fp\"\n{DAVIS}prio = 1\n"));
+    assert!(complaint(&["analyze", &in_task], 1).contains("prio"));
+    let policy = file("policy.toml", &format!("policy = \"rr\"\n{DAVIS}"));
+    assert!(complaint(&["analyze", &policy], 1).contains("rr"));
+    let empty = file("empty.toml", "policy = \"fp\"\n");
+    assert!(complaint(&["analyze", &empty], 1).contains("no [[task]]"));
+    let zero = file("zero.toml", "policy = \"fp\"\n[[task]]\ncost_ns = 0\nperiod_ns = 1\ndeadline_ns = 1\n");
+    assert!(complaint(&["analyze", &zero], 1).contains("cost_ns = 0"));
+    assert!(complaint(&["analyze", "/no/such/file"], 1).contains("/no/such/file"));
+}
+
+#[test]
+fn suggest_says_what_each_choice_reserves() {
+    for trace in ["bigbuckbunny-720p25-h264", "bikes-640x272-h264", "bigbuckbunny-352x240p30-mpeg1"] {
+        let path = format!("examples/traces/{trace}.csv");
+        let found =
+            json_of(&["suggest", &path, "--deadline", "80ms", "--contract", "110KB,25/s,1", "--json"]);
+        let choices = found["choices"].as_array().unwrap();
+        assert!(choices.len() >= 3, "{trace}");
+        for choice in choices {
+            assert_eq!(choice["fare"]["messages_delayed"], 0, "{trace}");
+            assert!(choice["reserves"]["bits_per_second"].as_u64() > found["bits_per_second_mean"].as_u64());
+        }
+        let reserved = found["given"]["reserves"]["bits_per_second"].as_u64().unwrap();
+        assert!((24_000_000..24_500_000).contains(&reserved), "{reserved}");
+    }
+}
+
+#[test]
+fn usage_is_one_line_and_exit_code_2() {
+    assert!(complaint(&[], 2).contains("--help"));
+    assert!(complaint(&["fly"], 2).contains("fly"));
+    assert!(complaint(&["suggest", "x.csv"], 2).contains("--deadline"));
+    let trace = "examples/traces/bikes-640x272-h264.csv";
+    assert!(complaint(&["suggest", trace, "--deadline", "80"], 2).contains("80ms"));
+    assert!(
+        complaint(&["suggest", trace, "--deadline", "80ms", "--contract", "0B,25/s,1"], 2)
+            .contains("message size")
+    );
+}
+
+#[test]
+fn every_verb_shows_an_example() {
+    for verb in ["analyze", "suggest"] {
+        let output = punctual(&[verb, "--help"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.contains("Example:") && text.contains("--json"), "{text}");
+    }
+}
