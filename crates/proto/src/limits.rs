@@ -32,6 +32,14 @@ pub const HELLOS_MISSED_MAX: u64 = 4;
 pub const ARRIVALS_PACKETS_MAX: usize = 1_024;
 /// Of one path.
 pub const ARRIVALS_OF_PATH_MAX: u32 = 128;
+/// Frames of a link's driver unless configured otherwise.
+pub const FRAMES_DEFAULT: u32 = 8_192;
+/// Fewest frames of a link's driver.
+pub const FRAMES_MIN: u32 = 256;
+/// Of a link's frames, the part that channels may reserve: one in so many.
+pub const FRAMES_GUARANTEED_DIVISOR: u32 = 2;
+/// The part that best effort may hold. The rest is for packets that nobody has looked at yet.
+pub const FRAMES_BEST_EFFORT_DIVISOR: u32 = 4;
 /// Signalling packets of one link that may wait for the processor.
 pub const SIGNALS_WAITING_MAX: usize = 64;
 /// Best-effort senders whose messages are put together at a bound port at once.
@@ -59,6 +67,7 @@ pub const PRIORITY_LEVELS: u8 = 32;
 /// Default tolerance of one host's clock in ppm; rho is twice this (design 3).
 pub const CLOCK_TOLERANCE_PPM_DEFAULT: u32 = 100;
 
+const _: () = assert!(SIGNALS_WAITING_MAX * 4 <= FRAMES_MIN as usize);
 const _: () = assert!(REFRESHES_PER_LEASE >= 4);
 const _: () = assert!(FRAGMENT_BYTES_DEFAULT as usize + HEADER_BYTES + 28 <= 1_500);
 

@@ -58,7 +58,7 @@ fn the_example_is_the_defaults() {
     let [LinkDriver::Udp(udp)] = &config.drivers[..] else { panic!("one UDP link: {:?}", config.drivers) };
     let addresses = ["10.0.1.1", "10.0.1.2"].map(|text| text.parse().expect("an address"));
     let default = UdpOptions::new(addresses[0], addresses[1], 7_411, 7_412);
-    assert_eq!(*udp, UdpOptions { frames: 4_096, socket_buffer_required: true, ..default });
+    assert_eq!(*udp, UdpOptions { frames: 8_192, socket_buffer_required: true, ..default });
 }
 
 #[test]

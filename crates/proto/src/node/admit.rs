@@ -10,6 +10,7 @@ use super::api::{ChannelCounters, RefuseCause, Role, StageGrant};
 use super::clip::{Clip, Demoted, Forwarder, Outlet, PacketQueue, RoleState, Sink, Source, Told};
 use super::outgoing::Outgoing;
 use super::plane::{Owner, Plane, best_effort_parameters};
+use super::stages::Reserved;
 use crate::fragment::{Fragmentation, Reassembly, packet_wire_bytes};
 use crate::ids::ChannelId;
 use crate::limits::BEST_EFFORT_OUTGOING_MAX;
@@ -58,7 +59,7 @@ impl<M: Memory> Resources for Plane<M> {
             bounds,
         };
         let buffers = buffers_of(local, &terms);
-        self.stages.reserve_buffers(local.channel, self.buffer_bytes(local, buffers))?;
+        self.stages.reserve_buffers(local.channel, reserved(local, buffers))?;
         self.install(local, &terms, buffers)?;
         Ok(self.stages.grants(local, &offered))
     }
@@ -105,27 +106,31 @@ fn messages(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX).max(1)
 }
 
+/// Bytes, and frames of the driver that packets come in through: each waiting packet keeps a whole one.
+fn reserved(local: &LocalChannel, buffers: Buffers) -> Reserved {
+    let packets = local.contract.packets_max(local.fragment_bytes);
+    let message = u64::from(local.contract.message_bytes_max);
+    let on_wire = message + u64::from(packets) * u64::from(packet_wire_bytes(0, 0));
+    let waiting = buffers.cpu_messages.saturating_add(buffers.link_messages);
+    let frames = local.link_in.map(|link| (link, waiting.saturating_mul(packets)));
+    let bytes = match local.role {
+        // Packets of a source refer to the ring.
+        Role::Source => u64::from(buffers.cpu_messages.max(buffers.link_messages)).saturating_mul(message),
+        Role::Forwarder => u64::from(waiting).saturating_mul(on_wire),
+        Role::Sink => {
+            let ring = u64::from(buffers.sink_messages).saturating_mul(message);
+            u64::from(waiting).saturating_mul(on_wire).saturating_add(ring)
+        }
+    };
+    Reserved { bytes, frames }
+}
+
 impl<M: Memory> Plane<M> {
     /// The smallest bounds that were offered: what is held before anything is relaxed.
     fn offered(&self, channel: ChannelId) -> Vec<Nanos> {
         let held = self.stages.held(channel);
         let link = held.and_then(|held| held.link).map(|(_, stage)| stage.bound);
         held.map(|held| held.cpu.bound).into_iter().chain(link).collect()
-    }
-
-    fn buffer_bytes(&self, local: &LocalChannel, buffers: Buffers) -> u64 {
-        let packets = u64::from(local.contract.packets_max(local.fragment_bytes));
-        let message = u64::from(local.contract.message_bytes_max);
-        let on_wire = message + packets * u64::from(packet_wire_bytes(0, 0));
-        let (cpu, link) = (u64::from(buffers.cpu_messages), u64::from(buffers.link_messages));
-        match local.role {
-            // Packets of a source refer to the ring.
-            Role::Source => cpu.max(link).saturating_mul(message),
-            Role::Forwarder => (cpu + link).saturating_mul(on_wire),
-            Role::Sink => {
-                cpu.saturating_mul(on_wire) + u64::from(buffers.sink_messages).saturating_mul(message)
-            }
-        }
     }
 
     fn install(&mut self, local: &LocalChannel, terms: &Terms, buffers: Buffers) -> Result<(), RefuseCause> {

@@ -137,6 +137,8 @@ pub(super) struct Waiting<F> {
     pub frame: F,
     pub header: Header,
     pub received: Instant,
+    /// Whose frame it keeps.
+    pub link: LinkId,
 }
 
 /// Packets of best effort and demoted ones, in the order of their arrival, bounded for each path.

@@ -10,8 +10,8 @@ use thiserror::Error;
 use super::config::{Admission, LinkConfig, NodeConfig, RouteConfig, RunPolicy};
 use crate::ids::NodeId;
 use crate::limits::{
-    FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN, HEADER_BYTES, LINKS_MAX, PIPELINE_DEPTH_MAX, ROUTE_NODES_MAX,
-    SIGNAL_BYTES_MAX,
+    FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN, FRAMES_MIN, HEADER_BYTES, LINKS_MAX, PIPELINE_DEPTH_MAX,
+    ROUTE_NODES_MAX, SIGNAL_BYTES_MAX,
 };
 
 /// The configuration cannot be used.
@@ -103,6 +103,9 @@ fn check_link(config: &NodeConfig, link: &LinkConfig) -> Result<(), NodeConfigEr
             "link {name}: its packets hold {} B, fragments and signalling need {needed} B",
             link.packet_bytes_max
         )
+    })?;
+    ensure(link.frames >= FRAMES_MIN, || {
+        format!("link {name}: {} frames: give {FRAMES_MIN} or more", link.frames)
     })?;
     ensure(link.propagation_min <= link.propagation_max, || {
         format!("link {name}: propagation_min is longer than propagation_max")

@@ -128,6 +128,8 @@ pub struct LinkConfig {
     pub best_effort_flow_cap: Ppm,
     /// Bytes that each best-effort flow may queue here.
     pub best_effort_flow_bytes_max: u32,
+    /// Frames that the driver receives into: packets passing through keep theirs until they are sent.
+    pub frames: u32,
     /// Admission of this link.
     pub admission: Admission,
 }
@@ -255,6 +257,7 @@ impl LinkConfig {
             best_effort_share_min: Ppm(50_000),
             best_effort_flow_cap: Ppm::ONE,
             best_effort_flow_bytes_max: 256 * 1024,
+            frames: limits::FRAMES_DEFAULT,
             admission: Admission::Edf,
         }
     }

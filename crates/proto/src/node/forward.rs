@@ -58,15 +58,18 @@ impl<M: Memory> Plane<M> {
     /// Passes one best-effort or demoted packet on, or to whom it belongs.
     pub fn run_arrivals(&mut self, now: Instant) {
         let Some(waiting) = self.arrivals.pop() else { return };
-        let (header, frame) = (waiting.header, waiting.frame);
+        let (header, frame, link_in) = (waiting.header, waiting.frame, waiting.link);
         if let Some(link) = self.onward(&header) {
             let line = self.line_mut(link);
             let wire_bytes = line.wire_bytes(header.payload_bytes);
-            let packet = Packet::Pass { header, frame };
-            let queued = line.scheduler.enqueue_best_effort(now, key_of(header.path), wire_bytes, packet);
-            self.drops.no_buffer += u64::from(queued.is_err());
+            let packet = Packet::Pass { link_in, header, frame };
+            if line.scheduler.enqueue_best_effort(now, key_of(header.path), wire_bytes, packet).is_err() {
+                self.drops.no_buffer += 1;
+                self.line_mut(link_in).best_effort_frames -= 1;
+            }
             return;
         }
+        self.line_mut(link_in).best_effort_frames -= 1;
         if header.kind == Kind::Guaranteed {
             return self.receive_demoted(&header, &frame, now);
         }

@@ -2,7 +2,7 @@
 
 use punctual_analysis::Instant;
 
-use crate::ids::ChannelId;
+use crate::ids::{ChannelId, LinkId};
 use crate::wire::Header;
 
 /// A packet reference. The bytes are copied into the driver's frame when the link scheduler picks it.
@@ -50,6 +50,8 @@ pub(super) enum Packet<F> {
     },
     /// A best-effort or demoted packet that passes through.
     Pass {
+        /// Where it came in: whose frame it keeps.
+        link_in: LinkId,
         /// As it came; `demoted` is set where we demoted it.
         header: Header,
         /// With its payload.

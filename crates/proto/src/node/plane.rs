@@ -19,7 +19,9 @@ use super::packet::Packet;
 use super::stages::Stages;
 use crate::fragment::packet_wire_bytes;
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
-use crate::limits::{ARRIVALS_PACKETS_MAX, SIGNAL_BYTES_MAX, SIGNALS_WAITING_MAX};
+use crate::limits::{
+    ARRIVALS_PACKETS_MAX, FRAMES_BEST_EFFORT_DIVISOR, SIGNAL_BYTES_MAX, SIGNALS_WAITING_MAX,
+};
 use crate::linksched::{FlowIndex, Guaranteed, LinkParameters, LinkScheduler};
 use crate::memory::Memory;
 use crate::sched::{Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
@@ -58,6 +60,9 @@ pub(super) struct Line<M: Memory> {
     pub signal_packets: u64,
     pub signals_in: VecDeque<SignalIn<M::Frame>>,
     pub signals_handler: HandlerId,
+    /// Frames of this link's driver that best effort may keep, and those that it does.
+    pub best_effort_frames_max: u32,
+    pub best_effort_frames: u32,
     /// Sources and flows that wait for room in this link's queues, each once.
     pub blocked: VecDeque<ChannelId>,
 }
@@ -269,6 +274,8 @@ fn line<M: Memory>(
         signal_packets: 0,
         signals_in: VecDeque::with_capacity(SIGNALS_WAITING_MAX),
         signals_handler: handler,
+        best_effort_frames_max: link.frames / FRAMES_BEST_EFFORT_DIVISOR,
+        best_effort_frames: 0,
         blocked: VecDeque::new(),
         scheduler,
     }

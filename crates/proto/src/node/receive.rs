@@ -55,7 +55,7 @@ impl<M: Memory> Plane<M> {
         };
         match header.kind {
             Kind::Guaranteed => self.receive_guaranteed(link, received, frame, &header, now),
-            Kind::BestEffort => self.receive_best_effort(received, frame, header, now),
+            Kind::BestEffort => self.receive_best_effort(link, received, frame, header, now),
         }
     }
 
@@ -84,7 +84,7 @@ impl<M: Memory> Plane<M> {
             Some(Verdict::Demoted) => {
                 clip.counters.demoted += 1;
                 let header = Header { demoted: true, ..*header };
-                self.receive_best_effort(received, frame, header, now);
+                self.receive_best_effort(link, received, frame, header, now);
             }
             None => self.drops.unknown_path += 1,
         }
@@ -114,11 +114,21 @@ impl<M: Memory> Plane<M> {
     }
 
     /// Best effort, and what was demoted here or before: queued if it has somewhere to go.
-    fn receive_best_effort(&mut self, received: Instant, frame: M::Frame, header: Header, now: Instant) {
+    fn receive_best_effort(
+        &mut self,
+        link: LinkId,
+        received: Instant,
+        frame: M::Frame,
+        header: Header,
+        now: Instant,
+    ) {
         if !self.has_place(&header, now) {
             return;
         }
-        if self.arrivals.push(Waiting { frame, header, received }) {
+        let line = &mut self.lines[usize::from(link.0)];
+        let free = line.best_effort_frames < line.best_effort_frames_max;
+        if free && self.arrivals.push(Waiting { frame, header, received, link }) {
+            line.best_effort_frames += 1;
             self.arm_arrivals(now);
         } else {
             self.drops.no_buffer += 1;

@@ -17,7 +17,7 @@ use super::api::{RefuseCause, Role, StageGrant, StageKind};
 use super::check::NodeConfigError;
 use super::config::{self, Admission, LinkConfig, NodeConfig, Pace};
 use crate::ids::{ChannelId, LinkId, NodeId};
-use crate::limits::{FRAGMENT_BYTES_MAX, HEADER_BYTES, SIGNAL_BYTES_MAX};
+use crate::limits::{FRAGMENT_BYTES_MAX, FRAMES_GUARANTEED_DIVISOR, HEADER_BYTES, SIGNAL_BYTES_MAX};
 use crate::signalling::LocalChannel;
 
 /// The name under which the analysis knows an admission.
@@ -45,7 +45,16 @@ pub(super) struct HeldStage {
 pub(super) struct Held {
     pub cpu: HeldStage,
     pub link: Option<(LinkId, HeldStage)>,
-    pub buffer_bytes: u64,
+    pub buffers: Reserved,
+}
+
+/// Buffers of a channel here.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reserved {
+    /// Bytes of rings and packets.
+    pub bytes: u64,
+    /// Frames of the driver of the link that it comes in on.
+    pub frames: Option<(LinkId, u32)>,
 }
 
 /// One link's admission.
@@ -55,6 +64,9 @@ struct LinkStage {
     propagation_max: Nanos,
     packet_bytes_max: u32,
     signal_bound: Nanos,
+    /// Frames that channels may reserve, and those that they have.
+    frames_max: u32,
+    frames: u32,
 }
 
 /// Admission of all stages.
@@ -100,7 +112,16 @@ impl Stages {
             let sum = cpu_demand.map_or(Nanos::ZERO, |demand| demand.cost);
             cpu_demand = Some(Demand { cost: sum + one.cost, ..one });
             let (propagation_max, packet_bytes_max) = (link.propagation_max, link.packet_bytes_max);
-            links.push(LinkStage { model, policy, propagation_max, packet_bytes_max, signal_bound });
+            let frames_max = link.frames / FRAMES_GUARANTEED_DIVISOR;
+            links.push(LinkStage {
+                model,
+                policy,
+                propagation_max,
+                packet_bytes_max,
+                signal_bound,
+                frames_max,
+                frames: 0,
+            });
         }
         if let Some(demand) = cpu_demand {
             hold_signalling(cpu.as_mut(), &demand, "the processor")?;
@@ -164,7 +185,7 @@ impl Stages {
         let Some(link) = local.link_out else {
             if !dry {
                 self.cpu.hold(key, &cpu.demand, cpu.bound).map_err(refuse(cpu_kind))?;
-                self.held.insert(local.channel, Held { cpu, link: None, buffer_bytes: 0 });
+                self.held.insert(local.channel, Held { cpu, link: None, buffers: Reserved::default() });
             }
             return Ok(Vec::from([cpu_grant]));
         };
@@ -179,7 +200,8 @@ impl Stages {
                 self.links[usize::from(link.0)].policy.release(key);
                 return Err(refuse(cpu_kind)(refusal));
             }
-            self.held.insert(local.channel, Held { cpu, link: Some((link, held)), buffer_bytes: 0 });
+            self.held
+                .insert(local.channel, Held { cpu, link: Some((link, held)), buffers: Reserved::default() });
         }
         Ok(Vec::from([cpu_grant, self.link_grant(link, &held, left)]))
     }
@@ -212,21 +234,43 @@ impl Stages {
         Some(taken)
     }
 
-    /// Reserves buffer bytes for a held channel.
+    /// Reserves the buffers of a held channel; what it had reserved before is replaced.
     ///
     /// # Errors
     /// Where the node has no more; nothing changes then.
-    pub fn reserve_buffers(&mut self, channel: ChannelId, bytes: u64) -> Result<(), RefuseCause> {
-        let had = self.held.get(&channel).map_or(0, |held| held.buffer_bytes);
-        let free_bytes = self.buffer_bytes_max.saturating_sub(self.buffer_bytes - had);
-        if bytes > free_bytes {
-            return Err(RefuseCause::Buffers(RefusalReason::Buffers { wanted_bytes: bytes, free_bytes }));
+    pub fn reserve_buffers(&mut self, channel: ChannelId, wanted: Reserved) -> Result<(), RefuseCause> {
+        let had = self.held.get(&channel).map_or(Reserved::default(), |held| held.buffers);
+        let free_bytes = self.buffer_bytes_max.saturating_sub(self.buffer_bytes - had.bytes);
+        let refuse = |wanted_bytes, free_bytes| {
+            Err(RefuseCause::Buffers(RefusalReason::Buffers { wanted_bytes, free_bytes }))
+        };
+        if wanted.bytes > free_bytes {
+            return refuse(wanted.bytes, free_bytes);
         }
+        if let Some((link, frames)) = wanted.frames {
+            let stage = &self.links[usize::from(link.0)];
+            let free =
+                stage.frames_max.saturating_sub(stage.frames - had.frames.map_or(0, |(_, frames)| frames));
+            let frame_bytes = u64::from(stage.packet_bytes_max);
+            if frames > free {
+                return refuse(u64::from(frames) * frame_bytes, u64::from(free) * frame_bytes);
+            }
+        }
+        self.count_buffers(had, wanted);
         if let Some(held) = self.held.get_mut(&channel) {
-            held.buffer_bytes = bytes;
-            self.buffer_bytes = self.buffer_bytes - had + bytes;
+            held.buffers = wanted;
         }
         Ok(())
+    }
+
+    fn count_buffers(&mut self, had: Reserved, has: Reserved) {
+        self.buffer_bytes = self.buffer_bytes - had.bytes + has.bytes;
+        if let Some((link, frames)) = had.frames {
+            self.links[usize::from(link.0)].frames -= frames;
+        }
+        if let Some((link, frames)) = has.frames {
+            self.links[usize::from(link.0)].frames += frames;
+        }
     }
 
     /// Gives everything back.
@@ -236,7 +280,7 @@ impl Stages {
         if let Some((link, _)) = held.link {
             self.links[usize::from(link.0)].policy.release(StageKey(channel.0));
         }
-        self.buffer_bytes -= held.buffer_bytes;
+        self.count_buffers(held.buffers, Reserved::default());
     }
 
     /// The grants of what is held now.
@@ -250,7 +294,7 @@ impl Stages {
             grant.offered = *offered;
         }
         if let Some(last) = grants.last_mut() {
-            last.buffer_bytes = held.buffer_bytes;
+            last.buffer_bytes = held.buffers.bytes;
         }
         grants
     }

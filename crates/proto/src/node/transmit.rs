@@ -77,7 +77,10 @@ impl<M: Memory> Plane<M> {
                 }
                 copy_frame(&Header { slack_ns, ..header }, frame.as_ref(), out)
             }
-            Packet::Pass { header, frame } => copy_frame(&header, frame.as_ref(), out),
+            Packet::Pass { link_in, header, frame } => {
+                self.line_mut(link_in).best_effort_frames -= 1;
+                copy_frame(&header, frame.as_ref(), out)
+            }
             Packet::Signal => None,
         }
     }

@@ -10,10 +10,8 @@ use super::super::{ConfigError, DATA_PORT_DEFAULT, LinkDriver, SIGNALLING_PORT_D
 use super::{Hosts, bytes_u32, lookup, pick};
 use crate::os::realtime::{RealTime, SchedulingClass};
 
-/// Receive buffers of a link unless configured otherwise, and the memory that they may take then. Packets on
-/// their way through this host stay in them until they are sent.
-const FRAMES_DEFAULT: usize = 4_096;
-const FRAME_BYTES_MAX: usize = 64 << 20;
+/// Memory that a link's receive buffers take at most unless configured otherwise.
+const FRAME_BYTES_MAX: u32 = 64 << 20;
 
 pub(super) fn links(
     tables: &[Spanned<LinkTable>],
@@ -81,9 +79,15 @@ fn link(
             source,
             at,
         )?,
+        frames: table.frames.unwrap_or_else(|| frames_default(packet_bytes)),
         admission,
         ..default
     })
+}
+
+/// As many frames as usual, fewer where packets are so large that they would take too much memory.
+fn frames_default(packet_bytes: u32) -> u32 {
+    limits::FRAMES_DEFAULT.min(FRAME_BYTES_MAX / packet_bytes.max(1)).max(limits::FRAMES_MIN)
 }
 
 fn memory(table: &LinkTable, at: usize, source: &Source<'_>) -> Result<LinkDriver, ConfigError> {
@@ -112,13 +116,12 @@ fn udp(
     let data_port = table.data_port.unwrap_or(DATA_PORT_DEFAULT);
     let signalling_port = table.signalling_port.unwrap_or(SIGNALLING_PORT_DEFAULT);
     let default = UdpOptions::new(local, peer, data_port, signalling_port);
-    let frames = FRAMES_DEFAULT.min(FRAME_BYTES_MAX / (link.packet_bytes_max as usize).max(1));
     Ok(LinkDriver::Udp(UdpOptions {
         peer_data_port: table.peer_data_port.unwrap_or(data_port),
         peer_signalling_port: table.peer_signalling_port.unwrap_or(signalling_port),
         device: table.device.clone(),
         packet_bytes_max: link.packet_bytes_max as usize,
-        frames: table.frames.unwrap_or(frames as u32),
+        frames: link.frames,
         socket_buffer_bytes: bytes_u32(
             &table.socket_buffer,
             default.socket_buffer_bytes as u32,
