@@ -1,4 +1,6 @@
 //! What can go wrong, for a program to tell apart and for a person to act on.
+//!
+//! Each error is one line that holds its cause; so none of them has a `source` that would repeat it.
 
 use std::io;
 use std::path::PathBuf;
@@ -24,20 +26,20 @@ pub enum ConnectError {
     },
     /// The daemon said no.
     #[error("the daemon does not let this program in: {0}")]
-    Denied(#[from] Error),
+    Denied(Error),
     /// The system said no.
     #[error("cannot start the client: {0}")]
-    System(#[from] io::Error),
+    System(io::Error),
     /// The engine inside this process could not be started.
     #[error("cannot start the embedded host: {0}")]
-    Host(#[from] HostError),
+    Host(HostError),
 }
 
 /// A request that failed.
 #[derive(Debug, Error)]
 pub enum Error {
     /// Not `port@host`, or not a name.
-    #[error("{0}")]
+    #[error(transparent)]
     Name(#[from] NameError),
     /// It cannot even be tried: unknown host, name taken, contract out of range, ...
     #[error("{0}")]
@@ -46,7 +48,7 @@ pub enum Error {
     #[error("{0}")]
     Daemon(ApiError),
     /// The message ring that came with the answer cannot be used.
-    #[error("{0}")]
+    #[error(transparent)]
     Ring(#[from] RingError),
     /// The daemon is gone.
     #[error("the daemon is gone: connect again when it is back")]
@@ -56,7 +58,7 @@ pub enum Error {
     Unexpected,
     /// The request could not be sent.
     #[error("cannot send the request: {0}")]
-    Socket(#[from] io::Error),
+    Socket(io::Error),
 }
 
 impl From<ApiError> for Error {
@@ -75,7 +77,7 @@ pub enum OpenError {
     #[error("refused by {}", describe(.0))]
     Refused(ChannelRefusal),
     /// It did not come to that.
-    #[error("{0}")]
+    #[error(transparent)]
     Failed(#[from] Error),
 }
 
@@ -135,7 +137,7 @@ pub enum SendError {
     Closed(Option<CloseReason>),
     /// The system said no.
     #[error("cannot wait for the channel: {0}")]
-    System(#[from] io::Error),
+    System(io::Error),
 }
 
 /// A message that was not received.
@@ -160,7 +162,7 @@ pub enum RecvError {
     Closed(Option<CloseReason>),
     /// The system said no.
     #[error("cannot wait for the channel: {0}")]
-    System(#[from] io::Error),
+    System(io::Error),
 }
 
 fn reason_text(reason: Option<CloseReason>) -> &'static str {
@@ -170,5 +172,41 @@ fn reason_text(reason: Option<CloseReason>) -> &'static str {
         Some(CloseReason::PathLost) => "a link or node on the way is down",
         Some(CloseReason::PeerRestarted) => "the other host restarted",
         None => "the daemon is gone",
+    }
+}
+
+impl From<Error> for ConnectError {
+    fn from(error: Error) -> Self {
+        Self::Denied(error)
+    }
+}
+
+impl From<io::Error> for ConnectError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl From<HostError> for ConnectError {
+    fn from(error: HostError) -> Self {
+        Self::Host(error)
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Socket(error)
+    }
+}
+
+impl From<io::Error> for SendError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl From<io::Error> for RecvError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
     }
 }

@@ -23,14 +23,14 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum HostError {
     /// The configuration, or a link of it.
-    #[error("{0}")]
+    #[error(transparent)]
     Config(#[from] ConfigError),
     /// The engine.
-    #[error("{0}")]
+    #[error(transparent)]
     Engine(#[from] EngineError),
     /// The system.
     #[error("cannot start the host's API: {0}")]
-    System(#[from] io::Error),
+    System(io::Error),
 }
 
 /// A running engine with this system's rings, as the API service sees it.

@@ -20,10 +20,10 @@ pub use socket::{ApiSocket, SocketError};
 #[derive(Debug, Error)]
 pub enum DaemonError {
     /// The links or the engine.
-    #[error("{0}")]
+    #[error(transparent)]
     Host(#[from] HostError),
     /// The API's socket.
-    #[error("{0}")]
+    #[error(transparent)]
     Socket(#[from] SocketError),
     /// The API's loop.
     #[error("the daemon failed: {0}")]

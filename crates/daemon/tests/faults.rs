@@ -174,6 +174,15 @@ fn a_hostile_ring_index_closes_its_channel_only() {
     let ended = receiver.recv_timeout(&mut [0; 100], PATIENCE);
     assert!(matches!(ended, Err(RecvError::Closed(Some(CloseReason::Peer)))), "{ended:?}");
     assert_eq!(a.status().expect("status").api.broken_rings, 1);
+
+    let ring = RingShape::new(4, 100).expect("a shape");
+    let flow = Request::OpenBestEffort { to: "bulk@b".parse().expect("an address"), ring };
+    let (answer, descriptors) = raw.ask(flow);
+    assert!(matches!(answer, Ok(Answer::Ring { .. })), "{answer:?}");
+    let region = Region::open(&descriptors[0], ring.bytes()).expect("a mapping");
+    region.word(0).store(5, std::sync::atomic::Ordering::SeqCst);
+    rustix::io::write(&descriptors[3], &1_u64.to_ne_bytes()).expect("rung");
+    eventually("the flow is closed", || a.status().expect("status").api.broken_rings == 2);
     still_works(&mut others);
 }
 

@@ -44,14 +44,14 @@ pub fn inbox(shape: RingShape, alarm: &Alarm) -> Result<(InboxWriter, RingHandle
     let (bell, rope) = Bell::pair()?;
     wake::arm(Header(&region).consumer_sleeps());
     let (hear, ring) = bell.into_parts();
-    let shared = Arc::new(Shared { region, shape, free: FreeList::full(shape.slots) });
+    let shared =
+        Arc::new(Shared { region, shape, free: FreeList::full(shape.slots), broken: AtomicBool::new(false) });
     let writer = InboxWriter {
         shared,
         rope,
         published: vec![0; shape.slots as usize].into(),
         produced: 0,
         consumed: 0,
-        broken: Arc::new(AtomicBool::new(false)),
         alarm: alarm.clone(),
     };
     Ok((writer, RingHandles { shape, descriptors: vec![file, hear, ring] }))
@@ -63,6 +63,7 @@ struct Shared {
     region: Region,
     shape: RingShape,
     free: FreeList,
+    broken: AtomicBool,
 }
 
 /// The daemon's end. Dropping it tells the application that nothing more comes.
@@ -74,19 +75,18 @@ pub struct InboxWriter {
     published: Box<[u32]>,
     produced: u64,
     consumed: u64,
-    broken: Arc<AtomicBool>,
     alarm: Alarm,
 }
 
 impl InboxWriter {
     /// Whether the application broke the ring's rules. The channel should be closed; nothing else is harmed.
     pub fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Relaxed)
+        self.shared.broken.load(Ordering::Relaxed)
     }
 
     /// How to learn that from another thread.
     pub fn health(&self) -> InboxHealth {
-        InboxHealth(Arc::clone(&self.broken))
+        InboxHealth(Arc::clone(&self.shared))
     }
 
     fn index(&self, position: u64) -> usize {
@@ -97,7 +97,7 @@ impl InboxWriter {
     fn collect(&mut self) {
         let consumed = Header(&self.shared.region).consumer().load(Ordering::Acquire);
         if consumed < self.consumed || consumed > self.produced {
-            self.broken.store(true, Ordering::Release);
+            self.shared.broken.store(true, Ordering::Release);
             self.alarm.ring();
             return;
         }
@@ -174,14 +174,15 @@ fn read_entry(region: &Region, offset: usize) -> (u32, MessageInfo) {
     (half(36), info)
 }
 
-/// Whether a ring was broken, for whoever does not hold its writer.
+/// Whether a ring was broken, for whoever does not hold its writer. Keeps the memory mapped, so that it is not
+/// the processor that unmaps it.
 #[derive(Clone, Debug)]
-pub struct InboxHealth(Arc<AtomicBool>);
+pub struct InboxHealth(Arc<Shared>);
 
 impl InboxHealth {
     /// See [`InboxWriter::is_broken`].
     pub fn is_broken(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.broken.load(Ordering::Acquire)
     }
 }
 

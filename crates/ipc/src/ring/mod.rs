@@ -84,10 +84,16 @@ pub enum RingError {
     #[error(
         "cannot make a message ring: {0}; raise the limits of locked memory (ulimit -l) and descriptors (ulimit -n)"
     )]
-    System(#[from] io::Error),
+    System(io::Error),
     /// Not the number of descriptors that belong to this ring.
     #[error("the daemon sent {0} descriptors with a ring: daemon and client are of different versions")]
     Descriptors(usize),
+}
+
+impl From<io::Error> for RingError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
 }
 
 /// What an application needs to attach to a ring, in the order in which it is sent.

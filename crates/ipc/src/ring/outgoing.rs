@@ -177,7 +177,8 @@ impl Drop for OutboxReader {
     }
 }
 
-/// Whether a ring was broken, for whoever does not hold its reader.
+/// Whether a ring was broken, for whoever does not hold its reader. Keeps the memory mapped, so that it is not
+/// the processor that unmaps it.
 #[derive(Clone, Debug)]
 pub struct OutboxHealth(Arc<Shared>);
 

@@ -121,8 +121,7 @@ impl<H: Host> Service<H> {
                     self.asked.remove(&token);
                 }
                 let stage = Stage::Incoming { contract, messages: inbox_messages };
-                let end = End { client: Some(client), user: owner, stage, ring_bytes: 0, health: None };
-                self.ends.insert(channel, end);
+                self.ends.insert(channel, End::new(client, owner, stage));
                 return self.push(client, Push::Incoming { channel, listener, from, user, contract, token });
             }
             Err(why) => why,

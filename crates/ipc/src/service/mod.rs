@@ -66,7 +66,16 @@ struct End {
     user: UserId,
     stage: Stage,
     ring_bytes: u64,
+    /// Held until the node is done with the ring: unmapping it is work for this thread, not for the processor.
     health: Option<Health>,
+    /// The ring was found broken, and the channel is being closed for it.
+    broken: bool,
+}
+
+impl End {
+    fn new(client: ClientId, user: UserId, stage: Stage) -> Self {
+        Self { client: Some(client), user, stage, ring_bytes: 0, health: None, broken: false }
+    }
 }
 
 /// Whether the application keeps the rules of its ring.
@@ -170,13 +179,13 @@ impl<H: Host> Service<H> {
         let broken: Vec<ChannelId> = self
             .ends
             .iter()
-            .filter(|(_, end)| end.health.as_ref().is_some_and(Health::is_broken))
+            .filter(|(_, end)| !end.broken && end.health.as_ref().is_some_and(Health::is_broken))
             .map(|(id, _)| *id)
             .collect();
         for channel in broken {
             self.counters.broken_rings += 1;
             if let Some(end) = self.ends.get_mut(&channel) {
-                end.health = None;
+                end.broken = true;
             }
             self.close_end(channel);
         }

@@ -167,7 +167,7 @@ impl<H: Host> Service<H> {
         self.accounts.take(user, Resource::Channels, 1)?;
         let opening = self.ask_node(move |node, now| node.open(request, now));
         let channel = opening.inspect_err(|_| self.accounts.give_back(user, Resource::Channels, 1))?;
-        self.ends.insert(channel, End { client: Some(client), user, stage, ring_bytes: 0, health: None });
+        self.ends.insert(channel, End::new(client, user, stage));
         Ok(None)
     }
 
@@ -248,9 +248,9 @@ impl<H: Host> Service<H> {
     fn open_best_effort(&mut self, client: ClientId, user: UserId, to: Address, ring: RingShape) -> Outcome {
         self.accounts.take(user, Resource::Channels, 1)?;
         let opened = self.make_best_effort(user, to, ring);
-        let (channel, handles) =
+        let (channel, handles, health) =
             opened.inspect_err(|_| self.accounts.give_back(user, Resource::Channels, 1))?;
-        self.insert_best_effort(client, user, channel, &handles, None);
+        self.insert_best_effort(client, user, channel, &handles, health);
         Ok(Some((Answer::Ring { channel, ring: handles.shape }, handles.descriptors)))
     }
 
@@ -259,17 +259,21 @@ impl<H: Host> Service<H> {
         user: UserId,
         to: Address,
         ring: RingShape,
-    ) -> Result<(ChannelId, RingHandles), ApiError> {
+    ) -> Result<(ChannelId, RingHandles, Health), ApiError> {
         let (reader, handles, doorbell) = self.make_outbox(user, ring.slots, ring.message_bytes_max)?;
-        let bytes = handles.shape.bytes();
+        let (health, bytes) = (Health::Outbox(reader.health()), handles.shape.bytes());
         let opened = self
             .ask_node(move |node, now| node.open_best_effort(to, ring.message_bytes_max, reader, now))
             .and_then(|channel| {
-                self.host.watch(channel, doorbell).map_err(ApiError::Ring)?;
+                let watched = self.host.watch(channel, doorbell);
+                watched.map_err(ApiError::Ring).inspect_err(|_| {
+                    // It was opened a moment ago: the node knows it.
+                    let _ = self.ask_node(move |node, now| node.close(channel, now));
+                })?;
                 Ok(channel)
             });
         let channel = opened.inspect_err(|_| self.accounts.give_back(user, Resource::BufferBytes, bytes))?;
-        Ok((channel, handles))
+        Ok((channel, handles, health))
     }
 
     fn bind_best_effort(&mut self, client: ClientId, user: UserId, port: Name, ring: RingShape) -> Outcome {
@@ -282,7 +286,7 @@ impl<H: Host> Service<H> {
             self.accounts.give_back(user, Resource::Channels, 1);
             self.accounts.give_back(user, Resource::BufferBytes, handles.shape.bytes());
         })?;
-        self.insert_best_effort(client, user, channel, &handles, Some(Health::Inbox(health)));
+        self.insert_best_effort(client, user, channel, &handles, Health::Inbox(health));
         Ok(Some((Answer::Ring { channel, ring: handles.shape }, handles.descriptors)))
     }
 
@@ -292,13 +296,11 @@ impl<H: Host> Service<H> {
         user: UserId,
         channel: ChannelId,
         handles: &RingHandles,
-        health: Option<Health>,
+        health: Health,
     ) {
         let ring_bytes = handles.shape.bytes();
-        self.ends.insert(
-            channel,
-            End { client: Some(client), user, stage: Stage::BestEffort, ring_bytes, health },
-        );
+        let end = End { ring_bytes, health: Some(health), ..End::new(client, user, Stage::BestEffort) };
+        self.ends.insert(channel, end);
     }
 
     /// An outgoing ring within the user's quota.
