@@ -4,7 +4,7 @@
 //! publishes, then looks at the flag, and makes a system call only where it is set. Why no wake-up is lost: the
 //! sleeper stores the flag, fences, loads the position; the waker stores the position, fences, loads the flag.
 //! Both fences are sequentially consistent, so one of them comes first: either the sleeper's second look sees
-//! the position, or the waker sees the flag (the store-buffering litmus test; `tests::` models it).
+//! the position, or the waker sees the flag (the store-buffering litmus test; `ring::tests::no_wake_up_is_lost` stresses it).
 //!
 //! Neither side can block the other:
 //! - [`Doorbell`] (application to daemon) is an eventfd. The daemon waits for it edge-triggered and never reads
