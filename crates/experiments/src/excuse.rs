@@ -7,6 +7,8 @@
 use punctual_analysis::{Instant, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
+use crate::witness::Testimony;
+
 /// Most of a run's time that holes may take before it proves nothing.
 pub const HOLE_SHARE_MAX: Ppm = Ppm(20_000);
 /// Most of the samples that holes may excuse before the run proves nothing.
@@ -15,7 +17,7 @@ pub const EXCUSED_SHARE_MAX: Ppm = Ppm(10_000);
 pub const RULE: &str = "A late message is excused only if the platform took the CPU away between its logical \
 arrival and its delivery, or while the backlog of that hole still drained (hole length times g/(1-g), g the \
 guaranteed load). Holes are seen by a SCHED_FIFO 98 thread per CPU; RT throttling is no hole. Holes over 2 % of \
-the time or more than 1 % of samples excused: inconclusive.";
+the CPUs' time or more than 1 % of samples excused: inconclusive.";
 
 /// A span in which the platform gave a CPU no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,11 +99,11 @@ fn drain_time(length: Nanos, load: Ppm) -> Nanos {
 pub struct HoleSummary {
     /// How many.
     pub count: usize,
-    /// All of them together, in milliseconds.
+    /// CPU time that they took, in milliseconds.
     pub total_ms: f64,
     /// The longest, in milliseconds.
     pub longest_ms: f64,
-    /// Their share of the run's time.
+    /// Their share of the CPUs' time in the run.
     pub share: f64,
     /// Samples that they excuse.
     pub excused: u64,
@@ -113,21 +115,21 @@ pub struct HoleSummary {
     pub rule: String,
 }
 
-/// Sums up; `holes` merged, `span` the run's time.
-pub fn summarise(holes: &[Hole], span: Nanos, samples: u64, excused: u64) -> HoleSummary {
-    let total: Nanos = holes.iter().map(Hole::length).sum();
+/// Sums up; `excused` of `samples` guaranteed messages are.
+pub fn summarise(testimony: &Testimony, samples: u64, excused: u64) -> HoleSummary {
+    let Testimony { holes, cpu_time, taken } = testimony;
     let longest = holes.iter().map(Hole::length).max().unwrap_or_default();
     let over = |part: u64, whole: u64, limit: Ppm| {
         u128::from(part) * 1_000_000 > u128::from(whole) * u128::from(limit.0)
     };
     HoleSummary {
         count: holes.len(),
-        total_ms: total.as_millis_f64(),
+        total_ms: taken.as_millis_f64(),
         longest_ms: longest.as_millis_f64(),
-        share: if span == Nanos::ZERO { 0.0 } else { total.as_u64() as f64 / span.as_u64() as f64 },
+        share: taken.as_u64() as f64 / cpu_time.as_u64().max(1) as f64,
         excused,
         samples,
-        inconclusive: over(total.as_u64(), span.as_u64(), HOLE_SHARE_MAX)
+        inconclusive: over(taken.as_u64(), cpu_time.as_u64(), HOLE_SHARE_MAX)
             || over(excused, samples, EXCUSED_SHARE_MAX),
         rule: RULE.into(),
     }
@@ -180,10 +182,15 @@ mod tests {
 
     #[test]
     fn the_limits_are_two_and_one_per_cent() {
-        let span = Nanos::from_secs(1);
-        assert!(!summarise(&[hole(0, 20)], span, 100, 1).inconclusive, "both at their limits");
-        assert!(summarise(&[hole(0, 21)], span, 100, 0).inconclusive, "2.1 % of the time");
-        assert!(summarise(&[hole(0, 1)], span, 100, 2).inconclusive, "2 % of the samples");
+        let of = |taken_ms, samples, excused| {
+            let taken = Nanos::from_millis(taken_ms);
+            let testimony =
+                Testimony { holes: vec![hole(0, taken_ms)], cpu_time: Nanos::from_secs(1), taken };
+            summarise(&testimony, samples, excused).inconclusive
+        };
+        assert!(!of(20, 100, 1), "both at their limits");
+        assert!(of(21, 100, 0), "2.1 % of the time");
+        assert!(of(1, 100, 2), "2 % of the samples");
     }
 
     #[test]

@@ -22,8 +22,8 @@ use crate::realtime;
 
 /// Between two looks.
 const PERIOD: Nanos = Nanos::from_millis(1);
-/// Lateness below this is ordinary wake-up latency of a virtual CPU, never an excuse.
-const HOLE_MIN: Nanos = Nanos::from_micros(250);
+/// Less than a missed wake-up is ordinary latency of a virtual CPU, never an excuse.
+const HOLE_MIN: Nanos = Nanos::from_millis(1);
 /// Above everything of ours (the daemons' processors run at 50).
 const PRIORITY: u8 = 98;
 
@@ -34,6 +34,7 @@ pub struct Witness {
     reports: Receiver<Hole>,
     seen: Vec<Hole>,
     since: Instant,
+    cpus: u64,
 }
 
 /// What they saw.
@@ -41,8 +42,19 @@ pub struct Witness {
 pub struct Testimony {
     /// Holes of all CPUs, merged, ascending.
     pub holes: Vec<Hole>,
-    /// How long they watched.
-    pub span: Nanos,
+    /// The CPUs' time that they watched: their number times the run's length.
+    pub cpu_time: Nanos,
+    /// What of it the holes took, each CPU counted.
+    pub taken: Nanos,
+}
+
+impl Testimony {
+    /// Both together: runs one after the other.
+    pub fn add(&mut self, other: Self) {
+        self.holes.extend(other.holes);
+        self.cpu_time += other.cpu_time;
+        self.taken += other.taken;
+    }
 }
 
 impl Witness {
@@ -53,8 +65,16 @@ impl Witness {
     pub fn start() -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (sender, reports) = channel();
-        let mut witness = Self { stop, watchers: Vec::new(), reports, seen: Vec::new(), since: now() };
-        for cpu in realtime::usable_cpus()? {
+        let cpus = realtime::usable_cpus()?;
+        let mut witness = Self {
+            stop,
+            watchers: Vec::new(),
+            reports,
+            seen: Vec::new(),
+            since: now(),
+            cpus: cpus.len() as u64,
+        };
+        for cpu in cpus {
             let (stop, sender) = (Arc::clone(&witness.stop), sender.clone());
             let (ready, started) = sync_channel(1);
             let watcher = std::thread::Builder::new().name(format!("witness-{cpu}")).spawn(move || {
@@ -75,7 +95,9 @@ impl Witness {
     /// What was seen until now.
     pub fn so_far(&mut self) -> Testimony {
         self.seen.extend(self.reports.try_iter());
-        Testimony { holes: merge(self.seen.clone()), span: now().since(self.since) }
+        let taken = self.seen.iter().map(Hole::length).sum();
+        let cpu_time = now().since(self.since) * self.cpus;
+        Testimony { holes: merge(self.seen.clone()), cpu_time, taken }
     }
 
     /// Stops and says what was seen.

@@ -1,6 +1,6 @@
 //! Judges a run: what was promised, what was observed, whether every guarantee held.
 
-use punctual::{ChannelRefusal, Contract, Ppm};
+use punctual::{ChannelRefusal, Contract, Nanos, Ppm};
 use serde::Serialize;
 
 use super::{describe, scenario};
@@ -149,8 +149,12 @@ pub struct Outcome {
     pub round_trip: [crate::measure::LatencySummary; 2],
     /// The channel too many.
     pub refused: Refused,
-    /// What of the bottleneck was used in steady state, headers counted, by each system.
+    /// What of the bottleneck was used in steady state, headers counted, by each system; packets of messages that
+    /// never became whole do not count.
     pub link_filled: [f64; 2],
+    /// How long each system was loaded.
+    #[serde(skip)]
+    pub loaded: [Nanos; 2],
 }
 
 impl Outcome {
@@ -186,7 +190,7 @@ impl Outcome {
             .map(|(one, (punctual, kernel))| StreamOutcome {
                 name: one.spec.name,
                 contract: one.spec.contract.as_ref().map(describe),
-                promised_ms: one.spec.deadline().map(punctual::Nanos::as_millis_f64),
+                promised_ms: one.spec.deadline().map(Nanos::as_millis_f64),
                 punctual,
                 kernel,
             })
@@ -194,11 +198,22 @@ impl Outcome {
         let guaranteed = || streams.iter().filter(|stream| stream.promised_ms.is_some());
         let samples = guaranteed().map(|stream| stream.punctual.offered - stream.punctual.refused).sum();
         let excused = guaranteed().map(|stream| stream.punctual.excused).sum();
-        let holes = summarise(&testimony.holes, testimony.span, samples, excused);
+        let holes = summarise(&testimony, samples, excused);
         let checks = checks(&streams, &refused, &finished[0]);
         let verdict = verdict(&checks, privilege, &holes);
         let summary = sentence(verdict, &streams, &checks, &holes);
-        Self { verdict, summary, privilege, holes, checks, streams, round_trip, refused, link_filled }
+        Self {
+            verdict,
+            summary,
+            privilege,
+            holes,
+            checks,
+            streams,
+            round_trip,
+            refused,
+            link_filled,
+            loaded: loaded.map(|spans| spans.total()),
+        }
     }
 }
 
@@ -262,22 +277,9 @@ fn round_trip(finished: &[Finished]) -> crate::measure::LatencySummary {
 
 /// The share of the bottleneck that was delivered towards b, headers counted.
 fn filled(finished: &[Finished], summaries: &[StreamSummary]) -> f64 {
-    const PACKET_PAYLOAD: f64 = crate::loads::kernel::FRAGMENT_BYTES as f64;
     let towards_b = finished.iter().zip(summaries).filter(|(one, _)| one.spec.to == "b");
-    let bits: f64 = towards_b
-        .map(|(one, summary)| {
-            let mean = mean_bytes(&one.received);
-            let packets = (mean / PACKET_PAYLOAD).ceil();
-            let wire = if mean > 0.0 { (mean + packets * 130.0) / mean } else { 0.0 };
-            summary.delivered_mbit_s * 1e6 * wire
-        })
-        .sum();
-    bits / scenario::BOTTLENECK.0 as f64
-}
-
-fn mean_bytes(received: &[crate::loads::sink::Received]) -> f64 {
-    let total: u64 = received.iter().map(|one| u64::from(one.bytes)).sum();
-    total as f64 / received.len().max(1) as f64
+    let mbit_s: f64 = towards_b.map(|(_, summary)| summary.delivered_wire_mbit_s).sum();
+    mbit_s * 1e6 / scenario::BOTTLENECK.0 as f64
 }
 
 fn verdict(checks: &[Check], privilege: Privilege, holes: &HoleSummary) -> Verdict {

@@ -5,8 +5,7 @@ use std::path::Path;
 use super::outcome::{Outcome, Verdict};
 use super::scenario;
 use super::table::latency_cells;
-use crate::measure::LatencySummary;
-use crate::report::{Axis, Mark, Page, Plot, Series, Table, save};
+use crate::report::{Axis, Legend, Mark, Page, Plot, Series, Table, save};
 use crate::session::System;
 
 const PLOT_SIZE: (u32, u32) = (540, 330);
@@ -31,6 +30,13 @@ pub fn write(outcome: &Outcome, directory: &Path) -> anyhow::Result<()> {
     );
     page.note(outcome.privilege.explain());
     page.heading("Promised and observed").table(&figures(outcome));
+    page.text(&format!(
+        "The link r - b was filled to {:.1} % through Punctual and to {:.1} % through kernel sockets, headers counted; \
+         packets of messages that never became whole do not count.",
+        outcome.link_filled[0] * 100.0,
+        outcome.link_filled[1] * 100.0
+    ));
+    page.table(&contracts(outcome));
     page.note(
         "Latencies in ms from the logical arrival (design: l(i) = max(l(i-1) + I, t(i))) to the moment the receiving \
          application has the message; best effort from sending. Misses: late, lost or damaged. Policed: not taken \
@@ -43,7 +49,7 @@ pub fn write(outcome: &Outcome, directory: &Path) -> anyhow::Result<()> {
     page.text(&format!("Asked for: {}. {}", outcome.refused.wanted, outcome.refused.reason));
     page.text(&format!("Offered instead: {}.", outcome.refused.offer.as_deref().unwrap_or("nothing")));
     page.heading("Platform holes").text(&format!(
-        "{} holes, {:.1} ms in all, the longest {:.1} ms, {:.2} % of the time; {} of {} samples excused.",
+        "{} holes, {:.1} ms in all, the longest {:.1} ms, {:.2} % of the CPUs' time; {} of {} samples excused.",
         outcome.holes.count,
         outcome.holes.total_ms,
         outcome.holes.longest_ms,
@@ -59,66 +65,59 @@ pub fn write(outcome: &Outcome, directory: &Path) -> anyhow::Result<()> {
 pub fn figures(outcome: &Outcome) -> Table {
     let mut table = Table::new(&[
         "stream",
-        "system",
-        "contract",
         "bound",
-        "p50",
+        "p50 ms",
         "p99",
         "max",
-        "messages",
         "misses",
         "excused",
         "policed",
-        "offered Mbit/s",
-        "delivered",
+        "Mbit/s",
+        "| kernel p50 ms",
+        "p99",
+        "max",
+        "misses",
+        "Mbit/s",
     ]);
     for stream in &outcome.streams {
-        for system in [System::Punctual, System::Kernel] {
-            let figures = stream.of(system);
-            let ours = system == System::Punctual;
-            let guaranteed = stream.promised_ms.is_some();
-            let bound = stream.promised_ms.map_or("-".into(), |ms| format!("{ms:.0} ms"));
-            let mark = |count: u64| match (guaranteed, count) {
-                (false, _) => "-".into(),
-                (true, 0) => "+0".into(),
-                (true, count) => format!("!{count}"),
-            };
-            let mut row = vec![stream.name.into(), system.name().into()];
-            row.push(if ours {
-                stream.contract.clone().unwrap_or("best effort".into())
-            } else {
-                String::new()
-            });
-            row.push(bound);
-            row.extend(latency_cells(&figures.latency));
-            row.push(figures.offered.to_string());
-            row.push(mark(figures.misses - if ours { figures.excused } else { 0 }));
-            row.push(if guaranteed { figures.excused.to_string() } else { "-".into() });
-            row.push(if guaranteed { figures.refused.to_string() } else { "-".into() });
-            row.push(format!("{:.2}", figures.offered_mbit_s));
-            row.push(format!("{:.2}", figures.delivered_mbit_s));
-            table.rows.push(row);
-        }
-    }
-    round_trip_row(&mut table, System::Punctual, &outcome.round_trip[0]);
-    round_trip_row(&mut table, System::Kernel, &outcome.round_trip[1]);
-    for (system, filled) in
-        [(System::Punctual, outcome.link_filled[0]), (System::Kernel, outcome.link_filled[1])]
-    {
-        let mut row = vec!["link r - b".to_string(), system.name().into(), "filled, headers counted".into()];
-        row.extend(std::iter::repeat_n(String::new(), 9));
-        row.push(format!("{:.1} %", filled * 100.0));
+        let (ours, kernel) = (&stream.punctual, &stream.kernel);
+        let guaranteed = stream.promised_ms.is_some();
+        let counted = |count: u64| if guaranteed { count.to_string() } else { "-".into() };
+        let marked = |count: u64| match (guaranteed, count) {
+            (false, _) => "-".into(),
+            (true, 0) => "+0".into(),
+            (true, count) => format!("!{count}"),
+        };
+        let mut row =
+            vec![stream.name.into(), stream.promised_ms.map_or("-".into(), |ms| format!("{ms:.0} ms"))];
+        row.extend(latency_cells(&ours.latency));
+        row.extend([marked(ours.unexcused()), counted(ours.excused), counted(ours.refused)]);
+        row.push(format!("{:.2}", ours.delivered_mbit_s));
+        row.extend(latency_cells(&kernel.latency));
+        row.extend([marked(kernel.misses), format!("{:.2}", kernel.delivered_mbit_s)]);
         table.rows.push(row);
     }
+    let mut round_trip = vec!["control, there and back".to_string(), "-".into()];
+    round_trip.extend(latency_cells(&outcome.round_trip[0]));
+    round_trip.extend(["", "", "", ""].map(Into::into));
+    round_trip.extend(latency_cells(&outcome.round_trip[1]));
+    table.rows.push(round_trip);
     table
 }
 
-fn round_trip_row(table: &mut Table, system: System, latency: &LatencySummary) {
-    let mut row = vec!["control round trip".to_string(), system.name().into(), String::new(), "20 ms".into()];
-    row.extend(latency_cells(latency));
-    row.push(latency.samples.to_string());
-    row.extend(std::iter::repeat_n(String::new(), 5));
-    table.rows.push(row);
+fn contracts(outcome: &Outcome) -> Table {
+    let mut table = Table::new(&["stream", "contract", "offered Mbit/s", "reserved", "messages"]);
+    for stream in &outcome.streams {
+        let figures = &stream.punctual;
+        table.rows.push(vec![
+            stream.name.into(),
+            stream.contract.clone().unwrap_or("best effort".into()),
+            format!("{:.2}", figures.offered_mbit_s),
+            figures.reserved_mbit_s.map_or("-".into(), |mbit_s| format!("{mbit_s:.2}")),
+            figures.offered.to_string(),
+        ]);
+    }
+    table
 }
 
 fn latency_plots(outcome: &Outcome) -> anyhow::Result<Vec<String>> {
@@ -130,7 +129,7 @@ fn latency_plots(outcome: &Outcome) -> anyhow::Result<Vec<String>> {
                 colour: super::column(system),
                 dashed: system == System::Kernel,
                 dots: false,
-                points: stream.of(system).latencies.exceedance(),
+                points: stream.of(system).exceedance(),
             });
             let plot = Plot {
                 title: format!("{}: share of messages later than", stream.name),
@@ -138,6 +137,7 @@ fn latency_plots(outcome: &Outcome) -> anyhow::Result<Vec<String>> {
                 y: Axis::logarithmic("share of messages"),
                 series: series.into(),
                 marks: vec![Mark { x: promised, label: "bound".into(), colour: 3 }],
+                legend: Legend::LowerLeft,
             };
             plot.svg(PLOT_SIZE)
         })
@@ -152,7 +152,7 @@ fn throughput_plots(outcome: &Outcome) -> anyhow::Result<Vec<String>> {
                 colour,
                 dashed: stream.promised_ms.is_none(),
                 dots: false,
-                points: stream.of(system).throughput.series(),
+                points: stream.of(system).throughput.series(outcome.loaded[super::column(system)]),
             });
             let half = scenario::SLICE.as_secs_f64() * (scenario::SLICES / 2) as f64;
             let plot = Plot {
@@ -160,7 +160,8 @@ fn throughput_plots(outcome: &Outcome) -> anyhow::Result<Vec<String>> {
                 x: Axis::linear("time under load, s"),
                 y: Axis::linear("Mbit/s"),
                 series: series.collect(),
-                marks: vec![Mark { x: half, label: "second video".into(), colour: 3 }],
+                marks: vec![Mark { x: half, label: "second video joins".into(), colour: 3 }],
+                legend: Legend::Top,
             };
             plot.svg(PLOT_SIZE)
         })

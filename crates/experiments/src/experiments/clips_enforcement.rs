@@ -8,7 +8,7 @@ use super::sweep::{Point, Sweep, Worlds, kb_s, reserved_kb_s};
 use super::{Conditions, clips_isolation};
 use crate::demo::outcome::Check;
 use crate::loads::{Arrivals, Content};
-use crate::report::{Axis, Plot, Series};
+use crate::report::{Axis, Legend, Plot, Series};
 use crate::session::stream::contract;
 use crate::session::{StreamSpec, System};
 
@@ -108,5 +108,6 @@ fn plot(findings: &Findings) -> Plot {
         y: Axis::linear("delivered, KB/s"),
         series: series.into(),
         marks: Vec::new(),
+        legend: Legend::Top,
     }
 }

@@ -6,13 +6,13 @@ use punctual::{BitRate, Nanos};
 use super::Conditions;
 use super::clips_isolation::{
     BEST_EFFORT, CAPACITY_KB_S, HIGH, LOW, at_twice, best_effort, best_effort_curve, best_effort_loads,
-    best_effort_point, check_best_effort, curves, link, peak_and_last, range, slice,
+    best_effort_point, curves, link, peak_and_last, range, slice,
 };
 use super::findings::{Compared, Findings};
 use super::sweep::{Point, Sweep, Worlds, kb_s};
 use crate::demo::outcome::Check;
 use crate::loads::{Arrivals, Content};
-use crate::report::{Axis, Plot};
+use crate::report::{Axis, Legend, Plot};
 use crate::session::stream::contract;
 use crate::session::{StreamSpec, System};
 use crate::testbed::LinkSpec;
@@ -38,7 +38,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Findings> {
     findings.x = "offered KB/s";
     findings.check_guarantees();
     for (part, ..) in CASES {
-        check_best_effort(&mut findings, part, &[HIGH, LOW]);
+        findings.check_best_effort(part, BEST_EFFORT, link().rate);
     }
     let [one, two] = CASES.map(|(part, ..)| best_effort_curve(&findings, part, System::Punctual));
     let worst = one.iter().zip(&two).map(|(a, b)| (a.1 / b.1).min(b.1 / a.1)).fold(1.0, f64::min);
@@ -153,5 +153,6 @@ fn plot(findings: &Findings) -> Plot {
         y: Axis::linear("delivered, KB/s"),
         series,
         marks: Vec::new(),
+        legend: Legend::UpperLeft,
     }
 }

@@ -6,9 +6,8 @@ use punctual::{BitRate, Nanos};
 use super::Conditions;
 use super::findings::{Compared, Findings};
 use super::sweep::{Point, Sweep, Worlds, at_rate, kb_s};
-use crate::demo::outcome::Check;
 use crate::loads::{Arrivals, Content};
-use crate::report::{Axis, Plot, Series};
+use crate::report::{Axis, Legend, Plot, Series};
 use crate::session::stream::contract;
 use crate::session::{StreamSpec, System};
 use crate::testbed::LinkSpec;
@@ -23,10 +22,6 @@ pub const BEST_EFFORT: &str = "best-effort";
 pub const HIGH: &str = "channel-1";
 /// The small channel.
 pub const LOW: &str = "channel-2";
-/// Least of its peak that best effort must keep when it is over-offered twofold.
-pub const PEAK_KEPT_MIN: f64 = 0.95;
-/// Least of the link that all traffic together must fill when more is offered.
-pub const FILLED_MIN: f64 = 0.95;
 
 /// A source that never pauses: it offers twice the capacity. (Kernel sockets take whatever they are given; without
 /// this limit the baseline would measure how fast a loop can throw packets away.)
@@ -79,7 +74,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Findings> {
     findings.add(run_best_effort(conditions)?);
     findings.x = "varied KB/s";
     findings.check_guarantees();
-    check_best_effort(&mut findings, "6b", &[HIGH, LOW]);
+    findings.check_best_effort("6b", BEST_EFFORT, link().rate);
     findings.compared = compared(&findings);
     findings.plot = Some(plot(&findings));
     Ok(findings)
@@ -141,31 +136,6 @@ fn run_best_effort(conditions: &Conditions) -> anyhow::Result<Findings> {
         link_options: String::new(),
     };
     Worlds::create(sweep.link, "", conditions)?.run(&sweep, conditions)
-}
-
-/// Best effort keeps its peak when over-offered, and all traffic together fills the link.
-pub fn check_best_effort(findings: &mut Findings, part: &'static str, channels: &[&str]) {
-    let curve = best_effort_curve(findings, part, System::Punctual);
-    let peak = curve.iter().map(|point| point.1).fold(0.0, f64::max);
-    let last = curve.last().map_or(0.0, |point| point.1);
-    let x_last = curve.last().map_or(0.0, |point| point.0);
-    let others: f64 = channels
-        .iter()
-        .filter_map(|name| findings.of(part, System::Punctual, name).find(|one| one.x == x_last))
-        .map(|one| kb_s(one.figures.delivered_mbit_s))
-        .sum();
-    findings.checks.extend([
-        Check::at_least(
-            format!("{part}: best effort at the largest load against its peak"),
-            if peak > 0.0 { last / peak } else { 0.0 },
-            PEAK_KEPT_MIN,
-        ),
-        Check::at_least(
-            format!("{part}: link filled by all traffic at the largest load"),
-            (last + others) / CAPACITY_KB_S,
-            FILLED_MIN,
-        ),
-    ]);
 }
 
 /// (offered, delivered) best effort in KB/s.
@@ -237,5 +207,6 @@ fn plot(findings: &Findings) -> Plot {
         y: Axis::linear("delivered, KB/s"),
         series: curves(findings, "6b", &[HIGH, LOW, BEST_EFFORT]),
         marks: Vec::new(),
+        legend: Legend::UpperLeft,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use punctual::{Nanos, Ppm};
+use punctual::{BitRate, Ppm};
 use serde::Serialize;
 
 use super::{Conditions, Experiment};
@@ -98,8 +98,7 @@ impl Findings {
         self.figures.extend(other.figures);
         self.checks.extend(other.checks);
         self.compared.extend(other.compared);
-        self.testimony.holes.extend(other.testimony.holes);
-        self.testimony.span += other.testimony.span;
+        self.testimony.add(other.testimony);
         self.guaranteed_load = self.guaranteed_load.max(other.guaranteed_load);
     }
 
@@ -136,6 +135,33 @@ impl Findings {
         ]);
     }
 
+    /// Best effort keeps its peak when over-offered, and all traffic together fills the link, headers counted.
+    /// Both at the largest load of the sweep.
+    pub fn check_best_effort(&mut self, part: &'static str, best_effort: &str, link: BitRate) {
+        const PEAK_KEPT_MIN: f64 = 0.95;
+        const FILLED_MIN: f64 = 0.95;
+        let ours = || self.figures.iter().filter(|one| one.part == part && one.system == System::Punctual);
+        let curve = || ours().filter(|one| one.stream == best_effort).map(|one| one.figures.delivered_mbit_s);
+        let peak = curve().fold(f64::MIN_POSITIVE, f64::max);
+        let kept = curve().next_back().unwrap_or_default() / peak;
+        let load_max = ours().map(|one| one.x).fold(0.0, f64::max);
+        let all: f64 =
+            ours().filter(|one| one.x == load_max).map(|one| one.figures.delivered_wire_mbit_s).sum();
+        let filled = all * 1e6 / link.0 as f64;
+        self.checks.extend([
+            Check::at_least(
+                format!("{part}: best effort at the largest load against its peak"),
+                kept,
+                PEAK_KEPT_MIN,
+            ),
+            Check::at_least(
+                format!("{part}: link filled by all traffic at the largest load"),
+                filled,
+                FILLED_MIN,
+            ),
+        ]);
+    }
+
     /// The report; draws the plot.
     ///
     /// # Errors
@@ -148,8 +174,7 @@ impl Findings {
         let ours = || self.figures.iter().filter(|one| one.guaranteed && one.system == System::Punctual);
         let samples = ours().map(|one| one.figures.offered - one.figures.refused).sum();
         let excused = ours().map(|one| one.figures.excused).sum();
-        let span = self.testimony.span.max(Nanos(1));
-        let holes = summarise(&self.testimony.holes, span, samples, excused);
+        let holes = summarise(&self.testimony, samples, excused);
         let report = Report {
             experiment: experiment.name,
             paper: experiment.paper,
@@ -228,7 +253,7 @@ impl Report {
             ]);
         }
         format!(
-            "{} ({})\n\n{}\n{}\n{}\nholes: {} of {:.1} ms in all ({:.2} % of the time), {} of {} samples excused\nplot: {}\n{}",
+            "{} ({})\n\n{}\n{}\n{}\nholes: {} of {:.1} ms in all ({:.2} % of the CPUs' time), {} of {} samples excused\nplot: {}\n{}",
             self.experiment,
             self.paper,
             points.text(),

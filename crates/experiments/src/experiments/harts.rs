@@ -10,7 +10,7 @@ use super::Conditions;
 use super::findings::{Compared, Findings};
 use super::sweep::{Point, Sweep};
 use crate::loads::{Arrivals, Content};
-use crate::report::{Axis, Plot, Series};
+use crate::report::{Axis, Legend, Plot, Series};
 use crate::session::{StreamSpec, System};
 use crate::testbed::LinkSpec;
 
@@ -171,5 +171,6 @@ pub fn plot(findings: &Findings, part: &'static str, title: &str) -> Plot {
         y: Axis::logarithmic("largest latency from the logical arrival, ms"),
         series,
         marks: Vec::new(),
+        legend: Legend::UpperLeft,
     }
 }

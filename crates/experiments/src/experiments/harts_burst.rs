@@ -8,7 +8,7 @@ use super::findings::{Compared, Findings};
 use super::harts::{self, CHANNELS, PACKET_BYTES};
 use super::sweep::{Point, Sweep, Worlds};
 use crate::demo::outcome::Check;
-use crate::report::{Axis, Plot, Series};
+use crate::report::{Axis, Legend, Plot, Series};
 use crate::session::System;
 
 const PART: &str = "6.3";
@@ -108,5 +108,6 @@ fn plot(findings: &Findings) -> Plot {
         y: Axis::linear("lost, %"),
         series,
         marks: Vec::new(),
+        legend: Legend::Top,
     }
 }

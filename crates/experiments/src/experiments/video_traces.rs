@@ -14,7 +14,7 @@ use super::sweep::{Point, Sweep, Worlds};
 use crate::loads::film::find;
 use crate::loads::hogs::Hogs;
 use crate::loads::{Arrivals, Content};
-use crate::report::{Axis, Mark, Plot, Series};
+use crate::report::{Axis, Legend, Mark, Plot, Series};
 use crate::session::{StreamSpec, System};
 use crate::testbed::LinkSpec;
 
@@ -151,8 +151,7 @@ fn plot(findings: &Findings) -> Plot {
     let mut series = Vec::new();
     for (colour, (_, name)) in TRACES.iter().enumerate() {
         for system in [System::Punctual, System::Kernel] {
-            let latencies =
-                findings.of("peak", system, name).next().map(|one| one.figures.latencies.exceedance());
+            let latencies = findings.of("peak", system, name).next().map(|one| one.figures.exceedance());
             series.push(Series {
                 name: format!("{name}, {}", system.name()),
                 colour,
@@ -168,5 +167,6 @@ fn plot(findings: &Findings) -> Plot {
         y: Axis::logarithmic("share of frames"),
         series,
         marks: vec![Mark { x: DEADLINE.as_millis_f64(), label: "bound".into(), colour: 6 }],
+        legend: Legend::LowerLeft,
     }
 }

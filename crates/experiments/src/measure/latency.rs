@@ -72,9 +72,10 @@ impl Latencies {
         }
     }
 
-    /// The complementary distribution for a plot: (latency in ms, proportion of samples above it), falling.
-    pub fn exceedance(&self) -> Vec<(f64, f64)> {
-        let total = self.len().max(1) as f64;
+    /// The complementary distribution for a plot: (latency in ms, proportion of samples at or above it), falling,
+    /// with `beyond` further samples that are above everything.
+    pub fn exceedance(&self, beyond: u64) -> Vec<(f64, f64)> {
+        let total = (self.len() + beyond).max(1) as f64;
         let mut seen = 0;
         let mut points = Vec::new();
         for step in self.histogram.iter_recorded() {
@@ -109,14 +110,16 @@ mod tests {
     #[test]
     fn nothing_measured_is_no_figure() {
         assert_eq!(Latencies::default().summary(), LatencySummary::default());
-        assert!(Latencies::default().exceedance().is_empty());
+        assert!(Latencies::default().exceedance(3).is_empty());
     }
 
     #[test]
     fn the_exceedance_falls_from_one() {
-        let points = uniform(100).exceedance();
+        let points = uniform(100).exceedance(0);
         assert_eq!(points[0].1, 1.0);
         assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 > pair[1].1));
+        let with_lost = uniform(100).exceedance(100);
+        assert!(with_lost.iter().all(|point| point.1 > 0.5), "half of them never came");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use punctual_analysis::suggest::Packets;
 use punctual_analysis::{Contract, Instant, Nanos};
 use serde::Serialize;
 
@@ -51,9 +52,11 @@ pub struct StreamSummary {
     pub offered_mbit_s: f64,
     /// What the contract reserves, Mbit/s of payload.
     pub reserved_mbit_s: Option<f64>,
-    /// What was delivered in steady state, Mbit/s of payload: guaranteed streams by logical arrival.
+    /// What was delivered in steady state, Mbit/s of payload, by the time of delivery.
     pub delivered_mbit_s: f64,
-    /// Delivered against min(offered, reserved), window by window.
+    /// The same with every header, as the link counts it.
+    pub delivered_wire_mbit_s: f64,
+    /// Delivered against min(offered, reserved), window by window; guaranteed streams by logical arrival.
     pub delivered_ratio: f64,
     /// For plots.
     #[serde(skip)]
@@ -120,6 +123,11 @@ impl StreamSummary {
         }
     }
 
+    /// (latency in ms, share of messages later than that), falling; a lost message is later than anything.
+    pub fn exceedance(&self) -> Vec<(f64, f64)> {
+        self.latencies.exceedance(self.lost)
+    }
+
     /// Misses that no hole excuses.
     pub const fn unexcused(&self) -> u64 {
         self.misses - self.excused
@@ -129,12 +137,17 @@ impl StreamSummary {
 /// Bytes in each window of steady state.
 struct Rates {
     offered: Vec<u64>,
+    /// Delivered, by logical arrival where there is one.
+    matched: u64,
+    /// Delivered, by the time of delivery.
     delivered: u64,
+    delivered_wire: u64,
 }
 
 impl Rates {
     fn new(question: &Question<'_>) -> Self {
-        Self { offered: vec![0; question.steady.spans().len()], delivered: 0 }
+        let offered = vec![0; question.steady.spans().len()];
+        Self { offered, matched: 0, delivered: 0, delivered_wire: 0 }
     }
 
     fn offered(&mut self, message: &Sent, question: &Question<'_>) {
@@ -143,12 +156,17 @@ impl Rates {
         }
     }
 
-    /// Guaranteed messages count where they logically arrived: delivery is promised a constant time later, and
-    /// so a window of whole intervals holds a whole number of messages.
+    /// Against what was expected, guaranteed messages count where they logically arrived: delivery is promised a
+    /// constant time later, and so a window of whole intervals holds a whole number of messages.
     fn delivered(&mut self, message: &Sent, delivered: Instant, question: &Question<'_>) {
-        let at = if question.contract.is_some() { message.logical } else { delivered };
-        if question.steady.index(at).is_some() {
-            self.delivered += u64::from(message.bytes);
+        let bytes = u64::from(message.bytes);
+        let due = if question.contract.is_some() { message.logical } else { delivered };
+        if question.steady.index(due).is_some() {
+            self.matched += bytes;
+        }
+        if question.steady.index(delivered).is_some() {
+            self.delivered += bytes;
+            self.delivered_wire += wire_bytes(bytes);
         }
     }
 
@@ -166,11 +184,18 @@ impl Rates {
         let span = question.steady.total();
         summary.offered_mbit_s = mbit_per_s(self.offered.iter().sum(), span);
         summary.delivered_mbit_s = mbit_per_s(self.delivered, span);
+        summary.delivered_wire_mbit_s = mbit_per_s(self.delivered_wire, span);
         summary.reserved_mbit_s =
             question.contract.map(|contract| reserved_bytes(contract, Nanos::from_secs(1)) * 8e-6);
         let expected = self.expected(question);
-        summary.delivered_ratio = if expected > 0.0 { self.delivered as f64 / expected } else { 1.0 };
+        summary.delivered_ratio = if expected > 0.0 { self.matched as f64 / expected } else { 1.0 };
     }
+}
+
+/// What a message of `bytes` takes on the wire.
+pub fn wire_bytes(bytes: u64) -> u64 {
+    let packets = Packets::default();
+    bytes + bytes.div_ceil(u64::from(packets.fragment_bytes)).max(1) * u64::from(packets.overhead_bytes)
 }
 
 /// What S * R is in `span`.
@@ -242,6 +267,7 @@ mod tests {
         let summary = ask(&sends, &receives, &[], Some(&contract()));
         assert!((summary.offered_mbit_s - 0.8).abs() < 1e-9, "{summary:?}");
         assert!((summary.delivered_mbit_s - 0.64).abs() < 1e-9);
+        assert_eq!(wire_bytes(1_401), 1_401 + 2 * 130);
         assert!((summary.reserved_mbit_s.unwrap() - 0.8).abs() < 1e-9);
         assert!((summary.delivered_ratio - 0.8).abs() < 1e-9);
     }

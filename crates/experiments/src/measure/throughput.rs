@@ -23,12 +23,13 @@ impl Throughput {
         }
     }
 
-    /// (time of the slot's middle in s, Mbit/s) of every slot up to the last that was used.
-    pub fn series(&self) -> Vec<(f64, f64)> {
+    /// (time of the slot's middle in s, Mbit/s) of every slot that lies within `span`.
+    pub fn series(&self, span: Nanos) -> Vec<(f64, f64)> {
         let seconds = SLOT.as_secs_f64();
         let point =
             |(slot, &bytes): (usize, &u64)| ((slot as f64 + 0.5) * seconds, bytes as f64 * 8e-6 / seconds);
-        self.slots.iter().enumerate().map(point).collect()
+        let whole = usize::try_from(span.as_u64() / SLOT.as_u64()).unwrap_or(usize::MAX);
+        self.slots.iter().take(whole).enumerate().map(point).collect()
     }
 }
 
@@ -47,9 +48,10 @@ mod tests {
         throughput.record(Nanos::from_millis(10), 1_000);
         throughput.record(Nanos::from_millis(249), 250);
         throughput.record(Nanos::from_millis(500), 31_250);
-        let series = throughput.series();
+        let series = throughput.series(Nanos::from_millis(900));
         assert_eq!(series.len(), 3);
         assert!((series[0].1 - 0.04).abs() < 1e-9);
+        assert_eq!(throughput.series(Nanos::from_millis(740)).len(), 2, "a slot cut short is left out");
         assert_eq!(series[1].1, 0.0);
         assert!((series[2].0 - 0.625).abs() < 1e-9 && (series[2].1 - 1.0).abs() < 1e-9);
     }

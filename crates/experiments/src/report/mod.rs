@@ -4,7 +4,7 @@ pub mod html;
 pub mod plot;
 
 pub use html::{Page, Table};
-pub use plot::{Axis, Mark, Plot, Scale, Series};
+pub use plot::{Axis, Legend, Mark, Plot, Scale, Series};
 
 use std::path::Path;
 

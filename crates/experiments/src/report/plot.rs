@@ -4,6 +4,7 @@ use anyhow::anyhow;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// The colours of series, told apart by most colour-blind people (Okabe and Ito).
 const PALETTE: [RGBColor; 7] = [
@@ -87,6 +88,19 @@ pub struct Plot {
     pub series: Vec<Series>,
     /// Bounds.
     pub marks: Vec<Mark>,
+    /// Where the curves leave room for the legend.
+    pub legend: Legend,
+}
+
+/// A corner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Legend {
+    /// For curves that fall to the right.
+    LowerLeft,
+    /// For curves that rise to the right.
+    UpperLeft,
+    /// Above the curves: the axis gets more room there.
+    Top,
 }
 
 /// Smallest and largest shown.
@@ -127,7 +141,10 @@ impl Plot {
     fn draw(&self, root: &DrawingArea<SVGBackend<'_>, Shift>) -> anyhow::Result<()> {
         let marks = self.marks.iter().map(|mark| mark.x);
         let x = Extent::of(self.points().map(|point| point.0).chain(marks), self.x.scale);
-        let y = Extent::of(self.points().map(|point| point.1), self.y.scale);
+        let mut y = Extent::of(self.points().map(|point| point.1), self.y.scale);
+        if self.legend == Legend::Top && self.y.scale == Scale::Linear {
+            y.high *= 1.0 + 0.08 * self.series.len() as f64;
+        }
         let (xs, ys) = (x.low..x.high, y.low..y.high);
         match (self.x.scale, self.y.scale) {
             (Scale::Linear, Scale::Linear) => self.chart(root, xs, ys, y),
@@ -185,8 +202,9 @@ impl Plot {
             let line = [(mark.x, y.low), (mark.x, y.high)];
             let dashes = DashedLineSeries::new(line, 7, 4, colour.stroke_width(2));
             chart.draw_series(dashes).map_err(drawing)?;
-            let style = (FONT, 12).into_font().color(&colour);
-            let word = Text::new(mark.label.clone(), (mark.x, y.high), style);
+            let left_of_it = Pos::new(HPos::Right, VPos::Top);
+            let style = (FONT, 12).into_font().color(&colour).pos(left_of_it);
+            let word = Text::new(format!("{} ", mark.label), (mark.x, y.high), style);
             chart.draw_series(std::iter::once(word)).map_err(drawing)?;
         }
         for series in &self.series {
@@ -194,7 +212,11 @@ impl Plot {
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
+            .position(match self.legend {
+                Legend::LowerLeft => SeriesLabelPosition::LowerLeft,
+                Legend::UpperLeft => SeriesLabelPosition::UpperLeft,
+                Legend::Top => SeriesLabelPosition::UpperRight,
+            })
             .background_style(WHITE.mix(0.85))
             .border_style(GRID)
             .label_font((FONT, 12).into_font().color(&INK))
@@ -261,6 +283,7 @@ mod tests {
             y: axis("share"),
             series: vec![Series { name: "a".into(), colour: 0, dashed: true, dots: true, points }],
             marks: vec![Mark { x: 10.0, label: "bound".into(), colour: 0 }],
+            legend: if scale == Scale::Linear { Legend::Top } else { Legend::LowerLeft },
         }
     }
 
