@@ -102,6 +102,41 @@ fn a_new_message_pushes_out_the_one_begun_first() {
 }
 
 #[test]
+fn where_the_ring_has_no_slot_a_message_that_lost_a_fragment_gives_its_own() {
+    let mut reassembly = Reassembly::new(8, SIZE, LONGEST);
+    assert_eq!(feed(&mut reassembly, 0, 250, 0), Outcome::Stored);
+    for (message, len) in [(1, 150), (2, 50)] {
+        let mut asked = 0;
+        let mut second_time = || {
+            asked += 1;
+            slot().filter(|_| asked > 1)
+        };
+        let header = header_of(message, len, 0);
+        let outcome = reassembly.accept(
+            &header,
+            &bytes_of(message, len)[..header.payload_bytes as usize],
+            &mut second_time,
+        );
+        assert!(matches!(outcome, Outcome::Stored | Outcome::Complete { .. }), "{outcome:?}");
+    }
+    assert_eq!(reassembly.incomplete(), 2);
+}
+
+#[test]
+fn demoted_messages_push_out_demoted_ones_only() {
+    let mut reassembly = Reassembly::new(2, SIZE, LONGEST);
+    let demoted = |message| Header { demoted: true, ..header_of(message, 150, 0) };
+    assert_eq!(feed(&mut reassembly, 0, 150, 0), Outcome::Stored);
+    assert_eq!(feed_header(&mut reassembly, &demoted(1)), Outcome::Stored);
+    assert_eq!(feed_header(&mut reassembly, &demoted(2)), Outcome::Stored);
+    assert!(is_complete(&feed(&mut reassembly, 0, 150, 1)), "it keeps its place");
+    let mut one = Reassembly::new(1, SIZE, LONGEST);
+    assert_eq!(feed(&mut one, 0, 150, 0), Outcome::Stored);
+    assert_eq!(feed_header(&mut one, &demoted(1)), Outcome::NoSlot);
+    assert!(is_complete(&feed(&mut one, 0, 150, 1)));
+}
+
+#[test]
 fn duplicates_are_told_from_late_ones() {
     let mut reassembly = Reassembly::new(2, SIZE, LONGEST);
     assert_eq!(feed(&mut reassembly, 0, 150, 1), Outcome::Stored);

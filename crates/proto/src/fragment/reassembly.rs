@@ -125,13 +125,14 @@ impl<S: MessageWrite> Reassembly<S> {
     /// message's first fragment. `header` and `payload` come from [`Header::parse`]; path, cookie and policing
     /// are the caller's.
     ///
-    /// Where all places are taken a new message pushes out the one that was begun first ([`Self::incomplete`]
-    /// counts it). Takes time for one copy and one look at each message in progress.
+    /// Where all places or slots are taken a new message pushes out one in progress ([`Self::incomplete`] counts
+    /// it); a demoted one pushes out demoted ones only. Takes time for one copy and one look at each message in
+    /// progress.
     pub fn accept(
         &mut self,
         header: &Header,
         payload: &[u8],
-        reserve: impl FnOnce() -> Option<S>,
+        mut reserve: impl FnMut() -> Option<S>,
     ) -> Outcome<S> {
         if let Some(rejection) = self.rejection(header) {
             return Outcome::Rejected(rejection);
@@ -207,23 +208,24 @@ impl<S: MessageWrite> Reassembly<S> {
         &mut self,
         header: &Header,
         payload: &[u8],
-        reserve: impl FnOnce() -> Option<S>,
+        mut reserve: impl FnMut() -> Option<S>,
     ) -> Outcome<S> {
         if self.messages.iter().any(|m| m.number == header.message) {
             return Outcome::Rejected(Rejection::LengthChanged);
         }
         self.over.close(header.message);
-        let Some(mut slot) = reserve() else { return Outcome::NoSlot };
+        let Some(mut slot) = self.slot_for(header, &mut reserve) else { return Outcome::NoSlot };
         slot.copy_from(0, payload);
         Outcome::Complete { slot, demoted: header.demoted }
     }
 
-    /// Begins a message; gives its index, or nothing where the receiver's ring has no slot.
-    fn begin(&mut self, header: &Header, reserve: impl FnOnce() -> Option<S>) -> Option<usize> {
+    /// Begins a message; gives its index, or nothing where no place or slot can be had.
+    fn begin(&mut self, header: &Header, mut reserve: impl FnMut() -> Option<S>) -> Option<usize> {
         if self.messages.len() == self.messages_max {
-            self.give_up(0);
+            let victim = self.victim(header)?;
+            self.give_up(victim);
         }
-        let slot = reserve()?;
+        let slot = self.slot_for(header, &mut reserve)?;
         let row = self.rows_free.pop()?;
         self.seen[row * self.words..][..self.words].fill(0);
         self.messages.push(Progress {
@@ -235,6 +237,29 @@ impl<S: MessageWrite> Reassembly<S> {
             demoted: false,
         });
         Some(self.messages.len() - 1)
+    }
+
+    /// A slot of the receiver's ring, if need be one that a message in progress gives up.
+    fn slot_for(&mut self, header: &Header, reserve: &mut impl FnMut() -> Option<S>) -> Option<S> {
+        loop {
+            if let Some(slot) = reserve() {
+                return Some(slot);
+            }
+            let victim = self.victim(header)?;
+            self.give_up(victim);
+        }
+    }
+
+    /// Which message in progress gives way to a new one. Guaranteed packets keep their order, so a guaranteed
+    /// message before this one has lost a fragment; then demoted ones go, then those of invented numbers. Demoted
+    /// ones, which nothing was reserved for, never push out others.
+    fn victim(&self, header: &Header) -> Option<usize> {
+        let demoted = self.messages.iter().position(|m| m.demoted);
+        if header.demoted {
+            return demoted;
+        }
+        let lost = self.messages.iter().position(|m| !m.demoted && m.number < header.message);
+        lost.or(demoted).or((!self.messages.is_empty()).then_some(0))
     }
 
     fn store(&mut self, index: usize, header: &Header, payload: &[u8]) -> Outcome<S> {
