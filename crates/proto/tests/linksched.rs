@@ -1,9 +1,10 @@
 //! The rules of the link scheduler, one by one. The link drains a byte in a microsecond; U is a millisecond.
 
+use punctual_proto::ids::NodeId;
 use punctual_proto::linksched::{
     BestEffortKey, Class, FlowIndex, Guaranteed, LinkParameters, LinkScheduler, OverflowReason, Scheduled,
 };
-use punctual_proto::node::config::{Interference, Pace};
+use punctual_proto::node::config::{Interference, LinkConfig, Pace};
 use punctual_proto::{BitRate, Instant, Nanos, Ppm};
 
 const MTU: u32 = 1_000;
@@ -112,6 +113,69 @@ fn a_head_that_does_not_fit_is_not_passed_by_small_best_effort() {
     assert_eq!(id(link.poll(us(499))), None);
     link.complete(501, us(1_000));
     assert_eq!(drain(&mut link, us(1_000)), [2, 3]);
+}
+
+#[test]
+fn what_was_polled_and_not_handed_over_leaves_the_window() {
+    let mut link = by_completion();
+    let flow = link.add_channel(1, Nanos::ZERO);
+    for packet in 0..10 {
+        link.enqueue(us(0), flow, key(0, 10_000, 900), Packet(packet)).unwrap();
+        assert_eq!(id(link.poll(us(0))), Some(packet));
+        link.retract();
+    }
+    assert_eq!((link.outstanding(us(0)), link.slots_free(flow)), (0, 1));
+}
+
+#[test]
+fn a_completion_tells_whose_slot_came_free() {
+    let mut link = by_completion();
+    let flows = [link.add_channel(1, Nanos::ZERO), link.add_channel(1, Nanos::ZERO)];
+    for (packet, flow) in flows.into_iter().enumerate() {
+        link.enqueue(us(0), flow, key(0, 100, 500), Packet(packet as u32)).unwrap();
+    }
+    assert_eq!(drain(&mut link, us(0)), [0, 1]);
+    let mut left = Vec::new();
+    link.complete_each(999, |flow| left.push(flow));
+    assert_eq!(left, flows[..1]);
+    link.complete_each(1, |flow| left.push(flow));
+    assert_eq!(left, flows);
+}
+
+#[test]
+fn a_refilled_flow_asks_for_nothing_while_queue_1_waits_for_the_window() {
+    let mut link =
+        Link::new(LinkParameters { best_effort_flow_cap: Ppm(100_000), ..parameters(Pace::Clock) });
+    for packet in 0..20 {
+        link.enqueue_best_effort(us(0), ALONE, 500, Packet(packet)).unwrap();
+    }
+    let mut now = us(0);
+    while !drain(&mut link, now).is_empty() {
+        now = now + Nanos::from_micros(500);
+    }
+    // The flow has spent its cap. A channel then holds the link beyond the time at which the flow refills.
+    let flow = link.add_channel(200, Nanos::ZERO);
+    for packet in 0..200 {
+        link.enqueue(now, flow, key(0, 1_000_000, 1_000), Packet(100 + packet)).unwrap();
+    }
+    for _ in 0..100 {
+        while link.poll(now).is_some() {}
+        let next = link.next_timeout().expect("packets wait");
+        assert!(next > now, "{next:?} is not after {now:?}");
+        now = next;
+    }
+}
+
+#[test]
+fn a_clock_leaves_the_kernel_its_share() {
+    let config = |pace| LinkConfig {
+        interference: Interference { sigma: Nanos(0), rho: Ppm(50_000) },
+        rate_error: Ppm(10_000),
+        pace,
+        ..LinkConfig::new("x", NodeId(2), BitRate(100_000_000))
+    };
+    assert_eq!(LinkParameters::of(&config(Pace::Clock)).rate, BitRate(94_050_000));
+    assert_eq!(LinkParameters::of(&config(Pace::Completion)).rate, BitRate(99_000_000));
 }
 
 #[test]

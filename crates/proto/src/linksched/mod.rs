@@ -140,8 +140,23 @@ impl<P> LinkScheduler<P> {
 
     /// The adapter has sent `wire_bytes` more, in the order of hand-over. Without effect for a clocked pace.
     pub fn complete(&mut self, wire_bytes: u32, _now: Instant) {
+        self.complete_each(wire_bytes, |_| {});
+    }
+
+    /// The same; `left` hears of the channel of each guaranteed packet that has left: it has a slot free.
+    pub fn complete_each(&mut self, wire_bytes: u32, mut left: impl FnMut(FlowIndex)) {
         let Self { pacer, guaranteed, .. } = self;
-        pacer.complete(wire_bytes, |flow| guaranteed.release_slot(flow));
+        pacer.complete(wire_bytes, |flow| {
+            guaranteed.release_slot(flow);
+            left(flow);
+        });
+    }
+
+    /// What `poll` gave last was not handed to the adapter: it leaves the window, or it would stay there for good.
+    pub fn retract(&mut self) {
+        if let Some(flow) = self.pacer.retract() {
+            self.guaranteed.release_slot(flow);
+        }
     }
 
     /// When `poll` may have something by the passing of time: the head of queue 3 becomes current, the pace
@@ -149,7 +164,8 @@ impl<P> LinkScheduler<P> {
     pub fn next_timeout(&self) -> Option<Instant> {
         let waiting = self.guaranteed.has_current() || self.best_effort.has_round();
         let opens = self.pacer.opens().filter(|_| waiting);
-        let refill = self.best_effort.refill_next();
+        // While queue 1 holds the link, nobody asks best effort and a refill in the past would not go away.
+        let refill = self.best_effort.refill_next().filter(|_| !self.guaranteed.has_current());
         [self.guaranteed.release_next(), opens, refill].into_iter().flatten().min()
     }
 

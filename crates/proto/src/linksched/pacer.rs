@@ -101,6 +101,15 @@ impl Pacer {
         matches!(self.window, Window::Completion { .. })
     }
 
+    /// The packet that was taken into the window last goes nowhere: no completion will tell of it. Returns its
+    /// channel, whose slot is still in use. A clock has counted it; that costs the link one packet's time.
+    pub(super) fn retract(&mut self) -> Option<FlowIndex> {
+        let Window::Completion { bytes, in_flight, .. } = &mut self.window else { return None };
+        let last = in_flight.pop_back()?;
+        *bytes -= u64::from(last.wire_bytes);
+        last.flow
+    }
+
     /// The adapter has sent `wire_bytes` more; `left` hears of the channel of each packet that is out.
     pub(super) fn complete(&mut self, wire_bytes: u32, mut left: impl FnMut(FlowIndex)) {
         let Window::Completion { bytes, credit_bytes, in_flight, .. } = &mut self.window else { return };

@@ -8,7 +8,7 @@ use crate::node::config::{Interference, LinkConfig, Pace};
 /// A link as its scheduler sees it; see [`LinkParameters::of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkParameters {
-    /// Measured drain rate, already less its error.
+    /// Drain rate that is paced at: [`LinkConfig::paced_rate`].
     pub rate: BitRate,
     /// U: the largest packet with all overhead, in bytes; larger ones are refused.
     pub mtu_wire_bytes: u32,
@@ -32,7 +32,7 @@ impl LinkParameters {
     /// The parameters of a configured link, with the bounds of [`limits`] for best effort.
     pub fn of(config: &LinkConfig) -> Self {
         Self {
-            rate: config.rate.less(config.rate_error),
+            rate: config.paced_rate(),
             mtu_wire_bytes: config.packet_bytes_max.saturating_add(config.overhead_bytes),
             pipeline_depth: config.pipeline_depth.max(1),
             pace: config.pace,

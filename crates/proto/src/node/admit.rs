@@ -15,7 +15,7 @@ use crate::fragment::{Fragmentation, Reassembly, packet_wire_bytes};
 use crate::ids::ChannelId;
 use crate::limits::BEST_EFFORT_OUTGOING_MAX;
 use crate::memory::Memory;
-use crate::sched::{Class, HandlerParameters, Trigger};
+use crate::sched::{Class, HandlerId, HandlerParameters, Trigger};
 use crate::signalling::{CommitTerms, LocalChannel, Resources};
 
 /// Buffers of a channel here, in messages.
@@ -48,9 +48,12 @@ impl<M: Memory> Resources for Plane<M> {
 
     fn commit(&mut self, local: &LocalChannel, terms: &CommitTerms) -> Result<Vec<StageGrant>, RefuseCause> {
         let offered = self.offered(local.channel);
+        // A sink that holds to the deadline hands over d before it: its share of the leftover is handed on.
+        let punctual = local.role == Role::Sink && local.contract.delivery == Delivery::AtDeadline;
+        let wanted = if punctual { &offered } else { &terms.bounds };
         let bounds = self
             .stages
-            .relax(local.channel, &terms.bounds, |index, bounds| terms.horizon(index, bounds))
+            .relax(local.channel, wanted, |index, bounds| terms.horizon(index, bounds))
             .ok_or(RefuseCause::Exhausted)?;
         let terms = Terms {
             horizons: (0..bounds.len()).map(|index| terms.horizon(index, &bounds)).collect(),
@@ -136,23 +139,24 @@ impl<M: Memory> Plane<M> {
     fn install(&mut self, local: &LocalChannel, terms: &Terms, buffers: Buffers) -> Result<(), RefuseCause> {
         let outlet = self.outlet(local, terms, buffers);
         let rank = self.stages.cpu_rank(local.channel);
-        let handler = self.add_handler(
-            Owner::Clip(local.channel),
-            HandlerParameters {
-                class: Class::Guaranteed,
-                level: rank,
-                quantum_packets: self.config.cpu.quantum_packets,
-                budget: None,
-                trigger: Trigger::Reactive,
-            },
-        );
+        let parameters = HandlerParameters {
+            class: Class::Guaranteed,
+            level: rank,
+            quantum_packets: self.config.cpu.quantum_packets,
+            budget: None,
+            trigger: Trigger::Reactive,
+        };
+        let handler = self.add_handler(Owner::Clip(local.channel), parameters);
         let role = match (local.role, outlet) {
             (Role::Source, Some(outlet)) => RoleState::Source(self.source(local, outlet, buffers)),
             (Role::Forwarder, Some(outlet)) => {
                 RoleState::Forwarder(forwarder(local, outlet, self.queue(local, terms, buffers)))
             }
             (Role::Sink, None) => {
-                RoleState::Sink(sink(local, terms, buffers, self.queue(local, terms, buffers)))
+                let delivery = (local.contract.delivery == Delivery::AtDeadline)
+                    .then(|| self.add_handler(Owner::Delivery(local.channel), parameters));
+                let input = self.queue(local, terms, buffers);
+                RoleState::Sink(sink(local, terms, buffers, input, delivery))
             }
             _ => {
                 self.remove_handler(handler);
@@ -177,7 +181,11 @@ impl<M: Memory> Plane<M> {
         let link = local.link_out?;
         let packets = local.contract.packets_max(local.fragment_bytes);
         let slots = buffers.link_messages.saturating_mul(packets);
-        let flow = self.line_mut(link).scheduler.add_channel(slots, terms.horizons[1]);
+        let line = self.line_mut(link);
+        let flow = line.scheduler.add_channel(slots, terms.horizons[1]);
+        if local.role == Role::Source {
+            line.set_source(flow, Some(local.channel));
+        }
         Some(Outlet { link, flow, bound: terms.bounds[1] })
     }
 
@@ -228,10 +236,17 @@ impl<M: Memory> Plane<M> {
                 Some(source.outlet)
             }
             RoleState::Forwarder(forwarder) => Some(forwarder.outlet),
-            RoleState::Sink(_) => None,
+            RoleState::Sink(sink) => {
+                if let Some(handler) = sink.delivery {
+                    self.remove_handler(handler);
+                }
+                None
+            }
         };
         if let Some(outlet) = outlet {
-            self.line_mut(outlet.link).scheduler.remove_channel(outlet.flow, drop);
+            let line = self.line_mut(outlet.link);
+            line.set_source(outlet.flow, None);
+            line.scheduler.remove_channel(outlet.flow, drop);
         }
     }
 }
@@ -251,6 +266,7 @@ fn sink<M: Memory>(
     terms: &Terms,
     buffers: Buffers,
     input: PacketQueue<M::Frame>,
+    delivery: Option<HandlerId>,
 ) -> Sink<M> {
     let contract = &local.contract;
     Sink {
@@ -258,6 +274,7 @@ fn sink<M: Memory>(
         reassembly: Reassembly::new(buffers.sink_messages, local.fragment_bytes, contract.message_bytes_max),
         inbox: None,
         upstream: terms.upstream,
+        delivery,
         held: VecDeque::with_capacity(match contract.delivery {
             Delivery::AtDeadline => buffers.sink_messages as usize,
             Delivery::Asap => 0,

@@ -83,6 +83,32 @@ pub(super) struct PacketQueue<F> {
     pub arrivals: EffectiveArrivals,
 }
 
+/// Packets that one unit of work may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Run {
+    pub packets: u32,
+    pub bytes: u32,
+    /// The last packet of the message is among them.
+    pub ends_message: bool,
+}
+
+impl<F> PacketQueue<F> {
+    /// At most `packets_max` packets at the head, of one message (a unit is charged for one), each at or after
+    /// e - h: what is served earlier would need buffers behind that nobody has reserved.
+    pub fn head_run(&self, horizon: Nanos, packets_max: u32, now: Instant) -> Run {
+        let mut run = Run::default();
+        let Some(number) = self.packets.front().map(|packet| packet.header.message) else { return run };
+        let current =
+            |packet: &&PacketIn<F>| packet.header.message == number && packet.effective - horizon <= now;
+        for packet in self.packets.iter().take(packets_max as usize).take_while(current) {
+            run.packets += 1;
+            run.bytes += packet.header.payload_bytes;
+            run.ends_message |= packet.header.fragment + 1 == packet.header.fragments;
+        }
+        run
+    }
+}
+
 /// Packets that pass through.
 pub(super) struct Forwarder<M: Memory> {
     pub outlet: Outlet,
@@ -100,7 +126,9 @@ pub(super) struct Sink<M: Memory> {
     pub inbox: Option<M::Inbox>,
     /// Most that lies between l and n(sink): moves n back to l.
     pub upstream: Nanos,
-    /// Complete messages that wait for l + D (`Delivery::AtDeadline`), the earliest first.
+    /// Hands over what is held: due at another time than packets, so a handler of its own.
+    pub delivery: Option<HandlerId>,
+    /// Complete messages that wait for l + D (`Delivery::AtDeadline`), in the order of completion.
     pub held: VecDeque<Held<Slot<M>>>,
 }
 

@@ -238,6 +238,17 @@ impl Default for CpuConfig {
 }
 
 impl LinkConfig {
+    /// The rate that our packets are paced and charged at: the measured one less its error and, where the clock
+    /// paces, less what kernel traffic may take of it. With completions the adapter holds us back by itself;
+    /// a clock that gave away the kernel's share as well would pile up packets in the adapter without end.
+    pub fn paced_rate(&self) -> BitRate {
+        let drained = self.rate.less(self.rate_error);
+        match self.pace {
+            Pace::Clock => drained.less(self.interference.rho),
+            Pace::Completion => drained,
+        }
+    }
+
     /// A link with the defaults for everything but its neighbour and rate.
     pub fn new(name: &str, neighbour: NodeId, rate: BitRate) -> Self {
         Self {

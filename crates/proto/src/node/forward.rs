@@ -16,11 +16,12 @@ use crate::wire::Kind;
 
 impl<M: Memory> Plane<M> {
     /// What one unit of the forwarder's handler would be.
-    pub fn forward_unit(&self, channel: ChannelId) -> Option<Unit> {
-        let RoleState::Forwarder(forwarder) = &self.clips.get(&channel)?.role else { return None };
-        let waiting = forwarder.input.packets.len() as u32;
-        let packets = waiting.min(self.config.cpu.quantum_packets);
-        (packets > 0).then_some(Unit { kind: WorkKind::Forward, packets, bytes: 0, message_edge: false })
+    pub fn forward_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
+        let clip = self.clips.get(&channel)?;
+        let RoleState::Forwarder(forwarder) = &clip.role else { return None };
+        let run = forwarder.input.head_run(clip.cpu_horizon, self.config.cpu.quantum_packets, now);
+        let unit = Unit { kind: WorkKind::Forward, packets: run.packets, bytes: 0, message_edge: false };
+        (run.packets > 0).then_some(unit)
     }
 
     /// Hands up to `packets` packets to the link out.

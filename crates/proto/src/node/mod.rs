@@ -29,6 +29,7 @@ mod work;
 use punctual_analysis::Instant;
 
 pub use self::check::NodeConfigError;
+pub(crate) use self::stages::link_model;
 
 use self::api::{Event, Port, Transmit, Work};
 use self::config::NodeConfig;
@@ -68,8 +69,7 @@ impl<M: Memory> Node<M> {
 
     /// The adapter has sent `wire_bytes` more, in the order of hand-over (only links paced by completions).
     pub fn handle_sent(&mut self, link: LinkId, wire_bytes: u32, now: Instant) {
-        self.plane.line_mut(link).scheduler.complete(wire_bytes, now);
-        self.plane.unblock_one(link, now);
+        self.plane.complete(link, wire_bytes, now);
     }
 
     /// The next packet that `link` may take now, written to `out`.

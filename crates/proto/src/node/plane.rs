@@ -20,7 +20,8 @@ use super::stages::Stages;
 use crate::fragment::packet_wire_bytes;
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 use crate::limits::{
-    ARRIVALS_PACKETS_MAX, FRAMES_BEST_EFFORT_DIVISOR, SIGNAL_BYTES_MAX, SIGNALS_WAITING_MAX,
+    ARRIVALS_PACKETS_MAX, FRAMES_BEST_EFFORT_DIVISOR, IN_FLIGHT_PACKETS_MAX, SIGNAL_BYTES_MAX,
+    SIGNALS_WAITING_MAX,
 };
 use crate::linksched::{FlowIndex, Guaranteed, LinkParameters, LinkScheduler};
 use crate::memory::Memory;
@@ -34,6 +35,8 @@ pub(super) enum Owner {
     Clip(ChannelId),
     /// The best-effort part of a source that demotes.
     Demoted(ChannelId),
+    /// Deliveries of a sink that holds messages for their deadline.
+    Delivery(ChannelId),
     /// A best-effort flow that starts here.
     Flow(ChannelId),
     /// Best-effort and demoted packets that came in.
@@ -65,6 +68,10 @@ pub(super) struct Line<M: Memory> {
     pub best_effort_frames: u32,
     /// Sources and flows that wait for room in this link's queues, each once.
     pub blocked: VecDeque<ChannelId>,
+    /// The sources of this host, by their flow.
+    pub sources: Vec<Option<ChannelId>>,
+    /// Flows whose packets have left in the completion at hand; empty otherwise.
+    left: Vec<FlowIndex>,
 }
 
 impl<M: Memory> Line<M> {
@@ -78,6 +85,15 @@ impl<M: Memory> Line<M> {
         if !core::mem::replace(listed, true) {
             self.blocked.push_back(channel);
         }
+    }
+
+    /// Notes which source of this host a flow belongs to.
+    pub fn set_source(&mut self, flow: FlowIndex, source: Option<ChannelId>) {
+        let index = flow.0 as usize;
+        if self.sources.len() <= index {
+            self.sources.resize(index + 1, None);
+        }
+        self.sources[index] = source;
     }
 
     /// Queues the token of one outgoing signalling packet at its logical arrival.
@@ -195,6 +211,18 @@ impl<M: Memory> Plane<M> {
         !line.signal_queued && line.scheduler.slots_free(line.signal_flow) > 0 && signalling.has_signal(link)
     }
 
+    /// The adapter has sent `wire_bytes` more: the sources whose slots came free compete for the processor again.
+    pub fn complete(&mut self, link: LinkId, wire_bytes: u32, now: Instant) {
+        let Line { scheduler, left, .. } = self.line_mut(link);
+        scheduler.complete_each(wire_bytes, |flow| left.push(flow));
+        while let Some(flow) = self.line_mut(link).left.pop() {
+            if let Some(Some(channel)) = self.line(link).sources.get(flow.0 as usize).copied() {
+                self.arm_source(channel, now);
+            }
+        }
+        self.unblock_one(link, now);
+    }
+
     /// Room came free in a link's queues: who waited longest competes for the processor again.
     pub fn unblock_one(&mut self, link: LinkId, now: Instant) {
         let Some(channel) = self.line_mut(link).blocked.pop_front() else { return };
@@ -277,6 +305,8 @@ fn line<M: Memory>(
         best_effort_frames_max: link.frames / FRAMES_BEST_EFFORT_DIVISOR,
         best_effort_frames: 0,
         blocked: VecDeque::new(),
+        sources: Vec::new(),
+        left: Vec::with_capacity(IN_FLIGHT_PACKETS_MAX),
         scheduler,
     }
 }

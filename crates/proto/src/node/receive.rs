@@ -7,12 +7,12 @@ use punctual_analysis::arrival::{Arrival, Verdict};
 
 use super::api::Port;
 use super::best_effort::Waiting;
-use super::clip::{Clip, PacketIn, PacketQueue, RoleState};
+use super::clip::{Clip, PacketIn, PacketQueue, RoleState, Sink};
 use super::plane::{Plane, SignalIn};
 use crate::ids::{ChannelId, LinkId};
 use crate::limits::SIGNALS_WAITING_MAX;
 use crate::memory::Memory;
-use crate::sched::Activation;
+use crate::sched::{Activation, HandlerId};
 use crate::wire::{Header, Kind, WireError};
 
 impl<M: Memory> Plane<M> {
@@ -111,6 +111,11 @@ impl<M: Memory> Plane<M> {
             None => self.executor.idle(clip.handler),
             Some(activation) => self.executor.ready(clip.handler, activation, now),
         }
+        let Some((handler, activation)) = clip.next_delivery() else { return };
+        match activation {
+            None => self.executor.idle(handler),
+            Some(activation) => self.executor.ready(handler, activation, now),
+        }
     }
 
     /// Best effort, and what was demoted here or before: queued if it has somewhere to go.
@@ -192,21 +197,23 @@ impl<M: Memory> Clip<M> {
         Some(input.arrivals.accept(&Arrival { message: header.message, wire_bytes, nominal, received }))
     }
 
-    /// When the handler has something to do, and until when: its head packet or a delivery that is due.
+    /// When the handler has something to do, and until when: its head packet.
     fn next_activation(&self) -> Option<Activation> {
-        let of_packet = |packet: &PacketIn<M::Frame>| Activation {
+        let input = match &self.role {
+            RoleState::Source(_) => return None,
+            RoleState::Forwarder(forwarder) => &forwarder.input,
+            RoleState::Sink(sink) => &sink.input,
+        };
+        input.packets.front().map(|packet| Activation {
             eligible: packet.effective - self.cpu_horizon,
             deadline: packet.effective + self.cpu_bound,
-        };
-        match &self.role {
-            RoleState::Source(_) => None,
-            RoleState::Forwarder(forwarder) => forwarder.input.packets.front().map(of_packet),
-            RoleState::Sink(sink) => {
-                let packet = sink.input.packets.front().map(of_packet);
-                let held = sink.held.front();
-                let held = held.map(|held| Activation { eligible: held.deliver_at, deadline: held.due });
-                [packet, held].into_iter().flatten().min_by_key(|activation| activation.eligible)
-            }
-        }
+        })
+    }
+
+    /// The handler that delivers at the deadline, where there is one, and when it has something to do.
+    fn next_delivery(&self) -> Option<(HandlerId, Option<Activation>)> {
+        let RoleState::Sink(Sink { delivery: Some(handler), held, .. }) = &self.role else { return None };
+        let held = held.front().map(|held| Activation { eligible: held.deliver_at, deadline: held.due });
+        Some((*handler, held))
     }
 }

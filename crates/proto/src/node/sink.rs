@@ -3,7 +3,7 @@
 use punctual_analysis::{Delivery, Instant, Nanos};
 
 use super::api::{ChannelCounters, Notice, WorkKind};
-use super::clip::{Clip, Held, RoleState, Sink};
+use super::clip::{Clip, Held, RoleState, Run, Sink};
 use super::plane::Plane;
 use super::work::Unit;
 use crate::fragment::Outcome;
@@ -24,22 +24,36 @@ struct Timing {
 impl<M: Memory> Plane<M> {
     /// What one unit of the sink's handler would be.
     pub fn sink_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
-        let RoleState::Sink(sink) = &self.clips.get(&channel)?.role else { return None };
-        let waiting = sink.input.packets.len() as u32;
-        let packets = waiting.min(self.config.cpu.quantum_packets);
-        let head = sink.input.packets.front();
-        let bytes = packets * head.map_or(0, |packet| packet.header.payload_bytes);
-        let message_edge = head.is_some_and(|p| p.header.fragment + 1 == p.header.fragments);
-        let due = sink.held.front().is_some_and(|held| held.deliver_at <= now);
-        (packets > 0 || due).then_some(Unit { kind: WorkKind::Receive, packets, bytes, message_edge })
+        let clip = self.clips.get(&channel)?;
+        let RoleState::Sink(sink) = &clip.role else { return None };
+        let run = sink.input.head_run(clip.cpu_horizon, self.config.cpu.quantum_packets, now);
+        let Run { packets, bytes, ends_message } = run;
+        let unit = Unit { kind: WorkKind::Receive, packets, bytes, message_edge: ends_message };
+        (packets > 0).then_some(unit)
     }
 
-    /// Takes up to `packets` packets in and delivers what is due.
+    /// What one unit of the handler that delivers at the deadline would be.
+    pub fn delivery_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
+        let RoleState::Sink(sink) = &self.clips.get(&channel)?.role else { return None };
+        sink.held.front().filter(|held| held.deliver_at <= now)?;
+        Some(Unit { kind: WorkKind::Receive, packets: 0, bytes: 0, message_edge: false })
+    }
+
+    /// Delivers what is due.
+    pub fn run_delivery(&mut self, channel: ChannelId, now: Instant) {
+        let Some(clip) = self.clips.get_mut(&channel) else { return };
+        let before = clip.counters.misses;
+        clip.deliver_held(now);
+        if clip.counters.misses > before {
+            self.notice(channel, Notice::Late);
+        }
+    }
+
+    /// Takes up to `packets` packets in.
     pub fn run_sink(&mut self, channel: ChannelId, packets: u32, now: Instant) {
         let margin = self.config.wakeup_margin;
         let Some(clip) = self.clips.get_mut(&channel) else { return };
         let before = (clip.counters.misses, clip.counters.overruns);
-        clip.deliver_held(now);
         for _ in 0..packets {
             let Some(input) = clip.input_mut() else { break };
             let Some(packet) = input.packets.pop_front() else { break };
@@ -90,7 +104,7 @@ impl<M: Memory> Clip<M> {
         now: Instant,
     ) {
         let contract = self.local.contract;
-        let Self { role: RoleState::Sink(sink), counters, .. } = self else { return };
+        let Self { role: RoleState::Sink(sink), counters, cpu_bound, .. } = self else { return };
         let timing = Timing { logical: nominal - sink.upstream, due };
         let Sink { reassembly, inbox, .. } = sink;
         counters.messages_in += u64::from(header.fragment == 0);
@@ -105,9 +119,11 @@ impl<M: Memory> Clip<M> {
                     delivered: now,
                     demoted,
                 };
-                if contract.delivery == Delivery::AtDeadline && !demoted && deadline - margin > now {
-                    let held = Held { deliver_at: deadline - margin, due: deadline, slot, info };
-                    sink.hold(held);
+                // Admission answers for the processor within d before the deadline, not within the margin.
+                let deliver_at = deadline - margin.max(*cpu_bound);
+                let waits = deliver_at > now || !sink.held.is_empty();
+                if contract.delivery == Delivery::AtDeadline && !demoted && waits {
+                    sink.hold(Held { deliver_at, due: deadline, slot, info });
                 } else {
                     deliver(inbox.as_mut(), counters, slot, info, timing, now);
                 }
@@ -132,10 +148,11 @@ impl<M: Memory> Clip<M> {
 }
 
 impl<M: Memory> Sink<M> {
-    /// Keeps the earliest delivery first; messages mostly complete in order, so the place is near the end.
+    /// Keeps the order of completion: prediction errors may put a later message's time before an earlier one's.
+    /// The earlier one's lies before its deadline, hence before the later one's.
     fn hold(&mut self, held: Held<super::best_effort::Slot<M>>) {
-        let after = self.held.iter().rposition(|other| other.deliver_at <= held.deliver_at);
-        self.held.insert(after.map_or(0, |index| index + 1), held);
+        let last = self.held.back().map_or(held.deliver_at, |last| last.deliver_at);
+        self.held.push_back(Held { deliver_at: held.deliver_at.max(last), ..held });
     }
 }
 

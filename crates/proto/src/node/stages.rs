@@ -411,10 +411,10 @@ fn cpu_model(config: &NodeConfig) -> Cpu {
     }
 }
 
-fn link_model(link: &LinkConfig) -> Link {
+pub(crate) fn link_model(link: &LinkConfig) -> Link {
     Link {
-        rate: link.rate,
-        rate_error: link.rate_error,
+        rate: link.paced_rate(),
+        rate_error: Ppm(0),
         overhead_bytes: link.overhead_bytes + HEADER_BYTES as u32,
         mtu_wire_bytes: link.packet_bytes_max + link.overhead_bytes,
         pipeline_depth: link.pipeline_depth,

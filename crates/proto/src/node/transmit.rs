@@ -39,6 +39,7 @@ impl<M: Memory> Plane<M> {
                     line.signal_packets += 1;
                     return Some(Transmit { len, port: Port::Signalling, wire_bytes });
                 }
+                line.scheduler.retract();
                 continue;
             }
             let written = self.write(scheduled, now, out);
@@ -46,6 +47,7 @@ impl<M: Memory> Plane<M> {
             if let Some(len) = written {
                 return Some(Transmit { len, port: Port::Data, wire_bytes });
             }
+            self.line_mut(link).scheduler.retract();
         }
         None
     }

@@ -64,6 +64,7 @@ impl<M: Memory> Plane<M> {
                 None => {}
             },
             Owner::Demoted(channel) => self.run_demoted(channel, now),
+            Owner::Delivery(channel) => self.run_delivery(channel, now),
             Owner::Flow(channel) => self.run_flow(channel, now),
             Owner::Arrivals => self.run_arrivals(now),
             Owner::Signals(_) => {}
@@ -77,10 +78,11 @@ impl<M: Memory> Plane<M> {
         match owner {
             Owner::Clip(channel) => match &self.clips.get(&channel)?.role {
                 RoleState::Source(_) => self.source_unit(channel),
-                RoleState::Forwarder(_) => self.forward_unit(channel),
+                RoleState::Forwarder(_) => self.forward_unit(channel, now),
                 RoleState::Sink(_) => self.sink_unit(channel, now),
             },
             Owner::Demoted(channel) => self.demoted_unit(channel),
+            Owner::Delivery(channel) => self.delivery_unit(channel, now),
             Owner::Flow(channel) => self.flow_unit(channel),
             Owner::Arrivals => self.arrivals_unit(),
             Owner::Signals(link) => {
@@ -93,7 +95,9 @@ impl<M: Memory> Plane<M> {
 
     fn rearm(&mut self, owner: Owner, now: Instant) {
         match owner {
-            Owner::Clip(channel) | Owner::Demoted(channel) => self.arm_clip(channel, now),
+            Owner::Clip(channel) | Owner::Demoted(channel) | Owner::Delivery(channel) => {
+                self.arm_clip(channel, now)
+            }
             Owner::Flow(channel) => self.arm_flow(channel, now),
             Owner::Arrivals => self.arm_arrivals(now),
             Owner::Signals(link) => self.arm_signals(link, now),

@@ -11,6 +11,7 @@ use punctual_analysis::{Contract, Horizon, Nanos, Ppm, Rate, RefusalReason};
 use super::resources::CommitTerms;
 use crate::node::api::{RefuseCause, Role, StageGrant};
 use crate::node::config::{LinkConfig, NodeConfig};
+use crate::node::link_model;
 
 const PPM: u128 = 1_000_000;
 /// More than all roundings of a longest route.
@@ -50,9 +51,13 @@ pub fn limit(
 pub fn arrival_error(fixed: Nanos, before: &[StageGrant], drift: Ppm) -> Nanos {
     fixed + drift.of(before.iter().map(|stage| stage.bound).sum())
 }
-/// What a link adds to the fixed part of J.
+/// What a link adds to the fixed part of J. Slack is stamped with the *latest* departure: a full window and all
+/// of the kernel's traffic ahead. Where they were not, a packet comes that much earlier than its predecessor.
 pub fn arrival_error_of(link: &LinkConfig) -> Nanos {
-    link.prediction_error + (link.propagation_max - link.propagation_min)
+    let window_bytes = u64::from(link.pipeline_depth.max(1))
+        * u64::from(link.packet_bytes_max.saturating_add(link.overhead_bytes));
+    let early = link_model(link).departure_latest(window_bytes);
+    link.prediction_error + early + (link.propagation_max - link.propagation_min)
 }
 
 /// The terms on which the stages `own` become final: those behind are, those before hold their smallest
@@ -176,6 +181,23 @@ mod tests {
 
     fn contract(deadline: u64) -> Contract {
         Contract::new(1_000, Rate::per_second(100).expect("a rate"), 2, Nanos(deadline)).expect("valid")
+    }
+
+    #[test]
+    fn j_covers_what_the_latest_departure_allows_for_and_may_not_come() {
+        let link = LinkConfig {
+            rate_error: Ppm(0),
+            pipeline_depth: 2,
+            pace: crate::node::config::Pace::Completion,
+            prediction_error: Nanos(7),
+            propagation_min: Nanos(10),
+            propagation_max: Nanos(30),
+            packet_bytes_max: 900,
+            overhead_bytes: 100,
+            interference: crate::node::config::Interference { sigma: Nanos(500), rho: Ppm(0) },
+            ..LinkConfig::new("x", NodeId(2), punctual_analysis::BitRate(8_000_000_000))
+        };
+        assert_eq!(arrival_error_of(&link), Nanos(7 + 2_000 + 500 + 20));
     }
 
     #[test]
