@@ -132,7 +132,7 @@ impl<S: MessageWrite> Reassembly<S> {
         &mut self,
         header: &Header,
         payload: &[u8],
-        mut reserve: impl FnMut() -> Option<S>,
+        reserve: impl FnMut() -> Option<S>,
     ) -> Outcome<S> {
         if let Some(rejection) = self.rejection(header) {
             return Outcome::Rejected(rejection);
