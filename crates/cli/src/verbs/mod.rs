@@ -8,5 +8,6 @@ pub mod demo;
 pub mod doctor;
 pub mod recv;
 pub mod send;
+pub mod sim;
 pub mod status;
 pub mod suggest;
