@@ -367,8 +367,7 @@ impl<H: Host> Service<H> {
     }
 
     fn channel(&mut self, channel: ChannelId) -> Outcome {
-        let find = move |all: Vec<ChannelStatus>| all.into_iter().find(|status| status.channel == channel);
-        let found = self.host.call(move |node, _| find(node.channels()))?;
+        let found = self.host.call(move |node, _| node.channel(channel))?;
         let status = found.ok_or(RequestError::Unknown)?;
         Ok(Some((Answer::Channel(Box::new(status)), Vec::new())))
     }

@@ -7,8 +7,9 @@ use punctual_analysis::Instant;
 
 use super::Node;
 use super::api::{ChannelStatus, DropCounters, LinkStatus, NodeStatus};
-use crate::ids::LinkId;
+use crate::ids::{ChannelId, LinkId};
 use crate::memory::Memory;
+use crate::signalling::ChannelView;
 
 impl<M: Memory> Node<M> {
     /// For `status`.
@@ -59,32 +60,30 @@ impl<M: Memory> Node<M> {
     /// For `channels`: every guaranteed channel that starts, passes or ends here, by handle.
     pub fn channels(&self) -> Vec<ChannelStatus> {
         let views = self.signalling.channels();
-        let mut channels: Vec<ChannelStatus> = views
-            .into_iter()
-            .map(|view| ChannelStatus {
-                channel: view.local.channel,
-                path: view.local.path,
-                role: view.local.role,
-                from: view.from.to_string(),
-                to: view.to.clone(),
-                contract: view.local.contract,
-                stages: view.stages.to_vec(),
-                state: view.state.into(),
-                delivery: view.local.contract.delivery,
-                counters: self
-                    .plane
-                    .clips
-                    .get(&view.local.channel)
-                    .map(|clip| clip.counters)
-                    .unwrap_or_default(),
-            })
-            .collect();
+        let mut channels: Vec<ChannelStatus> =
+            views.into_iter().map(|view| self.channel_status(&view)).collect();
         channels.sort_unstable_by_key(|channel| channel.channel);
         channels
     }
 
-    /// Whose channel it is and how it fares; `None` where it is not known here.
-    pub fn channel(&self, channel: crate::ids::ChannelId) -> Option<ChannelStatus> {
-        self.channels().into_iter().find(|status| status.channel == channel)
+    /// One channel; `None` where it is not known here.
+    pub fn channel(&self, channel: ChannelId) -> Option<ChannelStatus> {
+        self.signalling.channel(channel).map(|view| self.channel_status(&view))
+    }
+
+    fn channel_status(&self, view: &ChannelView<'_>) -> ChannelStatus {
+        let local = view.local;
+        ChannelStatus {
+            channel: local.channel,
+            path: local.path,
+            role: local.role,
+            from: view.from.to_string(),
+            to: view.to.clone(),
+            contract: local.contract,
+            stages: view.stages.to_vec(),
+            state: view.state.into(),
+            delivery: local.contract.delivery,
+            counters: self.plane.clips.get(&local.channel).map(|clip| clip.counters).unwrap_or_default(),
+        }
     }
 }
