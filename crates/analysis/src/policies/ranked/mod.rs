@@ -135,15 +135,22 @@ impl Ranked {
         Place { demand, own, ahead, newcomer: None, blocking, interference }
     }
 
-    /// A newcomer's response time in a slot.
-    fn response_in(&self, demand: &Demand, slot: Slot) -> Option<Nanos> {
+    /// A newcomer's response time in a slot, if it is at most `limit`.
+    fn response_in(&self, demand: &Demand, slot: Slot, limit: Nanos) -> Option<Nanos> {
         let ahead = self.tally(&self.entries[..slot.end]);
         let blocking = self.model.blocking.by(self.unit_from(slot.end));
-        self.place(demand, &ahead, blocking).response()
+        self.place(demand, &ahead, blocking).response(limit)
     }
 
     /// Whether entry `index` keeps its bound with `newcomer` ahead of it (or nobody), and renews its witness.
-    fn keeps(&mut self, index: usize, newcomer: Option<&Traffic>, blocking: Nanos) -> bool {
+    /// `ahead` is everybody up to and with its peers, it included.
+    fn keeps(
+        &mut self,
+        index: usize,
+        newcomer: Option<&Traffic>,
+        blocking: Nanos,
+        ahead: &mut Tally,
+    ) -> bool {
         let Entry { demand, kind, bound, witness, .. } = self.entries[index];
         if let Some(Witness { window, spare, blocking: known }) = witness {
             let wanted = newcomer.map_or(Nanos::ZERO, |traffic| traffic.within(window)) + (blocking - known);
@@ -151,30 +158,33 @@ impl Ranked {
                 return true;
             }
         }
-        let mut ahead = self.tally(&self.entries[..self.peers(index).end]);
         ahead.remove(kind);
-        let place = Place { newcomer, ..self.place(&demand, &ahead, blocking) };
-        if let Some(mut fresh) = place.witness(bound) {
+        let place = Place { newcomer, ..self.place(&demand, ahead, blocking) };
+        let witness = place.witness(bound);
+        let keeps = witness.is_some() || place.response(bound).is_some();
+        ahead.add(kind);
+        if let Some(mut fresh) = witness {
             // Kept without the newcomer, which may never come.
             fresh.spare += newcomer.map_or(Nanos::ZERO, |traffic| traffic.within(fresh.window));
             self.entries[index].witness = Some(fresh);
-            return true;
         }
-        place.response().is_some_and(|response| response <= bound)
+        keeps
     }
 
     /// The least index from which on everybody tolerates `newcomer` ahead.
     fn tolerated_from(&mut self, newcomer: &Traffic) -> usize {
         let mut unit = Nanos::ZERO;
         let mut counted = self.entries.len();
+        let mut ahead = self.tally(&self.entries);
         for index in (0..self.entries.len()).rev() {
             let end = self.peers(index).end;
             unit = self.entries[end..counted]
                 .iter()
                 .map(|entry| entry.demand.unit_cost_max)
                 .fold(unit, Nanos::max);
+            self.entries[end..counted].iter().for_each(|entry| ahead.remove(entry.kind));
             counted = end;
-            if !self.keeps(index, Some(newcomer), self.model.blocking.by(unit)) {
+            if !self.keeps(index, Some(newcomer), self.model.blocking.by(unit), &mut ahead) {
                 return index + 1;
             }
         }
@@ -185,14 +195,16 @@ impl Ranked {
     fn tolerate_unit(&mut self, unit: Nanos, slot: Slot) -> bool {
         let mut largest = self.unit_from(slot.urgent).max(unit);
         let mut counted = slot.urgent;
+        let mut ahead = self.tally(&self.entries[..slot.urgent]);
         (0..slot.urgent).rev().all(|index| {
             let end = self.peers(index).end.min(counted);
             let between = self.entries[end..counted].iter().map(|entry| entry.demand.unit_cost_max);
             largest = between.fold(largest, Nanos::max);
+            self.entries[end..counted].iter().for_each(|entry| ahead.remove(entry.kind));
             counted = end;
             // What was there before has been tested before.
             let blocking = self.model.blocking.by(largest);
-            blocking == self.model.blocking.by(Nanos::ZERO) || self.keeps(index, None, blocking)
+            blocking == self.model.blocking.by(Nanos::ZERO) || self.keeps(index, None, blocking, &mut ahead)
         })
     }
 
@@ -203,7 +215,7 @@ impl Ranked {
         let (slot, bound) = match self.order {
             Order::Ranks => {
                 let slot = Slot { end: from, urgent: from };
-                (slot, self.response_in(demand, slot)?)
+                (slot, self.response_in(demand, slot, BOUND_MAX)?)
             }
             Order::Levels => self.best_level(demand, from)?,
         };
@@ -218,7 +230,7 @@ impl Ranked {
         (highest..LEVELS).find_map(|wanted| {
             let peers = self.at_level(wanted);
             let slot = Slot { end: peers.end, urgent: peers.start };
-            let bound = self.response_in(demand, slot)?.max(level_floor(wanted));
+            let bound = self.response_in(demand, slot, BOUND_MAX)?.max(level_floor(wanted));
             (level(bound) == wanted).then_some((slot, bound))
         })
     }
@@ -241,8 +253,7 @@ impl Ranked {
             }
         };
         candidates.into_iter().flatten().find(|&slot| {
-            self.response_in(demand, slot).is_some_and(|response| response <= bound)
-                && self.tolerate_unit(demand.unit_cost_max, slot)
+            self.response_in(demand, slot, bound).is_some() && self.tolerate_unit(demand.unit_cost_max, slot)
         })
     }
 

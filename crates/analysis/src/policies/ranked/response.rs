@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::policies::nearest::BOUND_MAX;
+use crate::contract::SPAN_MAX;
 use crate::policy::Demand;
 use crate::stage::Interference;
 use crate::units::Nanos;
@@ -117,14 +117,14 @@ impl Place<'_> {
         self.interference.within(at) + self.ahead.within(at) + newcomer
     }
 
-    fn fixed_point(&self, from: Nanos, work: impl Fn(Nanos) -> Nanos) -> Option<Nanos> {
+    fn fixed_point(&self, from: Nanos, most: Nanos, work: impl Fn(Nanos) -> Nanos) -> Option<Nanos> {
         let mut at = from.max(Nanos(1));
         for _ in 0..ROUNDS_MAX {
             let next = work(at);
             if next <= at {
                 return Some(at);
             }
-            if next > BOUND_MAX {
+            if next > most {
                 return None;
             }
             at = next;
@@ -132,21 +132,22 @@ impl Place<'_> {
         None
     }
 
-    /// R, from the effective arrival; `None` where it is beyond any bound.
-    pub(super) fn response(&self) -> Option<Nanos> {
+    /// R, from the effective arrival; `None` where it is beyond `limit`.
+    pub(super) fn response(&self, limit: Nanos) -> Option<Nanos> {
         let Traffic { period, jitter, .. } = self.own;
         let all = |at: Nanos| self.blocking + self.own.within(at) + self.of_others(at);
         let (mut worst, mut started, mut jobs) = (Nanos::ZERO, Nanos::ZERO, 0);
         let mut busy = None;
         while jobs == 0 || period * jobs < busy.unwrap_or(Nanos::ZERO) + jitter {
-            started = self.fixed_point(started, |at| self.work(self.blocking, jobs + 1, at))?;
+            let most = limit + period * jobs;
+            started = self.fixed_point(started, most, |at| self.work(self.blocking, jobs + 1, at))?;
             let finished = started + self.safe_stretched();
             worst = worst.max((finished + jitter) - self.demand_early() - period * jobs);
             if busy.is_none() {
-                busy = Some(self.fixed_point(started, all)?);
+                busy = Some(self.fixed_point(started, SPAN_MAX, all)?);
             }
             jobs += 1;
-            if jobs > u64::from(ROUNDS_MAX) || worst > BOUND_MAX {
+            if jobs > u64::from(ROUNDS_MAX) || worst > limit {
                 return None;
             }
         }
@@ -170,8 +171,8 @@ impl Place<'_> {
             Some(Witness { window, spare, blocking })
         };
         fits(longest).or_else(|| {
-            let least = self.fixed_point(Nanos(1), |at| self.work(blocking, 1, at))?;
-            if least <= longest { fits(least) } else { None }
+            let least = self.fixed_point(Nanos(1), longest, |at| self.work(blocking, 1, at))?;
+            fits(least)
         })
     }
 }
