@@ -12,14 +12,14 @@ pub mod table;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use punctual::{Contract, OpenError, Ppm};
+use punctual::{Contract, OpenError};
 
 use crate::excuse::Excuses;
 use crate::interrupt;
 use crate::loads::film;
 use crate::report::save;
 use crate::session::{System, Track, World};
-use crate::testbed::{Daemons, Network, Options, Privilege, privilege};
+use crate::testbed::{Daemons, Embedded, Network, Options, Privilege, privilege};
 use crate::witness::Witness;
 use outcome::{Outcome, Refused, Setting};
 use table::LiveTable;
@@ -56,14 +56,13 @@ fn perform(options: &DemoOptions, privilege: Privilege) -> anyhow::Result<Outcom
     let real_time = privilege == Privilege::Root;
     let film = film::load()?;
     let specs = scenario::streams(&film);
-    let mut punctual = punctual_world(real_time, &options.directory.join("logs"))?;
-    let mut kernel = World::kernel(Network::create(&scenario::network())?);
+    let (mut punctual, mut kernel) = worlds(privilege, &options.directory.join("logs"))?;
     let mut tracks = [
         Track::open(&mut punctual, &specs, real_time).context("opening the guaranteed channels")?,
         Track::open(&mut kernel, &specs, real_time).context("opening the baseline's sockets")?,
     ];
     let refused = ask_too_much(&punctual)?;
-    let load = guaranteed_load(&punctual)?;
+    let load = punctual.guaranteed_load(&["a", "r"])?;
     let mut witness =
         if real_time { Some(Witness::start().context("witness of platform holes")?) } else { None };
     let mut table = LiveTable::new(options.show, privilege, &refused);
@@ -88,36 +87,28 @@ fn perform(options: &DemoOptions, privilege: Privilege) -> anyhow::Result<Outcom
     Ok(Outcome::judge(setting, loaded, finished))
 }
 
-fn punctual_world(real_time: bool, logs: &Path) -> anyhow::Result<World> {
+/// Both systems, each on hosts of its own.
+fn worlds(privilege: Privilege, logs: &Path) -> anyhow::Result<(World, World)> {
     let spec = scenario::network();
+    let options = Options { real_time: privilege == Privilege::Root, ..Options::default() };
+    if privilege == Privilege::InProcess {
+        return Ok((World::Embedded(Embedded::start(&spec, &options)?), World::kernel(None)));
+    }
     let network = Network::create(&spec)?;
-    let options = Options { real_time, ..Options::default() };
     let daemons = Daemons::start(&network, &spec, &options, logs)?;
-    Ok(World::Punctual { daemons, network })
+    Ok((World::Daemons { daemons, network }, World::kernel(Some(Network::create(&spec)?))))
 }
 
 /// Asks for a channel that does not fit any more, and keeps the answer.
 fn ask_too_much(world: &World) -> anyhow::Result<Refused> {
     let contract = scenario::too_much();
-    let World::Punctual { daemons, .. } = world else { anyhow::bail!("the baseline admits everything") };
-    let (a, b) = (daemons.endsystem("a")?, daemons.endsystem("b")?);
+    let (a, b) = (world.endsystem("a")?, world.endsystem("b")?);
     let _listener = b.listen("extra", |_| punctual::Consent::Accept)?;
     match a.open("extra@b", contract) {
         Ok(_) => Ok(Refused::granted(contract)),
         Err(OpenError::Refused(refusal)) => Ok(Refused::new(contract, &refusal)),
         Err(error) => Err(error).context("asking for one channel too many"),
     }
-}
-
-/// g: how much of the tightest link is given away.
-fn guaranteed_load(world: &World) -> anyhow::Result<Ppm> {
-    let World::Punctual { daemons, .. } = world else { anyhow::bail!("the baseline guarantees nothing") };
-    let mut load = Ppm(0);
-    for host in ["a", "r"] {
-        let status = daemons.endsystem(host)?.status()?;
-        load = status.node.links.iter().map(|link| link.utilisation).fold(load, Ppm::max);
-    }
-    Ok(load)
 }
 
 fn split(tracks: &mut [Track; 2], turn: usize) -> (&mut Track, &Track) {

@@ -59,29 +59,13 @@ impl Worlds {
         let options =
             Options { real_time: conditions.real_time, link: link_options.into(), ..Options::default() };
         let daemons = Daemons::start(&network, &spec, &options, &conditions.directory.join("logs"))?;
-        let punctual = World::Punctual { daemons, network };
-        Ok(Self { worlds: [punctual, World::kernel(Network::create(&spec)?)] })
-    }
-
-    /// g: how much of the link is given away.
-    fn guaranteed_load(&self) -> anyhow::Result<Ppm> {
-        let World::Punctual { daemons, .. } = &self.worlds[0] else { return Ok(Ppm(0)) };
-        let status = daemons.endsystem("a")?.status()?;
-        Ok(status.node.links.iter().map(|link| link.utilisation).max().unwrap_or_default())
+        let punctual = World::Daemons { daemons, network };
+        Ok(Self { worlds: [punctual, World::kernel(Some(Network::create(&spec)?))] })
     }
 
     fn occupancy(&self) -> anyhow::Result<Occupancy> {
-        let World::Punctual { daemons, .. } = &self.worlds[0] else { return Ok(Vec::new()) };
-        let channels = daemons.endsystem("a")?.channels()?;
+        let channels = self.worlds[0].endsystem("a")?.channels()?;
         Ok(channels.into_iter().map(|one| (one.to.port.to_string(), one.counters.occupancy_max)).collect())
-    }
-
-    /// The daemons, for questions of an experiment's own.
-    pub fn daemons(&self) -> Option<&Daemons> {
-        match &self.worlds[0] {
-            World::Punctual { daemons, .. } => Some(daemons),
-            World::Kernel { .. } => None,
-        }
     }
 
     /// Runs a sweep.
@@ -92,7 +76,7 @@ impl Worlds {
         let [punctual, kernel] = &mut self.worlds;
         let open = |world: &mut World| Track::open(world, &sweep.streams, conditions.real_time);
         let mut tracks = [open(punctual).context("guaranteed channels")?, open(kernel).context("baseline")?];
-        let guaranteed_load = self.guaranteed_load()?;
+        let guaranteed_load = self.worlds[0].guaranteed_load(&["a"])?;
         let witness = if conditions.real_time { Some(Witness::start().context("witness")?) } else { None };
         let mut windows: Vec<[Windows; 2]> = Vec::with_capacity(sweep.points.len());
         for (number, point) in sweep.points.iter().enumerate() {

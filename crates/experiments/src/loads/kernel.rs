@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 
 use punctual_analysis::Instant;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
@@ -60,6 +60,18 @@ pub fn stream(
     let inlet = to.within(|| KernelInlet::bind(target))?;
     let outlet = from.within(|| KernelOutlet::connect(target))?;
     Ok((outlet, inlet))
+}
+
+/// A stream between two sockets on loopback, on a port that the kernel picks.
+///
+/// # Errors
+/// Where a socket is refused.
+pub fn loopback() -> io::Result<(KernelOutlet, KernelInlet)> {
+    let inlet = KernelInlet::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+    match inlet.socket.local_addr()? {
+        SocketAddr::V4(target) => Ok((KernelOutlet::connect(target)?, inlet)),
+        SocketAddr::V6(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
+    }
 }
 
 impl KernelOutlet {
@@ -177,17 +189,9 @@ mod tests {
 
     use super::*;
 
-    fn pair() -> (KernelOutlet, KernelInlet) {
-        let inlet = KernelInlet::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a socket");
-        let std::net::SocketAddr::V4(target) = inlet.socket.local_addr().expect("an address") else {
-            panic!("bound to IPv4")
-        };
-        (KernelOutlet::connect(target).expect("a socket"), inlet)
-    }
-
     #[test]
     fn messages_of_any_length_come_back_whole() {
-        let (mut outlet, mut inlet) = pair();
+        let (mut outlet, mut inlet) = loopback().expect("sockets");
         let until = now() + Nanos::from_secs(10);
         for len in [1, 1_400, 1_401, 100_000] {
             let sent: Vec<u8> = (0..len).map(|at| (at % 253) as u8).collect();
@@ -200,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_lost_packet_costs_its_message_only() {
-        let (mut outlet, mut inlet) = pair();
+        let (mut outlet, mut inlet) = loopback().expect("sockets");
         let whole = vec![5; 3_000];
         outlet.offer(&whole).expect("sent");
         let mut received = Vec::new();
@@ -215,7 +219,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_ignored() {
-        let (outlet, mut inlet) = pair();
+        let (outlet, mut inlet) = loopback().expect("sockets");
         for nonsense in [vec![], vec![255; 10], vec![255; HEADER_BYTES + 10], vec![0; HEADER_BYTES + 10]] {
             outlet.socket.send(&nonsense).expect("sent");
         }

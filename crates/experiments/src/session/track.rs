@@ -224,7 +224,7 @@ mod tests {
         }
         let link = LinkSpec { rate: BitRate(50_000_000), queue: Nanos::from_millis(200) };
         let spec = NetworkSpec { hosts: vec!["a", "b"], links: vec![link] };
-        let mut world = World::kernel(Network::create(&spec).expect("a network"));
+        let mut world = World::kernel(Some(Network::create(&spec).expect("a network")));
         let mut track = Track::open(&mut world, &streams(), false).expect("streams");
         for with_bulk in [false, true] {
             let active = |spec: &StreamSpec| with_bulk || spec.name != "bulk";

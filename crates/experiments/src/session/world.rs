@@ -1,12 +1,12 @@
 //! The systems under test: Punctual's daemons, or the kernel's sockets, each on a network of its own.
 
-use anyhow::Context;
-use punctual::Endsystem;
+use anyhow::{Context, bail};
+use punctual::{Endsystem, Ppm};
 use serde::Serialize;
 
 use super::StreamSpec;
 use crate::loads::{Inlet, Outlet, channel, kernel};
-use crate::testbed::{Daemons, Network};
+use crate::testbed::{Daemons, Embedded, Network};
 
 /// Which system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -31,19 +31,21 @@ impl System {
 /// Both ends of a stream.
 pub type Ends = (Box<dyn Outlet>, Box<dyn Inlet>);
 
-/// A system on its network.
+/// A system under test.
 pub enum World {
     /// Daemons on every host. Fields drop in this order: processes before their namespaces.
-    Punctual {
+    Daemons {
         /// The processes.
         daemons: Daemons,
         /// Where they live.
         network: Network,
     },
+    /// Engines in this process.
+    Embedded(Embedded),
     /// Nothing but the kernel.
     Kernel {
-        /// The hosts.
-        network: Network,
+        /// The hosts; without any, sockets on loopback: no link of any rate between them.
+        network: Option<Network>,
         /// The next port that no stream has.
         next_port: u16,
     },
@@ -53,17 +55,42 @@ pub enum World {
 const FIRST_PORT: u16 = 7_100;
 
 impl World {
-    /// The baseline on `network`.
-    pub const fn kernel(network: Network) -> Self {
+    /// The baseline on `network`, or on loopback.
+    pub const fn kernel(network: Option<Network>) -> Self {
         Self::Kernel { network, next_port: FIRST_PORT }
     }
 
     /// Which system this is.
     pub const fn system(&self) -> System {
         match self {
-            Self::Punctual { .. } => System::Punctual,
+            Self::Daemons { .. } | Self::Embedded(_) => System::Punctual,
             Self::Kernel { .. } => System::Kernel,
         }
+    }
+
+    /// A host of Punctual.
+    ///
+    /// # Errors
+    /// Where there is no such host, or this is the baseline.
+    pub fn endsystem(&self, host: &str) -> anyhow::Result<&Endsystem> {
+        match self {
+            Self::Daemons { daemons, .. } => daemons.endsystem(host),
+            Self::Embedded(embedded) => embedded.endsystem(host),
+            Self::Kernel { .. } => bail!("the baseline has no endsystem"),
+        }
+    }
+
+    /// g: how much of the tightest link out of `hosts` is given away.
+    ///
+    /// # Errors
+    /// As [`World::endsystem`], or where a daemon is gone.
+    pub fn guaranteed_load(&self, hosts: &[&str]) -> anyhow::Result<Ppm> {
+        let mut load = Ppm(0);
+        for host in hosts {
+            let status = self.endsystem(host)?.status()?;
+            load = status.node.links.iter().map(|link| link.utilisation).fold(load, Ppm::max);
+        }
+        Ok(load)
     }
 
     /// Opens a stream.
@@ -72,21 +99,26 @@ impl World {
     /// Where the system refuses it.
     pub fn connect(&mut self, spec: &StreamSpec) -> anyhow::Result<Ends> {
         match self {
-            Self::Punctual { daemons, .. } => {
-                connect_channel(daemons.endsystem(spec.from)?, daemons.endsystem(spec.to)?, spec)
-            }
             Self::Kernel { network, next_port } => {
-                let host =
-                    |name| network.host(name).with_context(|| format!("no host {name} in this network"));
-                let (from, to) = (host(spec.from)?, host(spec.to)?);
-                let port = *next_port;
                 *next_port += 1;
-                let ends = kernel::stream(&from.namespace, &to.namespace, to.address(), port)
-                    .with_context(|| format!("sockets for {}", spec.name))?;
-                Ok((Box::new(ends.0), Box::new(ends.1)))
+                connect_sockets(network.as_ref(), *next_port, spec)
+                    .with_context(|| format!("sockets for {}", spec.name))
             }
+            _ => connect_channel(self.endsystem(spec.from)?, self.endsystem(spec.to)?, spec),
         }
     }
+}
+
+fn connect_sockets(network: Option<&Network>, port: u16, spec: &StreamSpec) -> anyhow::Result<Ends> {
+    let (outlet, inlet) = match network {
+        Some(network) => {
+            let host = |name| network.host(name).with_context(|| format!("no host {name} in this network"));
+            let (from, to) = (host(spec.from)?, host(spec.to)?);
+            kernel::stream(&from.namespace, &to.namespace, to.address(), port)?
+        }
+        None => kernel::loopback()?,
+    };
+    Ok((Box::new(outlet), Box::new(inlet)))
 }
 
 fn connect_channel(from: &Endsystem, to: &Endsystem, spec: &StreamSpec) -> anyhow::Result<Ends> {

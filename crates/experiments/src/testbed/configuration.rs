@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use punctual_engine::os::random_u64;
 
-use super::network::{Host, Network, NetworkSpec};
+use super::network::{NetworkSpec, address};
 
 /// What differs between experiments.
 #[derive(Clone, Debug, Default)]
@@ -29,11 +29,20 @@ pub fn domain_key() -> anyhow::Result<String> {
     Ok(words.context("no random bytes for a domain key")?.concat())
 }
 
-/// The TOML of `host`'s daemon.
+/// What carries the links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// Kernel sockets between network namespaces.
+    Udp,
+    /// Memory between engines in one process.
+    Memory,
+}
+
+/// The TOML of host number `place` of the line.
 pub fn text(
-    network: &Network,
     spec: &NetworkSpec,
-    host: &Host,
+    place: usize,
+    driver: Driver,
     options: &Options,
     key: &str,
     socket: &Path,
@@ -41,48 +50,46 @@ pub fn text(
     let mut text = format!(
         "[node]\nname = \"{}\"\n{}\n\n[processor]\nbest_effort_host = {}\n\n[daemon]\nsocket = \"{}\"\n\n\
          [signalling]\nkey = \"{key}\"\nhello = \"250ms\"\n",
-        host.name,
+        spec.hosts[place],
         options.node,
         !options.real_time,
         socket.display(),
     );
-    for (index, other) in network.hosts.iter().enumerate() {
+    for (index, name) in spec.hosts.iter().enumerate() {
         // Writing to a string does not fail.
-        let _ = write!(text, "\n[[host]]\nname = \"{}\"\nid = {}\n", other.name, index + 1);
+        let _ = write!(text, "\n[[host]]\nname = \"{name}\"\nid = {}\n", index + 1);
     }
-    let place = network.hosts.iter().position(|other| other.name == host.name).unwrap_or_default();
-    for neighbour in neighbours(place, network.hosts.len()) {
-        text += &link(network, spec, place, neighbour, &options.link);
+    for neighbour in neighbours(place, spec.hosts.len()) {
+        text += &link(spec, place, neighbour, driver, &options.link);
     }
-    for target in (0..network.hosts.len()).filter(|&target| target != place) {
-        let via: Vec<String> =
-            way(place, target).map(|hop| format!("\"{}\"", network.hosts[hop].name)).collect();
+    for target in (0..spec.hosts.len()).filter(|&target| target != place) {
+        let via: Vec<String> = way(place, target).map(|hop| format!("\"{}\"", spec.hosts[hop])).collect();
         let _ = write!(text, "\n[[route]]\nvia = [{}]\n", via.join(", "));
     }
     text
 }
 
-fn link(network: &Network, spec: &NetworkSpec, place: usize, neighbour: usize, more: &str) -> String {
-    let (own, other) = (&network.hosts[place], &network.hosts[neighbour]);
+fn link(spec: &NetworkSpec, place: usize, neighbour: usize, driver: Driver, more: &str) -> String {
     let rightwards = neighbour > place;
-    let (device, local, peer) = if rightwards {
-        ("right", own.address_right, other.address_left)
-    } else {
-        ("left", own.address_left, other.address_right)
+    let number = place.min(neighbour);
+    let device = if rightwards { "right" } else { "left" };
+    let (own, other) = if rightwards { (1, 2) } else { (2, 1) };
+    let transport = match driver {
+        Driver::Udp => format!(
+            "driver = \"udp\"\ndevice = \"{device}\"\nlocal = \"{}\"\npeer = \"{}\"",
+            address(number, own),
+            address(number, other)
+        ),
+        Driver::Memory => "driver = \"memory\"".into(),
     };
-    let rate = spec.links[place.min(neighbour)].rate.0;
-    let address = |address: Option<std::net::Ipv4Addr>| address.map(|ip| ip.to_string()).unwrap_or_default();
     format!(
-        "\n[[link]]\nname = \"{device}\"\nneighbour = \"{}\"\ndriver = \"udp\"\ndevice = \"{device}\"\n\
-         local = \"{}\"\npeer = \"{}\"\nrate = \"{rate}bit/s\"\n{more}\n",
-        other.name,
-        address(local),
-        address(peer),
+        "\n[[link]]\nname = \"{device}\"\nneighbour = \"{}\"\n{transport}\nrate = \"{}bit/s\"\n{more}\n",
+        spec.hosts[neighbour], spec.links[number].rate.0,
     )
 }
 
 /// Who is next to `place` in a line of `hosts`.
-fn neighbours(place: usize, hosts: usize) -> impl Iterator<Item = usize> {
+pub fn neighbours(place: usize, hosts: usize) -> impl Iterator<Item = usize> {
     [place.checked_sub(1), Some(place + 1).filter(|&next| next < hosts)].into_iter().flatten()
 }
 

@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use punctual::{Endsystem, Nanos};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::configuration::{self, Options};
+use super::configuration::{self, Driver, Options};
 use super::scratch::Scratch;
 use super::{Network, NetworkSpec};
 use crate::clock::{now, wait_until};
@@ -55,10 +55,10 @@ impl Daemons {
         std::fs::create_dir_all(logs).with_context(|| format!("cannot make {}", logs.display()))?;
         let key = configuration::domain_key()?;
         let mut running = Vec::with_capacity(network.hosts.len());
-        for host in &network.hosts {
+        for (place, host) in network.hosts.iter().enumerate() {
             let socket = scratch.path().join(format!("{}.sock", host.name));
             let config = scratch.path().join(format!("{}.toml", host.name));
-            let text = configuration::text(network, spec, host, options, &key, &socket);
+            let text = configuration::text(spec, place, Driver::Udp, options, &key, &socket);
             std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
             let log = logs.join(format!("{}.log", host.name));
             let process = launch(&program, &host.namespace.path(), &config, &log)?;

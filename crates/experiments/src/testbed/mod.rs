@@ -7,6 +7,7 @@
 pub mod command;
 pub mod configuration;
 pub mod daemons;
+pub mod embedded;
 pub mod namespaces;
 pub mod network;
 pub mod privilege;
@@ -14,5 +15,6 @@ pub mod scratch;
 
 pub use configuration::Options;
 pub use daemons::Daemons;
+pub use embedded::Embedded;
 pub use network::{LinkSpec, Network, NetworkSpec};
 pub use privilege::Privilege;

@@ -145,7 +145,7 @@ impl Network {
 }
 
 /// Both ends of link `link` are 10.77.LINK.{1,2}.
-fn address(link: usize, end: u8) -> Ipv4Addr {
+pub fn address(link: usize, end: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, u8::try_from(link).unwrap_or(u8::MAX), end)
 }
 

@@ -54,7 +54,8 @@ impl Privilege {
                 "degraded: network namespaces in a user namespace, no real-time class; run as root for guarantees"
             }
             Self::InProcess => {
-                "degraded: one process over memory links (no namespaces allowed here); run as root for the real thing"
+                "degraded: one process over memory links (no namespaces allowed here), the baseline on loopback without \
+                 a link of any rate; run as root for the real thing"
             }
         }
     }

@@ -1,0 +1,75 @@
+//! The hosts of a line as engines in this process, joined by memory links: for where no namespace is allowed.
+//!
+//! The links' rates are kept by the engines' own pacing; nothing else limits them.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use punctual::{Endsystem, Nanos};
+use punctual_engine::config;
+use punctual_link::Link;
+use punctual_link::memory::{MemoryLink, MemoryOptions};
+
+use super::configuration::{self, Driver, Options, neighbours};
+use super::network::NetworkSpec;
+use crate::clock::{now, wait_until};
+
+const READY_WITHIN: Nanos = Nanos::from_secs(10);
+const POLL: Nanos = Nanos::from_millis(10);
+
+/// Engines in this process; they stop when dropped.
+pub struct Embedded {
+    endsystems: Vec<(&'static str, Endsystem)>,
+}
+
+impl Embedded {
+    /// Starts all of them and waits until they see their neighbours.
+    ///
+    /// # Errors
+    /// Where an engine does not start.
+    pub fn start(spec: &NetworkSpec, options: &Options) -> anyhow::Result<Self> {
+        let key = configuration::domain_key()?;
+        let mut ends: HashMap<(usize, usize), Box<dyn Link>> = HashMap::new();
+        for left in 0..spec.links.len() {
+            let (one, other) = MemoryLink::pair(MemoryOptions::default())?;
+            ends.insert((left, left + 1), Box::new(one));
+            ends.insert((left + 1, left), Box::new(other));
+        }
+        let mut endsystems = Vec::with_capacity(spec.hosts.len());
+        for (place, &name) in spec.hosts.iter().enumerate() {
+            let unused = Path::new("/dev/null");
+            let text = configuration::text(spec, place, Driver::Memory, options, &key, unused);
+            let host = config::parse(&text, Path::new(name))?;
+            // In the order of the configuration.
+            let links = neighbours(place, spec.hosts.len()).filter_map(|other| ends.remove(&(place, other)));
+            let endsystem = Endsystem::embedded_with(&host, links.collect());
+            endsystems.push((name, endsystem.with_context(|| format!("engine of {name}"))?));
+        }
+        let embedded = Self { endsystems };
+        embedded.see_neighbours()?;
+        Ok(embedded)
+    }
+
+    /// The connection to a host's engine.
+    ///
+    /// # Errors
+    /// Where there is no such host.
+    pub fn endsystem(&self, host: &str) -> anyhow::Result<&Endsystem> {
+        let found = self.endsystems.iter().find(|(name, _)| *name == host);
+        found.map(|(_, endsystem)| endsystem).with_context(|| format!("no engine for {host}"))
+    }
+
+    fn see_neighbours(&self) -> anyhow::Result<()> {
+        let until = now() + READY_WITHIN;
+        for (name, endsystem) in &self.endsystems {
+            while !endsystem.status()?.node.links.iter().all(|link| link.alive) {
+                if now() >= until {
+                    bail!("{name} does not hear its neighbours over memory links");
+                }
+                wait_until(now() + POLL)?;
+            }
+        }
+        Ok(())
+    }
+}
