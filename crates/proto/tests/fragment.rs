@@ -228,6 +228,19 @@ fn an_invented_number_silences_the_channel_for_three_messages_only() {
 }
 
 #[test]
+fn demoted_messages_far_ahead_do_not_make_conforming_ones_old() {
+    let mut reassembly = Reassembly::new(2, SIZE, LONGEST);
+    let demoted = |message| Header { demoted: true, ..header_of(message, 10, 0) };
+    for message in 1..5_000 {
+        assert!(is_complete(&feed_header(&mut reassembly, &demoted(message))));
+        assert_eq!(feed_header(&mut reassembly, &demoted(message)), Outcome::Stale);
+        assert_eq!(feed(&mut reassembly, message, 10, 0), Outcome::Stale, "the copy that was not demoted");
+    }
+    assert!(is_complete(&feed(&mut reassembly, 0, 10, 0)), "a conforming message that waited at its source");
+    assert_eq!(feed(&mut reassembly, 0, 10, 0), Outcome::Stale);
+}
+
+#[test]
 fn old_numbers_alone_never_open_a_channel_again_below_what_was_delivered() {
     let mut reassembly = Reassembly::new(2, SIZE, LONGEST);
     for number in 0..5_000 {

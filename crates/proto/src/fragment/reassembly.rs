@@ -73,6 +73,9 @@ pub struct Reassembly<S> {
     words: usize,
     rows_free: Vec<usize>,
     over: Window,
+    /// Of messages that were demoted as a whole: a source that demotes sends many of them past its conforming
+    /// ones, which must not become too old by that.
+    over_demoted: Window,
     behind: Behind,
     incomplete: u64,
 }
@@ -94,7 +97,10 @@ struct Progress<S> {
     row: usize,
     message_bytes: u32,
     fragments_missing: u16,
+    /// Some of its fragments were demoted.
     demoted: bool,
+    /// All of them were.
+    wholly_demoted: bool,
 }
 
 impl<S: MessageWrite> Reassembly<S> {
@@ -116,6 +122,7 @@ impl<S: MessageWrite> Reassembly<S> {
             words,
             rows_free: (0..messages_max).collect(),
             over: Window::new(WINDOW_MESSAGES),
+            over_demoted: Window::new(WINDOW_MESSAGES),
             behind: Behind::default(),
             incomplete: 0,
         }
@@ -138,7 +145,7 @@ impl<S: MessageWrite> Reassembly<S> {
             return Outcome::Rejected(rejection);
         }
         self.watch_behind(header);
-        if self.over.is_closed(header.message) {
+        if self.is_over(header) {
             return Outcome::Stale;
         }
         if header.fragments == 1 {
@@ -146,10 +153,24 @@ impl<S: MessageWrite> Reassembly<S> {
         }
         let found = self.messages.iter().rposition(|m| m.number == header.message);
         let Some(index) = found.or_else(|| self.begin(header, reserve)) else {
-            self.over.close(header.message);
+            self.close(header.message, header.demoted);
             return Outcome::NoSlot;
         };
         self.store(index, header, payload)
+    }
+
+    /// Whether nothing of the message may be taken in any more.
+    fn is_over(&self, header: &Header) -> bool {
+        let number = header.message;
+        let demoted = &self.over_demoted;
+        let is_among_demoted =
+            if header.demoted { demoted.is_closed(number) } else { demoted.is_marked(number) };
+        is_among_demoted || self.over.is_closed(number)
+    }
+
+    fn close(&mut self, number: u64, wholly_demoted: bool) {
+        let window = if wholly_demoted { &mut self.over_demoted } else { &mut self.over };
+        window.close(number);
     }
 
     /// Gives up every message in progress with a number below `before`; says how many.
@@ -176,19 +197,22 @@ impl<S: MessageWrite> Reassembly<S> {
     /// be late by any time, prove nothing.
     fn watch_behind(&mut self, header: &Header) {
         let number = header.message;
+        if header.demoted {
+            return;
+        }
         if !self.over.is_behind(number) {
             self.behind = Behind::default();
-        } else if !header.demoted {
-            if number == self.behind.end {
-                self.behind.end = number + 1;
-            } else if number + 1 != self.behind.end {
-                self.behind = Behind { first: number, end: number + 1 };
-            }
-            if self.behind.end - self.behind.first >= RESTART_MESSAGES {
-                self.expire(u64::MAX);
-                self.over.restart(number);
-                self.behind = Behind::default();
-            }
+            return;
+        }
+        if number == self.behind.end {
+            self.behind.end = number + 1;
+        } else if number + 1 != self.behind.end {
+            self.behind = Behind { first: number, end: number + 1 };
+        }
+        if self.behind.end - self.behind.first >= RESTART_MESSAGES {
+            self.expire(u64::MAX);
+            self.over.restart(number);
+            self.behind = Behind::default();
         }
     }
 
@@ -213,7 +237,7 @@ impl<S: MessageWrite> Reassembly<S> {
         if self.messages.iter().any(|m| m.number == header.message) {
             return Outcome::Rejected(Rejection::LengthChanged);
         }
-        self.over.close(header.message);
+        self.close(header.message, header.demoted);
         let Some(mut slot) = self.slot_for(header, &mut reserve) else { return Outcome::NoSlot };
         slot.copy_from(0, payload);
         Outcome::Complete { slot, demoted: header.demoted }
@@ -235,6 +259,7 @@ impl<S: MessageWrite> Reassembly<S> {
             message_bytes: header.message_bytes,
             fragments_missing: header.fragments,
             demoted: false,
+            wholly_demoted: true,
         });
         Some(self.messages.len() - 1)
     }
@@ -275,6 +300,7 @@ impl<S: MessageWrite> Reassembly<S> {
         *word |= bit;
         message.slot.copy_from(u32::from(header.fragment) * self.fragment_bytes, payload);
         message.demoted |= header.demoted;
+        message.wholly_demoted &= header.demoted;
         message.fragments_missing -= 1;
         if message.fragments_missing > 0 {
             return Outcome::Stored;
@@ -292,7 +318,7 @@ impl<S: MessageWrite> Reassembly<S> {
     fn remove(&mut self, index: usize) -> Progress<S> {
         let message = self.messages.remove(index);
         self.rows_free.push(message.row);
-        self.over.close(message.number);
+        self.close(message.number, message.wholly_demoted);
         message
     }
 }

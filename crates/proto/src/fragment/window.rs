@@ -27,9 +27,13 @@ impl Window {
     /// Whether nothing of `number` may be taken in any more. The very last number is never open, so that
     /// there always is a next one.
     pub(super) fn is_closed(&self, number: u64) -> bool {
+        self.is_marked(number) || self.is_behind(number) || number == u64::MAX
+    }
+
+    /// Whether `number` is remembered as closed.
+    pub(super) fn is_marked(&self, number: u64) -> bool {
         let (word, bit) = self.place(number);
-        let is_marked = number < self.end && self.bits[word] & bit != 0;
-        is_marked || self.is_behind(number) || number == u64::MAX
+        number < self.end && !self.is_behind(number) && self.bits[word] & bit != 0
     }
 
     /// Whether `number` is older than anything remembered.
