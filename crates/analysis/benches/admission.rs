@@ -55,43 +55,54 @@ fn rate_for(channels: u64) -> BitRate {
     BitRate(fast)
 }
 
-/// A stage that holds `channels`, each with a bound relaxed to twice its smallest, and to half of its period or more.
+/// A stage that holds `channels`: each fifth at the smallest bound that it was offered, the others relaxed.
 fn filled(name: &str, channels: u64) -> (Link, Box<dyn AdmissionPolicy>) {
     let link = link(rate_for(channels));
     let mut policy = policy_by_name(name, link.model()).unwrap();
     for key in 0..channels {
         let demand = demand(&link, key);
         let offer = policy.offer(&demand, Nanos::from_secs(10)).expect("the link is large enough");
-        // No two alike, as leftovers differ from route to route.
-        let relaxed = Nanos(demand.period.0 / 2 + key * 7_919 % 1_000_000);
-        policy.hold(StageKey(key), &demand, (offer.bound * 2).max(relaxed)).expect("what was offered holds");
+        // From the smallest bound to three times it, and no two alike, as leftovers differ from route to route.
+        let relaxed = offer.bound.0 / 100 * (100 + key * 37 % 200) + key * 7_919 % 1_000_000;
+        let bound = if key % 5 == 0 { offer.bound } else { Nanos(relaxed) };
+        policy.hold(StageKey(key), &demand, bound).expect("what was offered holds");
     }
     (link, policy)
 }
 
-/// One decision about a newcomer: ask, take, give back.
-fn decide(link: &Link, policy: &mut dyn AdmissionPolicy, key: u64) -> Duration {
+/// One decision about a newcomer (ask, take, give back), and whether it was a yes.
+fn decide(link: &Link, policy: &mut dyn AdmissionPolicy, key: u64) -> (Duration, bool) {
     let demand = demand(link, key);
     let begun = Instant::now();
-    if let Ok(offer) = policy.offer(&demand, demand.period * 4) {
+    let offer = policy.offer(&demand, demand.period * 4);
+    if let Ok(offer) = offer {
         policy.hold(StageKey(u64::MAX), &demand, offer.bound).expect("what was offered holds");
     }
     let taken = begun.elapsed();
     policy.release(StageKey(u64::MAX));
-    taken
+    (taken, offer.is_ok())
 }
 
-fn decisions(link: &Link, policy: &mut dyn AdmissionPolicy, count: u64, cold: bool) -> Vec<Duration> {
+/// The times of `count` decisions in ascending order, and how many were a yes.
+fn decisions(
+    link: &Link,
+    policy: &mut dyn AdmissionPolicy,
+    count: u64,
+    cold: bool,
+) -> (Vec<Duration>, usize) {
+    let mut admitted = 0;
     let mut taken: Vec<_> = (0..count)
         .map(|key| {
             if cold {
                 policy.drop_caches();
             }
-            decide(link, policy, key)
+            let (taken, yes) = decide(link, policy, key);
+            admitted += usize::from(yes);
+            taken
         })
         .collect();
     taken.sort_unstable();
-    taken
+    (taken, admitted)
 }
 
 fn admission(criterion: &mut Criterion) {
@@ -99,13 +110,13 @@ fn admission(criterion: &mut Criterion) {
         for channels in [1_000, 10_000] {
             let (link, mut policy) = filled(name, channels);
             let used = policy.utilisation();
-            let warm = decisions(&link, policy.as_mut(), DECISIONS, false);
-            let cold = decisions(&link, policy.as_mut(), 20, true);
+            let (warm, admitted) = decisions(&link, policy.as_mut(), DECISIONS, false);
+            let (cold, _) = decisions(&link, policy.as_mut(), 20, true);
             let (median, worst, without) = (warm[warm.len() / 2], warm[warm.len() - 1], cold[cold.len() / 2]);
             let ratio = without.as_secs_f64() / median.as_secs_f64();
             let link_mbit_s = link.rate.0 / 1_000_000;
             println!(
-                "{name} {channels} channels at {} ppm of {link_mbit_s} Mbit/s: median {median:?}, worst {worst:?}, without caches {without:?} ({ratio:.0}x)",
+                "{name} {channels} channels at {} ppm of {link_mbit_s} Mbit/s: median {median:?}, worst {worst:?}, without caches {without:?} ({ratio:.0}x); {admitted} of {DECISIONS} admitted",
                 used.0
             );
             criterion.bench_function(&format!("admission/{name}/{channels}"), |bench| {
@@ -114,7 +125,7 @@ fn admission(criterion: &mut Criterion) {
                     (0..rounds)
                         .map(|_| {
                             key += 1;
-                            decide(&link, policy.as_mut(), key)
+                            decide(&link, policy.as_mut(), key).0
                         })
                         .sum()
                 });

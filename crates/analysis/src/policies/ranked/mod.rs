@@ -5,8 +5,8 @@
 //! fixed order can serve in time EDF can serve too, so whatever this admits `edf` admits.
 //! `fixed-priority`: run time by 30 levels of bounds, see [`level`]; early messages are jitter.
 //!
-//! Each channel keeps a [`Witness`] of its bound, so that a newcomer costs one division a channel; response
-//! times are computed only where the witness does not carry the newcomer.
+//! Response times decide. Each channel keeps a [`Witness`] of its bound, so that a newcomer costs one division
+//! a channel; response times are computed only where the witness does not carry the newcomer.
 
 mod response;
 #[cfg(test)]
@@ -60,6 +60,15 @@ struct Entry {
     kind: usize,
     bound: Nanos,
     witness: Option<Witness>,
+}
+
+/// Where a scan from the least urgent upwards is.
+struct Scan {
+    /// Those before this index are in `ahead`, the others in `unit`.
+    end: usize,
+    ahead: Tally,
+    /// The largest unit of the others, as [`Blocking`](crate::Blocking) takes it.
+    unit: Nanos,
 }
 
 /// A place for a newcomer.
@@ -124,10 +133,25 @@ impl Ranked {
         self.entries[index..].iter().map(|entry| entry.demand.unit_cost_max).max().unwrap_or_default()
     }
 
-    fn tally(&self, entries: &[Entry]) -> Tally {
-        let mut tally = self.kinds.emptied();
-        entries.iter().for_each(|entry| tally.add(entry.kind));
-        tally
+    /// Everybody before index `end`, counted from the nearer side.
+    fn ahead_of(&self, end: usize) -> Tally {
+        if end > self.entries.len() / 2 {
+            let mut ahead = self.kinds.clone();
+            self.entries[end..].iter().for_each(|entry| ahead.remove(entry.kind));
+            return ahead;
+        }
+        let mut ahead = self.kinds.emptied();
+        self.entries[..end].iter().for_each(|entry| ahead.add(entry.kind));
+        ahead
+    }
+
+    /// Moves a scan up to `end`.
+    fn raise(&self, scan: &mut Scan, end: usize) {
+        for entry in self.entries.get(end..scan.end).unwrap_or_default() {
+            scan.unit = scan.unit.max(entry.demand.unit_cost_max);
+            scan.ahead.remove(entry.kind);
+        }
+        scan.end = scan.end.min(end);
     }
 
     fn place<'a>(&self, demand: &'a Demand, ahead: &'a Tally, blocking: Nanos) -> Place<'a> {
@@ -137,54 +161,38 @@ impl Ranked {
 
     /// A newcomer's response time in a slot, if it is at most `limit`.
     fn response_in(&self, demand: &Demand, slot: Slot, limit: Nanos) -> Option<Nanos> {
-        let ahead = self.tally(&self.entries[..slot.end]);
+        let ahead = self.ahead_of(slot.end);
         let blocking = self.model.blocking.by(self.unit_from(slot.end));
         self.place(demand, &ahead, blocking).response(limit)
     }
 
-    /// Whether entry `index` keeps its bound with `newcomer` ahead of it (or nobody), and renews its witness.
-    /// `ahead` is everybody up to and with its peers, it included.
-    fn keeps(
-        &mut self,
-        index: usize,
-        newcomer: Option<&Traffic>,
-        blocking: Nanos,
-        ahead: &mut Tally,
-    ) -> bool {
-        let Entry { demand, kind, bound, witness, .. } = self.entries[index];
-        if let Some(Witness { window, spare, blocking: known }) = witness {
-            let wanted = newcomer.map_or(Nanos::ZERO, |traffic| traffic.within(window)) + (blocking - known);
-            if wanted <= spare {
-                return true;
-            }
-        }
-        ahead.remove(kind);
-        let place = Place { newcomer, ..self.place(&demand, ahead, blocking) };
-        let witness = place.witness(bound);
-        let keeps = witness.is_some() || place.response(bound).is_some();
-        ahead.add(kind);
-        if let Some(mut fresh) = witness {
+    /// Whether entry `index` keeps its bound with `newcomer` ahead of it (or nobody); renews its witness.
+    /// The scan has been raised to the end of its peers.
+    fn keeps(&mut self, index: usize, newcomer: Option<&Traffic>, scan: &mut Scan) -> bool {
+        let Entry { demand, kind, bound, .. } = self.entries[index];
+        scan.ahead.remove(kind);
+        let blocking = self.model.blocking.by(scan.unit);
+        let place = Place { newcomer, ..self.place(&demand, &scan.ahead, blocking) };
+        let keeps = place.response(bound).is_some();
+        if let Some(mut fresh) = keeps.then(|| place.witness(bound)).flatten() {
             // Kept without the newcomer, which may never come.
             fresh.spare += newcomer.map_or(Nanos::ZERO, |traffic| traffic.within(fresh.window));
             self.entries[index].witness = Some(fresh);
         }
+        scan.ahead.add(kind);
         keeps
     }
 
     /// The least index from which on everybody tolerates `newcomer` ahead.
     fn tolerated_from(&mut self, newcomer: &Traffic) -> usize {
-        let mut unit = Nanos::ZERO;
-        let mut counted = self.entries.len();
-        let mut ahead = self.tally(&self.entries);
+        let mut scan = Scan { end: self.entries.len(), ahead: self.kinds.clone(), unit: Nanos::ZERO };
         for index in (0..self.entries.len()).rev() {
-            let end = self.peers(index).end;
-            unit = self.entries[end..counted]
-                .iter()
-                .map(|entry| entry.demand.unit_cost_max)
-                .fold(unit, Nanos::max);
-            self.entries[end..counted].iter().for_each(|entry| ahead.remove(entry.kind));
-            counted = end;
-            if !self.keeps(index, Some(newcomer), self.model.blocking.by(unit), &mut ahead) {
+            let proved = |witness: Witness| witness.carries(Some(newcomer), Nanos::ZERO);
+            if self.entries[index].witness.is_some_and(proved) {
+                continue;
+            }
+            self.raise(&mut scan, self.peers(index).end);
+            if !self.keeps(index, Some(newcomer), &mut scan) {
                 return index + 1;
             }
         }
@@ -193,18 +201,18 @@ impl Ranked {
 
     /// Whether everybody more urgent than `slot` keeps its bound with a unit of `unit` behind it.
     fn tolerate_unit(&mut self, unit: Nanos, slot: Slot) -> bool {
-        let mut largest = self.unit_from(slot.urgent).max(unit);
-        let mut counted = slot.urgent;
-        let mut ahead = self.tally(&self.entries[..slot.urgent]);
+        let blocking = self.model.blocking.by(unit);
+        if blocking == self.model.blocking.by(Nanos::ZERO) {
+            return true;
+        }
+        let unit = self.unit_from(slot.urgent).max(unit);
+        let mut scan = Scan { end: slot.urgent, ahead: self.ahead_of(slot.urgent), unit };
         (0..slot.urgent).rev().all(|index| {
-            let end = self.peers(index).end.min(counted);
-            let between = self.entries[end..counted].iter().map(|entry| entry.demand.unit_cost_max);
-            largest = between.fold(largest, Nanos::max);
-            self.entries[end..counted].iter().for_each(|entry| ahead.remove(entry.kind));
-            counted = end;
-            // What was there before has been tested before.
-            let blocking = self.model.blocking.by(largest);
-            blocking == self.model.blocking.by(Nanos::ZERO) || self.keeps(index, None, blocking, &mut ahead)
+            let proved = |witness: Witness| witness.carries(None, blocking);
+            self.entries[index].witness.is_some_and(proved) || {
+                self.raise(&mut scan, self.peers(index).end);
+                self.keeps(index, None, &mut scan)
+            }
         })
     }
 

@@ -7,8 +7,8 @@ use crate::policy::Demand;
 use crate::stage::Interference;
 use crate::units::Nanos;
 
-/// Most rounds of a search; past it a channel counts as not schedulable.
-const ROUNDS_MAX: u32 = 100_000;
+/// Most rounds of all searches for one response time; past them a channel counts as not schedulable.
+const ROUNDS_MAX: u32 = 1 << 15;
 
 /// A channel's traffic as others of fixed rank see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,13 +83,21 @@ pub(super) struct Place<'a> {
     pub(super) interference: Interference,
 }
 
-/// A window that proves a bound: all that must be done before the last segment begins fits, with `spare` left.
+/// A window that proves a bound: all that must be done by its end fits into it, with `spare` left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Witness {
     pub(super) window: Nanos,
     pub(super) spare: Nanos,
-    /// The blocking that it was made with.
+    /// The blocking that it was made with, or more: never less than what the channel meets.
     pub(super) blocking: Nanos,
+}
+
+impl Witness {
+    /// Whether it still proves the bound with `newcomer` ahead and blocking of `blocking`.
+    pub(super) fn carries(&self, newcomer: Option<&Traffic>, blocking: Nanos) -> bool {
+        let wanted = newcomer.map_or(Nanos::ZERO, |traffic| traffic.within(self.window));
+        wanted + (blocking - self.blocking) <= self.spare
+    }
 }
 
 impl Place<'_> {
@@ -117,41 +125,31 @@ impl Place<'_> {
         self.interference.within(at) + self.ahead.within(at) + newcomer
     }
 
-    fn fixed_point(&self, from: Nanos, most: Nanos, work: impl Fn(Nanos) -> Nanos) -> Option<Nanos> {
-        let mut at = from.max(Nanos(1));
-        for _ in 0..ROUNDS_MAX {
-            let next = work(at);
-            if next <= at {
-                return Some(at);
-            }
-            if next > most {
-                return None;
-            }
-            at = next;
-        }
-        None
-    }
-
     /// R, from the effective arrival; `None` where it is beyond `limit`.
     pub(super) fn response(&self, limit: Nanos) -> Option<Nanos> {
         let Traffic { period, jitter, .. } = self.own;
-        let all = |at: Nanos| self.blocking + self.own.within(at) + self.of_others(at);
+        let mut rounds = ROUNDS_MAX;
         let (mut worst, mut started, mut jobs) = (Nanos::ZERO, Nanos::ZERO, 0);
         let mut busy = None;
         while jobs == 0 || period * jobs < busy.unwrap_or(Nanos::ZERO) + jitter {
             let most = limit + period * jobs;
-            started = self.fixed_point(started, most, |at| self.work(self.blocking, jobs + 1, at))?;
+            let work = |at| self.work(self.blocking, jobs + 1, at);
+            started = fixed_point(started, most, &mut rounds, work)?;
             let finished = started + self.safe_stretched();
             worst = worst.max((finished + jitter) - self.demand_early() - period * jobs);
-            if busy.is_none() {
-                busy = Some(self.fixed_point(started, SPAN_MAX, all)?);
-            }
-            jobs += 1;
-            if jobs > u64::from(ROUNDS_MAX) || worst > limit {
+            if worst > limit {
                 return None;
             }
+            if busy.is_none() {
+                busy = Some(fixed_point(started, SPAN_MAX, &mut rounds, |at| self.work_of_busy_period(at))?);
+            }
+            jobs += 1;
         }
         Some(worst)
+    }
+
+    fn work_of_busy_period(&self, at: Nanos) -> Nanos {
+        self.blocking + self.own.within(at) + self.of_others(at)
     }
 
     /// How much of its jitter lies before the effective arrival.
@@ -159,20 +157,49 @@ impl Place<'_> {
         self.own.jitter - self.demand.release_latency
     }
 
-    /// A witness for `bound`, if one proves it. With the longest of blocking and the own last segment as
-    /// blocking, the first message of a busy period is the worst one, if it is done within a period (Davis et
-    /// al. 2007, 3.4).
+    /// A witness for `bound`, if one window proves it.
     pub(super) fn witness(&self, bound: Nanos) -> Option<Witness> {
+        self.witness_of_first_message(bound).or_else(|| self.witness_of_busy_period(bound))
+    }
+
+    /// With the longest of blocking and the own last segment as blocking, the first message of a busy period is
+    /// the worst one, if it is done within a period (Davis et al. 2007, 3.4).
+    fn witness_of_first_message(&self, bound: Nanos) -> Option<Witness> {
         let blocking = self.blocking.max(self.safe() + Nanos(1));
         let finish_max = (bound - self.demand.release_latency).min(self.own.period - self.own.jitter);
         let longest = finish_max.checked_sub(self.safe_stretched())?;
-        let fits = |window: Nanos| {
-            let spare = window.checked_sub(self.work(blocking, 1, window))?;
-            Some(Witness { window, spare, blocking })
-        };
-        fits(longest).or_else(|| {
-            let least = self.fixed_point(Nanos(1), longest, |at| self.work(blocking, 1, at))?;
-            fits(least)
-        })
+        fitting(longest, blocking, |at| self.work(blocking, 1, at))
+    }
+
+    /// No message of a busy period is done later than the busy period, nor arrives before it.
+    fn witness_of_busy_period(&self, bound: Nanos) -> Option<Witness> {
+        let stretch = self.safe_stretched() - self.safe();
+        let longest = bound.checked_sub(self.demand.release_latency + stretch)?;
+        fitting(longest, self.blocking, |at| self.work_of_busy_period(at))
+    }
+}
+
+/// The longest window of at most `longest` that holds its work, or the shortest.
+fn fitting(longest: Nanos, blocking: Nanos, work: impl Fn(Nanos) -> Nanos) -> Option<Witness> {
+    let fits = |window: Nanos| {
+        let spare = window.checked_sub(work(window))?;
+        Some(Witness { window, spare, blocking })
+    };
+    fits(longest).or_else(|| fits(fixed_point(Nanos(1), longest, &mut { ROUNDS_MAX }, &work)?))
+}
+
+/// The least time from `from` on that holds its work, if it is at most `most` and found within `rounds`.
+fn fixed_point(from: Nanos, most: Nanos, rounds: &mut u32, work: impl Fn(Nanos) -> Nanos) -> Option<Nanos> {
+    let mut at = from.max(Nanos(1));
+    loop {
+        *rounds = rounds.checked_sub(1)?;
+        let next = work(at);
+        if next <= at {
+            return Some(at);
+        }
+        if next > most {
+            return None;
+        }
+        at = next;
     }
 }
