@@ -92,19 +92,21 @@ struct Interval {
 }
 
 impl Search<'_> {
-    /// The smallest d - r by the steps alone.
+    /// The smallest d - r by the steps alone: from the last to the first, as late ones ask for the most and
+    /// most of the others need not be looked at then.
     pub(super) fn by_steps(&self) -> Result<i64, NoBound> {
         let blocks = &self.stairs.blocks;
-        let (mut best, mut demand) = (0, 0);
-        for (index, block) in blocks.iter().enumerate() {
-            let end = blocks.get(index + 1).map_or(self.stairs.horizon, |next| next.first());
+        let (mut best, mut end) = (0, self.stairs.horizon);
+        let mut demand: i64 = blocks.iter().map(|block| block.added).sum();
+        for (index, block) in blocks.iter().enumerate().rev() {
+            demand -= block.added;
             let slack = block.margin - demand - self.blocking_at(block.first());
             let reaches =
                 end.saturating_sub((slack / self.newcomer.cost).saturating_mul(self.newcomer.period));
             if slack < 0 || reaches > best {
                 best = self.by_block(index, end, demand, best)?;
             }
-            demand += block.added;
+            end = block.first();
         }
         Ok(best)
     }
@@ -120,11 +122,11 @@ impl Search<'_> {
         if t < self.newcomer.blocks_until { held.max(self.newcomer.blocking) } else { held }
     }
 
-    fn by_block(&self, index: usize, end: i64, mut demand: i64, mut best: i64) -> Result<i64, NoBound> {
-        let steps = &self.stairs.blocks[index].steps;
-        for (place, step) in steps.iter().enumerate() {
-            demand += step.added;
-            let end = steps.get(place + 1).map_or(end, |next| next.at);
+    /// The same for one block that lasts until `end`, with `before` due by its begin.
+    fn by_block(&self, index: usize, mut end: i64, before: i64, mut best: i64) -> Result<i64, NoBound> {
+        let block = &self.stairs.blocks[index];
+        let mut demand = before + block.added;
+        for step in block.steps.iter().rev() {
             let blocking = self.blocking_at(step.at);
             let whole = Interval { start: step.at, end, free: step.free, demand, blocking };
             let until = self.newcomer.blocks_until;
@@ -136,6 +138,8 @@ impl Search<'_> {
             } else {
                 best = self.by_interval(&whole, best)?;
             }
+            demand -= step.added;
+            end = step.at;
         }
         Ok(best)
     }
