@@ -1,12 +1,13 @@
-//! Values as people write them: `25/s`, `110KB`, `80ms`, `40Mbit/s`. One parser for all verbs.
+//! Values as people write them: `25/s`, `110KB`, `80ms`. One parser for all verbs.
 
-use punctual_analysis::{BitRate, Nanos, Rate};
+use punctual_analysis::{Nanos, Rate};
 
 /// Splits "12.5KB" into its number and its unit.
 fn split(text: &str) -> Result<(f64, &str), String> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let number = text[..end].parse::<f64>().map_err(|_| format!("\"{text}\" does not begin with a number"))?;
+    let number =
+        text[..end].parse::<f64>().map_err(|_| format!("\"{text}\" does not begin with a number"))?;
     Ok((number, text[end..].trim()))
 }
 
@@ -59,7 +60,8 @@ pub fn span(text: &str) -> Result<Nanos, String> {
 /// # Errors
 /// What it should look like.
 pub fn rate(text: &str) -> Result<Rate, String> {
-    let help = || format!("\"{text}\": give a rate as 25/s, 10/min or 30000/1001/s, or the time between as 40ms");
+    let help =
+        || format!("\"{text}\": give a rate as 25/s, 10/min or 30000/1001/s, or the time between as 40ms");
     let Some((count, unit)) = text.trim().rsplit_once('/') else {
         return Rate::every(span(text)?).ok_or_else(help);
     };
@@ -81,24 +83,6 @@ fn number(text: &str) -> Option<f64> {
     text.trim().parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
-/// A bit rate: `40Mbit/s`, `475KB/s`, `1Gbit/s`, `250000bit/s`.
-///
-/// # Errors
-/// What it should look like.
-pub fn bit_rate(text: &str) -> Result<BitRate, String> {
-    let (number, unit) = split(text)?;
-    let factor = match unit {
-        "bit/s" | "bps" => 1.0,
-        "kbit/s" | "Kbit/s" => 1e3,
-        "Mbit/s" => 1e6,
-        "Gbit/s" => 1e9,
-        "KB/s" | "kB/s" => 8e3,
-        "MB/s" => 8e6,
-        _ => return Err(format!("\"{text}\": give a bit rate as 40Mbit/s, 250kbit/s or 475KB/s")),
-    };
-    whole(number, factor, text, 1e15).map(BitRate)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,8 +98,6 @@ mod tests {
         assert_eq!(rate("40ms"), Ok(Rate::per_second(25).unwrap()));
         assert_eq!(rate("30000/1001/s").unwrap().interval(), Nanos(33_366_667));
         assert_eq!(rate("6/min").unwrap().interval(), Nanos::from_secs(10));
-        assert_eq!(bit_rate("40Mbit/s"), Ok(BitRate(40_000_000)));
-        assert_eq!(bit_rate("475KB/s"), Ok(BitRate(3_800_000)));
     }
 
     #[test]
@@ -128,6 +110,5 @@ mod tests {
         }
         assert!(bytes("5GB").is_err());
         assert!(bytes("99999MB").is_err());
-        assert!(bit_rate("40").is_err());
     }
 }

@@ -230,9 +230,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let mut at = now().max(since);
         let started = at;
         while let Some(work) = self.node.begin_work(at) {
+            let (handler, declared) = (work.handler, work.declared_cost(self.node.costs()));
+            let begun = now();
             self.node.finish_work(work, at);
             self.shared.counters.work_units.add(1);
             at = now();
+            if at.since(begun) > declared {
+                self.node.count_overrun(handler);
+            }
             self.transmit(at);
             let spent = at.since(started).max(Nanos(1));
             if spent >= WORK_SLICE {

@@ -218,3 +218,30 @@ fn guaranteed_messages_keep_their_bound_beside_a_flood() {
     let bulk_bit_rate = bulk_bytes * 8 / 2;
     assert!(bulk_bit_rate > 26_000_000, "best effort got {bulk_bit_rate} bit/s");
 }
+
+#[test]
+fn frequent_overruns_put_the_profile_at_risk_and_say_so_once() {
+    use punctual_proto::node::api::{Notice, WorkKind};
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract(1_000, 100, 1, 50)).unwrap();
+    let mut notices = 0;
+    for number in 0..150 {
+        assert!(open.outbox.send(&pattern(7, number, 1_000), world.now));
+        world.nodes[0].handle_outbox(open.source, world.now);
+        while let Some(work) = world.nodes[0].begin_work(world.now) {
+            let (kind, handler) = (work.kind, work.handler);
+            world.nodes[0].finish_work(work, world.now);
+            if kind == WorkKind::Send {
+                world.nodes[0].count_overrun(handler);
+            }
+        }
+        world.run_for(Nanos::from_millis(10));
+        while open.inbox.recv(|_, _| ()) {}
+        let told = world.events[0].drain(..).filter(|event| {
+            matches!(event, Event::Notice { channel, notice: Notice::ProfileAtRisk } if *channel == open.source)
+        });
+        notices += told.count();
+    }
+    assert_eq!(world.nodes[0].status(world.now).overruns, 150);
+    assert_eq!(notices, 1);
+}

@@ -16,27 +16,12 @@ const COST_PPM_MAX: u64 = 999_000;
 const COST_PPM_MIN: u64 = 300_000;
 
 /// Bytes of a largest default fragment, for the cost of a largest unit.
-const UNIT_BYTES: u64 = 1_400;
-
-/// What admission assumes for one unit of work.
-fn assumed(costs: &CpuCosts, kind: WorkKind, packets: u64, bytes: u64, edge: bool) -> Nanos {
-    let copy = Nanos((u128::from(costs.copy_kib.0) * u128::from(bytes) / 1_024) as u64);
-    let (packet, message) = match kind {
-        WorkKind::Send => (costs.send_packet, costs.send_message),
-        WorkKind::Forward => (costs.forward_packet, Nanos::ZERO),
-        WorkKind::Receive => (costs.receive_packet, costs.deliver_message),
-        WorkKind::BestEffort | WorkKind::Signalling => (
-            costs.send_packet.max(costs.forward_packet).max(costs.receive_packet),
-            costs.send_message.max(costs.deliver_message),
-        ),
-    };
-    packet * packets + copy + if edge { message } else { Nanos::ZERO }
-}
+const UNIT_BYTES: u32 = 1_400;
 
 /// The largest unit that the processor may be in the middle of.
 pub fn unit_cost_max(cpu: &CpuConfig) -> Nanos {
-    let packets = u64::from(cpu.quantum_packets.max(1));
-    assumed(&cpu.costs, WorkKind::BestEffort, packets, packets * UNIT_BYTES, true)
+    let packets = cpu.quantum_packets.max(1);
+    cpu.costs.of_unit(WorkKind::BestEffort, packets, packets * UNIT_BYTES, true)
 }
 
 /// The processor of one host.
@@ -64,13 +49,7 @@ impl Processor {
 
     /// How long `work`, begun at `now`, keeps the processor.
     pub fn time_of(&mut self, work: &Work, now: SimTime) -> Nanos {
-        let cost = assumed(
-            &self.costs,
-            work.kind,
-            u64::from(work.packets),
-            u64::from(work.bytes),
-            work.message_edge,
-        );
+        let cost = self.costs.of_unit(work.kind, work.packets, work.bytes, work.message_edge);
         let most = Nanos(cost.0 * COST_PPM_MAX / 1_000_000 * self.cost_percent / 100);
         let least = Nanos(most.0 * COST_PPM_MIN / 1_000_000);
         let own = self.dice.span(least, most);
@@ -104,7 +83,7 @@ mod tests {
     fn honest_costs_stay_below_what_is_assumed_and_come_near() {
         let cpu = CpuConfig { interference: Default::default(), ..CpuConfig::default() };
         let mut honest = Processor::new(&cpu, Nanos(10), 100, Dice::new(1, 1));
-        let assumed = assumed(&cpu.costs, WorkKind::Send, 1, 1_400, true);
+        let assumed = cpu.costs.of_unit(WorkKind::Send, 1, 1_400, true);
         let drawn: Vec<_> = (0..1_000).map(|t| honest.time_of(&work(WorkKind::Send), SimTime(t))).collect();
         let most = drawn.into_iter().max().unwrap_or_default();
         assert!(most <= assumed && most.0 * 100 >= assumed.0 * 99, "{most} of {assumed}");

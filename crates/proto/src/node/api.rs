@@ -9,6 +9,7 @@ use punctual_analysis::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::config::CpuCosts;
 use crate::ids::{Address, ChannelId, Cookie, LinkId, ListenerId, Name, NodeId, PathId};
 
 /// Who asks, for quotas and for the receiver's agent.
@@ -297,6 +298,16 @@ pub struct Work {
     pub bytes: u32,
     /// Whether it begins or ends a message (the extra per message).
     pub message_edge: bool,
+}
+
+impl Work {
+    /// The cost that admission assumes for it; unbounded where it counts as interference.
+    pub fn declared_cost(&self, costs: &CpuCosts) -> Nanos {
+        match self.kind {
+            WorkKind::Signalling => Nanos::MAX,
+            kind => costs.of_unit(kind, self.packets, self.bytes, self.message_edge),
+        }
+    }
 }
 
 /// The paths that a profile measures.

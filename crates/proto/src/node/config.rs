@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{BitRate, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
+use super::api::WorkKind;
 use crate::ids::{Epoch, Name, NodeId};
 use crate::limits;
 
@@ -205,6 +206,24 @@ impl Default for SignallingConfig {
             grace: Nanos::from_millis(500),
             packets_per_second: 50,
         }
+    }
+}
+
+impl CpuCosts {
+    /// What admission assumes for one unit of work of `packets` packets and `bytes` payload; `edge`: a message
+    /// begins or ends in it.
+    pub fn of_unit(&self, kind: WorkKind, packets: u32, bytes: u32, edge: bool) -> Nanos {
+        let copy = Nanos((u128::from(self.copy_kib.0) * u128::from(bytes) / 1_024) as u64);
+        let (packet, message) = match kind {
+            WorkKind::Send => (self.send_packet, self.send_message),
+            WorkKind::Forward => (self.forward_packet, Nanos::ZERO),
+            WorkKind::Receive => (self.receive_packet, self.deliver_message),
+            WorkKind::BestEffort | WorkKind::Signalling => (
+                self.send_packet.max(self.forward_packet).max(self.receive_packet),
+                self.send_message.max(self.deliver_message),
+            ),
+        };
+        packet * u64::from(packets) + copy + if edge { message } else { Nanos::ZERO }
     }
 }
 

@@ -32,10 +32,11 @@ pub use self::check::NodeConfigError;
 pub(crate) use self::stages::link_model;
 
 use self::api::{Event, Port, Transmit, Work};
-use self::config::NodeConfig;
+use self::config::{CpuCosts, NodeConfig};
 use self::plane::{Owner, Plane};
 use crate::ids::LinkId;
 use crate::memory::Memory;
+use crate::sched::HandlerId;
 use crate::signalling::Signalling;
 
 /// One host.
@@ -92,6 +93,16 @@ impl<M: Memory> Node<M> {
             }
             self.plane.arm_signals(link, now);
         }
+    }
+
+    /// A unit of `handler` took longer than its declared cost: counted, told where it happens often.
+    pub fn count_overrun(&mut self, handler: u32) {
+        self.plane.count_overrun(HandlerId(handler));
+    }
+
+    /// The costs that admission assumes here.
+    pub fn costs(&self) -> &CpuCosts {
+        &self.plane.config.cpu.costs
     }
 
     /// Does what is due. Call it at `poll_timeout`, or earlier.

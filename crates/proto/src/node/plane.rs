@@ -128,7 +128,8 @@ pub(super) struct Plane<M: Memory> {
     pub notices: VecDeque<(ChannelId, Notice)>,
     /// Closing sources that have sent everything.
     pub drained: VecDeque<ChannelId>,
-    /// Units that took longer than declared.
+    /// Units of work begun, and those that took longer than admission assumes.
+    pub units: u64,
     pub overruns: u64,
 }
 
@@ -160,6 +161,7 @@ impl<M: Memory> Plane<M> {
             drops: DropCounters::default(),
             notices: VecDeque::with_capacity(ARRIVALS_PACKETS_MAX),
             drained: VecDeque::new(),
+            units: 0,
             overruns: 0,
         })
     }
