@@ -114,6 +114,11 @@ pub fn latencies(findings: &Findings, part: &str, system: System, stream: &str) 
     format!("p50 {:.0} to {:.0} ms, max {most:.0} ms, {lost} lost", p50.0.min(p50.1), p50.1)
 }
 
+/// The longest from sending to delivery over a sweep: queueing ahead of the logical arrival included.
+pub fn queueing(findings: &Findings, part: &str, stream: &str) -> f64 {
+    findings.of(part, System::Punctual, stream).map(|one| one.figures.from_sending.max_ms).fold(0.0, f64::max)
+}
+
 /// Most slots in use at once.
 pub fn slots(findings: &Findings, part: &str, stream: &str) -> String {
     let most = findings.of(part, System::Punctual, stream).filter_map(|one| one.slots_max).max();
@@ -129,8 +134,9 @@ pub fn compared(findings: &Findings, part: &str, paper: [&str; 4]) -> Vec<Compar
             what: format!("{part}: {stream}"),
             paper: paper.into(),
             punctual: format!(
-                "{}, most slots {}",
+                "{}, from sending at most {:.0} ms, most slots {}",
                 latencies(findings, part, System::Punctual, stream),
+                queueing(findings, part, stream),
                 slots(findings, part, stream)
             ),
             kernel: latencies(findings, part, System::Kernel, stream),

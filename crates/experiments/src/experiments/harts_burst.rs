@@ -19,6 +19,8 @@ const BURSTY: &str = "channel-2";
 /// Best-effort load: what is left of the link, all of it.
 const BEST_EFFORT_PPS: f64 = 260.0;
 
+const WARM_UP: Nanos = Nanos::from_millis(300);
+
 /// Runs it.
 ///
 /// # Errors
@@ -59,7 +61,10 @@ fn run_size(packets: usize, conditions: &Conditions) -> anyhow::Result<Findings>
             x: kilobytes(packets),
             set: vec![(harts::BEST_EFFORT, harts::best_effort(BEST_EFFORT_PPS))],
         }],
-        slice: Nanos::from_millis(if conditions.quick { 4_250 } else { 12_250 }),
+        // Whole bursts of this size after the warm-up.
+        slice: WARM_UP
+            + harts::interval(packets) * if conditions.quick { 12 } else { 40 } * (24 / packets as u64),
+        warm_up: WARM_UP,
         ..harts::sweep(PART, conditions)
     };
     Worlds::create(sweep.link, &sweep.link_options, conditions)?.run(&sweep, conditions)

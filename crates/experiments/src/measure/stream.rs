@@ -46,6 +46,8 @@ pub struct StreamSummary {
     pub excused: u64,
     /// From the logical arrival (guaranteed) or from sending (best effort).
     pub latency: LatencySummary,
+    /// From sending: what a message that came ahead of its logical arrival waited for it is in here.
+    pub from_sending: LatencySummary,
     /// By how much the worst unexcused miss was beyond its bound, in ms.
     pub worst_excess_ms: f64,
     /// What the application offered in steady state, Mbit/s of payload.
@@ -61,6 +63,8 @@ pub struct StreamSummary {
     /// For plots.
     #[serde(skip)]
     pub latencies: Latencies,
+    #[serde(skip)]
+    since_sent: Latencies,
     /// For plots: by time of delivery, slices laid end to end.
     #[serde(skip)]
     pub throughput: Throughput,
@@ -86,6 +90,7 @@ impl StreamSummary {
             }
         }
         summary.latency = summary.latencies.summary();
+        summary.from_sending = summary.since_sent.summary();
         rates.finish(&mut summary, question);
         summary
     }
@@ -101,6 +106,7 @@ impl StreamSummary {
                 self.delivered += 1;
                 self.damaged += u64::from(!arrival.intact);
                 self.latencies.record(arrival.delivered.since(message.logical));
+                self.since_sent.record(arrival.delivered.since(message.sent));
             }
             None => self.lost += 1,
         }

@@ -19,6 +19,8 @@ pub struct StreamSpec {
     pub content: Content,
     /// When they are sent.
     pub arrivals: Arrivals,
+    /// Whether its receiver runs in the real-time class where there is one.
+    pub receiver_real_time: bool,
     /// The stream that answers each message of this one, by name; it has no source of its own.
     pub answered_by: Option<&'static str>,
 }
@@ -26,12 +28,25 @@ pub struct StreamSpec {
 impl StreamSpec {
     /// A guaranteed stream from a to b.
     pub fn guaranteed(name: &'static str, contract: Contract, content: Content, arrivals: Arrivals) -> Self {
-        Self { name, from: "a", to: "b", contract: Some(contract), content, arrivals, answered_by: None }
+        Self {
+            contract: Some(contract),
+            receiver_real_time: true,
+            ..Self::best_effort(name, content, arrivals)
+        }
     }
 
     /// A best-effort stream from a to b.
     pub fn best_effort(name: &'static str, content: Content, arrivals: Arrivals) -> Self {
-        Self { name, from: "a", to: "b", contract: None, content, arrivals, answered_by: None }
+        Self {
+            name,
+            from: "a",
+            to: "b",
+            contract: None,
+            content,
+            arrivals,
+            receiver_real_time: false,
+            answered_by: None,
+        }
     }
 
     /// The promise, if any.
@@ -39,9 +54,14 @@ impl StreamSpec {
         self.contract.map(|contract| contract.deadline)
     }
 
-    /// Guaranteed applications run in the real-time class, in both worlds, where there is one.
-    pub const fn class(&self, real_time: bool) -> Class {
+    /// Guaranteed senders run in the real-time class, in both worlds, where there is one.
+    pub const fn sender_class(&self, real_time: bool) -> Class {
         if real_time && self.contract.is_some() { Class::RealTime } else { Class::Ordinary }
+    }
+
+    /// The receiver's class.
+    pub const fn receiver_class(&self, real_time: bool) -> Class {
+        if real_time && self.receiver_real_time { Class::RealTime } else { Class::Ordinary }
     }
 }
 
