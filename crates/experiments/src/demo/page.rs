@@ -174,7 +174,7 @@ fn checks(outcome: &Outcome) -> Table {
     for check in &outcome.checks {
         let number =
             |value: f64| if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") };
-        let word = if check.ok { "+held" } else { "!not held" };
+        let word = if check.ok { "+ok" } else { "!not ok" };
         table.rows.push(vec![check.name.clone(), number(check.value), number(check.limit), word.into()]);
     }
     table

@@ -154,6 +154,6 @@ fn plot(findings: &Findings) -> Plot {
         y: Axis::linear("delivered, KB/s"),
         series,
         marks: Vec::new(),
-        legend: Legend::UpperLeft,
+        legend: Legend::Top,
     }
 }

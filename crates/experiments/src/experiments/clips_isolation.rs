@@ -207,6 +207,6 @@ fn plot(findings: &Findings) -> Plot {
         y: Axis::linear("delivered, KB/s"),
         series: curves(findings, "6b", &[HIGH, LOW, BEST_EFFORT]),
         marks: Vec::new(),
-        legend: Legend::UpperLeft,
+        legend: Legend::Top,
     }
 }

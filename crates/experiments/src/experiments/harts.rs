@@ -174,9 +174,9 @@ pub fn plot(findings: &Findings, part: &'static str, title: &str) -> Plot {
     Plot {
         title: title.into(),
         x: Axis::linear("best-effort load, packets/s (capacity 500, guaranteed 240)"),
-        y: Axis::logarithmic("largest latency from the logical arrival, ms"),
+        y: Axis::linear("largest latency from the logical arrival, ms"),
         series,
         marks: Vec::new(),
-        legend: Legend::UpperLeft,
+        legend: Legend::Top,
     }
 }

@@ -54,13 +54,13 @@ pub struct Page {
 
 const STYLE: &str = "\
 :root{--ink:#282c34;--dim:#667080;--line:#e2e5ea;--good:#00795a;--bad:#b3261e}\
-body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);max-width:1180px;margin:2rem auto;padding:0 1.2rem}\
+body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);max-width:1260px;margin:2rem auto;padding:0 1.2rem}\
 h1{font-size:1.7rem;margin:0 0 .3rem}h2{font-size:1.2rem;margin:2.2rem 0 .6rem}\
 p{max-width:50rem}.dim{color:var(--dim)}\
 .verdict{font-size:1.15rem;font-weight:600;padding:.7rem 1rem;border-left:5px solid var(--dim);background:#f6f7f9}\
 .verdict.good{border-color:var(--good);color:var(--good)}.verdict.bad{border-color:var(--bad);color:var(--bad)}\
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.92rem;margin:.6rem 0}\
-th,td{padding:.32rem .6rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}\
+th,td{padding:.32rem .55rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}\
 th:first-child,td:first-child{text-align:left}th{color:var(--dim);font-weight:600}\
 td.good{color:var(--good);font-weight:600}td.bad{color:var(--bad);font-weight:600}\
 .plots{display:flex;flex-wrap:wrap;gap:1rem}.plots svg{max-width:100%;height:auto;border:1px solid var(--line)}\

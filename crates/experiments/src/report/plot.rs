@@ -97,8 +97,6 @@ pub struct Plot {
 pub enum Legend {
     /// For curves that fall to the right.
     LowerLeft,
-    /// For curves that rise to the right.
-    UpperLeft,
     /// Above the curves: the axis gets more room there.
     Top,
 }
@@ -142,8 +140,12 @@ impl Plot {
         let marks = self.marks.iter().map(|mark| mark.x);
         let x = Extent::of(self.points().map(|point| point.0).chain(marks), self.x.scale);
         let mut y = Extent::of(self.points().map(|point| point.1), self.y.scale);
-        if self.legend == Legend::Top && self.y.scale == Scale::Linear {
-            y.high *= 1.0 + 0.08 * self.series.len() as f64;
+        if self.legend == Legend::Top {
+            let room = 0.08 * self.series.len() as f64;
+            y.high *= match self.y.scale {
+                Scale::Linear => 1.0 + room,
+                Scale::Logarithmic => (y.high / y.low).powf(room),
+            };
         }
         let (xs, ys) = (x.low..x.high, y.low..y.high);
         match (self.x.scale, self.y.scale) {
@@ -214,7 +216,6 @@ impl Plot {
             .configure_series_labels()
             .position(match self.legend {
                 Legend::LowerLeft => SeriesLabelPosition::LowerLeft,
-                Legend::UpperLeft => SeriesLabelPosition::UpperLeft,
                 Legend::Top => SeriesLabelPosition::UpperRight,
             })
             .background_style(WHITE.mix(0.85))
