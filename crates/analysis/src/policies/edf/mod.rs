@@ -134,7 +134,7 @@ impl Edf {
             if beyond.is_ok_and(|beyond| beyond <= steps) {
                 return Ok(Nanos(steps as u64) + demand.release_latency);
             }
-            let wanted = tail.horizon_for(&newcomer, steps, self.blocking.by(demand.unit_cost_max));
+            let wanted = tail.horizon_for(&newcomer, steps, search.blocking_max());
             if !self.extend(wanted.unwrap_or(i64::MAX)) {
                 return beyond.map(|beyond| Nanos(beyond.max(steps) as u64) + demand.release_latency);
             }
@@ -142,11 +142,12 @@ impl Edf {
         Err(NoBound::Horizon)
     }
 
-    /// Moves the horizon to `wanted` and a quarter more, or as far as the steps allow; `false` if it is there.
+    /// Moves the horizon to `wanted`, at least by a quarter, or as far as the steps allow; `false` if it is there.
     fn extend(&mut self, wanted: i64) -> bool {
         let cap = (STEPS_MAX * 1_000_000_000_000).checked_div(self.step_rate).unwrap_or(u128::MAX);
         let cap = cap.min(1 << 60) as i64;
-        let target = wanted.saturating_add(wanted / 4).max(self.stairs.horizon + 1).min(cap);
+        let wanted = wanted.max(self.stairs.horizon);
+        let target = wanted.saturating_add(wanted / 4 + 1).min(cap);
         if target <= self.stairs.horizon || self.stairs.len() as u128 >= 2 * STEPS_MAX {
             return false;
         }

@@ -117,6 +117,11 @@ impl Search<'_> {
         self.tail.bound(&self.newcomer, horizon, self.blocking_at(horizon)).ok_or(NoBound::Horizon)
     }
 
+    /// Blocking at and after the horizon, whatever the newcomer's bound.
+    pub(super) fn blocking_max(&self) -> i64 {
+        self.blocking.at(self.stairs.horizon).max(self.newcomer.blocking)
+    }
+
     fn blocking_at(&self, t: i64) -> i64 {
         let held = self.blocking.at(t);
         if t < self.newcomer.blocks_until { held.max(self.newcomer.blocking) } else { held }

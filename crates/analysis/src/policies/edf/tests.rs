@@ -68,21 +68,24 @@ fn policy_without(policy: &Edf, key: u64) -> Edf {
 
 #[test]
 fn caches_change_no_decision() {
-    let mut rng = SmallRng::seed_from_u64(7);
-    let model = random_model(&mut rng);
-    let (mut warm, mut cold) = (Edf::new(model), Edf::new(model));
-    for key in 0..60 {
-        let demand = random_demand(&mut rng);
-        cold.drop_caches();
-        let offer = warm.offer(&demand, LIMIT);
-        assert_eq!(offer, cold.offer(&demand, LIMIT));
-        if let Ok(Offer { bound }) = offer {
-            warm.hold(StageKey(key), &demand, bound).unwrap();
-            cold.hold(StageKey(key), &demand, bound).unwrap();
-        }
-        if rng.random_bool(0.3) {
-            let gone = StageKey(rng.random_range(0..60));
-            assert_eq!(warm.release(gone), cold.release(gone));
+    for seed in 0..40 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let model = random_model(&mut rng);
+        let (mut warm, mut cold) = (Edf::new(model), Edf::new(model));
+        for key in 0..40 {
+            let demand = random_demand(&mut rng);
+            cold.drop_caches();
+            let limit = Nanos(rng.random_range(20_000_000..400_000_000));
+            let offer = warm.offer(&demand, limit);
+            assert_eq!(offer, cold.offer(&demand, limit), "seed {seed}, channel {key}");
+            cold.drop_caches();
+            let bound = offer.map_or(limit, |offer| offer.bound) * rng.random_range(1..4);
+            let held = warm.hold(StageKey(key), &demand, bound);
+            assert_eq!(held, cold.hold(StageKey(key), &demand, bound), "seed {seed}, channel {key}");
+            if rng.random_bool(0.3) {
+                let gone = StageKey(rng.random_range(0..40));
+                assert_eq!(warm.release(gone), cold.release(gone));
+            }
         }
     }
 }

@@ -11,13 +11,13 @@ use crate::stage::Interference;
 
 const LIMIT: Nanos = Nanos::from_millis(400);
 
-fn as_task(demand: &Demand) -> Task {
+fn as_task(demand: &Demand, jitter: Nanos) -> Task {
     let single = demand.cost <= demand.unit_cost_max;
     Task {
         cost: demand.cost,
         period: demand.period,
         deadline: Nanos::MAX,
-        jitter: Nanos::ZERO,
+        jitter,
         segment_max: demand.unit_cost_max,
         segment_last: if single { demand.cost } else { Nanos(1) },
     }
@@ -25,7 +25,7 @@ fn as_task(demand: &Demand) -> Task {
 
 /// The response time at `index` of `demands`.
 fn response(demands: &[Demand], index: usize, model: &StageModel) -> Option<Nanos> {
-    let tasks: Vec<Task> = demands[..=index].iter().map(as_task).collect();
+    let tasks: Vec<Task> = demands[..=index].iter().map(|demand| as_task(demand, Nanos::ZERO)).collect();
     let unit = demands[index + 1..].iter().map(|demand| demand.unit_cost_max).max().unwrap_or_default();
     fixed_priority::response_time(&tasks, model.blocking.by(unit)).unwrap()
 }
@@ -72,6 +72,137 @@ fn d_order_offers_the_response_time_at_the_highest_rank_that_the_lower_ones_bear
     assert!(admitted > 800 && not_on_top > 300, "{admitted} {not_on_top}");
 }
 
+/// The response time of `of`, which has no jitter, among `others` if it stands at level `wanted`.
+fn response_at_level(
+    of: &Demand,
+    wanted: u8,
+    others: &[(Demand, Nanos)],
+    model: &StageModel,
+) -> Option<Nanos> {
+    let is_ahead = |&(_, bound): &(Demand, Nanos)| level(bound) <= wanted;
+    let ahead = others.iter().filter(|&other| is_ahead(other));
+    let mut tasks: Vec<Task> =
+        ahead.map(|(demand, _)| as_task(demand, demand.release_latency + demand.early)).collect();
+    tasks.push(as_task(of, Nanos::ZERO));
+    let behind = others.iter().filter(|&other| !is_ahead(other));
+    let unit = behind.map(|(demand, _)| demand.unit_cost_max).max().unwrap_or_default();
+    fixed_priority::response_time(&tasks, model.blocking.by(unit)).unwrap()
+}
+
+/// By trial: the bound at the first level in which the newcomer and everybody else keep theirs.
+fn bound_by_trial(held: &[(Demand, Nanos)], newcomer: &Demand, model: &StageModel) -> Option<Nanos> {
+    (0..LEVELS).find_map(|wanted| {
+        let bound = response_at_level(newcomer, wanted, held, model)?.max(level_floor(wanted));
+        let keeps = |index: usize| {
+            let mut others = held.to_vec();
+            let (demand, promised) = others.remove(index);
+            others.push((*newcomer, bound));
+            let response = response_at_level(&demand, level(promised), &others, model);
+            response.is_some_and(|response| response <= promised)
+        };
+        (level(bound) == wanted && (0..held.len()).all(keeps)).then_some(bound)
+    })
+}
+
+fn held(policy: &Ranked) -> Vec<(Demand, Nanos)> {
+    policy.entries.iter().map(|entry| (entry.demand, entry.bound)).collect()
+}
+
+#[test]
+fn fixed_priority_offers_the_first_level_that_everybody_bears() {
+    let (mut admitted, mut refused, mut not_on_top) = (0, 0, 0);
+    for seed in 0..150 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let model = StageModel { interference: Interference::default(), ..random_model(&mut rng) };
+        let mut policy = Ranked::fixed_priority(model);
+        for key in 0..14 {
+            let demand =
+                Demand { release_latency: Nanos::ZERO, early: Nanos::ZERO, ..random_demand(&mut rng) };
+            let expected = bound_by_trial(&held(&policy), &demand, &model);
+            match policy.offer(&demand, LIMIT) {
+                Ok(Offer { bound }) => {
+                    assert_eq!(Some(bound), expected, "seed {seed}, channel {key}");
+                    let wider = bound + Nanos(rng.random_range(0..20_000_000));
+                    let is_held = rng.random_bool(0.5) && policy.hold(StageKey(key), &demand, wider).is_ok();
+                    if !is_held {
+                        policy.hold(StageKey(key), &demand, bound).unwrap();
+                    }
+                    let rank = policy.rank(StageKey(key)).unwrap();
+                    assert_eq!(rank, usize::from(level(policy.bound(StageKey(key)).unwrap())));
+                    admitted += 1;
+                    not_on_top += u32::from(rank > usize::from(level(policy.entries[0].bound)));
+                }
+                Err(Refusal { reason: RefusalReason::Utilisation { .. }, .. }) => {}
+                Err(refusal) => {
+                    assert_eq!(refusal.bound_possible, expected, "seed {seed}, channel {key}");
+                    assert!(expected.is_none_or(|bound| bound > LIMIT), "seed {seed}, channel {key}");
+                    refused += 1;
+                }
+            }
+            if rng.random_bool(0.2) {
+                policy.release(StageKey(rng.random_range(0..14)));
+            }
+        }
+    }
+    assert!(admitted > 800 && refused > 50 && not_on_top > 300, "{admitted} {refused} {not_on_top}");
+}
+
+#[test]
+fn fixed_priority_holds_exactly_what_everybody_bears() {
+    let (mut yes, mut no) = (0, 0);
+    for seed in 0..200 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let model = StageModel { interference: Interference::default(), ..random_model(&mut rng) };
+        let mut policy = Ranked::fixed_priority(model);
+        for key in 0..14 {
+            let demand =
+                Demand { release_latency: Nanos::ZERO, early: Nanos::ZERO, ..random_demand(&mut rng) };
+            let bound = Nanos(rng.random_range(1_000_000..80_000_000));
+            let mut all = held(&policy);
+            all.push((demand, bound));
+            let keeps = (0..all.len()).all(|index| {
+                let mut others = all.clone();
+                let (demand, bound) = others.remove(index);
+                let response = response_at_level(&demand, level(bound), &others, &model);
+                response.is_some_and(|response| response <= bound)
+            });
+            match policy.hold(StageKey(key), &demand, bound) {
+                Ok(()) => yes += u32::from(keeps),
+                Err(Refusal { reason: RefusalReason::Utilisation { .. }, .. }) => continue,
+                Err(_) => no += u32::from(!keeps),
+            }
+            assert_eq!(policy.bound(StageKey(key)).is_some(), keeps, "seed {seed}, channel {key}");
+        }
+    }
+    assert!(yes > 500 && no > 200, "{yes} {no}");
+}
+
+/// What may be served early comes in heaps: to others it is jitter.
+#[test]
+fn early_messages_of_others_are_jitter_under_fixed_priority() {
+    let mut later = 0;
+    for seed in 0..150 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let model = StageModel { interference: Interference::default(), ..random_model(&mut rng) };
+        let mut policy = Ranked::fixed_priority(model);
+        for key in 0..6 {
+            let demand = random_demand(&mut rng);
+            if let Ok(Offer { bound }) = policy.offer(&demand, LIMIT) {
+                policy.hold(StageKey(key), &demand, bound).unwrap();
+            }
+        }
+        let own = Demand { release_latency: Nanos::ZERO, early: Nanos::ZERO, ..random_demand(&mut rng) };
+        let Ok(Offer { bound }) = policy.offer(&own, LIMIT) else { continue };
+        let response = |others: &[(Demand, Nanos)]| response_at_level(&own, level(bound), others, &model);
+        let mut others = held(&policy);
+        let floor = level_floor(level(bound));
+        assert_eq!(response(&others).map(|response| response.max(floor)), Some(bound), "seed {seed}");
+        others.iter_mut().for_each(|(demand, _)| demand.early = Nanos::ZERO);
+        later += u32::from(response(&others) < Some(bound));
+    }
+    assert!(later > 50, "{later}");
+}
+
 #[test]
 fn what_d_order_holds_edf_would_hold_too() {
     for seed in 0..150 {
@@ -91,27 +222,41 @@ fn what_d_order_holds_edf_would_hold_too() {
     }
 }
 
+/// The same to a stage with its caches and to one that drops them before every decision.
 #[test]
 fn caches_change_no_decision() {
-    for order in [Order::Ranks, Order::Levels] {
-        let mut rng = SmallRng::seed_from_u64(11);
+    let (mut admitted, mut refused) = (0, 0);
+    for (seed, order) in (0..40).flat_map(|seed| [(seed, Order::Ranks), (seed, Order::Levels)]) {
+        let mut rng = SmallRng::seed_from_u64(seed);
         let model = random_model(&mut rng);
         let (mut warm, mut cold) = (Ranked::new(model, order), Ranked::new(model, order));
-        for key in 0..60 {
-            let demand = random_demand(&mut rng);
+        for key in 0..40 {
+            // Small enough for many, and of few kinds, so that bounds lie beyond periods.
+            let kind = random_demand(&mut SmallRng::seed_from_u64(rng.random_range(0..5)));
+            let cost = kind.cost / 3 + Nanos(1);
+            let demand = Demand { cost, unit_cost_max: kind.unit_cost_max.min(cost), ..kind };
             cold.drop_caches();
-            let offer = warm.offer(&demand, LIMIT);
-            assert_eq!(offer, cold.offer(&demand, LIMIT));
-            if let Ok(Offer { bound }) = offer {
-                warm.hold(StageKey(key), &demand, bound).unwrap();
-                cold.hold(StageKey(key), &demand, bound).unwrap();
-            }
-            if rng.random_bool(0.3) {
-                let gone = StageKey(rng.random_range(0..60));
-                assert_eq!(warm.release(gone), cold.release(gone));
+            let limit = Nanos(rng.random_range(20_000_000..400_000_000));
+            let offer = warm.offer(&demand, limit);
+            assert_eq!(offer, cold.offer(&demand, limit), "seed {seed}, {order:?}, channel {key}");
+            admitted += u32::from(offer.is_ok());
+            refused += u32::from(offer.is_err());
+            cold.drop_caches();
+            let bound = offer.map_or(limit, |offer| offer.bound) * rng.random_range(1..4);
+            let held = warm.hold(StageKey(key), &demand, bound);
+            assert_eq!(held, cold.hold(StageKey(key), &demand, bound), "seed {seed}, {order:?}, {key}");
+            let other = StageKey(rng.random_range(0..40));
+            if rng.random_bool(0.2) {
+                assert_eq!(warm.release(other), cold.release(other));
+            } else if let Some(bound) = warm.bound(other) {
+                cold.drop_caches();
+                let moved = Nanos(bound.0 / 100 * rng.random_range(70..150));
+                let relaxed = warm.relax(other, moved);
+                assert_eq!(relaxed, cold.relax(other, moved), "seed {seed}, {order:?}, {key}");
             }
         }
     }
+    assert!(admitted > 800 && refused > 800, "{admitted} {refused}");
 }
 
 #[test]

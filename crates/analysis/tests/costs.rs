@@ -1,0 +1,191 @@
+//! The cost formulas of design 4, each with numbers that can be checked by hand: 100 Mbit/s with an error of
+//! 20 % are 10 B/us, an MTU of 1,000 B takes 100 us.
+
+use punctual_analysis::{
+    BitRate, Blocking, Contract, Cpu, Interference, Link, Nanos, Pacing, PathCosts, Ppm, Rate,
+};
+
+const US: fn(u64) -> Nanos = Nanos::from_micros;
+const FRAGMENT_BYTES: u32 = 900;
+
+fn link(pipeline_depth: u32, pacing: Pacing, reaction: Nanos) -> Link {
+    Link {
+        rate: BitRate(100_000_000),
+        rate_error: Ppm(200_000),
+        overhead_bytes: 100,
+        mtu_wire_bytes: 1_000,
+        pipeline_depth,
+        pacing,
+        reaction,
+        interference: Interference { sigma: US(30), rho: Ppm(200_000) },
+        best_effort_share_min: Ppm(50_000),
+    }
+}
+
+fn contract(message_bytes_max: u32) -> Contract {
+    let interval = Nanos(12_800_000);
+    Contract::new(message_bytes_max, Rate::every(interval).unwrap(), 1, interval).unwrap()
+}
+
+/// Cost and largest unit of a message on a link.
+fn costs(link: &Link, message_bytes: u32) -> (Nanos, Nanos) {
+    let demand = link.demand(&contract(message_bytes), FRAGMENT_BYTES, Nanos::ZERO, Nanos::ZERO);
+    (demand.cost, demand.unit_cost_max)
+}
+
+#[test]
+fn every_packet_pays_its_headers_at_the_rate_less_its_error() {
+    let link = link(2, Pacing::Clock, Nanos::ZERO);
+    assert_eq!(link.rate_assured(), BitRate(80_000_000));
+    // 900 B in one packet, 901 B in two, nothing in one.
+    assert_eq!(link.wire_bytes(900, FRAGMENT_BYTES), 1_000);
+    assert_eq!(link.wire_bytes(901, FRAGMENT_BYTES), 1_101);
+    assert_eq!(link.wire_bytes(0, FRAGMENT_BYTES), 100);
+    assert_eq!(costs(&link, 900), (US(100), US(100)));
+    assert_eq!(costs(&link, 1_800), (US(200), US(100)));
+    assert_eq!(costs(&link, 50), (US(15), US(15)));
+}
+
+#[test]
+fn with_one_unit_outstanding_every_packet_pays_the_reaction() {
+    for pacing in [Pacing::Clock, Pacing::Completion] {
+        let link = link(1, pacing, US(7));
+        assert_eq!(costs(&link, 900), (US(107), US(107)));
+        assert_eq!(costs(&link, 1_800), (US(214), US(107)));
+        // Three packets, the last one small: 220 us of wire, three reactions.
+        assert_eq!(costs(&link, 1_900), (US(220 + 21), US(107)));
+    }
+}
+
+/// max(0, delta - (P·MTU - 2s)/rate)·bytes/(P·MTU - s), with s an MTU.
+#[test]
+fn completions_pay_for_what_the_window_does_not_cover() {
+    // P = 2: nothing is covered, one MTU pays a whole reaction.
+    assert_eq!(link(2, Pacing::Completion, US(40)).cost_of(1_000), US(140));
+    assert_eq!(link(2, Pacing::Completion, US(40)).cost_of(500), US(50 + 20));
+    // P = 4: two MTUs (200 us) are covered, three pay.
+    assert_eq!(link(4, Pacing::Completion, US(200)).cost_of(3_000), US(300));
+    assert_eq!(link(4, Pacing::Completion, US(260)).cost_of(3_000), US(300 + 60));
+    assert_eq!(link(4, Pacing::Completion, US(260)).cost_of(1_000), US(100 + 20));
+    assert_eq!(costs(&link(4, Pacing::Completion, US(260)), 2_700), (US(360), US(120)));
+}
+
+/// By the clock (GCRA): max(0, delta - (P-1)·U)·bytes/((P-1)·MTU).
+#[test]
+fn the_clock_pays_for_a_reaction_longer_than_the_rest_of_the_window() {
+    // P = 2: one MTU (100 us) is covered.
+    assert_eq!(link(2, Pacing::Clock, US(100)).cost_of(1_000), US(100));
+    assert_eq!(link(2, Pacing::Clock, US(130)).cost_of(1_000), US(130));
+    // P = 4: three are covered, and pay together.
+    assert_eq!(link(4, Pacing::Clock, US(300)).cost_of(3_000), US(300));
+    assert_eq!(link(4, Pacing::Clock, US(345)).cost_of(3_000), US(345));
+    assert_eq!(link(4, Pacing::Clock, US(345)).cost_of(1_000), US(115));
+    assert_eq!(costs(&link(4, Pacing::Clock, US(345)), 2_700), (US(345), US(115)));
+}
+
+#[test]
+fn costs_are_rounded_up() {
+    let odd = Link { rate: BitRate(3_000_000_000), rate_error: Ppm(0), ..link(2, Pacing::Clock, US(0)) };
+    // 8 bits at 3 Gbit/s are 2.67 ns.
+    assert_eq!(odd.cost_of(1), Nanos(3));
+    let reacting = Link { pacing: Pacing::Completion, reaction: Nanos(10), ..odd };
+    // And 10 ns·1/1,000 are not nothing.
+    assert_eq!(reacting.cost_of(1), Nanos(4));
+}
+
+#[test]
+fn one_unit_outstanding_blocks_as_long_as_the_largest() {
+    let model = link(1, Pacing::Completion, US(7)).model();
+    assert_eq!(model.blocking, Blocking::LargestUnit { best_effort: US(107) });
+    // Best effort is always among them.
+    assert_eq!(model.blocking.by(US(20)), US(107));
+    assert_eq!(model.blocking.by(US(200)), US(200));
+}
+
+/// P·MTU/rate + delta, whatever the units.
+#[test]
+fn a_pipeline_blocks_by_its_window_and_the_reaction() {
+    let link = link(3, Pacing::Completion, US(7));
+    assert_eq!(link.pipeline_time(), US(307));
+    let model = link.model();
+    assert_eq!(model.blocking, Blocking::Pipeline(US(307)));
+    assert_eq!(model.blocking.by(Nanos::ZERO), US(307));
+    assert_eq!(model.blocking.by(US(5_000)), US(307));
+}
+
+#[test]
+fn interference_is_a_burst_and_a_share() {
+    let interference = link(2, Pacing::Clock, US(0)).interference;
+    assert_eq!(interference.within(Nanos::ZERO), US(30));
+    assert_eq!(interference.within(US(1_000)), US(30 + 200));
+    assert_eq!(interference.within(Nanos(1)), US(30) + Nanos(1));
+}
+
+/// drain + sigma + rho·(sigma + P·U)/(1 - rho).
+#[test]
+fn a_packet_leaves_at_the_latest_after_what_may_get_in_between() {
+    let link = link(2, Pacing::Clock, US(0));
+    // rho/(1 - rho) is a quarter of 30 + 200 us.
+    assert_eq!(link.departure_latest(1_500), US(150 + 30) + Nanos(57_500));
+    let alone = Link { interference: Interference::default(), ..link };
+    assert_eq!(alone.departure_latest(1_500), US(150));
+}
+
+#[test]
+fn the_share_of_best_effort_cannot_be_given_away() {
+    assert_eq!(link(2, Pacing::Clock, US(0)).model().utilisation_limit, Ppm(950_000));
+    let cpu = |max, best_effort| {
+        let cpu = Cpu { utilisation_max: Ppm(max), best_effort_share_min: Ppm(best_effort), ..cpu(1) };
+        cpu.model().utilisation_limit
+    };
+    assert_eq!(cpu(950_000, 20_000), Ppm(950_000));
+    assert_eq!(cpu(950_000, 100_000), Ppm(900_000));
+    assert_eq!(cpu(950_000, 2_000_000), Ppm(0));
+}
+
+fn cpu(quantum_packets: u32) -> Cpu {
+    Cpu {
+        utilisation_max: Ppm(950_000),
+        best_effort_share_min: Ppm(0),
+        interference: Interference { sigma: US(5), rho: Ppm(10_000) },
+        best_effort_unit: US(25),
+        quantum_packets,
+    }
+}
+
+/// Packets times the cost of one, each copied by itself, and the message once; a unit is a quantum.
+#[test]
+fn a_cpu_charges_packets_one_by_one() {
+    let costs = PathCosts { message: US(10), packet: US(3), kib: US(2) };
+    let demand = |quantum, bytes| {
+        let demand = cpu(quantum).demand(&contract(bytes), 1_400, &costs, US(9), US(70));
+        assert_eq!((demand.release_latency, demand.early), (US(9), US(70)));
+        (demand.cost, demand.unit_cost_max)
+    };
+    // 1,400 B are copied as 2 KiB: 3 + 2·2 us a packet.
+    assert_eq!(demand(1, 14_000), (US(10 + 10 * 7), US(10 + 7)));
+    assert_eq!(demand(4, 14_000), (US(10 + 10 * 7), US(10 + 4 * 7)));
+    // A quantum longer than the message is the message; none at all is one packet.
+    assert_eq!(demand(40, 14_000), (US(80), US(80)));
+    assert_eq!(demand(0, 14_000), (US(80), US(17)));
+    // 600 B are copied as 1 KiB.
+    assert_eq!(demand(1, 600), (US(10 + 5), US(15)));
+    assert_eq!(costs.of(3, 2_049), US(10 + 9 + 6));
+}
+
+#[test]
+fn a_cpu_blocks_by_the_largest_unit_and_passes_its_interference_on() {
+    let model = cpu(1).model();
+    assert_eq!(model.blocking, Blocking::LargestUnit { best_effort: US(25) });
+    assert_eq!(model.interference, cpu(1).interference);
+}
+
+/// I' = I·(1 - 1/128), and what the caller says.
+#[test]
+fn a_demand_carries_the_policed_period() {
+    let demand = link(2, Pacing::Clock, US(0)).demand(&contract(900), FRAGMENT_BYTES, US(4), US(60));
+    assert_eq!(demand.period, Nanos(12_700_000));
+    assert_eq!((demand.release_latency, demand.early), (US(4), US(60)));
+    let costs = PathCosts::default();
+    assert_eq!(cpu(1).demand(&contract(900), 1_400, &costs, US(0), US(0)).period, Nanos(12_700_000));
+}
