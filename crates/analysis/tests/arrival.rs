@@ -1,117 +1,169 @@
-//! Arrival: the regulator at the source, and the e-chain against honest and hostile neighbours (design 3).
+//! Arrival (design 3): the regulator at the source, and each rule of "Trust nobody" against the neighbour that it
+//! is for; then any contract, any honest stream and any lies.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use punctual_analysis::arrival::{
-    Arrival, EffectiveArrivals, LogicalArrivals, SourceVerdict as Source, Verdict,
+use punctual_analysis::{
+    Arrival, EffectiveArrivals, Instant, LogicalArrivals, Nanos, Policing, SourceVerdict, Verdict,
 };
-use punctual_analysis::{Instant, Nanos, Policing};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
-const INTERVAL: u64 = 10_000;
-const POLICED: Nanos = Nanos(INTERVAL - INTERVAL / 128);
-const DEADLINE: u64 = 50_000;
-const JITTER: u64 = 500;
-const BYTES: u32 = 1_000;
+const PACKETS: u32 = 3;
+const BYTES: u32 = 3_000;
+const MS: fn(u64) -> Nanos = Nanos::from_millis;
+const INTERVAL: Nanos = Nanos(12_800_000);
+/// I' = I·(1 - 1/128).
+const PERIOD: Nanos = Nanos(12_700_000);
+const JITTER: Nanos = Nanos(1_000_000);
+const DEADLINE: Nanos = Nanos(80_000_000);
 
-fn sent(at: u64, regulator: &mut LogicalArrivals, policing: Policing) -> Source {
-    regulator.accept(Instant(at), policing)
+fn chain() -> EffectiveArrivals {
+    EffectiveArrivals::new(PERIOD, Some(JITTER), PACKETS, BYTES.into()).with_early_max(DEADLINE)
 }
 
-#[test]
-fn a_burst_waits_for_itself() {
-    let mut regulator = LogicalArrivals::new(Nanos(INTERVAL), 3);
-    for i in 0..3 {
-        let logical = Instant(i * INTERVAL);
-        assert_eq!(sent(0, &mut regulator, Policing::Delay), Source::Conforming { logical });
+fn packet(message: u64, nominal_ns: u64, received_ns: u64) -> Arrival {
+    Arrival { message, wire_bytes: 1_000, nominal: Instant(nominal_ns), received: Instant(received_ns) }
+}
+
+fn accepted(verdict: Verdict) -> u64 {
+    match verdict {
+        Verdict::Accepted { effective } => effective.0,
+        Verdict::Demoted => panic!("demoted"),
     }
-    let logical = Instant(3 * INTERVAL);
-    assert_eq!(sent(0, &mut regulator, Policing::Delay), Source::Delayed { logical });
-    let logical = Instant(9 * INTERVAL);
-    assert_eq!(sent(9 * INTERVAL, &mut regulator, Policing::Delay), Source::Conforming { logical });
 }
 
 #[test]
-fn what_is_dropped_or_demoted_does_not_count_against_later_messages() {
-    for (policing, verdict) in [(Policing::Drop, Source::Dropped), (Policing::Demote, Source::Demoted)] {
-        let mut regulator = LogicalArrivals::new(Nanos(INTERVAL), 1);
-        assert_eq!(sent(0, &mut regulator, policing), Source::Conforming { logical: Instant(0) });
-        for _ in 0..10 {
-            assert_eq!(sent(5, &mut regulator, policing), verdict);
+fn an_honest_packet_counts_from_its_nominal_arrival() {
+    let mut chain = chain();
+    assert_eq!(accepted(chain.accept(&packet(0, 50_000_000, 40_000_000))), 50_000_000);
+    // The next fragment with a smaller n does not fall back; a later receive time counts.
+    assert_eq!(accepted(chain.accept(&packet(0, 49_000_000, 49_000_000))), 50_000_000);
+    assert_eq!(accepted(chain.accept(&packet(0, 50_000_000, 50_500_000))), 50_500_000);
+    // The next message comes I' after the largest e, not after the first.
+    assert_eq!(accepted(chain.accept(&packet(1, 62_800_000, 62_000_000))), 63_200_000);
+}
+
+#[test]
+fn a_late_packet_takes_the_rest_of_its_message_along_and_moves_nothing() {
+    let mut chain = chain();
+    assert_eq!(chain.accept(&packet(0, 10_000_000, 11_000_001)), Verdict::Demoted);
+    assert_eq!(chain.accept(&packet(0, 12_000_000, 11_000_002)), Verdict::Demoted);
+    assert_eq!(accepted(chain.accept(&packet(1, 11_500_000, 11_100_000))), 11_500_000);
+}
+
+#[test]
+fn a_flood_under_new_old_or_repeated_numbers_is_demoted() {
+    let mut chain = chain();
+    let mut effective: Vec<u64> = Vec::new();
+    for number in [7, 8, 7, 8, 7, 9, 0, u64::MAX, 7] {
+        if let Verdict::Accepted { effective: e } = chain.accept(&packet(number, 1_000_000, 500_000)) {
+            effective.push(e.0);
         }
-        let logical = Instant(INTERVAL);
-        assert_eq!(sent(INTERVAL, &mut regulator, policing), Source::Conforming { logical });
     }
-}
-
-fn stage() -> EffectiveArrivals {
-    EffectiveArrivals::new(POLICED, Some(Nanos(JITTER)), 2, 2 * u64::from(BYTES))
-        .with_early_max(Nanos(DEADLINE))
-}
-
-fn packet(message: u64, nominal: u64, received: u64) -> Arrival {
-    Arrival { message, wire_bytes: BYTES, nominal: Instant(nominal), received: Instant(received) }
-}
-
-/// The number of a message's turn, however often a neighbour repeats numbers: two packets a message.
-fn repeated(chain: &mut EffectiveArrivals, number: u64, at: u64) -> Verdict {
-    chain.accept(&packet(number, at, at))
+    assert_eq!(effective, [1_000_000]);
 }
 
 #[test]
 fn packets_beyond_the_contract_under_one_number_are_the_next_message() {
-    let mut chain = stage();
-    for _ in 0..2 {
-        assert_eq!(repeated(&mut chain, 7, 0), Verdict::Accepted { effective: Instant(0) });
-    }
-    assert_eq!(repeated(&mut chain, 7, 0), Verdict::Demoted, "a third packet needs another interval");
-    assert_eq!(repeated(&mut chain, 7, 0), Verdict::Demoted, "and so does the rest of its message");
-    let next = Verdict::Accepted { effective: Instant(INTERVAL) };
-    assert_eq!(repeated(&mut chain, 7, INTERVAL), next);
+    let mut chain = chain();
+    let repeated = (0..9).map(|_| chain.accept(&packet(7, 1_000_000, 500_000)));
+    let verdicts: Vec<bool> = repeated.map(|verdict| verdict != Verdict::Demoted).collect();
+    assert_eq!(verdicts, [true, true, true, false, false, false, false, false, false]);
+    // An interval later the number is good for another message, though it never changed.
+    let nominal = 1_000_000 + INTERVAL.0;
+    assert_eq!(accepted(chain.accept(&packet(7, nominal, nominal))), nominal);
 }
 
 #[test]
-fn a_packet_later_than_its_jitter_takes_its_message_along_and_moves_nothing() {
-    let mut chain = stage();
-    assert_eq!(chain.accept(&packet(0, 0, JITTER + 1)), Verdict::Demoted);
-    assert_eq!(chain.accept(&packet(0, JITTER, JITTER)), Verdict::Demoted);
-    let on_time = Verdict::Accepted { effective: Instant(2 * JITTER) };
-    assert_eq!(chain.accept(&packet(1, JITTER, 2 * JITTER)), on_time);
+fn bytes_beyond_s_count_as_the_next_message() {
+    let mut chain = chain();
+    let jumbo = Arrival { wire_bytes: 1_501, ..packet(0, 1_000_000, 500_000) };
+    assert_eq!(accepted(chain.accept(&jumbo)), 1_000_000);
+    assert_eq!(chain.accept(&jumbo), Verdict::Demoted);
+    let oversized = Arrival { wire_bytes: 3_001, ..packet(9, 900_000_000, 900_000_000) };
+    assert_eq!(chain.accept(&oversized), Verdict::Demoted);
+    // A packet that alone is larger than a message moves nothing.
+    assert_eq!(accepted(chain.accept(&packet(10, 20_000_000, 20_000_000))), 20_000_000);
+}
+
+#[test]
+fn an_invented_slack_does_not_push_the_channel_into_the_future() {
+    let mut chain = chain();
+    assert_eq!(chain.accept(&packet(0, 3_600_000_000_000, 1_000_000)), Verdict::Demoted);
+    assert_eq!(accepted(chain.accept(&packet(1, 2_000_000, 1_000_000))), 2_000_000);
+}
+
+#[test]
+fn inside_a_host_nothing_is_demoted() {
+    let mut chain = EffectiveArrivals::new(PERIOD, None, 3, 3_000);
+    assert_eq!(accepted(chain.accept(&packet(0, 10_000_000, 90_000_000))), 90_000_000);
+    assert_eq!(accepted(chain.accept(&packet(1, 10_000_000, 90_000_000))), 90_000_000 + PERIOD.0);
+}
+
+/// After any misbehaviour the channel is back within its bounds D + 2·I + 129·J after the neighbour behaves.
+#[test]
+fn a_channel_recovers_within_the_bound() {
+    let recovery = DEADLINE + INTERVAL * 2 + JITTER * 129;
+    let mut disturbed = 0;
+    for seed in 0..300 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let (mut chain, mut now) = (chain(), MS(1_000).0);
+        for number in 0..rng.random_range(1..200) {
+            now += rng.random_range(0..15_000_000);
+            let slack = match rng.random_range(0..5) {
+                0 => rng.random_range(-900_000_000..3_600_000_000_i64),
+                _ => rng.random_range(-1_000_000..90_000_000),
+            };
+            let nominal = now.saturating_add_signed(slack);
+            chain.accept(&packet(rng.random_range(0..=number), nominal, now));
+        }
+        // From here on honest: n every I, received at most J after it, or early.
+        for number in 0..60 {
+            let nominal = now + JITTER.0 + number * INTERVAL.0;
+            let received = nominal + JITTER.0 - rng.random_range(0..=2 * JITTER.0);
+            let honest = packet(1_000 + number, nominal, received);
+            let kept = match chain.accept(&honest) {
+                Verdict::Accepted { effective } => effective.0 <= nominal + JITTER.0,
+                Verdict::Demoted => false,
+            };
+            disturbed += u32::from(!kept);
+            assert!(kept || nominal < now + recovery.0, "seed {seed}, message {number}");
+        }
+    }
+    assert!(disturbed > 100, "the attack must have done something: {disturbed}");
+}
+
+#[test]
+fn the_source_regulates_and_tells_which_message_breaks_the_contract() {
+    let mut source = LogicalArrivals::new(MS(10), 3);
+    let at = |ms: u64| Instant(MS(ms).0);
+    let burst: Vec<_> = (0..4).map(|_| source.accept(at(100), Policing::Delay)).collect();
+    let expected = [100, 110, 120].map(|ms| SourceVerdict::Conforming { logical: at(ms) });
+    assert_eq!(burst[..3], expected);
+    assert_eq!(burst[3], SourceVerdict::Delayed { logical: at(130) });
+    // What is dropped or demoted does not count against later messages.
+    for _ in 0..10 {
+        assert_eq!(source.accept(at(105), Policing::Drop), SourceVerdict::Dropped);
+        assert_eq!(source.accept(at(105), Policing::Demote), SourceVerdict::Demoted);
+    }
+    assert_eq!(source.accept(at(120), Policing::Drop), SourceVerdict::Conforming { logical: at(140) });
+    assert_eq!(source.accept(at(200), Policing::Delay), SourceVerdict::Conforming { logical: at(200) });
 }
 
 /// An honest message: whether it pauses, how far its n lies behind what it should be, and how early it comes.
-type Honest = (u64, u64, u64);
+type Honest = (bool, u64, u64);
 
-fn honest(count: usize) -> impl Strategy<Value = Vec<Honest>> {
-    prop::collection::vec((0..=3u64, 0..=JITTER, 0..=DEADLINE + JITTER), count)
+fn honest() -> impl Strategy<Value = Vec<Honest>> {
+    prop::collection::vec((prop::bool::weighted(0.25), 0..=JITTER.0, 0..=DEADLINE.0 + JITTER.0), 100)
 }
 
-/// Packets of an honest neighbour from `start` on, with n as it should be; two packets a message.
-fn honest_packets(start: u64, messages: &[Honest]) -> Vec<(u64, Arrival)> {
-    let mut nominal = start;
-    let mut packets = Vec::new();
-    for (i, &(pause, error, early)) in messages.iter().enumerate() {
-        nominal += INTERVAL + if pause == 3 { INTERVAL / 2 } else { 0 };
-        let (n, received) = (nominal + error, nominal + JITTER - early);
-        let number = 1_000_000 + i as u64;
-        packets.extend([(nominal, packet(number, n, received)); 2]);
-    }
-    packets
-}
-
-/// What a hostile neighbour sends: number, slack (any lie), and how long after the packet before it.
-fn hostile() -> impl Strategy<Value = Vec<(u64, i64, u64)>> {
-    let small = -(DEADLINE as i64)..DEADLINE as i64;
-    let slack = prop_oneof![4 => small, 1 => -2_000_000..2_000_000i64];
-    prop::collection::vec((0..5u64, slack, 0..5_000u64), 0..200)
-}
-
-fn hostile_packets(start: u64, lies: &[(u64, i64, u64)]) -> Vec<Arrival> {
-    let mut now = start;
-    let arrival = |&(number, slack, pause): &(u64, i64, u64)| {
-        now += pause;
-        packet(number, now.saturating_add_signed(slack), now)
-    };
-    lies.iter().map(arrival).collect()
+/// What a hostile neighbour sends: number, bytes, slack (any lie), and how long after the packet before it.
+fn hostile() -> impl Strategy<Value = Vec<(u64, u32, i64, u64)>> {
+    let small = -(DEADLINE.0 as i64)..DEADLINE.0 as i64;
+    let slack = prop_oneof![4 => small, 1 => -900_000_000..3_600_000_000_i64];
+    let bytes = prop_oneof![Just(1_000), 1..2_000_u32];
+    prop::collection::vec((0..5_u64, bytes, slack, 0..4_000_000_u64), 0..200)
 }
 
 proptest! {
@@ -119,23 +171,22 @@ proptest! {
         cases: 500, rng_seed: RngSeed::Fixed(3), failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// "At most B + R·t messages in any time t", exactly.
+    /// Conforming is exactly "at most B + R·t messages in any time t".
     #[test]
     fn conforming_is_what_the_contract_says(
-        pauses in prop::collection::vec(0..2 * INTERVAL, 1..60),
-        burst in 1u32..5,
+        pauses in prop::collection::vec(0..20_u64, 1..60), interval in 1..20_u64, burst in 1..5_u32,
     ) {
-        let mut regulator = LogicalArrivals::new(Nanos(INTERVAL), burst);
-        let (mut now, mut taken): (u64, Vec<u64>) = (0, Vec::new());
+        let mut source = LogicalArrivals::new(Nanos(interval), burst);
+        let (mut now, mut taken) = (0, Vec::<u64>::new());
         for pause in pauses {
             now += pause;
-            let allowed = |first: usize| {
-                let there = (taken.len() - first + 1) as u64;
-                there.saturating_sub(u64::from(burst)) * INTERVAL <= now - taken[first]
+            let keeps = |first: usize| {
+                let messages = (taken.len() - first) as u64 + 1;
+                messages <= u64::from(burst) + (now - taken[first]) / interval
             };
-            let conforms = (0..taken.len()).all(allowed);
-            let verdict = sent(now, &mut regulator, Policing::Drop);
-            prop_assert_eq!(verdict != Source::Dropped, conforms);
+            let conforms = (0..taken.len()).all(keeps);
+            let verdict = source.accept(Instant(now), Policing::Drop);
+            prop_assert_eq!(verdict != SourceVerdict::Dropped, conforms);
             if conforms {
                 taken.push(now);
             }
@@ -144,14 +195,17 @@ proptest! {
 
     /// An honest stream at the contract's edge is never demoted, and e is never later than n as it should be + J.
     #[test]
-    fn an_honest_stream_is_never_demoted(messages in honest(150)) {
-        let mut chain = stage();
-        for (nominal, packet) in honest_packets(1_000_000, &messages) {
-            let verdict = chain.accept(&packet);
-            let Verdict::Accepted { effective } = verdict else {
-                return Err(TestCaseError::fail(format!("demoted: {packet:?}")));
-            };
-            prop_assert!(effective <= Instant(nominal + JITTER), "{effective:?}, should be near {nominal}");
+    fn an_honest_stream_is_never_demoted(messages in honest()) {
+        let (mut chain, mut should_be) = (chain(), 1_000_000_000);
+        for (number, &(pauses, error, early)) in messages.iter().enumerate() {
+            should_be += INTERVAL.0 + if pauses { INTERVAL.0 / 2 } else { 0 };
+            for _ in 0..PACKETS {
+                let honest = packet(number as u64, should_be + error, should_be + JITTER.0 - early);
+                let Verdict::Accepted { effective } = chain.accept(&honest) else {
+                    return Err(TestCaseError::fail(format!("demoted: {honest:?}")));
+                };
+                prop_assert!(effective.0 <= should_be + JITTER.0, "{effective:?}, should be {should_be}");
+            }
         }
     }
 
@@ -159,32 +213,20 @@ proptest! {
     /// stage gets more than admission has counted.
     #[test]
     fn whatever_comes_in_the_load_stays_within_the_contract(lies in hostile()) {
-        let mut chain = stage();
-        let accepted: Vec<Instant> = hostile_packets(1_000_000, &lies).iter()
-            .filter_map(|packet| match chain.accept(packet) {
-                Verdict::Accepted { effective } => Some(effective),
-                Verdict::Demoted => None,
-            })
-            .collect();
-        for pair in accepted.windows(3) {
-            prop_assert!(pair[2] >= pair[0] + POLICED, "three packets within I': {pair:?}");
+        let (mut chain, mut now, mut taken) = (chain(), 1_000_000_000, Vec::<(u64, u32)>::new());
+        for (number, wire_bytes, slack, pause) in lies {
+            now += pause;
+            let lie = Arrival { wire_bytes, ..packet(number, now.saturating_add_signed(slack), now) };
+            if let Verdict::Accepted { effective } = chain.accept(&lie) {
+                taken.push((effective.0, wire_bytes));
+            }
         }
-        prop_assert!(accepted.is_sorted());
-    }
-
-    /// Behind a hostile neighbour that behaves again the channel is back after D + 2·I + 129·J.
-    #[test]
-    fn the_channel_recovers_from_its_neighbour(lies in hostile(), messages in honest(150)) {
-        let mut chain = stage();
-        let lies = hostile_packets(1_000_000, &lies);
-        for packet in &lies {
-            chain.accept(packet);
-        }
-        let behaves = lies.last().map_or(1_000_000, |packet| packet.received.0);
-        let recovered = behaves + DEADLINE + 2 * INTERVAL + 129 * JITTER;
-        for (nominal, packet) in honest_packets(behaves + DEADLINE, &messages) {
-            let is_demoted = chain.accept(&packet) == Verdict::Demoted;
-            prop_assert!(!is_demoted || nominal < recovered, "demoted {} after", nominal - behaves);
+        prop_assert!(taken.is_sorted_by_key(|&(effective, _)| effective));
+        for (first, &(begin, _)) in taken.iter().enumerate() {
+            // In [e, e + I') lies no more than one message may carry.
+            let within = taken[first..].iter().take_while(|&&(effective, _)| effective < begin + PERIOD.0);
+            let (packets, bytes) = within.fold((0, 0), |(packets, sum), &(_, bytes)| (packets + 1, sum + bytes));
+            prop_assert!(packets <= PACKETS && bytes <= BYTES, "{packets} packets, {bytes} B");
         }
     }
 }
