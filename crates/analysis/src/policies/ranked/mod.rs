@@ -8,12 +8,17 @@
 //! Response times decide. Each channel keeps a [`Witness`] of its bound, so that a newcomer costs one division
 //! a channel; response times are computed only where the witness does not carry the newcomer.
 
+mod levels;
 mod response;
+mod scan;
 #[cfg(test)]
 mod tests;
 
 use alloc::vec::Vec;
 
+pub use levels::{LEVELS, level};
+
+use levels::level_floor;
 use response::{Place, Tally, Traffic, Witness};
 
 use super::nearest::{BOUND_MAX, period_possible};
@@ -21,28 +26,6 @@ use super::share::Share;
 use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey};
 use crate::stage::StageModel;
 use crate::units::{Nanos, Ppm};
-
-/// Levels that [`level`] tells apart.
-pub const LEVELS: u8 = 30;
-
-/// The level of a channel with `bound` under fixed priorities, 0 the most urgent: half octaves from 64 us on.
-///
-/// It depends on nothing but the bound, so that a newcomer never moves others to another level.
-pub fn level(bound: Nanos) -> u8 {
-    const FIRST: u32 = 32;
-    let squared = u128::from(bound.0) * u128::from(bound.0);
-    squared.checked_ilog2().unwrap_or(0).saturating_sub(FIRST).min(u32::from(LEVELS) - 1) as u8
-}
-
-/// The least bound of a level.
-fn level_floor(level: u8) -> Nanos {
-    if level == 0 {
-        return Nanos::ZERO;
-    }
-    let squared = 1_u128 << (32 + u32::from(level));
-    let root = squared.isqrt();
-    Nanos(if root * root < squared { root + 1 } else { root } as u64)
-}
 
 /// What orders the channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,15 +43,6 @@ struct Entry {
     kind: usize,
     bound: Nanos,
     witness: Option<Witness>,
-}
-
-/// Where a scan from the least urgent upwards is.
-struct Scan {
-    /// Those before this index are in `ahead`, the others in `unit`.
-    end: usize,
-    ahead: Tally,
-    /// The largest unit of the others, as [`Blocking`](crate::Blocking) takes it.
-    unit: Nanos,
 }
 
 /// A place for a newcomer.
@@ -133,27 +107,6 @@ impl Ranked {
         self.entries[index..].iter().map(|entry| entry.demand.unit_cost_max).max().unwrap_or_default()
     }
 
-    /// Everybody before index `end`, counted from the nearer side.
-    fn ahead_of(&self, end: usize) -> Tally {
-        if end > self.entries.len() / 2 {
-            let mut ahead = self.kinds.clone();
-            self.entries[end..].iter().for_each(|entry| ahead.remove(entry.kind));
-            return ahead;
-        }
-        let mut ahead = self.kinds.emptied();
-        self.entries[..end].iter().for_each(|entry| ahead.add(entry.kind));
-        ahead
-    }
-
-    /// Moves a scan up to `end`.
-    fn raise(&self, scan: &mut Scan, end: usize) {
-        for entry in self.entries.get(end..scan.end).unwrap_or_default() {
-            scan.unit = scan.unit.max(entry.demand.unit_cost_max);
-            scan.ahead.remove(entry.kind);
-        }
-        scan.end = scan.end.min(end);
-    }
-
     fn place<'a>(&self, demand: &'a Demand, ahead: &'a Tally, blocking: Nanos) -> Place<'a> {
         let (own, interference) = (self.traffic(demand), self.model.interference);
         Place { demand, own, ahead, newcomer: None, blocking, interference }
@@ -164,56 +117,6 @@ impl Ranked {
         let ahead = self.ahead_of(slot.end);
         let blocking = self.model.blocking.by(self.unit_from(slot.end));
         self.place(demand, &ahead, blocking).response(limit)
-    }
-
-    /// Whether entry `index` keeps its bound with `newcomer` ahead of it (or nobody); renews its witness.
-    /// The scan has been raised to the end of its peers.
-    fn keeps(&mut self, index: usize, newcomer: Option<&Traffic>, scan: &mut Scan) -> bool {
-        let Entry { demand, kind, bound, .. } = self.entries[index];
-        scan.ahead.remove(kind);
-        let blocking = self.model.blocking.by(scan.unit);
-        let place = Place { newcomer, ..self.place(&demand, &scan.ahead, blocking) };
-        let keeps = place.response(bound).is_some();
-        if let Some(mut fresh) = keeps.then(|| place.witness(bound)).flatten() {
-            // Kept without the newcomer, which may never come.
-            fresh.spare += newcomer.map_or(Nanos::ZERO, |traffic| traffic.within(fresh.window));
-            self.entries[index].witness = Some(fresh);
-        }
-        scan.ahead.add(kind);
-        keeps
-    }
-
-    /// The least index from which on everybody tolerates `newcomer` ahead.
-    fn tolerated_from(&mut self, newcomer: &Traffic) -> usize {
-        let mut scan = Scan { end: self.entries.len(), ahead: self.kinds.clone(), unit: Nanos::ZERO };
-        for index in (0..self.entries.len()).rev() {
-            let proved = |witness: Witness| witness.carries(Some(newcomer), Nanos::ZERO);
-            if self.entries[index].witness.is_some_and(proved) {
-                continue;
-            }
-            self.raise(&mut scan, self.peers(index).end);
-            if !self.keeps(index, Some(newcomer), &mut scan) {
-                return index + 1;
-            }
-        }
-        0
-    }
-
-    /// Whether everybody more urgent than `slot` keeps its bound with a unit of `unit` behind it.
-    fn tolerate_unit(&mut self, unit: Nanos, slot: Slot) -> bool {
-        let blocking = self.model.blocking.by(unit);
-        if blocking == self.model.blocking.by(Nanos::ZERO) {
-            return true;
-        }
-        let unit = self.unit_from(slot.urgent).max(unit);
-        let mut scan = Scan { end: slot.urgent, ahead: self.ahead_of(slot.urgent), unit };
-        (0..slot.urgent).rev().all(|index| {
-            let proved = |witness: Witness| witness.carries(None, blocking);
-            self.entries[index].witness.is_some_and(proved) || {
-                self.raise(&mut scan, self.peers(index).end);
-                self.keeps(index, None, &mut scan)
-            }
-        })
     }
 
     /// The slot with the smallest bound for a newcomer, and that bound.
