@@ -8,6 +8,11 @@ use punctual_engine::os::random_u64;
 
 use super::network::{NetworkSpec, address};
 
+/// How late a packet may come after what its slack predicts before its neighbour is taken to misbehave. A platform
+/// hole of a few milliseconds is no misbehaviour: with less, the messages that it delayed a little would be
+/// demoted and then wait behind the flood. It costs buffers, not time.
+const PREDICTION_ERROR: &str = "10ms";
+
 /// What differs between experiments.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -83,7 +88,8 @@ fn link(spec: &NetworkSpec, place: usize, neighbour: usize, driver: Driver, more
         Driver::Memory => "driver = \"memory\"".into(),
     };
     format!(
-        "\n[[link]]\nname = \"{device}\"\nneighbour = \"{}\"\n{transport}\nrate = \"{}bit/s\"\n{more}\n",
+        "\n[[link]]\nname = \"{device}\"\nneighbour = \"{}\"\n{transport}\nrate = \"{}bit/s\"\n\
+         prediction_error = \"{PREDICTION_ERROR}\"\n{more}\n",
         spec.hosts[neighbour], spec.links[number].rate.0,
     )
 }
