@@ -109,7 +109,9 @@ impl Ranked {
 
     fn place<'a>(&self, demand: &'a Demand, ahead: &'a Tally, blocking: Nanos) -> Place<'a> {
         let (own, interference) = (self.traffic(demand), self.model.interference);
-        Place { demand, own, ahead, newcomer: None, blocking, interference }
+        // More than others may be blocked by is preempted somewhere, whatever its unit is said to be.
+        let unit_max = demand.unit_cost_max.min(self.model.blocking.by(demand.unit_cost_max));
+        Place { demand, own, unit_max, ahead, newcomer: None, blocking, interference }
     }
 
     /// A newcomer's response time in a slot, if it is at most `limit`.

@@ -76,6 +76,8 @@ pub(super) struct Place<'a> {
     pub(super) demand: &'a Demand,
     /// Its traffic as others see it: the jitter is r and, where early work is not held back, the horizon.
     pub(super) own: Traffic,
+    /// What nothing preempts.
+    pub(super) unit_max: Nanos,
     pub(super) ahead: &'a Tally,
     /// Somebody to be added to those ahead.
     pub(super) newcomer: Option<&'a Traffic>,
@@ -104,7 +106,7 @@ impl Place<'_> {
     /// What nothing preempts at the end of a message: all of it where it is one unit. A longer message may end
     /// in a unit of any size, so nothing of it is taken to be safe but a tick.
     fn safe(&self) -> Nanos {
-        let single = self.demand.cost <= self.demand.unit_cost_max;
+        let single = self.own.cost <= self.unit_max;
         if single { self.own.cost - Nanos(1) } else { Nanos::ZERO }
     }
 
