@@ -9,7 +9,9 @@ use crate::output::{Outcome, Output, Usage, table};
 
 /// Repeat a figure of the papers, beside plain kernel sockets; `list` shows which there are.
 #[derive(Args)]
-#[command(after_help = "Example: sudo punctual bench clips-isolation --quick\nPlots and JSON go to target/bench/")]
+#[command(
+    after_help = "Example: sudo punctual bench clips-isolation --quick\nPlots and JSON go to target/bench/"
+)]
 pub struct Bench {
     /// Its name, or `list`.
     name: String,

@@ -28,7 +28,9 @@ impl Demo {
         let (status, outcome) = demo::run(&options)?;
         if let Some(outcome) = outcome {
             let report = self.directory.join("report.html");
-            output.print(&outcome, |outcome| format!("{}\n{}\nreport: {}", outcome.table(), outcome.summary, report.display()))?;
+            output.print(&outcome, |outcome| {
+                format!("{}\n{}\nreport: {}", outcome.table(), outcome.summary, report.display())
+            })?;
         }
         Ok(super::bench::outcome(status))
     }

@@ -179,7 +179,13 @@ impl Progress {
     fn new(seeds: &Range<u64>, output: Output) -> Self {
         let seeds = seeds.end - seeds.start;
         let zero = || AtomicU64::new(0);
-        Self { shown: seeds > 1 && output.is_live(), seeds, done: zero(), messages: zero(), violations: zero() }
+        Self {
+            shown: seeds > 1 && output.is_live(),
+            seeds,
+            done: zero(),
+            messages: zero(),
+            violations: zero(),
+        }
     }
 
     fn step(&self, messages: u64, violations: u64) {
