@@ -78,9 +78,9 @@ impl Excuses {
         self.spans.get(first).is_some_and(|span| span.start <= delivered)
     }
 
-    /// The holes, merged.
-    pub fn holes(&self) -> &[Hole] {
-        &self.holes
+    /// The last hole that began before `at`.
+    pub fn last_before(&self, at: Instant) -> Option<&Hole> {
+        self.holes[..self.holes.partition_point(|hole| hole.start < at)].last()
     }
 }
 
@@ -157,6 +157,8 @@ mod tests {
         assert!(excuses.covers(at(119), at(140)), "arrived while the backlog drained");
         assert!(!excuses.covers(at(121), at(140)), "the backlog was gone");
         assert!(!excuses.covers(at(50), at(99)), "delivered before the hole");
+        assert_eq!(excuses.last_before(at(300)), Some(&hole(100, 110)));
+        assert_eq!(excuses.last_before(at(100)), None);
     }
 
     #[test]

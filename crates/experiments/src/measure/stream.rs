@@ -27,6 +27,24 @@ pub struct Question<'a> {
     pub steady: &'a Windows,
 }
 
+/// A miss that no hole excuses, with what the platform did before.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Miss {
+    /// Which message.
+    pub sequence: u64,
+    /// By how much it was late, in ms.
+    pub excess_ms: f64,
+    /// Whether it never came whole.
+    pub lost: bool,
+    /// How long before its logical arrival the last hole had ended, in ms.
+    pub after_hole_ms: Option<f64>,
+    /// How long that hole was, in ms.
+    pub hole_ms: Option<f64>,
+}
+
+/// Most misses that are told one by one.
+const MISSES_TOLD_MAX: usize = 10;
+
 /// What became of a stream.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StreamSummary {
@@ -50,6 +68,8 @@ pub struct StreamSummary {
     pub from_sending: LatencySummary,
     /// By how much the worst unexcused miss was beyond its bound, in ms.
     pub worst_excess_ms: f64,
+    /// The first of the misses that no hole excuses.
+    pub unexcused_misses: Vec<Miss>,
     /// What the application offered in steady state, Mbit/s of payload.
     pub offered_mbit_s: f64,
     /// What the contract reserves, Mbit/s of payload.
@@ -71,7 +91,7 @@ pub struct StreamSummary {
 }
 
 impl StreamSummary {
-    /// Joins the two logs. A lost message is judged as if it had come right after its bound.
+    /// Joins the two logs.
     pub fn new(sent: &SendLog, received: &ReceiveLog, question: &Question<'_>) -> Self {
         let mut summary = Self::default();
         let arrivals: HashMap<u64, &Received> = received.iter().map(|one| (one.sequence, one)).collect();
@@ -112,20 +132,33 @@ impl StreamSummary {
         }
         if let Some(contract) = question.contract {
             let due = message.logical + contract.deadline;
-            let delivered = arrival.filter(|one| one.intact).map_or(due + Nanos(1), |one| one.delivered);
-            self.judge(message, delivered.since(due), question.excuses, due);
+            let whole = arrival.filter(|one| one.intact).map(|one| one.delivered);
+            self.judge(message, due, whole, question.excuses);
         }
     }
 
-    fn judge(&mut self, message: &Sent, excess: Nanos, excuses: &Excuses, due: Instant) {
+    /// `delivered`: `None` where it never came whole; it is judged as if it had come right after its bound.
+    fn judge(&mut self, message: &Sent, due: Instant, delivered: Option<Instant>, excuses: &Excuses) {
+        let at = delivered.unwrap_or(due + Nanos(1));
+        let excess = at.since(due);
         if excess == Nanos::ZERO {
             return;
         }
         self.misses += 1;
-        if excuses.covers(message.logical, due + excess) {
+        if excuses.covers(message.logical, at) {
             self.excused += 1;
-        } else {
-            self.worst_excess_ms = self.worst_excess_ms.max(excess.as_millis_f64());
+            return;
+        }
+        self.worst_excess_ms = self.worst_excess_ms.max(excess.as_millis_f64());
+        if self.unexcused_misses.len() < MISSES_TOLD_MAX {
+            let hole = excuses.last_before(message.logical);
+            self.unexcused_misses.push(Miss {
+                sequence: message.sequence,
+                excess_ms: excess.as_millis_f64(),
+                lost: delivered.is_none(),
+                after_hole_ms: hole.map(|hole| message.logical.since(hole.end).as_millis_f64()),
+                hole_ms: hole.map(|hole| hole.length().as_millis_f64()),
+            });
         }
     }
 
@@ -254,6 +287,8 @@ mod tests {
         assert_eq!(summary.misses, 3, "1 is late, 2 is lost, 3 is damaged, 4 was never taken");
         assert_eq!(summary.unexcused(), 3);
         assert!((summary.worst_excess_ms - 1.0).abs() < 1e-9);
+        let told: Vec<_> = summary.unexcused_misses.iter().map(|miss| (miss.sequence, miss.lost)).collect();
+        assert_eq!(told, [(1, false), (2, true), (3, true)]);
     }
 
     #[test]
