@@ -245,3 +245,28 @@ fn frequent_overruns_put_the_profile_at_risk_and_say_so_once() {
     assert_eq!(world.nodes[0].status(world.now).overruns, 150);
     assert_eq!(notices, 1);
 }
+
+#[test]
+fn a_ring_stuffed_beyond_the_contract_is_drained_in_the_background() {
+    use punctual_proto::node::api::WorkKind;
+    // The ring that the node asked for is smaller; a hostile application's may hold anything.
+    let mut world = World::line(2, RATE);
+    let contract = Contract { policing: Policing::Drop, ..contract(100, 10, 2, 50) };
+    let open = world.open(0, 1, contract).unwrap();
+    for number in 0..3 {
+        open.outbox.stuff(&pattern(8, number, 100), 1_000, world.now);
+    }
+    world.nodes[0].handle_outbox(open.source, world.now);
+    let taken = |world: &World| world.nodes[0].channel(open.source).unwrap().counters.messages_in;
+    let at_once = taken(&world);
+    assert!(at_once < 100, "{at_once} messages in one call");
+    let mut units = 0;
+    while let Some(work) = world.nodes[0].begin_work(world.now) {
+        units += u64::from(work.kind == WorkKind::BestEffort);
+        let before = taken(&world);
+        world.nodes[0].finish_work(work, world.now);
+        assert!(taken(&world) - before < 100, "a unit is bounded");
+    }
+    assert_eq!(taken(&world), 3_000);
+    assert!(units > 30);
+}

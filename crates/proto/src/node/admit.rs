@@ -206,6 +206,7 @@ impl<M: Memory> Plane<M> {
             outgoing: Outgoing::new(in_ring, local.fragment_bytes),
             link_arrivals: within_host(local),
             demoted,
+            in_backlog: false,
             closing: false,
             listed: false,
         }

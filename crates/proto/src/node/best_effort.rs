@@ -12,7 +12,8 @@ use super::outgoing::Outgoing;
 use crate::fragment::{Outcome, Reassembly};
 use crate::ids::{Address, ChannelId, LinkId, NodeId, PathId};
 use crate::limits::{
-    ARRIVALS_OF_PATH_MAX, ARRIVALS_PACKETS_MAX, BEST_EFFORT_MESSAGES_MAX, BEST_EFFORT_SENDERS_MAX,
+    ARRIVALS_OF_PATH_MAX, ARRIVALS_PACKETS_MAX, BEST_EFFORT_MESSAGES_MAX, BEST_EFFORT_OUTGOING_MAX,
+    BEST_EFFORT_SENDERS_MAX,
 };
 use crate::linksched::BestEffortKey;
 use crate::memory::{Inbox, Memory, MessageInfo, MessageRead, Outbox};
@@ -47,8 +48,9 @@ pub(super) struct Flow<M: Memory> {
 impl<M: Memory> Flow<M> {
     /// Takes what the application has put into its ring, as far as there is room.
     pub fn drain(&mut self) {
-        while !self.outgoing.is_full() {
-            let Some((message, sent)) = self.outbox.take() else { break };
+        for _ in 0..BEST_EFFORT_OUTGOING_MAX {
+            let ready = (!self.outgoing.is_full()).then_some(&mut self.outbox);
+            let Some((message, sent)) = ready.and_then(Outbox::take) else { break };
             let number = self.counters.messages_in;
             self.counters.messages_in += 1;
             if message.len() > self.message_bytes_max || !self.outgoing.push(message, number, sent) {

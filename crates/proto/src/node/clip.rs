@@ -56,6 +56,8 @@ pub(super) struct Source<M: Memory> {
     pub link_arrivals: EffectiveArrivals,
     /// Messages that broke the contract and travel as best effort (`Policing::Demote`).
     pub demoted: Option<Demoted<M>>,
+    /// It is among those whose ring is drained in the background.
+    pub in_backlog: bool,
     /// The application has closed it; what is queued is still sent.
     pub closing: bool,
     /// It is among the link's blocked ones.

@@ -6,6 +6,7 @@
 
 mod admit;
 pub mod api;
+mod backlog;
 mod best_effort;
 mod check;
 mod clip;

@@ -12,6 +12,7 @@ use punctual_analysis::arrival::LogicalArrivals;
 use punctual_analysis::{Instant, Nanos, Policing};
 
 use super::api::{DropCounters, Notice};
+use super::backlog::Backlog;
 use super::best_effort::{Arrivals, Binding, Flow};
 use super::clip::{Clip, RoleState};
 use super::config::{LinkConfig, NodeConfig};
@@ -41,6 +42,8 @@ pub(super) enum Owner {
     Flow(ChannelId),
     /// Best-effort and demoted packets that came in.
     Arrivals,
+    /// Rings that hold more than their contract.
+    Backlog,
     /// Signalling that came in on a link.
     Signals(LinkId),
 }
@@ -124,6 +127,7 @@ pub(super) struct Plane<M: Memory> {
     pub bindings: HashMap<u32, Binding<M>>,
     pub arrivals: Arrivals<M::Frame>,
     pub arrivals_handler: HandlerId,
+    pub backlog: Backlog,
     pub drops: DropCounters,
     pub notices: VecDeque<(ChannelId, Notice)>,
     /// Closing sources that have sent everything.
@@ -140,6 +144,9 @@ impl<M: Memory> Plane<M> {
         let mut owners = Vec::new();
         let arrivals_handler = executor.add(best_effort_parameters(&config));
         own(&mut owners, arrivals_handler, Owner::Arrivals);
+        let background = HandlerParameters { class: Class::Background, ..best_effort_parameters(&config) };
+        let backlog = Backlog::new(executor.add(background));
+        own(&mut owners, backlog.handler, Owner::Backlog);
         let mut lines = Vec::with_capacity(config.links.len());
         for (index, link) in config.links.iter().enumerate() {
             let handler = executor.add(signals_parameters(&config));
@@ -158,6 +165,7 @@ impl<M: Memory> Plane<M> {
             bindings: HashMap::new(),
             arrivals: Arrivals::new(),
             arrivals_handler,
+            backlog,
             drops: DropCounters::default(),
             notices: VecDeque::with_capacity(ARRIVALS_PACKETS_MAX),
             drained: VecDeque::new(),

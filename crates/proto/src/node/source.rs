@@ -16,6 +16,9 @@ use crate::linksched::Guaranteed;
 use crate::memory::{Memory, MessageRead, Outbox};
 use crate::sched::Activation;
 
+/// Messages beyond a burst that are taken out of a ring in one call.
+const DRAIN_EXTRA_MESSAGES: u32 = 16;
+
 impl<M: Memory> Plane<M> {
     /// Takes what the application has put into its ring, as far as there is room, and polices it.
     pub fn drain_outbox(&mut self, channel: ChannelId, now: Instant) {
@@ -26,6 +29,7 @@ impl<M: Memory> Plane<M> {
         if policed {
             self.notice(channel, Notice::Policed);
         }
+        self.queue_backlog(channel, now);
         self.arm_source(channel, now);
     }
 
@@ -121,8 +125,10 @@ impl<M: Memory> Clip<M> {
         let Self { role: RoleState::Source(source), counters, local, .. } = self else { return false };
         let contract = local.contract;
         let mut policed = false;
-        while !source.is_full() {
-            let Some((message, claimed)) = source.outbox.as_mut().and_then(Outbox::take) else { break };
+        // More than a burst at once breaks the contract: it waits for the background.
+        for _ in 0..contract.burst_messages_max.saturating_add(DRAIN_EXTRA_MESSAGES) {
+            let ready = if source.is_full() { None } else { source.outbox.as_mut() };
+            let Some((message, claimed)) = ready.and_then(Outbox::take) else { break };
             let sent = claimed.max(now - wakeup).min(now);
             let number = counters.messages_in;
             counters.messages_in += 1;
@@ -153,6 +159,11 @@ impl<M: Memory> Clip<M> {
 impl<M: Memory> Source<M> {
     fn is_full(&self) -> bool {
         self.outgoing.is_full()
+    }
+
+    /// Whether more could be taken out of the ring.
+    pub fn has_backlog(&self) -> bool {
+        !self.is_full() && self.outbox.as_ref().is_some_and(Outbox::is_ready)
     }
 
     /// Queues a message as best effort; `false` where there is no room.

@@ -83,6 +83,7 @@ impl<M: Memory> Plane<M> {
             Owner::Delivery(channel) => self.run_delivery(channel, now),
             Owner::Flow(channel) => self.run_flow(channel, now),
             Owner::Arrivals => self.run_arrivals(now),
+            Owner::Backlog => self.run_backlog(now),
             Owner::Signals(_) => {}
         }
         self.executor.finished(handler, work.packets, now);
@@ -101,6 +102,7 @@ impl<M: Memory> Plane<M> {
             Owner::Delivery(channel) => self.delivery_unit(channel, now),
             Owner::Flow(channel) => self.flow_unit(channel),
             Owner::Arrivals => self.arrivals_unit(),
+            Owner::Backlog => self.backlog_unit(),
             Owner::Signals(link) => {
                 let waiting = self.line(link).signals_in.front()?;
                 let bytes = waiting.frame.as_ref().len() as u32;
@@ -116,6 +118,7 @@ impl<M: Memory> Plane<M> {
             }
             Owner::Flow(channel) => self.arm_flow(channel, now),
             Owner::Arrivals => self.arm_arrivals(now),
+            Owner::Backlog => self.arm_backlog(now),
             Owner::Signals(link) => self.arm_signals(link, now),
         }
     }

@@ -67,6 +67,10 @@ impl TestOutbox {
         ring.free.extend((0..messages).map(|_| Vec::with_capacity(bytes)));
         Self(Rc::new(RefCell::new(ring)))
     }
+    /// Puts `copies` of a message in whatever the ring's size, as a hostile application can.
+    pub fn stuff(&self, message: &[u8], copies: usize, now: Instant) {
+        self.0.borrow_mut().queued.extend((0..copies).map(|_| (message.to_vec(), now)));
+    }
     /// `false` where the ring is full: the application would block.
     pub fn send(&self, message: &[u8], now: Instant) -> bool {
         let mut ring = self.0.borrow_mut();

@@ -1,0 +1,62 @@
+//! Rings into which an application puts more than its contract: what a conforming sender can have put in is
+//! taken at once, the rest at background priority, so that nobody else pays for it (design 5; CLIPS 5.2).
+
+use alloc::collections::VecDeque;
+
+use punctual_analysis::Instant;
+
+use super::api::WorkKind;
+use super::clip::{Clip, RoleState};
+use super::plane::Plane;
+use super::work::Unit;
+use crate::ids::ChannelId;
+use crate::memory::Memory;
+use crate::sched::{Activation, HandlerId};
+
+/// Sources whose ring holds more than was taken at once, each once.
+pub(super) struct Backlog {
+    channels: VecDeque<ChannelId>,
+    pub handler: HandlerId,
+}
+
+impl Backlog {
+    pub const fn new(handler: HandlerId) -> Self {
+        Self { channels: VecDeque::new(), handler }
+    }
+}
+
+impl<M: Memory> Plane<M> {
+    /// Lists a source whose ring was not emptied.
+    pub fn queue_backlog(&mut self, channel: ChannelId, now: Instant) {
+        let Some(Clip { role: RoleState::Source(source), .. }) = self.clips.get_mut(&channel) else { return };
+        if source.has_backlog() && !core::mem::replace(&mut source.in_backlog, true) {
+            self.backlog.channels.push_back(channel);
+            self.arm_backlog(now);
+        }
+    }
+
+    /// Tells the executor whether there is a backlog.
+    pub fn arm_backlog(&mut self, now: Instant) {
+        if self.backlog.channels.is_empty() {
+            self.executor.idle(self.backlog.handler);
+        } else {
+            let activation = Activation { eligible: now, deadline: now };
+            self.executor.ready(self.backlog.handler, activation, now);
+        }
+    }
+
+    /// What one unit of the backlog would be.
+    pub fn backlog_unit(&self) -> Option<Unit> {
+        self.backlog.channels.front()?;
+        Some(Unit { kind: WorkKind::BestEffort, packets: 1, bytes: 0, message_edge: false })
+    }
+
+    /// Takes the next part of the ring that has waited longest.
+    pub fn run_backlog(&mut self, now: Instant) {
+        let Some(channel) = self.backlog.channels.pop_front() else { return };
+        if let Some(Clip { role: RoleState::Source(source), .. }) = self.clips.get_mut(&channel) {
+            source.in_backlog = false;
+            self.drain_outbox(channel, now);
+        }
+    }
+}
