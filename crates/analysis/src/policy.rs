@@ -34,7 +34,10 @@ pub struct Offer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 pub enum RefusalReason {
     /// All that may be given away is given away.
-    #[error("the stage would be used to {wanted_ppm} ppm, {limit_ppm} ppm may be given away")]
+    #[error(
+        "the stage would be used to {:.1} %, {:.1} % may be given away",
+        f64::from(*wanted_ppm) / 1e4, f64::from(*limit_ppm) / 1e4
+    )]
     Utilisation {
         /// Utilisation with the newcomer, in ppm.
         wanted_ppm: u32,

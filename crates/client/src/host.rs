@@ -37,6 +37,7 @@ pub enum HostError {
 pub struct EngineHost {
     engine: EngineHandle<OutboxReader, InboxWriter>,
     events: Events,
+    best_effort_host: bool,
 }
 
 impl EngineHost {
@@ -55,7 +56,7 @@ impl EngineHost {
     pub fn start_with(config: &HostConfig, links: Vec<Box<dyn Link>>) -> Result<Self, HostError> {
         let engine = Engine::start(config.engine_config(links)?)?;
         let events = engine.events();
-        Ok(Self { engine, events })
+        Ok(Self { engine, events, best_effort_host: config.is_best_effort_host() })
     }
 }
 
@@ -90,6 +91,7 @@ impl Host for EngineHost {
     fn statistics(&self) -> serde_json::Value {
         let counted = self.engine.statistics();
         serde_json::json!({
+            "best_effort_host": self.best_effort_host,
             "wakes": counted.wakes,
             "loops": counted.loops,
             "loop_ns_max": counted.loop_ns_max,

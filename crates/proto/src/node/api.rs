@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use punctual_analysis::{
     Contract, ContractError, Delivery, Explanation, Instant, Nanos, Ppm, Refusal, RefusalReason,
@@ -28,6 +29,17 @@ pub enum StageKind {
     SinkCpu,
     /// The link out of a node.
     Link,
+}
+
+impl fmt::Display for StageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SourceCpu => "source CPU",
+            Self::ForwardCpu => "forwarder CPU",
+            Self::SinkCpu => "sink CPU",
+            Self::Link => "link",
+        })
+    }
 }
 
 /// One stage of an admitted (or probed) channel.
@@ -72,7 +84,7 @@ pub struct Grant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 pub enum RefuseCause {
     /// A stage's admission said no.
-    #[error("{kind:?} stage: {refusal}")]
+    #[error("{kind}: {refusal}")]
     Stage {
         /// Which resource.
         kind: StageKind,
