@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use punctual::{Contract, Delivery, Endsystem, Horizon, Nanos, Policing, Rate};
+use punctual::{
+    ChannelRefusal, Contract, Delivery, Endsystem, Horizon, Nanos, OpenError, Policing, Rate, RefuseCause,
+};
 
 use crate::output::Usage;
 use crate::values;
@@ -31,6 +33,16 @@ impl Host {
     }
 }
 
+/// One line about a channel that was not opened; with the fix where it is on the receiver's side.
+pub fn not_opened(error: &OpenError) -> String {
+    match error {
+        OpenError::Refused(ChannelRefusal { cause: RefuseCause::NoListener(name), .. }) => {
+            format!("{error}: start a receiver there first, as 'punctual recv {name}'")
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// The traffic and the wish.
 #[derive(Args)]
 pub struct Traffic {
@@ -44,8 +56,8 @@ pub struct Traffic {
     #[arg(long, value_parser = values::span)]
     pub deadline: Nanos,
     /// Most messages at once.
-    #[arg(long, default_value_t = 1)]
-    pub burst: u32,
+    #[arg(long, default_value_t = 1, value_parser = values::count)]
+    pub burst: u64,
     /// What happens to messages beyond rate and burst.
     #[arg(long, value_enum, default_value = "delay")]
     pub policing: PolicingName,
@@ -77,7 +89,8 @@ impl Traffic {
         let contract = Contract {
             message_bytes_max: self.size,
             rate_max: self.rate,
-            burst_messages_max: self.burst,
+            // What does not fit is out of the contract's range as well.
+            burst_messages_max: u32::try_from(self.burst).unwrap_or(u32::MAX),
             deadline: self.deadline,
             policing: match self.policing {
                 PolicingName::Delay => Policing::Delay,

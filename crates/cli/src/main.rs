@@ -12,13 +12,13 @@ mod verbs;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use output::{Outcome, Output, Usage};
 
 /// Guaranteed channels for programs on ordinary Linux hosts.
 #[derive(Parser)]
-#[command(name = "punctual", version, about, max_term_width = 110)]
+#[command(name = "punctual", version, max_term_width = 110)]
 struct Cli {
     /// Print JSON instead of text.
     #[arg(long, global = true)]
@@ -60,10 +60,16 @@ impl Verb {
     }
 }
 
+/// The verb on the command line, for a mistake to point to its help.
+fn asked_verb() -> Option<String> {
+    let cli = Cli::command();
+    std::env::args().skip(1).find(|argument| cli.find_subcommand(argument).is_some())
+}
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return output::usage(&error),
+        Err(error) => return output::usage(&error, asked_verb().as_deref()),
     };
     match cli.verb.run(Output { json: cli.json }) {
         Ok(outcome) => outcome.exit_code(),

@@ -44,7 +44,8 @@ impl std::fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 /// Help and version go to standard output; a mistake becomes one line on standard error.
-pub fn usage(error: &clap::Error) -> ExitCode {
+/// `verb`: the one that was asked for, whose help the line names.
+pub fn usage(error: &clap::Error, verb: Option<&str>) -> ExitCode {
     if !error.use_stderr() {
         // A reader that has gone is no error.
         let _ = error.print();
@@ -57,7 +58,8 @@ pub fn usage(error: &clap::Error) -> ExitCode {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "no verb given".to_owned(),
         _ => cause.join(" ").trim_start_matches("error: ").to_owned(),
     };
-    eprintln!("punctual: {cause}: see 'punctual --help'");
+    let help = verb.map_or_else(|| "--help".into(), |verb| format!("{verb} --help"));
+    eprintln!("punctual: {cause}: see 'punctual {help}'");
     ExitCode::from(2)
 }
 

@@ -1,6 +1,11 @@
 //! Values as people write them: `25/s`, `110KB`, `80ms`. One parser for all verbs.
 
+use punctual::{Address, Name};
 use punctual_analysis::{Nanos, Rate};
+
+/// Smallest and largest payload of a packet ([node] fragment).
+const FRAGMENT_BYTES_MIN: u32 = 64;
+const FRAGMENT_BYTES_MAX: u32 = 65_443;
 
 /// Splits "12.5KB" into its number and its unit.
 fn split(text: &str) -> Result<(f64, &str), String> {
@@ -79,6 +84,45 @@ pub fn rate(text: &str) -> Result<Rate, String> {
     Rate::every(Nanos(whole(interval, 1.0, text, 1e18)?)).ok_or_else(help)
 }
 
+/// A listener: `cam@hostb`.
+///
+/// # Errors
+/// What it should look like.
+pub fn address(text: &str) -> Result<Address, String> {
+    let Some((port, host)) = text.split_once('@').filter(|(port, host)| !port.is_empty() && !host.is_empty())
+    else {
+        return Err(format!("\"{text}\": give a listener and its host as cam@hostb"));
+    };
+    Ok(Address { port: name(port)?, host: name(host)? })
+}
+
+/// The name of a listener or of a host.
+///
+/// # Errors
+/// What it should look like.
+pub fn name(text: &str) -> Result<Name, String> {
+    Name::new(text).map_err(|error| error.to_string())
+}
+
+/// A count of at least one.
+///
+/// # Errors
+/// What it should look like.
+pub fn count(text: &str) -> Result<u64, String> {
+    let help = || format!("\"{text}\": give a whole number of at least 1");
+    text.parse::<u64>().ok().filter(|count| *count > 0).ok_or_else(help)
+}
+
+/// Payload of a packet, as the configuration allows it.
+///
+/// # Errors
+/// What it should look like.
+pub fn fragment(text: &str) -> Result<u32, String> {
+    let range = FRAGMENT_BYTES_MIN..=FRAGMENT_BYTES_MAX;
+    let help = || format!("\"{text}\": give {} B to {} B", range.start(), range.end());
+    bytes(text).and_then(|bytes| Some(bytes).filter(|bytes| range.contains(bytes)).ok_or_else(help))
+}
+
 fn number(text: &str) -> Option<f64> {
     text.trim().parse::<f64>().ok().filter(|number| number.is_finite())
 }
@@ -92,6 +136,9 @@ mod tests {
         assert_eq!(bytes("110KB"), Ok(110_000));
         assert_eq!(bytes("64 KiB"), Ok(65_536));
         assert_eq!(bytes("1400"), Ok(1_400));
+        assert_eq!(address("cam@hostb").map(|address| address.to_string()), Ok("cam@hostb".into()));
+        assert_eq!(count("7"), Ok(7));
+        assert_eq!(fragment("1400"), Ok(1_400));
         assert_eq!(span("80ms"), Ok(Nanos::from_millis(80)));
         assert_eq!(span("1.5s"), Ok(Nanos::from_millis(1_500)));
         assert_eq!(rate("25/s"), Ok(Rate::per_second(25).unwrap()));
@@ -107,6 +154,15 @@ mod tests {
         }
         for text in ["0/s", "x/s", "5/fortnight", "1/0/s", "0ms"] {
             assert!(rate(text).is_err(), "{text}");
+        }
+        for text in ["cam", "cam@", "@hostb", "c/m@hostb", "cam@host b"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+        for text in ["0", "-1", "x", ""] {
+            assert!(count(text).is_err(), "{text}");
+        }
+        for text in ["0", "63B", "64KiB"] {
+            assert!(fragment(text).is_err(), "{text}");
         }
         assert!(bytes("5GB").is_err());
         assert!(bytes("99999MB").is_err());

@@ -16,7 +16,14 @@ pub fn check(path: Option<&Path>, serving: bool) -> Vec<Finding> {
         return vec![Finding::note("configuration", "none was given", fix)];
     };
     match load(path) {
-        Err(error) => vec![Finding::problem("configuration", error.to_string(), "correct that line")],
+        Err(error) => {
+            let fix = if path.is_file() {
+                "correct it; docs/punctuald.example.toml explains every key"
+            } else {
+                "name the file that punctuald is started with: --config FILE"
+            };
+            vec![Finding::problem("configuration", error.to_string(), fix)]
+        }
         Ok(config) => {
             let summary = format!("host {}, {} links", config.node.name, config.node.links.len());
             let mut findings = vec![Finding::ok("configuration", summary), real_time(&config)];

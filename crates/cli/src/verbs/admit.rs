@@ -1,22 +1,24 @@
 //! `punctual admit`: what would be offered.
 
 use clap::Args;
-use punctual::{ChannelRefusal, Grant, OpenError, StageKind};
+use punctual::{Address, ChannelRefusal, Grant, OpenError};
 use serde::Serialize;
 
 use super::status::percent;
-use crate::host::{Host, Traffic};
+use crate::host::{Host, Traffic, not_opened};
 use crate::output::{Outcome, Output, table};
+use crate::values;
 
-/// Ask what a channel would be offered, without opening it.
+/// Ask what a channel would be offered, without opening it. The receiver must be listening.
 #[derive(Args)]
 #[command(
     after_help = "Example: punctual admit cam@hostb --rate 25/s --size 110KB --deadline 80ms --explain\n\
                         Exit code 0: it would be admitted; 1: it would be refused."
 )]
 pub struct Admit {
-    /// The listener, as port@host.
-    peer: String,
+    /// The listener and its host, as cam@hostb.
+    #[arg(value_parser = values::address)]
+    peer: Address,
     #[command(flatten)]
     traffic: Traffic,
     /// Show what each stage's bound is made of.
@@ -42,10 +44,10 @@ impl Admit {
     /// Where the question cannot be asked.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let contract = self.traffic.contract()?;
-        let answer = match self.host.connect()?.probe(&self.peer, contract) {
+        let answer = match self.host.connect()?.probe(&self.peer.to_string(), contract) {
             Ok(grant) => Answer { admitted: true, grant: Some(grant), refusal: None, reason: None },
             Err(error) => {
-                let reason = Some(error.to_string());
+                let reason = Some(not_opened(&error));
                 let OpenError::Refused(refusal) = error else { return Err(error.into()) };
                 Answer { admitted: false, grant: None, refusal: Some(refusal), reason }
             }
@@ -79,16 +81,10 @@ fn stages(grant: &Grant) -> String {
         .stages
         .iter()
         .map(|stage| {
-            let kind = match stage.kind {
-                StageKind::SourceCpu => "source CPU",
-                StageKind::ForwardCpu => "forwarder CPU",
-                StageKind::SinkCpu => "sink CPU",
-                StageKind::Link => "link",
-            };
             let parts = stage.made_of;
             vec![
                 stage.node.to_string(),
-                kind.into(),
+                stage.kind.to_string(),
                 stage.bound.to_string(),
                 stage.offered.to_string(),
                 parts.release_latency.to_string(),

@@ -7,6 +7,7 @@ use clap::Args;
 use crate::doctor::{Finding, Report, State, configuration, system};
 use crate::host::Host;
 use crate::output::{Outcome, Output};
+use crate::verbs::status::is_best_effort_host;
 
 /// Where the configuration is unless told otherwise.
 const CONFIG_DEFAULT: &str = "/etc/punctual.toml";
@@ -33,7 +34,7 @@ impl Doctor {
         let path =
             self.config.clone().or_else(|| Some(PathBuf::from(CONFIG_DEFAULT)).filter(|path| path.exists()));
         let daemon = self.daemon();
-        let serving = daemon.state == State::Ok;
+        let serving = daemon.state != State::Note;
         findings.push(daemon);
         findings.extend(configuration::check(path.as_deref(), serving));
         let report = Report::new(findings);
@@ -43,11 +44,22 @@ impl Doctor {
 
     fn daemon(&self) -> Finding {
         match self.host.connect() {
-            Ok(endsystem) => Finding::ok("daemon", format!("serves host {}", endsystem.host())),
+            Ok(endsystem) => {
+                let found = format!("serves host {}", endsystem.host());
+                match endsystem.status() {
+                    Ok(status) if is_best_effort_host(&status) => Finding::problem(
+                        "daemon",
+                        format!("{found} as a best-effort host: nothing is guaranteed"),
+                        "restart it without --best-effort-host, as root or with CAP_SYS_NICE and CAP_IPC_LOCK",
+                    ),
+                    Ok(_) => Finding::ok("daemon", found),
+                    Err(error) => Finding::problem("daemon", error.to_string(), "look at its log"),
+                }
+            }
             Err(error) => Finding::note(
                 "daemon",
                 format!("{error:#}"),
-                "start it: punctuald --config FILE; or point PUNCTUAL_SOCKET or --socket to it",
+                "punctuald --config FILE; --socket PATH where it serves another socket",
             ),
         }
     }

@@ -3,11 +3,12 @@
 use std::io::{self, Write};
 
 use clap::Args;
-use punctual::{Consent, Contract, MessageInfo, Nanos, RecvError};
+use punctual::{Consent, Contract, MessageInfo, Name, Nanos, RecvError};
 use serde::Serialize;
 
 use crate::host::Host;
 use crate::output::{Outcome, Output};
+use crate::values;
 
 /// Listen on a name, take one channel, write its messages to standard output until it ends.
 #[derive(Args)]
@@ -17,16 +18,17 @@ use crate::output::{Outcome, Output};
 )]
 pub struct Recv {
     /// The name that senders open to.
-    name: String,
+    #[arg(value_parser = values::name)]
+    name: Name,
     /// Stop after so many messages.
-    #[arg(long)]
+    #[arg(long, value_parser = values::count)]
     count: Option<u64>,
     /// Say for each message when it came, on standard error.
     #[arg(long)]
     info: bool,
     /// Only let this host in.
-    #[arg(long, value_name = "HOST")]
-    from: Option<String>,
+    #[arg(long, value_name = "HOST", value_parser = values::name)]
+    from: Option<Name>,
     #[command(flatten)]
     host: Host,
 }
@@ -63,8 +65,8 @@ impl Recv {
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let endsystem = self.host.connect()?;
         let only = self.from.clone();
-        let listener = endsystem.listen(&self.name, move |request| match &only {
-            Some(host) if *host != request.from => Consent::refuse(format!("only {host} is let in")),
+        let listener = endsystem.listen(self.name.as_str(), move |request| match &only {
+            Some(host) if host.as_str() != request.from => Consent::refuse(format!("only {host} is let in")),
             _ => Consent::Accept,
         })?;
         let mut receiver = listener.accept()?;

@@ -4,12 +4,13 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use punctual::{Channel, Grant};
+use punctual::{Address, Channel, Grant};
 use serde::Serialize;
 
-use crate::host::{Host, Traffic};
+use crate::host::{Host, Traffic, not_opened};
 use crate::output::{Outcome, Output};
 use crate::split::{Messages, Split};
+use crate::values;
 
 /// How often progress is shown.
 const PROGRESS: Duration = Duration::from_millis(500);
@@ -21,8 +22,9 @@ const FLUSH: Duration = Duration::from_secs(60);
 #[command(after_help = "Example: ffmpeg -re -i film.mp4 -c:v copy -bsf:v h264_mp4toannexb -f h264 - \\\n  \
                         | punctual send cam@hostb --rate 25/s --size 110KB --deadline 80ms")]
 pub struct Send {
-    /// The listener, as port@host.
-    peer: String,
+    /// The listener and its host, as cam@hostb.
+    #[arg(value_parser = values::address)]
+    peer: Address,
     #[command(flatten)]
     traffic: Traffic,
     /// Where messages end: auto, h264 (a frame each), lines, or blocks as 1400B.
@@ -48,7 +50,8 @@ impl Send {
     /// Where it is refused, a message is too long, or the channel ends.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let contract = self.traffic.contract()?;
-        let mut channel = self.host.connect()?.open(&self.peer, contract)?;
+        let channel = self.host.connect()?.open(&self.peer.to_string(), contract);
+        let mut channel = channel.map_err(|error| anyhow::anyhow!(not_opened(&error)))?;
         let started = Instant::now();
         let mut sent = Sent { messages: 0, bytes: 0, took_s: 0.0, grant: channel.grant().cloned() };
         let mut messages = Messages::new(io::stdin().lock(), self.split, contract.message_bytes_max as usize);
@@ -81,7 +84,7 @@ impl Send {
     }
 }
 
-fn progress(peer: &str, sent: &Sent, channel: &Channel) {
+fn progress(peer: &Address, sent: &Sent, channel: &Channel) {
     let rate = sent.messages as f64 / sent.took_s.max(1e-9);
     let promised =
         sent.grant.as_ref().map_or_else(String::new, |grant| format!(", within {}", grant.deadline));

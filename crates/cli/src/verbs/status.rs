@@ -26,12 +26,22 @@ impl Status {
     }
 }
 
+/// Whether the daemon runs without a real-time class.
+pub fn is_best_effort_host(status: &HostStatus) -> bool {
+    status.engine["best_effort_host"] == true
+}
+
 /// A proportion for people.
 pub fn percent(part: Ppm) -> String {
     format!("{:.1}%", f64::from(part.0) / 1e4)
 }
 
 fn text(status: &HostStatus) -> String {
+    let degraded = if is_best_effort_host(status) {
+        "\nDEGRADED: best-effort host without a real-time class, nothing is guaranteed here"
+    } else {
+        ""
+    };
     let (node, api) = (&status.node, &status.api);
     let rows: Vec<Vec<String>> = node
         .links
@@ -77,7 +87,7 @@ fn text(status: &HostStatus) -> String {
         })
         .collect();
     format!(
-        "host {} (node {}), up {}\nchannels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n\
+        "host {} (node {}), up {}{degraded}\nchannels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n\
          API: {} requests, {} errors, {} malformed, {} over quota, {} not reading, {} broken rings\n\
          packets dropped at the edge: {}",
         node.name,

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use punctual_analysis::suggest::{Choice, Fare, Packets, Reservation, Trace, choices, fare, reservation};
+use punctual_analysis::suggest::{
+    Choice, Fare, Kind, Packets, Reservation, Trace, choices, fare, reservation,
+};
 use punctual_analysis::{Contract, Nanos, Rate};
 use serde::Serialize;
 
@@ -30,7 +32,7 @@ pub struct Suggest {
     #[arg(long, value_name = "S,R,B", value_parser = traffic)]
     contract: Option<Traffic>,
     /// Payload of a packet.
-    #[arg(long, value_parser = values::bytes, default_value = "1400")]
+    #[arg(long, value_parser = values::fragment, default_value = "1400")]
     fragment: u32,
 }
 
@@ -59,7 +61,7 @@ impl Suggest {
         let name = self.trace.display().to_string();
         let text = std::fs::read_to_string(&self.trace).with_context(|| name.clone())?;
         let trace = Trace::parse_csv(&text).with_context(|| name)?;
-        let packets = Packets { fragment_bytes: self.fragment.max(1), ..Packets::default() };
+        let packets = Packets { fragment_bytes: self.fragment, ..Packets::default() };
         let given = self.contract.map(|traffic| traffic.within(self.deadline)).transpose()?;
         let given = given.map(|contract| Given {
             contract,
@@ -127,12 +129,24 @@ fn describe(suggestion: &Suggestion) -> String {
         show_bit_rate(suggestion.bits_per_second_mean)
     );
     for Choice { kind, contract, reserves, fare } in &suggestion.choices {
-        text += &format!("\n{kind:?}\n{}", describe_contract(contract, reserves, fare));
+        text += &format!("\n{}\n{}", idea(*kind), describe_contract(contract, reserves, fare));
     }
     if let Some(Given { contract, reserves, fare }) = &suggestion.given {
         text += &format!("\nGiven\n{}", describe_contract(contract, reserves, fare));
     }
     text
+}
+
+/// What a choice trades.
+fn idea(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Peak => "peak: each frame a message; waits for nothing, reserves the most",
+        Kind::SmoothedHalf => "smoothed-half: frames cut up, waiting up to half of the deadline",
+        Kind::SmoothedThreeQuarters => {
+            "smoothed-three-quarters: the same with three quarters; cheaper, harder on every stage"
+        }
+        Kind::Burst => "burst: little more than the mean rate; a large frame waits long beyond the deadline",
+    }
 }
 
 fn describe_contract(contract: &Contract, reserves: &Reservation, fare: &Fare) -> String {
