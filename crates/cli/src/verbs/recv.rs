@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
+use anyhow::Context;
 use clap::Args;
-use punctual::{Consent, Contract, MessageInfo, Name, Nanos, RecvError};
+use punctual::{CloseReason, Consent, Contract, MessageInfo, Name, Nanos, RecvError};
 use serde::Serialize;
 
 use crate::host::Host;
@@ -14,7 +15,8 @@ use crate::values;
 #[derive(Args)]
 #[command(
     after_help = "Example: punctual recv cam | ffplay -f h264 -\nWith --json the summary goes to standard error: \
-                        standard output carries the messages."
+                        standard output carries the messages.\n\
+                        Exit code 0: the sender ended the channel, or --count messages came."
 )]
 pub struct Recv {
     /// The name that senders open to.
@@ -70,7 +72,8 @@ impl Recv {
             _ => Consent::Accept,
         })?;
         let mut receiver = listener.accept()?;
-        listener.close()?;
+        // Gives the name back without waiting: even of a daemon that stops now, what has come is read.
+        drop(listener);
         let request = receiver.request().cloned();
         let request = request.ok_or_else(|| anyhow::anyhow!("a channel without a sender"))?;
         let mut received = Received {
@@ -92,8 +95,11 @@ impl Recv {
                 // Whoever read the output has had enough.
                 Ok((Err(error), _)) if error.kind() == io::ErrorKind::BrokenPipe => break,
                 Ok((Err(error), _)) => return Err(error.into()),
-                Err(RecvError::Closed(Some(_))) => break,
-                Err(error) => return Err(error.into()),
+                Err(RecvError::Closed(Some(CloseReason::Peer))) => break,
+                Err(error) => {
+                    self.summary(&received, output)?;
+                    return Err(error).context("the sender did not end it, the stream may be incomplete");
+                }
             }
         }
         drop(receiver);
