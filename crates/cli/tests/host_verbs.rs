@@ -1,0 +1,271 @@
+//! The verbs that talk to a daemon, as a script sees them: two hosts on loopback, every verb a process of its own.
+
+mod network;
+
+use network::{Network, Running};
+use serde_json::{Value, json};
+
+/// The contract of most tests: its buffers hold more messages than the tests send, so that a busy machine loses none.
+const CONTRACT: [&str; 6] = ["--rate", "100/s", "--size", "1KB", "--deadline", "1s"];
+const MESSAGES: usize = 50;
+
+/// `verb peer`, the contract, and more.
+fn with_contract<'a>(verb: &'a str, peer: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&[verb, peer], &CONTRACT[..], more].concat()
+}
+
+/// A receiver and a sender of lines on an open channel, after one line, with the sender waiting for more input.
+fn one_line_through(network: &Network) -> (Running, Running) {
+    let mut receiver = network.b.start_verb(&["recv", "cam"]);
+    network.b.await_listeners(1);
+    let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
+    sender.write(b"a line\n");
+    receiver.await_output(b"a line\n");
+    (receiver, sender)
+}
+
+/// Bytes without a pattern that a shifted or repeated message could hide in.
+fn noise(len: usize) -> Vec<u8> {
+    let step = |state: &mut u64| {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        Some((*state >> 56) as u8)
+    };
+    let mut state = 1_u64;
+    std::iter::from_fn(|| step(&mut state)).take(len).collect()
+}
+
+#[test]
+fn what_is_sent_is_received_byte_for_byte() {
+    let network = Network::start();
+    let receiver = network.b.start_verb(&["recv", "cam", "--json"]);
+    network.b.await_listeners(1);
+    // The last block is a short one.
+    let stream = noise(MESSAGES * 1_000 - 300);
+    let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "1KB", "--json"]));
+    sender.write(&stream);
+    let sent = sender.end().done().json();
+    assert_eq!((&sent["messages"], &sent["bytes"]), (&json!(MESSAGES), &json!(stream.len())));
+    assert_eq!(sent["grant"]["deadline"], json!(1_000_000_000_u64));
+    let received = receiver.end().done();
+    assert!(received.stdout == stream, "{} B came of {}", received.stdout.len(), stream.len());
+    let summary: Value = serde_json::from_str(&received.stderr).expect("a summary");
+    assert_eq!((&summary["messages"], &summary["lost"]), (&json!(MESSAGES), &json!(0)));
+    assert_eq!((&summary["from"], &summary["bytes"]), (&json!("a"), &json!(stream.len())));
+    assert!(summary["slack_ns_min"].is_i64());
+    network.a.await_no_channels();
+    network.b.await_no_channels();
+}
+
+#[test]
+fn lines_are_messages_and_a_count_ends_the_receiver() {
+    let network = Network::start();
+    let receiver = network.b.start_verb(&["recv", "log", "--count", "2", "--info", "--json", "--from", "a"]);
+    network.b.await_listeners(1);
+    let mut sender = network.a.start_verb(&with_contract("send", "log@b", &["--split", "lines"]));
+    sender.write(b"one\nthree\n");
+    let received = receiver.end().done();
+    assert_eq!(received.stdout, b"one\nthree\n");
+    let lines: Vec<Value> =
+        received.stderr.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let [first, second, summary] = lines.try_into().expect("two messages and a summary");
+    assert_eq!((&first["number"], &first["bytes"]), (&json!(0), &json!(4)));
+    assert_eq!((&second["number"], &second["bytes"]), (&json!(1), &json!(6)));
+    assert_eq!(summary["messages"], json!(2));
+}
+
+#[test]
+fn a_channel_shows_at_both_ends_while_it_is_open() {
+    let network = Network::start();
+    let (receiver, sender) = one_line_through(&network);
+    let (source, sink) = (network.a.json(&["channels"]), network.b.json(&["channels"]));
+    for (channels, role) in [(&source, "source"), (&sink, "sink")] {
+        let channel = &channels[0];
+        assert_eq!(channels.as_array().map(Vec::len), Some(1));
+        assert_eq!((&channel["role"], &channel["state"]), (&json!(role), &json!("open")));
+        assert_eq!((&channel["from"], &channel["to"]), (&json!("a"), &json!({"port": "cam", "host": "b"})));
+        assert_eq!(channel["contract"]["message_bytes_max"], json!(1_000));
+        assert_eq!(channel["contract"]["deadline"], json!(1_000_000_000_u64));
+        assert_eq!(channel["counters"]["incomplete"], json!(0));
+    }
+    assert_eq!(source[0]["path"], sink[0]["path"]);
+    let status = network.a.json(&["status"]);
+    assert_eq!((&status["node"]["name"], &status["node"]["channels"]), (&json!("a"), &json!(1)));
+    assert!(status["node"]["links"][0]["packets_guaranteed"].as_u64() >= Some(1));
+    let text = String::from_utf8(network.b.verb(&["channels"]).done().stdout).expect("text");
+    assert!(text.contains("cam@b") && text.contains("sink"), "{text}");
+    sender.end().done();
+    assert_eq!(receiver.end().done().stdout, b"a line\n");
+    network.a.await_no_channels();
+    network.b.await_no_channels();
+}
+
+#[test]
+fn status_and_doctor_say_that_the_host_guarantees_nothing() {
+    let network = Network::start();
+    let status = network.a.json(&["status"]);
+    assert_eq!(status["engine"]["best_effort_host"], json!(true));
+    assert_eq!((&status["node"]["id"], &status["node"]["channels"]), (&json!(1), &json!(0)));
+    let link = &status["node"]["links"][0];
+    assert_eq!((&link["name"], &link["neighbour"]), (&json!("to-b"), &json!(2)));
+    for counter in ["malformed", "version", "unknown_path", "wrong_cookie", "unauthenticated", "replayed"] {
+        assert_eq!(status["node"]["drops"][counter], json!(0), "{counter}");
+    }
+    for counter in ["requests", "errors", "malformed", "over_quota", "broken_rings"] {
+        assert!(status["api"][counter].is_u64(), "{counter}");
+    }
+    let text = String::from_utf8(network.a.verb(&["status"]).done().stdout).expect("text");
+    assert!(text.contains("host a (node 1)") && text.contains("DEGRADED"), "{text}");
+    let doctor = network.a.verb(&["doctor", "--json"]);
+    let report = doctor.json();
+    assert_eq!((doctor.code, &report["ok"]), (Some(1), &json!(false)));
+    let findings = report["findings"].as_array().expect("a list");
+    let daemon = findings.iter().find(|finding| finding["name"] == "daemon").expect("it looks at the daemon");
+    assert_eq!(daemon["state"], json!("problem"));
+    assert!(findings.iter().all(|finding| finding["state"] == "ok" || finding["fix"] != ""), "{report}");
+}
+
+#[test]
+fn doctor_reads_the_configuration_and_names_what_is_wrong() {
+    let network = Network::start();
+    let finding = |path: &str| {
+        let report = network.a.verb(&["doctor", "--json", "--config", path]).json();
+        let findings = report["findings"].as_array().expect("a list");
+        findings.iter().find(|finding| finding["name"] == "configuration").expect("it reads it").clone()
+    };
+    for host in ["a", "b"] {
+        let path = format!("{}/../../docs/loopback/{host}.toml", env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(finding(&path)["state"], json!("ok"), "{path}");
+    }
+    let path = network.directory.join("bad.toml");
+    std::fs::write(&path, "[node]\nname = \"a\"\ncolour = 1\n").expect("a file");
+    let bad = finding(&path.display().to_string());
+    assert_eq!(bad["state"], json!("problem"));
+    assert!(
+        bad["found"].as_str().is_some_and(|found| found.contains("bad.toml:3") && found.contains("colour"))
+    );
+    assert_eq!(finding("/no/such/file")["state"], json!("problem"));
+}
+
+#[test]
+fn admit_answers_yes_or_no_with_an_offer_that_holds() {
+    let network = Network::start();
+    let _receiver = network.b.start_verb(&["recv", "cam"]);
+    network.b.await_listeners(1);
+    let yes = network.a.json(&with_contract("admit", "cam@b", &[]));
+    assert_eq!((&yes["admitted"], &yes["refusal"]), (&json!(true), &Value::Null));
+    let kinds: Vec<&Value> =
+        yes["grant"]["stages"].as_array().expect("a list").iter().map(|s| &s["kind"]).collect();
+    assert_eq!(kinds, ["source-cpu", "link", "sink-cpu"]);
+    assert_eq!(yes["grant"]["route"], json!([1, 2]));
+    let explained = network.a.verb(&with_contract("admit", "cam@b", &["--explain"])).done();
+    let text = String::from_utf8(explained.stdout).expect("text");
+    assert!(text.starts_with("yes: ") && text.contains("sink CPU") && text.contains("blocking"), "{text}");
+
+    let video = ["--rate", "25/s", "--size", "110KB"];
+    let ask = |deadline: &str| {
+        network.a.verb(&[&["admit", "cam@b", "--json", "--deadline", deadline], &video[..]].concat())
+    };
+    let no = ask("5ms");
+    let answer = no.json();
+    assert_eq!((no.code, &answer["admitted"], &answer["grant"]), (Some(1), &json!(false), &Value::Null));
+    assert!(answer["reason"].as_str().is_some_and(|reason| reason.starts_with("refused by node 1: ")));
+    let offered = answer["refusal"]["offer"]["deadline"].as_u64().expect("an offer");
+    assert!(offered > 5_000_000);
+    assert_eq!(ask(&format!("{offered}ns")).done().json()["admitted"], json!(true));
+    // A dry run holds nothing.
+    assert_eq!(network.a.json(&["channels"]), json!([]));
+}
+
+#[test]
+fn a_no_of_network_or_receiver_is_one_line_and_exit_code_1() {
+    let network = Network::start();
+    let send = |peer: &str| network.a.verb(&with_contract("send", peer, &[]));
+    send("cam@b").complains(1, "nobody listens on \"cam\": start a receiver there first");
+    send("cam@nowhere").complains(1, "add it to [[host]]");
+    send("cam@far").complains(1, "no route to \"far\"");
+    let receiver = network.b.start_verb(&["recv", "cam", "--from", "far"]);
+    network.b.await_listeners(1);
+    send("cam@b").complains(1, "only far is let in");
+    network.b.verb(&["recv", "cam"]).complains(1, "somebody listens on \"cam\" already");
+    let heavy = ["send", "cam@b", "--rate", "1000/s", "--size", "1MB", "--deadline", "1s"];
+    network.a.verb(&heavy).complains(1, "% may be given away");
+    network.a.verb(&["status", "--socket", "/no/such"]).complains(1, "start punctuald");
+    drop(receiver);
+    network.b.await_listeners(0);
+    send("cam@b").complains(1, "nobody listens");
+}
+
+#[test]
+fn mistakes_are_one_line_and_exit_code_2() {
+    let network = Network::start();
+    for verb in ["send", "admit"] {
+        let run = |peer: &str, rate: &str, size: &str, deadline: &str, burst: &str| {
+            let contract = ["--rate", rate, "--size", size, "--deadline", deadline, "--burst", burst];
+            network.a.verb(&[&[verb, peer], &contract[..]].concat())
+        };
+        run("cam", "25/s", "1KB", "80ms", "1").complains(2, "cam@hostb");
+        run("c/m@b", "25/s", "1KB", "80ms", "1").complains(2, "\"c/m\" is no name");
+        run("cam@b", "0/s", "1KB", "80ms", "1").complains(2, "25/s");
+        run("cam@b", "25/s", "0", "80ms", "1").complains(2, "message size 0 B: give 1 B");
+        run("cam@b", "25/s", "4000MB", "80ms", "1").complains(2, "message size");
+        run("cam@b", "25/s", "1KB", "0ms", "1").complains(2, "deadline 0 ns");
+        run("cam@b", "25/s", "1KB", "80", "1").complains(2, "80ms");
+        run("cam@b", "25/s", "1KB", "80ms", "0").complains(2, "at least 1");
+        run("cam@b", "25/s", "1KB", "80ms", "1000000").complains(2, "give 1 to 65536");
+        network.a.verb(&[verb, "cam@b"]).complains(2, &format!("see 'punctual {verb} --help'"));
+    }
+    network.a.verb(&with_contract("send", "cam@b", &["--split", "0B"])).complains(2, "lines");
+    network.b.verb(&["recv", "a@b"]).complains(2, "no name");
+    network.b.verb(&["recv", "cam", "--count", "0"]).complains(2, "at least 1");
+    for verb in ["status", "channels", "doctor"] {
+        network.a.verb(&[verb, "--colour"]).complains(2, "--colour");
+    }
+}
+
+#[test]
+fn a_message_longer_than_the_contract_ends_the_sender_not_the_host() {
+    let network = Network::start();
+    let receiver = network.b.start_verb(&["recv", "cam"]);
+    network.b.await_listeners(1);
+    let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
+    sender.write(format!("short\n{}\n", "long".repeat(1_000)).as_bytes());
+    sender.end().complains(1, "1000 B");
+    receiver.end().done();
+    network.a.await_no_channels();
+    assert_eq!(network.b.json(&["status"])["node"]["channels"], json!(0));
+}
+
+#[test]
+fn a_receiver_that_dies_ends_its_sender_and_leaves_nothing() {
+    let network = Network::start();
+    let (receiver, mut sender) = one_line_through(&network);
+    receiver.kill();
+    network.a.await_no_channels();
+    sender.write(b"another line\n");
+    sender.end().complains(1, "the channel is closed");
+    network.b.await_no_channels();
+}
+
+#[test]
+fn a_daemon_that_stops_ends_the_verbs_that_need_it() {
+    let mut network = Network::start();
+    let (receiver, mut sender) = one_line_through(&network);
+    network.b.stop();
+    let received = receiver.end();
+    assert_eq!((received.code, received.stdout.as_slice()), (Some(1), b"a line\n".as_slice()));
+    assert!(received.stderr.contains("the stream may be incomplete"), "{}", received.stderr);
+    network.a.await_no_channels();
+    sender.write(b"another line\n");
+    sender.end().complains(1, "the channel is closed");
+    network.b.verb(&["status"]).complains(1, "no daemon at");
+    network.a.verb(&["status"]).done();
+}
+
+#[test]
+fn every_host_verb_shows_an_example() {
+    let network = Network::start();
+    for verb in ["status", "channels", "admit", "send", "recv", "doctor"] {
+        let help = String::from_utf8(network.a.verb(&[verb, "--help"]).done().stdout).expect("text");
+        assert!(help.contains("Example: ") && help.contains("--json") && help.contains("--socket"), "{help}");
+    }
+}
