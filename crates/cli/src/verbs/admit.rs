@@ -71,10 +71,11 @@ fn text(answer: &Answer, explain: bool) -> String {
     if explain { format!("{summary}\n\n{}\n\n{}", stages(grant), EXPLANATION) } else { summary }
 }
 
-const EXPLANATION: &str = "bound: what the stage promises, with its share of the leftover; offered: the smallest that it could promise.
-offered is made of: release (until the message is ready to be served), blocking (less urgent work that has begun),
-interference (work that our scheduler does not order), own (the channel's own messages), others (more urgent
-channels). Bounds, propagation and the clocks' drift over them together stay within the deadline.";
+const EXPLANATION: &str = "offered: the smallest bound that the stage could promise now. It is made of: release (until the message is ready to
+be served), blocking (less urgent work that has begun), interference (work that our scheduler does not order), own
+(the channel's own messages), others (more urgent channels). Offers, propagation and the clocks' drift over them make
+up what the route could promise; what the deadline leaves beyond that is shared out when the channel is opened.
+used now: how much of the stage is given away, without this channel.";
 
 fn stages(grant: &Grant) -> String {
     let rows: Vec<Vec<String>> = grant
@@ -85,7 +86,6 @@ fn stages(grant: &Grant) -> String {
             vec![
                 stage.node.to_string(),
                 stage.kind.to_string(),
-                stage.bound.to_string(),
                 stage.offered.to_string(),
                 parts.release_latency.to_string(),
                 parts.blocking.to_string(),
@@ -94,14 +94,12 @@ fn stages(grant: &Grant) -> String {
                 parts.others.to_string(),
                 stage.propagation_max.to_string(),
                 percent(stage.utilisation),
-                stage.buffer_bytes.to_string(),
             ]
         })
         .collect();
     let head = [
         "node",
         "stage",
-        "bound",
         "offered",
         "release",
         "blocking",
@@ -109,8 +107,7 @@ fn stages(grant: &Grant) -> String {
         "own",
         "others",
         "propagation",
-        "used",
-        "buffer bytes",
+        "used now",
     ];
     table(&head, &rows)
 }
