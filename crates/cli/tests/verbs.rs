@@ -120,6 +120,12 @@ fn usage_is_one_line_and_exit_code_2() {
     assert!(complaint(&["suggest", "x.csv"], 2).contains("--deadline"));
     let trace = "examples/traces/bikes-640x272-h264.csv";
     assert!(complaint(&["suggest", trace, "--deadline", "80"], 2).contains("80ms"));
+    assert!(complaint(&["suggest", trace, "--deadline", "0ms"], 2).contains("more than 0"));
+    assert!(
+        complaint(&["suggest", trace, "--deadline", "80ms", "--fragment", "0"], 2)
+            .contains("64 B to 65443 B")
+    );
+    assert!(complaint(&["sim"], 2).contains("see 'punctual sim --help'"));
     assert!(
         complaint(&["suggest", trace, "--deadline", "80ms", "--contract", "0B,25/s,1"], 2)
             .contains("message size")
@@ -128,9 +134,9 @@ fn usage_is_one_line_and_exit_code_2() {
 
 #[test]
 fn every_verb_shows_an_example() {
-    for verb in ["analyze", "suggest"] {
+    for verb in ["analyze", "suggest", "sim", "bench", "demo"] {
         let output = punctual(&[verb, "--help"]);
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success() && text.contains("Example:") && text.contains("--json"), "{text}");
+        assert!(output.status.success() && text.contains("Example") && text.contains("--json"), "{text}");
     }
 }

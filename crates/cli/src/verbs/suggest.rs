@@ -70,10 +70,8 @@ impl Suggest {
         });
         let choices = choices(&trace, self.deadline, &packets);
         if choices.is_empty() {
-            anyhow::bail!(
-                "no contract carries this within {}: give a deadline of up to an hour",
-                self.deadline
-            );
+            let wrong = format!("no contract carries this within {}", self.deadline);
+            return Err(Usage(format!("{wrong}: give a deadline of more than 0 and up to an hour")).into());
         }
         let suggestion = Suggestion {
             frames: trace.frames().len(),
