@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::command::{ToolError, run};
+use super::command::{ToolError, feed, run};
 
 /// Where `ip netns` keeps them.
 const DIRECTORY: &str = "/run/netns";
@@ -39,11 +39,20 @@ impl Namespace {
         let name = format!("{PREFIX}{}-{number}-{host}", std::process::id());
         run(&format!("ip netns add {name}"))?;
         let namespace = Self { name };
-        run(&format!("ip -n {} link set lo up", namespace.name))?;
+        namespace.feed("ip link set lo up", "")?;
         Ok(namespace)
     }
 
-    /// Its name for `ip -n`.
+    /// Runs a command line inside with `input` on its standard input. By `nsenter`, since `ip -n` remounts the file
+    /// system, which a root directory that is no mount point (chroot) refuses.
+    ///
+    /// # Errors
+    /// Where the tool is missing, fails or cannot be run.
+    pub fn feed(&self, line: &str, input: &str) -> Result<String, ToolError> {
+        feed(&format!("nsenter --net={} {line}", self.path().display()), input)
+    }
+
+    /// Its name for `ip`.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 
 use punctual_analysis::{BitRate, Nanos};
 
-use super::command::{ToolError, feed};
+use super::command::ToolError;
 use super::namespaces::{self, Namespace};
 
 /// Largest frame as the kernel counts it.
@@ -100,9 +100,8 @@ impl Network {
     /// Lays link `index` between hosts `index` and `index + 1`.
     fn join(&self, index: usize, link: &LinkSpec) -> Result<(), ToolError> {
         let (left, right) = (&self.hosts[index], &self.hosts[index + 1]);
-        let wire = self.wire.name();
-        feed(
-            &format!("ip -n {wire} -batch -"),
+        self.wire.feed(
+            "ip -batch -",
             &format!(
                 "link add br{index} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n\
                  link set br{index} up\n\
@@ -114,8 +113,8 @@ impl Network {
                 right = right.namespace.name(),
             ),
         )?;
-        feed(
-            &format!("tc -n {wire} -batch -"),
+        self.wire.feed(
+            "tc -batch -",
             &format!("{}{}", shaper(&format!("l{index}"), link), shaper(&format!("r{index}"), link)),
         )?;
         configure(&left.namespace, "right", address(index, 1), address(index, 2), 2 * index + 1)?;
@@ -135,7 +134,7 @@ impl Network {
                     routes += &format!("route add {subnet} via {}\n", address(index, 2));
                 }
             }
-            feed(&format!("ip -n {} -batch -", host.namespace.name()), &routes)?;
+            host.namespace.feed("ip -batch -", &routes)?;
             if index > 0 && index < last {
                 set(&host.namespace, "ipv4/ip_forward", "1")?;
             }
@@ -162,18 +161,19 @@ fn configure(
     end: usize,
 ) -> Result<(), ToolError> {
     let peer_end = if end % 2 == 1 { end + 1 } else { end - 1 };
-    feed(
-        &format!("ip -n {} -batch -", namespace.name()),
-        &format!(
-            "link set {device} address {}\n\
+    namespace
+        .feed(
+            "ip -batch -",
+            &format!(
+                "link set {device} address {}\n\
              link set {device} up\n\
              address add {own}/30 dev {device}\n\
              neighbour replace {peer} lladdr {} dev {device} nud permanent\n",
-            hardware_address(end),
-            hardware_address(peer_end),
-        ),
-    )
-    .map(drop)
+                hardware_address(end),
+                hardware_address(peer_end),
+            ),
+        )
+        .map(drop)
 }
 
 fn shaper(device: &str, link: &LinkSpec) -> String {

@@ -36,7 +36,7 @@ impl Privilege {
             match Namespace::create(next_number(), "probe") {
                 Ok(_) => return Ok(Self::Root),
                 Err(error @ ToolError::Missing { .. }) => return Err(error),
-                Err(_) => {}
+                Err(error) => eprintln!("warning: root, but no network namespaces: {error}"),
             }
         }
         match run("unshare --user --map-root-user --net --mount ip link show lo") {
