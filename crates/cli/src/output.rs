@@ -88,6 +88,13 @@ impl Output {
     }
 }
 
+/// A mistake in a file of TOML, on one line: where and what.
+pub fn toml_mistake(error: &toml::de::Error, text: &str) -> String {
+    let before = error.span().map_or(0, |span| span.start.min(text.len()));
+    let line = 1 + text.as_bytes()[..before].iter().filter(|byte| **byte == b'\n').count();
+    format!("line {line}: {}", error.message().replace('\n', " "))
+}
+
 /// Columns of text, aligned: numbers (a cell that begins with a digit) to the right.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {

@@ -84,7 +84,7 @@ fn analyze_knows_every_policy_blocking_and_the_unbounded() {
 #[test]
 fn analyze_refuses_what_makes_no_sense_in_one_line() {
     let unknown = file("unknown.toml", &format!("policy = \"fp\"\ncolour = 1\n{DAVIS}"));
-    assert!(complaint(&["analyze", &unknown], 1).contains("colour"));
+    assert!(complaint(&["analyze", &unknown], 1).contains("line 2: unknown field `colour`"));
     let in_task = file("in_task.toml", &format!("policy = \"fp\"\n{DAVIS}prio = 1\n"));
     assert!(complaint(&["analyze", &in_task], 1).contains("prio"));
     let policy = file("policy.toml", &format!("policy = \"rr\"\n{DAVIS}"));
@@ -94,6 +94,18 @@ fn analyze_refuses_what_makes_no_sense_in_one_line() {
     let zero = file("zero.toml", "policy = \"fp\"\n[[task]]\ncost_ns = 0\nperiod_ns = 1\ndeadline_ns = 1\n");
     assert!(complaint(&["analyze", &zero], 1).contains("cost_ns = 0"));
     assert!(complaint(&["analyze", "/no/such/file"], 1).contains("/no/such/file"));
+}
+
+#[test]
+fn sim_refuses_a_wrong_topology_in_one_line() {
+    let unknown = file("topology.toml", "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\ncolour = 1\n");
+    assert!(complaint(&["sim", "--seed", "1", "--topology", &unknown], 1).contains("line 5: unknown field"));
+    let stranger = file(
+        "stranger.toml",
+        "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[link]]\nbetween = [\"a\", \"z\"]\n",
+    );
+    assert!(complaint(&["sim", "--seed", "1", "--topology", &stranger], 1).contains("\"z\""));
+    assert!(complaint(&["sim", "--seed", "1", "--topology", "/no/such/file"], 1).contains("/no/such/file"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use punctual_analysis::Nanos;
 use punctual_analysis::rta::{Convention, Preemption, Task, edf, fixed_priority};
 use serde::{Deserialize, Serialize};
 
-use crate::output::{Outcome, Output};
+use crate::output::{Outcome, Output, toml_mistake};
 
 const EXAMPLE: &str = "Example:
   $ cat set.toml
@@ -41,18 +41,15 @@ impl Analyze {
         let name = self.file.display();
         let text = std::fs::read_to_string(&self.file).with_context(|| name.to_string())?;
         let set: TaskSet = toml::from_str(&text)
-            .map_err(|error| anyhow::anyhow!("{name}: {}", on_one_line(&error, &text)))?;
+            .map_err(|error| anyhow::anyhow!("{name}: {}: {HELP}", toml_mistake(&error, &text)))?;
         let analysis = analyze(&set).map_err(|cause| anyhow::anyhow!("{name}: {cause}"))?;
         output.print(&analysis, |analysis| describe(&set, analysis))?;
         Ok(Outcome::Done)
     }
 }
 
-/// A mistake in the file: its line, the cause and the fix.
-fn on_one_line(error: &toml::de::Error, text: &str) -> String {
-    let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
-    format!("line {line}: {}: see 'punctual analyze --help'", error.message().replace('\n', " "))
-}
+/// Where a file of tasks is described.
+const HELP: &str = "see 'punctual analyze --help'";
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -9,10 +9,10 @@ use std::thread;
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use punctual_analysis::{Nanos, Ppm};
-use punctual_sim::{FaultChoice, Faults, Options, Report, Topology, run_many};
+use punctual_sim::{FaultChoice, Faults, Options, Report, Topology, TopologyError, run_many};
 use serde::Serialize;
 
-use crate::output::{Outcome, Output, Usage};
+use crate::output::{Outcome, Output, Usage, toml_mistake};
 
 const EXAMPLE: &str = "Examples:
   $ punctual sim --seeds 0..200                 # 200 drawn networks on all cores
@@ -134,7 +134,13 @@ impl Sim {
 fn read(file: &std::path::Path) -> anyhow::Result<Topology> {
     let name = file.display();
     let text = std::fs::read_to_string(file).with_context(|| name.to_string())?;
-    Topology::parse(&text).with_context(|| name.to_string())
+    Topology::parse(&text).map_err(|error| {
+        let cause = match &error {
+            TopologyError::Syntax(error) => toml_mistake(error, &text),
+            other => other.to_string(),
+        };
+        anyhow::anyhow!("{name}: {cause}: see 'punctual sim --help'")
+    })
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
