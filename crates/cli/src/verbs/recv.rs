@@ -71,6 +71,9 @@ impl Recv {
             Some(host) if host.as_str() != request.from => Consent::refuse(format!("only {host} is let in")),
             _ => Consent::Accept,
         })?;
+        if output.is_live() {
+            eprintln!("listening: senders open {}@{}", self.name, endsystem.host());
+        }
         let mut receiver = listener.accept()?;
         // Gives the name back without waiting: even of a daemon that stops now, what has come is read.
         drop(listener);
