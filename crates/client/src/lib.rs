@@ -56,6 +56,6 @@ pub use punctual_ipc::ring::now;
 pub use punctual_proto::ids::{Address, ChannelId, Name};
 pub use punctual_proto::memory::MessageInfo;
 pub use punctual_proto::node::api::{
-    ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason, Grant, RefuseCause, Role, StageGrant,
-    StageKind, UserId,
+    ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason, DropCounters, Grant, NodeStatus,
+    RefuseCause, Role, StageGrant, StageKind, UserId,
 };

@@ -1,7 +1,7 @@
 //! `punctual status`: this host at a glance.
 
 use clap::Args;
-use punctual::{HostStatus, Ppm};
+use punctual::{DropCounters, HostStatus, NodeStatus, Ppm};
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
@@ -43,6 +43,39 @@ fn text(status: &HostStatus) -> String {
         ""
     };
     let (node, api) = (&status.node, &status.api);
+    let users: Vec<Vec<String>> = status
+        .users
+        .iter()
+        .map(|user| {
+            [user.user.0.into(), user.clients, user.listeners, user.channels, user.buffer_bytes]
+                .map(|number: u64| number.to_string())
+                .to_vec()
+        })
+        .collect();
+    format!(
+        "host {} (node {}), up {}{degraded}\nchannels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n\
+         API: {} requests, {} errors, {} malformed, {} over quota, {} not reading, {} broken rings\n\
+         packets dropped at the edge: {}",
+        node.name,
+        node.id,
+        status.uptime,
+        node.channels,
+        percent(node.cpu_utilisation),
+        node.buffer_bytes,
+        node.overruns,
+        links(node),
+        table(&["user", "clients", "listeners", "channels", "buffer bytes"], &users),
+        api.requests,
+        api.errors,
+        api.malformed,
+        api.over_quota,
+        api.not_reading,
+        api.broken_rings,
+        drops(&node.drops),
+    )
+}
+
+fn links(node: &NodeStatus) -> String {
     let rows: Vec<Vec<String>> = node
         .links
         .iter()
@@ -77,34 +110,14 @@ fn text(status: &HostStatus) -> String {
         "round trip",
         "clock of neighbour",
     ];
-    let users: Vec<Vec<String>> = status
-        .users
-        .iter()
-        .map(|user| {
-            [user.user.0.into(), user.clients, user.listeners, user.channels, user.buffer_bytes]
-                .map(|number: u64| number.to_string())
-                .to_vec()
-        })
-        .collect();
-    format!(
-        "host {} (node {}), up {}{degraded}\nchannels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n\
-         API: {} requests, {} errors, {} malformed, {} over quota, {} not reading, {} broken rings\n\
-         packets dropped at the edge: {}",
-        node.name,
-        node.id,
-        status.uptime,
-        node.channels,
-        percent(node.cpu_utilisation),
-        node.buffer_bytes,
-        node.overruns,
-        table(&head, &rows),
-        table(&["user", "clients", "listeners", "channels", "buffer bytes"], &users),
-        api.requests,
-        api.errors,
-        api.malformed,
-        api.over_quota,
-        api.not_reading,
-        api.broken_rings,
-        serde_json::to_string(&node.drops).unwrap_or_default(),
-    )
+    table(&head, &rows)
+}
+
+/// The reasons for which something was dropped; "none" where nothing was.
+fn drops(drops: &DropCounters) -> String {
+    let counts = serde_json::to_value(drops).unwrap_or_default();
+    let told = counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() != Some(0));
+    let told: Vec<String> =
+        told.map(|(reason, count)| format!("{} {count}", reason.replace('_', " "))).collect();
+    if told.is_empty() { "none".into() } else { told.join(", ") }
 }

@@ -1,0 +1,153 @@
+//! What a node shows of itself: its channels, links and counters.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use punctual_analysis::{Contract, Delivery, Instant, Nanos, Ppm};
+use serde::{Deserialize, Serialize};
+
+use super::StageGrant;
+use crate::ids::{Address, ChannelId, LinkId, Name, NodeId, PathId};
+
+/// What a channel's end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// It starts here.
+    Source,
+    /// It passes through.
+    Forwarder,
+    /// It ends here.
+    Sink,
+}
+
+/// Counters of one channel at one host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelCounters {
+    /// Messages taken in (source) or begun (elsewhere).
+    pub messages_in: u64,
+    /// Messages handed to the link completely, or delivered.
+    pub messages_out: u64,
+    /// Payload bytes of those.
+    pub bytes_out: u64,
+    /// Messages delayed by policing at the source.
+    pub delayed: u64,
+    /// Messages dropped by policing at the source.
+    pub dropped: u64,
+    /// Packets or messages demoted to best effort.
+    pub demoted: u64,
+    /// Messages that missed their bound at this end.
+    pub misses: u64,
+    /// Messages never completed (a fragment was lost) .
+    pub incomplete: u64,
+    /// Messages lost since the receiver's ring was full.
+    pub overruns: u64,
+    /// Packets dropped for want of slots or buffers.
+    pub overflows: u64,
+    /// Largest latency observed at the sink, from the logical arrival as far as this host can tell.
+    pub latency_max: Nanos,
+    /// Most slots or messages of the reservation in use at once.
+    pub occupancy_max: u32,
+}
+
+/// A channel as `channels` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelStatus {
+    /// Local handle.
+    pub channel: ChannelId,
+    /// Name on every hop.
+    pub path: PathId,
+    /// What this host is to it.
+    pub role: Role,
+    /// Source host's name.
+    pub from: String,
+    /// Listener.
+    pub to: Address,
+    /// The contract.
+    pub contract: Contract,
+    /// Local stages.
+    pub stages: Vec<StageGrant>,
+    /// State of signalling (`open`, `creating`, ...).
+    pub state: String,
+    /// How it is delivered.
+    pub delivery: Delivery,
+    /// Counters.
+    pub counters: ChannelCounters,
+}
+
+/// A link as `status` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkStatus {
+    /// Index.
+    pub link: LinkId,
+    /// Name.
+    pub name: String,
+    /// The neighbour.
+    pub neighbour: NodeId,
+    /// Whether HELLOs come.
+    pub alive: bool,
+    /// The neighbour's clock less ours, and the error bound of that; `None` before the first round trip.
+    pub clock_offset_ns: Option<(i64, u64)>,
+    /// Smallest round trip measured.
+    pub round_trip_min: Option<Nanos>,
+    /// Given away to channels.
+    pub utilisation: Ppm,
+    /// Guaranteed packets sent.
+    pub packets_guaranteed: u64,
+    /// Best-effort packets sent.
+    pub packets_best_effort: u64,
+    /// Signalling packets sent.
+    pub packets_signalling: u64,
+    /// Bytes sent, on the wire.
+    pub wire_bytes: u64,
+    /// Best-effort packets dropped at this link's queue.
+    pub best_effort_dropped: u64,
+}
+
+/// Packets that were thrown away at the edge, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DropCounters {
+    /// Shorter than a header, or inconsistent lengths.
+    pub malformed: u64,
+    /// Another version of the protocol.
+    pub version: u64,
+    /// No such path here.
+    pub unknown_path: u64,
+    /// The cookie is not the channel's.
+    pub wrong_cookie: u64,
+    /// From another link than the channel's.
+    pub wrong_link: u64,
+    /// Signalling that does not authenticate.
+    pub unauthenticated: u64,
+    /// Signalling that was seen before.
+    pub replayed: u64,
+    /// No reserved buffer was free.
+    pub no_buffer: u64,
+    /// Best effort to a port that nobody has bound, or to an unknown host.
+    pub no_receiver: u64,
+}
+
+/// All of `status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// This node.
+    pub id: NodeId,
+    /// Its name.
+    pub name: Name,
+    /// Channels that start, pass or end here.
+    pub channels: u32,
+    /// Of the CPU, given away.
+    pub cpu_utilisation: Ppm,
+    /// Bytes of buffers reserved.
+    pub buffer_bytes: u64,
+    /// Links.
+    pub links: Vec<LinkStatus>,
+    /// Dropped at the edge.
+    pub drops: DropCounters,
+    /// Handlers that overran their declared time.
+    pub overruns: u64,
+    /// Signalling messages retransmitted.
+    pub retransmissions: u64,
+    /// This host's time.
+    pub now: Instant,
+}
