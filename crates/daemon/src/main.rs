@@ -36,7 +36,10 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage(&error),
+    };
     let filter = EnvFilter::try_from_env("PUNCTUAL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let colour = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
@@ -47,6 +50,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Help as it is; a mistake as one line.
+fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A reader that has gone is no error.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let shown = error.to_string();
+    let cause: Vec<&str> = shown.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+    eprintln!("punctuald: {}: see 'punctuald --help'", cause.join(" ").trim_start_matches("error: "));
+    ExitCode::from(2)
 }
 
 fn serve(arguments: &Arguments) -> anyhow::Result<()> {

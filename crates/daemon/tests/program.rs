@@ -149,3 +149,14 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     }
     std::fs::remove_dir_all(folder).expect("removed");
 }
+
+#[test]
+fn wrong_usage_is_one_line_and_exit_code_2() {
+    for arguments in [&[][..], &["--no-such-option"][..], &["--config"][..]] {
+        let failed =
+            Command::new(env!("CARGO_BIN_EXE_punctuald")).args(arguments).output().expect("punctuald runs");
+        let said = String::from_utf8_lossy(&failed.stderr);
+        assert_eq!((failed.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains("punctuald --help"), "{said}");
+    }
+}
