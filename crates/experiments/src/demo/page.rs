@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::outcome::{Outcome, Verdict};
 use super::scenario;
-use super::table::latency_cells;
+use super::table::{COLUMNS, latency_cells};
 use crate::report::{Axis, Legend, Mark, Page, Plot, Series, Table, save};
 use crate::session::System;
 
@@ -63,22 +63,7 @@ pub fn write(outcome: &Outcome, directory: &Path) -> anyhow::Result<()> {
 
 /// Every stream through both systems.
 pub fn figures(outcome: &Outcome) -> Table {
-    let mut table = Table::new(&[
-        "stream",
-        "bound",
-        "p50 ms",
-        "p99",
-        "max",
-        "misses",
-        "excused",
-        "policed",
-        "Mbit/s",
-        "| kernel p50 ms",
-        "p99",
-        "max",
-        "misses",
-        "Mbit/s",
-    ]);
+    let mut table = Table::new(&COLUMNS);
     for stream in &outcome.streams {
         let (ours, kernel) = (&stream.punctual, &stream.kernel);
         let guaranteed = stream.promised_ms.is_some();

@@ -77,23 +77,26 @@ impl LiveTable {
     }
 }
 
+/// The columns of the live table and of the report's.
+pub const COLUMNS: [&str; 14] = [
+    "stream",
+    "bound",
+    "p50 ms",
+    "p99",
+    "max",
+    "misses",
+    "excused",
+    "policed",
+    "Mbit/s",
+    "| kernel p50 ms",
+    "p99",
+    "max",
+    "misses",
+    "Mbit/s",
+];
+
 fn rows(running: &Track, other: &Track, excuses: &Excuses) -> Table {
-    let mut table = Table::new(&[
-        "stream",
-        "bound",
-        "p50 ms",
-        "p99",
-        "max",
-        "misses",
-        "excused",
-        "policed",
-        "Mbit/s",
-        "| kernel p50",
-        "p99",
-        "max",
-        "misses",
-        "Mbit/s",
-    ]);
+    let mut table = Table::new(&COLUMNS);
     let mut tracks = [running, other];
     tracks.sort_by_key(|track| column(track.system()));
     let [of_punctual, of_kernel] = tracks.map(|track| track.views(excuses));

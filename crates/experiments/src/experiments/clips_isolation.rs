@@ -182,22 +182,7 @@ fn compared(findings: &Findings) -> Vec<Compared> {
 
 /// Delivered rates over a best-effort sweep, both systems.
 pub fn curves(findings: &Findings, part: &'static str, streams: &[&str]) -> Vec<Series> {
-    let mut series = Vec::new();
-    for (colour, stream) in streams.iter().enumerate() {
-        for system in [System::Punctual, System::Kernel] {
-            series.push(Series {
-                name: format!("{stream}, {}", system.name()),
-                colour,
-                dashed: system == System::Kernel,
-                dots: true,
-                points: findings
-                    .of(part, system, stream)
-                    .map(|one| (one.x, kb_s(one.figures.delivered_mbit_s)))
-                    .collect(),
-            });
-        }
-    }
-    series
+    findings.curves(part, streams, |figures| kb_s(figures.delivered_mbit_s))
 }
 
 fn plot(findings: &Findings) -> Plot {

@@ -9,7 +9,7 @@ use super::{Conditions, Experiment};
 use crate::demo::outcome::Check;
 use crate::excuse::{HoleSummary, summarise};
 use crate::measure::StreamSummary;
-use crate::report::{Plot, Table, save};
+use crate::report::{Plot, Series, Table, save};
 use crate::session::System;
 use crate::witness::Testimony;
 
@@ -100,6 +100,28 @@ impl Findings {
         self.compared.extend(other.compared);
         self.testimony.add(other.testimony);
         self.guaranteed_load = self.guaranteed_load.max(other.guaranteed_load);
+    }
+
+    /// A curve for each stream and system of a part: `value` over what was varied.
+    pub fn curves(
+        &self,
+        part: &'static str,
+        streams: &[&str],
+        value: impl Fn(&StreamSummary) -> f64,
+    ) -> Vec<Series> {
+        let mut series = Vec::new();
+        for (colour, stream) in streams.iter().enumerate() {
+            for system in [System::Punctual, System::Kernel] {
+                series.push(Series {
+                    name: format!("{stream}, {}", system.name()),
+                    colour,
+                    dashed: system == System::Kernel,
+                    dots: true,
+                    points: self.of(part, system, stream).map(|one| (one.x, value(&one.figures))).collect(),
+                });
+            }
+        }
+        series
     }
 
     /// The figures of one stream through one system, by x.

@@ -153,21 +153,7 @@ pub fn compared(findings: &Findings, part: &str, paper: [&str; 4]) -> Vec<Compar
 
 /// Largest latency of each channel over the best-effort load, and the bound.
 pub fn plot(findings: &Findings, part: &'static str, title: &str) -> Plot {
-    let mut series = Vec::new();
-    for (colour, stream) in CHANNELS.iter().enumerate() {
-        for system in [System::Punctual, System::Kernel] {
-            series.push(Series {
-                name: format!("{stream}, {}", system.name()),
-                colour,
-                dashed: system == System::Kernel,
-                dots: true,
-                points: findings
-                    .of(part, system, stream)
-                    .map(|one| (one.x, one.figures.latency.max_ms))
-                    .collect(),
-            });
-        }
-    }
+    let mut series = findings.curves(part, &CHANNELS, |figures| figures.latency.max_ms);
     let xs = findings.of(part, System::Punctual, CHANNELS[0]).map(|one| (one.x, DEADLINE.as_millis_f64()));
     let bound = Series { name: "bound".into(), colour: 6, dashed: false, dots: false, points: xs.collect() };
     series.push(bound);
