@@ -11,6 +11,7 @@ pub mod conformance;
 pub mod memory;
 pub mod pool;
 mod ring;
+mod stream;
 pub mod udp;
 
 use std::os::fd::BorrowedFd;
@@ -19,6 +20,7 @@ use thiserror::Error;
 
 pub use memory::{MemoryLink, MemoryOptions};
 pub use pool::{Frame, Pool};
+pub use stream::{Filter, PathKey, Stream, StreamDrops};
 pub use udp::{UdpLink, UdpOptions};
 
 /// The two well-known ports of a node.
@@ -104,6 +106,21 @@ pub trait Link: Send {
     /// Where the link cannot go on at all; lost packets and an absent peer are counted instead.
     fn receive(&mut self, out: &mut Vec<Received>, max: usize) -> Result<usize, LinkError>;
 
+    /// Like [`Link::receive`], of the streams that are at least as urgent as `least` only, the most urgent first;
+    /// the others stay in their rings. A driver with one ring for all receives everything.
+    ///
+    /// # Errors
+    /// As [`Link::receive`].
+    fn receive_from(
+        &mut self,
+        least: Stream,
+        out: &mut Vec<Received>,
+        max: usize,
+    ) -> Result<usize, LinkError> {
+        let _ = least;
+        self.receive(out, max)
+    }
+
     /// A buffer of [`Link::packet_bytes_max`] bytes to fill; `None` while the driver is full ([`Link::flush`]
     /// and try again later).
     fn transmit_buffer(&mut self) -> Option<&mut [u8]>;
@@ -113,6 +130,36 @@ pub trait Link: Send {
     /// # Errors
     /// Where `len` does not fit.
     fn transmit(&mut self, port: Port, len: usize, wire_bytes: u32) -> Result<(), LinkError>;
+
+    /// Queues a received frame as it is, without a copy; the driver drops it when it has been sent. `Err` gives it
+    /// back where its memory is not the driver's or the driver is full: copy it into a
+    /// [`Link::transmit_buffer`] then.
+    ///
+    /// # Errors
+    /// The frame.
+    fn transmit_frame(&mut self, port: Port, frame: Frame, wire_bytes: u32) -> Result<(), Frame> {
+        let _ = (port, wire_bytes);
+        Err(frame)
+    }
+
+    /// Lets packets of a channel in and says where they go; replaces the filter of the same path. A driver that
+    /// does not classify ignores it.
+    ///
+    /// # Errors
+    /// Where the driver's table is full or the kernel refuses.
+    fn set_filter(&mut self, filter: &Filter) -> Result<(), LinkError> {
+        let _ = filter;
+        Ok(())
+    }
+
+    /// From now on the path is unknown.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    fn clear_filter(&mut self, path: PathKey) -> Result<(), LinkError> {
+        let _ = path;
+        Ok(())
+    }
 
     /// Hands what is queued to the medium, in order, as far as it takes it.
     ///
@@ -136,6 +183,14 @@ pub trait Link: Send {
 
     /// What was counted.
     fn statistics(&self) -> LinkStatistics;
+
+    /// What the driver dropped before it took a buffer. May cost a system call.
+    fn stream_drops(&self) -> StreamDrops {
+        StreamDrops::default()
+    }
+
+    /// What it runs on, for people: "udp", "memory", "xdp (native, copy)", ...
+    fn mode(&self) -> String;
 }
 
 #[cfg(test)]

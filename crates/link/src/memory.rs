@@ -201,4 +201,8 @@ impl Link for MemoryLink {
     fn statistics(&self) -> LinkStatistics {
         self.statistics
     }
+
+    fn mode(&self) -> String {
+        "memory".into()
+    }
 }

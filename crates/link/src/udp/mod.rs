@@ -154,4 +154,8 @@ impl Link for UdpLink {
     fn statistics(&self) -> LinkStatistics {
         LinkStatistics { overflows: self.receiver.kernel_drops(), ..self.statistics }
     }
+
+    fn mode(&self) -> String {
+        "udp".into()
+    }
 }

@@ -1,0 +1,71 @@
+//! Streams: the classes that a driver keeps apart from the wire on, and the filters by which it tells them apart.
+//!
+//! A driver that can look at a packet before any buffer is spent on it (early demultiplexing, RIO 2.0.1) steers it
+//! into the ring of its stream and drops what nobody may use, counted by reason. A driver that cannot ignores
+//! filters; whoever receives checks every packet again in any case.
+
+/// The classes of packets, the most urgent first: each has its own ring and its own share of the buffers, so that
+/// a flood in one never takes a buffer of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stream {
+    /// RTCOP and HELLO.
+    Signalling,
+    /// Channels whose activation is `low_latency`.
+    LowLatency,
+    /// All other channels.
+    Guaranteed,
+    /// Best effort and demoted packets.
+    BestEffort,
+}
+
+impl Stream {
+    /// All, the most urgent first.
+    pub const ALL: [Self; 4] = [Self::Signalling, Self::LowLatency, Self::Guaranteed, Self::BestEffort];
+}
+
+/// A channel's name on the wire: source node, number there, life of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PathKey {
+    /// Source node.
+    pub node: u32,
+    /// Channel number at the source.
+    pub channel: u32,
+    /// Life of the source.
+    pub epoch: u64,
+}
+
+/// What the driver is told about a channel that comes in on its link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// Which.
+    pub path: PathKey,
+    /// What each of its packets carries; another one is forged or of another life.
+    pub cookie: u32,
+    /// Where its packets go; demoted ones go to [`Stream::BestEffort`].
+    pub stream: Stream,
+    /// Longest packet, from our header on, in bytes.
+    pub packet_bytes_max: u32,
+    /// Token bucket: most packets at once, at least 1. Already wide enough for the jitter that is allowed here.
+    pub burst_packets: u32,
+    /// Token bucket: ns for each further packet, at least 1.
+    pub interval_ns: u64,
+    /// A packet whose slack is below this is too late to be of use and is dropped; `None`: late ones are delivered.
+    pub slack_ns_min: Option<i64>,
+}
+
+/// Packets that the driver has thrown away before they took a buffer, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamDrops {
+    /// Beyond the contract's rate or burst.
+    pub policed: u64,
+    /// Inconsistent lengths, kinds or versions, or longer than the contract's packets.
+    pub malformed: u64,
+    /// No such path.
+    pub unknown: u64,
+    /// The cookie is not the channel's.
+    pub wrong_cookie: u64,
+    /// No reserved buffer was free.
+    pub no_buffer: u64,
+    /// Too late to be of use.
+    pub expired: u64,
+}
