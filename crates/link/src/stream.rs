@@ -49,6 +49,9 @@ pub struct Filter {
     pub burst_packets: u32,
     /// Token bucket: ns for each further packet, at least 1.
     pub interval_ns: u64,
+    /// Buffers reserved for it here: most of its packets between the wire and their release, at least 1. What comes
+    /// on top finds no buffer. Demoted packets never count.
+    pub buffers: u32,
     /// A packet whose slack is below this is too late to be of use and is dropped; `None`: late ones are delivered.
     pub slack_ns_min: Option<i64>,
 }
