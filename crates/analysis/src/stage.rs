@@ -149,6 +149,14 @@ impl Link {
         }
     }
 
+    /// How the cost of one message is made up.
+    pub fn cost_parts(&self, contract: &Contract, fragment_bytes: u32) -> CostParts {
+        let cost = self.demand(contract, fragment_bytes, Nanos::ZERO, Nanos::ZERO).cost;
+        let bytes = self.wire_bytes(contract.message_bytes_max, fragment_bytes);
+        let drain = self.rate_assured().time_of(bytes).min(cost);
+        CostParts::Link { drain, reaction: cost - drain }
+    }
+
     /// P·MTU/rate + delta: the longest that something handed over before holds up a packet.
     pub fn pipeline_time(&self) -> Nanos {
         let window = u64::from(self.pipeline_depth.max(1)) * u64::from(self.mtu_wire_bytes);
@@ -182,20 +190,83 @@ impl Link {
 }
 
 /// Costs of one path through the CPU (send, forward or receive), from a profile (design 9).
+///
+/// Packets that are processed without anything in between are a *run*: the first finds cold caches and code that
+/// somebody else has displaced, the later ones do not (CLIPS table 4: 181 us and 77 us).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathCosts {
     /// Once a message: taking it from an application, or handing it over.
     pub message: Nanos,
-    /// Once a packet.
+    /// The first packet of a run; each packet where runs are not certain.
     pub packet: Nanos,
+    /// Each later packet of a run; counts as `packet` where it is larger.
+    pub packet_later: Nanos,
     /// Each begun KiB of payload that is copied.
     pub kib: Nanos,
 }
 
 impl PathCosts {
-    /// A run of `packets` packets with together `bytes` of payload, a message's edge among them.
+    /// Costs of a path whose packets may all come alone.
+    pub const fn one_by_one(message: Nanos, packet: Nanos, kib: Nanos) -> Self {
+        Self { message, packet, packet_later: packet, kib }
+    }
+
+    /// One run of `packets` packets with together `bytes` of payload, a message's edge among them.
     pub fn of(&self, packets: u32, bytes: u64) -> Nanos {
-        self.message + self.packet * u64::from(packets) + self.kib * bytes.div_ceil(1_024)
+        self.parts(packets, packets, bytes.div_ceil(1_024)).sum()
+    }
+
+    /// A message of `packets` packets in runs of `run` packets (the last may be shorter), `kib` KiB in all.
+    fn parts(&self, packets: u32, run: u32, kib: u64) -> CostParts {
+        let runs = packets.div_ceil(run.max(1));
+        CostParts::Cpu {
+            message: self.message,
+            first_packets: self.packet * u64::from(runs),
+            later_packets: self.packet_later.min(self.packet) * u64::from(packets - runs),
+            copy: self.kib * kib,
+        }
+    }
+}
+
+/// What the cost of one largest message is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CostParts {
+    /// On a processor.
+    Cpu {
+        /// Once.
+        message: Nanos,
+        /// The first packets of its runs.
+        first_packets: Nanos,
+        /// The others.
+        later_packets: Nanos,
+        /// Copies.
+        copy: Nanos,
+    },
+    /// On a link.
+    Link {
+        /// Its bytes at the assured rate.
+        drain: Nanos,
+        /// What the reaction to completions or to the clock may leave idle.
+        reaction: Nanos,
+    },
+}
+
+impl Default for CostParts {
+    fn default() -> Self {
+        Self::Link { drain: Nanos::ZERO, reaction: Nanos::ZERO }
+    }
+}
+
+impl CostParts {
+    /// C.
+    pub fn sum(&self) -> Nanos {
+        match *self {
+            Self::Cpu { message, first_packets, later_packets, copy } => {
+                message + first_packets + later_packets + copy
+            }
+            Self::Link { drain, reaction } => drain + reaction,
+        }
     }
 }
 
@@ -215,8 +286,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// What a channel asks of this CPU. Every packet is charged for its copy by itself, so that the cost holds
-    /// however packets are spread over runs. `horizon` is h(k), `release_latency` r.
+    /// What a channel asks of this CPU. `horizon` is h(k), `release_latency` r.
     pub fn demand(
         &self,
         contract: &Contract,
@@ -226,16 +296,25 @@ impl Cpu {
         horizon: Nanos,
     ) -> Demand {
         let packets = contract.packets_max(fragment_bytes).max(1);
-        let largest = u64::from(contract.message_bytes_max.min(fragment_bytes));
-        let packet = PathCosts { message: Nanos::ZERO, ..*costs }.of(1, largest);
         let run = packets.min(self.quantum_packets.max(1));
+        let kib = packet_kib(contract, fragment_bytes);
         Demand {
-            cost: costs.message + packet * u64::from(packets),
-            unit_cost_max: costs.message + packet * u64::from(run),
+            cost: self.cost_parts(contract, fragment_bytes, costs).sum(),
+            unit_cost_max: costs.parts(run, run, kib * u64::from(run)).sum(),
             period: contract.policed_interval(),
             release_latency,
             early: horizon,
         }
+    }
+
+    /// How the cost of one message is made up. Its runs are taken to be quanta: the processor may be given to
+    /// somebody else between any two of them, so each begins with a first packet; and the source waits for the
+    /// slots of a whole quantum, so none but a message's last is shorter. Every packet is charged for its copy by
+    /// itself.
+    pub fn cost_parts(&self, contract: &Contract, fragment_bytes: u32, costs: &PathCosts) -> CostParts {
+        let packets = contract.packets_max(fragment_bytes).max(1);
+        let kib = packet_kib(contract, fragment_bytes);
+        costs.parts(packets, self.quantum_packets, kib * u64::from(packets))
     }
 
     /// What admission sees.
@@ -247,4 +326,9 @@ impl Cpu {
             utilisation_limit: Ppm(self.utilisation_max.0.min(kept)),
         }
     }
+}
+
+/// KiB that a largest packet begins.
+fn packet_kib(contract: &Contract, fragment_bytes: u32) -> u64 {
+    u64::from(contract.message_bytes_max.min(fragment_bytes)).div_ceil(1_024)
 }

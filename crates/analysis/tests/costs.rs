@@ -2,7 +2,7 @@
 //! 20 % are 10 B/us, an MTU of 1,000 B takes 100 us.
 
 use punctual_analysis::{
-    BitRate, Blocking, Contract, Cpu, Interference, Link, Nanos, Pacing, PathCosts, Ppm, Rate,
+    BitRate, Blocking, Contract, CostParts, Cpu, Interference, Link, Nanos, Pacing, PathCosts, Ppm, Rate,
 };
 
 const US: fn(u64) -> Nanos = Nanos::from_micros;
@@ -156,7 +156,7 @@ fn cpu(quantum_packets: u32) -> Cpu {
 /// Packets times the cost of one, each copied by itself, and the message once; a unit is a quantum.
 #[test]
 fn a_cpu_charges_packets_one_by_one() {
-    let costs = PathCosts { message: US(10), packet: US(3), kib: US(2) };
+    let costs = PathCosts::one_by_one(US(10), US(3), US(2));
     let demand = |quantum, bytes| {
         let demand = cpu(quantum).demand(&contract(bytes), 1_400, &costs, US(9), US(70));
         assert_eq!((demand.release_latency, demand.early), (US(9), US(70)));
@@ -188,4 +188,72 @@ fn a_demand_carries_the_policed_period() {
     assert_eq!((demand.release_latency, demand.early), (US(4), US(60)));
     let costs = PathCosts::default();
     assert_eq!(cpu(1).demand(&contract(900), 1_400, &costs, US(0), US(0)).period, Nanos(12_700_000));
+}
+
+/// A run of n packets costs the first and n - 1 later ones; a message costs its runs, each a quantum but the last.
+#[test]
+fn a_source_charges_runs_as_curves() {
+    let costs = PathCosts { message: US(10), packet: US(8), packet_later: US(3), kib: US(1) };
+    assert_eq!(costs.of(1, 0), US(10 + 8));
+    assert_eq!(costs.of(4, 0), US(10 + 8 + 3 * 3));
+    let parts = |quantum, bytes| cpu(quantum).cost_parts(&contract(bytes), 1_000, &costs);
+    let cpu_parts = |first, later| CostParts::Cpu {
+        message: US(10),
+        first_packets: US(first),
+        later_packets: US(later),
+        copy: US(10),
+    };
+    assert_eq!(parts(1, 10_000), cpu_parts(10 * 8, 0));
+    assert_eq!(parts(4, 10_000), cpu_parts(3 * 8, 7 * 3));
+    assert_eq!(parts(10, 10_000), cpu_parts(8, 9 * 3));
+    for quantum in [0, 1, 3, 4, 9, 10, 11] {
+        let demand = cpu(quantum).demand(&contract(10_000), 1_000, &costs, US(0), US(0));
+        assert_eq!(demand.cost, parts(quantum, 10_000).sum());
+        assert!(demand.unit_cost_max <= demand.cost);
+    }
+}
+
+/// What is charged covers every way in which the units of a message can be cut, as long as they are quanta.
+#[test]
+fn the_charge_covers_the_runs_that_happen() {
+    let costs = PathCosts { message: US(10), packet: US(8), packet_later: US(3), kib: US(1) };
+    for packets in 1..40_u32 {
+        for quantum in 1..12_u32 {
+            let charged = cpu(quantum).cost_parts(&contract(packets * 1_000), 1_000, &costs).sum();
+            let edgeless = PathCosts { message: US(0), ..costs };
+            let (mut left, mut spent) = (packets, costs.message);
+            while left > 0 {
+                let run = left.min(quantum);
+                spent += edgeless.of(run, u64::from(run) * 1_000);
+                left -= run;
+            }
+            assert!(spent <= charged, "{packets} packets, quantum {quantum}: {spent} > {charged}");
+        }
+    }
+}
+
+/// A profile in which later packets come out dearer than first ones is noise: no run is cheaper than its parts.
+#[test]
+fn later_packets_never_cost_more_than_first_ones() {
+    let odd = PathCosts { message: US(0), packet: US(4), packet_later: US(9), kib: US(0) };
+    assert_eq!(odd.of(5, 0), US(20));
+}
+
+/// A link's cost is its drain and what the reaction leaves idle.
+#[test]
+fn a_link_tells_drain_and_reaction() {
+    for (depth, pacing, reaction) in [
+        (1, Pacing::Completion, 7),
+        (2, Pacing::Clock, 0),
+        (2, Pacing::Completion, 9),
+        (3, Pacing::Clock, 500),
+    ] {
+        let link = link(depth, pacing, US(reaction));
+        let cost = link.demand(&contract(9_000), FRAGMENT_BYTES, US(0), US(0)).cost;
+        let CostParts::Link { drain, reaction } = link.cost_parts(&contract(9_000), FRAGMENT_BYTES) else {
+            panic!("a link's parts");
+        };
+        assert_eq!(drain + reaction, cost);
+        assert_eq!(drain, link.rate_assured().time_of(link.wire_bytes(9_000, FRAGMENT_BYTES)).min(cost));
+    }
 }

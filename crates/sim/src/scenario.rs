@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use punctual_analysis::{BitRate, Contract, Delivery, Horizon, Nanos, Policing, Ppm, Rate};
 use punctual_proto::ids::{Epoch, Name, NodeId};
 use punctual_proto::node::config::{
-    Admission, CpuConfig, CpuCosts, Interference, LinkConfig, NodeConfig, Pace, RouteConfig, RunPolicy,
+    Admission, CostSource, CpuConfig, CpuCosts, Interference, LinkConfig, NodeConfig, Pace, RouteConfig, RunPolicy,
     SignallingConfig,
 };
 use thiserror::Error;
@@ -232,6 +232,7 @@ fn draw_cpu(spec: &HostSpec, dice: &mut Dice) -> (CpuConfig, Nanos) {
     let costs = CpuCosts {
         send_message: scale(base.send_message),
         send_packet: scale(base.send_packet),
+        send_packet_later: scale(base.send_packet_later),
         forward_packet: scale(base.forward_packet),
         receive_packet: scale(base.receive_packet),
         deliver_message: scale(base.deliver_message),
@@ -246,6 +247,7 @@ fn draw_cpu(spec: &HostSpec, dice: &mut Dice) -> (CpuConfig, Nanos) {
     let wake_max = Nanos(dice.between(1_000, 150_000));
     let mut cpu = CpuConfig {
         costs,
+        costs_from: CostSource::Configured,
         release_latency: Nanos::ZERO,
         utilisation_max: Ppm(950_000),
         best_effort_share_min: Ppm(dice.pick(&[0, 50_000, 200_000])),

@@ -69,6 +69,7 @@ pub(super) struct ProcessorTable {
 pub(super) struct CostsTable {
     pub send_message: Maybe<Nanos>,
     pub send_packet: Maybe<Nanos>,
+    pub send_packet_later: Maybe<Nanos>,
     pub forward_packet: Maybe<Nanos>,
     pub receive_packet: Maybe<Nanos>,
     pub deliver_message: Maybe<Nanos>,

@@ -140,8 +140,10 @@ pub struct LinkConfig {
 pub struct CpuCosts {
     /// Taking a message from an application and the first packet's extra.
     pub send_message: Nanos,
-    /// Each packet at the source.
+    /// The first packet of a run at the source: whatever ran before may have displaced its code and data.
     pub send_packet: Nanos,
+    /// Each later packet of a run at the source.
+    pub send_packet_later: Nanos,
     /// Each packet at a forwarder.
     pub forward_packet: Nanos,
     /// Each packet at the sink.
@@ -152,11 +154,34 @@ pub struct CpuCosts {
     pub copy_kib: Nanos,
 }
 
+/// Where the costs of the processor come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CostSource {
+    /// Somebody wrote them down, or they are the defaults.
+    #[default]
+    Configured,
+    /// A profile of this machine.
+    Measured {
+        /// What was added to what was measured.
+        margin: Ppm,
+        /// Measured in a few hundred milliseconds as the host started, not by `punctual profile`.
+        short: bool,
+    },
+    /// The profile of another machine or version, used since that was asked for: nothing is guaranteed by it.
+    Foreign {
+        /// What was added to what was measured.
+        margin: Ppm,
+    },
+}
+
 /// The processor that does this node's protocol work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuConfig {
     /// Costs that admission charges.
     pub costs: CpuCosts,
+    /// Where they come from.
+    pub costs_from: CostSource,
     /// r: longest time from an arrival to the processor's looking at it.
     pub release_latency: Nanos,
     /// Most of the CPU that all real-time work may take (design 4: 0.95).
@@ -215,7 +240,12 @@ impl CpuCosts {
     pub fn of_unit(&self, kind: WorkKind, packets: u32, bytes: u32, edge: bool) -> Nanos {
         let copy = Nanos((u128::from(self.copy_kib.0) * u128::from(bytes) / 1_024) as u64);
         let (packet, message) = match kind {
-            WorkKind::Send => (self.send_packet, self.send_message),
+            WorkKind::Send => {
+                let later =
+                    self.send_packet_later.min(self.send_packet) * u64::from(packets.saturating_sub(1));
+                let first = self.send_packet * u64::from(packets.min(1));
+                return first + later + copy + if edge { self.send_message } else { Nanos::ZERO };
+            }
             WorkKind::Forward => (self.forward_packet, Nanos::ZERO),
             WorkKind::Receive => (self.receive_packet, self.deliver_message),
             WorkKind::BestEffort | WorkKind::Signalling => (
@@ -233,6 +263,7 @@ impl Default for CpuCosts {
         Self {
             send_message: Nanos::from_micros(8),
             send_packet: Nanos::from_micros(8),
+            send_packet_later: Nanos::from_micros(8),
             forward_packet: Nanos::from_micros(12),
             receive_packet: Nanos::from_micros(8),
             deliver_message: Nanos::from_micros(8),
@@ -245,6 +276,7 @@ impl Default for CpuConfig {
     fn default() -> Self {
         Self {
             costs: CpuCosts::default(),
+            costs_from: CostSource::Configured,
             release_latency: Nanos::from_micros(200),
             utilisation_max: Ppm(950_000),
             best_effort_share_min: Ppm(50_000),

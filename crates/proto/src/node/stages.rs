@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use punctual_analysis::{
-    AdmissionPolicy, Contract, Cpu, Demand, Explanation, Interference, Link, Nanos, Pacing, PathCosts, Ppm,
-    Rate, Refusal, RefusalReason, StageKey, policy_by_name,
+    AdmissionPolicy, Contract, CostParts, Cpu, Demand, Explanation, Interference, Link, Nanos, Pacing,
+    PathCosts, Ppm, Rate, Refusal, RefusalReason, StageKey, policy_by_name,
 };
 
 use super::api::{RefuseCause, Role, StageGrant, StageKind};
@@ -75,6 +75,7 @@ pub(super) struct Stages {
     cpu_model: Cpu,
     cpu: Box<dyn AdmissionPolicy>,
     costs: config::CpuCosts,
+    costs_from: config::CostSource,
     release_latency: Nanos,
     links: Vec<LinkStage>,
     held: HashMap<ChannelId, Held>,
@@ -92,8 +93,7 @@ impl Stages {
         let unknown = |error: punctual_analysis::UnknownPolicy| NodeConfigError { what: error.to_string() };
         let mut cpu = policy_by_name(name_of(config.cpu.admission), cpu_model.model()).map_err(unknown)?;
         let signal = signal_contract(config)?;
-        let costs =
-            PathCosts { message: Nanos::ZERO, packet: config.cpu.costs.receive_packet, kib: Nanos::ZERO };
+        let costs = PathCosts::one_by_one(Nanos::ZERO, config.cpu.costs.receive_packet, Nanos::ZERO);
         let mut links = Vec::with_capacity(config.links.len());
         let mut cpu_demand: Option<Demand> = None;
         for link in &config.links {
@@ -131,6 +131,7 @@ impl Stages {
             cpu_model,
             cpu,
             costs: config.cpu.costs,
+            costs_from: config.cpu.costs_from,
             release_latency: config.cpu.release_latency,
             links,
             held: HashMap::new(),
@@ -203,7 +204,7 @@ impl Stages {
             self.held
                 .insert(local.channel, Held { cpu, link: Some((link, held)), buffers: Reserved::default() });
         }
-        Ok(Vec::from([cpu_grant, self.link_grant(link, &held, left)]))
+        Ok(Vec::from([cpu_grant, self.link_grant(local, link, &held, left)]))
     }
 
     /// Moves the held bounds to at most `bounds` (CPU, link), each where its stage still keeps everybody's;
@@ -288,7 +289,7 @@ impl Stages {
         let Some(held) = self.held.get(&local.channel).cloned() else { return Vec::new() };
         let mut grants = Vec::from([self.cpu_grant(local, &held.cpu, held.cpu.bound)]);
         if let Some((link, stage)) = &held.link {
-            grants.push(self.link_grant(*link, stage, stage.bound));
+            grants.push(self.link_grant(local, *link, stage, stage.bound));
         }
         for (grant, offered) in grants.iter_mut().zip(offered) {
             grant.offered = *offered;
@@ -327,15 +328,30 @@ impl Stages {
 
     fn cpu_grant(&mut self, local: &LocalChannel, stage: &HeldStage, limit: Nanos) -> StageGrant {
         let made_of = self.cpu.explain(&stage.demand, limit).unwrap_or_default();
-        let utilisation = self.cpu.utilisation();
-        grant(self.node, cpu_kind(local.role), stage, Nanos::ZERO, made_of, utilisation)
+        let costs = path_costs(&self.costs, local.role);
+        StageGrant {
+            cost_parts: self.cpu_model.cost_parts(&local.contract, local.fragment_bytes, &costs),
+            costs_from: self.costs_from,
+            utilisation: self.cpu.utilisation(),
+            ..grant(self.node, cpu_kind(local.role), stage, made_of)
+        }
     }
 
-    fn link_grant(&mut self, link: LinkId, stage: &HeldStage, limit: Nanos) -> StageGrant {
+    fn link_grant(
+        &mut self,
+        local: &LocalChannel,
+        link: LinkId,
+        stage: &HeldStage,
+        limit: Nanos,
+    ) -> StageGrant {
         let on = &mut self.links[usize::from(link.0)];
         let made_of = on.policy.explain(&stage.demand, limit).unwrap_or_default();
-        let utilisation = on.policy.utilisation();
-        grant(self.node, StageKind::Link, stage, on.propagation_max, made_of, utilisation)
+        StageGrant {
+            cost_parts: on.model.cost_parts(&local.contract, local.fragment_bytes),
+            propagation_max: on.propagation_max,
+            utilisation: on.policy.utilisation(),
+            ..grant(self.node, StageKind::Link, stage, made_of)
+        }
     }
 }
 
@@ -363,16 +379,21 @@ fn rehold(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage
     }
 }
 
-fn grant(
-    node: NodeId,
-    kind: StageKind,
-    stage: &HeldStage,
-    propagation_max: Nanos,
-    made_of: Explanation,
-    utilisation: Ppm,
-) -> StageGrant {
-    let (offered, bound, cost) = (stage.bound, stage.bound, stage.demand.cost);
-    StageGrant { node, kind, offered, bound, propagation_max, cost, made_of, utilisation, buffer_bytes: 0 }
+/// What every grant says; the stage itself adds the rest.
+fn grant(node: NodeId, kind: StageKind, stage: &HeldStage, made_of: Explanation) -> StageGrant {
+    StageGrant {
+        node,
+        kind,
+        offered: stage.bound,
+        bound: stage.bound,
+        propagation_max: Nanos::ZERO,
+        cost: stage.demand.cost,
+        made_of,
+        cost_parts: CostParts::default(),
+        costs_from: config::CostSource::Configured,
+        utilisation: Ppm(0),
+        buffer_bytes: 0,
+    }
 }
 
 const fn cpu_kind(role: Role) -> StageKind {
@@ -385,15 +406,15 @@ const fn cpu_kind(role: Role) -> StageKind {
 
 const fn path_costs(costs: &config::CpuCosts, role: Role) -> PathCosts {
     match role {
-        Role::Source => {
-            PathCosts { message: costs.send_message, packet: costs.send_packet, kib: costs.copy_kib }
-        }
-        Role::Forwarder => {
-            PathCosts { message: Nanos::ZERO, packet: costs.forward_packet, kib: costs.copy_kib }
-        }
-        Role::Sink => {
-            PathCosts { message: costs.deliver_message, packet: costs.receive_packet, kib: costs.copy_kib }
-        }
+        Role::Source => PathCosts {
+            message: costs.send_message,
+            packet: costs.send_packet,
+            packet_later: costs.send_packet_later,
+            kib: costs.copy_kib,
+        },
+        // After the source packets may come one by one.
+        Role::Forwarder => PathCosts::one_by_one(Nanos::ZERO, costs.forward_packet, costs.copy_kib),
+        Role::Sink => PathCosts::one_by_one(costs.deliver_message, costs.receive_packet, costs.copy_kib),
     }
 }
 

@@ -174,6 +174,8 @@ mod tests {
             propagation_max: Nanos(propagation_max),
             cost: Nanos(cost),
             made_of: Default::default(),
+            cost_parts: Default::default(),
+            costs_from: Default::default(),
             utilisation: Ppm(0),
             buffer_bytes: 0,
         }

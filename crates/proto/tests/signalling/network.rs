@@ -61,6 +61,8 @@ impl Stages {
             propagation_max: Nanos(propagation_max),
             cost: Nanos(cost),
             made_of: Default::default(),
+            cost_parts: Default::default(),
+            costs_from: Default::default(),
             utilisation: Ppm(1_000),
             buffer_bytes: 10_000,
         };

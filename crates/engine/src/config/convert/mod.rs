@@ -166,6 +166,7 @@ fn cpu(table: &Spanned<ProcessorTable>, source: &Source<'_>) -> Result<CpuConfig
     }
     Ok(CpuConfig {
         costs: costs(&table.costs, default.costs),
+        costs_from: default.costs_from,
         release_latency: pick(&table.release_latency, default.release_latency),
         utilisation_max: pick(&table.cpu_share_max, default.utilisation_max),
         best_effort_share_min: pick(&table.best_effort_share_min, default.best_effort_share_min),
@@ -183,6 +184,7 @@ fn costs(table: &CostsTable, default: CpuCosts) -> CpuCosts {
     CpuCosts {
         send_message: pick(&table.send_message, default.send_message),
         send_packet: pick(&table.send_packet, default.send_packet),
+        send_packet_later: pick(&table.send_packet_later, default.send_packet_later),
         forward_packet: pick(&table.forward_packet, default.forward_packet),
         receive_packet: pick(&table.receive_packet, default.receive_packet),
         deliver_message: pick(&table.deliver_message, default.deliver_message),

@@ -8,11 +8,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use punctual_analysis::{Contract, ContractError, Explanation, Nanos, Ppm, Refusal, RefusalReason};
+use punctual_analysis::{
+    Contract, ContractError, CostParts, Explanation, Nanos, Ppm, Refusal, RefusalReason,
+};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::config::CpuCosts;
+use super::config::{CostSource, CpuCosts};
 use crate::ids::{Address, ChannelId, ListenerId, Name, NodeId};
 
 /// Who asks, for quotas and for the receiver's agent.
@@ -61,6 +63,10 @@ pub struct StageGrant {
     pub cost: Nanos,
     /// What `offered` is made of.
     pub made_of: Explanation,
+    /// What `cost` is made of.
+    pub cost_parts: CostParts,
+    /// Where the costs of a processor come from.
+    pub costs_from: CostSource,
     /// Utilisation of the stage with this channel.
     pub utilisation: Ppm,
     /// Bytes of buffers reserved behind this stage.
