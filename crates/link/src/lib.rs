@@ -8,11 +8,13 @@
 pub mod clock;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+pub mod kernel;
 pub mod memory;
 pub mod pool;
 mod ring;
 mod stream;
 pub mod udp;
+pub mod xdp;
 
 use std::os::fd::BorrowedFd;
 

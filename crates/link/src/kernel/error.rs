@@ -1,0 +1,172 @@
+//! What can be wrong with a device or a path, each with its fix.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use super::netlink::errno;
+
+/// Why the kernel does not give a link what it needs.
+#[derive(Debug, Error)]
+pub enum KernelError {
+    /// No such interface.
+    #[error("there is no interface {0}: `ip link` shows what there is; correct \"device\"")]
+    NoDevice(String),
+    /// Switched off.
+    #[error("interface {0} is down: ip link set {0} up")]
+    Down(String),
+    /// Switched on, but no cable, or the other end is down.
+    #[error("interface {0} has no carrier: plug it in, or bring its other end up")]
+    NoCarrier(String),
+    /// Packets there have no Ethernet header.
+    #[error("interface {0} is no Ethernet device: driver \"xdp\" needs one, use driver \"udp\"")]
+    NotEthernet(String),
+    /// A queue that the device has not.
+    #[error(
+        "interface {device} has {queues} receive queues, queue {queue} is not one of them: correct \"queue\""
+    )]
+    NoQueue {
+        /// Which.
+        device: String,
+        /// That it has.
+        queues: u32,
+        /// That was asked for, from 0.
+        queue: u32,
+    },
+    /// Packets do not fit.
+    #[error(
+        "packets of {packet_bytes} B and their headers need an MTU of {needed}, interface {device} has {mtu}: lower \
+         \"packet\" and \"fragment\", or ip link set {device} mtu {needed}"
+    )]
+    Mtu {
+        /// Which.
+        device: String,
+        /// Its MTU.
+        mtu: u32,
+        /// The link's longest packet, from our header on.
+        packet_bytes: u32,
+        /// What they need.
+        needed: u32,
+    },
+    /// The kernel has no way there.
+    #[error(
+        "there is no route to {0}: add an address of its network to the device, or a route (ip route add)"
+    )]
+    NoRoute(IpAddr),
+    /// The way there leaves by another interface.
+    #[error(
+        "{peer} is reached by interface {by}, not by {device}: correct \"device\" or the route (ip route get {peer})"
+    )]
+    OtherDevice {
+        /// Where to.
+        peer: IpAddr,
+        /// What the kernel uses.
+        by: String,
+        /// What is configured.
+        device: String,
+    },
+    /// The address is nobody's or somebody else's.
+    #[error(
+        "{local} is no address of this host: ip address add {local}/24 dev {device}, or correct \"local\""
+    )]
+    NotLocal {
+        /// The address.
+        local: IpAddr,
+        /// Where it belongs.
+        device: String,
+    },
+    /// Nobody answers.
+    #[error(
+        "{next_hop} does not answer on interface {device} within {waited_ms} ms: is it up? else give its hardware address \
+         (ip neighbour replace {next_hop} lladdr MAC dev {device})"
+    )]
+    Unresolved {
+        /// Who was asked for.
+        next_hop: IpAddr,
+        /// Where.
+        device: String,
+        /// How long.
+        waited_ms: u64,
+    },
+    /// Somebody else's qdisc that could not be put back.
+    #[error(
+        "interface {device} has a qdisc {qdisc} that could not be put back afterwards: remove it (tc qdisc del dev {device} \
+         root), or leave \"kernel_rate\" out and bound kernel traffic yourself"
+    )]
+    ForeignQdisc {
+        /// Which.
+        device: String,
+        /// Kind and handle.
+        qdisc: String,
+    },
+    /// The shaper could not let a single packet through.
+    #[error(
+        "a burst of {burst_bytes} B is less than one packet of interface {device} ({packet_bytes} B): raise \
+         \"interference_burst\", or lower the MTU"
+    )]
+    Burst {
+        /// Which.
+        device: String,
+        /// Of the shaper.
+        burst_bytes: u32,
+        /// Of the device, on the wire.
+        packet_bytes: u32,
+    },
+    /// Nothing to make a thread of.
+    #[error(
+        "interface {0} shows no NAPI instance: its driver has none, or none before an XDP program is attached; leave \
+         \"napi_priority\" and \"interrupt_defer\" out"
+    )]
+    NoNapi(String),
+    /// Another process does all this already.
+    #[error(
+        "another Punctual host (process {owner}) already looks after interface {device}: stop it, or use another device"
+    )]
+    Busy {
+        /// Which.
+        device: String,
+        /// Who.
+        owner: u32,
+    },
+    /// Not allowed.
+    #[error("{what}: not permitted: run as root, or with {capability}")]
+    NotPermitted {
+        /// What was tried.
+        what: String,
+        /// What it takes.
+        capability: &'static str,
+    },
+    /// The record of what to put back.
+    #[error("{}: {error}: what is changed on a device is put on record there; make it writable", path.display())]
+    Record {
+        /// The file or its folder.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Anything else that the system says.
+    #[error("{what}: {error}")]
+    Os {
+        /// What was tried.
+        what: String,
+        /// The answer.
+        error: io::Error,
+    },
+}
+
+impl KernelError {
+    /// For `map_err` of something that takes `CAP_NET_ADMIN`.
+    pub(super) fn net(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        Self::of(what, "CAP_NET_ADMIN")
+    }
+
+    /// For `map_err` of something that takes a capability.
+    pub(super) fn of(what: impl Into<String>, capability: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |error| match errno(&error) {
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { what: what.into(), capability },
+            _ => Self::Os { what: what.into(), error },
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What the host's kernel knows about a link's device, and what it is told: the parts of a driver that are no
+//! packets.
+//!
+//! - Facts come by netlink: [`Device`], [`route_to`], [`resolve`]; [`Watcher`] follows them.
+//! - Kernel traffic on the device is bounded by a [`Shaper`], receive work runs in [`napi`] threads of a chosen
+//!   priority, interrupts may be deferred: [`DeviceCare`] sets all of it up for one device and puts everything back
+//!   when it is dropped.
+//! - What was there before is on record in a file that its owner keeps locked ([`leftovers`]): the lock dies with the
+//!   process, so whatever a crash leaves is found and put back by the next start or by `punctual doctor --repair`.
+//! - [`FollowedLink`] keeps a link's addresses as the kernel's and brings it back after its device was gone.
+//!
+//! Everything here may wait for the kernel or allocate, and runs on ordinary threads. Real-time threads see only
+//! what a housekeeping thread leaves for them in a mailbox that they never wait for.
+
+mod attributes;
+mod device;
+mod error;
+mod neighbours;
+mod netlink;
+mod path;
+
+pub use device::{Device, Mac, XdpAttachment, XdpFeatures};
+pub use error::KernelError;
+pub use neighbours::{Route, neighbour, resolve, route_to};
+pub use path::{LinkPath, PathRequest};

@@ -1,0 +1,109 @@
+//! From two IP addresses to what a driver writes into Ethernet headers, with every check that belongs to it.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::device::{Device, Mac};
+use super::error::KernelError;
+use super::neighbours::{resolve, route_to};
+
+/// Longest wait for a neighbour's hardware address: the kernel itself asks three times, a second apart.
+pub(super) const RESOLVE_PATIENCE: Duration = Duration::from_millis(3_200);
+
+/// What a link wants of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathRequest {
+    /// Name of the device.
+    pub device: String,
+    /// Our address there.
+    pub local: IpAddr,
+    /// The neighbour's.
+    pub peer: IpAddr,
+    /// Receive queue that it uses.
+    pub queue: u32,
+    /// Longest packet, from our header on.
+    pub packet_bytes_max: u32,
+}
+
+/// The way to a neighbour, ready to be written into headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkPath {
+    /// By which device.
+    pub device: Device,
+    /// Whose hardware address `destination` is: the neighbour or a router.
+    pub next_hop: IpAddr,
+    /// The device's hardware address.
+    pub source: Mac,
+    /// The next hop's.
+    pub destination: Mac,
+}
+
+impl PathRequest {
+    /// Bytes of IP packets that carry the longest packet: IP and UDP before it.
+    pub const fn mtu_needed(&self) -> u32 {
+        let ip = if self.peer.is_ipv4() { 20 } else { 40 };
+        self.packet_bytes_max + ip + 8
+    }
+
+    /// The device, if it can carry the link: Ethernet, up, the queue there, the MTU large enough.
+    ///
+    /// # Errors
+    /// What is missing, with the fix.
+    pub fn device(&self) -> Result<Device, KernelError> {
+        let device = Device::named(&self.device)?;
+        device.ethernet()?;
+        if !device.up {
+            return Err(KernelError::Down(device.name));
+        }
+        if self.queue >= device.rx_queues {
+            let queues = device.rx_queues;
+            return Err(KernelError::NoQueue { device: device.name, queues, queue: self.queue });
+        }
+        self.check_mtu(&device)?;
+        Ok(device)
+    }
+
+    /// Whether the longest packet fits the device.
+    ///
+    /// # Errors
+    /// [`KernelError::Mtu`].
+    pub fn check_mtu(&self, device: &Device) -> Result<(), KernelError> {
+        let needed = self.mtu_needed();
+        if device.mtu >= needed {
+            return Ok(());
+        }
+        let (mtu, packet_bytes) = (device.mtu, self.packet_bytes_max);
+        Err(KernelError::Mtu { device: device.name.clone(), mtu, packet_bytes, needed })
+    }
+
+    /// The whole path; may wait some seconds for the neighbour to answer.
+    ///
+    /// # Errors
+    /// What is missing, with the fix.
+    pub fn resolve(&self) -> Result<LinkPath, KernelError> {
+        let device = self.device()?;
+        if !device.carrier {
+            return Err(KernelError::NoCarrier(device.name));
+        }
+        let next_hop = self.next_hop(&device)?;
+        let destination = resolve(device.index, &device.name, next_hop, RESOLVE_PATIENCE)?;
+        Ok(LinkPath { source: device.ethernet()?, device, next_hop, destination })
+    }
+
+    /// Who packets to the peer go to, if by this device.
+    ///
+    /// # Errors
+    /// Where an address or the route does not belong to the device.
+    pub fn next_hop(&self, device: &Device) -> Result<IpAddr, KernelError> {
+        // An address of this host is routed to itself.
+        if !route_to(self.local).is_ok_and(|route| route.local) {
+            return Err(KernelError::NotLocal { local: self.local, device: self.device.clone() });
+        }
+        let route = route_to(self.peer)?;
+        if route.local || route.device != device.index {
+            let by = Device::numbered(route.device).map_or_else(|_| route.device.to_string(), |it| it.name);
+            return Err(KernelError::OtherDevice { peer: self.peer, by, device: self.device.clone() });
+        }
+        Ok(route.next_hop(self.peer))
+    }
+}
