@@ -125,6 +125,13 @@ impl AsRef<[u8]> for Frame {
     }
 }
 
+impl AsMut<[u8]> for Frame {
+    fn as_mut(&mut self) -> &mut [u8] {
+        let len = self.len as usize;
+        &mut self.buffer_mut()[..len]
+    }
+}
+
 impl Drop for Frame {
     fn drop(&mut self) {
         self.shared.give_back(self.index);
