@@ -1,0 +1,1 @@
+//! Filters as the program sees them, and the accounts of their paths.

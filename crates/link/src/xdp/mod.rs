@@ -1,0 +1,23 @@
+//! AF_XDP: packets are told apart in the driver, before any buffer is spent on them (early demultiplexing, RIO 2.0.1).
+//!
+//! The XDP program (`bpf/punctual.bpf.c`) recognises the link's packets, polices each path, drops what nobody may use
+//! and steers the rest to the ring of its stream. [`Classifier`] owns the program: it loads, attaches and fills it and
+//! reads what it counted. A steered frame carries a [`Tag`] where its Ethernet header was: the driver's receive time,
+//! where our bytes lie, and what they are charged to ([`Accounts`]).
+
+mod accounts;
+mod filters;
+mod mapping;
+mod options;
+mod program;
+mod tag;
+
+pub use accounts::{Accounts, Charge, Returns};
+pub use options::{AttachMode, ClassifierOptions, Rate};
+pub use program::Classifier;
+pub use tag::{TAG_BYTES, Tag};
+
+/// Receive queues of a device that can be used: sockets on queues from 0 to this, exclusively.
+pub const QUEUES_MAX: u32 = 64;
+/// Most filters of a link, where the options ask for no fewer.
+pub const FILTERS_MAX: u32 = 65_536;

@@ -1,0 +1,93 @@
+//! What a classifier is told when it is made.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use super::FILTERS_MAX;
+use crate::Stream;
+
+/// Where an XDP program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AttachMode {
+    /// In the driver where it can, else in the kernel's stack: asked for, and told by
+    /// [`Classifier::mode`](super::Classifier::mode).
+    #[default]
+    Auto,
+    /// In the NIC's driver, before a socket buffer exists.
+    Native,
+    /// In the kernel's stack, on a socket buffer: works with every NIC, saves less.
+    Generic,
+}
+
+impl fmt::Display for AttachMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Native => "native",
+            Self::Generic => "generic",
+        })
+    }
+}
+
+/// A bound on packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// On average; at least 1.
+    pub packets_per_second: u32,
+    /// At once; at least 1.
+    pub burst_packets: u32,
+}
+
+/// What the program of one link needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassifierOptions {
+    /// Network interface.
+    pub device: String,
+    /// Our address: packets to another one are not ours.
+    pub local: IpAddr,
+    /// The neighbour's address, of the same family: packets from another one are not ours.
+    pub peer: IpAddr,
+    /// Our port of data.
+    pub data_port: u16,
+    /// Our port of signalling.
+    pub signalling_port: u16,
+    /// The neighbour's port of data: what comes from another one to our port is dropped.
+    pub peer_data_port: u16,
+    /// The neighbour's port of signalling, likewise.
+    pub peer_signalling_port: u16,
+    /// Longest packet, from our header on, in bytes: longer ones are dropped. At least that of any filter.
+    pub packet_bytes_max: u32,
+    /// Where the program is to run.
+    pub mode: AttachMode,
+    /// Buffers of each stream of a queue, in the order of [`Stream::ALL`]: most packets between the program and their
+    /// release. More than the stream's ring holds, or than its part of the fill ring, would be lost behind the
+    /// program.
+    pub buffers: [u32; Stream::ALL.len()],
+    /// Bound on signalling packets; `None`: none.
+    pub signalling_rate: Option<Rate>,
+    /// Bound on best-effort and demoted packets together; `None`: none.
+    pub best_effort_rate: Option<Rate>,
+    /// Most paths with a filter at once, up to [`FILTERS_MAX`].
+    pub filters_max: u32,
+}
+
+impl ClassifierOptions {
+    /// Between two addresses, with the same ports at both ends, without bounds on rates.
+    pub fn new(device: &str, local: IpAddr, peer: IpAddr, data_port: u16, signalling_port: u16) -> Self {
+        Self {
+            device: device.into(),
+            local,
+            peer,
+            data_port,
+            signalling_port,
+            peer_data_port: data_port,
+            peer_signalling_port: signalling_port,
+            packet_bytes_max: 1_464,
+            mode: AttachMode::Auto,
+            buffers: [128, 512, 1_024, 512],
+            signalling_rate: None,
+            best_effort_rate: None,
+            filters_max: FILTERS_MAX,
+        }
+    }
+}

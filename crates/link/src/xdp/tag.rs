@@ -1,0 +1,48 @@
+//! What the program writes over the first bytes of a packet that it steers to us, where its Ethernet header was.
+//!
+//! Nobody needs those bytes any more, every driver lets a program write there (metadata in front of a packet it may
+//! not), and copying the frame to user space takes them along.
+
+/// Length of a [`Tag`] in bytes; headers of Ethernet, IP and UDP are longer.
+pub const TAG_BYTES: usize = 24;
+
+/// `struct tag` in `punctual.bpf.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// When the driver had the packet, on `CLOCK_MONOTONIC`.
+    pub received_ns: u64,
+    /// Which packet of its stream on this queue it is; wraps.
+    pub stream_count: u32,
+    /// Which packet of its path it is; wraps. Means nothing without a path.
+    pub path_count: u32,
+    /// Account of its path, or [`Tag::NO_PATH`].
+    pub path: u32,
+    /// Where our header (or the signalling packet) begins, from the frame's first byte; [`TAG_BYTES`] at least.
+    pub offset: u16,
+    /// How long the UDP payload is, all of it within the frame.
+    pub bytes: u16,
+}
+
+impl Tag {
+    /// In [`Tag::path`]: signalling, best effort or demoted.
+    pub const NO_PATH: u32 = u32::MAX;
+
+    /// The tag at the start of a steered frame; `None` where the frame is shorter, or than the tag says.
+    pub fn read(frame: &[u8]) -> Option<Self> {
+        let tag: &[u8; TAG_BYTES] = frame.first_chunk()?;
+        let word = |at: usize| u32::from_ne_bytes([tag[at], tag[at + 1], tag[at + 2], tag[at + 3]]);
+        let half = |at: usize| u16::from_ne_bytes([tag[at], tag[at + 1]]);
+        let mut received = [0; 8];
+        received.copy_from_slice(&tag[..8]);
+        let tag = Self {
+            received_ns: u64::from_ne_bytes(received),
+            stream_count: word(8),
+            path_count: word(12),
+            path: word(16),
+            offset: half(20),
+            bytes: half(22),
+        };
+        (usize::from(tag.offset) >= TAG_BYTES && tag.offset as usize + tag.bytes as usize <= frame.len())
+            .then_some(tag)
+    }
+}
