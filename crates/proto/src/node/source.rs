@@ -8,6 +8,7 @@ use punctual_analysis::{Instant, Nanos};
 use super::api::{Notice, WorkKind};
 use super::best_effort::{Message, key_of};
 use super::clip::{Clip, Demoted, RoleState, Source};
+use super::outgoing::Fragment;
 use super::packet::Packet;
 use super::plane::{Line, Plane};
 use super::work::Unit;
@@ -44,7 +45,8 @@ impl<M: Memory> Plane<M> {
                 let eligible = fragment.logical_arrival;
                 let activation = Activation { eligible, deadline: eligible + *cpu_bound };
                 self.executor.ready(*handler, activation, now);
-                if line.scheduler.slots_free(source.outlet.flow) == 0 {
+                let run = run_of(&fragment, self.config.cpu.quantum_packets);
+                if line.scheduler.slots_free(source.outlet.flow) < run {
                     self.executor.block(*handler);
                     line.wait(channel, &mut source.listed);
                 } else {
@@ -72,9 +74,9 @@ impl<M: Memory> Plane<M> {
         let clip = self.clips.get(&channel)?;
         let RoleState::Source(source) = &clip.role else { return None };
         let fragment = source.outgoing.peek()?;
-        let left = u32::from(fragment.fragments - fragment.index);
+        let run = run_of(&fragment, self.config.cpu.quantum_packets);
         let free = self.line(source.outlet.link).scheduler.slots_free(source.outlet.flow);
-        let packets = left.min(free).min(self.config.cpu.quantum_packets);
+        let packets = if free < run { 0 } else { run };
         let bytes = packets * fragment.bytes;
         Some(Unit { kind: WorkKind::Send, packets, bytes, message_edge: fragment.index == 0 })
     }
@@ -116,6 +118,14 @@ impl<M: Memory> Plane<M> {
             Err(_) => outgoing.drop_rest(),
         }
     }
+}
+
+/// Packets of the next unit: the source waits until the link has slots for all of them, so that no unit but a
+/// message's last is shorter than a quantum. Admission charges runs of that length ([`Cpu::cost_parts`]).
+///
+/// [`Cpu::cost_parts`]: punctual_analysis::Cpu::cost_parts
+fn run_of(fragment: &Fragment, quantum_packets: u32) -> u32 {
+    u32::from(fragment.fragments - fragment.index).min(quantum_packets.max(1))
 }
 
 impl<M: Memory> Clip<M> {
