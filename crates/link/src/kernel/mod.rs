@@ -13,13 +13,19 @@
 //! what a housekeeping thread leaves for them in a mailbox that they never wait for.
 
 mod attributes;
+mod care;
 mod device;
 mod error;
+pub mod napi;
 mod neighbours;
 mod netlink;
 mod path;
+mod qdisc;
+mod record;
 
+pub use care::{CareOptions, CareStatus, DeviceCare, Leftover, leftovers};
 pub use device::{Device, Mac, XdpAttachment, XdpFeatures};
 pub use error::KernelError;
 pub use neighbours::{Route, neighbour, resolve, route_to};
 pub use path::{LinkPath, PathRequest};
+pub use qdisc::{RESTORABLE, ShaperRate};

@@ -1,0 +1,235 @@
+//! Everything that a link asks of its device, set up together and put back together.
+
+use super::device::Device;
+use super::error::KernelError;
+use super::napi::{self, Napi, ThreadClass};
+use super::qdisc::{self, Before, ShaperRate};
+use super::record::{NapiBefore, Record, State, abandoned};
+
+/// What a link asks of its device. `Default` asks nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CareOptions {
+    /// Bounds the kernel's own packets.
+    pub kernel_rate: Option<ShaperRate>,
+    /// Runs receive work in kernel threads of this `SCHED_FIFO` priority, 1 to 99.
+    pub napi_priority: Option<u8>,
+    /// Keeps interrupts off for so long after packets came, in ns; 0: leaves that as it is.
+    pub interrupt_defer_ns: u64,
+}
+
+impl CareOptions {
+    /// Whether there is nothing to do.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn touches_napi(&self) -> bool {
+        self.napi_priority.is_some() || self.interrupt_defer_ns > 0
+    }
+}
+
+/// What a device shows of it now, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CareStatus {
+    /// Our shaper is there.
+    pub shaped: bool,
+    /// Kernel threads of the NAPI instances, with their classes.
+    pub threads: Vec<(u32, ThreadClass)>,
+}
+
+/// One device, looked after. Dropping it puts everything back.
+#[derive(Debug)]
+pub struct DeviceCare {
+    device: Device,
+    queue: u32,
+    options: CareOptions,
+    /// `None`: nothing was asked for, or everything has been put back.
+    kept: Option<(Record, State)>,
+}
+
+impl DeviceCare {
+    /// Sets everything up. Call it once the XDP program is attached: that makes the NAPI instances of a veth, and new
+    /// kernel threads on any device. What a crash left on the device is put back first.
+    ///
+    /// # Errors
+    /// What cannot be had, with the fix; the device is as before then.
+    pub fn take(device: &Device, queue: u32, options: CareOptions) -> Result<Self, KernelError> {
+        if options.is_nothing() {
+            return Ok(Self { device: device.clone(), queue, options, kept: None });
+        }
+        let (record, left) = Record::take(device)?;
+        if let Some(left) = left {
+            put_back(&left)?;
+        }
+        let state = State {
+            device: device.index,
+            name: device.name.clone(),
+            owner: std::process::id(),
+            ..State::default()
+        };
+        let mut care = Self { device: device.clone(), queue, options, kept: Some((record, state)) };
+        // On an error `care` is dropped, which undoes what was done.
+        care.bound_kernel_traffic()?;
+        care.run_napi_in_threads()?;
+        Ok(care)
+    }
+
+    /// The device, as it was when it was taken.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// What the device shows now.
+    ///
+    /// # Errors
+    /// Where the kernel does not tell.
+    pub fn status(&self) -> Result<CareStatus, KernelError> {
+        let shaped = self.options.kernel_rate.is_some() && qdisc::is_installed(&self.device)?;
+        let mut threads = Vec::new();
+        if self.options.napi_priority.is_some() {
+            for thread in napi::instances(&self.device, self.queue)?.iter().filter_map(|napi| napi.thread) {
+                // A thread that ends meanwhile is none.
+                threads.extend(ThreadClass::of(thread).ok().map(|class| (thread, class)));
+            }
+        }
+        Ok(CareStatus { shaped, threads })
+    }
+
+    /// Puts everything back.
+    ///
+    /// # Errors
+    /// The first thing that cannot be; its record stays for `punctual doctor --repair`.
+    pub fn restore(&mut self) -> Result<(), KernelError> {
+        let Some((record, state)) = self.kept.take() else { return Ok(()) };
+        put_back(&state)?;
+        record.remove();
+        Ok(())
+    }
+
+    fn bound_kernel_traffic(&mut self) -> Result<(), KernelError> {
+        let (Some(rate), Some((record, state))) = (self.options.kernel_rate, &mut self.kept) else {
+            return Ok(());
+        };
+        // Ours without a record: its file was lost. What was before it is not known any more.
+        state.qdisc = Some(qdisc::survey(&self.device)?);
+        record.write(state)?;
+        qdisc::install(&self.device, rate)
+    }
+
+    fn run_napi_in_threads(&mut self) -> Result<(), KernelError> {
+        let Some((record, state)) = &mut self.kept else { return Ok(()) };
+        if !self.options.touches_napi() {
+            return Ok(());
+        }
+        let (threaded, defer_ns) = (self.options.napi_priority.is_some(), self.options.interrupt_defer_ns);
+        let instances = napi::instances(&self.device, self.queue)?;
+        state.napis = instances.iter().map(before).collect();
+        record.write(state)?;
+        for napi in &instances {
+            napi::set(&self.device, napi, napi::wanted(napi.settings, threaded, defer_ns))?;
+        }
+        let Some(priority) = self.options.napi_priority else { return Ok(()) };
+        for napi in napi::instances(&self.device, self.queue)? {
+            let thread = napi.thread.ok_or_else(|| KernelError::NoNapi(self.device.name.clone()))?;
+            let what = format!("SCHED_FIFO {priority} of kernel thread {thread} ({})", self.device.name);
+            ThreadClass::fifo(priority).give(thread).map_err(KernelError::of(what, "CAP_SYS_NICE"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for DeviceCare {
+    fn drop(&mut self) {
+        // What cannot be put back stays on record.
+        let _ = self.restore();
+    }
+}
+
+fn before(napi: &Napi) -> NapiBefore {
+    let class = napi.thread.and_then(|thread| ThreadClass::of(thread).ok());
+    NapiBefore { id: napi.id, settings: napi.settings, class }
+}
+
+/// Undoes what a record names, as far as it is still there.
+fn put_back(state: &State) -> Result<(), KernelError> {
+    let device = match Device::numbered(state.device) {
+        // It took everything with it.
+        Err(KernelError::NoDevice(_)) => return Ok(()),
+        device => device?,
+    };
+    let qdisc = state.qdisc.as_ref().map_or(Ok(()), |before| qdisc::restore(&device, before));
+    let napi = put_back_napi(&device, &state.napis);
+    qdisc.and(napi)
+}
+
+fn put_back_napi(device: &Device, napis: &[NapiBefore]) -> Result<(), KernelError> {
+    if napis.is_empty() {
+        return Ok(());
+    }
+    let all = match napi::all(device) {
+        // Detaching the program took them away.
+        Err(KernelError::NoNapi(_)) => return Ok(()),
+        all => all?,
+    };
+    for before in napis {
+        let Some(now) = all.iter().find(|napi| napi.id == before.id) else { continue };
+        if let (Some(thread), Some(class)) = (now.thread, before.class) {
+            let what = format!("the class of kernel thread {thread} ({})", device.name);
+            class.give(thread).map_err(KernelError::of(what, "CAP_SYS_NICE"))?;
+        }
+        napi::set(device, now, before.settings)?;
+    }
+    Ok(())
+}
+
+/// What a process that is gone left on a device.
+#[derive(Debug)]
+pub struct Leftover {
+    record: Record,
+    state: State,
+}
+
+impl Leftover {
+    /// Name of the device.
+    pub fn device(&self) -> &str {
+        &self.state.name
+    }
+
+    /// The process that is gone.
+    pub fn owner(&self) -> u32 {
+        self.state.owner
+    }
+
+    /// What it had changed, for people.
+    pub fn what(&self) -> String {
+        let qdisc = match &self.state.qdisc {
+            None => None,
+            Some(Before::Default) => Some("the qdisc 7075: at the root".to_owned()),
+            Some(Before::Classless(qdisc)) => Some(format!("the qdisc 7075: in place of {qdisc}")),
+        };
+        let napi = (!self.state.napis.is_empty())
+            .then(|| format!("how {} NAPI instances work", self.state.napis.len()));
+        let all: Vec<String> = [qdisc, napi].into_iter().flatten().collect();
+        if all.is_empty() { "nothing".into() } else { all.join(", ") }
+    }
+
+    /// Puts it back.
+    ///
+    /// # Errors
+    /// Where the kernel refuses; the record stays.
+    pub fn repair(self) -> Result<(), KernelError> {
+        put_back(&self.state)?;
+        self.record.remove();
+        Ok(())
+    }
+}
+
+/// What processes that are gone left on devices of this network namespace. As long as the answer lives, no link can
+/// take these devices.
+///
+/// # Errors
+/// Where the records cannot be read.
+pub fn leftovers() -> Result<Vec<Leftover>, KernelError> {
+    let found = abandoned().map_err(KernelError::net("the records in /run/punctual"))?;
+    Ok(found.into_iter().map(|(record, state)| Leftover { record, state }).collect())
+}

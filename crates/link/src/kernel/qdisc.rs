@@ -1,0 +1,260 @@
+//! The bound on kernel traffic: a token bucket (`tbf`) at the root of the device.
+//!
+//! AF_XDP passes the qdiscs of its own device by, so the kernel's packets are the only ones there, and the shaper is
+//! exactly what the link's admission has to know of them: in any time t they take at most `burst + rate * t` bytes of
+//! the wire. The bucket counts what Ethernet counts (24 B a frame more than the kernel sees, 84 B at least); it cuts
+//! what segmentation offload made longer than the burst into packets, and counts shorter ones with all their
+//! headers. Not counted are preamble and gap of the second and further packets of a segmented run that fits the burst
+//! (24 B each: 1.6 % of full packets, more only where a program asks for runs of tiny ones).
+//!
+//! The handle 7075: ("pu") marks it as ours. Whatever the kernel attaches by itself (no handle) comes back when ours is
+//! deleted. A single classless qdisc of a kind in [`RESTORABLE`] is put on record and set up again as it was; it is
+//! refused where anything else stands there.
+
+use std::fmt;
+use std::io;
+
+use super::attributes::{Attributes, Body};
+use super::device::Device;
+use super::error::KernelError;
+use super::netlink::{Netlink, errno};
+
+const RTM_NEWQDISC: u16 = 36;
+const RTM_DELQDISC: u16 = 37;
+const RTM_GETQDISC: u16 = 38;
+const NLM_F_REPLACE: u16 = 0x100;
+const NLM_F_CREATE: u16 = 0x400;
+/// `struct tcmsg`.
+const HEADER_BYTES: usize = 20;
+const TC_H_ROOT: u32 = u32::MAX;
+const TC_H_INGRESS: u32 = 0xffff_fff1;
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+const TCA_TBF_PARMS: u16 = 1;
+const TCA_TBF_RATE64: u16 = 4;
+const TCA_TBF_BURST: u16 = 6;
+const LINKLAYER_ETHERNET: u8 = 1;
+
+/// Ours: "pu".
+const HANDLE: u32 = 0x7075_0000;
+/// What Ethernet adds to what the kernel counts: checksum, preamble, gap.
+pub(super) const WIRE_EXTRA_BYTES: u32 = 24;
+/// The shortest frame with all that.
+const WIRE_BYTES_MIN: u32 = 84;
+/// An Ethernet header with a VLAN tag.
+const ETHERNET_BYTES: u32 = 18;
+/// How long a full queue of the shaper delays kernel traffic; beyond, it is dropped.
+const QUEUE_MS: u64 = 50;
+/// Shortest queue: two runs of segmentation offload.
+const QUEUE_BYTES_MIN: u64 = 128 << 10;
+
+/// Kinds that the kernel takes back as it had shown them.
+pub const RESTORABLE: [&str; 3] = ["pfifo", "bfifo", "tbf"];
+
+/// What bounds kernel traffic: at most `burst_bytes + rate * t` bytes of the wire in any time t.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShaperRate {
+    /// Rate, in bits of the wire a second.
+    pub rate_bps: u64,
+    /// Burst, in bytes of the wire; at least one packet of the device.
+    pub burst_bytes: u32,
+}
+
+/// What stood at a device's root before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// What the kernel attaches by itself.
+    Default,
+    /// Somebody's, of a kind in [`RESTORABLE`].
+    Classless(Qdisc),
+}
+
+/// A qdisc as the kernel shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Qdisc {
+    pub kind: String,
+    pub handle: u32,
+    parent: u32,
+    /// As it came, for the way back.
+    pub options: Vec<u8>,
+}
+
+impl Qdisc {
+    pub fn restorable(kind: String, handle: u32, options: Vec<u8>) -> Self {
+        Self { kind, handle, parent: TC_H_ROOT, options }
+    }
+
+    fn parse(message: &[u8], device: u32) -> Option<Self> {
+        let word = |at: usize| message.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
+        let attributes = Attributes::after(message, HEADER_BYTES);
+        (word(4)? == device).then_some(())?;
+        Some(Self {
+            handle: word(8)?,
+            parent: word(12)?,
+            kind: attributes.text(TCA_KIND)?,
+            options: attributes.get(TCA_OPTIONS).unwrap_or_default().to_vec(),
+        })
+    }
+
+    fn is_ours(&self) -> bool {
+        self.parent == TC_H_ROOT && self.handle == HANDLE
+    }
+
+    /// Set up by somebody; what the kernel attaches by itself has no handle.
+    fn is_foreign(&self) -> bool {
+        // `ingress` and `clsact` do not touch what is sent.
+        self.handle != 0 && !self.is_ours() && self.parent != TC_H_INGRESS
+    }
+}
+
+impl fmt::Display for Qdisc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:x}:", self.kind, self.handle >> 16)
+    }
+}
+
+/// Looks at what is there.
+///
+/// # Errors
+/// [`KernelError::ForeignQdisc`] where it could not be put back.
+pub(super) fn survey(device: &Device) -> Result<Before, KernelError> {
+    let foreign: Vec<Qdisc> = list(device)?.into_iter().filter(Qdisc::is_foreign).collect();
+    match &foreign[..] {
+        [] => Ok(Before::Default),
+        [only] if only.parent == TC_H_ROOT && RESTORABLE.contains(&only.kind.as_str()) => {
+            Ok(Before::Classless(only.clone()))
+        }
+        [first, ..] => {
+            let root = foreign.iter().find(|qdisc| qdisc.parent == TC_H_ROOT).unwrap_or(first);
+            Err(KernelError::ForeignQdisc { device: device.name.clone(), qdisc: root.to_string() })
+        }
+    }
+}
+
+/// Whether our shaper is on the device.
+pub(super) fn is_installed(device: &Device) -> Result<bool, KernelError> {
+    Ok(list(device)?.iter().any(Qdisc::is_ours))
+}
+
+/// Puts our shaper at the root, in place of whatever is there.
+///
+/// # Errors
+/// Where not even one packet fits the burst, or the kernel refuses.
+pub(super) fn install(device: &Device, rate: ShaperRate) -> Result<(), KernelError> {
+    let packet_bytes = device.mtu + ETHERNET_BYTES + WIRE_EXTRA_BYTES;
+    if rate.burst_bytes < packet_bytes {
+        let (device, burst_bytes) = (device.name.clone(), rate.burst_bytes);
+        return Err(KernelError::Burst { device, burst_bytes, packet_bytes });
+    }
+    replace(
+        device,
+        &Qdisc { kind: "tbf".into(), handle: HANDLE, parent: TC_H_ROOT, options: token_bucket(rate) },
+    )
+}
+
+/// Undoes [`install`]; does nothing where our shaper is not there any more.
+///
+/// # Errors
+/// Where the kernel refuses.
+pub(super) fn restore(device: &Device, before: &Before) -> Result<(), KernelError> {
+    if !is_installed(device)? {
+        return Ok(());
+    }
+    match before {
+        Before::Classless(qdisc) => replace(device, qdisc),
+        Before::Default => match ask(RTM_DELQDISC, 0, &header(device, HANDLE)) {
+            // Somebody was faster.
+            Err(error) if errno(&error) == Some(libc::ENOENT) => Ok(()),
+            result => result.map_err(failed(device)),
+        },
+    }
+}
+
+fn replace(device: &Device, qdisc: &Qdisc) -> Result<(), KernelError> {
+    let mut body = header(device, qdisc.handle).with_text(TCA_KIND, &qdisc.kind);
+    if !qdisc.options.is_empty() {
+        body = body.with(TCA_OPTIONS, &qdisc.options);
+    }
+    ask(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, &body).map_err(failed(device))
+}
+
+fn ask(kind: u16, flags: u16, body: &Body) -> io::Result<()> {
+    Netlink::route()?.ask(kind, flags, body).map(drop)
+}
+
+fn failed(device: &Device) -> impl FnOnce(io::Error) -> KernelError {
+    KernelError::net(format!("the qdisc of interface {}", device.name))
+}
+
+fn list(device: &Device) -> Result<Vec<Qdisc>, KernelError> {
+    let answer = Netlink::route()
+        .and_then(|mut netlink| netlink.list(RTM_GETQDISC, &Body::new(&[0; HEADER_BYTES])))
+        .map_err(failed(device))?;
+    Ok(answer.iter().filter_map(|message| Qdisc::parse(&message.body, device.index)).collect())
+}
+
+fn header(device: &Device, handle: u32) -> Body {
+    let words = [0, device.index, handle, TC_H_ROOT, 0];
+    Body::new(&words.map(u32::to_ne_bytes).concat())
+}
+
+/// Options of the token bucket. Rates beyond 32 bits of bytes a second have an attribute of their own.
+fn token_bucket(rate: ShaperRate) -> Vec<u8> {
+    let bytes_per_s = (rate.rate_bps / 8).max(1);
+    let queue = (bytes_per_s * QUEUE_MS / 1_000).max(QUEUE_BYTES_MIN).min(u32::MAX.into()) as u32;
+    let bytes_per_s_32 = u32::try_from(bytes_per_s).unwrap_or(u32::MAX);
+    let mut parameters = Vec::with_capacity(36);
+    // struct tc_ratespec: cell_log, linklayer, overhead, cell_align, mpu, rate.
+    parameters.extend([0, LINKLAYER_ETHERNET]);
+    parameters.extend((WIRE_EXTRA_BYTES as u16).to_ne_bytes());
+    parameters.extend(0_u16.to_ne_bytes());
+    parameters.extend((WIRE_BYTES_MIN as u16).to_ne_bytes());
+    parameters.extend(bytes_per_s_32.to_ne_bytes());
+    // No peak rate; limit of the queue; buffer and mtu are told by the burst below.
+    parameters.extend([0; 12]);
+    parameters.extend(queue.to_ne_bytes());
+    parameters.extend([0; 8]);
+    let mut options = Body::default().with(TCA_TBF_PARMS, &parameters);
+    if bytes_per_s > u64::from(u32::MAX) {
+        options = options.with(TCA_TBF_RATE64, &bytes_per_s.to_ne_bytes());
+    }
+    // The kernel adds the overhead once to what it allows at once.
+    options.with_u32(TCA_TBF_BURST, rate.burst_bytes - WIRE_EXTRA_BYTES).bytes().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(device: u32, handle: u32, parent: u32, kind: &str) -> Vec<u8> {
+        let words = [0, device, handle, parent, 1];
+        Body::new(&words.map(u32::to_ne_bytes).concat()).with_text(TCA_KIND, kind).bytes().to_vec()
+    }
+
+    #[test]
+    fn ours_theirs_and_the_kernels_are_told_apart() {
+        let told = |handle, parent, kind: &str| {
+            let qdisc = Qdisc::parse(&message(3, handle, parent, kind), 3).expect("a qdisc");
+            (qdisc.is_ours(), qdisc.is_foreign())
+        };
+        assert_eq!(told(HANDLE, TC_H_ROOT, "tbf"), (true, false));
+        assert_eq!(told(0, TC_H_ROOT, "noqueue"), (false, false));
+        assert_eq!(told(0x8001_0000, TC_H_ROOT, "htb"), (false, true));
+        assert_eq!(told(0xffff_0000, TC_H_INGRESS, "clsact"), (false, false));
+        assert_eq!(Qdisc::parse(&message(3, HANDLE, TC_H_ROOT, "tbf"), 4), None, "another device's");
+        assert_eq!(Qdisc::parse(&[0; 19], 0), None, "cut off");
+    }
+
+    #[test]
+    fn the_bucket_is_told_in_the_kernels_structure() {
+        let options = token_bucket(ShaperRate { rate_bps: 100_000_000, burst_bytes: 3_024 });
+        let read = Attributes::after(&options, 0);
+        let parameters = read.get(TCA_TBF_PARMS).expect("parameters");
+        assert_eq!(parameters.len(), 36);
+        assert_eq!(parameters[8..12], 12_500_000_u32.to_ne_bytes());
+        assert_eq!(read.u32(TCA_TBF_BURST), Some(3_000));
+        assert_eq!(read.get(TCA_TBF_RATE64), None);
+        let fast = token_bucket(ShaperRate { rate_bps: 100_000_000_000, burst_bytes: 90_000 });
+        assert_eq!(Attributes::after(&fast, 0).number(TCA_TBF_RATE64), Some(12_500_000_000));
+    }
+}
