@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::activation::{Activation, ActivationError, FlowName, Late};
 use crate::units::{Nanos, Rate};
 
 /// Largest message of a channel, in bytes.
@@ -70,6 +71,15 @@ pub struct Contract {
     /// How early hops may serve.
     #[serde(default)]
     pub horizon: Horizon,
+    /// What wakes handlers, and their budgets.
+    #[serde(default)]
+    pub activation: Activation,
+    /// What happens on the way to what is late already.
+    #[serde(default)]
+    pub late: Late,
+    /// The flow of a host's plan that this channel is.
+    #[serde(default)]
+    pub flow: Option<FlowName>,
 }
 
 /// Why a contract makes no sense, with what would.
@@ -99,10 +109,13 @@ pub enum ContractError {
         /// The deadline that was asked for.
         deadline: Nanos,
     },
+    /// The activation is out of range.
+    #[error(transparent)]
+    Activation(#[from] ActivationError),
 }
 
 impl Contract {
-    /// A contract with the defaults for policing, delivery and horizon.
+    /// A contract with the defaults for everything else.
     ///
     /// # Errors
     /// Where [`Contract::validate`] refuses.
@@ -120,6 +133,9 @@ impl Contract {
             policing: Policing::default(),
             delivery: Delivery::default(),
             horizon: Horizon::default(),
+            activation: Activation::default(),
+            late: Late::default(),
+            flow: None,
         };
         contract.validate()?;
         Ok(contract)
@@ -143,7 +159,7 @@ impl Contract {
         if self.deadline == Nanos::ZERO || self.deadline > SPAN_MAX {
             return Err(ContractError::Deadline { deadline: self.deadline });
         }
-        Ok(())
+        Ok(self.activation.validate(self.deadline)?)
     }
 
     /// I, the interval between messages.

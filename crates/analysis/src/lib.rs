@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+pub mod activation;
 pub mod arrival;
 pub mod buffers;
 pub mod clip;
@@ -19,6 +20,7 @@ pub mod stage;
 pub mod suggest;
 pub mod units;
 
+pub use activation::{Activation, ActivationError, FlowName, Late, Service};
 pub use arrival::{Arrival, EffectiveArrivals, LogicalArrivals, SourceVerdict, Verdict};
 pub use clip::ClipParameters;
 pub use contract::{Contract, ContractError, Delivery, Horizon, Policing};

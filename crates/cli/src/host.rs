@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use punctual::{
-    ChannelRefusal, Contract, Delivery, Endsystem, Horizon, Nanos, OpenError, Policing, Rate, RefuseCause,
+    Activation, ChannelRefusal, Contract, Delivery, Endsystem, FlowName, Horizon, Late, Nanos, OpenError,
+    Policing, Rate, RefuseCause,
 };
 
 use crate::output::Usage;
@@ -67,6 +68,25 @@ pub struct Traffic {
     /// Hold to the logical arrival at every hop: smaller buffers, latency near the deadline.
     #[arg(long)]
     pub regulated: bool,
+    /// What wakes the processors on the way: deadline, low-latency:10ms,4 (at least 10ms between budgets of 4
+    /// packets) or periodic:10ms,8 (a timer; 8 packets a period).
+    #[arg(long, default_value = "deadline", value_parser = values::activation)]
+    pub activation: Activation,
+    /// What happens on the way to messages that cannot arrive in time any more; drop makes the channel soft.
+    #[arg(long, value_enum, default_value = "deliver")]
+    pub late: LateName,
+    /// The flow of this host's plan that the channel is (see 'punctual plan').
+    #[arg(long, value_name = "NAME", value_parser = values::flow)]
+    pub flow: Option<FlowName>,
+}
+
+/// See [`Late`].
+#[derive(Clone, Copy, ValueEnum)]
+pub enum LateName {
+    /// They are delivered and counted.
+    Deliver,
+    /// They may be dropped.
+    Drop,
 }
 
 /// See [`Policing`].
@@ -99,6 +119,12 @@ impl Traffic {
             },
             delivery: if self.at_deadline { Delivery::AtDeadline } else { Delivery::Asap },
             horizon: if self.regulated { Horizon::Regulated } else { Horizon::Cumulative },
+            activation: self.activation,
+            late: match self.late {
+                LateName::Deliver => Late::Deliver,
+                LateName::Drop => Late::Drop,
+            },
+            flow: self.flow,
         };
         contract.validate().map_err(|error| Usage(error.to_string()))?;
         Ok(contract)

@@ -1,6 +1,6 @@
 //! Values as people write them: `25/s`, `110KB`, `80ms`. One parser for all verbs.
 
-use punctual::{Address, Name};
+use punctual::{Activation, Address, FlowName, Name};
 use punctual_analysis::{Nanos, Rate};
 
 /// Smallest and largest payload of a packet ([node] fragment).
@@ -104,6 +104,36 @@ pub fn name(text: &str) -> Result<Name, String> {
     Name::new(text).map_err(|error| error.to_string())
 }
 
+/// What wakes handlers: `deadline`, `low-latency:10ms,4`, `periodic:10ms,8`.
+///
+/// # Errors
+/// What it should look like.
+pub fn activation(text: &str) -> Result<Activation, String> {
+    if text == "deadline" {
+        return Ok(Activation::Deadline);
+    }
+    let help =
+        || format!("\"{text}\": give deadline, low-latency:10ms,4 or periodic:10ms,8 (a time and packets)");
+    let (kind, rest) = text.split_once(':').ok_or_else(help)?;
+    let (every, packets) = rest.split_once(',').ok_or_else(help)?;
+    let every = span(every).map_err(|_| help())?;
+    let packets =
+        count(packets.trim()).ok().and_then(|packets| u32::try_from(packets).ok()).ok_or_else(help)?;
+    match kind.trim() {
+        "low-latency" => Ok(Activation::LowLatency { interarrival: every, packets }),
+        "periodic" => Ok(Activation::Periodic { period: every, packets }),
+        _ => Err(help()),
+    }
+}
+
+/// The name of a planned flow.
+///
+/// # Errors
+/// What it should look like.
+pub fn flow(text: &str) -> Result<FlowName, String> {
+    FlowName::new(text).map_err(|error| error.to_string())
+}
+
 /// A count of at least one.
 ///
 /// # Errors
@@ -145,6 +175,10 @@ mod tests {
         assert_eq!(rate("40ms"), Ok(Rate::per_second(25).unwrap()));
         assert_eq!(rate("30000/1001/s").unwrap().interval(), Nanos(33_366_667));
         assert_eq!(rate("6/min").unwrap().interval(), Nanos::from_secs(10));
+        let interarrival = Nanos::from_millis(10);
+        assert_eq!(activation("low-latency:10ms,4"), Ok(Activation::LowLatency { interarrival, packets: 4 }));
+        assert!(matches!(activation("periodic:2ms, 8"), Ok(Activation::Periodic { packets: 8, .. })));
+        assert_eq!(activation("deadline"), Ok(Activation::Deadline));
     }
 
     #[test]
@@ -163,6 +197,10 @@ mod tests {
         }
         for text in ["0", "63B", "64KiB"] {
             assert!(fragment(text).is_err(), "{text}");
+        }
+        for text in ["", "periodic", "periodic:10ms", "periodic:10ms,0", "rmdp:10ms,1", "low-latency:4,10ms"]
+        {
+            assert!(activation(text).is_err(), "{text}");
         }
         assert!(bytes("5GB").is_err());
         assert!(bytes("99999MB").is_err());

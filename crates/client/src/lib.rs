@@ -48,7 +48,8 @@ pub use receiver::Receiver;
 pub use state::ChannelState;
 
 pub use punctual_analysis::{
-    BitRate, Contract, ContractError, Delivery, Horizon, Instant, Nanos, Policing, Ppm, Rate,
+    Activation, BitRate, Contract, ContractError, Delivery, FlowName, Horizon, Instant, Late, Nanos,
+    Policing, Ppm, Rate,
 };
 pub use punctual_engine::config::HostConfig;
 pub use punctual_ipc::api::{ApiError, HostStatus, SOCKET_DEFAULT};

@@ -17,4 +17,6 @@ pub mod sched;
 pub mod signalling;
 pub mod wire;
 
-pub use punctual_analysis::{BitRate, Contract, Delivery, Horizon, Instant, Nanos, Policing, Ppm, Rate};
+pub use punctual_analysis::{
+    Activation, BitRate, Contract, Delivery, FlowName, Horizon, Instant, Late, Nanos, Policing, Ppm, Rate,
+};

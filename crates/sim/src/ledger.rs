@@ -269,6 +269,9 @@ mod tests {
             policing,
             delivery: Default::default(),
             horizon: Default::default(),
+            activation: Default::default(),
+            late: Default::default(),
+            flow: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use punctual_analysis::{BitRate, Contract, Delivery, Horizon, Nanos, Policing, Ppm, Rate};
+use punctual_analysis::{Activation, BitRate, Contract, Delivery, Horizon, Late, Nanos, Policing, Ppm, Rate};
 use punctual_proto::ids::{Epoch, Name, NodeId};
 use punctual_proto::node::config::{
     Admission, CostSource, CpuConfig, CpuCosts, Interference, LinkConfig, NodeConfig, Pace, RouteConfig, RunPolicy,
@@ -438,6 +438,9 @@ fn draw_contract(dice: &mut Dice) -> Contract {
         policing: dice.pick(&[Policing::Delay, Policing::Delay, Policing::Drop, Policing::Demote]),
         delivery: dice.pick(&[Delivery::Asap, Delivery::Asap, Delivery::AtDeadline]),
         horizon: dice.pick(&[Horizon::Cumulative, Horizon::Cumulative, Horizon::Regulated]),
+        activation: Activation::Deadline,
+        late: dice.pick(&[Late::Deliver, Late::Deliver, Late::Drop]),
+        flow: None,
     }
 }
 

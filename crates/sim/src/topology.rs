@@ -2,7 +2,7 @@
 //!
 //! Everything besides names and ends of links may be left out; the seed then decides.
 
-use punctual_analysis::{Contract, Delivery, Horizon, Nanos, Policing, Rate};
+use punctual_analysis::{Activation, Contract, Delivery, Horizon, Late, Nanos, Policing, Rate};
 use punctual_proto::ids::Name;
 use punctual_proto::node::config::{Admission, Pace, RunPolicy};
 use serde::Deserialize;
@@ -88,6 +88,12 @@ pub struct ChannelSpec {
     /// How early hops serve.
     #[serde(default)]
     pub horizon: Horizon,
+    /// What wakes handlers.
+    #[serde(default)]
+    pub activation: Activation,
+    /// What happens to what is late already.
+    #[serde(default)]
+    pub late: Late,
     /// How messages arrive; drawn where missing.
     pub arrivals: Option<Arrivals>,
 }
@@ -231,6 +237,9 @@ impl ChannelSpec {
             policing: self.policing,
             delivery: self.delivery,
             horizon: self.horizon,
+            activation: self.activation,
+            late: self.late,
+            flow: None,
         };
         contract.validate().map_err(|error| wrong(format!("channel: {error}")))?;
         Ok(contract)
