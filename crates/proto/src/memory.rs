@@ -8,8 +8,9 @@ use punctual_analysis::Instant;
 
 /// The family of buffers that a host uses.
 pub trait Memory {
-    /// A received frame; dropping it gives the buffer back to the driver. Starts at our header.
-    type Frame: AsRef<[u8]>;
+    /// A received frame; dropping it gives the buffer back to the driver. Starts at our header. One that passes
+    /// through is rewritten in place.
+    type Frame: AsRef<[u8]> + AsMut<[u8]>;
     /// An application's outgoing ring.
     type Outbox: Outbox;
     /// An application's incoming ring.

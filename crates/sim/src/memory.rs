@@ -102,6 +102,12 @@ impl AsRef<[u8]> for SimFrame {
     }
 }
 
+impl AsMut<[u8]> for SimFrame {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
 impl Drop for SimFrame {
     fn drop(&mut self) {
         self.pool.borrow_mut().push(std::mem::take(&mut self.bytes));

@@ -3,9 +3,9 @@
 //! A link that fails for good is told in the log, counted, and left alone; the node's HELLOs find the neighbour
 //! dead, and the other links work on.
 
-use punctual_link::{Link, LinkError, LinkStatistics, Port, Received};
+use punctual_link::{Frame, Link, LinkError, LinkStatistics, Port, Received};
 use punctual_proto::ids::LinkId;
-use punctual_proto::node::api;
+use punctual_proto::node::api::{self, PacketOut};
 use punctual_proto::node::config::{LinkConfig, Pace};
 use punctual_proto::{Instant, Nanos};
 
@@ -92,7 +92,7 @@ impl LinkPort {
     /// Fills the driver's buffers with what `next` gives; returns whether it gave anything.
     pub fn transmit<F>(&mut self, at: Instant, counters: &Counters, mut next: F) -> bool
     where
-        F: FnMut(LinkId, &mut [u8]) -> Option<api::Transmit>,
+        F: FnMut(LinkId, &mut [u8]) -> Option<api::Transmit<Frame>>,
     {
         let mut any = false;
         let id = self.id;
@@ -128,16 +128,32 @@ impl LinkPort {
         self.driver.transmit_buffer()
     }
 
-    fn queue(&mut self, transmit: api::Transmit, at: Instant, counters: &Counters) {
-        match self.driver.transmit(driver_port(transmit.port), transmit.len, transmit.wire_bytes) {
+    fn queue(&mut self, transmit: api::Transmit<Frame>, at: Instant, counters: &Counters) {
+        let (port, wire_bytes) = (driver_port(transmit.port), transmit.wire_bytes);
+        let queued = match transmit.packet {
+            PacketOut::Written(len) => self.driver.transmit(port, len, wire_bytes),
+            PacketOut::Frame(frame) => self.queue_frame(port, frame, wire_bytes),
+        };
+        match queued {
             Ok(()) => {
                 self.queued_since.get_or_insert(at);
                 if self.by_completion {
-                    self.outstanding_bytes += u64::from(transmit.wire_bytes);
+                    self.outstanding_bytes += u64::from(wire_bytes);
                 }
             }
             Err(error) => self.fail(&error, counters),
         }
+    }
+
+    /// As it is where its memory is the driver's, else copied.
+    fn queue_frame(&mut self, port: Port, frame: Frame, wire_bytes: u32) -> Result<(), LinkError> {
+        let Err(frame) = self.driver.transmit_frame(port, frame, wire_bytes) else { return Ok(()) };
+        let Some(buffer) = self.driver.transmit_buffer() else {
+            // It is the one that the node was shown.
+            return Err(LinkError::Options("the driver took back a buffer that was not transmitted".into()));
+        };
+        let len = PacketOut::Frame(frame).copy_to(buffer);
+        self.driver.transmit(port, len, wire_bytes)
     }
 
     fn flush_if_waiting(&mut self, at: Instant, counters: &Counters) {

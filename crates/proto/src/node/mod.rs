@@ -74,8 +74,14 @@ impl<M: Memory> Node<M> {
         self.plane.complete(link, wire_bytes, now);
     }
 
-    /// The next packet that `link` may take now, written to `out`.
-    pub fn poll_transmit(&mut self, link: LinkId, now: Instant, out: &mut [u8]) -> Option<Transmit> {
+    /// The next packet that `link` may take now: written to `out`, or a frame that passes through, which fits
+    /// into `out` too.
+    pub fn poll_transmit(
+        &mut self,
+        link: LinkId,
+        now: Instant,
+        out: &mut [u8],
+    ) -> Option<Transmit<M::Frame>> {
         self.plane.transmit(link, &mut self.signalling, now, out)
     }
 

@@ -1,8 +1,9 @@
-//! Packets that go out: the link scheduler picks one, only then its bytes are copied into the frame.
+//! Packets that go out: the link scheduler picks one, only then its bytes are copied into the driver's buffer.
+//! What passes through is not copied: its header is rewritten where it is, and its frame is handed over.
 
 use punctual_analysis::Instant;
 
-use super::api::{Port, Transmit};
+use super::api::{PacketOut, Port, Transmit};
 use super::clip::{Clip, RoleState};
 use super::outgoing::{Fragment, Outgoing};
 use super::packet::Packet;
@@ -18,14 +19,14 @@ use crate::wire::{Header, Kind};
 const SKIPS_MAX: usize = 64;
 
 impl<M: Memory> Plane<M> {
-    /// The next packet that the link may take now, written to `out`.
+    /// The next packet that the link may take now.
     pub fn transmit(
         &mut self,
         link: LinkId,
         signalling: &mut Signalling,
         now: Instant,
         out: &mut [u8],
-    ) -> Option<Transmit> {
+    ) -> Option<Transmit<M::Frame>> {
         if signalling.has_signal(link) {
             self.line_mut(link).queue_signal(now);
         }
@@ -37,15 +38,16 @@ impl<M: Memory> Plane<M> {
                 line.signal_queued = false;
                 if let Some(len) = signalling.poll_signal(link, now, out) {
                     line.signal_packets += 1;
-                    return Some(Transmit { len, port: Port::Signalling, wire_bytes });
+                    let packet = PacketOut::Written(len);
+                    return Some(Transmit { port: Port::Signalling, wire_bytes, packet });
                 }
                 line.scheduler.retract();
                 continue;
             }
-            let written = self.write(scheduled, now, out);
+            let packet = self.write(scheduled, now, out);
             self.unblock_one(link, now);
-            if let Some(len) = written {
-                return Some(Transmit { len, port: Port::Data, wire_bytes });
+            if let Some(packet) = packet {
+                return Some(Transmit { port: Port::Data, wire_bytes, packet });
             }
             self.line_mut(link).scheduler.retract();
         }
@@ -57,9 +59,9 @@ impl<M: Memory> Plane<M> {
         scheduled: Scheduled<Packet<M::Frame>>,
         now: Instant,
         out: &mut [u8],
-    ) -> Option<usize> {
+    ) -> Option<PacketOut<M::Frame>> {
         let departure = scheduled.departure_latest;
-        match scheduled.packet {
+        let written = match scheduled.packet {
             Packet::Source { channel, number, fragment, nominal } => {
                 self.write_source(channel, number, fragment, (nominal, departure), now, out)
             }
@@ -77,14 +79,15 @@ impl<M: Memory> Plane<M> {
                     clip.counters.messages_out += 1;
                     clip.counters.bytes_out += u64::from(header.message_bytes);
                 }
-                copy_frame(&Header { slack_ns, ..header }, frame.as_ref(), out)
+                return pass_on(&Header { slack_ns, ..header }, frame, out);
             }
             Packet::Pass { link_in, header, frame } => {
                 self.line_mut(link_in).best_effort_frames -= 1;
-                copy_frame(&header, frame.as_ref(), out)
+                return pass_on(&header, frame, out);
             }
             Packet::Signal => None,
-        }
+        };
+        written.map(PacketOut::Written)
     }
 
     fn write_source(
@@ -196,11 +199,20 @@ fn copy_message<T: MessageRead>(
     Some(header.write(out) + bytes)
 }
 
-/// Writes a packet that passes through with its new header.
-fn copy_frame(header: &Header, frame: &[u8], out: &mut [u8]) -> Option<usize> {
+/// Gives a packet that passes through its new header. Its frame goes on unless something is behind the packet in
+/// it, which must not; `None` where the link's packets are too short for it.
+fn pass_on<F: AsRef<[u8]> + AsMut<[u8]>>(
+    header: &Header,
+    mut frame: F,
+    out: &mut [u8],
+) -> Option<PacketOut<F>> {
     let len = HEADER_BYTES + header.payload_bytes as usize;
-    let payload = frame.get(HEADER_BYTES..len)?;
-    out.get_mut(HEADER_BYTES..len)?.copy_from_slice(payload);
+    let out = out.get_mut(..len)?;
+    if frame.as_ref().len() == len {
+        header.write(frame.as_mut());
+        return Some(PacketOut::Frame(frame));
+    }
+    out.copy_from_slice(frame.as_ref().get(..len)?);
     header.write(out);
-    Some(len)
+    Some(PacketOut::Written(len))
 }

@@ -45,6 +45,11 @@ impl AsRef<[u8]> for Frame {
         &self.buffer.as_ref().unwrap()[..self.len]
     }
 }
+impl AsMut<[u8]> for Frame {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer.as_mut().unwrap()[..self.len]
+    }
+}
 impl Drop for Frame {
     fn drop(&mut self) {
         self.pool.0.borrow_mut().push(self.buffer.take().unwrap());
@@ -307,10 +312,11 @@ impl World {
         let mut active = false;
         while let Some(sent) = self.nodes[node].poll_transmit(link, self.now, &mut self.out) {
             active = true;
+            let len = sent.packet.copy_to(&mut self.out);
             let frame = match &mut self.tap {
-                None => Some(self.pool.frame(&self.out[..sent.len])),
+                None => Some(self.pool.frame(&self.out[..len])),
                 Some(tap) => {
-                    let mut bytes = self.out[..sent.len].to_vec();
+                    let mut bytes = self.out[..len].to_vec();
                     tap(node, sent.port, &mut bytes).then(|| self.pool.frame(&bytes))
                 }
             };

@@ -3,7 +3,7 @@
 use punctual_analysis::{Nanos, Ppm};
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
-use punctual_proto::node::api::{Port, Transmit};
+use punctual_proto::node::api::Port;
 use punctual_proto::node::config::Pace;
 use punctual_proto::wire::Header;
 
@@ -15,24 +15,30 @@ use crate::time::SimTime;
 
 impl World {
     /// Hands a frame to an adapter of `host`.
-    pub(super) fn launch(&mut self, host: usize, link: LinkId, transmit: &Transmit, bytes: &mut [u8]) {
+    pub(super) fn launch(
+        &mut self,
+        host: usize,
+        link: LinkId,
+        port: Port,
+        wire_bytes: u32,
+        bytes: &mut [u8],
+    ) {
         self.outcome.packets += 1;
-        self.note(host, Entry::Transmit { link: link.0, bytes: transmit.wire_bytes });
+        self.note(host, Entry::Transmit { link: link.0, bytes: wire_bytes });
         let index = usize::from(link.0);
-        let flight = self.hosts[host].adapters[index].accept(self.now, transmit.wire_bytes);
+        let flight = self.hosts[host].adapters[index].accept(self.now, wire_bytes);
         let config = &self.scenario.hosts[host].config.links[index];
         if config.pace == Pace::Completion {
-            let wire_bytes = transmit.wire_bytes;
             self.queue.schedule(flight.departs, Event::Sent { host, link, wire_bytes });
         }
-        if self.sabotaged(transmit.port, bytes) || self.lost(host, link, transmit.port, bytes) {
+        if self.sabotaged(port, bytes) || self.lost(host, link, port, bytes) {
             return;
         }
-        let delay = self.delayed(host, link, transmit.port, bytes);
-        self.fly(host, index, transmit.port, bytes, flight.arrives + delay);
-        if self.struck(host, link, transmit.port, bytes, self.scenario.faults.duplicate, "doubled") {
+        let delay = self.delayed(host, link, port, bytes);
+        self.fly(host, index, port, bytes, flight.arrives + delay);
+        if self.struck(host, link, port, bytes, self.scenario.faults.duplicate, "doubled") {
             let again = Nanos(self.fault_dice.between(0, 1_000_000));
-            self.fly(host, index, transmit.port, bytes, flight.arrives + delay + again);
+            self.fly(host, index, port, bytes, flight.arrives + delay + again);
         }
     }
 

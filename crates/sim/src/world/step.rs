@@ -70,7 +70,8 @@ impl World {
             let link = LinkId(link as u16);
             let mut scratch = std::mem::take(&mut self.scratch);
             while let Some(transmit) = self.hosts[host].node.poll_transmit(link, now, &mut scratch) {
-                self.launch(host, link, &transmit, &mut scratch[..transmit.len]);
+                let len = transmit.packet.copy_to(&mut scratch);
+                self.launch(host, link, transmit.port, transmit.wire_bytes, &mut scratch[..len]);
             }
             self.scratch = scratch;
         }

@@ -348,13 +348,37 @@ pub enum WorkKind {
 
 /// What to hand to a link's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transmit {
-    /// Bytes written to the frame, from our header on.
-    pub len: usize,
+pub struct Transmit<F> {
     /// Which of the two ports it goes to.
     pub port: Port,
     /// Bytes that it takes on the wire: what `handle_sent` must give back.
     pub wire_bytes: u32,
+    /// Where its bytes are.
+    pub packet: PacketOut<F>,
+}
+
+/// The bytes of a packet that goes out, from our header on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketOut<F> {
+    /// So many were written to the buffer that was given.
+    Written(usize),
+    /// A received frame that passes through, with its new header: to be sent as it is.
+    Frame(F),
+}
+
+impl<F: AsRef<[u8]>> PacketOut<F> {
+    /// Brings the packet to `out`, the buffer that was given, and says how long it is: for drivers that send
+    /// only from their own buffers.
+    pub fn copy_to(&self, out: &mut [u8]) -> usize {
+        match self {
+            Self::Written(len) => *len,
+            Self::Frame(frame) => {
+                let bytes = frame.as_ref();
+                out[..bytes.len()].copy_from_slice(bytes);
+                bytes.len()
+            }
+        }
+    }
 }
 
 /// The two well-known ports (design 8).
