@@ -1,13 +1,17 @@
 //! What is measured: latencies from the logical arrival, misses, rates.
 
+pub mod ab;
 pub mod latency;
 pub mod live;
+pub mod samples;
 pub mod stream;
 pub mod throughput;
 pub mod windows;
 
+pub use ab::{Figures, Ratio, Side, compare};
 pub use latency::{Latencies, LatencySummary};
 pub use live::{Live, LiveView};
+pub use samples::{Moments, Sample, Statistic};
 pub use stream::{Question, StreamSummary};
 pub use throughput::Throughput;
 pub use windows::Windows;

@@ -1,0 +1,201 @@
+//! Is B slower than A, or is it noise? Blocks of A, B and A again (A') in turns, in one run (design 12).
+//!
+//! What two identical sides differ by is the machine's noise: a ratio of B to A that lies within the half-width of
+//! A'/A is no difference. The half-width comes from a bootstrap over *rounds* (one block of each side): samples of
+//! one block share the machine's mood, so they are drawn together.
+
+use serde::Serialize;
+
+use super::samples::{Moments, Sample, Statistic};
+use crate::excuse::Excuses;
+
+/// Resamplings of the bootstrap.
+const RESAMPLINGS: usize = 400;
+/// Where its random numbers start: the same run gives the same figures.
+const SEED: u64 = 0x5eed_ab5e;
+/// Of the resampled ratios this share lies within the half-width.
+const CONFIDENCE: f64 = 0.95;
+
+/// What one side measured: a block a round.
+#[derive(Clone, Debug, Default)]
+pub struct Side {
+    blocks: Vec<Vec<Sample>>,
+}
+
+/// A side's figures without what platform holes explain, and with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Samples in which no hole lies.
+    #[serde(flatten)]
+    pub clean: Moments,
+    /// Samples in which one does.
+    pub excused: u64,
+    /// All of them.
+    pub with_holes: Moments,
+}
+
+/// A ratio of two sides, and what it is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Ratio {
+    /// B / A.
+    pub ratio: f64,
+    /// A' / A: one, but for the noise.
+    pub identical: f64,
+    /// 95 of 100 resampled A' / A lie so close to one.
+    pub half_width: f64,
+}
+
+impl Ratio {
+    /// Whether it tells B from A at all.
+    pub fn is_significant(&self) -> bool {
+        (self.ratio - 1.0).abs() > self.half_width
+    }
+}
+
+impl Side {
+    /// Adds the block of the next round.
+    pub fn push(&mut self, block: Vec<Sample>) {
+        self.blocks.push(block);
+    }
+
+    /// Every sample, in order.
+    pub fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.blocks.iter().flatten()
+    }
+
+    /// Its figures.
+    pub fn figures(&self, excuses: &Excuses) -> Figures {
+        let clean = self.clean(excuses).concat();
+        let all: Vec<f64> = self.samples().map(|sample| sample.span.0 as f64).collect();
+        let excused = (all.len() - clean.len()) as u64;
+        Figures { clean: Moments::of(clean), excused, with_holes: Moments::of(all) }
+    }
+
+    /// Block by block, what no hole touched, in ns.
+    fn clean(&self, excuses: &Excuses) -> Vec<Vec<f64>> {
+        let block = |block: &Vec<Sample>| {
+            let clean = block.iter().filter(|sample| !sample.is_excused(excuses));
+            clean.map(|sample| sample.span.0 as f64).collect()
+        };
+        self.blocks.iter().map(block).collect()
+    }
+}
+
+/// Compares B with A by `statistic`; `again` is A', measured in the same rounds.
+pub fn compare(a: &Side, b: &Side, again: &Side, statistic: Statistic, excuses: &Excuses) -> Ratio {
+    let [a, b, again] = [a, b, again].map(|side| side.clean(excuses));
+    let of = |blocks: &[Vec<f64>]| statistic.of(&mut blocks.concat());
+    let base = of(&a);
+    Ratio {
+        ratio: of(&b) / base,
+        identical: of(&again) / base,
+        half_width: half_width(&a, &again, statistic),
+    }
+}
+
+/// By how much two identical sides differ in 95 of 100 resamplings of their rounds. Both are drawn from all blocks
+/// of the two: they are one population.
+fn half_width(a: &[Vec<f64>], again: &[Vec<f64>], statistic: Statistic) -> f64 {
+    let rounds: Vec<&Vec<f64>> = a.iter().chain(again).filter(|block| !block.is_empty()).collect();
+    if rounds.is_empty() {
+        return f64::INFINITY;
+    }
+    let mut random = Random(SEED);
+    let mut pool = Vec::new();
+    let mut draw = || {
+        pool.clear();
+        for _ in 0..rounds.len().div_ceil(2) {
+            pool.extend_from_slice(rounds[random.below(rounds.len())]);
+        }
+        statistic.of(&mut pool)
+    };
+    let mut off: Vec<f64> = (0..RESAMPLINGS).map(|_| (draw() / draw() - 1.0).abs()).collect();
+    off.sort_by(f64::total_cmp);
+    off[((RESAMPLINGS as f64 * CONFIDENCE) as usize).min(RESAMPLINGS - 1)]
+}
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let word = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d);
+        ((u128::from(word) * limit as u128) >> 64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_analysis::{Instant, Nanos, Ppm};
+
+    use super::*;
+    use crate::excuse::Hole;
+
+    /// Rounds of 200 samples: a base with a round's own mood (up to `mood`) and a sawtooth within.
+    fn side(base: u64, mood: u64, seed: u64) -> Side {
+        let mut random = Random(seed);
+        let mut side = Side::default();
+        for round in 0..40u64 {
+            let shift = random.below(mood as usize + 1) as u64;
+            let block = (0..200u64).map(|n| Sample {
+                begun: Instant((round * 200 + n) * 1_000_000),
+                span: Nanos(base + shift + n % 7),
+            });
+            side.push(block.collect());
+        }
+        side
+    }
+
+    fn none() -> Excuses {
+        Excuses::new(&[], Ppm(0))
+    }
+
+    #[test]
+    fn equal_sides_are_told_apart_by_nothing() {
+        let (a, again, b) =
+            (side(50_000, 5_000, 1), side(50_000, 5_000, 2), side(50_000, 5_000, 3));
+        for statistic in [Statistic::Mean, Statistic::Median] {
+            let ratio = compare(&a, &b, &again, statistic, &none());
+            assert!(!ratio.is_significant(), "{statistic:?}: {ratio:?}");
+            assert!(ratio.half_width < 0.03, "{ratio:?}");
+        }
+    }
+
+    #[test]
+    fn a_true_difference_shows_through_the_noise() {
+        let (a, again, b) =
+            (side(50_000, 5_000, 1), side(50_000, 5_000, 2), side(55_000, 5_000, 3));
+        let ratio = compare(&a, &b, &again, Statistic::Mean, &none());
+        assert!(ratio.is_significant() && (1.05..1.15).contains(&ratio.ratio), "{ratio:?}");
+    }
+
+    #[test]
+    fn a_restless_machine_widens_the_width() {
+        let width = |mood| {
+            let (a, again) = (side(50_000, mood, 1), side(50_000, mood, 2));
+            compare(&a, &a, &again, Statistic::Mean, &none()).half_width
+        };
+        assert!(width(20_000) > 2.0 * width(2_000));
+        assert_eq!(width(0), 0.0);
+    }
+
+    #[test]
+    fn holes_are_counted_apart_and_both_figures_shown() {
+        let mut a = side(50_000, 0, 1);
+        let late = Sample { begun: Instant(10_000_000_000), span: Nanos(9_000_000) };
+        a.push(vec![late]);
+        let hole = Hole { start: Instant(10_001_000_000), end: Instant(10_008_000_000) };
+        let figures = a.figures(&Excuses::new(&[hole], Ppm(0)));
+        assert_eq!(figures.excused, 1);
+        assert!(figures.clean.max_us < 51.0 && figures.with_holes.max_us == 9_000.0, "{figures:?}");
+    }
+
+    #[test]
+    fn nothing_measured_is_no_proof() {
+        let ratio = compare(&Side::default(), &Side::default(), &Side::default(), Statistic::Mean, &none());
+        assert!(ratio.half_width.is_infinite() && !ratio.is_significant());
+    }
+}
