@@ -101,6 +101,22 @@ pub struct Charge {
     path: u32,
 }
 
+impl Charge {
+    /// Both accounts in one number, for a frame's receipt.
+    pub(super) const fn to_token(self) -> u64 {
+        (self.path as u64) << 32 | self.stream as u64
+    }
+
+    pub(super) const fn from_token(token: u64) -> Self {
+        Self { stream: token as u32, path: (token >> 32) as u32 }
+    }
+
+    /// Which stream it came in on.
+    pub(super) const fn stream(self) -> Stream {
+        Stream::ALL[self.stream as usize % Stream::ALL.len()]
+    }
+}
+
 /// Where charges are given back, on any thread.
 #[derive(Debug)]
 pub struct Returns {

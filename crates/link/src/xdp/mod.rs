@@ -6,6 +6,7 @@
 //! where our bytes lie, and what they are charged to ([`Accounts`]).
 
 mod accounts;
+mod attach;
 mod filters;
 mod mapping;
 mod options;
@@ -13,8 +14,9 @@ mod program;
 mod tag;
 
 pub use accounts::{Accounts, Charge, Returns};
+pub use attach::Classifier;
 pub use options::{AttachMode, ClassifierOptions, Rate};
-pub use program::Classifier;
+pub use program::{Program, Verdict};
 pub use tag::{TAG_BYTES, Tag};
 
 /// Receive queues of a device that can be used: sockets on queues from 0 to this, exclusively.

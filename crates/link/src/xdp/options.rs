@@ -4,7 +4,10 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::FILTERS_MAX;
-use crate::Stream;
+use crate::{LinkError, Stream};
+
+/// Longest UDP payload over IPv4.
+const PACKET_BYTES_MAX: u32 = 65_507;
 
 /// Where an XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,5 +92,27 @@ impl ClassifierOptions {
             best_effort_rate: None,
             filters_max: FILTERS_MAX,
         }
+    }
+
+    /// Whether every value is in range.
+    pub(super) fn check(&self) -> Result<(), LinkError> {
+        let fail = |text: String| Err(LinkError::Options(text));
+        let (local, peer) = (self.local, self.peer);
+        if local.is_ipv4() != peer.is_ipv4() {
+            return fail(format!(
+                "local {local} and peer {peer} are of different families: use IPv4 or IPv6 for both"
+            ));
+        }
+        if self.data_port == self.signalling_port {
+            return fail(format!("data and signalling share port {}: give two ports", self.data_port));
+        }
+        if !(1..=FILTERS_MAX).contains(&self.filters_max) {
+            return fail(format!("a table of {} paths: 1 to {FILTERS_MAX} can be had", self.filters_max));
+        }
+        if !(1..=PACKET_BYTES_MAX).contains(&self.packet_bytes_max) {
+            let bytes = self.packet_bytes_max;
+            return fail(format!("packets of {bytes} B: a UDP datagram carries 1 to {PACKET_BYTES_MAX} B"));
+        }
+        Ok(())
     }
 }

@@ -1,50 +1,163 @@
-//! Loading, attaching and talking to the program.
+//! The program in the kernel: loading it, and its maps.
 
-use std::os::fd::BorrowedFd;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
 
-use super::{Accounts, AttachMode, ClassifierOptions, Rate};
+use aya::maps::{Array as ArrayMap, HashMap, Map, MapData, MapError, PerCpuArray, XskMap};
+use aya::programs::{ProgramError, ProgramFd, TestRun, TestRunOptions, Xdp};
+use aya::{Ebpf, EbpfError, EbpfLoader};
+use rustix::net::sockopt::socket_domain;
+
+use super::accounts::{Accounts, Array, STREAM_ACCOUNTS, account_of};
+use super::filters::{Bucket, Filters, refused};
+use super::{ClassifierOptions, QUEUES_MAX, Rate};
 use crate::{Filter, LinkError, PathKey, Stream, StreamDrops};
 
-/// The program of one link: attached to its device until this is dropped or the process ends, however it ends.
-#[derive(Debug)]
-pub struct Classifier {
-    accounts: Accounts,
-    mode: AttachMode,
+/// `bpf/punctual.bpf.c`, as `build.rs` made it.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/punctual.bpf.o"));
+/// Name of the program in it.
+const PROGRAM: &str = "punctual";
+
+/// `struct config` in `punctual.bpf.h`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Config {
+    local: [u32; 4],
+    peer: [u32; 4],
+    signalling_port: u16,
+    data_port: u16,
+    peer_signalling_port: u16,
+    peer_data_port: u16,
+    packet_bytes_max: u32,
+    is_ipv6: u32,
 }
 
-impl Classifier {
-    /// Loads the program and attaches it to the device by a bpf link.
+// SAFETY: 16- and 32-bit integers without gaps.
+unsafe impl aya::Pod for Config {}
+
+impl Config {
+    fn new(options: &ClassifierOptions) -> Self {
+        Self {
+            local: words_of(options.local),
+            peer: words_of(options.peer),
+            signalling_port: options.signalling_port.to_be(),
+            data_port: options.data_port.to_be(),
+            peer_signalling_port: options.peer_signalling_port.to_be(),
+            peer_data_port: options.peer_data_port.to_be(),
+            packet_bytes_max: options.packet_bytes_max,
+            is_ipv6: options.local.is_ipv6().into(),
+        }
+    }
+}
+
+/// An address as it lies in a packet; IPv4 in the first word.
+fn words_of(address: IpAddr) -> [u32; 4] {
+    match address {
+        IpAddr::V4(address) => [u32::from_ne_bytes(address.octets()), 0, 0, 0],
+        IpAddr::V6(address) => {
+            let mut words = [0; 4];
+            for (word, bytes) in words.iter_mut().zip(address.octets().chunks_exact(4)) {
+                *word = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            }
+            words
+        }
+    }
+}
+
+/// What the program says about a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Not ours: goes on to the kernel, untouched.
+    Pass,
+    /// Ours and of no use; counted.
+    Drop,
+    /// Ours: goes to the socket of its stream, with a [`Tag`](super::Tag).
+    Steer,
+}
+
+/// The program of one link, loaded and with its maps; on no device yet (see [`Classifier`](super::Classifier)).
+pub struct Program {
+    /// Owns what is not taken out below: the constants and the program itself.
+    object: Ebpf,
+    sockets: XskMap<MapData>,
+    buckets: ArrayMap<MapData, Bucket>,
+    drops: PerCpuArray<MapData, u64>,
+    filters: Filters,
+    accounts: Accounts,
+}
+
+impl Program {
+    /// Loads the program for a link. The device is not looked at.
     ///
     /// # Errors
-    /// Where an option is out of range, rights are missing, there is no such device, another program sits on it or the
-    /// device cannot do what the mode asks for; the fix is in the text.
-    pub fn attach(options: &ClassifierOptions) -> Result<Self, LinkError> {
-        Err(LinkError::Options(format!("xdp on {}: this build has no program", options.device)))
+    /// Where an option is out of range, rights are missing, or the kernel is too old; the fix is in the text.
+    pub fn load(options: &ClassifierOptions) -> Result<Self, LinkError> {
+        options.check()?;
+        let config = Config::new(options);
+        let accounts_max = STREAM_ACCOUNTS + options.filters_max;
+        let mut object = EbpfLoader::new()
+            .override_global("config", &config, true)
+            .map_max_entries("filters", options.filters_max)
+            .map_max_entries("taken", accounts_max)
+            .map_max_entries("returned", accounts_max)
+            .load(OBJECT)
+            .map_err(not_loaded)?;
+        xdp(&mut object)?.load().map_err(|error| not_loaded(error.into()))?;
+
+        let accounts = map_accounts(&mut object, accounts_max)?;
+        let filters = HashMap::try_from(take(&mut object, "filters")?).map_err(not_as_built)?;
+        let mut program = Self {
+            sockets: XskMap::try_from(take(&mut object, "sockets")?).map_err(not_as_built)?,
+            buckets: ArrayMap::try_from(take(&mut object, "buckets")?).map_err(not_as_built)?,
+            drops: PerCpuArray::try_from(take(&mut object, "drops")?).map_err(not_as_built)?,
+            filters: Filters::new(filters, &accounts, options.packet_bytes_max),
+            accounts,
+            object,
+        };
+        program.set_rate(Stream::Signalling, options.signalling_rate)?;
+        program.set_rate(Stream::BestEffort, options.best_effort_rate)?;
+        for queue in 0..QUEUES_MAX {
+            for (stream, buffers) in Stream::ALL.into_iter().zip(options.buffers) {
+                program.accounts.set_limit(queue, stream, buffers);
+            }
+        }
+        Ok(program)
     }
 
-    /// Where the program runs: native or generic.
-    pub const fn mode(&self) -> AttachMode {
-        self.mode
-    }
-
-    /// From now on packets of `stream` that come in on receive queue `queue` go to `socket`, an AF_XDP socket bound to
-    /// that queue of that device. Until then, and where nobody registers, they are dropped (`no_buffer`).
+    /// From now on packets of `stream` that come in on receive queue `queue` go to `socket`. Until then, and where
+    /// nobody registers, they are dropped (`no_buffer`).
+    ///
+    /// The socket has to be bound to that queue of the device already: the kernel drops what is steered to a socket
+    /// of another queue, and nothing counts it.
     ///
     /// # Errors
-    /// Where the queue is beyond [`QUEUES_MAX`](super::QUEUES_MAX), the socket is none of AF_XDP or is not bound to
-    /// this device and queue.
+    /// Where the queue is beyond [`QUEUES_MAX`] or the socket is none of AF_XDP.
     pub fn register(&mut self, queue: u32, stream: Stream, socket: BorrowedFd<'_>) -> Result<(), LinkError> {
-        let _ = (queue, stream, socket);
-        Ok(())
+        if queue >= QUEUES_MAX {
+            return Err(LinkError::Options(format!(
+                "queue {queue}: queues from 0 to {} can be used",
+                QUEUES_MAX - 1
+            )));
+        }
+        let domain = socket_domain(socket)
+            .map_err(|error| LinkError::Os { what: "SO_DOMAIN".into(), error: error.into() })?;
+        if i32::from(domain.as_raw()) != libc::AF_XDP {
+            return Err(LinkError::Options("only AF_XDP sockets take steered packets".into()));
+        }
+        self.sockets
+            .set(account_of(queue, stream), socket.as_raw_fd(), 0)
+            .map_err(|error| refused("registering an AF_XDP socket with the XDP program", error))
     }
 
-    /// Lets packets of a path in, or changes how: its token bucket is kept.
+    /// Lets packets of a path in, or changes how; its token bucket is kept.
     ///
     /// # Errors
     /// Where the table is full, a value is out of range or the kernel refuses.
     pub fn set_filter(&mut self, filter: &Filter) -> Result<(), LinkError> {
-        let _ = filter;
-        Ok(())
+        self.filters.set(filter, &mut self.accounts)
     }
 
     /// From now on the path is unknown; without effect where it is already.
@@ -52,8 +165,7 @@ impl Classifier {
     /// # Errors
     /// Where the kernel refuses.
     pub fn clear_filter(&mut self, path: PathKey) -> Result<(), LinkError> {
-        let _ = path;
-        Ok(())
+        self.filters.clear(path)
     }
 
     /// Changes the bound on all packets of [`Stream::Signalling`] or [`Stream::BestEffort`]; `None`: none.
@@ -61,17 +173,132 @@ impl Classifier {
     /// # Errors
     /// Where the stream is another one (its paths have bounds) or the kernel refuses.
     pub fn set_rate(&mut self, stream: Stream, rate: Option<Rate>) -> Result<(), LinkError> {
-        let _ = (stream, rate);
-        Ok(())
+        if !matches!(stream, Stream::Signalling | Stream::BestEffort) {
+            return Err(LinkError::Options(format!("{stream:?} has no rate of its own: its paths have")));
+        }
+        let bucket = rate.map_or(Bucket::UNBOUNDED, Bucket::from);
+        self.buckets
+            .set(stream as u32, bucket, 0)
+            .map_err(|error| refused("setting a rate of the XDP program", error))
     }
 
-    /// What the program has dropped since it was attached. Costs a system call.
+    /// What the program has dropped since it was loaded. Costs a system call for each reason.
     pub fn drops(&self) -> StreamDrops {
-        StreamDrops::default()
+        let [policed, malformed, unknown, wrong_cookie, no_buffer, expired] =
+            std::array::from_fn(|reason| self.drops_of(reason as u32));
+        StreamDrops { policed, malformed, unknown, wrong_cookie, no_buffer, expired }
     }
 
-    /// Buffers that are under way, for the driver's thread: charge each received packet here.
+    /// A look-up in an array that is as long as the reasons are many cannot fail.
+    fn drops_of(&self, reason: u32) -> u64 {
+        self.drops.get(&reason, 0).map_or(0, |of_cpus| of_cpus.iter().sum())
+    }
+
+    /// Buffers that are under way, for the driver's thread: each received packet is charged here.
     pub const fn accounts(&mut self) -> &mut Accounts {
         &mut self.accounts
     }
+
+    /// Runs the program in the kernel on an Ethernet frame of 14 bytes or more, as if it had come in on queue 0, and
+    /// leaves there what it made of it. A steered frame goes nowhere, but is charged. Of `repeat` runs the mean time
+    /// is given; a run after the first sees what the one before left.
+    ///
+    /// # Errors
+    /// Where the kernel refuses (no rights, a frame too long).
+    pub fn run(&self, frame: &mut [u8], repeat: u32) -> Result<(Verdict, Duration), LinkError> {
+        let input = frame.to_vec();
+        let options =
+            TestRunOptions { data_in: Some(&input), data_out: Some(frame), repeat, ..TestRunOptions::new() };
+        let result = self.xdp()?.test_run(options).map_err(|error| LinkError::Os {
+            what: "running the XDP program on a packet".into(),
+            error: io_error(error.into()),
+        })?;
+        let verdict = match result.return_value {
+            action::DROP => Verdict::Drop,
+            action::PASS => Verdict::Pass,
+            action::REDIRECT => Verdict::Steer,
+            other => return Err(LinkError::Options(format!("the XDP program returned {other}: a bug"))),
+        };
+        Ok((verdict, result.duration))
+    }
+
+    pub(super) fn fd(&self) -> Result<&ProgramFd, LinkError> {
+        self.xdp()?.fd().map_err(|error| not_loaded(error.into()))
+    }
+
+    fn xdp(&self) -> Result<&Xdp, LinkError> {
+        let program = self.object.program(PROGRAM).ok_or_else(not_built)?;
+        program.try_into().map_err(|error: ProgramError| not_loaded(error.into()))
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program").field("accounts", &self.accounts).finish_non_exhaustive()
+    }
+}
+
+/// `enum xdp_action` of the kernel.
+mod action {
+    pub(super) const DROP: u32 = 1;
+    pub(super) const PASS: u32 = 2;
+    pub(super) const REDIRECT: u32 = 4;
+}
+
+fn xdp(object: &mut Ebpf) -> Result<&mut Xdp, LinkError> {
+    let program = object.program_mut(PROGRAM).ok_or_else(not_built)?;
+    program.try_into().map_err(|error: ProgramError| not_loaded(error.into()))
+}
+
+fn take(object: &mut Ebpf, name: &str) -> Result<Map, LinkError> {
+    object.take_map(name).ok_or_else(not_built)
+}
+
+fn map_accounts(object: &mut Ebpf, len: u32) -> Result<Accounts, LinkError> {
+    let map = |object: &mut Ebpf, name: &str| match take(object, name)? {
+        Map::Array(data) => Ok(data),
+        _ => Err(not_built()),
+    };
+    let failed = |error| LinkError::Os { what: "mapping the XDP program's accounts".into(), error };
+    let (taken, returned) = (map(object, "taken")?, map(object, "returned")?);
+    let taken = Array::map(taken.fd().as_fd(), len).map_err(failed)?;
+    let returned = Array::map(returned.fd().as_fd(), len).map_err(failed)?;
+    Ok(Accounts::new(taken, returned))
+}
+
+fn not_built() -> LinkError {
+    LinkError::Options(
+        "the XDP object in this program is not the one its source describes: build again".into(),
+    )
+}
+
+fn not_as_built(error: MapError) -> LinkError {
+    refused("a map of the XDP program", error)
+}
+
+fn not_loaded(error: EbpfError) -> LinkError {
+    let error = io_error(error);
+    let what = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "loading the XDP program (run as root, or grant CAP_BPF and CAP_NET_ADMIN in the initial user namespace)"
+        }
+        Some(libc::ENOMEM) => {
+            "loading the XDP program (its tables found no memory: lower filters_max, or raise the memory limit of the \
+             process's group)"
+        }
+        _ => "loading the XDP program (needs Linux 5.18 or newer)",
+    };
+    LinkError::Os { what: what.into(), error }
+}
+
+/// What the kernel answered, at the bottom of an error of the loader.
+fn io_error(error: EbpfError) -> io::Error {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(now) = cause {
+        if let Some(code) = now.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return io::Error::from_raw_os_error(code);
+        }
+        cause = now.source();
+    }
+    io::Error::other(error)
 }

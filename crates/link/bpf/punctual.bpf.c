@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* The classifier of one link, in the NIC's driver.
+ *
+ * Packets of the neighbour to our two ports are ours: each is dropped and counted, or steered to the AF_XDP socket of
+ * its stream. Everything else goes on to the kernel untouched, IP fragments and tagged VLANs too: we send neither.
+ *
+ * The rest of a packet's consistency is checked by whoever receives it; here only what keeps a buffer from being spent
+ * on what nobody may use. Bounded: no loop, at most one look-up in a hash table. Nothing is locked: counters that
+ * several CPUs write are atomic, a bucket that two CPUs fill at the same instant refuses one of them. */
+#include "punctual.bpf.h"
+
+#define ETHERTYPE_IPV4 0x0800
+#define ETHERTYPE_IPV6 0x86dd
+#define UDP 17
+#define IPV4_MORE_FRAGMENTS 0x2000
+#define IPV4_FRAGMENT_OFFSET 0x1fff
+
+struct ethernet {
+	__u8 destination[6];
+	__u8 source[6];
+	__u16 type;
+};
+
+struct ipv4 {
+	__u8 version_and_words;
+	__u8 service;
+	__u16 bytes;
+	__u16 id;
+	__u16 fragment;
+	__u8 hops;
+	__u8 protocol;
+	__u16 checksum;
+	__u32 source;
+	__u32 destination;
+};
+
+struct ipv6 {
+	__u32 version_and_flow;
+	__u16 payload_bytes;
+	__u8 next_header;
+	__u8 hops;
+	__u32 source[4];
+	__u32 destination[4];
+};
+
+struct udp {
+	__u16 source;
+	__u16 destination;
+	__u16 bytes;
+	__u16 checksum;
+};
+
+const volatile struct config config = {};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, STREAM_ACCOUNTS);
+	__type(key, __u32);
+	__type(value, __u32);
+} sockets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, FILTERS_MAX);
+	__type(key, struct path);
+	__type(value, struct filter);
+} filters SEC(".maps");
+
+/* Of signalling, and of best effort. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STREAMS);
+	__type(key, __u32);
+	__type(value, struct bucket);
+} buckets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, STREAM_ACCOUNTS + FILTERS_MAX);
+	__type(key, __u32);
+	__type(value, struct taken);
+} taken SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, STREAM_ACCOUNTS + FILTERS_MAX);
+	__type(key, __u32);
+	__type(value, struct returned);
+} returned SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, REASONS);
+	__type(key, __u32);
+	__type(value, __u64);
+} drops SEC(".maps");
+
+static __always_inline int drop(enum reason reason)
+{
+	__u32 key = reason;
+	__u64 *count = bpf_map_lookup_elem(&drops, &key);
+
+	if (count)
+		*count += 1;
+	return XDP_DROP;
+}
+
+/* Takes a token; false where there is none. */
+static __always_inline int conforms(struct bucket *bucket, __u64 now)
+{
+	__u64 was = *(volatile __u64 *)&bucket->full_at_ns;
+	__u64 full_at = (was > now ? was : now) + bucket->interval_ns;
+
+	if (!bucket->interval_ns)
+		return 1;
+	if (full_at - now > bucket->depth_ns)
+		return 0;
+	return __sync_val_compare_and_swap(&bucket->full_at_ns, was, full_at) == was;
+}
+
+/* Whether a buffer is left; looks at user space's counter, a foreign cache line, only where it must. */
+static __always_inline int has_buffer(struct taken *account, __u32 number)
+{
+	__s32 limit = account->limit;
+	struct returned *back;
+
+	if ((__s32)(account->taken - account->returned_seen) < limit)
+		return 1;
+	back = bpf_map_lookup_elem(&returned, &number);
+	if (!back)
+		return 0;
+	account->returned_seen = *(volatile __u32 *)&back->returned;
+	return (__s32)(account->taken - account->returned_seen) < limit;
+}
+
+static __always_inline __u32 charge(struct taken *account)
+{
+	return __sync_fetch_and_add(&account->taken, 1) + 1;
+}
+
+/* Sends a packet of ours, whose payload is `bytes` from `offset` on, to its stream. */
+static __always_inline int steer(struct xdp_md *ctx, enum stream stream, __u32 path, __u64 now, __u16 offset,
+				 __u16 bytes)
+{
+	struct tag *tag = (void *)(long)ctx->data;
+	__u32 number = ctx->rx_queue_index * STREAMS + stream;
+	struct taken *of_stream, *of_path = 0;
+
+	if (ctx->rx_queue_index >= QUEUES_MAX || (void *)(tag + 1) > (void *)(long)ctx->data_end)
+		return drop(NO_BUFFER);
+	of_stream = bpf_map_lookup_elem(&taken, &number);
+	if (!of_stream || !has_buffer(of_stream, number))
+		return drop(NO_BUFFER);
+	if (path != NO_PATH) {
+		of_path = bpf_map_lookup_elem(&taken, &path);
+		if (!of_path || !has_buffer(of_path, path))
+			return drop(NO_BUFFER);
+	}
+	if (bpf_redirect_map(&sockets, number, XDP_DROP) != XDP_REDIRECT)
+		return drop(NO_BUFFER);
+	tag->received_ns = now;
+	tag->stream_count = charge(of_stream);
+	tag->path_count = of_path ? charge(of_path) : 0;
+	tag->path = path;
+	tag->offset = offset;
+	tag->bytes = bytes;
+	return XDP_REDIRECT;
+}
+
+/* Signalling and best effort: bounded as a whole. */
+static __always_inline int steer_bounded(struct xdp_md *ctx, enum stream stream, __u16 offset, __u16 bytes)
+{
+	__u32 key = stream;
+	struct bucket *bucket = bpf_map_lookup_elem(&buckets, &key);
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!bucket || !conforms(bucket, now))
+		return drop(POLICED);
+	return steer(ctx, stream, NO_PATH, now, offset, bytes);
+}
+
+/* Fields that contradict one another, whatever the path. */
+static __always_inline int is_consistent(const struct wire *wire, __u16 bytes)
+{
+	__u16 flags = little16(wire->flags);
+	int is_best_effort = wire->kind == WIRE_BEST_EFFORT;
+
+	if (wire->version != WIRE_VERSION || (wire->kind != WIRE_GUARANTEED && !is_best_effort))
+		return 0;
+	if (flags & ~(is_best_effort ? 0 : WIRE_DEMOTED))
+		return 0;
+	if (!wire->source || (wire->destination != 0) != is_best_effort)
+		return 0;
+	return little16(wire->fragment) < little16(wire->fragments) &&
+	       little32(wire->payload_bytes) <= bytes - sizeof(*wire) &&
+	       little32(wire->payload_bytes) <= little32(wire->message_bytes);
+}
+
+static __always_inline int classify_data(struct xdp_md *ctx, const struct wire *wire, __u16 offset, __u16 bytes)
+{
+	struct path path;
+	struct filter *filter;
+	__u64 now;
+
+	if (bytes < sizeof(*wire) || (void *)(wire + 1) > (void *)(long)ctx->data_end || !is_consistent(wire, bytes))
+		return drop(MALFORMED);
+	if (wire->kind == WIRE_BEST_EFFORT)
+		return steer_bounded(ctx, BEST_EFFORT, offset, bytes);
+
+	path.node = little32(wire->source);
+	path.channel = little32(wire->channel);
+	path.epoch = little64(wire->epoch);
+	filter = bpf_map_lookup_elem(&filters, &path);
+	if (!filter)
+		return drop(UNKNOWN);
+	if (filter->cookie != little32(wire->cookie))
+		return drop(WRONG_COOKIE);
+	if (bytes > filter->packet_bytes_max)
+		return drop(MALFORMED);
+	if ((__s64)little64(wire->slack_ns) < filter->slack_ns_min)
+		return drop(EXPIRED);
+	if (wire->flags)
+		return steer_bounded(ctx, BEST_EFFORT, offset, bytes);
+
+	now = bpf_ktime_get_ns();
+	if (!conforms(&filter->bucket, now))
+		return drop(POLICED);
+	return steer(ctx, filter->stream, filter->account, now, offset, bytes);
+}
+
+/* From here on the packet is for our address and from the neighbour's; `offset` is where UDP begins and `room` what IP
+ * says is there from then on. */
+static __always_inline int classify_udp(struct xdp_md *ctx, const struct udp *udp, __u32 offset, __u32 room)
+{
+	__u32 bytes, end;
+
+	if ((void *)(udp + 1) > (void *)(long)ctx->data_end)
+		return XDP_PASS;
+	if (udp->destination != config.data_port && udp->destination != config.signalling_port)
+		return XDP_PASS;
+	bytes = network16(udp->bytes);
+	end = offset + room;
+	if (bytes <= sizeof(*udp) || bytes > room || bytes - sizeof(*udp) > config.packet_bytes_max)
+		return drop(MALFORMED);
+	if (end > ctx->data_end - ctx->data && end > bpf_xdp_get_buff_len(ctx))
+		return drop(MALFORMED);
+	offset += sizeof(*udp);
+	bytes -= sizeof(*udp);
+	if (udp->destination == config.signalling_port)
+		return udp->source == config.peer_signalling_port ? steer_bounded(ctx, SIGNALLING, offset, bytes) :
+								    drop(UNKNOWN);
+	return udp->source == config.peer_data_port ? classify_data(ctx, (void *)(udp + 1), offset, bytes) :
+						      drop(UNKNOWN);
+}
+
+static __always_inline int classify_ipv4(struct xdp_md *ctx, const struct ipv4 *ip)
+{
+	__u32 header, bytes;
+
+	if ((void *)(ip + 1) > (void *)(long)ctx->data_end)
+		return XDP_PASS;
+	if (ip->destination != config.local[0] || ip->source != config.peer[0] || ip->protocol != UDP)
+		return XDP_PASS;
+	if (network16(ip->fragment) & (IPV4_MORE_FRAGMENTS | IPV4_FRAGMENT_OFFSET))
+		return XDP_PASS;
+	header = (ip->version_and_words & 0xf) * 4;
+	bytes = network16(ip->bytes);
+	if (ip->version_and_words >> 4 != 4 || header < sizeof(*ip) || bytes < header)
+		return XDP_PASS;
+	return classify_udp(ctx, (void *)ip + header, sizeof(struct ethernet) + header, bytes - header);
+}
+
+static __always_inline int is_address(const __u32 *address, const volatile __u32 *ours)
+{
+	return address[0] == ours[0] && address[1] == ours[1] && address[2] == ours[2] && address[3] == ours[3];
+}
+
+static __always_inline int classify_ipv6(struct xdp_md *ctx, const struct ipv6 *ip)
+{
+	if ((void *)(ip + 1) > (void *)(long)ctx->data_end)
+		return XDP_PASS;
+	if (!is_address(ip->destination, config.local) || !is_address(ip->source, config.peer))
+		return XDP_PASS;
+	if (ip->next_header != UDP || *(const __u8 *)ip >> 4 != 6)
+		return XDP_PASS;
+	return classify_udp(ctx, (void *)(ip + 1), sizeof(struct ethernet) + sizeof(*ip), network16(ip->payload_bytes));
+}
+
+SEC("xdp.frags")
+int punctual(struct xdp_md *ctx)
+{
+	struct ethernet *ethernet = (void *)(long)ctx->data;
+
+	if ((void *)(ethernet + 1) > (void *)(long)ctx->data_end)
+		return XDP_PASS;
+	if (config.is_ipv6)
+		return ethernet->type == network16(ETHERTYPE_IPV6) ? classify_ipv6(ctx, (void *)(ethernet + 1)) :
+								     XDP_PASS;
+	return ethernet->type == network16(ETHERTYPE_IPV4) ? classify_ipv4(ctx, (void *)(ethernet + 1)) : XDP_PASS;
+}
+
+char terms[] SEC("license") = "Apache-2.0 OR MIT";

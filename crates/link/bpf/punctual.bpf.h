@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* What the program shares with user space (crates/link/src/xdp) and with the wire (crates/proto/src/wire/header.rs).
+ * A test sends packets of the protocol's own writer through the program, so the two cannot drift apart. */
+#ifndef PUNCTUAL_BPF_H
+#define PUNCTUAL_BPF_H
+
+#include "kernel.h"
+
+/* The wire: a data packet behind its UDP header, little-endian. */
+#define WIRE_VERSION 1
+#define WIRE_GUARANTEED 1
+#define WIRE_BEST_EFFORT 2
+#define WIRE_DEMOTED 1
+
+struct wire {
+	__u8 version;
+	__u8 kind;
+	__u16 flags;
+	__u32 source;
+	__u32 channel;
+	__u32 cookie;
+	__u64 epoch;
+	__u64 message;
+	__u16 fragment;
+	__u16 fragments;
+	__u32 message_bytes;
+	__s64 slack_ns;
+	__u64 logical_arrival_ns;
+	__u32 payload_bytes;
+	__u32 destination;
+};
+
+_Static_assert(sizeof(struct wire) == 64, "the header has 64 bytes");
+
+/* Stream, the most urgent first. */
+enum stream {
+	SIGNALLING,
+	LOW_LATENCY,
+	GUARANTEED,
+	BEST_EFFORT,
+	STREAMS,
+};
+
+/* StreamDrops. */
+enum reason {
+	POLICED,
+	MALFORMED,
+	UNKNOWN,
+	WRONG_COOKIE,
+	NO_BUFFER,
+	EXPIRED,
+	REASONS,
+};
+
+#define QUEUES_MAX 64
+#define STREAM_ACCOUNTS (QUEUES_MAX * STREAMS)
+#define FILTERS_MAX 65536
+#define NO_PATH 0xffffffff
+
+/* Constants of a loaded program: the verifier folds them into its code. Addresses and ports in network order, an IPv4
+ * address in the first word. */
+struct config {
+	__u32 local[4];
+	__u32 peer[4];
+	__u16 signalling_port;
+	__u16 data_port;
+	__u16 peer_signalling_port;
+	__u16 peer_data_port;
+	__u32 packet_bytes_max;
+	__u32 is_ipv6;
+};
+
+/* A token bucket by its theoretical arrival time (GCRA): one word of state, so that CPUs need no lock. */
+struct bucket {
+	__u64 interval_ns; /* for each packet; 0: no bound */
+	__u64 depth_ns;    /* packets at once, times interval_ns */
+	__u64 full_at_ns;  /* when it is full again */
+};
+
+struct path {
+	__u32 node;
+	__u32 channel;
+	__u64 epoch;
+};
+
+struct filter {
+	struct bucket bucket;
+	__s64 slack_ns_min;
+	__u32 cookie;
+	__u32 packet_bytes_max;
+	__u32 account;
+	__u32 stream;
+};
+
+/* Accounts: accounts.rs tells the protocol. */
+struct taken {
+	__u32 taken;         /* written here */
+	__u32 limit;         /* written by user space */
+	__u32 returned_seen; /* written here */
+	__u32 pad;
+};
+
+struct returned {
+	__u32 returned; /* written by user space */
+	__u32 pad;
+};
+
+/* Over the first bytes of a steered frame: tag.rs. */
+struct tag {
+	__u64 received_ns;
+	__u32 stream_count;
+	__u32 path_count;
+	__u32 path;
+	__u16 offset;
+	__u16 bytes;
+};
+
+_Static_assert(sizeof(struct tag) == 24, "the tag fits where Ethernet and IP headers were");
+
+#endif

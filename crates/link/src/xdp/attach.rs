@@ -1,0 +1,177 @@
+//! Attaching the program to a device, so that it goes with us however we go.
+//!
+//! A bpf link is a descriptor: the kernel detaches the program when the last one is closed, also of a process that was
+//! killed. So nothing is left to clean up, ever. Another program on the device is never replaced.
+
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::thread::{CapabilitySet, capabilities};
+
+use super::{AttachMode, ClassifierOptions, Program};
+use crate::LinkError;
+use crate::kernel::{Device, KernelError};
+
+/// `BPF_LINK_CREATE` of bpf(2).
+const LINK_CREATE: libc::c_int = 28;
+/// `BPF_XDP` of `enum bpf_attach_type`.
+const ATTACH_XDP: u32 = 37;
+/// `XDP_FLAGS_SKB_MODE`.
+const GENERIC: u32 = 1 << 1;
+/// `XDP_FLAGS_DRV_MODE`.
+const NATIVE: u32 = 1 << 2;
+
+/// The program of one link on its device: attached until this is dropped or the process ends, however it ends.
+#[derive(Debug)]
+pub struct Classifier {
+    program: Program,
+    mode: AttachMode,
+    /// Closing it detaches the program.
+    _link: OwnedFd,
+}
+
+impl Classifier {
+    /// Loads the program and attaches it to the device by a bpf link.
+    ///
+    /// # Errors
+    /// Where an option is out of range, rights are missing, there is no such device, another program sits on it or the
+    /// device cannot do what the mode asks for; the fix is in the text.
+    pub fn attach(options: &ClassifierOptions) -> Result<Self, LinkError> {
+        options.check()?;
+        check_rights(&options.device)?;
+        let device = Device::named(&options.device).map_err(from_kernel)?;
+        check_free(&device)?;
+        let program = Program::load(options)?;
+        let (link, mode) = attach(&program, &device, options.mode)?;
+        Ok(Self { program, mode, _link: link })
+    }
+
+    /// Where the program runs: native or generic.
+    pub const fn mode(&self) -> AttachMode {
+        self.mode
+    }
+}
+
+impl Deref for Classifier {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        &self.program
+    }
+}
+
+impl DerefMut for Classifier {
+    fn deref_mut(&mut self) -> &mut Program {
+        &mut self.program
+    }
+}
+
+/// What the driver as a whole needs; each of them is missed later with a less telling answer.
+fn check_rights(device: &str) -> Result<(), LinkError> {
+    let sets =
+        capabilities(None).map_err(|error| LinkError::Os { what: "capget".into(), error: error.into() })?;
+    let has = |right| sets.effective.contains(right);
+    let may_bpf = has(CapabilitySet::BPF) || has(CapabilitySet::SYS_ADMIN);
+    let rights = [
+        (may_bpf, "CAP_BPF"),
+        (has(CapabilitySet::NET_ADMIN), "CAP_NET_ADMIN"),
+        (has(CapabilitySet::NET_RAW), "CAP_NET_RAW"),
+    ];
+    let missing: Vec<&str> = rights.iter().filter(|(has, _)| !has).map(|(_, name)| *name).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(LinkError::Options(format!(
+        "xdp on {device} needs {}: run as root or grant it (setcap, or AmbientCapabilities= of the service), or use \
+         driver = \"udp\"",
+        missing.join(", ")
+    )))
+}
+
+fn check_free(device: &Device) -> Result<(), LinkError> {
+    let Some(other) = device.xdp else { return Ok(()) };
+    let mode = if other.native { "native" } else { "generic" };
+    Err(LinkError::Options(format!(
+        "interface {name} has an XDP program already (id {id}, {mode}): stop the program that attached it (bpftool prog \
+         show id {id}; bpftool link), or ip link set dev {name} xdp off, or use driver = \"udp\" here",
+        name = device.name,
+        id = other.program,
+    )))
+}
+
+fn from_kernel(error: KernelError) -> LinkError {
+    match error {
+        KernelError::Os { what, error } => LinkError::Os { what, error },
+        other => LinkError::Options(other.to_string()),
+    }
+}
+
+fn attach(program: &Program, device: &Device, mode: AttachMode) -> Result<(OwnedFd, AttachMode), LinkError> {
+    let fd = program.fd()?.as_fd();
+    let try_mode = |flags, mode| create_link(fd, device.index, flags).map(|link| (link, mode));
+    let attached = match mode {
+        AttachMode::Native => try_mode(NATIVE, AttachMode::Native),
+        AttachMode::Generic => try_mode(GENERIC, AttachMode::Generic),
+        AttachMode::Auto => match try_mode(NATIVE, AttachMode::Native) {
+            Err(error) if has_no_native(&error) => try_mode(GENERIC, AttachMode::Generic),
+            other => other,
+        },
+    };
+    attached.map_err(|error| not_attached(&device.name, mode, error))
+}
+
+fn has_no_native(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP))
+}
+
+fn not_attached(device: &str, mode: AttachMode, error: io::Error) -> LinkError {
+    // Somebody was faster than we between looking and attaching.
+    if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
+        && let Some(other) = Device::named(device).ok().and_then(|device| check_free(&device).err())
+    {
+        return other;
+    }
+    let fix = match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP) if mode == AttachMode::Native => {
+            " (its driver has no native XDP: set xdp_mode = \"generic\")"
+        }
+        Some(libc::EPERM | libc::EACCES) => {
+            " (grant CAP_NET_ADMIN and CAP_BPF in the namespaces that own the interface)"
+        }
+        Some(libc::ENODEV) => " (it has just gone: see ip link)",
+        Some(libc::ERANGE | libc::EINVAL | libc::ENOSPC) => {
+            " (its driver does not take a program as it is set up: a smaller MTU, fewer queues (ethtool -L) or no LRO \
+             (ethtool -K) may help, else set xdp_mode = \"generic\")"
+        }
+        _ => "",
+    };
+    LinkError::Os { what: format!("attaching the XDP program to {device}, mode {mode}{fix}"), error }
+}
+
+/// The part of `union bpf_attr` that `BPF_LINK_CREATE` reads of XDP.
+#[repr(C)]
+struct LinkCreate {
+    program: u32,
+    interface: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
+fn create_link(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
+    let attributes = LinkCreate {
+        program: program.as_raw_fd().cast_unsigned(),
+        interface,
+        attach_type: ATTACH_XDP,
+        flags,
+    };
+    // SAFETY: the pointer and size are those of `attributes`, which outlives the call; the kernel only reads it, and
+    // takes what lies behind its end for zero.
+    let fd =
+        unsafe { libc::syscall(libc::SYS_bpf, LINK_CREATE, &raw const attributes, size_of_val(&attributes)) };
+    match libc::c_int::try_from(fd) {
+        // SAFETY: the kernel just made this descriptor for us, close-on-exec, and nobody else knows it.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
