@@ -1,16 +1,32 @@
-//! A bounded pool of receive buffers, allocated and touched once.
+//! A bounded pool of packet buffers, allocated and touched once.
 //!
-//! The pool is shared by its frames; a buffer belongs to exactly one [`Frame`] or to the free list. The free
-//! list is a lock-free stack of indices (Treiber) whose head carries a tag against ABA, so a frame may be
-//! dropped on any thread while the driver's thread takes others: no one ever waits for a lock.
+//! The pool is shared by its frames. A buffer belongs to exactly one of: the free list, a [`Frame`], or a driver that
+//! has taken its index out (the kernel holds it, in a ring). The free list is a lock-free stack of indices (Treiber)
+//! whose head carries a tag against ABA, so a frame may be dropped on any thread while the driver's thread takes
+//! others: no one ever waits for a lock.
+//!
+//! The bytes lie on the heap, or in a mapping that a kernel or an adapter writes to (`xdp`). A frame may carry a
+//! [`Receipt`]: who is told when nobody holds it any more.
 
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// No buffer: the end of the free list.
 const NIL: u32 = u32::MAX;
+/// Learns that frames are no longer held.
+pub(crate) trait Release: Send + Sync {
+    /// The frame that was handed out with `token` is released: dropped, or on its way out. On any thread.
+    fn release(&self, token: u64);
+}
+
+/// Who is to be told of a frame's release, exactly once, with what.
+pub(crate) struct Receipt {
+    pub(crate) to: Arc<dyn Release>,
+    pub(crate) token: u64,
+}
 
 /// Where frames come from. Cloning shares it.
 #[derive(Clone)]
@@ -19,31 +35,68 @@ pub struct Pool {
 }
 
 struct Shared {
-    bytes: Box<[UnsafeCell<u8>]>,
+    base: NonNull<u8>,
     frame_bytes: usize,
     /// `next[i]` follows buffer `i` in the free list.
     next: Box<[AtomicU32]>,
     /// Tag in the upper half, index of the first free buffer in the lower.
     head: AtomicU64,
+    /// Keeps the bytes at `base` alive.
+    _storage: Storage,
 }
 
-// SAFETY: bytes of a buffer are only reached through the one `Frame` that owns its index; the free list hands
-// an index to one taker at a time (acquire on take, release on give back).
+/// What the bytes of a pool lie in; only ever dropped.
+#[expect(dead_code, reason = "held, never looked at")]
+enum Storage {
+    Heap(Box<[UnsafeCell<u8>]>),
+    Elsewhere(Box<dyn Send + Sync>),
+}
+
+// SAFETY: bytes of a buffer are only reached through the one owner of its index; the free list hands an index to one
+// taker at a time (acquire on take, release on give back). `base` points into `_storage`, which lives as long.
 unsafe impl Send for Shared {}
 // SAFETY: as above; everything else in it is atomic or constant.
 unsafe impl Sync for Shared {}
 
 impl Pool {
-    /// `frames` buffers of `frame_bytes` each, at least one.
+    /// `frames` buffers of `frame_bytes` each, at least one, on the heap.
     pub fn new(frames: u32, frame_bytes: usize) -> Self {
         let frames = frames.clamp(1, NIL - 1);
+        let bytes: Box<[UnsafeCell<u8>]> =
+            (0..frames as usize * frame_bytes).map(|_| UnsafeCell::new(0)).collect();
+        let base = NonNull::from(&*bytes).cast();
+        Self::with_storage(frames, frame_bytes, base, Storage::Heap(bytes))
+    }
+
+    /// `frames` buffers of `frame_bytes` each that lie one after the other from `base` on.
+    ///
+    /// # Safety
+    /// `frames * frame_bytes` bytes from `base` on are readable, writable and initialised while `keep` lives, and
+    /// nobody reaches them except through the pool's indices.
+    pub(crate) unsafe fn over(
+        base: NonNull<u8>,
+        frames: u32,
+        frame_bytes: usize,
+        keep: Box<dyn Send + Sync>,
+    ) -> Self {
+        Self::with_storage(frames.clamp(1, NIL - 1), frame_bytes, base, Storage::Elsewhere(keep))
+    }
+
+    fn with_storage(frames: u32, frame_bytes: usize, base: NonNull<u8>, storage: Storage) -> Self {
         let next = (1..frames).chain([NIL]).map(AtomicU32::new).collect();
-        let bytes = (0..frames as usize * frame_bytes).map(|_| UnsafeCell::new(0)).collect();
-        Self { shared: Arc::new(Shared { bytes, frame_bytes, next, head: AtomicU64::new(0) }) }
+        let head = AtomicU64::new(0);
+        Self { shared: Arc::new(Shared { base, frame_bytes, next, head, _storage: storage }) }
     }
 
     /// A free buffer as an empty frame; `None` while all are in use.
     pub fn take(&self) -> Option<Frame> {
+        let index = self.take_index()?;
+        let shared = Arc::clone(&self.shared);
+        Some(Frame { shared, index, offset: 0, len: 0, receipt: None })
+    }
+
+    /// Takes a buffer out of the free list; whoever has the index owns the buffer.
+    pub(crate) fn take_index(&self) -> Option<u32> {
         let shared = &*self.shared;
         let mut head = shared.head.load(Ordering::Acquire);
         loop {
@@ -54,15 +107,51 @@ impl Pool {
             let after = shared.next[index as usize].load(Ordering::Relaxed);
             let new = retag(head, after);
             match shared.head.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(Frame { shared: Arc::clone(&self.shared), index, len: 0 }),
+                Ok(_) => return Some(index),
                 Err(now) => head = now,
             }
         }
     }
 
+    /// Puts a buffer back into the free list. The caller owns `index` and forgets it.
+    pub(crate) fn give_back(&self, index: u32) {
+        self.shared.give_back(index);
+    }
+
+    /// A buffer that the caller owns as a frame: `len` bytes from `offset` on. What lies beyond the buffer is cut off.
+    ///
+    /// # Safety
+    /// The caller owns `index` (from [`Pool::take_index`] or [`Frame::into_index`] of this pool), nobody writes to
+    /// the buffer any more, and the caller gives the index up.
+    pub(crate) unsafe fn adopt(
+        &self,
+        index: u32,
+        offset: usize,
+        len: usize,
+        receipt: Option<Receipt>,
+    ) -> Frame {
+        let offset = offset.min(self.shared.frame_bytes);
+        let len = len.min(self.shared.frame_bytes - offset) as u32;
+        Frame { shared: Arc::clone(&self.shared), index, offset: offset as u32, len, receipt }
+    }
+
+    /// The bytes of a buffer that the caller owns.
+    ///
+    /// # Safety
+    /// The caller owns `index`, as for [`Pool::adopt`], and nobody writes to the buffer while the slice lives.
+    pub(crate) unsafe fn bytes_of(&self, index: u32) -> &[u8] {
+        // SAFETY: as the caller promises; the buffer lies within the storage.
+        unsafe { std::slice::from_raw_parts(self.shared.start(index), self.shared.frame_bytes) }
+    }
+
     /// Size of each buffer.
     pub fn frame_bytes(&self) -> usize {
         self.shared.frame_bytes
+    }
+
+    /// Number of buffers.
+    pub fn frames(&self) -> u32 {
+        self.shared.next.len() as u32
     }
 }
 
@@ -84,6 +173,13 @@ impl Shared {
             }
         }
     }
+
+    /// The first byte of a buffer.
+    fn start(&self, index: u32) -> *mut u8 {
+        debug_assert!((index as usize) < self.next.len());
+        // SAFETY: indices are below the number of buffers, so this stays within the storage.
+        unsafe { self.base.as_ptr().add(index as usize * self.frame_bytes) }
+    }
 }
 
 const fn index_of(head: u64) -> u32 {
@@ -94,38 +190,86 @@ const fn retag(head: u64, index: u32) -> u64 {
     ((head >> 32).wrapping_add(1) << 32) | index as u64
 }
 
-/// A received packet: an owned buffer of a [`Pool`], given back on drop.
+/// A packet in an owned buffer of a [`Pool`], given back on drop.
 pub struct Frame {
     shared: Arc<Shared>,
     index: u32,
+    /// Where the packet begins in the buffer.
+    offset: u32,
     len: u32,
+    receipt: Option<Receipt>,
 }
 
 impl Frame {
-    /// The whole buffer, to be filled.
+    /// The buffer from the packet's first byte on, to be filled.
     pub fn buffer_mut(&mut self) -> &mut [u8] {
-        let size = self.shared.frame_bytes;
-        let cells = &self.shared.bytes[self.index as usize * size..][..size];
-        // SAFETY: this frame owns the buffer's index, so nobody else reaches these cells; `UnsafeCell<u8>` has
-        // the layout of `u8`, and the borrow of `self` keeps the pool and the ownership alive.
-        unsafe { std::slice::from_raw_parts_mut(UnsafeCell::raw_get(cells.as_ptr()), size) }
+        let offset = self.offset as usize;
+        &mut self.whole_mut()[offset..]
     }
 
-    /// Says how many bytes of the buffer are the packet; at most the buffer's size.
+    /// Says how many bytes of the buffer are the packet; at most what [`Frame::buffer_mut`] gives.
     pub fn set_len(&mut self, len: usize) {
-        self.len = len.min(self.shared.frame_bytes) as u32;
+        self.len = len.min(self.shared.frame_bytes - self.offset as usize) as u32;
+    }
+
+    /// Whether it is a buffer of `pool`.
+    pub(crate) fn is_of(&self, pool: &Pool) -> bool {
+        Arc::ptr_eq(&self.shared, &pool.shared)
+    }
+
+    /// Where the packet begins in its buffer.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset as usize
+    }
+
+    /// Moves the packet's first byte by `offset` into the buffer and makes it empty.
+    pub(crate) fn begin_at(&mut self, offset: usize) {
+        self.offset = offset.min(self.shared.frame_bytes) as u32;
+        self.len = 0;
+    }
+
+    /// `headroom` bytes in front of the packet and the packet behind them; `None` where there are not as many.
+    pub(crate) fn with_headroom(&mut self, headroom: usize) -> Option<&mut [u8]> {
+        let start = (self.offset as usize).checked_sub(headroom)?;
+        let end = (self.offset + self.len) as usize;
+        Some(&mut self.whole_mut()[start..end])
+    }
+
+    /// Gives the frame up: its buffer belongs to the caller, and whoever has its receipt is told.
+    pub(crate) fn into_index(mut self) -> u32 {
+        self.release();
+        let frame = std::mem::ManuallyDrop::new(self);
+        // SAFETY: `frame` is never dropped nor used again, so the reference is moved out exactly once.
+        drop(unsafe { std::ptr::read(&raw const frame.shared) });
+        frame.index
+    }
+
+    fn release(&mut self) {
+        if let Some(receipt) = self.receipt.take() {
+            receipt.to.release(receipt.token);
+        }
+    }
+
+    fn whole_mut(&mut self) -> &mut [u8] {
+        // SAFETY: this frame owns the buffer's index, so nobody else reaches these bytes; the exclusive borrow of
+        // `self` keeps the pool and the ownership alive.
+        unsafe { std::slice::from_raw_parts_mut(self.shared.start(self.index), self.shared.frame_bytes) }
     }
 }
 
 impl AsRef<[u8]> for Frame {
     fn as_ref(&self) -> &[u8] {
-        let cells = &self.shared.bytes[self.index as usize * self.shared.frame_bytes..][..self.len as usize];
-        // SAFETY: this frame owns the buffer's index and is borrowed shared, so nobody writes to these cells.
-        unsafe { std::slice::from_raw_parts(cells.as_ptr().cast::<u8>(), cells.len()) }
+        // SAFETY: `offset + len` lies within the buffer; this frame owns its index and is borrowed shared, so nobody
+        // writes to these bytes.
+        unsafe {
+            let first = self.shared.start(self.index).add(self.offset as usize);
+            std::slice::from_raw_parts(first, self.len as usize)
+        }
     }
 }
 
 impl AsMut<[u8]> for Frame {
+    /// The packet, to be rewritten in place.
     fn as_mut(&mut self) -> &mut [u8] {
         let len = self.len as usize;
         &mut self.buffer_mut()[..len]
@@ -134,6 +278,7 @@ impl AsMut<[u8]> for Frame {
 
 impl Drop for Frame {
     fn drop(&mut self) {
+        self.release();
         self.shared.give_back(self.index);
     }
 }
@@ -190,5 +335,48 @@ mod tests {
         drop(give);
         assert_eq!(checker.join().expect("no buffer was shared"), 20_000);
         assert_eq!(std::iter::from_fn(|| pool.take()).collect::<Vec<_>>().len(), 8);
+    }
+
+    #[test]
+    fn a_receipt_is_given_back_once_whichever_way_the_frame_goes() {
+        #[derive(Default)]
+        struct Told(std::sync::Mutex<Vec<u64>>);
+        impl Release for Told {
+            fn release(&self, token: u64) {
+                self.0.lock().expect("no panic").push(token);
+            }
+        }
+        let pool = Pool::new(4, 64);
+        let told = Arc::new(Told::default());
+        let received = |token| {
+            let index = pool.take_index().expect("a free buffer");
+            let receipt = Receipt { to: told.clone(), token };
+            // SAFETY: the index was just taken.
+            unsafe { pool.adopt(index, 10, 100, Some(receipt)) }
+        };
+        let (one, two) = (received(1), received(2));
+        assert_eq!((one.as_ref().len(), one.offset()), (54, 10));
+        let index = two.into_index();
+        assert_eq!(*told.0.lock().expect("no panic"), [2]);
+        pool.give_back(index);
+        drop(one);
+        drop(pool.take());
+        assert_eq!(*told.0.lock().expect("no panic"), [2, 1]);
+        assert_eq!(std::iter::from_fn(|| pool.take_index()).count(), 4);
+    }
+
+    #[test]
+    fn a_frame_is_rewritten_in_place_and_grows_to_the_front() {
+        let pool = Pool::new(1, 32);
+        let mut frame = pool.take().expect("a buffer");
+        frame.begin_at(8);
+        assert_eq!(frame.buffer_mut().len(), 24);
+        frame.set_len(4);
+        frame.as_mut().copy_from_slice(b"body");
+        frame.with_headroom(4).expect("room of 8")[..4].copy_from_slice(b"head");
+        assert_eq!(frame.with_headroom(4).expect("room of 8"), b"headbody");
+        assert!(frame.with_headroom(9).is_none());
+        assert_eq!(frame.as_ref(), b"body");
+        assert!(frame.is_of(&pool) && !frame.is_of(&Pool::new(1, 32)));
     }
 }

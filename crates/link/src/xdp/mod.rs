@@ -7,17 +7,31 @@
 
 mod accounts;
 mod attach;
+mod driver;
 mod filters;
+mod headers;
+mod ledger;
+mod link_options;
 mod mapping;
 mod options;
 mod program;
+mod queue;
+mod receive;
+mod rings;
+mod socket;
 mod tag;
+mod transmit;
+mod umem;
 
 pub use accounts::{Accounts, Charge, Returns};
 pub use attach::Classifier;
+pub use driver::XdpLink;
+pub use headers::Addresses;
+pub use link_options::{XdpOptions, ZeroCopy};
 pub use options::{AttachMode, ClassifierOptions, Rate};
 pub use program::{Program, Verdict};
 pub use tag::{TAG_BYTES, Tag};
+pub use umem::XdpMemory;
 
 /// Receive queues of a device that can be used: sockets on queues from 0 to this, exclusively.
 pub const QUEUES_MAX: u32 = 64;

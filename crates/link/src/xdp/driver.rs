@@ -1,0 +1,215 @@
+//! [`XdpLink`]: a link over AF_XDP sockets.
+//!
+//! Who holds a frame of the region (ADR 0009): the pool; the kernel, as the link's [`Ledger`] says; or a
+//! [`Frame`]. A received frame is a `Frame` until it is dropped or sent on; its [`Receipt`](crate::pool::Receipt)
+//! tells the classifier that its stream and path may have another one. Invariants:
+//!
+//! - The frames that the kernel has to receive into, and those received and still held, are always
+//!   [`XdpOptions::receive_frames`] in sum (as soon as the link's thread looks); since the classifier lets no more
+//!   packets of a stream through than its buffers, a flood in one stream never takes a frame of another.
+//! - At most [`XdpOptions::transmit_frames`] are on their way out.
+//!
+//! A device that goes down loses what is sent meanwhile, counted; when it is up again the link works on. One that is
+//! gone for good ([`XdpLink::is_gone`]) needs a new link; this one counts send errors and receives nothing.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use super::headers::{Addresses, Headers};
+use super::ledger::Ledger;
+use super::queue::Queue;
+use super::receive::{Holder, Receiver};
+use super::transmit::Transmitter;
+use super::umem::XdpMemory;
+use super::{AttachMode, Classifier, ClassifierOptions, XdpOptions};
+use crate::clock::monotonic_ns;
+use crate::kernel::{Device, PathRequest, RESOLVE_PATIENCE};
+use crate::{Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, Stream, StreamDrops};
+
+/// Between two looks at what may have been lost behind the program.
+const SETTLE_INTERVAL_NS: u64 = 100_000_000;
+
+/// A link over AF_XDP. Dropping it detaches its program and closes its sockets; frames that are still held stay valid.
+pub struct XdpLink {
+    // Dropped in this order: nothing more is steered to the sockets, then nobody uses the frames, then they go back.
+    classifier: Classifier,
+    queue: Queue,
+    ledger: Ledger,
+    receiver: Receiver,
+    transmitter: Transmitter,
+    addresses: Addresses,
+    packet_bytes_max: usize,
+    statistics: LinkStatistics,
+    settled_ns: u64,
+}
+
+impl XdpLink {
+    /// Attaches the program to the device and binds the sockets, in the network namespace of this thread; the link
+    /// works on any thread. Where the options carry no addresses, the kernel is asked for them, which may take
+    /// seconds.
+    ///
+    /// # Errors
+    /// Where an option is out of range, a right, the memory or the device is missing; the fix is in the text.
+    pub fn open(options: &XdpOptions, memory: &XdpMemory) -> Result<Self, LinkError> {
+        let sizes = options.check(memory)?;
+        let (device, addresses) = path(options)?;
+        let reservation = memory.reserve(options.frames_needed())?;
+        let mut classifier = Classifier::attach(&options.classifier)?;
+        let queue = Queue::open(&device, options.queue, zero_copy(options, &classifier), sizes, memory)?;
+        for (stream, inlet) in Stream::ALL.into_iter().zip(&queue.inlets) {
+            classifier.register(options.queue, stream, inlet.socket.as_fd())?;
+        }
+        let holder = Arc::new(Holder::new(Arc::clone(classifier.accounts().returns()), reservation));
+        let mut link = Self {
+            receiver: Receiver::new(options, memory, holder),
+            transmitter: Transmitter::new(options, memory, Headers::new(&options.classifier)),
+            packet_bytes_max: options.classifier.packet_bytes_max as usize,
+            ledger: Ledger::new(memory),
+            classifier,
+            queue,
+            addresses,
+            statistics: LinkStatistics::default(),
+            settled_ns: 0,
+        };
+        link.receiver.refill(&mut link.queue, &mut link.ledger);
+        Ok(link)
+    }
+
+    /// The Ethernet addresses that it sends with: a handle to change them while the link works.
+    pub fn addresses(&self) -> Addresses {
+        self.addresses.clone()
+    }
+
+    /// Whether the device is gone for good: open a new link when it is back.
+    pub const fn is_gone(&self) -> bool {
+        self.transmitter.is_gone()
+    }
+
+    /// Whether the kernel makes no copy of its own.
+    pub const fn is_zero_copy(&self) -> bool {
+        self.queue.zero_copy
+    }
+
+    /// The program, to bound rates and to read what it counted.
+    pub const fn classifier(&mut self) -> &mut Classifier {
+        &mut self.classifier
+    }
+
+    /// Gives up packets that were lost behind the program, now and then. Reads the clock.
+    fn settle(&mut self) {
+        let now_ns = monotonic_ns();
+        if now_ns.saturating_sub(self.settled_ns) >= SETTLE_INTERVAL_NS {
+            self.settled_ns = now_ns;
+            self.receiver.settle(&self.queue, &mut self.classifier);
+        }
+    }
+}
+
+/// The device and the addresses to write, checked against what is asked for.
+fn path(options: &XdpOptions) -> Result<(Device, Addresses), LinkError> {
+    let ClassifierOptions { device, local, peer, packet_bytes_max, .. } = &options.classifier;
+    let request = PathRequest {
+        device: device.clone(),
+        local: *local,
+        peer: *peer,
+        queue: options.queue,
+        packet_bytes_max: *packet_bytes_max,
+    };
+    let refused = |error: crate::kernel::KernelError| LinkError::Options(format!("xdp: {error}"));
+    if let Some(addresses) = &options.addresses {
+        return Ok((request.device().map_err(refused)?, addresses.clone()));
+    }
+    let path = request.resolve(RESOLVE_PATIENCE).map_err(refused)?;
+    Ok((path.device, Addresses::new(path.source, path.destination)))
+}
+
+/// Sockets of a program that runs in the stack see socket buffers: there is nothing that could be left uncopied.
+fn zero_copy(options: &XdpOptions, classifier: &Classifier) -> super::ZeroCopy {
+    match options.zero_copy {
+        super::ZeroCopy::Auto if classifier.mode() == AttachMode::Generic => super::ZeroCopy::No,
+        asked => asked,
+    }
+}
+
+impl Link for XdpLink {
+    fn receive(&mut self, out: &mut Vec<Received>, max: usize) -> Result<usize, LinkError> {
+        self.receive_from(Stream::BestEffort, out, max)
+    }
+
+    fn receive_from(
+        &mut self,
+        least: Stream,
+        out: &mut Vec<Received>,
+        max: usize,
+    ) -> Result<usize, LinkError> {
+        let Self { receiver, queue, ledger, classifier, statistics, .. } = self;
+        let count = receiver.receive(queue, ledger, classifier.accounts(), (least, max), out, statistics);
+        receiver.refill(queue, ledger);
+        Ok(count)
+    }
+
+    fn transmit_buffer(&mut self) -> Option<&mut [u8]> {
+        self.transmitter.buffer(&mut self.queue.outlet, &mut self.ledger)
+    }
+
+    fn transmit(&mut self, port: Port, len: usize, wire_bytes: u32) -> Result<(), LinkError> {
+        let Self { transmitter, queue, ledger, addresses, statistics, .. } = self;
+        transmitter.queue(&mut queue.outlet, ledger, addresses, (port, len, wire_bytes), statistics)
+    }
+
+    fn transmit_frame(&mut self, port: Port, frame: Frame, wire_bytes: u32) -> Result<(), Frame> {
+        let Self { transmitter, queue, ledger, addresses, statistics, .. } = self;
+        transmitter.queue_frame(&mut queue.outlet, ledger, addresses, (port, frame, wire_bytes), statistics)
+    }
+
+    fn set_filter(&mut self, filter: &Filter) -> Result<(), LinkError> {
+        self.classifier.set_filter(filter)
+    }
+
+    fn clear_filter(&mut self, path: PathKey) -> Result<(), LinkError> {
+        self.classifier.clear_filter(path)
+    }
+
+    fn flush(&mut self) -> Result<(), LinkError> {
+        let result = self.transmitter.flush(&mut self.queue, &mut self.ledger, &mut self.statistics);
+        self.settle();
+        result
+    }
+
+    fn is_pending(&self) -> bool {
+        self.transmitter.is_pending(&self.queue.outlet)
+    }
+
+    fn completed(&mut self) -> u32 {
+        self.transmitter.completed(&mut self.queue.outlet, &mut self.ledger)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.queue.descriptors()
+    }
+
+    fn packet_bytes_max(&self) -> usize {
+        self.packet_bytes_max
+    }
+
+    fn statistics(&self) -> LinkStatistics {
+        self.statistics
+    }
+
+    fn stream_drops(&self) -> StreamDrops {
+        let drops = self.classifier.drops();
+        StreamDrops { no_buffer: drops.no_buffer + self.queue.kernel_drops(), ..drops }
+    }
+
+    fn mode(&self) -> String {
+        let copies = if self.queue.zero_copy { "zero-copy" } else { "copy" };
+        format!("xdp ({}, {copies})", self.classifier.mode())
+    }
+}
+
+impl fmt::Debug for XdpLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "XdpLink({}, {:?})", self.mode(), self.statistics)
+    }
+}

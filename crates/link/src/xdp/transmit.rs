@@ -1,0 +1,241 @@
+//! The way out: headers in front of a packet, descriptors, kicks, and completions.
+
+use super::XdpOptions;
+use super::headers::{Addresses, Headers};
+use super::ledger::Ledger;
+use super::queue::{Outlet, Queue};
+use super::socket::Kick;
+use super::umem::{PAYLOAD_OFFSET, XdpMemory};
+use crate::{Frame, LinkError, LinkStatistics, Port};
+
+/// Packets that the kernel takes in one call, by default.
+const PACKETS_PER_KICK: u32 = 32;
+/// Calls of one flush beyond those that its packets need: each lost packet ends one.
+const SPARE_KICKS: u32 = 4;
+
+/// What the device can do for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Up,
+    /// Packets are lost until it is up again.
+    Down,
+    /// It is gone, and this link's sockets with it.
+    Gone,
+}
+
+pub(super) struct Transmitter {
+    memory: XdpMemory,
+    headers: Headers,
+    packet_bytes_max: usize,
+    /// Packets on their way out, at most.
+    frames: u32,
+    /// The buffer that is being filled.
+    staged: Option<Frame>,
+    state: State,
+    finished_bytes: u32,
+}
+
+impl Transmitter {
+    pub(super) fn new(options: &XdpOptions, memory: &XdpMemory, headers: Headers) -> Self {
+        Self {
+            memory: memory.clone(),
+            headers,
+            packet_bytes_max: options.classifier.packet_bytes_max as usize,
+            frames: options.transmit_frames,
+            staged: None,
+            state: State::Up,
+            finished_bytes: 0,
+        }
+    }
+
+    pub(super) const fn is_gone(&self) -> bool {
+        matches!(self.state, State::Gone)
+    }
+
+    pub(super) fn is_pending(&self, outlet: &Outlet) -> bool {
+        self.state == State::Up && outlet.ring.waiting() > 0
+    }
+
+    pub(super) fn buffer(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> Option<&mut [u8]> {
+        if self.staged.is_none() && self.has_room(outlet, ledger) {
+            self.staged = self.memory.pool().take();
+            if let Some(frame) = &mut self.staged {
+                frame.begin_at(PAYLOAD_OFFSET);
+            }
+        }
+        let bytes = self.packet_bytes_max;
+        self.staged.as_mut().map(|frame| &mut frame.buffer_mut()[..bytes])
+    }
+
+    pub(super) fn queue(
+        &mut self,
+        outlet: &mut Outlet,
+        ledger: &mut Ledger,
+        addresses: &Addresses,
+        (port, len, wire_bytes): (Port, usize, u32),
+        statistics: &mut LinkStatistics,
+    ) -> Result<(), LinkError> {
+        let bytes_max = self.packet_bytes_max;
+        if len > bytes_max {
+            return Err(LinkError::TooLong { bytes: len, bytes_max });
+        }
+        let Some(mut frame) = self.staged.take() else {
+            return Err(LinkError::Options("a packet was queued without a transmit buffer".into()));
+        };
+        frame.set_len(len);
+        if let Err(frame) = self.send(outlet, ledger, addresses, (port, frame, wire_bytes)) {
+            statistics.send_errors += 1;
+            self.finished_bytes = self.finished_bytes.saturating_add(wire_bytes);
+            self.staged = Some(frame);
+        }
+        Ok(())
+    }
+
+    pub(super) fn queue_frame(
+        &mut self,
+        outlet: &mut Outlet,
+        ledger: &mut Ledger,
+        addresses: &Addresses,
+        (port, frame, wire_bytes): (Port, Frame, u32),
+        statistics: &mut LinkStatistics,
+    ) -> Result<(), Frame> {
+        let fits = frame.offset() >= self.headers.bytes() && frame.as_ref().len() <= self.packet_bytes_max;
+        if !fits || !frame.is_of(self.memory.pool()) || !self.has_room(outlet, ledger) {
+            return Err(frame);
+        }
+        if let Err(frame) = self.send(outlet, ledger, addresses, (port, frame, wire_bytes)) {
+            statistics.send_errors += 1;
+            self.finished_bytes = self.finished_bytes.saturating_add(wire_bytes);
+            drop(frame);
+        }
+        Ok(())
+    }
+
+    /// Puts a frame of the region into the ring, which has room; gives it back where it cannot be sent at all.
+    fn send(
+        &self,
+        outlet: &mut Outlet,
+        ledger: &mut Ledger,
+        addresses: &Addresses,
+        (port, mut frame, wire_bytes): (Port, Frame, u32),
+    ) -> Result<(), Frame> {
+        if self.state != State::Up {
+            return Err(frame);
+        }
+        let headroom = self.headers.bytes();
+        let start = frame.offset() - headroom;
+        let Some(packet) = frame.with_headroom(headroom) else { return Err(frame) };
+        let len = packet.len() as u32;
+        if !self.headers.write(port, addresses, packet) {
+            return Err(frame);
+        }
+        let index = frame.into_index();
+        let addr = u64::from(index) * self.memory.frame_bytes() as u64 + start as u64;
+        ledger.send(index, wire_bytes);
+        let queued = outlet.ring.push(libc::xdp_desc { addr, len, options: 0 });
+        debug_assert!(queued, "the ring holds all frames that may be on their way out");
+        Ok(())
+    }
+
+    /// Whether one more packet may be on its way out; looks for completions where there is none.
+    fn has_room(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> bool {
+        if ledger.to_send() >= self.frames {
+            self.collect(outlet, ledger);
+        }
+        ledger.to_send() < self.frames
+    }
+
+    /// Has the kernel take what is queued, as far as it does; every call of it is bounded, and so is their number.
+    pub(super) fn flush(
+        &mut self,
+        queue: &mut Queue,
+        ledger: &mut Ledger,
+        statistics: &mut LinkStatistics,
+    ) -> Result<(), LinkError> {
+        let outlet = &mut queue.outlet;
+        let published = outlet.ring.publish();
+        let mut waiting = outlet.ring.waiting();
+        if self.is_gone() || (waiting == 0 && self.state == State::Up) {
+            return Ok(());
+        }
+        if queue.zero_copy {
+            statistics.packets_out += u64::from(published);
+            return self.flush_zero_copy(outlet, ledger, statistics, waiting);
+        }
+        let kicks_max = waiting + waiting / PACKETS_PER_KICK + SPARE_KICKS;
+        for _ in 0..kicks_max {
+            let kick = outlet.socket.kick_transmit()?;
+            let left = outlet.ring.waiting();
+            let taken = waiting - left;
+            waiting = left;
+            let lost = u32::from(kick == Kick::Lost);
+            statistics.overflows += u64::from(lost);
+            statistics.packets_out += u64::from(taken.saturating_sub(lost));
+            match kick {
+                Kick::Down | Kick::Gone => {
+                    self.lose(kick, waiting, ledger, statistics);
+                    return Ok(());
+                }
+                Kick::NoCompletions if self.collect(outlet, ledger) == 0 => break,
+                Kick::Done => self.state = State::Up,
+                Kick::Again if taken == 0 => break,
+                Kick::Again | Kick::Lost | Kick::NoCompletions => {}
+            }
+            if waiting == 0 {
+                return Ok(());
+            }
+        }
+        statistics.send_waits += 1;
+        Ok(())
+    }
+
+    /// The adapter takes packets by itself, and is woken where it sleeps.
+    fn flush_zero_copy(
+        &mut self,
+        outlet: &mut Outlet,
+        ledger: &mut Ledger,
+        statistics: &mut LinkStatistics,
+        waiting: u32,
+    ) -> Result<(), LinkError> {
+        let kick = if outlet.ring.needs_wakeup() || self.state == State::Down {
+            outlet.socket.kick_transmit()?
+        } else {
+            Kick::Done
+        };
+        match kick {
+            Kick::Down | Kick::Gone => self.lose(kick, waiting, ledger, statistics),
+            Kick::Done => self.state = State::Up,
+            Kick::Again | Kick::NoCompletions | Kick::Lost => statistics.send_waits += 1,
+        }
+        Ok(())
+    }
+
+    /// The device is down or gone: what is queued is lost to whoever counts, even if it leaves one day.
+    fn lose(&mut self, kick: Kick, waiting: u32, ledger: &mut Ledger, statistics: &mut LinkStatistics) {
+        if self.state == State::Up {
+            statistics.send_errors += u64::from(waiting);
+            self.finished_bytes = self.finished_bytes.saturating_add(ledger.give_up());
+        }
+        self.state = if kick == Kick::Gone { State::Gone } else { State::Down };
+    }
+
+    pub(super) fn completed(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> u32 {
+        self.collect(outlet, ledger);
+        std::mem::take(&mut self.finished_bytes)
+    }
+
+    /// Takes completions; gives how many. Bounded by the ring.
+    fn collect(&mut self, outlet: &mut Outlet, ledger: &mut Ledger) -> u32 {
+        let mut count = 0;
+        let frame_bytes = self.memory.frame_bytes() as u64;
+        while let Some(addr) = outlet.completion.pop() {
+            let Ok(index) = u32::try_from(addr / frame_bytes) else { continue };
+            let Some(wire_bytes) = ledger.sent(index) else { continue };
+            self.memory.pool().give_back(index);
+            self.finished_bytes = self.finished_bytes.saturating_add(wire_bytes);
+            count += 1;
+        }
+        outlet.completion.release();
+        count
+    }
+}
