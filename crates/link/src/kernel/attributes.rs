@@ -1,6 +1,6 @@
 //! Netlink attributes: written one behind the other, read by their kind.
 
-use netlink_packet_core::{NLA_F_NESTED, NlasIterator};
+use netlink_packet_core::NlasIterator;
 
 /// Header and attributes of a message, as they grow.
 #[derive(Debug, Default)]
@@ -26,11 +26,6 @@ impl Body {
     /// Adds a string with its zero.
     pub fn with_text(self, kind: u16, text: &str) -> Self {
         self.with(kind, &[text.as_bytes(), b"\0"].concat())
-    }
-
-    /// Adds what `inner` holds (made without a header) as one attribute.
-    pub fn with_nested(self, kind: u16, inner: &Self) -> Self {
-        self.with(kind | NLA_F_NESTED, &inner.0)
     }
 
     /// The bytes.
@@ -109,12 +104,15 @@ fn number(value: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use netlink_packet_core::NLA_F_NESTED;
+
     use super::*;
 
     #[test]
     fn what_is_written_is_read() {
         let inner = Body::default().with_u32(1, 7);
-        let body = Body::new(&[9; 8]).with_text(3, "eth0").with(4, &[1]).with_nested(5, &inner);
+        let body =
+            Body::new(&[9; 8]).with_text(3, "eth0").with(4, &[1]).with(5 | NLA_F_NESTED, inner.bytes());
         let read = Attributes::after(body.bytes(), 8);
         assert_eq!(read.text(3).as_deref(), Some("eth0"));
         assert_eq!(read.number(4), Some(1));

@@ -129,7 +129,7 @@ impl Device {
         };
         let answer =
             Netlink::route().and_then(|mut netlink| netlink.ask(RTM_GETLINK, 0, body)).map_err(refused)?;
-        let device = answer.iter().find_map(|message| Self::parse(&message.body));
+        let device = answer.iter().find_map(|message| Self::parse(message));
         device.ok_or_else(|| KernelError::NoDevice(name.into()))
     }
 

@@ -22,10 +22,12 @@ mod netlink;
 mod path;
 mod qdisc;
 mod record;
+mod watch;
 
 pub use care::{CareOptions, CareStatus, DeviceCare, Leftover, leftovers};
 pub use device::{Device, Mac, XdpAttachment, XdpFeatures};
 pub use error::KernelError;
 pub use neighbours::{Route, neighbour, resolve, route_to};
-pub use path::{LinkPath, PathRequest};
+pub use path::{LinkPath, PathRequest, RESOLVE_PATIENCE};
 pub use qdisc::{RESTORABLE, ShaperRate};
+pub use watch::{Change, Watcher};

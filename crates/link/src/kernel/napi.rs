@@ -129,7 +129,7 @@ impl Netdev {
         let answer = netlink.ask(GENL_ID_CTRL, 0, &body)?;
         let family = answer
             .iter()
-            .find_map(|message| Attributes::after(&message.body, HEADER_BYTES).number(CTRL_ATTR_FAMILY_ID));
+            .find_map(|message| Attributes::after(message, HEADER_BYTES).number(CTRL_ATTR_FAMILY_ID));
         let family = family.and_then(|id| u16::try_from(id).ok());
         let family = family.ok_or_else(|| io::Error::other("netlink has no family netdev"))?;
         Ok(Self { netlink, family })
@@ -141,11 +141,7 @@ impl Netdev {
 
     fn list<T>(&mut self, body: &Body, read: impl FnMut(Attributes<'_>) -> Option<T>) -> io::Result<Vec<T>> {
         let answer = self.netlink.list(self.family, body)?;
-        Ok(answer
-            .iter()
-            .map(|message| Attributes::after(&message.body, HEADER_BYTES))
-            .filter_map(read)
-            .collect())
+        Ok(answer.iter().map(|message| Attributes::after(message, HEADER_BYTES)).filter_map(read).collect())
     }
 
     fn set(&mut self, body: &Body) -> io::Result<()> {
@@ -158,9 +154,8 @@ pub fn xdp_features(device: &Device) -> Option<XdpFeatures> {
     let mut netdev = Netdev::open().ok()?;
     let body = Netdev::body(DEV_GET).with_u32(DEV_IFINDEX, device.index);
     let answer = netdev.netlink.ask(netdev.family, 0, &body).ok()?;
-    let bits = answer
-        .iter()
-        .find_map(|message| Attributes::after(&message.body, HEADER_BYTES).number(DEV_XDP_FEATURES));
+    let bits =
+        answer.iter().find_map(|message| Attributes::after(message, HEADER_BYTES).number(DEV_XDP_FEATURES));
     bits.map(XdpFeatures::from_bits)
 }
 

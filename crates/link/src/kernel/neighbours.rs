@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use super::attributes::{Attributes, Body};
-use super::device::Mac;
+use super::device::{Device, Mac};
 use super::error::KernelError;
 use super::netlink::{Netlink, errno};
 
@@ -72,7 +72,7 @@ pub fn route_to(peer: IpAddr) -> Result<Route, KernelError> {
     };
     let answer =
         Netlink::route().and_then(|mut netlink| netlink.ask(RTM_GETROUTE, 0, &body)).map_err(refused)?;
-    answer.iter().find_map(|message| parse_route(&message.body)).ok_or(KernelError::NoRoute(peer))
+    answer.iter().find_map(|message| parse_route(message)).ok_or(KernelError::NoRoute(peer))
 }
 
 fn parse_route(message: &[u8]) -> Option<Route> {
@@ -101,7 +101,7 @@ fn neighbour_by(netlink: &mut Netlink, device: u32, next_hop: IpAddr) -> io::Res
     match netlink.ask(RTM_GETNEIGH, 0, &body) {
         Ok(answer) => Ok(answer
             .iter()
-            .filter_map(|message| Neighbour::parse(&message.body))
+            .filter_map(|message| Neighbour::parse(message))
             .find(|entry| entry.device == device && entry.address == next_hop)
             .and_then(|entry| entry.mac)),
         Err(error) if errno(&error) == Some(libc::ENOENT) => Ok(None),
@@ -112,33 +112,34 @@ fn neighbour_by(netlink: &mut Netlink, device: u32, next_hop: IpAddr) -> io::Res
 /// The hardware address of `next_hop` on a device; makes the kernel ask for it and waits where it is not known.
 ///
 /// # Errors
-/// [`KernelError::Unresolved`] where nobody has answered after `patience`; `name` names the device there.
-pub fn resolve(device: u32, name: &str, next_hop: IpAddr, patience: Duration) -> Result<Mac, KernelError> {
+/// [`KernelError::Unresolved`] where nobody has answered after `patience`.
+pub fn resolve(device: &Device, next_hop: IpAddr, patience: Duration) -> Result<Mac, KernelError> {
     let failed = |error| KernelError::Os { what: format!("the neighbour {next_hop}"), error };
     let mut netlink = Netlink::route().map_err(failed)?;
     let begun = Instant::now();
     let mut asked = false;
     loop {
-        if let Some(mac) = neighbour_by(&mut netlink, device, next_hop).map_err(failed)? {
+        if let Some(mac) = neighbour_by(&mut netlink, device.index, next_hop).map_err(failed)? {
             return Ok(mac);
         }
         if !asked {
             asked = true;
-            solicit(&mut netlink, device, next_hop);
+            ask_for(device.index, next_hop);
         }
         if begun.elapsed() >= patience {
             let waited_ms = patience.as_millis() as u64;
-            return Err(KernelError::Unresolved { next_hop, device: name.into(), waited_ms });
+            return Err(KernelError::Unresolved { next_hop, device: device.name.clone(), waited_ms });
         }
         std::thread::sleep(RESOLVE_POLL.min(patience));
     }
 }
 
-/// Makes the kernel ask for a neighbour: by `NTF_USE`, which needs `CAP_NET_ADMIN`, and else as everybody does, by
+/// Makes the kernel look for a neighbour: by `NTF_USE`, which needs `CAP_NET_ADMIN`, and else as everybody does, by
 /// sending it something. Neither has a result worth looking at: the neighbour's answer is.
-fn solicit(netlink: &mut Netlink, device: u32, next_hop: IpAddr) {
+pub(super) fn ask_for(device: u32, next_hop: IpAddr) {
     let body = Body::new(&neighbour_header(device, next_hop, NTF_USE)).with(NDA_DST, &octets(next_hop));
-    if netlink.ask(RTM_NEWNEIGH, NLM_F_CREATE, &body).is_ok() {
+    let told = Netlink::route().and_then(|mut netlink| netlink.ask(RTM_NEWNEIGH, NLM_F_CREATE, &body));
+    if told.is_ok() {
         return;
     }
     let any: IpAddr =

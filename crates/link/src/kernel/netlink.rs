@@ -17,13 +17,6 @@ const HEADER_BYTES: usize = 16;
 /// Kind of the text in an extended acknowledgement.
 const ACK_TEXT: u16 = 1;
 
-/// One message of an answer: its type and everything behind the header.
-#[derive(Debug)]
-pub(super) struct Message {
-    pub kind: u16,
-    pub body: Vec<u8>,
-}
-
 /// A socket for requests.
 #[derive(Debug)]
 pub(super) struct Netlink {
@@ -51,23 +44,23 @@ impl Netlink {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Asks for one thing; returns what came before the acknowledgement.
+    /// Asks for one thing; returns what came before the acknowledgement: of each message what is behind its header.
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn ask(&mut self, kind: u16, flags: u16, body: &Body) -> io::Result<Vec<Message>> {
+    pub fn ask(&mut self, kind: u16, flags: u16, body: &Body) -> io::Result<Vec<Vec<u8>>> {
         self.exchange(kind, flags | NLM_F_ACK, body)
     }
 
-    /// Asks for all of a kind.
+    /// Asks for all of a kind; returns the same.
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn list(&mut self, kind: u16, body: &Body) -> io::Result<Vec<Message>> {
+    pub fn list(&mut self, kind: u16, body: &Body) -> io::Result<Vec<Vec<u8>>> {
         self.exchange(kind, NLM_F_DUMP, body)
     }
 
-    fn exchange(&mut self, kind: u16, flags: u16, body: &Body) -> io::Result<Vec<Message>> {
+    fn exchange(&mut self, kind: u16, flags: u16, body: &Body) -> io::Result<Vec<Vec<u8>>> {
         self.sequence += 1;
         let mut bytes = vec![0; HEADER_BYTES];
         bytes.extend_from_slice(body.bytes());
@@ -89,7 +82,7 @@ impl Netlink {
     }
 
     /// Adds the messages of a datagram; whether the answer is complete.
-    fn collect(&self, datagram: &[u8], answer: &mut Vec<Message>) -> io::Result<bool> {
+    fn collect(&self, datagram: &[u8], answer: &mut Vec<Vec<u8>>) -> io::Result<bool> {
         for (header, body) in messages(datagram) {
             if header.sequence_number() != self.sequence {
                 continue;
@@ -97,7 +90,7 @@ impl Netlink {
             match header.message_type() {
                 NLMSG_ERROR => return acknowledged(header, body).map(|()| true),
                 NLMSG_DONE => return done(body).map(|()| true),
-                kind => answer.push(Message { kind, body: body.to_vec() }),
+                _ => answer.push(body.to_vec()),
             }
         }
         Ok(false)

@@ -7,8 +7,9 @@ use super::device::{Device, Mac};
 use super::error::KernelError;
 use super::neighbours::{resolve, route_to};
 
-/// Longest wait for a neighbour's hardware address: the kernel itself asks three times, a second apart.
-pub(super) const RESOLVE_PATIENCE: Duration = Duration::from_millis(3_200);
+/// Longest wait for a neighbour's hardware address. One that is there answers within a round trip; the kernel asks
+/// again after a second.
+pub const RESOLVE_PATIENCE: Duration = Duration::from_millis(1_200);
 
 /// What a link wants of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +35,8 @@ pub struct LinkPath {
     pub next_hop: IpAddr,
     /// The device's hardware address.
     pub source: Mac,
-    /// The next hop's.
-    pub destination: Mac,
+    /// The next hop's; `None`: it has not answered yet.
+    pub destination: Option<Mac>,
 }
 
 impl PathRequest {
@@ -76,18 +77,38 @@ impl PathRequest {
         Err(KernelError::Mtu { device: device.name.clone(), mtu, packet_bytes, needed })
     }
 
-    /// The whole path; may wait some seconds for the neighbour to answer.
+    /// The path as far as it is known now. A neighbour that does not answer within `patience`, or a device without
+    /// carrier, is no mistake of anybody: its address is `None` then.
     ///
     /// # Errors
-    /// What is missing, with the fix.
-    pub fn resolve(&self) -> Result<LinkPath, KernelError> {
+    /// What is wrong, with the fix.
+    pub fn find(&self, patience: Duration) -> Result<LinkPath, KernelError> {
         let device = self.device()?;
-        if !device.carrier {
-            return Err(KernelError::NoCarrier(device.name));
-        }
         let next_hop = self.next_hop(&device)?;
-        let destination = resolve(device.index, &device.name, next_hop, RESOLVE_PATIENCE)?;
+        let destination =
+            match resolve(&device, next_hop, if device.carrier { patience } else { Duration::ZERO }) {
+                Ok(mac) => Some(mac),
+                Err(KernelError::Unresolved { .. }) => None,
+                Err(error) => return Err(error),
+            };
         Ok(LinkPath { source: device.ethernet()?, device, next_hop, destination })
+    }
+
+    /// The path, complete.
+    ///
+    /// # Errors
+    /// As [`PathRequest::find`], and where there is no carrier or the neighbour does not answer.
+    pub fn resolve(&self, patience: Duration) -> Result<LinkPath, KernelError> {
+        let path = self.find(patience)?;
+        match path.destination {
+            Some(_) => Ok(path),
+            None if !path.device.carrier => Err(KernelError::NoCarrier(path.device.name)),
+            None => Err(KernelError::Unresolved {
+                next_hop: path.next_hop,
+                device: path.device.name,
+                waited_ms: patience.as_millis() as u64,
+            }),
+        }
     }
 
     /// Who packets to the peer go to, if by this device.

@@ -190,7 +190,7 @@ fn list(device: &Device) -> Result<Vec<Qdisc>, KernelError> {
     let answer = Netlink::route()
         .and_then(|mut netlink| netlink.list(RTM_GETQDISC, &Body::new(&[0; HEADER_BYTES])))
         .map_err(failed(device))?;
-    Ok(answer.iter().filter_map(|message| Qdisc::parse(&message.body, device.index)).collect())
+    Ok(answer.iter().filter_map(|message| Qdisc::parse(message, device.index)).collect())
 }
 
 fn header(device: &Device, handle: u32) -> Body {

@@ -1,0 +1,249 @@
+//! Follows what the kernel knows about links: devices, addresses, routes, neighbours.
+//!
+//! Messages of the kernel are only hints which link to look at again; what has changed is found by comparing facts.
+//! So a message that is lost (the socket says so) or that nobody expected does no harm, and a storm of them costs one
+//! look.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+use super::device::{Device, Mac, RTM_DELLINK, RTM_NEWLINK};
+use super::error::KernelError;
+use super::neighbours::{Neighbour, RTM_DELNEIGH, RTM_NEWNEIGH, ask_for, neighbour};
+use super::netlink::{errno, messages};
+use super::path::{LinkPath, PathRequest};
+
+/// Links, neighbours, addresses and routes of both families (`RTNLGRP_*`).
+const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
+/// Messages that may wait for us.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// What has become different on the way to a neighbour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Hardware addresses; `None`: the next hop's is not known yet.
+    Mac {
+        /// Of our device.
+        source: Mac,
+        /// Of the next hop.
+        destination: Option<Mac>,
+    },
+    /// The longest IP packet of the device.
+    Mtu {
+        /// Now.
+        mtu: u32,
+        /// Whether the link's longest packet fits.
+        fits: bool,
+    },
+    /// The device is switched off, or has lost its carrier.
+    Down,
+    /// It can carry packets again.
+    Up,
+    /// There is no such device any more.
+    Gone,
+    /// There is one of that name again.
+    Back,
+    /// The peer is not reached by this device any more; why, for people.
+    RouteMoved(String),
+    /// It is again.
+    RouteBack,
+}
+
+/// One link as it was when last looked at.
+#[derive(Debug)]
+struct Watched {
+    request: PathRequest,
+    device: Option<Device>,
+    next_hop: Option<IpAddr>,
+    source: Mac,
+    destination: Option<Mac>,
+    dirty: bool,
+}
+
+/// A subscription for some links.
+#[derive(Debug)]
+pub struct Watcher {
+    socket: Socket,
+    links: Vec<Watched>,
+    changes: VecDeque<(usize, Change)>,
+}
+
+impl Watcher {
+    /// Subscribes, in the network namespace of this thread.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    pub fn new() -> Result<Self, KernelError> {
+        let open = || -> io::Result<Socket> {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind(&SocketAddr::new(0, 0))?;
+            socket.set_non_blocking(true)?;
+            // A smaller buffer only means to look at everything more often.
+            let _ = socket.set_rx_buf_sz(BUFFER_BYTES as libc::c_int);
+            GROUPS.iter().try_for_each(|group| socket.add_membership(*group))?;
+            Ok(socket)
+        };
+        let socket = open().map_err(KernelError::net("following links, routes and neighbours"))?;
+        Ok(Self { socket, links: Vec::new(), changes: VecDeque::new() })
+    }
+
+    /// Follows a link from `path` on; changes name it by the number that is returned, counted from 0.
+    pub fn add(&mut self, request: PathRequest, path: &LinkPath) -> usize {
+        self.links.push(Watched {
+            request,
+            source: path.source,
+            destination: path.destination,
+            next_hop: Some(path.next_hop),
+            device: Some(path.device.clone()),
+            // What changed since the path was found.
+            dirty: true,
+        });
+        self.links.len() - 1
+    }
+
+    /// Readable when there may be a change.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// The next change: the number of its link, and what it is. `None` where nothing has changed.
+    pub fn poll_change(&mut self) -> Option<(usize, Change)> {
+        if self.changes.is_empty() {
+            self.take_hints();
+            for (number, link) in self.links.iter_mut().enumerate().filter(|(_, link)| link.dirty) {
+                link.dirty = false;
+                link.look(|change| self.changes.push_back((number, change)));
+            }
+        }
+        self.changes.pop_front()
+    }
+
+    /// Looks at everything at the next [`Watcher::poll_change`], and makes the kernel look for the neighbours: it forgets
+    /// those that it does not send to itself.
+    pub fn refresh(&mut self) {
+        for link in &mut self.links {
+            link.dirty = true;
+            if let (Some(device), Some(next_hop)) = (&link.device, link.next_hop) {
+                ask_for(device.index, next_hop);
+            }
+        }
+    }
+
+    fn take_hints(&mut self) {
+        loop {
+            match self.socket.recv_from_full() {
+                Ok((datagram, _)) => self.hint(&datagram),
+                // Messages were lost.
+                Err(error) if errno(&error) == Some(libc::ENOBUFS) => {
+                    self.links.iter_mut().for_each(|link| link.dirty = true);
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn hint(&mut self, datagram: &[u8]) {
+        for (header, body) in messages(datagram) {
+            match header.message_type() {
+                RTM_NEWLINK | RTM_DELLINK => {
+                    let Some(device) = Device::parse(body) else { continue };
+                    self.mark(|link| link.is_on(device.index) || link.request.device == device.name);
+                }
+                RTM_NEWNEIGH | RTM_DELNEIGH => {
+                    let Some(entry) = Neighbour::parse(body) else { continue };
+                    self.mark(|link| link.is_on(entry.device) && link.next_hop == Some(entry.address));
+                }
+                // Any route or address may be the one that matters.
+                _ => self.mark(|_| true),
+            }
+        }
+    }
+
+    fn mark(&mut self, concerned: impl Fn(&Watched) -> bool) {
+        self.links.iter_mut().filter(|link| concerned(link)).for_each(|link| link.dirty = true);
+    }
+}
+
+impl Watched {
+    fn is_on(&self, device: u32) -> bool {
+        self.device.as_ref().is_some_and(|own| own.index == device)
+    }
+
+    /// Compares with the facts.
+    fn look(&mut self, mut tell: impl FnMut(Change)) {
+        let now = match Device::named(&self.request.device) {
+            Ok(device) => Some(device),
+            Err(KernelError::NoDevice(_)) => None,
+            // Not answered: what is known stays.
+            Err(_) => return,
+        };
+        let before = std::mem::replace(&mut self.device, now.clone());
+        let same = matches!((&before, &now), (Some(before), Some(now)) if before.index == now.index);
+        if before.is_some() && !same {
+            tell(Change::Gone);
+        }
+        let Some(now) = now else { return };
+        if !same {
+            tell(Change::Back);
+        }
+        // A device that has come back tells all that is not as usual.
+        let before = before.filter(|_| same);
+        self.compare_device(before.as_ref(), &now, &mut tell);
+        if now.up {
+            self.compare_path(&now, !same, tell);
+        }
+    }
+
+    fn compare_device(&self, before: Option<&Device>, now: &Device, tell: &mut impl FnMut(Change)) {
+        let carries = |device: &Device| device.up && device.carrier;
+        match (before.is_none_or(carries), carries(now)) {
+            (true, false) => tell(Change::Down),
+            (false, true) => tell(Change::Up),
+            _ => {}
+        }
+        if before.is_none_or(|before| before.mtu != now.mtu) {
+            let fits = self.request.check_mtu(now).is_ok();
+            if before.is_some() || !fits {
+                tell(Change::Mtu { mtu: now.mtu, fits });
+            }
+        }
+    }
+
+    fn compare_path(&mut self, device: &Device, new: bool, mut tell: impl FnMut(Change)) {
+        let routed = self.next_hop.is_some();
+        match self.request.next_hop(device) {
+            Ok(next_hop) => {
+                self.next_hop = Some(next_hop);
+                if !routed {
+                    tell(Change::RouteBack);
+                }
+            }
+            Err(error) => {
+                self.next_hop = None;
+                if routed || new {
+                    tell(Change::RouteMoved(error.to_string()));
+                }
+                return;
+            }
+        }
+        let source = device.mac.unwrap_or(self.source);
+        let found = self.next_hop.and_then(|next_hop| neighbour(device.index, next_hop).ok().flatten());
+        // A neighbour that the kernel has forgotten is where it was until somebody says otherwise.
+        let destination = found.or(self.destination);
+        if (source, destination) != (self.source, self.destination) {
+            (self.source, self.destination) = (source, destination);
+            tell(Change::Mac { source, destination });
+        }
+    }
+}
+
+impl AsFd for Watcher {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor()
+    }
+}
