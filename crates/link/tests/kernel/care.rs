@@ -1,9 +1,15 @@
 //! What is set up on a device is put back, also after a crash.
 
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
 use punctual_link::kernel::napi::{ThreadClass, instances};
 use punctual_link::kernel::{CareOptions, Device, DeviceCare, KernelError, ShaperRate, leftovers};
 
-use crate::namespaces::{Pair, privileged};
+use crate::namespaces::{ADDRESSES, Pair, privileged};
 
 const RATE: ShaperRate = ShaperRate { rate_bps: 20_000_000, burst_bytes: 6_000 };
 
@@ -91,4 +97,104 @@ fn a_classless_qdisc_comes_back_as_it_was_and_others_are_refused() {
         }
         pair.left("tc qdisc replace dev va root pfifo");
     }
+}
+
+/// In its environment a test program is a host that sets everything up and then hangs.
+const CHILD: &str = "PUNCTUAL_TEST_CHILD";
+
+#[test]
+fn child_that_hangs_with_everything_set_up() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let _care = DeviceCare::take(&Device::named("va").expect("va"), 0, everything()).expect("care");
+    println!("\nready");
+    // The end of its standard input would mean that nobody is there to kill it.
+    let _ = std::io::stdin().lines().count();
+}
+
+/// A process in the left namespace that has set everything up.
+fn hanging(pair: &Pair) -> Child {
+    let own = std::env::current_exe().expect("this program");
+    let test = "care::child_that_hangs_with_everything_set_up";
+    let line = pair.inside_left(&format!("{} --exact {test} --nocapture", own.display()));
+    let mut child = Command::new("sh")
+        .args(["-c", &format!("exec {line}")])
+        .env(CHILD, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a child");
+    let output = BufReader::new(child.stdout.take().expect("its output"));
+    assert!(output.lines().map_while(Result::ok).any(|line| line == "ready"), "the child failed");
+    child
+}
+
+#[test]
+fn what_a_killed_process_leaves_is_found_and_put_back() {
+    if !privileged() {
+        return;
+    }
+    for qdisc in [None, Some("pfifo limit 55")] {
+        let pair = pair_with_napi();
+        if let Some(qdisc) = qdisc {
+            pair.left(&format!("tc qdisc replace dev va root {qdisc}"));
+        }
+        let before = pair.photograph();
+        let mut child = hanging(&pair);
+        assert!(pair.within(leftovers).expect("records").is_empty(), "its owner lives");
+        child.kill().expect("to kill it");
+        child.wait().expect("its end");
+        assert_ne!(pair.photograph(), before);
+        let mut left = pair.within(leftovers).expect("records");
+        assert_eq!(left.len(), 1);
+        let leftover = left.remove(0);
+        assert_eq!((leftover.device(), leftover.owner()), ("va", child.id()));
+        assert!(leftover.what().contains("7075:") && leftover.what().contains("NAPI"), "{}", leftover.what());
+        pair.within(|| leftover.repair()).expect("to put back");
+        assert_eq!(pair.photograph(), before);
+        assert!(pair.within(leftovers).expect("records").is_empty());
+        // The next host on the device does it by itself.
+        let mut child = hanging(&pair);
+        child.kill().expect("to kill it");
+        child.wait().expect("its end");
+        let care = take(&pair, everything()).expect("care");
+        pair.within(|| drop(care));
+        assert_eq!(pair.photograph(), before);
+    }
+}
+
+#[test]
+fn the_shaper_bounds_also_what_segmentation_offload_sends() {
+    if !privileged() {
+        return;
+    }
+    const SEGMENT: i32 = 1_472;
+    const WIRE_BYTES: u32 = 1_538;
+    let pair = Pair::new();
+    let shaped = CareOptions { kernel_rate: Some(RATE), ..CareOptions::default() };
+    let care = take(&pair, shaped).expect("care");
+    let receiver = pair.within_right(|| UdpSocket::bind((ADDRESSES[1], 9_000))).expect("a receiver");
+    receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+    let sender = pair.within(|| UdpSocket::bind((ADDRESSES[0], 0))).expect("a sender");
+    let segment = SEGMENT;
+    // SAFETY: pointer and length describe a number that lives across the call.
+    let result = unsafe {
+        let value = (&raw const segment).cast();
+        libc::setsockopt(sender.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, value, 4)
+    };
+    assert_eq!(result, 0, "UDP_SEGMENT");
+    let begun = Instant::now();
+    for _ in 0..4 {
+        sender.send_to(&[7; 20 * SEGMENT as usize], (ADDRESSES[1], 9_000)).expect("twenty packets");
+    }
+    let mut buffer = [0; 2_048];
+    for packet in 0..80 {
+        receiver.recv(&mut buffer).unwrap_or_else(|error| panic!("packet {packet}: {error}"));
+    }
+    let took = begun.elapsed();
+    let beyond_burst = u64::from(80 * WIRE_BYTES - RATE.burst_bytes);
+    let least = Duration::from_nanos(beyond_burst * 8_000_000_000 / RATE.rate_bps);
+    assert!(took >= least, "80 packets in {took:?}, the shaper allows them in {least:?}");
+    pair.within(|| drop(care));
 }

@@ -75,14 +75,12 @@ impl Pair {
 
     /// Runs `work` on a thread in the left one.
     pub fn within<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        let file = File::open(format!("/run/netns/{}", self.left)).expect("the namespace");
-        std::thread::scope(|scope| {
-            let inside = scope.spawn(move || {
-                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("to enter");
-                work()
-            });
-            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        within(&self.left, work)
+    }
+
+    /// Runs `work` on a thread in the right one.
+    pub fn within_right<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        within(&self.right, work)
     }
 
     /// Everything about `va` that a user could see: link, qdiscs, NAPI files, addresses.
@@ -110,6 +108,17 @@ impl Drop for Pair {
             }
         }
     }
+}
+
+fn within<R: Send>(namespace: &str, work: impl FnOnce() -> R + Send) -> R {
+    let file = File::open(format!("/run/netns/{namespace}")).expect("the namespace");
+    std::thread::scope(|scope| {
+        let inside = scope.spawn(move || {
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("to enter");
+            work()
+        });
+        inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 fn inside(namespace: &str, line: &str) -> String {
