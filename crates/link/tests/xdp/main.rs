@@ -1,0 +1,8 @@
+//! The `xdp` driver between hosts that the tests make: network namespaces joined by veth pairs. Needs root.
+
+mod bed;
+mod conform;
+mod forward;
+mod life;
+mod neighbours;
+mod streams;
