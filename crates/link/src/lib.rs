@@ -88,6 +88,9 @@ pub enum LinkError {
         /// Its answer.
         error: std::io::Error,
     },
+    /// The kernel's device, route or neighbour is not as the link needs it.
+    #[error(transparent)]
+    Kernel(#[from] kernel::KernelError),
     /// A packet longer than the link carries was queued.
     #[error("a packet of {bytes} B does not fit the link's {bytes_max} B")]
     TooLong {
@@ -189,6 +192,11 @@ pub trait Link: Send {
     /// What the driver dropped before it took a buffer. May cost a system call.
     fn stream_drops(&self) -> StreamDrops {
         StreamDrops::default()
+    }
+
+    /// More about what it runs on, for people: names and values.
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
     }
 
     /// What it runs on, for people: "udp", "memory", "xdp (native, copy)", ...

@@ -37,6 +37,18 @@ pub struct CareStatus {
     pub threads: Vec<(u32, ThreadClass)>,
 }
 
+impl CareStatus {
+    /// What is not as it was asked for, and has been changed by somebody else.
+    pub fn trouble(&self, wanted: &CareOptions) -> Option<String> {
+        if wanted.kernel_rate.is_some() && !self.shaped {
+            return Some("the qdisc 7075: that bounds kernel traffic was removed: restart punctuald".into());
+        }
+        let class = wanted.napi_priority.map(ThreadClass::fifo)?;
+        let other = self.threads.is_empty() || self.threads.iter().any(|(_, is)| *is != class);
+        other.then(|| "the NAPI threads are not in their class any more: restart punctuald".into())
+    }
+}
+
 /// One device, looked after. Dropping it puts everything back.
 #[derive(Debug)]
 pub struct DeviceCare {
@@ -95,6 +107,14 @@ impl DeviceCare {
         Ok(CareStatus { shaped, threads })
     }
 
+    /// Sets up again what is made anew when a device is switched on: NAPI instances and their threads.
+    ///
+    /// # Errors
+    /// As [`DeviceCare::take`].
+    pub fn renew(&mut self) -> Result<(), KernelError> {
+        self.run_napi_in_threads()
+    }
+
     /// Puts everything back.
     ///
     /// # Errors
@@ -123,7 +143,9 @@ impl DeviceCare {
         }
         let (threaded, defer_ns) = (self.options.napi_priority.is_some(), self.options.interrupt_defer_ns);
         let instances = napi::instances(&self.device, self.queue)?;
-        state.napis = instances.iter().map(before).collect();
+        let new = |napi: &&Napi| state.napis.iter().all(|known| known.id != napi.id);
+        let added: Vec<NapiBefore> = instances.iter().filter(new).map(before).collect();
+        state.napis.extend(added);
         record.write(state)?;
         for napi in &instances {
             napi::set(&self.device, napi, napi::wanted(napi.settings, threaded, defer_ns))?;

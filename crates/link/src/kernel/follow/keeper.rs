@@ -1,0 +1,303 @@
+//! The ordinary side: one thread for all links of a host.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use thiserror::Error;
+
+use super::link::FollowedLink;
+use super::mailbox::{Bell, Mailbox, Parcel};
+use crate::kernel::{
+    CareOptions, Change, Device, DeviceCare, KernelError, Mac, PathRequest, RESOLVE_PATIENCE, Watcher,
+};
+use crate::{Link, LinkError};
+
+/// How often neighbours are asked for that the kernel does not need itself, and everything is looked at again.
+const REFRESH: Duration = Duration::from_secs(10);
+/// How often it is tried to open a link whose device is there, and to find a neighbour that has not answered.
+const RETRY: Duration = Duration::from_millis(250);
+
+/// Makes drivers for one link.
+pub trait Opener: Send {
+    /// Opens a driver on the device, which is there and can carry it.
+    ///
+    /// # Errors
+    /// As the driver's.
+    fn open(&mut self, device: &Device) -> Result<Box<dyn Link>, LinkError>;
+
+    /// What packets carry from now on, those of the driver that is open and of every later one; `None`: the next hop has
+    /// not answered yet.
+    fn set_addresses(&mut self, source: Mac, destination: Option<Mac>);
+}
+
+/// One link to open and to follow.
+pub struct Follow {
+    /// The way that it goes.
+    pub request: PathRequest,
+    /// What its device shall be like.
+    pub care: CareOptions,
+    /// Makes its drivers.
+    pub opener: Box<dyn Opener>,
+}
+
+/// The link that could not be opened, by its place in the list.
+#[derive(Debug, Error)]
+#[error("{error}")]
+pub struct FollowError {
+    /// Which; none: none can be.
+    pub link: Option<usize>,
+    /// Why.
+    pub error: LinkError,
+}
+
+/// Opens links, sets their devices up, and follows them on a thread of its own in the network namespace of this one. A
+/// neighbour that does not answer is waited for in the background.
+///
+/// # Errors
+/// The first link that cannot be opened, or whose device cannot be had as asked for; nothing is left behind then.
+pub fn follow(links: Vec<Follow>) -> Result<Vec<FollowedLink>, FollowError> {
+    let none = |error: LinkError| FollowError { link: None, error };
+    let os = |error| none(LinkError::Os { what: "following links".into(), error });
+    let bell = Arc::new(Bell::new().map_err(os)?);
+    let mut watcher = Watcher::new().map_err(|error| none(error.into()))?;
+    let (mut kept, mut drivers) = (Vec::new(), Vec::new());
+    for (number, link) in links.into_iter().enumerate() {
+        let of_link = |error| FollowError { link: Some(number), error };
+        let (link, driver) = Kept::open(link, &mut watcher, Arc::clone(&bell)).map_err(of_link)?;
+        drivers.push((driver, Arc::clone(&link.mailbox)));
+        kept.push(link);
+    }
+    let keeper = Arc::new(Keeper::start(watcher, kept, bell).map_err(os)?);
+    let followed = drivers
+        .into_iter()
+        .map(|(driver, mailbox)| FollowedLink::new(driver, mailbox, Arc::clone(&keeper)))
+        .collect::<io::Result<_>>();
+    followed.map_err(os)
+}
+
+/// The thread; dropping it stops it and puts all devices back.
+pub(super) struct Keeper {
+    stop: Arc<AtomicBool>,
+    bell: Arc<Bell>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Keeper {
+    fn start(mut watcher: Watcher, mut links: Vec<Kept>, bell: Arc<Bell>) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopping, rung) = (Arc::clone(&stop), Arc::clone(&bell));
+        let thread = std::thread::Builder::new().name("punctual-links".into()).spawn(move || {
+            let mut refreshed = Instant::now();
+            while !stopping.load(Ordering::Acquire) {
+                while let Some((number, change)) = watcher.poll_change() {
+                    links[number].apply(change);
+                }
+                let unfinished = links.iter_mut().map(Kept::go_on).filter(|done| !done).count() > 0;
+                wait(&watcher, &rung, if unfinished { RETRY } else { REFRESH });
+                if refreshed.elapsed() >= if unfinished { RETRY } else { REFRESH } {
+                    refreshed = Instant::now();
+                    watcher.refresh();
+                    links.iter_mut().for_each(Kept::check);
+                }
+            }
+        })?;
+        Ok(Self { stop, bell, thread: Mutex::new(Some(thread)) })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.bell.ring();
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        // A panic there has been printed; what it held was put back as it unwound.
+        let _ = thread.map(JoinHandle::join);
+    }
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keeper")
+    }
+}
+
+fn wait(watcher: &Watcher, bell: &Bell, at_most: Duration) {
+    let mut descriptors = [
+        PollFd::from_borrowed_fd(watcher.descriptor(), PollFlags::IN),
+        PollFd::from_borrowed_fd(bell.as_fd(), PollFlags::IN),
+    ];
+    let (tv_sec, tv_nsec) = (at_most.as_secs() as i64, i64::from(at_most.subsec_nanos()));
+    // An interrupted wait is a short one.
+    let _ = poll(&mut descriptors, Some(&Timespec { tv_sec, tv_nsec }));
+    bell.hush();
+}
+
+/// Where a link's driver is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// With the link.
+    Open,
+    /// The link has been asked to give it back.
+    Withdrawn,
+    /// Nowhere.
+    Closed,
+}
+
+/// One link, as the keeper sees it.
+struct Kept {
+    request: PathRequest,
+    options: CareOptions,
+    opener: Box<dyn Opener>,
+    mailbox: Arc<Mailbox>,
+    care: Option<DeviceCare>,
+    stage: Stage,
+    tried: Instant,
+}
+
+impl Kept {
+    fn open(
+        follow: Follow,
+        watcher: &mut Watcher,
+        bell: Arc<Bell>,
+    ) -> Result<(Self, Box<dyn Link>), LinkError> {
+        let Follow { request, care: options, mut opener } = follow;
+        let path = request.find(RESOLVE_PATIENCE)?;
+        opener.set_addresses(path.source, path.destination);
+        let driver = opener.open(&path.device)?;
+        let care = DeviceCare::take(&path.device, request.queue, options)?;
+        let mailbox = Mailbox::new(bell)
+            .map_err(|error| LinkError::Os { what: "a mailbox for the link".into(), error })?;
+        *mailbox.condition() = super::mailbox::Condition {
+            device: request.device.clone(),
+            source: path.source,
+            destination: path.destination,
+            down: !path.device.carrier,
+            shaper: options.kernel_rate,
+            napi_priority: options.napi_priority,
+            interrupt_defer_ns: options.interrupt_defer_ns,
+            ..Default::default()
+        };
+        watcher.add(request.clone(), &path);
+        let mut kept = Self {
+            request,
+            options,
+            opener,
+            mailbox: Arc::new(mailbox),
+            care: Some(care),
+            stage: Stage::Open,
+            tried: Instant::now(),
+        };
+        kept.check();
+        Ok((kept, driver))
+    }
+
+    fn apply(&mut self, change: Change) {
+        let mailbox = Arc::clone(&self.mailbox);
+        let mut condition = mailbox.condition();
+        match change {
+            Change::Mac { source, destination } => {
+                (condition.source, condition.destination) = (source, destination);
+                self.opener.set_addresses(source, destination);
+            }
+            Change::Mtu { mtu, fits } => condition.mtu_too_small = (!fits).then_some(mtu),
+            Change::Down => condition.down = true,
+            Change::Up => {
+                condition.down = false;
+                drop(condition);
+                // A veth that is switched on has new NAPI instances.
+                self.renew();
+            }
+            Change::Gone => {
+                condition.closed = Some(format!("interface {} is gone", self.request.device));
+                drop(condition);
+                self.close();
+            }
+            Change::Back => {}
+            Change::RouteMoved(why) => condition.route_moved = Some(why),
+            Change::RouteBack => condition.route_moved = None,
+        }
+    }
+
+    /// Takes the driver back; puts the device back as far as it is there.
+    fn close(&mut self) {
+        if self.stage == Stage::Open {
+            self.mailbox.send(Parcel::Withdraw);
+            self.stage = Stage::Withdrawn;
+        }
+        self.care = None;
+    }
+
+    /// Whether nothing is left to do.
+    fn go_on(&mut self) -> bool {
+        if let Some((driver, why)) = self.mailbox.collect() {
+            drop(driver);
+            self.care = None;
+            self.stage = Stage::Closed;
+            if why.is_some() {
+                self.mailbox.condition().closed = why;
+            }
+        }
+        if self.stage == Stage::Closed && self.tried.elapsed() >= RETRY {
+            self.tried = Instant::now();
+            self.reopen();
+        }
+        self.stage == Stage::Open && self.mailbox.condition().destination.is_some()
+    }
+
+    fn reopen(&mut self) {
+        let opened = self.try_open();
+        let mut condition = self.mailbox.condition();
+        match opened {
+            Ok((driver, care)) => {
+                condition.closed = None;
+                drop(condition);
+                self.care = Some(care);
+                self.mailbox.send(Parcel::Install(driver));
+                self.stage = Stage::Open;
+                self.check();
+            }
+            Err(error) => condition.closed = Some(error.to_string()),
+        }
+    }
+
+    fn try_open(&mut self) -> Result<(Box<dyn Link>, DeviceCare), LinkError> {
+        let device = self.request.device()?;
+        self.opener.set_addresses(device.ethernet()?, self.mailbox.condition().destination);
+        let driver = self.opener.open(&device)?;
+        let care = DeviceCare::take(&device, self.request.queue, self.options)?;
+        Ok((driver, care))
+    }
+
+    /// The device is to be again as it was asked for.
+    fn renew(&mut self) {
+        let Some(care) = &mut self.care else { return };
+        let renewed = care.renew();
+        self.check();
+        if let Err(error) = renewed {
+            self.mailbox.condition().neglected = Some(error.to_string());
+        }
+    }
+
+    /// Whether the device is as it was asked for.
+    fn check(&mut self) {
+        let Some(care) = &self.care else { return };
+        let wanted = self.options;
+        let (threads, neglected) = match care.status() {
+            Ok(status) => {
+                let threads: Vec<u32> = status.threads.iter().map(|(thread, _)| *thread).collect();
+                (threads, status.trouble(&wanted))
+            }
+            Err(KernelError::NoNapi(_)) if self.mailbox.condition().down => (Vec::new(), None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        let mut condition = self.mailbox.condition();
+        condition.napi_threads = threads;
+        condition.neglected = neglected;
+    }
+}

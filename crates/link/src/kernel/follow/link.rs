@@ -1,0 +1,276 @@
+//! The real-time side: a link that survives its device.
+
+use std::cell::{Ref, RefCell};
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::epoll;
+
+use super::keeper::Keeper;
+use super::mailbox::{Condition, Mailbox, Parcel};
+use crate::{Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, Stream, StreamDrops};
+
+type Driver = Box<dyn Link>;
+
+/// A link whose driver is closed while its device is gone, and opened anew when it is back.
+pub struct FollowedLink {
+    driver: Option<Driver>,
+    /// Gone, but the mailbox was not free.
+    leaving: Option<(Driver, Option<String>)>,
+    mailbox: Arc<Mailbox>,
+    /// Readable with the mailbox's bell, and with every driver but the first: whoever waits asked for the descriptors
+    /// once, at the start.
+    gate: OwnedFd,
+    /// Whether the driver is the first.
+    first: bool,
+    filters: HashMap<PathKey, Filter>,
+    /// What is sent without a driver.
+    void: Vec<u8>,
+    /// Wire bytes that the driver has and has not completed.
+    outstanding_bytes: u64,
+    /// Wire bytes that went to the void.
+    void_bytes: u64,
+    void_packets: u64,
+    /// Of earlier drivers.
+    statistics: LinkStatistics,
+    drops: StreamDrops,
+    packet_bytes_max: usize,
+    /// What was known about the device when the mailbox was free last.
+    condition: RefCell<Condition>,
+    /// The last link to go stops it.
+    _keeper: Arc<Keeper>,
+}
+
+impl FollowedLink {
+    pub(super) fn new(driver: Driver, mailbox: Arc<Mailbox>, keeper: Arc<Keeper>) -> io::Result<Self> {
+        let gate = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        watch(&gate, mailbox.link.as_fd())?;
+        let packet_bytes_max = driver.packet_bytes_max();
+        Ok(Self {
+            driver: Some(driver),
+            leaving: None,
+            mailbox,
+            gate,
+            first: true,
+            filters: HashMap::new(),
+            void: vec![0; packet_bytes_max],
+            outstanding_bytes: 0,
+            void_bytes: 0,
+            void_packets: 0,
+            statistics: LinkStatistics::default(),
+            drops: StreamDrops::default(),
+            packet_bytes_max,
+            condition: RefCell::default(),
+            _keeper: keeper,
+        })
+    }
+
+    /// Whether there is a driver now.
+    pub fn is_open(&self) -> bool {
+        self.driver.is_some()
+    }
+
+    fn condition(&self) -> Ref<'_, Condition> {
+        if let Some(condition) = self.mailbox.glance() {
+            self.condition.replace(condition);
+        }
+        self.condition.borrow()
+    }
+
+    /// What the keeper has left. Costs one look at a flag where that is nothing.
+    fn look(&mut self) {
+        if let Some((driver, why)) = self.leaving.take() {
+            self.leaving = self.mailbox.give_back(driver, why).err();
+        }
+        match self.mailbox.take() {
+            None => {}
+            Some(Parcel::Withdraw) => self.lose(None),
+            Some(Parcel::Install(driver)) => self.install(driver),
+        }
+    }
+
+    /// From now on without a driver; what it had not completed is lost.
+    fn lose(&mut self, why: Option<String>) {
+        let Some(driver) = self.driver.take() else { return };
+        self.statistics = sum(self.statistics, driver.statistics());
+        self.drops = sum_drops(self.drops, driver.stream_drops());
+        self.void_bytes += std::mem::take(&mut self.outstanding_bytes);
+        self.leaving = self.mailbox.give_back(driver, why).err();
+    }
+
+    /// From now on with this driver, which is told all filters: a system call for each, on a link where nothing has
+    /// been kept for a long while.
+    fn install(&mut self, mut driver: Driver) {
+        self.lose(None);
+        let told = self.filters.values().try_for_each(|filter| driver.set_filter(filter));
+        let watched =
+            driver.descriptors().into_iter().try_for_each(|descriptor| watch(&self.gate, descriptor));
+        self.first = false;
+        self.driver = Some(driver);
+        if let Err(error) =
+            told.map_err(|error| error.to_string()).and(watched.map_err(|error| error.to_string()))
+        {
+            self.lose(Some(error));
+        }
+    }
+
+    /// What an operation on the driver gave; a driver that cannot go on is given back.
+    fn outcome<R>(&mut self, result: Result<R, LinkError>, otherwise: R) -> Result<R, LinkError> {
+        match result {
+            Err(LinkError::Os { what, error }) => {
+                self.lose(Some(format!("{what}: {error}")));
+                Ok(otherwise)
+            }
+            result => result,
+        }
+    }
+}
+
+fn watch(gate: &OwnedFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+    Ok(epoll::add(gate, descriptor, epoll::EventData::new_u64(0), flags)?)
+}
+
+impl Link for FollowedLink {
+    fn receive(&mut self, out: &mut Vec<Received>, max: usize) -> Result<usize, LinkError> {
+        self.receive_from(Stream::BestEffort, out, max)
+    }
+
+    fn receive_from(
+        &mut self,
+        least: Stream,
+        out: &mut Vec<Received>,
+        max: usize,
+    ) -> Result<usize, LinkError> {
+        self.look();
+        let Some(driver) = &mut self.driver else { return Ok(0) };
+        let received = driver.receive_from(least, out, max);
+        self.outcome(received, 0)
+    }
+
+    fn transmit_buffer(&mut self) -> Option<&mut [u8]> {
+        match &mut self.driver {
+            Some(driver) => driver.transmit_buffer(),
+            None => Some(&mut self.void),
+        }
+    }
+
+    fn transmit(&mut self, port: Port, len: usize, wire_bytes: u32) -> Result<(), LinkError> {
+        let Some(driver) = &mut self.driver else {
+            (self.void_packets, self.void_bytes) =
+                (self.void_packets + 1, self.void_bytes + u64::from(wire_bytes));
+            return Ok(());
+        };
+        let queued = driver.transmit(port, len, wire_bytes);
+        if queued.is_ok() {
+            self.outstanding_bytes += u64::from(wire_bytes);
+        }
+        self.outcome(queued, ())
+    }
+
+    fn transmit_frame(&mut self, port: Port, frame: Frame, wire_bytes: u32) -> Result<(), Frame> {
+        let Some(driver) = &mut self.driver else { return Err(frame) };
+        driver.transmit_frame(port, frame, wire_bytes)?;
+        self.outstanding_bytes += u64::from(wire_bytes);
+        Ok(())
+    }
+
+    fn set_filter(&mut self, filter: &Filter) -> Result<(), LinkError> {
+        let told = self.driver.as_mut().map_or(Ok(()), |driver| driver.set_filter(filter));
+        if told.is_ok() {
+            self.filters.insert(filter.path, *filter);
+        }
+        told
+    }
+
+    fn clear_filter(&mut self, path: PathKey) -> Result<(), LinkError> {
+        self.filters.remove(&path);
+        self.driver.as_mut().map_or(Ok(()), |driver| driver.clear_filter(path))
+    }
+
+    fn flush(&mut self) -> Result<(), LinkError> {
+        self.look();
+        let Some(driver) = &mut self.driver else { return Ok(()) };
+        let flushed = driver.flush();
+        self.outcome(flushed, ())
+    }
+
+    fn is_pending(&self) -> bool {
+        self.leaving.is_some() || self.driver.as_ref().is_some_and(|driver| driver.is_pending())
+    }
+
+    fn completed(&mut self) -> u32 {
+        let completed = self.driver.as_mut().map_or(0, |driver| driver.completed());
+        self.outstanding_bytes = self.outstanding_bytes.saturating_sub(completed.into());
+        // What goes beyond 32 bits is told the next time.
+        let void = self.void_bytes.min(u64::from(u32::MAX - completed));
+        self.void_bytes -= void;
+        completed + void as u32
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let first = self.driver.iter().filter(|_| self.first).flat_map(|driver| driver.descriptors());
+        first.chain([self.gate.as_fd()]).collect()
+    }
+
+    fn packet_bytes_max(&self) -> usize {
+        self.packet_bytes_max
+    }
+
+    fn statistics(&self) -> LinkStatistics {
+        let now = self.driver.as_ref().map(|driver| driver.statistics()).unwrap_or_default();
+        let all = sum(self.statistics, now);
+        LinkStatistics { send_errors: all.send_errors + self.void_packets, ..all }
+    }
+
+    fn stream_drops(&self) -> StreamDrops {
+        let now = self.driver.as_ref().map(|driver| driver.stream_drops()).unwrap_or_default();
+        sum_drops(self.drops, now)
+    }
+
+    fn mode(&self) -> String {
+        let mode = self.driver.as_ref().map_or_else(|| "closed".into(), |driver| driver.mode());
+        match self.condition().trouble() {
+            Some(trouble) => format!("{mode}; {trouble}"),
+            None => mode,
+        }
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        self.condition().facts()
+    }
+}
+
+impl fmt::Debug for FollowedLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FollowedLink({})", self.mode())
+    }
+}
+
+fn sum(a: LinkStatistics, b: LinkStatistics) -> LinkStatistics {
+    LinkStatistics {
+        packets_in: a.packets_in + b.packets_in,
+        packets_out: a.packets_out + b.packets_out,
+        overflows: a.overflows + b.overflows,
+        send_errors: a.send_errors + b.send_errors,
+        send_waits: a.send_waits + b.send_waits,
+        truncated: a.truncated + b.truncated,
+        pool_dry: a.pool_dry + b.pool_dry,
+        times_clamped: a.times_clamped + b.times_clamped,
+        peer_refused: a.peer_refused + b.peer_refused,
+    }
+}
+
+fn sum_drops(a: StreamDrops, b: StreamDrops) -> StreamDrops {
+    StreamDrops {
+        policed: a.policed + b.policed,
+        malformed: a.malformed + b.malformed,
+        unknown: a.unknown + b.unknown,
+        wrong_cookie: a.wrong_cookie + b.wrong_cookie,
+        no_buffer: a.no_buffer + b.no_buffer,
+        expired: a.expired + b.expired,
+    }
+}

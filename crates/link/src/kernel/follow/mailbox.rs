@@ -1,0 +1,178 @@
+//! What keeper and link leave for each other.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::Link;
+use crate::kernel::{Mac, ShaperRate};
+
+type Driver = Box<dyn Link>;
+
+/// Wakes a thread that waits for its descriptor.
+#[derive(Debug)]
+pub(super) struct Bell(OwnedFd);
+
+impl Bell {
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    pub fn ring(&self) {
+        // A count that is full is a bell that rings already.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Silent until it is rung again.
+    pub fn hush(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// From the keeper to the link.
+pub(super) enum Parcel {
+    /// Give the driver back.
+    Withdraw,
+    /// Here is one.
+    Install(Driver),
+}
+
+/// See the module. The link only ever tries the locks; the keeper holds them for a move.
+pub(super) struct Mailbox {
+    waiting: AtomicBool,
+    parcel: Mutex<Option<Parcel>>,
+    returned: Mutex<Option<(Driver, Option<String>)>>,
+    condition: Mutex<Condition>,
+    /// Wakes the link's thread.
+    pub link: Bell,
+    /// Wakes the keeper.
+    pub keeper: Arc<Bell>,
+}
+
+impl Mailbox {
+    pub fn new(keeper: Arc<Bell>) -> io::Result<Self> {
+        Ok(Self {
+            waiting: AtomicBool::new(false),
+            parcel: Mutex::default(),
+            returned: Mutex::default(),
+            condition: Mutex::default(),
+            link: Bell::new()?,
+            keeper,
+        })
+    }
+
+    /// Keeper: leaves a parcel in place of one that was not taken.
+    pub fn send(&self, parcel: Parcel) {
+        *locked(&self.parcel) = Some(parcel);
+        self.waiting.store(true, Ordering::Release);
+        self.link.ring();
+    }
+
+    /// Link: takes what is there, if the mailbox is free.
+    pub fn take(&self) -> Option<Parcel> {
+        if !self.waiting.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut parcel = try_locked(&self.parcel)?;
+        self.waiting.store(false, Ordering::Relaxed);
+        self.link.hush();
+        parcel.take()
+    }
+
+    /// Link: gives its driver back and says why, if the mailbox is free; else it keeps both.
+    pub fn give_back(&self, driver: Driver, why: Option<String>) -> Result<(), (Driver, Option<String>)> {
+        match try_locked(&self.returned) {
+            Some(mut returned) => *returned = Some((driver, why)),
+            None => return Err((driver, why)),
+        }
+        self.keeper.ring();
+        Ok(())
+    }
+
+    /// Keeper: what the link has given back.
+    pub fn collect(&self) -> Option<(Driver, Option<String>)> {
+        locked(&self.returned).take()
+    }
+
+    /// Link: a copy of what is known about the device, if the mailbox is free.
+    pub fn glance(&self) -> Option<Condition> {
+        try_locked(&self.condition).map(|condition| condition.clone())
+    }
+
+    /// Keeper: what is known about the device.
+    pub fn condition(&self) -> MutexGuard<'_, Condition> {
+        locked(&self.condition)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn try_locked<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// What the keeper knows about a link's device, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Condition {
+    pub device: String,
+    pub source: Mac,
+    pub destination: Option<Mac>,
+    pub down: bool,
+    pub mtu_too_small: Option<u32>,
+    pub route_moved: Option<String>,
+    /// Why there is no driver.
+    pub closed: Option<String>,
+    /// Why the device is not as it was asked for.
+    pub neglected: Option<String>,
+    pub shaper: Option<ShaperRate>,
+    pub napi_priority: Option<u8>,
+    pub napi_threads: Vec<u32>,
+    pub interrupt_defer_ns: u64,
+}
+
+impl Condition {
+    /// What is wrong, if anything is.
+    pub fn trouble(&self) -> Option<String> {
+        let Self { device, .. } = self;
+        let closed = self.closed.clone();
+        let down = self.down.then(|| format!("interface {device} is down or has no carrier"));
+        let mtu = self.mtu_too_small.map(|mtu| format!("MTU {mtu} of {device} is too small"));
+        let silent = self.destination.is_none().then(|| "the neighbour does not answer".to_owned());
+        let all = [closed, down, mtu, self.route_moved.clone(), silent, self.neglected.clone()];
+        all.into_iter().flatten().next()
+    }
+
+    /// Names and values.
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = vec![("device", self.device.clone()), ("address", self.source.to_string())];
+        facts.extend(self.destination.map(|mac| ("next_hop_address", mac.to_string())));
+        facts.extend(self.shaper.map(|rate| {
+            ("qdisc", format!("tbf 7075: rate {} bit/s burst {} B", rate.rate_bps, rate.burst_bytes))
+        }));
+        facts.extend(self.napi_priority.map(|priority| ("napi_priority", priority.to_string())));
+        if !self.napi_threads.is_empty() {
+            let threads: Vec<String> = self.napi_threads.iter().map(u32::to_string).collect();
+            facts.push(("napi_threads", threads.join(" ")));
+        }
+        if self.interrupt_defer_ns > 0 {
+            facts.push(("interrupt_defer_ns", self.interrupt_defer_ns.to_string()));
+        }
+        facts.extend(self.trouble().map(|trouble| ("trouble", trouble)));
+        facts
+    }
+}
