@@ -30,6 +30,8 @@ pub const HELLO_INTERVAL_DEFAULT: Nanos = Nanos::from_secs(1);
 pub const HELLOS_MISSED_MAX: u64 = 4;
 /// Best-effort and demoted packets that may wait for a node's processor.
 pub const ARRIVALS_PACKETS_MAX: usize = 1_024;
+/// While so many wait, drivers that can are asked for no more.
+pub const ARRIVALS_AHEAD_MAX: usize = 64;
 /// Of one path.
 pub const ARRIVALS_OF_PATH_MAX: u32 = 128;
 /// Frames of a link's driver unless configured otherwise.

@@ -12,6 +12,7 @@ use punctual_analysis::Instant;
 use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
 
 use crate::dice::mix;
+use crate::filters::Held;
 
 /// Smallest message that tells which one it is: the channel's key and the message's index lead it.
 pub const MESSAGE_BYTES_MIN: u32 = 16;
@@ -84,6 +85,8 @@ pub type FramePool = Rc<RefCell<Vec<Vec<u8>>>>;
 pub struct SimFrame {
     bytes: Vec<u8>,
     pool: FramePool,
+    /// Counts the frames of its path.
+    held: Option<Held>,
 }
 
 impl SimFrame {
@@ -92,7 +95,13 @@ impl SimFrame {
         let mut buffer = pool.borrow_mut().pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(bytes);
-        Self { bytes: buffer, pool: pool.clone() }
+        Self { bytes: buffer, pool: pool.clone(), held: None }
+    }
+
+    /// `held`, in which it is counted already, forgets it when it is dropped.
+    pub fn counted_in(mut self, held: Option<Held>) -> Self {
+        self.held = held;
+        self
     }
 }
 
@@ -111,6 +120,9 @@ impl AsMut<[u8]> for SimFrame {
 impl Drop for SimFrame {
     fn drop(&mut self) {
         self.pool.borrow_mut().push(std::mem::take(&mut self.bytes));
+        if let Some(held) = &self.held {
+            held.set(held.get() - 1);
+        }
     }
 }
 

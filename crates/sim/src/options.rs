@@ -66,10 +66,18 @@ pub struct Sabotage {
     pub silent_corruption: Ppm,
     /// Chance a frame that it is lost and nobody admits it.
     pub silent_loss: Ppm,
+    /// Burst that drivers let through in percent of what nodes say; 100 is honest.
+    pub burst_percent: u32,
 }
 
 impl Default for Sabotage {
     fn default() -> Self {
-        Self { cpu_cost_percent: 100, link_rate_percent: 100, silent_corruption: Ppm(0), silent_loss: Ppm(0) }
+        Self {
+            cpu_cost_percent: 100,
+            link_rate_percent: 100,
+            silent_corruption: Ppm(0),
+            silent_loss: Ppm(0),
+            burst_percent: 100,
+        }
     }
 }

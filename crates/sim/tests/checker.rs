@@ -106,6 +106,12 @@ fn a_lost_message_is_caught() {
 }
 
 #[test]
+fn a_driver_that_polices_an_honest_path_is_caught() {
+    let outcome = sabotaged(Sabotage { burst_percent: 10, ..Sabotage::default() });
+    assert!(outcome.violations.iter().any(|violation| violation.what.contains("policed")), "{outcome:?}");
+}
+
+#[test]
 fn the_timeline_tells_what_happened() {
     let outcome = outcome(1, &Options { trace: true, ..busy() });
     for word in ["channel 0 open", "sends #0", "gets #0", "closed at its"] {

@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use punctual_analysis::arrival::{EffectiveArrivals, LogicalArrivals};
 use punctual_analysis::{Delivery, Horizon, Nanos, Policing, buffers};
 
-use super::api::{ChannelCounters, RefuseCause, Role, StageGrant};
+use super::api::{ChannelCounters, FilterChange, RefuseCause, Role, StageGrant};
 use super::clip::{Clip, Demoted, Forwarder, Outlet, PacketQueue, RoleState, Sink, Source, Told};
+use super::filters::Upstream;
 use super::outgoing::Outgoing;
 use super::plane::{Owner, Plane, best_effort_parameters};
 use super::stages::Reserved;
@@ -20,7 +21,7 @@ use crate::signalling::{CommitTerms, LocalChannel, Resources};
 
 /// Buffers of a channel here, in messages.
 #[derive(Clone, Copy, Debug)]
-struct Buffers {
+pub(super) struct Buffers {
     /// Waiting for the processor: the ring at a source, packets elsewhere.
     cpu_messages: u32,
     /// Waiting for the link.
@@ -29,12 +30,20 @@ struct Buffers {
     sink_messages: u32,
 }
 
+impl Buffers {
+    /// Waiting for the processor or the link.
+    pub fn waiting_messages(self) -> u32 {
+        self.cpu_messages.saturating_add(self.link_messages)
+    }
+}
+
 /// The final bounds and horizons of the local stages.
 struct Terms {
     bounds: Vec<Nanos>,
     horizons: Vec<Nanos>,
     arrival_error: Nanos,
     upstream: Nanos,
+    upstream_min: Nanos,
 }
 
 impl<M: Memory> Resources for Plane<M> {
@@ -59,6 +68,7 @@ impl<M: Memory> Resources for Plane<M> {
             horizons: (0..bounds.len()).map(|index| terms.horizon(index, &bounds)).collect(),
             arrival_error: terms.arrival_error(&bounds),
             upstream: terms.upstream(0, &bounds),
+            upstream_min: terms.upstream_min,
             bounds,
         };
         let buffers = buffers_of(local, &terms);
@@ -114,7 +124,7 @@ fn reserved(local: &LocalChannel, buffers: Buffers) -> Reserved {
     let packets = local.contract.packets_max(local.fragment_bytes);
     let message = u64::from(local.contract.message_bytes_max);
     let on_wire = message + u64::from(packets) * u64::from(packet_wire_bytes(0, 0));
-    let waiting = buffers.cpu_messages.saturating_add(buffers.link_messages);
+    let waiting = buffers.waiting_messages();
     let frames = local.link_in.map(|link| (link, waiting.saturating_mul(packets)));
     let bytes = match local.role {
         // Packets of a source refer to the ring.
@@ -164,6 +174,8 @@ impl<M: Memory> Plane<M> {
             }
         };
         self.paths.insert(local.path, local.channel);
+        let Terms { upstream: most, upstream_min: least, arrival_error, .. } = *terms;
+        self.set_filter(local, Upstream { most, least, arrival_error }, buffers);
         let clip = Clip {
             local: local.clone(),
             cpu_bound: terms.bounds[0],
@@ -228,6 +240,9 @@ impl<M: Memory> Plane<M> {
     fn remove_clip(&mut self, channel: ChannelId) {
         let Some(clip) = self.clips.remove(&channel) else { return };
         self.paths.remove(&clip.local.path);
+        if let Some(link) = clip.local.link_in {
+            self.filters.push_back((link, FilterChange::Clear(clip.local.path)));
+        }
         self.remove_handler(clip.handler);
         let outlet = match clip.role {
             RoleState::Source(source) => {

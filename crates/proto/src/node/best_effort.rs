@@ -12,8 +12,8 @@ use super::outgoing::Outgoing;
 use crate::fragment::{Outcome, Reassembly};
 use crate::ids::{Address, ChannelId, LinkId, NodeId, PathId};
 use crate::limits::{
-    ARRIVALS_OF_PATH_MAX, ARRIVALS_PACKETS_MAX, BEST_EFFORT_MESSAGES_MAX, BEST_EFFORT_OUTGOING_MAX,
-    BEST_EFFORT_SENDERS_MAX,
+    ARRIVALS_AHEAD_MAX, ARRIVALS_OF_PATH_MAX, ARRIVALS_PACKETS_MAX, BEST_EFFORT_MESSAGES_MAX,
+    BEST_EFFORT_OUTGOING_MAX, BEST_EFFORT_SENDERS_MAX,
 };
 use crate::linksched::BestEffortKey;
 use crate::memory::{Inbox, Memory, MessageInfo, MessageRead, Outbox};
@@ -166,6 +166,11 @@ impl<F> Arrivals<F> {
         self.of_path.insert(packet.header.path, waiting + 1);
         self.packets.push_back(packet);
         true
+    }
+
+    /// Whether the processor may soon be short of them.
+    pub fn is_short(&self) -> bool {
+        self.packets.len() < ARRIVALS_AHEAD_MAX
     }
 
     pub fn peek(&self) -> Option<&Waiting<F>> {

@@ -11,6 +11,7 @@ mod best_effort;
 mod check;
 mod clip;
 pub mod config;
+mod filters;
 mod flow;
 mod forward;
 mod outgoing;
@@ -32,7 +33,7 @@ use punctual_analysis::Instant;
 pub use self::check::NodeConfigError;
 pub(crate) use self::stages::link_model;
 
-use self::api::{Event, Port, Transmit, Work};
+use self::api::{Event, FilterChange, Port, Transmit, Work};
 use self::config::{CpuCosts, NodeConfig};
 use self::plane::{Owner, Plane};
 use crate::ids::LinkId;
@@ -83,6 +84,18 @@ impl<M: Memory> Node<M> {
         out: &mut [u8],
     ) -> Option<Transmit<M::Frame>> {
         self.plane.transmit(link, &mut self.signalling, now, out)
+    }
+
+    /// What the driver of a link is to know about channels that come in on it. To be asked before
+    /// [`Node::poll_transmit`]: the packet that tells a source to begin may be next.
+    pub fn poll_filter(&mut self) -> Option<(LinkId, FilterChange)> {
+        self.plane.filters.pop_front()
+    }
+
+    /// Whether best-effort packets are worth taking from a link's driver now: nothing more urgent waits for the
+    /// processor, and there is room for them. While not, a flood of them may stay in its ring and cost no CPU.
+    pub fn has_best_effort_room(&self, link: LinkId) -> bool {
+        self.plane.takes_best_effort(link)
     }
 
     /// Picks one unit of protocol work, if any is due. It is finished before the next is begun.

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use punctual_analysis::arrival::LogicalArrivals;
 use punctual_analysis::{Instant, Nanos, Policing};
 
-use super::api::{DropCounters, Notice};
+use super::api::{DropCounters, FilterChange, Notice};
 use super::backlog::Backlog;
 use super::best_effort::{Arrivals, Binding, Flow};
 use super::clip::{Clip, RoleState};
@@ -130,6 +130,8 @@ pub(super) struct Plane<M: Memory> {
     pub backlog: Backlog,
     pub drops: DropCounters,
     pub notices: VecDeque<(ChannelId, Notice)>,
+    /// What drivers have not been told yet.
+    pub filters: VecDeque<(LinkId, FilterChange)>,
     /// Closing sources that have sent everything.
     pub drained: VecDeque<ChannelId>,
     /// Units of work begun, and those that took longer than admission assumes.
@@ -168,6 +170,7 @@ impl<M: Memory> Plane<M> {
             backlog,
             drops: DropCounters::default(),
             notices: VecDeque::with_capacity(ARRIVALS_PACKETS_MAX),
+            filters: VecDeque::new(),
             drained: VecDeque::new(),
             units: 0,
             overruns: 0,

@@ -83,7 +83,8 @@ impl<M: Memory> Plane<M> {
             }
             Some(Verdict::Demoted) => {
                 clip.counters.demoted += 1;
-                let header = Header { demoted: true, ..*header };
+                // Its slack says nothing any more, and nobody may judge it by that.
+                let header = Header { demoted: true, slack_ns: 0, ..*header };
                 self.receive_best_effort(link, received, frame, header, now);
             }
             None => self.drops.unknown_path += 1,

@@ -188,6 +188,12 @@ impl Executor {
         self.ready.peek().is_some()
     }
 
+    /// Whether the next one is ahead of best effort.
+    pub fn has_urgent(&self) -> bool {
+        let next = self.ready.peek().and_then(|(_, id)| self.get(HandlerId(id)));
+        next.is_some_and(|handler| !handler.takes_turns())
+    }
+
     /// b_p of a handler, at least 1; 1 for an unknown one.
     pub fn quantum_packets(&self, id: HandlerId) -> u32 {
         self.get(id).map_or(1, |handler| handler.parameters.quantum_packets.max(1))

@@ -73,8 +73,9 @@ pub fn terms(
     let behind: Nanos = stages.iter().skip(own.end).map(|stage| stage.bound).sum();
     let propagation: Nanos = stages.iter().skip(own.start).map(|stage| stage.propagation_max).sum();
     CommitTerms {
-        bounds: shares(contract.deadline - spent(stages, drift), stages, own, drift),
+        bounds: shares(contract.deadline - spent(stages, drift), stages, own.clone(), drift),
         budget: contract.deadline - behind - propagation,
+        upstream_min: stages.iter().take(own.start).map(|stage| stage.bound).sum(),
         horizon: contract.horizon,
         arrival_error_fixed: fixed,
         drift,

@@ -41,6 +41,8 @@ pub struct CommitTerms {
     pub bounds: Vec<Nanos>,
     /// D less all final bounds and propagation behind this node's stages (its own link's included).
     pub budget: Nanos,
+    /// The least that all bounds before this node can sum up to: the smallest that were offered.
+    pub upstream_min: Nanos,
     /// How early stages may serve.
     pub horizon: Horizon,
     /// The part of J that does not depend on bounds.

@@ -9,6 +9,7 @@ use punctual_proto::node::{Node, NodeConfigError};
 
 use crate::adapter::Adapter;
 use crate::dice::Dice;
+use crate::filters::Filters;
 use crate::memory::{DeliveredList, FramePool, SimFrame, SimMemory};
 use crate::options::Sabotage;
 use crate::processor::Processor;
@@ -74,6 +75,7 @@ pub(super) struct Host {
     pub timer: Option<SimTime>,
     pub delivered: DeliveredList,
     pub frames: FramePool,
+    pub filters: Filters,
     /// Handle of the node's best-effort receiver.
     pub receiver: Option<ChannelId>,
 }
@@ -108,6 +110,7 @@ impl Host {
             timer: None,
             delivered: DeliveredList::default(),
             frames: FramePool::default(),
+            filters: Filters::new(sabotage.burst_percent),
             receiver: None,
         })
     }

@@ -1,6 +1,6 @@
 //! Frames between adapters and drivers, and what may happen to them on the way.
 
-use punctual_analysis::{Nanos, Ppm};
+use punctual_analysis::{Instant, Nanos, Ppm};
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::node::api::Port;
@@ -53,8 +53,23 @@ impl World {
     pub(super) fn arrive(&mut self, host: usize, link: LinkId, port: Port, frame: SimFrame) {
         self.note(host, Entry::Receive { link: link.0, bytes: frame.as_ref().len() as u32 });
         let received = self.hosts[host].clock.read(self.now);
+        let frame = self.classify(host, link, frame, received);
         self.hosts[host].arrived.push_back(Arrived { link, port, received, frame });
         self.wake(host);
+    }
+
+    /// An honest path never meets what its driver would drop.
+    fn classify(&mut self, host: usize, link: LinkId, frame: SimFrame, received: Instant) -> SimFrame {
+        let (held, dropped) = self.hosts[host].filters.classify(link, frame.as_ref(), received);
+        let path = dropped.and_then(|_| Header::parse(frame.as_ref()).ok()).map(|(header, _)| header.path);
+        let channel = path.and_then(|path| self.paths.get(&path)).copied();
+        let honest = channel.is_some_and(|channel| !self.channels[channel].faulty);
+        if let (Some(why), true) = (dropped, honest) {
+            self.violate(&format!(
+                "channel {channel:?}: a packet that keeps its contract is {why} at host {host}"
+            ));
+        }
+        frame.counted_in(held)
     }
 
     /// Breaks what the network promises, without telling the checker.

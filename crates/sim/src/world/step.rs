@@ -66,6 +66,10 @@ impl World {
     }
 
     fn serve_links(&mut self, host: usize, now: Instant) {
+        let teller = &mut self.hosts[host];
+        while let Some((link, change)) = teller.node.poll_filter() {
+            teller.filters.apply(link, change);
+        }
         for link in 0..self.hosts[host].adapters.len() {
             let link = LinkId(link as u16);
             let mut scratch = std::mem::take(&mut self.scratch);

@@ -1,7 +1,9 @@
 //! The words between a [`Node`](super) and what drives it: requests, events, refusals, status.
 
+mod filter;
 mod status;
 
+pub use filter::{FilterChange, PathFilter};
 pub use status::{ChannelCounters, ChannelStatus, DropCounters, LinkStatus, NodeStatus, Role};
 
 use alloc::string::String;

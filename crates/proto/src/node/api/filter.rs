@@ -1,0 +1,40 @@
+//! What a node tells its drivers about channels, so that they can classify and police before a buffer is spent.
+
+use punctual_analysis::Nanos;
+
+use crate::ids::{Cookie, PathId};
+
+/// A channel that comes in on a link.
+///
+/// An honest path never meets its limits: they bound what a driver spends on one that is not, and nothing else.
+/// Only packets that are not demoted count; demoted ones are best effort (and their slack says nothing).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathFilter {
+    /// Which.
+    pub path: PathId,
+    /// What each of its packets carries.
+    pub cookie: Cookie,
+    /// Its activation is `low_latency`: ahead of other channels.
+    pub low_latency: bool,
+    /// Longest packet, from our header on, in bytes.
+    pub packet_bytes_max: u32,
+    /// Token bucket: most packets at once, at least 1.
+    pub burst_packets: u32,
+    /// Token bucket: time for each further packet, at least 1 ns.
+    pub interval: Nanos,
+    /// Buffers reserved for it here: most of its packets between the wire and their release, at least 1.
+    pub buffers: u32,
+    /// Packets of a soft channel with less slack than this, in ns, cannot arrive in time any more, however fast the
+    /// rest of the way. `None`: late ones are delivered.
+    pub slack_ns_min: Option<i64>,
+}
+
+/// What a link's driver is to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterChange {
+    /// Let it in; replaces what was said of the same path. To be done before the next packet is transmitted: the
+    /// one that tells the source to begin may be that.
+    Set(PathFilter),
+    /// Nobody knows it any more.
+    Clear(PathId),
+}
