@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 
 use punctual_engine::config::{ConfigError, DaemonConfig, HostConfig};
+use punctual_engine::profile::{SettleError, Settled, settle};
 use punctual_engine::{Engine, EngineError, EngineHandle, Events, HostMemory};
 use punctual_ipc::api::Quotas;
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
@@ -19,6 +20,8 @@ use punctual_proto::node::Node;
 use punctual_proto::node::api::Event;
 use thiserror::Error;
 
+use crate::rings::SharedRings;
+
 /// A host that did not start.
 #[derive(Debug, Error)]
 pub enum HostError {
@@ -28,6 +31,9 @@ pub enum HostError {
     /// The engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// What protocol work costs here cannot be said.
+    #[error(transparent)]
+    Profile(#[from] SettleError),
     /// The system.
     #[error("cannot start the host's API: {0}")]
     System(io::Error),
@@ -38,6 +44,7 @@ pub struct EngineHost {
     engine: EngineHandle<OutboxReader, InboxWriter>,
     events: Events,
     best_effort_host: bool,
+    profile: Settled,
 }
 
 impl EngineHost {
@@ -54,9 +61,16 @@ impl EngineHost {
     /// # Errors
     /// See [`HostError`].
     pub fn start_with(config: &HostConfig, links: Vec<Box<dyn Link>>) -> Result<Self, HostError> {
+        let mut config = config.clone();
+        let profile = settle(&mut config, &SharedRings)?;
         let engine = Engine::start(config.engine_config(links)?)?;
         let events = engine.events();
-        Ok(Self { engine, events, best_effort_host: config.is_best_effort_host() })
+        Ok(Self { engine, events, best_effort_host: config.is_best_effort_host(), profile })
+    }
+
+    /// What the processor's costs rest on.
+    pub fn profile(&self) -> &Settled {
+        &self.profile
     }
 }
 
@@ -102,6 +116,8 @@ impl Host for EngineHost {
             "driver_full": counted.driver_full,
             "stalls": counted.stalls,
             "links_failed": counted.links_failed,
+            "filters_failed": counted.filters_failed,
+            "profile": &self.profile,
         })
     }
 

@@ -37,6 +37,7 @@ mod events;
 pub mod host;
 mod listener;
 mod receiver;
+pub mod rings;
 mod state;
 
 pub use channel::{Channel, Opening};

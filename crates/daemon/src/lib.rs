@@ -13,6 +13,7 @@ use punctual_engine::config::HostConfig;
 use punctual_ipc::service::server::Server;
 use punctual_link::Link;
 use thiserror::Error;
+use tracing::{info, warn};
 
 pub use socket::{ApiSocket, SocketError};
 
@@ -51,6 +52,10 @@ pub fn run_with(
 ) -> Result<(), DaemonError> {
     let socket = ApiSocket::bind(&config.daemon)?;
     let host = EngineHost::start_with(config, links)?;
+    info!("{}", host.profile());
+    for warning in &host.profile().warnings {
+        warn!("{warning}");
+    }
     let listening = socket.listening().map_err(DaemonError::Failed)?;
     let server = Server::new(host, quotas(&config.daemon), Some(listening)).map_err(DaemonError::Failed)?;
     ready();

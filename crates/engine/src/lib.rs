@@ -11,6 +11,7 @@ mod handle;
 mod memory;
 pub mod os;
 mod processor;
+pub mod profile;
 mod statistics;
 
 pub use events::Events;

@@ -33,7 +33,7 @@ use crate::os::{now, wait::Waiter};
 use crate::statistics::Counters;
 
 /// Protocol work without a look at the descriptors; a look is a system call.
-const WORK_SLICE: Nanos = Nanos::from_micros(50);
+pub(crate) const WORK_SLICE: Nanos = Nanos::from_micros(50);
 /// Packets that one link may bring in one turn.
 const RECEIVE_BATCH: usize = 64;
 /// How soon to look again at what no descriptor tells: a completion, a full driver, a lock, a pool of frames.

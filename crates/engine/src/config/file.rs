@@ -9,7 +9,8 @@ use punctual_proto::{BitRate, Nanos, Ppm};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::quantity::{Bytes, Text};
+use super::quantity::{Bytes, RateOrShare, Text};
+use crate::profile::Mismatch;
 
 type Maybe<Q> = Option<Text<Q>>;
 
@@ -60,6 +61,10 @@ pub(super) struct ProcessorTable {
     pub best_effort_share_min: Maybe<Ppm>,
     pub interference_burst: Maybe<Nanos>,
     pub interference_share: Maybe<Ppm>,
+    pub profile: Option<PathBuf>,
+    pub profile_margin: Maybe<Ppm>,
+    pub profile_mismatch: Option<Mismatch>,
+    pub profile_measure: Option<bool>,
     #[serde(default)]
     pub costs: CostsTable,
 }

@@ -22,6 +22,9 @@ use crate::os::random_u64;
 use crate::os::realtime::{RealTime, SchedulingClass};
 
 /// Port of data unless configured otherwise.
+use crate::profile::ProfileSettings;
+
+pub use self::xdp::{XdpSettings, frame_bytes};
 pub const DATA_PORT_DEFAULT: u16 = 7_411;
 /// Port of signalling unless configured otherwise.
 pub const SIGNALLING_PORT_DEFAULT: u16 = 7_412;
@@ -39,6 +42,9 @@ pub struct HostConfig {
     pub real_time: RealTime,
     /// The daemon's own part.
     pub daemon: DaemonConfig,
+    /// Where the processor's costs come from; `node.cpu.costs` are those that are configured until
+    /// [`crate::profile::settle`] has decided.
+    pub profile: ProfileSettings,
     /// Where the boot count is kept; without it a life is 64 random bits.
     pub epoch_file: Option<PathBuf>,
 }

@@ -89,6 +89,14 @@ impl Inbox for TestInbox {
 }
 
 impl TestInbox {
+    /// Takes the oldest message, if there is one.
+    pub fn take(&self) -> bool {
+        let mut messages = lock(&self.0.0);
+        let any = !messages.is_empty();
+        messages.drain(..usize::from(any));
+        any
+    }
+
     /// Waits for `count` messages.
     pub fn gather(&self, count: usize) -> Vec<(Vec<u8>, MessageInfo)> {
         let (messages, arrived) = &*self.0;

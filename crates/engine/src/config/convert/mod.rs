@@ -9,7 +9,7 @@ use std::ops::Range;
 use punctual_proto::ids::{Epoch, Name, NodeId};
 use punctual_proto::limits;
 use punctual_proto::node::config::{
-    Admission, CpuConfig, CpuCosts, Interference, NodeConfig, RouteConfig, RunPolicy, SignallingConfig,
+    Admission, CpuConfig, Interference, NodeConfig, RouteConfig, RunPolicy, SignallingConfig,
 };
 use punctual_proto::{Nanos, Ppm};
 use toml::Spanned;
@@ -21,6 +21,7 @@ use super::quantity::{Bytes, Text};
 use super::{ConfigError, DaemonConfig, HostConfig, Source, secrets};
 use crate::os::realtime::{RealTime, SchedulingClass};
 
+use crate::profile::{GivenCosts, ProfileSettings};
 /// Priority of the processor's thread unless configured otherwise.
 const PRIORITY_DEFAULT: u8 = 50;
 /// Bytes of buffers that channels may reserve unless configured otherwise.
@@ -63,7 +64,8 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
     };
     let daemon = daemon(file.daemon, source)?;
     let epoch_file = own.epoch_file.map(|path| source.resolve(&path));
-    Ok(HostConfig { node, drivers, real_time, daemon, epoch_file })
+    let profile = profile(file.processor.get_ref(), source);
+    Ok(HostConfig { node, drivers, real_time, profile, daemon, epoch_file })
 }
 
 fn pick<Q: Copy>(given: &Option<Text<Q>>, default: Q) -> Q {
@@ -165,7 +167,7 @@ fn cpu(table: &Spanned<ProcessorTable>, source: &Source<'_>) -> Result<CpuConfig
         ));
     }
     Ok(CpuConfig {
-        costs: costs(&table.costs, default.costs),
+        costs: given_costs(&table.costs).over(&default.costs),
         costs_from: default.costs_from,
         release_latency: pick(&table.release_latency, default.release_latency),
         utilisation_max: pick(&table.cpu_share_max, default.utilisation_max),
@@ -180,15 +182,27 @@ fn cpu(table: &Spanned<ProcessorTable>, source: &Source<'_>) -> Result<CpuConfig
     })
 }
 
-fn costs(table: &CostsTable, default: CpuCosts) -> CpuCosts {
-    CpuCosts {
-        send_message: pick(&table.send_message, default.send_message),
-        send_packet: pick(&table.send_packet, default.send_packet),
-        send_packet_later: pick(&table.send_packet_later, default.send_packet_later),
-        forward_packet: pick(&table.forward_packet, default.forward_packet),
-        receive_packet: pick(&table.receive_packet, default.receive_packet),
-        deliver_message: pick(&table.deliver_message, default.deliver_message),
-        copy_kib: pick(&table.copy_kib, default.copy_kib),
+fn given_costs(table: &CostsTable) -> GivenCosts {
+    let given = |cost: &Option<Text<Nanos>>| cost.as_ref().map(|text| text.0);
+    GivenCosts {
+        send_message: given(&table.send_message),
+        send_packet: given(&table.send_packet),
+        send_packet_later: given(&table.send_packet_later),
+        forward_packet: given(&table.forward_packet),
+        receive_packet: given(&table.receive_packet),
+        deliver_message: given(&table.deliver_message),
+        copy_kib: given(&table.copy_kib),
+    }
+}
+
+fn profile(table: &ProcessorTable, source: &Source<'_>) -> ProfileSettings {
+    let default = ProfileSettings::default();
+    ProfileSettings {
+        file: table.profile.as_ref().map(|path| source.resolve(path)),
+        margin: pick(&table.profile_margin, default.margin),
+        mismatch: table.profile_mismatch.unwrap_or(default.mismatch),
+        measure: table.profile_measure.unwrap_or(default.measure),
+        given: given_costs(&table.costs),
     }
 }
 

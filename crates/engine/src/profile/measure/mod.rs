@@ -1,0 +1,335 @@
+//! Measuring the paths: real nodes, a source, a forwarder and a sink, driven step by step on the calling thread.
+//!
+//! The steps are those of the processor's turn with a clock reading between them. Every packet goes alone: its
+//! system calls are its own, its receiver finds one packet at a time. Channels take turns, so that a message finds
+//! the caches as the messages of others left them. The links are as fast as the drivers: nothing waits for a pace.
+
+mod host;
+mod wires;
+
+use std::io;
+
+use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::{Instant, Nanos};
+use thiserror::Error;
+
+use self::host::{Chain, Lane};
+use super::file::Costs;
+use super::summary::Summary;
+use crate::config::ConfigError;
+use crate::handle::EngineError;
+use crate::os::now;
+
+pub use self::wires::{Wires, udp_wires};
+
+/// Channels that take turns.
+const LANES: usize = 8;
+/// Payload of the smallest packets that are measured.
+pub(super) const SMALL_BYTES: usize = 64;
+/// Payload of the largest.
+pub(super) const LARGE_BYTES: usize = 1_400;
+/// Packets of the longest messages that are measured.
+pub(super) const RUN_PACKETS: usize = 4;
+/// Between two messages of one channel: the contract's interval with room for its policing.
+pub(super) const INTERVAL: Nanos = Nanos::from_micros(400);
+const GAP: Nanos = Nanos::from_micros(450);
+/// Messages of each shape before any counts.
+const WARM_UP: usize = 64;
+/// A message that has not come by then has met a hole and was demoted: it does not count.
+const LOST: Nanos = Nanos::from_millis(20);
+
+/// How an application's rings are made and used: what the engine does not know.
+pub trait Rings {
+    /// The engine's end of an outgoing ring.
+    type Outbox: Outbox + 'static;
+    /// The engine's end of an incoming ring.
+    type Inbox: Inbox + 'static;
+    /// The application's end of an outgoing ring.
+    type Writer;
+    /// The application's end of an incoming ring.
+    type Reader;
+
+    /// An outgoing ring.
+    ///
+    /// # Errors
+    /// Where memory or descriptors are short.
+    fn outgoing(&self, messages: u32, bytes_max: u32) -> io::Result<(Self::Outbox, Self::Writer)>;
+    /// An incoming ring.
+    ///
+    /// # Errors
+    /// As [`Rings::outgoing`].
+    fn incoming(&self, messages: u32, bytes_max: u32) -> io::Result<(Self::Inbox, Self::Reader)>;
+    /// Sends a message as the application does.
+    ///
+    /// # Errors
+    /// Where the ring is full or broken.
+    fn send(&self, writer: &mut Self::Writer, message: &[u8]) -> io::Result<()>;
+    /// Takes a message as the application does; `false` where none is there.
+    fn receive(&self, reader: &mut Self::Reader) -> bool;
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Messages of each shape that count.
+    pub messages: usize,
+    /// Ends earlier, with what there is.
+    pub within: Nanos,
+}
+
+impl Plan {
+    /// At the start of a host: a few hundred milliseconds.
+    pub const SHORT: Self = Self { messages: 960, within: Nanos::from_millis(600) };
+}
+
+/// The measurement could not be made.
+#[derive(Debug, Error)]
+pub enum MeasureError {
+    /// Rings, sockets or threads.
+    #[error("cannot measure this machine: {what}: {error}")]
+    Os {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        error: io::Error,
+    },
+    /// A driver.
+    #[error("cannot measure this machine: {0}")]
+    Link(#[from] punctual_link::LinkError),
+    /// The nodes do not start.
+    #[error("cannot measure this machine: {0}")]
+    Engine(#[from] EngineError),
+    /// The real-time class of the measuring thread.
+    #[error("cannot measure this machine: {0}")]
+    RealTime(#[from] crate::os::realtime::RealTimeError),
+    /// Where a driver is opened as configured.
+    #[error("cannot measure this machine: {0}")]
+    Config(#[from] ConfigError),
+    /// A channel was not opened, or too few messages came through.
+    #[error("cannot measure this machine: {0}")]
+    Failed(String),
+}
+
+/// The times of every step, in ns, in the order in which they were taken.
+#[derive(Clone, Debug, Default)]
+pub struct PathSamples {
+    /// The application puts a small message into its ring.
+    pub api_send: Vec<u64>,
+    /// The application takes a small message out of its ring.
+    pub api_receive: Vec<u64>,
+    /// The source takes a message out of the ring and polices it.
+    pub send_message: Vec<u64>,
+    /// The first packet of a message, small: fragment, schedule, hand to the driver.
+    pub send_first_small: Vec<u64>,
+    /// The same, largest.
+    pub send_first_large: Vec<u64>,
+    /// Later packets of a message, largest.
+    pub send_later_large: Vec<u64>,
+    /// A small packet through the forwarder: from the driver to the driver.
+    pub forward_small: Vec<u64>,
+    /// A largest one.
+    pub forward_large: Vec<u64>,
+    /// A largest packet that does not complete a message: from the driver to reassembly.
+    pub receive_middle_large: Vec<u64>,
+    /// A small packet that is a message: from the driver to the receiver's ring.
+    pub receive_last_small: Vec<u64>,
+    /// A largest packet that is a message.
+    pub receive_single_large: Vec<u64>,
+    /// A turn without its work: a look at the descriptors, at the node and at the clock.
+    pub turn: Vec<u64>,
+    /// Messages that did not come.
+    pub lost: u64,
+}
+
+/// What a message is like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Small,
+    Large,
+    Run,
+}
+
+impl Shape {
+    const ALL: [Self; 3] = [Self::Small, Self::Large, Self::Run];
+
+    fn bytes(self) -> usize {
+        match self {
+            Self::Small => SMALL_BYTES,
+            Self::Large => LARGE_BYTES,
+            Self::Run => LARGE_BYTES * RUN_PACKETS,
+        }
+    }
+    fn packets(self) -> usize {
+        if self == Self::Run { RUN_PACKETS } else { 1 }
+    }
+}
+
+/// Measures over `wires`.
+///
+/// # Errors
+/// See [`MeasureError`].
+pub fn measure<R: Rings>(rings: &R, wires: Wires, plan: Plan) -> Result<PathSamples, MeasureError> {
+    let started = now();
+    let mut chain = Chain::<R>::new(wires)?;
+    let mut lanes = Vec::with_capacity(LANES);
+    for number in 0..LANES {
+        lanes.push(chain.open(rings, number)?);
+    }
+    let mut samples = PathSamples::default();
+    let mut sent = [now(); LANES];
+    let rounds = (plan.messages + WARM_UP) * Shape::ALL.len();
+    for round in 0..rounds {
+        let lane = round % LANES;
+        let shape = Shape::ALL[round % Shape::ALL.len()];
+        spin_until(sent[lane] + GAP);
+        if round == WARM_UP * Shape::ALL.len() {
+            samples = PathSamples::default();
+        }
+        chain.settle();
+        sent[lane] = now();
+        one(&mut chain, rings, &mut lanes[lane], shape, &mut samples)?;
+        chain.idle_turn(&mut samples.turn);
+        if now().since(started) > plan.within {
+            break;
+        }
+    }
+    let enough = samples.send_first_small.len().min(samples.receive_middle_large.len());
+    if enough < WARM_UP || samples.lost > enough as u64 {
+        return Err(MeasureError::Failed(format!(
+            "only {enough} messages came through in {}, {} were lost: the machine is overloaded",
+            now().since(started),
+            samples.lost
+        )));
+    }
+    Ok(samples)
+}
+
+fn spin_until(until: Instant) {
+    while now() < until {
+        std::hint::spin_loop();
+    }
+}
+
+/// One message of a shape, step by step.
+fn one<R: Rings>(
+    chain: &mut Chain<R>,
+    rings: &R,
+    lane: &mut Lane<R>,
+    shape: Shape,
+    samples: &mut PathSamples,
+) -> Result<(), MeasureError> {
+    let message = [0x5a; LARGE_BYTES * RUN_PACKETS];
+    let begun = now();
+    rings
+        .send(&mut lane.writer, &message[..shape.bytes()])
+        .map_err(|error| MeasureError::Os { what: "sending into a ring", error })?;
+    let put = now();
+    chain.source.ring(lane.source);
+    let taken = now();
+    let packets = shape.packets();
+    let send: Vec<u64> = (0..packets).map_while(|_| chain.send_one()).collect();
+    let forward: Vec<u64> = (0..send.len()).map_while(|_| chain.forward_one()).collect();
+    let receive: Vec<u64> = (0..forward.len()).map_while(|_| chain.receive_one()).collect();
+    if receive.len() < packets {
+        samples.lost += 1;
+        chain.drain(rings, lane, now() + LOST);
+        return Ok(());
+    }
+    let before = now();
+    let came = rings.receive(&mut lane.reader);
+    let read = now();
+    if !came {
+        samples.lost += 1;
+        chain.drain(rings, lane, now() + LOST);
+        return Ok(());
+    }
+    samples.send_message.push(taken.since(put).0);
+    match shape {
+        Shape::Small => {
+            samples.api_send.push(put.since(begun).0);
+            samples.api_receive.push(read.since(before).0);
+            samples.send_first_small.push(send[0]);
+            samples.forward_small.push(forward[0]);
+            samples.receive_last_small.push(receive[0]);
+        }
+        Shape::Large => {
+            samples.send_first_large.push(send[0]);
+            samples.forward_large.push(forward[0]);
+            samples.receive_single_large.push(receive[0]);
+        }
+        Shape::Run => {
+            samples.send_later_large.extend(&send[1..]);
+            samples.forward_large.extend(&forward[1..]);
+            samples.receive_middle_large.extend(&receive[..RUN_PACKETS - 1]);
+        }
+    }
+    Ok(())
+}
+
+impl PathSamples {
+    /// Every series with its name.
+    pub fn series(&self) -> [(&'static str, &[u64]); 12] {
+        [
+            ("api_send", &self.api_send),
+            ("api_receive", &self.api_receive),
+            ("send_message", &self.send_message),
+            ("send_first_small", &self.send_first_small),
+            ("send_first_large", &self.send_first_large),
+            ("send_later_large", &self.send_later_large),
+            ("forward_small", &self.forward_small),
+            ("forward_large", &self.forward_large),
+            ("receive_middle_large", &self.receive_middle_large),
+            ("receive_last_small", &self.receive_last_small),
+            ("receive_single_large", &self.receive_single_large),
+            ("turn", &self.turn),
+        ]
+    }
+
+    /// Adds what another measurement took.
+    pub fn extend(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.api_send, &other.api_send),
+            (&mut self.api_receive, &other.api_receive),
+            (&mut self.send_message, &other.send_message),
+            (&mut self.send_first_small, &other.send_first_small),
+            (&mut self.send_first_large, &other.send_first_large),
+            (&mut self.send_later_large, &other.send_later_large),
+            (&mut self.forward_small, &other.forward_small),
+            (&mut self.forward_large, &other.forward_large),
+            (&mut self.receive_middle_large, &other.receive_middle_large),
+            (&mut self.receive_last_small, &other.receive_last_small),
+            (&mut self.receive_single_large, &other.receive_single_large),
+            (&mut self.turn, &other.turn),
+        ];
+        for (ours, theirs) in pairs {
+            ours.extend(theirs);
+        }
+        self.lost += other.lost;
+    }
+
+    /// The unit costs that make the measured ones: the copy from the difference between small and largest packets
+    /// (the dearest path's), later packets less their copy, delivery from what completing a message adds.
+    pub fn costs(&self) -> Costs {
+        let block = |series: &[u64]| Summary::of(series).block_ns;
+        let median = |series: &[u64]| Summary::of(series).median_ns;
+        let copied = (LARGE_BYTES - SMALL_BYTES) as u64;
+        let per_kib = |small: &[u64], large: &[u64]| {
+            (median(large).saturating_sub(median(small)) * 1_024).div_ceil(copied)
+        };
+        let copy_kib_ns = per_kib(&self.send_first_small, &self.send_first_large)
+            .max(per_kib(&self.forward_small, &self.forward_large))
+            .max(per_kib(&self.receive_last_small, &self.receive_single_large));
+        let less_copy = |ns: u64| ns.saturating_sub(copy_kib_ns * copied / 1_024).max(1);
+        let first = block(&self.send_first_small).max(1);
+        let middle = less_copy(block(&self.receive_middle_large));
+        Costs {
+            send_message_ns: block(&self.send_message).max(1),
+            send_packet_ns: first,
+            send_packet_later_ns: less_copy(block(&self.send_later_large)).min(first),
+            forward_packet_ns: block(&self.forward_small).max(1),
+            receive_packet_ns: middle,
+            deliver_message_ns: block(&self.receive_last_small).saturating_sub(middle),
+            copy_kib_ns,
+        }
+    }
+}

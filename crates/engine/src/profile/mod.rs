@@ -1,0 +1,45 @@
+//! The execution profile (design 9, CLIPS 6): what protocol work costs on this machine, measured, versioned and read
+//! by admission.
+//!
+//! [`measure`] drives three real nodes (source, forwarder, sink) on one thread over real drivers and takes the time
+//! of each step. [`Profile`] is the file; [`settle`] decides what a host that starts runs on: the configured file,
+//! or a short measurement of its own. Costs are *unit* costs: see [`Summary::block_ns`] for the rule.
+
+mod file;
+mod machine;
+mod measure;
+mod settle;
+mod summary;
+
+pub use file::{Costs, PROFILE_VERSION, Profile, ProfileError};
+pub use machine::Machine;
+pub use measure::{MeasureError, PathSamples, Plan, Rings, Wires, measure, udp_wires};
+pub use settle::{GivenCosts, Mismatch, ProfileSettings, SettleError, Settled, profile_of, settle};
+pub use summary::{BLOCK_UNITS, HOLE_NS, Summary};
+
+use punctual_proto::node::config::CpuCosts;
+use punctual_proto::{Nanos, Ppm};
+
+/// What is added to every measured cost unless `profile_margin` says otherwise. Repeated profiles of one idle machine
+/// differ by up to a tenth; the rest is for caches that are colder, and clocks that are slower, than while measuring
+/// (ADR 0013).
+pub const MARGIN_DEFAULT: Ppm = Ppm(250_000);
+
+/// `cost` with `margin` added.
+pub fn with_margin(cost: Nanos, margin: Ppm) -> Nanos {
+    cost + margin.of(cost)
+}
+
+/// Every cost with `margin` added.
+pub fn costs_with_margin(costs: &CpuCosts, margin: Ppm) -> CpuCosts {
+    let with = |cost| with_margin(cost, margin);
+    CpuCosts {
+        send_message: with(costs.send_message),
+        send_packet: with(costs.send_packet),
+        send_packet_later: with(costs.send_packet_later),
+        forward_packet: with(costs.forward_packet),
+        receive_packet: with(costs.receive_packet),
+        deliver_message: with(costs.deliver_message),
+        copy_kib: with(costs.copy_kib),
+    }
+}

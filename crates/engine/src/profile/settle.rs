@@ -1,0 +1,323 @@
+//! What a host that starts runs on: the configured profile, a short one of its own, or the costs as written.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use punctual_proto::node::config::{CostSource, CpuCosts, Interference, NodeConfig, Pace};
+use punctual_proto::{Nanos, Ppm};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::file::{PROFILE_VERSION, Profile, ProfileError};
+use super::machine::Machine;
+use super::measure::{MeasureError, PathSamples, Plan, Rings, Wires, measure, udp_wires};
+use super::summary::Summary;
+use super::{MARGIN_DEFAULT, costs_with_margin};
+use crate::config::{HostConfig, LinkDriver};
+use crate::os::realtime;
+use crate::processor::WORK_SLICE;
+
+/// What happens with the profile of another machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mismatch {
+    /// The host does not start.
+    #[default]
+    Refuse,
+    /// It is used; the host says that its guarantees do not rest on it.
+    Accept,
+}
+
+/// The `profile` keys of `[processor]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileSettings {
+    /// The file. Where it does not exist yet, a short profile is measured and written there.
+    pub file: Option<PathBuf>,
+    /// Added to every measured cost.
+    pub margin: Ppm,
+    /// See [`Mismatch`].
+    pub mismatch: Mismatch,
+    /// Whether a host without a file measures itself as it starts; else the costs are those of the configuration.
+    pub measure: bool,
+    /// Costs that the configuration gives: they override.
+    pub given: GivenCosts,
+}
+
+impl Default for ProfileSettings {
+    fn default() -> Self {
+        Self {
+            file: None,
+            margin: MARGIN_DEFAULT,
+            mismatch: Mismatch::Refuse,
+            measure: true,
+            given: GivenCosts::default(),
+        }
+    }
+}
+
+/// Costs of `[processor.costs]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are those of CpuCosts")]
+pub struct GivenCosts {
+    pub send_message: Option<Nanos>,
+    pub send_packet: Option<Nanos>,
+    pub send_packet_later: Option<Nanos>,
+    pub forward_packet: Option<Nanos>,
+    pub receive_packet: Option<Nanos>,
+    pub deliver_message: Option<Nanos>,
+    pub copy_kib: Option<Nanos>,
+}
+
+impl GivenCosts {
+    /// `costs` with what is given in their place.
+    pub fn over(&self, costs: &CpuCosts) -> CpuCosts {
+        CpuCosts {
+            send_message: self.send_message.unwrap_or(costs.send_message),
+            send_packet: self.send_packet.unwrap_or(costs.send_packet),
+            // Whoever gives the cost of a packet and says nothing of later ones means all of them.
+            send_packet_later: self.send_packet_later.or(self.send_packet).unwrap_or(costs.send_packet_later),
+            forward_packet: self.forward_packet.unwrap_or(costs.forward_packet),
+            receive_packet: self.receive_packet.unwrap_or(costs.receive_packet),
+            deliver_message: self.deliver_message.unwrap_or(costs.deliver_message),
+            copy_kib: self.copy_kib.unwrap_or(costs.copy_kib),
+        }
+    }
+
+    /// Whether nothing is left to measure.
+    pub fn is_complete(&self) -> bool {
+        let Self {
+            send_message,
+            send_packet,
+            send_packet_later: _,
+            forward_packet,
+            receive_packet,
+            deliver_message,
+            copy_kib,
+        } = self;
+        [send_message, send_packet, forward_packet, receive_packet, deliver_message, copy_kib]
+            .into_iter()
+            .all(Option::is_some)
+    }
+}
+
+/// Costs that cannot be settled: the host does not start.
+#[derive(Debug, Error)]
+pub enum SettleError {
+    /// The file.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The measurement.
+    #[error("{0}; or give the costs in [processor.costs], or profile_measure = false for the defaults")]
+    Measure(#[from] MeasureError),
+}
+
+/// What a host runs on, for its log and `status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settled {
+    /// Where the costs come from.
+    pub costs_from: CostSource,
+    /// The file, where there is one.
+    pub file: Option<PathBuf>,
+    /// When it was measured.
+    pub measured: Option<String>,
+    /// One line for people.
+    pub summary: String,
+    /// What of the configuration is too tight for what was measured, each one line with the fix.
+    pub warnings: Vec<String>,
+}
+
+impl fmt::Display for Settled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.summary)
+    }
+}
+
+/// Puts the costs that this host runs on into `config`.
+///
+/// # Errors
+/// See [`SettleError`].
+pub fn settle<R: Rings + Sync>(config: &mut HostConfig, rings: &R) -> Result<Settled, SettleError> {
+    let settings = config.profile.clone();
+    let (profile, foreign) = match source_of(config, &settings) {
+        Source::Configured => return Ok(as_configured(&settings)),
+        Source::File(path) => {
+            let profile = Profile::load(path)?;
+            match profile.check_machine(&Machine::here(driver_of(config)), path) {
+                Err(error) if settings.mismatch == Mismatch::Accept => (profile, Some(error.to_string())),
+                checked => checked.map(|()| (profile, None))?,
+            }
+        }
+        Source::Measured(file) => {
+            let profile = measure_short(config, rings)?;
+            if let Some(path) = file {
+                profile.save(path)?;
+            }
+            (profile, None)
+        }
+    };
+    Ok(apply(config, &settings, &profile, foreign))
+}
+
+/// Where the costs are to come from.
+enum Source<'a> {
+    Configured,
+    File(&'a Path),
+    /// Measured now, and kept in a file where one is named.
+    Measured(Option<&'a Path>),
+}
+
+fn source_of<'a>(config: &HostConfig, settings: &'a ProfileSettings) -> Source<'a> {
+    // On a best-effort host nothing is guaranteed, and an ordinary thread would measure others' work too.
+    let measure = settings.measure && !config.is_best_effort_host();
+    match settings.file.as_deref() {
+        _ if settings.given.is_complete() => Source::Configured,
+        Some(path) if measure && !path.exists() => Source::Measured(Some(path)),
+        Some(path) => Source::File(path),
+        None if measure => Source::Measured(None),
+        None => Source::Configured,
+    }
+}
+
+fn as_configured(settings: &ProfileSettings) -> Settled {
+    let why = match (settings.given.is_complete(), settings.measure) {
+        (true, _) => "all are in [processor.costs]",
+        (false, true) => "a best-effort host",
+        (false, false) => "profile_measure = false",
+    };
+    Settled { summary: format!("processor costs as configured, not measured ({why})"), ..Settled::default() }
+}
+
+/// The driver that a profile for this host must have been measured on: the dearest of its links'.
+fn driver_of(config: &HostConfig) -> &'static str {
+    if config.drivers.iter().all(|driver| matches!(driver, LinkDriver::Memory)) { "memory" } else { "udp" }
+}
+
+fn apply(
+    config: &mut HostConfig,
+    settings: &ProfileSettings,
+    profile: &Profile,
+    foreign: Option<String>,
+) -> Settled {
+    let margin = settings.margin;
+    let charged = costs_with_margin(&profile.costs.cpu_costs(), margin);
+    config.node.cpu.costs = settings.given.over(&charged);
+    let costs_from = match foreign {
+        None => CostSource::Measured { margin, short: profile.short },
+        Some(_) => CostSource::Foreign { margin },
+    };
+    config.node.cpu.costs_from = costs_from;
+    let percent = f64::from(margin.0) / 1e4;
+    let what = match &foreign {
+        Some(error) => format!("DEGRADED, no guarantee rests on it: {error}"),
+        None if profile.short => {
+            "a short profile, measured as the host started (run 'punctual profile' for a full one)".into()
+        }
+        None => format!("the profile of {}", profile.measured),
+    };
+    Settled {
+        costs_from,
+        file: settings.file.clone(),
+        measured: Some(profile.measured.clone()),
+        summary: format!("processor costs from {what}, with a margin of {percent:.0}%"),
+        warnings: warnings(&config.node, profile),
+    }
+}
+
+/// Where the configuration promises to be faster than what was measured.
+fn warnings(node: &NodeConfig, profile: &Profile) -> Vec<String> {
+    let cpu = &node.cpu;
+    let mut found = Vec::new();
+    let fragment = u64::from(node.fragment_bytes).div_ceil(1_024);
+    let costs = &cpu.costs;
+    let packet =
+        costs.send_packet.max(costs.forward_packet).max(costs.receive_packet) + costs.copy_kib * fragment;
+    let unit = packet * u64::from(cpu.quantum_packets) + costs.send_message.max(costs.deliver_message);
+    // An arrival is seen after the wake-up or after the turn that runs, which ends one unit after its slice.
+    let turn = WORK_SLICE + unit + Nanos(profile.turn_ns);
+    let release = turn.max(Nanos(profile.wake_up_ns) + unit);
+    let measured = |wake: u64| {
+        if wake > 0 {
+            format!("a wake-up takes {}", Nanos(wake))
+        } else {
+            "the wake-up is not measured".into()
+        }
+    };
+    if cpu.release_latency < release {
+        found.push(format!(
+            "release_latency {} is too short: {} and a turn {turn}: set release_latency = \"{}us\" in [processor]",
+            cpu.release_latency,
+            measured(profile.wake_up_ns),
+            release.0.div_ceil(1_000)
+        ));
+    }
+    for link in &node.links {
+        let reaction =
+            Nanos(if link.pace == Pace::Clock { profile.wake_up_ns } else { profile.turn_ns }) + unit;
+        if link.reaction < reaction {
+            found.push(format!(
+                "reaction {} of link \"{}\" is too short for what was measured: set reaction = \"{}us\"",
+                link.reaction,
+                link.name,
+                reaction.0.div_ceil(1_000)
+            ));
+        }
+    }
+    found.extend(interference_warning(cpu.interference, costs, profile));
+    found
+}
+
+/// Turns cost [`Profile::turn_ns`] each full slice, and now and then a unit is dearer than what is charged for it.
+fn interference_warning(given: Interference, costs: &CpuCosts, profile: &Profile) -> Option<String> {
+    let needed =
+        Ppm(u32::try_from(u128::from(profile.turn_ns) * 1_000_000 / u128::from(WORK_SLICE.0))
+            .unwrap_or(u32::MAX));
+    let tail = |name: &str, charged: Nanos| {
+        let p999 = profile.measurements.get(name).map_or(0, |summary| summary.p999_ns);
+        Nanos(p999) - charged
+    };
+    let burst = tail("send_first_small", costs.send_packet)
+        .max(tail("forward_small", costs.forward_packet))
+        .max(tail("receive_middle_large", costs.receive_packet + costs.copy_kib * 2));
+    (given.rho < needed || given.sigma < burst).then(|| {
+        format!(
+            "interference {} + {:.1}% is less than what was measured: set interference_burst = \"{}us\" and \
+             interference_share = \"{}%\" in [processor]",
+            given.sigma,
+            f64::from(given.rho.0) / 1e4,
+            given.sigma.max(burst).0.div_ceil(1_000),
+            given.rho.0.max(needed.0).div_ceil(10_000)
+        )
+    })
+}
+
+/// Measures in the class that the processor will run in, on a thread of its own.
+fn measure_short<R: Rings + Sync>(config: &HostConfig, rings: &R) -> Result<Profile, MeasureError> {
+    let driver = driver_of(config);
+    let real_time = config.real_time;
+    let samples = std::thread::scope(|scope| {
+        let measuring =
+            std::thread::Builder::new().name("punctual-profile".into()).spawn_scoped(scope, || {
+                realtime::apply(&real_time)?;
+                let wires = if driver == "memory" { Wires::memory()? } else { udp_wires()? };
+                measure(rings, wires, Plan::SHORT)
+            });
+        let measuring = measuring.map_err(|error| MeasureError::Os { what: "a thread", error })?;
+        measuring.join().unwrap_or_else(|_| Err(MeasureError::Failed("the measuring thread failed".into())))
+    })?;
+    Ok(profile_of(&samples, driver, "the start of the host", true))
+}
+
+/// A profile of path costs alone.
+pub fn profile_of(samples: &PathSamples, driver: &str, measured: &str, short: bool) -> Profile {
+    let summaries = samples.series().map(|(name, series)| (name.to_owned(), Summary::of(series)));
+    Profile {
+        version: PROFILE_VERSION,
+        measured: measured.into(),
+        short,
+        machine: Machine::here(driver),
+        costs: samples.costs(),
+        turn_ns: Summary::of(&samples.turn).block_ns,
+        wake_up_ns: 0,
+        measurements: summaries.into_iter().collect(),
+    }
+}
