@@ -2,7 +2,8 @@
 /* The classifier of one link, in the NIC's driver.
  *
  * Packets of the neighbour to our two ports are ours: each is dropped and counted, or steered to the AF_XDP socket of
- * its stream. Everything else goes on to the kernel untouched, IP fragments and tagged VLANs too: we send neither.
+ * its stream. Everything else goes on to the kernel untouched; so do IP fragments, IP options and tagged VLANs, which we
+ * never send. All offsets are constant: variable ones would need CAP_PERFMON.
  *
  * The rest of a packet's consistency is checked by whoever receives it; here only what keeps a buffer from being spent
  * on what nobody may use. Bounded: no loop, at most one look-up in a hash table. Nothing is locked: counters that
@@ -12,6 +13,7 @@
 #define ETHERTYPE_IPV4 0x0800
 #define ETHERTYPE_IPV6 0x86dd
 #define UDP 17
+#define IPV4_WITHOUT_OPTIONS 0x45
 #define IPV4_MORE_FRAGMENTS 0x2000
 #define IPV4_FRAGMENT_OFFSET 0x1fff
 
@@ -244,7 +246,7 @@ static __always_inline int classify_udp(struct xdp_md *ctx, const struct udp *ud
 	end = offset + room;
 	if (bytes <= sizeof(*udp) || bytes > room || bytes - sizeof(*udp) > config.packet_bytes_max)
 		return drop(MALFORMED);
-	if (end > ctx->data_end - ctx->data && end > bpf_xdp_get_buff_len(ctx))
+	if (end > bpf_xdp_get_buff_len(ctx))
 		return drop(MALFORMED);
 	offset += sizeof(*udp);
 	bytes -= sizeof(*udp);
@@ -257,19 +259,18 @@ static __always_inline int classify_udp(struct xdp_md *ctx, const struct udp *ud
 
 static __always_inline int classify_ipv4(struct xdp_md *ctx, const struct ipv4 *ip)
 {
-	__u32 header, bytes;
+	__u32 bytes;
 
-	if ((void *)(ip + 1) > (void *)(long)ctx->data_end)
+	if ((void *)(ip + 1) > (void *)(long)ctx->data_end || ip->version_and_words != IPV4_WITHOUT_OPTIONS)
 		return XDP_PASS;
 	if (ip->destination != config.local[0] || ip->source != config.peer[0] || ip->protocol != UDP)
 		return XDP_PASS;
 	if (network16(ip->fragment) & (IPV4_MORE_FRAGMENTS | IPV4_FRAGMENT_OFFSET))
 		return XDP_PASS;
-	header = (ip->version_and_words & 0xf) * 4;
 	bytes = network16(ip->bytes);
-	if (ip->version_and_words >> 4 != 4 || header < sizeof(*ip) || bytes < header)
+	if (bytes < sizeof(*ip))
 		return XDP_PASS;
-	return classify_udp(ctx, (void *)ip + header, sizeof(struct ethernet) + header, bytes - header);
+	return classify_udp(ctx, (void *)(ip + 1), sizeof(struct ethernet) + sizeof(*ip), bytes - sizeof(*ip));
 }
 
 static __always_inline int is_address(const __u32 *address, const volatile __u32 *ours)

@@ -1,8 +1,10 @@
 //! Attaching the program to a device, so that it goes with us however we go.
 //!
 //! A bpf link is a descriptor: the kernel detaches the program when the last one is closed, also of a process that was
-//! killed. So nothing is left to clean up, ever. Another program on the device is never replaced.
+//! killed. So nothing is left to clean up, ever. A drop detaches at once, even if a child of this process that has not
+//! come to its exec yet holds a copy of the descriptor. Another program on the device is never replaced.
 
+use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -15,6 +17,8 @@ use crate::kernel::{Device, KernelError};
 
 /// `BPF_LINK_CREATE` of bpf(2).
 const LINK_CREATE: libc::c_int = 28;
+/// `BPF_LINK_DETACH` of bpf(2).
+const LINK_DETACH: libc::c_int = 34;
 /// `BPF_XDP` of `enum bpf_attach_type`.
 const ATTACH_XDP: u32 = 37;
 /// `XDP_FLAGS_SKB_MODE`.
@@ -23,12 +27,10 @@ const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
 
 /// The program of one link on its device: attached until this is dropped or the process ends, however it ends.
-#[derive(Debug)]
 pub struct Classifier {
     program: Program,
     mode: AttachMode,
-    /// Closing it detaches the program.
-    _link: OwnedFd,
+    _link: BpfLink,
 }
 
 impl Classifier {
@@ -50,6 +52,15 @@ impl Classifier {
     /// Where the program runs: native or generic.
     pub const fn mode(&self) -> AttachMode {
         self.mode
+    }
+}
+
+impl fmt::Debug for Classifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Classifier")
+            .field("mode", &self.mode)
+            .field("program", &self.program)
+            .finish_non_exhaustive()
     }
 }
 
@@ -91,10 +102,10 @@ fn check_rights(device: &str) -> Result<(), LinkError> {
 
 fn check_free(device: &Device) -> Result<(), LinkError> {
     let Some(other) = device.xdp else { return Ok(()) };
-    let mode = if other.native { "native" } else { "generic" };
+    let (mode, switch) = if other.native { ("native", "xdpdrv") } else { ("generic", "xdpgeneric") };
     Err(LinkError::Options(format!(
         "interface {name} has an XDP program already (id {id}, {mode}): stop the program that attached it (bpftool prog \
-         show id {id}; bpftool link), or ip link set dev {name} xdp off, or use driver = \"udp\" here",
+         show id {id}; bpftool link), or ip link set dev {name} {switch} off, or use driver = \"udp\" here",
         name = device.name,
         id = other.program,
     )))
@@ -107,9 +118,9 @@ fn from_kernel(error: KernelError) -> LinkError {
     }
 }
 
-fn attach(program: &Program, device: &Device, mode: AttachMode) -> Result<(OwnedFd, AttachMode), LinkError> {
+fn attach(program: &Program, device: &Device, mode: AttachMode) -> Result<(BpfLink, AttachMode), LinkError> {
     let fd = program.fd()?.as_fd();
-    let try_mode = |flags, mode| create_link(fd, device.index, flags).map(|link| (link, mode));
+    let try_mode = |flags, mode| BpfLink::create(fd, device.index, flags).map(|link| (link, mode));
     let attached = match mode {
         AttachMode::Native => try_mode(NATIVE, AttachMode::Native),
         AttachMode::Generic => try_mode(GENERIC, AttachMode::Generic),
@@ -149,6 +160,9 @@ fn not_attached(device: &str, mode: AttachMode, error: io::Error) -> LinkError {
     LinkError::Os { what: format!("attaching the XDP program to {device}, mode {mode}{fix}"), error }
 }
 
+/// Holds a program on its device.
+struct BpfLink(OwnedFd);
+
 /// The part of `union bpf_attr` that `BPF_LINK_CREATE` reads of XDP.
 #[repr(C)]
 struct LinkCreate {
@@ -158,20 +172,34 @@ struct LinkCreate {
     flags: u32,
 }
 
-fn create_link(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
-    let attributes = LinkCreate {
-        program: program.as_raw_fd().cast_unsigned(),
-        interface,
-        attach_type: ATTACH_XDP,
-        flags,
-    };
-    // SAFETY: the pointer and size are those of `attributes`, which outlives the call; the kernel only reads it, and
-    // takes what lies behind its end for zero.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_bpf, LINK_CREATE, &raw const attributes, size_of_val(&attributes)) };
-    match libc::c_int::try_from(fd) {
+/// The part of it that `BPF_LINK_DETACH` reads.
+#[repr(C)]
+struct LinkDetach {
+    link: u32,
+}
+
+impl BpfLink {
+    fn create(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<Self> {
+        let program = program.as_raw_fd().cast_unsigned();
+        let fd = bpf(LINK_CREATE, &LinkCreate { program, interface, attach_type: ATTACH_XDP, flags })?;
         // SAFETY: the kernel just made this descriptor for us, close-on-exec, and nobody else knows it.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+}
+
+impl Drop for BpfLink {
+    fn drop(&mut self) {
+        // Fails where the device is gone, and the program with it.
+        let _ = bpf(LINK_DETACH, &LinkDetach { link: self.0.as_raw_fd().cast_unsigned() });
+    }
+}
+
+fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
+    // SAFETY: the pointer and size are those of `attributes`, which outlives the call. Both commands only read it, hold
+    // no pointer in it, and take what lies behind its end for zero.
+    let answer = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attributes, size_of::<T>()) };
+    match libc::c_int::try_from(answer) {
+        Ok(answer) if answer >= 0 => Ok(answer),
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -11,7 +11,7 @@ use aya::maps::{HashMap, MapData, MapError};
 
 use super::Rate;
 use super::accounts::{Accounts, STREAM_ACCOUNTS};
-use crate::{Filter, LinkError, PathKey};
+use crate::{Filter, LinkError, PathKey, clock};
 
 /// A time that no clock reaches (146 years), and no sum with a clock's reading overflows.
 const FOR_EVER_NS: u64 = 1 << 62;
@@ -34,6 +34,11 @@ impl Bucket {
         let interval_ns = interval_ns.min(FOR_EVER_NS);
         let depth_ns = interval_ns.saturating_mul(u64::from(burst)).min(FOR_EVER_NS);
         Self { interval_ns, depth_ns, full_at_ns: 0 }
+    }
+
+    /// As empty as `old` was, but never emptier than empty.
+    fn inherit(&mut self, old: &Self, now_ns: u64) {
+        self.full_at_ns = old.full_at_ns.min(now_ns.saturating_add(self.depth_ns));
     }
 }
 
@@ -121,7 +126,7 @@ impl Filters {
         };
         let mut entry = Entry::new(filter, account);
         if let Some(old) = old {
-            entry.bucket.full_at_ns = old.bucket.full_at_ns;
+            entry.bucket.inherit(&old.bucket, clock::monotonic_ns());
         }
         accounts.set_account_limit(account, filter.buffers);
         self.map.insert(path, entry, 0).map_err(|error| {
