@@ -86,6 +86,11 @@ impl XdpLink {
         self.transmitter.is_gone()
     }
 
+    /// Packets that have come in and were not received yet.
+    pub fn packets_waiting(&self) -> u32 {
+        self.queue.inlets.iter().map(|inlet| inlet.ring.waiting()).sum()
+    }
+
     /// Whether the kernel makes no copy of its own.
     pub const fn is_zero_copy(&self) -> bool {
         self.queue.zero_copy

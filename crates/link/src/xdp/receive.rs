@@ -180,7 +180,7 @@ impl Receiver {
             let accounts = classifier.accounts();
             if accounts.free(self.queue, stream) == 0
                 && self.holder.held_of(stream) == 0
-                && inlet.ring.is_empty()
+                && inlet.ring.waiting() == 0
             {
                 accounts.settle(self.queue, stream);
             }

@@ -162,9 +162,10 @@ impl<T: Copy> Consumer<T> {
         }
     }
 
-    /// Whether nothing is to be had.
-    pub(super) fn is_empty(&self) -> bool {
-        self.published == self.taken && self.ring.producer().load(Ordering::Acquire) == self.taken
+    /// Entries published that were not taken.
+    pub(super) fn waiting(&self) -> u32 {
+        let published = self.ring.producer().load(Ordering::Acquire);
+        published.wrapping_sub(self.taken).min(self.ring.size)
     }
 }
 
@@ -194,16 +195,16 @@ mod tests {
     fn nothing_is_seen_before_it_is_published_and_no_place_is_reused_before_it_is_released() {
         let (mut producer, mut consumer) = ends(2, u32::MAX);
         assert!(producer.push(1) && producer.push(2) && !producer.push(3));
-        assert!(consumer.is_empty() && consumer.pop().is_none());
+        assert_eq!((consumer.waiting(), consumer.pop()), (0, None));
         producer.publish();
-        assert_eq!((producer.waiting(), consumer.is_empty()), (2, false));
+        assert_eq!((producer.waiting(), consumer.waiting()), (2, 2));
         assert_eq!(consumer.pop(), Some(1));
         assert!(!producer.push(3), "taken and not released");
         consumer.release();
         assert!(producer.push(3) && !producer.push(4));
         assert_eq!((consumer.pop(), consumer.pop()), (Some(2), None));
         producer.publish();
-        assert_eq!((consumer.pop(), consumer.is_empty()), (Some(3), true));
+        assert_eq!((consumer.pop(), consumer.waiting()), (Some(3), 0));
     }
 
     #[test]

@@ -150,20 +150,21 @@ pub fn of_channel(packet: &mut [u8], channel: u32) {
     header(packet, 1, channel, 1, 0);
 }
 
+/// What all packets here carry.
+pub const COOKIE: u32 = 0xC0_0C1E;
+pub const EPOCH: u64 = 1;
+
 fn header(packet: &mut [u8], kind: u8, channel: u32, source: u32, destination: u32) {
     let payload = packet.len() as u32 - 64;
     packet[..64].fill(0);
     (packet[0], packet[1]) = (1, kind);
-    let words =
-        [(4, source), (8, channel), (12, 0xC0_0C1E), (44, payload), (56 + 4, destination), (56, payload)];
+    let words = [(4, source), (8, channel), (12, COOKIE), (36, payload), (56, payload), (60, destination)];
     for (at, word) in words {
         packet[at..at + 4].copy_from_slice(&u32::to_le_bytes(word));
     }
-    // One fragment; message length; an epoch of 1.
-    packet[16] = 1;
+    packet[16..24].copy_from_slice(&EPOCH.to_le_bytes());
+    // Fragment 0 of 1.
     packet[34] = 1;
-    packet[36..40].copy_from_slice(&payload.to_le_bytes());
-    packet[40..48].fill(0);
 }
 
 /// Queues one packet and hands it over.
