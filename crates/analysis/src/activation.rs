@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::contract::{Contract, INTERVAL_MIN, SPAN_MAX};
+use crate::policy::{Class, Demand};
+use crate::stage::{CostParts, Cpu, PathCosts};
 use crate::units::Nanos;
 
 /// Longest name of a planned flow, in bytes.
@@ -166,6 +168,53 @@ pub struct Service {
     pub wait: Nanos,
 }
 
+impl Cpu {
+    /// What a channel asks of this CPU with its activation: [`Cpu::demand`] without one. A timer keeps early
+    /// packets back, so that they are no jitter.
+    pub fn demand_of(
+        &self,
+        contract: &Contract,
+        service: &Service,
+        fragment_bytes: u32,
+        costs: &PathCosts,
+        release_latency: Nanos,
+    ) -> Demand {
+        let plain = self.demand(contract, fragment_bytes, costs, release_latency, Nanos::ZERO);
+        let class = match contract.activation {
+            Activation::Deadline => return plain,
+            Activation::LowLatency { .. } => Class::LowLatency,
+            Activation::Periodic { .. } => Class::Guaranteed,
+        };
+        let cost = self.cost_parts_of(contract, service, fragment_bytes, costs).sum();
+        Demand { cost, unit_cost_max: plain.unit_cost_max.min(cost), period: service.period, class, ..plain }
+    }
+
+    /// How the cost of a period is made up. A budget is charged by units: the last one may exceed it by a quantum
+    /// less a packet, and each message ends with a unit of its own.
+    pub fn cost_parts_of(
+        &self,
+        contract: &Contract,
+        service: &Service,
+        fragment_bytes: u32,
+        costs: &PathCosts,
+    ) -> CostParts {
+        if contract.activation == Activation::Deadline {
+            return self.cost_parts(contract, fragment_bytes, costs);
+        }
+        let quantum = self.quantum_packets.max(1);
+        let units = service.packets.div_ceil(quantum);
+        let packets = u64::from(units) * u64::from(quantum);
+        let first = (u64::from(units) + u64::from(service.messages) - 1).min(packets);
+        let largest = u64::from(contract.message_bytes_max.min(fragment_bytes));
+        CostParts::Cpu {
+            message: costs.message * u64::from(service.messages),
+            first_packets: costs.packet * first,
+            later_packets: costs.packet_later.min(costs.packet) * (packets - first),
+            copy: costs.kib * (largest.div_ceil(1_024) * packets),
+        }
+    }
+}
+
 /// A span less 1/128, rounded down: a budget every such span carries what [`Contract::policed_interval`] lets
 /// through.
 pub const fn policed(span: Nanos) -> Nanos {
@@ -199,6 +248,16 @@ impl Activation {
 }
 
 impl Contract {
+    /// The period of what a processor reserves for this contract.
+    pub fn processor_period(&self) -> Nanos {
+        match self.activation {
+            Activation::Deadline => self.policed_interval(),
+            Activation::LowLatency { interarrival: span, .. } | Activation::Periodic { period: span, .. } => {
+                policed(span)
+            }
+        }
+    }
+
     /// How processors serve this contract in fragments of `fragment_bytes`. Spans are policed ones.
     ///
     /// With e(i) at least I' apart, a half-open span T holds at most ceil(T/I') messages: so many packets must fit

@@ -8,6 +8,17 @@ use thiserror::Error;
 
 use crate::units::{Nanos, Ppm};
 
+/// Which channels go first under `rmdp` (RTU 3); no other policy asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// Before all others.
+    LowLatency,
+    /// By its period.
+    #[default]
+    Guaranteed,
+}
+
 /// What one channel asks of one stage (design 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
@@ -21,6 +32,8 @@ pub struct Demand {
     pub release_latency: Nanos,
     /// How early a message may be served (the horizon): jitter to fixed-priority policies, ignored by `edf`.
     pub early: Nanos,
+    /// Its class.
+    pub class: Class,
 }
 
 /// A yes of one stage: it can bound the channel by `bound`.

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::contract::Contract;
-use crate::policy::Demand;
+use crate::policy::{Class, Demand};
 use crate::units::{BitRate, Nanos, Ppm};
 
 /// Whatever our scheduler does not order takes at most `sigma + rho·t` of any time t.
@@ -146,6 +146,7 @@ impl Link {
             period: contract.policed_interval(),
             release_latency,
             early: horizon,
+            class: Class::Guaranteed,
         }
     }
 
@@ -304,6 +305,7 @@ impl Cpu {
             period: contract.policed_interval(),
             release_latency,
             early: horizon,
+            class: Class::Guaranteed,
         }
     }
 

@@ -190,3 +190,54 @@ fn edf_limited_preemptive() {
 fn edf_non_preemptive() {
     check_edf(Model::NonPreemptive);
 }
+
+/// What `rmdp` offers, in whatever order channels come: the oracle's response time with everybody of the same or a
+/// more urgent rate ahead, and the largest unit of the others as blocking.
+#[test]
+fn rmdp_offers_the_response_time_by_class_and_period() {
+    use oracle::fixed_priority::limited_preemptive as lp;
+    use punctual_analysis::{
+        Blocking, Class, Demand, Interference, Ppm, StageKey, StageModel, policy_by_name,
+    };
+    let model = StageModel {
+        blocking: Blocking::LargestUnit { best_effort: Nanos(1) },
+        interference: Interference::default(),
+        utilisation_limit: Ppm::ONE,
+    };
+    let (mut offered, mut shared) = (0, 0);
+    for seed in 0..SETS {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut policy = policy_by_name("rmdp", model).unwrap();
+        let mut held: Vec<Demand> = Vec::new();
+        for key in 0..8 {
+            let period = Nanos(rng.random_range(1..=12) * 20);
+            let cost = Nanos(rng.random_range(1..=period.0 / 6));
+            let unit_cost_max = Nanos(rng.random_range(1..=cost.0));
+            let class = if rng.random_bool(0.25) { Class::LowLatency } else { Class::Guaranteed };
+            let (release_latency, early) = (Nanos::ZERO, Nanos::ZERO);
+            let demand = Demand { cost, unit_cost_max, period, release_latency, early, class };
+            let Ok(offer) = policy.offer(&demand, Nanos(LIMIT)) else { continue };
+            let rate = |demand: &Demand| (demand.class, demand.period);
+            let curve = |demand: &Demand| Sporadic::new(Duration::from(demand.period.0), Duration::from(0));
+            let ahead: Vec<_> = (held.iter().filter(|other| rate(other) <= rate(&demand)))
+                .map(|other| RBF::new(curve(other), Scalar::new(Service::from(other.cost.0))))
+                .collect();
+            let behind = held.iter().filter(|other| rate(other) > rate(&demand));
+            let blocking = behind.map(|other| other.unit_cost_max).max().unwrap_or_default().max(Nanos(1));
+            let own = lp::TaskUnderAnalysis {
+                wcet: Scalar::new(Service::from(cost.0)),
+                arrivals: &curve(&demand),
+                last_np_segment: Service::from(if unit_cost_max == cost { cost.0 } else { 1 }),
+                blocking_bound: Service::from(blocking.0),
+            };
+            let theirs = answer(lp::dedicated_uniproc_rta(&own, &ahead, Duration::from(LIMIT)));
+            assert_eq!(Some(offer.bound), theirs, "seed {seed}, {demand:?} beside {held:?}");
+            offered += 1;
+            shared += u64::from(held.iter().any(|other| rate(other) == rate(&demand)));
+            // Wide enough that those to come are borne.
+            policy.hold(StageKey(key), &demand, Nanos(LIMIT)).unwrap();
+            held.push(demand);
+        }
+    }
+    assert!(offered > 4 * SETS && shared > SETS / 4, "{offered} offers, {shared} of a shared rate");
+}

@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 
 use punctual_analysis::policies::level;
-use punctual_analysis::{Blocking, Demand, Interference, Nanos, Ppm, StageKey, StageModel, policy_by_name};
+use punctual_analysis::{
+    Blocking, Class, Demand, Interference, Nanos, Ppm, StageKey, StageModel, policy_by_name,
+};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -36,6 +38,7 @@ struct Channel {
 enum RunOrder {
     Deadline,
     Level,
+    Rate,
 }
 
 /// What the admission does not know of.
@@ -47,8 +50,12 @@ enum Blind {
     ReleaseLatency,
 }
 
-const POLICIES: [(&str, RunOrder); 3] =
-    [("edf", RunOrder::Deadline), ("d-order", RunOrder::Deadline), ("fixed-priority", RunOrder::Level)];
+const POLICIES: [(&str, RunOrder); 4] = [
+    ("edf", RunOrder::Deadline),
+    ("d-order", RunOrder::Deadline),
+    ("fixed-priority", RunOrder::Level),
+    ("rmdp", RunOrder::Rate),
+];
 
 #[derive(Clone, Copy, Debug)]
 struct Message {
@@ -145,6 +152,10 @@ fn simulate(
             let key = match order {
                 RunOrder::Deadline => (message.deadline_ns, 0, number),
                 RunOrder::Level => (u64::from(level(channel.bound)), channel.among_peers, number),
+                RunOrder::Rate => {
+                    let Demand { class, period, .. } = channel.demand;
+                    ((class as u64) << 60 | period.0, channel.among_peers, number)
+                }
             };
             ready.insert(key, (message, channel.demand.cost.0));
         }
@@ -253,7 +264,10 @@ fn random_demand(rng: &mut SmallRng) -> Demand {
     let mut sometimes =
         |most_ns: u64| Nanos(if rng.random_bool(0.5) { rng.random_range(0..most_ns) } else { 0 });
     let (release_latency, early) = (sometimes(600_000), sometimes(15_000_000));
-    Demand { cost, unit_cost_max, period, release_latency, early }
+    // Few enough periods that some channels share one.
+    let period = Nanos(period.0 / 1_000_000 * 1_000_000);
+    let class = if rng.random_bool(0.2) { Class::LowLatency } else { Class::Guaranteed };
+    Demand { cost, unit_cost_max, period, release_latency, early, class }
 }
 
 /// Channels of one stage up to the first refusal, by an admission that is blind to something.
@@ -272,10 +286,14 @@ fn admitted(policy: &str, model: &StageModel, blind: Blind, rng: &mut SmallRng) 
         if blind == Blind::ReleaseLatency {
             asked.release_latency = Nanos::ZERO;
         }
-        let Ok(offer) = policy.offer(&asked, BOUND_LIMIT) else { break };
-        let wider = offer.bound + Nanos(rng.random_range(0..=offer.bound.0));
+        // Under `rmdp` a newcomer cannot choose its place: tight channels of longer periods refuse it.
+        let placed = policy.name() == "rmdp";
+        let Ok(offer) = policy.offer(&asked, BOUND_LIMIT) else { if placed { continue } else { break } };
+        let room = if placed { 8 } else { 1 };
+        let wider = offer.bound + Nanos(rng.random_range(0..=offer.bound.0 * room));
         // A wider bound is one of a lower level, from where a unit blocks more channels.
-        let relaxed = rng.random_bool(0.4) && policy.hold(StageKey(key), &asked, wider).is_ok();
+        let relaxed = rng.random_bool(if placed { 0.8 } else { 0.4 })
+            && policy.hold(StageKey(key), &asked, wider).is_ok();
         let bound = if relaxed { wider } else { offer.bound };
         if !relaxed {
             policy.hold(StageKey(key), &asked, bound).expect("what was offered holds");

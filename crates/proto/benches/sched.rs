@@ -32,10 +32,12 @@ impl Load {
         let mut eligible = Vec::new();
         for handler in 0..handlers {
             let id = executor.add(HandlerParameters {
+                period,
+                place: 0,
                 class: Class::Guaranteed,
                 level: (handler % 30) as u8,
                 quantum_packets: 1,
-                budget: Some(Budget { packets: 1, period }),
+                budget: Some(Budget { packets: 1, period, deadline: period }),
                 trigger: Trigger::Reactive,
             });
             let arrival = Instant(handler * 7_919 % handlers * STEP_NS);

@@ -7,7 +7,15 @@ use punctual_proto::{Instant, Nanos};
 const POLICIES: [RunPolicy; 3] = [RunPolicy::Edf, RunPolicy::FixedPriority, RunPolicy::Fifo];
 
 fn parameters(class: Class) -> HandlerParameters {
-    HandlerParameters { class, level: 0, quantum_packets: 1, budget: None, trigger: Trigger::Reactive }
+    HandlerParameters {
+        class,
+        level: 0,
+        period: Nanos::ZERO,
+        place: 0,
+        quantum_packets: 1,
+        budget: None,
+        trigger: Trigger::Reactive,
+    }
 }
 
 fn at_level(level: u8) -> HandlerParameters {
@@ -15,7 +23,7 @@ fn at_level(level: u8) -> HandlerParameters {
 }
 
 fn budgeted(packets: u32, period: u64, trigger: Trigger) -> HandlerParameters {
-    let budget = Some(Budget { packets, period: Nanos(period) });
+    let budget = Some(Budget { packets, period: Nanos(period), deadline: Nanos(period) });
     HandlerParameters { budget, trigger, ..parameters(Class::Guaranteed) }
 }
 
@@ -329,4 +337,46 @@ fn a_crowd_that_becomes_eligible_at_once_is_moved_in_bounded_steps_before_anybod
         picks += 1;
     };
     assert_eq!((first, picks), (HandlerId(199), 4));
+}
+
+#[test]
+fn rmdp_runs_low_latency_first_then_the_shorter_period() {
+    let mut executor = Executor::new(RunPolicy::Rmdp);
+    let with = |class, period, place| HandlerParameters { period: Nanos(period), place, ..parameters(class) };
+    let slow = executor.add(with(Class::Guaranteed, 40, 0));
+    let second = executor.add(with(Class::Guaranteed, 10, 1));
+    let first = executor.add(with(Class::Guaranteed, 10, 0));
+    let low = executor.add(with(Class::LowLatency, 90, 0));
+    let best_effort = executor.add(with(Class::BestEffort, 0, 0));
+    for handler in [best_effort, slow, second, first, low] {
+        executor.ready(handler, Activation { eligible: Instant(0), deadline: Instant(5) }, Instant(0));
+    }
+    for expected in [low, first, second, slow, best_effort] {
+        assert_eq!(executor.pick(Instant(1)), Some(expected));
+        executor.idle(expected);
+        executor.finished(expected, 1, Instant(1));
+    }
+}
+
+#[test]
+fn a_timers_work_is_due_by_its_budgets_deadline_and_not_by_its_messages() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    let budget = Some(Budget { packets: 1, period: Nanos(100), deadline: Nanos(30) });
+    let timed = executor.add(HandlerParameters {
+        budget,
+        trigger: Trigger::Periodic,
+        ..parameters(Class::Guaranteed)
+    });
+    let other = executor.add(parameters(Class::Guaranteed));
+    let head = Activation { eligible: Instant(10), deadline: Instant(500) };
+    executor.ready(timed, head, Instant(10));
+    assert_eq!((executor.pick(Instant(99)), executor.next_timeout()), (None, Some(Instant(100))));
+    executor.ready(other, Activation { eligible: Instant(100), deadline: Instant(131) }, Instant(100));
+    assert_eq!(executor.pick(Instant(100)), Some(timed), "due by 130");
+    executor.ready(timed, head, Instant(101));
+    executor.finished(timed, 1, Instant(101));
+    assert_eq!(executor.pick(Instant(101)), Some(other), "the budget is spent");
+    executor.finished(other, 0, Instant(102));
+    executor.ready(other, Activation { eligible: Instant(200), deadline: Instant(229) }, Instant(200));
+    assert_eq!(executor.pick(Instant(200)), Some(other), "the new period's work is due by 230");
 }

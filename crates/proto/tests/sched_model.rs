@@ -21,16 +21,21 @@ enum Step {
 fn parameters() -> impl Strategy<Value = HandlerParameters> {
     let class = prop_oneof![
         1 => Just(Class::Signalling),
+        1 => Just(Class::LowLatency),
         3 => Just(Class::Guaranteed),
         1 => Just(Class::BestEffort),
         1 => Just(Class::Background),
     ];
-    let budget = proptest::option::of((0..4u32, 1..50u64));
-    (class, 0..40u8, 1..4u32, budget, any::<bool>()).prop_map(
-        |(class, level, quantum_packets, budget, timer)| {
-            let budget = budget.map(|(packets, period)| Budget { packets, period: Nanos(period) });
+    let budget = proptest::option::of((0..4u32, 1..50u64, 1..50u64));
+    let order = (0..40u8, 0..4u64, 0..3u8);
+    (class, order, 1..4u32, budget, any::<bool>()).prop_map(
+        |(class, (level, period, place), quantum_packets, budget, timer)| {
+            let budget = budget.map(|(packets, period, deadline)| {
+                let (period, deadline) = (Nanos(period), Nanos(deadline));
+                Budget { packets, period, deadline }
+            });
             let trigger = if timer { Trigger::Periodic } else { Trigger::Reactive };
-            HandlerParameters { class, level, quantum_packets, budget, trigger }
+            HandlerParameters { class, level, period: Nanos(period), place, quantum_packets, budget, trigger }
         },
     )
 }
@@ -87,18 +92,30 @@ impl Handler {
         self.spent() || matches!(self.parameters.class, Class::BestEffort | Class::Background)
     }
 
-    fn urgency(&self, policy: RunPolicy) -> (u8, u64, HandlerId) {
+    fn due(&self, head: Activation) -> u64 {
+        match (self.parameters.trigger, self.parameters.budget, self.began) {
+            (Trigger::Periodic, Some(budget), Some(began)) => head.deadline.0.min(began + budget.deadline.0),
+            _ => head.deadline.0,
+        }
+    }
+
+    fn urgency(&self, policy: RunPolicy) -> (u8, u64, u8, u64, HandlerId) {
         let class = if self.spent() { Class::Background } else { self.parameters.class };
         let head = self.head.expect("only of one with work");
-        let (band, place) = match (policy, class) {
-            (RunPolicy::Fifo, _) => (0, head.eligible.0),
-            (RunPolicy::Edf, Class::Guaranteed) => (1, head.deadline.0),
-            (RunPolicy::FixedPriority, Class::Guaranteed) => (1 + self.parameters.level.min(29), self.ticket),
-            (_, Class::Signalling) => (0, self.ticket),
-            (_, Class::BestEffort) => (31, self.ticket),
-            (_, Class::Background) => (32, self.ticket),
+        let HandlerParameters { level, period, place, .. } = self.parameters;
+        let (band, period, place, order) = match (policy, class) {
+            (RunPolicy::Fifo, _) => (0, 0, 0, head.eligible.0),
+            (RunPolicy::Edf, Class::LowLatency | Class::Guaranteed) => (1, 0, 0, self.due(head)),
+            (RunPolicy::Rmdp, Class::LowLatency) => (1, period.0, place, self.ticket),
+            (RunPolicy::Rmdp, Class::Guaranteed) => (2, period.0, place, self.ticket),
+            (RunPolicy::FixedPriority, Class::LowLatency | Class::Guaranteed) => {
+                (1 + level.min(29), 0, 0, self.ticket)
+            }
+            (_, Class::Signalling) => (0, 0, 0, self.ticket),
+            (_, Class::BestEffort) => (31, 0, 0, self.ticket),
+            (_, Class::Background) => (32, 0, 0, self.ticket),
         };
-        (band, place, self.id)
+        (band, period, place, order, self.id)
     }
 }
 
@@ -131,8 +148,8 @@ impl Model {
         let handler = &mut self.handlers[handler];
         if handler.blocked {
             (handler.blocked, handler.ticket, handler.turn) = (false, ticket, 0);
+            handler.eligible(self.now);
         }
-        handler.eligible(self.now);
     }
 
     fn pick(&mut self) -> Option<usize> {
@@ -211,7 +228,9 @@ proptest! {
     })]
     #[test]
     fn the_executor_does_what_the_model_does(
-        policy in prop_oneof![Just(RunPolicy::Edf), Just(RunPolicy::FixedPriority), Just(RunPolicy::Fifo)],
+        policy in prop_oneof![
+            Just(RunPolicy::Edf), Just(RunPolicy::FixedPriority), Just(RunPolicy::Rmdp), Just(RunPolicy::Fifo)
+        ],
         steps in proptest::collection::vec(step(), 1..300),
     ) {
         let mut executor = Executor::new(policy);

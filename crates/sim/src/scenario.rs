@@ -2,11 +2,14 @@
 
 use std::collections::VecDeque;
 
-use punctual_analysis::{Activation, BitRate, Contract, Delivery, Horizon, Late, Nanos, Policing, Ppm, Rate};
+use punctual_analysis::contract::INTERVAL_MIN;
+use punctual_analysis::{
+    Activation, ActivationError, BitRate, Contract, Delivery, Horizon, Late, Nanos, Policing, Ppm, Rate,
+};
 use punctual_proto::ids::{Epoch, Name, NodeId};
 use punctual_proto::node::config::{
-    Admission, CostSource, CpuConfig, CpuCosts, Interference, LinkConfig, NodeConfig, Pace, RouteConfig, RunPolicy,
-    SignallingConfig,
+    Admission, CostSource, CpuConfig, CpuCosts, Interference, LinkConfig, NodeConfig, Pace, RouteConfig,
+    RunPolicy, SignallingConfig,
 };
 use thiserror::Error;
 
@@ -21,6 +24,7 @@ use crate::topology::{Arrivals, ChannelSpec, HostSpec, LinkSpec, Topology};
 const DRAW_TOPOLOGY: u64 = 1;
 const DRAW_HOSTS: u64 = 2;
 const DRAW_CHANNELS: u64 = 3;
+const DRAW_ACTIVATIONS: u64 = 4;
 
 /// The plan.
 #[derive(Clone, Debug)]
@@ -134,11 +138,14 @@ impl Scenario {
             FaultChoice::These(faults) => faults,
             FaultChoice::Drawn => draw_faults(seed, &mut dice),
         };
-        let hosts = draw_hosts(&topology, seed, &mut dice)?;
+        let mut hosts = draw_hosts(&topology, seed, &mut dice)?;
         let mut dice = Dice::new(seed, DRAW_CHANNELS);
         let times = Times::draw(options, &hosts, &mut dice);
-        let channels = draw_channels(&topology, &hosts, &times, &mut dice)?;
+        let mut channels = draw_channels(&topology, &hosts, &times, &mut dice)?;
         let floods = draw_floods(&hosts, &mut dice);
+        if matches!(seed % 8, 4..=6) {
+            draw_activations(&topology, seed, &mut hosts, &mut channels);
+        }
         Ok(Self { hosts, channels, floods, faults, times })
     }
 }
@@ -439,9 +446,47 @@ fn draw_contract(dice: &mut Dice) -> Contract {
         delivery: dice.pick(&[Delivery::Asap, Delivery::Asap, Delivery::AtDeadline]),
         horizon: dice.pick(&[Horizon::Cumulative, Horizon::Cumulative, Horizon::Regulated]),
         activation: Activation::Deadline,
-        late: dice.pick(&[Late::Deliver, Late::Deliver, Late::Drop]),
+        late: Late::Deliver,
         flow: None,
     }
+}
+
+/// Processors under `rmdp`, and channels with budgets: where the topology leaves it open. Dice of their own, and
+/// only for some seeds, so that the others stay what they were.
+fn draw_activations(topology: &Topology, seed: u64, hosts: &mut [HostPlan], channels: &mut [ChannelPlan]) {
+    let mut dice = Dice::new(seed, DRAW_ACTIVATIONS);
+    for (host, spec) in hosts.iter_mut().zip(&topology.hosts) {
+        let free = spec.run.is_none() && spec.admission.is_none();
+        if dice.chance(Ppm(500_000)) && free {
+            (host.config.cpu.run, host.config.cpu.admission) = (RunPolicy::Rmdp, Admission::Rmdp);
+        }
+    }
+    if topology.channels.is_empty() {
+        for plan in channels {
+            let contract =
+                Contract { late: dice.pick(&[Late::Deliver, Late::Deliver, Late::Drop]), ..plan.contract };
+            plan.contract = draw_activation(contract, hosts[plan.from].config.fragment_bytes, &mut dice);
+        }
+    }
+}
+
+/// Half of the channels have a budget, with or without a timer, that just carries their contract or a little more.
+fn draw_activation(contract: Contract, fragment_bytes: u32, dice: &mut Dice) -> Contract {
+    let (numerator, denominator) = dice.pick(&[(1, 3), (1, 2), (1, 1), (1, 1), (2, 1), (5, 2)]);
+    let span = Nanos(contract.interval().0 * numerator / denominator).max(INTERVAL_MIN);
+    // Every processor on the way may wait for its timer.
+    let period = span.min(Nanos(contract.deadline.0 / dice.between(4, 12)));
+    let kind = dice.between(0, 7);
+    let activation = |packets| match kind {
+        0..=3 => Activation::Deadline,
+        4 | 5 => Activation::LowLatency { interarrival: span, packets },
+        _ => Activation::Periodic { period, packets },
+    };
+    let needed = match (Contract { activation: activation(1), ..contract }).service(fragment_bytes) {
+        Err(ActivationError::Packets { needed, .. }) => u32::try_from(needed).unwrap_or(u32::MAX),
+        _ => 1,
+    };
+    Contract { activation: activation(needed.saturating_add(dice.pick(&[0, 0, 1, 5]))), ..contract }
 }
 
 /// Transfers that together offer up to twice what the links carry.

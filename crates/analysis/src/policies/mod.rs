@@ -1,7 +1,7 @@
 //! The policies that come with Punctual, each an [`AdmissionPolicy`] of one stage.
 //!
 //! Each belongs to one run-time order (design 4): `edf` and `d-order` to EDF, `fixed-priority` to the levels of
-//! [`level`], `fifo` to FIFO. Sums are exact integers; all work per decision is bounded.
+//! [`level`], `rmdp` to classes and periods, `fifo` to FIFO. Sums are exact integers; all work per decision is bounded.
 
 pub mod edf;
 mod fifo;
@@ -33,13 +33,15 @@ pub enum PolicyKind {
     DOrder,
     /// [`Ranked::fixed_priority`].
     FixedPriority,
+    /// [`Ranked::rmdp`].
+    Rmdp,
     /// [`Fifo`].
     Fifo,
 }
 
 /// No such policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no admission policy \"{name}\": use edf, d-order, fixed-priority or fifo")]
+#[error("no admission policy \"{name}\": use edf, d-order, fixed-priority, rmdp or fifo")]
 pub struct UnknownPolicy {
     /// What was asked for.
     pub name: String,
@@ -52,6 +54,7 @@ impl PolicyKind {
             Self::Edf => Box::new(Edf::new(model)),
             Self::DOrder => Box::new(Ranked::d_order(model)),
             Self::FixedPriority => Box::new(Ranked::fixed_priority(model)),
+            Self::Rmdp => Box::new(Ranked::rmdp(model)),
             Self::Fifo => Box::new(Fifo::new(&model)),
         }
     }
@@ -64,6 +67,7 @@ impl FromStr for PolicyKind {
             "edf" => Ok(Self::Edf),
             "d-order" => Ok(Self::DOrder),
             "fixed-priority" => Ok(Self::FixedPriority),
+            "rmdp" => Ok(Self::Rmdp),
             "fifo" => Ok(Self::Fifo),
             _ => Err(UnknownPolicy { name: name.into() }),
         }
@@ -93,7 +97,7 @@ mod tests {
         let blocking = Blocking::Pipeline(Nanos::ZERO);
         let interference = Interference::default();
         let model = StageModel { blocking, interference, utilisation_limit: Ppm::ONE };
-        for name in ["edf", "d-order", "fixed-priority", "fifo"] {
+        for name in ["edf", "d-order", "fixed-priority", "rmdp", "fifo"] {
             assert_eq!(policy_by_name(name, model).unwrap().name(), name);
         }
         let unknown = policy_by_name("rr", model).unwrap_err();

@@ -4,19 +4,19 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use punctual_analysis::arrival::{EffectiveArrivals, LogicalArrivals};
-use punctual_analysis::{Delivery, Horizon, Nanos, Policing, buffers};
+use punctual_analysis::{Activation, Delivery, Horizon, Nanos, Policing, buffers};
 
 use super::api::{ChannelCounters, FilterChange, RefuseCause, Role, StageGrant};
 use super::clip::{Clip, Demoted, Forwarder, Outlet, PacketQueue, RoleState, Sink, Source, Told};
 use super::filters::Upstream;
 use super::outgoing::Outgoing;
 use super::plane::{Owner, Plane, best_effort_parameters};
-use super::stages::Reserved;
+use super::stages::{Reserved, unsuitable};
 use crate::fragment::{Fragmentation, Reassembly, packet_wire_bytes};
 use crate::ids::ChannelId;
 use crate::limits::BEST_EFFORT_OUTGOING_MAX;
 use crate::memory::Memory;
-use crate::sched::{Class, HandlerId, HandlerParameters, Trigger};
+use crate::sched::{Budget, Class, HandlerId, HandlerParameters, Trigger};
 use crate::signalling::{CommitTerms, LocalChannel, Resources};
 
 /// Buffers of a channel here, in messages.
@@ -147,15 +147,10 @@ impl<M: Memory> Plane<M> {
     }
 
     fn install(&mut self, local: &LocalChannel, terms: &Terms, buffers: Buffers) -> Result<(), RefuseCause> {
+        let parameters = self.handler_parameters(local)?;
+        // Deliveries are due by the deadline, not by the work's budget.
+        let deliveries = HandlerParameters { budget: None, trigger: Trigger::Reactive, ..parameters };
         let outlet = self.outlet(local, terms, buffers);
-        let rank = self.stages.cpu_rank(local.channel);
-        let parameters = HandlerParameters {
-            class: Class::Guaranteed,
-            level: rank,
-            quantum_packets: self.config.cpu.quantum_packets,
-            budget: None,
-            trigger: Trigger::Reactive,
-        };
         let handler = self.add_handler(Owner::Clip(local.channel), parameters);
         let role = match (local.role, outlet) {
             (Role::Source, Some(outlet)) => RoleState::Source(self.source(local, outlet, buffers)),
@@ -164,7 +159,7 @@ impl<M: Memory> Plane<M> {
             }
             (Role::Sink, None) => {
                 let delivery = (local.contract.delivery == Delivery::AtDeadline)
-                    .then(|| self.add_handler(Owner::Delivery(local.channel), parameters));
+                    .then(|| self.add_handler(Owner::Delivery(local.channel), deliveries));
                 let input = self.queue(local, terms, buffers);
                 RoleState::Sink(sink(local, terms, buffers, input, delivery))
             }
@@ -179,7 +174,7 @@ impl<M: Memory> Plane<M> {
         let clip = Clip {
             local: local.clone(),
             cpu_bound: terms.bounds[0],
-            cpu_horizon: terms.horizons[0],
+            cpu_horizon: self.stages.cpu_early(local.channel, terms.horizons[0]),
             handler,
             counters: ChannelCounters::default(),
             told: Told::default(),
@@ -187,6 +182,29 @@ impl<M: Memory> Plane<M> {
         };
         self.clips.insert(local.channel, clip);
         Ok(())
+    }
+
+    /// The handler of a channel whose stages are held (design 5).
+    fn handler_parameters(&self, local: &LocalChannel) -> Result<HandlerParameters, RefuseCause> {
+        let held = self.stages.held(local.channel).ok_or(RefuseCause::Exhausted)?;
+        let service = local.contract.service(local.fragment_bytes);
+        let service = service.map_err(unsuitable)?;
+        let deadline = held.cpu.work_bound();
+        let budget = Budget { packets: service.packets, period: service.period, deadline };
+        let (class, budget, trigger) = match local.contract.activation {
+            Activation::Deadline => (Class::Guaranteed, None, Trigger::Reactive),
+            Activation::LowLatency { .. } => (Class::LowLatency, Some(budget), Trigger::Reactive),
+            Activation::Periodic { .. } => (Class::Guaranteed, Some(budget), Trigger::Periodic),
+        };
+        Ok(HandlerParameters {
+            class,
+            level: self.stages.cpu_rank(local.channel),
+            period: service.period,
+            place: 0,
+            quantum_packets: self.config.cpu.quantum_packets,
+            budget,
+            trigger,
+        })
     }
 
     fn outlet(&mut self, local: &LocalChannel, terms: &Terms, buffers: Buffers) -> Option<Outlet> {

@@ -72,12 +72,13 @@ fn check_cpu(config: &NodeConfig) -> Result<(), NodeConfigError> {
         (cpu.run, cpu.admission),
         (RunPolicy::Edf, Admission::Edf | Admission::DOrder)
             | (RunPolicy::FixedPriority, Admission::FixedPriority)
+            | (RunPolicy::Rmdp, Admission::Rmdp)
             | (RunPolicy::Fifo, Admission::Fifo)
     );
     ensure(matched, || {
         format!(
             "processor policy {:?} does not match admission {:?}: pair edf with edf or d-order, fixed-priority \
-             with fixed-priority, fifo with fifo",
+             with fixed-priority, rmdp with rmdp, fifo with fifo",
             cpu.run, cpu.admission
         )
     })?;

@@ -57,6 +57,8 @@ pub enum Admission {
     DOrder,
     /// Fixed-priority response times; run time fixed priority.
     FixedPriority,
+    /// Response times by class and period; run time `rmdp`.
+    Rmdp,
     /// None: everything is admitted. For experiments only; run time FIFO.
     Fifo,
 }
@@ -70,6 +72,8 @@ pub enum RunPolicy {
     Edf,
     /// 32 levels; FIFO within one.
     FixedPriority,
+    /// By class (low latency, guaranteed, best effort), then the shorter period; FIFO within one (RTU 3).
+    Rmdp,
     /// The baseline for experiments.
     Fifo,
 }

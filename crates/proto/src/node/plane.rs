@@ -274,6 +274,8 @@ pub(super) fn best_effort_parameters(config: &NodeConfig) -> HandlerParameters {
     HandlerParameters {
         class: Class::BestEffort,
         level: 0,
+        period: Nanos::ZERO,
+        place: 0,
         quantum_packets: config.cpu.quantum_packets,
         budget: None,
         trigger: Trigger::Reactive,
@@ -285,8 +287,14 @@ fn signals_parameters(config: &NodeConfig) -> HandlerParameters {
     HandlerParameters {
         class: Class::Signalling,
         level: 0,
+        period: Nanos::ZERO,
+        place: 0,
         quantum_packets: 1,
-        budget: Some(Budget { packets: config.signalling.packets_per_second, period: Nanos::from_secs(1) }),
+        budget: Some(Budget {
+            packets: config.signalling.packets_per_second,
+            period: Nanos::from_secs(1),
+            deadline: Nanos::ZERO,
+        }),
         trigger: Trigger::Reactive,
     }
 }

@@ -9,8 +9,9 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use punctual_analysis::{
-    AdmissionPolicy, Contract, CostParts, Cpu, Demand, Explanation, Interference, Link, Nanos, Pacing,
-    PathCosts, Ppm, Rate, Refusal, RefusalReason, StageKey, policy_by_name,
+    Activation, ActivationError, AdmissionPolicy, Class, Contract, CostParts, Cpu, Demand, Explanation,
+    Interference, Link, Nanos, Pacing, PathCosts, Ppm, Rate, Refusal, RefusalReason, StageKey,
+    policy_by_name,
 };
 
 use super::api::{RefuseCause, Role, StageGrant, StageKind};
@@ -26,6 +27,7 @@ const fn name_of(admission: Admission) -> &'static str {
         Admission::Edf => "edf",
         Admission::DOrder => "d-order",
         Admission::FixedPriority => "fixed-priority",
+        Admission::Rmdp => "rmdp",
         Admission::Fifo => "fifo",
     }
 }
@@ -37,7 +39,23 @@ const SIGNALLING_KEY: StageKey = StageKey(u64::MAX);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldStage {
     pub demand: Demand,
+    /// Part of the bound that is no work of the stage: waiting for a timer.
+    pub wait: Nanos,
+    /// Most that the bound may be relaxed to: a timer's work is done before its next expiry.
+    pub bound_max: Nanos,
+    /// d: the wait and what the stage's admission holds.
     pub bound: Nanos,
+}
+
+impl HeldStage {
+    /// Without a timer.
+    fn new(demand: Demand, bound: Nanos) -> Self {
+        Self { demand, wait: Nanos::ZERO, bound_max: Nanos::MAX, bound }
+    }
+    /// What the stage's admission holds.
+    pub fn work_bound(&self) -> Nanos {
+        self.bound - self.wait
+    }
 }
 
 /// What a channel holds here.
@@ -110,7 +128,8 @@ impl Stages {
                 Nanos::ZERO,
             );
             let sum = cpu_demand.map_or(Nanos::ZERO, |demand| demand.cost);
-            cpu_demand = Some(Demand { cost: sum + one.cost, ..one });
+            // At run time nothing goes before signalling.
+            cpu_demand = Some(Demand { cost: sum + one.cost, class: Class::LowLatency, ..one });
             let (propagation_max, packet_bytes_max) = (link.propagation_max, link.packet_bytes_max);
             let frames_max = link.frames / FRAMES_GUARANTEED_DIVISOR;
             links.push(LinkStage {
@@ -178,14 +197,12 @@ impl Stages {
         self.check_suitable(local)?;
         let key = StageKey(local.channel.0);
         let cpu_kind = cpu_kind(local.role);
-        let demand = self.cpu_demand(local, Nanos::ZERO);
         let refuse = |kind| move |refusal: Refusal| RefuseCause::Stage { kind, refusal };
-        let cpu =
-            HeldStage { demand, bound: self.cpu.offer(&demand, limit).map_err(refuse(cpu_kind))?.bound };
+        let cpu = self.offer_cpu(local, limit)?.map_err(refuse(cpu_kind))?;
         let cpu_grant = self.cpu_grant(local, &cpu, limit);
         let Some(link) = local.link_out else {
             if !dry {
-                self.cpu.hold(key, &cpu.demand, cpu.bound).map_err(refuse(cpu_kind))?;
+                self.cpu.hold(key, &cpu.demand, cpu.work_bound()).map_err(refuse(cpu_kind))?;
                 self.held.insert(local.channel, Held { cpu, link: None, buffers: Reserved::default() });
             }
             return Ok(Vec::from([cpu_grant]));
@@ -194,10 +211,10 @@ impl Stages {
         let stage = &mut self.links[usize::from(link.0)];
         let left = limit - cpu.bound - stage.propagation_max;
         let refuse_link = refuse(StageKind::Link);
-        let held = HeldStage { demand, bound: stage.policy.offer(&demand, left).map_err(refuse_link)?.bound };
+        let held = HeldStage::new(demand, stage.policy.offer(&demand, left).map_err(refuse_link)?.bound);
         if !dry {
             stage.policy.hold(key, &held.demand, held.bound).map_err(refuse_link)?;
-            if let Err(refusal) = self.cpu.hold(key, &cpu.demand, cpu.bound) {
+            if let Err(refusal) = self.cpu.hold(key, &cpu.demand, cpu.work_bound()) {
                 self.links[usize::from(link.0)].policy.release(key);
                 return Err(refuse(cpu_kind)(refusal));
             }
@@ -316,9 +333,35 @@ impl Stages {
         Ok(())
     }
 
-    fn cpu_demand(&self, local: &LocalChannel, early: Nanos) -> Demand {
+    /// What the processor could promise, the wait for a timer included.
+    fn offer_cpu(
+        &mut self,
+        local: &LocalChannel,
+        limit: Nanos,
+    ) -> Result<Result<HeldStage, Refusal>, RefuseCause> {
+        let (contract, fragment) = (&local.contract, local.fragment_bytes);
+        let service = contract.service(fragment).map_err(unsuitable)?;
         let costs = path_costs(&self.costs, local.role);
-        self.cpu_model.demand(&local.contract, local.fragment_bytes, &costs, self.release_latency, early)
+        let demand = self.cpu_model.demand_of(contract, &service, fragment, &costs, self.release_latency);
+        let wait = service.wait;
+        let work_max = if wait > Nanos::ZERO { service.period } else { Nanos::MAX };
+        let answer = match self.cpu.offer(&demand, work_max.min(limit - wait)) {
+            Ok(offer) => {
+                Ok(HeldStage { demand, wait, bound_max: wait + work_max, bound: offer.bound + wait })
+            }
+            Err(refusal) if contract.activation == Activation::Deadline => Err(refusal),
+            Err(refusal) => Err(after_timer(refusal, wait)),
+        };
+        Ok(answer)
+    }
+
+    /// How early a channel's packets may be processed where `wanted` is what its buffers allow: under an order
+    /// to which early work is jitter, no more than was admitted.
+    pub fn cpu_early(&self, channel: ChannelId, wanted: Nanos) -> Nanos {
+        match self.held.get(&channel) {
+            Some(Held { cpu, .. }) if counts_early(self.cpu.as_ref(), cpu) => wanted.min(cpu.demand.early),
+            _ => wanted,
+        }
     }
 
     fn link_demand(&self, local: &LocalChannel, link: LinkId, early: Nanos) -> Demand {
@@ -327,10 +370,15 @@ impl Stages {
     }
 
     fn cpu_grant(&mut self, local: &LocalChannel, stage: &HeldStage, limit: Nanos) -> StageGrant {
-        let made_of = self.cpu.explain(&stage.demand, limit).unwrap_or_default();
+        let (contract, fragment) = (&local.contract, local.fragment_bytes);
+        let mut made_of = self.cpu.explain(&stage.demand, limit - stage.wait).unwrap_or_default();
+        made_of.release_latency = made_of.release_latency + stage.wait;
         let costs = path_costs(&self.costs, local.role);
+        let parts = contract
+            .service(fragment)
+            .map(|service| self.cpu_model.cost_parts_of(contract, &service, fragment, &costs));
         StageGrant {
-            cost_parts: self.cpu_model.cost_parts(&local.contract, local.fragment_bytes, &costs),
+            cost_parts: parts.unwrap_or_default(),
             costs_from: self.costs_from,
             utilisation: self.cpu.utilisation(),
             ..grant(self.node, cpu_kind(local.role), stage, made_of)
@@ -357,26 +405,49 @@ impl Stages {
 
 /// Moves one held bound; where its stage refuses, it stays and the share is handed on.
 fn relax_stage(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage, wanted: Nanos) {
-    if wanted > stage.bound && policy.relax(key, wanted).is_ok() {
+    let wanted = wanted.min(stage.bound_max);
+    if wanted > stage.bound && policy.relax(key, wanted - stage.wait).is_ok() {
         stage.bound = wanted;
     }
 }
 
-/// Tells a policy that counts early arrivals how early they may be now.
+/// Whether a policy counts early arrivals of what is held. EDF does not ask how early (design 4): the deadline
+/// stays the same; a timer keeps early packets back.
+fn counts_early(policy: &dyn AdmissionPolicy, stage: &HeldStage) -> bool {
+    stage.wait == Nanos::ZERO && !matches!(policy.name(), "edf" | "d-order" | "fifo")
+}
+
+/// Tells a policy that counts early arrivals how early they may be now; where that breaks a bound they may not.
 fn rehold(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage, early: Nanos) {
-    // EDF does not ask how early (design 4): the deadline stays the same.
-    if stage.demand.early == early || matches!(policy.name(), "edf" | "d-order" | "fifo") {
+    if stage.demand.early == early || !counts_early(policy, stage) {
         return;
     }
     let demand = Demand { early, ..stage.demand };
     policy.release(key);
-    if policy.hold(key, &demand, stage.bound).is_ok() {
+    if policy.hold(key, &demand, stage.work_bound()).is_ok() {
         stage.demand = demand;
     } else {
         // It was feasible a moment ago and nothing else has changed.
-        let restored = policy.hold(key, &stage.demand, stage.bound);
+        let restored = policy.hold(key, &stage.demand, stage.work_bound());
         debug_assert!(restored.is_ok());
     }
+}
+
+/// A refusal of a stage that serves by a timer or a budget: bounds include the wait; the rate that would fit is
+/// that of the budget, which is no offer to the contract.
+fn after_timer(refusal: Refusal, wait: Nanos) -> Refusal {
+    let reason = match refusal.reason {
+        RefusalReason::Bound { possible, limit } => {
+            RefusalReason::Bound { possible: possible + wait, limit: limit + wait }
+        }
+        reason => reason,
+    };
+    let bound_possible = refusal.bound_possible.map(|possible| possible + wait);
+    Refusal { reason, bound_possible, period_possible: None }
+}
+
+pub(super) fn unsuitable(error: ActivationError) -> RefuseCause {
+    RefuseCause::Unsuitable(error.to_string())
 }
 
 /// What every grant says; the stage itself adds the rest.

@@ -43,6 +43,14 @@ impl Account {
         }
     }
 
+    /// When the head PDU, due by `deadline` itself, is due in the period that is charged.
+    pub(super) fn due(&self, deadline: Instant) -> Instant {
+        match (self.trigger, self.budget, self.began) {
+            (Trigger::Periodic, Some(budget), Some(began)) => deadline.min(began + budget.deadline),
+            _ => deadline,
+        }
+    }
+
     pub(super) fn charge(&mut self, packets: u32) {
         self.left_packets = self.left_packets.saturating_sub(packets);
     }
@@ -51,12 +59,10 @@ impl Account {
         self.began.is_some() && self.left_packets == 0
     }
 
-    /// When the clock gives a spent budget back.
+    /// When the clock begins the next period, with a new budget and a new deadline.
     pub(super) fn refills(&self) -> Option<Instant> {
         match (self.trigger, self.budget, self.began) {
-            (Trigger::Periodic, Some(budget), Some(began)) if self.is_spent() => {
-                Some(began + budget.period.max(Nanos(1)))
-            }
+            (Trigger::Periodic, Some(budget), Some(began)) => Some(began + budget.period.max(Nanos(1))),
             _ => None,
         }
     }

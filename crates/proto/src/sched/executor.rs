@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use punctual_analysis::Instant;
+use punctual_analysis::contract::SPAN_MAX;
+use punctual_analysis::{Instant, Nanos};
 
 use super::budget::Account;
 use super::heap::IndexedHeap;
@@ -38,8 +39,8 @@ pub struct Executor {
     ready: IndexedHeap,
     /// Others by the time at which they become eligible.
     waiting: IndexedHeap,
-    /// Ready ones in the background whose budget the clock gives back.
-    spent: IndexedHeap,
+    /// Ready ones by the time at which the clock begins their next period.
+    clocked: IndexedHeap,
     running: Option<HandlerId>,
     tickets: u64,
 }
@@ -53,7 +54,7 @@ impl Executor {
             free: Vec::new(),
             ready: IndexedHeap::default(),
             waiting: IndexedHeap::default(),
-            spent: IndexedHeap::default(),
+            clocked: IndexedHeap::default(),
             running: None,
             tickets: 0,
         }
@@ -76,7 +77,7 @@ impl Executor {
         self.handlers.push(Some(handler));
         let handlers = self.handlers.len();
         self.free.reserve(handlers.saturating_sub(self.free.len()));
-        for heap in [&mut self.ready, &mut self.waiting, &mut self.spent] {
+        for heap in [&mut self.ready, &mut self.waiting, &mut self.clocked] {
             heap.reserve(handlers);
         }
         HandlerId((handlers - 1) as u32)
@@ -208,7 +209,7 @@ impl Executor {
     }
 
     fn unqueue(&mut self, id: HandlerId) {
-        for heap in [&mut self.ready, &mut self.waiting, &mut self.spent] {
+        for heap in [&mut self.ready, &mut self.waiting, &mut self.clocked] {
             heap.remove(id.0);
         }
     }
@@ -233,7 +234,7 @@ impl Executor {
             self.ready.set(id.0, key);
         }
         if let Some(refills) = refills {
-            self.spent.set(id.0, u128::from(refills.0));
+            self.clocked.set(id.0, u128::from(refills.0));
         }
     }
 
@@ -248,7 +249,7 @@ impl Executor {
 
     fn due(&self, now: Instant) -> Option<HandlerId> {
         let first = |heap: &IndexedHeap| heap.peek().filter(|(key, _)| instant(*key) <= now);
-        first(&self.waiting).or_else(|| first(&self.spent)).map(|(_, id)| HandlerId(id))
+        first(&self.waiting).or_else(|| first(&self.clocked)).map(|(_, id)| HandlerId(id))
     }
 }
 
@@ -281,17 +282,44 @@ impl Handler {
     fn key(&self, policy: RunPolicy) -> Option<u128> {
         let head = self.head?;
         let class = if self.account.is_spent() { Class::Background } else { self.parameters.class };
-        let (band, place) = match policy {
+        Some(match policy {
             RunPolicy::Edf => match class {
-                Class::Guaranteed => (class as u8, head.deadline.0),
-                _ => (class as u8, self.ticket),
+                Class::LowLatency | Class::Guaranteed => {
+                    banded(Class::Guaranteed as u8, self.account.due(head.deadline).0)
+                }
+                _ => banded(class as u8, self.ticket),
             },
-            RunPolicy::FixedPriority => (level(class, self.parameters.level), self.ticket),
+            RunPolicy::FixedPriority => banded(level(class, self.parameters.level), self.ticket),
+            RunPolicy::Rmdp => by_rate(class, &self.parameters, self.ticket),
             // The baseline knows neither classes nor budgets.
-            RunPolicy::Fifo => (0, head.eligible.0),
-        };
-        Some(u128::from(band) << 64 | u128::from(place))
+            RunPolicy::Fifo => banded(0, head.eligible.0),
+        })
     }
+}
+
+/// A band, and the place within it.
+fn banded(band: u8, place: u64) -> u128 {
+    u128::from(band) << 64 | u128::from(place)
+}
+
+const RATE_TICKET_BITS: u32 = 45;
+const RATE_PLACE_BITS: u32 = 6;
+const RATE_PERIOD_BITS: u32 = 42;
+
+const _: () = assert!(SPAN_MAX.0 < 1 << RATE_PERIOD_BITS, "every period has its own place");
+const _: () =
+    assert!(3 + RATE_PERIOD_BITS + RATE_PLACE_BITS + RATE_TICKET_BITS <= 96, "what a heap's key holds");
+
+/// By class, period, place within the rate group, and the order of arrival. Only channels have periods; tickets
+/// begin anew after 2^45, a year of a million a second.
+fn by_rate(class: Class, parameters: &HandlerParameters, ticket: u64) -> u128 {
+    let of_channel = matches!(class, Class::LowLatency | Class::Guaranteed);
+    let (period, place) =
+        if of_channel { (parameters.period.min(SPAN_MAX), parameters.place) } else { (Nanos::ZERO, 0) };
+    let place = u128::from(place.min((1 << RATE_PLACE_BITS) - 1));
+    let ticket = u128::from(ticket & ((1 << RATE_TICKET_BITS) - 1));
+    let rate = u128::from(class as u8) << RATE_PERIOD_BITS | u128::from(period.0);
+    (rate << RATE_PLACE_BITS | place) << RATE_TICKET_BITS | ticket
 }
 
 /// Signalling on the top level, best effort on the lowest, channels on the 30 between by rank; the background
@@ -299,7 +327,7 @@ impl Handler {
 fn level(class: Class, rank: u8) -> u8 {
     match class {
         Class::Signalling => 0,
-        Class::Guaranteed => rank.saturating_add(1).min(LEVEL_LOWEST - 1),
+        Class::LowLatency | Class::Guaranteed => rank.saturating_add(1).min(LEVEL_LOWEST - 1),
         Class::BestEffort => LEVEL_LOWEST,
         Class::Background => PRIORITY_LEVELS,
     }

@@ -11,6 +11,8 @@ pub struct HandlerId(pub u32);
 pub enum Class {
     /// RTCOP and HELLO; budgeted, so that a flood of it starves nobody.
     Signalling,
+    /// Channels with a low-latency activation: before all others under `rmdp`, like them under other orders.
+    LowLatency,
     /// Channels.
     Guaranteed,
     /// Best effort and demoted packets.
@@ -25,7 +27,8 @@ pub enum Trigger {
     /// Work: from its effective arrival on.
     #[default]
     Reactive,
-    /// A timer: from the first multiple of the budget's period at or after the work's arrival on.
+    /// A timer: from the first multiple of the budget's period at or after the work's arrival on; due, under
+    /// `edf`, by the budget's deadline from the timer on.
     Periodic,
 }
 
@@ -38,6 +41,9 @@ pub struct Budget {
     /// the one that began the last, so that late work spends its own period's budget and not the next one's.
     /// Periodic: by the clock.
     pub period: Nanos,
+    /// Periodic: by when, from the timer on, a period's PDUs are done; at most the period. Reactive: without
+    /// meaning, the head PDU says when it is due.
+    pub deadline: Nanos,
 }
 
 /// A handler's place in the order of handlers.
@@ -48,6 +54,10 @@ pub struct HandlerParameters {
     /// Rank of a guaranteed handler under fixed priority, 0 the most urgent; from
     /// [`PRIORITY_LEVELS`](crate::limits::PRIORITY_LEVELS) - 3 on all are one level.
     pub level: u8,
+    /// Under `rmdp` the shorter goes first within a class.
+    pub period: Nanos,
+    /// Under `rmdp` the smaller goes first within a class and period (a planned flow's place in its rate group).
+    pub place: u8,
     /// b_p: PDUs finished before a yield is honoured (RTU 3), and a best-effort handler's turn; at least 1.
     pub quantum_packets: u32,
     /// None: as much as there is.

@@ -171,10 +171,10 @@ impl World {
     pub(super) fn describe(&self, number: usize) -> String {
         let plan = &self.channels[number].plan;
         let name = |host: usize| &self.scenario.hosts[host].config.name;
-        let Contract { policing, delivery, horizon, .. } = plan.contract;
+        let Contract { policing, delivery, horizon, activation, .. } = plan.contract;
         let (from, to) = (name(plan.from), name(plan.to));
         format!(
-            "channel {number} ({from} to {to}, {:?}, {policing:?}, {delivery:?}, {horizon:?})",
+            "channel {number} ({from} to {to}, {:?}, {policing:?}, {delivery:?}, {horizon:?}, {activation:?})",
             plan.arrivals
         )
     }

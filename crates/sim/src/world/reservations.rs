@@ -2,7 +2,7 @@
 
 use punctual_analysis::Nanos;
 use punctual_proto::ids::PathId;
-use punctual_proto::node::api::{ChannelStatus, NodeStatus, StageKind};
+use punctual_proto::node::api::{ChannelStatus, NodeStatus, StageGrant, StageKind};
 
 use super::channel::State;
 use super::host::Call;
@@ -195,11 +195,22 @@ impl World {
 
 /// Sum of C / I' over the stages of `channels` that `which` selects, in ppm.
 fn used_ppm<'a>(channels: impl Iterator<Item = &'a ChannelStatus>, which: impl Fn(StageKind) -> bool) -> u64 {
-    channels
-        .map(|channel| {
-            let period = u128::from(channel.contract.policed_interval().0.max(1));
-            let cost: Nanos = channel.stages.iter().filter(|s| which(s.kind)).map(|s| s.cost).sum();
-            (u128::from(cost.0) * 1_000_000 / period) as u64
-        })
-        .sum()
+    let share = |channel: &ChannelStatus, stage: &StageGrant| {
+        let period = match stage.kind {
+            StageKind::Link => channel.contract.policed_interval(),
+            _ => channel.contract.processor_period(),
+        };
+        (u128::from(stage.cost.0) * 1_000_000 / u128::from(period.0.max(1))) as u64
+    };
+    let of = |channel: &'a ChannelStatus| {
+        let which = &which;
+        let share = &share;
+        channel
+            .stages
+            .iter()
+            .filter(|stage| which(stage.kind))
+            .map(|stage| share(channel, stage))
+            .sum::<u64>()
+    };
+    channels.map(of).sum()
 }

@@ -1,24 +1,28 @@
-//! `d-order` and `fixed-priority`: admission by response times in a fixed order of the channels.
+//! `d-order`, `fixed-priority` and `rmdp`: admission by response times in a fixed order of the channels.
 //!
 //! `d-order` (Kandlur, Shin, Ferrari 1994; HARTS 3.2): run time EDF; the newcomer takes the highest rank that
 //! leaves every lower channel within its bound, and its own bound is its response time there. The demand that a
 //! fixed order can serve in time EDF can serve too, so whatever this admits `edf` admits.
 //! `fixed-priority`: run time by 30 levels of bounds, see [`level`]; early messages are jitter.
+//! `rmdp` (RTU 3): run time by class, then by the shorter period, see [`rates`]; early messages are jitter.
 //!
 //! Response times decide. Each channel keeps a [`Witness`] of its bound, so that a newcomer costs one division
 //! a channel; response times are computed only where the witness does not carry the newcomer.
 
 mod levels;
+mod rates;
 mod response;
 mod scan;
 #[cfg(test)]
 mod tests;
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 pub use levels::{LEVELS, level};
 
 use levels::level_floor;
+use rates::rate;
 use response::{Place, Tally, Traffic, Witness};
 
 use super::nearest::{BOUND_MAX, period_possible};
@@ -34,6 +38,8 @@ enum Order {
     Ranks,
     /// By [`level`]; those of one level delay each other.
     Levels,
+    /// By [`rate`]; those of one rate delay each other.
+    Rates,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -76,12 +82,17 @@ impl Ranked {
         Self::new(model, Order::Levels)
     }
 
+    /// An empty stage under `rmdp`.
+    pub fn rmdp(model: StageModel) -> Self {
+        Self::new(model, Order::Rates)
+    }
+
     fn new(model: StageModel, order: Order) -> Self {
         Self { model, order, entries: Vec::new(), kinds: Tally::default(), used: Share::default() }
     }
 
     fn traffic(&self, demand: &Demand) -> Traffic {
-        let early = if self.order == Order::Levels { demand.early } else { Nanos::ZERO };
+        let early = if self.order == Order::Ranks { Nanos::ZERO } else { demand.early };
         Traffic {
             cost: demand.cost.max(Nanos(1)),
             period: demand.period.max(Nanos(1)),
@@ -89,15 +100,16 @@ impl Ranked {
         }
     }
 
-    /// The entries of the same level as entry `index`, it included.
-    fn peers(&self, index: usize) -> core::ops::Range<usize> {
+    /// The entries of the same level or rate as entry `index`, it included.
+    fn peers(&self, index: usize) -> Range<usize> {
         match self.order {
             Order::Ranks => index..index + 1,
             Order::Levels => self.at_level(level(self.entries[index].bound)),
+            Order::Rates => self.at_rate(rate(&self.entries[index].demand)),
         }
     }
 
-    fn at_level(&self, wanted: u8) -> core::ops::Range<usize> {
+    fn at_level(&self, wanted: u8) -> Range<usize> {
         let start = self.entries.partition_point(|entry| level(entry.bound) < wanted);
         start..self.entries.partition_point(|entry| level(entry.bound) <= wanted)
     }
@@ -131,6 +143,10 @@ impl Ranked {
                 (slot, self.response_in(demand, slot, BOUND_MAX)?)
             }
             Order::Levels => self.best_level(demand, from)?,
+            Order::Rates => {
+                let slot = self.slot_at_rate(demand, from)?;
+                (slot, self.response_in(demand, slot, BOUND_MAX)?)
+            }
         };
         self.tolerate_unit(demand.unit_cost_max, slot).then_some((slot, bound))
     }
@@ -164,6 +180,7 @@ impl Ranked {
                 let fits = peers.start >= from;
                 [fits.then_some(Slot { end: peers.end, urgent: peers.start }), None, None]
             }
+            Order::Rates => [self.slot_at_rate(demand, from), None, None],
         };
         candidates.into_iter().flatten().find(|&slot| {
             self.response_in(demand, slot, bound).is_some() && self.tolerate_unit(demand.unit_cost_max, slot)
@@ -305,6 +322,8 @@ impl AdmissionPolicy for Ranked {
         match self.order {
             Order::Ranks => Some(index),
             Order::Levels => Some(usize::from(level(self.entries[index].bound))),
+            // Class and period say it.
+            Order::Rates => None,
         }
     }
 
@@ -324,6 +343,7 @@ impl AdmissionPolicy for Ranked {
         match self.order {
             Order::Ranks => "d-order",
             Order::Levels => "fixed-priority",
+            Order::Rates => "rmdp",
         }
     }
 }

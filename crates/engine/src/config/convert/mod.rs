@@ -151,19 +151,21 @@ fn cpu(table: &Spanned<ProcessorTable>, source: &Source<'_>) -> Result<CpuConfig
     let admission = table.admission.unwrap_or(match run {
         RunPolicy::Edf => Admission::Edf,
         RunPolicy::FixedPriority => Admission::FixedPriority,
+        RunPolicy::Rmdp => Admission::Rmdp,
         RunPolicy::Fifo => Admission::Fifo,
     });
     let matched = matches!(
         (run, admission),
         (RunPolicy::Edf, Admission::Edf | Admission::DOrder)
             | (RunPolicy::FixedPriority, Admission::FixedPriority)
+            | (RunPolicy::Rmdp, Admission::Rmdp)
             | (RunPolicy::Fifo, Admission::Fifo)
     );
     if !matched {
         return Err(source.error(
             at,
             "[processor] admission does not match policy: pair edf with edf or d-order, fixed-priority with \
-             fixed-priority, fifo with fifo",
+             fixed-priority, rmdp with rmdp, fifo with fifo",
         ));
     }
     Ok(CpuConfig {
