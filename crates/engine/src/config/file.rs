@@ -124,7 +124,26 @@ pub(super) struct RouteTable {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum DriverName {
     Udp,
+    Xdp,
     Memory,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum XdpMode {
+    #[default]
+    Auto,
+    Native,
+    Generic,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ZeroCopyChoice {
+    #[default]
+    Auto,
+    Yes,
+    No,
 }
 
 #[derive(Debug, Deserialize)]
@@ -144,6 +163,13 @@ pub(super) struct LinkTable {
     pub socket_buffer: Maybe<Bytes>,
     pub socket_priority: Option<u8>,
     pub frames: Option<u32>,
+    pub queue: Option<u32>,
+    pub xdp_mode: Option<XdpMode>,
+    pub zero_copy: Option<ZeroCopyChoice>,
+    pub napi_priority: Option<u8>,
+    pub kernel_rate: Maybe<RateOrShare>,
+    pub interrupt_defer: Maybe<Nanos>,
+    pub spin: Maybe<Nanos>,
     // The scheduler's and admission's.
     pub rate: Text<BitRate>,
     pub rate_error: Maybe<Ppm>,

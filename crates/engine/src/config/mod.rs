@@ -3,16 +3,18 @@
 
 mod convert;
 mod file;
+mod links;
 pub mod quantity;
 mod secrets;
 #[cfg(test)]
 mod tests;
+mod xdp;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use punctual_link::{Link, LinkError, UdpLink, UdpOptions};
+use punctual_link::{Link, LinkError, UdpOptions};
 use punctual_proto::ids::Epoch;
 use punctual_proto::node::config::NodeConfig;
 use thiserror::Error;
@@ -20,11 +22,11 @@ use thiserror::Error;
 use crate::handle::EngineConfig;
 use crate::os::random_u64;
 use crate::os::realtime::{RealTime, SchedulingClass};
-
-/// Port of data unless configured otherwise.
 use crate::profile::ProfileSettings;
 
 pub use self::xdp::{XdpSettings, frame_bytes};
+
+/// Port of data unless configured otherwise.
 pub const DATA_PORT_DEFAULT: u16 = 7_411;
 /// Port of signalling unless configured otherwise.
 pub const SIGNALLING_PORT_DEFAULT: u16 = 7_412;
@@ -40,11 +42,11 @@ pub struct HostConfig {
     pub drivers: Vec<LinkDriver>,
     /// The class of the processor.
     pub real_time: RealTime,
-    /// The daemon's own part.
-    pub daemon: DaemonConfig,
     /// Where the processor's costs come from; `node.cpu.costs` are those that are configured until
     /// [`crate::profile::settle`] has decided.
     pub profile: ProfileSettings,
+    /// The daemon's own part.
+    pub daemon: DaemonConfig,
     /// Where the boot count is kept; without it a life is 64 random bits.
     pub epoch_file: Option<PathBuf>,
 }
@@ -54,6 +56,8 @@ pub struct HostConfig {
 pub enum LinkDriver {
     /// Kernel sockets.
     Udp(UdpOptions),
+    /// AF_XDP, classified in the driver.
+    Xdp(XdpSettings),
     /// Rings inside one process: the embedding program gives them.
     Memory,
 }
@@ -117,6 +121,12 @@ pub enum ConfigError {
     Link {
         /// Which.
         name: String,
+        /// Why.
+        error: LinkError,
+    },
+    /// No link over AF_XDP can be opened.
+    #[error("links with driver \"xdp\": {error}")]
+    Xdp {
         /// Why.
         error: LinkError,
     },
@@ -198,35 +208,6 @@ impl HostConfig {
         self.real_time.class == SchedulingClass::BestEffortHost
     }
 
-    /// Opens a driver for every link.
-    ///
-    /// # Errors
-    /// The first that cannot be opened; memory links among them, see [`HostConfig::open_links_with`].
-    pub fn open_links(&self) -> Result<Vec<Box<dyn Link>>, ConfigError> {
-        self.open_links_with(|_| None)
-    }
-
-    /// Opens a driver for every link; `memory` gives the ends of memory links by their names.
-    ///
-    /// # Errors
-    /// The first that cannot be opened, or that `memory` does not know.
-    pub fn open_links_with<F>(&self, mut memory: F) -> Result<Vec<Box<dyn Link>>, ConfigError>
-    where
-        F: FnMut(&str) -> Option<Box<dyn Link>>,
-    {
-        let open = |(driver, link): (&LinkDriver, &punctual_proto::node::config::LinkConfig)| {
-            let name = link.name.clone();
-            match driver {
-                LinkDriver::Udp(options) => match UdpLink::open(options) {
-                    Ok(link) => Ok(Box::new(link) as Box<dyn Link>),
-                    Err(error) => Err(ConfigError::Link { name, error }),
-                },
-                LinkDriver::Memory => memory(&name).ok_or(ConfigError::MemoryLink { name }),
-            }
-        };
-        self.drivers.iter().zip(&self.node.links).map(open).collect()
-    }
-
     /// Begins a life: what an engine starts with. Counts the boot where there is a file for it.
     ///
     /// # Errors
@@ -239,7 +220,7 @@ impl HostConfig {
             Some(path) => secrets::next_boot(path)?,
             None => random()?,
         };
-        let node = NodeConfig { epoch: Epoch(epoch), ..self.node.clone() };
+        let node = NodeConfig { epoch: Epoch(epoch), links: self.paced_links(), ..self.node.clone() };
         Ok(EngineConfig { node, links, real_time: self.real_time, seed: random()? })
     }
 }

@@ -99,6 +99,42 @@ impl Quantity for Ppm {
     }
 }
 
+/// A rate, or a proportion of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateOrShare {
+    /// So much.
+    Rate(BitRate),
+    /// So much of the other.
+    Share(Ppm),
+}
+
+impl RateOrShare {
+    /// As a rate.
+    pub fn of(self, whole: BitRate) -> BitRate {
+        match self {
+            Self::Rate(rate) => rate,
+            Self::Share(Ppm(ppm)) => BitRate((u128::from(whole.0) * u128::from(ppm) / 1_000_000) as u64),
+        }
+    }
+}
+
+impl Quantity for RateOrShare {
+    const WHAT: &'static str = "rate or proportion";
+    const EXAMPLE: &'static str = "\"10%\" or \"10Mbit/s\"";
+    const UNITS: &'static [(&'static str, u64)] = &[];
+    fn from_smallest(_: u64) -> Option<Self> {
+        None
+    }
+    fn parse(text: &str) -> Result<Self, QuantityError> {
+        let rate = BitRate::parse(text).map(Self::Rate);
+        rate.or_else(|_| Ppm::parse(text).map(Self::Share)).map_err(|error| QuantityError {
+            what: Self::WHAT,
+            example: Self::EXAMPLE,
+            ..error
+        })
+    }
+}
+
 /// A count of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
@@ -156,6 +192,9 @@ mod tests {
         assert_eq!(BitRate::parse("2.5Gbit/s"), Ok(BitRate(2_500_000_000)));
         assert_eq!(Ppm::parse("2%"), Ok(Ppm(20_000)));
         assert_eq!(Ppm::parse("0.01%"), Ok(Ppm(100)));
+        let whole = BitRate(40_000_000);
+        assert_eq!(RateOrShare::parse("10%").map(|share| share.of(whole)), Ok(BitRate(4_000_000)));
+        assert_eq!(RateOrShare::parse("3Mbit/s").map(|rate| rate.of(whole)), Ok(BitRate(3_000_000)));
         assert_eq!(Bytes::parse("64KiB"), Ok(Bytes(65_536)));
         assert_eq!(Bytes::parse("110KB"), Ok(Bytes(110_000)));
         assert_eq!(Bytes::parse("1400B"), Ok(Bytes(1_400)));
@@ -169,6 +208,8 @@ mod tests {
         }
         assert!(BitRate::parse("0Mbit/s").is_err());
         assert!(Ppm::parse("101%").is_err());
+        let error = RateOrShare::parse("10").expect_err("no unit").to_string();
+        assert!(error.contains("10Mbit/s") && error.contains("10%"), "{error}");
         assert!(Bytes::parse("99999999999GiB").is_err());
     }
 }

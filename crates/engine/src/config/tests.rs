@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use punctual_link::UdpOptions;
+use punctual_link::kernel::{CareOptions, ShaperRate};
+use punctual_link::xdp::{AttachMode, ZeroCopy};
 use punctual_proto::ids::NodeId;
-use punctual_proto::node::config::{Admission, CpuConfig, LinkConfig, Pace, RunPolicy};
-use punctual_proto::{BitRate, Nanos};
+use punctual_proto::node::config::{Admission, CpuConfig, Interference, LinkConfig, Pace, RunPolicy};
+use punctual_proto::{BitRate, Nanos, Ppm};
 
 use super::{DaemonConfig, HostConfig, LinkDriver, parse};
 use crate::os::realtime::{RealTime, SchedulingClass};
@@ -20,7 +22,19 @@ fn read(text: &str) -> Result<HostConfig, String> {
 
 /// The example with every commented key in force, but those that exclude another.
 fn everything_said() -> String {
-    let excluded = ["# epoch_file", "# key_file", "# best_effort_host", "# profile = "];
+    let excluded = [
+        "# queue = ",
+        "# xdp_mode",
+        "# zero_copy",
+        "# napi_priority",
+        "# kernel_rate",
+        "# interrupt_defer",
+        "# spin",
+        "# epoch_file",
+        "# key_file",
+        "# best_effort_host",
+        "# profile = ",
+    ];
     let is_key = |line: &str| {
         let key = line.trim_start_matches("# ").split(" = ").next().unwrap_or("");
         line.starts_with("# ")
@@ -93,8 +107,50 @@ fn the_file_is_complete_in_the_example() {
 }
 
 #[test]
+fn every_key_of_a_link_over_xdp_means_what_the_example_says() {
+    let said = everything_said();
+    let xdp = |line: &str| {
+        let key = line.trim_start_matches("# ").split(" = ").next().unwrap_or("").to_owned();
+        let keys =
+            ["queue", "xdp_mode", "zero_copy", "napi_priority", "kernel_rate", "interrupt_defer", "spin"];
+        keys.contains(&key.as_str()).then(|| line.trim_start_matches("# ").to_owned())
+    };
+    let is_of_udp =
+        |line: &&str| !["socket_", "interference_", "pace"].iter().any(|start| line.starts_with(start));
+    let text: Vec<String> = said
+        .lines()
+        .filter(is_of_udp)
+        .map(|line| xdp(line).unwrap_or_else(|| line.replace("driver = \"udp\"", "driver = \"xdp\"")))
+        .collect();
+    let config = read(&text.join("\n")).unwrap_or_else(|error| panic!("{error}\n{}", text.join("\n")));
+    let [LinkDriver::Xdp(settings)] = &config.drivers[..] else { panic!("{:?}", config.drivers) };
+    let [link] = &config.node.links[..] else { panic!("one link") };
+    assert_eq!((settings.classifier.device.as_str(), settings.queue, settings.frames), ("eth0", 0, 8_192));
+    assert_eq!((settings.classifier.mode, settings.zero_copy), (AttachMode::Auto, ZeroCopy::Auto));
+    assert_eq!((settings.spin, settings.pace_by_device, link.pace), (Nanos::ZERO, true, Pace::Clock));
+    // 10 % of 40 Mbit/s; the least burst; both in the time of a link of 40 Mbit/s less 1 %.
+    let kernel_rate = Some(ShaperRate { rate_bps: 4_000_000, burst_bytes: 3_084 });
+    assert_eq!(settings.care, CareOptions { kernel_rate, napi_priority: Some(60), interrupt_defer_ns: 0 });
+    assert_eq!(link.interference, Interference { sigma: Nanos(623_031), rho: Ppm(101_011) });
+}
+
+#[test]
+fn an_explicit_burst_is_the_shapers() {
+    let xdp =
+        "driver = \"xdp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"\nrate_error = \"0%\"";
+    let text = format!("{xdp}\nkernel_rate = \"100Mbit/s\"\ninterference_burst = \"80us\"");
+    let config = read(&small("", &text, "")).expect("a link");
+    let LinkDriver::Xdp(settings) = &config.drivers[0] else { panic!("xdp") };
+    assert_eq!(settings.care.kernel_rate, Some(ShaperRate { rate_bps: 100_000_000, burst_bytes: 10_000 }));
+    let interference = Interference { sigma: Nanos::from_micros(80), rho: Ppm(100_000) };
+    assert_eq!(config.node.links[0].interference, interference);
+}
+
+#[test]
 fn mistakes_are_one_line_with_file_line_and_fix() {
     let udp = "driver = \"udp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"";
+    let xdp = "driver = \"xdp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"";
+    let second = format!("\n[[link]]\nname = \"m\"\nneighbour = \"b\"\nrate = \"1Gbit/s\"\n{xdp}\n");
     let cases = [
         (small("prioritty = 3", MEMORY, ""), 4, "prioritty"),
         (small("policy = \"edf\"\nadmission = \"fixed-priority\"", MEMORY, ""), 3, "does not match policy"),
@@ -111,6 +167,16 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
         (small("", MEMORY, "[[host]]\nname = \"c\"\nid = 2"), 18, "the id 2 of \"b\""),
         (small("", MEMORY, "[[host]]\nname = \"b\"\nid = 3"), 18, "stands twice"),
         (small("", udp, "device = 3"), 20, "string"),
+        (small("", udp, "queue = 0"), 13, "queue is for driver \"xdp\""),
+        (small("", &udp.replace("udp", "xdp"), ""), 13, "needs device"),
+        (small("", xdp, "packet = \"9000B\""), 13, "at most 3776 B"),
+        (small("", xdp, "napi_priority = 99"), 13, "1 to 98"),
+        (small("", xdp, "socket_priority = 1"), 13, "driver \"udp\""),
+        (small("", xdp, "kernel_rate = \"100%\""), 13, "all of the link"),
+        (small("", xdp, "kernel_rate = \"10\""), 21, "10Mbit/s"),
+        (small("", xdp, "kernel_rate = \"10%\"\ninterference_share = \"5%\""), 13, "leave it out"),
+        (small("", &xdp.replace("10.0.0.2", "::1"), ""), 13, "one family"),
+        (small("", xdp, &second), 22, "a device for each"),
         (small("", MEMORY, "").replace("name = \"a\"\n[proc", "name = \"z\"\n[proc"), 1, "has no [[host]]"),
         (small("", MEMORY, "").replace(KEY, "0f"), 5, "64 hexadecimal digits"),
         (small("", MEMORY, "").replace("1Gbit/s", "1 parsec"), 16, "40Mbit/s"),

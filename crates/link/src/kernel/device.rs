@@ -1,7 +1,9 @@
 //! A network device as the kernel sees it now.
 
 use std::fmt;
+use std::fs;
 use std::io;
+use std::path::PathBuf;
 
 use super::attributes::{Attributes, Body};
 use super::error::KernelError;
@@ -26,6 +28,9 @@ const IFLA_XDP: u16 = 43;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_XDP_PROG_ID: u16 = 4;
+
+/// Drivers of what hypervisors show as a NIC.
+const PARAVIRTUAL: [&str; 6] = ["virtio_net", "vmxnet3", "vif", "hv_netvsc", "ena", "gve"];
 
 /// A hardware address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -157,6 +162,15 @@ impl Device {
         })
     }
 
+    /// Whether its completions come at the pace of a medium: a NIC of this machine. Virtual devices complete at once,
+    /// those of hypervisors when the host has taken the packet.
+    pub fn has_own_pace(&self) -> bool {
+        let hardware = self.kind.is_none() && self.mac.is_some();
+        let driver = files_of(self).and_then(|folder| folder.join("device/driver").read_link().ok());
+        let driver = driver.as_ref().and_then(|path| path.file_name()?.to_str());
+        hardware && driver.is_some_and(|driver| !PARAVIRTUAL.contains(&driver))
+    }
+
     /// Its hardware address.
     ///
     /// # Errors
@@ -164,6 +178,14 @@ impl Device {
     pub fn ethernet(&self) -> Result<Mac, KernelError> {
         self.mac.ok_or_else(|| KernelError::NotEthernet(self.name.clone()))
     }
+}
+
+/// The device's folder in `/sys`, if that shows this network namespace.
+pub(super) fn files_of(device: &Device) -> Option<PathBuf> {
+    let folder = PathBuf::from("/sys/class/net").join(&device.name);
+    let read = |file: &str| fs::read_to_string(folder.join(file)).ok().map(|text| text.trim().to_owned());
+    let same = read("ifindex")? == device.index.to_string() && read("address")? == device.mac?.to_string();
+    same.then_some(folder)
 }
 
 #[cfg(test)]
@@ -175,6 +197,7 @@ mod tests {
         let lo = Device::named("lo").expect("lo");
         assert_eq!((lo.index, lo.mac, lo.kind.as_deref()), (1, None, None));
         assert!(lo.mtu >= 1_500 && lo.rx_queues >= 1);
+        assert!(!lo.has_own_pace());
         assert!(lo.ethernet().expect_err("no Ethernet").to_string().contains("udp"));
         assert_eq!(Device::numbered(1).expect("lo"), lo);
     }

@@ -12,10 +12,9 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
 
 use super::attributes::{Attributes, Body};
-use super::device::{Device, XdpFeatures};
+use super::device::{Device, XdpFeatures, files_of};
 use super::error::KernelError;
 use super::netlink::{Netlink, errno};
 
@@ -241,14 +240,6 @@ fn change(device: &Device, id: u32, add: impl Fn(Body) -> Body, files: &[(&str, 
         }
         told => told,
     }
-}
-
-/// The device's folder in `/sys`, if that is of this network namespace.
-fn files_of(device: &Device) -> Option<PathBuf> {
-    let folder = PathBuf::from("/sys/class/net").join(&device.name);
-    let read = |file: &str| fs::read_to_string(folder.join(file)).ok().map(|text| text.trim().to_owned());
-    let same = read("ifindex")? == device.index.to_string() && read("address")? == device.mac?.to_string();
-    same.then_some(folder)
 }
 
 /// How an instance shall work; what is not asked for stays as it is.

@@ -1,12 +1,20 @@
 //! The `[[link]]` tables: what the link scheduler and admission are told, and what the driver is.
 
+use std::collections::HashMap;
+
 use punctual_link::UdpOptions;
-use punctual_proto::limits;
+use punctual_link::kernel::{CareOptions, ShaperRate};
+use punctual_link::xdp::{AttachMode, ClassifierOptions, ZeroCopy};
 use punctual_proto::node::config::{Admission, Interference, LinkConfig};
+use punctual_proto::{Nanos, limits};
 use toml::Spanned;
 
-use super::super::file::{DriverName, LinkTable};
-use super::super::{ConfigError, DATA_PORT_DEFAULT, LinkDriver, SIGNALLING_PORT_DEFAULT, Source};
+use super::super::file::{DriverName, LinkTable, XdpMode, ZeroCopyChoice};
+use super::super::xdp::PACKET_BYTES_MAX;
+use super::super::{
+    ConfigError, DATA_PORT_DEFAULT, LinkDriver, SIGNALLING_PORT_DEFAULT, Source, XdpSettings,
+};
+use super::kernel_rate::{self, KernelRate};
 use super::{Hosts, bytes_u32, lookup, pick};
 use crate::os::realtime::{RealTime, SchedulingClass};
 
@@ -28,9 +36,14 @@ pub(super) fn links(
         drivers.push(match table.driver {
             DriverName::Memory => memory(table, at, source)?,
             DriverName::Udp => udp(table, &link, real_time, at, source)?,
+            DriverName::Xdp => xdp(table, &link, at, source)?,
         });
+        if table.driver != DriverName::Xdp {
+            no_xdp_keys(table, at, source)?;
+        }
         links.push(link);
     }
+    one_device_each(tables, &drivers, source)?;
     share_ports(&mut drivers);
     Ok((links, drivers))
 }
@@ -66,10 +79,7 @@ fn link(
         propagation_min: pick(&table.propagation_min, default.propagation_min),
         propagation_max: pick(&table.propagation_max, default.propagation_max),
         prediction_error: pick(&table.prediction_error, default.prediction_error),
-        interference: Interference {
-            sigma: pick(&table.interference_burst, default.interference.sigma),
-            rho: pick(&table.interference_share, default.interference.rho),
-        },
+        interference: interference(table, &default, at, source)?,
         best_effort_share_min: pick(&table.best_effort_share_min, default.best_effort_share_min),
         best_effort_flow_cap: pick(&table.best_effort_flow_cap, default.best_effort_flow_cap),
         best_effort_flow_bytes_max: bytes_u32(
@@ -135,13 +145,141 @@ fn udp(
     }))
 }
 
+fn xdp(
+    table: &LinkTable,
+    link: &LinkConfig,
+    at: usize,
+    source: &Source<'_>,
+) -> Result<LinkDriver, ConfigError> {
+    let refuse = |what: String| Err(source.error(at, format!("[[link]] \"{}\": {what}", table.name)));
+    let (Some(device), Some(local), Some(peer)) = (&table.device, table.local, table.peer) else {
+        return refuse(
+            "driver \"xdp\" needs device, local and peer: an interface and two IP addresses".into(),
+        );
+    };
+    if local.is_ipv4() != peer.is_ipv4() {
+        return refuse(format!(
+            "local {local} and peer {peer} are not of one family: give both as IPv4 or IPv6"
+        ));
+    }
+    if table.socket_buffer.is_some() || table.socket_priority.is_some() {
+        return refuse("socket_buffer and socket_priority are for driver \"udp\": use frames".into());
+    }
+    if link.packet_bytes_max > PACKET_BYTES_MAX {
+        let bytes = link.packet_bytes_max;
+        return refuse(format!(
+            "packets of {bytes} B do not fit the frames of driver \"xdp\": at most {PACKET_BYTES_MAX} B, lower packet \
+             and fragment"
+        ));
+    }
+    if let Some(priority) = table.napi_priority.filter(|priority| !(1..=98).contains(priority)) {
+        return refuse(format!("napi_priority {priority}: give 1 to 98"));
+    }
+    let data_port = table.data_port.unwrap_or(DATA_PORT_DEFAULT);
+    let signalling_port = table.signalling_port.unwrap_or(SIGNALLING_PORT_DEFAULT);
+    let kernel_rate = kernel_rate::of(table, link.rate_error, at, source)?;
+    Ok(LinkDriver::Xdp(XdpSettings {
+        classifier: ClassifierOptions {
+            peer_data_port: table.peer_data_port.unwrap_or(data_port),
+            peer_signalling_port: table.peer_signalling_port.unwrap_or(signalling_port),
+            packet_bytes_max: link.packet_bytes_max,
+            mode: match table.xdp_mode.unwrap_or_default() {
+                XdpMode::Auto => AttachMode::Auto,
+                XdpMode::Native => AttachMode::Native,
+                XdpMode::Generic => AttachMode::Generic,
+            },
+            ..ClassifierOptions::new(device, local, peer, data_port, signalling_port)
+        },
+        queue: table.queue.unwrap_or(0),
+        frames: link.frames,
+        zero_copy: match table.zero_copy.unwrap_or_default() {
+            ZeroCopyChoice::Auto => ZeroCopy::Auto,
+            ZeroCopyChoice::Yes => ZeroCopy::Yes,
+            ZeroCopyChoice::No => ZeroCopy::No,
+        },
+        care: CareOptions {
+            kernel_rate: kernel_rate
+                .map(|KernelRate { rate_bps, burst_bytes, .. }| ShaperRate { rate_bps, burst_bytes }),
+            napi_priority: table.napi_priority,
+            interrupt_defer_ns: pick(&table.interrupt_defer, Nanos::ZERO).0,
+        },
+        spin: pick(&table.spin, Nanos::ZERO),
+        pace_by_device: table.pace.is_none(),
+    }))
+}
+
+/// What the shaper lets through, unless said otherwise.
+fn interference(
+    table: &LinkTable,
+    default: &LinkConfig,
+    at: usize,
+    source: &Source<'_>,
+) -> Result<Interference, ConfigError> {
+    let rate_error = pick(&table.rate_error, default.rate_error);
+    let bounded = kernel_rate::of(table, rate_error, at, source)?;
+    let bound = bounded.map_or(default.interference, |kernel| kernel.interference);
+    Ok(Interference {
+        sigma: pick(&table.interference_burst, bound.sigma),
+        rho: pick(&table.interference_share, bound.rho),
+    })
+}
+
+/// Keys that only the driver "xdp" can carry out.
+fn no_xdp_keys(table: &LinkTable, at: usize, source: &Source<'_>) -> Result<(), ConfigError> {
+    let keys = [
+        ("queue", table.queue.is_some()),
+        ("xdp_mode", table.xdp_mode.is_some()),
+        ("zero_copy", table.zero_copy.is_some()),
+        ("napi_priority", table.napi_priority.is_some()),
+        ("kernel_rate", table.kernel_rate.is_some()),
+        ("interrupt_defer", table.interrupt_defer.is_some()),
+        ("spin", table.spin.is_some()),
+    ];
+    match keys.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((key, _)) => Err(source.error(
+            at,
+            format!(
+                "[[link]] \"{}\": {key} is for driver \"xdp\": leave it out, or change the driver",
+                table.name
+            ),
+        )),
+    }
+}
+
+/// A device has one XDP program, one qdisc at its root and one pace.
+fn one_device_each(
+    tables: &[Spanned<LinkTable>],
+    drivers: &[LinkDriver],
+    source: &Source<'_>,
+) -> Result<(), ConfigError> {
+    let device = |driver: &LinkDriver| match driver {
+        LinkDriver::Xdp(settings) => Some(settings.classifier.device.clone()),
+        _ => None,
+    };
+    let mut seen = HashMap::new();
+    for (table, device) in tables.iter().zip(drivers.iter().map(device)) {
+        let (Some(device), at, name) = (device, table.span().start, &table.get_ref().name) else { continue };
+        if let Some(other) = seen.insert(device.clone(), name) {
+            return Err(source.error(
+                at,
+                format!(
+                    "[[link]] \"{name}\": link \"{other}\" has driver \"xdp\" on device {device} already: use a \
+                     device for each, or driver \"udp\""
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Links of one address to several neighbours use the same ports.
 fn share_ports(drivers: &mut [LinkDriver]) {
     let ends: Vec<_> = drivers
         .iter()
         .map(|driver| match driver {
             LinkDriver::Udp(udp) => Some((udp.local, udp.data_port, udp.signalling_port)),
-            LinkDriver::Memory => None,
+            LinkDriver::Xdp(_) | LinkDriver::Memory => None,
         })
         .collect();
     for (driver, end) in drivers.iter_mut().zip(&ends) {

@@ -1,6 +1,7 @@
 //! From the file's tables to what the node, the drivers and the engine are told, with the checks that need to know
 //! a line. The node checks the rest when it is made.
 
+mod kernel_rate;
 mod link;
 
 use std::collections::HashMap;
@@ -20,8 +21,8 @@ use super::file::{
 use super::quantity::{Bytes, Text};
 use super::{ConfigError, DaemonConfig, HostConfig, Source, secrets};
 use crate::os::realtime::{RealTime, SchedulingClass};
-
 use crate::profile::{GivenCosts, ProfileSettings};
+
 /// Priority of the processor's thread unless configured otherwise.
 const PRIORITY_DEFAULT: u8 = 50;
 /// Bytes of buffers that channels may reserve unless configured otherwise.

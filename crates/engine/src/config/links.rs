@@ -1,0 +1,77 @@
+//! Opens the drivers of a host's links.
+
+use punctual_link::kernel::Device;
+use punctual_link::{Link, UdpLink};
+use punctual_proto::node::config::{LinkConfig, Pace};
+
+use super::xdp::{self, XdpSettings};
+use super::{ConfigError, HostConfig, LinkDriver};
+
+impl HostConfig {
+    /// Opens a driver for every link.
+    ///
+    /// # Errors
+    /// The first that cannot be opened; memory links among them, see [`HostConfig::open_links_with`].
+    pub fn open_links(&self) -> Result<Vec<Box<dyn Link>>, ConfigError> {
+        self.open_links_with(|_| None)
+    }
+
+    /// Opens a driver for every link; `memory` gives the ends of memory links by their names.
+    ///
+    /// # Errors
+    /// The first that cannot be opened, or that `memory` does not know.
+    pub fn open_links_with<F>(&self, mut memory: F) -> Result<Vec<Box<dyn Link>>, ConfigError>
+    where
+        F: FnMut(&str) -> Option<Box<dyn Link>>,
+    {
+        let name = |index: usize| self.node.links[index].name.clone();
+        let mut links: Vec<Option<Box<dyn Link>>> = self.drivers.iter().map(|_| None).collect();
+        for (index, link) in self.open_xdp()? {
+            links[index] = Some(link);
+        }
+        for (index, driver) in self.drivers.iter().enumerate() {
+            match driver {
+                LinkDriver::Udp(options) => {
+                    let failed = |error| ConfigError::Link { name: name(index), error };
+                    links[index] = Some(Box::new(UdpLink::open(options).map_err(failed)?));
+                }
+                LinkDriver::Memory => {
+                    let name = name(index);
+                    links[index] = Some(memory(&name).ok_or(ConfigError::MemoryLink { name })?);
+                }
+                LinkDriver::Xdp(_) => {}
+            }
+        }
+        Ok(links.into_iter().flatten().collect())
+    }
+
+    /// The links over AF_XDP with what they are told, by their places.
+    pub fn xdp_links(&self) -> impl Iterator<Item = (usize, &XdpSettings)> {
+        self.drivers.iter().enumerate().filter_map(|(index, driver)| match driver {
+            LinkDriver::Xdp(settings) => Some((index, settings)),
+            _ => None,
+        })
+    }
+
+    /// All together: they share the memory of their frames.
+    fn open_xdp(&self) -> Result<Vec<(usize, Box<dyn Link>)>, ConfigError> {
+        let (places, settings): (Vec<usize>, Vec<&XdpSettings>) = self.xdp_links().unzip();
+        let opened = xdp::open(&settings).map_err(|(place, error)| match place {
+            Some(place) => ConfigError::Link { name: self.node.links[places[place]].name.clone(), error },
+            None => ConfigError::Xdp { error },
+        })?;
+        Ok(places.into_iter().zip(opened).collect())
+    }
+
+    /// The links with the pace of their devices, where none was configured.
+    pub(super) fn paced_links(&self) -> Vec<LinkConfig> {
+        let mut links = self.node.links.clone();
+        for (index, settings) in self.xdp_links().filter(|(_, settings)| settings.pace_by_device) {
+            let device = Device::named(&settings.classifier.device);
+            if device.is_ok_and(|device| device.has_own_pace()) {
+                links[index].pace = Pace::Completion;
+            }
+        }
+        links
+    }
+}
