@@ -8,6 +8,7 @@
 //! wait [`RETRY`].
 
 mod doorbells;
+mod filters;
 mod port;
 
 use std::collections::VecDeque;
@@ -164,7 +165,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             more: completed
                 || worked >= WORK_SLICE
                 || self.commanded
-                || self.ports.iter().any(LinkPort::has_more),
+                || self.ports.iter().any(|port| port.has_more(self.node.has_best_effort_room(port.id))),
             retry: !self.events.is_empty() || self.ports.iter().any(LinkPort::must_retry),
         }
     }
@@ -173,7 +174,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     fn receive(&mut self) -> bool {
         let mut any = false;
         for port in &mut self.ports {
-            port.receive(&mut self.received, RECEIVE_BATCH, &self.shared.counters);
+            let best_effort = self.node.has_best_effort_room(port.id);
+            port.receive(best_effort, &mut self.received, RECEIVE_BATCH, &self.shared.counters);
             if self.received.is_empty() {
                 continue;
             }
@@ -250,6 +252,11 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// What the link schedulers give goes straight into the drivers' buffers.
     fn transmit(&mut self, at: Instant) -> bool {
         let mut any = false;
+        while let Some((link, change)) = self.node.poll_filter() {
+            if let Some(port) = self.ports.get_mut(usize::from(link.0)) {
+                port.filter(change, &self.shared.counters);
+            }
+        }
         for port in &mut self.ports {
             let node = &mut self.node;
             any |=

@@ -27,6 +27,8 @@ pub struct EngineStatistics {
     pub stalls: u64,
     /// Links that failed for good.
     pub links_failed: u64,
+    /// Channels that a driver could not be told about, or not told to forget.
+    pub filters_failed: u64,
 }
 
 /// The counters behind [`EngineStatistics`].
@@ -42,6 +44,7 @@ pub(crate) struct Counters {
     pub driver_full: Counter,
     pub stalls: Counter,
     pub links_failed: Counter,
+    pub filters_failed: Counter,
 }
 
 impl Counters {
@@ -57,6 +60,7 @@ impl Counters {
             driver_full: self.driver_full.get(),
             stalls: self.stalls.get(),
             links_failed: self.links_failed.get(),
+            filters_failed: self.filters_failed.get(),
         }
     }
 }

@@ -3,12 +3,13 @@
 //! A link that fails for good is told in the log, counted, and left alone; the node's HELLOs find the neighbour
 //! dead, and the other links work on.
 
-use punctual_link::{Frame, Link, LinkError, LinkStatistics, Port, Received};
+use punctual_link::{Frame, Link, LinkError, LinkStatistics, Port, Received, Stream};
 use punctual_proto::ids::LinkId;
-use punctual_proto::node::api::{self, PacketOut};
+use punctual_proto::node::api::{self, FilterChange, PacketOut};
 use punctual_proto::node::config::{LinkConfig, Pace};
 use punctual_proto::{Instant, Nanos};
 
+use super::filters::{driver_filter, path_key};
 use crate::statistics::Counters;
 
 /// How long a packet may wait in the driver's queue for others to share its system call. Part of the link's
@@ -22,6 +23,8 @@ pub(super) struct LinkPort {
     driver: Box<dyn Link>,
     by_completion: bool,
     input: Input,
+    /// Best-effort packets were left in their ring.
+    has_left_best_effort: bool,
     /// The driver had no room.
     full: bool,
     /// There was more to transmit than one call takes.
@@ -49,6 +52,7 @@ impl LinkPort {
             driver,
             by_completion: config.pace == Pace::Completion,
             input: Input::Packets,
+            has_left_best_effort: true,
             full: false,
             unfinished: false,
             queued_since: None,
@@ -62,13 +66,23 @@ impl LinkPort {
         self.input = Input::Packets;
     }
 
-    /// Up to `max` packets to `out`, where there may be any.
-    pub fn receive(&mut self, out: &mut Vec<Received>, max: usize, counters: &Counters) {
-        if self.failed || self.input == Input::Nothing {
+    /// Up to `max` packets to `out`, the most urgent first, where there may be any; best-effort ones only where
+    /// `takes_best_effort`: the others stay in their ring and cost nothing.
+    pub fn receive(
+        &mut self,
+        takes_best_effort: bool,
+        out: &mut Vec<Received>,
+        max: usize,
+        counters: &Counters,
+    ) {
+        let returns = takes_best_effort && self.has_left_best_effort;
+        if self.failed || (self.input == Input::Nothing && !returns) {
             return;
         }
+        let least = if takes_best_effort { Stream::BestEffort } else { Stream::Guaranteed };
+        self.has_left_best_effort = !takes_best_effort;
         let dry_before = self.driver.statistics().pool_dry;
-        match self.driver.receive(out, max) {
+        match self.driver.receive_from(least, out, max) {
             Ok(count) if count == max => self.input = Input::Packets,
             Ok(_) if self.driver.statistics().pool_dry > dry_before => {
                 counters.receive_pool_dry.add(1);
@@ -76,6 +90,19 @@ impl LinkPort {
             }
             Ok(_) => self.input = Input::Nothing,
             Err(error) => self.fail(&error, counters),
+        }
+    }
+
+    /// Tells the driver about a channel. Where it cannot be told, its packets are not let in and the channel's
+    /// ends find one another silent; everything else goes on.
+    pub fn filter(&mut self, change: FilterChange, counters: &Counters) {
+        let done = match change {
+            FilterChange::Set(filter) => self.driver.set_filter(&driver_filter(&filter)),
+            FilterChange::Clear(path) => self.driver.clear_filter(path_key(path)),
+        };
+        if let Err(error) = done {
+            tracing::error!(link = self.id.0, ?change, %error, "the driver's filter was not changed");
+            counters.filters_failed.add(1);
         }
     }
 
@@ -174,8 +201,9 @@ impl LinkPort {
     }
 
     /// Whether something can be done at once.
-    pub fn has_more(&self) -> bool {
-        !self.failed && (self.input == Input::Packets || self.unfinished)
+    pub fn has_more(&self, takes_best_effort: bool) -> bool {
+        let returns = takes_best_effort && self.has_left_best_effort;
+        !self.failed && (self.input == Input::Packets || self.unfinished || returns)
     }
 
     /// Whether something waits that no descriptor tells.

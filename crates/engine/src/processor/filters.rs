@@ -1,0 +1,22 @@
+//! What a node says about its channels in the words of drivers.
+
+use punctual_link::{Filter, PathKey, Stream};
+use punctual_proto::ids::PathId;
+use punctual_proto::node::api::PathFilter;
+
+pub(super) fn path_key(path: PathId) -> PathKey {
+    PathKey { node: path.node.0, channel: path.channel.0, epoch: path.epoch.0 }
+}
+
+pub(super) fn driver_filter(filter: &PathFilter) -> Filter {
+    Filter {
+        path: path_key(filter.path),
+        cookie: filter.cookie.0,
+        stream: if filter.low_latency { Stream::LowLatency } else { Stream::Guaranteed },
+        packet_bytes_max: filter.packet_bytes_max,
+        burst_packets: filter.burst_packets,
+        interval_ns: filter.interval.0,
+        buffers: filter.buffers,
+        slack_ns_min: filter.slack_ns_min,
+    }
+}
