@@ -4,7 +4,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 
-use punctual_link::{Link, MemoryLink, MemoryOptions, Port, UdpLink, UdpOptions};
+#[path = "xdp/bed.rs"]
+mod bed;
+
+use punctual_link::xdp::{XdpLink, XdpMemory, XdpOptions};
+use punctual_link::{Link, MemoryLink, MemoryOptions, Port, Received, UdpLink, UdpOptions};
 
 struct Counting;
 
@@ -35,7 +39,7 @@ fn allocations_of(a: &mut impl Link, b: &mut impl Link, packets: u64) -> u64 {
     let mut received = 0;
     for number in 0..packets {
         let port = if number % 4 == 0 { Port::Signalling } else { Port::Data };
-        a.transmit_buffer().expect("room")[..8].copy_from_slice(&number.to_le_bytes());
+        bed::best_effort(&mut a.transmit_buffer().expect("room")[..1_000]);
         a.transmit(port, 1_000, 1_066).expect("it fits");
         a.flush().expect("works");
         received += b.receive(&mut out, 32).expect("works") as u64;
@@ -67,4 +71,53 @@ fn udp_allocates_nothing() {
     let open = |options| UdpLink::open(&options).expect("loopback sockets");
     let (mut a, mut b) = (open(end(30_000, 30_002)), open(end(30_002, 30_000)));
     assert_eq!(allocations_of(&mut a, &mut b, 5_000), 0);
+}
+
+#[test]
+fn xdp_allocates_nothing() {
+    if !bed::privileged() {
+        return;
+    }
+    let (hosts, cable) = bed::pair(1_500);
+    let open = |end: usize| {
+        let options = cable.xdp(bed::Family::V4, end);
+        let memory = XdpMemory::new(options.frames_needed(), 2_048).expect("memory");
+        hosts[end].within(|| XdpLink::open(&options, &memory)).expect("a link")
+    };
+    let (mut a, mut b) = (open(0), open(1));
+    assert_eq!(allocations_of(&mut a, &mut b, 5_000), 0);
+}
+
+#[test]
+fn forwarding_in_place_allocates_nothing() {
+    if !bed::privileged() {
+        return;
+    }
+    let hosts = [bed::Host::new(), bed::Host::new(), bed::Host::new()];
+    let first = bed::Cable::lay(1, 1_500, [&hosts[0], &hosts[1]]);
+    let second = bed::Cable::lay(2, 1_500, [&hosts[1], &hosts[2]]);
+    let ends = [first.xdp(bed::Family::V4, 1), second.xdp(bed::Family::V4, 0)];
+    let memory = XdpMemory::new(ends.iter().map(XdpOptions::frames_needed).sum(), 2_048).expect("memory");
+    let open = |host: usize, options: &XdpOptions, memory: &XdpMemory| {
+        hosts[host].within(|| XdpLink::open(options, memory)).expect("a link")
+    };
+    let [mut left, mut right] = ends.map(|options| open(1, &options, &memory));
+    let options = first.xdp(bed::Family::V4, 0);
+    let own = XdpMemory::new(options.frames_needed(), 2_048).expect("memory");
+    let mut source = open(0, &options, &own);
+    let mut packet = vec![0; 500];
+    bed::best_effort(&mut packet);
+    let mut batch: Vec<Received> = Vec::with_capacity(32);
+    let before = ALLOCATIONS.with(Cell::get);
+    let mut forwarded = 0;
+    while forwarded < 5_000 {
+        bed::send(&mut source, Port::Data, &packet);
+        forwarded += left.receive(&mut batch, 32).expect("works");
+        for received in batch.drain(..) {
+            right.transmit_frame(received.port, received.frame, 566).expect("in place");
+        }
+        right.flush().expect("works");
+        right.completed();
+    }
+    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
 }

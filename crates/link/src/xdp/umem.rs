@@ -189,5 +189,8 @@ mod tests {
         let says = |result: Result<XdpMemory, LinkError>| result.expect_err("refused").to_string();
         assert!(says(XdpMemory::new(8, 3_000)).contains("2048 or 4096"));
         assert!(says(XdpMemory::new(0, 2_048)).contains("at least 1"));
+        // More than any host has set aside, and a number that is told.
+        let refused = says(XdpMemory::with_huge_pages(1 << 24, 4_096));
+        assert!(refused.contains("vm.nr_hugepages to 32768 more"), "{refused}");
     }
 }
