@@ -12,6 +12,7 @@ pub mod experiments;
 pub mod interrupt;
 pub mod loads;
 pub mod measure;
+pub mod peer;
 pub mod realtime;
 pub mod report;
 pub mod session;

@@ -1,6 +1,6 @@
 //! Real-time class and CPU of the calling thread.
 
-use rustix::thread::{CpuSet, sched_getaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use punctual_engine::os::realtime::{RealTime, RealTimeError, SchedulingClass, apply};
 
@@ -12,6 +12,16 @@ pub fn usable_cpus() -> std::io::Result<Vec<u32>> {
     let set = sched_getaffinity(None)?;
     let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu));
     Ok(cpus.filter_map(|cpu| u32::try_from(cpu).ok()).collect())
+}
+
+/// Pins the calling thread to one CPU.
+///
+/// # Errors
+/// Where there is no such CPU or it may not be used.
+pub fn pin(cpu: u32) -> std::io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu as usize);
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// Puts the calling thread into `SCHED_FIFO` at `priority` (1 to 99), on one CPU or on any.

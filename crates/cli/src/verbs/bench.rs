@@ -1,26 +1,59 @@
 //! `punctual bench`: the papers' figures on this machine.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use clap::Args;
-use punctual_experiments::experiments::{EXPERIMENTS, Experiment, find};
+use clap::{Args, ValueEnum};
+use punctual::BitRate;
+use punctual_engine::config::quantity::Quantity;
+use punctual_experiments::experiments::{EXPERIMENTS, Experiment, Peer, Wanted, find};
+use punctual_experiments::peer;
+use punctual_experiments::testbed::configuration::Driver;
 
 use crate::output::{Outcome, Output, Usage, table};
 
 /// Repeat a figure of the papers, beside plain kernel sockets; `list` shows which there are.
 #[derive(Args)]
-#[command(
-    after_help = "Example: sudo punctual bench clips-isolation --quick\nPlots and JSON go to target/bench/"
-)]
+#[command(after_help = "Examples: sudo punctual bench clips-isolation --quick\n          \
+                  sudo punctual bench rio-latency --driver udp --json\n          \
+                  sudo punctual bench --serve                          on the other machine, then here:\n          \
+                  sudo punctual bench rio-latency --peer 10.0.0.2 --rate 1Gbit/s\n\
+                  Plots and JSON go to target/bench/")]
 pub struct Bench {
     /// Its name, or `list`.
-    name: String,
+    #[arg(required_unless_present = "serve")]
+    name: Option<String>,
     /// Fewer points and shorter slices: done within 60 s.
     #[arg(long)]
     quick: bool,
     /// Where the plot, the JSON and the daemons' logs go.
     #[arg(long, default_value = "target/bench", value_name = "DIR")]
     directory: PathBuf,
+    /// What carries Punctual's links; default: xdp where this host has it.
+    #[arg(long, value_enum)]
+    driver: Option<DriverName>,
+    /// Run over two machines: HOST or HOST:PORT, where `punctual bench --serve` runs.
+    #[arg(long, value_name = "HOST", conflicts_with = "serve")]
+    peer: Option<String>,
+    /// Rate of the link to the peer; default: what the network interface says.
+    #[arg(long, value_name = "RATE", value_parser = <BitRate as Quantity>::parse, requires = "peer")]
+    rate: Option<BitRate>,
+    /// Be the other machine, until Ctrl-C. Whoever reaches the address can load this machine: use a private network.
+    #[arg(long, conflicts_with_all = ["name", "quick", "driver"])]
+    serve: bool,
+    /// Where to serve.
+    #[arg(long, value_name = "ADDR", requires = "serve",
+          default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, peer::PORT_DEFAULT)))]
+    listen: SocketAddr,
+}
+
+/// The drivers that hosts can be joined by.
+#[derive(Clone, Copy, ValueEnum)]
+enum DriverName {
+    /// Kernel sockets.
+    Udp,
+    /// AF_XDP rings.
+    Xdp,
 }
 
 impl Bench {
@@ -29,12 +62,31 @@ impl Bench {
     /// # Errors
     /// Where there is no such experiment, no test bed can be set up, or a stream breaks.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
-        if self.name == "list" {
+        if self.serve {
+            peer::serve(self.listen, |address| eprintln!("serving on {address}; Ctrl-C ends it"))?;
+            return Ok(Outcome::Done);
+        }
+        let name = self.name.as_deref().unwrap_or("list");
+        if name == "list" {
             output.print(&EXPERIMENTS, |all| list(all))?;
             return Ok(Outcome::Done);
         }
-        let experiment = find(&self.name).map_err(|error| Usage(error.to_string()))?;
-        let (status, report) = experiment.run(self.quick, self.directory, output.is_live())?;
+        let experiment = find(name).map_err(|error| Usage(error.to_string()))?;
+        if self.peer.is_some() && !experiment.peer {
+            return Err(Usage(format!("{name} runs on one machine only: leave --peer out")).into());
+        }
+        let rate = self.rate;
+        let wanted = Wanted {
+            quick: self.quick,
+            directory: self.directory,
+            progress: output.is_live(),
+            driver: self.driver.map(|driver| match driver {
+                DriverName::Udp => Driver::Udp,
+                DriverName::Xdp => Driver::Xdp,
+            }),
+            peer: self.peer.map(|address| Peer { address, rate }),
+        };
+        let (status, report) = experiment.run(wanted)?;
         if let Some(report) = report {
             output.print(&report, |report| report.text())?;
         }

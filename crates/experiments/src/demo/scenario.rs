@@ -33,7 +33,7 @@ const BULK_BURST: u32 = 8;
 
 /// The line a - r - b.
 pub fn network() -> NetworkSpec {
-    let links = vec![LinkSpec { rate: ACCESS, queue: QUEUE }, LinkSpec { rate: BOTTLENECK, queue: QUEUE }];
+    let links = vec![LinkSpec::new(ACCESS, QUEUE), LinkSpec::new(BOTTLENECK, QUEUE)];
     NetworkSpec { hosts: vec!["a", "r", "b"], links }
 }
 

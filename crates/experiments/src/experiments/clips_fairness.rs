@@ -85,7 +85,7 @@ fn run_case(
 fn run_keeping_up(conditions: &Conditions) -> anyhow::Result<Findings> {
     let sweep = Sweep {
         part: "7.4",
-        link: LinkSpec { rate: FAST, queue: Nanos::from_millis(50) },
+        link: LinkSpec::new(FAST, Nanos::from_millis(50)),
         streams: vec![StreamSpec { receiver_real_time: true, ..best_effort() }],
         points: vec![Point { x: 0.0, set: vec![(BEST_EFFORT, Arrivals::Continuous)] }],
         slice: slice(conditions),

@@ -38,7 +38,7 @@ pub fn at_twice(bytes: usize, kb_s: f64) -> Arrivals {
 pub fn link() -> LinkSpec {
     let wire_per_payload = (1_400.0 + 64.0 + 66.0) / 1_400.0;
     let rate = BitRate((CAPACITY_KB_S * 8e3 * wire_per_payload) as u64);
-    LinkSpec { rate, queue: Nanos::from_millis(200) }
+    LinkSpec::new(rate, Nanos::from_millis(200))
 }
 
 /// A turn: 2 or 6 s of steady state.

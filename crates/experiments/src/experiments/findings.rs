@@ -1,19 +1,14 @@
-//! What an experiment found, and the report that is made of it (design 13).
-
-use std::path::PathBuf;
+//! What an experiment over streams found.
 
 use punctual::{BitRate, Ppm};
 use serde::Serialize;
 
-use super::{Conditions, Experiment};
+use super::measured::Measured;
 use crate::demo::outcome::Check;
-use crate::excuse::{HoleSummary, summarise};
 use crate::measure::StreamSummary;
-use crate::report::{Plot, Series, Table, save};
+use crate::report::{Plot, Series, Table};
 use crate::session::System;
 use crate::witness::Testimony;
-
-const PLOT_SIZE: (u32, u32) = (860, 460);
 
 /// One stream through one system at one point of a sweep.
 #[derive(Clone, Debug, Serialize)]
@@ -65,31 +60,6 @@ pub struct Findings {
     pub testimony: Testimony,
     /// g.
     pub guaranteed_load: Ppm,
-}
-
-/// What `punctual bench` prints.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// Its name.
-    pub experiment: &'static str,
-    /// Which figure of which paper.
-    pub paper: &'static str,
-    /// Whether it was shortened.
-    pub quick: bool,
-    /// Whether processors ran in the real-time class; without it nothing is guaranteed.
-    pub real_time: bool,
-    /// Platform holes.
-    pub holes: HoleSummary,
-    /// What was varied.
-    pub x: &'static str,
-    /// Every stream at every point.
-    pub points: Vec<Figure>,
-    /// What had to hold.
-    pub checks: Vec<Check>,
-    /// The paper beside us.
-    pub compared: Vec<Compared>,
-    /// Where the plot is.
-    pub plot: PathBuf,
 }
 
 impl Findings {
@@ -184,50 +154,27 @@ impl Findings {
         ]);
     }
 
-    /// The report; draws the plot.
-    ///
-    /// # Errors
-    /// Where the plot cannot be drawn or written.
-    pub fn report(self, experiment: &Experiment, conditions: &Conditions) -> anyhow::Result<Report> {
-        let plot = conditions.directory.join(format!("{}.svg", experiment.name));
-        if let Some(drawn) = &self.plot {
-            save(&plot, &drawn.svg(PLOT_SIZE)?)?;
-        }
+    /// As every experiment is told.
+    pub fn measured(self) -> Measured {
         let ours = || self.figures.iter().filter(|one| one.guaranteed && one.system == System::Punctual);
         let samples = ours().map(|one| one.figures.offered - one.figures.refused).sum();
         let excused = ours().map(|one| one.figures.excused).sum();
-        let holes = summarise(&self.testimony, samples, excused);
-        let report = Report {
-            experiment: experiment.name,
-            paper: experiment.paper,
-            quick: conditions.quick,
-            real_time: conditions.real_time,
-            holes,
+        let table = self.table();
+        Measured {
             x: self.x,
-            points: self.figures,
+            points: self.figures.iter().map(|one| serde_json::json!(one)).collect(),
+            table,
             checks: self.checks,
             compared: self.compared,
-            plot,
-        };
-        let json = serde_json::to_string_pretty(&report)?;
-        save(&conditions.directory.join(format!("{}.json", experiment.name)), &json)?;
-        Ok(report)
-    }
-}
-
-impl Report {
-    /// 0 where everything held, 1 where something did not, 3 where the run proves nothing.
-    pub fn exit_status(&self) -> i32 {
-        let ok = self.checks.iter().all(|check| check.ok);
-        match (self.real_time && !self.holes.inconclusive, ok) {
-            (true, true) => 0,
-            (true, false) => 1,
-            (false, _) => 3,
+            plot: self.plot,
+            testimony: self.testimony,
+            samples,
+            excused,
+            notes: Vec::new(),
         }
     }
 
-    /// For people.
-    pub fn text(&self) -> String {
+    fn table(&self) -> Table {
         let mut points = Table::new(&[
             self.x,
             "part",
@@ -243,7 +190,7 @@ impl Report {
             "excused",
             "refused",
         ]);
-        for one in &self.points {
+        for one in &self.figures {
             let figures = &one.figures;
             let mut row =
                 vec![format!("{:.0}", one.x), one.part.into(), one.stream.into(), one.system.name().into()];
@@ -255,48 +202,6 @@ impl Report {
             row.extend([figures.misses, figures.excused, figures.refused].map(|count| count.to_string()));
             points.rows.push(row);
         }
-        let mut compared = Table::new(&["", "paper", "Punctual", "kernel UDP"]);
-        for row in &self.compared {
-            compared.rows.push(vec![
-                row.what.clone(),
-                row.paper.clone(),
-                row.punctual.clone(),
-                row.kernel.clone(),
-            ]);
-        }
-        let mut checks = Table::new(&["check", "found", "limit", ""]);
-        for check in &self.checks {
-            let word = if check.ok { "ok" } else { "NOT OK" };
-            checks.rows.push(vec![
-                check.name.clone(),
-                format!("{:.3}", check.value),
-                format!("{:.3}", check.limit),
-                word.into(),
-            ]);
-        }
-        format!(
-            "{} ({})\n\n{}\n{}\n{}\nholes: {} of {:.1} ms in all ({:.2} % of the CPUs' time), {} of {} samples excused\nplot: {}\n{}",
-            self.experiment,
-            self.paper,
-            points.text(),
-            compared.text(),
-            checks.text(),
-            self.holes.count,
-            self.holes.total_ms,
-            self.holes.share * 100.0,
-            self.holes.excused,
-            self.holes.samples,
-            self.plot.display(),
-            self.last_word(),
-        )
-    }
-
-    fn last_word(&self) -> &'static str {
-        match self.exit_status() {
-            0 => "everything held",
-            1 => "something did not hold",
-            _ if !self.real_time => "degraded: no real-time class, nothing is guaranteed",
-            _ => "inconclusive: the platform took too much time away; run it again",
-        }
+        points
     }
 }

@@ -35,7 +35,7 @@ const DEADLINE: Nanos = Nanos::from_millis(50);
 /// A link of [`CAPACITY_PPS`] full packets.
 pub fn link() -> LinkSpec {
     let bits_per_packet = ((PACKET_BYTES + 64 + 66) * 8) as f64;
-    LinkSpec { rate: BitRate((CAPACITY_PPS * bits_per_packet) as u64), queue: Nanos::from_millis(200) }
+    LinkSpec::new(BitRate((CAPACITY_PPS * bits_per_packet) as u64), Nanos::from_millis(200))
 }
 
 /// The span between messages of `packets` packets of a guaranteed source.

@@ -10,17 +10,25 @@ pub mod harts;
 pub mod harts_burst;
 pub mod harts_isolation;
 pub mod harts_misbehaving;
+pub mod measured;
+pub mod rio_latency;
 pub mod sweep;
 pub mod video_traces;
 
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
+use punctual::BitRate;
 use serde::Serialize;
 
+use crate::excuse::Excuses;
 use crate::interrupt;
-use crate::testbed::{Privilege, privilege};
-pub use findings::{Findings, Report};
+use crate::measure::{Latencies, Side};
+use crate::testbed::configuration::Driver;
+use crate::testbed::{Privilege, driver, privilege};
+use crate::witness::Witness;
+pub use findings::Findings;
+pub use measured::{Measured, Report};
 
 /// How an experiment is to be run.
 #[derive(Clone, Debug)]
@@ -33,6 +41,61 @@ pub struct Conditions {
     pub real_time: bool,
     /// Whether to say on stderr how far it is.
     pub progress: bool,
+    /// What carries Punctual's links, for experiments that leave it open.
+    pub driver: Driver,
+    /// The other machine; without one both hosts are namespaces of this one.
+    pub peer: Option<Peer>,
+}
+
+impl Conditions {
+    /// Says on stderr how far it is.
+    pub fn progress(&self, what: std::fmt::Arguments<'_>) {
+        if self.progress {
+            eprint!("\r\x1b[K{what} ");
+        }
+    }
+
+    /// Watches for platform holes, where that is permitted.
+    ///
+    /// # Errors
+    /// Where a thread cannot start.
+    pub fn witness(&self) -> anyhow::Result<Option<Witness>> {
+        let watch = || Witness::start().context("witness");
+        self.real_time.then(watch).transpose()
+    }
+}
+
+/// A machine that runs `punctual bench --serve`.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// HOST or HOST:PORT.
+    pub address: String,
+    /// Rate of the link to it; else what the network interface says.
+    pub rate: Option<BitRate>,
+}
+
+/// What finds out.
+#[derive(Clone, Copy)]
+enum Run {
+    /// Both systems over streams.
+    Streams(fn(&Conditions) -> anyhow::Result<Findings>),
+    /// Something else.
+    Measured(fn(&Conditions) -> anyhow::Result<Measured>),
+}
+
+/// How an experiment was asked for.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// See [`Conditions`].
+    pub quick: bool,
+    /// See [`Conditions`].
+    pub directory: PathBuf,
+    /// See [`Conditions`].
+    pub progress: bool,
+    /// `None`: the best that there is.
+    pub driver: Option<Driver>,
+    /// See [`Conditions`].
+    pub peer: Option<Peer>,
 }
 
 /// One of them.
@@ -44,55 +107,80 @@ pub struct Experiment {
     pub paper: &'static str,
     /// What it shows, in one line.
     pub about: &'static str,
+    /// Whether it can run over two machines.
+    pub peer: bool,
     #[serde(skip)]
-    run: fn(&Conditions) -> anyhow::Result<Findings>,
+    run: Run,
 }
 
 /// All of them.
-pub const EXPERIMENTS: [Experiment; 7] = [
+pub const EXPERIMENTS: [Experiment; 8] = [
     Experiment {
         name: "clips-enforcement",
         paper: "CLIPS 7.1, figure 5",
         about: "a channel delivers what is offered up to its rate, and no more",
-        run: clips_enforcement::run,
+        peer: false,
+        run: Run::Streams(clips_enforcement::run),
     },
     Experiment {
         name: "clips-isolation",
         paper: "CLIPS 7.2, figures 6a and 6b",
         about: "neither a greedy channel nor best effort disturbs the others",
-        run: clips_isolation::run,
+        peer: false,
+        run: Run::Streams(clips_isolation::run),
     },
     Experiment {
         name: "clips-fairness",
         paper: "CLIPS 7.3 and 7.4, figure 7",
         about: "best effort uses what channels leave, however bursty they are",
-        run: clips_fairness::run,
+        peer: false,
+        run: Run::Streams(clips_fairness::run),
     },
     Experiment {
         name: "harts-isolation",
         paper: "HARTS 6.2, figure 7",
         about: "three channels, one bursty, under growing best effort",
-        run: harts_isolation::run,
+        peer: false,
+        run: Run::Streams(harts_isolation::run),
     },
     Experiment {
         name: "harts-misbehaving",
         paper: "HARTS 6.2, figure 8",
         about: "the same while one channel sends twice what it may",
-        run: harts_misbehaving::run,
+        peer: false,
+        run: Run::Streams(harts_misbehaving::run),
     },
     Experiment {
         name: "harts-burst",
         paper: "HARTS 6.3",
         about: "messages of 4 to 32 KB at the same load: the paper lost conforming packets",
-        run: harts_burst::run,
+        peer: false,
+        run: Run::Streams(harts_burst::run),
     },
     Experiment {
         name: "video-traces",
         paper: "CLIPS 8 (announced there)",
         about: "real video traces through suggested contracts beside floods",
-        run: video_traces::run,
+        peer: false,
+        run: Run::Streams(video_traces::run),
+    },
+    Experiment {
+        name: "rio-latency",
+        paper: "RIO 3.2.3, figures 9 and 10",
+        about: "the round trip of 64 B beside bulk and CPU hogs, against plain and tuned kernel sockets",
+        peer: true,
+        run: Run::Measured(rio_latency::run),
     },
 ];
+
+/// (latency in us, share of samples above it), without what holes explain.
+fn exceedance(side: &Side, excuses: &Excuses) -> Vec<(f64, f64)> {
+    let mut latencies = Latencies::default();
+    side.samples()
+        .filter(|sample| !sample.is_excused(excuses))
+        .for_each(|sample| latencies.record(sample.span));
+    latencies.exceedance(0).into_iter().map(|(ms, share)| (ms * 1e3, share)).collect()
+}
 
 /// The experiment of that name.
 ///
@@ -113,13 +201,11 @@ impl Experiment {
     ///
     /// # Errors
     /// Where no test bed can be set up, a stream breaks, or the run is interrupted.
-    pub fn run(
-        &self,
-        quick: bool,
-        directory: PathBuf,
-        progress: bool,
-    ) -> anyhow::Result<(i32, Option<Report>)> {
+    pub fn run(&self, wanted: Wanted) -> anyhow::Result<(i32, Option<Report>)> {
         interrupt::install()?;
+        if wanted.peer.is_some() && !self.peer {
+            bail!("{} runs on one machine only: leave --peer out", self.name);
+        }
         let privilege = Privilege::detect()?;
         match privilege {
             Privilege::Root => {}
@@ -133,9 +219,18 @@ impl Experiment {
                  (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces)"
             ),
         }
-        let conditions = Conditions { quick, directory, real_time: privilege == Privilege::Root, progress };
-        let findings = (self.run)(&conditions)?;
-        let report = findings.report(self, &conditions)?;
+        let real_time = privilege == Privilege::Root;
+        let Wanted { quick, directory, progress, driver, peer } = wanted;
+        let driver = driver.unwrap_or_else(|| driver::default(real_time));
+        let conditions = Conditions { quick, directory, real_time, progress, driver, peer };
+        let measured = match self.run {
+            Run::Streams(run) => run(&conditions)?.measured(),
+            Run::Measured(run) => run(&conditions)?,
+        };
+        if progress {
+            eprint!("\r\x1b[K");
+        }
+        let report = measured.report(self, &conditions)?;
         Ok((report.exit_status(), Some(report)))
     }
 }

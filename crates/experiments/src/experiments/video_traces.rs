@@ -84,7 +84,7 @@ fn run_part(
     let wire_bytes = (FLOOD_BYTES + 130) as u64;
     let flood = Arrivals::Bursty { interval: BitRate(2 * LINK.0).time_of(wire_bytes), burst: 8 };
     streams.push(StreamSpec::best_effort(FLOOD, Content::of_size(FLOOD_BYTES), flood));
-    let link = LinkSpec { rate: LINK, queue: Nanos::from_millis(150) };
+    let link = LinkSpec::new(LINK, Nanos::from_millis(150));
     let sweep = Sweep {
         part,
         link,

@@ -5,8 +5,11 @@
 //! the loads do not know which. Both ends keep a log per message; [`crate::measure`] joins the two.
 
 pub mod arrivals;
+pub mod bulk;
+pub mod call;
 pub mod channel;
 pub mod content;
+pub mod datagram;
 pub mod film;
 pub mod h264;
 pub mod hogs;
@@ -17,8 +20,11 @@ pub mod stamp;
 
 use punctual_analysis::Instant;
 use punctual_engine::os::realtime::RealTimeError;
+use serde::{Deserialize, Serialize};
 
 pub use arrivals::Arrivals;
+pub use bulk::Bulk;
+pub use call::{Caller, calls};
 pub use content::Content;
 pub use sink::{ReceiveLog, Receiving, Sink};
 pub use source::{SendLog, Sending, Sent, Source};
@@ -52,11 +58,13 @@ pub trait Inlet: Send {
 }
 
 /// In which class a load's thread runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// `SCHED_FIFO` below the daemons' processors: the applications of guaranteed channels, in both worlds.
     RealTime,
     /// Like everybody else.
+    #[default]
     Ordinary,
 }
 

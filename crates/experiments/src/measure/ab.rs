@@ -155,8 +155,7 @@ mod tests {
 
     #[test]
     fn equal_sides_are_told_apart_by_nothing() {
-        let (a, again, b) =
-            (side(50_000, 5_000, 1), side(50_000, 5_000, 2), side(50_000, 5_000, 3));
+        let (a, again, b) = (side(50_000, 5_000, 1), side(50_000, 5_000, 2), side(50_000, 5_000, 3));
         for statistic in [Statistic::Mean, Statistic::Median] {
             let ratio = compare(&a, &b, &again, statistic, &none());
             assert!(!ratio.is_significant(), "{statistic:?}: {ratio:?}");
@@ -166,8 +165,7 @@ mod tests {
 
     #[test]
     fn a_true_difference_shows_through_the_noise() {
-        let (a, again, b) =
-            (side(50_000, 5_000, 1), side(50_000, 5_000, 2), side(55_000, 5_000, 3));
+        let (a, again, b) = (side(50_000, 5_000, 1), side(50_000, 5_000, 2), side(55_000, 5_000, 3));
         let ratio = compare(&a, &b, &again, Statistic::Mean, &none());
         assert!(ratio.is_significant() && (1.05..1.15).contains(&ratio.ratio), "{ratio:?}");
     }

@@ -224,7 +224,7 @@ mod tests {
             eprintln!("SKIPPED: network namespaces need root");
             return;
         }
-        let link = LinkSpec { rate: BitRate(50_000_000), queue: Nanos::from_millis(200) };
+        let link = LinkSpec::new(BitRate(50_000_000), Nanos::from_millis(200));
         let spec = NetworkSpec { hosts: vec!["a", "b"], links: vec![link] };
         let mut world = World::kernel(Some(Network::create(&spec).expect("a network")));
         let mut track = Track::open(&mut world, &streams(), false).expect("streams");

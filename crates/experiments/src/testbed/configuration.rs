@@ -1,10 +1,12 @@
 //! The configuration of a daemon for its place in a network.
 
 use std::fmt::Write;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::Context;
 use punctual_engine::os::random_u64;
+use serde::{Deserialize, Serialize};
 
 use super::network::{NetworkSpec, address};
 
@@ -13,9 +15,26 @@ use super::network::{NetworkSpec, address};
 /// demoted and then wait behind the flood. It costs buffers, not time.
 const PREDICTION_ERROR: &str = "10ms";
 
+/// One end of a link of two real machines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Its network interface.
+    pub device: String,
+}
+
 /// What differs between experiments.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
+    /// What carries the links.
+    pub driver: Driver,
+    /// The CPU of each host's processor by its place in the line; none: wherever the system puts them.
+    pub cpus: Vec<u32>,
+    /// Further lines for `[processor]`.
+    pub processor: String,
+    /// The ends of the only link, where it is no test bed's.
+    pub ends: Option<[End; 2]>,
     /// Whether the processors run in the real-time class. Where not, nothing is guaranteed.
     pub real_time: bool,
     /// Further lines for `[node]`.
@@ -35,29 +54,28 @@ pub fn domain_key() -> anyhow::Result<String> {
 }
 
 /// What carries the links.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Driver {
     /// Kernel sockets between network namespaces.
+    #[default]
     Udp,
+    /// AF_XDP rings behind a classifier in the driver.
+    Xdp,
     /// Memory between engines in one process.
     Memory,
 }
 
 /// The TOML of host number `place` of the line.
-pub fn text(
-    spec: &NetworkSpec,
-    place: usize,
-    driver: Driver,
-    options: &Options,
-    key: &str,
-    socket: &Path,
-) -> String {
+pub fn text(spec: &NetworkSpec, place: usize, options: &Options, key: &str, socket: &Path) -> String {
+    let cpu = options.cpus.get(place).map(|cpu| format!("cpu = {cpu}\n")).unwrap_or_default();
     let mut text = format!(
-        "[node]\nname = \"{}\"\n{}\n\n[processor]\nbest_effort_host = {}\n\n[daemon]\nsocket = \"{}\"\n\n\
+        "[node]\nname = \"{}\"\n{}\n\n[processor]\nbest_effort_host = {}\n{cpu}{}\n[daemon]\nsocket = \"{}\"\n\n\
          [signalling]\nkey = \"{key}\"\nhello = \"250ms\"\n",
         spec.hosts[place],
         options.node,
         !options.real_time,
+        options.processor,
         socket.display(),
     );
     for (index, name) in spec.hosts.iter().enumerate() {
@@ -65,7 +83,7 @@ pub fn text(
         let _ = write!(text, "\n[[host]]\nname = \"{name}\"\nid = {}\n", index + 1);
     }
     for neighbour in neighbours(place, spec.hosts.len()) {
-        text += &link(spec, place, neighbour, driver, &options.link);
+        text += &link(spec, place, neighbour, options);
     }
     for target in (0..spec.hosts.len()).filter(|&target| target != place) {
         let via: Vec<String> = way(place, target).map(|hop| format!("\"{}\"", spec.hosts[hop])).collect();
@@ -74,24 +92,33 @@ pub fn text(
     text
 }
 
-fn link(spec: &NetworkSpec, place: usize, neighbour: usize, driver: Driver, more: &str) -> String {
+fn link(spec: &NetworkSpec, place: usize, neighbour: usize, options: &Options) -> String {
     let rightwards = neighbour > place;
     let number = place.min(neighbour);
-    let device = if rightwards { "right" } else { "left" };
-    let (own, other) = if rightwards { (1, 2) } else { (2, 1) };
-    let transport = match driver {
-        Driver::Udp => format!(
-            "driver = \"udp\"\ndevice = \"{device}\"\nlocal = \"{}\"\npeer = \"{}\"",
-            address(number, own),
-            address(number, other)
-        ),
+    let name = if rightwards { "right" } else { "left" };
+    let transport = match options.driver {
         Driver::Memory => "driver = \"memory\"".into(),
+        driver => {
+            let word = if driver == Driver::Xdp { "xdp" } else { "udp" };
+            let [own, peer] = ends(number, rightwards, options);
+            format!(
+                "driver = \"{word}\"\ndevice = \"{}\"\nlocal = \"{}\"\npeer = \"{}\"",
+                own.device, own.address, peer.address
+            )
+        }
     };
     format!(
-        "\n[[link]]\nname = \"{device}\"\nneighbour = \"{}\"\n{transport}\nrate = \"{}bit/s\"\n\
-         prediction_error = \"{PREDICTION_ERROR}\"\n{more}\n",
-        spec.hosts[neighbour], spec.links[number].rate.0,
+        "\n[[link]]\nname = \"{name}\"\nneighbour = \"{}\"\n{transport}\nrate = \"{}bit/s\"\n\
+         prediction_error = \"{PREDICTION_ERROR}\"\n{}\n",
+        spec.hosts[neighbour], spec.links[number].rate.0, options.link,
     )
+}
+
+/// Our end of link `number` and the other one.
+fn ends(number: usize, rightwards: bool, options: &Options) -> [End; 2] {
+    let end = |side: u8, device: &str| End { address: address(number, side), device: device.into() };
+    let [left, right] = options.ends.clone().unwrap_or_else(|| [end(1, "right"), end(2, "left")]);
+    if rightwards { [left, right] } else { [right, left] }
 }
 
 /// Who is next to `place` in a line of `hosts`.

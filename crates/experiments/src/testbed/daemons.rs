@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use punctual::{Endsystem, Nanos};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::configuration::{self, Driver, Options};
+use super::configuration::{self, Options};
 use super::scratch::Scratch;
 use super::{Network, NetworkSpec};
 use crate::clock::{now, wait_until};
@@ -58,7 +58,7 @@ impl Daemons {
         for (place, host) in network.hosts.iter().enumerate() {
             let socket = scratch.path().join(format!("{}.sock", host.name));
             let config = scratch.path().join(format!("{}.toml", host.name));
-            let text = configuration::text(spec, place, Driver::Udp, options, &key, &socket);
+            let text = configuration::text(spec, place, options, &key, &socket);
             std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
             let log = logs.join(format!("{}.log", host.name));
             let process = launch(&program, &host.namespace.path(), &config, &log)?;
@@ -159,6 +159,54 @@ impl Running {
         self.signal(Signal::KILL);
         // Killed processes are reaped at once.
         let _ = self.process.wait();
+    }
+}
+
+/// One `punctuald` of its own.
+pub struct Daemon {
+    running: Running,
+    _scratch: Scratch,
+}
+
+impl Daemon {
+    /// Starts it in a namespace, or in this process' own, and connects to it. `config` is told the socket by its
+    /// only `socket = ""`.
+    ///
+    /// # Errors
+    /// Where the daemon is not found or does not start; with the end of its log.
+    pub fn start(namespace: Option<&Path>, config: &str) -> anyhow::Result<Self> {
+        let program = find_program()?;
+        let scratch = Scratch::create()?;
+        let at = |name: &str| scratch.path().join(name);
+        let (socket, file, log) = (at("api.sock"), at("host.toml"), at("log"));
+        let text = config.replacen("socket = \"\"", &format!("socket = \"{}\"", socket.display()), 1);
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        let own = Path::new("/proc/self/ns/net");
+        let process = launch(&program, namespace.unwrap_or(own), &file, &log)?;
+        let mut running = Running { host: "daemon", endsystem: None, process, log };
+        running.connect(&socket, now() + READY_WITHIN)?;
+        Ok(Self { running, _scratch: scratch })
+    }
+
+    /// The connection to it.
+    ///
+    /// # Errors
+    /// Never for a daemon that started.
+    pub fn endsystem(&self) -> anyhow::Result<&Endsystem> {
+        self.running.endsystem.as_ref().context("not connected")
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.running.process.id()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.running.endsystem = None;
+        self.running.signal(Signal::TERM);
+        self.running.reap(now() + STOP_WITHIN);
     }
 }
 

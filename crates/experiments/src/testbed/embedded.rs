@@ -30,6 +30,7 @@ impl Embedded {
     /// Where an engine does not start.
     pub fn start(spec: &NetworkSpec, options: &Options) -> anyhow::Result<Self> {
         let key = configuration::domain_key()?;
+        let options = Options { driver: Driver::Memory, ..options.clone() };
         let mut ends: HashMap<(usize, usize), Box<dyn Link>> = HashMap::new();
         for left in 0..spec.links.len() {
             let (one, other) = MemoryLink::pair(MemoryOptions::default())?;
@@ -39,7 +40,7 @@ impl Embedded {
         let mut endsystems = Vec::with_capacity(spec.hosts.len());
         for (place, &name) in spec.hosts.iter().enumerate() {
             let unused = Path::new("/dev/null");
-            let text = configuration::text(spec, place, Driver::Memory, options, &key, unused);
+            let text = configuration::text(spec, place, &options, &key, unused);
             let host = config::parse(&text, Path::new(name))?;
             // In the order of the configuration.
             let links = neighbours(place, spec.hosts.len()).filter_map(|other| ends.remove(&(place, other)));

@@ -7,6 +7,7 @@
 pub mod command;
 pub mod configuration;
 pub mod daemons;
+pub mod driver;
 pub mod embedded;
 pub mod namespaces;
 pub mod network;
@@ -16,5 +17,5 @@ pub mod scratch;
 pub use configuration::Options;
 pub use daemons::Daemons;
 pub use embedded::Embedded;
-pub use network::{LinkSpec, Network, NetworkSpec};
+pub use network::{LinkSpec, Network, NetworkSpec, Wire};
 pub use privilege::Privilege;

@@ -18,6 +18,14 @@ use super::command::{ToolError, feed, run};
 const DIRECTORY: &str = "/run/netns";
 const PREFIX: &str = "punctual-";
 
+/// Moves the calling thread, and the threads that it starts from now on, into the namespace of that file.
+///
+/// # Errors
+/// Where it is gone or may not be entered.
+pub fn enter(path: &Path) -> io::Result<()> {
+    Ok(move_into_link_name_space(File::open(path)?.as_fd(), Some(LinkNameSpaceType::Network))?)
+}
+
 /// A number for a network that this process has not used yet.
 pub fn next_number() -> u32 {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -67,10 +75,10 @@ impl Namespace {
     /// # Errors
     /// Where the namespace cannot be entered or `work` fails.
     pub fn within<R: Send>(&self, work: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
-        let file = File::open(self.path())?;
+        let path = self.path();
         std::thread::scope(|scope| {
             let inside = scope.spawn(move || {
-                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+                enter(&path)?;
                 work()
             });
             inside.join().unwrap_or_else(|_| Err(io::Error::other("a thread inside a namespace panicked")))

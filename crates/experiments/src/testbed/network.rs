@@ -11,13 +11,24 @@ use punctual_analysis::{BitRate, Nanos};
 use super::command::ToolError;
 use super::namespaces::{self, Namespace};
 
-/// Largest frame as the kernel counts it.
-const FRAME_BYTES_MAX: u64 = 1514;
+/// What a frame has beside the packet, as the kernel counts it.
+const ETHERNET_BYTES: u64 = 14;
+/// Longest IP packet unless told otherwise.
+const MTU: u32 = 1500;
 /// What Ethernet adds to a frame on the wire.
 pub const WIRE_EXTRA_BYTES: u64 = 24;
 /// Frames that the shaper lets through at once after idling. More than the two that we pace out back to back
 /// and enough to make up for a late timer; small enough to leave the rate as it is.
 const SHAPER_BURST_FRAMES: u64 = 4;
+
+/// What a link is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// A bridge with a shaper on both egress ports.
+    Shaped,
+    /// One pair of devices: as fast as the machine copies. The rate is only what the hosts are told.
+    Direct,
+}
 
 /// A link between neighbours of the line.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +37,28 @@ pub struct LinkSpec {
     pub rate: BitRate,
     /// How long the queue in front of it is: what a full one delays a packet.
     pub queue: Nanos,
+    /// Longest IP packet.
+    pub mtu: u32,
+    /// What keeps the rate.
+    pub wire: Wire,
+}
+
+impl LinkSpec {
+    /// A shaped link of Ethernet's packets.
+    pub const fn new(rate: BitRate, queue: Nanos) -> Self {
+        Self { rate, queue, mtu: MTU, wire: Wire::Shaped }
+    }
+
+    /// A direct one; hosts are told `rate`.
+    pub const fn direct(rate: BitRate) -> Self {
+        Self { wire: Wire::Direct, ..Self::new(rate, Nanos::ZERO) }
+    }
+
+    /// The same for longer packets.
+    #[must_use]
+    pub const fn with_mtu(self, mtu: u32) -> Self {
+        Self { mtu, ..self }
+    }
 }
 
 /// Hosts in a line: `links[i]` joins `hosts[i]` and `hosts[i + 1]`.
@@ -100,25 +133,39 @@ impl Network {
     /// Lays link `index` between hosts `index` and `index + 1`.
     fn join(&self, index: usize, link: &LinkSpec) -> Result<(), ToolError> {
         let (left, right) = (&self.hosts[index], &self.hosts[index + 1]);
+        let mtu = link.mtu;
+        match link.wire {
+            Wire::Shaped => self.bridge(index, link)?,
+            Wire::Direct => {
+                let pair = format!(
+                    "link add right mtu {mtu} type veth peer name left mtu {mtu} netns {}\n",
+                    right.namespace.name()
+                );
+                left.namespace.feed("ip -batch -", &pair)?;
+            }
+        }
+        configure(&left.namespace, "right", address(index, 1), address(index, 2), 2 * index + 1)?;
+        configure(&right.namespace, "left", address(index, 2), address(index, 1), 2 * index + 2)
+    }
+
+    fn bridge(&self, index: usize, link: &LinkSpec) -> Result<(), ToolError> {
+        let (left, right) = (&self.hosts[index], &self.hosts[index + 1]);
         self.wire.feed(
             "ip -batch -",
             &format!(
-                "link add br{index} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n\
+                "link add br{index} mtu {mtu} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n\
                  link set br{index} up\n\
-                 link add l{index} type veth peer name right netns {left}\n\
-                 link add r{index} type veth peer name left netns {right}\n\
+                 link add l{index} mtu {mtu} type veth peer name right mtu {mtu} netns {left}\n\
+                 link add r{index} mtu {mtu} type veth peer name left mtu {mtu} netns {right}\n\
                  link set l{index} master br{index} up\n\
                  link set r{index} master br{index} up\n",
+                mtu = link.mtu,
                 left = left.namespace.name(),
                 right = right.namespace.name(),
             ),
         )?;
-        self.wire.feed(
-            "tc -batch -",
-            &format!("{}{}", shaper(&format!("l{index}"), link), shaper(&format!("r{index}"), link)),
-        )?;
-        configure(&left.namespace, "right", address(index, 1), address(index, 2), 2 * index + 1)?;
-        configure(&right.namespace, "left", address(index, 2), address(index, 1), 2 * index + 2)
+        let shapers = format!("{}{}", shaper(&format!("l{index}"), link), shaper(&format!("r{index}"), link));
+        self.wire.feed("tc -batch -", &shapers).map(drop)
     }
 
     /// Static routes to everything that is not next door, and forwarding between.
@@ -178,7 +225,7 @@ fn configure(
 
 fn shaper(device: &str, link: &LinkSpec) -> String {
     let queue = (u128::from(link.rate.0) * u128::from(link.queue.as_u64()) / 8_000_000_000).max(1) as u64;
-    let burst = SHAPER_BURST_FRAMES * (FRAME_BYTES_MAX + WIRE_EXTRA_BYTES);
+    let burst = SHAPER_BURST_FRAMES * (u64::from(link.mtu) + ETHERNET_BYTES + WIRE_EXTRA_BYTES);
     format!(
         "qdisc add dev {device} root tbf rate {rate}bit burst {burst} limit {limit} overhead {WIRE_EXTRA_BYTES}\n",
         rate = link.rate.0,
@@ -211,7 +258,7 @@ mod tests {
     use crate::testbed::Privilege;
 
     fn line(rate: u64, queue_ms: u64) -> NetworkSpec {
-        let link = LinkSpec { rate: BitRate(rate), queue: Nanos::from_millis(queue_ms) };
+        let link = LinkSpec::new(BitRate(rate), Nanos::from_millis(queue_ms));
         NetworkSpec { hosts: vec!["a", "r", "b"], links: vec![link; 2] }
     }
 

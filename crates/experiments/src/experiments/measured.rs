@@ -1,0 +1,220 @@
+//! What an experiment measured, whatever its points are, and the report that is made of it (design 13).
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::findings::Compared;
+use super::{Conditions, Experiment};
+use crate::demo::outcome::Check;
+use crate::excuse::{HoleSummary, summarise};
+use crate::report::{Plot, Table, save};
+use crate::testbed::configuration::Driver;
+use crate::witness::Testimony;
+
+const PLOT_SIZE: (u32, u32) = (860, 460);
+
+/// What an experiment measured.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// What was varied.
+    pub x: &'static str,
+    /// One for each thing measured.
+    pub points: Vec<Value>,
+    /// The same for people.
+    pub table: Table,
+    /// What had to hold.
+    pub checks: Vec<Check>,
+    /// The paper beside us.
+    pub compared: Vec<Compared>,
+    /// The figure, redrawn.
+    pub plot: Option<Plot>,
+    /// Platform holes.
+    pub testimony: Testimony,
+    /// Samples that count.
+    pub samples: u64,
+    /// Of these excused by holes.
+    pub excused: u64,
+    /// What a reader must know besides.
+    pub notes: Vec<String>,
+}
+
+/// What `punctual bench` prints.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Its name.
+    pub experiment: &'static str,
+    /// Which figure of which paper.
+    pub paper: &'static str,
+    /// Whether it was shortened.
+    pub quick: bool,
+    /// Whether processors ran in the real-time class; without it nothing is guaranteed.
+    pub real_time: bool,
+    /// What carried Punctual's links.
+    pub driver: Driver,
+    /// The other machine, where there was one.
+    pub peer: Option<String>,
+    /// Platform holes.
+    pub holes: HoleSummary,
+    /// What was varied.
+    pub x: &'static str,
+    /// One for each thing measured.
+    pub points: Vec<Value>,
+    /// What had to hold.
+    pub checks: Vec<Check>,
+    /// The paper beside us.
+    pub compared: Vec<Compared>,
+    /// What a reader must know besides.
+    pub notes: Vec<String>,
+    /// Where the plot is.
+    pub plot: PathBuf,
+    #[serde(skip)]
+    table: Table,
+}
+
+impl Measured {
+    /// Of `x`, with a table of these columns.
+    pub fn new(x: &'static str, columns: &[&str]) -> Self {
+        Self { x, table: Table::new(columns), ..Self::default() }
+    }
+
+    /// Adds a point; its table cells are the values of the columns' names in it, flattened.
+    pub fn add(&mut self, point: &impl Serialize) {
+        let value = serde_json::json!(point);
+        let cell = |column: &String| value.get(column).map_or("-".into(), shown);
+        self.table.rows.push(self.table.head.iter().map(cell).collect());
+        self.points.push(value);
+    }
+
+    /// Adds a row of what the paper measured beside what we did.
+    pub fn compare(&mut self, what: &str, paper: &str, punctual: String, kernel: String) {
+        self.compared.push(Compared { what: what.into(), paper: paper.into(), punctual, kernel });
+    }
+
+    /// The report; draws the plot.
+    ///
+    /// # Errors
+    /// Where the plot cannot be drawn or written.
+    pub fn report(self, experiment: &Experiment, conditions: &Conditions) -> anyhow::Result<Report> {
+        let plot = conditions.directory.join(format!("{}.svg", experiment.name));
+        if let Some(drawn) = &self.plot {
+            save(&plot, &drawn.svg(PLOT_SIZE)?)?;
+        }
+        let report = Report {
+            experiment: experiment.name,
+            paper: experiment.paper,
+            quick: conditions.quick,
+            real_time: conditions.real_time,
+            driver: conditions.driver,
+            peer: conditions.peer.as_ref().map(|peer| peer.address.clone()),
+            holes: summarise(&self.testimony, self.samples, self.excused),
+            x: self.x,
+            points: self.points,
+            checks: self.checks,
+            compared: self.compared,
+            notes: self.notes,
+            plot,
+            table: self.table,
+        };
+        let json = serde_json::to_string_pretty(&report)?;
+        save(&conditions.directory.join(format!("{}.json", experiment.name)), &json)?;
+        Ok(report)
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "-".into(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => {
+            let number = number.as_f64().unwrap_or_default();
+            if number.abs() >= 1_000.0 { format!("{number:.0}") } else { format!("{number:.3}") }
+        }
+        other => other.to_string(),
+    }
+}
+
+impl Report {
+    /// 0 where everything held, 1 where something did not, 3 where the run proves nothing.
+    pub fn exit_status(&self) -> i32 {
+        let ok = self.checks.iter().all(|check| check.ok);
+        match (self.real_time && !self.holes.inconclusive, ok) {
+            (true, true) => 0,
+            (true, false) => 1,
+            (false, _) => 3,
+        }
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut compared = Table::new(&["", "paper", "Punctual", "kernel UDP"]);
+        for row in &self.compared {
+            compared.rows.push(vec![
+                row.what.clone(),
+                row.paper.clone(),
+                row.punctual.clone(),
+                row.kernel.clone(),
+            ]);
+        }
+        let mut checks = Table::new(&["check", "found", "limit", ""]);
+        for check in &self.checks {
+            let word = if check.ok { "ok" } else { "NOT OK" };
+            checks.rows.push(vec![
+                check.name.clone(),
+                format!("{:.3}", check.value),
+                format!("{:.3}", check.limit),
+                word.into(),
+            ]);
+        }
+        let notes: String = self.notes.iter().map(|note| format!("note: {note}\n")).collect();
+        format!(
+            "{} ({})\n\n{}\n{}\n{}\n{notes}holes: {} of {:.1} ms in all ({:.2} % of the CPUs' time), {} of {} samples excused\nplot: {}\n{}",
+            self.experiment,
+            self.paper,
+            self.table.text(),
+            compared.text(),
+            checks.text(),
+            self.holes.count,
+            self.holes.total_ms,
+            self.holes.share * 100.0,
+            self.holes.excused,
+            self.holes.samples,
+            self.plot.display(),
+            self.last_word(),
+        )
+    }
+
+    fn last_word(&self) -> &'static str {
+        match self.exit_status() {
+            0 => "everything held",
+            1 => "something did not hold",
+            _ if !self.real_time => "degraded: no real-time class, nothing is guaranteed",
+            _ => "inconclusive: the platform took too much time away; run it again",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Serialize)]
+    struct Row {
+        x: u32,
+        inner: Inner,
+    }
+
+    #[derive(Serialize)]
+    struct Inner {
+        mean: f64,
+    }
+
+    #[test]
+    fn columns_pick_their_values() {
+        let mut measured = Measured::new("x", &["x", "missing"]);
+        measured.add(&Row { x: 3, inner: Inner { mean: 1.5 } });
+        assert_eq!(measured.table.rows, [["3", "-"]]);
+        assert_eq!(measured.points[0]["inner"]["mean"], 1.5);
+    }
+}

@@ -1,0 +1,267 @@
+//! RIO figures 9 and 10: the round trip of 64 B beside bulk that over-loads the host, and with CPU hogs as well.
+//!
+//! Three worlds, each on its own two hosts with a CPU each: plain kernel sockets; kernel sockets as an expert would
+//! tune them (real-time client and server, an htb class of priority on both hosts, busy polling); Punctual, the
+//! round trip over guaranteed channels and bulk as best effort. Plain sockets run twice (A/A).
+
+use punctual::{BitRate, Contract, Nanos, Ppm, Rate};
+use serde::Serialize;
+
+use super::{Conditions, Measured};
+use crate::demo::outcome::Check;
+use crate::excuse::Excuses;
+use crate::loads::hogs::Hogs;
+use crate::loads::{Bulk, Class};
+use crate::measure::{Figures, Ratio, Statistic, compare};
+use crate::report::{Axis, Legend, Plot, Series};
+use crate::session::{Bed, Block, Contender, Hosting, Pair, Wait, rounds};
+use crate::testbed::{LinkSpec, Options};
+use crate::witness::Witness;
+
+/// Of RIO's link it is the order of magnitude; it keeps both emulated hosts busy.
+const LINK: BitRate = BitRate(400_000_000);
+/// In front of the link: longer than what a socket may queue, so that nothing is lost.
+const QUEUE: Nanos = Nanos::from_millis(20);
+/// Of the round trip.
+pub const BYTES: u32 = 64;
+/// Of bulk.
+pub const BULK_BYTES: u32 = 8_192;
+/// Between round trips.
+pub const INTERVAL: Nanos = Nanos::from_micros(400);
+const DEADLINE: Nanos = Nanos::from_millis(10);
+/// Loads in order.
+const LOADS: [&str; 3] = ["idle", "bulk", "bulk and hogs"];
+const HOGS: usize = 4;
+
+#[derive(Serialize)]
+struct Point {
+    load: &'static str,
+    world: &'static str,
+    #[serde(flatten)]
+    figures: Figures,
+    lost: u64,
+    bulk_mbit_s: Option<f64>,
+}
+
+/// What a round trip is promised; twice as often as it is made, so that a late call is not held for an early one.
+///
+/// # Panics
+/// Never: the figures are constants within range.
+pub fn promise() -> Contract {
+    let rate = Rate::every(INTERVAL / 2).expect("not zero");
+    Contract::new(BYTES, rate, 2, DEADLINE).expect("constants within range")
+}
+
+/// Runs it.
+///
+/// # Errors
+/// Where the test bed fails or the run is interrupted.
+pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
+    let bed = Bed { link: LinkSpec::new(LINK, QUEUE), pinned: true };
+    let mut worlds = Worlds::create(&bed, conditions)?;
+    let witness = conditions.witness()?;
+    let mut bulk = vec![[None; 4]; LOADS.len()];
+    for (load, name) in LOADS.iter().enumerate() {
+        let _hogs = (load == 2).then(|| Hogs::start(HOGS)).transpose()?;
+        let before = worlds.bulk_bytes()?;
+        let (count, length) = match (conditions.quick, load) {
+            (true, 0) => (2, 300),
+            (true, _) => (4, 1_150),
+            (false, 0) => (10, 500),
+            (false, _) => (20, 2_000),
+        };
+        let block = Block {
+            length: Nanos::from_millis(length),
+            interval: INTERVAL,
+            bytes: BYTES as usize,
+            bulk: (load > 0).then_some(Nanos::ZERO),
+        };
+        rounds(&mut worlds.contenders, count, load, &block, |round| {
+            conditions.progress(format_args!("{name}: round {} of {count}", round + 1));
+        })?;
+        let after = worlds.bulk_bytes()?;
+        for (slot, (contender, (from, to))) in
+            bulk[load].iter_mut().zip(worlds.contenders.iter().zip(before.iter().zip(&after)))
+        {
+            let seconds = contender.windows[load].total().as_u64() as f64 / 1e9;
+            *slot = (load > 0).then(|| (to - from) as f64 * 8.0 / 1e6 / seconds);
+        }
+    }
+    let testimony = witness.map(Witness::stop).unwrap_or_default();
+    let excuses = Excuses::new(&testimony.holes, Ppm(0));
+    let mut measured = judge(&worlds.contenders, &bulk, &excuses);
+    measured.testimony = testimony;
+    Ok(measured)
+}
+
+/// The contenders and their hosts; the contenders go first.
+struct Worlds {
+    contenders: Vec<Contender>,
+    pairs: Vec<Pair>,
+}
+
+impl Worlds {
+    fn create(bed: &Bed, conditions: &Conditions) -> anyhow::Result<Self> {
+        let mut worlds = Self { contenders: Vec::new(), pairs: Vec::new() };
+        for name in ["plain", "plain again"] {
+            let mut pair = Pair::create(bed, conditions)?;
+            worlds.sockets(name, Wait::Block, Class::Ordinary, &mut pair)?;
+            worlds.pairs.push(pair);
+        }
+        let class = if conditions.real_time { Class::RealTime } else { Class::Ordinary };
+        let mut pair = Pair::create(bed, conditions)?;
+        let port = worlds.sockets("tuned", Wait::SpinThenBlock, class, &mut pair)?;
+        pair.prioritise(port)?;
+        worlds.pairs.push(pair);
+        let mut pair = Pair::create(bed, conditions)?;
+        worlds.punctual(class, &mut pair, conditions)?;
+        worlds.pairs.push(pair);
+        Ok(worlds)
+    }
+
+    fn sockets(
+        &mut self,
+        name: &'static str,
+        wait: Wait,
+        class: Class,
+        pair: &mut Pair,
+    ) -> anyhow::Result<u16> {
+        let (caller, port) = pair.call_sockets(wait, class)?;
+        let (outlet, sink) = pair.send_sockets(BULK_BYTES, Class::Ordinary)?;
+        let bulk = Bulk::start(outlet, BULK_BYTES as usize, &pair.place)?;
+        let contender = Contender::new(name, class, &pair.place, caller, LOADS.len());
+        self.contenders.push(contender.with_bulk(bulk, sink));
+        Ok(port)
+    }
+
+    fn punctual(&mut self, class: Class, pair: &mut Pair, conditions: &Conditions) -> anyhow::Result<()> {
+        let options =
+            Options { driver: conditions.driver, real_time: conditions.real_time, ..Options::default() };
+        let engine = pair.start_engines(&options, Hosting::Embedded)?;
+        let caller = pair.call_channels(engine, promise(), Wait::Block, class)?;
+        let (outlet, sink) = pair.send_engine(engine, None, BULK_BYTES, Class::Ordinary)?;
+        let bulk = Bulk::start(outlet, BULK_BYTES as usize, &pair.place)?;
+        let contender = Contender::new("Punctual", class, &pair.place, caller, LOADS.len());
+        self.contenders.push(contender.with_bulk(bulk, sink));
+        Ok(())
+    }
+
+    /// Bytes of bulk that each world has delivered.
+    fn bulk_bytes(&mut self) -> anyhow::Result<Vec<u64>> {
+        let both = self.contenders.iter().zip(&mut self.pairs);
+        both.map(|(contender, pair)| match contender.sink() {
+            Some(sink) => Ok(pair.counted(sink)?.1),
+            None => Ok(0),
+        })
+        .collect()
+    }
+}
+
+// Which contender is which, in the order of making.
+const PLAIN: usize = 0;
+const AGAIN: usize = 1;
+const TUNED: usize = 2;
+const PUNCTUAL: usize = 3;
+
+fn judge(contenders: &[Contender], bulk: &[[Option<f64>; 4]], excuses: &Excuses) -> Measured {
+    let columns = [
+        "load",
+        "world",
+        "samples",
+        "mean_us",
+        "std_us",
+        "p50_us",
+        "p99_us",
+        "p999_us",
+        "max_us",
+        "excused",
+        "lost",
+        "bulk_mbit_s",
+    ];
+    let mut measured = Measured::new("load", &columns);
+    for (load, name) in LOADS.iter().enumerate() {
+        for (index, contender) in contenders.iter().enumerate() {
+            let figures = contender.sides[load].figures(excuses);
+            measured.samples += figures.with_holes.samples as u64;
+            measured.excused += figures.excused;
+            let lost = contender.lost[load];
+            measured.add(&Point {
+                load: name,
+                world: contender.name,
+                figures,
+                lost,
+                bulk_mbit_s: bulk[load][index],
+            });
+        }
+    }
+    let ratio = |load: usize, against: usize, statistic| -> Ratio {
+        let side = |index: usize| &contenders[index].sides[load];
+        compare(side(against), side(PUNCTUAL), side(AGAIN), statistic, excuses)
+    };
+    use Statistic::{Jitter, Mean, P999};
+    for (load, against, statistic, limit) in [
+        (1, PLAIN, Mean, 0.88),
+        (1, PLAIN, Jitter, 0.57),
+        (1, PLAIN, P999, 0.5),
+        (2, PLAIN, P999, 0.1),
+        (2, PLAIN, Jitter, 0.3),
+        (1, TUNED, P999, 0.7),
+        (2, TUNED, P999, 0.7),
+    ] {
+        let found = ratio(load, against, statistic);
+        let name = format!(
+            "{}: {} of the round trip against {} sockets",
+            LOADS[load],
+            statistic.name(),
+            contenders[against].name
+        );
+        measured.checks.push(Check::at_most(name, found.ratio, limit));
+    }
+    let noise = [Mean, Jitter, P999].map(|statistic| {
+        let found = ratio(1, PLAIN, statistic);
+        format!("{} {:.2} (half-width {:.2})", statistic.name(), found.identical, found.half_width)
+    });
+    measured.notes.push(format!("two identical plain worlds under bulk differed by: {}", noise.join(", ")));
+    compared(&mut measured, contenders, excuses);
+    measured.plot = Some(plot(contenders, excuses));
+    measured
+}
+
+fn compared(measured: &mut Measured, contenders: &[Contender], excuses: &Excuses) {
+    let show = |world: usize, load: usize| {
+        let figures = contenders[world].sides[load].figures(excuses).clean;
+        format!("mean {:.0}, jitter {:.0}, max {:.0} us", figures.mean_us, figures.std_us, figures.max_us)
+    };
+    let floor = "without load (the machine's floor)";
+    measured.compare(floor, "mean 653 to 665, jitter 19", show(PUNCTUAL, 0), show(PLAIN, 0));
+    let paper = "RIO 946, 282, 2038; default 1072, 497, 3158 us";
+    measured.compare("beside bulk", paper, show(PUNCTUAL, 1), show(PLAIN, 1));
+    measured.compare("beside bulk, tuned sockets", "-", show(PUNCTUAL, 1), show(TUNED, 1));
+    measured.compare("beside bulk and hogs", "-", show(PUNCTUAL, 2), show(PLAIN, 2));
+    measured.compare("beside bulk and hogs, tuned sockets", "-", show(PUNCTUAL, 2), show(TUNED, 2));
+}
+
+/// Share of round trips above a latency: what figure 9's histograms say about the tail.
+fn plot(contenders: &[Contender], excuses: &Excuses) -> Plot {
+    let mut series = Vec::new();
+    for (colour, world) in [PLAIN, TUNED, PUNCTUAL].into_iter().enumerate() {
+        for load in [1, 2] {
+            let contender = &contenders[world];
+            series.push(Series {
+                name: format!("{}, {}", contender.name, LOADS[load]),
+                colour,
+                dashed: load == 2,
+                dots: false,
+                points: super::exceedance(&contender.sides[load], excuses),
+            });
+        }
+    }
+    Plot {
+        title: "RIO figure 9: share of round trips longer than".into(),
+        x: Axis::logarithmic("round trip of 64 B, us"),
+        y: Axis::logarithmic("share"),
+        series,
+        marks: Vec::new(),
+        legend: Legend::LowerLeft,
+    }
+}

@@ -1,0 +1,106 @@
+//! One UDP socket with a choice of waiting: the baseline of the echo experiments.
+
+use std::io;
+use std::net::UdpSocket;
+
+use punctual_analysis::{Instant, Nanos};
+use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recvfrom, sendto};
+
+use crate::clock::{duration, now};
+use crate::session::Wait;
+
+/// How long [`Wait::SpinThenBlock`] looks before it sleeps: the value that the kernel's documentation proposes for
+/// `net.core.busy_read`. In the program and not by `SO_BUSY_POLL`, since that polls no virtual device.
+const BUSY_POLL: Nanos = Nanos::from_micros(50);
+
+/// A socket and how its owner waits.
+#[derive(Debug)]
+pub struct Datagrams {
+    socket: UdpSocket,
+    wait: Wait,
+    /// What the socket's own timeout is set to: setting it costs a system call.
+    timeout: Option<Nanos>,
+}
+
+impl Datagrams {
+    /// Around a bound socket.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn new(socket: UdpSocket, wait: Wait) -> io::Result<Self> {
+        Ok(Self { socket, wait, timeout: None })
+    }
+
+    /// The socket.
+    pub const fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+
+    /// The next datagram and its sender; `None` when none came within `patience`.
+    ///
+    /// # Errors
+    /// Where the socket is broken.
+    pub fn receive(&mut self, buffer: &mut [u8], patience: Nanos) -> io::Result<Option<Received>> {
+        match self.wait {
+            Wait::Spin => self.look(buffer, now() + patience),
+            Wait::SpinThenBlock => {
+                let found = self.look(buffer, now() + BUSY_POLL.min(patience))?;
+                if found.is_some() { Ok(found) } else { self.sleep(buffer, patience) }
+            }
+            Wait::Block | Wait::Direct => self.sleep(buffer, patience),
+        }
+    }
+
+    fn look(&self, buffer: &mut [u8], until: Instant) -> io::Result<Option<Received>> {
+        loop {
+            match self.take(buffer, RecvFlags::DONTWAIT)? {
+                Some(found) => return Ok(Some(found)),
+                None if now() >= until => return Ok(None),
+                None => std::hint::spin_loop(),
+            }
+        }
+    }
+
+    fn sleep(&mut self, buffer: &mut [u8], patience: Nanos) -> io::Result<Option<Received>> {
+        if self.timeout != Some(patience) {
+            self.socket.set_read_timeout(Some(duration(patience)))?;
+            self.timeout = Some(patience);
+        }
+        self.take(buffer, RecvFlags::empty())
+    }
+
+    fn take(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Option<Received>> {
+        let taken = passing(recvfrom(&self.socket, buffer, flags).map_err(io::Error::from))?;
+        Ok(taken.map(|(_, len, from)| Received { len, from }))
+    }
+
+    /// Sends to whoever that came from; what the network refuses is lost.
+    ///
+    /// # Errors
+    /// Where the socket is broken.
+    pub fn answer(&self, bytes: &[u8], to: &Received) -> io::Result<()> {
+        let Some(address) = &to.from else { return Ok(()) };
+        let sent = sendto(&self.socket, bytes, SendFlags::empty(), address);
+        passing(sent.map_err(io::Error::from)).map(drop)
+    }
+}
+
+/// A datagram.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// Its length.
+    pub len: usize,
+    from: Option<SocketAddrAny>,
+}
+
+/// What passes by itself is nothing received.
+fn passing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted | ConnectionRefused) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,83 @@
+//! The near side: the other machine as the far host of a pair.
+
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use punctual::BitRate;
+
+use super::PORT_DEFAULT;
+use super::words::{Hello, Lines, end_at};
+use crate::session::{Answer, Order};
+use crate::testbed::configuration::End;
+
+/// How long the peer may take to say hello, and to obey an order (starting an engine is the longest).
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+
+/// A machine that obeys.
+pub struct Remote {
+    lines: Lines,
+    address: String,
+    ends: [End; 2],
+}
+
+impl Remote {
+    /// Connects to HOST or HOST:PORT.
+    ///
+    /// # Errors
+    /// Where nobody answers there, or another version does.
+    pub fn connect(address: &str) -> anyhow::Result<Self> {
+        let target = resolve(address)?;
+        let stream = TcpStream::connect_timeout(&target, ANSWERS_WITHIN).with_context(|| {
+            format!("nobody answers at {target}: run `punctual bench --serve` on the other machine")
+        })?;
+        stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
+        let own = end_at(stream.local_addr()?.ip())?;
+        let mut lines = Lines::new(stream)?;
+        let ours = Hello::ours(own.clone());
+        lines.say(&ours)?;
+        let theirs: Hello = lines.hear()?.with_context(|| format!("{address} hung up at once"))?;
+        ours.check(&theirs)?;
+        Ok(Self { lines, address: address.into(), ends: [own, theirs.end] })
+    }
+
+    /// The two ends of the link: ours, theirs.
+    ///
+    /// # Errors
+    /// Where both are one address: that is no link.
+    pub fn ends(&self) -> anyhow::Result<[End; 2]> {
+        if self.ends[0].address == self.ends[1].address {
+            bail!("{} is this very machine: leave --peer out to run over namespaces", self.address);
+        }
+        Ok(self.ends.clone())
+    }
+
+    /// The rate of the interface at our end.
+    ///
+    /// # Errors
+    /// Where it does not say.
+    pub fn rate(&self, own: &End) -> anyhow::Result<BitRate> {
+        let path = format!("/sys/class/net/{}/speed", own.device);
+        let speed = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        match speed {
+            Some(mbit_s) if mbit_s > 0 => Ok(BitRate(mbit_s * 1_000_000)),
+            _ => bail!("{} does not say how fast it is: give --rate (for example 1Gbit/s)", own.device),
+        }
+    }
+
+    /// Tells it something.
+    ///
+    /// # Errors
+    /// Where it is gone. What it cannot do is an answer.
+    pub fn order(&mut self, order: &Order) -> anyhow::Result<Answer> {
+        self.lines.say(order)?;
+        self.lines.hear()?.with_context(|| format!("{} hung up", self.address))
+    }
+}
+
+fn resolve(address: &str) -> anyhow::Result<SocketAddr> {
+    let with_port =
+        if address.contains(':') { address.to_owned() } else { format!("{address}:{PORT_DEFAULT}") };
+    let mut found = with_port.to_socket_addrs().with_context(|| format!("--peer {address}: no such host"))?;
+    found.find(SocketAddr::is_ipv4).with_context(|| format!("--peer {address}: it has no IPv4 address"))
+}

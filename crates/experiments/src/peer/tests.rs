@@ -1,0 +1,77 @@
+//! Both sides on loopback.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::thread::JoinHandle;
+
+use super::words::{Hello, Lines};
+use super::{Remote, serve};
+use crate::loads::Class;
+use crate::loads::call::{Caller, SocketCaller};
+use crate::session::{Answer, Order, Place, Through, Wait};
+use crate::testbed::configuration::End;
+
+fn server() -> (String, JoinHandle<anyhow::Result<()>>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = listener.local_addr().expect("bound").to_string();
+    let thread = std::thread::spawn(move || {
+        let (stream, _) = listener.accept()?;
+        serve::session(stream, Place::default())
+    });
+    (address, thread)
+}
+
+#[test]
+fn roles_are_started_there_and_end_with_the_connection() {
+    let (address, thread) = server();
+    let mut remote = Remote::connect(&address).expect("a peer");
+    let error = remote.ends().expect_err("loopback is no link").to_string();
+    assert!(error.contains("this very machine"), "{error}");
+    let free = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = free.local_addr().expect("bound").port();
+    drop(free);
+    let echo = Order::Echo {
+        role: 1,
+        through: Through::Kernel { port },
+        answers: None,
+        wait: Wait::Block,
+        class: Class::Ordinary,
+        bytes_max: 100,
+    };
+    assert_eq!(remote.order(&echo).expect("heard"), Answer::Done);
+    let server = std::net::SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+    let mut caller = SocketCaller::new(server, Wait::Block).expect("a socket");
+    assert!(caller.call(&[7; 64]).expect("a call"), "it answers");
+    let unknown = remote.order(&Order::Counted { role: 9 }).expect("heard");
+    assert!(matches!(unknown, Answer::Failed { why } if why.contains('9')), "an order that makes no sense");
+    drop(remote);
+    thread.join().expect("no panic").expect("a clean end");
+}
+
+#[test]
+fn another_version_is_told_on_both_sides() {
+    let (address, thread) = server();
+    let stream = std::net::TcpStream::connect(&address).expect("a peer");
+    let mut lines = Lines::new(stream).expect("lines");
+    let end = End { address: Ipv4Addr::LOCALHOST, device: "lo".into() };
+    let theirs = Hello { punctual: "9.9.9".into(), ..Hello::ours(end) };
+    lines.say(&theirs).expect("said");
+    let ours: Hello = lines.hear().expect("heard").expect("a hello");
+    let error = theirs.check(&ours).expect_err("they differ").to_string();
+    assert!(error.contains("9.9.9") && error.contains("same version"), "{error}");
+    let error = thread.join().expect("no panic").expect_err("refused").to_string();
+    assert!(error.contains("9.9.9"), "{error}");
+}
+
+#[test]
+fn nonsense_and_silence_are_one_line() {
+    let (address, thread) = server();
+    let mut stream = std::net::TcpStream::connect(&address).expect("a peer");
+    std::io::Write::write_all(&mut stream, b"GET / HTTP/1.1\r\n\r\n").expect("said");
+    let error = thread.join().expect("no panic").expect_err("refused").to_string();
+    assert!(error.contains("bench --serve"), "{error}");
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let nobody = free.local_addr().expect("bound").to_string();
+    drop(free);
+    let error = Remote::connect(&nobody).err().expect("nobody").to_string();
+    assert!(error.contains("punctual bench --serve"), "{error}");
+}

@@ -1,0 +1,139 @@
+//! One world of an echo experiment: a way to call, bulk beside it, and what its blocks found.
+
+use anyhow::anyhow;
+use punctual::Nanos;
+
+use super::{Place, RoleId};
+use crate::clock::{now, wait_until};
+use crate::loads::call::Calls;
+use crate::loads::{Bulk, Caller, Class, calls};
+use crate::measure::{Side, Windows};
+
+/// Bulk runs so long before a block begins.
+const SETTLE: Nanos = Nanos::from_millis(60);
+/// What bulk leaves behind drains before the next block.
+const DRAIN: Nanos = Nanos::from_millis(60);
+
+/// Calls of one block.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// How long.
+    pub length: Nanos,
+    /// Between calls; zero: the next at once.
+    pub interval: Nanos,
+    /// Bytes of a message.
+    pub bytes: usize,
+    /// Between messages of bulk; zero: as fast as they are taken; `None`: no bulk.
+    pub bulk: Option<Nanos>,
+}
+
+/// A world.
+pub struct Contender {
+    /// For tables.
+    pub name: &'static str,
+    /// Class of its client.
+    pub class: Class,
+    place: Place,
+    caller: Box<dyn Caller>,
+    /// Bulk and the sink that counts it.
+    bulk: Option<(Bulk, RoleId)>,
+    /// What it measured, by load.
+    pub sides: Vec<Side>,
+    /// Calls without an answer, by load.
+    pub lost: Vec<u64>,
+    /// When it was measured, by load.
+    pub windows: Vec<Windows>,
+    next: u64,
+}
+
+impl Contender {
+    /// Calls through `caller` from `place`; `loads` different loads.
+    pub fn new(
+        name: &'static str,
+        class: Class,
+        place: &Place,
+        caller: Box<dyn Caller>,
+        loads: usize,
+    ) -> Self {
+        Self {
+            name,
+            class,
+            place: place.clone(),
+            caller,
+            bulk: None,
+            sides: vec![Side::default(); loads],
+            lost: vec![0; loads],
+            windows: vec![Windows::default(); loads],
+            next: 0,
+        }
+    }
+
+    /// Gives it bulk, and the sink's number.
+    #[must_use]
+    pub fn with_bulk(self, bulk: Bulk, sink: RoleId) -> Self {
+        Self { bulk: Some((bulk, sink)), ..self }
+    }
+
+    /// Its sink of bulk.
+    pub fn sink(&self) -> Option<RoleId> {
+        self.bulk.as_ref().map(|(_, sink)| *sink)
+    }
+
+    /// Runs a block under load number `load`.
+    ///
+    /// # Errors
+    /// Where the way breaks or the run is interrupted.
+    pub fn block(&mut self, load: usize, block: &Block) -> anyhow::Result<()> {
+        if let (Some((bulk, _)), true) = (&self.bulk, block.bulk.is_some()) {
+            bulk.set(block.bulk);
+            wait_until(now() + SETTLE)?;
+        }
+        let from = now();
+        let found = self.run(block, from + block.length);
+        self.windows[load].push(from, now());
+        if let (Some((bulk, _)), true) = (&self.bulk, block.bulk.is_some()) {
+            bulk.set(None);
+            wait_until(now() + DRAIN)?;
+        }
+        let found = found?;
+        self.next += found.samples.len() as u64 + found.lost;
+        self.lost[load] += found.lost;
+        self.sides[load].push(found.samples);
+        Ok(())
+    }
+
+    /// On a thread of its host, in its class.
+    fn run(&mut self, block: &Block, until: punctual::Instant) -> anyhow::Result<Calls> {
+        // Namespaces are the sockets' affair; the thread only needs the CPU and the class.
+        let place = Place { namespace: None, cpu: self.place.cpu };
+        let (caller, class, first) = (self.caller.as_mut(), self.class, self.next);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                place.settle(class)?;
+                calls(caller, until, block.bytes, block.interval, first)
+            });
+            thread.join().unwrap_or_else(|_| Err(anyhow!("a client panicked")))
+        })
+    }
+}
+
+/// Rounds over all contenders, each round beginning with another one, so that none always follows the same.
+///
+/// # Errors
+/// See [`Contender::block`].
+pub fn rounds(
+    contenders: &mut [Contender],
+    count: usize,
+    load: usize,
+    block: &Block,
+    mut shown: impl FnMut(usize),
+) -> anyhow::Result<()> {
+    let len = contenders.len();
+    for round in 0..count {
+        shown(round);
+        for turn in 0..len {
+            contenders[(round + turn) % len].block(load, block)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! What the far host of a pair is told to do: the same words whether it is a namespace of this machine or another
+//! machine (`punctual bench --serve`).
+
+use punctual::Contract;
+use serde::{Deserialize, Serialize};
+
+use crate::loads::Class;
+
+/// Names something that was started, so that it can be asked and ended; the near side numbers them.
+pub type RoleId = u32;
+
+/// How an end waits for a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wait {
+    /// Sleeps in the kernel.
+    #[default]
+    Block,
+    /// Looks for 50 us, then sleeps: what `SO_BUSY_POLL` does.
+    SpinThenBlock,
+    /// Never sleeps.
+    Spin,
+    /// Punctual only: no thread at all, the processor calls the handler.
+    Direct,
+}
+
+/// Where an engine lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hosting {
+    /// In the program.
+    #[default]
+    Embedded,
+    /// In `punctuald`.
+    Daemon,
+}
+
+/// Through what messages come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Through {
+    /// A UDP socket on this port.
+    Kernel {
+        /// Where it is bound.
+        port: u16,
+    },
+    /// A name at an engine that was started before.
+    Engine {
+        /// Which engine.
+        engine: RoleId,
+        /// Which name.
+        name: String,
+    },
+}
+
+/// One order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "kebab-case")]
+pub enum Order {
+    /// Start an engine and say when it hears its neighbour.
+    Engine {
+        /// Its number.
+        role: RoleId,
+        /// Its TOML.
+        config: String,
+        /// Where it lives.
+        hosting: Hosting,
+    },
+    /// Answer each message with its own bytes.
+    Echo {
+        /// Its number.
+        role: RoleId,
+        /// Through what requests come.
+        through: Through,
+        /// For engines: where answers go to (`port@host`) and under which contract.
+        answers: Option<(String, Contract)>,
+        /// How the server waits.
+        wait: Wait,
+        /// Its class.
+        class: Class,
+        /// Longest message.
+        bytes_max: u32,
+    },
+    /// Take messages and count them.
+    Sink {
+        /// Its number.
+        role: RoleId,
+        /// Through what they come.
+        through: Through,
+        /// Whether a guaranteed channel is awaited.
+        guaranteed: bool,
+        /// Its class.
+        class: Class,
+        /// Longest message.
+        bytes_max: u32,
+    },
+    /// What a sink has taken until now.
+    Counted {
+        /// Which.
+        role: RoleId,
+    },
+    /// End one.
+    End {
+        /// Which.
+        role: RoleId,
+    },
+}
+
+/// What came of an order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// What a sink has taken.
+    Counted {
+        /// Messages.
+        messages: u64,
+        /// Their bytes.
+        bytes: u64,
+        /// CPU time of its thread in ns.
+        cpu_ns: u64,
+    },
+    /// It failed.
+    Failed {
+        /// Why, in one line.
+        why: String,
+    },
+}

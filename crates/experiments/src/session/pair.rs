@@ -1,0 +1,330 @@
+//! Two hosts a - b: a is here, b obeys orders. Experiments of two hosts run the same over namespaces and machines.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use punctual::{Consent, Contract, Endsystem, Listener};
+
+use super::orders::{Answer, Hosting, Order, RoleId, Through, Wait};
+use super::{Place, Roles};
+use crate::clock::duration;
+use crate::experiments::Conditions;
+use crate::loads::call::{ChannelCaller, SocketCaller};
+use crate::loads::channel::ChannelOutlet;
+use crate::loads::kernel::KernelOutlet;
+use crate::loads::{Caller, Class, Outlet};
+use crate::peer::Remote;
+use crate::realtime;
+use crate::testbed::configuration::{self, End};
+use crate::testbed::network::WIRE_EXTRA_BYTES;
+use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, network};
+
+/// How long an admitted channel may take to show up at its listener.
+const ESTABLISHED_WITHIN: punctual::Nanos = punctual::Nanos::from_secs(5);
+/// The first port of the baseline.
+const FIRST_PORT: u16 = 7_200;
+
+/// An htb just below the link: what a shaper needs to keep the queue to itself.
+const HTB_RATE_PERCENT: u64 = 97;
+
+/// What is between the two.
+#[derive(Clone, Copy, Debug)]
+pub struct Bed {
+    /// The link; between machines only its rate counts, and that is the real one's.
+    pub link: LinkSpec,
+    /// Whether each emulated host has a CPU of its own.
+    pub pinned: bool,
+}
+
+/// Where b is.
+enum Far {
+    /// A namespace of this machine.
+    Here(Roles),
+    /// Another machine.
+    There(Remote),
+}
+
+/// Two hosts. Fields drop in this order: what runs before where it runs.
+pub struct Pair {
+    far: Far,
+    near: Roles,
+    /// Where a's threads run.
+    pub place: Place,
+    /// Where b is reached.
+    pub address: Ipv4Addr,
+    spec: NetworkSpec,
+    ends: Option<[End; 2]>,
+    cpus: Vec<u32>,
+    key: String,
+    next: RoleId,
+    next_port: u16,
+    network: Option<Network>,
+}
+
+impl Pair {
+    /// Sets both hosts up, or connects to the other machine.
+    ///
+    /// # Errors
+    /// Where a namespace is refused or the peer does not answer.
+    pub fn create(bed: &Bed, conditions: &Conditions) -> anyhow::Result<Self> {
+        match &conditions.peer {
+            Some(peer) => Self::over_machines(bed, peer),
+            None => Self::over_namespaces(bed),
+        }
+    }
+
+    fn over_namespaces(bed: &Bed) -> anyhow::Result<Self> {
+        let spec = NetworkSpec { hosts: vec!["a", "b"], links: vec![bed.link] };
+        let network = Network::create(&spec)?;
+        let usable = realtime::usable_cpus()?;
+        let cpus = if bed.pinned && usable.len() >= 2 { usable[..2].to_vec() } else { Vec::new() };
+        let place = |index: usize| Place {
+            namespace: Some(network.hosts[index].namespace.path()),
+            cpu: cpus.get(index).copied(),
+        };
+        Ok(Self {
+            far: Far::Here(Roles::new(place(1))),
+            near: Roles::new(place(0)),
+            place: place(0),
+            address: network::address(0, 2),
+            spec,
+            ends: None,
+            cpus,
+            key: configuration::domain_key()?,
+            next: 0,
+            next_port: FIRST_PORT,
+            network: Some(network),
+        })
+    }
+
+    fn over_machines(bed: &Bed, peer: &crate::experiments::Peer) -> anyhow::Result<Self> {
+        let remote = Remote::connect(&peer.address)?;
+        let ends = remote.ends()?;
+        let rate = match peer.rate {
+            Some(rate) => rate,
+            None => remote.rate(&ends[0])?,
+        };
+        let link = LinkSpec { rate, ..bed.link };
+        Ok(Self {
+            address: ends[1].address,
+            far: Far::There(remote),
+            near: Roles::new(Place::default()),
+            place: Place::default(),
+            spec: NetworkSpec { hosts: vec!["a", "b"], links: vec![link] },
+            ends: Some(ends),
+            cpus: Vec::new(),
+            key: configuration::domain_key()?,
+            next: 0,
+            next_port: FIRST_PORT,
+            network: None,
+        })
+    }
+
+    /// The namespaces, where there are any.
+    pub const fn network(&self) -> Option<&Network> {
+        self.network.as_ref()
+    }
+
+    /// The link between the two.
+    pub fn link(&self) -> LinkSpec {
+        self.spec.links[0]
+    }
+
+    /// Tells b something.
+    ///
+    /// # Errors
+    /// Where b cannot do it.
+    pub fn order(&mut self, order: Order) -> anyhow::Result<Answer> {
+        let answer = match &mut self.far {
+            Far::Here(roles) => roles.obey(order)?,
+            Far::There(remote) => remote.order(&order)?,
+        };
+        match answer {
+            Answer::Failed { why } => bail!("on b: {why}"),
+            answer => Ok(answer),
+        }
+    }
+
+    /// A number that no role has.
+    pub const fn role(&mut self) -> RoleId {
+        self.next += 1;
+        self.next
+    }
+
+    /// A port that no stream of the baseline has.
+    pub const fn port(&mut self) -> u16 {
+        self.next_port += 1;
+        self.next_port
+    }
+
+    /// Starts an engine on both hosts and waits until they hear each other; returns its number, the same on both.
+    ///
+    /// # Errors
+    /// Where one does not start.
+    pub fn start_engines(&mut self, options: &Options, hosting: Hosting) -> anyhow::Result<RoleId> {
+        let role = self.role();
+        let options = Options { cpus: self.cpus.clone(), ends: self.ends.clone(), ..options.clone() };
+        let config = |place| configuration::text(&self.spec, place, &options, &self.key, Path::new(""));
+        let (near, far) = (config(0), config(1));
+        let obeyed = self.near.obey(Order::Engine { role, config: near, hosting });
+        obeyed.context("engine of a")?;
+        self.order(Order::Engine { role, config: far, hosting }).context("engine of b")?;
+        self.near.engine(role)?.see_neighbours()?;
+        Ok(role)
+    }
+
+    /// a's engine of that number.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn endsystem(&self, engine: RoleId) -> anyhow::Result<&Endsystem> {
+        self.near.engine(engine)?.endsystem()
+    }
+
+    /// b's, where it is on this machine.
+    ///
+    /// # Errors
+    /// Where there is none, or it is on another.
+    pub fn far_endsystem(&self, engine: RoleId) -> anyhow::Result<&Endsystem> {
+        match &self.far {
+            Far::Here(roles) => roles.engine(engine)?.endsystem(),
+            Far::There(_) => bail!("b's engine is on another machine"),
+        }
+    }
+
+    /// a's and, where it is on this machine, b's engine.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn engines(&self, engine: RoleId) -> anyhow::Result<Vec<&super::Engine>> {
+        let mut engines = vec![self.near.engine(engine)?];
+        if let Far::Here(roles) = &self.far {
+            engines.push(roles.engine(engine)?);
+        }
+        Ok(engines)
+    }
+
+    /// Round trips over plain sockets.
+    ///
+    /// # Errors
+    /// Where a socket is refused.
+    pub fn call_sockets(&mut self, wait: Wait, class: Class) -> anyhow::Result<(Box<dyn Caller>, u16)> {
+        let (role, port) = (self.role(), self.port());
+        let through = Through::Kernel { port };
+        self.order(Order::Echo { role, through, answers: None, wait, class, bytes_max: 2_048 })?;
+        let server = std::net::SocketAddrV4::new(self.address, port);
+        let caller = self.place.within(|| Ok(SocketCaller::new(server, wait)?))?;
+        Ok((Box::new(caller), port))
+    }
+
+    /// Round trips over two guaranteed channels of an engine.
+    ///
+    /// # Errors
+    /// Where a channel is refused.
+    pub fn call_channels(
+        &mut self,
+        engine: RoleId,
+        contract: Contract,
+        wait: Wait,
+        class: Class,
+    ) -> anyhow::Result<Box<dyn Caller>> {
+        let role = self.role();
+        let (ask, reply) = (format!("ask-{role}"), format!("reply-{role}"));
+        let listener = self.endsystem(engine)?.listen(&reply, |_| Consent::Accept)?;
+        let through = Through::Engine { engine, name: ask.clone() };
+        let answers = Some((format!("{reply}@a"), contract));
+        self.order(Order::Echo {
+            role,
+            through,
+            answers,
+            wait,
+            class,
+            bytes_max: contract.message_bytes_max,
+        })?;
+        let answers = accept(&listener)?;
+        let requests = self.endsystem(engine)?.open(&format!("{ask}@b"), contract)?;
+        Ok(Box::new(ChannelCaller::new(requests, answers, wait)))
+    }
+
+    /// Gives datagrams from and to `port` a class of priority on both hosts, as an expert would: an htb just below the
+    /// link's rate, so that the queue is there and not in the link. Left out where b is another machine: its root
+    /// qdisc is not ours to change.
+    ///
+    /// # Errors
+    /// Where `tc` refuses.
+    pub fn prioritise(&self, port: u16) -> anyhow::Result<()> {
+        let Some(network) = &self.network else { return Ok(()) };
+        let rate = self.link().rate.0 / 100 * HTB_RATE_PERCENT;
+        for (host, device, field) in [(0, "right", "dport"), (1, "left", "sport")] {
+            let batch = format!(
+                "qdisc add dev {device} root handle 1: htb default 20\n\
+                 class add dev {device} parent 1: classid 1:1 htb rate {rate}bit overhead {WIRE_EXTRA_BYTES}\n\
+                 class add dev {device} parent 1:1 classid 1:10 htb rate {half}bit ceil {rate}bit prio 0 overhead {WIRE_EXTRA_BYTES}\n\
+                 class add dev {device} parent 1:1 classid 1:20 htb rate {half}bit ceil {rate}bit prio 1 overhead {WIRE_EXTRA_BYTES}\n\
+                 filter add dev {device} parent 1: protocol ip prio 1 u32 match ip {field} {port} 0xffff flowid 1:10\n",
+                half = rate / 2,
+            );
+            network.hosts[host].namespace.feed("tc -batch -", &batch)?;
+        }
+        Ok(())
+    }
+
+    /// One-way messages over a plain socket that waits while its queue is full; and the sink's number.
+    ///
+    /// # Errors
+    /// Where a socket is refused.
+    pub fn send_sockets(
+        &mut self,
+        bytes_max: u32,
+        class: Class,
+    ) -> anyhow::Result<(Box<dyn Outlet>, RoleId)> {
+        let (role, port) = (self.role(), self.port());
+        let through = Through::Kernel { port };
+        self.order(Order::Sink { role, through, guaranteed: false, class, bytes_max })?;
+        let target = std::net::SocketAddrV4::new(self.address, port);
+        let outlet = self.place.within(|| Ok(KernelOutlet::connect(target)?.blocking()?))?;
+        Ok((Box::new(outlet), role))
+    }
+
+    /// One-way messages through an engine, guaranteed under a contract or as best effort; and the sink's number.
+    ///
+    /// # Errors
+    /// Where it is refused.
+    pub fn send_engine(
+        &mut self,
+        engine: RoleId,
+        contract: Option<Contract>,
+        bytes_max: u32,
+        class: Class,
+    ) -> anyhow::Result<(Box<dyn Outlet>, RoleId)> {
+        let role = self.role();
+        let name = format!("sink-{role}");
+        let through = Through::Engine { engine, name: name.clone() };
+        self.order(Order::Sink { role, through, guaranteed: contract.is_some(), class, bytes_max })?;
+        let endsystem = self.endsystem(engine)?;
+        let peer = format!("{name}@b");
+        let channel = match contract {
+            Some(contract) => endsystem.open(&peer, contract)?,
+            None => endsystem.best_effort(&peer, bytes_max)?,
+        };
+        Ok((Box::new(ChannelOutlet(channel)), role))
+    }
+
+    /// (messages, bytes) that a sink on b has taken.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn counted(&mut self, role: RoleId) -> anyhow::Result<(u64, u64)> {
+        match self.order(Order::Counted { role })? {
+            Answer::Counted { messages, bytes, .. } => Ok((messages, bytes)),
+            other => bail!("b answers {other:?} where it was asked what it has counted"),
+        }
+    }
+}
+
+fn accept(listener: &Listener) -> anyhow::Result<punctual::Receiver> {
+    listener
+        .accept_timeout(duration(ESTABLISHED_WITHIN))?
+        .context("a channel was granted but never reached its receiver")
+}

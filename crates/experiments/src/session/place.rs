@@ -1,0 +1,69 @@
+//! Where a role runs: which network namespace, which CPU, which class.
+
+use std::io;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+
+use anyhow::Context;
+
+use crate::loads::Class;
+use crate::realtime;
+use crate::testbed::namespaces;
+
+/// A host as the threads on it see it. Emulated hosts have a CPU each where there are enough, in every world.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// The file of its namespace; none: this process' own.
+    pub namespace: Option<PathBuf>,
+    /// Its CPU; none: any.
+    pub cpu: Option<u32>,
+}
+
+impl Place {
+    /// Makes the calling thread one of this host.
+    ///
+    /// # Errors
+    /// Where the namespace, the CPU or the class is refused.
+    pub fn settle(&self, class: Class) -> anyhow::Result<()> {
+        if let Some(path) = &self.namespace {
+            namespaces::enter(path).with_context(|| format!("entering {}", path.display()))?;
+        }
+        if let Some(cpu) = self.cpu {
+            realtime::pin(cpu).with_context(|| format!("CPU {cpu}"))?;
+        }
+        Ok(class.enter()?)
+    }
+
+    /// Starts a thread on this host.
+    ///
+    /// # Errors
+    /// Where it cannot start; what it meets comes with its end.
+    pub fn spawn<R: Send + 'static>(
+        &self,
+        name: &str,
+        class: Class,
+        work: impl FnOnce() -> anyhow::Result<R> + Send + 'static,
+    ) -> io::Result<JoinHandle<anyhow::Result<R>>> {
+        let place = self.clone();
+        std::thread::Builder::new().name(name.into()).spawn(move || {
+            place.settle(class)?;
+            work()
+        })
+    }
+
+    /// Does something short on this host and waits for it.
+    ///
+    /// # Errors
+    /// What it meets.
+    pub fn within<R: Send>(&self, work: impl FnOnce() -> anyhow::Result<R> + Send) -> anyhow::Result<R> {
+        // Threads that `work` starts go where they like: only the namespace is inherited.
+        let place = Self { namespace: self.namespace.clone(), cpu: None };
+        std::thread::scope(|scope| {
+            let inside = scope.spawn(move || {
+                place.settle(Class::Ordinary)?;
+                work()
+            });
+            inside.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread on a host panicked")))
+        })
+    }
+}

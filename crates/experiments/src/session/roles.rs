@@ -1,0 +1,276 @@
+//! The roles of one host of a pair: engines, echo servers, sinks. They obey [`Order`]s.
+//!
+//! Ownership: a [`Roles`] owns its threads and engines; dropping it ends the servers and sinks first, then the
+//! engines that they used. Each role has one thread, told to stop by a flag that it looks at [`DEAF`] after at most.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, bail};
+use punctual::{Consent, Contract, Endsystem, Listener, Nanos, RecvError};
+
+use super::orders::{Answer, Hosting, Order, RoleId, Through, Wait};
+use super::{Place, echo};
+use crate::clock::{now, wait_until};
+use crate::loads::channel::ChannelInlet;
+use crate::loads::kernel::KernelInlet;
+use crate::loads::{Class, Inlet};
+use crate::testbed::daemons::Daemon;
+
+/// How long a waiting role stays deaf to a request to stop.
+pub const DEAF: Nanos = Nanos::from_millis(50);
+/// How long engines may take to hear each other.
+const READY_WITHIN: Nanos = Nanos::from_secs(10);
+const POLL: Nanos = Nanos::from_millis(5);
+
+/// An engine of a host.
+pub enum Engine {
+    /// In this process.
+    Embedded(Endsystem),
+    /// In a process of its own.
+    Daemon(Daemon),
+}
+
+impl Engine {
+    /// Starts it on a host; does not wait for its neighbour.
+    ///
+    /// # Errors
+    /// Where the configuration or the system refuses.
+    pub fn start(place: &Place, config: &str, hosting: Hosting) -> anyhow::Result<Self> {
+        match hosting {
+            Hosting::Embedded => place.within(|| {
+                let host = punctual_engine::config::parse(config, std::path::Path::new("bench"))?;
+                Ok(Self::Embedded(Endsystem::embedded(&host)?))
+            }),
+            Hosting::Daemon => Ok(Self::Daemon(Daemon::start(place.namespace.as_deref(), config)?)),
+        }
+    }
+
+    /// How programs reach it.
+    ///
+    /// # Errors
+    /// Where the daemon is gone.
+    pub fn endsystem(&self) -> anyhow::Result<&Endsystem> {
+        match self {
+            Self::Embedded(endsystem) => Ok(endsystem),
+            Self::Daemon(daemon) => daemon.endsystem(),
+        }
+    }
+
+    /// Waits until it hears its neighbours.
+    ///
+    /// # Errors
+    /// Where it does not.
+    pub fn see_neighbours(&self) -> anyhow::Result<()> {
+        let until = now() + READY_WITHIN;
+        let endsystem = self.endsystem()?;
+        while !endsystem.status()?.node.links.iter().all(|link| link.alive) {
+            if now() >= until {
+                bail!("{} does not hear its neighbour within {READY_WITHIN}", endsystem.host());
+            }
+            wait_until(now() + POLL)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a sink shares with who asks.
+#[derive(Default)]
+struct Counts {
+    messages: AtomicU64,
+    bytes: AtomicU64,
+    cpu_ns: AtomicU64,
+}
+
+/// A role with a thread.
+struct Running {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<anyhow::Result<()>>>,
+    counts: Arc<Counts>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(Err(error))) => eprintln!("warning: a role ended early: {error:#}"),
+            Some(Err(_)) => eprintln!("warning: a role panicked"),
+            _ => {}
+        }
+    }
+}
+
+/// All roles of a host.
+pub struct Roles {
+    place: Place,
+    running: BTreeMap<RoleId, Running>,
+    /// Behind the roles: they go first.
+    engines: BTreeMap<RoleId, Engine>,
+}
+
+impl Roles {
+    /// None yet, on `place`.
+    pub const fn new(place: Place) -> Self {
+        Self { place, running: BTreeMap::new(), engines: BTreeMap::new() }
+    }
+
+    /// Obeys.
+    ///
+    /// # Errors
+    /// Where what is ordered cannot be done.
+    pub fn obey(&mut self, order: Order) -> anyhow::Result<Answer> {
+        match order {
+            Order::Engine { role, config, hosting } => {
+                let engine = Engine::start(&self.place, &config, hosting)?;
+                self.engines.insert(role, engine);
+            }
+            Order::Echo { role, through, answers, wait, class, bytes_max } => {
+                self.echo(role, through, answers, wait, class, bytes_max)?;
+            }
+            Order::Sink { role, through, guaranteed, class, bytes_max } => {
+                self.sink(role, through, guaranteed, class, bytes_max)?;
+            }
+            Order::Counted { role } => return self.counted(role),
+            Order::End { role } => {
+                self.running.remove(&role);
+                self.engines.remove(&role);
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    /// One of its engines.
+    ///
+    /// # Errors
+    /// Where there is none of that number.
+    pub fn engine(&self, role: RoleId) -> anyhow::Result<&Engine> {
+        self.engines.get(&role).with_context(|| format!("no engine {role} was started here"))
+    }
+
+    fn echo(
+        &mut self,
+        role: RoleId,
+        through: Through,
+        answers: Option<(String, Contract)>,
+        wait: Wait,
+        class: Class,
+        bytes_max: u32,
+    ) -> anyhow::Result<()> {
+        let server: Box<dyn echo::Server> = match through {
+            Through::Kernel { port } => {
+                let place = self.place.clone();
+                Box::new(place.within(|| echo::SocketServer::bind(port, wait, bytes_max))?)
+            }
+            Through::Engine { engine, name } => {
+                let endsystem = self.engine(engine)?.endsystem()?;
+                let (to, contract) = answers.context("an echo through an engine needs a way back")?;
+                let listener = endsystem.listen(&name, |_| Consent::Accept)?;
+                let answers = endsystem.open(&to, contract).with_context(|| format!("channel to {to}"))?;
+                Box::new(echo::ChannelServer::new(listener, answers, wait))
+            }
+        };
+        self.run(role, class, move |stop, _| echo::serve(server, stop))
+    }
+
+    fn sink(
+        &mut self,
+        role: RoleId,
+        through: Through,
+        guaranteed: bool,
+        class: Class,
+        bytes_max: u32,
+    ) -> anyhow::Result<()> {
+        let source = match through {
+            Through::Kernel { port } => {
+                let address = std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, port);
+                Source::Inlet(Box::new(self.place.within(|| Ok(KernelInlet::bind(address)?))?))
+            }
+            Through::Engine { engine, name } => {
+                let endsystem = self.engine(engine)?.endsystem()?;
+                if guaranteed {
+                    Source::Awaited(endsystem.listen(&name, |_| Consent::Accept)?)
+                } else {
+                    Source::Inlet(Box::new(ChannelInlet(endsystem.bind_best_effort(&name, bytes_max)?)))
+                }
+            }
+        };
+        self.run(role, class, move |stop, counts| take(source, stop, counts))
+    }
+
+    fn run(
+        &mut self,
+        role: RoleId,
+        class: Class,
+        work: impl FnOnce(&AtomicBool, &Counts) -> anyhow::Result<()> + Send + 'static,
+    ) -> anyhow::Result<()> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let counts = Arc::new(Counts::default());
+        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&counts));
+        let name = format!("role-{role}");
+        let thread = self.place.spawn(&name, class, move || work(&stopped, &counted))?;
+        self.running.insert(role, Running { stop, thread: Some(thread), counts });
+        Ok(())
+    }
+
+    fn counted(&self, role: RoleId) -> anyhow::Result<Answer> {
+        let running = self.running.get(&role).with_context(|| format!("no role {role} here"))?;
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let counts = &running.counts;
+        Ok(Answer::Counted {
+            messages: read(&counts.messages),
+            bytes: read(&counts.bytes),
+            cpu_ns: read(&counts.cpu_ns),
+        })
+    }
+}
+
+impl Drop for Roles {
+    fn drop(&mut self) {
+        self.running.clear();
+    }
+}
+
+/// Where a sink's messages come from.
+enum Source {
+    Inlet(Box<dyn Inlet>),
+    /// A channel that is not there yet.
+    Awaited(Listener),
+}
+
+fn take(source: Source, stop: &AtomicBool, counts: &Counts) -> anyhow::Result<()> {
+    let mut inlet: Box<dyn Inlet> = match source {
+        Source::Inlet(inlet) => inlet,
+        Source::Awaited(listener) => match await_channel(&listener, stop)? {
+            Some(receiver) => Box::new(ChannelInlet(receiver)),
+            None => return Ok(()),
+        },
+    };
+    let mut message = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let taken = match inlet.take(&mut message, now() + DEAF) {
+            Err(error) if matches!(error.downcast_ref(), Some(RecvError::Closed(_))) => return Ok(()),
+            other => other?,
+        };
+        if taken {
+            counts.messages.fetch_add(1, Ordering::Relaxed);
+            counts.bytes.fetch_add(message.len() as u64, Ordering::Relaxed);
+        }
+        counts.cpu_ns.store(crate::clock::thread_cpu().as_u64(), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// The next channel; `None` when told to stop.
+pub(super) fn await_channel(
+    listener: &Listener,
+    stop: &AtomicBool,
+) -> anyhow::Result<Option<punctual::Receiver>> {
+    while !stop.load(Ordering::Relaxed) {
+        if let Some(receiver) = listener.accept_timeout(crate::clock::duration(DEAF))? {
+            return Ok(Some(receiver));
+        }
+    }
+    Ok(None)
+}
