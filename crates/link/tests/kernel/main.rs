@@ -2,4 +2,5 @@
 
 mod care;
 mod facts;
+mod follow;
 mod namespaces;

@@ -44,7 +44,7 @@ impl Pair {
     /// Lays the cable.
     pub fn join(&self) {
         self.left(&format!(
-            "ip link add va numrxqueues 2 numtxqueues 2 type veth peer name vb netns {}",
+            "ip link add va numrxqueues 2 numtxqueues 2 type veth peer name vb numrxqueues 1 numtxqueues 1 netns {}",
             self.right
         ));
         for (namespace, device, end) in [(&self.left, "va", 0), (&self.right, "vb", 1)] {
@@ -89,13 +89,7 @@ impl Pair {
         let sysfs = format!(
             "unshare --mount sh -c 'mount -t sysfs sysfs /sys && cd /sys/class/net/va && grep . {files}'"
         );
-        let commands = [
-            "ip -details link show va",
-            "ip address show va",
-            "tc qdisc show dev va",
-            "ip neighbour",
-            &sysfs,
-        ];
+        let commands = ["ip -details link show va", "ip address show va", "tc qdisc show dev va", &sysfs];
         commands.map(|line| self.left(line)).join("--\n")
     }
 }
