@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use punctual_engine::config::{ConfigError, DaemonConfig, HostConfig};
 use punctual_engine::profile::{SettleError, Settled, settle};
-use punctual_engine::{Engine, EngineError, EngineHandle, Events, HostMemory};
+use punctual_engine::{Engine, EngineError, EngineHandle, Events, HostMemory, LinkReport};
 use punctual_ipc::api::Quotas;
 use punctual_ipc::ring::{InboxWriter, OutboxReader};
 use punctual_ipc::service::server::Server;
@@ -43,6 +43,8 @@ pub enum HostError {
 pub struct EngineHost {
     engine: EngineHandle<OutboxReader, InboxWriter>,
     events: Events,
+    /// Names of the links, in their order.
+    links: Vec<String>,
     best_effort_host: bool,
     profile: Settled,
 }
@@ -65,7 +67,15 @@ impl EngineHost {
         let profile = settle(&mut config, &SharedRings)?;
         let engine = Engine::start(config.engine_config(links)?)?;
         let events = engine.events();
-        Ok(Self { engine, events, best_effort_host: config.is_best_effort_host(), profile })
+        let links = config.node.links.iter().map(|link| link.name.clone()).collect();
+        Ok(Self { engine, events, links, best_effort_host: config.is_best_effort_host(), profile })
+    }
+
+    /// What the links run on and have counted, for `status`.
+    fn link_reports(&self) -> Vec<serde_json::Value> {
+        // An engine that has stopped has none.
+        let reports = self.engine.link_reports().unwrap_or_default();
+        self.links.iter().zip(&reports).map(|(name, report)| link_report(name, report)).collect()
     }
 
     /// What the processor's costs rest on.
@@ -118,6 +128,7 @@ impl Host for EngineHost {
             "links_failed": counted.links_failed,
             "filters_failed": counted.filters_failed,
             "profile": &self.profile,
+            "links": self.link_reports(),
         })
     }
 
@@ -125,6 +136,33 @@ impl Host for EngineHost {
         // An engine that had failed is stopped too; its failure was an event of its own.
         let _ = self.engine.stop();
     }
+}
+
+fn link_report(name: &str, report: &LinkReport) -> serde_json::Value {
+    let LinkReport { mode, facts, statistics: counted, drops, failed } = report;
+    let facts: serde_json::Map<_, _> =
+        facts.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into())).collect();
+    serde_json::json!({
+        "name": name,
+        "mode": mode,
+        "failed": failed,
+        "facts": facts,
+        "packets_in": counted.packets_in,
+        "packets_out": counted.packets_out,
+        "overflows": counted.overflows,
+        "send_errors": counted.send_errors,
+        "send_waits": counted.send_waits,
+        "pool_dry": counted.pool_dry,
+        "truncated": counted.truncated,
+        "drops": {
+            "policed": drops.policed,
+            "malformed": drops.malformed,
+            "unknown": drops.unknown,
+            "wrong_cookie": drops.wrong_cookie,
+            "no_buffer": drops.no_buffer,
+            "expired": drops.expired,
+        },
+    })
 }
 
 /// The quotas of a configuration.

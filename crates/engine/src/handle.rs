@@ -18,7 +18,7 @@ use crate::events::Events;
 use crate::memory::HostMemory;
 use crate::os::realtime::{RealTime, RealTimeError};
 use crate::processor::{Processor, Shared};
-use crate::statistics::{Counters, EngineStatistics};
+use crate::statistics::{Counters, EngineStatistics, LinkReport};
 
 /// Stack of a processor's thread, all of it locked where memory is.
 const STACK_BYTES: usize = 1 << 20;
@@ -195,12 +195,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         self.inner.shared.counters.snapshot()
     }
 
-    /// What the links have counted, in their order.
+    /// What the links run on and have counted, in their order.
     ///
     /// # Errors
     /// `EngineGone`.
-    pub fn link_statistics(&self) -> Result<Vec<punctual_link::LinkStatistics>, EngineGone> {
-        self.ask(|processor, _| processor.link_statistics())
+    pub fn link_reports(&self) -> Result<Vec<LinkReport>, EngineGone> {
+        self.ask(|processor, _| processor.link_reports())
     }
 
     /// Tears every channel down, waits until the node is quiet or its grace is over, and ends the thread. Stopping

@@ -18,4 +18,4 @@ pub use events::Events;
 pub use handle::{Engine, EngineConfig, EngineError, EngineGone, EngineHandle, WatchError};
 pub use memory::HostMemory;
 pub use os::realtime::{RealTime, RealTimeError, SchedulingClass};
-pub use statistics::EngineStatistics;
+pub use statistics::{EngineStatistics, LinkReport};

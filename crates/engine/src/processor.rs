@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use punctual_link::{LinkStatistics, Received};
+use punctual_link::Received;
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
@@ -31,7 +31,7 @@ use crate::handle::{EngineConfig, EngineError};
 use crate::memory::HostMemory;
 use crate::os::realtime;
 use crate::os::{now, wait::Waiter};
-use crate::statistics::Counters;
+use crate::statistics::{Counters, LinkReport};
 
 /// Protocol work without a look at the descriptors; a look is a system call.
 pub(crate) const WORK_SLICE: Nanos = Nanos::from_micros(50);
@@ -363,8 +363,8 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
         self.doorbells.unwatch(channel, &self.waiter);
     }
 
-    pub fn link_statistics(&self) -> Vec<LinkStatistics> {
-        self.ports.iter().map(LinkPort::statistics).collect()
+    pub fn link_reports(&self) -> Vec<LinkReport> {
+        self.ports.iter().map(LinkPort::report).collect()
     }
 
     pub fn shut_down(&mut self, at: Instant) {

@@ -4,6 +4,23 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use punctual_link::{LinkStatistics, StreamDrops};
+
+/// What a link runs on, and what its driver has counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkReport {
+    /// The driver and its mode, for people.
+    pub mode: String,
+    /// More about it, for people: names and values.
+    pub facts: Vec<(&'static str, String)>,
+    /// Packets and errors.
+    pub statistics: LinkStatistics,
+    /// What it dropped before it took a buffer.
+    pub drops: StreamDrops,
+    /// It has failed for good.
+    pub failed: bool,
+}
+
 /// Counts since the engine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineStatistics {

@@ -53,17 +53,19 @@ fn text(status: &HostStatus) -> String {
         })
         .collect();
     format!(
-        "host {} (node {}), up {}{degraded}\nchannels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n\
+        "host {} (node {}), up {}{degraded}\n{}channels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n{}\n\n\
          API: {} requests, {} errors, {} malformed, {} over quota, {} not reading, {} broken rings\n\
          packets dropped at the edge: {}",
         node.name,
         node.id,
         status.uptime,
+        profile(status),
         node.channels,
         percent(node.cpu_utilisation),
         node.buffer_bytes,
         node.overruns,
         links(node),
+        drivers(status),
         table(&["user", "clients", "listeners", "channels", "buffer bytes"], &users),
         api.requests,
         api.errors,
@@ -73,6 +75,14 @@ fn text(status: &HostStatus) -> String {
         api.broken_rings,
         drops(&node.drops),
     )
+}
+
+/// What the processor's costs rest on, and what of the configuration is too tight for it; a line each.
+fn profile(status: &HostStatus) -> String {
+    let told = &status.engine["profile"];
+    let warnings = told["warnings"].as_array().into_iter().flatten().filter_map(|line| line.as_str());
+    let warnings = warnings.map(|warning| format!("WARNING: {warning}"));
+    told["summary"].as_str().map(str::to_owned).into_iter().chain(warnings).map(|line| line + "\n").collect()
 }
 
 fn links(node: &NodeStatus) -> String {
@@ -113,9 +123,39 @@ fn links(node: &NodeStatus) -> String {
     table(&head, &rows)
 }
 
+/// What the links run on, and what their drivers have dropped.
+fn drivers(status: &HostStatus) -> String {
+    let text = |value: &serde_json::Value| value.as_str().map_or_else(|| "-".to_owned(), str::to_owned);
+    let rows: Vec<Vec<String>> = status.engine["links"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|link| {
+            let facts = &link["facts"];
+            let mut lost = link["drops"].clone();
+            for count in ["overflows", "send_errors"] {
+                lost[count] = link[count].clone();
+            }
+            vec![
+                text(&link["name"]),
+                text(&link["mode"]),
+                text(&facts["device"]),
+                text(&facts["qdisc"]),
+                text(&facts["napi_priority"]),
+                counted(&lost),
+            ]
+        })
+        .collect();
+    table(&["link", "driver", "device", "qdisc", "NAPI priority", "lost in the driver"], &rows)
+}
+
 /// The reasons for which something was dropped; "none" where nothing was.
 fn drops(drops: &DropCounters) -> String {
-    let counts = serde_json::to_value(drops).unwrap_or_default();
+    counted(&serde_json::to_value(drops).unwrap_or_default())
+}
+
+/// The counts of an object that are not zero; "none" where all are.
+fn counted(counts: &serde_json::Value) -> String {
     let told = counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() != Some(0));
     let told: Vec<String> =
         told.map(|(reason, count)| format!("{} {count}", reason.replace('_', " "))).collect();

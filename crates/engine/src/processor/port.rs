@@ -3,14 +3,14 @@
 //! A link that fails for good is told in the log, counted, and left alone; the node's HELLOs find the neighbour
 //! dead, and the other links work on.
 
-use punctual_link::{Frame, Link, LinkError, LinkStatistics, Port, Received, Stream};
+use punctual_link::{Frame, Link, LinkError, Port, Received, Stream};
 use punctual_proto::ids::LinkId;
 use punctual_proto::node::api::{self, FilterChange, PacketOut};
 use punctual_proto::node::config::{LinkConfig, Pace};
 use punctual_proto::{Instant, Nanos};
 
 use super::filters::{driver_filter, path_key};
-use crate::statistics::Counters;
+use crate::statistics::{Counters, LinkReport};
 
 /// How long a packet may wait in the driver's queue for others to share its system call. Part of the link's
 /// reaction time (delta), which is longer.
@@ -213,8 +213,14 @@ impl LinkPort {
         !self.failed && waits
     }
 
-    pub fn statistics(&self) -> LinkStatistics {
-        self.driver.statistics()
+    pub fn report(&self) -> LinkReport {
+        LinkReport {
+            mode: self.driver.mode(),
+            facts: self.driver.facts(),
+            statistics: self.driver.statistics(),
+            drops: self.driver.stream_drops(),
+            failed: self.failed,
+        }
     }
 
     fn fail(&mut self, error: &LinkError, counters: &Counters) {
