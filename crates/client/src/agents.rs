@@ -71,7 +71,8 @@ fn incoming(
         Consent::Accept => {
             // Where it fails, the daemon has told the other side; the listener goes on.
             if let Ok(ring) = consent(shared, channel) {
-                consented.insert(channel, (queue, Accepted { channel, ring, request }));
+                let handler_time = queue.handler_time;
+                consented.insert(channel, (queue, Accepted { channel, ring, request, handler_time }));
             }
         }
     }

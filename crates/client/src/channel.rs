@@ -119,6 +119,15 @@ impl Channel {
         self.ring.push(&[IoSlice::new(message)]).map(|_| ()).map_err(|error| self.explain(error))
     }
 
+    /// Queues a message on the engine's own thread; `true` where the engine must look at the queue.
+    pub(crate) fn send_beside(&mut self, message: &[u8]) -> Result<bool, SendError> {
+        self.ring.push_beside(message).map_err(|error| self.explain(error))
+    }
+
+    pub(crate) fn is_of(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.connection.shared, shared)
+    }
+
     /// Lets `fill` write a message straight into the queue, where the link will take it from (no copy), and
     /// queues as many bytes as it returns; waits while the queue is full. The buffer is as long as the longest
     /// message and may hold bytes of an earlier one.

@@ -53,7 +53,7 @@ pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
     pub(crate) host: String,
     /// Dropped after the socket is shut down: in embedded mode, the engine in this process.
-    _embedded: Option<EmbeddedHost>,
+    pub(crate) embedded: Option<EmbeddedHost>,
 }
 
 /// A lock that an application's panic cannot poison: what it guards is consistent between statements.
@@ -80,7 +80,7 @@ impl Connection {
         std::thread::Builder::new()
             .name("punctual-agent".into())
             .spawn(move || agents::run(&agent, &queue))?;
-        let mut connection = Self { shared, host: String::new(), _embedded: embedded };
+        let mut connection = Self { shared, host: String::new(), embedded };
         let program = std::env::args().next().unwrap_or_default().chars().take(64).collect();
         match connection.shared.call(Request::Hello { version: VERSION, program })?.0 {
             Answer::Hello { name, .. } => connection.host = name.to_string(),

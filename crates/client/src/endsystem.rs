@@ -9,9 +9,9 @@ use punctual_engine::config::HostConfig;
 use punctual_ipc::api::{Answer, HostStatus, Request, SOCKET_DEFAULT};
 use punctual_ipc::ring::{InboxReader, RingHandles, RingShape};
 use punctual_link::Link;
-use punctual_proto::Contract;
 use punctual_proto::ids::{Address, Name};
 use punctual_proto::node::api::{ChannelStatus, Grant};
+use punctual_proto::{Contract, Nanos};
 
 use crate::channel::{Channel, Opened, Opening};
 use crate::connection::{Connection, Waiter, dial, lock};
@@ -89,13 +89,29 @@ impl Endsystem {
         name: &str,
         agent: impl FnMut(&IncomingRequest) -> Consent + Send + 'static,
     ) -> Result<Listener, Error> {
-        self.listen_boxed(Name::new(name)?, Box::new(agent))
+        self.listen_boxed(Name::new(name)?, Nanos::ZERO, Box::new(agent))
     }
 
-    fn listen_boxed(&self, name: Name, agent: Agent) -> Result<Listener, Error> {
-        let queue = Arc::new(ListenerQueue::new(agent));
+    /// As [`Endsystem::listen`], for channels whose messages an embedded endsystem handles on the engine's own
+    /// thread (see [`Receiver::on_message`]): the handler takes at most `handler_time` for each, and channels are
+    /// admitted with that. Through a daemon handlers run in this process and nothing is charged for them.
+    ///
+    /// # Errors
+    /// As [`Endsystem::listen`].
+    pub fn listen_direct(
+        &self,
+        name: &str,
+        handler_time: Nanos,
+        agent: impl FnMut(&IncomingRequest) -> Consent + Send + 'static,
+    ) -> Result<Listener, Error> {
+        let handler_time = if self.connection.embedded.is_some() { handler_time } else { Nanos::ZERO };
+        self.listen_boxed(Name::new(name)?, handler_time, Box::new(agent))
+    }
+
+    fn listen_boxed(&self, name: Name, handler_time: Nanos, agent: Agent) -> Result<Listener, Error> {
+        let queue = Arc::new(ListenerQueue::new(agent, handler_time));
         let (sender, receiver) = mpsc::sync_channel(1);
-        let request = Request::Listen { port: name.clone() };
+        let request = Request::Listen { port: name.clone(), handler_time };
         self.connection.shared.send(request, Waiter::Listen(sender, Arc::clone(&queue)))?;
         match receiver.recv().map_err(|_| Error::Disconnected)?.0? {
             Answer::Listening { listener: id } => {
@@ -149,7 +165,7 @@ impl Endsystem {
             true => Consent::Accept,
             false => Consent::refuse("this is not the contract that was asked for"),
         };
-        let listener = self.listen_boxed(reply_to.clone(), Box::new(agent))?;
+        let listener = self.listen_boxed(reply_to.clone(), Nanos::ZERO, Box::new(agent))?;
         let shared = &self.connection.shared;
         let Answer::Asked { token } = shared.call(Request::Ask { source, reply_to, contract })?.0 else {
             return Err(Error::Unexpected.into());

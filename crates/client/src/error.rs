@@ -59,6 +59,9 @@ pub enum Error {
     /// The request could not be sent.
     #[error("cannot send the request: {0}")]
     Socket(io::Error),
+    /// A handler is to run on the engine's thread, and nobody has said how long it may take.
+    #[error("a handler in an embedded endsystem needs a declared time: listen with listen_direct")]
+    HandlerTime,
 }
 
 impl From<ApiError> for Error {

@@ -9,7 +9,7 @@ use punctual_engine::config::{ConfigError, DaemonConfig, HostConfig};
 use punctual_engine::profile::{SettleError, Settled, settle};
 use punctual_engine::{Engine, EngineError, EngineHandle, Events, HostMemory, LinkReport};
 use punctual_ipc::api::Quotas;
-use punctual_ipc::ring::{InboxWriter, OutboxReader};
+use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, Upcall};
 use punctual_ipc::service::server::Server;
 use punctual_ipc::service::{Host, HostGone};
 use punctual_ipc::wake::Alarm;
@@ -178,6 +178,7 @@ pub fn quotas(daemon: &DaemonConfig) -> Quotas {
 
 /// An API service on a thread of its own, with one connected socket. Dropping it stops engine and thread.
 pub(crate) struct EmbeddedHost {
+    engine: EngineHandle<OutboxReader, InboxWriter>,
     stop: Alarm,
     thread: Option<JoinHandle<()>>,
 }
@@ -191,6 +192,7 @@ impl EmbeddedHost {
         // Quotas protect users from one another; an embedding program has only itself.
         let all = u64::MAX;
         let unlimited = Quotas { users: all, clients: all, listeners: all, channels: all, buffer_bytes: all };
+        let engine = host.engine.clone();
         let mut server = Server::new(host, unlimited, None)?;
         server.add_session(theirs)?;
         let stop = Alarm::new()?;
@@ -199,7 +201,32 @@ impl EmbeddedHost {
             // Where the engine fails, its clients see their connection end.
             let _ = server.run(stopping.as_fd());
         })?;
-        Ok((Self { stop, thread: Some(thread) }, ours))
+        Ok((Self { engine, stop, thread: Some(thread) }, ours))
+    }
+}
+
+impl EmbeddedHost {
+    /// Lets the engine's processor hand the messages of a channel that ends here to `upcall`, on its own thread; those
+    /// that wait already come first. Gives the ring back.
+    pub(crate) fn call_up(
+        &self,
+        channel: ChannelId,
+        mut ring: InboxReader,
+        mut upcall: Upcall,
+    ) -> Result<InboxReader, HostGone> {
+        let installed = self.engine.call(move |node, _| {
+            let mut is_wanted = true;
+            while is_wanted {
+                let Some(more) = ring.take(&mut upcall) else { break };
+                is_wanted = more;
+            }
+            // Without an inbox the channel has just ended, and the ring says so.
+            if let (true, Some(inbox)) = (is_wanted, node.inbox_mut(channel)) {
+                inbox.set_upcall(upcall);
+            }
+            ring
+        });
+        installed.map_err(|_| HostGone)
     }
 }
 

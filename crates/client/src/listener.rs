@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use punctual_ipc::api::{Answer, Request};
 use punctual_ipc::ring::InboxReader;
-use punctual_proto::Contract;
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
 use punctual_proto::node::api::UserId;
+use punctual_proto::{Contract, Nanos};
 
 use crate::channel::{Channel, Opened};
 use crate::connection::{Connection, lock};
@@ -63,6 +63,8 @@ pub(crate) struct Accepted {
     pub(crate) channel: ChannelId,
     pub(crate) ring: InboxReader,
     pub(crate) request: IncomingRequest,
+    /// What its handler may take.
+    pub(crate) handler_time: Nanos,
 }
 
 #[derive(Default)]
@@ -75,15 +77,18 @@ struct Waiting {
 /// What a listener, its agents and the threads share.
 pub(crate) struct ListenerQueue {
     pub(crate) agent: Mutex<Agent>,
+    /// Declared for each message's handler on the processor.
+    pub(crate) handler_time: Nanos,
     pub(crate) source_agent: Mutex<Option<SourceAgent>>,
     waiting: Mutex<Waiting>,
     changed: Condvar,
 }
 
 impl ListenerQueue {
-    pub(crate) fn new(agent: Agent) -> Self {
+    pub(crate) fn new(agent: Agent, handler_time: Nanos) -> Self {
         Self {
             agent: Mutex::new(agent),
+            handler_time,
             source_agent: Mutex::default(),
             waiting: Mutex::default(),
             changed: Condvar::new(),

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use punctual_ipc::api::Request;
 use punctual_ipc::ring::InboxReader;
+use punctual_proto::Nanos;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::MessageInfo;
 
 use crate::connection::Connection;
 use crate::error::{Error, RecvError};
 use crate::events::{ChannelEvent, ChannelEvents};
+use crate::handler::{Handler, Reply};
 use crate::listener::{Accepted, IncomingRequest};
 use crate::state::ChannelState;
 
@@ -20,18 +22,20 @@ use crate::state::ChannelState;
 /// Its descriptor ([`AsFd`]) is for `poll`/`epoll`: it is readable (`POLLIN`) while a message waits or the
 /// channel has ended, level-triggered. It is a bell, not the data: never read from it.
 pub struct Receiver {
-    connection: Arc<Connection>,
-    events: Arc<ChannelEvents>,
-    id: ChannelId,
+    end: End,
     request: Option<IncomingRequest>,
     ring: InboxReader,
     timeout: Option<Duration>,
+    /// What a handler on the processor may take for a message.
+    handler_time: Nanos,
 }
 
 impl Receiver {
     pub(crate) fn new(connection: &Arc<Connection>, accepted: Accepted) -> Result<Self, Error> {
-        let Accepted { channel, ring, request } = accepted;
-        Self::attach(connection, channel, ring, Some(request))
+        let Accepted { channel, ring, request, handler_time } = accepted;
+        let mut receiver = Self::attach(connection, channel, ring, Some(request))?;
+        receiver.handler_time = handler_time;
+        Ok(receiver)
     }
 
     pub(crate) fn attach(
@@ -42,12 +46,13 @@ impl Receiver {
     ) -> Result<Self, Error> {
         let events = connection.shared.events_of(id);
         events.set_closer(ring.closer()?);
-        Ok(Self { connection: Arc::clone(connection), events, id, request, ring, timeout: None })
+        let end = End { connection: Arc::clone(connection), events, id };
+        Ok(Self { end, request, ring, timeout: None, handler_time: Nanos::ZERO })
     }
 
     /// The channel's handle at this host, as `punctual channels` shows it.
     pub fn id(&self) -> ChannelId {
-        self.id
+        self.end.id
     }
 
     /// Who sends, and the traffic that it promised. `None` for best effort.
@@ -131,17 +136,36 @@ impl Receiver {
         }
     }
 
+    /// Has `handler` called for each message from now on, with those that wait first.
+    ///
+    /// In an embedded endsystem it runs on the engine's own thread right at the delivery: nobody is woken and nothing
+    /// is copied, and what it sends with [`Reply::send`] leaves without another thread. In return it must neither
+    /// wait nor allocate, and must keep to the time that its listener declared
+    /// ([`Endsystem::listen_direct`](crate::Endsystem::listen_direct)): everybody's bounds at this host rest on
+    /// that. One that overruns it is counted, and demoted where that is no accident: from then on it runs on a thread
+    /// of its own, as it does from the start where the engine is in another process.
+    ///
+    /// # Errors
+    /// [`Error::HandlerTime`] in an embedded endsystem whose listener declared none; else where the system
+    /// refuses a thread or the engine is gone.
+    pub fn on_message(
+        self,
+        handler: impl FnMut(&[u8], &MessageInfo, &mut Reply<'_>) + Send + 'static,
+    ) -> Result<Handler, Error> {
+        Handler::start(self.end, self.ring, self.handler_time, Box::new(handler))
+    }
+
     /// Promised bound, what was observed, misses (rtcGetParameter).
     ///
     /// # Errors
     /// Where the channel has ended or the daemon is gone.
     pub fn state(&self) -> Result<ChannelState, Error> {
-        ChannelState::ask(&self.connection.shared, self.id)
+        ChannelState::ask(&self.end.connection.shared, self.end.id)
     }
 
     /// What happened since the last call; each kind at most once.
     pub fn events(&self) -> Vec<ChannelEvent> {
-        self.events.drain()
+        self.end.events.drain()
     }
 
     /// Whether the channel has ended. Messages may still wait.
@@ -154,7 +178,7 @@ impl Receiver {
     /// # Errors
     /// Where the daemon is gone.
     pub fn close(self) -> Result<(), Error> {
-        self.connection.shared.call(Request::Close { channel: self.id }).map(|_| ())
+        self.end.connection.shared.call(Request::Close { channel: self.end.id }).map(|_| ())
     }
 
     fn until(&self) -> Option<Instant> {
@@ -165,14 +189,18 @@ impl Receiver {
         if self.ring.wait(until)? {
             Ok(())
         } else if self.ring.is_closed() {
-            Err(RecvError::Closed(self.events.reason()))
+            Err(RecvError::Closed(self.end.events.reason()))
         } else {
             Err(RecvError::TimedOut)
         }
     }
 
     fn nothing(&self) -> RecvError {
-        if self.ring.is_closed() { RecvError::Closed(self.events.reason()) } else { RecvError::WouldBlock }
+        if self.ring.is_closed() {
+            RecvError::Closed(self.end.events.reason())
+        } else {
+            RecvError::WouldBlock
+        }
     }
 }
 
@@ -182,7 +210,14 @@ impl AsFd for Receiver {
     }
 }
 
-impl Drop for Receiver {
+/// A channel's end at this host as its daemon or engine knows it. Dropping it closes it.
+pub(crate) struct End {
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) events: Arc<ChannelEvents>,
+    pub(crate) id: ChannelId,
+}
+
+impl Drop for End {
     fn drop(&mut self) {
         self.connection.shared.forget(self.id);
         self.connection.shared.tell(Request::Close { channel: self.id });

@@ -1,44 +1,10 @@
 //! Engines inside this process, no daemon: the same API over the same rings.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+mod support;
 
-use punctual::{Consent, Contract, Endsystem, HostConfig, Nanos, Rate, RecvError, SendError};
-use punctual_engine::config::parse;
-use punctual_link::{Link, MemoryLink, MemoryOptions};
+use punctual::{Consent, Contract, Nanos, Rate, RecvError, SendError};
 use rustix::event::{PollFd, PollFlags, poll};
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// `prediction_error`: ordinary threads on a busy machine are late by any time, which is not what is tested here.
-fn config(name: &str, neighbour: &str) -> HostConfig {
-    let text = format!(
-        r#"
-        node.name = "{name}"
-        processor.best_effort_host = true
-        signalling = {{ key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", hello = "250ms" }}
-        host = [{{ name = "a", id = 1 }}, {{ name = "b", id = 2 }}]
-        link = [{{ name = "l", neighbour = "{neighbour}", driver = "memory", rate = "400Mbit/s",
-                  prediction_error = "500ms" }}]
-        "#
-    );
-    parse(&text, Path::new("embedded.toml")).expect("a configuration")
-}
-
-fn pair() -> (Endsystem, Endsystem) {
-    let (to_b, to_a) = MemoryLink::pair(MemoryOptions::default()).expect("a link");
-    let start = |name, neighbour, link: MemoryLink| {
-        Endsystem::embedded_with(&config(name, neighbour), vec![Box::new(link) as Box<dyn Link>])
-            .expect("an engine")
-    };
-    let (a, b) = (start("a", "b", to_b), start("b", "a", to_a));
-    let until = Instant::now() + PATIENCE;
-    while ![&a, &b].iter().all(|host| host.status().expect("status").node.links[0].alive) {
-        assert!(Instant::now() < until, "the hosts never saw one another");
-        std::thread::yield_now();
-    }
-    (a, b)
-}
+use support::{PATIENCE, pair};
 
 fn contract() -> Contract {
     let rate = Rate::per_second(200).expect("a rate");

@@ -6,6 +6,7 @@
 
 mod command;
 pub mod config;
+pub mod direct;
 mod events;
 mod handle;
 mod memory;

@@ -26,6 +26,7 @@ use punctual_proto::{Instant, Nanos};
 use self::doorbells::Doorbells;
 use self::port::LinkPort;
 use crate::command::{Answer, CommandQueue};
+use crate::direct;
 use crate::events::Events;
 use crate::handle::{EngineConfig, EngineError};
 use crate::memory::HostMemory;
@@ -101,6 +102,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 
     fn new(config: EngineConfig, shared: Arc<Shared<O, I>>) -> Result<Self, EngineError> {
         realtime::apply(&config.real_time)?;
+        direct::prepare();
         let os = |what| move |error| EngineError::Os { what, error };
         let waiter = Waiter::new().map_err(os("epoll"))?;
         waiter.watch(shared.commands.doorbell.as_fd(), COMMANDS).map_err(os("epoll"))?;
@@ -224,7 +226,15 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             };
             command(self, at);
         }
+        self.serve_handlers(at);
         true
+    }
+
+    /// What applications on this thread have just sent.
+    fn serve_handlers(&mut self, at: Instant) {
+        while let Some(channel) = direct::next_rung() {
+            self.node.handle_outbox(channel, at);
+        }
     }
 
     /// Units of work until none is left or the slice is over; returns how long it took (zero: there was none).
@@ -235,6 +245,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             let (handler, declared) = (work.handler, work.declared_cost(self.node.costs()));
             let begun = now();
             self.node.finish_work(work, at);
+            self.serve_handlers(at);
             self.shared.counters.work_units.add(1);
             at = now();
             if at.since(begun) > declared {

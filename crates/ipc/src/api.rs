@@ -50,6 +50,9 @@ pub enum Request {
     Listen {
         /// The name.
         port: Name,
+        /// What an embedding program declares for handling each message on the processor; zero elsewhere.
+        #[serde(default)]
+        handler_time: Nanos,
     },
     /// Gives it back; open channels stay (rtcUnRegisterPort).
     Unlisten {

@@ -49,7 +49,8 @@ impl Processor {
 
     /// How long `work`, begun at `now`, keeps the processor.
     pub fn time_of(&mut self, work: &Work, now: SimTime) -> Nanos {
-        let cost = self.costs.of_unit(work.kind, work.packets, work.bytes, work.message_edge);
+        let cost =
+            self.costs.of_unit(work.kind, work.packets, work.bytes, work.message_edge) + work.application;
         let most = Nanos(cost.0 * COST_PPM_MAX / 1_000_000 * self.cost_percent / 100);
         let least = Nanos(most.0 * COST_PPM_MIN / 1_000_000);
         let own = self.dice.span(least, most);
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     fn work(kind: WorkKind) -> Work {
-        Work { handler: 0, kind, packets: 1, bytes: 1_400, message_edge: true }
+        Work { handler: 0, kind, packets: 1, bytes: 1_400, message_edge: true, application: Nanos::ZERO }
     }
 
     #[test]

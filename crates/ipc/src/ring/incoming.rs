@@ -8,6 +8,7 @@
 //! The application is hostile: all that the daemon reads from it is the consumer position, and one that goes
 //! backwards or past what was published breaks the ring. It never blocks and never allocates.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -53,6 +54,7 @@ pub fn inbox(shape: RingShape, alarm: &Alarm) -> Result<(InboxWriter, RingHandle
         produced: 0,
         consumed: 0,
         alarm: alarm.clone(),
+        upcall: None,
     };
     Ok((writer, RingHandles { shape, descriptors: vec![file, hear, ring] }))
 }
@@ -66,8 +68,11 @@ struct Shared {
     broken: AtomicBool,
 }
 
+/// What an embedding program does with a message at its delivery, on the thread that delivers. `false`: it wants no
+/// more of them, the next ones go to the ring.
+pub type Upcall = Box<dyn FnMut(&[u8], &MessageInfo) -> bool + Send>;
+
 /// The daemon's end. Dropping it tells the application that nothing more comes.
-#[derive(Debug)]
 pub struct InboxWriter {
     shared: Arc<Shared>,
     rope: BellRope,
@@ -76,9 +81,37 @@ pub struct InboxWriter {
     produced: u64,
     consumed: u64,
     alarm: Alarm,
+    upcall: Option<Upcall>,
+}
+
+impl fmt::Debug for InboxWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let way = if self.upcall.is_some() { "upcall" } else { "ring" };
+        write!(f, "InboxWriter({:?}, by {way})", self.shared.shape)
+    }
 }
 
 impl InboxWriter {
+    /// From now on messages do not go to the ring but to `upcall`, where they are, within
+    /// [`Inbox::publish`]. Only for rings whose other end is in this process: the bytes must not change.
+    pub fn set_upcall(&mut self, upcall: Upcall) {
+        self.upcall = Some(upcall);
+    }
+
+    /// Calls the upcall where there is one; `false` where the message is to go to the ring.
+    fn call_up(&mut self, slot: &InboxSlot, info: &MessageInfo) -> bool {
+        let Some(upcall) = &mut self.upcall else { return false };
+        let len = info.len.min(self.shared.shape.message_bytes_max) as usize;
+        let offset = payload_offset(self.shared.shape, slot.index);
+        // SAFETY: a slot that was reserved and not published is written by nobody but its `InboxSlot`, which is
+        // borrowed here; the other end of the ring is this process' own reader (see `set_upcall`).
+        let bytes = unsafe { self.shared.region.bytes(offset, len) };
+        if !upcall(bytes, info) {
+            self.upcall = None;
+        }
+        true
+    }
+
     /// Whether the application broke the ring's rules. The channel should be closed; nothing else is harmed.
     pub fn is_broken(&self) -> bool {
         self.shared.broken.load(Ordering::Relaxed)
@@ -129,6 +162,9 @@ impl Inbox for InboxWriter {
         if !Arc::ptr_eq(&slot.shared, &self.shared) {
             return;
         }
+        if self.call_up(&slot, &info) {
+            return;
+        }
         slot.published = true;
         let offset = entry_offset(self.shared.shape, self.produced);
         write_entry(&self.shared.region, offset, slot.index, &info, self.shared.shape);
@@ -145,6 +181,8 @@ impl Inbox for InboxWriter {
 
 impl Drop for InboxWriter {
     fn drop(&mut self) {
+        // Whoever wakes up to a closed ring finds that the upcall is over.
+        self.upcall = None;
         Header(&self.shared.region).closed().store(1, Ordering::SeqCst);
         self.rope.ring();
     }

@@ -31,7 +31,7 @@ use thiserror::Error;
 use crate::shm::{REGION_BYTES_MAX, Region};
 use crate::wake::BellRope;
 
-pub use incoming::{InboxReader, InboxSlot, InboxWriter, inbox};
+pub use incoming::{InboxReader, InboxSlot, InboxWriter, Upcall, inbox};
 pub use outgoing::{OutboxMessage, OutboxReader, OutboxWriter, outbox};
 
 /// Most messages of one ring.

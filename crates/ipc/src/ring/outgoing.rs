@@ -336,6 +336,20 @@ impl OutboxWriter {
         Ok(self.produced - 1)
     }
 
+    /// As [`OutboxWriter::push`], on the thread of the ring's other end: nobody is woken. `true`: whoever takes
+    /// messages out must be told to look.
+    ///
+    /// # Errors
+    /// As [`OutboxWriter::fill`].
+    pub fn push_beside(&mut self, message: &[u8]) -> Result<bool, PushError> {
+        let waits = Header(&self.region).consumer_sleeps().swap(0, Ordering::Relaxed) != 0;
+        let pushed = self.push(&[IoSlice::new(message)]);
+        if waits && pushed.is_err() {
+            Header(&self.region).consumer_sleeps().store(1, Ordering::Relaxed);
+        }
+        pushed.map(|_| waits)
+    }
+
     /// Puts one message together from parts.
     ///
     /// # Errors

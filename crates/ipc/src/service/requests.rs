@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use punctual_analysis::{Contract, Instant};
+use punctual_analysis::{Contract, Instant, Nanos};
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{ChannelStatus, OpenRequest, RequestError, UserId};
@@ -87,7 +87,7 @@ impl<H: Host> Service<H> {
     fn dispatch(&mut self, client: ClientId, user: UserId, id: u64, request: Request) -> Outcome {
         match request {
             Request::Hello { version, program } => self.hello(client, version, program),
-            Request::Listen { port } => self.listen(client, user, port),
+            Request::Listen { port, handler_time } => self.listen(client, user, port, handler_time),
             Request::Unlisten { listener } => self.unlisten(client, user, listener),
             Request::Open { to, contract, token } => self.open(client, user, id, to, contract, token),
             Request::Probe { to, contract } => self.probe(client, user, id, to, contract),
@@ -115,10 +115,10 @@ impl<H: Host> Service<H> {
         Ok(Some((Answer::Hello { node: self.node, name: self.name.clone() }, Vec::new())))
     }
 
-    fn listen(&mut self, client: ClientId, user: UserId, port: Name) -> Outcome {
+    fn listen(&mut self, client: ClientId, user: UserId, port: Name, handler_time: Nanos) -> Outcome {
         self.accounts.take(user, Resource::Listeners, 1)?;
         let name = port.clone();
-        let listening = self.ask_node(move |node, _| node.listen(port));
+        let listening = self.ask_node(move |node, _| node.listen_with(port, handler_time));
         let listener = listening.inspect_err(|_| self.accounts.give_back(user, Resource::Listeners, 1))?;
         self.listeners.insert(listener, (client, name));
         Ok(Some((Answer::Listening { listener }, Vec::new())))

@@ -3,7 +3,7 @@
 
 use alloc::collections::VecDeque;
 
-use punctual_analysis::Instant;
+use punctual_analysis::{Instant, Nanos};
 
 use super::api::WorkKind;
 use super::clip::{Clip, RoleState};
@@ -48,7 +48,13 @@ impl<M: Memory> Plane<M> {
     /// What one unit of the backlog would be.
     pub fn backlog_unit(&self) -> Option<Unit> {
         self.backlog.channels.front()?;
-        Some(Unit { kind: WorkKind::BestEffort, packets: 1, bytes: 0, message_edge: false })
+        Some(Unit {
+            kind: WorkKind::BestEffort,
+            packets: 1,
+            bytes: 0,
+            message_edge: false,
+            application: Nanos::ZERO,
+        })
     }
 
     /// Takes the next part of the ring that has waited longest.

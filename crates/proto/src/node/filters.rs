@@ -98,6 +98,7 @@ mod tests {
             contract,
             fragment_bytes: 1_000,
             arrival_error: Nanos::ZERO,
+            handler_time: Nanos::ZERO,
         }
     }
 

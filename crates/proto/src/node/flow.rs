@@ -1,6 +1,6 @@
 //! A best-effort flow that starts here: from the application's ring to queue 2 of the link.
 
-use punctual_analysis::Instant;
+use punctual_analysis::{Instant, Nanos};
 
 use super::api::WorkKind;
 use super::best_effort::{Flow, key_of};
@@ -39,7 +39,13 @@ impl<M: Memory> Plane<M> {
     pub fn flow_unit(&self, channel: ChannelId) -> Option<Unit> {
         let fragment = self.flows.get(&channel)?.outgoing.peek()?;
         let message_edge = fragment.index == 0;
-        Some(Unit { kind: WorkKind::BestEffort, packets: 1, bytes: fragment.bytes, message_edge })
+        Some(Unit {
+            kind: WorkKind::BestEffort,
+            packets: 1,
+            bytes: fragment.bytes,
+            message_edge,
+            application: Nanos::ZERO,
+        })
     }
 
     /// Queues one fragment.

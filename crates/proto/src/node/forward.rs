@@ -1,7 +1,7 @@
 //! A channel that passes through this host, and best effort that does: from one link's packets to another's.
 
-use punctual_analysis::Instant;
 use punctual_analysis::arrival::{Arrival, Verdict};
+use punctual_analysis::{Instant, Nanos};
 
 use super::api::WorkKind;
 use super::best_effort::key_of;
@@ -20,7 +20,13 @@ impl<M: Memory> Plane<M> {
         let clip = self.clips.get(&channel)?;
         let RoleState::Forwarder(forwarder) = &clip.role else { return None };
         let run = forwarder.input.head_run(clip.cpu_horizon, self.config.cpu.quantum_packets, now);
-        let unit = Unit { kind: WorkKind::Forward, packets: run.packets, bytes: 0, message_edge: false };
+        let unit = Unit {
+            kind: WorkKind::Forward,
+            packets: run.packets,
+            bytes: 0,
+            message_edge: false,
+            application: Nanos::ZERO,
+        };
         (run.packets > 0).then_some(unit)
     }
 
@@ -53,7 +59,13 @@ impl<M: Memory> Plane<M> {
     pub fn arrivals_unit(&self) -> Option<Unit> {
         let waiting = self.arrivals.peek()?;
         let bytes = if self.onward(&waiting.header).is_some() { 0 } else { waiting.header.payload_bytes };
-        Some(Unit { kind: WorkKind::BestEffort, packets: 1, bytes, message_edge: false })
+        Some(Unit {
+            kind: WorkKind::BestEffort,
+            packets: 1,
+            bytes,
+            message_edge: false,
+            application: Nanos::ZERO,
+        })
     }
 
     /// Passes one best-effort or demoted packet on, or to whom it belongs.

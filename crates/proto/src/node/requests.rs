@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use punctual_analysis::{Contract, Instant};
+use punctual_analysis::{Contract, Instant, Nanos};
 
 use super::Node;
 use super::api::{ChannelCounters, OpenRequest, RequestError, UserId};
@@ -23,7 +23,25 @@ impl<M: Memory> Node<M> {
     /// # Errors
     /// `NameTaken` for a second listener.
     pub fn listen(&mut self, port: Name) -> Result<ListenerId, RequestError> {
-        self.signalling.listen(port)
+        self.listen_with(port, Nanos::ZERO)
+    }
+
+    /// Listens on a name whose application handles each message on the processor right at its delivery (an
+    /// [`Inbox`](crate::memory::Inbox) that does so in `publish`) and declares `handler_time` for that: channels
+    /// to it are admitted with it.
+    ///
+    /// # Errors
+    /// `NameTaken` for a second listener.
+    pub fn listen_with(&mut self, port: Name, handler_time: Nanos) -> Result<ListenerId, RequestError> {
+        self.signalling.listen(port, handler_time)
+    }
+
+    /// The ring of a channel that ends here and was consented to.
+    pub fn inbox_mut(&mut self, channel: ChannelId) -> Option<&mut M::Inbox> {
+        match &mut self.plane.clips.get_mut(&channel)?.role {
+            RoleState::Sink(sink) => sink.inbox.as_mut(),
+            _ => None,
+        }
     }
 
     /// Stops listening; open channels stay, what waits for consent is refused.

@@ -28,15 +28,20 @@ impl<M: Memory> Plane<M> {
         let RoleState::Sink(sink) = &clip.role else { return None };
         let run = sink.input.head_run(clip.cpu_horizon, self.config.cpu.quantum_packets, now);
         let Run { packets, bytes, ends_message } = run;
-        let unit = Unit { kind: WorkKind::Receive, packets, bytes, message_edge: ends_message };
+        let waits = clip.local.contract.delivery == Delivery::AtDeadline;
+        let application = if ends_message && !waits { clip.local.handler_time } else { Nanos::ZERO };
+        let unit = Unit { kind: WorkKind::Receive, packets, bytes, message_edge: ends_message, application };
         (packets > 0).then_some(unit)
     }
 
     /// What one unit of the handler that delivers at the deadline would be.
     pub fn delivery_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
-        let RoleState::Sink(sink) = &self.clips.get(&channel)?.role else { return None };
-        sink.held.front().filter(|held| held.deliver_at <= now)?;
-        Some(Unit { kind: WorkKind::Receive, packets: 0, bytes: 0, message_edge: false })
+        let clip = self.clips.get(&channel)?;
+        let RoleState::Sink(sink) = &clip.role else { return None };
+        let due = sink.held.iter().take_while(|held| held.deliver_at <= now).count() as u64;
+        let application = clip.local.handler_time * due;
+        let unit = Unit { kind: WorkKind::Receive, packets: 0, bytes: 0, message_edge: false, application };
+        (due > 0).then_some(unit)
     }
 
     /// Delivers what is due.

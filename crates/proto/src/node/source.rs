@@ -78,7 +78,13 @@ impl<M: Memory> Plane<M> {
         let free = self.line(source.outlet.link).scheduler.slots_free(source.outlet.flow);
         let packets = if free < run { 0 } else { run };
         let bytes = packets * fragment.bytes;
-        Some(Unit { kind: WorkKind::Send, packets, bytes, message_edge: fragment.index == 0 })
+        Some(Unit {
+            kind: WorkKind::Send,
+            packets,
+            bytes,
+            message_edge: fragment.index == 0,
+            application: Nanos::ZERO,
+        })
     }
 
     /// Makes up to `packets` fragments of the head message.
@@ -100,7 +106,13 @@ impl<M: Memory> Plane<M> {
     pub fn demoted_unit(&self, channel: ChannelId) -> Option<Unit> {
         let RoleState::Source(source) = &self.clips.get(&channel)?.role else { return None };
         let fragment = source.demoted.as_ref()?.outgoing.peek()?;
-        Some(Unit { kind: WorkKind::BestEffort, packets: 1, bytes: fragment.bytes, message_edge: false })
+        Some(Unit {
+            kind: WorkKind::BestEffort,
+            packets: 1,
+            bytes: fragment.bytes,
+            message_edge: false,
+            application: Nanos::ZERO,
+        })
     }
 
     /// Queues one fragment of a demoted message.

@@ -341,7 +341,8 @@ impl Stages {
     ) -> Result<Result<HeldStage, Refusal>, RefuseCause> {
         let (contract, fragment) = (&local.contract, local.fragment_bytes);
         let service = contract.service(fragment).map_err(unsuitable)?;
-        let costs = path_costs(&self.costs, local.role);
+        let mut costs = path_costs(&self.costs, local.role);
+        costs.message += local.handler_time;
         let demand = self.cpu_model.demand_of(contract, &service, fragment, &costs, self.release_latency);
         let wait = service.wait;
         let work_max = if wait > Nanos::ZERO { service.period } else { Nanos::MAX };

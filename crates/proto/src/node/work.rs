@@ -3,7 +3,7 @@
 //! Between the two the engine does nothing else, the simulator lets the unit's cost pass. A clip that went in
 //! between makes the unit a no-op.
 
-use punctual_analysis::Instant;
+use punctual_analysis::{Instant, Nanos};
 
 use super::api::{Notice, Work, WorkKind};
 use super::clip::{Clip, RoleState};
@@ -18,12 +18,14 @@ pub(super) struct Unit {
     pub packets: u32,
     pub bytes: u32,
     pub message_edge: bool,
+    /// Declared time of the application's handler that runs within it.
+    pub application: Nanos,
 }
 
 impl Unit {
     fn of(self, handler: HandlerId) -> Work {
-        let Self { kind, packets, bytes, message_edge } = self;
-        Work { handler: handler.0, kind, packets, bytes, message_edge }
+        let Self { kind, packets, bytes, message_edge, application } = self;
+        Work { handler: handler.0, kind, packets, bytes, message_edge, application }
     }
 }
 
@@ -106,7 +108,13 @@ impl<M: Memory> Plane<M> {
             Owner::Signals(link) => {
                 let waiting = self.line(link).signals_in.front()?;
                 let bytes = waiting.frame.as_ref().len() as u32;
-                Some(Unit { kind: WorkKind::Signalling, packets: 1, bytes, message_edge: true })
+                Some(Unit {
+                    kind: WorkKind::Signalling,
+                    packets: 1,
+                    bytes,
+                    message_edge: true,
+                    application: Nanos::ZERO,
+                })
             }
         }
     }

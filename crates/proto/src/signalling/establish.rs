@@ -190,6 +190,8 @@ impl Signalling {
         self.check_room(link_in)?;
         create.contract.validate().map_err(|error| RefuseCause::Unsuitable(alloc::format!("{error}")))?;
         let (role, link_out) = self.way_on(link_in, create)?;
+        let ends_here = role == Role::Sink;
+        let handler_time = if ends_here { self.handler_time(&create.to.port) } else { Nanos::ZERO };
         Ok(LocalChannel {
             channel: id,
             path: create.path,
@@ -200,6 +202,7 @@ impl Signalling {
             contract: create.contract,
             fragment_bytes: create.fragment_bytes,
             arrival_error: budget::arrival_error(create.arrival_error_fixed, &create.stages, create.drift),
+            handler_time,
         })
     }
 

@@ -94,6 +94,14 @@ pub struct SignallingCounters {
     pub packets_sent: u64,
 }
 
+/// A name that channels can be opened to.
+#[derive(Clone, Copy, Debug)]
+struct Listener {
+    id: ListenerId,
+    /// What the application declares for handling a message on the processor.
+    handler_time: Nanos,
+}
+
 /// RTCOP and HELLO of one node.
 #[derive(Debug)]
 pub struct Signalling {
@@ -106,7 +114,7 @@ pub struct Signalling {
     peers: Vec<Peer>,
     channels: Channels,
     requests: Requests,
-    listeners: BTreeMap<Name, ListenerId>,
+    listeners: BTreeMap<Name, Listener>,
     events: VecDeque<Event>,
     channel_id: u64,
     listener_id: u64,
@@ -209,11 +217,11 @@ impl Signalling {
         ChannelId(self.channel_id)
     }
 
-    /// Registers a listener.
+    /// Registers a listener. `handler_time`: what the application declares for handling a message on the processor.
     ///
     /// # Errors
     /// The name is taken, or there are too many.
-    pub fn listen(&mut self, port: Name) -> Result<ListenerId, RequestError> {
+    pub fn listen(&mut self, port: Name, handler_time: Nanos) -> Result<ListenerId, RequestError> {
         if self.listeners.contains_key(&port) {
             return Err(RequestError::NameTaken(port));
         }
@@ -222,7 +230,7 @@ impl Signalling {
         }
         self.listener_id += 1;
         let listener = ListenerId(self.listener_id);
-        self.listeners.insert(port, listener);
+        self.listeners.insert(port, Listener { id: listener, handler_time });
         Ok(listener)
     }
     /// Ends a listener; its open channels stay, what waits for its consent is refused.
@@ -235,7 +243,8 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
-        let found = self.listeners.iter().find(|(_, id)| **id == listener).map(|(port, _)| port.clone());
+        let found =
+            self.listeners.iter().find(|(_, found)| found.id == listener).map(|(port, _)| port.clone());
         let port = found.ok_or(RequestError::Unknown)?;
         self.listeners.remove(&port);
         let asking = |c: &&Channel| c.listener == Some(listener) && c.state == State::Asking;
@@ -351,7 +360,10 @@ impl Signalling {
         found.map(|(_, node)| *node).ok_or_else(|| RequestError::UnknownHost(host.clone()))
     }
     fn listener(&self, port: &Name) -> Option<ListenerId> {
-        self.listeners.get(port).copied()
+        self.listeners.get(port).map(|listener| listener.id)
+    }
+    fn handler_time(&self, port: &Name) -> Nanos {
+        self.listeners.get(port).map_or(Nanos::ZERO, |listener| listener.handler_time)
     }
     /// Candidate routes without this node, the preferred first; a direct link is one, too.
     fn candidates(&self, node: NodeId) -> Vec<Vec<NodeId>> {

@@ -31,6 +31,8 @@ pub struct LocalChannel {
     pub fragment_bytes: u32,
     /// J: how far a packet may arrive after its nominal arrival here, with the bounds known so far.
     pub arrival_error: Nanos,
+    /// What the receiving application declares for handling a message on the processor; zero elsewhere.
+    pub handler_time: Nanos,
 }
 
 /// The final word on a channel's local stages (the reverse phase; design 3 and 7).

@@ -320,6 +320,8 @@ pub struct Work {
     pub bytes: u32,
     /// Whether it begins or ends a message (the extra per message).
     pub message_edge: bool,
+    /// Declared time of the application's handler that runs within it.
+    pub application: Nanos,
 }
 
 impl Work {
@@ -327,7 +329,7 @@ impl Work {
     pub fn declared_cost(&self, costs: &CpuCosts) -> Nanos {
         match self.kind {
             WorkKind::Signalling => Nanos::MAX,
-            kind => costs.of_unit(kind, self.packets, self.bytes, self.message_edge),
+            kind => costs.of_unit(kind, self.packets, self.bytes, self.message_edge) + self.application,
         }
     }
 }

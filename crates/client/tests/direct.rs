@@ -1,0 +1,139 @@
+//! Handlers on the engine's own thread: no wake-up, no copy, no allocation; counted and demoted where they overrun.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+
+use punctual::{Channel, Consent, Contract, Endsystem, Error, Nanos, Rate};
+use support::{PATIENCE, pair};
+
+const HANDLER_TIME: Nanos = Nanos::from_micros(100);
+
+fn contract() -> Contract {
+    let rate = Rate::per_second(200).expect("a rate");
+    Contract::new(64, rate, 8, Nanos::from_secs(1)).expect("a contract")
+}
+
+/// A channel from `from` to a direct listener at `to`, and its receiver.
+fn open(from: &Endsystem, to: &Endsystem, name: &str, handler_time: Nanos) -> (Channel, punctual::Receiver) {
+    let listener = to.listen_direct(name, handler_time, |_| Consent::Accept).expect("a listener");
+    let channel = from.open(&format!("{name}@{}", to.host()), contract()).expect("a channel");
+    let receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
+    (channel, receiver)
+}
+
+#[test]
+fn a_handler_answers_in_place() {
+    let (a, b) = pair();
+    let (mut there, at_b) = open(&a, &b, "ping", HANDLER_TIME);
+    let (mut back, at_a) = open(&b, &a, "pong", HANDLER_TIME);
+    let echo = at_b
+        .on_message(move |message, _, reply| reply.send(&mut back, message).expect("room"))
+        .expect("a handler");
+    let (heard, hear) = mpsc::sync_channel(100);
+    let end = at_a
+        .on_message(move |message, info, _| {
+            heard.send((message.to_vec(), info.number, info.demoted)).expect("somebody hears");
+        })
+        .expect("a handler");
+    for number in 0..50_u64 {
+        there.send(&number.to_le_bytes()).expect("sent");
+        let (message, count, demoted) = hear.recv_timeout(PATIENCE).expect("an answer");
+        assert_eq!((message, count, demoted), (number.to_le_bytes().to_vec(), number, false));
+    }
+    assert_eq!((echo.calls(), end.calls()), (50, 50));
+    assert_eq!(echo.state().expect("a state").status.counters.messages_out, 50);
+    echo.close().expect("closed");
+}
+
+#[test]
+fn the_declared_time_is_part_of_what_is_admitted() {
+    let (a, b) = pair();
+    let (plain, _) = open(&a, &b, "plain", Nanos(1));
+    let (slow, _) = open(&a, &b, "slow", Nanos::from_micros(300));
+    let cost = |channel: &Channel| channel.grant().expect("a grant").stages.last().expect("a sink").cost;
+    assert_eq!(cost(&slow) - cost(&plain), Nanos::from_micros(300) - Nanos(1));
+    let hopeless =
+        b.listen_direct("hopeless", Nanos::from_millis(6), |_| Consent::Accept).expect("a listener");
+    let refused = a.open("hopeless@b", contract()).err().expect("refused").to_string();
+    assert!(refused.contains("sink CPU"), "{refused}");
+    drop(hopeless);
+}
+
+#[test]
+fn without_a_declared_time_nothing_runs_on_the_engine() {
+    let (a, b) = pair();
+    let listener = b.listen("cam", |_| Consent::Accept).expect("a listener");
+    let _channel = a.open("cam@b", contract()).expect("a channel");
+    let receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
+    assert!(matches!(receiver.on_message(|_, _, _| {}), Err(Error::HandlerTime)));
+}
+
+#[test]
+fn one_that_overruns_is_demoted_to_a_thread_of_its_own_and_loses_nothing() {
+    let (a, b) = pair();
+    let (mut channel, receiver) = open(&a, &b, "slow", Nanos(1));
+    let (heard, hear) = mpsc::sync_channel(100);
+    let handler = receiver
+        .on_message(move |message, _, _| {
+            let name = std::thread::current().name().map(str::to_owned);
+            heard.send((message.to_vec(), name)).expect("somebody hears");
+        })
+        .expect("a handler");
+    let mut names = Vec::new();
+    for number in 0..20_u8 {
+        channel.send(&[number]).expect("sent");
+        let (message, name) = hear.recv_timeout(PATIENCE).expect("a message");
+        assert_eq!(message, [number]);
+        names.push(name.expect("a name"));
+    }
+    assert_eq!((names[0].as_str(), names[19].as_str()), ("punctual-cpu", "punctual-handler"), "{names:?}");
+    assert_eq!((handler.is_direct(), handler.overruns()), (false, 4));
+}
+
+#[test]
+fn one_that_panics_ends_its_channel_and_nothing_else() {
+    let (a, b) = pair();
+    let (mut bad, receiver) = open(&a, &b, "bad", HANDLER_TIME);
+    let (mut good, other) = open(&a, &b, "good", HANDLER_TIME);
+    let _bad = receiver.on_message(|_, _, _| panic!("a handler's own fault")).expect("a handler");
+    let heard = Arc::new(AtomicU64::new(0));
+    let (count, told) = (Arc::clone(&heard), mpsc::sync_channel(8));
+    let (tell, told) = told;
+    let _good = other
+        .on_message(move |_, _, _| {
+            count.fetch_add(1, Ordering::Relaxed);
+            tell.send(()).expect("somebody hears");
+        })
+        .expect("a handler");
+    for _ in 0..2 {
+        bad.send(b"x").expect("sent");
+        good.send(b"y").expect("sent");
+        told.recv_timeout(PATIENCE).expect("the other one works on");
+    }
+    let until = std::time::Instant::now() + PATIENCE;
+    while !bad.is_closed() && std::time::Instant::now() < until {
+        std::thread::yield_now();
+    }
+    assert!(bad.is_closed() && !good.is_closed());
+    assert_eq!(heard.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_handler_may_be_the_last_to_hold_its_engine() {
+    let (a, b) = pair();
+    let (mut there, at_b) = open(&a, &b, "ping", HANDLER_TIME);
+    let (back, _at_a) = open(&b, &a, "pong", HANDLER_TIME);
+    // It owns a channel of its own engine; the engine must not wait for itself.
+    let (gone, wait) = mpsc::sync_channel::<()>(1);
+    let handler = at_b
+        .on_message(move |_, _, _| {
+            let _ = (&back, &gone);
+        })
+        .expect("a handler");
+    there.send(b"x").expect("sent");
+    drop((b, handler));
+    assert_eq!(wait.recv_timeout(PATIENCE), Err(mpsc::RecvTimeoutError::Disconnected), "it was dropped");
+}

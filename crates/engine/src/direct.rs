@@ -1,0 +1,36 @@
+//! Applications that run on the processor's own thread: handlers called at a message's delivery, within
+//! [`Inbox::publish`](punctual_proto::memory::Inbox::publish).
+//!
+//! What such a handler sends, the node looks at as soon as the unit at hand is done; no doorbell is rung and nobody
+//! is woken. One processor runs on a thread, so the list belongs to the thread.
+
+use std::cell::RefCell;
+
+use punctual_proto::ids::ChannelId;
+
+/// Outgoing rings that one unit of work may fill without the list growing.
+const OUTBOXES: usize = 64;
+
+thread_local! {
+    static RUNG: RefCell<Vec<ChannelId>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Something was put into the outgoing ring of `channel`, a channel of the engine whose processor runs this. Elsewhere
+/// than on a processor's thread it does nothing.
+pub fn ring_outbox(channel: ChannelId) {
+    RUNG.with_borrow_mut(|rung| {
+        if rung.capacity() > 0 {
+            rung.push(channel);
+        }
+    });
+}
+
+/// From now on this thread is a processor's.
+pub(crate) fn prepare() {
+    RUNG.with_borrow_mut(|rung| rung.reserve(OUTBOXES));
+}
+
+/// The next ring that was filled.
+pub(crate) fn next_rung() -> Option<ChannelId> {
+    RUNG.with_borrow_mut(Vec::pop)
+}
