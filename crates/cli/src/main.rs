@@ -40,6 +40,7 @@ enum Verb {
     Send(verbs::send::Send),
     Recv(verbs::recv::Recv),
     Doctor(verbs::doctor::Doctor),
+    Profile(verbs::profile::Profile),
 }
 
 impl Verb {
@@ -56,6 +57,7 @@ impl Verb {
             Self::Send(verb) => verb.run(output),
             Self::Recv(verb) => verb.run(output),
             Self::Doctor(verb) => verb.run(output),
+            Self::Profile(verb) => verb.run(output),
         }
     }
 }

@@ -51,8 +51,8 @@ pub use receiver::Receiver;
 pub use state::ChannelState;
 
 pub use punctual_analysis::{
-    Activation, BitRate, Contract, ContractError, Delivery, FlowName, Horizon, Instant, Late, Nanos,
-    Policing, Ppm, Rate,
+    Activation, BitRate, Contract, ContractError, CostParts, Delivery, FlowName, Horizon, Instant, Late,
+    Nanos, Policing, Ppm, Rate,
 };
 pub use punctual_engine::config::HostConfig;
 pub use punctual_ipc::api::{ApiError, HostStatus, SOCKET_DEFAULT};
@@ -63,3 +63,4 @@ pub use punctual_proto::node::api::{
     ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason, DropCounters, Grant, NodeStatus,
     RefuseCause, Role, StageGrant, StageKind, UserId,
 };
+pub use punctual_proto::node::config::CostSource;

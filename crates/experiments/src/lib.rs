@@ -13,6 +13,7 @@ pub mod interrupt;
 pub mod loads;
 pub mod measure;
 pub mod peer;
+pub mod profile;
 pub mod realtime;
 pub mod report;
 pub mod session;

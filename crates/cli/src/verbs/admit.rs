@@ -1,7 +1,7 @@
 //! `punctual admit`: what would be offered.
 
 use clap::Args;
-use punctual::{Address, ChannelRefusal, Grant, OpenError};
+use punctual::{Address, ChannelRefusal, CostParts, CostSource, Grant, OpenError};
 use serde::Serialize;
 
 use super::status::percent;
@@ -68,7 +68,16 @@ fn text(answer: &Answer, explain: bool) -> String {
         grant.route.len(),
         grant.stages.len()
     );
-    if explain { format!("{summary}\n\n{}\n\n{}", stages(grant), EXPLANATION) } else { summary }
+    if explain {
+        format!(
+            "{summary}\n\n{}\n\n{}\n\n{}\n\n{EXPLANATION_COSTS}",
+            stages(grant),
+            EXPLANATION,
+            costs(grant)
+        )
+    } else {
+        summary
+    }
 }
 
 const EXPLANATION: &str = "offered: the smallest bound that the stage could promise now. It is made of: release (until the message is ready to
@@ -76,6 +85,60 @@ be served), blocking (less urgent work that has begun), interference (work that 
 (the channel's own messages), others (more urgent channels). Offers, propagation and the clocks' drift over them make
 up what the route could promise; what the deadline leaves beyond that is shared out when the channel is opened.
 used now: how much of the stage is given away, without this channel.";
+
+const EXPLANATION_COSTS: &str = "cost: of one largest message, what the stage is charged for it. On a processor: taking or handing over the message,
+the first packets of its runs (a run is at most a quantum), the other packets, and copies; on a link: its bytes at the
+assured rate, and what the reaction to completions or to the clock may leave idle.";
+
+/// Where a processor's costs come from, in words.
+fn costs_from(source: CostSource) -> String {
+    match source {
+        CostSource::Configured => "configured".into(),
+        CostSource::Measured { margin, short } => {
+            format!("{} profile + {}", if short { "short" } else { "full" }, percent(margin))
+        }
+        CostSource::Foreign { margin } => format!("FOREIGN profile + {}", percent(margin)),
+    }
+}
+
+fn costs(grant: &Grant) -> String {
+    let none = || "-".to_owned();
+    let rows: Vec<Vec<String>> = grant
+        .stages
+        .iter()
+        .map(|stage| {
+            let mut row = vec![stage.node.to_string(), stage.kind.to_string(), stage.cost.to_string()];
+            row.extend(match stage.cost_parts {
+                CostParts::Cpu { message, first_packets, later_packets, copy } => [
+                    message.to_string(),
+                    first_packets.to_string(),
+                    later_packets.to_string(),
+                    copy.to_string(),
+                    none(),
+                    none(),
+                    costs_from(stage.costs_from),
+                ],
+                CostParts::Link { drain, reaction } => {
+                    [none(), none(), none(), none(), drain.to_string(), reaction.to_string(), "rate".into()]
+                }
+            });
+            row
+        })
+        .collect();
+    let head = [
+        "node",
+        "stage",
+        "cost",
+        "message",
+        "first packets",
+        "other packets",
+        "copy",
+        "drain",
+        "reaction",
+        "from",
+    ];
+    table(&head, &rows)
+}
 
 fn stages(grant: &Grant) -> String {
     let rows: Vec<Vec<String>> = grant

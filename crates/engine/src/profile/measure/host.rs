@@ -44,6 +44,15 @@ pub(super) struct Chain<R: Rings> {
     sink: Host<R>,
 }
 
+/// The time of one packet at one host.
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    /// Its driver's part: into or out of the host's queues.
+    pub driver_ns: u64,
+    /// All of it.
+    pub all_ns: u64,
+}
+
 /// One channel with the applications' ends of its rings.
 pub(super) struct Lane<R: Rings> {
     pub source: ChannelId,
@@ -269,33 +278,38 @@ impl<R: Rings> Chain<R> {
         Err(MeasureError::Failed(format!("no channel could be opened within {OPEN_WITHIN}")))
     }
 
-    /// One packet out of the source; its time.
-    pub fn send_one(&mut self) -> Option<u64> {
+    /// One packet out of the source.
+    pub fn send_one(&mut self) -> Option<Step> {
         let begun = now();
         let kind = self.source.work();
+        let worked = now();
         let port = self.source.transmit(0);
         let ended = now();
-        (kind == Some(WorkKind::Send) && port == Some(Port::Data)).then(|| ended.since(begun).0)
+        let step = Step { driver_ns: ended.since(worked).0, all_ns: ended.since(begun).0 };
+        (kind == Some(WorkKind::Send) && port == Some(Port::Data)).then_some(step)
     }
 
-    /// One packet through the forwarder; its time.
-    pub fn forward_one(&mut self) -> Option<u64> {
+    /// One packet through the forwarder.
+    pub fn forward_one(&mut self) -> Option<Step> {
         let begun = now();
         let received = self.forwarder.receive(0);
         let kind = self.forwarder.work();
+        let worked = now();
         let port = self.forwarder.transmit(1);
         let ended = now();
-        (received && kind == Some(WorkKind::Forward) && port == Some(Port::Data))
-            .then(|| ended.since(begun).0)
+        let step = Step { driver_ns: ended.since(worked).0, all_ns: ended.since(begun).0 };
+        (received && kind == Some(WorkKind::Forward) && port == Some(Port::Data)).then_some(step)
     }
 
-    /// One packet into the sink; its time.
-    pub fn receive_one(&mut self) -> Option<u64> {
+    /// One packet into the sink.
+    pub fn receive_one(&mut self) -> Option<Step> {
         let begun = now();
         let received = self.sink.receive(0);
+        let taken = now();
         let kind = self.sink.work();
         let ended = now();
-        (received && kind == Some(WorkKind::Receive)).then(|| ended.since(begun).0)
+        let step = Step { driver_ns: taken.since(begun).0, all_ns: ended.since(begun).0 };
+        (received && kind == Some(WorkKind::Receive)).then_some(step)
     }
 
     /// What a turn costs beside its work: a look at the descriptors, at the node, at the clock.

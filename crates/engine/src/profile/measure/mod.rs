@@ -13,7 +13,7 @@ use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::{Instant, Nanos};
 use thiserror::Error;
 
-use self::host::{Chain, Lane};
+use self::host::{Chain, Lane, Step};
 use super::file::Costs;
 use super::summary::Summary;
 use crate::config::ConfigError;
@@ -137,6 +137,14 @@ pub struct PathSamples {
     pub receive_single_large: Vec<u64>,
     /// A turn without its work: a look at the descriptors, at the node and at the clock.
     pub turn: Vec<u64>,
+    /// Of `send_first_small`, the link scheduler and the driver.
+    pub transmit_small: Vec<u64>,
+    /// Of `send_first_large`, the same.
+    pub transmit_large: Vec<u64>,
+    /// Of `receive_last_small`, the driver and the classification.
+    pub input_first: Vec<u64>,
+    /// The same of later packets of a message, largest.
+    pub input_later: Vec<u64>,
     /// Messages that did not come.
     pub lost: u64,
 }
@@ -227,9 +235,9 @@ fn one<R: Rings>(
     chain.source.ring(lane.source);
     let taken = now();
     let packets = shape.packets();
-    let send: Vec<u64> = (0..packets).map_while(|_| chain.send_one()).collect();
-    let forward: Vec<u64> = (0..send.len()).map_while(|_| chain.forward_one()).collect();
-    let receive: Vec<u64> = (0..forward.len()).map_while(|_| chain.receive_one()).collect();
+    let send: Vec<Step> = (0..packets).map_while(|_| chain.send_one()).collect();
+    let forward: Vec<Step> = (0..send.len()).map_while(|_| chain.forward_one()).collect();
+    let receive: Vec<Step> = (0..forward.len()).map_while(|_| chain.receive_one()).collect();
     if receive.len() < packets {
         samples.lost += 1;
         chain.drain(rings, lane, now() + LOST);
@@ -244,23 +252,28 @@ fn one<R: Rings>(
         return Ok(());
     }
     samples.send_message.push(taken.since(put).0);
+    let all = |steps: &[Step]| steps.iter().map(|step| step.all_ns).collect::<Vec<_>>();
     match shape {
         Shape::Small => {
             samples.api_send.push(put.since(begun).0);
             samples.api_receive.push(read.since(before).0);
-            samples.send_first_small.push(send[0]);
-            samples.forward_small.push(forward[0]);
-            samples.receive_last_small.push(receive[0]);
+            samples.send_first_small.push(send[0].all_ns);
+            samples.transmit_small.push(send[0].driver_ns);
+            samples.forward_small.push(forward[0].all_ns);
+            samples.input_first.push(receive[0].driver_ns);
+            samples.receive_last_small.push(receive[0].all_ns);
         }
         Shape::Large => {
-            samples.send_first_large.push(send[0]);
-            samples.forward_large.push(forward[0]);
-            samples.receive_single_large.push(receive[0]);
+            samples.send_first_large.push(send[0].all_ns);
+            samples.transmit_large.push(send[0].driver_ns);
+            samples.forward_large.push(forward[0].all_ns);
+            samples.receive_single_large.push(receive[0].all_ns);
         }
         Shape::Run => {
-            samples.send_later_large.extend(&send[1..]);
-            samples.forward_large.extend(&forward[1..]);
-            samples.receive_middle_large.extend(&receive[..RUN_PACKETS - 1]);
+            samples.send_later_large.extend(all(&send[1..]));
+            samples.forward_large.extend(all(&forward[1..]));
+            samples.input_later.extend(receive[1..].iter().map(|step| step.driver_ns));
+            samples.receive_middle_large.extend(all(&receive[..RUN_PACKETS - 1]));
         }
     }
     Ok(())
@@ -268,7 +281,7 @@ fn one<R: Rings>(
 
 impl PathSamples {
     /// Every series with its name.
-    pub fn series(&self) -> [(&'static str, &[u64]); 12] {
+    pub fn series(&self) -> [(&'static str, &[u64]); 16] {
         [
             ("api_send", &self.api_send),
             ("api_receive", &self.api_receive),
@@ -281,6 +294,10 @@ impl PathSamples {
             ("receive_middle_large", &self.receive_middle_large),
             ("receive_last_small", &self.receive_last_small),
             ("receive_single_large", &self.receive_single_large),
+            ("transmit_small", &self.transmit_small),
+            ("transmit_large", &self.transmit_large),
+            ("input_first", &self.input_first),
+            ("input_later", &self.input_later),
             ("turn", &self.turn),
         ]
     }
@@ -299,6 +316,10 @@ impl PathSamples {
             (&mut self.receive_middle_large, &other.receive_middle_large),
             (&mut self.receive_last_small, &other.receive_last_small),
             (&mut self.receive_single_large, &other.receive_single_large),
+            (&mut self.transmit_small, &other.transmit_small),
+            (&mut self.transmit_large, &other.transmit_large),
+            (&mut self.input_first, &other.input_first),
+            (&mut self.input_later, &other.input_later),
             (&mut self.turn, &other.turn),
         ];
         for (ours, theirs) in pairs {

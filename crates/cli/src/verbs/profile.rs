@@ -1,0 +1,102 @@
+//! `punctual profile`: what protocol work costs on this machine.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, ValueEnum};
+use punctual_experiments::profile::{Report, Request, run};
+
+use crate::output::{Outcome, Output};
+
+/// Measure this machine's execution profile, which admission rests on, beside the papers' tables.
+#[derive(Args)]
+#[command(after_help = "Examples: sudo punctual profile --output /var/lib/punctual/profile.toml\n          \
+                  sudo punctual profile --quick --config /etc/punctual.toml --link to-b --json\n\
+                  The host reads it with profile = \"/var/lib/punctual/profile.toml\" in [processor].\n\
+                  Measure on an otherwise idle machine; a running punctuald disturbs it.")]
+pub struct Profile {
+    /// Where the profile goes.
+    #[arg(long, default_value = "profile.toml", value_name = "FILE")]
+    output: PathBuf,
+    /// A few seconds instead of about a minute.
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// About a minute: the default.
+    #[arg(long)]
+    full: bool,
+    /// The host's configuration: the profile is measured on its driver, and its links' drain rates are measured
+    /// where a neighbour answers.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Only the drain rate of this link of the configuration.
+    #[arg(long, value_name = "NAME")]
+    link: Option<String>,
+    /// What the costs are measured on [default: what the configuration says, or udp].
+    #[arg(long, value_enum)]
+    driver: Option<DriverName>,
+    /// Where the plot goes.
+    #[arg(long, default_value = "target/profile.svg", value_name = "FILE")]
+    plot: PathBuf,
+}
+
+/// Drivers that one host can measure alone.
+#[derive(Clone, Copy, ValueEnum)]
+enum DriverName {
+    Memory,
+    Udp,
+}
+
+impl Profile {
+    /// Measures, writes and prints.
+    ///
+    /// # Errors
+    /// Where the machine cannot be measured or the profile not be written.
+    pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
+        let request = Request {
+            quick: self.quick,
+            date: today(),
+            config: self.config,
+            link: self.link,
+            driver: self.driver.map(|driver| match driver {
+                DriverName::Memory => "memory".into(),
+                DriverName::Udp => "udp".into(),
+            }),
+            output: self.output,
+            plot: self.plot,
+            progress: output.is_live(),
+        };
+        let report = run(&request)?;
+        output.print(&report, Report::text)?;
+        Ok(if report.holes.inconclusive { Outcome::Inconclusive } else { Outcome::Done })
+    }
+}
+
+/// The date in UTC, as 2026-01-31.
+fn today() -> String {
+    let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
+    let (year, month, day) = civil(days as i64);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Days since 1970-01-01 in the Gregorian calendar (Hinnant, "chrono-compatible low-level date algorithms").
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, of_year - (153 * shifted + 2) / 5 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::civil;
+
+    #[test]
+    fn days_are_dates() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(20_454), (2026, 1, 1));
+    }
+}

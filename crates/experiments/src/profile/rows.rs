@@ -1,0 +1,200 @@
+//! The rows of HARTS table 1 and CLIPS tables 2 to 6, with their figures beside ours.
+
+use punctual_engine::profile::Summary;
+use serde::Serialize;
+
+use super::api::{OfSize, SIZES};
+use super::basics::Basics;
+use super::paths::Measured;
+use super::wake::Wakes;
+
+/// One line of the printed table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Whose table.
+    pub table: &'static str,
+    /// What.
+    pub what: String,
+    /// In the paper, with its unit.
+    pub paper: String,
+    /// Ours: half of the times no more than this, in us.
+    pub median_us: f64,
+    /// Ours: 999 of 1,000 times.
+    pub p999_us: f64,
+    /// What admission charges before its margin, where it charges it.
+    pub used_us: Option<f64>,
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+fn row(table: &'static str, what: impl Into<String>, paper: &str, series: &[u64], is_used: bool) -> Row {
+    let summary = Summary::of(series);
+    Row {
+        table,
+        what: what.into(),
+        paper: paper.into(),
+        median_us: us(summary.median_ns),
+        p999_us: us(summary.p999_ns),
+        used_us: is_used.then(|| us(summary.block_ns)),
+    }
+}
+
+/// One figure without a distribution.
+fn figure(table: &'static str, what: &str, paper: &str, value_us: f64) -> Row {
+    Row {
+        table,
+        what: what.into(),
+        paper: paper.into(),
+        median_us: value_us,
+        p999_us: value_us,
+        used_us: None,
+    }
+}
+
+const HARTS: &str = "HARTS 1";
+
+pub(super) fn basics(basics: &Basics) -> Vec<Row> {
+    vec![
+        row(HARTS, "context switch", "20 us", &basics.context_switch, false),
+        row(HARTS, "interrupt (timer expiry) to thread", "28 us", &basics.timer_to_thread, false),
+        figure(HARTS, "timer read", "22 us", basics.timer_read_ps as f64 / 1e6),
+        figure(HARTS, "timer resolution", "2 us", us(basics.timer_resolution)),
+        figure(HARTS, "copy a word, 4 KB, cache", "0.350 us", Basics::per_word(&basics.copy_hot) / 1e3),
+        figure(
+            HARTS,
+            "copy a word, 4 KB, memory",
+            "2.040 us (VME)",
+            Basics::per_word(&basics.copy_cold) / 1e3,
+        ),
+    ]
+}
+
+pub(super) fn api(sizes: &[OfSize]) -> Vec<Row> {
+    let anchor_send = ["301", "331", "606", "1191"];
+    let anchor_receive = ["335", "350", "1097", "2653"];
+    let callback = ["95", "92", "96", "96"];
+    let whole_send = ["1170", "1210", "1480", "2070"];
+    let whole_receive = ["870", "894", "1660", "3210"];
+    let mut rows = Vec::new();
+    let all = || sizes.iter().zip(SIZES).enumerate();
+    for (n, (size, (_, name))) in all() {
+        let paper = format!("{} us, with IPC {}", anchor_send[n], whole_send[n]);
+        rows.push(row(
+            "CLIPS 2, 3",
+            format!("send message into the ring, {name}"),
+            &paper,
+            &size.send,
+            false,
+        ));
+    }
+    for (n, (size, (_, name))) in all() {
+        let paper = format!("{} us, with IPC {}", anchor_receive[n], whole_receive[n]);
+        rows.push(row(
+            "CLIPS 2, 3",
+            format!("receive message (waiting), {name}"),
+            &paper,
+            &size.receive,
+            false,
+        ));
+    }
+    rows.push(row("CLIPS 2", "receive message (none waiting)", "54 us", &sizes[0].none, false));
+    for (n, (size, (_, name))) in all() {
+        let paper = format!("{} us", callback[n]);
+        rows.push(row(
+            "CLIPS 2",
+            format!("receive callback (publish), {name}"),
+            &paper,
+            &size.publish,
+            false,
+        ));
+    }
+    rows
+}
+
+pub(super) fn wakes(all: &[Wakes]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for one in all {
+        let load = if one.loaded { "loaded" } else { "idle" };
+        let ipc = "875 us send, 563 us receive (IPC)";
+        rows.push(row(
+            "CLIPS 3",
+            format!("doorbell to thread, SCHED_FIFO, {load}"),
+            ipc,
+            &one.doorbell,
+            false,
+        ));
+        rows.push(row("wake-up", format!("timer to thread, SCHED_FIFO, {load}"), "-", &one.fifo, false));
+        rows.push(row("wake-up", format!("timer to thread, SCHED_OTHER, {load}"), "-", &one.other, false));
+    }
+    rows
+}
+
+pub(super) fn paths(all: &[Measured]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for Measured { driver, loaded, samples } in all {
+        let on = format!("{driver}, {}", if *loaded { "loaded" } else { "idle" });
+        let less = |whole: &[u64], part: &[u64]| -> Vec<u64> {
+            whole.iter().zip(part).map(|(whole, part)| whole.saturating_sub(*part)).collect()
+        };
+        let protocol = less(&samples.send_first_small, &samples.transmit_small);
+        let reassembly = less(&samples.receive_last_small, &samples.input_first);
+        for (table, what, paper, series, is_used) in [
+            ("CLIPS 6.2", "dequeue and police a message", "5 us", &samples.send_message, true),
+            ("CLIPS 4", "send, first packet, protocol", "53 + 128 = 181 us", &protocol, false),
+            (
+                "CLIPS 4+5",
+                "send, first packet, with the driver, 64 B",
+                "181 + 673 us",
+                &samples.send_first_small,
+                true,
+            ),
+            (
+                "CLIPS 4+5",
+                "send, first packet, with the driver, 1400 B",
+                "181 + 1775 us",
+                &samples.send_first_large,
+                false,
+            ),
+            (
+                "CLIPS 4+5",
+                "send, other packet, with the driver, 1400 B",
+                "77 + 1775 us",
+                &samples.send_later_large,
+                true,
+            ),
+            ("CLIPS 5", "link scheduler and driver, 64 B", "673 us (1 B)", &samples.transmit_small, false),
+            (
+                "CLIPS 5",
+                "link scheduler and driver, 1400 B",
+                "1775 us (1416 B)",
+                &samples.transmit_large,
+                false,
+            ),
+            ("CLIPS 6", "packet input, first", "120 us", &samples.input_first, false),
+            ("CLIPS 6", "packet input, other", "20 us", &samples.input_later, false),
+            (
+                "CLIPS 4+6",
+                "receive a packet, not the last, 1400 B",
+                "260 + 20 us",
+                &samples.receive_middle_large,
+                true,
+            ),
+            ("CLIPS 6.2", "reassembly and delivery, 64 B", "17 us (1.4 KB)", &reassembly, false),
+            (
+                "CLIPS 6.2",
+                "receive and deliver, 1400 B",
+                "239 us (28 KB reassembly)",
+                &samples.receive_single_large,
+                false,
+            ),
+            ("forward", "from driver to driver, 64 B", "-", &samples.forward_small, true),
+            ("forward", "from driver to driver, 1400 B", "-", &samples.forward_large, false),
+            ("turn", "a turn beside its work", "-", &samples.turn, true),
+        ] {
+            rows.push(row(table, format!("{what} [{on}]"), paper, series, is_used));
+        }
+    }
+    rows
+}
