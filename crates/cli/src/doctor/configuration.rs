@@ -7,7 +7,7 @@ use std::path::Path;
 
 use punctual_engine::config::{HostConfig, LinkDriver, load};
 
-use super::Finding;
+use super::{Finding, xdp};
 
 /// Every check of a configuration; `serving`: a daemon runs, so its ports are taken.
 pub fn check(path: Option<&Path>, serving: bool) -> Vec<Finding> {
@@ -28,6 +28,9 @@ pub fn check(path: Option<&Path>, serving: bool) -> Vec<Finding> {
             let summary = format!("host {}, {} links", config.node.name, config.node.links.len());
             let mut findings = vec![Finding::ok("configuration", summary), real_time(&config)];
             for (driver, link) in config.drivers.iter().zip(&config.node.links) {
+                if let LinkDriver::Xdp(settings) = driver {
+                    findings.push(rate(&settings.classifier.device, link.rate.0));
+                }
                 let LinkDriver::Udp(options) = driver else { continue };
                 findings.push(address(&link.name, options.local));
                 if !serving {
@@ -36,6 +39,7 @@ pub fn check(path: Option<&Path>, serving: bool) -> Vec<Finding> {
                 }
                 findings.extend(options.device.as_ref().map(|device| rate(device, link.rate.0)));
             }
+            findings.extend(xdp::check(&config, serving));
             findings
         }
     }

@@ -1,7 +1,10 @@
-//! What `punctual doctor` looks at. Each check is one function that returns one finding; checks change nothing.
+//! What `punctual doctor` looks at. Each check is one function that returns one finding; checks change nothing, but
+//! `--repair` puts back what a daemon that was killed left behind.
 
 pub mod configuration;
+pub mod leftovers;
 pub mod system;
+mod xdp;
 
 use serde::Serialize;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::doctor::{Finding, Report, State, configuration, system};
+use crate::doctor::{Finding, Report, State, configuration, leftovers, system};
 use crate::host::Host;
 use crate::output::{Outcome, Output};
 use crate::verbs::status::is_best_effort_host;
@@ -14,12 +14,16 @@ const CONFIG_DEFAULT: &str = "/etc/punctual.toml";
 
 /// Check this host and its configuration, with the fix for each finding.
 #[derive(Args)]
-#[command(after_help = "Example: punctual doctor --config /etc/punctual.toml\n\
+#[command(after_help = "Examples: punctual doctor --config /etc/punctual.toml\n          \
+                        punctual doctor --repair    after a daemon was killed: puts its devices back\n\
                         Exit code 0: no problem; 1: guarantees are not possible like this.")]
 pub struct Doctor {
     /// The daemon's configuration [default: /etc/punctual.toml where there is one].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Put back what a daemon that was killed left on network devices (qdisc, NAPI threads, interrupt deferral).
+    #[arg(long)]
+    repair: bool,
     #[command(flatten)]
     host: Host,
 }
@@ -36,6 +40,7 @@ impl Doctor {
         let daemon = self.daemon();
         let serving = daemon.state != State::Note;
         findings.push(daemon);
+        findings.extend(leftovers::check(self.repair));
         findings.extend(configuration::check(path.as_deref(), serving));
         let report = Report::new(findings);
         output.print(&report, Report::text)?;

@@ -4,7 +4,7 @@ use super::device::Device;
 use super::error::KernelError;
 use super::napi::{self, Napi, ThreadClass};
 use super::qdisc::{self, Before, ShaperRate};
-use super::record::{NapiBefore, Record, State, abandoned};
+use super::record::{NapiBefore, Record, State, abandoned, is_recorded};
 
 /// What a link asks of its device. `Default` asks nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -207,7 +207,8 @@ fn put_back_napi(device: &Device, napis: &[NapiBefore]) -> Result<(), KernelErro
 /// What a process that is gone left on a device.
 #[derive(Debug)]
 pub struct Leftover {
-    record: Record,
+    /// `None`: it was lost, only the handle of the qdisc tells.
+    record: Option<Record>,
     state: State,
 }
 
@@ -217,7 +218,7 @@ impl Leftover {
         &self.state.name
     }
 
-    /// The process that is gone.
+    /// The process that is gone; 0 where that is not known.
     pub fn owner(&self) -> u32 {
         self.state.owner
     }
@@ -240,8 +241,13 @@ impl Leftover {
     /// # Errors
     /// Where the kernel refuses; the record stays.
     pub fn repair(self) -> Result<(), KernelError> {
+        let record = match self.record {
+            Some(record) => record,
+            // Locks it; fails where a host has taken the device meanwhile.
+            None => Record::take(&Device::numbered(self.state.device)?)?.0,
+        };
         put_back(&self.state)?;
-        self.record.remove();
+        record.remove();
         Ok(())
     }
 }
@@ -253,5 +259,16 @@ impl Leftover {
 /// Where the records cannot be read.
 pub fn leftovers() -> Result<Vec<Leftover>, KernelError> {
     let found = abandoned().map_err(KernelError::net("the records in /run/punctual"))?;
-    Ok(found.into_iter().map(|(record, state)| Leftover { record, state }).collect())
+    let mut all: Vec<Leftover> =
+        found.into_iter().map(|(record, state)| Leftover { record: Some(record), state }).collect();
+    for device in qdisc::shaped_devices()? {
+        let known = all.iter().any(|leftover| leftover.state.device == device);
+        if known || is_recorded(device) {
+            continue;
+        }
+        let name = Device::numbered(device).map_or_else(|_| device.to_string(), |device| device.name);
+        let state = State { device, name, qdisc: Some(Before::Default), ..State::default() };
+        all.push(Leftover { record: None, state });
+    }
+    Ok(all)
 }

@@ -186,6 +186,18 @@ fn failed(device: &Device) -> impl FnOnce(io::Error) -> KernelError {
     KernelError::net(format!("the qdisc of interface {}", device.name))
 }
 
+/// Numbers of the devices that have our shaper.
+pub(super) fn shaped_devices() -> Result<Vec<u32>, KernelError> {
+    let answer = Netlink::route()
+        .and_then(|mut netlink| netlink.list(RTM_GETQDISC, &Body::new(&[0; HEADER_BYTES])))
+        .map_err(KernelError::net("the qdiscs"))?;
+    let device = |message: &Vec<u8>| {
+        let device = u32::from_ne_bytes(*message.get(4..)?.first_chunk()?);
+        Qdisc::parse(message, device).is_some_and(|qdisc| qdisc.is_ours()).then_some(device)
+    };
+    Ok(answer.iter().filter_map(device).collect())
+}
+
 fn list(device: &Device) -> Result<Vec<Qdisc>, KernelError> {
     let answer = Netlink::route()
         .and_then(|mut netlink| netlink.list(RTM_GETQDISC, &Body::new(&[0; HEADER_BYTES])))

@@ -117,6 +117,11 @@ pub(super) fn abandoned() -> io::Result<Vec<(Record, State)>> {
     Ok(found)
 }
 
+/// Whether the device has a record, its owner alive or not.
+pub(super) fn is_recorded(device: u32) -> bool {
+    path_of(device).is_ok_and(|path| path.exists())
+}
+
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> KernelError {
     let path = path.to_owned();
     move |error| KernelError::Record { path, error }

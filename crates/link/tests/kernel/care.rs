@@ -165,6 +165,22 @@ fn what_a_killed_process_leaves_is_found_and_put_back() {
 }
 
 #[test]
+fn a_shaper_whose_record_is_lost_is_known_by_its_handle() {
+    if !privileged() {
+        return;
+    }
+    let pair = Pair::new();
+    let before = pair.photograph();
+    pair.left("tc qdisc replace dev va root handle 7075: tbf rate 1mbit burst 3000 limit 9000");
+    let mut left = pair.within(leftovers).expect("records");
+    assert_eq!(left.len(), 1);
+    let leftover = left.remove(0);
+    assert_eq!((leftover.device(), leftover.owner()), ("va", 0));
+    pair.within(|| leftover.repair()).expect("to put back");
+    assert_eq!(pair.photograph(), before);
+}
+
+#[test]
 fn the_shaper_bounds_also_what_segmentation_offload_sends() {
     if !privileged() {
         return;

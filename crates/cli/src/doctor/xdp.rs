@@ -1,0 +1,189 @@
+//! Links over AF_XDP: rights, the device, its driver, other programs, memory, NAPI threads.
+
+use std::fs;
+
+use punctual_engine::config::{HostConfig, XdpSettings, frame_bytes};
+use punctual_link::kernel::napi::{ThreadClass, instances, xdp_features};
+use punctual_link::kernel::{Device, KernelError, RESOLVE_PATIENCE};
+use punctual_link::xdp::{AttachMode, ZeroCopy};
+use rustix::process::{Resource, getrlimit};
+
+use super::Finding;
+
+/// What loading programs, AF_XDP sockets and the settings of devices take.
+const CAPABILITIES: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_BPF", 39)];
+const CAP_SYS_NICE: (&str, u32) = ("CAP_SYS_NICE", 23);
+const CAP_IPC_LOCK: u32 = 14;
+
+/// Every check of the links over AF_XDP; `serving`: a daemon runs, so what is on the devices is its own.
+pub fn check(config: &HostConfig, serving: bool) -> Vec<Finding> {
+    let links: Vec<(&str, &XdpSettings)> = config
+        .xdp_links()
+        .map(|(index, settings)| (config.node.links[index].name.as_str(), settings))
+        .collect();
+    if links.is_empty() {
+        return Vec::new();
+    }
+    let settings: Vec<&XdpSettings> = links.iter().map(|(_, settings)| *settings).collect();
+    let mut findings = vec![rights(&settings), locked_memory(&settings)];
+    for (name, settings) in links {
+        findings.extend(link(name, settings, serving));
+    }
+    findings
+}
+
+fn link(name: &str, settings: &XdpSettings, serving: bool) -> Vec<Finding> {
+    let request = settings.request();
+    let path = match request.resolve(RESOLVE_PATIENCE) {
+        Ok(path) => path.destination.map_or_else(
+            || Finding::note("link path", format!("{name}: no answer"), "bring the neighbour up"),
+            |mac| {
+                Finding::ok("link path", format!("{name}: {} by {} to {mac}", request.peer, request.device))
+            },
+        ),
+        Err(error) => problem("link path", name, &error),
+    };
+    let Ok(device) = request.device() else { return vec![path] };
+    let mut findings = vec![path, native(name, settings, &device), other_program(name, &device, serving)];
+    findings.extend(queues(name, settings, &device));
+    findings
+        .extend(settings.care.napi_priority.map(|priority| napi(name, settings, &device, priority, serving)));
+    findings
+}
+
+/// An error of the kernel: what was found, and behind the first colon the fix.
+fn problem(check: &'static str, link: &str, error: &KernelError) -> Finding {
+    let text = error.to_string();
+    let (found, fix) = text.split_once(": ").unwrap_or((&text, "see the log of the kernel (dmesg)"));
+    Finding::problem(check, format!("{link}: {found}"), fix)
+}
+
+/// The capabilities of this process, which a daemon that is started like it will have.
+fn capabilities() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn rights(links: &[&XdpSettings]) -> Finding {
+    let nice = links.iter().any(|link| link.care.napi_priority.is_some()).then_some(CAP_SYS_NICE);
+    let held = capabilities();
+    let missing: Vec<&str> = CAPABILITIES
+        .into_iter()
+        .chain(nice)
+        .filter(|(_, bit)| held & (1 << bit) == 0)
+        .map(|(name, _)| name)
+        .collect();
+    let fix =
+        format!("run punctuald as root, or with {0} (systemd: AmbientCapabilities={0})", missing.join(" "));
+    let found =
+        if missing.is_empty() { "all there".into() } else { format!("missing: {}", missing.join(", ")) };
+    Finding::judge("xdp rights", found, missing.is_empty(), Finding::problem, &fix)
+}
+
+fn locked_memory(links: &[&XdpSettings]) -> Finding {
+    let frame = frame_bytes(links.iter().copied());
+    // Every link registers all frames with its own sockets.
+    let frames: u64 = links.iter().map(|link| link.memory_bytes(frame)).sum();
+    let bytes = frames * links.len() as u64;
+    let limit = getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX);
+    let enough = capabilities() & (1 << CAP_IPC_LOCK) != 0 || limit >= bytes;
+    let found = format!("frames take {} KiB, the limit is {} KiB", bytes >> 10, limit >> 10);
+    let fix = "run punctuald with CAP_IPC_LOCK or LimitMEMLOCK=infinity (ulimit -l unlimited), or configure fewer frames";
+    Finding::judge("xdp locked memory", found, enough, Finding::problem, fix)
+}
+
+fn native(name: &str, settings: &XdpSettings, device: &Device) -> Finding {
+    let check = "native XDP";
+    let Some(features) = xdp_features(device) else {
+        return Finding::note(
+            check,
+            format!("{name}: this kernel does not tell"),
+            "start punctuald and see its status",
+        );
+    };
+    let native = features.native() && features.redirect();
+    let copies = if features.zero_copy() { "zero-copy" } else { "copy" };
+    let found = |mode: &str| format!("{name}: {} can {mode}, {copies}", device.name);
+    match (native, settings.classifier.mode) {
+        (true, _) if settings.zero_copy == ZeroCopy::Yes && !features.zero_copy() => Finding::problem(
+            check,
+            found("native"),
+            "set zero_copy = \"auto\", or use a device whose driver has it",
+        ),
+        (true, _) => Finding::ok(check, found("native")),
+        (false, AttachMode::Native) => Finding::problem(
+            check,
+            found("only generic"),
+            "set xdp_mode = \"auto\", or use a device whose driver has native XDP",
+        ),
+        (false, _) => Finding::note(
+            check,
+            found("only generic"),
+            "packets take a socket buffer before they are classified: use a device whose driver has native XDP",
+        ),
+    }
+}
+
+fn other_program(name: &str, device: &Device, serving: bool) -> Finding {
+    let check = "XDP program";
+    match device.xdp {
+        Some(_) if serving => Finding::ok(check, format!("{name}: attached to {}", device.name)),
+        Some(attached) => Finding::problem(
+            check,
+            format!("{name}: {} has program {} already", device.name, attached.program),
+            format!(
+                "see whose it is: bpftool prog show id {}; detach it: ip link set dev {} xdp off",
+                attached.program, device.name
+            ),
+        ),
+        None => Finding::ok(check, format!("{name}: none on {}", device.name)),
+    }
+}
+
+/// With several receive queues, packets may come in on one that nobody reads.
+fn queues(name: &str, settings: &XdpSettings, device: &Device) -> Option<Finding> {
+    let (queues, queue) = (device.rx_queues, settings.queue);
+    let fix = format!(
+        "if they are in use, ethtool -L {0} combined 1, or steer our ports: ethtool -N {0} flow-type udp4 dst-port {1} action \
+         {queue}",
+        device.name, settings.classifier.data_port
+    );
+    (queues > 1).then(|| {
+        Finding::note(
+            "receive queues",
+            format!("{name}: {} has {queues}, queue {queue} is read", device.name),
+            fix,
+        )
+    })
+}
+
+fn napi(name: &str, settings: &XdpSettings, device: &Device, priority: u8, serving: bool) -> Finding {
+    let check = "NAPI threads";
+    if !serving {
+        return Finding::ok(check, format!("{name}: will be made at SCHED_FIFO {priority}"));
+    }
+    let threads: Vec<u32> = match instances(device, settings.queue) {
+        Ok(instances) => instances.iter().filter_map(|napi| napi.thread).collect(),
+        Err(error) => return problem(check, name, &error),
+    };
+    let right =
+        |thread: &&u32| ThreadClass::of(**thread).is_ok_and(|class| class == ThreadClass::fifo(priority));
+    let at_priority = threads.iter().filter(right).count();
+    let found = format!("{name}: {at_priority} of {} at SCHED_FIFO {priority}", threads.len());
+    let fix = "restart punctuald: somebody has changed them";
+    Finding::judge(check, found, at_priority == threads.len() && at_priority > 0, Finding::problem, fix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::State;
+
+    #[test]
+    fn errors_are_split_at_their_fix() {
+        let finding = problem("link path", "to-b", &KernelError::Down("eth7".into()));
+        assert_eq!(finding.found, "to-b: interface eth7 is down");
+        assert_eq!((finding.fix.as_str(), finding.state), ("ip link set eth7 up", State::Problem));
+    }
+}
