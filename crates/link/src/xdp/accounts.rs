@@ -11,7 +11,7 @@
 //!
 //! A packet can be lost behind the program (a ring was full after all). Its [`Tag`] therefore carries the value that
 //! `taken` had: what is missing before it counts as returned as soon as a later packet comes
-//! ([`Accounts::received`]), and where none comes, after the ring was seen empty ([`Accounts::settle`]). A packet
+//! ([`Accounts::received`]), and where none comes, when the ring stays empty ([`Accounts::settle`]). A packet
 //! that shows up later nevertheless is taken off again, so the counters never drift, whatever happened.
 //!
 //! Ownership: [`Accounts`] belongs to the driver's thread. [`Returns`] is shared and [`Returns::give_back`] may be
@@ -149,13 +149,21 @@ pub struct Accounts {
     returns: Arc<Returns>,
     /// Of each account: packets up to this count have been received or given up.
     settled: Box<[u32]>,
+    /// Of each stream's account: what `taken` was when [`Accounts::settle`] last looked.
+    taken_last: Box<[u32]>,
+    /// Packets were lost, and paths may miss some of them.
+    has_lost: bool,
+    /// Accounts from here on were never used.
+    used: u32,
 }
 
 impl Accounts {
     /// Over the program's two maps of accounts, as many of each.
     pub(super) fn new(taken: Array<Taken>, returned: Array<Returned>) -> Self {
         let settled = vec![0; taken.len() as usize].into();
-        Self { taken, returns: Arc::new(Returns { returned }), settled }
+        let taken_last = vec![0; STREAM_ACCOUNTS as usize].into();
+        let returns = Arc::new(Returns { returned });
+        Self { taken, returns, settled, taken_last, has_lost: false, used: STREAM_ACCOUNTS }
     }
 
     /// Where charges are given back; to be shared.
@@ -171,24 +179,30 @@ impl Accounts {
         charge
     }
 
-    /// Gives up what the program steered to this stream, on any path, and what never came. To be called where the
-    /// stream's ring has been empty for so long that nothing can be under way to it any more (a millisecond is
-    /// plenty) and [`Accounts::free`] is lower than what is held explains, or the socket's statistics count losses.
-    /// Visits every path that has a filter or had one: not for every packet.
+    /// Gives up packets that the program steered to this stream and that never came. To be called now and then where
+    /// the stream's ring is empty; intervals of a millisecond or more, since packets that are missing at two calls
+    /// running are taken for lost. A few loads where nothing is missing; after losses it visits every path once.
     pub fn settle(&mut self, queue: u32, stream: Stream) {
-        self.settle_account(account_of(queue, stream));
-        for path in STREAM_ACCOUNTS..self.taken.len() {
-            self.settle_account(path);
+        let account = account_of(queue, stream);
+        let taken = self.taken(account);
+        let Some(last) = self.taken_last.get_mut(account as usize) else { return };
+        let stands_still = std::mem::replace(last, taken) == taken;
+        if stands_still && self.give_up(account) > 0 {
+            self.has_lost = true;
+        }
+        if std::mem::take(&mut self.has_lost) {
+            // A path that has buffers left heals with its next packet; one that has none would never get another.
+            for path in STREAM_ACCOUNTS..self.used {
+                if self.free_of(path) == 0 {
+                    self.give_up(path);
+                }
+            }
         }
     }
 
     /// Packets that the program may still steer to this stream before one is released.
     pub fn free(&self, queue: u32, stream: Stream) -> u32 {
-        let account = account_of(queue, stream);
-        let Some(taken) = self.taken.get(account) else { return 0 };
-        let limit = taken.limit.load(Ordering::Relaxed);
-        let under_way = self.under_way(account).max(0) as u32;
-        limit.saturating_sub(under_way)
+        self.free_of(account_of(queue, stream))
     }
 
     /// Most packets under way of a stream.
@@ -199,17 +213,23 @@ impl Accounts {
     pub(super) fn set_account_limit(&mut self, account: u32, buffers: u32) {
         if let Some(taken) = self.taken.get(account) {
             taken.limit.store(buffers.min(i32::MAX as u32), Ordering::Relaxed);
+            self.used = self.used.max(account + 1);
         }
     }
 
-    /// Packets under way of an account: below 0 for a moment while a packet that was given up shows up.
-    pub(super) fn under_way(&self, account: u32) -> i32 {
-        self.taken(account).wrapping_sub(self.returns.returned(account)).cast_signed()
+    fn free_of(&self, account: u32) -> u32 {
+        let Some(taken) = self.taken.get(account) else { return 0 };
+        let limit = taken.limit.load(Ordering::Relaxed);
+        // Below 0 for a moment where a packet that was given up shows up.
+        let under_way = self.taken(account).wrapping_sub(self.returns.returned(account)).cast_signed();
+        limit.saturating_sub(under_way.max(0).cast_unsigned())
     }
 
-    pub(super) fn settle_account(&mut self, account: u32) {
+    /// Counts as returned what has not come; gives how much.
+    fn give_up(&mut self, account: u32) -> u32 {
         let missing = self.advance(account, self.taken(account));
         self.returns.add(account, missing);
+        missing
     }
 
     /// Accounts, of streams and paths together.
@@ -221,7 +241,11 @@ impl Accounts {
     fn arrive(&mut self, account: u32, count: u32) {
         match self.advance(account, count) {
             0 => self.returns.add(account, u32::MAX), // It had been given up: under way after all.
-            ahead => self.returns.add(account, ahead - 1),
+            1 => {}
+            ahead => {
+                self.returns.add(account, ahead - 1);
+                self.has_lost = true;
+            }
         }
     }
 
@@ -235,5 +259,88 @@ impl Accounts {
 
     fn taken(&self, account: u32) -> u32 {
         self.taken.get(account).map_or(0, |taken| taken.taken.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUEUE: u32 = 3;
+    const PATH: u32 = STREAM_ACCOUNTS + 1;
+
+    fn array<T: Shared>() -> Array<T> {
+        let len = STREAM_ACCOUNTS + 2;
+        let memory = Mapping::anonymous(len as usize * size_of::<T>(), false).expect("memory");
+        Array { memory, len, of: PhantomData }
+    }
+
+    /// With counters that are about to wrap, 4 buffers for the stream and 2 for the path.
+    fn accounts() -> Accounts {
+        let mut accounts = Accounts::new(array(), array());
+        let start = u32::MAX - 5;
+        for account in [account_of(QUEUE, Stream::Guaranteed), PATH] {
+            accounts.taken.get(account).expect("it").taken.store(start, Ordering::Relaxed);
+            accounts.returns.add(account, start);
+            accounts.settled[account as usize] = start;
+        }
+        accounts.set_limit(QUEUE, Stream::Guaranteed, 4);
+        accounts.set_account_limit(PATH, 2);
+        accounts
+    }
+
+    /// What the program does to a packet that it steers.
+    fn steer(accounts: &Accounts) -> Tag {
+        let count = |account| {
+            let taken = &accounts.taken.get(account).expect("it").taken;
+            taken.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+        };
+        let stream_count = count(account_of(QUEUE, Stream::Guaranteed));
+        Tag { received_ns: 0, stream_count, path_count: count(PATH), path: PATH, offset: 42, bytes: 64 }
+    }
+
+    fn free(accounts: &Accounts) -> (u32, u32) {
+        (accounts.free(QUEUE, Stream::Guaranteed), accounts.free_of(PATH))
+    }
+
+    #[test]
+    fn counters_wrap() {
+        let mut accounts = accounts();
+        for _ in 0..20 {
+            let tag = steer(&accounts);
+            let charge = accounts.received(QUEUE, Stream::Guaranteed, &tag);
+            assert_eq!(free(&accounts), (3, 1));
+            accounts.returns.give_back(charge);
+            assert_eq!(free(&accounts), (4, 2));
+        }
+    }
+
+    #[test]
+    fn a_path_that_lost_all_its_packets_gets_them_back() {
+        let mut accounts = accounts();
+        let _lost = [steer(&accounts), steer(&accounts)];
+        // A packet of another path heals the stream's account, but not the path's.
+        let other = Tag { path: Tag::NO_PATH, ..steer(&accounts) };
+        accounts.taken.get(PATH).expect("it").taken.fetch_sub(1, Ordering::Relaxed);
+        let charge = accounts.received(QUEUE, Stream::Guaranteed, &other);
+        accounts.returns.give_back(charge);
+        assert_eq!(free(&accounts), (4, 0));
+        accounts.settle(QUEUE, Stream::Guaranteed);
+        assert_eq!(free(&accounts), (4, 2));
+    }
+
+    #[test]
+    fn what_is_under_way_is_not_given_up_at_first_sight() {
+        let mut accounts = accounts();
+        let tag = steer(&accounts);
+        accounts.settle(QUEUE, Stream::Guaranteed);
+        assert_eq!(free(&accounts), (3, 1));
+        accounts.settle(QUEUE, Stream::Guaranteed);
+        assert_eq!(free(&accounts), (4, 1), "the path has a buffer left: it can wait");
+        // Very late, it is counted once more, and the path's account with it.
+        let charge = accounts.received(QUEUE, Stream::Guaranteed, &tag);
+        assert_eq!(free(&accounts), (3, 1));
+        accounts.returns.give_back(charge);
+        assert_eq!(free(&accounts), (4, 2));
     }
 }

@@ -177,12 +177,8 @@ impl Receiver {
     /// Gives up packets that the program steered to a stream and that never came.
     pub(super) fn settle(&self, queue: &Queue, classifier: &mut Classifier) {
         for (stream, inlet) in Stream::ALL.into_iter().zip(&queue.inlets) {
-            let accounts = classifier.accounts();
-            if accounts.free(self.queue, stream) == 0
-                && self.holder.held_of(stream) == 0
-                && inlet.ring.waiting() == 0
-            {
-                accounts.settle(self.queue, stream);
+            if inlet.ring.waiting() == 0 {
+                classifier.accounts().settle(self.queue, stream);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Buffers: nothing is steered beyond what may be under way, and what was lost or released comes back exactly once.
 
+use std::time::{Duration, Instant};
+
 use punctual_link::xdp::{ClassifierOptions, Tag};
 use punctual_link::{Filter, PathKey, Stream};
 
@@ -86,6 +88,8 @@ fn lost_packets_come_back() {
     let lost: Vec<_> = (0..4).map(|_| steered(&mut bench, &frame)).collect();
     bench.expect_drop(&frame, Reason::NoBuffer);
     bench.program.accounts().settle(0, stream);
+    assert_eq!(bench.program.accounts().free(0, stream), 4, "they may still be under way");
+    bench.program.accounts().settle(0, stream);
     assert_eq!(bench.program.accounts().free(0, stream), 8);
     // They were only late: received after all, they count again, and nothing drifts.
     for (stream, tag) in lost {
@@ -141,9 +145,11 @@ fn threads_may_give_back_while_packets_come() {
     let (send, receive) = std::sync::mpsc::channel();
     let released = std::thread::spawn(move || receive.iter().map(|charge| returns.give_back(charge)).count());
     let mut steered = 0;
+    let deadline = Instant::now() + Duration::from_secs(60);
     while steered < 2_000 {
         let mut packet = frame.clone();
         let (verdict, _) = bench.program.run(&mut packet, 1).expect("to run");
+        assert!(Instant::now() < deadline, "stuck after {steered} packets");
         if verdict == punctual_link::xdp::Verdict::Steer {
             let tag = Tag::read(&packet).expect("a tag");
             let charge = bench.program.accounts().received(0, Stream::Guaranteed, &tag);

@@ -1,6 +1,8 @@
 //! Token buckets over time. The kernel's clock is the only one that the program has, so what must hold is held against
 //! the times that the program itself reports.
 
+use std::time::{Duration, Instant};
+
 use punctual_link::xdp::{ClassifierOptions, Rate};
 use punctual_link::{Filter, PathKey, Stream};
 
@@ -10,7 +12,9 @@ use crate::support::{Bench, Fate, Reason, filter, options, privileged};
 /// Sends until `wanted` packets got through; gives their times.
 fn accepted(bench: &mut Bench, frame: &[u8], wanted: usize) -> Vec<u64> {
     let mut times = Vec::new();
+    let deadline = Instant::now() + Duration::from_secs(60);
     while times.len() < wanted {
+        assert!(Instant::now() < deadline, "stuck after {} packets", times.len());
         match bench.run(frame) {
             Fate::Steered(_, tag) => times.push(tag.received_ns),
             Fate::Dropped(Reason::Policed) => {}
