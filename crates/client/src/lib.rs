@@ -61,6 +61,6 @@ pub use punctual_proto::ids::{Address, ChannelId, Name};
 pub use punctual_proto::memory::MessageInfo;
 pub use punctual_proto::node::api::{
     ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason, DropCounters, Grant, NodeStatus,
-    RefuseCause, Role, StageGrant, StageKind, UserId,
+    PathRecord, RefuseCause, Role, StageGrant, WakeRecord, WorkKind, StageKind, UserId,
 };
 pub use punctual_proto::node::config::CostSource;

@@ -9,6 +9,7 @@
 
 mod doorbells;
 mod filters;
+mod meter;
 mod port;
 
 use std::collections::VecDeque;
@@ -25,6 +26,7 @@ use punctual_proto::{Instant, Nanos};
 
 use self::doorbells::Doorbells;
 use self::port::LinkPort;
+use self::meter::Meter;
 use crate::command::{Answer, CommandQueue};
 use crate::direct;
 use crate::events::Events;
@@ -66,6 +68,7 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     doorbells: Doorbells,
     received: Vec<Received>,
     /// Events that wait for the lock of their queue.
+    meter: Meter,
     events: VecDeque<Event>,
     /// Whether a command may wait.
     commanded: bool,
@@ -128,6 +131,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             stop_at: None,
             shared,
         })
+            meter: Meter::default(),
     }
 
     fn run(&mut self) {
@@ -185,6 +189,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             // Read after the driver's own times, none of which lies in the future.
             let at = now();
             for packet in self.received.drain(..) {
+            let begun = now();
                 let from = port::node_port(packet.port);
                 self.node.handle_frame(port.id, from, Instant(packet.received_ns), packet.frame, at);
             }
@@ -192,10 +197,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         any
     }
 
+            let count = self.received.len();
     /// What the adapters have sent; only links that are paced by completions tell.
     fn complete(&mut self, at: Instant) -> bool {
         let mut any = false;
         for port in &mut self.ports {
+            self.meter.received(count, now().since(begun));
             if let Some(wire_bytes) = port.completed() {
                 self.node.handle_sent(port.id, wire_bytes, at);
                 any = true;
@@ -242,15 +249,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let mut at = now().max(since);
         let started = at;
         while let Some(work) = self.node.begin_work(at) {
-            let (handler, declared) = (work.handler, work.declared_cost(self.node.costs()));
+            let (handler, kind, packets) = (work.handler, work.kind, work.packets);
+            let declared = work.declared_cost(self.node.costs());
             let begun = now();
             self.node.finish_work(work, at);
             self.serve_handlers(at);
             self.shared.counters.work_units.add(1);
             at = now();
-            if at.since(begun) > declared {
-                self.node.count_overrun(handler);
-            }
             self.transmit(at);
             let spent = at.since(started).max(Nanos(1));
             if spent >= WORK_SLICE {
@@ -260,6 +265,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         at.since(started)
     }
 
+            let own = now().since(begun);
+            self.node.record_unit(handler, kind, self.meter.unit(kind, packets, own), declared);
     /// What the link schedulers give goes straight into the drivers' buffers.
     fn transmit(&mut self, at: Instant) -> bool {
         let mut any = false;
@@ -285,9 +292,11 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     fn hand_out_events(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.node.poll_event() {
+        let begun = now();
             self.events.push_back(event);
             any = true;
         }
+        self.meter.flushed(now().since(begun));
         self.shared.events.try_put(&mut self.events);
         any
     }
@@ -345,6 +354,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 }
             }
         }
+            if span != Some(Nanos::ZERO) {
+                self.node.record_wake(late);
+            }
     }
 
     /// The grace is over or nothing is left: says the rest and ends.

@@ -232,7 +232,8 @@ fn frequent_overruns_put_the_profile_at_risk_and_say_so_once() {
             let (kind, handler) = (work.kind, work.handler);
             world.nodes[0].finish_work(work, world.now);
             if kind == WorkKind::Send {
-                world.nodes[0].count_overrun(handler);
+                let (took, declared) = (Nanos::from_micros(20), Nanos::from_micros(8));
+                world.nodes[0].record_unit(handler, kind, took, declared);
             }
         }
         world.run_for(Nanos::from_millis(10));
@@ -242,7 +243,11 @@ fn frequent_overruns_put_the_profile_at_risk_and_say_so_once() {
         });
         notices += told.count();
     }
-    assert_eq!(world.nodes[0].status(world.now).overruns, 150);
+    let status = world.nodes[0].status(world.now);
+    assert_eq!(status.overruns, 150);
+    let send = status.work.iter().find(|path| path.kind == WorkKind::Send).unwrap();
+    assert_eq!((send.units, send.overruns, send.at_risk), (150, 150, true));
+    assert_eq!((send.max, send.p99_percent), (Nanos::from_micros(20), 256));
     assert_eq!(notices, 1);
 }
 

@@ -1,7 +1,7 @@
 //! `punctual status`: this host at a glance.
 
 use clap::Args;
-use punctual::{DropCounters, HostStatus, NodeStatus, Ppm};
+use punctual::{DropCounters, HostStatus, NodeStatus, PathRecord, Ppm};
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
@@ -53,7 +53,7 @@ fn text(status: &HostStatus) -> String {
         })
         .collect();
     format!(
-        "host {} (node {}), up {}{degraded}\n{}channels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n{}\n\n\
+        "host {} (node {}), up {}{degraded}\n{}channels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n{}\n\n{}\n\n\
          API: {} requests, {} errors, {} malformed, {} over quota, {} not reading, {} broken rings\n\
          packets dropped at the edge: {}",
         node.name,
@@ -64,6 +64,7 @@ fn text(status: &HostStatus) -> String {
         percent(node.cpu_utilisation),
         node.buffer_bytes,
         node.overruns,
+        work(node),
         links(node),
         drivers(status),
         table(&["user", "clients", "listeners", "channels", "buffer bytes"], &users),
@@ -83,6 +84,31 @@ fn profile(status: &HostStatus) -> String {
     let warnings = told["warnings"].as_array().into_iter().flatten().filter_map(|line| line.as_str());
     let warnings = warnings.map(|warning| format!("WARNING: {warning}"));
     told["summary"].as_str().map(str::to_owned).into_iter().chain(warnings).map(|line| line + "\n").collect()
+}
+
+/// What work was seen to cost beside what admission assumes for it; wake-ups beside the release latency.
+fn work(node: &NodeStatus) -> String {
+    let row = |path: &PathRecord| {
+        vec![
+            format!("{:?}", path.kind).to_lowercase(),
+            path.units.to_string(),
+            path.overruns.to_string(),
+            format!("{}%", path.p50_percent),
+            if path.p99_percent >= 400 { "over 400%".into() } else { format!("{}%", path.p99_percent) },
+            format!("{} of {}", path.max, path.max_assumed),
+            if path.at_risk { "AT RISK: measure again with 'punctual profile'" } else { "kept" }.into(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = node.work.iter().map(row).collect();
+    let head = ["work", "units", "overruns", "p50 of assumed", "p99 of assumed", "longest", "profile"];
+    let wakes = node.wakes;
+    format!(
+        "{}\nwake-ups by time: {}, beyond the release latency {}, latest {}",
+        table(&head, &rows),
+        wakes.wakes,
+        wakes.late,
+        wakes.late_max
+    )
 }
 
 fn links(node: &NodeStatus) -> String {

@@ -57,7 +57,8 @@ fn by_timer(count: usize, priority: Option<u8>) -> anyhow::Result<Vec<u64>> {
 
 /// A thread waits at an eventfd; another writes it and notes when.
 fn by_doorbell(count: usize) -> anyhow::Result<Vec<u64>> {
-    let bell = eventfd(0, EventfdFlags::CLOEXEC).context("eventfd")?;
+    // One token for each ring: a waiter that is late must not take two for one.
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE).context("eventfd")?;
     let theirs = bell.try_clone()?;
     let (sender, rung) = sync_channel::<Instant>(1);
     let ringing = std::thread::spawn(move || -> anyhow::Result<()> {

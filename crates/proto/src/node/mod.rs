@@ -18,6 +18,7 @@ mod outgoing;
 mod packet;
 mod plane;
 mod receive;
+mod record;
 mod requests;
 mod sink;
 mod source;
@@ -28,12 +29,12 @@ mod tests;
 mod transmit;
 mod work;
 
-use punctual_analysis::Instant;
+use punctual_analysis::{Instant, Nanos};
 
 pub use self::check::NodeConfigError;
 pub(crate) use self::stages::link_model;
 
-use self::api::{Event, FilterChange, Port, Transmit, Work};
+use self::api::{Event, FilterChange, Port, Transmit, Work, WorkKind};
 use self::config::{CpuCosts, NodeConfig};
 use self::plane::{Owner, Plane};
 use crate::ids::LinkId;
@@ -115,9 +116,16 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// A unit of `handler` took longer than its declared cost: counted, told where it happens often.
-    pub fn count_overrun(&mut self, handler: u32) {
-        self.plane.count_overrun(HandlerId(handler));
+    /// A unit of `handler` took `took`, all that was done for it counted, where admission assumes `declared`:
+    /// recorded for `status`, and told where it is too often too long.
+    pub fn record_unit(&mut self, handler: u32, kind: WorkKind, took: Nanos, declared: Nanos) {
+        self.plane.record_unit(HandlerId(handler), kind, took, declared);
+    }
+
+    /// The processor woke `late` after the time that it had asked for.
+    pub fn record_wake(&mut self, late: Nanos) {
+        let release_latency = self.plane.config.cpu.release_latency;
+        self.plane.record.add_wake(late, release_latency);
     }
 
     /// The costs that admission assumes here.

@@ -17,6 +17,7 @@ use super::best_effort::{Arrivals, Binding, Flow};
 use super::clip::{Clip, RoleState};
 use super::config::{LinkConfig, NodeConfig};
 use super::packet::Packet;
+use super::record::WorkRecord;
 use super::stages::Stages;
 use crate::fragment::packet_wire_bytes;
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
@@ -134,9 +135,8 @@ pub(super) struct Plane<M: Memory> {
     pub filters: VecDeque<(LinkId, FilterChange)>,
     /// Closing sources that have sent everything.
     pub drained: VecDeque<ChannelId>,
-    /// Units of work begun, and those that took longer than admission assumes.
-    pub units: u64,
-    pub overruns: u64,
+    /// What units of work took, beside what admission assumes.
+    pub record: WorkRecord,
 }
 
 impl<M: Memory> Plane<M> {
@@ -172,8 +172,7 @@ impl<M: Memory> Plane<M> {
             notices: VecDeque::with_capacity(ARRIVALS_PACKETS_MAX),
             filters: VecDeque::new(),
             drained: VecDeque::new(),
-            units: 0,
-            overruns: 0,
+            record: WorkRecord::new(),
         })
     }
 

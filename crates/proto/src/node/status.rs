@@ -31,7 +31,9 @@ impl<M: Memory> Node<M> {
                 replayed: signalling.replayed,
                 ..drops
             },
-            overruns: plane.overruns,
+            overruns: plane.record.overruns(),
+            work: plane.record.paths().collect(),
+            wakes: plane.record.wakes(),
             retransmissions: signalling.retransmissions,
             now,
         }

@@ -29,10 +29,6 @@ impl Unit {
     }
 }
 
-/// Overruns in a node's life that prove nothing.
-const OVERRUNS_TOLERATED: u64 = 100;
-/// One overrun in so many units is an accident.
-const OVERRUN_UNITS: u64 = 100;
 /// Empty picks in one call before the caller is asked to come again: bounds the work of a call.
 const EMPTY_PICKS_MAX: usize = 16;
 
@@ -44,7 +40,6 @@ impl<M: Memory> Plane<M> {
             let owner = self.owners.get(handler.0 as usize).copied().flatten();
             let unit = owner.and_then(|owner| self.unit(owner, now));
             if let Some(unit) = unit.filter(|unit| unit.packets > 0 || unit.kind == WorkKind::Receive) {
-                self.units += 1;
                 return Some(unit.of(handler));
             }
             // Nothing to do after all (slots went, a packet was dropped): tell the executor what there is.
@@ -57,13 +52,13 @@ impl<M: Memory> Plane<M> {
         None
     }
 
-    /// A unit of `handler` took longer than admission assumes. Where that is more than an accident (a hole, an
-    /// interrupt), the handler's channel is told that its guarantee is at risk.
-    pub fn count_overrun(&mut self, handler: HandlerId) {
-        self.overruns += 1;
-        let is_rare = self.overruns <= OVERRUNS_TOLERATED || self.overruns * OVERRUN_UNITS < self.units;
-        let owner = self.owners.get(handler.0 as usize).copied().flatten();
-        if let (false, Some(Owner::Clip(channel))) = (is_rare, owner) {
+    /// What a unit of `handler` took. Where overruns are more than accidents (a hole, an interrupt), the handler's
+    /// channel is told that its guarantee is at risk.
+    pub fn record_unit(&mut self, handler: HandlerId, kind: WorkKind, took: Nanos, declared: Nanos) {
+        if !self.record.add(kind, took, declared) || !self.record.is_at_risk(kind) {
+            return;
+        }
+        if let Some(Owner::Clip(channel)) = self.owners.get(handler.0 as usize).copied().flatten() {
             self.notice(channel, Notice::ProfileAtRisk);
         }
     }

@@ -4,7 +4,9 @@ mod filter;
 mod status;
 
 pub use filter::{FilterChange, PathFilter};
-pub use status::{ChannelCounters, ChannelStatus, DropCounters, LinkStatus, NodeStatus, Role};
+pub use status::{
+    ChannelCounters, ChannelStatus, DropCounters, LinkStatus, NodeStatus, PathRecord, Role, WakeRecord,
+};
 
 use alloc::string::String;
 use alloc::vec::Vec;

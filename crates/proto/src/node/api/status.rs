@@ -7,6 +7,7 @@ use punctual_analysis::{Contract, Delivery, Instant, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
 use super::StageGrant;
+pub use crate::node::record::{PathRecord, WakeRecord};
 use crate::ids::{Address, ChannelId, LinkId, Name, NodeId, PathId};
 
 /// What a channel's end is.
@@ -146,6 +147,10 @@ pub struct NodeStatus {
     pub drops: DropCounters,
     /// Handlers that overran their declared time.
     pub overruns: u64,
+    /// What work was seen to cost, by path, beside what admission assumes.
+    pub work: Vec<PathRecord>,
+    /// Wake-ups by time beside the release latency that admission assumes.
+    pub wakes: WakeRecord,
     /// Signalling messages retransmitted.
     pub retransmissions: u64,
     /// This host's time.
