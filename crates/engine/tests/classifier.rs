@@ -13,6 +13,7 @@ use punctual_proto::wire::{Header, Kind};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::thread::{CapabilitySet, capabilities};
 
 const DATA: u16 = 7_001;
 const SIGNALLING: u16 = 7_000;
@@ -30,8 +31,9 @@ struct Bench {
 impl Bench {
     /// `None`, and says so, where programs cannot be loaded.
     fn new(filter: &Filter) -> Option<Self> {
-        if !rustix::process::getuid().is_root() {
-            eprintln!("SKIPPED: loading XDP programs needs root");
+        let rights = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
+        if !capabilities(None).is_ok_and(|sets| sets.effective.contains(rights)) {
+            eprintln!("SKIPPED: XDP programs need CAP_SYS_ADMIN and CAP_NET_ADMIN");
             return None;
         }
         let options = ClassifierOptions::new("lo", LOCAL, PEER, DATA, SIGNALLING);

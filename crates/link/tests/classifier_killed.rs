@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use aya::programs::loaded_programs;
 use punctual_link::kernel::{Device, XdpAttachment};
 use punctual_link::xdp::{Classifier, ClassifierOptions};
-use rustix::thread::{UnshareFlags, unshare_unsafe};
+use rustix::thread::{CapabilitySet, UnshareFlags, capabilities, unshare_unsafe};
 
 /// The argument that makes this program the child.
 const CHILD: &str = "--attach-and-wait";
@@ -18,8 +18,9 @@ fn main() {
         attach_and_wait();
         return;
     }
-    if !rustix::process::getuid().is_root() {
-        eprintln!("SKIPPED: loading XDP programs and network namespaces need root");
+    let rights = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
+    if !capabilities(None).is_ok_and(|sets| sets.effective.contains(rights)) {
+        eprintln!("SKIPPED: XDP programs and network namespaces need CAP_SYS_ADMIN and CAP_NET_ADMIN");
         return;
     }
     // SAFETY: only the network namespace of this thread, the only one, changes.

@@ -5,16 +5,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use punctual_link::xdp::{ClassifierOptions, Program, Tag, Verdict};
 use punctual_link::{Filter, Stream, StreamDrops};
 use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::frames::{COOKIE, DATA, Ends, PATH, PEER_DATA, PEER_SIGNALLING, SIGNALLING};
 
 /// Whether programs can be loaded here; says so where not.
 pub fn privileged() -> bool {
-    let root = rustix::process::getuid().is_root();
-    if !root {
-        eprintln!("SKIPPED: loading XDP programs needs root");
+    let rights = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
+    let has_them = capabilities(None).is_ok_and(|sets| sets.effective.contains(rights));
+    if !has_them {
+        eprintln!("SKIPPED: XDP programs and network namespaces need CAP_SYS_ADMIN and CAP_NET_ADMIN");
     }
-    root
+    has_them
 }
 
 pub fn options(ends: Ends) -> ClassifierOptions {
