@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::contract::{Contract, INTERVAL_MIN, SPAN_MAX};
-use crate::policy::{Class, Demand};
+use crate::policy::{Class, Demand, Urgency};
 use crate::stage::{CostParts, Cpu, PathCosts};
 use crate::units::Nanos;
 
@@ -185,8 +185,15 @@ impl Cpu {
             Activation::LowLatency { .. } => Class::LowLatency,
             Activation::Periodic { .. } => Class::Guaranteed,
         };
+        let urgency = Urgency::of_period(class, service.period);
         let cost = self.cost_parts_of(contract, service, fragment_bytes, costs).sum();
-        Demand { cost, unit_cost_max: plain.unit_cost_max.min(cost), period: service.period, class, ..plain }
+        Demand {
+            cost,
+            unit_cost_max: plain.unit_cost_max.min(cost),
+            period: service.period,
+            urgency,
+            ..plain
+        }
     }
 
     /// How the cost of a period is made up. A budget is charged by units: the last one may exceed it by a quantum

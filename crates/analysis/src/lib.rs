@@ -13,6 +13,7 @@ pub mod buffers;
 pub mod clip;
 pub mod contract;
 pub mod path;
+pub mod plan;
 pub mod policies;
 pub mod policy;
 pub mod rta;
@@ -25,6 +26,8 @@ pub use arrival::{Arrival, EffectiveArrivals, LogicalArrivals, SourceVerdict, Ve
 pub use clip::ClipParameters;
 pub use contract::{Contract, ContractError, Delivery, Horizon, Policing};
 pub use policies::{PolicyKind, UnknownPolicy, policy_by_name};
-pub use policy::{AdmissionPolicy, Class, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey};
+pub use policy::{
+    AdmissionPolicy, Class, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey, Urgency,
+};
 pub use stage::{Blocking, CostParts, Cpu, Interference, Link, Pacing, PathCosts, StageModel};
 pub use units::{BitRate, Instant, Nanos, Ppm, Rate};

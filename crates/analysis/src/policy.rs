@@ -19,6 +19,28 @@ pub enum Class {
     Guaranteed,
 }
 
+/// Who goes first under `rmdp`, the smaller the earlier: by class, then the shorter period, then the place that a
+/// plan gave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Urgency {
+    /// Its class.
+    pub class: Class,
+    /// The rate group: the channel's own period, or a shorter one where a plan says so.
+    pub rate: Nanos,
+    /// Its place in the rate group: 0 without a plan, at most [`PLACES_MAX`].
+    pub place: u8,
+}
+
+/// Last place in a rate group that has an order of its own.
+pub const PLACES_MAX: u8 = 63;
+
+impl Urgency {
+    /// By the period alone.
+    pub const fn of_period(class: Class, period: Nanos) -> Self {
+        Self { class, rate: period, place: 0 }
+    }
+}
+
 /// What one channel asks of one stage (design 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
@@ -32,8 +54,8 @@ pub struct Demand {
     pub release_latency: Nanos,
     /// How early a message may be served (the horizon): jitter to fixed-priority policies, ignored by `edf`.
     pub early: Nanos,
-    /// Its class.
-    pub class: Class,
+    /// Its place in the order of `rmdp`; no other policy asks.
+    pub urgency: Urgency,
 }
 
 /// A yes of one stage: it can bound the channel by `bound`.

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::contract::Contract;
-use crate::policy::{Class, Demand};
+use crate::policy::{Class, Demand, Urgency};
 use crate::units::{BitRate, Nanos, Ppm};
 
 /// Whatever our scheduler does not order takes at most `sigma + rho·t` of any time t.
@@ -146,7 +146,7 @@ impl Link {
             period: contract.policed_interval(),
             release_latency,
             early: horizon,
-            class: Class::Guaranteed,
+            urgency: Urgency::of_period(Class::Guaranteed, contract.policed_interval()),
         }
     }
 
@@ -305,7 +305,7 @@ impl Cpu {
             period: contract.policed_interval(),
             release_latency,
             early: horizon,
-            class: Class::Guaranteed,
+            urgency: Urgency::of_period(Class::Guaranteed, contract.policed_interval()),
         }
     }
 

@@ -197,7 +197,7 @@ fn edf_non_preemptive() {
 fn rmdp_offers_the_response_time_by_class_and_period() {
     use oracle::fixed_priority::limited_preemptive as lp;
     use punctual_analysis::{
-        Blocking, Class, Demand, Interference, Ppm, StageKey, StageModel, policy_by_name,
+        Blocking, Class, Demand, Interference, Ppm, StageKey, StageModel, Urgency, policy_by_name,
     };
     let model = StageModel {
         blocking: Blocking::LargestUnit { best_effort: Nanos(1) },
@@ -215,9 +215,10 @@ fn rmdp_offers_the_response_time_by_class_and_period() {
             let unit_cost_max = Nanos(rng.random_range(1..=cost.0));
             let class = if rng.random_bool(0.25) { Class::LowLatency } else { Class::Guaranteed };
             let (release_latency, early) = (Nanos::ZERO, Nanos::ZERO);
-            let demand = Demand { cost, unit_cost_max, period, release_latency, early, class };
+            let urgency = Urgency::of_period(class, period);
+            let demand = Demand { cost, unit_cost_max, period, release_latency, early, urgency };
             let Ok(offer) = policy.offer(&demand, Nanos(LIMIT)) else { continue };
-            let rate = |demand: &Demand| (demand.class, demand.period);
+            let rate = |demand: &Demand| demand.urgency;
             let curve = |demand: &Demand| Sporadic::new(Duration::from(demand.period.0), Duration::from(0));
             let ahead: Vec<_> = (held.iter().filter(|other| rate(other) <= rate(&demand)))
                 .map(|other| RBF::new(curve(other), Scalar::new(Service::from(other.cost.0))))

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use punctual_analysis::policies::level;
 use punctual_analysis::{
-    Blocking, Class, Demand, Interference, Nanos, Ppm, StageKey, StageModel, policy_by_name,
+    Blocking, Class, Demand, Interference, Nanos, Ppm, StageKey, StageModel, Urgency, policy_by_name,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -153,8 +153,8 @@ fn simulate(
                 RunOrder::Deadline => (message.deadline_ns, 0, number),
                 RunOrder::Level => (u64::from(level(channel.bound)), channel.among_peers, number),
                 RunOrder::Rate => {
-                    let Demand { class, period, .. } = channel.demand;
-                    ((class as u64) << 60 | period.0, channel.among_peers, number)
+                    let Urgency { class, rate, .. } = channel.demand.urgency;
+                    ((class as u64) << 60 | rate.0, channel.among_peers, number)
                 }
             };
             ready.insert(key, (message, channel.demand.cost.0));
@@ -267,7 +267,7 @@ fn random_demand(rng: &mut SmallRng) -> Demand {
     // Few enough periods that some channels share one.
     let period = Nanos(period.0 / 1_000_000 * 1_000_000);
     let class = if rng.random_bool(0.2) { Class::LowLatency } else { Class::Guaranteed };
-    Demand { cost, unit_cost_max, period, release_latency, early, class }
+    Demand { cost, unit_cost_max, period, release_latency, early, urgency: Urgency::of_period(class, period) }
 }
 
 /// Channels of one stage up to the first refusal, by an admission that is blind to something.

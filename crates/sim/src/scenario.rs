@@ -265,6 +265,7 @@ fn draw_cpu(spec: &HostSpec, dice: &mut Dice) -> (CpuConfig, Nanos) {
         run: spec.run.unwrap_or(run),
         admission: spec.admission.unwrap_or(admission),
         quantum_packets: dice.pick(&[1, 1, 2, 4]),
+        plan: Vec::new(),
     };
     cpu.release_latency = reaction(&cpu, wake_max);
     (cpu, wake_max)

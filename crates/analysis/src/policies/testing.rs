@@ -3,7 +3,7 @@
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-use crate::policy::{Class, Demand};
+use crate::policy::{Class, Demand, Urgency};
 use crate::stage::{Blocking, Interference, StageModel};
 use crate::units::{Nanos, Ppm};
 
@@ -29,5 +29,12 @@ pub(super) fn random_demand(rng: &mut SmallRng) -> Demand {
     let release_latency =
         if rng.random_bool(0.5) { Nanos(rng.random_range(0..500_000)) } else { Nanos::ZERO };
     let early = if rng.random_bool(0.5) { Nanos(rng.random_range(0..20_000_000)) } else { Nanos::ZERO };
-    Demand { cost, unit_cost_max, period, release_latency, early, class: Class::Guaranteed }
+    Demand {
+        cost,
+        unit_cost_max,
+        period,
+        release_latency,
+        early,
+        urgency: Urgency::of_period(Class::Guaranteed, period),
+    }
 }

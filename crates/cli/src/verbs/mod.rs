@@ -6,6 +6,7 @@ pub mod bench;
 pub mod channels;
 pub mod demo;
 pub mod doctor;
+pub mod plan;
 pub mod profile;
 pub mod recv;
 pub mod send;

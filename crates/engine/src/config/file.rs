@@ -56,6 +56,7 @@ pub(super) struct ProcessorTable {
     pub policy: Option<RunPolicy>,
     pub admission: Option<Admission>,
     pub quantum: Option<u32>,
+    pub plan: Option<PathBuf>,
     pub release_latency: Maybe<Nanos>,
     pub cpu_share_max: Maybe<Ppm>,
     pub best_effort_share_min: Maybe<Ppm>,

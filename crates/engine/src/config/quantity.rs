@@ -159,7 +159,7 @@ impl Quantity for Bytes {
 
 /// A quantity in a configuration file: a string with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Text<Q>(pub Q);
+pub struct Text<Q>(pub Q);
 
 impl<'de, Q: Quantity> Deserialize<'de> for Text<Q> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -34,6 +34,7 @@ fn everything_said() -> String {
         "# key_file",
         "# best_effort_host",
         "# profile = ",
+        "# plan = ",
     ];
     let is_key = |line: &str| {
         let key = line.trim_start_matches("# ").split(" = ").next().unwrap_or("");

@@ -4,14 +4,14 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use punctual_analysis::arrival::{EffectiveArrivals, LogicalArrivals};
-use punctual_analysis::{Activation, Delivery, Horizon, Nanos, Policing, buffers};
+use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, buffers};
 
 use super::api::{ChannelCounters, FilterChange, RefuseCause, Role, StageGrant};
 use super::clip::{Clip, Demoted, Forwarder, Outlet, PacketQueue, RoleState, Sink, Source, Told};
 use super::filters::Upstream;
 use super::outgoing::Outgoing;
 use super::plane::{Owner, Plane, best_effort_parameters};
-use super::stages::{Reserved, unsuitable};
+use super::stages::Reserved;
 use crate::fragment::{Fragmentation, Reassembly, packet_wire_bytes};
 use crate::ids::ChannelId;
 use crate::limits::BEST_EFFORT_OUTGOING_MAX;
@@ -186,24 +186,23 @@ impl<M: Memory> Plane<M> {
 
     /// The handler of a channel whose stages are held (design 5).
     fn handler_parameters(&self, local: &LocalChannel) -> Result<HandlerParameters, RefuseCause> {
-        let held = self.stages.held(local.channel).ok_or(RefuseCause::Exhausted)?;
-        let service = local.contract.service(local.fragment_bytes);
-        let service = service.map_err(unsuitable)?;
-        let deadline = held.cpu.work_bound();
-        let budget = Budget { packets: service.packets, period: service.period, deadline };
-        let (class, budget, trigger) = match local.contract.activation {
-            Activation::Deadline => (Class::Guaranteed, None, Trigger::Reactive),
-            Activation::LowLatency { .. } => (Class::LowLatency, Some(budget), Trigger::Reactive),
-            Activation::Periodic { .. } => (Class::Guaranteed, Some(budget), Trigger::Periodic),
-        };
+        let stage = self.stages.held(local.channel).ok_or(RefuseCause::Exhausted)?.cpu;
+        let Urgency { class, rate, place } = stage.demand.urgency;
+        let budget = stage.service.map(|Service { packets, period, .. }| {
+            let deadline = stage.work_bound();
+            Budget { packets, period, deadline }
+        });
         Ok(HandlerParameters {
-            class,
+            class: match class {
+                punctual_analysis::Class::LowLatency => Class::LowLatency,
+                punctual_analysis::Class::Guaranteed => Class::Guaranteed,
+            },
             level: self.stages.cpu_rank(local.channel),
-            period: service.period,
-            place: 0,
+            period: rate,
+            place,
             quantum_packets: self.config.cpu.quantum_packets,
             budget,
-            trigger,
+            trigger: if stage.wait > Nanos::ZERO { Trigger::Periodic } else { Trigger::Reactive },
         })
     }
 

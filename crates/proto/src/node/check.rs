@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 
-use punctual_analysis::{BitRate, Nanos, Ppm};
+use punctual_analysis::{Activation, BitRate, Nanos, Ppm};
 use thiserror::Error;
 
 use super::config::{Admission, LinkConfig, NodeConfig, RouteConfig, RunPolicy};
@@ -82,6 +82,20 @@ fn check_cpu(config: &NodeConfig) -> Result<(), NodeConfigError> {
             cpu.run, cpu.admission
         )
     })?;
+    ensure(cpu.plan.is_empty() || cpu.run == RunPolicy::Rmdp, || {
+        format!(
+            "a plan is served in the order of rmdp: set processor policy = \"rmdp\" instead of {:?}",
+            cpu.run
+        )
+    })?;
+    let mut planned = BTreeSet::new();
+    for flow in &cpu.plan {
+        ensure(planned.insert(flow.name), || format!("flow \"{}\" stands twice in the plan", flow.name))?;
+        let activation = Activation::Periodic { period: flow.period_ns, packets: flow.packets };
+        let invalid =
+            |error| NodeConfigError { what: format!("flow \"{}\" of the plan: {error}", flow.name) };
+        activation.validate(Nanos::MAX).map_err(invalid)?;
+    }
     ensure(cpu.quantum_packets >= 1, || "processor quantum of 0 packets: give at least 1".into())?;
     ensure(cpu.utilisation_max <= Ppm::ONE && cpu.utilisation_max > Ppm(0), || {
         "processor utilisation_max: give more than 0 and at most 1".into()

@@ -7,6 +7,7 @@ use punctual_analysis::{BitRate, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
 use super::api::WorkKind;
+use super::plan::PlannedFlow;
 use crate::ids::{Epoch, Name, NodeId};
 use crate::limits;
 
@@ -200,6 +201,8 @@ pub struct CpuConfig {
     pub admission: Admission,
     /// b_p: PDUs finished before a yield is honoured.
     pub quantum_packets: u32,
+    /// This host's part of a static schedule; only with `rmdp`.
+    pub plan: Vec<PlannedFlow>,
 }
 
 /// Times and keys of RTCOP.
@@ -288,6 +291,7 @@ impl Default for CpuConfig {
             run: RunPolicy::Edf,
             admission: Admission::Edf,
             quantum_packets: 1,
+            plan: Vec::new(),
         }
     }
 }

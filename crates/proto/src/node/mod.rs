@@ -16,6 +16,7 @@ mod flow;
 mod forward;
 mod outgoing;
 mod packet;
+pub mod plan;
 mod plane;
 mod receive;
 mod record;

@@ -4,19 +4,20 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use punctual_analysis::{
     Activation, ActivationError, AdmissionPolicy, Class, Contract, CostParts, Cpu, Demand, Explanation,
-    Interference, Link, Nanos, Pacing, PathCosts, Ppm, Rate, Refusal, RefusalReason, StageKey,
-    policy_by_name,
+    Interference, Link, Nanos, Pacing, PathCosts, Ppm, Rate, Refusal, RefusalReason, Service, StageKey,
+    Urgency, policy_by_name,
 };
 
 use super::api::{RefuseCause, Role, StageGrant, StageKind};
 use super::check::NodeConfigError;
 use super::config::{self, Admission, LinkConfig, NodeConfig, Pace};
+use super::plan::PlannedFlow;
 use crate::ids::{ChannelId, LinkId, NodeId};
 use crate::limits::{FRAGMENT_BYTES_MAX, FRAMES_GUARANTEED_DIVISOR, HEADER_BYTES, SIGNAL_BYTES_MAX};
 use crate::signalling::LocalChannel;
@@ -45,12 +46,16 @@ pub(super) struct HeldStage {
     pub bound_max: Nanos,
     /// d: the wait and what the stage's admission holds.
     pub bound: Nanos,
+    /// How a processor serves it, where it has a budget.
+    pub service: Option<Service>,
+    /// The flow of this host's plan whose reservation it has.
+    planned: Option<usize>,
 }
 
 impl HeldStage {
     /// Without a timer.
     fn new(demand: Demand, bound: Nanos) -> Self {
-        Self { demand, wait: Nanos::ZERO, bound_max: Nanos::MAX, bound }
+        Self { demand, wait: Nanos::ZERO, bound_max: Nanos::MAX, bound, service: None, planned: None }
     }
     /// What the stage's admission holds.
     pub fn work_bound(&self) -> Nanos {
@@ -87,6 +92,18 @@ struct LinkStage {
     frames: u32,
 }
 
+/// A flow of this host's plan; admission holds it from the start on.
+struct PlannedStage {
+    flow: PlannedFlow,
+    demand: Demand,
+    taken: Option<ChannelId>,
+}
+
+/// The place of a planned flow in the processor's admission: no channel has this handle.
+const fn planned_key(index: usize) -> StageKey {
+    StageKey(SIGNALLING_KEY.0 - 1 - index as u64)
+}
+
 /// Admission of all stages.
 pub(super) struct Stages {
     node: NodeId,
@@ -95,6 +112,7 @@ pub(super) struct Stages {
     costs: config::CpuCosts,
     costs_from: config::CostSource,
     release_latency: Nanos,
+    plan: Vec<PlannedStage>,
     links: Vec<LinkStage>,
     held: HashMap<ChannelId, Held>,
     buffer_bytes: u64,
@@ -107,7 +125,7 @@ impl Stages {
     /// # Errors
     /// Where a stage cannot even carry its own signalling.
     pub fn new(config: &NodeConfig) -> Result<Self, NodeConfigError> {
-        let cpu_model = cpu_model(config);
+        let cpu_model = cpu_model(&config.cpu, fragment_bytes_max(config));
         let unknown = |error: punctual_analysis::UnknownPolicy| NodeConfigError { what: error.to_string() };
         let mut cpu = policy_by_name(name_of(config.cpu.admission), cpu_model.model()).map_err(unknown)?;
         let signal = signal_contract(config)?;
@@ -129,7 +147,11 @@ impl Stages {
             );
             let sum = cpu_demand.map_or(Nanos::ZERO, |demand| demand.cost);
             // At run time nothing goes before signalling.
-            cpu_demand = Some(Demand { cost: sum + one.cost, class: Class::LowLatency, ..one });
+            cpu_demand = Some(Demand {
+                cost: sum + one.cost,
+                urgency: Urgency { class: Class::LowLatency, ..one.urgency },
+                ..one
+            });
             let (propagation_max, packet_bytes_max) = (link.propagation_max, link.packet_bytes_max);
             let frames_max = link.frames / FRAMES_GUARANTEED_DIVISOR;
             links.push(LinkStage {
@@ -145,6 +167,7 @@ impl Stages {
         if let Some(demand) = cpu_demand {
             hold_signalling(cpu.as_mut(), &demand, "the processor")?;
         }
+        let plan = hold_plan(cpu.as_mut(), config)?;
         Ok(Self {
             node: config.id,
             cpu_model,
@@ -152,6 +175,7 @@ impl Stages {
             costs: config.cpu.costs,
             costs_from: config.cpu.costs_from,
             release_latency: config.cpu.release_latency,
+            plan,
             links,
             held: HashMap::new(),
             buffer_bytes: 0,
@@ -202,7 +226,7 @@ impl Stages {
         let cpu_grant = self.cpu_grant(local, &cpu, limit);
         let Some(link) = local.link_out else {
             if !dry {
-                self.cpu.hold(key, &cpu.demand, cpu.work_bound()).map_err(refuse(cpu_kind))?;
+                self.hold_cpu(local.channel, &cpu).map_err(refuse(cpu_kind))?;
                 self.held.insert(local.channel, Held { cpu, link: None, buffers: Reserved::default() });
             }
             return Ok(Vec::from([cpu_grant]));
@@ -214,7 +238,7 @@ impl Stages {
         let held = HeldStage::new(demand, stage.policy.offer(&demand, left).map_err(refuse_link)?.bound);
         if !dry {
             stage.policy.hold(key, &held.demand, held.bound).map_err(refuse_link)?;
-            if let Err(refusal) = self.cpu.hold(key, &cpu.demand, cpu.work_bound()) {
+            if let Err(refusal) = self.hold_cpu(local.channel, &cpu) {
                 self.links[usize::from(link.0)].policy.release(key);
                 return Err(refuse(cpu_kind)(refusal));
             }
@@ -294,7 +318,10 @@ impl Stages {
     /// Gives everything back.
     pub fn release(&mut self, channel: ChannelId) {
         let Some(held) = self.held.remove(&channel) else { return };
-        self.cpu.release(StageKey(channel.0));
+        match held.cpu.planned {
+            Some(index) => self.plan[index].taken = None,
+            None => drop(self.cpu.release(StageKey(channel.0))),
+        }
         if let Some((link, _)) = held.link {
             self.links[usize::from(link.0)].policy.release(StageKey(channel.0));
         }
@@ -339,6 +366,9 @@ impl Stages {
         local: &LocalChannel,
         limit: Nanos,
     ) -> Result<Result<HeldStage, Refusal>, RefuseCause> {
+        if let Some(index) = self.planned(local)? {
+            return self.offer_planned(local, index, limit);
+        }
         let (contract, fragment) = (&local.contract, local.fragment_bytes);
         let service = contract.service(fragment).map_err(unsuitable)?;
         let mut costs = path_costs(&self.costs, local.role);
@@ -348,12 +378,64 @@ impl Stages {
         let work_max = if wait > Nanos::ZERO { service.period } else { Nanos::MAX };
         let answer = match self.cpu.offer(&demand, work_max.min(limit - wait)) {
             Ok(offer) => {
-                Ok(HeldStage { demand, wait, bound_max: wait + work_max, bound: offer.bound + wait })
+                let service = (contract.activation != Activation::Deadline).then_some(service);
+                let (bound_max, bound) = (wait + work_max, wait + offer.bound);
+                Ok(HeldStage { demand, wait, bound_max, bound, service, planned: None })
             }
             Err(refusal) if contract.activation == Activation::Deadline => Err(refusal),
             Err(refusal) => Err(after_timer(refusal, wait)),
         };
         Ok(answer)
+    }
+
+    /// The flow of this host's plan that a channel says it is. Only the source must know it.
+    fn planned(&self, local: &LocalChannel) -> Result<Option<usize>, RefuseCause> {
+        let Some(name) = local.contract.flow else { return Ok(None) };
+        let index = self.plan.iter().position(|planned| planned.flow.name == name);
+        if index.is_none() && local.role == Role::Source {
+            let text = format!("no flow \"{name}\" in this host's plan: add it with 'punctual plan'");
+            return Err(RefuseCause::Unsuitable(text));
+        }
+        Ok(index)
+    }
+
+    /// A planned flow's reservation, for a channel that stays within it.
+    fn offer_planned(
+        &self,
+        local: &LocalChannel,
+        index: usize,
+        limit: Nanos,
+    ) -> Result<Result<HeldStage, Refusal>, RefuseCause> {
+        let PlannedStage { flow, demand, taken } = &self.plan[index];
+        let no = |why: String| RefuseCause::Unsuitable(format!("flow \"{}\" of the plan: {why}", flow.name));
+        if taken.is_some() {
+            return Err(no("another channel has it: close that or plan another flow".into()));
+        }
+        let (contract, fragment) = (flow.serving(&local.contract), local.fragment_bytes);
+        let service = contract.service(fragment).map_err(|error| no(error.to_string()))?;
+        let costs = path_costs(&self.costs, local.role);
+        let own = self.cpu_model.demand_of(&contract, &service, fragment, &costs, self.release_latency);
+        if own.cost > demand.cost || own.unit_cost_max > demand.unit_cost_max {
+            return Err(no(format!(
+                "it has {} of the processor a period, {} at once; the contract costs {}, {}: plan it again",
+                demand.cost, demand.unit_cost_max, own.cost, own.unit_cost_max
+            )));
+        }
+        let bound = service.wait + flow.deadline();
+        if bound > limit {
+            let reason = RefusalReason::Bound { possible: bound, limit };
+            return Ok(Err(Refusal { reason, bound_possible: Some(bound), period_possible: None }));
+        }
+        let (wait, service, planned) = (service.wait, Some(service), Some(index));
+        Ok(Ok(HeldStage { demand: *demand, wait, bound_max: bound, bound, service, planned }))
+    }
+
+    fn hold_cpu(&mut self, channel: ChannelId, stage: &HeldStage) -> Result<(), Refusal> {
+        match stage.planned {
+            Some(index) => self.plan[index].taken = Some(channel),
+            None => self.cpu.hold(StageKey(channel.0), &stage.demand, stage.work_bound())?,
+        }
+        Ok(())
     }
 
     /// How early a channel's packets may be processed where `wanted` is what its buffers allow: under an order
@@ -372,7 +454,10 @@ impl Stages {
 
     fn cpu_grant(&mut self, local: &LocalChannel, stage: &HeldStage, limit: Nanos) -> StageGrant {
         let (contract, fragment) = (&local.contract, local.fragment_bytes);
-        let mut made_of = self.cpu.explain(&stage.demand, limit - stage.wait).unwrap_or_default();
+        let mut made_of = match stage.planned {
+            None => self.cpu.explain(&stage.demand, limit - stage.wait).unwrap_or_default(),
+            Some(_) => planned_bound(stage),
+        };
         made_of.release_latency = made_of.release_latency + stage.wait;
         let costs = path_costs(&self.costs, local.role);
         let parts = contract
@@ -447,7 +532,7 @@ fn after_timer(refusal: Refusal, wait: Nanos) -> Refusal {
     Refusal { reason, bound_possible, period_possible: None }
 }
 
-pub(super) fn unsuitable(error: ActivationError) -> RefuseCause {
+fn unsuitable(error: ActivationError) -> RefuseCause {
     RefuseCause::Unsuitable(error.to_string())
 }
 
@@ -476,7 +561,8 @@ const fn cpu_kind(role: Role) -> StageKind {
     }
 }
 
-const fn path_costs(costs: &config::CpuCosts, role: Role) -> PathCosts {
+/// What one path through the processor costs.
+pub(super) const fn path_costs(costs: &config::CpuCosts, role: Role) -> PathCosts {
     match role {
         Role::Source => PathCosts {
             message: costs.send_message,
@@ -490,18 +576,53 @@ const fn path_costs(costs: &config::CpuCosts, role: Role) -> PathCosts {
     }
 }
 
-fn cpu_model(config: &NodeConfig) -> Cpu {
-    let costs = &config.cpu.costs;
-    let fragment = u64::from(config.fragment_bytes);
+/// Holds every flow of the plan.
+fn hold_plan(
+    policy: &mut dyn AdmissionPolicy,
+    config: &NodeConfig,
+) -> Result<Vec<PlannedStage>, NodeConfigError> {
+    let hold = |(index, flow): (usize, &PlannedFlow)| {
+        let demand = flow.demand(config.cpu.release_latency);
+        let refused = |refusal: Refusal| NodeConfigError {
+            what: format!(
+                "the plan cannot be scheduled here: flow \"{}\": {refusal}: make it again with 'punctual plan' and \
+                 this host's configuration",
+                flow.name
+            ),
+        };
+        policy.hold(planned_key(index), &demand, flow.deadline()).map_err(refused)?;
+        Ok(PlannedStage { flow: *flow, demand, taken: None })
+    };
+    config.cpu.plan.iter().enumerate().map(hold).collect()
+}
+
+/// What a planned flow's bound is made of, as far as the plan says it.
+fn planned_bound(stage: &HeldStage) -> Explanation {
+    let Demand { release_latency, cost: own, .. } = stage.demand;
+    let others = stage.work_bound() - release_latency - own;
+    Explanation { release_latency, own, others, ..Explanation::default() }
+}
+
+/// The processor as admission sees it, where no packet has more than `fragment_bytes` of payload. What exceeds a
+/// budget runs as best effort, a quantum at once.
+pub(super) fn cpu_model(cpu: &config::CpuConfig, fragment_bytes: u32) -> Cpu {
+    let costs = &cpu.costs;
     let longest = costs.send_packet.max(costs.forward_packet).max(costs.receive_packet);
-    let interference = config.cpu.interference;
+    let packet = longest + costs.copy_kib * u64::from(fragment_bytes).div_ceil(1_024);
+    let interference = cpu.interference;
     Cpu {
-        utilisation_max: config.cpu.utilisation_max,
-        best_effort_share_min: config.cpu.best_effort_share_min,
+        utilisation_max: cpu.utilisation_max,
+        best_effort_share_min: cpu.best_effort_share_min,
         interference: Interference { sigma: interference.sigma, rho: interference.rho },
-        best_effort_unit: longest + costs.deliver_message + costs.copy_kib * fragment.div_ceil(1_024),
-        quantum_packets: config.cpu.quantum_packets,
+        best_effort_unit: packet * u64::from(cpu.quantum_packets.max(1)) + costs.deliver_message,
+        quantum_packets: cpu.quantum_packets,
     }
+}
+
+/// The largest payload of a packet that this node makes or passes on.
+fn fragment_bytes_max(config: &NodeConfig) -> u32 {
+    let of_links = config.links.iter().map(|link| link.packet_bytes_max.saturating_sub(HEADER_BYTES as u32));
+    of_links.max().unwrap_or(0).max(config.fragment_bytes)
 }
 
 pub(crate) fn link_model(link: &LinkConfig) -> Link {

@@ -4,7 +4,7 @@
 //! leaves every lower channel within its bound, and its own bound is its response time there. The demand that a
 //! fixed order can serve in time EDF can serve too, so whatever this admits `edf` admits.
 //! `fixed-priority`: run time by 30 levels of bounds, see [`level`]; early messages are jitter.
-//! `rmdp` (RTU 3): run time by class, then by the shorter period, see [`rates`]; early messages are jitter.
+//! `rmdp` (RTU 3): run time by class, then by the shorter period, see [`Urgency`](crate::policy::Urgency); early messages are jitter.
 //!
 //! Response times decide. Each channel keeps a [`Witness`] of its bound, so that a newcomer costs one division
 //! a channel; response times are computed only where the witness does not carry the newcomer.
@@ -20,9 +20,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 pub use levels::{LEVELS, level};
+pub use rates::response_times;
 
 use levels::level_floor;
-use rates::rate;
 use response::{Place, Tally, Traffic, Witness};
 
 use super::nearest::{BOUND_MAX, period_possible};
@@ -38,7 +38,7 @@ enum Order {
     Ranks,
     /// By [`level`]; those of one level delay each other.
     Levels,
-    /// By [`rate`]; those of one rate delay each other.
+    /// By [`Urgency`](crate::policy::Urgency); those of one delay each other.
     Rates,
 }
 
@@ -105,7 +105,7 @@ impl Ranked {
         match self.order {
             Order::Ranks => index..index + 1,
             Order::Levels => self.at_level(level(self.entries[index].bound)),
-            Order::Rates => self.at_rate(rate(&self.entries[index].demand)),
+            Order::Rates => self.at_rate(self.entries[index].demand.urgency),
         }
     }
 

@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::policies::Edf;
 use crate::policies::testing::{random_demand, random_model};
-use crate::policy::Class;
+use crate::policy::Urgency;
 use crate::rta::{Task, fixed_priority};
 use crate::stage::Interference;
 
@@ -284,7 +284,7 @@ fn ranks_can_be_asked_for() {
         period: Nanos::from_millis(50),
         release_latency: Nanos::ZERO,
         early: Nanos::ZERO,
-        class: Class::Guaranteed,
+        urgency: Urgency::default(),
     };
     policy.hold(StageKey(1), &demand(10_000), Nanos::from_millis(40)).unwrap();
     policy.hold(StageKey(2), &demand(20_000), Nanos::from_millis(20)).unwrap();

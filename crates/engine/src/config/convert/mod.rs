@@ -3,6 +3,7 @@
 
 mod kernel_rate;
 mod link;
+mod plan;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -52,7 +53,7 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
         fragment_bytes,
         clock_tolerance: pick(&own.clock_tolerance, Ppm(limits::CLOCK_TOLERANCE_PPM_DEFAULT)),
         links,
-        cpu: cpu(&file.processor, source)?,
+        cpu: cpu(&file.processor, &own.name, source)?,
         directory: file
             .host
             .iter()
@@ -145,7 +146,7 @@ fn real_time(
     Ok(RealTime { class, cpu: table.cpu, lock_memory: table.lock_memory.unwrap_or(!best_effort) })
 }
 
-fn cpu(table: &Spanned<ProcessorTable>, source: &Source<'_>) -> Result<CpuConfig, ConfigError> {
+fn cpu(table: &Spanned<ProcessorTable>, own: &Name, source: &Source<'_>) -> Result<CpuConfig, ConfigError> {
     let (at, table) = (table.span().start, table.get_ref());
     let default = CpuConfig::default();
     let run = table.policy.unwrap_or(default.run);
@@ -182,6 +183,10 @@ fn cpu(table: &Spanned<ProcessorTable>, source: &Source<'_>) -> Result<CpuConfig
         run,
         admission,
         quantum_packets: table.quantum.unwrap_or(default.quantum_packets),
+        plan: match &table.plan {
+            Some(path) => plan::load(&source.resolve(path), own).map_err(|what| source.error(at, what))?,
+            None => Vec::new(),
+        },
     })
 }
 

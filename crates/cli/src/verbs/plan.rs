@@ -1,0 +1,259 @@
+//! `punctual plan`: the static scheduling service.
+
+mod file;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use punctual_analysis::activation::policed;
+use punctual_analysis::plan::{self, Flow, Processor, Remedy};
+use punctual_analysis::{FlowName, Nanos, Ppm};
+use punctual_proto::node::plan::{HostPlan, PLAN_VERSION, PlanFile, PlannedFlow};
+use serde::Serialize;
+
+use self::file::{Host, PlanInput};
+use super::status::percent;
+use crate::output::{Outcome, Output, table, toml_mistake};
+
+const EXAMPLE: &str = "Example:
+  $ cat flows.toml
+  [[host]]
+  name = \"a\"                 # optional: config = \"punctuald.toml\", profile = \"profile.toml\", or single values:
+  cpu_share_max = \"90%\"      # release_latency, quantum, fragment, best_effort_share_min, interference_burst,
+  [[flow]]                   # interference_share, neighbours
+  name = \"camera\"
+  from = \"a\"
+  to = \"b\"                   # a host of this file, or any other; absent: work on one host
+  period = \"10ms\"
+  size = \"11200B\"            # a message of a period; or packets = 8; or size with rate = \"200/s\"
+  deadline = \"8ms\"           # optional: from the timer on; by default the period
+  [[flow]]
+  name = \"control\"
+  from = \"a\"
+  period = \"10ms\"
+  packets = 1
+  cost = \"300us\"             # optional: of a period's packets; by default what the host's costs say
+  after = [\"camera\"]         # it goes after this one
+  $ punctual plan flows.toml --output plan.toml   # then: [processor] policy = \"rmdp\", plan = \"plan.toml\"
+  $ punctual send cam@b --flow camera --rate 100/s --size 11200B --deadline 40ms < film
+
+Periods are a 128th shorter than written, as policing and admission have them. Exit code 0: schedulable; 1: not.";
+
+/// Give periodic flows their rate groups, priorities and budgets, and say whether and by which margin they fit.
+#[derive(Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Plan {
+    /// The flows.
+    file: PathBuf,
+    /// Write the plan that hosts load.
+    #[arg(long, value_name = "PATH")]
+    output: Option<PathBuf>,
+}
+
+/// What is printed.
+#[derive(Serialize)]
+struct Report {
+    schedulable: bool,
+    /// The factor by which all costs may grow, of the tightest host.
+    margin: Option<f64>,
+    hosts: Vec<HostReport>,
+    /// What would make it schedulable.
+    fix: Option<String>,
+}
+
+#[derive(Serialize)]
+struct HostReport {
+    host: String,
+    schedulable: bool,
+    utilisation: Ppm,
+    margin: Option<f64>,
+    flows: Vec<FlowReport>,
+}
+
+#[derive(Serialize)]
+struct FlowReport {
+    name: FlowName,
+    rate_group_ns: Nanos,
+    place: u8,
+    priority: u32,
+    period_ns: Nanos,
+    packets: u32,
+    cost_ns: Nanos,
+    utilisation: Ppm,
+    deadline_ns: Nanos,
+    response_ns: Option<Nanos>,
+    schedulable: bool,
+}
+
+impl Plan {
+    /// Reads, plans, prints and writes.
+    ///
+    /// # Errors
+    /// A file that cannot be read, contradicts itself, or cannot be written.
+    pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
+        let name = self.file.display();
+        let text = std::fs::read_to_string(&self.file).with_context(|| name.to_string())?;
+        let input: PlanInput = toml::from_str(&text)
+            .map_err(|error| anyhow::anyhow!("{name}: {}: {HELP}", toml_mistake(&error, &text)))?;
+        let folder = self.file.parent().unwrap_or(Path::new(""));
+        let hosts = file::hosts(input, folder).map_err(|cause| anyhow::anyhow!("{name}: {cause}: {HELP}"))?;
+        let (report, plan) = planned(&hosts).map_err(|cause| anyhow::anyhow!("{name}: {cause}"))?;
+        output.print(&report, describe)?;
+        if !report.schedulable {
+            anyhow::bail!(
+                "{name}: not schedulable: {}",
+                report.fix.as_deref().unwrap_or("no processor time to give away")
+            );
+        }
+        if let Some(path) = &self.output {
+            let head = format!("# Made by 'punctual plan {name}'; for [processor] plan.\n");
+            let written = head + &toml::to_string(&plan)?;
+            std::fs::write(path, written).with_context(|| path.display().to_string())?;
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+/// Where a file of flows is described.
+const HELP: &str = "see 'punctual plan --help'";
+
+fn factor(margin_ppm: u64) -> f64 {
+    margin_ppm as f64 / 1e6
+}
+
+fn planned(hosts: &[Host]) -> anyhow::Result<(Report, PlanFile)> {
+    let mut report = Report { schedulable: true, margin: None, hosts: Vec::new(), fix: None };
+    let mut file = PlanFile { version: PLAN_VERSION, host: Vec::new() };
+    for host in hosts {
+        let flows: Vec<Flow> = host.flows.iter().map(|flow| flow.analysed.clone()).collect();
+        let beside = host.beside();
+        let processor =
+            Processor { model: host.model, release_latency: host.release_latency, beside: &beside };
+        let plan = plan::plan(&flows, processor)?;
+        if !plan.schedulable && report.fix.is_none() {
+            report.fix = Some(fix(host, &flows, &plan, plan::remedy(&flows, &plan, processor)));
+        }
+        report.schedulable &= plan.schedulable;
+        let margin = plan.margin_ppm.map(factor);
+        report.margin = match (report.hosts.is_empty(), report.margin, margin) {
+            (true, _, margin) => margin,
+            (false, Some(least), Some(margin)) => Some(least.min(margin)),
+            _ => None,
+        };
+        let (mut shown, mut written) = (Vec::new(), Vec::new());
+        for (flow, found) in host.flows.iter().zip(&plan.flows) {
+            let Flow { name, cost, unit_cost_max, deadline, .. } = flow.analysed;
+            let (period, packets) = (flow.period, flow.packets);
+            shown.push(FlowReport {
+                name,
+                rate_group_ns: found.urgency.rate,
+                place: found.urgency.place,
+                priority: found.priority,
+                period_ns: period,
+                packets,
+                cost_ns: cost,
+                utilisation: found.utilisation,
+                deadline_ns: deadline,
+                response_ns: found.response,
+                schedulable: found.schedulable,
+            });
+            written.push(PlannedFlow {
+                name,
+                period_ns: period,
+                packets,
+                cost_ns: cost,
+                unit_ns: unit_cost_max,
+                deadline_ns: deadline,
+                rate_ns: found.urgency.rate,
+                place: found.urgency.place,
+            });
+        }
+        report.hosts.push(HostReport {
+            host: host.name.to_string(),
+            schedulable: plan.schedulable,
+            utilisation: plan.utilisation,
+            margin,
+            flows: shown,
+        });
+        file.host.push(HostPlan { name: host.name.clone(), flow: written });
+    }
+    Ok((report, file))
+}
+
+/// One line: what is wrong on a host, and what would be right.
+fn fix(host: &Host, flows: &[Flow], plan: &plan::Plan, remedy: Remedy) -> String {
+    let late = plan.flows.iter().position(|flow| !flow.schedulable);
+    let wrong = match late {
+        Some(index) => {
+            let response =
+                plan.flows[index].response.map_or("unbounded".into(), |response| response.to_string());
+            format!("flow \"{}\" takes up to {response} of {}", flows[index].name, flows[index].deadline)
+        }
+        None => format!(
+            "{} of the processor would be used, {} may be given away",
+            percent(plan.utilisation),
+            percent(host.model.utilisation_limit)
+        ),
+    };
+    let right = match remedy {
+        Remedy::Deadline(index, deadline) => {
+            format!("give \"{}\" a deadline of {deadline} or more", flows[index].name)
+        }
+        // As it is written, not as it is policed.
+        Remedy::Period(index, period) => {
+            let written = Nanos(period.0 + period.0.div_ceil(127));
+            format!("give \"{}\" a period of {} or more", flows[index].name, rounded(written))
+        }
+        Remedy::Costs(factor_ppm) => {
+            format!("cut all costs to {:.1} % of what they are", factor_ppm as f64 / 1e4)
+        }
+        Remedy::None => "raise cpu_share_max, or lower release_latency and interference".into(),
+    };
+    format!("host \"{}\": {wrong}: {right}", host.name)
+}
+
+/// Up to whole tenths of a millisecond.
+fn rounded(span: Nanos) -> Nanos {
+    Nanos(span.0.div_ceil(100_000) * 100_000)
+}
+
+fn describe(report: &Report) -> String {
+    let head =
+        ["flow", "rate group", "place", "priority", "packets", "cost", "used", "response", "deadline", ""];
+    let mut text = Vec::new();
+    for host in &report.hosts {
+        let rows: Vec<Vec<String>> = host.flows.iter().map(row).collect();
+        let margin = host.margin.map_or("no cost at all fits".into(), |margin| {
+            format!("all costs may be {:.1} % of what they are", (margin * 1_000.0).floor() / 10.0)
+        });
+        let answer = if host.schedulable { "schedulable" } else { "NOT schedulable" };
+        text.push(format!(
+            "host {}: {answer}, {} used with what is not ours; {margin}\n{}",
+            host.host,
+            percent(host.utilisation),
+            table(&head, &rows)
+        ));
+    }
+    text.join("\n\n")
+}
+
+fn row(flow: &FlowReport) -> Vec<String> {
+    vec![
+        flow.name.to_string(),
+        flow.rate_group_ns.to_string(),
+        flow.place.to_string(),
+        flow.priority.to_string(),
+        format!("{} every {}", flow.packets, flow.period_ns),
+        flow.cost_ns.to_string(),
+        percent(flow.utilisation),
+        flow.response_ns.map_or("unbounded".into(), |response| response.to_string()),
+        flow.deadline_ns.to_string(),
+        if flow.schedulable { String::new() } else { "late".into() },
+    ]
+}
+
+/// The policed period of a flow.
+fn timer(period: Nanos) -> Nanos {
+    policed(period).max(Nanos(1))
+}

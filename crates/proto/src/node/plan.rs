@@ -1,0 +1,96 @@
+//! A static schedule, as `punctual plan` writes it and a host loads it: each flow's place in the order of `rmdp`,
+//! and what a period of it may take (RTU 3).
+//!
+//! A host holds the whole plan from its start on. A channel that names a flow takes the flow's reservation over;
+//! its packets find their rate group through the channel's handler, without a search.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::activation::policed;
+use punctual_analysis::{Activation, Class, Contract, Cpu, Demand, FlowName, Nanos, PathCosts, Urgency};
+use serde::{Deserialize, Serialize};
+
+use super::api::Role;
+use super::config::CpuConfig;
+use super::stages;
+use crate::ids::Name;
+
+/// Version of a plan's file.
+pub const PLAN_VERSION: u32 = 1;
+
+/// The file of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanFile {
+    /// [`PLAN_VERSION`].
+    pub version: u32,
+    /// A part for each host.
+    pub host: Vec<HostPlan>,
+}
+
+/// The flows that one host works for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostPlan {
+    /// The host.
+    pub name: Name,
+    /// Its flows.
+    pub flow: Vec<PlannedFlow>,
+}
+
+/// One flow on one host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedFlow {
+    /// Its name.
+    pub name: FlowName,
+    /// Between two expiries of its timer, as a contract would say it.
+    pub period_ns: Nanos,
+    /// Packets of a period.
+    pub packets: u32,
+    /// What they cost together.
+    pub cost_ns: Nanos,
+    /// What nothing preempts of that.
+    pub unit_ns: Nanos,
+    /// By when they are processed, from the timer on.
+    pub deadline_ns: Nanos,
+    /// The rate group: the policed period of its fastest flow.
+    pub rate_ns: Nanos,
+    /// The place in it.
+    pub place: u8,
+}
+
+/// A processor as admission sees it, with packets of at most `fragment_bytes`, for those that make plans.
+pub fn processor(cpu: &CpuConfig, fragment_bytes: u32) -> Cpu {
+    stages::cpu_model(cpu, fragment_bytes)
+}
+
+/// What the work of one end of a channel costs there.
+pub fn costs_of(cpu: &CpuConfig, role: Role) -> PathCosts {
+    stages::path_costs(&cpu.costs, role)
+}
+
+impl PlannedFlow {
+    /// By when a period's packets are processed: before the next expiry.
+    pub fn deadline(&self) -> Nanos {
+        self.deadline_ns.min(policed(self.period_ns))
+    }
+
+    /// What it asks of the processor.
+    pub fn demand(&self, release_latency: Nanos) -> Demand {
+        Demand {
+            cost: self.cost_ns,
+            unit_cost_max: self.unit_ns.min(self.cost_ns),
+            period: policed(self.period_ns),
+            release_latency,
+            early: Nanos::ZERO,
+            urgency: Urgency { class: Class::Guaranteed, rate: self.rate_ns, place: self.place },
+        }
+    }
+
+    /// The contract of a channel that is this flow, as it is served here.
+    pub fn serving(&self, contract: &Contract) -> Contract {
+        let activation = Activation::Periodic { period: self.period_ns, packets: self.packets };
+        Contract { activation, ..*contract }
+    }
+}
