@@ -77,6 +77,20 @@ fn attaches_as_told_and_goes_on_drop() {
     });
 }
 
+/// Without fragments a driver takes a program only where a packet fits a page.
+#[test]
+fn jumbo_frames_are_no_reason_for_generic_mode() {
+    if !privileged() {
+        return;
+    }
+    in_namespace(|| {
+        ip("link set va mtu 9000");
+        ip("link set vb mtu 9000");
+        let classifier = Classifier::attach(&on("va", AttachMode::Native)).expect("to attach");
+        assert_eq!(classifier.mode(), AttachMode::Native);
+    });
+}
+
 #[test]
 fn two_devices_have_a_program_each() {
     if !privileged() {
