@@ -4,8 +4,8 @@
 //! protocol work for at most [`WORK_SLICE`] (one unit at a time, transmitting between units), and hands out events;
 //! then it looks at every descriptor without waiting if there is more to do, or sleeps until the next time at
 //! which the node wants to run. So an arrival goes unseen for at most one turn: [`RECEIVE_BATCH`] packets of each
-//! link, one slice, and one unit. It never spins: a node that wants to run at once and then does nothing is made to
-//! wait [`RETRY`].
+//! link, one slice, and one unit. It spins only as long as a link asks for after something was done; a node that
+//! wants to run at once and then does nothing is made to wait [`RETRY`].
 
 mod doorbells;
 mod filters;
@@ -25,8 +25,8 @@ use punctual_proto::node::api::Event;
 use punctual_proto::{Instant, Nanos};
 
 use self::doorbells::Doorbells;
-use self::port::LinkPort;
 use self::meter::Meter;
+use self::port::LinkPort;
 use crate::command::{Answer, CommandQueue};
 use crate::direct;
 use crate::events::Events;
@@ -67,11 +67,15 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     waiter: Waiter,
     doorbells: Doorbells,
     received: Vec<Received>,
-    /// Events that wait for the lock of their queue.
     meter: Meter,
+    /// Events that wait for the lock of their queue.
     events: VecDeque<Event>,
     /// Whether a command may wait.
     commanded: bool,
+    /// How long to look on before sleeping, when nothing is left to do: the longest that a link asks for.
+    spin: Nanos,
+    /// When something was done last.
+    busy_at: Instant,
     grace: Nanos,
     /// When a stopping processor ends at the latest.
     stop_at: Option<Instant>,
@@ -117,6 +121,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             ports.push(LinkPort::new(LinkId(index as u16), driver, link));
         }
         let received = Vec::with_capacity(RECEIVE_BATCH);
+        let spin = ports.iter().map(LinkPort::spin).max().unwrap_or(Nanos::ZERO);
         let grace = config.node.signalling.grace + STOP_MARGIN;
         let node = Node::new(config.node, config.seed, now())?;
         Ok(Self {
@@ -125,13 +130,15 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             waiter,
             doorbells: Doorbells::default(),
             received,
+            meter: Meter::default(),
             events: VecDeque::new(),
             commanded: true,
+            spin,
+            busy_at: Instant(0),
             grace,
             stop_at: None,
             shared,
         })
-            meter: Meter::default(),
     }
 
     fn run(&mut self) {
@@ -145,7 +152,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             if self.stop_at.is_some_and(|at| ended >= at || self.node.is_quiet()) {
                 return self.finish();
             }
-            let until = self.next_turn(turn, ended);
+            let until = self.linger(turn, ended).or_else(|| self.next_turn(turn, ended));
             self.sleep(until, ended);
         }
     }
@@ -181,6 +188,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let mut any = false;
         for port in &mut self.ports {
             let best_effort = self.node.has_best_effort_room(port.id);
+            let begun = now();
             port.receive(best_effort, &mut self.received, RECEIVE_BATCH, &self.shared.counters);
             if self.received.is_empty() {
                 continue;
@@ -188,21 +196,20 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             any = true;
             // Read after the driver's own times, none of which lies in the future.
             let at = now();
+            let count = self.received.len();
             for packet in self.received.drain(..) {
-            let begun = now();
                 let from = port::node_port(packet.port);
                 self.node.handle_frame(port.id, from, Instant(packet.received_ns), packet.frame, at);
             }
+            self.meter.received(count, now().since(begun));
         }
         any
     }
 
-            let count = self.received.len();
     /// What the adapters have sent; only links that are paced by completions tell.
     fn complete(&mut self, at: Instant) -> bool {
         let mut any = false;
         for port in &mut self.ports {
-            self.meter.received(count, now().since(begun));
             if let Some(wire_bytes) = port.completed() {
                 self.node.handle_sent(port.id, wire_bytes, at);
                 any = true;
@@ -257,6 +264,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             self.shared.counters.work_units.add(1);
             at = now();
             self.transmit(at);
+            let own = now().since(begun);
+            self.node.record_unit(handler, kind, self.meter.unit(kind, packets, own), declared);
             let spent = at.since(started).max(Nanos(1));
             if spent >= WORK_SLICE {
                 return spent;
@@ -265,8 +274,6 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         at.since(started)
     }
 
-            let own = now().since(begun);
-            self.node.record_unit(handler, kind, self.meter.unit(kind, packets, own), declared);
     /// What the link schedulers give goes straight into the drivers' buffers.
     fn transmit(&mut self, at: Instant) -> bool {
         let mut any = false;
@@ -284,21 +291,36 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     }
 
     fn flush(&mut self) {
+        let begun = now();
         for port in &mut self.ports {
             port.flush(&self.shared.counters);
         }
+        self.meter.flushed(now().since(begun));
     }
 
     fn hand_out_events(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.node.poll_event() {
-        let begun = now();
             self.events.push_back(event);
             any = true;
         }
-        self.meter.flushed(now().since(begun));
         self.shared.events.try_put(&mut self.events);
         any
+    }
+
+    /// At once, as long as a link asks for that after something was done: its rings are looked at every turn then.
+    fn linger(&mut self, turn: Turn, at: Instant) -> Option<Instant> {
+        if self.spin == Nanos::ZERO {
+            return None;
+        }
+        if turn.progress || turn.more {
+            self.busy_at = at;
+        }
+        let lingers = at < self.busy_at + self.spin;
+        if lingers {
+            self.ports.iter_mut().for_each(LinkPort::readable);
+        }
+        lingers.then_some(at)
     }
 
     /// When the next turn is due: `None` means when something comes in.
@@ -331,6 +353,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             let late = now().since(until);
             counters.wake_late_ns_max.max(if span == Some(Nanos::ZERO) { 0 } else { late.0 });
             counters.late_wakes.add(u64::from(late > LATE && span != Some(Nanos::ZERO)));
+            if span != Some(Nanos::ZERO) {
+                self.node.record_wake(late);
+            }
         }
         if ready > 0 {
             let woken = now();
@@ -354,9 +379,6 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 }
             }
         }
-            if span != Some(Nanos::ZERO) {
-                self.node.record_wake(late);
-            }
     }
 
     /// The grace is over or nothing is left: says the rest and ends.

@@ -194,6 +194,12 @@ pub trait Link: Send {
         StreamDrops::default()
     }
 
+    /// How long to go on looking for packets after the last one, in ns, before the thread sleeps until a descriptor
+    /// is readable. A thread of a real-time class that never sleeps is throttled by the system: 0 unless asked for.
+    fn spin_ns(&self) -> u64 {
+        0
+    }
+
     /// More about what it runs on, for people: names and values.
     fn facts(&self) -> Vec<(&'static str, String)> {
         Vec::new()

@@ -6,6 +6,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
 use punctual_engine::config::{HostConfig, LinkDriver, load};
+use punctual_link::kernel::Device;
 
 use super::{Finding, xdp};
 
@@ -83,12 +84,12 @@ fn port(link: &str, local: IpAddr, port: u16) -> Finding {
 /// Whether a link is configured for more than its interface carries.
 fn rate(device: &str, rate_bps: u64) -> Finding {
     let name = "link rate";
-    let folder = Path::new("/sys/class/net").join(device);
-    if !folder.exists() {
+    if Device::named(device).is_err() {
         let fix = format!("ip link shows what there is; correct \"device\" (now \"{device}\")");
         return Finding::problem(name, format!("there is no interface {device}"), fix);
     }
-    // Virtual interfaces have no speed, or say -1.
+    // Virtual interfaces have no speed, or say -1; a /sys of another network namespace does not know it.
+    let folder = Path::new("/sys/class/net").join(device);
     let speed =
         fs::read_to_string(folder.join("speed")).ok().and_then(|text| text.trim().parse::<u64>().ok());
     match speed.filter(|speed| *speed > 0) {

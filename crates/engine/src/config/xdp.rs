@@ -81,7 +81,7 @@ pub(super) fn open(links: &[&XdpSettings]) -> Result<Vec<Box<dyn Link>>, (Option
         let addresses = Addresses::new(Mac::default(), None);
         let options = XdpOptions { addresses: Some(addresses.clone()), ..link.options() };
         let opener = Box::new(XdpOpener { options, addresses, memory: memory.clone() });
-        Follow { request: link.request(), care: link.care, opener }
+        Follow { request: link.request(), care: link.care, spin_ns: link.spin.0, opener }
     });
     let opened = follow(follows.collect()).map_err(|refused| (refused.link, refused.error))?;
     Ok(opened.into_iter().map(|link| Box::new(link) as Box<dyn Link>).collect())

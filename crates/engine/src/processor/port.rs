@@ -213,6 +213,11 @@ impl LinkPort {
         !self.failed && waits
     }
 
+    /// How long the link wants to be looked at before its thread sleeps.
+    pub fn spin(&self) -> Nanos {
+        Nanos(self.driver.spin_ns())
+    }
+
     pub fn report(&self) -> LinkReport {
         LinkReport {
             mode: self.driver.mode(),

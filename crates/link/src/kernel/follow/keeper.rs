@@ -42,6 +42,8 @@ pub struct Follow {
     pub request: PathRequest,
     /// What its device shall be like.
     pub care: CareOptions,
+    /// How long to look for packets before sleeping, in ns.
+    pub spin_ns: u64,
     /// Makes its drivers.
     pub opener: Box<dyn Opener>,
 }
@@ -69,14 +71,15 @@ pub fn follow(links: Vec<Follow>) -> Result<Vec<FollowedLink>, FollowError> {
     let (mut kept, mut drivers) = (Vec::new(), Vec::new());
     for (number, link) in links.into_iter().enumerate() {
         let of_link = |error| FollowError { link: Some(number), error };
+        let spin_ns = link.spin_ns;
         let (link, driver) = Kept::open(link, &mut watcher, Arc::clone(&bell)).map_err(of_link)?;
-        drivers.push((driver, Arc::clone(&link.mailbox)));
+        drivers.push((driver, Arc::clone(&link.mailbox), spin_ns));
         kept.push(link);
     }
     let keeper = Arc::new(Keeper::start(watcher, kept, bell).map_err(os)?);
     let followed = drivers
         .into_iter()
-        .map(|(driver, mailbox)| FollowedLink::new(driver, mailbox, Arc::clone(&keeper)))
+        .map(|(driver, mailbox, spin_ns)| FollowedLink::new(driver, mailbox, spin_ns, Arc::clone(&keeper)))
         .collect::<io::Result<_>>();
     followed.map_err(os)
 }
@@ -166,7 +169,7 @@ impl Kept {
         watcher: &mut Watcher,
         bell: Arc<Bell>,
     ) -> Result<(Self, Box<dyn Link>), LinkError> {
-        let Follow { request, care: options, mut opener } = follow;
+        let Follow { request, care: options, mut opener, .. } = follow;
         let path = request.find(RESOLVE_PATIENCE)?;
         opener.set_addresses(path.source, path.destination);
         let driver = opener.open(&path.device)?;

@@ -38,6 +38,7 @@ pub struct FollowedLink {
     statistics: LinkStatistics,
     drops: StreamDrops,
     packet_bytes_max: usize,
+    spin_ns: u64,
     /// What was known about the device when the mailbox was free last.
     condition: RefCell<Condition>,
     /// The last link to go stops it.
@@ -45,7 +46,12 @@ pub struct FollowedLink {
 }
 
 impl FollowedLink {
-    pub(super) fn new(driver: Driver, mailbox: Arc<Mailbox>, keeper: Arc<Keeper>) -> io::Result<Self> {
+    pub(super) fn new(
+        driver: Driver,
+        mailbox: Arc<Mailbox>,
+        spin_ns: u64,
+        keeper: Arc<Keeper>,
+    ) -> io::Result<Self> {
         let gate = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         watch(&gate, mailbox.link.as_fd())?;
         let packet_bytes_max = driver.packet_bytes_max();
@@ -63,6 +69,7 @@ impl FollowedLink {
             statistics: LinkStatistics::default(),
             drops: StreamDrops::default(),
             packet_bytes_max,
+            spin_ns,
             condition: RefCell::default(),
             _keeper: keeper,
         })
@@ -237,6 +244,10 @@ impl Link for FollowedLink {
             Some(trouble) => format!("{mode}; {trouble}"),
             None => mode,
         }
+    }
+
+    fn spin_ns(&self) -> u64 {
+        self.spin_ns
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
