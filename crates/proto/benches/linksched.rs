@@ -54,6 +54,7 @@ impl Load {
             pace: Pace::Clock,
             interference: Interference::default(),
             best_effort_flow_cap: Ppm::ONE,
+            best_effort_cap: Ppm::ONE,
             best_effort_flow_bytes_max: 1 << 20,
             best_effort_flows_max: 4_096,
             best_effort_packets_max: 8_192,

@@ -2,6 +2,8 @@
 
 use punctual_analysis::Nanos;
 
+/// Burst of the caps on best-effort processing: what a processor would do in this time.
+pub const CPU_CAP_WINDOW: Nanos = Nanos::from_millis(10);
 /// Longest name of a host or port.
 pub const NAME_BYTES_MAX: usize = 63;
 /// Bytes of the data header on the wire (design 8).

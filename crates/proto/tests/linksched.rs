@@ -24,6 +24,7 @@ fn parameters(pace: Pace) -> LinkParameters {
         pace,
         interference: Interference::default(),
         best_effort_flow_cap: Ppm::ONE,
+        best_effort_cap: Ppm::ONE,
         best_effort_flow_bytes_max: 100_000,
         best_effort_flows_max: 8,
         best_effort_packets_max: 256,
@@ -288,6 +289,26 @@ fn a_capped_flow_gets_its_share_and_no_more() {
         now = link.next_timeout().unwrap().max(now + Nanos(1));
     }
     let share = 10_000_000 / 10;
+    assert!((share..=share + 6 * u64::from(MTU)).contains(&bytes), "{bytes} B of {share}");
+}
+
+#[test]
+fn best_effort_as_a_whole_gets_its_share_and_no_more() {
+    let capped = LinkParameters { best_effort_cap: Ppm(400_000), ..parameters(Pace::Clock) };
+    let mut link = Link::new(capped);
+    let (mut now, end, mut bytes) = (us(0), us(10_000_000), 0u64);
+    while now < end {
+        for flow in 0..4 {
+            while link.enqueue_best_effort(now, BestEffortKey(flow), MTU, Packet(0)).is_ok() {}
+        }
+        while let Some(scheduled) = link.poll(now) {
+            bytes += u64::from(scheduled.wire_bytes);
+        }
+        let next = link.next_timeout().expect("packets wait");
+        assert!(next > now, "{next:?} is not after {now:?}");
+        now = next;
+    }
+    let share = 10_000_000 * 2 / 5;
     assert!((share..=share + 6 * u64::from(MTU)).contains(&bytes), "{bytes} B of {share}");
 }
 

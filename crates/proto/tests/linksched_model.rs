@@ -186,6 +186,7 @@ fn link() -> LinkScheduler<u32> {
         pace: Pace::Completion,
         interference: Interference::default(),
         best_effort_flow_cap: Ppm::ONE,
+        best_effort_cap: Ppm::ONE,
         best_effort_flow_bytes_max: FLOW_BYTES_MAX,
         best_effort_flows_max: 4,
         best_effort_packets_max: PACKETS_MAX,

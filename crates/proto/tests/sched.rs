@@ -2,7 +2,7 @@
 
 use punctual_proto::node::config::RunPolicy;
 use punctual_proto::sched::{Activation, Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
-use punctual_proto::{Instant, Nanos};
+use punctual_proto::{Instant, Nanos, Ppm};
 
 const POLICIES: [RunPolicy; 3] = [RunPolicy::Edf, RunPolicy::FixedPriority, RunPolicy::Fifo];
 
@@ -379,4 +379,38 @@ fn a_timers_work_is_due_by_its_budgets_deadline_and_not_by_its_messages() {
     executor.finished(other, 0, Instant(102));
     executor.ready(other, Activation { eligible: Instant(200), deadline: Instant(229) }, Instant(200));
     assert_eq!(executor.pick(Instant(200)), Some(other), "the new period's work is due by 230");
+}
+
+#[test]
+fn caps_hold_best_effort_back_and_never_guaranteed_work() {
+    let (ms, us) = (Nanos::from_millis, Nanos::from_micros);
+    let done_in = |all: u32, best_effort: u32, class: Class| {
+        let mut executor = Executor::new(RunPolicy::Edf).with_caps(Ppm(all), Ppm(best_effort));
+        let handler = executor.add(parameters(class));
+        let (mut now, mut units) = (Instant(1_000_000_000), 0_u64);
+        let end = now + ms(1_000);
+        executor.ready(handler, Activation { eligible: now, deadline: now + ms(1) }, now);
+        while now < end {
+            match executor.pick(now) {
+                Some(picked) => {
+                    now = now + us(100);
+                    units += 1;
+                    executor.charge(picked, us(100), now);
+                    executor.ready(picked, Activation { eligible: now, deadline: now + ms(1) }, now);
+                    executor.finished(picked, 1, now);
+                }
+                None => {
+                    assert!(!executor.has_ready());
+                    now = executor.next_timeout().expect("the cap opens again").max(now + Nanos(1));
+                }
+            }
+        }
+        units
+    };
+    assert_eq!(done_in(1_000_000, 1_000_000, Class::BestEffort), 10_000);
+    for (all, best_effort) in [(1_000_000, 200_000), (200_000, 1_000_000), (900_000, 200_000)] {
+        let units = done_in(all, best_effort, Class::BestEffort);
+        assert!((2_000..=2_025).contains(&units), "{units} of 10000 under a cap of a fifth");
+        assert_eq!(done_in(all, best_effort, Class::Guaranteed), 10_000);
+    }
 }

@@ -265,6 +265,7 @@ fn draw_cpu(spec: &HostSpec, dice: &mut Dice) -> (CpuConfig, Nanos) {
         run: spec.run.unwrap_or(run),
         admission: spec.admission.unwrap_or(admission),
         quantum_packets: dice.pick(&[1, 1, 2, 4]),
+        best_effort_cpu_cap: Ppm::ONE,
         plan: Vec::new(),
     };
     cpu.release_latency = reaction(&cpu, wake_max);
@@ -460,6 +461,10 @@ fn draw_activations(topology: &Topology, seed: u64, hosts: &mut [HostPlan], chan
         let free = spec.run.is_none() && spec.admission.is_none();
         if dice.chance(Ppm(500_000)) && free {
             (host.config.cpu.run, host.config.cpu.admission) = (RunPolicy::Rmdp, Admission::Rmdp);
+        }
+        host.config.cpu.best_effort_cpu_cap = dice.pick(&[Ppm::ONE, Ppm(200_000), Ppm(20_000)]);
+        for link in &mut host.config.links {
+            link.best_effort_cap = dice.pick(&[Ppm::ONE, Ppm(400_000)]);
         }
     }
     if topology.channels.is_empty() {

@@ -57,6 +57,7 @@ pub(super) struct ProcessorTable {
     pub admission: Option<Admission>,
     pub quantum: Option<u32>,
     pub plan: Option<PathBuf>,
+    pub best_effort_cpu_cap: Maybe<Ppm>,
     pub release_latency: Maybe<Nanos>,
     pub cpu_share_max: Maybe<Ppm>,
     pub best_effort_share_min: Maybe<Ppm>,
@@ -186,6 +187,7 @@ pub(super) struct LinkTable {
     pub interference_share: Maybe<Ppm>,
     pub best_effort_share_min: Maybe<Ppm>,
     pub best_effort_flow_cap: Maybe<Ppm>,
+    pub best_effort_cap: Maybe<Ppm>,
     pub best_effort_flow_queue: Maybe<Bytes>,
     pub admission: Option<Admission>,
 }

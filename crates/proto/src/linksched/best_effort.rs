@@ -72,12 +72,23 @@ impl List {
     }
 }
 
-/// The token bucket of each flow.
+/// The token bucket of each flow, or of all together.
 #[derive(Clone, Copy, Debug)]
 struct Cap {
     byte_time: ByteTime,
     /// How far a flow may run ahead.
     tolerance: Nanos,
+}
+
+impl Cap {
+    /// `None` where the share is no cap.
+    fn of(share: Ppm, parameters: &LinkParameters) -> Option<Self> {
+        (share < Ppm::ONE).then(|| {
+            let byte_time = ByteTime::of(parameters.rate.less(Ppm(Ppm::ONE.0 - share.0)));
+            let burst_bytes = u64::from(parameters.mtu_wire_bytes) * BEST_EFFORT_CAP_BURST_PACKETS;
+            Self { byte_time, tolerance: byte_time.time_of(burst_bytes) }
+        })
+    }
 }
 
 /// Queue 2 of a link.
@@ -94,6 +105,10 @@ pub(super) struct Queue<P> {
     idle: List,
     capped: Heap,
     cap: Option<Cap>,
+    /// The bucket of all flows together, when its bytes have been paid for, and until when it holds all back.
+    whole: Option<Cap>,
+    whole_tat: Instant,
+    throttled: Option<Instant>,
     quantum_bytes: u64,
     flow_bytes_max: u64,
     flows_max: usize,
@@ -106,13 +121,10 @@ impl<P> Queue<P> {
         let mut packets = Slab::new();
         packets.reserve(parameters.best_effort_packets_max as usize);
         let mut capped = Heap::new();
-        let cap = (parameters.best_effort_flow_cap < Ppm::ONE).then(|| {
+        let cap = Cap::of(parameters.best_effort_flow_cap, parameters);
+        if cap.is_some() {
             capped.reserve(flows_max);
-            let byte_time =
-                ByteTime::of(parameters.rate.less(Ppm(Ppm::ONE.0 - parameters.best_effort_flow_cap.0)));
-            let burst_bytes = u64::from(parameters.mtu_wire_bytes) * BEST_EFFORT_CAP_BURST_PACKETS;
-            Cap { byte_time, tolerance: byte_time.time_of(burst_bytes) }
-        });
+        }
         Self {
             flows: Vec::with_capacity(flows_max),
             by_key: HashMap::with_capacity(flows_max),
@@ -123,6 +135,9 @@ impl<P> Queue<P> {
             idle: List::EMPTY,
             capped,
             cap,
+            whole: Cap::of(parameters.best_effort_cap, parameters),
+            whole_tat: Instant::ZERO,
+            throttled: None,
             quantum_bytes: u64::from(parameters.mtu_wire_bytes),
             flow_bytes_max: u64::from(parameters.best_effort_flow_bytes_max),
             flows_max,
@@ -161,6 +176,10 @@ impl<P> Queue<P> {
     /// The bytes of the packet whose turn it is; at most `moves_max` refilled flows join the round before.
     pub(super) fn head_bytes(&mut self, now: Instant, moves_max: u32) -> Option<u32> {
         self.refill(now, moves_max);
+        self.throttled = self.throttled.filter(|until| *until > now);
+        if self.throttled.is_some() {
+            return None;
+        }
         // The quantum is a largest packet: the second flow of the round can always send.
         for _ in 0..2 {
             let index = self.round.head;
@@ -192,6 +211,10 @@ impl<P> Queue<P> {
         if let Some(cap) = &self.cap {
             flow.tat = flow.tat.max(now) + cap.byte_time.time_of(bytes);
         }
+        if let Some(cap) = &self.whole {
+            self.whole_tat = self.whole_tat.max(now) + cap.byte_time.time_of(bytes);
+            self.throttled = Some(self.whole_tat - cap.tolerance).filter(|until| *until > now);
+        }
         let (key, empty) = (flow.key, flow.packets.is_empty());
         if empty {
             self.leave_round(index);
@@ -218,6 +241,11 @@ impl<P> Queue<P> {
             self.leave_round(index);
             self.place_idle(index);
         }
+    }
+
+    /// Until when the cap of all flows together holds them back.
+    pub(super) const fn throttled(&self) -> Option<Instant> {
+        self.throttled
     }
 
     /// Whether a flow is in the round.

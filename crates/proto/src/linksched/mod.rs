@@ -162,8 +162,15 @@ impl<P> LinkScheduler<P> {
     /// When `poll` may have something by the passing of time: the head of queue 3 becomes current, the pace
     /// opens, a capped flow refills. A time in the past means: poll now.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let waiting = self.guaranteed.has_current() || self.best_effort.has_round();
-        let opens = self.pacer.opens().filter(|_| waiting);
+        let current = self.guaranteed.has_current();
+        let throttled = self.best_effort.throttled().filter(|_| !current);
+        let waiting = current || self.best_effort.has_round();
+        // A cap that holds best effort back opens later than the window, or instead of it.
+        let opens = match throttled {
+            None => self.pacer.opens(),
+            Some(until) => Some(self.pacer.opens().map_or(until, |opens| opens.max(until))),
+        };
+        let opens = opens.filter(|_| waiting);
         // While queue 1 holds the link, nobody asks best effort and a refill in the past would not go away.
         let refill = self.best_effort.refill_next().filter(|_| !self.guaranteed.has_current());
         [self.guaranteed.release_next(), opens, refill].into_iter().flatten().min()

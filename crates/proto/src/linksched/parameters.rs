@@ -20,6 +20,8 @@ pub struct LinkParameters {
     pub interference: Interference,
     /// Most of the rate that one best-effort flow may take; [`Ppm::ONE`] is no cap.
     pub best_effort_flow_cap: Ppm,
+    /// Most of the rate that best effort as a whole may take; [`Ppm::ONE`] is no cap.
+    pub best_effort_cap: Ppm,
     /// Bytes on the wire that one best-effort flow may queue.
     pub best_effort_flow_bytes_max: u32,
     /// Best-effort flows that may be remembered at once.
@@ -38,6 +40,7 @@ impl LinkParameters {
             pace: config.pace,
             interference: config.interference,
             best_effort_flow_cap: config.best_effort_flow_cap,
+            best_effort_cap: config.best_effort_cap,
             best_effort_flow_bytes_max: config.best_effort_flow_bytes_max,
             best_effort_flows_max: limits::BEST_EFFORT_FLOWS_MAX,
             best_effort_packets_max: limits::BEST_EFFORT_PACKETS_MAX,

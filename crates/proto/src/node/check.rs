@@ -82,6 +82,7 @@ fn check_cpu(config: &NodeConfig) -> Result<(), NodeConfigError> {
             cpu.run, cpu.admission
         )
     })?;
+    ensure(cpu.best_effort_cpu_cap > Ppm(0), || "processor best_effort_cpu_cap of 0".into())?;
     ensure(cpu.plan.is_empty() || cpu.run == RunPolicy::Rmdp, || {
         format!(
             "a plan is served in the order of rmdp: set processor policy = \"rmdp\" instead of {:?}",
@@ -129,6 +130,7 @@ fn check_link(config: &NodeConfig, link: &LinkConfig) -> Result<(), NodeConfigEr
     ensure(taken < 1_000_000, || {
         format!("link {name}: best_effort_share_min and interference leave nothing for channels")
     })?;
+    ensure(link.best_effort_cap > Ppm(0), || format!("link {name}: best_effort_cap of 0"))?;
     ensure(link.best_effort_flow_cap > Ppm(0), || format!("link {name}: best_effort_flow_cap of 0"))?;
     let known = config.directory.iter().any(|(_, id)| *id == link.neighbour);
     ensure(known && link.neighbour != config.id, || {

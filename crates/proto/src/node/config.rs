@@ -132,6 +132,8 @@ pub struct LinkConfig {
     pub best_effort_share_min: Ppm,
     /// Most of the link's rate that one best-effort flow may take; `Ppm::ONE` is no cap.
     pub best_effort_flow_cap: Ppm,
+    /// Most of the link's rate that best effort as a whole may take; `Ppm::ONE` is no cap.
+    pub best_effort_cap: Ppm,
     /// Bytes that each best-effort flow may queue here.
     pub best_effort_flow_bytes_max: u32,
     /// Frames that the driver receives into: packets passing through keep theirs until they are sent.
@@ -201,6 +203,8 @@ pub struct CpuConfig {
     pub admission: Admission,
     /// b_p: PDUs finished before a yield is honoured.
     pub quantum_packets: u32,
+    /// Most of the CPU that best-effort processing as a whole may take; `Ppm::ONE` is no cap.
+    pub best_effort_cpu_cap: Ppm,
     /// This host's part of a static schedule; only with `rmdp`.
     pub plan: Vec<PlannedFlow>,
 }
@@ -291,6 +295,7 @@ impl Default for CpuConfig {
             run: RunPolicy::Edf,
             admission: Admission::Edf,
             quantum_packets: 1,
+            best_effort_cpu_cap: Ppm::ONE,
             plan: Vec::new(),
         }
     }
@@ -326,6 +331,7 @@ impl LinkConfig {
             interference: Interference::default(),
             best_effort_share_min: Ppm(50_000),
             best_effort_flow_cap: Ppm::ONE,
+            best_effort_cap: Ppm::ONE,
             best_effort_flow_bytes_max: 256 * 1024,
             frames: limits::FRAMES_DEFAULT,
             admission: Admission::Edf,

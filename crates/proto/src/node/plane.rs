@@ -142,7 +142,8 @@ pub(super) struct Plane<M: Memory> {
 impl<M: Memory> Plane<M> {
     pub fn new(config: NodeConfig) -> Result<Self, super::check::NodeConfigError> {
         let stages = Stages::new(&config)?;
-        let mut executor = Executor::new(config.cpu.run);
+        let mut executor = Executor::new(config.cpu.run)
+            .with_caps(config.cpu.utilisation_max, config.cpu.best_effort_cpu_cap);
         let mut owners = Vec::new();
         let arrivals_handler = executor.add(best_effort_parameters(&config));
         own(&mut owners, arrivals_handler, Owner::Arrivals);

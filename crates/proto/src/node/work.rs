@@ -83,6 +83,10 @@ impl<M: Memory> Plane<M> {
             Owner::Backlog => self.run_backlog(now),
             Owner::Signals(_) => {}
         }
+        // Signalling has a rate of its own and counts as interference.
+        if work.kind != WorkKind::Signalling {
+            self.executor.charge(handler, work.declared_cost(&self.config.cpu.costs), now);
+        }
         self.executor.finished(handler, work.packets, now);
         self.rearm(owner, now);
         Some(owner)

@@ -3,9 +3,10 @@
 use alloc::vec::Vec;
 
 use punctual_analysis::contract::SPAN_MAX;
-use punctual_analysis::{Instant, Nanos};
+use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::budget::Account;
+use super::caps::Caps;
 use super::heap::IndexedHeap;
 use super::parameters::{Activation, Class, HandlerId, HandlerParameters};
 use crate::limits::{EXECUTOR_MOVES_MAX, PRIORITY_LEVELS};
@@ -43,6 +44,7 @@ pub struct Executor {
     clocked: IndexedHeap,
     running: Option<HandlerId>,
     tickets: u64,
+    caps: Caps,
 }
 
 impl Executor {
@@ -57,7 +59,21 @@ impl Executor {
             clocked: IndexedHeap::default(),
             running: None,
             tickets: 0,
+            caps: Caps::default(),
         }
+    }
+
+    /// The same with caps: what all work may take, and best effort of it. The order `fifo` knows no caps.
+    #[must_use]
+    pub fn with_caps(self, all: Ppm, best_effort: Ppm) -> Self {
+        let caps = if self.policy == RunPolicy::Fifo { Caps::default() } else { Caps::new(all, best_effort) };
+        Self { caps, ..self }
+    }
+
+    /// The handler has done work of this declared cost: it counts against the caps.
+    pub fn charge(&mut self, id: HandlerId, cost: Nanos, now: Instant) {
+        let is_best_effort = self.get(id).is_some_and(Handler::takes_turns);
+        self.caps.charge(cost, is_best_effort, now);
     }
 
     /// Takes in a handler, idle; reserves its memory.
@@ -144,7 +160,8 @@ impl Executor {
         if !self.settle(now) {
             return None;
         }
-        let id = HandlerId(self.ready.peek()?.1);
+        self.caps.settle(now);
+        let id = self.first_ready()?;
         self.unqueue(id);
         if let Some(handler) = self.get_mut(id) {
             // The clock may have begun a period since it became ready: this run is charged to that.
@@ -181,12 +198,21 @@ impl Executor {
 
     /// When a waiting handler becomes eligible, if none is ready; a time in the past means: pick now.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.waiting.peek().map(|(key, _)| instant(key))
+        let waiting = self.waiting.peek().map(|(key, _)| instant(key));
+        let throttled = self.caps.throttled().filter(|_| self.ready.peek().is_some() && !self.has_ready());
+        waiting.into_iter().chain(throttled).min()
     }
 
     /// Whether `pick` may return a handler without time passing.
     pub fn has_ready(&self) -> bool {
-        self.ready.peek().is_some()
+        self.first_ready().is_some()
+    }
+
+    /// The most urgent ready handler, if the caps let it run: best effort is behind everybody else.
+    fn first_ready(&self) -> Option<HandlerId> {
+        let id = HandlerId(self.ready.peek()?.1);
+        let waits = self.caps.throttled().is_some() && self.get(id).is_some_and(Handler::takes_turns);
+        (!waits).then_some(id)
     }
 
     /// Whether the next one is ahead of best effort.

@@ -7,6 +7,7 @@
 //! - No clock, no lock; memory only in `add`. Each call is O(log handlers), with a bounded number of moves.
 
 mod budget;
+mod caps;
 mod executor;
 mod heap;
 mod parameters;

@@ -82,6 +82,7 @@ fn link(
         interference: interference(table, &default, at, source)?,
         best_effort_share_min: pick(&table.best_effort_share_min, default.best_effort_share_min),
         best_effort_flow_cap: pick(&table.best_effort_flow_cap, default.best_effort_flow_cap),
+        best_effort_cap: pick(&table.best_effort_cap, default.best_effort_cap),
         best_effort_flow_bytes_max: bytes_u32(
             &table.best_effort_flow_queue,
             default.best_effort_flow_bytes_max,

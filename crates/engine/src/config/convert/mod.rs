@@ -183,6 +183,7 @@ fn cpu(table: &Spanned<ProcessorTable>, own: &Name, source: &Source<'_>) -> Resu
         run,
         admission,
         quantum_packets: table.quantum.unwrap_or(default.quantum_packets),
+        best_effort_cpu_cap: pick(&table.best_effort_cpu_cap, default.best_effort_cpu_cap),
         plan: match &table.plan {
             Some(path) => plan::load(&source.resolve(path), own).map_err(|what| source.error(at, what))?,
             None => Vec::new(),

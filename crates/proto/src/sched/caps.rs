@@ -1,0 +1,63 @@
+//! Caps on best-effort processing: as a whole, and by what all protocol processing may take (design 4).
+//!
+//! Costs are the declared ones, charged as work is done. Only best effort and what exceeds budgets ever waits:
+//! guaranteed work is within what admission gave away, and that is within the cap of all.
+
+use punctual_analysis::{Instant, Nanos, Ppm};
+
+use crate::limits::CPU_CAP_WINDOW;
+
+/// A share of the processor, as a token bucket of [`CPU_CAP_WINDOW`].
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    share: Ppm,
+    /// When all that was done has been paid for.
+    tat: Instant,
+}
+
+impl Bucket {
+    /// `None` where the share is no cap.
+    fn of(share: Ppm) -> Option<Self> {
+        (share < Ppm::ONE).then_some(Self { share, tat: Instant::ZERO })
+    }
+
+    /// Charges `cost`; until when the bucket is empty.
+    fn charge(&mut self, cost: Nanos, now: Instant) -> Option<Instant> {
+        let paid = (u128::from(cost.0) * 1_000_000).div_ceil(u128::from(self.share.0.max(1)));
+        self.tat = self.tat.max(now) + Nanos(u64::try_from(paid).unwrap_or(u64::MAX));
+        Some(self.tat - CPU_CAP_WINDOW).filter(|until| *until > now)
+    }
+}
+
+/// The caps of one processor.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Caps {
+    all: Option<Bucket>,
+    best_effort: Option<Bucket>,
+    /// Best effort waits until then.
+    throttled: Option<Instant>,
+}
+
+impl Caps {
+    pub(super) fn new(all: Ppm, best_effort: Ppm) -> Self {
+        Self { all: Bucket::of(all), best_effort: Bucket::of(best_effort), throttled: None }
+    }
+
+    /// Work of `cost` was done.
+    pub(super) fn charge(&mut self, cost: Nanos, is_best_effort: bool, now: Instant) {
+        let all = self.all.as_mut().and_then(|bucket| bucket.charge(cost, now));
+        let own = self.best_effort.as_mut().filter(|_| is_best_effort);
+        let own = own.and_then(|bucket| bucket.charge(cost, now));
+        self.throttled = [self.throttled, all, own].into_iter().flatten().max();
+    }
+
+    /// Forgets a wait that is over.
+    pub(super) fn settle(&mut self, now: Instant) {
+        self.throttled = self.throttled.filter(|until| *until > now);
+    }
+
+    /// Until when best effort waits, as far as `settle` knows.
+    pub(super) const fn throttled(&self) -> Option<Instant> {
+        self.throttled
+    }
+}
