@@ -1,11 +1,14 @@
 //! Opens the drivers of a host's links.
 
-use punctual_link::kernel::Device;
+use punctual_link::kernel::{Device, FollowError};
 use punctual_link::{Link, UdpLink};
 use punctual_proto::node::config::{LinkConfig, Pace};
 
 use super::xdp::{self, XdpSettings};
 use super::{ConfigError, HostConfig, LinkDriver};
+
+/// Links with their places in the configuration.
+type Placed = Vec<(usize, Box<dyn Link>)>;
 
 impl HostConfig {
     /// Opens a driver for every link.
@@ -54,9 +57,9 @@ impl HostConfig {
     }
 
     /// All together: they share the memory of their frames.
-    fn open_xdp(&self) -> Result<Vec<(usize, Box<dyn Link>)>, ConfigError> {
+    fn open_xdp(&self) -> Result<Placed, ConfigError> {
         let (places, settings): (Vec<usize>, Vec<&XdpSettings>) = self.xdp_links().unzip();
-        let opened = xdp::open(&settings).map_err(|(place, error)| match place {
+        let opened = xdp::open(&settings).map_err(|FollowError { link, error }| match link {
             Some(place) => ConfigError::Link { name: self.node.links[places[place]].name.clone(), error },
             None => ConfigError::Xdp { error },
         })?;

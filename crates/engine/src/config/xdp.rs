@@ -1,6 +1,6 @@
 //! Links over AF_XDP: what the file says of one, and how all of a host are opened together.
 
-use punctual_link::kernel::{CareOptions, Device, Follow, Mac, Opener, PathRequest, follow};
+use punctual_link::kernel::{CareOptions, Device, Follow, FollowError, Mac, Opener, PathRequest, follow};
 use punctual_link::xdp::{Addresses, ClassifierOptions, XdpLink, XdpMemory, XdpOptions, ZeroCopy};
 use punctual_link::{Link, LinkError};
 use punctual_proto::Nanos;
@@ -70,12 +70,13 @@ pub fn frame_bytes<'a>(links: impl IntoIterator<Item = &'a XdpSettings>) -> usiz
 ///
 /// # Errors
 /// The first that cannot be opened, by its place in the list (none: none can be).
-pub(super) fn open(links: &[&XdpSettings]) -> Result<Vec<Box<dyn Link>>, (Option<usize>, LinkError)> {
+pub(super) fn open(links: &[&XdpSettings]) -> Result<Vec<Box<dyn Link>>, FollowError> {
     if links.is_empty() {
         return Ok(Vec::new());
     }
     let frames = links.iter().fold(0, |sum: u32, link| sum.saturating_add(link.options().frames_needed()));
-    let memory = XdpMemory::new(frames, frame_bytes(links.iter().copied())).map_err(|error| (None, error))?;
+    let memory = XdpMemory::new(frames, frame_bytes(links.iter().copied()))
+        .map_err(|error| FollowError { link: None, error })?;
     let follows = links.iter().map(|link| {
         // Nobody is reached before the path is found.
         let addresses = Addresses::new(Mac::default(), None);
@@ -83,8 +84,7 @@ pub(super) fn open(links: &[&XdpSettings]) -> Result<Vec<Box<dyn Link>>, (Option
         let opener = Box::new(XdpOpener { options, addresses, memory: memory.clone() });
         Follow { request: link.request(), care: link.care, spin_ns: link.spin.0, opener }
     });
-    let opened = follow(follows.collect()).map_err(|refused| (refused.link, refused.error))?;
-    Ok(opened.into_iter().map(|link| Box::new(link) as Box<dyn Link>).collect())
+    Ok(follow(follows.collect())?.into_iter().map(|link| Box::new(link) as Box<dyn Link>).collect())
 }
 
 struct XdpOpener {
