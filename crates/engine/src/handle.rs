@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use punctual_link::Link;
-use punctual_proto::Instant;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::config::NodeConfig;
 use punctual_proto::node::{Node, NodeConfigError};
+use punctual_proto::{Instant, Nanos};
 use thiserror::Error;
 
 use crate::command::{Command, CommandQueue, question};
@@ -31,6 +31,9 @@ pub struct EngineConfig {
     pub links: Vec<Box<dyn Link>>,
     /// What the processor needs of the system.
     pub real_time: RealTime,
+    /// How long the processor looks at the links' rings before it sleeps; [`Nanos::MAX`]: it never does. Needs a core
+    /// of its own to be worth it, see [`crate::os::realtime::check_spin`].
+    pub spin: Nanos,
     /// Where the node's random numbers start: unpredictable in earnest, fixed in tests.
     pub seed: u64,
 }

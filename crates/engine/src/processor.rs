@@ -4,13 +4,14 @@
 //! protocol work for at most [`WORK_SLICE`] (one unit at a time, transmitting between units), and hands out events;
 //! then it looks at every descriptor without waiting if there is more to do, or sleeps until the next time at
 //! which the node wants to run. So an arrival goes unseen for at most one turn: [`RECEIVE_BATCH`] packets of each
-//! link, one slice, and one unit. It spins only as long as a link asks for after something was done; a node that
-//! wants to run at once and then does nothing is made to wait [`RETRY`].
+//! link, one slice, and one unit. A node that wants to run at once and then does nothing is made
+//! to wait [`RETRY`]. Where a link asks for it, it looks at the rings for so long before it sleeps (see [`spin`]).
 
 mod doorbells;
 mod filters;
 mod meter;
 mod port;
+mod spin;
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,6 +28,7 @@ use punctual_proto::{Instant, Nanos};
 use self::doorbells::Doorbells;
 use self::meter::Meter;
 use self::port::LinkPort;
+use self::spin::Spin;
 use crate::command::{Answer, CommandQueue};
 use crate::direct;
 use crate::events::Events;
@@ -72,10 +74,7 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     events: VecDeque<Event>,
     /// Whether a command may wait.
     commanded: bool,
-    /// How long to look on before sleeping, when nothing is left to do: the longest that a link asks for.
-    spin: Nanos,
-    /// When something was done last.
-    busy_at: Instant,
+    spin: Spin,
     grace: Nanos,
     /// When a stopping processor ends at the latest.
     stop_at: Option<Instant>,
@@ -91,6 +90,8 @@ struct Turn {
     more: bool,
     /// Something waits for somebody else.
     retry: bool,
+    /// When it was over.
+    ended: Instant,
 }
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
@@ -121,7 +122,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             ports.push(LinkPort::new(LinkId(index as u16), driver, link));
         }
         let received = Vec::with_capacity(RECEIVE_BATCH);
-        let spin = ports.iter().map(LinkPort::spin).max().unwrap_or(Nanos::ZERO);
+        let spin = ports.iter().map(LinkPort::spin).fold(config.spin, Nanos::max);
+        realtime::check_spin(&config.real_time, spin)?;
         let grace = config.node.signalling.grace + STOP_MARGIN;
         let node = Node::new(config.node, config.seed, now())?;
         Ok(Self {
@@ -133,8 +135,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             meter: Meter::default(),
             events: VecDeque::new(),
             commanded: true,
-            spin,
-            busy_at: Instant(0),
+            spin: Spin::new(spin),
             grace,
             stop_at: None,
             shared,
@@ -142,36 +143,38 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     }
 
     fn run(&mut self) {
+        let mut started = now();
         loop {
-            let started = now();
-            let turn = self.turn();
-            let ended = now();
+            let turn = self.turn(started);
+            let ended = turn.ended;
             let counters = &self.shared.counters;
             counters.loops.add(1);
             counters.loop_ns_max.max(ended.since(started).0);
             if self.stop_at.is_some_and(|at| ended >= at || self.node.is_quiet()) {
                 return self.finish();
             }
-            let until = self.linger(turn, ended).or_else(|| self.next_turn(turn, ended));
-            self.sleep(until, ended);
+            let until = self.next_turn(turn, ended);
+            started = self.wait(until, turn.progress, ended);
         }
     }
 
-    fn turn(&mut self) -> Turn {
-        let mut progress = self.receive();
-        let at = now();
-        progress |= self.complete(at);
+    /// Begins at `at`. The clock is read anew only where something was done: a reading costs as much as a look at a
+    /// ring.
+    fn turn(&mut self, at: Instant) -> Turn {
+        let received = self.receive(at);
+        let at = received.unwrap_or(at);
+        let mut progress = received.is_some() | self.complete(at);
         progress |= self.ring_outboxes(at);
         progress |= self.obey(at);
         if self.node.poll_timeout().is_some_and(|due| due <= at) {
             self.node.handle_timeout(at);
         }
-        let worked = self.work(at);
+        let (worked, at) = self.work(at);
         progress |= worked > Nanos::ZERO;
-        progress |= self.transmit(now());
-        self.flush();
+        progress |= self.transmit(at);
+        let ended = self.flush(at);
         // Many adapters are done at once: the window that opens is used at once.
-        let completed = self.complete(now());
+        let completed = self.complete(ended);
         progress |= self.hand_out_events();
         Turn {
             progress: progress | completed,
@@ -180,20 +183,19 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 || self.commanded
                 || self.ports.iter().any(|port| port.has_more(self.node.has_best_effort_room(port.id))),
             retry: !self.events.is_empty() || self.ports.iter().any(LinkPort::must_retry),
+            ended,
         }
     }
 
-    /// Everything that came in goes to the node.
-    fn receive(&mut self) -> bool {
-        let mut any = false;
+    /// Everything that came in goes to the node, from `begun` on; the time, if there was anything.
+    fn receive(&mut self, mut begun: Instant) -> Option<Instant> {
+        let mut any = None;
         for port in &mut self.ports {
             let best_effort = self.node.has_best_effort_room(port.id);
-            let begun = now();
             port.receive(best_effort, &mut self.received, RECEIVE_BATCH, &self.shared.counters);
             if self.received.is_empty() {
                 continue;
             }
-            any = true;
             // Read after the driver's own times, none of which lies in the future.
             let at = now();
             let count = self.received.len();
@@ -201,7 +203,10 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 let from = port::node_port(packet.port);
                 self.node.handle_frame(port.id, from, Instant(packet.received_ns), packet.frame, at);
             }
-            self.meter.received(count, now().since(begun));
+            let done = now();
+            self.meter.received(count, done.since(begun));
+            begun = done;
+            any = Some(done);
         }
         any
     }
@@ -251,27 +256,29 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
     }
 
-    /// Units of work until none is left or the slice is over; returns how long it took (zero: there was none).
-    fn work(&mut self, since: Instant) -> Nanos {
-        let mut at = now().max(since);
-        let started = at;
+    /// Units of work until none is left or the slice is over; returns how long it took (zero: there was none), and
+    /// the time.
+    fn work(&mut self, started: Instant) -> (Nanos, Instant) {
+        let mut at = started;
         while let Some(work) = self.node.begin_work(at) {
             let (handler, kind, packets) = (work.handler, work.kind, work.packets);
             let declared = work.declared_cost(self.node.costs());
-            let begun = now();
+            let begun = at;
             self.node.finish_work(work, at);
             self.serve_handlers(at);
             self.shared.counters.work_units.add(1);
             at = now();
-            self.transmit(at);
-            let own = now().since(begun);
+            if self.transmit(at) {
+                at = now();
+            }
+            let own = at.since(begun);
             self.node.record_unit(handler, kind, self.meter.unit(kind, packets, own), declared);
             let spent = at.since(started).max(Nanos(1));
             if spent >= WORK_SLICE {
-                return spent;
+                return (spent, at);
             }
         }
-        at.since(started)
+        (at.since(started), at)
     }
 
     /// What the link schedulers give goes straight into the drivers' buffers.
@@ -290,12 +297,18 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         any
     }
 
-    fn flush(&mut self) {
-        let begun = now();
+    /// Hands out what is queued, from `begun` on; returns the time.
+    fn flush(&mut self, begun: Instant) -> Instant {
+        let mut any = false;
         for port in &mut self.ports {
-            port.flush(&self.shared.counters);
+            any |= port.flush(&self.shared.counters);
         }
-        self.meter.flushed(now().since(begun));
+        if !any {
+            return begun;
+        }
+        let done = now();
+        self.meter.flushed(done.since(begun));
+        done
     }
 
     fn hand_out_events(&mut self) -> bool {
@@ -306,21 +319,6 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
         self.shared.events.try_put(&mut self.events);
         any
-    }
-
-    /// At once, as long as a link asks for that after something was done: its rings are looked at every turn then.
-    fn linger(&mut self, turn: Turn, at: Instant) -> Option<Instant> {
-        if self.spin == Nanos::ZERO {
-            return None;
-        }
-        if turn.progress || turn.more {
-            self.busy_at = at;
-        }
-        let lingers = at < self.busy_at + self.spin;
-        if lingers {
-            self.ports.iter_mut().for_each(LinkPort::readable);
-        }
-        lingers.then_some(at)
     }
 
     /// When the next turn is due: `None` means when something comes in.
@@ -339,32 +337,38 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         [retry, wanted, self.doorbells.next_unmute(), self.stop_at].into_iter().flatten().min()
     }
 
-    fn sleep(&mut self, until: Option<Instant>, at: Instant) {
-        let span = until.map(|until| until.since(at));
+    /// Looks at the descriptors without waiting; whether anything is there.
+    fn look(&mut self, at: Instant) -> bool {
+        self.ready(Some(Nanos::ZERO), at) > 0
+    }
+
+    /// Waits for descriptors at most `span` and notes what is ready; returns how many are.
+    fn ready(&mut self, span: Option<Nanos>, at: Instant) -> usize {
         let ready = match self.waiter.wait(span) {
             Ok(ready) => ready,
             Err(error) => panic!("epoll failed on descriptors of our own: {error}"),
         };
-        let counters = &self.shared.counters;
-        if span != Some(Nanos::ZERO) {
-            counters.wakes.add(1);
+        let woken = if span == Some(Nanos::ZERO) || ready == 0 { at } else { now() };
+        for n in 0..ready {
+            if let Some(token) = self.waiter.token(n) {
+                self.wake_up(token, woken);
+            }
         }
+        ready
+    }
+
+    /// Sleeps until something comes in or `until`; returns the time.
+    fn sleep(&mut self, until: Option<Instant>, at: Instant) -> Instant {
+        let ready = self.ready(until.map(|until| until.since(at)), at);
+        let woken = now();
+        self.shared.counters.wakes.add(1);
         if let (Some(until), 0) = (until, ready) {
-            let late = now().since(until);
-            counters.wake_late_ns_max.max(if span == Some(Nanos::ZERO) { 0 } else { late.0 });
-            counters.late_wakes.add(u64::from(late > LATE && span != Some(Nanos::ZERO)));
-            if span != Some(Nanos::ZERO) {
-                self.node.record_wake(late);
-            }
+            let late = woken.since(until);
+            self.shared.counters.wake_late_ns_max.max(late.0);
+            self.shared.counters.late_wakes.add(u64::from(late > LATE));
+            self.node.record_wake(late);
         }
-        if ready > 0 {
-            let woken = now();
-            for n in 0..ready {
-                if let Some(token) = self.waiter.token(n) {
-                    self.wake_up(token, woken);
-                }
-            }
-        }
+        woken
     }
 
     fn wake_up(&mut self, token: u64, at: Instant) {
@@ -383,8 +387,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 
     /// The grace is over or nothing is left: says the rest and ends.
     fn finish(&mut self) {
-        self.transmit(now());
-        self.flush();
+        let at = now();
+        self.transmit(at);
+        self.flush(at);
         self.hand_out_events();
         self.shared.events.close(&mut self.events);
     }

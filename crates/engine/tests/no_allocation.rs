@@ -94,7 +94,8 @@ type Handle = EngineHandle<Source, Sink>;
 fn start(id: u32, link: MemoryLink) -> Handle {
     let links: Vec<Box<dyn Link>> = vec![Box::new(link)];
     let real_time = RealTime::BEST_EFFORT_HOST;
-    Engine::start(EngineConfig { node: node(id), links, real_time, seed: 1 }).expect("it starts")
+    Engine::start(EngineConfig { node: node(id), links, real_time, spin: Nanos::ZERO, seed: 1 })
+        .expect("it starts")
 }
 
 /// Allocations of the processor's thread until now, those of this question not among them.

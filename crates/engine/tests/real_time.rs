@@ -5,6 +5,7 @@ mod support;
 use punctual_engine::os::realtime::{RealTime, SchedulingClass};
 use punctual_engine::{Engine, EngineConfig};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
+use punctual_proto::Nanos;
 
 use support::{TestInbox, TestOutbox, node};
 
@@ -15,7 +16,7 @@ fn a_real_time_class_is_held_or_refused() {
     let real_time = RealTime { class, cpu: None, lock_memory: true };
     let options = MemoryOptions { frames: 64, ring_packets: 16, ..MemoryOptions::default() };
     let links: Vec<Box<dyn Link>> = vec![Box::new(MemoryLink::pair(options).expect("a pair").0)];
-    let wanted = EngineConfig { node: node(1), links, real_time, seed: 1 };
+    let wanted = EngineConfig { node: node(1), links, real_time, spin: Nanos::ZERO, seed: 1 };
     match Engine::start::<TestOutbox, TestInbox>(wanted) {
         Ok(engine) => {
             let stat = engine.call(|_, _| std::fs::read_to_string("/proc/thread-self/stat"));

@@ -42,6 +42,8 @@ pub struct HostConfig {
     pub drivers: Vec<LinkDriver>,
     /// The class of the processor.
     pub real_time: RealTime,
+    /// How long it looks at its links before it sleeps, if no link asks for longer; `Nanos::MAX`: always.
+    pub spin: punctual_proto::Nanos,
     /// Where the processor's costs come from; `node.cpu.costs` are those that are configured until
     /// [`crate::profile::settle`] has decided.
     pub profile: ProfileSettings,
@@ -221,6 +223,8 @@ impl HostConfig {
             None => random()?,
         };
         let node = NodeConfig { epoch: Epoch(epoch), links: self.paced_links(), ..self.node.clone() };
-        Ok(EngineConfig { node, links, real_time: self.real_time, seed: random()? })
+        let spin = self.xdp_links().map(|(_, settings)| settings.spin).chain([self.spin]).max();
+        let spin = spin.unwrap_or_default();
+        Ok(EngineConfig { node, links, real_time: self.real_time, spin, seed: random()? })
     }
 }

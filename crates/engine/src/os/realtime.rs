@@ -3,9 +3,13 @@
 
 use std::io;
 
+use punctual_proto::Nanos;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use thiserror::Error;
+
+/// A processor that spins so long never sleeps in effect: RT throttling counts within a second.
+const SPIN_BOUNDED: Nanos = Nanos::from_millis(100);
 
 /// How the processor is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +64,13 @@ pub enum RealTimeError {
         /// The system's answer.
         error: io::Error,
     },
+    /// It would spin, and be throttled.
+    #[error(
+        "a processor that never sleeps in a real-time class loses 50 ms of every second to RT throttling: pin it to an \
+         isolated CPU ([processor] cpu, kernel parameter isolcpus), or sysctl kernel.sched_rt_runtime_us=-1, or give a \
+         shorter spin"
+    )]
+    Throttled,
     /// Locking was refused.
     #[error(
         "memory cannot be locked ({error}): run as root, or grant CAP_IPC_LOCK or a larger RLIMIT_MEMLOCK, \
@@ -100,6 +111,32 @@ pub fn apply(wanted: &RealTime) -> Result<(), RealTimeError> {
             Ok(())
         }
     }
+}
+
+/// Whether a processor of the class may look at its rings for `spin` before it sleeps. One that never sleeps in a
+/// real-time class loses 50 ms of every second to RT throttling (`sched_rt_runtime_us`), unless that is off or no
+/// ordinary thread ever runs on its CPU.
+///
+/// # Errors
+/// Where it would be throttled.
+pub fn check_spin(real_time: &RealTime, spin: Nanos) -> Result<(), RealTimeError> {
+    let always = spin >= SPIN_BOUNDED;
+    if !always || real_time.class == SchedulingClass::BestEffortHost {
+        return Ok(());
+    }
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let throttled = read("/proc/sys/kernel/sched_rt_runtime_us").trim() != "-1";
+    let isolated = read("/sys/devices/system/cpu/isolated");
+    let has_own_core = real_time.cpu.is_some_and(|cpu| is_listed(cpu, isolated.trim()));
+    if throttled && !has_own_core { Err(RealTimeError::Throttled) } else { Ok(()) }
+}
+
+/// Whether a list like "1,4-7" names a CPU.
+fn is_listed(cpu: u32, list: &str) -> bool {
+    list.split(',').any(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        matches!((first.parse::<u32>(), last.parse::<u32>()), (Ok(first), Ok(last)) if (first..=last).contains(&cpu))
+    })
 }
 
 fn pin(cpu: u32) -> Result<(), RealTimeError> {
@@ -158,6 +195,23 @@ mod tests {
             let refusal = apply_aside(RealTime { cpu: Some(cpu), ..RealTime::BEST_EFFORT_HOST });
             assert!(refusal.is_err_and(|text| text.contains(&format!("CPU {cpu} ")) && !text.contains('\n')));
         }
+    }
+
+    #[test]
+    fn a_list_of_cpus_is_read_as_the_kernel_writes_it() {
+        for (cpu, list, listed) in [(3, "1,3", true), (5, "1,4-7", true), (8, "1,4-7", false), (0, "", false)]
+        {
+            assert_eq!(is_listed(cpu, list), listed, "{cpu} in \"{list}\"");
+        }
+    }
+
+    #[test]
+    fn who_may_be_throttled_may_not_spin_for_ever() {
+        let fifo = RealTime { class: SchedulingClass::Fifo { priority: 5 }, ..RealTime::BEST_EFFORT_HOST };
+        assert!(check_spin(&RealTime::BEST_EFFORT_HOST, Nanos::MAX).is_ok());
+        assert!(check_spin(&fifo, Nanos::from_micros(50)).is_ok());
+        let throttled = std::fs::read_to_string("/proc/sys/kernel/sched_rt_runtime_us").expect("Linux");
+        assert_eq!(check_spin(&fifo, Nanos::MAX).is_err(), throttled.trim() != "-1");
     }
 
     #[test]

@@ -189,15 +189,16 @@ impl LinkPort {
         }
     }
 
-    /// Hands what is queued to the medium.
-    pub fn flush(&mut self, counters: &Counters) {
+    /// Hands what is queued to the medium; whether anything was.
+    pub fn flush(&mut self, counters: &Counters) -> bool {
         if self.failed || (self.queued_since.is_none() && !self.driver.is_pending()) {
-            return;
+            return false;
         }
         self.queued_since = None;
         if let Err(error) = self.driver.flush() {
             self.fail(&error, counters);
         }
+        true
     }
 
     /// Whether something can be done at once.

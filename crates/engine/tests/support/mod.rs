@@ -137,7 +137,7 @@ pub fn node(id: u32) -> NodeConfig {
 /// An engine of ordinary class.
 pub fn start(node: NodeConfig, link: Box<dyn Link>) -> Handle {
     let (real_time, seed) = (RealTime::BEST_EFFORT_HOST, u64::from(node.id.0));
-    Engine::start(EngineConfig { node, links: vec![link], real_time, seed })
+    Engine::start(EngineConfig { node, links: vec![link], real_time, spin: Nanos::ZERO, seed })
         .unwrap_or_else(|error| panic!("{error}"))
 }
 

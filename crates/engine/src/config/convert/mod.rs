@@ -67,7 +67,8 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
     let daemon = daemon(file.daemon, source)?;
     let epoch_file = own.epoch_file.map(|path| source.resolve(&path));
     let profile = profile(file.processor.get_ref(), source);
-    Ok(HostConfig { node, drivers, real_time, profile, daemon, epoch_file })
+    let spin = punctual_proto::Nanos::ZERO;
+    Ok(HostConfig { node, drivers, real_time, spin, profile, daemon, epoch_file })
 }
 
 fn pick<Q: Copy>(given: &Option<Text<Q>>, default: Q) -> Q {
