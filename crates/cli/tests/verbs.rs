@@ -152,3 +152,23 @@ fn every_verb_shows_an_example() {
         assert!(output.status.success() && text.contains("Example") && text.contains("--json"), "{text}");
     }
 }
+
+#[test]
+fn plan_orders_flows_and_says_what_to_change_where_they_do_not_fit() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/plan/flows.toml");
+    let plan = json_of(&["plan", example, "--json"]);
+    assert_eq!(plan["schedulable"], true);
+    assert!(plan["margin"].as_f64().expect("a number") > 1.0, "{plan}");
+    let flows = plan["hosts"][0]["flows"].as_array().expect("flows");
+    let priority = |name: &str| {
+        let flow = flows.iter().find(|flow| flow["name"] == name);
+        flow.and_then(|flow| flow["priority"].as_u64()).expect("planned")
+    };
+    assert!(priority("filter") < priority("control") && priority("control") < priority("camera"));
+    let text = std::fs::read_to_string(example).unwrap();
+    let tight = file("tight-flows.toml", &text.replace("deadline = \"3ms\"", "deadline = \"0.5ms\""));
+    let output = punctual(&["plan", &tight]);
+    let late = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && late.trim_end().lines().count() == 1, "{late}");
+    assert!(late.contains("give \"control\" a deadline of"), "{late}");
+}

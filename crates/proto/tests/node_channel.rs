@@ -2,10 +2,14 @@
 
 mod common;
 
-use common::{World, pattern};
+use common::{World, line_config, pattern};
 use punctual_proto::ids::LinkId;
 use punctual_proto::node::api::{Event, Port};
-use punctual_proto::{BitRate, Contract, Delivery, Horizon, Instant, Nanos, Policing, Rate};
+use punctual_proto::node::config::{Admission, RunPolicy};
+use punctual_proto::node::plan::PlannedFlow;
+use punctual_proto::{
+    Activation, BitRate, Contract, Delivery, FlowName, Horizon, Instant, Nanos, Policing, Rate,
+};
 
 const RATE: BitRate = BitRate(40_000_000);
 
@@ -274,4 +278,61 @@ fn a_ring_stuffed_beyond_the_contract_is_drained_in_the_background() {
     }
     assert_eq!(taken(&world), 3_000);
     assert!(units > 30);
+}
+
+#[test]
+fn budgets_and_timers_carry_their_contracts_and_no_less() {
+    let slow = contract(8_000, 50, 2, 120);
+    for activation in [
+        Activation::LowLatency { interarrival: Nanos::from_millis(20), packets: 6 },
+        Activation::Periodic { period: Nanos::from_millis(20), packets: 6 },
+        // Two packets a period, three periods a message.
+        Activation::Periodic { period: Nanos::from_millis(5), packets: 2 },
+    ] {
+        exchange(&mut World::line(3, RATE), Contract { activation, ..slow }, 20, 0, 2);
+    }
+    let activation = Activation::Periodic { period: Nanos::from_millis(20), packets: 5 };
+    let refused = World::line(2, RATE).open(0, 1, Contract { activation, ..slow });
+    let Err(Event::Refused { refusal, .. }) = refused else { panic!("five packets do not carry six") };
+    assert!(refusal.to_string().contains("give at least 6 packets"), "{refusal}");
+}
+
+#[test]
+fn a_channel_takes_its_planned_flow_over_and_stays_within_it() {
+    let name = FlowName::new("camera").unwrap();
+    let period_ns = Nanos::from_millis(20);
+    let planned = PlannedFlow {
+        name,
+        period_ns,
+        packets: 6,
+        cost_ns: Nanos::from_micros(400),
+        unit_ns: Nanos::from_micros(200),
+        deadline_ns: Nanos::from_millis(10),
+        rate_ns: period_ns,
+        place: 1,
+    };
+    let world = |plan: Vec<PlannedFlow>| {
+        let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, RATE)).collect();
+        for config in &mut configs {
+            let cpu = &mut config.cpu;
+            (cpu.run, cpu.admission, cpu.plan) = (RunPolicy::Rmdp, Admission::Rmdp, plan.clone());
+        }
+        let mut world = World::of(configs);
+        world.settle();
+        world
+    };
+    let flow = Contract { flow: Some(name), ..contract(8_000, 50, 1, 120) };
+    exchange(&mut world(vec![planned]), flow, 20, 0, 1);
+    let refusal_of = |world: &mut World, contract| match world.open(0, 1, contract) {
+        Err(Event::Refused { refusal, .. }) => refusal.to_string(),
+        _ => panic!("{contract:?} is not refused"),
+    };
+    let mut full = world(vec![planned]);
+    assert!(full.open(0, 1, flow).is_ok());
+    assert!(refusal_of(&mut full, flow).contains("another channel has it"));
+    let more = Contract { message_bytes_max: 20_000, ..flow };
+    assert!(refusal_of(&mut world(vec![planned]), more).contains("give at least 15 packets"));
+    let dear = PlannedFlow { cost_ns: Nanos::from_micros(20), ..planned };
+    assert!(refusal_of(&mut world(vec![dear]), flow).contains("plan it again"));
+    assert!(refusal_of(&mut world(Vec::new()), flow).contains("no flow \"camera\""));
 }

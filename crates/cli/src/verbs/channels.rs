@@ -1,7 +1,7 @@
 //! `punctual channels`: promises and evidence.
 
 use clap::Args;
-use punctual::{ChannelStatus, Role};
+use punctual::{ChannelStatus, Late, Role};
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
@@ -61,7 +61,7 @@ fn row(channel: &ChannelStatus) -> Vec<String> {
         role.into(),
         channel.from.clone(),
         channel.to.to_string(),
-        channel.state.clone(),
+        state(channel),
         channel.contract.deadline.to_string(),
         observed,
         counters.messages_out.to_string(),
@@ -69,4 +69,12 @@ fn row(channel: &ChannelStatus) -> Vec<String> {
         (counters.delayed + counters.dropped + counters.demoted).to_string(),
         (counters.incomplete + counters.overruns + counters.overflows).to_string(),
     ]
+}
+
+/// A channel that drops what is late says so.
+fn state(channel: &ChannelStatus) -> String {
+    match channel.contract.late {
+        Late::Deliver => channel.state.clone(),
+        Late::Drop => format!("{}, soft", channel.state),
+    }
 }

@@ -458,7 +458,7 @@ impl Stages {
             None => self.cpu.explain(&stage.demand, limit - stage.wait).unwrap_or_default(),
             Some(_) => planned_bound(stage),
         };
-        made_of.release_latency = made_of.release_latency + stage.wait;
+        made_of.release_latency += stage.wait;
         let costs = path_costs(&self.costs, local.role);
         let parts = contract
             .service(fragment)

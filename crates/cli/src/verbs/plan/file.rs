@@ -152,7 +152,7 @@ impl Host {
         let mut unit_cost_max = Nanos::ZERO;
         for &role in roles {
             let demand = self.demand(&traffic, &costs_of(&self.cpu, role))?;
-            cost = cost + demand.cost;
+            cost += demand.cost;
             unit_cost_max = unit_cost_max.max(demand.unit_cost_max);
         }
         if let Some(Text(given)) = input.cost {
