@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use punctual::BitRate;
 use punctual_engine::config::quantity::Quantity;
-use punctual_experiments::experiments::{EXPERIMENTS, Experiment, Peer, Wanted, find};
+use punctual_experiments::experiments::{EXPERIMENTS, Experiment, Peer, Wanted, find, instructions};
 use punctual_experiments::peer;
 use punctual_experiments::testbed::configuration::Driver;
 
@@ -64,6 +64,9 @@ impl Bench {
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         if self.serve {
             peer::serve(self.listen, |address| eprintln!("serving on {address}; Ctrl-C ends it"))?;
+            return Ok(Outcome::Done);
+        }
+        if instructions::work_if_asked()? {
             return Ok(Outcome::Done);
         }
         let name = self.name.as_deref().unwrap_or("list");

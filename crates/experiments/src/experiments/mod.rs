@@ -7,11 +7,23 @@ pub mod clips_fairness;
 pub mod clips_isolation;
 pub mod findings;
 pub mod harts;
+pub mod harts_adapter;
 pub mod harts_burst;
+pub mod harts_endtoend;
 pub mod harts_isolation;
 pub mod harts_misbehaving;
+pub mod harts_overhead;
+pub mod harts_preemption;
+pub mod instructions;
+pub mod livelock;
 pub mod measured;
+pub mod profile_limit;
+pub mod rio_bandwidth;
+pub mod rio_cost;
 pub mod rio_latency;
+pub mod rio_roundtrip;
+pub mod rio_utilisation;
+pub mod small_messages;
 pub mod sweep;
 pub mod video_traces;
 
@@ -25,7 +37,7 @@ use crate::excuse::Excuses;
 use crate::interrupt;
 use crate::measure::{Latencies, Side};
 use crate::testbed::configuration::Driver;
-use crate::testbed::{Privilege, driver, privilege};
+use crate::testbed::{Options, Privilege, driver, privilege};
 use crate::witness::Witness;
 pub use findings::Findings;
 pub use measured::{Measured, Report};
@@ -114,7 +126,7 @@ pub struct Experiment {
 }
 
 /// All of them.
-pub const EXPERIMENTS: [Experiment; 8] = [
+pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "clips-enforcement",
         paper: "CLIPS 7.1, figure 5",
@@ -165,13 +177,101 @@ pub const EXPERIMENTS: [Experiment; 8] = [
         run: Run::Streams(video_traces::run),
     },
     Experiment {
+        name: "harts-overhead",
+        paper: "HARTS 5.2.1, figure 5",
+        about: "cost of a message by its fragments on a null device, without and with the link scheduler",
+        peer: false,
+        run: Run::Measured(harts_overhead::run),
+    },
+    Experiment {
+        name: "harts-adapter",
+        paper: "HARTS 4.2, figure 4",
+        about: "throughput and access latency of the bare adapter by packet size and pipeline depth",
+        peer: false,
+        run: Run::Measured(harts_adapter::run),
+    },
+    Experiment {
+        name: "harts-endtoend",
+        paper: "HARTS 5.3, figure 6",
+        about: "throughput and latency by message size for fragments of 1, 2 and 4 KB",
+        peer: false,
+        run: Run::Measured(harts_endtoend::run),
+    },
+    Experiment {
+        name: "harts-preemption",
+        paper: "HARTS 5.2.2 (left open there)",
+        about: "how long an urgent message waits for the CPU by quantum, and what shorter quanta cost",
+        peer: false,
+        run: Run::Measured(harts_preemption::run),
+    },
+    Experiment {
+        name: "livelock",
+        paper: "RIO 2.0.1",
+        about: "guaranteed traffic under floods of smallest packets, with and without early demultiplexing",
+        peer: false,
+        run: Run::Measured(livelock::run),
+    },
+    Experiment {
+        name: "small-messages",
+        paper: "HARTS 5, for packets of today",
+        about: "messages of 64 B a second and core against sendmmsg and recvmmsg",
+        peer: false,
+        run: Run::Measured(small_messages::run),
+    },
+    Experiment {
+        name: "rio-cost",
+        paper: "RIO 3.2.2, figures 6 and 7",
+        about: "what scheduled protocol processing adds to the round trip of 64 B",
+        peer: true,
+        run: Run::Measured(rio_cost::run),
+    },
+    Experiment {
+        name: "rio-utilisation",
+        paper: "RIO 3.2.3",
+        about: "up to which load a round trip of 64 B stays below 2 ms",
+        peer: true,
+        run: Run::Measured(rio_utilisation::run),
+    },
+    Experiment {
+        name: "rio-roundtrip",
+        paper: "RIO 3.2.2; CLIPS 6 for the costs of a daemon",
+        about: "the round trip of 64 B, spinning and blocking, embedded and through the daemon",
+        peer: true,
+        run: Run::Measured(rio_roundtrip::run),
+    },
+    Experiment {
+        name: "rio-bandwidth",
+        paper: "RIO 3.2.4, figure 11",
+        about: "guaranteed flows join one by one beside best effort; best effort bounded to 40 %",
+        peer: true,
+        run: Run::Measured(rio_bandwidth::run),
+    },
+    Experiment {
         name: "rio-latency",
         paper: "RIO 3.2.3, figures 9 and 10",
         about: "the round trip of 64 B beside bulk and CPU hogs, against plain and tuned kernel sockets",
         peer: true,
         run: Run::Measured(rio_latency::run),
     },
+    Experiment {
+        name: "profile-limit",
+        paper: "CLIPS 6; design 9",
+        about: "channels admitted on measured CPU costs until refused, and what the machine could carry",
+        peer: false,
+        run: Run::Measured(profile_limit::run),
+    },
 ];
+
+/// Options of the engines of world number `world`: between two machines all worlds share the link, so each has ports of
+/// its own.
+fn on_ports(world: usize, conditions: &Conditions) -> Options {
+    let first = 7_411 + 2 * world;
+    let link = match conditions.peer {
+        Some(_) => format!("data_port = {first}\nsignalling_port = {}\n", first + 1),
+        None => String::new(),
+    };
+    Options { link, ..Options::default() }
+}
 
 /// (latency in us, share of samples above it), without what holes explain.
 fn exceedance(side: &Side, excuses: &Excuses) -> Vec<(f64, f64)> {
@@ -241,7 +341,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_found() {
-        for experiment in &EXPERIMENTS {
+        for experiment in EXPERIMENTS {
             assert_eq!(find(experiment.name).expect("it is there").name, experiment.name);
             assert_eq!(EXPERIMENTS.iter().filter(|other| other.name == experiment.name).count(), 1);
         }

@@ -207,10 +207,9 @@ fn text(place: usize, policy: &str, cpu: u32, key: &str, costs: Option<&str>) ->
          quantum = {QUANTUM}\nlock_memory = false\n{}\n\n\
          [signalling]\nkey = \"{key}\"\npackets_per_second = 500\n\n\
          [[host]]\nname = \"source\"\nid = 1\n\n[[host]]\nname = \"sink\"\nid = 2\n\n\
-         [[link]]\nname = \"ring\"\nneighbour = \"{neighbour}\"\ndriver = \"memory\"\nrate = \"40Gbit/s\"\n\
-         pace = \"completion\"\npipeline_depth = 16\nreaction = \"10us\"\npropagation_max = \"100us\"\nframes = 16384\n{}\n",
+         [[link]]\nname = \"ring\"\nneighbour = \"{neighbour}\"\ndriver = \"memory\"\nrate = \"400Gbit/s\"\n\
+         pace = \"completion\"\npipeline_depth = 16\nreaction = \"1us\"\npropagation_max = \"100us\"\nframes = 16384\n",
         costs.unwrap_or_default(),
-        if policy == "fifo" { "admission = \"fifo\"" } else { "" },
     )
 }
 

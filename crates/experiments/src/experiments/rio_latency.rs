@@ -128,7 +128,7 @@ impl Worlds {
     ) -> anyhow::Result<u16> {
         let (caller, port) = pair.call_sockets(wait, class)?;
         let (outlet, sink) = pair.send_sockets(BULK_BYTES, Class::Ordinary)?;
-        let bulk = Bulk::start(outlet, BULK_BYTES as usize, &pair.place)?;
+        let bulk = Bulk::start(outlet, BULK_BYTES as usize, &pair.place, Class::Ordinary)?;
         let contender = Contender::new(name, class, &pair.place, caller, LOADS.len());
         self.contenders.push(contender.with_bulk(bulk, sink));
         Ok(port)
@@ -138,9 +138,9 @@ impl Worlds {
         let options =
             Options { driver: conditions.driver, real_time: conditions.real_time, ..Options::default() };
         let engine = pair.start_engines(&options, Hosting::Embedded)?;
-        let caller = pair.call_channels(engine, promise(), Wait::Block, class)?;
+        let caller = pair.call_channels(engine, promise(), [Wait::Block, Wait::Direct], class)?;
         let (outlet, sink) = pair.send_engine(engine, None, BULK_BYTES, Class::Ordinary)?;
-        let bulk = Bulk::start(outlet, BULK_BYTES as usize, &pair.place)?;
+        let bulk = Bulk::start(outlet, BULK_BYTES as usize, &pair.place, Class::Ordinary)?;
         let contender = Contender::new("Punctual", class, &pair.place, caller, LOADS.len());
         self.contenders.push(contender.with_bulk(bulk, sink));
         Ok(())

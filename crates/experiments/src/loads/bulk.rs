@@ -32,15 +32,19 @@ struct Shared {
 }
 
 impl Bulk {
-    /// Sends messages of `bytes` through `outlet` from `place` while the gate is open; closed at first.
+    /// Sends messages of `bytes` through `outlet` from `place` in `class` while the gate is open; closed at first.
     ///
     /// # Errors
     /// Where the thread cannot start.
-    pub fn start(mut outlet: Box<dyn Outlet>, bytes: usize, place: &Place) -> anyhow::Result<Self> {
+    pub fn start(
+        mut outlet: Box<dyn Outlet>,
+        bytes: usize,
+        place: &Place,
+        class: Class,
+    ) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
-        let thread =
-            place.spawn("bulk", Class::Ordinary, move || send(outlet.as_mut(), bytes, &of_thread))?;
+        let thread = place.spawn("bulk", class, move || send(outlet.as_mut(), bytes, &of_thread))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 

@@ -87,17 +87,6 @@ impl KernelOutlet {
     }
 }
 
-impl KernelOutlet {
-    /// The same, waiting while the socket's queue is full instead of losing the packet.
-    ///
-    /// # Errors
-    /// Where the kernel refuses.
-    pub fn blocking(self) -> io::Result<Self> {
-        self.socket.set_nonblocking(false)?;
-        Ok(self)
-    }
-}
-
 impl KernelInlet {
     /// A socket in the calling thread's namespace.
     ///

@@ -10,6 +10,7 @@ pub mod call;
 pub mod channel;
 pub mod content;
 pub mod datagram;
+pub mod direct;
 pub mod film;
 pub mod h264;
 pub mod hogs;
@@ -17,6 +18,7 @@ pub mod kernel;
 pub mod sink;
 pub mod source;
 pub mod stamp;
+pub mod stream;
 
 use punctual_analysis::Instant;
 use punctual_engine::os::realtime::RealTimeError;

@@ -1,6 +1,7 @@
 //! What is measured: latencies from the logical arrival, misses, rates.
 
 pub mod ab;
+pub mod cpu;
 pub mod latency;
 pub mod live;
 pub mod samples;

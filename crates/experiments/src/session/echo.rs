@@ -3,11 +3,11 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use punctual::{Channel, Listener, Receiver, RecvError, SendError};
+use punctual::{Channel, Handler, Listener, Nanos, Receiver, RecvError, SendError};
 
 use super::Wait;
 use super::roles::{DEAF, await_channel};
-use crate::clock::{duration, now};
+use crate::clock::{duration, now, sleep_until};
 use crate::loads::datagram::Datagrams;
 
 /// One that answers.
@@ -69,32 +69,54 @@ impl Server for SocketServer {
 /// Over two guaranteed channels.
 pub struct ChannelServer {
     listener: Listener,
-    requests: Option<Receiver>,
-    answers: Channel,
+    way: Way,
     wait: Wait,
 }
+
+/// What a channel server has got.
+enum Way {
+    /// The way back, and nothing else yet.
+    Back(Option<Channel>),
+    /// Both; this thread answers.
+    Both(Receiver, Channel),
+    /// The processor answers.
+    Direct { _handler: Handler },
+}
+
+/// What the handler of [`Wait::Direct`] declares: it copies a small message.
+pub const HANDLER_TIME: Nanos = Nanos::from_micros(2);
 
 impl ChannelServer {
     /// Requests come through a channel that `listener` will get.
     pub const fn new(listener: Listener, answers: Channel, wait: Wait) -> Self {
-        Self { listener, requests: None, answers, wait }
+        Self { listener, way: Way::Back(Some(answers)), wait }
     }
 }
 
 impl Server for ChannelServer {
     fn prepare(&mut self, stop: &AtomicBool) -> anyhow::Result<bool> {
-        let mut requests = await_channel(&self.listener, stop)?;
-        if let Some(requests) = &mut requests {
+        let Some(mut requests) = await_channel(&self.listener, stop)? else { return Ok(false) };
+        let Way::Back(answers) = &mut self.way else { return Ok(true) };
+        let Some(mut answers) = answers.take() else { return Ok(false) };
+        self.way = if self.wait == Wait::Direct {
+            let handler = requests.on_message(move |bytes, _, reply| {
+                // An answer that finds no room is lost, and its caller counts it.
+                let _ = reply.send(&mut answers, bytes);
+            })?;
+            Way::Direct { _handler: handler }
+        } else {
             requests.set_recv_timeout(Some(duration(DEAF)));
-        }
-        self.requests = requests;
-        self.answers.set_send_timeout(Some(duration(DEAF)));
-        Ok(self.requests.is_some())
+            answers.set_send_timeout(Some(duration(DEAF)));
+            Way::Both(requests, answers)
+        };
+        Ok(true)
     }
 
     fn answer(&mut self) -> anyhow::Result<bool> {
-        let Some(requests) = self.requests.as_mut() else { return Ok(false) };
-        let answers = &mut self.answers;
+        let Way::Both(requests, answers) = &mut self.way else {
+            sleep_until(now() + DEAF);
+            return Ok(true);
+        };
         let mut sent = Ok(());
         let taken = if self.wait == Wait::Spin {
             let until = now() + DEAF;

@@ -7,8 +7,10 @@
 //! The experiments of two hosts a - b use a [`Pair`]: a is here, b obeys [`Order`]s, in a namespace of this machine or
 //! on another machine.
 
+pub mod adapter;
 pub mod contender;
 pub mod echo;
+pub mod nodes;
 pub mod orders;
 pub mod pair;
 pub mod place;
@@ -18,6 +20,7 @@ pub mod track;
 pub mod world;
 
 pub use contender::{Block, Contender, rounds};
+pub use nodes::Nodes;
 pub use orders::{Answer, Hosting, Order, RoleId, Through, Wait};
 pub use pair::{Bed, Pair};
 pub use place::Place;

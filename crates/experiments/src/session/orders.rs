@@ -44,6 +44,11 @@ pub enum Through {
         /// Where it is bound.
         port: u16,
     },
+    /// A TCP connection to this port.
+    Stream {
+        /// Where it listens.
+        port: u16,
+    },
     /// A name at an engine that was started before.
     Engine {
         /// Which engine.

@@ -4,16 +4,18 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use punctual::{Consent, Contract, Endsystem, Listener};
+use punctual::{Consent, Contract, Endsystem, Listener, Nanos};
+use punctual_link::Link;
 
 use super::orders::{Answer, Hosting, Order, RoleId, Through, Wait};
-use super::{Place, Roles};
+use super::{Place, Roles, adapter, echo};
 use crate::clock::duration;
 use crate::experiments::Conditions;
 use crate::loads::call::{ChannelCaller, SocketCaller};
 use crate::loads::channel::ChannelOutlet;
-use crate::loads::kernel::KernelOutlet;
-use crate::loads::{Caller, Class, Outlet};
+use crate::loads::stream::StreamOutlet;
+use crate::loads::{Caller, Class, Outlet, direct};
+use crate::measure::Sample;
 use crate::peer::Remote;
 use crate::realtime;
 use crate::testbed::configuration::{self, End};
@@ -126,6 +128,11 @@ impl Pair {
         self.network.as_ref()
     }
 
+    /// b's CPU, where it is on this machine and has one of its own.
+    pub fn far_cpu(&self) -> Option<u32> {
+        self.cpus.get(1).copied()
+    }
+
     /// The link between the two.
     pub fn link(&self) -> LinkSpec {
         self.spec.links[0]
@@ -174,6 +181,16 @@ impl Pair {
         Ok(role)
     }
 
+    /// The bare drivers of both hosts: a's, b's. Only over namespaces.
+    ///
+    /// # Errors
+    /// Where b is another machine, or a driver refuses.
+    pub fn adapters(&self, options: &Options) -> anyhow::Result<(Box<dyn Link>, Box<dyn Link>)> {
+        let Far::Here(far) = &self.far else { bail!("b's driver is on another machine") };
+        let config = |place| configuration::text(&self.spec, place, options, &self.key, Path::new(""));
+        Ok((adapter::open(&self.place, &config(0))?, adapter::open(far.place(), &config(1))?))
+    }
+
     /// a's engine of that number.
     ///
     /// # Errors
@@ -218,7 +235,7 @@ impl Pair {
         Ok((Box::new(caller), port))
     }
 
-    /// Round trips over two guaranteed channels of an engine.
+    /// Round trips over two guaranteed channels of an engine; client and server wait as told, in that order.
     ///
     /// # Errors
     /// Where a channel is refused.
@@ -226,7 +243,7 @@ impl Pair {
         &mut self,
         engine: RoleId,
         contract: Contract,
-        wait: Wait,
+        [client, wait]: [Wait; 2],
         class: Class,
     ) -> anyhow::Result<Box<dyn Caller>> {
         let role = self.role();
@@ -244,7 +261,7 @@ impl Pair {
         })?;
         let answers = accept(&listener)?;
         let requests = self.endsystem(engine)?.open(&format!("{ask}@b"), contract)?;
-        Ok(Box::new(ChannelCaller::new(requests, answers, wait)))
+        Ok(Box::new(ChannelCaller::new(requests, answers, client)))
     }
 
     /// Gives datagrams from and to `port` a class of priority on both hosts, as an expert would: an htb just below the
@@ -270,7 +287,38 @@ impl Pair {
         Ok(())
     }
 
-    /// One-way messages over a plain socket that waits while its queue is full; and the sink's number.
+    /// Round trips of `bytes` for which no thread is woken: the processors of both hosts call handlers, a's asks anew with
+    /// each answer. As many as fit into `length`, one after the other.
+    ///
+    /// # Errors
+    /// Where a channel is refused, or answers stop coming.
+    pub fn loop_directly(
+        &mut self,
+        engine: RoleId,
+        contract: Contract,
+        bytes: usize,
+        length: Nanos,
+    ) -> anyhow::Result<Vec<Sample>> {
+        let role = self.role();
+        let (ask, reply) = (format!("ask-{role}"), format!("reply-{role}"));
+        let listener =
+            self.endsystem(engine)?.listen_direct(&reply, echo::HANDLER_TIME, |_| Consent::Accept)?;
+        self.order(Order::Echo {
+            role,
+            through: Through::Engine { engine, name: ask.clone() },
+            answers: Some((format!("{reply}@a"), contract)),
+            wait: Wait::Direct,
+            class: Class::Ordinary,
+            bytes_max: contract.message_bytes_max,
+        })?;
+        let answers = accept(&listener)?;
+        let requests = self.endsystem(engine)?.open(&format!("{ask}@b"), contract)?;
+        let samples = direct::run(requests, answers, bytes, length);
+        self.order(Order::End { role })?;
+        samples
+    }
+
+    /// One-way blocks over a TCP connection, as the papers' bulk; and the sink's number.
     ///
     /// # Errors
     /// Where a socket is refused.
@@ -280,10 +328,10 @@ impl Pair {
         class: Class,
     ) -> anyhow::Result<(Box<dyn Outlet>, RoleId)> {
         let (role, port) = (self.role(), self.port());
-        let through = Through::Kernel { port };
+        let through = Through::Stream { port };
         self.order(Order::Sink { role, through, guaranteed: false, class, bytes_max })?;
         let target = std::net::SocketAddrV4::new(self.address, port);
-        let outlet = self.place.within(|| Ok(KernelOutlet::connect(target)?.blocking()?))?;
+        let outlet = self.place.within(|| Ok(StreamOutlet::connect(target)?))?;
         Ok((Box::new(outlet), role))
     }
 

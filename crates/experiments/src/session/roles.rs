@@ -16,6 +16,7 @@ use super::{Place, echo};
 use crate::clock::{now, wait_until};
 use crate::loads::channel::ChannelInlet;
 use crate::loads::kernel::KernelInlet;
+use crate::loads::stream::StreamInlet;
 use crate::loads::{Class, Inlet};
 use crate::testbed::daemons::Daemon;
 
@@ -116,6 +117,11 @@ impl Roles {
         Self { place, running: BTreeMap::new(), engines: BTreeMap::new() }
     }
 
+    /// Where it is.
+    pub const fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// Obeys.
     ///
     /// # Errors
@@ -163,10 +169,16 @@ impl Roles {
                 let place = self.place.clone();
                 Box::new(place.within(|| echo::SocketServer::bind(port, wait, bytes_max))?)
             }
+            Through::Stream { .. } => bail!("round trips go over datagrams"),
             Through::Engine { engine, name } => {
                 let endsystem = self.engine(engine)?.endsystem()?;
                 let (to, contract) = answers.context("an echo through an engine needs a way back")?;
-                let listener = endsystem.listen(&name, |_| Consent::Accept)?;
+                let listener = match wait {
+                    Wait::Direct => {
+                        endsystem.listen_direct(&name, echo::HANDLER_TIME, |_| Consent::Accept)?
+                    }
+                    _ => endsystem.listen(&name, |_| Consent::Accept)?,
+                };
                 let answers = endsystem.open(&to, contract).with_context(|| format!("channel to {to}"))?;
                 Box::new(echo::ChannelServer::new(listener, answers, wait))
             }
@@ -186,6 +198,9 @@ impl Roles {
             Through::Kernel { port } => {
                 let address = std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, port);
                 Source::Inlet(Box::new(self.place.within(|| Ok(KernelInlet::bind(address)?))?))
+            }
+            Through::Stream { port } => {
+                Source::Inlet(Box::new(self.place.within(|| Ok(StreamInlet::bind(port)?))?))
             }
             Through::Engine { engine, name } => {
                 let endsystem = self.engine(engine)?.endsystem()?;

@@ -70,7 +70,7 @@ pub enum Driver {
 pub fn text(spec: &NetworkSpec, place: usize, options: &Options, key: &str, socket: &Path) -> String {
     let cpu = options.cpus.get(place).map(|cpu| format!("cpu = {cpu}\n")).unwrap_or_default();
     let mut text = format!(
-        "[node]\nname = \"{}\"\n{}\n\n[processor]\nbest_effort_host = {}\n{cpu}{}\n[daemon]\nsocket = \"{}\"\n\n\
+        "[node]\nname = \"{}\"\n{}\n\n[processor]\nbest_effort_host = {}\nprofile_measure = false\n{cpu}{}\n[daemon]\nsocket = \"{}\"\n\n\
          [signalling]\nkey = \"{key}\"\nhello = \"250ms\"\n",
         spec.hosts[place],
         options.node,

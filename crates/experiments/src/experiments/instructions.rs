@@ -1,0 +1,77 @@
+//! Instructions of a message, counted by callgrind: what noise and clocks do not touch.
+//!
+//! The program runs itself under valgrind, sending messages of 64 B from one bare node to another, once few and once
+//! many; the difference is the messages' own: source and sink, drivers and system calls left out.
+
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use punctual_proto::node::config::RunPolicy;
+
+use crate::session::Nodes;
+
+/// Tells the program that it is the one under valgrind: policy and count.
+pub const VARIABLE: &str = "PUNCTUAL_BENCH_INSTRUCTIONS";
+const POLICIES: [&str; 2] = ["fifo", "edf"];
+const FEW: u32 = 100;
+
+/// Of a message from send to delivery, demand-driven and scheduled; or why they are not counted.
+pub fn of_policies(quick: bool) -> Result<[f64; 2], String> {
+    let many = if quick { 1_100 } else { 5_100 };
+    let mut found = [0.0; 2];
+    for (slot, policy) in found.iter_mut().zip(POLICIES) {
+        let count = |messages| counted(policy, messages).map_err(|error| format!("{error:#}"));
+        *slot = (count(many)? - count(FEW)?) / f64::from(many - FEW);
+    }
+    Ok(found)
+}
+
+fn counted(policy: &str, messages: u32) -> anyhow::Result<f64> {
+    let own = std::env::current_exe()?;
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(own)
+        .args(["bench", "list"])
+        .env(VARIABLE, format!("{policy} {messages}"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .output()
+        .context("valgrind is not there: apt-get install valgrind")?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(
+        output.status.success(),
+        "under valgrind: {}",
+        told.lines().find(|line| line.contains("rror")).unwrap_or("it failed")
+    );
+    // "==123== Collected : 4711"
+    let line = told.lines().find_map(|line| line.split_once("Collected :"));
+    let count = line.and_then(|(_, count)| count.trim().parse().ok());
+    count.context("callgrind does not say what it has counted")
+}
+
+/// Does the work under valgrind if this is the program there; whether it was.
+///
+/// # Errors
+/// Where an engine does not start or a message is lost.
+pub fn work_if_asked() -> anyhow::Result<bool> {
+    let Some((policy, messages)) = std::env::var(VARIABLE).ok().and_then(|asked| {
+        let (policy, messages) = asked.split_once(' ')?;
+        Some((policy.to_owned(), messages.parse::<u32>().ok()?))
+    }) else {
+        return Ok(false);
+    };
+    work(&policy, messages)?;
+    Ok(true)
+}
+
+/// No clock, no thread, no driver: valgrind knows neither our clock nor our waiting.
+fn work(policy: &str, messages: u32) -> anyhow::Result<()> {
+    let policy = if policy == "fifo" { RunPolicy::Fifo } else { RunPolicy::Edf };
+    let mut nodes = Nodes::open(policy, 1, 64)?;
+    for _ in 0..messages {
+        nodes.offer();
+        nodes.exchange();
+    }
+    anyhow::ensure!(nodes.delivered() == u64::from(messages), "messages were lost on a null device");
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! Round trips without a thread: the engine's own thread takes each answer and sends the next request.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
+
+use anyhow::{Context, bail};
+use punctual::{Channel, Instant, Nanos, Receiver};
+
+use crate::clock::{now, wait_until};
+use crate::measure::Sample;
+
+/// Most round trips of a run: the log is made beforehand, handlers must not allocate.
+const SAMPLES_MAX: usize = 1 << 18;
+/// How often the runner looks.
+const LOOK: Nanos = Nanos::from_millis(5);
+/// Without an answer for so long the loop has broken: a message was lost.
+const BROKEN: Nanos = Nanos::from_millis(500);
+
+/// Round trips one after the other for `length`.
+///
+/// # Errors
+/// Where a channel breaks or answers stop coming at once.
+pub fn run(
+    mut requests: Channel,
+    answers: Receiver,
+    bytes: usize,
+    length: Nanos,
+) -> anyhow::Result<Vec<Sample>> {
+    let until = now() + length;
+    let progress = Arc::new(AtomicU64::new(0));
+    let done = Arc::new(AtomicBool::new(false));
+    let (sender, finished) = sync_channel(1);
+    let (seen, ended) = (Arc::clone(&progress), Arc::clone(&done));
+    let mut log: Vec<Sample> = Vec::with_capacity(SAMPLES_MAX);
+    let message = vec![7; bytes];
+    let mut begun: Instant = now();
+    requests.send(&message).context("the first request")?;
+    let handler = answers.on_message(move |answer, _, reply| {
+        let at = now();
+        if ended.load(Ordering::Relaxed) || answer.len() != message.len() {
+            return;
+        }
+        log.push(Sample { begun, span: at.since(begun) });
+        seen.store(log.len() as u64, Ordering::Relaxed);
+        if at >= until || log.len() == SAMPLES_MAX {
+            ended.store(true, Ordering::Relaxed);
+            // The runner waits for exactly this one.
+            let _ = sender.try_send(std::mem::take(&mut log));
+            return;
+        }
+        begun = at;
+        // One that finds no room ends the loop; the runner sees that.
+        let _ = reply.send(&mut requests, &message);
+    })?;
+    let (mut last, mut since) = (0, now());
+    loop {
+        wait_until(now() + LOOK)?;
+        if let Ok(samples) = finished.try_recv() {
+            drop(handler);
+            return Ok(samples);
+        }
+        let count = progress.load(Ordering::Relaxed);
+        if count != last {
+            (last, since) = (count, now());
+        } else if now().since(since) > BROKEN {
+            bail!(
+                "round trips stopped after {count}: an answer was lost ({} overruns of its handler, direct: {})",
+                handler.overruns(),
+                handler.is_direct()
+            );
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The papers' bulk: 8 KB blocks over a TCP connection (ttcp).
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::{Inlet, Offered, Outlet};
+use crate::clock::{duration, now, sleep_until};
+
+/// A peer that takes nothing for so long is full.
+const FULL: Nanos = Nanos::from_millis(200);
+/// How often a connection is looked for.
+const LOOK: Nanos = Nanos::from_millis(1);
+const READ_BYTES: usize = 64 << 10;
+
+/// The sending end.
+#[derive(Debug)]
+pub struct StreamOutlet {
+    stream: TcpStream,
+    /// What is left of a block that was cut short.
+    rest: Vec<u8>,
+}
+
+impl StreamOutlet {
+    /// Connects from the calling thread's namespace.
+    ///
+    /// # Errors
+    /// Where nobody listens.
+    pub fn connect(target: SocketAddrV4) -> io::Result<Self> {
+        let stream = TcpStream::connect(target)?;
+        stream.set_write_timeout(Some(duration(FULL)))?;
+        Ok(Self { stream, rest: Vec::new() })
+    }
+
+    fn finish(&mut self) -> io::Result<bool> {
+        while !self.rest.is_empty() {
+            match self.stream.write(&self.rest) {
+                Ok(count) => drop(self.rest.drain(..count)),
+                Err(error) if is_passing(&error) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Outlet for StreamOutlet {
+    fn offer(&mut self, message: &[u8]) -> anyhow::Result<Offered> {
+        if !self.finish()? {
+            return Ok(Offered::Full);
+        }
+        match self.stream.write(message) {
+            Ok(count) => {
+                self.rest.extend_from_slice(&message[count..]);
+                Ok(Offered::Taken)
+            }
+            Err(error) if is_passing(&error) => Ok(Offered::Full),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The receiving end: what one read takes is one message.
+#[derive(Debug)]
+pub struct StreamInlet {
+    listener: TcpListener,
+    stream: Option<TcpStream>,
+}
+
+impl StreamInlet {
+    /// Listens in the calling thread's namespace.
+    ///
+    /// # Errors
+    /// Where the port is taken.
+    pub fn bind(port: u16) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, stream: None })
+    }
+
+    fn connected(&mut self, until: Instant) -> io::Result<bool> {
+        while self.stream.is_none() && now() < until {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nonblocking(false)?;
+                    stream.set_read_timeout(Some(duration(FULL)))?;
+                    self.stream = Some(stream);
+                }
+                Err(error) if is_passing(&error) => sleep_until(now() + LOOK),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.stream.is_some())
+    }
+}
+
+impl Inlet for StreamInlet {
+    fn take(&mut self, message: &mut Vec<u8>, until: Instant) -> anyhow::Result<bool> {
+        if !self.connected(until)? {
+            return Ok(false);
+        }
+        let Some(stream) = &mut self.stream else { return Ok(false) };
+        message.resize(READ_BYTES, 0);
+        match stream.read(message) {
+            Ok(0) => {
+                self.stream = None;
+                Ok(false)
+            }
+            Ok(count) => {
+                message.truncate(count);
+                Ok(true)
+            }
+            Err(error) if is_passing(&error) => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                self.stream = None;
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_arrives() {
+        let mut inlet = StreamInlet::bind(0).expect("a port");
+        let port = inlet.listener.local_addr().expect("bound").port();
+        let mut outlet =
+            StreamOutlet::connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).expect("connected");
+        for _ in 0..4 {
+            assert_eq!(outlet.offer(&[7; 8_192]).expect("sent"), Offered::Taken);
+        }
+        let (mut message, mut bytes) = (Vec::new(), 0);
+        let until = now() + Nanos::from_secs(10);
+        while bytes < 4 * 8_192 && now() < until {
+            if inlet.take(&mut message, until).expect("a connection") {
+                assert!(message.iter().all(|&byte| byte == 7));
+                bytes += message.len();
+            }
+        }
+        assert_eq!(bytes, 4 * 8_192);
+        drop(outlet);
+        assert!(!inlet.take(&mut message, now() + Nanos::from_millis(20)).expect("no error at the end"));
+    }
+}

@@ -1,0 +1,56 @@
+//! CPU time of a whole exchange: this process and the kernel threads that receive for it.
+
+use std::fs;
+
+use punctual_analysis::Nanos;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Kernel threads that do network work: soft interrupts that were put off, and threaded NAPI.
+const KERNEL_THREADS: [&str; 2] = ["ksoftirqd/", "napi/"];
+
+/// CPU time that this process and the kernel's network threads have used until now. Soft interrupts that run inside a
+/// system call are charged to its caller.
+pub fn used() -> Nanos {
+    let own = clock_gettime(ClockId::ProcessCPUTime);
+    let own = own.tv_sec.unsigned_abs() * 1_000_000_000 + own.tv_nsec.unsigned_abs();
+    Nanos(own + kernel_threads())
+}
+
+fn kernel_threads() -> u64 {
+    let Ok(processes) = fs::read_dir("/proc") else { return 0 };
+    let of = |directory: std::path::PathBuf| -> Option<u64> {
+        let name = fs::read_to_string(directory.join("comm")).ok()?;
+        if !KERNEL_THREADS.iter().any(|prefix| name.starts_with(prefix)) {
+            return None;
+        }
+        fs::read_to_string(directory.join("schedstat")).ok()?.split_whitespace().next()?.parse().ok()
+    };
+    processes.filter_map(Result::ok).filter_map(|entry| of(entry.path())).sum()
+}
+
+/// CPU time that the thread `tid` of this process has used.
+pub fn of_thread(tid: u32) -> Option<Nanos> {
+    let text = fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok().map(Nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_seen() {
+        let before = used();
+        let mut sum = 0u64;
+        while used() - before < Nanos::from_millis(5) {
+            sum = (0..10_000u64).fold(sum, |sum, n| sum.wrapping_add(n * n));
+        }
+        assert!(sum > 0 && used() > before);
+    }
+
+    #[test]
+    fn threads_are_told_apart() {
+        assert!(of_thread(std::process::id()).is_some());
+        assert_eq!(of_thread(0), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! The bare driver: packets through it as fast as it takes them, with a bound on what it may hold.
+
+use std::path::Path;
+
+use punctual::{Instant, Nanos};
+use punctual_link::{Link, Port, Received};
+
+use super::Place;
+use crate::clock::now;
+use crate::interrupt;
+use crate::measure::Sample;
+
+/// After this without a completion the driver holds nothing more: what it still had is lost.
+const STUCK: Nanos = Nanos::from_millis(200);
+/// Ethernet, IP and UDP headers, preamble, checksum and gap.
+const OVERHEAD_BYTES: usize = 66;
+/// Packets between two looks at the other end.
+const DRAIN_BATCH: usize = 64;
+
+/// What went through.
+#[derive(Clone, Debug, Default)]
+pub struct Flow {
+    /// Each packet from its hand-over to its completion.
+    pub access: Vec<Sample>,
+    /// Bytes of payload a second that came out at the other end.
+    pub bytes_per_s: f64,
+}
+
+/// The only link of a host's configuration, opened on `place`.
+///
+/// # Errors
+/// Where the configuration or the driver refuses.
+pub fn open(place: &Place, config: &str) -> anyhow::Result<Box<dyn Link>> {
+    place.within(|| {
+        let host = punctual_engine::config::parse(config, Path::new("bench"))?;
+        let mut links = host.open_links()?;
+        anyhow::ensure!(links.len() == 1, "one link is expected");
+        Ok(links.remove(0))
+    })
+}
+
+/// Sends packets of `bytes` for `length` with at most `depth` in the adapter; throws away what comes at `sink`.
+///
+/// # Errors
+/// Where a driver breaks or the run is interrupted.
+pub fn drive(
+    source: &mut dyn Link,
+    sink: &mut dyn Link,
+    bytes: usize,
+    depth: usize,
+    length: Nanos,
+) -> anyhow::Result<Flow> {
+    let mut flow = Flow::default();
+    let wire = u32::try_from(bytes + OVERHEAD_BYTES)?;
+    let mut handed: std::collections::VecDeque<Instant> = std::collections::VecDeque::with_capacity(depth);
+    let mut received: Vec<Received> = Vec::with_capacity(DRAIN_BATCH);
+    let (begun, mut credit, mut progress) = (now(), 0u32, now());
+    let until = begun + length;
+    let mut arrived = 0u64;
+    while now() < until {
+        interrupt::check()?;
+        while handed.len() < depth {
+            let Some(buffer) = source.transmit_buffer() else { break };
+            buffer[..bytes].fill(0);
+            handed.push_back(now());
+            source.transmit(Port::Data, bytes, wire)?;
+            source.flush()?;
+        }
+        if source.is_pending() {
+            source.flush()?;
+        }
+        credit = credit.saturating_add(source.completed());
+        let at = now();
+        while credit >= wire {
+            let Some(begun) = handed.pop_front() else { break };
+            credit -= wire;
+            progress = at;
+            flow.access.push(Sample { begun, span: at.since(begun) });
+        }
+        if at.since(progress) > STUCK {
+            (credit, progress) = (0, at);
+            handed.clear();
+        }
+        arrived += sink.receive(&mut received, DRAIN_BATCH)? as u64;
+        received.clear();
+    }
+    flow.bytes_per_s = arrived as f64 * bytes as f64 * 1e9 / now().since(begun).as_u64() as f64;
+    Ok(flow)
+}
