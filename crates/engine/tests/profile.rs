@@ -3,9 +3,14 @@
 mod support;
 
 use std::io;
+use std::path::{Path, PathBuf};
 
-use punctual_engine::profile::{Plan, Rings, Wires, measure, profile_of, udp_wires};
-use punctual_proto::Nanos;
+use punctual_engine::config::{self, HostConfig};
+use punctual_engine::profile::{
+    Costs, PathSamples, Plan, Profile, Rings, Wires, measure, profile_of, settle, udp_wires,
+};
+use punctual_proto::node::config::CostSource;
+use punctual_proto::{Nanos, Ppm};
 use support::{TestInbox, TestOutbox};
 
 struct Plain;
@@ -49,8 +54,7 @@ fn measured(wires: Wires) {
     }
     assert!(costs.send_packet_later_ns <= costs.send_packet_ns, "{costs:?}");
     let text = profile.text().expect("text");
-    let read =
-        punctual_engine::profile::Profile::parse(&text, std::path::Path::new("p")).expect("its own text");
+    let read = Profile::parse(&text, Path::new("p")).expect("its own text");
     assert_eq!(read, profile);
 }
 
@@ -62,4 +66,98 @@ fn the_paths_are_measured_over_memory() {
 #[test]
 fn the_paths_are_measured_over_kernel_sockets() {
     measured(udp_wires().expect("loopback sockets"));
+}
+
+fn host(processor: &str) -> HostConfig {
+    let text = format!(
+        "[node]\nname = \"a\"\n[processor]\nbest_effort_host = true\n{processor}\n[signalling]\n\
+         key = \"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"\n\
+         [[host]]\nname = \"a\"\nid = 1\n[[host]]\nname = \"b\"\nid = 2\n\
+         [[link]]\nname = \"l\"\nneighbour = \"b\"\ndriver = \"memory\"\nrate = \"1Gbit/s\"\n"
+    );
+    config::parse(&text, Path::new("host.toml")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A profile in a file of its own, which is removed at the end.
+struct File(PathBuf);
+
+impl File {
+    fn of(name: &str, change: impl FnOnce(&mut Profile)) -> Self {
+        let path = std::env::temp_dir().join(format!("punctual-{}-{name}.toml", std::process::id()));
+        let costs = Costs {
+            send_message_ns: 1_000,
+            send_packet_ns: 4_000,
+            send_packet_later_ns: 2_000,
+            forward_packet_ns: 6_000,
+            receive_packet_ns: 3_000,
+            deliver_message_ns: 800,
+            copy_kib_ns: 100,
+        };
+        let mut profile = profile_of(&PathSamples::default(), "memory", "a test", false);
+        (profile.costs, profile.turn_ns) = (costs, 1_000);
+        change(&mut profile);
+        profile.save(&path).expect("a file");
+        Self(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).expect("it is there");
+    }
+}
+
+#[test]
+fn a_profile_sets_the_costs_with_its_margin_and_explicit_ones_override() {
+    let file = File::of("own", |_| {});
+    let mut config = host(&format!(
+        "profile = {:?}\nprofile_margin = \"50%\"\n[processor.costs]\ndeliver_message = \"9us\"",
+        file.0
+    ));
+    let settled = settle(&mut config, &Plain).expect("a profile of this machine");
+    let costs = config.node.cpu.costs;
+    assert_eq!((costs.send_packet, costs.send_packet_later), (Nanos(6_000), Nanos(3_000)));
+    assert_eq!(costs.deliver_message, Nanos(9_000));
+    assert_eq!(config.node.cpu.costs_from, CostSource::Measured { margin: Ppm(500_000), short: false });
+    assert!(settled.summary.contains("a test"), "{settled}");
+}
+
+#[test]
+fn a_foreign_profile_is_refused_or_accepted_as_such() {
+    let file = File::of("foreign", |profile| profile.machine.host = "elsewhere".into());
+    let error =
+        settle(&mut host(&format!("profile = {:?}", file.0)), &Plain).expect_err("foreign").to_string();
+    assert!(
+        error.contains("elsewhere") && error.contains("punctual profile") && !error.contains('\n'),
+        "{error}"
+    );
+    let mut config = host(&format!("profile = {:?}\nprofile_mismatch = \"accept\"", file.0));
+    let settled = settle(&mut config, &Plain).expect("accepted");
+    assert!(matches!(settled.costs_from, CostSource::Foreign { .. }) && settled.summary.contains("DEGRADED"));
+}
+
+#[test]
+fn a_configuration_that_promises_more_than_was_measured_is_told() {
+    let file = File::of("slow", |profile| profile.wake_up_ns = 3_000_000);
+    let settled = settle(&mut host(&format!("profile = {:?}", file.0)), &Plain).expect("a profile");
+    let told = |what: &str| settled.warnings.iter().any(|line| line.contains(what) && line.contains("set "));
+    assert!(told("release_latency") && told("reaction"), "{:?}", settled.warnings);
+    let generous = "release_latency = \"5ms\"";
+    let file = File::of("calm", |_| {});
+    let settled =
+        settle(&mut host(&format!("profile = {:?}\n{generous}", file.0)), &Plain).expect("a profile");
+    assert_eq!(settled.warnings, [String::new(); 0]);
+}
+
+#[test]
+fn what_is_not_to_be_measured_is_as_configured() {
+    for processor in ["", "profile_measure = false"] {
+        let mut config = host(processor);
+        let before = config.node.cpu.costs;
+        let settled = settle(&mut config, &Plain).expect("as configured");
+        assert_eq!((config.node.cpu.costs, settled.costs_from), (before, CostSource::Configured));
+    }
+    let missing = "profile = \"/nonexistent/profile.toml\"\nprofile_measure = false";
+    let error = settle(&mut host(missing), &Plain).expect_err("no file").to_string();
+    assert!(error.contains("/nonexistent/profile.toml"), "{error}");
 }

@@ -83,7 +83,8 @@ impl Report {
             quick: request.quick,
             output: request.output.clone(),
             rule: format!(
-                "used: the dearer of idle and loaded; the 99th percentile of the means of {BLOCK_UNITS} consecutive units, \
+                "used: the dearer of idle and loaded; the 99th percentile of the means of {BLOCK_UNITS} consecutive units \
+                 without their longest (interrupts are interference), \
                  units of 1 ms and more (platform holes) left out; admission adds profile_margin ({} % by default)",
                 MARGIN_DEFAULT.0 / 10_000
             ),
@@ -169,7 +170,7 @@ fn table(rows: &[Row]) -> String {
     let line = |[table, what, paper, median, p999, used]: [&str; 6]| {
         format!("{table:<11}{what:<66}{paper:<34}{median:>10}{p999:>11}{used:>9}").trim_end().to_owned()
     };
-    let number = |value: f64| format!("{value:.3}");
+    let number = |value: f64| if value < 0.01 { format!("{value:.6}") } else { format!("{value:.3}") };
     let mut lines = vec![line(["table", "what", "paper", "median us", "p99.9 us", "used us"])];
     lines.extend(rows.iter().map(|row| {
         let used = row.used_us.map_or_else(|| "-".into(), number);
