@@ -289,7 +289,7 @@ fn admitted(policy: &str, model: &StageModel, blind: Blind, rng: &mut SmallRng) 
         // Under `rmdp` a newcomer cannot choose its place: tight channels of longer periods refuse it.
         let placed = policy.name() == "rmdp";
         let Ok(offer) = policy.offer(&asked, BOUND_LIMIT) else { if placed { continue } else { break } };
-        let room = if placed { 8 } else { 1 };
+        let room = if placed { 20 } else { 1 };
         let wider = offer.bound + Nanos(rng.random_range(0..=offer.bound.0 * room));
         // A wider bound is one of a lower level, from where a unit blocks more channels.
         let relaxed = rng.random_bool(if placed { 0.8 } else { 0.4 })
