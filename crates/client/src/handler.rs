@@ -168,10 +168,10 @@ impl Direct {
     fn call(&mut self, message: &[u8], info: &MessageInfo) -> bool {
         let Some(handler) = &mut self.handler else { return false };
         let mut reply = Reply { engine_of: Some(&self.shared) };
+        let calls = self.stage.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let begun = now();
         let run = catch_unwind(AssertUnwindSafe(|| handler(message, info, &mut reply)));
         let late = now().since(begun) > self.declared;
-        let calls = self.stage.calls.fetch_add(1, Ordering::Relaxed) + 1;
         if run.is_err() {
             self.stage.panicked.store(true, Ordering::Release);
             return false;
@@ -209,10 +209,10 @@ impl Stage {
                 break;
             };
             let mut reply = Reply { engine_of: None };
+            self.calls.fetch_add(1, Ordering::Relaxed);
             let done = catch_unwind(AssertUnwindSafe(|| {
                 ring.take(|message, info| run(message, info, &mut reply));
             }));
-            self.calls.fetch_add(1, Ordering::Relaxed);
             if done.is_err() {
                 self.panicked.store(true, Ordering::Release);
             }

@@ -60,7 +60,7 @@ pub use punctual_ipc::ring::now;
 pub use punctual_proto::ids::{Address, ChannelId, Name};
 pub use punctual_proto::memory::MessageInfo;
 pub use punctual_proto::node::api::{
-    ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason, DropCounters, Grant, NodeStatus,
-    PathRecord, RefuseCause, Role, StageGrant, WakeRecord, WorkKind, StageKind, UserId,
+    ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason, DropCounters, Grant, NodeStatus, PathRecord,
+    RefuseCause, Role, StageGrant, StageKind, UserId, WakeRecord, WorkKind,
 };
 pub use punctual_proto::node::config::CostSource;
