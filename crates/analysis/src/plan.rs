@@ -342,17 +342,17 @@ mod tests {
         assert!((1_998_000..=2_000_000).contains(&margin), "{margin}");
         let over = planned(&[flow("a", 5_000, 10, &[]), flow("b", 7_500, 14, &[])]);
         assert!(!over.schedulable && over.margin_ppm.unwrap() < 1_000_000);
-        for (flows, margin) in [(&[flow("a", 5_000, 10, &[]), flow("b", 7_500, 14, &[])], over.margin_ppm)] {
-            let scaled = |factor: u64| {
-                let mut flows = flows.to_vec();
-                for flow in &mut flows {
-                    flow.cost = Nanos((flow.cost.0 * factor).div_ceil(1_000_000));
-                    flow.unit_cost_max = Nanos((flow.unit_cost_max.0 * factor).div_ceil(1_000_000));
-                }
-                planned(&flows).schedulable
-            };
-            assert!(scaled(margin.unwrap()) && !scaled(margin.unwrap() + 2));
-        }
+        let flows = [flow("a", 5_000, 10, &[]), flow("b", 7_500, 14, &[])];
+        let scaled = |factor: u64| {
+            let mut flows = flows.to_vec();
+            for flow in &mut flows {
+                flow.cost = Nanos((flow.cost.0 * factor).div_ceil(1_000_000));
+                flow.unit_cost_max = Nanos((flow.unit_cost_max.0 * factor).div_ceil(1_000_000));
+            }
+            planned(&flows).schedulable
+        };
+        let margin = over.margin_ppm.unwrap();
+        assert!(scaled(margin) && !scaled(margin + 2));
     }
 
     #[test]

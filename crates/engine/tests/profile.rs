@@ -146,7 +146,7 @@ fn a_configuration_that_promises_more_than_was_measured_is_told() {
     let file = File::of("calm", |_| {});
     let settled =
         settle(&mut host(&format!("profile = {:?}\n{generous}", file.0)), &Plain).expect("a profile");
-    assert_eq!(settled.warnings, [String::new(); 0]);
+    assert!(settled.warnings.is_empty(), "{:?}", settled.warnings);
 }
 
 #[test]

@@ -23,9 +23,8 @@ impl Meter {
 
     /// The drivers handed out what the units since the last call made.
     pub fn flushed(&mut self, took: Nanos) {
-        if self.units > 0 {
-            self.output = Nanos(took.0 / self.units);
-            self.units = 0;
+        if let Some(each) = took.0.checked_div(core::mem::take(&mut self.units)) {
+            self.output = Nanos(each);
         }
     }
 

@@ -19,6 +19,9 @@ pub struct Wires {
     pub second: (Box<dyn Link>, Box<dyn Link>),
 }
 
+/// Both ends of a wire.
+type Ends = (Box<dyn Link>, Box<dyn Link>);
+
 impl Wires {
     /// Rings in memory.
     ///
@@ -27,7 +30,7 @@ impl Wires {
     pub fn memory() -> Result<Self, LinkError> {
         let options =
             MemoryOptions { packet_bytes_max: PACKET_BYTES, frames: FRAMES, ..MemoryOptions::default() };
-        let pair = || -> Result<(Box<dyn Link>, Box<dyn Link>), LinkError> {
+        let pair = || -> Result<Ends, LinkError> {
             let (one, other) = MemoryLink::pair(options)?;
             Ok((Box::new(one), Box::new(other)))
         };
@@ -45,7 +48,7 @@ pub fn udp_wires() -> Result<Wires, LinkError> {
     let address = IpAddr::from(Ipv4Addr::new(127, 192 | (high & 63), middle, low.clamp(1, 254)));
     let mut last = None;
     for base in (20_000..60_000).step_by(5_000) {
-        let pair = |port: u16| -> Result<(Box<dyn Link>, Box<dyn Link>), LinkError> {
+        let pair = |port: u16| -> Result<Ends, LinkError> {
             let end = |data: u16, peer: u16| UdpOptions {
                 peer_data_port: peer,
                 peer_signalling_port: peer + 1,
