@@ -108,7 +108,16 @@ impl World {
     fn create(driver: Driver, conditions: &Conditions) -> anyhow::Result<Self> {
         let bed = Bed { link: LinkSpec::direct(TOLD), pinned: true };
         let mut pair = Pair::create(&bed, conditions)?;
-        let options = Options { driver, real_time: conditions.real_time, ..Options::default() };
+        // Receive work in a kernel thread above the processors: what the flood brings is thrown away there before the
+        // device's ring is full, and not by the CPU that happens to send it.
+        let link = if driver == Driver::Xdp { "napi_priority = 60\n" } else { "" };
+        let options = Options {
+            driver,
+            real_time: conditions.real_time,
+            processor: super::FAST_COSTS.into(),
+            link: link.into(),
+            ..Options::default()
+        };
         let engine = pair.start_engines(&options, Hosting::Embedded)?;
         let (near, far) = (pair.endsystem(engine)?, pair.far_endsystem(engine)?);
         let (outlet, inlet) = channel::guaranteed(near, far, "guaranteed", promise())?;

@@ -20,10 +20,6 @@ const BYTES: u32 = 64;
 /// Shorter than any round trip: none waits for its logical arrival.
 const INTERVAL: Nanos = Nanos::from_micros(8);
 const DEADLINE: Nanos = Nanos::from_millis(5);
-/// Admission is not what is measured: costs so low that it says yes to a message every 8 us.
-const COSTS: &str = "[processor.costs]\nsend_message = \"100ns\"\nsend_packet = \"100ns\"\n\
-                     send_packet_later = \"100ns\"\nforward_packet = \"100ns\"\nreceive_packet = \"100ns\"\n\
-                     deliver_message = \"100ns\"\ncopy_kib = \"100ns\"\n";
 /// How long the spinning processors look before they sleep: longer than a round trip.
 const SPIN: &str = "1ms";
 
@@ -44,6 +40,10 @@ const CALLED: [&str; 6] = [
     "embedded, blocking",
     "daemon, blocking",
 ];
+/// So many of them spin.
+const SPINNING_WORLDS: usize = 2;
+/// Between the calls of those who block. Longer than the span in which an engine answers one channel's doorbell once.
+const PACE: Nanos = Nanos::from_micros(200);
 const DIRECT: &str = "embedded, spinning";
 
 /// Runs it.
@@ -64,11 +64,14 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let witness = conditions.witness()?;
     let (count, length) = if conditions.quick { (5, 600) } else { (20, 2_000) };
     let length = Nanos::from_millis(length);
-    let block = Block { length, interval: Nanos::ZERO, bytes: BYTES as usize, bulk: None };
+    // Those who block are called at a pace, so that every wait is a sleep; those who spin at once again.
+    let block = |interval| Block { length, interval, bytes: BYTES as usize, bulk: None };
     let mut direct = Side::default();
     for round in 0..count {
         conditions.progress(format_args!("round {} of {count}", round + 1));
-        rounds(&mut contenders, 1, 0, &block, |_| ())?;
+        let (spinning_worlds, blocking_worlds) = contenders.split_at_mut(SPINNING_WORLDS);
+        rounds(spinning_worlds, 1, 0, &block(Nanos::ZERO), |_| ())?;
+        rounds(blocking_worlds, 1, 0, &block(PACE), |_| ())?;
         direct.push(spinning.loop_directly(engine, promise(), BYTES as usize, length)?);
     }
     let testimony = witness.map(Witness::stop).unwrap_or_default();
@@ -90,7 +93,7 @@ fn options(spin: bool, world: usize, conditions: &Conditions) -> Options {
     Options {
         driver: conditions.driver,
         real_time: conditions.real_time,
-        processor: COSTS.into(),
+        processor: super::FAST_COSTS.into(),
         link: format!("reaction = \"1us\"\n{spinning}{}", ports.link),
         ..ports
     }

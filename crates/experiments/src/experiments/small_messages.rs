@@ -59,6 +59,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let options = Options {
         driver: conditions.driver,
         real_time: conditions.real_time,
+        processor: super::FAST_COSTS.into(),
         link: "best_effort_flow_queue = \"1MiB\"\n".into(),
         ..Options::default()
     };

@@ -3,12 +3,18 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::thread::JoinHandle;
 
+use punctual::{BitRate, Nanos};
+
 use super::words::{Hello, Lines};
 use super::{Remote, serve};
+use crate::clock::{now, wait_until};
+use crate::experiments::{Conditions, Peer};
 use crate::loads::Class;
 use crate::loads::call::{Caller, SocketCaller};
-use crate::session::{Answer, Order, Place, Through, Wait};
-use crate::testbed::configuration::End;
+use crate::session::stream::contract;
+use crate::session::{Answer, Bed, Hosting, Order, Pair, Place, Through, Wait};
+use crate::testbed::configuration::{Driver, End};
+use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, Privilege};
 
 fn server() -> (String, JoinHandle<anyhow::Result<()>>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
@@ -74,4 +80,52 @@ fn nonsense_and_silence_are_one_line() {
     drop(free);
     let error = Remote::connect(&nobody).err().expect("nobody").to_string();
     assert!(error.contains("punctual bench --serve"), "{error}");
+}
+
+/// Two namespaces as two machines: one serves, the other runs a pair over it.
+#[test]
+fn a_pair_works_over_machines() {
+    if !Privilege::detect().is_ok_and(|privilege| privilege == Privilege::Root) {
+        eprintln!("SKIPPED: network namespaces need root");
+        return;
+    }
+    let link = LinkSpec::direct(BitRate(1_000_000_000));
+    let spec = NetworkSpec { hosts: vec!["a", "b"], links: vec![link] };
+    let network = Network::create(&spec).expect("a network");
+    let address = network.hosts[1].address();
+    let far = Place { namespace: Some(network.hosts[1].namespace.path()), cpu: None };
+    let (sender, ready) = std::sync::mpsc::channel();
+    let server = far.spawn("server", Class::Ordinary, move || {
+        let listener = TcpListener::bind((address, 0))?;
+        sender.send(listener.local_addr()?.port())?;
+        serve::session(listener.accept()?.0, Place::default())
+    });
+    let port = ready.recv().expect("it listens");
+    let near = Place { namespace: Some(network.hosts[0].namespace.path()), cpu: None };
+    let calls = near.within(|| {
+        let peer = Peer { address: format!("{address}:{port}"), rate: Some(link.rate) };
+        let conditions = Conditions {
+            quick: true,
+            directory: std::env::temp_dir(),
+            real_time: false,
+            progress: false,
+            driver: Driver::Udp,
+            peer: Some(peer),
+        };
+        let mut pair = Pair::create(&Bed { link, pinned: true }, &conditions)?;
+        let engine = pair.start_engines(&Options::default(), Hosting::Embedded)?;
+        let contract = contract(64, 1_000, 2, 100);
+        let mut ours = pair.call_channels(engine, contract, [Wait::Block, Wait::Direct], Class::Ordinary)?;
+        let (mut plain, _) = pair.call_sockets(Wait::Block, Class::Ordinary)?;
+        let (mut bulk, sink) = pair.send_sockets(8_192, Class::Ordinary)?;
+        bulk.offer(&[7; 8_192])?;
+        let answered = (ours.call(&[1; 64])?, plain.call(&[1; 64])?);
+        let until = now() + Nanos::from_secs(10);
+        while pair.counted(sink)?.1 < 8_192 && now() < until {
+            wait_until(now() + Nanos::from_millis(5))?;
+        }
+        Ok((answered, pair.counted(sink)?.1))
+    });
+    assert_eq!(calls.expect("both ways work"), ((true, true), 8_192));
+    server.expect("a thread").join().expect("no panic").expect("a clean end");
 }

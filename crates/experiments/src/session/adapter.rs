@@ -56,7 +56,7 @@ pub fn drive(
     let mut received: Vec<Received> = Vec::with_capacity(DRAIN_BATCH);
     let (begun, mut credit, mut progress) = (now(), 0u32, now());
     let until = begun + length;
-    let mut arrived = 0u64;
+    let (mut arrived, dropped) = (0u64, dropped_at(sink));
     while now() < until {
         interrupt::check()?;
         while handed.len() < depth {
@@ -84,6 +84,13 @@ pub fn drive(
         arrived += sink.receive(&mut received, DRAIN_BATCH)? as u64;
         received.clear();
     }
+    arrived += dropped_at(sink) - dropped;
     flow.bytes_per_s = arrived as f64 * bytes as f64 * 1e9 / now().since(begun).as_u64() as f64;
     Ok(flow)
+}
+
+/// Packets that have come and that a driver which classifies has thrown away: ours belong to no channel.
+fn dropped_at(sink: &dyn Link) -> u64 {
+    let drops = sink.stream_drops();
+    drops.policed + drops.malformed + drops.unknown + drops.wrong_cookie + drops.no_buffer + drops.expired
 }

@@ -23,7 +23,7 @@ use crate::measure::Sample;
 /// Faster than any processing: nothing waits for the pace.
 const RATE: BitRate = BitRate(1_000_000_000_000);
 /// Between two messages.
-const INTERVAL: Nanos = Nanos::from_millis(1);
+const INTERVAL: Nanos = Nanos::from_millis(10);
 const DEADLINE: Nanos = Nanos::from_millis(100);
 /// The urgent channel's.
 const URGENT_DEADLINE: Nanos = Nanos::from_millis(20);
@@ -31,6 +31,8 @@ const URGENT_BYTES: u32 = 64;
 /// Steps that establishing a channel may take, a millisecond each.
 const STEPS_MAX: usize = 5_000;
 const HEADER_BYTES: u32 = 64;
+/// Signalling's packets must fit as well.
+const PACKET_BYTES_MIN: u32 = 1_464;
 
 /// A message that the application holds.
 struct Bytes(Rc<[u8]>);
@@ -137,7 +139,7 @@ impl Nodes {
             long: Lane::new(bytes),
             urgent: Lane::new(URGENT_BYTES),
             slots: Slots(Rc::new(RefCell::new((vec![0; bytes as usize], 0)))),
-            buffer: vec![0; (fragment_bytes + HEADER_BYTES) as usize],
+            buffer: vec![0; PACKET_BYTES_MIN.max(fragment_bytes + HEADER_BYTES) as usize],
         };
         nodes.long.channel = nodes.establish("long", bytes, DEADLINE, nodes.long.queue.clone())?;
         nodes.urgent.channel =
@@ -191,10 +193,9 @@ impl Nodes {
     /// The application's next message is there, its time has come; not yet looked at.
     pub fn offer(&mut self) {
         self.at = self.at + INTERVAL;
+        // The neighbours must go on hearing each other.
+        self.exchange();
         self.long.put(self.at);
-        if self.source.poll_timeout().is_some_and(|due| due <= self.at) {
-            self.source.handle_timeout(self.at);
-        }
     }
 
     /// Protocol processing of what was offered: fragments into the link scheduler's queues. Returns its units.
@@ -298,7 +299,7 @@ fn carry(from: &mut Node<Plain>, to: &mut Node<Plain>, buffer: &mut [u8], at: In
 fn config(id: u32, policy: RunPolicy, fragment_bytes: u32) -> anyhow::Result<NodeConfig> {
     let hosts = [("source", 1), ("sink", 2)];
     let link = LinkConfig {
-        packet_bytes_max: fragment_bytes + HEADER_BYTES,
+        packet_bytes_max: PACKET_BYTES_MIN.max(fragment_bytes + HEADER_BYTES),
         pace: Pace::Completion,
         propagation_max: Nanos::ZERO,
         prediction_error: Nanos::from_millis(5),
