@@ -18,7 +18,7 @@ use crate::witness::Witness;
 const TOLD: BitRate = BitRate(10_000_000_000);
 const BYTES: u32 = 64;
 /// Shorter than any round trip: none waits for its logical arrival.
-const INTERVAL: Nanos = Nanos::from_micros(8);
+const INTERVAL: Nanos = Nanos::from_micros(4);
 const DEADLINE: Nanos = Nanos::from_millis(5);
 /// How long the spinning processors look before they sleep: longer than a round trip.
 const SPIN: &str = "1ms";
