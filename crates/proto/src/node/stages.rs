@@ -114,7 +114,8 @@ pub(super) struct Stages {
     release_latency: Nanos,
     plan: Vec<PlannedStage>,
     links: Vec<LinkStage>,
-    held: HashMap<ChannelId, Held>,
+    /// Boxed: a table that has just grown is half empty, and none of this is needed for a packet.
+    held: HashMap<ChannelId, Box<Held>>,
     buffer_bytes: u64,
     buffer_bytes_max: u64,
 }
@@ -205,7 +206,7 @@ impl Stages {
     }
     /// What a channel holds.
     pub fn held(&self, channel: ChannelId) -> Option<&Held> {
-        self.held.get(&channel)
+        self.held.get(&channel).map(Box::as_ref)
     }
 
     /// Tests the local stages, each with its smallest bound, together within `limit`; holds them unless `dry`.
@@ -227,7 +228,8 @@ impl Stages {
         let Some(link) = local.link_out else {
             if !dry {
                 self.hold_cpu(local.channel, &cpu).map_err(refuse(cpu_kind))?;
-                self.held.insert(local.channel, Held { cpu, link: None, buffers: Reserved::default() });
+                let held = Held { cpu, link: None, buffers: Reserved::default() };
+                self.held.insert(local.channel, Box::new(held));
             }
             return Ok(Vec::from([cpu_grant]));
         };
@@ -242,8 +244,8 @@ impl Stages {
                 self.links[usize::from(link.0)].policy.release(key);
                 return Err(refuse(cpu_kind)(refusal));
             }
-            self.held
-                .insert(local.channel, Held { cpu, link: Some((link, held)), buffers: Reserved::default() });
+            let held = Held { cpu, link: Some((link, held)), buffers: Reserved::default() };
+            self.held.insert(local.channel, Box::new(held));
         }
         Ok(Vec::from([cpu_grant, self.link_grant(local, link, &held, left)]))
     }
@@ -441,7 +443,7 @@ impl Stages {
     /// How early a channel's packets may be processed where `wanted` is what its buffers allow: under an order
     /// to which early work is jitter, no more than was admitted.
     pub fn cpu_early(&self, channel: ChannelId, wanted: Nanos) -> Nanos {
-        match self.held.get(&channel) {
+        match self.held(channel) {
             Some(Held { cpu, .. }) if counts_early(self.cpu.as_ref(), cpu) => wanted.min(cpu.demand.early),
             _ => wanted,
         }

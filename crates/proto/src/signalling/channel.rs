@@ -56,7 +56,7 @@ pub struct Channel {
     pub stages: Vec<StageGrant>,
     /// Where they stand among all of the route's.
     pub own: Range<usize>,
-    /// All of the route's: at the sink until it accepts.
+    /// All of the route's as far as it is known: until CREATE takes them on, or ACCEPT back.
     pub all_stages: Vec<StageGrant>,
     /// The part of J that does not depend on bounds.
     pub arrival_error_fixed: Nanos,

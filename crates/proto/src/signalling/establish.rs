@@ -69,7 +69,7 @@ impl Signalling {
                     channel.deadline = Some(now + self.answer_time() + consent);
                     channel.state = if attempt.probe { State::Probing } else { State::Creating };
                     channel.attempt = Some(attempt);
-                    self.pass_create(&channel, create);
+                    self.pass_create(&mut channel, create);
                     self.channels.insert(channel);
                     self.refresh_at.get_or_insert(now + self.refresh_interval());
                     return;
@@ -144,7 +144,7 @@ impl Signalling {
                 (_, probe) => {
                     let mut channel = channel;
                     channel.lease = Some(now + self.config.signalling.lease);
-                    self.pass_create(&channel, create.clone());
+                    self.pass_create(&mut channel, create.clone());
                     if !probe {
                         self.channels.insert(channel);
                     }
@@ -282,12 +282,13 @@ impl Signalling {
         }
     }
 
-    fn pass_create(&mut self, channel: &Channel, create: Create) {
+    /// CREATE goes on with the stages so far, and takes them along: they come back with ACCEPT.
+    fn pass_create(&mut self, channel: &mut Channel, create: Create) {
         let Some(link) = channel.local.link_out else { return };
         let added = self.link_config(link).map_or(Nanos::ZERO, budget::arrival_error_of);
         let create = Create {
             route: create.route.advanced(),
-            stages: channel.all_stages.clone(),
+            stages: core::mem::take(&mut channel.all_stages),
             arrival_error_fixed: create.arrival_error_fixed + added,
             ..create
         };

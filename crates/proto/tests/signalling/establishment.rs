@@ -193,7 +193,7 @@ fn what_cannot_be_tried_says_why() {
     assert!(matches!(open(zero), Err(RequestError::Contract(_))));
     assert_eq!(open(here), Err(RequestError::NoRoute(name("h1"))));
     assert_eq!(open(token), Err(RequestError::Unknown));
-    let again = network.at(0, |s, _, _| s.listen(name("in")));
+    let again = network.at(0, |s, _, _| s.listen(name("in"), Nanos::ZERO));
     assert_eq!(again, Err(RequestError::NameTaken(name("in"))));
 }
 

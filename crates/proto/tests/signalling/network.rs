@@ -259,7 +259,7 @@ impl Network {
         }
         host.stages.held.clear();
         let mut signalling = Signalling::new(&host.config, seed, host.local(now));
-        signalling.listen(name("in")).expect("free");
+        signalling.listen(name("in"), Nanos::ZERO).expect("free");
         host.signalling = Some(signalling);
     }
     pub fn crash(&mut self, index: usize) {
