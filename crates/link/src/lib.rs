@@ -2,7 +2,8 @@
 //!
 //! A driver knows packets, ports and times; it does not know channels. Whoever drives it (the engine) owns it
 //! on one thread. Received bytes live in a [`Pool`] of fixed size: a [`Frame`] is an owned handle, and dropping
-//! it, on any thread, gives the buffer back. When the pool is dry, packets stay in the driver's queue.
+//! it, on any thread, gives the buffer back. When the pool is dry, packets stay in the driver's queue, or are dropped
+//! where they are classified and told by [`Link::stream_drops`].
 //! Nothing is allocated once a link is open.
 
 pub mod clock;
@@ -47,7 +48,7 @@ pub struct Received {
     /// Which port it came to.
     pub port: Port,
     /// When the driver had it, on this host's `CLOCK_MONOTONIC`; never in the future, never decreasing within a
-    /// port.
+    /// port (where the driver tells streams apart: within a stream).
     pub received_ns: u64,
 }
 
