@@ -47,9 +47,12 @@ impl MessageRead for Bytes {
     }
 }
 
+/// A message and when it was put there.
+type Queued = (Rc<[u8]>, Instant);
+
 /// The application's queue.
 #[derive(Clone, Default)]
-struct Queue(Rc<RefCell<VecDeque<(Rc<[u8]>, Instant)>>>);
+struct Queue(Rc<RefCell<VecDeque<Queued>>>);
 
 impl Outbox for Queue {
     type Message = Bytes;
