@@ -154,6 +154,7 @@ fn configuration(
     format!(
         r#"
         node.name = "{name}"
+        processor.profile_measure = false
         daemon.socket = "{}"
         [signalling]
         key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"

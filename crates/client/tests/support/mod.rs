@@ -17,6 +17,7 @@ pub fn config(name: &str, neighbour: &str) -> HostConfig {
         r#"
         node.name = "{name}"
         processor.best_effort_host = true
+        processor.profile_measure = false
         signalling = {{ key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", hello = "250ms" }}
         host = [{{ name = "a", id = 1 }}, {{ name = "b", id = 2 }}]
         link = [{{ name = "l", neighbour = "{neighbour}", driver = "memory", rate = "400Mbit/s",

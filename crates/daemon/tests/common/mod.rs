@@ -24,6 +24,7 @@ pub fn config(name: &str, neighbour: &str, socket: &Path, daemon: &str) -> HostC
         name = "{name}"
         [processor]
         best_effort_host = true
+        profile_measure = false
         [daemon]
         socket = "{}"
         {daemon}
