@@ -9,7 +9,7 @@ use punctual_proto::{BitRate, Nanos, Ppm};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::quantity::{Bytes, RateOrShare, Text};
+use super::quantity::{Bytes, RateOrShare, Spin, Text};
 use crate::profile::Mismatch;
 
 type Maybe<Q> = Option<Text<Q>>;
@@ -53,6 +53,7 @@ pub(super) struct ProcessorTable {
     pub priority: Option<u8>,
     pub best_effort_host: Option<bool>,
     pub lock_memory: Option<bool>,
+    pub spin: Maybe<Spin>,
     pub policy: Option<RunPolicy>,
     pub admission: Option<Admission>,
     pub quantum: Option<u32>,

@@ -135,6 +135,26 @@ impl Quantity for RateOrShare {
     }
 }
 
+/// How long to look before sleeping: a time, or always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spin(pub Nanos);
+
+impl Quantity for Spin {
+    const WHAT: &'static str = "time to spin";
+    const EXAMPLE: &'static str = "\"20us\" or \"always\"";
+    const UNITS: &'static [(&'static str, u64)] = Nanos::UNITS;
+    fn from_smallest(count: u64) -> Option<Self> {
+        Some(Self(Nanos(count)))
+    }
+    fn parse(text: &str) -> Result<Self, QuantityError> {
+        if text.trim() == "always" {
+            return Ok(Self(Nanos::MAX));
+        }
+        let wrong = |error| QuantityError { what: Self::WHAT, example: Self::EXAMPLE, ..error };
+        Nanos::parse(text).map(Self).map_err(wrong)
+    }
+}
+
 /// A count of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);

@@ -230,3 +230,11 @@ fn links_of_one_address_share_its_ports() {
     assert_eq!(shared(read(&small("", &udp(2), &second)).expect("two links")), [true, true]);
     assert_eq!(shared(read(&small("", &udp(2), "")).expect("one link")), [false]);
 }
+
+#[test]
+fn a_processor_may_be_told_to_spin() {
+    let spin = |text: &str| read(&small(&format!("spin = \"{text}\""), MEMORY, "")).map(|config| config.spin);
+    assert_eq!(spin("20us"), Ok(Nanos::from_micros(20)));
+    assert_eq!(spin("always"), Ok(Nanos::MAX));
+    assert!(spin("often").is_err_and(|text| text.contains("\"20us\" or \"always\"")));
+}

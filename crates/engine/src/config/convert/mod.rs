@@ -19,7 +19,7 @@ use toml::Spanned;
 use super::file::{
     CostsTable, DaemonTable, File, HostTable, NodeTable, ProcessorTable, RouteTable, SignallingTable,
 };
-use super::quantity::{Bytes, Text};
+use super::quantity::{Bytes, Spin, Text};
 use super::{ConfigError, DaemonConfig, HostConfig, Source, secrets};
 use crate::os::realtime::{RealTime, SchedulingClass};
 use crate::profile::{GivenCosts, ProfileSettings};
@@ -45,6 +45,7 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
     })?;
     let fragment_bytes = bytes_u32(&own.fragment, limits::FRAGMENT_BYTES_DEFAULT, "fragment", source, at)?;
     let real_time = real_time(file.processor.get_ref(), source, file.processor.span())?;
+    let spin = pick(&file.processor.get_ref().spin, Spin(Nanos::ZERO)).0;
     let (links, drivers) = link::links(&file.link, &hosts, fragment_bytes, real_time, source)?;
     let node = NodeConfig {
         id,
@@ -67,7 +68,6 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
     let daemon = daemon(file.daemon, source)?;
     let epoch_file = own.epoch_file.map(|path| source.resolve(&path));
     let profile = profile(file.processor.get_ref(), source);
-    let spin = punctual_proto::Nanos::ZERO;
     Ok(HostConfig { node, drivers, real_time, spin, profile, daemon, epoch_file })
 }
 
