@@ -174,6 +174,12 @@ fn reason_text(reason: Option<CloseReason>) -> &'static str {
         Some(CloseReason::Peer) => "closed by the other end",
         Some(CloseReason::PathLost) => "a link or node on the way is down",
         Some(CloseReason::PeerRestarted) => "the other host restarted",
+        Some(CloseReason::FilterRefused) => {
+            "a link's driver would not let its packets in: see the log of the hosts on the way"
+        }
+        Some(CloseReason::RuntimeRefused) => {
+            "the kernel of a host on the way does not give its processor enough time: see that host's log"
+        }
         None => "the daemon is gone",
     }
 }

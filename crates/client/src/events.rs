@@ -69,7 +69,9 @@ impl ChannelEvents {
         match reason {
             Some(CloseReason::Local) => {}
             Some(CloseReason::Peer | CloseReason::PeerRestarted) => state.add(ChannelEvent::PeerGone),
-            Some(CloseReason::PathLost) => state.add(ChannelEvent::PathLost),
+            Some(CloseReason::PathLost | CloseReason::FilterRefused | CloseReason::RuntimeRefused) => {
+                state.add(ChannelEvent::PathLost)
+            }
             None => state.add(ChannelEvent::DaemonGone),
         }
         if let Some(closer) = &state.closer {

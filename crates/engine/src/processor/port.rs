@@ -4,7 +4,7 @@
 //! dead, and the other links work on.
 
 use punctual_link::{Frame, Link, LinkError, Port, Received, Stream};
-use punctual_proto::ids::LinkId;
+use punctual_proto::ids::{LinkId, PathId};
 use punctual_proto::node::api::{self, FilterChange, PacketOut};
 use punctual_proto::node::config::{LinkConfig, Pace};
 use punctual_proto::{Instant, Nanos};
@@ -93,16 +93,19 @@ impl LinkPort {
         }
     }
 
-    /// Tells the driver about a channel. Where it cannot be told, its packets are not let in and the channel's
-    /// ends find one another silent; everything else goes on.
-    pub fn filter(&mut self, change: FilterChange, counters: &Counters) {
+    /// Tells the driver about a channel. Where it cannot be told, its packets would not be let in: the path that is to
+    /// be aborted comes back; everything else goes on.
+    pub fn filter(&mut self, change: FilterChange, counters: &Counters) -> Option<PathId> {
         let done = match change {
             FilterChange::Set(filter) => self.driver.set_filter(&driver_filter(&filter)),
             FilterChange::Clear(path) => self.driver.clear_filter(path_key(path)),
         };
-        if let Err(error) = done {
-            tracing::error!(link = self.id.0, ?change, %error, "the driver's filter was not changed");
-            counters.filters_failed.add(1);
+        let Err(error) = done else { return None };
+        tracing::error!(link = self.id.0, ?change, %error, "the driver's filter was not changed");
+        counters.filters_failed.add(1);
+        match change {
+            FilterChange::Set(filter) => Some(filter.path),
+            FilterChange::Clear(_) => None,
         }
     }
 

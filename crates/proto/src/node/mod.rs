@@ -30,15 +30,15 @@ mod tests;
 mod transmit;
 mod work;
 
-use punctual_analysis::{Instant, Nanos};
+use punctual_analysis::{Instant, Nanos, Ppm};
 
 pub use self::check::NodeConfigError;
 pub(crate) use self::stages::link_model;
 
-use self::api::{Event, FilterChange, Port, Transmit, Work, WorkKind};
+use self::api::{CloseReason, Event, FilterChange, Port, Transmit, Work, WorkKind};
 use self::config::{CpuCosts, NodeConfig};
 use self::plane::{Owner, Plane};
-use crate::ids::LinkId;
+use crate::ids::{LinkId, PathId};
 use crate::memory::Memory;
 use crate::sched::HandlerId;
 use crate::signalling::Signalling;
@@ -92,6 +92,27 @@ impl<M: Memory> Node<M> {
     /// [`Node::poll_transmit`]: the packet that tells a source to begin may be next.
     pub fn poll_filter(&mut self) -> Option<(LinkId, FilterChange)> {
         self.plane.filters.pop_front()
+    }
+
+    /// This host cannot serve a channel that comes in by `path` after all: it is refused, or ends.
+    pub fn abort_path(&mut self, path: PathId, reason: CloseReason, now: Instant) {
+        if let Some(channel) = self.plane.paths.get(&path).copied() {
+            self.signalling.abort(channel, reason, now, &mut self.plane);
+        }
+    }
+
+    /// The same for the channel that was admitted last; `false` where there is none.
+    pub fn abort_newest(&mut self, reason: CloseReason, now: Instant) -> bool {
+        let newest = self.signalling.newest();
+        if let Some(channel) = newest {
+            self.signalling.abort(channel, reason, now, &mut self.plane);
+        }
+        newest.is_some()
+    }
+
+    /// What admission has given away of the processor, interference included.
+    pub fn cpu_utilisation(&self) -> Ppm {
+        self.plane.stages.cpu_utilisation()
     }
 
     /// Whether best-effort packets are worth taking from a link's driver now: nothing more urgent waits for the

@@ -17,7 +17,7 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 
 use crate::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId};
 use crate::limits::{LISTENERS_MAX, REASON_BYTES_MAX};
-use crate::node::api::{Event, RefuseCause, RequestError, StageGrant};
+use crate::node::api::{CloseReason, Event, RefuseCause, RequestError, Role, StageGrant};
 use crate::node::config::{LinkConfig, NodeConfig};
 
 mod budget;
@@ -293,8 +293,7 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
         let refusal = self.refusal(RefuseCause::Receiver("closed".into()));
-        let what =
-            Particulars { reason: crate::node::api::CloseReason::Local, ..Particulars::refusal(refusal) };
+        let what = Particulars { reason: CloseReason::Local, ..Particulars::refusal(refusal) };
         self.apply_request(channel, Input::Close, what, now, resources)
     }
     /// The node has nothing of a closing channel under way any more: releases it before its grace is over.
@@ -302,6 +301,35 @@ impl Signalling {
         if self.channels.get(channel).is_some_and(|channel| channel.state == State::Draining) {
             self.apply(channel, Input::Drained, Particulars::default(), now, resources);
         }
+    }
+    /// This host cannot serve the channel after all: it is refused where it is being set up, and ends at once where it
+    /// stands; everybody on the way is told why. One that is closing already closes.
+    pub fn abort(
+        &mut self,
+        channel: ChannelId,
+        reason: CloseReason,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        let Some(known) = self.channels.get(channel) else { return };
+        let input = match (known.local.role, known.state) {
+            (_, State::Draining | State::Probing) => return,
+            (Role::Source, State::Creating) | (Role::Sink, State::Asking) => Input::Silence,
+            (Role::Forwarder, State::Creating) => Input::CommitFailed,
+            _ => Input::LeaseOver,
+        };
+        let why = match reason {
+            CloseReason::RuntimeRefused => "the kernel does not give the processor more time",
+            _ => "the driver does not let its packets in",
+        };
+        let refusal = self.refusal(RefuseCause::Unsuitable(why.into()));
+        let what = Particulars { reason, ..Particulars::refusal(refusal) };
+        self.apply(channel, input, what, now, resources);
+    }
+    /// The channel that was admitted last, of those that are not closing.
+    pub fn newest(&self) -> Option<ChannelId> {
+        let held = |state| !matches!(state, State::Draining | State::Probing);
+        self.channels.iter().filter(|c| held(c.state)).map(|channel| channel.local.channel).max()
     }
     fn apply_request(
         &mut self,

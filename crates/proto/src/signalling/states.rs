@@ -122,6 +122,7 @@ pub const TABLE: &[Row] = &[
     // Source: life and end.
     source(S::Open, I::Close, S::Draining, &[A::StartGrace]),
     source(S::Open, I::DestroyBack, S::Gone, &[A::TellClosed]),
+    source(S::Open, I::LeaseOver, S::Gone, &[A::DestroyForward, A::TellClosed]),
     source(S::Open, I::DownstreamLost, S::Gone, &[A::TellClosed]),
     source(S::Draining, I::Drained, S::Gone, &[A::DestroyForward, A::TellClosed]),
     source(S::Draining, I::DestroyBack, S::Gone, &[A::TellClosed]),

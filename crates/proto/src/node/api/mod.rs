@@ -226,6 +226,10 @@ pub enum CloseReason {
     PathLost,
     /// The other host restarted.
     PeerRestarted,
+    /// The driver of a link on the way would not let its packets in.
+    FilterRefused,
+    /// The kernel of a host on the way does not give the processor the time that admission has given away.
+    RuntimeRefused,
 }
 
 /// Something that a channel's application should know; counted, told at most once per kind until read.
