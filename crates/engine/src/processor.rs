@@ -25,7 +25,7 @@ use punctual_proto::node::Node;
 use punctual_proto::node::api::Event;
 use punctual_proto::{Instant, Nanos};
 
-use self::doorbells::Doorbells;
+use self::doorbells::{Allowance, Doorbells};
 use self::meter::Meter;
 use self::port::LinkPort;
 use self::spin::Spin;
@@ -403,7 +403,8 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
 
     pub fn watch(&mut self, channel: ChannelId, doorbell: OwnedFd, at: Instant) -> io::Result<()> {
         self.unwatch(channel);
-        self.doorbells.watch(channel, doorbell, &self.waiter)?;
+        let contract = self.node.channel(channel).map(|status| status.contract);
+        self.doorbells.watch(channel, doorbell, Allowance::of(contract.as_ref()), &self.waiter)?;
         // What was sent before anybody watched.
         self.node.handle_outbox(channel, at);
         Ok(())

@@ -1,22 +1,39 @@
 //! The doorbells of the applications' outgoing rings, and which of them have rung.
 //!
-//! An application may ring as often as it likes; that must cost the others nothing. A doorbell that rings again
-//! within [`SPACING`] is muted for that long (the kernel stops telling us), then heard again; since eventfds are
-//! watched edge-triggered and never read, watching it again tells the ring that was muted. So no ring is lost, and
-//! one channel causes at most two wake-ups each [`SPACING`].
+//! An application may ring as often as it likes; that must cost the others nothing. A doorbell that rings more often
+//! than its [`Allowance`], which for a channel is its contract's rate and burst, is muted for [`SPACING`] (the kernel
+//! stops telling us), then heard again; since eventfds are watched edge-triggered and never read, watching it again
+//! tells the ring that was muted. So no ring is lost, and beyond what was admitted one channel causes at most two
+//! wake-ups each [`SPACING`].
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use punctual_proto::ids::ChannelId;
-use punctual_proto::{Instant, Nanos};
+use punctual_proto::{Contract, Instant, Nanos};
 
 use super::CHANNELS;
 use crate::os::wait::Waiter;
 
-/// Between two looks at one channel's ring that its application asks for. Part of the processor's release latency.
+/// Between two looks at a ring whose application rings too often. Part of the processor's release latency.
 pub(super) const SPACING: Nanos = Nanos::from_micros(100);
+
+/// How often a doorbell is heard at once: `burst` rings, and one more each `interval`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Allowance {
+    burst: u32,
+    interval: Nanos,
+}
+
+impl Allowance {
+    /// A conforming sender rings once a message at most. Whoever has no contract is heard each [`SPACING`].
+    pub fn of(contract: Option<&Contract>) -> Self {
+        let (burst, interval) =
+            contract.map_or((1, SPACING), |c| (c.burst_messages_max, c.policed_interval().min(SPACING)));
+        Self { burst, interval }
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Doorbells {
@@ -30,14 +47,21 @@ pub(super) struct Doorbells {
 #[derive(Debug)]
 struct Watched {
     doorbell: OwnedFd,
-    /// When it may ring again without being muted.
-    quiet_until: Instant,
+    allowance: Allowance,
+    /// When its whole allowance is there again (GCRA's theoretical arrival time).
+    rested_at: Instant,
 }
 
 impl Doorbells {
-    pub fn watch(&mut self, channel: ChannelId, doorbell: OwnedFd, waiter: &Waiter) -> io::Result<()> {
+    pub fn watch(
+        &mut self,
+        channel: ChannelId,
+        doorbell: OwnedFd,
+        allowance: Allowance,
+        waiter: &Waiter,
+    ) -> io::Result<()> {
         waiter.watch(doorbell.as_fd(), CHANNELS | channel.0)?;
-        self.watched.insert(channel, Watched { doorbell, quiet_until: Instant::ZERO });
+        self.watched.insert(channel, Watched { doorbell, allowance, rested_at: Instant::ZERO });
         Ok(())
     }
 
@@ -50,11 +74,12 @@ impl Doorbells {
     /// The kernel says that a doorbell rang.
     pub fn rung(&mut self, channel: ChannelId, at: Instant, waiter: &Waiter) {
         let Some(watched) = self.watched.get_mut(&channel) else { return };
-        if at < watched.quiet_until {
+        let Allowance { burst, interval } = watched.allowance;
+        if at + interval * u64::from(burst.saturating_sub(1)) < watched.rested_at {
             waiter.unwatch(watched.doorbell.as_fd());
             self.muted.push_back((at + SPACING, channel));
         } else {
-            watched.quiet_until = at + SPACING;
+            watched.rested_at = watched.rested_at.max(at) + interval;
             self.rung.push(channel);
         }
     }
@@ -115,7 +140,7 @@ mod tests {
     fn a_ring_of_a_forgotten_channel_is_nobodys() {
         let (bell, mut doorbells, waiter) = setup();
         for channel in [1, 2].map(ChannelId) {
-            doorbells.watch(channel, copy(&bell), &waiter).expect("watched");
+            doorbells.watch(channel, copy(&bell), Allowance::of(None), &waiter).expect("watched");
             doorbells.rung(channel, Instant(1), &waiter);
         }
         doorbells.unwatch(ChannelId(2), &waiter);
@@ -124,10 +149,29 @@ mod tests {
     }
 
     #[test]
+    fn rings_within_the_contract_are_heard_at_once() {
+        let (bell, mut doorbells, waiter) = setup();
+        let (channel, interval) = (ChannelId(3), Nanos::from_micros(20));
+        let allowance = Allowance { burst: 2, interval };
+        doorbells.watch(channel, copy(&bell), allowance, &waiter).expect("watched");
+        let mut at = Instant(1);
+        doorbells.rung(channel, at, &waiter);
+        for _ in 0..1_000 {
+            doorbells.rung(channel, at, &waiter);
+            assert_eq!((doorbells.next_rung(), doorbells.next_unmute()), (Some(channel), None));
+            at = at + interval;
+        }
+        for _ in 0..2 {
+            doorbells.rung(channel, at, &waiter);
+        }
+        assert!(doorbells.next_unmute().is_some(), "one more than the burst");
+    }
+
+    #[test]
     fn a_storm_of_rings_is_muted_and_its_last_ring_is_heard() {
         let (bell, mut doorbells, mut waiter) = setup();
         let channel = ChannelId(7);
-        doorbells.watch(channel, copy(&bell), &waiter).expect("watched");
+        doorbells.watch(channel, copy(&bell), Allowance::of(None), &waiter).expect("watched");
         let mut at = Instant(1);
         bell.ring();
         assert_eq!(told(&mut waiter), 1);
