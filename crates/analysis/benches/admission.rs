@@ -22,6 +22,7 @@ fn link(rate: BitRate) -> Link {
         rate_error: Ppm(10_000),
         overhead_bytes: 130,
         mtu_wire_bytes: 1_530,
+        best_effort_wire_bytes: 1_530,
         pipeline_depth: 2,
         pacing: Pacing::Clock,
         reaction: Nanos(500),

@@ -78,6 +78,8 @@ pub struct Link {
     pub overhead_bytes: u32,
     /// Largest packet with all of those: U as bytes.
     pub mtu_wire_bytes: u32,
+    /// Largest best-effort packet likewise, at most that.
+    pub best_effort_wire_bytes: u32,
     /// P: packets' worth of bytes that may be handed over and not yet sent, at least 1.
     pub pipeline_depth: u32,
     /// What drives the pipeline.
@@ -167,7 +169,9 @@ impl Link {
     /// What admission sees.
     pub fn model(&self) -> StageModel {
         let blocking = match self.pipeline_depth {
-            0 | 1 => Blocking::LargestUnit { best_effort: self.cost_of(u64::from(self.mtu_wire_bytes)) },
+            0 | 1 => {
+                Blocking::LargestUnit { best_effort: self.cost_of(u64::from(self.best_effort_wire_bytes)) }
+            }
             _ => Blocking::Pipeline(self.pipeline_time()),
         };
         StageModel {

@@ -14,6 +14,7 @@ fn link(pipeline_depth: u32, pacing: Pacing, reaction: Nanos) -> Link {
         rate_error: Ppm(200_000),
         overhead_bytes: 100,
         mtu_wire_bytes: 1_000,
+        best_effort_wire_bytes: 1_000,
         pipeline_depth,
         pacing,
         reaction,
@@ -100,6 +101,9 @@ fn one_unit_outstanding_blocks_as_long_as_the_largest() {
     // Best effort is always among them.
     assert_eq!(model.blocking.by(US(20)), US(107));
     assert_eq!(model.blocking.by(US(200)), US(200));
+    // Only as long as its own largest packet; the others have theirs.
+    let small = Link { best_effort_wire_bytes: 300, ..link(1, Pacing::Completion, US(7)) }.model();
+    assert_eq!(small.blocking, Blocking::LargestUnit { best_effort: US(37) });
 }
 
 /// P·MTU/rate + delta, whatever the units.

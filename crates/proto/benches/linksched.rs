@@ -50,6 +50,7 @@ impl Load {
         let mut scheduler = LinkScheduler::new(LinkParameters {
             rate: BitRate(1 << 50),
             mtu_wire_bytes: 1_530,
+            best_effort_wire_bytes: 1_530,
             pipeline_depth: 2,
             pace: Pace::Clock,
             interference: Interference::default(),

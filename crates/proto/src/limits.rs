@@ -36,6 +36,8 @@ pub const ARRIVALS_PACKETS_MAX: usize = 1_024;
 pub const ARRIVALS_AHEAD_MAX: usize = 64;
 /// Of one path.
 pub const ARRIVALS_OF_PATH_MAX: u32 = 128;
+/// Places in which flows that come in keep their share of the processor: a power of two.
+pub const ARRIVALS_SHARES: usize = 1_024;
 /// Frames of a link's driver unless configured otherwise.
 pub const FRAMES_DEFAULT: u32 = 8_192;
 /// Fewest frames of a link's driver.
@@ -72,6 +74,7 @@ pub const PRIORITY_LEVELS: u8 = 32;
 pub const CLOCK_TOLERANCE_PPM_DEFAULT: u32 = 100;
 
 const _: () = assert!(SIGNALS_WAITING_MAX * 4 <= FRAMES_MIN as usize);
+const _: () = assert!(ARRIVALS_SHARES.is_power_of_two());
 const _: () = assert!(REFRESHES_PER_LEASE >= 4);
 const _: () = assert!(FRAGMENT_BYTES_DEFAULT as usize + HEADER_BYTES + 28 <= 1_500);
 
@@ -83,6 +86,8 @@ pub const SIGNAL_WINDOW_SEGMENTS: usize = 32;
 pub const SIGNAL_SEGMENTS_MAX: usize = 2_048;
 /// Smallest packet that every link must carry on the signalling port.
 pub const SIGNAL_PACKET_BYTES_MIN: usize = 192;
+/// Smallest bound on the best-effort packets of a link; signalling keeps to it too.
+pub const BEST_EFFORT_PACKET_BYTES_MIN: u32 = SIGNAL_PACKET_BYTES_MIN as u32;
 /// Channels of a neighbour that are being established here at once.
 pub const HALF_OPEN_PER_NEIGHBOUR_MAX: usize = 1_024;
 /// Channels that start, pass or end at a node.

@@ -20,6 +20,7 @@ fn parameters(pace: Pace) -> LinkParameters {
     LinkParameters {
         rate: BitRate(8_000_000),
         mtu_wire_bytes: MTU,
+        best_effort_wire_bytes: MTU,
         pipeline_depth: 2,
         pace,
         interference: Interference::default(),

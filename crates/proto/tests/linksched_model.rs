@@ -182,6 +182,7 @@ fn link() -> LinkScheduler<u32> {
     LinkScheduler::new(LinkParameters {
         rate: BitRate(8_000_000_000),
         mtu_wire_bytes: MTU,
+        best_effort_wire_bytes: MTU,
         pipeline_depth: DEPTH,
         pace: Pace::Completion,
         interference: Interference::default(),

@@ -2,13 +2,17 @@
 
 mod common;
 
-use common::{World, line_config, pattern};
+use std::cell::Cell;
+use std::rc::Rc;
+
+use common::{Open, TestInbox, TestOutbox, World, line_config, name, pattern};
 use punctual_proto::ids::LinkId;
-use punctual_proto::node::api::{Event, Port};
-use punctual_proto::node::config::{Admission, RunPolicy};
+use punctual_proto::node::api::{Event, Port, StageKind};
+use punctual_proto::node::config::{Admission, NodeConfig, RunPolicy};
 use punctual_proto::node::plan::PlannedFlow;
+use punctual_proto::wire::Header;
 use punctual_proto::{
-    Activation, BitRate, Contract, Delivery, FlowName, Horizon, Instant, Nanos, Policing, Rate,
+    Activation, BitRate, Contract, Delivery, FlowName, Horizon, Instant, Late, Nanos, Policing, Ppm, Rate,
 };
 
 const RATE: BitRate = BitRate(40_000_000);
@@ -190,7 +194,6 @@ fn a_lost_fragment_costs_its_message_and_nothing_else() {
 
 #[test]
 fn guaranteed_messages_keep_their_bound_beside_a_flood() {
-    use common::{TestInbox, TestOutbox, name};
     let mut world = World::line(3, RATE);
     let flood = TestOutbox::new(64, 60_000);
     let sink = TestInbox::new(64, 60_000);
@@ -335,4 +338,161 @@ fn a_channel_takes_its_planned_flow_over_and_stays_within_it() {
     let dear = PlannedFlow { cost_ns: Nanos::from_micros(20), ..planned };
     assert!(refusal_of(&mut world(vec![dear]), flow).contains("plan it again"));
     assert!(refusal_of(&mut world(Vec::new()), flow).contains("no flow \"camera\""));
+}
+
+/// A line of hosts whose links have one packet outstanding, after `change`.
+fn one_outstanding(hosts: usize, change: impl Fn(&mut NodeConfig)) -> World {
+    let config = |index| {
+        let mut config = line_config(index, hosts, RATE);
+        config.links.iter_mut().for_each(|link| link.pipeline_depth = 1);
+        change(&mut config);
+        config
+    };
+    World::of((0..hosts).map(config).collect())
+}
+
+fn blocking(open: &Open) -> Nanos {
+    let link = open.grant.stages.iter().find(|stage| stage.kind == StageKind::Link);
+    link.expect("a link on the way").made_of.blocking
+}
+
+#[test]
+fn smaller_packets_of_others_block_less() {
+    let urgent = contract(200, 100, 1, 20);
+    let small = |config: &mut NodeConfig| {
+        config.links.iter_mut().for_each(|link| link.packet_best_effort_bytes_max = Some(600));
+    };
+    let alone = |world: &mut World| blocking(&world.open(0, 1, urgent).expect("it fits"));
+    let usual = alone(&mut one_outstanding(2, |_| ()));
+    let less = alone(&mut one_outstanding(2, small));
+    // 1,530 B and a reaction, against signalling's 600 B with a header and a reaction.
+    assert!(usual > Nanos::from_micros(400) && less < Nanos::from_micros(250), "{usual} and {less}");
+    // Among less urgent channels the largest counts: low-latency ones can be cut smaller than the others.
+    let relaxed = Contract {
+        activation: Activation::LowLatency { interarrival: Nanos::from_millis(50), packets: 40 },
+        ..contract(5_000, 20, 1, 400)
+    };
+    let beside = |fragment_low_latency_bytes| {
+        let mut world = one_outstanding(2, |config| {
+            small(config);
+            config.fragment_low_latency_bytes = fragment_low_latency_bytes;
+        });
+        world.open(0, 1, relaxed).expect("it fits");
+        alone(&mut world)
+    };
+    assert_eq!(beside(Some(500)), less);
+    assert!(beside(None) > Nanos::from_micros(290), "a packet of 1,400 B blocks longer");
+}
+
+#[test]
+fn low_latency_channels_are_cut_smaller_and_arrive_whole() {
+    let activation = Activation::LowLatency { interarrival: Nanos::from_millis(20), packets: 32 };
+    let mut world = one_outstanding(3, |config| config.fragment_low_latency_bytes = Some(256));
+    exchange(&mut world, Contract { activation, ..contract(8_000, 50, 2, 120) }, 20, 0, 2);
+    exchange(&mut one_outstanding(3, |_| ()), contract(8_000, 50, 2, 120), 20, 0, 2);
+}
+
+#[test]
+fn best_effort_keeps_to_its_packet_size_on_every_link() {
+    let mut world = one_outstanding(3, |config| {
+        config.links.iter_mut().for_each(|link| link.packet_best_effort_bytes_max = Some(500));
+    });
+    let largest = Rc::new(Cell::new(0));
+    let seen = largest.clone();
+    world.tap = Some(Box::new(move |_, port, bytes| {
+        seen.set(seen.get().max(if port == Port::Data { bytes.len() } else { 0 }));
+        true
+    }));
+    assert_eq!(bulk(&mut world, 2, 30), 30);
+    assert_eq!(largest.get(), 500);
+    // A link on the way that takes less: nothing comes through, and the forwarder says why.
+    let mut world = one_outstanding(3, |config| {
+        let bytes = if config.id.0 == 2 { 500 } else { 1_000 };
+        config.links.iter_mut().for_each(|link| link.packet_best_effort_bytes_max = Some(bytes));
+    });
+    assert_eq!(bulk(&mut world, 2, 30), 0);
+    assert!(world.nodes[1].status(world.now).drops.too_large >= 30);
+    // What would be demoted could not leave.
+    let demoting = Contract { policing: Policing::Demote, ..contract(5_000, 10, 1, 100) };
+    let Err(Event::Refused { refusal, .. }) = world.open(0, 2, demoting) else { panic!("not refused") };
+    assert!(refusal.to_string().contains("choose another policing or smaller fragments"), "{refusal}");
+}
+
+/// Offers `messages` of 4,000 B from the first host to host `to`; how many arrive within a second.
+fn bulk(world: &mut World, to: usize, messages: u64) -> u64 {
+    let outbox = TestOutbox::new(64, 4_000);
+    let inbox = TestInbox::new(64, 4_000);
+    world.nodes[to].bind_best_effort(name("bulk"), 4_000, inbox.clone()).unwrap();
+    let address = format!("bulk@h{}", to + 1).parse().unwrap();
+    let flow = world.nodes[0].open_best_effort(address, 4_000, outbox.clone(), world.now).unwrap();
+    let (start, mut sent, mut received) = (world.now, 0, 0);
+    while world.now < start + Nanos::from_secs(1) {
+        while sent < messages && outbox.send(&pattern(7, sent, 4_000), world.now) {
+            sent += 1;
+        }
+        world.nodes[0].handle_outbox(flow, world.now);
+        world.run_for(Nanos::from_millis(1));
+        while inbox.recv(|message, info| assert!(message == pattern(7, info.number, 4_000))) {
+            received += 1;
+        }
+    }
+    received
+}
+
+#[test]
+fn each_flow_of_best_effort_is_held_to_its_share_of_the_processor() {
+    let capped = |at: u32| {
+        World::of(
+            (0..3)
+                .map(|index| {
+                    let mut config = line_config(index, 3, RATE);
+                    if config.id.0 == at {
+                        config.cpu.best_effort_flow_cpu_cap = Ppm(1_000);
+                    }
+                    config
+                })
+                .collect(),
+        )
+    };
+    let free = bulk(&mut capped(0), 2, 1_000);
+    assert!(free > 600, "{free}");
+    // A thousandth of a second, and the burst of 10 ms: 11 us a packet at the source, three packets a message.
+    let mut at_source = capped(1);
+    let slow = bulk(&mut at_source, 2, 1_000);
+    assert!((20..400).contains(&slow), "{slow}");
+    assert_eq!(at_source.nodes[1].status(at_source.now).drops.over_cap, 0);
+    let mut on_the_way = capped(2);
+    let few = bulk(&mut on_the_way, 2, 1_000);
+    assert!(few < 400, "{few}");
+    assert!(on_the_way.nodes[1].status(on_the_way.now).drops.over_cap > 100);
+}
+
+#[test]
+fn a_soft_channel_drops_what_comes_too_late_where_it_comes_in() {
+    for (late, expired) in [(Late::Drop, 3), (Late::Deliver, 0)] {
+        let mut world = World::line(3, RATE);
+        let soft = Contract { late, ..contract(4_000, 10, 1, 30) };
+        let open = world.open(0, 2, soft).unwrap();
+        // The slack that honest stages upstream could never leave: later than the deadline.
+        world.tap = Some(Box::new(|node, port, bytes| {
+            if let (0, Port::Data, Ok((header, _))) = (node, port, Header::parse(bytes)) {
+                let slack_ns = if header.message == 1 { -40_000_000 } else { header.slack_ns };
+                Header { slack_ns, ..header }.write(bytes);
+            }
+            true
+        }));
+        let mut numbers = Vec::new();
+        for number in 0..4 {
+            assert!(open.outbox.send(&pattern(3, number, 4_000), world.now));
+            world.nodes[0].handle_outbox(open.source, world.now);
+            world.run_for(Nanos::from_millis(150));
+            while open.inbox.recv(|_, info| numbers.push((info.number, info.demoted))) {}
+        }
+        let all = [(0, false), (1, true), (2, false), (3, false)];
+        let kept: Vec<_> =
+            all.into_iter().filter(|(number, _)| late == Late::Deliver || *number != 1).collect();
+        assert_eq!(numbers, kept);
+        let channel = world.nodes[1].channels().remove(0);
+        assert_eq!(channel.counters.expired, expired);
+    }
 }

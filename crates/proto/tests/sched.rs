@@ -414,3 +414,37 @@ fn caps_hold_best_effort_back_and_never_guaranteed_work() {
         assert_eq!(done_in(all, best_effort, Class::Guaranteed), 10_000);
     }
 }
+
+#[test]
+fn a_flow_of_best_effort_waits_once_its_share_is_spent_and_no_other_does() {
+    let us = Nanos::from_micros;
+    let mut executor = Executor::new(RunPolicy::Edf).with_flow_cap(Ppm(100_000));
+    let classes = [Class::BestEffort, Class::BestEffort, Class::Guaranteed];
+    let ids: Vec<HandlerId> = classes.into_iter().map(|class| executor.add(parameters(class))).collect();
+    let mut now = Instant(1_000_000_000);
+    let end = now + Nanos::from_millis(1_000);
+    let mut units = [0_u64; 3];
+    // The guaranteed one has a unit of 100 us every millisecond; the first flow always more, the second 50 us a ms.
+    let mut due = [now; 3];
+    while now < end {
+        for (index, id) in ids.iter().enumerate().filter(|(index, _)| due[*index] <= now) {
+            executor.ready(*id, Activation { eligible: due[index], deadline: due[index] + us(500) }, now);
+        }
+        let Some(picked) = executor.pick(now) else {
+            let next = due.iter().copied().filter(|due| *due > now).min().into_iter();
+            now = next.chain(executor.next_timeout()).min().expect("something is due").max(now + Nanos(1));
+            continue;
+        };
+        let index = ids.iter().position(|id| *id == picked).expect("one of them");
+        let cost = [us(100), us(50), us(100)][index];
+        now = now + cost;
+        units[index] += 1;
+        due[index] = if index == 0 { now } else { due[index] + us(1_000) };
+        executor.charge_flow(picked, cost, now);
+        executor.idle(picked);
+        executor.finished(picked, 1, now);
+    }
+    // A tenth of 10,000 units and the burst of a window of 10 ms.
+    assert!((1_000..=1_012).contains(&units[0]), "{units:?}");
+    assert!(units[1] >= 999 && units[2] >= 999, "{units:?}");
+}

@@ -25,6 +25,7 @@ const DRAW_TOPOLOGY: u64 = 1;
 const DRAW_HOSTS: u64 = 2;
 const DRAW_CHANNELS: u64 = 3;
 const DRAW_ACTIVATIONS: u64 = 4;
+const DRAW_SIZES: u64 = 5;
 
 /// The plan.
 #[derive(Clone, Debug)]
@@ -144,6 +145,7 @@ impl Scenario {
         let mut channels = draw_channels(&topology, &hosts, &times, &mut dice)?;
         let floods = draw_floods(&hosts, &mut dice);
         if matches!(seed % 8, 4..=6) {
+            draw_sizes(seed, &mut hosts);
             draw_activations(&topology, seed, &mut hosts, &mut channels);
         }
         Ok(Self { hosts, channels, floods, faults, times })
@@ -193,6 +195,7 @@ fn draw_hosts(topology: &Topology, seed: u64, dice: &mut Dice) -> Result<Vec<Hos
             name: directory[n].0.clone(),
             epoch: Epoch(seed.wrapping_mul(1_000).wrapping_add(n as u64 + 1)),
             fragment_bytes: dice.pick(&[1_400, 1_400, 1_000, 512]),
+            fragment_low_latency_bytes: None,
             clock_tolerance: Ppm(100),
             links: Vec::new(),
             cpu,
@@ -266,6 +269,7 @@ fn draw_cpu(spec: &HostSpec, dice: &mut Dice) -> (CpuConfig, Nanos) {
         admission: spec.admission.unwrap_or(admission),
         quantum_packets: dice.pick(&[1, 1, 2, 4]),
         best_effort_cpu_cap: Ppm::ONE,
+        best_effort_flow_cpu_cap: Ppm::ONE,
         plan: Vec::new(),
     };
     cpu.release_latency = reaction(&cpu, wake_max);
@@ -319,12 +323,30 @@ fn join(
                 .unwrap_or_else(|| dice.pick(&[Admission::Edf, Admission::Edf, Admission::DOrder])),
             ..LinkConfig::new(&topology.hosts[peer].name, node_id(peer), rate)
         };
+        let config = carrying_signals(config, depth_min as u32, &hosts[here].config.signalling);
         let slowest = rate.less(Ppm(9_700)).0;
         let rate = BitRate(dice.span(Nanos(slowest), Nanos(rate.0)).0);
         hosts[here].config.links.push(config);
         hosts[here].links.push(LinkPlan { peer, peer_link: indices[1 - side], rate });
     }
     Ok(())
+}
+
+/// A link with so many packets outstanding that its own signalling is still in time: a slow one under heavy kernel
+/// traffic takes fewer than drawn.
+fn carrying_signals(mut config: LinkConfig, depth_min: u32, signalling: &SignallingConfig) -> LinkConfig {
+    let period = 1_000_000_000 / u64::from(signalling.packets_per_second);
+    let kept = u64::from(1_000_000 - config.interference.rho.0);
+    let packet = config.paced_rate().time_of(u64::from(config.packet_bytes_max + config.overhead_bytes));
+    // The window, the signal itself, the waits for a completion or tick and for the processor; a margin of 5 %.
+    let needed = |depth: u32| {
+        let work = packet * u64::from(depth + 1) + config.interference.sigma + config.reaction * 2;
+        work.0 * 1_050_000 / kept
+    };
+    while config.pipeline_depth > depth_min && needed(config.pipeline_depth) > period {
+        config.pipeline_depth -= 1;
+    }
+    config
 }
 
 /// Shortest routes to every other host, and for each the best that leaves by another link.
@@ -453,6 +475,21 @@ fn draw_contract(dice: &mut Dice) -> Contract {
     }
 }
 
+/// Packets of different sizes for each class, and caps on each flow's processing. Dice of their own, see below.
+fn draw_sizes(seed: u64, hosts: &mut [HostPlan]) {
+    let mut dice = Dice::new(seed, DRAW_SIZES);
+    for host in hosts {
+        host.config.fragment_low_latency_bytes = dice.pick(&[None, Some(256), Some(900)]);
+        host.config.cpu.best_effort_flow_cpu_cap = dice.pick(&[Ppm::ONE, Ppm(100_000), Ppm(10_000)]);
+        for link in &mut host.config.links {
+            link.packet_best_effort_bytes_max = dice.pick(&[None, Some(700), Some(1_100)]);
+            if link.pace == Pace::Completion && dice.chance(Ppm(500_000)) {
+                link.pipeline_depth = 1;
+            }
+        }
+    }
+}
+
 /// Processors under `rmdp`, and channels with budgets: where the topology leaves it open. Dice of their own, and
 /// only for some seeds, so that the others stay what they were.
 fn draw_activations(topology: &Topology, seed: u64, hosts: &mut [HostPlan], channels: &mut [ChannelPlan]) {
@@ -471,13 +508,13 @@ fn draw_activations(topology: &Topology, seed: u64, hosts: &mut [HostPlan], chan
         for plan in channels {
             let contract =
                 Contract { late: dice.pick(&[Late::Deliver, Late::Deliver, Late::Drop]), ..plan.contract };
-            plan.contract = draw_activation(contract, hosts[plan.from].config.fragment_bytes, &mut dice);
+            plan.contract = draw_activation(contract, &hosts[plan.from].config, &mut dice);
         }
     }
 }
 
 /// Half of the channels have a budget, with or without a timer, that just carries their contract or a little more.
-fn draw_activation(contract: Contract, fragment_bytes: u32, dice: &mut Dice) -> Contract {
+fn draw_activation(contract: Contract, config: &NodeConfig, dice: &mut Dice) -> Contract {
     let (numerator, denominator) = dice.pick(&[(1, 3), (1, 2), (1, 1), (1, 1), (2, 1), (5, 2)]);
     let span = Nanos(contract.interval().0 * numerator / denominator).max(INTERVAL_MIN);
     // Every processor on the way may wait for its timer.
@@ -488,7 +525,8 @@ fn draw_activation(contract: Contract, fragment_bytes: u32, dice: &mut Dice) -> 
         4 | 5 => Activation::LowLatency { interarrival: span, packets },
         _ => Activation::Periodic { period, packets },
     };
-    let needed = match (Contract { activation: activation(1), ..contract }).service(fragment_bytes) {
+    let smallest = Contract { activation: activation(1), ..contract };
+    let needed = match smallest.service(config.fragment_bytes_of(&smallest)) {
         Err(ActivationError::Packets { needed, .. }) => u32::try_from(needed).unwrap_or(u32::MAX),
         _ => 1,
     };

@@ -43,6 +43,7 @@ fn text(channels: &[ChannelStatus]) -> String {
         "misses",
         "policed",
         "lost",
+        "expired",
     ];
     table(&head, &channels.iter().map(row).collect::<Vec<_>>())
 }
@@ -68,6 +69,7 @@ fn row(channel: &ChannelStatus) -> Vec<String> {
         counters.misses.to_string(),
         (counters.delayed + counters.dropped + counters.demoted).to_string(),
         (counters.incomplete + counters.overruns + counters.overflows).to_string(),
+        counters.expired.to_string(),
     ]
 }
 

@@ -42,6 +42,7 @@ pub(super) struct NodeTable {
     pub epoch_file: Option<PathBuf>,
     pub clock_tolerance: Maybe<Ppm>,
     pub fragment: Maybe<Bytes>,
+    pub fragment_low_latency: Maybe<Bytes>,
     pub buffers: Maybe<Bytes>,
     pub wakeup_margin: Maybe<Nanos>,
 }
@@ -59,6 +60,7 @@ pub(super) struct ProcessorTable {
     pub quantum: Option<u32>,
     pub plan: Option<PathBuf>,
     pub best_effort_cpu_cap: Maybe<Ppm>,
+    pub best_effort_flow_cpu_cap: Maybe<Ppm>,
     pub release_latency: Maybe<Nanos>,
     pub cpu_share_max: Maybe<Ppm>,
     pub best_effort_share_min: Maybe<Ppm>,
@@ -177,6 +179,7 @@ pub(super) struct LinkTable {
     pub rate: Text<BitRate>,
     pub rate_error: Maybe<Ppm>,
     pub packet: Maybe<Bytes>,
+    pub packet_best_effort: Maybe<Bytes>,
     pub overhead: Maybe<Bytes>,
     pub pipeline_depth: Option<u32>,
     pub pace: Option<Pace>,

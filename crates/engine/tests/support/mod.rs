@@ -123,6 +123,7 @@ pub fn node(id: u32) -> NodeConfig {
         name: name(if id == 1 { "a" } else { "b" }),
         epoch: Epoch(u64::from(id) << 32 | u64::from(std::process::id())),
         fragment_bytes: limits::FRAGMENT_BYTES_DEFAULT,
+        fragment_low_latency_bytes: None,
         clock_tolerance: Ppm(limits::CLOCK_TOLERANCE_PPM_DEFAULT),
         links: vec![link],
         cpu: CpuConfig::default(),

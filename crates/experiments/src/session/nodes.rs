@@ -314,6 +314,7 @@ fn config(id: u32, policy: RunPolicy, fragment_bytes: u32) -> anyhow::Result<Nod
         name: Name::new(hosts[id as usize - 1].0)?,
         epoch: Epoch(1),
         fragment_bytes,
+        fragment_low_latency_bytes: None,
         clock_tolerance: Ppm(100),
         links: vec![link],
         cpu: CpuConfig { run: policy, admission, ..CpuConfig::default() },

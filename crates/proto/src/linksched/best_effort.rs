@@ -85,7 +85,7 @@ impl Cap {
     fn of(share: Ppm, parameters: &LinkParameters) -> Option<Self> {
         (share < Ppm::ONE).then(|| {
             let byte_time = ByteTime::of(parameters.rate.less(Ppm(Ppm::ONE.0 - share.0)));
-            let burst_bytes = u64::from(parameters.mtu_wire_bytes) * BEST_EFFORT_CAP_BURST_PACKETS;
+            let burst_bytes = u64::from(parameters.best_effort_wire_bytes) * BEST_EFFORT_CAP_BURST_PACKETS;
             Self { byte_time, tolerance: byte_time.time_of(burst_bytes) }
         })
     }
@@ -138,7 +138,7 @@ impl<P> Queue<P> {
             whole: Cap::of(parameters.best_effort_cap, parameters),
             whole_tat: Instant::ZERO,
             throttled: None,
-            quantum_bytes: u64::from(parameters.mtu_wire_bytes),
+            quantum_bytes: u64::from(parameters.best_effort_wire_bytes),
             flow_bytes_max: u64::from(parameters.best_effort_flow_bytes_max),
             flows_max,
             packets_max: parameters.best_effort_packets_max,

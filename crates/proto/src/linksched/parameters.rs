@@ -12,6 +12,8 @@ pub struct LinkParameters {
     pub rate: BitRate,
     /// U: the largest packet with all overhead, in bytes; larger ones are refused.
     pub mtu_wire_bytes: u32,
+    /// The largest best-effort packet likewise.
+    pub best_effort_wire_bytes: u32,
     /// P: largest packets' worth of bytes that may be handed over and not yet sent; at least 1.
     pub pipeline_depth: u32,
     /// What drives the pipeline.
@@ -36,6 +38,7 @@ impl LinkParameters {
         Self {
             rate: config.paced_rate(),
             mtu_wire_bytes: config.packet_bytes_max.saturating_add(config.overhead_bytes),
+            best_effort_wire_bytes: config.best_effort_bytes_max().saturating_add(config.overhead_bytes),
             pipeline_depth: config.pipeline_depth.max(1),
             pace: config.pace,
             interference: config.interference,
@@ -104,7 +107,7 @@ pub enum OverflowReason {
     Slots,
     /// The channel was never added, or was removed.
     UnknownFlow,
-    /// Larger than the link's largest packet.
+    /// Larger than the link's largest packet of its class.
     PacketBytes,
     /// The best-effort flow has its share of bytes or packets queued.
     FlowFull,

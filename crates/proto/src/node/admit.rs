@@ -8,7 +8,7 @@ use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, bu
 
 use super::api::{ChannelCounters, FilterChange, RefuseCause, Role, StageGrant};
 use super::clip::{Clip, Demoted, Forwarder, Outlet, PacketQueue, RoleState, Sink, Source, Told};
-use super::filters::Upstream;
+use super::filters::{Upstream, slack_ns_min};
 use super::outgoing::Outgoing;
 use super::plane::{Owner, Plane, best_effort_parameters};
 use super::stages::Reserved;
@@ -170,11 +170,13 @@ impl<M: Memory> Plane<M> {
         };
         self.paths.insert(local.path, local.channel);
         let Terms { upstream: most, upstream_min: least, arrival_error, .. } = *terms;
-        self.set_filter(local, Upstream { most, least, arrival_error }, buffers);
+        let upstream = Upstream { most, least, arrival_error };
+        self.set_filter(local, upstream, buffers);
         let clip = Clip {
             local: local.clone(),
             cpu_bound: terms.bounds[0],
             cpu_horizon: self.stages.cpu_early(local.channel, terms.horizons[0]),
+            slack_ns_min: slack_ns_min(&local.contract, upstream),
             handler,
             counters: ChannelCounters::default(),
             told: Told::default(),

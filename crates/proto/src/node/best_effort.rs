@@ -2,22 +2,23 @@
 //! wait for the processor. Nothing is promised; everything is bounded, so that a flood harms only its own flow.
 
 use alloc::collections::VecDeque;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use punctual_analysis::Instant;
+use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::api::ChannelCounters;
 use super::outgoing::Outgoing;
 use crate::fragment::{Outcome, Reassembly};
 use crate::ids::{Address, ChannelId, LinkId, NodeId, PathId};
 use crate::limits::{
-    ARRIVALS_AHEAD_MAX, ARRIVALS_OF_PATH_MAX, ARRIVALS_PACKETS_MAX, BEST_EFFORT_MESSAGES_MAX,
-    BEST_EFFORT_OUTGOING_MAX, BEST_EFFORT_SENDERS_MAX,
+    ARRIVALS_AHEAD_MAX, ARRIVALS_OF_PATH_MAX, ARRIVALS_PACKETS_MAX, ARRIVALS_SHARES,
+    BEST_EFFORT_MESSAGES_MAX, BEST_EFFORT_OUTGOING_MAX, BEST_EFFORT_SENDERS_MAX,
 };
 use crate::linksched::BestEffortKey;
 use crate::memory::{Inbox, Memory, MessageInfo, MessageRead, Outbox};
-use crate::sched::HandlerId;
+use crate::sched::{Bucket, HandlerId};
 use crate::wire::Header;
 
 /// The message type of a host's outgoing rings.
@@ -147,11 +148,21 @@ pub(super) struct Waiting<F> {
 pub(super) struct Arrivals<F> {
     packets: VecDeque<Waiting<F>>,
     of_path: HashMap<PathId, u32>,
+    /// What each flow may take of the processor, by the hash of its path: flows that share a place share its share
+    /// (stochastic fairness, McKenney 1990), so that made-up paths need no memory. Empty without a cap.
+    shares: Vec<Bucket>,
+}
+
+/// Where a flow's share is kept.
+fn place_of(path: PathId) -> usize {
+    let mixed = key_of(path).0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> (u64::BITS - ARRIVALS_SHARES.ilog2())) as usize
 }
 
 impl<F> Arrivals<F> {
-    pub fn new() -> Self {
+    pub fn new(flow_cap: Ppm) -> Self {
         Self {
+            shares: Bucket::of(flow_cap).map_or_else(Vec::new, |bucket| vec![bucket; ARRIVALS_SHARES]),
             packets: VecDeque::with_capacity(ARRIVALS_PACKETS_MAX),
             of_path: HashMap::with_capacity(ARRIVALS_PACKETS_MAX),
         }
@@ -166,6 +177,19 @@ impl<F> Arrivals<F> {
         self.of_path.insert(packet.header.path, waiting + 1);
         self.packets.push_back(packet);
         true
+    }
+
+    /// Whether a flow has anything left of its share of the processor.
+    pub fn has_share(&self, path: PathId, now: Instant) -> bool {
+        self.shares.get(place_of(path)).is_none_or(|share| share.spent_until(now).is_none())
+    }
+
+    /// Work for the flow of the head has cost that.
+    pub fn charge_head(&mut self, cost: Nanos, now: Instant) {
+        let place = self.packets.front().map(|packet| place_of(packet.header.path));
+        if let Some(share) = place.and_then(|place| self.shares.get_mut(place)) {
+            share.charge(cost, now);
+        }
     }
 
     /// Whether the processor may soon be short of them.

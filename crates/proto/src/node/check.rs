@@ -10,8 +10,8 @@ use thiserror::Error;
 use super::config::{Admission, LinkConfig, NodeConfig, RouteConfig, RunPolicy};
 use crate::ids::NodeId;
 use crate::limits::{
-    FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN, FRAMES_MIN, HEADER_BYTES, LINKS_MAX, PIPELINE_DEPTH_MAX,
-    ROUTE_NODES_MAX, SIGNAL_BYTES_MAX,
+    BEST_EFFORT_PACKET_BYTES_MIN, FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN, FRAMES_MIN, HEADER_BYTES,
+    LINKS_MAX, PIPELINE_DEPTH_MAX, ROUTE_NODES_MAX, SIGNAL_BYTES_MAX,
 };
 
 /// The configuration cannot be used.
@@ -33,12 +33,11 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), NodeConfigEr
 pub(super) fn check(config: &NodeConfig) -> Result<(), NodeConfigError> {
     check_directory(config)?;
     let fragments = FRAGMENT_BYTES_MIN..=FRAGMENT_BYTES_MAX;
-    ensure(fragments.contains(&config.fragment_bytes), || {
-        format!(
-            "fragment size {} B: give {FRAGMENT_BYTES_MIN} to {FRAGMENT_BYTES_MAX} B",
-            config.fragment_bytes
-        )
-    })?;
+    for bytes in [Some(config.fragment_bytes), config.fragment_low_latency_bytes].into_iter().flatten() {
+        ensure(fragments.contains(&bytes), || {
+            format!("fragment size {bytes} B: give {FRAGMENT_BYTES_MIN} to {FRAGMENT_BYTES_MAX} B")
+        })?;
+    }
     ensure(config.clock_tolerance <= Ppm(10_000), || "clock tolerance beyond 10000 ppm".into())?;
     check_cpu(config)?;
     ensure(config.links.len() <= LINKS_MAX, || format!("more than {LINKS_MAX} links"))?;
@@ -83,6 +82,7 @@ fn check_cpu(config: &NodeConfig) -> Result<(), NodeConfigError> {
         )
     })?;
     ensure(cpu.best_effort_cpu_cap > Ppm(0), || "processor best_effort_cpu_cap of 0".into())?;
+    ensure(cpu.best_effort_flow_cpu_cap > Ppm(0), || "processor best_effort_flow_cpu_cap of 0".into())?;
     ensure(cpu.plan.is_empty() || cpu.run == RunPolicy::Rmdp, || {
         format!(
             "a plan is served in the order of rmdp: set processor policy = \"rmdp\" instead of {:?}",
@@ -113,10 +113,19 @@ fn check_link(config: &NodeConfig, link: &LinkConfig) -> Result<(), NodeConfigEr
     ensure((1..=PIPELINE_DEPTH_MAX).contains(&link.pipeline_depth), || {
         format!("link {name}: pipeline_depth {}: give 1 to {PIPELINE_DEPTH_MAX}", link.pipeline_depth)
     })?;
-    let needed = (config.fragment_bytes + HEADER_BYTES as u32).max(SIGNAL_BYTES_MAX as u32);
+    let fragment = config.fragment_bytes.max(config.fragment_low_latency_bytes.unwrap_or(0));
+    let needed = (fragment + HEADER_BYTES as u32).max(SIGNAL_BYTES_MAX as u32);
     ensure(link.packet_bytes_max >= needed, || {
         format!(
             "link {name}: its packets hold {} B, fragments and signalling need {needed} B",
+            link.packet_bytes_max
+        )
+    })?;
+    let packets = BEST_EFFORT_PACKET_BYTES_MIN..=link.packet_bytes_max;
+    ensure(packets.contains(&link.best_effort_bytes_max()), || {
+        format!(
+            "link {name}: best-effort packets of {} B: give {BEST_EFFORT_PACKET_BYTES_MIN} B to {} B, its largest packet",
+            link.best_effort_bytes_max(),
             link.packet_bytes_max
         )
     })?;

@@ -33,6 +33,8 @@ pub(super) struct Clip<M: Memory> {
     pub cpu_bound: Nanos,
     /// h(k) of the processor.
     pub cpu_horizon: Nanos,
+    /// Packets with less slack than that have expired; none where late ones are delivered too.
+    pub slack_ns_min: Option<i64>,
     pub handler: HandlerId,
     pub counters: ChannelCounters,
     pub told: Told,

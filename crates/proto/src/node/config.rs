@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use punctual_analysis::{BitRate, Nanos, Ppm};
+use punctual_analysis::{Activation, BitRate, Contract, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
 use super::api::WorkKind;
@@ -22,6 +22,8 @@ pub struct NodeConfig {
     pub epoch: Epoch,
     /// Payload of a packet of channels that start here, in bytes.
     pub fragment_bytes: u32,
+    /// Likewise of low-latency channels; `None`: the same. Smaller ones block others less, and cost more headers.
+    pub fragment_low_latency_bytes: Option<u32>,
     /// Tolerance of this host's clock; rho is twice the domain's.
     pub clock_tolerance: Ppm,
     /// The links, in the order of their `LinkId`s.
@@ -38,6 +40,16 @@ pub struct NodeConfig {
     pub buffer_bytes_max: u64,
     /// How much before l + D an `at-deadline` message is handed over: the wake-up of the receiver.
     pub wakeup_margin: Nanos,
+}
+
+impl NodeConfig {
+    /// Payload of a packet of a channel with this contract that starts here.
+    pub fn fragment_bytes_of(&self, contract: &Contract) -> u32 {
+        match contract.activation {
+            Activation::LowLatency { .. } => self.fragment_low_latency_bytes.unwrap_or(self.fragment_bytes),
+            Activation::Deadline | Activation::Periodic { .. } => self.fragment_bytes,
+        }
+    }
 }
 
 /// Nodes to pass on the way, without this one, the destination last.
@@ -112,6 +124,8 @@ pub struct LinkConfig {
     pub rate_error: Ppm,
     /// Largest packet, from our header on, in bytes.
     pub packet_bytes_max: u32,
+    /// Largest best-effort packet likewise; `None`: the same. Signalling's are no longer either.
+    pub packet_best_effort_bytes_max: Option<u32>,
     /// Bytes on the wire that each packet adds: UDP, IP, Ethernet, preamble, gap.
     pub overhead_bytes: u32,
     /// Largest packets' worth of bytes that may be handed over and not yet sent.
@@ -205,6 +219,8 @@ pub struct CpuConfig {
     pub quantum_packets: u32,
     /// Most of the CPU that best-effort processing as a whole may take; `Ppm::ONE` is no cap.
     pub best_effort_cpu_cap: Ppm,
+    /// Most of the CPU that one best-effort flow may take, wherever it starts; `Ppm::ONE` is no cap.
+    pub best_effort_flow_cpu_cap: Ppm,
     /// This host's part of a static schedule; only with `rmdp`.
     pub plan: Vec<PlannedFlow>,
 }
@@ -296,6 +312,7 @@ impl Default for CpuConfig {
             admission: Admission::Edf,
             quantum_packets: 1,
             best_effort_cpu_cap: Ppm::ONE,
+            best_effort_flow_cpu_cap: Ppm::ONE,
             plan: Vec::new(),
         }
     }
@@ -313,6 +330,16 @@ impl LinkConfig {
         }
     }
 
+    /// Largest best-effort packet, from our header on.
+    pub fn best_effort_bytes_max(&self) -> u32 {
+        self.packet_best_effort_bytes_max.unwrap_or(self.packet_bytes_max)
+    }
+
+    /// Largest signalling packet: no class blocks longer than best effort for its sake.
+    pub fn signal_bytes_max(&self) -> u32 {
+        self.best_effort_bytes_max().min(limits::SIGNAL_BYTES_MAX as u32)
+    }
+
     /// A link with the defaults for everything but its neighbour and rate.
     pub fn new(name: &str, neighbour: NodeId, rate: BitRate) -> Self {
         Self {
@@ -321,6 +348,7 @@ impl LinkConfig {
             rate,
             rate_error: Ppm(10_000),
             packet_bytes_max: limits::FRAGMENT_BYTES_DEFAULT + limits::HEADER_BYTES as u32,
+            packet_best_effort_bytes_max: None,
             overhead_bytes: 66,
             pipeline_depth: 2,
             pace: Pace::Clock,

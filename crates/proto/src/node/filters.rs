@@ -21,7 +21,7 @@
 //! **Buffers.** Those that admission has reserved, from the wire to the completion (a stage's bound ends there), and
 //! at a forwarder another message's: its driver may learn of a completion late.
 
-use punctual_analysis::{Activation, Late, Nanos};
+use punctual_analysis::{Activation, Contract, Late, Nanos};
 
 use super::admit::Buffers;
 use super::api::{FilterChange, PathFilter};
@@ -42,13 +42,19 @@ pub(super) struct Upstream {
     pub arrival_error: Nanos,
 }
 
+/// The slack below which a packet of a soft channel cannot keep its deadline any more; the driver drops it then, or
+/// the node where the driver does not classify.
+pub(super) fn slack_ns_min(contract: &Contract, upstream: Upstream) -> Option<i64> {
+    let latest = contract.deadline + upstream.arrival_error - upstream.least;
+    (contract.late == Late::Drop).then(|| -i64::try_from(latest.0).unwrap_or(i64::MAX))
+}
+
 /// The filter of a channel with `buffers` buffers here.
 fn filter(local: &LocalChannel, upstream: Upstream, buffers: u32) -> PathFilter {
     let contract = &local.contract;
     let (packets, period) = (contract.packets_max(local.fragment_bytes).max(1), contract.policed_interval());
     let messages = (upstream.most + upstream.arrival_error).div_ceil(period).saturating_add(1);
     let burst_packets = u32::try_from(messages.saturating_mul(u64::from(packets))).unwrap_or(u32::MAX);
-    let latest = contract.deadline + upstream.arrival_error - upstream.least;
     PathFilter {
         path: local.path,
         cookie: local.cookie,
@@ -57,7 +63,7 @@ fn filter(local: &LocalChannel, upstream: Upstream, buffers: u32) -> PathFilter 
         burst_packets,
         interval: Nanos((period.0 / u64::from(packets)).max(1)),
         buffers: buffers.max(1),
-        slack_ns_min: (contract.late == Late::Drop).then(|| -i64::try_from(latest.0).unwrap_or(i64::MAX)),
+        slack_ns_min: slack_ns_min(contract, upstream),
     }
 }
 
@@ -85,7 +91,7 @@ mod tests {
     use super::*;
     use crate::ids::{ChannelId, ChannelNumber, Cookie, Epoch, NodeId, PathId};
     use crate::node::api::Role;
-    use punctual_analysis::{Contract, Rate};
+    use punctual_analysis::Rate;
 
     fn local(contract: Contract) -> LocalChannel {
         LocalChannel {

@@ -22,8 +22,7 @@ use super::stages::Stages;
 use crate::fragment::packet_wire_bytes;
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 use crate::limits::{
-    ARRIVALS_PACKETS_MAX, FRAMES_BEST_EFFORT_DIVISOR, IN_FLIGHT_PACKETS_MAX, SIGNAL_BYTES_MAX,
-    SIGNALS_WAITING_MAX,
+    ARRIVALS_PACKETS_MAX, FRAMES_BEST_EFFORT_DIVISOR, IN_FLIGHT_PACKETS_MAX, SIGNALS_WAITING_MAX,
 };
 use crate::linksched::{FlowIndex, Guaranteed, LinkParameters, LinkScheduler};
 use crate::memory::Memory;
@@ -107,7 +106,7 @@ impl<M: Memory> Line<M> {
         }
         let effective = self.signal_regulator.peek(now);
         self.signal_regulator.accept(now, Policing::Delay);
-        let wire_bytes = SIGNAL_BYTES_MAX as u32 + self.config.overhead_bytes;
+        let wire_bytes = self.config.signal_bytes_max() + self.config.overhead_bytes;
         let key = Guaranteed { effective, deadline: effective + self.signal_bound, wire_bytes };
         self.signal_queued = self.scheduler.enqueue(now, self.signal_flow, key, Packet::Signal).is_ok();
     }
@@ -143,7 +142,9 @@ impl<M: Memory> Plane<M> {
     pub fn new(config: NodeConfig) -> Result<Self, super::check::NodeConfigError> {
         let stages = Stages::new(&config)?;
         let mut executor = Executor::new(config.cpu.run)
-            .with_caps(config.cpu.utilisation_max, config.cpu.best_effort_cpu_cap);
+            .with_caps(config.cpu.utilisation_max, config.cpu.best_effort_cpu_cap)
+            .with_flow_cap(config.cpu.best_effort_flow_cpu_cap);
+        let arrivals = Arrivals::new(config.cpu.best_effort_flow_cpu_cap);
         let mut owners = Vec::new();
         let arrivals_handler = executor.add(best_effort_parameters(&config));
         own(&mut owners, arrivals_handler, Owner::Arrivals);
@@ -166,7 +167,7 @@ impl<M: Memory> Plane<M> {
             paths: HashMap::new(),
             flows: HashMap::new(),
             bindings: HashMap::new(),
-            arrivals: Arrivals::new(),
+            arrivals,
             arrivals_handler,
             backlog,
             drops: DropCounters::default(),

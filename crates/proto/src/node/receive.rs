@@ -10,7 +10,7 @@ use super::best_effort::Waiting;
 use super::clip::{Clip, PacketIn, PacketQueue, RoleState, Sink};
 use super::plane::{Plane, SignalIn};
 use crate::ids::{ChannelId, LinkId};
-use crate::limits::SIGNALS_WAITING_MAX;
+use crate::limits::{HEADER_BYTES, SIGNALS_WAITING_MAX};
 use crate::memory::Memory;
 use crate::sched::{Activation, HandlerId};
 use crate::wire::{Header, Kind, WireError};
@@ -76,6 +76,9 @@ impl<M: Memory> Plane<M> {
             return self.drops.wrong_link += 1;
         }
         let wire_bytes = self.lines[usize::from(link.0)].wire_bytes(header.payload_bytes);
+        if clip.has_expired(header) {
+            return clip.counters.expired += 1;
+        }
         match clip.admit(header, wire_bytes, received) {
             Some(Verdict::Accepted { effective }) => {
                 let nominal = received.offset(header.slack_ns);
@@ -131,6 +134,9 @@ impl<M: Memory> Plane<M> {
         if !self.has_place(&header, now) {
             return;
         }
+        if !self.arrivals.has_share(header.path, now) {
+            return self.drops.over_cap += 1;
+        }
         let line = &mut self.lines[usize::from(link.0)];
         let free = line.best_effort_frames < line.best_effort_frames_max;
         if free && self.arrivals.push(Waiting { frame, header, received, link }) {
@@ -150,6 +156,10 @@ impl<M: Memory> Plane<M> {
             return here;
         };
         let line = &self.lines[usize::from(link.0)];
+        if header.payload_bytes + HEADER_BYTES as u32 > line.config.best_effort_bytes_max() {
+            self.drops.too_large += 1;
+            return false;
+        }
         let key = super::best_effort::key_of(header.path);
         let space = line.scheduler.best_effort_space(now, key, line.wire_bytes(header.payload_bytes));
         self.drops.no_buffer += u64::from(!space);
@@ -186,6 +196,11 @@ impl<M: Memory> Clip<M> {
             RoleState::Forwarder(forwarder) => Some(&mut forwarder.input),
             RoleState::Sink(sink) => Some(&mut sink.input),
         }
+    }
+
+    /// Whether a packet of a soft channel cannot keep its deadline any more. What was demoted has no slack to judge by.
+    fn has_expired(&self, header: &Header) -> bool {
+        !header.demoted && self.slack_ns_min.is_some_and(|least| header.slack_ns < least)
     }
 
     /// Polices a packet ("trust nobody", design 3).

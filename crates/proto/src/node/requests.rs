@@ -11,7 +11,7 @@ use super::clip::RoleState;
 use super::outgoing::Outgoing;
 use super::plane::{Owner, best_effort_parameters};
 use crate::ids::{Address, ChannelId, ChannelNumber, ListenerId, Name, PathId};
-use crate::limits::BEST_EFFORT_OUTGOING_MAX;
+use crate::limits::{BEST_EFFORT_OUTGOING_MAX, HEADER_BYTES};
 use crate::memory::Memory;
 
 /// Best-effort flows take their numbers from the upper half, channels from the lower.
@@ -162,7 +162,8 @@ impl<M: Memory> Node<M> {
         let channel = self.signalling.next_channel_id();
         let number = ChannelNumber(FLOW_NUMBERS | (channel.0 as u32 & (FLOW_NUMBERS - 1)));
         let path = PathId { node: config.id, channel: number, epoch: config.epoch };
-        let fragment_bytes = config.fragment_bytes;
+        let packet_bytes = self.plane.line(link).config.best_effort_bytes_max();
+        let fragment_bytes = config.fragment_bytes.min(packet_bytes.saturating_sub(HEADER_BYTES as u32));
         let parameters = best_effort_parameters(config);
         let handler = self.plane.add_handler(Owner::Flow(channel), parameters);
         let outgoing = Outgoing::new(BEST_EFFORT_OUTGOING_MAX, fragment_bytes);

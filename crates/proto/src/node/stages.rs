@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use punctual_analysis::{
     Activation, ActivationError, AdmissionPolicy, Class, Contract, CostParts, Cpu, Demand, Explanation,
-    Interference, Link, Nanos, Pacing, PathCosts, Ppm, Rate, Refusal, RefusalReason, Service, StageKey,
-    Urgency, policy_by_name,
+    Interference, Link, Nanos, Pacing, PathCosts, Policing, Ppm, Rate, Refusal, RefusalReason, Service,
+    StageKey, Urgency, policy_by_name,
 };
 
 use super::api::{RefuseCause, Role, StageGrant, StageKind};
@@ -86,6 +86,7 @@ struct LinkStage {
     policy: Box<dyn AdmissionPolicy>,
     propagation_max: Nanos,
     packet_bytes_max: u32,
+    packet_best_effort_bytes_max: u32,
     signal_bound: Nanos,
     /// Frames that channels may reserve, and those that they have.
     frames_max: u32,
@@ -136,8 +137,9 @@ impl Stages {
         for link in &config.links {
             let model = link_model(link);
             let mut policy = policy_by_name(name_of(link.admission), model.model()).map_err(unknown)?;
-            let demand =
-                model.demand(&signal, SIGNAL_BYTES_MAX as u32, config.cpu.release_latency, Nanos::ZERO);
+            let bytes = link.signal_bytes_max();
+            let of_link = Contract { message_bytes_max: bytes, ..signal };
+            let demand = model.demand(&of_link, bytes, config.cpu.release_latency, Nanos::ZERO);
             let signal_bound = hold_signalling(policy.as_mut(), &demand, &format!("link {}", link.name))?;
             let one = cpu_model.demand(
                 &signal,
@@ -160,6 +162,7 @@ impl Stages {
                 policy,
                 propagation_max,
                 packet_bytes_max,
+                packet_best_effort_bytes_max: link.best_effort_bytes_max(),
                 signal_bound,
                 frames_max,
                 frames: 0,
@@ -354,10 +357,20 @@ impl Stages {
             return Err(RefuseCause::Unsuitable(text));
         }
         let Some(link) = local.link_out else { return Ok(()) };
-        let (needed, room) =
-            (fragment + HEADER_BYTES as u32, self.links[usize::from(link.0)].packet_bytes_max);
-        if needed > room && local.contract.message_bytes_max + HEADER_BYTES as u32 > room {
+        let stage = &self.links[usize::from(link.0)];
+        let needed = fragment.min(local.contract.message_bytes_max) + HEADER_BYTES as u32;
+        if needed > stage.packet_bytes_max {
+            let room = stage.packet_bytes_max;
             return Err(RefuseCause::Unsuitable(format!("packets of {needed} B, the link takes {room} B")));
+        }
+        // What the contract asks to be sent as best effort must not be lost for its size.
+        let room = stage.packet_best_effort_bytes_max;
+        if needed > room && local.contract.policing == Policing::Demote {
+            let text = format!(
+                "policing \"demote\" with packets of {needed} B, the link takes {room} B as best effort: choose \
+                 another policing or smaller fragments"
+            );
+            return Err(RefuseCause::Unsuitable(text));
         }
         Ok(())
     }
@@ -633,6 +646,7 @@ pub(crate) fn link_model(link: &LinkConfig) -> Link {
         rate_error: Ppm(0),
         overhead_bytes: link.overhead_bytes + HEADER_BYTES as u32,
         mtu_wire_bytes: link.packet_bytes_max + link.overhead_bytes,
+        best_effort_wire_bytes: link.best_effort_bytes_max() + link.overhead_bytes,
         pipeline_depth: link.pipeline_depth,
         pacing: match link.pace {
             Pace::Clock => Pacing::Clock,

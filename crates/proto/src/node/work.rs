@@ -67,6 +67,7 @@ impl<M: Memory> Plane<M> {
     pub fn finish(&mut self, work: &Work, now: Instant) -> Option<Owner> {
         let handler = HandlerId(work.handler);
         let owner = self.owners.get(work.handler as usize).copied().flatten()?;
+        self.charge_flow(owner, work, now);
         match owner {
             Owner::Clip(channel) => match self.clips.get(&channel) {
                 Some(Clip { role: RoleState::Source(_), .. }) => self.run_source(channel, work.packets, now),
@@ -90,6 +91,18 @@ impl<M: Memory> Plane<M> {
         self.executor.finished(handler, work.packets, now);
         self.rearm(owner, now);
         Some(owner)
+    }
+
+    /// The flow that a unit was for pays for it, if it is best effort.
+    fn charge_flow(&mut self, owner: Owner, work: &Work, now: Instant) {
+        let cost = work.declared_cost(&self.config.cpu.costs);
+        match owner {
+            Owner::Clip(_) | Owner::Demoted(_) | Owner::Flow(_) => {
+                self.executor.charge_flow(HandlerId(work.handler), cost, now);
+            }
+            Owner::Arrivals => self.arrivals.charge_head(cost, now),
+            Owner::Delivery(_) | Owner::Backlog | Owner::Signals(_) => {}
+        }
     }
 
     fn unit(&self, owner: Owner, now: Instant) -> Option<Unit> {

@@ -1,4 +1,4 @@
-//! Caps on best-effort processing: as a whole, and by what all protocol processing may take (design 4).
+//! Caps on best-effort processing: as a whole, of each flow, and by what all protocol processing may take (design 4).
 //!
 //! Costs are the declared ones, charged as work is done. Only best effort and what exceeds budgets ever waits:
 //! guaranteed work is within what admission gave away, and that is within the cap of all.
@@ -9,7 +9,7 @@ use crate::limits::CPU_CAP_WINDOW;
 
 /// A share of the processor, as a token bucket of [`CPU_CAP_WINDOW`].
 #[derive(Clone, Copy, Debug)]
-struct Bucket {
+pub(crate) struct Bucket {
     share: Ppm,
     /// When all that was done has been paid for.
     tat: Instant,
@@ -17,14 +17,19 @@ struct Bucket {
 
 impl Bucket {
     /// `None` where the share is no cap.
-    fn of(share: Ppm) -> Option<Self> {
+    pub(crate) fn of(share: Ppm) -> Option<Self> {
         (share < Ppm::ONE).then_some(Self { share, tat: Instant::ZERO })
     }
 
     /// Charges `cost`; until when the bucket is empty.
-    fn charge(&mut self, cost: Nanos, now: Instant) -> Option<Instant> {
+    pub(crate) fn charge(&mut self, cost: Nanos, now: Instant) -> Option<Instant> {
         let paid = (u128::from(cost.0) * 1_000_000).div_ceil(u128::from(self.share.0.max(1)));
         self.tat = self.tat.max(now) + Nanos(u64::try_from(paid).unwrap_or(u64::MAX));
+        self.spent_until(now)
+    }
+
+    /// Until when it is empty, if it is.
+    pub(crate) fn spent_until(&self, now: Instant) -> Option<Instant> {
         Some(self.tat - CPU_CAP_WINDOW).filter(|until| *until > now)
     }
 }

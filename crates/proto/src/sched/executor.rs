@@ -6,7 +6,7 @@ use punctual_analysis::contract::SPAN_MAX;
 use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::budget::Account;
-use super::caps::Caps;
+use super::caps::{Bucket, Caps};
 use super::heap::IndexedHeap;
 use super::parameters::{Activation, Class, HandlerId, HandlerParameters};
 use crate::limits::{EXECUTOR_MOVES_MAX, PRIORITY_LEVELS};
@@ -26,6 +26,9 @@ struct Handler {
     /// PDUs done since it came to the head of its level.
     turn_packets: u32,
     account: Account,
+    /// Its share of the processor while it is best effort, and until when that is spent.
+    share: Option<Bucket>,
+    held_until: Option<Instant>,
 }
 
 /// Orders the handlers of one processor: which runs next, and whether the running one should yield.
@@ -45,6 +48,8 @@ pub struct Executor {
     running: Option<HandlerId>,
     tickets: u64,
     caps: Caps,
+    /// The share of each flow of best effort.
+    flow_share: Option<Bucket>,
 }
 
 impl Executor {
@@ -60,6 +65,7 @@ impl Executor {
             running: None,
             tickets: 0,
             caps: Caps::default(),
+            flow_share: None,
         }
     }
 
@@ -68,6 +74,20 @@ impl Executor {
     pub fn with_caps(self, all: Ppm, best_effort: Ppm) -> Self {
         let caps = if self.policy == RunPolicy::Fifo { Caps::default() } else { Caps::new(all, best_effort) };
         Self { caps, ..self }
+    }
+
+    /// The same with a cap on each flow of best effort, for handlers that are added from now on.
+    #[must_use]
+    pub fn with_flow_cap(self, share: Ppm) -> Self {
+        let flow_share = Bucket::of(share).filter(|_| self.policy != RunPolicy::Fifo);
+        Self { flow_share, ..self }
+    }
+
+    /// The handler has done work of this declared cost for one flow, its own. Where it is best effort, it waits once
+    /// its share is spent.
+    pub fn charge_flow(&mut self, id: HandlerId, cost: Nanos, now: Instant) {
+        let Some(handler) = self.get_mut(id).filter(|handler| handler.takes_turns()) else { return };
+        handler.held_until = handler.share.as_mut().and_then(|share| share.charge(cost, now));
     }
 
     /// The handler has done work of this declared cost: it counts against the caps.
@@ -85,6 +105,8 @@ impl Executor {
             ticket: 0,
             turn_packets: 0,
             account: Account::new(parameters.budget, parameters.trigger),
+            share: self.flow_share,
+            held_until: None,
         };
         if let Some(index) = self.free.pop() {
             self.handlers[index as usize] = Some(handler);
@@ -256,6 +278,10 @@ impl Executor {
         }
         handler.renew(now);
         let (key, refills) = (handler.key(policy), handler.account.refills());
+        if let Some(until) = handler.held(now) {
+            self.waiting.set(id.0, u128::from(refills.map_or(until, |refills| refills.min(until)).0));
+            return;
+        }
         if let Some(key) = key {
             self.ready.set(id.0, key);
         }
@@ -283,6 +309,11 @@ impl Handler {
     /// Best effort goes round; a guaranteed handler stays until its message is done.
     const fn takes_turns(&self) -> bool {
         matches!(self.parameters.class, Class::BestEffort | Class::Background) || self.account.is_spent()
+    }
+
+    /// Until when it has spent its flow's share, where it is best effort now.
+    fn held(&self, now: Instant) -> Option<Instant> {
+        self.held_until.filter(|until| *until > now && self.takes_turns())
     }
 
     /// Whether `activation` begins a new stay in the FIFO: after idleness, or with another message.

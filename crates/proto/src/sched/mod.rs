@@ -12,5 +12,6 @@ mod executor;
 mod heap;
 mod parameters;
 
+pub(crate) use caps::Bucket;
 pub use executor::Executor;
 pub use parameters::{Activation, Budget, Class, HandlerId, HandlerParameters, Trigger};

@@ -105,7 +105,7 @@ impl Signalling {
             user: request.user,
             to: request.to.clone(),
             contract: request.contract,
-            fragment_bytes: self.config.fragment_bytes,
+            fragment_bytes: self.config.fragment_bytes_of(&request.contract),
             probe: request.probe,
             token,
             stages: Vec::new(),

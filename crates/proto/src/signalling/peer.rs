@@ -15,7 +15,7 @@ use super::random::SplitMix64;
 use super::stream::{ReceiveStream, SendStream};
 use super::window::ReplayWindow;
 use crate::ids::NodeId;
-use crate::limits::{HELLOS_MISSED_MAX, SIGNAL_BYTES_MAX, SIGNAL_PACKET_BYTES_MIN, SIGNAL_SEGMENTS_MAX};
+use crate::limits::{HELLOS_MISSED_MAX, SIGNAL_PACKET_BYTES_MIN, SIGNAL_SEGMENTS_MAX};
 use crate::node::config::{LinkConfig, NodeConfig};
 
 /// HELLOs of ours that may still be echoed.
@@ -89,7 +89,7 @@ pub struct Peer {
 
 impl Peer {
     pub fn new(config: &NodeConfig, link: &LinkConfig, seed: u64, now: Instant) -> Self {
-        let packet_bytes = (link.packet_bytes_max as usize).clamp(SIGNAL_PACKET_BYTES_MIN, SIGNAL_BYTES_MAX);
+        let packet_bytes = (link.signal_bytes_max() as usize).max(SIGNAL_PACKET_BYTES_MIN);
         let drift = super::budget::drift(config);
         Self {
             here: config.id,

@@ -236,6 +236,7 @@ pub fn line_config(index: usize, hosts: usize, rate: BitRate) -> NodeConfig {
         name: name(&format!("h{}", index + 1)),
         epoch: Epoch(1),
         fragment_bytes: 1_400,
+        fragment_low_latency_bytes: None,
         clock_tolerance: Ppm(100),
         links,
         cpu: CpuConfig::default(),

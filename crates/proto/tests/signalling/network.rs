@@ -462,6 +462,7 @@ fn node_config(index: usize, count: usize, links: &[(usize, LinkId)]) -> NodeCon
         name: host(index).0,
         epoch: Epoch(1),
         fragment_bytes: 1_400,
+        fragment_low_latency_bytes: None,
         clock_tolerance: Ppm(100),
         links: links.iter().map(link).collect(),
         cpu: CpuConfig::default(),

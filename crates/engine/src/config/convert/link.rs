@@ -15,7 +15,7 @@ use super::super::{
     ConfigError, DATA_PORT_DEFAULT, LinkDriver, SIGNALLING_PORT_DEFAULT, Source, XdpSettings,
 };
 use super::kernel_rate::{self, KernelRate};
-use super::{Hosts, bytes_u32, lookup, pick};
+use super::{Hosts, bytes_u32, given_bytes, lookup, pick};
 use crate::os::realtime::{RealTime, SchedulingClass};
 
 /// Memory that a link's receive buffers take at most unless configured otherwise.
@@ -72,6 +72,12 @@ fn link(
     Ok(LinkConfig {
         rate_error: pick(&table.rate_error, default.rate_error),
         packet_bytes_max: bytes_u32(&table.packet, packet_bytes, "packet", source, at)?,
+        packet_best_effort_bytes_max: given_bytes(
+            &table.packet_best_effort,
+            "packet_best_effort",
+            source,
+            at,
+        )?,
         overhead_bytes: bytes_u32(&table.overhead, default.overhead_bytes, "overhead", source, at)?,
         pipeline_depth: table.pipeline_depth.unwrap_or(default.pipeline_depth),
         pace: table.pace.unwrap_or(default.pace),

@@ -44,14 +44,18 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
         )
     })?;
     let fragment_bytes = bytes_u32(&own.fragment, limits::FRAGMENT_BYTES_DEFAULT, "fragment", source, at)?;
+    let fragment_low_latency_bytes =
+        given_bytes(&own.fragment_low_latency, "fragment_low_latency", source, at)?;
     let real_time = real_time(file.processor.get_ref(), source, file.processor.span())?;
     let spin = pick(&file.processor.get_ref().spin, Spin(Nanos::ZERO)).0;
-    let (links, drivers) = link::links(&file.link, &hosts, fragment_bytes, real_time, source)?;
+    let fragment_max = fragment_bytes.max(fragment_low_latency_bytes.unwrap_or(0));
+    let (links, drivers) = link::links(&file.link, &hosts, fragment_max, real_time, source)?;
     let node = NodeConfig {
         id,
         name: own.name.clone(),
         epoch: Epoch(0),
         fragment_bytes,
+        fragment_low_latency_bytes,
         clock_tolerance: pick(&own.clock_tolerance, Ppm(limits::CLOCK_TOLERANCE_PPM_DEFAULT)),
         links,
         cpu: cpu(&file.processor, &own.name, source)?,
@@ -85,6 +89,16 @@ fn bytes_u32(
     let Some(Text(bytes)) = given else { return Ok(default) };
     u32::try_from(bytes.0)
         .map_err(|_| source.error(at, format!("{key} of {} B is too large: less than 4 GiB", bytes.0)))
+}
+
+/// The same without a default.
+fn given_bytes(
+    given: &Option<Text<Bytes>>,
+    key: &str,
+    source: &Source<'_>,
+    at: usize,
+) -> Result<Option<u32>, ConfigError> {
+    given.as_ref().map(|_| bytes_u32(given, 0, key, source, at)).transpose()
 }
 
 fn buffers(own: &NodeTable) -> u64 {
@@ -185,6 +199,7 @@ fn cpu(table: &Spanned<ProcessorTable>, own: &Name, source: &Source<'_>) -> Resu
         admission,
         quantum_packets: table.quantum.unwrap_or(default.quantum_packets),
         best_effort_cpu_cap: pick(&table.best_effort_cpu_cap, default.best_effort_cpu_cap),
+        best_effort_flow_cpu_cap: pick(&table.best_effort_flow_cpu_cap, default.best_effort_flow_cpu_cap),
         plan: match &table.plan {
             Some(path) => plan::load(&source.resolve(path), own).map_err(|what| source.error(at, what))?,
             None => Vec::new(),

@@ -88,6 +88,7 @@ fn config(id: u32, neighbours: &[u32]) -> Result<NodeConfig, MeasureError> {
         name: name(HOSTS[id as usize - 1].0)?,
         epoch: Epoch(1),
         fragment_bytes: LARGE_BYTES as u32,
+        fragment_low_latency_bytes: None,
         clock_tolerance: Ppm(100),
         links: neighbours.iter().map(link).collect(),
         cpu: CpuConfig {

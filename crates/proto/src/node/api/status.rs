@@ -7,8 +7,8 @@ use punctual_analysis::{Contract, Delivery, Instant, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
 use super::StageGrant;
-pub use crate::node::record::{PathRecord, WakeRecord};
 use crate::ids::{Address, ChannelId, LinkId, Name, NodeId, PathId};
+pub use crate::node::record::{PathRecord, WakeRecord};
 
 /// What a channel's end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +45,8 @@ pub struct ChannelCounters {
     pub overruns: u64,
     /// Packets dropped for want of slots or buffers.
     pub overflows: u64,
+    /// Packets of a soft channel dropped since they came too late for the deadline.
+    pub expired: u64,
     /// Largest latency observed at the sink, from the logical arrival as far as this host can tell.
     pub latency_max: Nanos,
     /// Most slots or messages of the reservation in use at once.
@@ -126,6 +128,10 @@ pub struct DropCounters {
     pub no_buffer: u64,
     /// Best effort to a port that nobody has bound, or to an unknown host.
     pub no_receiver: u64,
+    /// Best effort larger than the link onward takes as such.
+    pub too_large: u64,
+    /// Best effort beyond its flow's share of the processor.
+    pub over_cap: u64,
 }
 
 /// All of `status`.
