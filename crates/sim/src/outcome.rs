@@ -31,6 +31,8 @@ pub struct Outcome {
     pub packets: u64,
     /// Messages that a fault touched: nothing was promised for them.
     pub excused: u64,
+    /// Packets of open soft channels that hosts had dropped, since they had expired, when they were compared.
+    pub expired: u64,
     /// Largest latency of a conforming message in percent of its channel's deadline.
     pub tightness_percent: u64,
     /// Virtual time that passed.
@@ -69,6 +71,8 @@ pub struct Report {
     pub packets: u64,
     /// Sum.
     pub excused: u64,
+    /// Sum.
+    pub expired: u64,
     /// Largest.
     pub tightness_percent: u64,
     /// All that were kept.
@@ -93,6 +97,7 @@ impl Report {
             best_effort: sum(|o| o.best_effort),
             packets: sum(|o| o.packets),
             excused: sum(|o| o.excused),
+            expired: sum(|o| o.expired),
             tightness_percent: outcomes.iter().map(|o| o.tightness_percent).max().unwrap_or(0),
             violations: outcomes.iter().flat_map(|o| o.violations.iter().cloned()).collect(),
             violations_total: sum(|o| o.violations_total),

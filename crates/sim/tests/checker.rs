@@ -48,7 +48,7 @@ fn an_honest_busy_network_keeps_every_promise() {
 }
 
 /// Each of these seeds once found a mistake in the node; what it was stands beside it.
-const LESSONS: [(u64, &str); 8] = [
+const LESSONS: [(u64, &str); 10] = [
     (1, "a run took packets of a regulated channel before their time"),
     (2, "deliveries at the deadline changed their order"),
     (3, "a refilled best-effort flow asked to be polled for ever"),
@@ -57,6 +57,8 @@ const LESSONS: [(u64, &str); 8] = [
     (47, "a lost fragment kept its message's slot"),
     (56, "demoted messages took slots of conforming ones"),
     (79, "a lost fragment kept its message's slot at a sink that holds to the deadline"),
+    (647, "a channel that was disturbed lags up to 2 J behind, not J"),
+    (657, "a slow link with a deep pipeline beside kernel traffic had no time for its own signalling"),
 ];
 
 #[test]
@@ -79,6 +81,19 @@ fn faults_harm_only_the_channels_that_they_hit() {
     let outcome = outcome(2, &Options { faults: FaultChoice::These(faults), ..busy() });
     assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
     assert!(outcome.excused > 0 && outcome.excused < outcome.messages, "{outcome:?}");
+}
+
+/// A host that is slower than it promised makes packets late; soft channels drop them at the next one.
+#[test]
+fn soft_channels_drop_what_is_late_already() {
+    let soft = BUSY.replace("[[channel]]\n", "[[channel]]\nlate = \"drop\"\n");
+    let expired = |text: &str, cpu_cost_percent| {
+        let topology = Some(Topology::parse(text).expect("good"));
+        let sabotage = Sabotage { cpu_cost_percent, ..Sabotage::default() };
+        outcome(1, &Options { topology, sabotage, ..busy() }).expired
+    };
+    assert!(expired(&soft, 40_000) > 0);
+    assert_eq!((expired(&soft, 100), expired(BUSY, 40_000)), (0, 0));
 }
 
 #[test]

@@ -129,8 +129,9 @@ impl World {
         channel.ledger.excuse(self.now, recovery);
     }
 
-    /// How long a disturbed channel may take to be back within its bounds, besides D: 2 * I + 129 * J
-    /// (design 3), and the delay itself.
+    /// How long a disturbed channel may take to be back within its bounds, besides D: 2 * I and 129 times what its
+    /// effective arrivals may lag behind (each message makes I/128 of that up), and the delay itself. A packet is
+    /// accepted with e <= m + J and m <= n + J: the lag behind n is up to 2 * J.
     fn recovery(&self, channel: usize) -> Nanos {
         let channel = &self.channels[channel];
         let hops = channel.grant.as_ref().map_or(&[][..], |grant| &grant.route);
@@ -142,6 +143,6 @@ impl World {
             .sum();
         let drift = Ppm(200).of(channel.plan.contract.deadline);
         let delay = self.scenario.faults.delay_max;
-        channel.plan.contract.interval() * 2 + (error + drift) * 129 + delay + Nanos::from_millis(1)
+        channel.plan.contract.interval() * 2 + (error + drift) * (2 * 129) + delay + Nanos::from_millis(1)
     }
 }

@@ -120,19 +120,22 @@ impl World {
 
     /// Reserved slots and buffers suffice for channels that keep their contract.
     fn check_overflows(&mut self) {
+        let mut expired = 0;
         for host in 0..self.hosts.len() {
             for status in self.hosts[host].node.channels() {
                 let Some(&number) = self.paths.get(&status.path) else { continue };
                 let channel = &self.channels[number];
                 let clean = !channel.faulty && channel.sender.keeps_contract();
                 let counters = status.counters;
-                if clean && (counters.overflows > 0 || counters.overruns > 0) {
+                expired += counters.expired;
+                if clean && (counters.overflows > 0 || counters.overruns > 0 || counters.expired > 0) {
                     let what =
-                        format!("channel {number} conforms and overflows at host {host}: {counters:?}");
+                        format!("channel {number} conforms and loses packets at host {host}: {counters:?}");
                     self.violate(&what);
                 }
             }
         }
+        self.outcome.expired = self.outcome.expired.max(expired);
     }
 
     /// A lease after the last close nothing is left anywhere.
