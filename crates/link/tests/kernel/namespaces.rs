@@ -87,10 +87,11 @@ impl Pair {
     pub fn photograph(&self) -> String {
         let files = "threaded napi_defer_hard_irqs gro_flush_timeout mtu address";
         let sysfs = format!(
-            "unshare --mount sh -c 'mount -t sysfs sysfs /sys && cd /sys/class/net/va && grep . {files}'"
+            "unshare --mount --propagation unchanged sh -c 'mount --make-rprivate /sys && mount -t sysfs sysfs /sys && cd /sys/class/net/va && grep . {files}'"
         );
         let commands = ["ip -details link show va", "ip address show va", "tc qdisc show dev va", &sysfs];
-        commands.map(|line| self.left(line)).join("--\n")
+        // The kernel makes sure of its own addresses for a second or two: nothing that anybody changed.
+        commands.map(|line| self.left(line).replace(" tentative", "")).join("--\n")
     }
 }
 
