@@ -6,18 +6,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 
 use punctual_engine::config::{ConfigError, DaemonConfig, HostConfig};
+use punctual_engine::os::attributes::{self, Attributes, attributes, set_attributes};
+use punctual_engine::priorities::Priorities;
 use punctual_engine::profile::{SettleError, Settled, settle};
-use punctual_engine::{Engine, EngineError, EngineHandle, Events, HostMemory, LinkReport};
+use punctual_engine::{Engine, EngineError, EngineHandle, Events, HostMemory, LinkReport, SchedulingClass};
 use punctual_ipc::api::Quotas;
 use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, Upcall};
 use punctual_ipc::service::server::Server;
 use punctual_ipc::service::{Host, HostGone};
 use punctual_ipc::wake::Alarm;
 use punctual_link::Link;
-use punctual_proto::Instant;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::node::Node;
 use punctual_proto::node::api::Event;
+use punctual_proto::{Contract, Instant};
 use thiserror::Error;
 
 use crate::rings::SharedRings;
@@ -46,6 +48,9 @@ pub struct EngineHost {
     /// Names of the links, in their order.
     links: Vec<String>,
     best_effort_host: bool,
+    class: SchedulingClass,
+    /// Priorities of co-scheduled threads; `None`: it is not allowed.
+    co_scheduling: Option<Priorities>,
     profile: Settled,
 }
 
@@ -68,7 +73,15 @@ impl EngineHost {
         let engine = Engine::start(config.engine_config(links)?)?;
         let events = engine.events();
         let links = config.node.links.iter().map(|link| link.name.clone()).collect();
-        Ok(Self { engine, events, links, best_effort_host: config.is_best_effort_host(), profile })
+        Ok(Self {
+            engine,
+            events,
+            links,
+            best_effort_host: config.is_best_effort_host(),
+            class: config.real_time.class,
+            co_scheduling: config.co_scheduling,
+            profile,
+        })
     }
 
     /// What the links run on and have counted, for `status`.
@@ -86,6 +99,35 @@ impl EngineHost {
 
 impl Host for EngineHost {
     type Memory = HostMemory<OutboxReader, InboxWriter>;
+    type Scheduling = Attributes;
+
+    fn priority(&self, contract: &Contract) -> Result<u8, String> {
+        if self.best_effort_host {
+            return Err("this is a best-effort host: nothing runs in a real-time class here".into());
+        }
+        let allowed = self.co_scheduling.as_ref();
+        allowed.map(|priorities| priorities.of(contract)).ok_or_else(|| {
+            "this host does not allow it: set co_schedule = true in [processor] of its configuration".into()
+        })
+    }
+
+    fn scheduling(&self, thread: u32) -> Result<Attributes, String> {
+        attributes(thread).map_err(|error| format!("thread {thread}: {error}"))
+    }
+
+    fn set_priority(&self, thread: u32, priority: u8) -> Result<(), String> {
+        set_attributes(thread, Attributes::Fifo { priority }).map_err(|error| {
+            format!(
+                "SCHED_FIFO priority {priority} was refused for thread {thread} ({error}): run the daemon as root or \
+                 grant it CAP_SYS_NICE"
+            )
+        })
+    }
+
+    fn restore(&self, thread: u32, before: Attributes) {
+        // Only a thread that has just ended cannot be set back.
+        let _ = attributes::restore(thread, before);
+    }
 
     fn call<R, F>(&self, request: F) -> Result<R, HostGone>
     where
@@ -116,6 +158,8 @@ impl Host for EngineHost {
         let counted = self.engine.statistics();
         serde_json::json!({
             "best_effort_host": self.best_effort_host,
+            "class": class_report(self.class, counted.runtime_ns),
+            "runtimes_refused": counted.runtimes_refused,
             "wakes": counted.wakes,
             "loops": counted.loops,
             "loop_ns_max": counted.loop_ns_max,
@@ -135,6 +179,16 @@ impl Host for EngineHost {
     fn stop(&self) {
         // An engine that had failed is stopped too; its failure was an event of its own.
         let _ = self.engine.stop();
+    }
+}
+
+fn class_report(class: SchedulingClass, runtime_ns: u64) -> serde_json::Value {
+    match class {
+        SchedulingClass::Fifo { priority } => serde_json::json!({ "name": "fifo", "priority": priority }),
+        SchedulingClass::Deadline { period } => {
+            serde_json::json!({ "name": "deadline", "runtime_ns": runtime_ns, "period_ns": period.0 })
+        }
+        SchedulingClass::BestEffortHost => serde_json::json!({ "name": "best-effort" }),
     }
 }
 

@@ -4,8 +4,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use punctual_ipc::api::Request;
+use punctual_ipc::api::{Answer, Request};
 use punctual_ipc::ring::InboxReader;
+use punctual_ipc::wake::Doorbell;
 use punctual_proto::Nanos;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::MessageInfo;
@@ -153,6 +154,41 @@ impl Receiver {
         handler: impl FnMut(&[u8], &MessageInfo, &mut Reply<'_>) + Send + 'static,
     ) -> Result<Handler, Error> {
         Handler::start(self.end, self.ring, self.handler_time, Box::new(handler))
+    }
+
+    /// Co-schedules the calling thread, the one that takes this channel's messages: it runs in `SCHED_FIFO` at the
+    /// priority that this host maps the channel's class and period to ([processor.priorities] of its configuration,
+    /// below the engine's own), until the channel ends at this end. Returns the priority: the highest of the thread's
+    /// channels where it serves several. Threads that it starts are ordinary ones.
+    ///
+    /// # Errors
+    /// Where the host does not allow it, is a best-effort host, or has no right to ([`ApiError::CoSchedule`], with the
+    /// fix); for best effort, which has no priority; where the channel has ended or the daemon is gone.
+    ///
+    /// [`ApiError::CoSchedule`]: crate::ApiError::CoSchedule
+    pub fn co_schedule(&self) -> Result<u8, Error> {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        match self.end.connection.shared.call(Request::CoSchedule { channel: self.end.id, thread })?.0 {
+            Answer::CoScheduled { priority } => Ok(priority),
+            _ => Err(Error::Unexpected),
+        }
+    }
+
+    /// From now on the protocol's handler and this receiver alternate one to one (RTU 3): a message becomes visible only
+    /// when the one before is taken. Those that are complete wait in the buffers reserved for them, at nobody's cost;
+    /// beyond those they are overruns as ever. Bounds are kept up to that waiting. For a guaranteed channel only.
+    ///
+    /// # Errors
+    /// Where the channel has ended, is best effort, or the daemon is gone.
+    pub fn alternate(&mut self) -> Result<(), Error> {
+        match self.end.connection.shared.call(Request::Alternate { channel: self.end.id })? {
+            (Answer::Alternates, mut descriptors) => {
+                let doorbell = descriptors.pop().ok_or(Error::Unexpected)?;
+                self.ring.alternate(Doorbell::new(doorbell));
+                Ok(())
+            }
+            _ => Err(Error::Unexpected),
+        }
     }
 
     /// Promised bound, what was observed, misses (rtcGetParameter).

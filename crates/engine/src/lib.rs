@@ -11,6 +11,7 @@ mod events;
 mod handle;
 mod memory;
 pub mod os;
+pub mod priorities;
 mod processor;
 pub mod profile;
 mod statistics;

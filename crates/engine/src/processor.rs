@@ -8,9 +8,10 @@
 //! to wait [`RETRY`]. Where a link asks for it, it looks at the rings for so long before it sleeps (see [`spin`]).
 
 mod doorbells;
-mod filters;
+pub(crate) mod filters;
 mod meter;
 mod port;
+mod share;
 mod spin;
 
 use std::collections::VecDeque;
@@ -22,12 +23,13 @@ use punctual_link::Received;
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::Event;
+use punctual_proto::node::api::{CloseReason, Event};
 use punctual_proto::{Instant, Nanos};
 
 use self::doorbells::{Allowance, Doorbells};
 use self::meter::Meter;
 use self::port::LinkPort;
+use self::share::Share;
 use self::spin::Spin;
 use crate::command::{Answer, CommandQueue};
 use crate::direct;
@@ -75,6 +77,8 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     /// Whether a command may wait.
     commanded: bool,
     spin: Spin,
+    /// What the kernel has given the thread, where that follows admission.
+    share: Option<Share>,
     grace: Nanos,
     /// When a stopping processor ends at the latest.
     stop_at: Option<Instant>,
@@ -126,6 +130,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         realtime::check_spin(&config.real_time, spin)?;
         let grace = config.node.signalling.grace + STOP_MARGIN;
         let node = Node::new(config.node, config.seed, now())?;
+        let share = Share::of(config.real_time.class, node.cpu_utilisation(), &shared.counters)?;
         Ok(Self {
             node,
             ports,
@@ -136,6 +141,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             events: VecDeque::new(),
             commanded: true,
             spin: Spin::new(spin),
+            share,
             grace,
             stop_at: None,
             shared,
@@ -284,9 +290,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// What the link schedulers give goes straight into the drivers' buffers.
     fn transmit(&mut self, at: Instant) -> bool {
         let mut any = false;
+        if let Some(share) = &mut self.share {
+            share.follow(&mut self.node, at, &self.shared.counters);
+        }
         while let Some((link, change)) = self.node.poll_filter() {
-            if let Some(port) = self.ports.get_mut(usize::from(link.0)) {
-                port.filter(change, &self.shared.counters);
+            let port = self.ports.get_mut(usize::from(link.0));
+            if let Some(path) = port.and_then(|port| port.filter(change, &self.shared.counters)) {
+                // Told before anything leaves: what would accept the channel must not.
+                self.node.abort_path(path, CloseReason::FilterRefused, at);
             }
         }
         for port in &mut self.ports {

@@ -46,6 +46,10 @@ pub struct EngineStatistics {
     pub links_failed: u64,
     /// Channels that a driver could not be told about, or not told to forget.
     pub filters_failed: u64,
+    /// Runtime of the processor in each of its periods, in ns, where it is scheduled by deadline; else 0.
+    pub runtime_ns: u64,
+    /// Times at which the kernel gave it no larger one: channels were refused or closed for it.
+    pub runtimes_refused: u64,
 }
 
 /// The counters behind [`EngineStatistics`].
@@ -62,6 +66,8 @@ pub(crate) struct Counters {
     pub stalls: Counter,
     pub links_failed: Counter,
     pub filters_failed: Counter,
+    pub runtime_ns: Counter,
+    pub runtimes_refused: Counter,
 }
 
 impl Counters {
@@ -78,6 +84,8 @@ impl Counters {
             stalls: self.stalls.get(),
             links_failed: self.links_failed.get(),
             filters_failed: self.filters_failed.get(),
+            runtime_ns: self.runtime_ns.get(),
+            runtimes_refused: self.runtimes_refused.get(),
         }
     }
 }
@@ -89,6 +97,9 @@ pub(crate) struct Counter(AtomicU64);
 impl Counter {
     pub fn add(&self, n: u64) {
         self.0.store(self.get().wrapping_add(n), Ordering::Relaxed);
+    }
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
     }
     pub fn max(&self, n: u64) {
         if n > self.get() {

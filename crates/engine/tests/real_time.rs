@@ -2,12 +2,17 @@
 
 mod support;
 
-use punctual_engine::os::realtime::{RealTime, SchedulingClass};
+use std::sync::{Mutex, PoisonError, mpsc};
+
+use punctual_engine::os::attributes::{Attributes, SELF, attributes, set_attributes};
+use punctual_engine::os::realtime::{RealTime, SchedulingClass, runtime};
 use punctual_engine::{Engine, EngineConfig};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
-use punctual_proto::Nanos;
+use punctual_proto::ids::Address;
+use punctual_proto::node::api::{Event, OpenRequest, UserId};
+use punctual_proto::{Contract, Nanos, Rate};
 
-use support::{TestInbox, TestOutbox, node};
+use support::{TestInbox, TestOutbox, expect, name, node, open, start};
 
 /// Where the host permits it the thread runs in the class; where not, the start fails. Never anything between.
 #[test]
@@ -31,4 +36,142 @@ fn a_real_time_class_is_held_or_refused() {
         }
         Err(error) => assert!(error.to_string().contains("grant CAP_"), "{error}"),
     }
+}
+
+/// The kernel's admission counts for the whole machine: one test at a time.
+static DEADLINE: Mutex<()> = Mutex::new(());
+
+/// Threads that hold all that the kernel still gives, and sleep; they end with this.
+struct Hogs(Vec<(mpsc::Sender<()>, std::thread::JoinHandle<()>)>);
+
+impl Hogs {
+    fn take_all() -> Self {
+        let mut hogs = Vec::new();
+        let period = Nanos::from_millis(1);
+        for runtime in [900, 300, 100, 30, 10].map(Nanos::from_micros) {
+            while let Some(hog) = hog(Attributes::Deadline { runtime, period }) {
+                hogs.push(hog);
+            }
+        }
+        Self(hogs)
+    }
+}
+
+/// `None` where the kernel gives it nothing.
+fn hog(wanted: Attributes) -> Option<(mpsc::Sender<()>, std::thread::JoinHandle<()>)> {
+    let (end, ended) = mpsc::channel();
+    let (tell, told) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let held = set_attributes(SELF, wanted).is_ok();
+        tell.send(held).expect("the test waits");
+        // Ends when the test lets its end go.
+        let _ = ended.recv().is_err() || held;
+    });
+    told.recv().expect("an answer").then_some((end, thread))
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        for (end, thread) in self.0.drain(..) {
+            drop(end);
+            thread.join().expect("no panic");
+        }
+        // The kernel takes their shares back a little later: as soon as they could not run any more.
+        let most = Attributes::Deadline { runtime: Nanos::from_micros(900), period: Nanos::from_millis(1) };
+        let until = std::time::Instant::now() + support::PATIENCE;
+        while hog(most).is_none() && std::time::Instant::now() < until {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A channel for which the kernel has no runtime left is refused, and the host goes on as before.
+#[test]
+fn a_channel_without_runtime_is_refused() {
+    let _alone = DEADLINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let period = Nanos::from_millis(1);
+    let real_time = RealTime { class: SchedulingClass::Deadline { period }, cpu: None, lock_memory: false };
+    let (link_a, link_b) = MemoryLink::pair(MemoryOptions::default()).expect("a pair");
+    let links: Vec<Box<dyn Link>> = vec![Box::new(link_a)];
+    let wanted = EngineConfig { node: node(1), links, real_time, spin: Nanos::ZERO, seed: 1 };
+    let a = match Engine::start::<TestOutbox, TestInbox>(wanted) {
+        Ok(engine) => engine,
+        Err(error) => return assert!(error.to_string().contains("was refused"), "{error}"),
+    };
+    let b = start(node(2), Box::new(link_b));
+    let before = a.statistics().runtime_ns;
+    let hogs = Hogs::take_all();
+    b.call(|node, _| node.listen(name("sink"))).expect("b runs").expect("a free name");
+    let rate = Rate::per_second(1_000).expect("a rate");
+    let contract = Contract::new(2_000, rate, 2, Nanos::from_millis(100)).expect("a contract");
+    let to = Address { port: name("sink"), host: name("b") };
+    let request = OpenRequest { to, contract, user: UserId(1), probe: false, token: None };
+    a.call(move |node, now| node.open(request, now)).expect("a runs").expect("can be tried");
+    let refusal = expect(&a.events(), |event| match event {
+        Event::Refused { refusal, .. } => Some(refusal.to_string()),
+        Event::Opened { .. } => panic!("nothing is left for it"),
+        _ => None,
+    });
+    assert!(refusal.contains("kernel does not give"), "{refusal}");
+    let after = a.statistics();
+    assert_eq!((after.runtime_ns, after.runtimes_refused), (before, 1));
+    assert_eq!(a.call(|node, _| node.channels().len()), Ok(0));
+    drop(hogs);
+}
+
+/// By deadline the thread holds what admission has given away, more while a channel stands, and the kernel says so.
+#[test]
+fn the_runtime_follows_admission_or_the_start_is_refused() {
+    let _alone = DEADLINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let period = Nanos::from_millis(1);
+    let real_time = RealTime { class: SchedulingClass::Deadline { period }, cpu: None, lock_memory: false };
+    let options = MemoryOptions::default();
+    let (link_a, link_b) = MemoryLink::pair(options).expect("a pair");
+    let links: Vec<Box<dyn Link>> = vec![Box::new(link_a)];
+    let wanted = EngineConfig { node: node(1), links, real_time, spin: Nanos::ZERO, seed: 1 };
+    let a = match Engine::start::<TestOutbox, TestInbox>(wanted) {
+        Ok(engine) => engine,
+        Err(error) => return assert!(error.to_string().contains("was refused"), "{error}"),
+    };
+    let b = start(node(2), Box::new(link_b));
+    let held = || {
+        let told = a.call(|node, _| (attributes(SELF), node.cpu_utilisation()));
+        let (attributes, utilisation) = told.expect("it runs");
+        let expected = Attributes::Deadline { runtime: runtime(utilisation, period), period };
+        assert_eq!(attributes.expect("a thread"), expected);
+        assert_eq!(a.statistics().runtime_ns, runtime(utilisation, period).0);
+        utilisation
+    };
+    let idle = held();
+    let rate = Rate::per_second(100).expect("a rate");
+    let contract = Contract::new(2_000, rate, 2, Nanos::from_millis(100)).expect("a contract");
+    let channel = open(&a, &b, contract);
+    let loaded = held();
+    assert!(runtime(loaded, period) > runtime(idle, period), "{idle:?} {loaded:?}");
+    let source = channel.source;
+    a.call(move |node, now| node.close(source, now)).expect("it runs").expect("it is open");
+    expect(&a.events(), |event| {
+        matches!(event, Event::Closed { channel, .. } if channel == source).then_some(())
+    });
+    assert_eq!(held(), idle);
+}
+
+/// Where the kernel's own admission is used up by others, a start is refused and a channel is.
+#[test]
+fn what_the_kernel_does_not_give_is_refused() {
+    let _alone = DEADLINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let period = Nanos::from_millis(1);
+    let class = SchedulingClass::Deadline { period };
+    let links = || -> Vec<Box<dyn Link>> {
+        vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)]
+    };
+    let pinned = RealTime { class, cpu: Some(0), lock_memory: false };
+    let wanted =
+        EngineConfig { node: node(1), links: links(), real_time: pinned, spin: Nanos::ZERO, seed: 1 };
+    let error = Engine::start::<TestOutbox, TestInbox>(wanted).err().expect("refused").to_string();
+    assert!(error.contains("cpu = 0") && error.contains("class = \"fifo\""), "{error}");
+    let real_time = RealTime { cpu: None, ..pinned };
+    let wanted = EngineConfig { node: node(1), links: links(), real_time, spin: Nanos::MAX, seed: 1 };
+    let error = Engine::start::<TestOutbox, TestInbox>(wanted).err().expect("refused").to_string();
+    assert!(error.contains("give a shorter spin") || error.contains("was refused"), "{error}");
 }

@@ -108,6 +108,18 @@ pub enum Request {
         /// Which.
         channel: ChannelId,
     },
+    /// Gives a thread of this client, which takes the messages of a channel, the priority of that channel.
+    CoSchedule {
+        /// Which channel; it ends here.
+        channel: ChannelId,
+        /// The thread's id, as the kernel has it.
+        thread: u32,
+    },
+    /// From now on a channel that ends here gives a message only when the one before is taken.
+    Alternate {
+        /// Which.
+        channel: ChannelId,
+    },
     /// A flow without promises (rdata_send).
     OpenBestEffort {
         /// To whom.
@@ -188,6 +200,13 @@ pub enum Answer {
         /// Comes back with `Incoming` or `AskFailed`.
         token: u64,
     },
+    /// To `CoSchedule`.
+    CoScheduled {
+        /// The thread's `SCHED_FIFO` priority now.
+        priority: u8,
+    },
+    /// To `Alternate`; with the doorbell.
+    Alternates,
     /// To `Consent`, `OpenBestEffort`, `BindBestEffort`; with the ring.
     Ring {
         /// The handle.
@@ -306,6 +325,9 @@ pub enum ApiError {
     /// Memory or descriptors are short.
     #[error("{0}")]
     Ring(String),
+    /// A thread does not get its channel's priority.
+    #[error("not co-scheduled: {0}")]
+    CoSchedule(String),
     /// The daemon is going down.
     #[error("the daemon is shutting down")]
     ShuttingDown,

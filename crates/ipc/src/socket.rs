@@ -2,12 +2,13 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt::socket_peercred,
 };
+use rustix::process::Pid;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -48,6 +49,46 @@ impl Packet {
         }
         Ok(Self { bytes, descriptors })
     }
+}
+
+/// Who is at the other end of a connected socket.
+#[derive(Debug)]
+pub struct Peer {
+    /// The user's id.
+    pub user: u32,
+    /// The process that connected, where it is in a PID namespace that is seen from here.
+    pub process: Option<Pid>,
+    /// Stands for that very process, whoever gets its number later; `None` before Linux 6.5.
+    pub pidfd: Option<OwnedFd>,
+}
+
+impl Peer {
+    /// Asks the kernel.
+    ///
+    /// # Errors
+    /// Where the credentials cannot be read.
+    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+        let credentials = socket_peercred(&socket)?;
+        let process = Pid::from_raw(credentials.pid.as_raw_nonzero().get());
+        Ok(Self { user: credentials.uid.as_raw(), process, pidfd: peer_pidfd(socket.as_fd()) })
+    }
+}
+
+fn peer_pidfd(socket: BorrowedFd<'_>) -> Option<OwnedFd> {
+    let mut descriptor: libc::c_int = -1;
+    let mut bytes = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: both point to variables of ours, and the kernel writes at most `bytes` bytes.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERPIDFD,
+            (&raw mut descriptor).cast(),
+            &raw mut bytes,
+        )
+    };
+    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    (done == 0 && descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 /// Sends a packet, with `DONTWAIT` where the socket is not to block.

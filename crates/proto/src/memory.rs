@@ -71,4 +71,7 @@ pub trait Inbox {
     fn reserve(&mut self) -> Option<Self::Slot>;
     /// Makes a filled slot visible to the application and wakes it if it sleeps.
     fn publish(&mut self, slot: Self::Slot, info: MessageInfo);
+    /// The application has taken a message and says so: one that waited for that is made visible. Only rings that hold
+    /// messages back have anything to do.
+    fn resume(&mut self) {}
 }

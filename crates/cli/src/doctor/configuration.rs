@@ -6,8 +6,10 @@ use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
 use punctual_engine::config::{HostConfig, LinkDriver, load};
+use punctual_engine::{RealTime, SchedulingClass};
 use punctual_link::kernel::Device;
 
+use super::system::try_real_time;
 use super::{Finding, xdp};
 
 /// Every check of a configuration; `serving`: a daemon runs, so its ports are taken.
@@ -28,6 +30,7 @@ pub fn check(path: Option<&Path>, serving: bool) -> Vec<Finding> {
         Ok(config) => {
             let summary = format!("host {}, {} links", config.node.name, config.node.links.len());
             let mut findings = vec![Finding::ok("configuration", summary), real_time(&config)];
+            findings.extend(deadline(&config, serving));
             for (driver, link) in config.drivers.iter().zip(&config.node.links) {
                 if let LinkDriver::Xdp(settings) = driver {
                     findings.push(rate(&settings.classifier.device, link.rate.0));
@@ -51,6 +54,27 @@ fn real_time(config: &HostConfig) -> Finding {
         if config.is_best_effort_host() { "best-effort host: nothing is guaranteed" } else { "real-time" };
     let fix = "remove best_effort_host from [processor]";
     Finding::judge("configured class", found, !config.is_best_effort_host(), Finding::problem, fix)
+}
+
+/// Whether the kernel gives a runtime to a processor that is scheduled by deadline; a daemon that runs has it.
+fn deadline(config: &HostConfig, serving: bool) -> Vec<Finding> {
+    let SchedulingClass::Deadline { period } = config.real_time.class else { return Vec::new() };
+    let name = "SCHED_DEADLINE";
+    let grain = "a runtime is enforced at the kernel's tick, so a pause may last up to a tick; other deadline threads share \
+                 the CPU with the daemon";
+    let mut findings = vec![Finding::note(
+        name,
+        format!("period {period}; {grain}"),
+        "run no other deadline threads on this host, or use class = \"fifo\"",
+    )];
+    if !serving {
+        let wanted = RealTime { lock_memory: false, ..config.real_time };
+        findings.push(match try_real_time(wanted) {
+            Ok(()) => Finding::ok(name, "the kernel gives a runtime"),
+            Err(error) => Finding::problem(name, error, "see the error, or set [processor] class = \"fifo\""),
+        });
+    }
+    findings
 }
 
 /// Whether the address is this host's.

@@ -44,7 +44,7 @@ fn number(path: &str) -> Option<i64> {
 }
 
 /// Tries it on a thread of its own, which ends at once.
-fn try_real_time(wanted: RealTime) -> Result<(), String> {
+pub(super) fn try_real_time(wanted: RealTime) -> Result<(), String> {
     match thread::spawn(move || apply(&wanted).map_err(|error| error.to_string())).join() {
         Ok(result) => result,
         Err(_) => Err("the trial failed".into()),

@@ -31,6 +31,9 @@ pub struct Recv {
     /// Only let this host in.
     #[arg(long, value_name = "HOST", value_parser = values::name)]
     from: Option<Name>,
+    /// Receive in SCHED_FIFO, at the priority that this host maps the channel's class and period to.
+    #[arg(long)]
+    co_schedule: bool,
     #[command(flatten)]
     host: Host,
 }
@@ -77,6 +80,12 @@ impl Recv {
         let mut receiver = listener.accept()?;
         // Gives the name back without waiting: even of a daemon that stops now, what has come is read.
         drop(listener);
+        if self.co_schedule {
+            let priority = receiver.co_schedule()?;
+            if output.is_live() {
+                eprintln!("receiving at SCHED_FIFO priority {priority}");
+            }
+        }
         let request = receiver.request().cloned();
         let request = request.ok_or_else(|| anyhow::anyhow!("a channel without a sender"))?;
         let mut received = Received {

@@ -1,7 +1,7 @@
 //! `punctual status`: this host at a glance.
 
 use clap::Args;
-use punctual::{DropCounters, HostStatus, NodeStatus, PathRecord, Ppm};
+use punctual::{DropCounters, HostStatus, Nanos, NodeStatus, PathRecord, Ppm};
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
@@ -53,12 +53,13 @@ fn text(status: &HostStatus) -> String {
         })
         .collect();
     format!(
-        "host {} (node {}), up {}{degraded}\n{}channels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n{}\n\n{}\n\n\
+        "host {} (node {}), up {}{degraded}\nprocessor {}\n{}channels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n{}\n\n{}\n\n\
          API: {} requests, {} errors, {} malformed, {} over quota, {} not reading, {} broken rings\n\
          packets dropped at the edge: {}",
         node.name,
         node.id,
         status.uptime,
+        class(status),
         profile(status),
         node.channels,
         percent(node.cpu_utilisation),
@@ -76,6 +77,22 @@ fn text(status: &HostStatus) -> String {
         api.broken_rings,
         drops(&node.drops),
     )
+}
+
+/// The class of the processor's thread.
+fn class(status: &HostStatus) -> String {
+    let class = &status.engine["class"];
+    let number = |key: &str| class[key].as_u64().unwrap_or(0);
+    match class["name"].as_str() {
+        Some("fifo") => format!("SCHED_FIFO priority {}", number("priority")),
+        Some("deadline") => format!(
+            "SCHED_DEADLINE with {} every {}",
+            Nanos(number("runtime_ns")),
+            Nanos(number("period_ns"))
+        ),
+        Some(name) => name.to_owned(),
+        None => "unknown".to_owned(),
+    }
 }
 
 /// What the processor's costs rest on, and what of the configuration is too tight for it; a line each.

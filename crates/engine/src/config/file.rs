@@ -51,7 +51,9 @@ pub(super) struct NodeTable {
 #[serde(deny_unknown_fields)]
 pub(super) struct ProcessorTable {
     pub cpu: Option<u32>,
+    pub class: Option<ClassName>,
     pub priority: Option<u8>,
+    pub deadline_period: Maybe<Nanos>,
     pub best_effort_host: Option<bool>,
     pub lock_memory: Option<bool>,
     pub spin: Maybe<Spin>,
@@ -70,8 +72,35 @@ pub(super) struct ProcessorTable {
     pub profile_margin: Maybe<Ppm>,
     pub profile_mismatch: Option<Mismatch>,
     pub profile_measure: Option<bool>,
+    pub co_schedule: Option<bool>,
+    #[serde(default)]
+    pub priorities: PrioritiesTable,
     #[serde(default)]
     pub costs: CostsTable,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PrioritiesTable {
+    pub low: Option<u8>,
+    pub high: Option<u8>,
+    #[serde(default)]
+    pub level: Vec<LevelTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LevelTable {
+    pub period_max: Text<Nanos>,
+    pub activation: Option<LevelActivation>,
+    pub priority: u8,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum LevelActivation {
+    LowLatency,
+    Other,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -123,6 +152,14 @@ pub(super) struct HostTable {
 #[serde(deny_unknown_fields)]
 pub(super) struct RouteTable {
     pub via: Vec<Name>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ClassName {
+    #[default]
+    Fifo,
+    Deadline,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]

@@ -22,6 +22,7 @@ use thiserror::Error;
 use crate::handle::EngineConfig;
 use crate::os::random_u64;
 use crate::os::realtime::{RealTime, SchedulingClass};
+use crate::priorities::Priorities;
 use crate::profile::ProfileSettings;
 
 pub use self::xdp::{XdpSettings, frame_bytes};
@@ -44,6 +45,8 @@ pub struct HostConfig {
     pub real_time: RealTime,
     /// How long it looks at its links before it sleeps, if no link asks for longer; `Nanos::MAX`: always.
     pub spin: punctual_proto::Nanos,
+    /// The priorities of threads that take messages; `None`: co-scheduling is not allowed.
+    pub co_scheduling: Option<Priorities>,
     /// Where the processor's costs come from; `node.cpu.costs` are those that are configured until
     /// [`crate::profile::settle`] has decided.
     pub profile: ProfileSettings,

@@ -33,6 +33,10 @@ fn everything_said() -> String {
         "# epoch_file",
         "# key_file",
         "# best_effort_host",
+        "# deadline_period",
+        "# period_max",
+        "# activation = ",
+        "# priority = 35",
         "# profile = ",
         "# plan = ",
     ];
@@ -99,7 +103,18 @@ fn the_file_is_complete_in_the_example() {
         .lines()
         .filter_map(|line| line.trim().strip_prefix("pub ").and_then(|rest| rest.split_once(": ")))
         .map(|(field, _)| field);
-    let tables = ["node", "processor", "daemon", "signalling", "host", "link", "route", "costs"];
+    let tables = [
+        "node",
+        "processor",
+        "daemon",
+        "signalling",
+        "host",
+        "link",
+        "route",
+        "costs",
+        "priorities",
+        "level",
+    ];
     for field in fields.filter(|field| !tables.contains(field)) {
         let stands =
             EXAMPLE.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{field} = ")));
@@ -237,4 +252,26 @@ fn a_processor_may_be_told_to_spin() {
     assert_eq!(spin("20us"), Ok(Nanos::from_micros(20)));
     assert_eq!(spin("always"), Ok(Nanos::MAX));
     assert!(spin("often").is_err_and(|text| text.contains("\"20us\" or \"always\"")));
+}
+
+#[test]
+fn a_deadline_processor_is_neither_pinned_nor_has_a_priority() {
+    let text = |rest: &str| small(&format!("class = \"deadline\"\n{rest}"), MEMORY, "");
+    let config = read(&text("")).expect("a processor");
+    assert_eq!(config.real_time.class, SchedulingClass::Deadline { period: Nanos::from_millis(1) });
+    // What the kernel keeps is interference: 5 % of a period and a tick, and of all time.
+    let [own, usual] = [config.node.cpu.interference, CpuConfig::default().interference];
+    assert_eq!(own.sigma - usual.sigma, Nanos::from_micros(250));
+    assert_eq!(own.rho.0 - usual.rho.0, 50_000);
+    for (rest, named) in [
+        ("cpu = 1", "cannot be scheduled by deadline"),
+        ("priority = 3", "has none"),
+        ("spin = \"always\"", "for nothing"),
+        ("deadline_period = \"10us\"", "the kernel takes"),
+        ("best_effort_host = true", "exclude each other"),
+    ] {
+        let error = read(&text(rest)).expect_err(rest);
+        assert!(error.contains(named) && error.lines().count() == 1, "{error}");
+    }
+    assert!(read(&small("deadline_period = \"1ms\"", MEMORY, "")).is_err());
 }

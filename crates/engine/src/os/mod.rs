@@ -1,5 +1,6 @@
 //! What the engine asks of Linux: the clock, the class of a thread, waiting. The engine's only unsafe code.
 
+pub mod attributes;
 pub mod realtime;
 pub mod wait;
 

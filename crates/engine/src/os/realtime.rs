@@ -3,13 +3,57 @@
 
 use std::io;
 
-use punctual_proto::Nanos;
+use punctual_proto::{Nanos, Ppm};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use thiserror::Error;
 
+use super::attributes::{Attributes, SELF, set_attributes};
+
 /// A processor that spins so long never sleeps in effect: RT throttling counts within a second.
 const SPIN_BOUNDED: Nanos = Nanos::from_millis(100);
+
+/// Of the admitted utilisation: what costs that nobody has measured may take beside it.
+const RUNTIME_MARGIN: Ppm = Ppm(50_000);
+/// An idle node's share: HELLOs, requests, wake-ups; one slice of work in a period of a millisecond is half of it.
+const RUNTIME_MIN: Ppm = Ppm(100_000);
+/// Most that the kernel gives to one thread (`sched_rt_runtime_us` of `sched_rt_period_us`, unless changed).
+pub const RUNTIME_MAX: Ppm = Ppm(950_000);
+/// The periods that the kernel takes (`sched_deadline_period_{min,max}_us`).
+pub const PERIODS: [Nanos; 2] = [Nanos::from_micros(100), Nanos::from_millis(4_194)];
+
+/// Runtime in each `period` of a processor whose admission has given `utilisation` away, interference included.
+pub fn runtime(utilisation: Ppm, period: Nanos) -> Nanos {
+    let share = utilisation.0.saturating_add(RUNTIME_MARGIN.0).clamp(RUNTIME_MIN.0, RUNTIME_MAX.0);
+    Nanos((u128::from(period.0) * u128::from(share) / 1_000_000) as u64)
+}
+
+/// Gives the calling thread, which is scheduled by deadline, so much of each period.
+///
+/// # Errors
+/// Where the kernel's admission, or the right, is missing.
+pub fn set_runtime(runtime: Nanos, period: Nanos) -> Result<(), RealTimeError> {
+    set_attributes(SELF, Attributes::Deadline { runtime, period }).map_err(|error| RealTimeError::Deadline {
+        runtime,
+        period,
+        fix: deadline_fix(&error),
+        error,
+    })
+}
+
+fn deadline_fix(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EBUSY) => {
+            "the CPUs have no such share left: stop other deadline threads, use fewer or lighter channels, or \
+             [processor] class = \"fifo\""
+        }
+        Some(libc::EPERM) => {
+            "run as root or grant CAP_SYS_NICE, and do not confine the process to some of the CPUs (taskset): an \
+             exclusive cpuset does that; or start with --best-effort-host"
+        }
+        _ => "give [processor] deadline_period within /proc/sys/kernel/sched_deadline_period_{min,max}_us",
+    }
+}
 
 /// How the processor is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +62,11 @@ pub enum SchedulingClass {
     Fifo {
         /// The priority.
         priority: u8,
+    },
+    /// `SCHED_DEADLINE`, with the runtime that admission has given away.
+    Deadline {
+        /// Of its runtime; also its deadline.
+        period: Nanos,
     },
     /// An ordinary thread: nothing is guaranteed, and whoever runs so says so.
     BestEffortHost,
@@ -64,6 +113,33 @@ pub enum RealTimeError {
         /// The system's answer.
         error: io::Error,
     },
+    /// The runtime was refused.
+    #[error("SCHED_DEADLINE with {runtime} every {period} was refused ({error}): {fix}")]
+    Deadline {
+        /// Wanted of each period.
+        runtime: Nanos,
+        /// The period.
+        period: Nanos,
+        /// The system's answer.
+        error: io::Error,
+        /// What helps.
+        fix: &'static str,
+    },
+    /// It is pinned, and to be scheduled by deadline.
+    #[error(
+        "a thread that is pinned cannot be scheduled by deadline: leave [processor] cpu = {cpu} out and start the \
+         daemon in an exclusive cpuset, or use class = \"fifo\""
+    )]
+    PinnedDeadline {
+        /// The CPU that was asked for.
+        cpu: u32,
+    },
+    /// It would never sleep, and use its runtime up for nothing.
+    #[error(
+        "a processor that never sleeps uses its SCHED_DEADLINE runtime up for nothing: give a shorter spin, or class = \
+         \"fifo\""
+    )]
+    SpinningDeadline,
     /// It would spin, and be throttled.
     #[error(
         "a processor that never sleeps in a real-time class loses 50 ms of every second to RT throttling: pin it to an \
@@ -98,6 +174,9 @@ pub enum RealTimeError {
 /// The first thing that the host refused.
 pub fn apply(wanted: &RealTime) -> Result<(), RealTimeError> {
     if let Some(cpu) = wanted.cpu {
+        if matches!(wanted.class, SchedulingClass::Deadline { .. }) {
+            return Err(RealTimeError::PinnedDeadline { cpu });
+        }
         pin(cpu)?;
     }
     if wanted.lock_memory {
@@ -106,6 +185,8 @@ pub fn apply(wanted: &RealTime) -> Result<(), RealTimeError> {
     }
     match wanted.class {
         SchedulingClass::Fifo { priority } => set_fifo(priority),
+        // Admission has given nothing away yet; the processor follows it from here.
+        SchedulingClass::Deadline { period } => set_runtime(runtime(Ppm(0), period), period),
         SchedulingClass::BestEffortHost => {
             tighten_timers();
             Ok(())
@@ -123,6 +204,9 @@ pub fn check_spin(real_time: &RealTime, spin: Nanos) -> Result<(), RealTimeError
     let always = spin >= SPIN_BOUNDED;
     if !always || real_time.class == SchedulingClass::BestEffortHost {
         return Ok(());
+    }
+    if matches!(real_time.class, SchedulingClass::Deadline { .. }) {
+        return Err(RealTimeError::SpinningDeadline);
     }
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let throttled = read("/proc/sys/kernel/sched_rt_runtime_us").trim() != "-1";

@@ -8,6 +8,7 @@
 //! The application is hostile: all that the daemon reads from it is the consumer position, and one that goes
 //! backwards or past what was published breaks the ring. It never blocks and never allocates.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,7 +22,7 @@ use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite};
 use super::free_list::FreeList;
 use super::{HEADER_BYTES, Header, LINE_BYTES, RingCloser, RingError, RingHandles, RingShape};
 use crate::shm::Region;
-use crate::wake::{self, Alarm, Bell, BellRope};
+use crate::wake::{self, Alarm, Bell, BellRope, Doorbell};
 
 /// Of an entry: number, logical arrival, deadline, delivered (8 B each), length, slot, flags (4 B each).
 const ENTRY_BYTES: usize = LINE_BYTES;
@@ -55,6 +56,7 @@ pub fn inbox(shape: RingShape, alarm: &Alarm) -> Result<(InboxWriter, RingHandle
         consumed: 0,
         alarm: alarm.clone(),
         upcall: None,
+        turns: None,
     };
     Ok((writer, RingHandles { shape, descriptors: vec![file, hear, ring] }))
 }
@@ -82,6 +84,9 @@ pub struct InboxWriter {
     consumed: u64,
     alarm: Alarm,
     upcall: Option<Upcall>,
+    /// Complete messages that wait until the one before is taken; `None` unless the ring alternates. Their slots are
+    /// the ring's, so that it never holds more than they are.
+    turns: Option<VecDeque<(InboxSlot, MessageInfo)>>,
 }
 
 impl fmt::Debug for InboxWriter {
@@ -96,6 +101,43 @@ impl InboxWriter {
     /// [`Inbox::publish`]. Only for rings whose other end is in this process: the bytes must not change.
     pub fn set_upcall(&mut self, upcall: Upcall) {
         self.upcall = Some(upcall);
+        // What waits for its turn comes first.
+        for (slot, info) in self.turns.take().into_iter().flatten() {
+            self.publish(slot, info);
+        }
+    }
+
+    /// From now on a message is made visible only when the application has taken all before it: the protocol's handler
+    /// and the application's alternate one to one (RTU 3). Those that are complete wait in their slots;
+    /// [`Inbox::resume`] gives the next.
+    pub fn alternate(&mut self) {
+        let slots = self.shared.shape.slots as usize;
+        self.turns.get_or_insert_with(|| VecDeque::with_capacity(slots));
+    }
+
+    /// Whether the application has taken all that it was given; if not, it is asked to ring when it has.
+    fn is_taken(&self) -> bool {
+        let header = Header(&self.shared.region);
+        let taken = || header.consumer().load(Ordering::Acquire) == self.produced;
+        if taken() {
+            return true;
+        }
+        wake::arm(header.producer_sleeps());
+        taken()
+    }
+
+    fn show(&mut self, mut slot: InboxSlot, info: &MessageInfo) {
+        slot.published = true;
+        let offset = entry_offset(self.shared.shape, self.produced);
+        write_entry(&self.shared.region, offset, slot.index, info, self.shared.shape);
+        let index = self.index(self.produced);
+        self.published[index] = slot.index;
+        self.produced += 1;
+        let header = Header(&self.shared.region);
+        header.producer().store(self.produced, Ordering::Release);
+        if wake::must_wake(header.consumer_sleeps()) {
+            self.rope.ring();
+        }
     }
 
     /// Calls the upcall where there is one; `false` where the message is to go to the ring.
@@ -158,29 +200,40 @@ impl Inbox for InboxWriter {
         })
     }
 
-    fn publish(&mut self, mut slot: InboxSlot, info: MessageInfo) {
+    fn publish(&mut self, slot: InboxSlot, info: MessageInfo) {
         if !Arc::ptr_eq(&slot.shared, &self.shared) {
             return;
         }
         if self.call_up(&slot, &info) {
             return;
         }
-        slot.published = true;
-        let offset = entry_offset(self.shared.shape, self.produced);
-        write_entry(&self.shared.region, offset, slot.index, &info, self.shared.shape);
-        let index = self.index(self.produced);
-        self.published[index] = slot.index;
-        self.produced += 1;
-        let header = Header(&self.shared.region);
-        header.producer().store(self.produced, Ordering::Release);
-        if wake::must_wake(header.consumer_sleeps()) {
-            self.rope.ring();
+        let taken = self.turns.is_none() || self.is_taken();
+        match &mut self.turns {
+            Some(turns) if !taken || !turns.is_empty() => turns.push_back((slot, info)),
+            _ => self.show(slot, &info),
+        }
+    }
+
+    fn resume(&mut self) {
+        let waiting = self.turns.as_ref().map_or(0, VecDeque::len);
+        // Each look asks to be told of the next taking; an application that takes at once is not rung for.
+        for _ in 0..waiting {
+            if !self.is_taken() {
+                return;
+            }
+            if let Some((slot, info)) = self.turns.as_mut().and_then(VecDeque::pop_front) {
+                self.show(slot, &info);
+            }
         }
     }
 }
 
 impl Drop for InboxWriter {
     fn drop(&mut self) {
+        // The alternation ends with the channel: what is complete can be read.
+        for (slot, info) in self.turns.take().into_iter().flatten() {
+            self.show(slot, &info);
+        }
         // Whoever wakes up to a closed ring finds that the upcall is over.
         self.upcall = None;
         Header(&self.shared.region).closed().store(1, Ordering::SeqCst);
@@ -257,6 +310,8 @@ pub struct InboxReader {
     shape: RingShape,
     bell: Bell,
     consumed: u64,
+    /// Rung when a message was taken for which another one waits; only where the ring alternates.
+    doorbell: Option<Doorbell>,
 }
 
 impl InboxReader {
@@ -271,12 +326,19 @@ impl InboxReader {
         let shape = RingShape::new(handles.shape.slots, handles.shape.message_bytes_max)?;
         let region = Arc::new(Region::open(file, shape.bytes())?);
         let consumed = Header(&region).consumer().load(Ordering::Relaxed);
-        Ok(Self { region, shape, bell: Bell::from_parts(hear, ring), consumed })
+        Ok(Self { region, shape, bell: Bell::from_parts(hear, ring), consumed, doorbell: None })
     }
 
     /// The ring's geometry.
     pub fn shape(&self) -> RingShape {
         self.shape
+    }
+
+    /// The ring alternates (see [`InboxWriter::alternate`]): rings `doorbell` whenever the next message can come.
+    pub fn alternate(&mut self, doorbell: Doorbell) {
+        // One may wait since before there was a doorbell.
+        doorbell.ring();
+        self.doorbell = Some(doorbell);
     }
 
     /// What closes this end from within the process.
@@ -319,7 +381,7 @@ impl InboxReader {
         let offset = payload_offset(self.shape, slot.min(self.shape.slots - 1));
         let freed = self.consumed + 1;
         self.consumed = freed;
-        let _guard = FreeOnDrop { region: &self.region, freed };
+        let _guard = FreeOnDrop { region: &self.region, freed, doorbell: self.doorbell.as_ref() };
         // SAFETY: the daemon does not write a published slot before the consumer position has passed it,
         // which happens when the guard drops, after the slice is gone.
         let bytes = unsafe { self.region.bytes(offset, info.len as usize) };
@@ -358,11 +420,16 @@ impl InboxReader {
 struct FreeOnDrop<'a> {
     region: &'a Region,
     freed: u64,
+    doorbell: Option<&'a Doorbell>,
 }
 
 impl Drop for FreeOnDrop<'_> {
     fn drop(&mut self) {
-        Header(self.region).consumer().store(self.freed, Ordering::Release);
+        let header = Header(self.region);
+        header.consumer().store(self.freed, Ordering::Release);
+        if let Some(doorbell) = self.doorbell.filter(|_| wake::must_wake(header.producer_sleeps())) {
+            doorbell.ring();
+        }
     }
 }
 

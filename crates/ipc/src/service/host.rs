@@ -2,7 +2,7 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use punctual_analysis::Instant;
+use punctual_analysis::{Contract, Instant};
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
@@ -20,6 +20,30 @@ pub struct HostGone;
 pub trait Host {
     /// Its buffers.
     type Memory: Memory<Outbox = OutboxReader, Inbox = InboxWriter> + 'static;
+
+    /// How a thread was scheduled.
+    type Scheduling: Copy;
+
+    /// The `SCHED_FIFO` priority of the threads that take a channel's messages.
+    ///
+    /// # Errors
+    /// A line that says why this host gives none.
+    fn priority(&self, contract: &Contract) -> Result<u8, String>;
+
+    /// How a thread is scheduled now.
+    ///
+    /// # Errors
+    /// A line that says why that cannot be told.
+    fn scheduling(&self, thread: u32) -> Result<Self::Scheduling, String>;
+
+    /// Gives a thread a `SCHED_FIFO` priority.
+    ///
+    /// # Errors
+    /// A line that says why not, with the fix.
+    fn set_priority(&self, thread: u32, priority: u8) -> Result<(), String>;
+
+    /// Puts a thread back to what it was; one that is gone needs nothing.
+    fn restore(&self, thread: u32, before: Self::Scheduling);
 
     /// Runs `request` on the processor's thread.
     ///

@@ -5,6 +5,7 @@
 //! that client is gone and the network has not answered yet); a client that goes takes its listeners and
 //! channels along. Quotas count from the request until the node says that the channel is closed.
 
+mod co_schedule;
 mod events;
 mod host;
 mod quota;
@@ -18,11 +19,12 @@ use punctual_analysis::{Contract, Instant};
 use punctual_proto::ids::{ChannelId, ListenerId, Name};
 use punctual_proto::node::api::UserId;
 
+use self::co_schedule::CoScheduled;
 use self::quota::Accounts;
 use crate::api::{Answer, ApiError, ApiStatus, FromDaemon, Push, Quotas, Resource};
 use crate::ring::incoming::InboxHealth;
 use crate::ring::outgoing::OutboxHealth;
-use crate::socket::Packet;
+use crate::socket::{Packet, Peer};
 use crate::wake::Alarm;
 
 pub use host::{Host, HostGone};
@@ -42,6 +44,7 @@ pub enum Effect {
 
 struct Client {
     user: UserId,
+    peer: Peer,
     greeted: bool,
 }
 
@@ -103,6 +106,8 @@ pub struct Service<H: Host> {
     next_client: u64,
     listeners: HashMap<ListenerId, (ClientId, Name)>,
     ends: HashMap<ChannelId, End>,
+    /// Threads at the priority of their channels.
+    co_scheduled: HashMap<ChannelId, CoScheduled<H::Scheduling>>,
     /// Requests of receivers elsewhere that a client here has been told, by token.
     requested: HashMap<u64, ClientId>,
     /// Requests of clients here to sources elsewhere, by token.
@@ -129,6 +134,7 @@ impl<H: Host> Service<H> {
             next_client: 1,
             listeners: HashMap::new(),
             ends: HashMap::new(),
+            co_scheduled: HashMap::new(),
             requested: HashMap::new(),
             asked: HashMap::new(),
             counters: ApiStatus::default(),
@@ -142,18 +148,21 @@ impl<H: Host> Service<H> {
     ///
     /// # Errors
     /// Where the user has too many already: the error is to be sent, the connection cut.
-    pub fn connect(&mut self, user: UserId) -> Result<ClientId, ApiError> {
+    pub fn connect(&mut self, peer: Peer) -> Result<ClientId, ApiError> {
+        let user = UserId(peer.user);
         self.accounts.take(user, Resource::Clients, 1).inspect_err(|_| self.counters.over_quota += 1)?;
         let id = ClientId(self.next_client);
         self.next_client += 1;
-        self.clients.insert(id, Client { user, greeted: false });
+        self.clients.insert(id, Client { user, peer, greeted: false });
         self.counters.clients += 1;
         Ok(id)
     }
 
     /// A program is gone: its listeners and channels go with it, the other ends are told.
     pub fn disconnect(&mut self, client: ClientId) {
-        let Some(Client { user, .. }) = self.clients.remove(&client) else { return };
+        let Some(user) = self.clients.get(&client).map(|client| client.user) else { return };
+        self.co_scheduled_of(client).into_iter().for_each(|channel| self.end_co_schedule(channel));
+        self.clients.remove(&client);
         self.counters.clients -= 1;
         let listeners: Vec<ListenerId> =
             self.listeners.iter().filter(|(_, (owner, _))| *owner == client).map(|(id, _)| *id).collect();
@@ -246,6 +255,7 @@ impl<H: Host> Service<H> {
     fn close_end(&mut self, channel: ChannelId) {
         // `Unknown` means that the node has closed it already: its event is on the way.
         let _ = self.host.call(move |node, now| node.close(channel, now));
+        self.end_co_schedule(channel);
         self.host.unwatch(channel);
         if self.ends.get(&channel).is_some_and(|end| matches!(end.stage, Stage::BestEffort)) {
             self.release_end(channel);
@@ -254,6 +264,7 @@ impl<H: Host> Service<H> {
 
     /// Forgets a channel's end and gives back what it took.
     fn release_end(&mut self, channel: ChannelId) -> Option<End> {
+        self.end_co_schedule(channel);
         let end = self.ends.remove(&channel)?;
         self.accounts.give_back(end.user, Resource::Channels, 1);
         self.accounts.give_back(end.user, Resource::BufferBytes, end.ring_bytes);

@@ -12,6 +12,7 @@ use crate::api::{
     Answer, ApiError, Call, HostStatus, PACKET_BYTES_MAX, Request, Resource, TEXT_BYTES_MAX, VERSION,
 };
 use crate::ring::{InboxWriter, OutboxReader, RingError, RingHandles, RingShape, inbox, now, outbox};
+use crate::wake::Doorbell;
 
 /// An answer with its descriptors; `None` where it comes later.
 type Outcome = Result<Option<(Answer, Vec<OwnedFd>)>, ApiError>;
@@ -57,7 +58,7 @@ fn checked(text: String) -> Result<String, ApiError> {
 impl<H: Host> Service<H> {
     /// Does what a client asks; the answer is among the effects, now or later.
     pub fn handle(&mut self, client: ClientId, call: Call) {
-        let Some(&super::Client { user, greeted }) = self.clients.get(&client) else { return };
+        let Some(&super::Client { user, greeted, .. }) = self.clients.get(&client) else { return };
         let Call { id, request } = call;
         if !greeted && !matches!(request, Request::Hello { .. }) {
             return self.reject(client, "the first request must be hello".into());
@@ -96,6 +97,10 @@ impl<H: Host> Service<H> {
             Request::Consent { channel } => self.consent(client, user, channel),
             Request::Refuse { channel, why } => self.refuse(client, channel, why),
             Request::Close { channel } => self.close(client, channel),
+            Request::CoSchedule { channel, thread } => {
+                self.co_schedule(client, channel, thread).map(|answer| Some((answer, Vec::new())))
+            }
+            Request::Alternate { channel } => self.alternate(client, channel),
             Request::OpenBestEffort { to, ring } => self.open_best_effort(client, user, to, ring),
             Request::BindBestEffort { port, ring } => self.bind_best_effort(client, user, port, ring),
             Request::Status => self.status(),
@@ -243,6 +248,26 @@ impl<H: Host> Service<H> {
         }
         self.close_end(channel);
         done()
+    }
+
+    /// Whether the client takes the messages of this guaranteed channel.
+    pub(super) fn is_receiver(&self, client: ClientId, channel: ChannelId) -> bool {
+        self.ends.get(&channel).is_some_and(|end| {
+            let receives = matches!((&end.stage, &end.health), (Stage::Open, Some(Health::Inbox(_))));
+            end.client == Some(client) && receives
+        })
+    }
+
+    fn alternate(&mut self, client: ClientId, channel: ChannelId) -> Outcome {
+        if !self.is_receiver(client, channel) {
+            return Err(RequestError::Unknown.into());
+        }
+        let (ours, theirs) = Doorbell::pair().map_err(RingError::from)?;
+        self.host.watch(channel, ours).map_err(ApiError::Ring)?;
+        self.ask_node(move |node, _| {
+            node.inbox_mut(channel).map(InboxWriter::alternate).ok_or(RequestError::Unknown)
+        })?;
+        Ok(Some((Answer::Alternates, vec![theirs])))
     }
 
     fn open_best_effort(&mut self, client: ClientId, user: UserId, to: Address, ring: RingShape) -> Outcome {

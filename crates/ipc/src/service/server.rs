@@ -8,13 +8,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use punctual_proto::node::api::UserId;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, sockopt::socket_peercred};
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with};
 
 use super::{ClientId, Effect, Host, Service};
 use crate::api::{FromDaemon, PACKET_BYTES_MAX, Quotas};
-use crate::socket::{self, Packet};
+use crate::socket::{self, Packet, Peer};
 use crate::wake::timespec;
 
 /// Requests taken from one client in a turn.
@@ -72,8 +71,7 @@ impl<H: Host> Server<H> {
     /// # Errors
     /// Where its peer's credentials cannot be read.
     pub fn add_session(&mut self, socket: OwnedFd) -> io::Result<()> {
-        let user = UserId(socket_peercred(&socket)?.uid.as_raw());
-        match self.service.connect(user) {
+        match self.service.connect(Peer::of(&socket)?) {
             Ok(client) => {
                 self.sessions.insert(client, Session { socket, unread: VecDeque::new(), ending: false });
             }

@@ -123,7 +123,7 @@ impl<M: Memory> Node<M> {
         self.signalling.refuse_request(token, why, now)
     }
 
-    /// The application has put something into its outgoing ring.
+    /// The application has put something into its outgoing ring, or taken something out of its incoming one.
     pub fn handle_outbox(&mut self, channel: ChannelId, now: Instant) {
         self.plane.drain_outbox(channel, now);
     }

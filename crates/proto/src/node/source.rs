@@ -14,7 +14,7 @@ use super::plane::{Line, Plane};
 use super::work::Unit;
 use crate::ids::ChannelId;
 use crate::linksched::Guaranteed;
-use crate::memory::{Memory, MessageRead, Outbox};
+use crate::memory::{Inbox, Memory, MessageRead, Outbox};
 use crate::sched::Activation;
 
 /// Messages beyond a burst that are taken out of a ring in one call.
@@ -26,6 +26,9 @@ impl<M: Memory> Plane<M> {
         let Some(clip) = self.clips.get_mut(&channel) else {
             return self.drain_flow(channel, now);
         };
+        if let RoleState::Sink(sink) = &mut clip.role {
+            return sink.inbox.iter_mut().for_each(Inbox::resume);
+        }
         let policed = clip.drain(now, self.config.cpu.release_latency);
         if policed {
             self.notice(channel, Notice::Policed);

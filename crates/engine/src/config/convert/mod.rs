@@ -4,6 +4,7 @@
 mod kernel_rate;
 mod link;
 mod plan;
+mod priorities;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,15 +18,21 @@ use punctual_proto::{Nanos, Ppm};
 use toml::Spanned;
 
 use super::file::{
-    CostsTable, DaemonTable, File, HostTable, NodeTable, ProcessorTable, RouteTable, SignallingTable,
+    ClassName, CostsTable, DaemonTable, File, HostTable, NodeTable, ProcessorTable, RouteTable,
+    SignallingTable,
 };
 use super::quantity::{Bytes, Spin, Text};
 use super::{ConfigError, DaemonConfig, HostConfig, Source, secrets};
-use crate::os::realtime::{RealTime, SchedulingClass};
+use crate::os::realtime::{self, RealTime, RealTimeError, SchedulingClass};
 use crate::profile::{GivenCosts, ProfileSettings};
 
 /// Priority of the processor's thread unless configured otherwise.
 const PRIORITY_DEFAULT: u8 = 50;
+/// Period of a deadline thread unless configured otherwise: a fraction of the deadlines that channels usually have, so that
+/// a pause is short beside them, and several slices of work, so that one is not cut in two.
+const DEADLINE_PERIOD_DEFAULT: Nanos = Nanos::from_millis(1);
+/// How late the kernel finds out that a runtime is used up: its tick (HZ = 250).
+const TICK: Nanos = Nanos::from_millis(4);
 /// Bytes of buffers that channels may reserve unless configured otherwise.
 const BUFFER_BYTES_DEFAULT: u64 = 64 << 20;
 /// How long before its time an `at-deadline` message is handed over unless configured otherwise.
@@ -58,7 +65,7 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
         fragment_low_latency_bytes,
         clock_tolerance: pick(&own.clock_tolerance, Ppm(limits::CLOCK_TOLERANCE_PPM_DEFAULT)),
         links,
-        cpu: cpu(&file.processor, &own.name, source)?,
+        cpu: cpu(&file.processor, real_time.class, &own.name, source)?,
         directory: file
             .host
             .iter()
@@ -72,7 +79,8 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
     let daemon = daemon(file.daemon, source)?;
     let epoch_file = own.epoch_file.map(|path| source.resolve(&path));
     let profile = profile(file.processor.get_ref(), source);
-    Ok(HostConfig { node, drivers, real_time, spin, profile, daemon, epoch_file })
+    let co_scheduling = priorities::of(&file.processor, real_time.class, source)?;
+    Ok(HostConfig { node, drivers, real_time, spin, co_scheduling, profile, daemon, epoch_file })
 }
 
 fn pick<Q: Copy>(given: &Option<Text<Q>>, default: Q) -> Q {
@@ -143,25 +151,70 @@ fn real_time(
     source: &Source<'_>,
     span: Range<usize>,
 ) -> Result<RealTime, ConfigError> {
+    let refuse = |what: String| Err(source.error(span.start, format!("[processor] {what}")));
     let best_effort = table.best_effort_host.unwrap_or(false);
     if best_effort && table.priority.is_some() {
-        return Err(
-            source.error(span.start, "[processor] priority and best_effort_host = true exclude each other")
-        );
+        return refuse("priority and best_effort_host = true exclude each other".into());
+    }
+    if best_effort && table.class.is_some() {
+        return refuse("class and best_effort_host = true exclude each other".into());
     }
     let priority = table.priority.unwrap_or(PRIORITY_DEFAULT);
     if !(1..=97).contains(&priority) {
-        return Err(source.error(
-            span.start,
-            format!("[processor] priority {priority}: give 1 to 97 (98 is the witness's, 99 the kernel's)"),
-        ));
+        return refuse(format!("priority {priority}: give 1 to 97 (98 is the witness's, 99 the kernel's)"));
     }
-    let class =
-        if best_effort { SchedulingClass::BestEffortHost } else { SchedulingClass::Fifo { priority } };
+    let class = match table.class.unwrap_or_default() {
+        _ if best_effort => SchedulingClass::BestEffortHost,
+        ClassName::Deadline => match deadline_class(table) {
+            Ok(class) => class,
+            Err(what) => return refuse(what),
+        },
+        ClassName::Fifo if table.deadline_period.is_some() => {
+            return refuse("deadline_period is for class = \"deadline\"".into());
+        }
+        ClassName::Fifo => SchedulingClass::Fifo { priority },
+    };
     Ok(RealTime { class, cpu: table.cpu, lock_memory: table.lock_memory.unwrap_or(!best_effort) })
 }
 
-fn cpu(table: &Spanned<ProcessorTable>, own: &Name, source: &Source<'_>) -> Result<CpuConfig, ConfigError> {
+/// A class that has a period instead of a priority and is not pinned.
+fn deadline_class(table: &ProcessorTable) -> Result<SchedulingClass, String> {
+    let period = pick(&table.deadline_period, DEADLINE_PERIOD_DEFAULT);
+    let [least, most] = realtime::PERIODS;
+    if let Some(cpu) = table.cpu {
+        return Err(RealTimeError::PinnedDeadline { cpu }.to_string());
+    }
+    if table.priority.is_some() {
+        return Err("priority is for class = \"fifo\": a deadline thread has none".into());
+    }
+    if pick(&table.spin, Spin(Nanos::ZERO)).0 == Nanos::MAX {
+        return Err(RealTimeError::SpinningDeadline.to_string());
+    }
+    if !(least..=most).contains(&period) {
+        return Err(format!("deadline_period {period}: the kernel takes {least} to {most}"));
+    }
+    Ok(SchedulingClass::Deadline { period })
+}
+
+/// What the kernel keeps from a processor of the class: of a deadline thread all that is beyond [`realtime::RUNTIME_MAX`], at
+/// the latest after a period and the tick that finds it out.
+fn withheld(class: SchedulingClass) -> Interference {
+    match class {
+        SchedulingClass::Deadline { period } => {
+            let rho = Ppm(1_000_000 - realtime::RUNTIME_MAX.0);
+            Interference { sigma: rho.of(period + TICK), rho }
+        }
+        SchedulingClass::Fifo { .. } | SchedulingClass::BestEffortHost => Interference::default(),
+    }
+}
+
+fn cpu(
+    table: &Spanned<ProcessorTable>,
+    class: SchedulingClass,
+    own: &Name,
+    source: &Source<'_>,
+) -> Result<CpuConfig, ConfigError> {
+    let withheld = withheld(class);
     let (at, table) = (table.span().start, table.get_ref());
     let default = CpuConfig::default();
     let run = table.policy.unwrap_or(default.run);
@@ -192,8 +245,8 @@ fn cpu(table: &Spanned<ProcessorTable>, own: &Name, source: &Source<'_>) -> Resu
         utilisation_max: pick(&table.cpu_share_max, default.utilisation_max),
         best_effort_share_min: pick(&table.best_effort_share_min, default.best_effort_share_min),
         interference: Interference {
-            sigma: pick(&table.interference_burst, default.interference.sigma),
-            rho: pick(&table.interference_share, default.interference.rho),
+            sigma: pick(&table.interference_burst, default.interference.sigma) + withheld.sigma,
+            rho: Ppm(pick(&table.interference_share, default.interference.rho).0 + withheld.rho.0),
         },
         run,
         admission,

@@ -1,0 +1,64 @@
+//! The share of a CPU that a processor of class `SCHED_DEADLINE` holds: the kernel reserves what admission has given away,
+//! and is asked before anything leaves that would promise more.
+//!
+//! Fails closed: where the kernel gives no more, the channel that was admitted last is refused, or ends where it stands
+//! already. What channels give back is given back to the kernel.
+
+use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::node::Node;
+use punctual_proto::node::api::CloseReason;
+use punctual_proto::{Instant, Nanos, Ppm};
+
+use crate::memory::HostMemory;
+use crate::os::realtime::{RealTimeError, SchedulingClass, runtime, set_runtime};
+use crate::statistics::Counters;
+
+/// What the kernel has granted.
+pub(super) struct Share {
+    period: Nanos,
+    runtime: Nanos,
+    /// What admission had given away when it was asked.
+    utilisation: Ppm,
+}
+
+impl Share {
+    /// Asks for what is given away at the start; `None` where the class has no runtime. On the processor's thread.
+    pub fn of(
+        class: SchedulingClass,
+        utilisation: Ppm,
+        counters: &Counters,
+    ) -> Result<Option<Self>, RealTimeError> {
+        let SchedulingClass::Deadline { period } = class else { return Ok(None) };
+        let runtime = runtime(utilisation, period);
+        set_runtime(runtime, period)?;
+        counters.runtime_ns.set(runtime.0);
+        Ok(Some(Self { period, runtime, utilisation }))
+    }
+
+    /// Asks the kernel for what admission has given away now, if that has changed.
+    pub fn follow<O: Outbox, I: Inbox>(
+        &mut self,
+        node: &mut Node<HostMemory<O, I>>,
+        at: Instant,
+        counters: &Counters,
+    ) {
+        while node.cpu_utilisation() != self.utilisation {
+            let utilisation = node.cpu_utilisation();
+            let wanted = runtime(utilisation, self.period);
+            if wanted != self.runtime
+                && let Err(error) = set_runtime(wanted, self.period)
+            {
+                counters.runtimes_refused.add(1);
+                tracing::error!(%error, "the channel that was admitted last is refused");
+                if utilisation > self.utilisation && node.abort_newest(CloseReason::RuntimeRefused, at) {
+                    continue;
+                }
+                // Less than before was refused, or nothing is left to give up: the larger runtime stays.
+                self.utilisation = utilisation;
+                return;
+            }
+            (self.runtime, self.utilisation) = (wanted, utilisation);
+            counters.runtime_ns.set(wanted.0);
+        }
+    }
+}
