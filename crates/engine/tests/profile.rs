@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use punctual_engine::config::{self, HostConfig};
 use punctual_engine::profile::{
-    Costs, PathSamples, Plan, Profile, Rings, Wires, measure, profile_of, settle, udp_wires,
+    Costs, PathSamples, Plan, Profile, Rings, Wires, measure, profile_of, settle, udp_wires, xdp_wires,
 };
 use punctual_proto::node::config::CostSource;
 use punctual_proto::{Nanos, Ppm};
@@ -68,12 +68,46 @@ fn the_paths_are_measured_over_kernel_sockets() {
     measured(udp_wires().expect("loopback sockets"));
 }
 
+#[test]
+fn the_paths_are_measured_over_xdp_and_nothing_stays_behind() {
+    if !rustix::process::getuid().is_root() {
+        eprintln!("SKIPPED: network namespaces and XDP need root");
+        return;
+    }
+    let devices = || std::fs::read_to_string("/proc/thread-self/net/dev").expect("devices").lines().count();
+    let before = devices();
+    // The thread ends in a network of its own.
+    let measuring = std::thread::spawn(|| {
+        measured(xdp_wires().unwrap_or_else(|error| panic!("{error}")));
+        assert!(std::fs::read_to_string("/proc/thread-self/net/dev").expect("devices").contains("profile0a"));
+    });
+    measuring.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    assert_eq!(devices(), before, "the host's own network is as it was");
+}
+
+#[test]
+fn a_profile_over_kernel_sockets_stands_in_for_one_over_xdp_and_says_so() {
+    let xdp = "driver = \"xdp\"\ndevice = \"eth0\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"";
+    let file = File::of("stands-in", |profile| profile.machine.driver = "udp".into());
+    let processor = format!("profile = {:?}", file.0);
+    let settled = settle(&mut host_over(xdp, &processor), &Plain).expect("its costs are higher");
+    assert!(settled.summary.contains("kernel sockets"), "{settled}");
+    assert!(settled.warnings.iter().any(|line| line.contains("--driver xdp")), "{:?}", settled.warnings);
+    let file = File::of("too-cheap", |profile| profile.machine.driver = "memory".into());
+    let error = settle(&mut host_over(xdp, &format!("profile = {:?}", file.0)), &Plain).expect_err("memory");
+    assert!(error.to_string().contains("driver"), "{error}");
+}
+
 fn host(processor: &str) -> HostConfig {
+    host_over("driver = \"memory\"", processor)
+}
+
+fn host_over(driver: &str, processor: &str) -> HostConfig {
     let text = format!(
         "[node]\nname = \"a\"\n[processor]\nbest_effort_host = true\n{processor}\n[signalling]\n\
          key = \"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"\n\
          [[host]]\nname = \"a\"\nid = 1\n[[host]]\nname = \"b\"\nid = 2\n\
-         [[link]]\nname = \"l\"\nneighbour = \"b\"\ndriver = \"memory\"\nrate = \"1Gbit/s\"\n"
+         [[link]]\nname = \"l\"\nneighbour = \"b\"\n{driver}\nrate = \"1Gbit/s\"\n"
     );
     config::parse(&text, Path::new("host.toml")).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -44,6 +44,8 @@ pub struct Profile {
 enum DriverName {
     Memory,
     Udp,
+    /// Over a veth pair in a network of its own: needs root.
+    Xdp,
 }
 
 impl Profile {
@@ -60,6 +62,7 @@ impl Profile {
             driver: self.driver.map(|driver| match driver {
                 DriverName::Memory => "memory".into(),
                 DriverName::Udp => "udp".into(),
+                DriverName::Xdp => "xdp".into(),
             }),
             output: self.output,
             plot: self.plot,

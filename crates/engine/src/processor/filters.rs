@@ -4,11 +4,11 @@ use punctual_link::{Filter, PathKey, Stream};
 use punctual_proto::ids::PathId;
 use punctual_proto::node::api::PathFilter;
 
-pub(super) fn path_key(path: PathId) -> PathKey {
+pub(crate) fn path_key(path: PathId) -> PathKey {
     PathKey { node: path.node.0, channel: path.channel.0, epoch: path.epoch.0 }
 }
 
-pub(super) fn driver_filter(filter: &PathFilter) -> Filter {
+pub(crate) fn driver_filter(filter: &PathFilter) -> Filter {
     Filter {
         path: path_key(filter.path),
         cookie: filter.cookie.0,

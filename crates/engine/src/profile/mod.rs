@@ -13,16 +13,16 @@ mod summary;
 
 pub use file::{Costs, PROFILE_VERSION, Profile, ProfileError};
 pub use machine::Machine;
-pub use measure::{MeasureError, PathSamples, Plan, Rings, Wires, measure, udp_wires};
+pub use measure::{MeasureError, PathSamples, Plan, Rings, Wires, measure, udp_wires, xdp_wires};
 pub use settle::{GivenCosts, Mismatch, ProfileSettings, SettleError, Settled, profile_of, settle};
 pub use summary::{BLOCK_UNITS, HOLE_NS, Summary};
 
 use punctual_proto::node::config::CpuCosts;
 use punctual_proto::{Nanos, Ppm};
 
-/// What is added to every measured cost unless `profile_margin` says otherwise. Repeated profiles of one idle machine
-/// differ by up to a tenth; the rest is for caches that are colder, and clocks that are slower, than while measuring
-/// (ADR 0013).
+/// What is added to every measured cost unless `profile_margin` says otherwise. Of five profiles in a row
+/// the lowest fell 13 % short of the middle one; the rest is for caches that are colder, and clocks that are slower, than
+/// while measuring (ADR 0013).
 pub const MARGIN_DEFAULT: Ppm = Ppm(250_000);
 
 /// `cost` with `margin` added.

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::file::{PROFILE_VERSION, Profile, ProfileError};
 use super::machine::Machine;
-use super::measure::{MeasureError, PathSamples, Plan, Rings, Wires, measure, udp_wires};
+use super::measure::{MeasureError, PathSamples, Plan, Rings, Wires, measure, udp_wires, xdp_wires};
 use super::summary::Summary;
 use super::{MARGIN_DEFAULT, costs_with_margin};
 use crate::config::{HostConfig, LinkDriver};
@@ -138,24 +138,43 @@ impl fmt::Display for Settled {
 /// See [`SettleError`].
 pub fn settle<R: Rings + Sync>(config: &mut HostConfig, rings: &R) -> Result<Settled, SettleError> {
     let settings = config.profile.clone();
+    let (mut stands_in, wanted) = (None, driver_of(config));
     let (profile, foreign) = match source_of(config, &settings) {
         Source::Configured => return Ok(as_configured(&settings)),
         Source::File(path) => {
             let profile = Profile::load(path)?;
-            match profile.check_machine(&Machine::here(driver_of(config)), path) {
+            let driver = accepted(&profile, wanted);
+            if driver != wanted {
+                stands_in = Some("the profile was measured so".to_owned());
+            }
+            match profile.check_machine(&Machine::here(driver), path) {
                 Err(error) if settings.mismatch == Mismatch::Accept => (profile, Some(error.to_string())),
                 checked => checked.map(|()| (profile, None))?,
             }
         }
         Source::Measured(file) => {
-            let profile = measure_short(config, rings)?;
+            let profile = match measure_short(config, rings, wanted) {
+                Err(error) if wanted == "xdp" => {
+                    stands_in = Some(error.to_string());
+                    measure_short(config, rings, "udp")?
+                }
+                measured => measured?,
+            };
             if let Some(path) = file {
                 profile.save(path)?;
             }
             (profile, None)
         }
     };
-    Ok(apply(config, &settings, &profile, foreign))
+    let mut settled = apply(config, &settings, &profile, foreign);
+    if let Some(why) = stands_in {
+        settled.summary += ", measured over kernel sockets in place of xdp";
+        settled.warnings.push(format!(
+            "the costs of xdp links are those of kernel sockets, which cost more: {why}: measure as root with \
+             'punctual profile --driver xdp'"
+        ));
+    }
+    Ok(settled)
 }
 
 /// Where the costs are to come from.
@@ -189,7 +208,27 @@ fn as_configured(settings: &ProfileSettings) -> Settled {
 
 /// The driver that a profile for this host must have been measured on: the dearest of its links'.
 fn driver_of(config: &HostConfig) -> &'static str {
-    if config.drivers.iter().all(|driver| matches!(driver, LinkDriver::Memory)) { "memory" } else { "udp" }
+    let any = |of: fn(&LinkDriver) -> bool| config.drivers.iter().any(of);
+    if any(|driver| matches!(driver, LinkDriver::Udp(_))) {
+        "udp"
+    } else if any(|driver| matches!(driver, LinkDriver::Xdp(_))) {
+        "xdp"
+    } else {
+        "memory"
+    }
+}
+
+/// The driver that the profile may have been measured on: where veth pairs cannot be made kernel sockets stand in.
+fn accepted<'a>(profile: &Profile, wanted: &'a str) -> &'a str {
+    if wanted == "xdp" && profile.machine.driver == "udp" { "udp" } else { wanted }
+}
+
+fn wires_of(driver: &str) -> Result<Wires, MeasureError> {
+    match driver {
+        "memory" => Ok(Wires::memory()?),
+        "xdp" => xdp_wires(),
+        _ => Ok(udp_wires()?),
+    }
 }
 
 fn apply(
@@ -291,15 +330,17 @@ fn interference_warning(given: Interference, costs: &CpuCosts, profile: &Profile
 }
 
 /// Measures in the class that the processor will run in, on a thread of its own.
-fn measure_short<R: Rings + Sync>(config: &HostConfig, rings: &R) -> Result<Profile, MeasureError> {
-    let driver = driver_of(config);
+fn measure_short<R: Rings + Sync>(
+    config: &HostConfig,
+    rings: &R,
+    driver: &str,
+) -> Result<Profile, MeasureError> {
     let real_time = config.real_time;
     let samples = std::thread::scope(|scope| {
         let measuring =
             std::thread::Builder::new().name("punctual-profile".into()).spawn_scoped(scope, || {
                 realtime::apply(&real_time)?;
-                let wires = if driver == "memory" { Wires::memory()? } else { udp_wires()? };
-                measure(rings, wires, Plan::SHORT)
+                measure(rings, wires_of(driver)?, Plan::SHORT)
             });
         let measuring = measuring.map_err(|error| MeasureError::Os { what: "a thread", error })?;
         measuring.join().unwrap_or_else(|_| Err(MeasureError::Failed("the measuring thread failed".into())))

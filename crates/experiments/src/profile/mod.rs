@@ -38,7 +38,7 @@ pub struct Request {
     pub config: Option<PathBuf>,
     /// Only this link of it.
     pub link: Option<String>,
-    /// "memory" or "udp": what the profile's costs are measured on; else what the configuration says, else "udp".
+    /// "memory", "udp" or "xdp": what the profile's costs are measured on; else what the configuration says, else "udp".
     pub driver: Option<String>,
     /// Where the profile goes.
     pub output: PathBuf,

@@ -1,9 +1,11 @@
 //! The paths through real nodes, on rings in memory and on the configured driver.
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow, bail};
 use punctual::Nanos;
 use punctual::rings::SharedRings;
-use punctual_engine::profile::{MeasureError, PathSamples, Plan, Wires, measure as measure_paths, udp_wires};
+use punctual_engine::profile::{
+    MeasureError, PathSamples, Plan, Wires, measure as measure_paths, udp_wires, xdp_wires,
+};
 
 use super::{Extent, PRIORITY};
 use crate::realtime;
@@ -30,10 +32,8 @@ pub(super) fn measure(extent: Extent, driver: &str, loaded: bool) -> anyhow::Res
 }
 
 fn of_driver(extent: Extent, driver: &str, loaded: bool) -> anyhow::Result<Measured> {
-    if !matches!(driver, "memory" | "udp") {
-        bail!(
-            "driver \"{driver}\" cannot be measured on one host: give --driver udp, whose costs are higher"
-        );
+    if !matches!(driver, "memory" | "udp" | "xdp") {
+        bail!("driver \"{driver}\" cannot be measured on one host: give --driver memory, udp or xdp");
     }
     let mut samples = PathSamples::default();
     for _ in 0..extent.messages.div_ceil(SPELL_MESSAGES) {
@@ -46,8 +46,13 @@ fn of_driver(extent: Extent, driver: &str, loaded: bool) -> anyhow::Result<Measu
 fn spell(driver: &str) -> anyhow::Result<PathSamples> {
     let driver = driver.to_owned();
     let measuring = std::thread::spawn(move || -> anyhow::Result<PathSamples> {
-        let wires =
-            if driver == "memory" { Wires::memory() } else { udp_wires() }.map_err(MeasureError::from)?;
+        let wires = match driver.as_str() {
+            "memory" => Wires::memory().map_err(MeasureError::from)?,
+            "xdp" => {
+                xdp_wires().context("over xdp; --driver udp measures kernel sockets, which cost more")?
+            }
+            _ => udp_wires().map_err(MeasureError::from)?,
+        };
         realtime::enter_fifo(PRIORITY, None)?;
         Ok(measure_paths(&SharedRings, wires, Plan { messages: SPELL_MESSAGES, within: SPELL })?)
     });

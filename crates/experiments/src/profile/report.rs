@@ -193,12 +193,13 @@ fn link_line(link: &MeasuredLink) -> String {
     let mbit = |rate: u64| format!("{:.1} Mbit/s", rate as f64 / 1e6);
     match (link.rate_measured, &link.not_measured) {
         (Some(rate), _) => format!(
-            "link {} ({}): drains {} (configured {}), backlog at most {} B",
+            "link {} ({}): drains {} (configured {}), backlog at most {} B{}",
             link.name,
             link.driver,
             mbit(rate),
             mbit(link.rate_configured),
-            link.backlog_bytes_max.unwrap_or(0)
+            link.backlog_bytes_max.unwrap_or(0),
+            completion(link)
         ),
         (None, why) => format!(
             "link {} ({}): drain rate not measured ({}); configured {}",
@@ -208,6 +209,13 @@ fn link_line(link: &MeasuredLink) -> String {
             mbit(link.rate_configured)
         ),
     }
+}
+
+fn completion(link: &MeasuredLink) -> String {
+    let us = |ns: u64| ns as f64 / 1e3;
+    link.completion_ns.map_or_else(String::new, |[half, most]| {
+        format!(", completions seen after {:.1} us (p99 {:.1} us)", us(half), us(most))
+    })
 }
 
 fn holes_line(holes: &HoleSummary) -> String {

@@ -5,7 +5,9 @@ use std::os::fd::AsFd;
 use punctual_link::{Frame, Link, LinkError, Received};
 use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{Event, OpenRequest, PacketOut, Port, Transmit, UserId, WorkKind};
+use punctual_proto::node::api::{
+    Event, FilterChange, OpenRequest, PacketOut, Port, Transmit, UserId, WorkKind,
+};
 use punctual_proto::node::config::{
     Admission, CpuConfig, LinkConfig, NodeConfig, Pace, RouteConfig, RunPolicy, SignallingConfig,
 };
@@ -17,6 +19,7 @@ use crate::handle::EngineError;
 use crate::memory::HostMemory;
 use crate::os::now;
 use crate::os::wait::Waiter;
+use crate::processor::filters::{driver_filter, path_key};
 
 /// Receive buffers of each end: what the channels reserve, and room.
 pub(super) const FRAMES: u32 = 4_096;
@@ -183,6 +186,7 @@ impl<R: Rings> Host<R> {
             while self.receive(link) {}
         }
         while self.work().is_some() {}
+        set_filters(&mut self.node, &mut self.drivers);
         for link in 0..self.drivers.len() {
             while self.transmit(link).is_some() {}
             let driver = &mut self.drivers[link];
@@ -193,6 +197,18 @@ impl<R: Rings> Host<R> {
                 self.node.handle_sent(LinkId(link as u16), sent, now());
             }
         }
+    }
+}
+
+/// Tells a host's drivers about its channels, as the processor does: one that classifies lets nothing else in.
+fn set_filters<M: punctual_proto::memory::Memory>(node: &mut Node<M>, drivers: &mut [Box<dyn Link>]) {
+    while let Some((link, change)) = node.poll_filter() {
+        let Some(driver) = drivers.get_mut(usize::from(link.0)) else { continue };
+        // A driver that cannot be told lets nothing through: the measurement says so.
+        let _ = match change {
+            FilterChange::Set(filter) => driver.set_filter(&driver_filter(&filter)),
+            FilterChange::Clear(path) => driver.clear_filter(path_key(path)),
+        };
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod host;
 mod wires;
+mod xdp;
 
 use std::io;
 
@@ -21,6 +22,7 @@ use crate::handle::EngineError;
 use crate::os::now;
 
 pub use self::wires::{Wires, udp_wires};
+pub use self::xdp::xdp_wires;
 
 /// Channels that take turns.
 const LANES: usize = 8;
