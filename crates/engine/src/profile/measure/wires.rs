@@ -20,7 +20,7 @@ pub struct Wires {
 }
 
 /// Both ends of a wire.
-type Ends = (Box<dyn Link>, Box<dyn Link>);
+pub(super) type Ends = (Box<dyn Link>, Box<dyn Link>);
 
 impl Wires {
     /// Rings in memory.

@@ -7,13 +7,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
 
+use punctual_link::LinkError;
 use punctual_link::kernel::Mac;
 use punctual_link::xdp::{Addresses, XdpLink, XdpMemory, XdpOptions};
-use punctual_link::{Link, LinkError};
 
 use super::MeasureError;
 use super::host::FRAMES;
-use super::wires::{PACKET_BYTES, Wires};
+use super::wires::{Ends, PACKET_BYTES, Wires};
 use crate::os::network::enter_private_network;
 
 const DATA_PORT: u16 = 7_075;
@@ -74,7 +74,7 @@ pub fn xdp_wires() -> Result<Wires, MeasureError> {
     let frames = first.iter().chain(&second).map(XdpOptions::frames_needed).sum();
     // One memory, as at a host: a forwarder's frames are rewritten in place.
     let memory = XdpMemory::new(frames, FRAME_BYTES)?;
-    let open = |[one, other]: &[XdpOptions; 2]| -> Result<(Box<dyn Link>, Box<dyn Link>), LinkError> {
+    let open = |[one, other]: &[XdpOptions; 2]| -> Result<Ends, LinkError> {
         Ok((Box::new(XdpLink::open(one, &memory)?), Box::new(XdpLink::open(other, &memory)?)))
     };
     Ok(Wires { driver: "xdp".into(), first: open(&first)?, second: open(&second)? })
