@@ -119,9 +119,13 @@ impl Channel {
         self.ring.push(&[IoSlice::new(message)]).map(|_| ()).map_err(|error| self.explain(error))
     }
 
-    /// Queues a message on the engine's own thread; `true` where the engine must look at the queue.
-    pub(crate) fn send_beside(&mut self, message: &[u8]) -> Result<bool, SendError> {
-        self.ring.push_beside(message).map_err(|error| self.explain(error))
+    /// Queues a message on the engine's own thread, as sent `at`; `true` where the engine must look at the queue.
+    pub(crate) fn send_beside(
+        &mut self,
+        message: &[u8],
+        at: punctual_proto::Instant,
+    ) -> Result<bool, SendError> {
+        self.ring.push_beside(message, at).map_err(|error| self.explain(error))
     }
 
     pub(crate) fn is_of(&self, shared: &Arc<Shared>) -> bool {

@@ -11,6 +11,7 @@ mod doorbells;
 pub(crate) mod filters;
 mod meter;
 mod port;
+mod rest;
 mod share;
 mod spin;
 
@@ -121,7 +122,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let mut ports = Vec::with_capacity(config.links.len());
         for (index, (driver, link)) in config.links.into_iter().zip(&config.node.links).enumerate() {
             for descriptor in driver.descriptors() {
-                waiter.watch(descriptor, index as u64).map_err(os("waiting for a link"))?;
+                waiter.watch(descriptor, port::token_of(index)).map_err(os("waiting for a link"))?;
             }
             ports.push(LinkPort::new(LinkId(index as u16), driver, link));
         }
@@ -167,6 +168,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// Begins at `at`. The clock is read anew only where something was done: a reading costs as much as a look at a
     /// ring.
     fn turn(&mut self, at: Instant) -> Turn {
+        self.ports.iter_mut().for_each(|port| port.end_rest(at));
         let received = self.receive(at);
         let at = received.unwrap_or(at);
         let mut progress = received.is_some() | self.complete(at);
@@ -199,6 +201,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         for port in &mut self.ports {
             let best_effort = self.node.has_best_effort_room(port.id);
             port.receive(best_effort, &mut self.received, RECEIVE_BATCH, &self.shared.counters);
+            port.looked(self.received.len(), begun, &self.waiter);
             if self.received.is_empty() {
                 continue;
             }
@@ -209,7 +212,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 let from = port::node_port(packet.port);
                 self.node.handle_frame(port.id, from, Instant(packet.received_ns), packet.frame, at);
             }
-            let done = now();
+            // One packet's demultiplexing counts in the unit that it makes; what is done for many is shared out.
+            let done = if count == 1 { at } else { now() };
             self.meter.received(count, done.since(begun));
             begun = done;
             any = Some(done);
@@ -345,7 +349,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             self.shared.counters.stalls.add(1);
         }
         let wanted = if stalled { Some(at + RETRY) } else { wanted };
-        [retry, wanted, self.doorbells.next_unmute(), self.stop_at].into_iter().flatten().min()
+        let rests = self.ports.iter().filter_map(LinkPort::rests_until).min();
+        [retry, wanted, rests, self.doorbells.next_unmute(), self.stop_at].into_iter().flatten().min()
     }
 
     /// Looks at the descriptors without waiting; whether anything is there.

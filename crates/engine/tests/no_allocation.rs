@@ -59,9 +59,9 @@ impl MessageRead for Alike {
 
 impl Outbox for Source {
     type Message = Alike;
-    fn take(&mut self) -> Option<(Alike, Instant)> {
+    fn take(&mut self, now: Instant) -> Option<(Alike, Instant)> {
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).ok()?;
-        Some((Alike, now()))
+        Some((Alike, now))
     }
     fn is_ready(&self) -> bool {
         self.0.load(Ordering::SeqCst) > 0

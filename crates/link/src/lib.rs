@@ -184,6 +184,12 @@ pub trait Link: Send {
     /// edge may stand for many packets, so receive until less than `max` comes.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
+    /// The one of them that tells of best effort and of nothing else, where there is one: while best effort comes in
+    /// crowds, its ring may be looked at by the clock instead.
+    fn best_effort_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// Longest packet, from our header on.
     fn packet_bytes_max(&self) -> usize;
 

@@ -34,8 +34,9 @@ pub trait MessageRead {
 pub trait Outbox {
     /// A message in it.
     type Message: MessageRead;
-    /// The next message with the time at which the application says it sent it (this host's clock).
-    fn take(&mut self) -> Option<(Self::Message, Instant)>;
+    /// The next message with the time at which the application says it sent it (this host's clock): not after `now`,
+    /// which is read before the look. An argument, since a reading costs as much as the rest of the look.
+    fn take(&mut self, now: Instant) -> Option<(Self::Message, Instant)>;
     /// Whether a message waits.
     fn is_ready(&self) -> bool;
 }

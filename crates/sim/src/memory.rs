@@ -169,7 +169,7 @@ impl SimOutbox {
 impl Outbox for SimOutbox {
     type Message = SimMessage;
 
-    fn take(&mut self) -> Option<(SimMessage, Instant)> {
+    fn take(&mut self, _: Instant) -> Option<(SimMessage, Instant)> {
         let mut ring = self.0.borrow_mut();
         let (index, len, sent) = ring.queued.pop_front()?;
         let content = Content { key: ring.key, index };
@@ -333,7 +333,7 @@ mod tests {
         let outbox = SimOutbox::new(1, 1);
         let mut node_side = outbox.clone();
         assert!(outbox.send(0, 20, Instant(5)) && !outbox.send(1, 20, Instant(6)));
-        let (message, sent) = node_side.take().expect("one waits");
+        let (message, sent) = node_side.take(Instant(7)).expect("one waits");
         assert_eq!((message.len(), sent, node_side.is_ready()), (20, Instant(5), false));
         assert!(!outbox.send(1, 20, Instant(6)), "still in use by the node");
         drop(message);

@@ -3,6 +3,8 @@
 //! A link that fails for good is told in the log, counted, and left alone; the node's HELLOs find the neighbour
 //! dead, and the other links work on.
 
+use std::os::fd::BorrowedFd;
+
 use punctual_link::{Frame, Link, LinkError, Port, Received, Stream};
 use punctual_proto::ids::{LinkId, PathId};
 use punctual_proto::node::api::{self, FilterChange, PacketOut};
@@ -10,6 +12,7 @@ use punctual_proto::node::config::{LinkConfig, Pace};
 use punctual_proto::{Instant, Nanos};
 
 use super::filters::{driver_filter, path_key};
+use super::rest::Rest;
 use crate::statistics::{Counters, LinkReport};
 
 /// How long a packet may wait in the driver's queue for others to share its system call. Part of the link's
@@ -33,6 +36,7 @@ pub(super) struct LinkPort {
     queued_since: Option<Instant>,
     /// Wire bytes handed over and not completed.
     outstanding_bytes: u64,
+    pub(super) rest: Rest,
     failed: bool,
 }
 
@@ -57,8 +61,19 @@ impl LinkPort {
             unfinished: false,
             queued_since: None,
             outstanding_bytes: 0,
+            rest: Rest::default(),
             failed: false,
         }
+    }
+
+    /// What the descriptors tell.
+    pub fn token(&self) -> u64 {
+        token_of(usize::from(self.id.0))
+    }
+
+    /// The one that only tells of best effort.
+    pub fn best_effort_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.driver.best_effort_descriptor()
     }
 
     /// The descriptor says that packets came.
@@ -237,6 +252,11 @@ impl LinkPort {
         counters.links_failed.add(1);
         self.failed = true;
     }
+}
+
+/// What the descriptors of link number `index` tell.
+pub(super) const fn token_of(index: usize) -> u64 {
+    index as u64
 }
 
 /// The core's word for a driver's port.

@@ -47,7 +47,7 @@ impl MessageRead for TestMessage {
 
 impl Outbox for TestOutbox {
     type Message = TestMessage;
-    fn take(&mut self) -> Option<(TestMessage, Instant)> {
+    fn take(&mut self, _: Instant) -> Option<(TestMessage, Instant)> {
         lock(&self.0).pop_front().map(|(bytes, at)| (TestMessage(bytes), at))
     }
     fn is_ready(&self) -> bool {

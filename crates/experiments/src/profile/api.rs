@@ -49,7 +49,7 @@ fn of_size(bytes: usize, rounds: usize) -> anyhow::Result<OfSize> {
         let begun = now();
         rings.send(&mut writer, &message)?;
         let sent = now();
-        let taken = outbox.take();
+        let taken = outbox.take(sent);
         let took = now();
         drop(taken);
         let mut slot = inbox.reserve().ok_or_else(|| anyhow::anyhow!("the receiver's ring is full"))?;

@@ -56,7 +56,7 @@ struct Queue(Rc<RefCell<VecDeque<Queued>>>);
 
 impl Outbox for Queue {
     type Message = Bytes;
-    fn take(&mut self) -> Option<(Bytes, Instant)> {
+    fn take(&mut self, _: Instant) -> Option<(Bytes, Instant)> {
         self.0.borrow_mut().pop_front().map(|(bytes, at)| (Bytes(bytes), at))
     }
     fn is_ready(&self) -> bool {

@@ -144,11 +144,10 @@ impl OutboxReader {
 impl Outbox for OutboxReader {
     type Message = OutboxMessage;
 
-    fn take(&mut self) -> Option<(OutboxMessage, Instant)> {
-        let looked_at = super::now();
+    fn take(&mut self, now: Instant) -> Option<(OutboxMessage, Instant)> {
         if self.waiting() == 0 {
-            // Whatever comes now was sent after this look.
-            self.sent_after = looked_at;
+            // Whatever comes after this look was sent after `now`.
+            self.sent_after = self.sent_after.max(now);
             return None;
         }
         let offset = slot_offset(self.shared.shape, self.taken);
@@ -158,7 +157,7 @@ impl Outbox for OutboxReader {
             self.break_ring();
             return None;
         }
-        let sent_at = claimed.min(looked_at).max(self.sent_after.min(looked_at));
+        let sent_at = claimed.min(now).max(self.sent_after.min(now));
         self.sent_after = sent_at;
         let message = OutboxMessage { shared: Arc::clone(&self.shared), position: self.taken, offset, len };
         self.taken += 1;
@@ -311,6 +310,15 @@ impl OutboxWriter {
     /// # Errors
     /// See [`PushError`]; where the ring is full the bell rings as soon as there is room.
     pub fn fill(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<u64, PushError> {
+        self.fill_at(None, fill)
+    }
+
+    /// The same, sent at `at`; none: when it is in the ring.
+    fn fill_at(
+        &mut self,
+        at: Option<Instant>,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<u64, PushError> {
         if self.is_closed() {
             return Err(PushError::Closed);
         }
@@ -326,7 +334,7 @@ impl OutboxWriter {
         let len = u32::try_from(bytes).ok().filter(|len| *len <= bytes_max);
         let len = len.ok_or(PushError::TooLong { bytes, bytes_max })?;
         self.region.half(offset).store(len, Ordering::Relaxed);
-        self.region.word(offset + SENT_AT).store(super::now().0, Ordering::Relaxed);
+        self.region.word(offset + SENT_AT).store(at.unwrap_or_else(super::now).0, Ordering::Relaxed);
         self.produced += 1;
         let header = Header(&self.region);
         header.producer().store(self.produced, Ordering::Release);
@@ -337,13 +345,13 @@ impl OutboxWriter {
     }
 
     /// As [`OutboxWriter::push`], on the thread of the ring's other end: nobody is woken. `true`: whoever takes
-    /// messages out must be told to look.
+    /// messages out must be told to look. It counts as sent at `at`, a time that has passed.
     ///
     /// # Errors
     /// As [`OutboxWriter::fill`].
-    pub fn push_beside(&mut self, message: &[u8]) -> Result<bool, PushError> {
+    pub fn push_beside(&mut self, message: &[u8], at: Instant) -> Result<bool, PushError> {
         let waits = Header(&self.region).consumer_sleeps().swap(0, Ordering::Relaxed) != 0;
-        let pushed = self.push(&[IoSlice::new(message)]);
+        let pushed = self.push_at(Some(at), &[IoSlice::new(message)]);
         if waits && pushed.is_err() {
             Header(&self.region).consumer_sleeps().store(1, Ordering::Relaxed);
         }
@@ -355,15 +363,19 @@ impl OutboxWriter {
     /// # Errors
     /// As [`OutboxWriter::fill`].
     pub fn push(&mut self, parts: &[IoSlice<'_>]) -> Result<u64, PushError> {
+        self.push_at(None, parts)
+    }
+
+    fn push_at(&mut self, at: Option<Instant>, parts: &[IoSlice<'_>]) -> Result<u64, PushError> {
         let bytes = parts.iter().map(|part| part.len()).sum();
         if bytes > self.shape.message_bytes_max as usize {
             return Err(PushError::TooLong { bytes, bytes_max: self.shape.message_bytes_max });
         }
-        self.fill(|slot| {
-            let mut at = 0;
+        self.fill_at(at, |slot| {
+            let mut end = 0;
             for part in parts {
-                slot[at..at + part.len()].copy_from_slice(part);
-                at += part.len();
+                slot[end..end + part.len()].copy_from_slice(part);
+                end += part.len();
             }
             bytes
         })

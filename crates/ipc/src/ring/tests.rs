@@ -72,7 +72,7 @@ fn messages_go_out_in_order_and_slots_come_free_in_order() {
         assert_eq!(writer.push(&[IoSlice::new(&[number; 10]), IoSlice::new(b"x")]), Ok(u64::from(number)));
     }
     assert_eq!(writer.push(&[IoSlice::new(b"full")]), Err(PushError::Full));
-    let taken: Vec<_> = std::iter::from_fn(|| reader.take()).collect();
+    let taken: Vec<_> = std::iter::from_fn(|| reader.take(now())).collect();
     assert_eq!(taken.len(), 3);
     for (number, (message, sent_at)) in taken.iter().enumerate() {
         let mut expected = vec![number as u8; 10];
@@ -96,7 +96,7 @@ fn a_copy_stays_within_its_message() {
     let (mut reader, mut writer, _, _) = outgoing(2, 100);
     writer.push(&[IoSlice::new(&[1; 60])]).expect("room");
     writer.push(&[IoSlice::new(&[2; 100])]).expect("room");
-    let (message, _) = reader.take().expect("a message");
+    let (message, _) = reader.take(now()).expect("a message");
     let mut out = [9; 40];
     message.copy_to(50, &mut out);
     assert_eq!((&out[..10], &out[10..]), (&[1; 10][..], &[9; 30][..]));
@@ -109,7 +109,7 @@ fn too_long_a_message_is_refused_and_changes_nothing() {
     let error = Err(PushError::TooLong { bytes: 11, bytes_max: 10 });
     assert_eq!(writer.push(&[IoSlice::new(&[0; 11])]), error);
     assert_eq!(writer.fill(|slot| slot.len() + 1), error);
-    assert!(!reader.is_ready() && reader.take().is_none());
+    assert!(!reader.is_ready() && reader.take(now()).is_none());
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn the_descriptor_is_readable_exactly_while_something_waits() {
     writer.push(&[IoSlice::new(b"a")]).expect("room");
     assert_eq!(writer.push(&[IoSlice::new(b"b")]), Err(PushError::Full));
     assert!(!is_readable(&writer));
-    drop(outbox.take().expect("a message"));
+    drop(outbox.take(now()).expect("a message"));
     assert!(is_readable(&writer));
 }
 
@@ -221,7 +221,7 @@ fn no_wake_up_is_lost() {
     });
     for number in 0..MESSAGES {
         let message = loop {
-            if let Some((message, _)) = reader.take() {
+            if let Some((message, _)) = reader.take(now()) {
                 break message;
             }
             assert!(
@@ -242,7 +242,7 @@ fn what_breaks_the_rules_breaks_its_ring_and_rings_the_alarm() {
     for position in hostile_positions {
         let (mut reader, _writer, hostile, alarm) = outgoing(4, 64);
         Header(&hostile).producer().store(position, Ordering::Relaxed);
-        assert!(reader.take().is_none() && !reader.is_ready() && reader.is_broken(), "{position}");
+        assert!(reader.take(now()).is_none() && !reader.is_ready() && reader.is_broken(), "{position}");
         assert!(reader.health().is_broken() && is_readable(&alarm));
         let (mut inbox, _reader, hostile, alarm) = incoming(4, 64);
         Header(&hostile).consumer().store(position, Ordering::Relaxed);
@@ -252,7 +252,7 @@ fn what_breaks_the_rules_breaks_its_ring_and_rings_the_alarm() {
     let (mut reader, mut writer, hostile, _) = outgoing(4, 64);
     writer.push(&[IoSlice::new(b"ok")]).expect("room");
     hostile.half(HEADER_BYTES).store(65, Ordering::Relaxed);
-    assert!(reader.take().is_none() && reader.is_broken(), "a length beyond the slot");
+    assert!(reader.take(now()).is_none() && reader.is_broken(), "a length beyond the slot");
     let (mut inbox, mut reader, hostile, _) = incoming(4, 64);
     deliver(&mut inbox, 0, b"a");
     reader.take(|_, _| ()).expect("a message");
@@ -264,13 +264,13 @@ fn what_breaks_the_rules_breaks_its_ring_and_rings_the_alarm() {
 #[test]
 fn a_claimed_sending_time_is_kept_plausible() {
     let (mut reader, mut writer, hostile, _) = outgoing(4, 64);
-    assert!(reader.take().is_none());
+    assert!(reader.take(now()).is_none());
     let empty_at = now();
     for claim in [0, u64::MAX] {
         let slot = writer.push(&[IoSlice::new(b"x")]).expect("room") as usize;
         let offset = HEADER_BYTES + slot * (64 + 64);
         hostile.word(offset + 8).store(claim, Ordering::Relaxed);
-        let (_, sent_at) = reader.take().expect("a message");
+        let (_, sent_at) = reader.take(now()).expect("a message");
         assert!(sent_at <= now() && sent_at.0 + 1_000_000_000 > empty_at.0, "{claim} became {sent_at:?}");
     }
 }
@@ -279,7 +279,7 @@ fn a_claimed_sending_time_is_kept_plausible() {
 fn a_length_that_changes_later_changes_nothing() {
     let (mut reader, mut writer, hostile, _) = outgoing(2, 64);
     writer.push(&[IoSlice::new(&[5; 64])]).expect("room");
-    let (message, _) = reader.take().expect("a message");
+    let (message, _) = reader.take(now()).expect("a message");
     hostile.half(HEADER_BYTES).store(u32::MAX, Ordering::Relaxed);
     assert_eq!((message.len(), bytes_of(&message)), (64, vec![5; 64]));
 }
@@ -331,7 +331,7 @@ proptest! {
                     slots.extend(inbox.reserve());
                 }
                 Step::Take => {
-                    held.extend(reader.take());
+                    held.extend(reader.take(now()));
                     if let Some(slot) = slots.pop() {
                         inbox.publish(slot, MessageInfo { len: 64, ..MessageInfo::default() });
                     }
@@ -353,7 +353,7 @@ proptest! {
                 prop_assert!(bytes_of(message).len() <= 64 && *sent_at <= now());
             }
             beside_writer.push(&[IoSlice::new(&number.to_ne_bytes())]).expect("room");
-            let (message, _) = beside.take().expect("a message");
+            let (message, _) = beside.take(now()).expect("a message");
             prop_assert_eq!(bytes_of(&message), number.to_ne_bytes().to_vec());
         }
     }

@@ -23,7 +23,7 @@ use super::receive::{Holder, Receiver};
 use super::transmit::Transmitter;
 use super::umem::XdpMemory;
 use super::{AttachMode, Classifier, ClassifierOptions, XdpOptions};
-use crate::clock::monotonic_ns;
+use crate::clock::coarse_monotonic_ns;
 use crate::kernel::{Device, PathRequest, RESOLVE_PATIENCE};
 use crate::{Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, Stream, StreamDrops};
 
@@ -101,9 +101,9 @@ impl XdpLink {
         &mut self.classifier
     }
 
-    /// Gives up packets that were lost behind the program, now and then. Reads the clock.
+    /// Gives up packets that were lost behind the program, now and then.
     fn settle(&mut self) {
-        let now_ns = monotonic_ns();
+        let now_ns = coarse_monotonic_ns();
         if now_ns.saturating_sub(self.settled_ns) >= SETTLE_INTERVAL_NS {
             self.settled_ns = now_ns;
             self.receiver.settle(&self.queue, &mut self.classifier);
@@ -192,6 +192,10 @@ impl Link for XdpLink {
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.queue.descriptors()
+    }
+
+    fn best_effort_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.queue.inlets.get(Stream::BestEffort as usize).map(|inlet| inlet.socket.as_fd())
     }
 
     fn packet_bytes_max(&self) -> usize {

@@ -48,10 +48,10 @@ pub(super) struct Flow<M: Memory> {
 
 impl<M: Memory> Flow<M> {
     /// Takes what the application has put into its ring, as far as there is room.
-    pub fn drain(&mut self) {
+    pub fn drain(&mut self, now: Instant) {
         for _ in 0..BEST_EFFORT_OUTGOING_MAX {
             let ready = (!self.outgoing.is_full()).then_some(&mut self.outbox);
-            let Some((message, sent)) = ready.and_then(Outbox::take) else { break };
+            let Some((message, sent)) = ready.and_then(|outbox| outbox.take(now)) else { break };
             let number = self.counters.messages_in;
             self.counters.messages_in += 1;
             if message.len() > self.message_bytes_max || !self.outgoing.push(message, number, sent) {

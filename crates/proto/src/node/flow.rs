@@ -15,7 +15,7 @@ impl<M: Memory> Plane<M> {
     /// Takes what the application has put into a flow's ring.
     pub fn drain_flow(&mut self, channel: ChannelId, now: Instant) {
         if let Some(flow) = self.flows.get_mut(&channel) {
-            flow.drain();
+            flow.drain(now);
             self.arm_flow(channel, now);
         }
     }

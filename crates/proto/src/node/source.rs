@@ -153,7 +153,7 @@ impl<M: Memory> Clip<M> {
         // More than a burst at once breaks the contract: it waits for the background.
         for _ in 0..contract.burst_messages_max.saturating_add(DRAIN_EXTRA_MESSAGES) {
             let ready = if source.is_full() { None } else { source.outbox.as_mut() };
-            let Some((message, claimed)) = ready.and_then(Outbox::take) else { break };
+            let Some((message, claimed)) = ready.and_then(|outbox| outbox.take(now)) else { break };
             let sent = claimed.max(now - wakeup).min(now);
             let number = counters.messages_in;
             counters.messages_in += 1;

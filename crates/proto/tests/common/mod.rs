@@ -105,7 +105,7 @@ impl MessageRead for TestMessage {
 }
 impl Outbox for TestOutbox {
     type Message = TestMessage;
-    fn take(&mut self) -> Option<(TestMessage, Instant)> {
+    fn take(&mut self, _: Instant) -> Option<(TestMessage, Instant)> {
         let (bytes, sent) = self.0.borrow_mut().queued.pop_front()?;
         Some((TestMessage { bytes, ring: self.0.clone() }, sent))
     }

@@ -223,6 +223,11 @@ impl Link for FollowedLink {
         first.chain([self.gate.as_fd()]).collect()
     }
 
+    fn best_effort_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        // Those of later drivers are behind the gate.
+        self.driver.as_ref().filter(|_| self.first)?.best_effort_descriptor()
+    }
+
     fn packet_bytes_max(&self) -> usize {
         self.packet_bytes_max
     }
