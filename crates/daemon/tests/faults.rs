@@ -235,8 +235,12 @@ fn a_receiver_that_dies_ends_its_channels() {
     let (a, b) = (pair.a.connect(), pair.b.connect());
     let mut others = bystander(&a, &b);
     let dying = Raw::greeted(&pair.b.socket);
-    let Ok(Answer::Listening { .. }) =
-        dying.ask(Request::Listen { port: Name::new("mortal").expect("a name"), handler_time: punctual::Nanos::ZERO }).0
+    let Ok(Answer::Listening { .. }) = dying
+        .ask(Request::Listen {
+            port: Name::new("mortal").expect("a name"),
+            handler_time: punctual::Nanos::ZERO,
+        })
+        .0
     else {
         panic!("no listener")
     };

@@ -282,7 +282,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 at = now();
             }
             let own = at.since(begun);
-            self.node.record_unit(handler, kind, self.meter.unit(kind, packets, own), declared);
+            self.node.record_unit(handler, kind, self.meter.unit(kind, packets, own), declared, at);
             let spent = at.since(started).max(Nanos(1));
             if spent >= WORK_SLICE {
                 return (spent, at);

@@ -240,7 +240,7 @@ fn frequent_overruns_put_the_profile_at_risk_and_say_so_once() {
             world.nodes[0].finish_work(work, world.now);
             if kind == WorkKind::Send {
                 let (took, declared) = (Nanos::from_micros(20), Nanos::from_micros(8));
-                world.nodes[0].record_unit(handler, kind, took, declared);
+                world.nodes[0].record_unit(handler, kind, took, declared, world.now);
             }
         }
         world.run_for(Nanos::from_millis(10));

@@ -416,6 +416,33 @@ fn caps_hold_best_effort_back_and_never_guaranteed_work() {
 }
 
 #[test]
+fn what_work_did_not_take_counts_against_no_cap() {
+    let us = Nanos::from_micros;
+    let mut executor = Executor::new(RunPolicy::Edf).with_caps(Ppm(950_000), Ppm(500_000));
+    let handler = executor.add(parameters(Class::BestEffort));
+    let (mut now, mut units) = (Instant(1_000_000_000), 0_u64);
+    let end = now + Nanos::from_millis(1_000);
+    executor.ready(handler, Activation { eligible: now, deadline: now }, now);
+    while now < end {
+        let Some(picked) = executor.pick(now) else {
+            now = executor.next_timeout().expect("the cap opens again").max(now + Nanos(1));
+            continue;
+        };
+        // Ten times cheaper than declared.
+        now = now + us(10);
+        units += 1;
+        executor.charge(picked, us(100), now);
+        executor.ready(picked, Activation { eligible: now, deadline: now }, now);
+        executor.finished(picked, 1, now);
+        executor.refund(picked, us(90), now);
+    }
+    assert!(
+        (50_000..=50_510).contains(&units),
+        "{units}: half of the time in units of 10 us, and the window"
+    );
+}
+
+#[test]
 fn a_flow_of_best_effort_waits_once_its_share_is_spent_and_no_other_does() {
     let us = Nanos::from_micros;
     let mut executor = Executor::new(RunPolicy::Edf).with_flow_cap(Ppm(100_000));

@@ -138,9 +138,13 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// A unit of `handler` took `took`, all that was done for it counted, where admission assumes `declared`:
-    /// recorded for `status`, and told where it is too often too long.
-    pub fn record_unit(&mut self, handler: u32, kind: WorkKind, took: Nanos, declared: Nanos) {
+    /// The unit of `handler` that was finished last took `took`, all that was done for it counted, where admission
+    /// assumes `declared`: recorded for `status`, told where it is too often too long; what was not taken does not
+    /// count against `cpu_share_max`.
+    pub fn record_unit(&mut self, handler: u32, kind: WorkKind, took: Nanos, declared: Nanos, now: Instant) {
+        if kind != WorkKind::Signalling {
+            self.plane.executor.refund(HandlerId(handler), declared - took, now);
+        }
         self.plane.record_unit(HandlerId(handler), kind, took, declared);
     }
 

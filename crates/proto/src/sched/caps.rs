@@ -1,7 +1,8 @@
 //! Caps on best-effort processing: as a whole, of each flow, and by what all protocol processing may take (design 4).
 //!
-//! Costs are the declared ones, charged as work is done. Only best effort and what exceeds budgets ever waits:
-//! guaranteed work is within what admission gave away, and that is within the cap of all.
+//! Costs are the declared ones, charged as work is done; whoever measures gives back what a unit did not take, so that
+//! generous costs keep nobody from idle time. Only best effort and what exceeds budgets ever waits: guaranteed work is
+//! within what admission gave away, and that is within the cap of all.
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 
@@ -23,9 +24,19 @@ impl Bucket {
 
     /// Charges `cost`; until when the bucket is empty.
     pub(crate) fn charge(&mut self, cost: Nanos, now: Instant) -> Option<Instant> {
-        let paid = (u128::from(cost.0) * 1_000_000).div_ceil(u128::from(self.share.0.max(1)));
-        self.tat = self.tat.max(now) + Nanos(u64::try_from(paid).unwrap_or(u64::MAX));
+        self.tat = self.tat.max(now) + self.price(cost);
         self.spent_until(now)
+    }
+
+    /// Of what was charged last, `saved` was not taken.
+    fn refund(&mut self, saved: Nanos) {
+        self.tat = self.tat - self.price(saved);
+    }
+
+    /// How long the share takes to earn `cost`.
+    fn price(&self, cost: Nanos) -> Nanos {
+        let paid = (u128::from(cost.0) * 1_000_000).div_ceil(u128::from(self.share.0.max(1)));
+        Nanos(u64::try_from(paid).unwrap_or(u64::MAX))
     }
 
     /// Until when it is empty, if it is.
@@ -54,6 +65,16 @@ impl Caps {
         let own = self.best_effort.as_mut().filter(|_| is_best_effort);
         let own = own.and_then(|bucket| bucket.charge(cost, now));
         self.throttled = [self.throttled, all, own].into_iter().flatten().max();
+    }
+
+    /// Of the work that was charged last, `saved` was not taken.
+    pub(super) fn refund(&mut self, saved: Nanos, is_best_effort: bool, now: Instant) {
+        let own = self.best_effort.as_mut().filter(|_| is_best_effort);
+        for bucket in self.all.as_mut().into_iter().chain(own) {
+            bucket.refund(saved);
+        }
+        let buckets = [self.all, self.best_effort].into_iter().flatten();
+        self.throttled = buckets.filter_map(|bucket| bucket.spent_until(now)).max();
     }
 
     /// Forgets a wait that is over.

@@ -96,6 +96,13 @@ impl Executor {
         self.caps.charge(cost, is_best_effort, now);
     }
 
+    /// Of the work that the handler was charged for last, `saved` was not taken. Changes the caps of all and of best
+    /// effort; a flow's own share is by declared costs.
+    pub fn refund(&mut self, id: HandlerId, saved: Nanos, now: Instant) {
+        let is_best_effort = self.get(id).is_some_and(Handler::takes_turns);
+        self.caps.refund(saved, is_best_effort, now);
+    }
+
     /// Takes in a handler, idle; reserves its memory.
     pub fn add(&mut self, parameters: HandlerParameters) -> HandlerId {
         let handler = Handler {
