@@ -177,6 +177,59 @@ fn admit_answers_yes_or_no_with_an_offer_that_holds() {
 }
 
 #[test]
+fn smaller_packets_of_best_effort_shorten_blocking_in_the_explanation() {
+    let blocking = |link: &str| {
+        let network = Network::start_with("", link);
+        let _receiver = network.b.start_verb(&["recv", "cam"]);
+        network.b.await_listeners(1);
+        let answer = network.a.json(&with_contract("admit", "cam@b", &["--explain"]));
+        let stages = answer["grant"]["stages"].as_array().expect("a list");
+        let link = stages.iter().find(|stage| stage["kind"] == "link").expect("a link");
+        link["made_of"]["blocking"].as_u64().expect("a time")
+    };
+    let usual = blocking("pipeline_depth = 1");
+    let less = blocking("pipeline_depth = 1\npacket_best_effort = \"500B\"");
+    // At 99 Mbit/s and 100 us of reaction: 1,530 B of best effort, and the channel's own packet of 1,130 B, which holds
+    // up signalling, where best effort has 566 B at most.
+    assert!((223_000..224_500).contains(&usual) && (191_000..192_000).contains(&less), "{less} and {usual}");
+}
+
+#[test]
+fn a_daemon_serves_by_its_plan_and_knows_no_other_flows() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/plan/flows.toml");
+    let plan = std::env::temp_dir().join(format!("punctual-plan-{}.toml", std::process::id()));
+    let made = std::process::Command::new(env!("CARGO_BIN_EXE_punctual"))
+        .args(["plan", example, "--output"])
+        .arg(&plan)
+        .output()
+        .expect("punctual runs");
+    assert!(made.status.success(), "{made:?}");
+    let keys = format!("processor.policy = \"rmdp\"\nprocessor.plan = \"{}\"", plan.display());
+    let network = Network::start_with(&keys, "");
+    std::fs::remove_file(&plan).expect("it was there");
+    let receiver = network.b.start_verb(&["recv", "cam", "--count", "1"]);
+    network.b.await_listeners(1);
+    let ask = |flow: &str, size: &str| {
+        let asked = ["--flow", flow, "--rate", "100/s", "--size", size, "--deadline", "2s"];
+        network.a.verb(&[&["admit", "cam@b", "--json"], &asked[..]].concat())
+    };
+    let planned = ask("camera", "11200B").json();
+    assert_eq!(planned["admitted"], json!(true), "{planned}");
+    for (flow, size, why) in [("nobody", "11200B", "no flow"), ("camera", "22400B", "packets")] {
+        let no = ask(flow, size);
+        assert_eq!(no.code, Some(1));
+        let reason = no.json()["reason"].as_str().expect("a reason").to_owned();
+        assert!(reason.contains(why), "{reason}");
+    }
+    let film = noise(11_200);
+    let flow = ["--flow", "camera", "--rate", "100/s", "--size", "11200B", "--deadline", "2s"];
+    let mut sender = network.a.start_verb(&[&["send", "cam@b"], &flow[..]].concat());
+    sender.write(&film);
+    sender.end().done();
+    assert_eq!(receiver.end().done().stdout, film);
+}
+
+#[test]
 fn a_no_of_network_or_receiver_is_one_line_and_exit_code_1() {
     let network = Network::start();
     let send = |peer: &str| network.a.verb(&with_contract("send", peer, &[]));
@@ -266,6 +319,11 @@ fn every_host_verb_shows_an_example() {
     let network = Network::start();
     for verb in ["status", "channels", "admit", "send", "recv", "doctor"] {
         let help = String::from_utf8(network.a.verb(&[verb, "--help"]).done().stdout).expect("text");
-        assert!(help.contains("Example: ") && help.contains("--json") && help.contains("--socket"), "{help}");
+        assert!(
+            (help.contains("Example: ") || help.contains("Examples: "))
+                && help.contains("--json")
+                && help.contains("--socket"),
+            "{help}"
+        );
     }
 }

@@ -113,6 +113,11 @@ pub struct Network {
 
 impl Network {
     pub fn start() -> Self {
+        Self::start_with("", "")
+    }
+
+    /// With more keys of `[processor]`, written `processor.KEY`, and of `[[link]]` at both hosts.
+    pub fn start_with(processor: &str, link: &str) -> Self {
         static NETWORKS: AtomicU16 = AtomicU16::new(0);
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
         let process = std::process::id();
@@ -124,7 +129,8 @@ impl Network {
         let port_b = port_a + PORTS_PER_NETWORK / 2;
         let start = |name, neighbour, port, peer_port| {
             let socket = directory.join(format!("{name}.sock"));
-            Host::start(&configuration(name, neighbour, &socket, address, port, peer_port), socket)
+            let text = configuration(name, neighbour, &socket, address, port, peer_port);
+            Host::start(&format!("{processor}\n{text}{link}"), socket)
         };
         let network =
             Self { a: start("a", "b", port_a, port_b), b: start("b", "a", port_b, port_a), directory };

@@ -91,6 +91,8 @@ fn every_key_of_the_example_exists_with_the_default_that_it_shows() {
     let LinkDriver::Udp(udp) = &mut explicit.drivers[0] else { panic!("a UDP link") };
     assert_eq!(udp.device.take().as_deref(), Some("eth0"));
     assert_eq!(explicit.real_time.cpu.take(), Some(1));
+    assert_eq!(explicit.node.fragment_low_latency_bytes.take(), Some(1_400));
+    assert_eq!(explicit.node.links[0].packet_best_effort_bytes_max.take(), Some(1_464));
     assert!(explicit.profile.given.is_complete(), "{:?}", explicit.profile.given);
     explicit.profile.given = GivenCosts::default();
     assert_eq!(explicit, implicit);

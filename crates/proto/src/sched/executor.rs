@@ -1,5 +1,6 @@
 //! The run queue of one processor.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use punctual_analysis::contract::SPAN_MAX;
@@ -26,9 +27,15 @@ struct Handler {
     /// PDUs done since it came to the head of its level.
     turn_packets: u32,
     account: Account,
-    /// Its share of the processor while it is best effort, and until when that is spent.
-    share: Option<Bucket>,
-    held_until: Option<Instant>,
+    /// Its share of the processor while it is best effort; boxed, since most hosts cap no flow.
+    share: Option<Box<Share>>,
+}
+
+/// What one flow of best effort may take.
+#[derive(Debug)]
+struct Share {
+    bucket: Bucket,
+    spent_until: Option<Instant>,
 }
 
 /// Orders the handlers of one processor: which runs next, and whether the running one should yield.
@@ -87,7 +94,9 @@ impl Executor {
     /// its share is spent.
     pub fn charge_flow(&mut self, id: HandlerId, cost: Nanos, now: Instant) {
         let Some(handler) = self.get_mut(id).filter(|handler| handler.takes_turns()) else { return };
-        handler.held_until = handler.share.as_mut().and_then(|share| share.charge(cost, now));
+        if let Some(share) = &mut handler.share {
+            share.spent_until = share.bucket.charge(cost, now);
+        }
     }
 
     /// The handler has done work of this declared cost: it counts against the caps.
@@ -112,8 +121,7 @@ impl Executor {
             ticket: 0,
             turn_packets: 0,
             account: Account::new(parameters.budget, parameters.trigger),
-            share: self.flow_share,
-            held_until: None,
+            share: self.flow_share.map(|bucket| Box::new(Share { bucket, spent_until: None })),
         };
         if let Some(index) = self.free.pop() {
             self.handlers[index as usize] = Some(handler);
@@ -320,7 +328,8 @@ impl Handler {
 
     /// Until when it has spent its flow's share, where it is best effort now.
     fn held(&self, now: Instant) -> Option<Instant> {
-        self.held_until.filter(|until| *until > now && self.takes_turns())
+        let until = self.share.as_ref().and_then(|share| share.spent_until);
+        until.filter(|until| *until > now && self.takes_turns())
     }
 
     /// Whether `activation` begins a new stay in the FIFO: after idleness, or with another message.
