@@ -10,6 +10,7 @@ use common::{Daemon, PATIENCE, config, contract, eventually, memory_links};
 use punctual::{ChannelId, Consent, Endsystem, Name, Nanos, RecvError};
 use punctual_engine::os::attributes::{Attributes, SELF, attributes};
 use punctual_engine::os::realtime::{self, RealTime, SchedulingClass};
+use punctual_engine::priorities::Priorities;
 use punctual_ipc::api::{Answer, ApiError, Call, FromDaemon, PACKET_BYTES_MAX, Push, Request, VERSION};
 use punctual_ipc::socket::{self, Packet};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
@@ -35,7 +36,7 @@ impl Hosts {
         let configured = |name: &str, neighbour: &str| {
             let mut config = config(name, neighbour, &directory.join(name), "");
             config.real_time = real_time;
-            config.co_scheduling = config.co_scheduling.filter(|_| allowed);
+            config.co_scheduling = allowed.then(Priorities::default);
             config
         };
         let a = Daemon::start(configured("a", "b"), to_b);

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use punctual_engine::os::{now, realtime::RealTime, wait::Doorbell};
+use punctual_engine::os::{realtime::RealTime, wait::Doorbell};
 use punctual_engine::{Engine, EngineConfig, EngineHandle};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 use punctual_proto::ids::Address;

@@ -17,7 +17,7 @@ pub(super) fn of(
     let priorities = read(&table.priorities, class)
         .map_err(|what| source.error(at, format!("[processor.priorities] {what}")))?;
     // Below a processor of the lowest priority there is no room.
-    let allowed = table.co_schedule.unwrap_or(true) && priorities.high > 0;
+    let allowed = table.co_schedule.unwrap_or(false) && priorities.high > 0;
     Ok(allowed.then_some(priorities))
 }
 
