@@ -299,24 +299,7 @@ fn judge(worlds: &[Finished], excuses: &Excuses, conditions: &Conditions) -> Mea
             };
             // Early demultiplexing is what is promised; the other driver is shown beside it.
             if world.driver == conditions.driver {
-                measured.samples += summary.offered;
-                measured.excused += summary.excused;
-                let name = |what: &str| format!("{:?}, flood {flood:?}: {what}", world.driver);
-                measured.checks.push(Check::at_most(
-                    name("deadlines missed outside holes"),
-                    summary.unexcused() as f64,
-                    0.0,
-                ));
-                if flood == Flood::None {
-                    quiet = summary.delivered_mbit_s;
-                } else {
-                    let change = (summary.delivered_mbit_s / quiet - 1.0).abs();
-                    measured.checks.push(Check::at_most(
-                        name("change of the guaranteed throughput"),
-                        change,
-                        0.01,
-                    ));
-                }
+                hold(&mut measured, world.driver, flood, &summary, &mut quiet);
             }
             let shown = format!(
                 "{} of {} missed, p99 {:.2} ms, under {:.0} thousand packets/s",
@@ -341,13 +324,32 @@ fn judge(worlds: &[Finished], excuses: &Excuses, conditions: &Conditions) -> Mea
             .notes
             .push("without driver xdp there is no early demultiplexing: the targets are for xdp".into());
     }
-    measured.plot = Some(Plot {
+    measured.plot = Some(plot(series));
+    measured
+}
+
+/// What the driver under test must hold; `quiet` is its throughput without a flood, which comes first.
+fn hold(measured: &mut Measured, driver: Driver, flood: Flood, summary: &StreamSummary, quiet: &mut f64) {
+    measured.samples += summary.offered;
+    measured.excused += summary.excused;
+    let name = |what: &str| format!("{driver:?}, flood {flood:?}: {what}");
+    let missed = summary.unexcused() as f64;
+    measured.checks.push(Check::at_most(name("deadlines missed outside holes"), missed, 0.0));
+    if flood == Flood::None {
+        *quiet = summary.delivered_mbit_s;
+        return;
+    }
+    let change = (summary.delivered_mbit_s / *quiet - 1.0).abs();
+    measured.checks.push(Check::at_most(name("change of the guaranteed throughput"), change, 0.01));
+}
+
+fn plot(series: Vec<Series>) -> Plot {
+    Plot {
         title: "Guaranteed messages later than, under floods".into(),
         x: Axis::logarithmic("latency, ms"),
         y: Axis::logarithmic("share"),
         series,
         marks: Vec::new(),
         legend: Legend::LowerLeft,
-    });
-    measured
+    }
 }

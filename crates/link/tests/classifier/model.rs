@@ -87,11 +87,7 @@ fn data(packet: &[u8], filter: &Filter) -> Result<Stream, Reason> {
     let le64 = |at: usize| u64::from(le32(at)) | u64::from(le32(at + 4)) << 32;
     let (source, channel, cookie, destination) = (le32(4), le32(8), le32(12), le32(60));
     let (message_bytes, payload_bytes) = (le32(36), le32(56));
-    let shape = match (packet[0], packet[1], le16(2), destination) {
-        (1, 1, 0 | 1, 0) => true,
-        (1, 2, 0, 1..) => true,
-        _ => false,
-    };
+    let shape = matches!((packet[0], packet[1], le16(2), destination), (1, 1, 0 | 1, 0) | (1, 2, 0, 1..));
     let lengths = payload_bytes as usize <= packet.len() - 64 && payload_bytes <= message_bytes;
     if !shape || source == 0 || le16(32) >= le16(34) || !lengths {
         return Err(Reason::Malformed);
