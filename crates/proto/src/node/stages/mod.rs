@@ -2,25 +2,34 @@
 //!
 //! Invariant: `held` names exactly what the policies hold, and `buffer_bytes` is the sum of its buffers.
 
+mod grants;
+mod models;
+mod planned;
+
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use punctual_analysis::{
-    Activation, ActivationError, AdmissionPolicy, Class, Contract, CostParts, Cpu, Demand, Explanation,
-    Interference, Link, Nanos, Pacing, PathCosts, Policing, Ppm, Rate, Refusal, RefusalReason, Service,
-    StageKey, Urgency, policy_by_name,
+    Activation, ActivationError, AdmissionPolicy, Class, Contract, Cpu, Demand, Link, Nanos, PathCosts,
+    Policing, Ppm, Refusal, RefusalReason, Service, StageKey, Urgency, policy_by_name,
 };
 
-use super::api::{RefuseCause, Role, StageGrant, StageKind};
+use super::api::{RefuseCause, StageGrant, StageKind};
 use super::check::NodeConfigError;
-use super::config::{self, Admission, LinkConfig, NodeConfig, Pace};
+use super::config::{self, Admission, NodeConfig};
 use super::plan::PlannedFlow;
 use crate::ids::{ChannelId, LinkId, NodeId};
 use crate::limits::{FRAGMENT_BYTES_MAX, FRAMES_GUARANTEED_DIVISOR, HEADER_BYTES, SIGNAL_BYTES_MAX};
 use crate::signalling::LocalChannel;
+
+use self::grants::cpu_kind;
+pub(crate) use self::models::link_model;
+pub(super) use self::models::{cpu_model, path_costs};
+use self::models::{fragment_bytes_max, hold_signalling, signal_contract};
+use self::planned::hold_plan;
 
 /// The name under which the analysis knows an admission.
 const fn name_of(admission: Admission) -> &'static str {
@@ -333,22 +342,6 @@ impl Stages {
         self.count_buffers(held.buffers, Reserved::default());
     }
 
-    /// The grants of what is held now.
-    pub fn grants(&mut self, local: &LocalChannel, offered: &[Nanos]) -> Vec<StageGrant> {
-        let Some(held) = self.held.get(&local.channel).cloned() else { return Vec::new() };
-        let mut grants = Vec::from([self.cpu_grant(local, &held.cpu, held.cpu.bound)]);
-        if let Some((link, stage)) = &held.link {
-            grants.push(self.link_grant(local, *link, stage, stage.bound));
-        }
-        for (grant, offered) in grants.iter_mut().zip(offered) {
-            grant.offered = *offered;
-        }
-        if let Some(last) = grants.last_mut() {
-            last.buffer_bytes = held.buffers.bytes;
-        }
-        grants
-    }
-
     fn check_suitable(&self, local: &LocalChannel) -> Result<(), RefuseCause> {
         let fragment = local.fragment_bytes;
         let packets = local.contract.packets_max(fragment);
@@ -403,48 +396,6 @@ impl Stages {
         Ok(answer)
     }
 
-    /// The flow of this host's plan that a channel says it is. Only the source must know it.
-    fn planned(&self, local: &LocalChannel) -> Result<Option<usize>, RefuseCause> {
-        let Some(name) = local.contract.flow else { return Ok(None) };
-        let index = self.plan.iter().position(|planned| planned.flow.name == name);
-        if index.is_none() && local.role == Role::Source {
-            let text = format!("no flow \"{name}\" in this host's plan: add it with 'punctual plan'");
-            return Err(RefuseCause::Unsuitable(text));
-        }
-        Ok(index)
-    }
-
-    /// A planned flow's reservation, for a channel that stays within it.
-    fn offer_planned(
-        &self,
-        local: &LocalChannel,
-        index: usize,
-        limit: Nanos,
-    ) -> Result<Result<HeldStage, Refusal>, RefuseCause> {
-        let PlannedStage { flow, demand, taken } = &self.plan[index];
-        let no = |why: String| RefuseCause::Unsuitable(format!("flow \"{}\" of the plan: {why}", flow.name));
-        if taken.is_some() {
-            return Err(no("another channel has it: close that or plan another flow".into()));
-        }
-        let (contract, fragment) = (flow.serving(&local.contract), local.fragment_bytes);
-        let service = contract.service(fragment).map_err(|error| no(error.to_string()))?;
-        let costs = path_costs(&self.costs, local.role);
-        let own = self.cpu_model.demand_of(&contract, &service, fragment, &costs, self.release_latency);
-        if own.cost > demand.cost || own.unit_cost_max > demand.unit_cost_max {
-            return Err(no(format!(
-                "it has {} of the processor a period, {} at once; the contract costs {}, {}: plan it again",
-                demand.cost, demand.unit_cost_max, own.cost, own.unit_cost_max
-            )));
-        }
-        let bound = service.wait + flow.deadline();
-        if bound > limit {
-            let reason = RefusalReason::Bound { possible: bound, limit };
-            return Ok(Err(Refusal { reason, bound_possible: Some(bound), period_possible: None }));
-        }
-        let (wait, service, planned) = (service.wait, Some(service), Some(index));
-        Ok(Ok(HeldStage { demand: *demand, wait, bound_max: bound, bound, service, planned }))
-    }
-
     fn hold_cpu(&mut self, channel: ChannelId, stage: &HeldStage) -> Result<(), Refusal> {
         match stage.planned {
             Some(index) => self.plan[index].taken = Some(channel),
@@ -465,42 +416,6 @@ impl Stages {
     fn link_demand(&self, local: &LocalChannel, link: LinkId, early: Nanos) -> Demand {
         let model = &self.links[usize::from(link.0)].model;
         model.demand(&local.contract, local.fragment_bytes, self.release_latency, early)
-    }
-
-    fn cpu_grant(&mut self, local: &LocalChannel, stage: &HeldStage, limit: Nanos) -> StageGrant {
-        let (contract, fragment) = (&local.contract, local.fragment_bytes);
-        let mut made_of = match stage.planned {
-            None => self.cpu.explain(&stage.demand, limit - stage.wait).unwrap_or_default(),
-            Some(_) => planned_bound(stage),
-        };
-        made_of.release_latency += stage.wait;
-        let costs = path_costs(&self.costs, local.role);
-        let parts = contract
-            .service(fragment)
-            .map(|service| self.cpu_model.cost_parts_of(contract, &service, fragment, &costs));
-        StageGrant {
-            cost_parts: parts.unwrap_or_default(),
-            costs_from: self.costs_from,
-            utilisation: self.cpu.utilisation(),
-            ..grant(self.node, cpu_kind(local.role), stage, made_of)
-        }
-    }
-
-    fn link_grant(
-        &mut self,
-        local: &LocalChannel,
-        link: LinkId,
-        stage: &HeldStage,
-        limit: Nanos,
-    ) -> StageGrant {
-        let on = &mut self.links[usize::from(link.0)];
-        let made_of = on.policy.explain(&stage.demand, limit).unwrap_or_default();
-        StageGrant {
-            cost_parts: on.model.cost_parts(&local.contract, local.fragment_bytes),
-            propagation_max: on.propagation_max,
-            utilisation: on.policy.utilisation(),
-            ..grant(self.node, StageKind::Link, stage, made_of)
-        }
     }
 }
 
@@ -549,136 +464,4 @@ fn after_timer(refusal: Refusal, wait: Nanos) -> Refusal {
 
 fn unsuitable(error: ActivationError) -> RefuseCause {
     RefuseCause::Unsuitable(error.to_string())
-}
-
-/// What every grant says; the stage itself adds the rest.
-fn grant(node: NodeId, kind: StageKind, stage: &HeldStage, made_of: Explanation) -> StageGrant {
-    StageGrant {
-        node,
-        kind,
-        offered: stage.bound,
-        bound: stage.bound,
-        propagation_max: Nanos::ZERO,
-        cost: stage.demand.cost,
-        made_of,
-        cost_parts: CostParts::default(),
-        costs_from: config::CostSource::Configured,
-        utilisation: Ppm(0),
-        buffer_bytes: 0,
-    }
-}
-
-const fn cpu_kind(role: Role) -> StageKind {
-    match role {
-        Role::Source => StageKind::SourceCpu,
-        Role::Forwarder => StageKind::ForwardCpu,
-        Role::Sink => StageKind::SinkCpu,
-    }
-}
-
-/// What one path through the processor costs.
-pub(super) const fn path_costs(costs: &config::CpuCosts, role: Role) -> PathCosts {
-    match role {
-        Role::Source => PathCosts {
-            message: costs.send_message,
-            packet: costs.send_packet,
-            packet_later: costs.send_packet_later,
-            kib: costs.copy_kib,
-        },
-        // After the source packets may come one by one.
-        Role::Forwarder => PathCosts::one_by_one(Nanos::ZERO, costs.forward_packet, costs.copy_kib),
-        Role::Sink => PathCosts::one_by_one(costs.deliver_message, costs.receive_packet, costs.copy_kib),
-    }
-}
-
-/// Holds every flow of the plan.
-fn hold_plan(
-    policy: &mut dyn AdmissionPolicy,
-    config: &NodeConfig,
-) -> Result<Vec<PlannedStage>, NodeConfigError> {
-    let hold = |(index, flow): (usize, &PlannedFlow)| {
-        let demand = flow.demand(config.cpu.release_latency);
-        let refused = |refusal: Refusal| NodeConfigError {
-            what: format!(
-                "the plan cannot be scheduled here: flow \"{}\": {refusal}: make it again with 'punctual plan' and \
-                 this host's configuration",
-                flow.name
-            ),
-        };
-        policy.hold(planned_key(index), &demand, flow.deadline()).map_err(refused)?;
-        Ok(PlannedStage { flow: *flow, demand, taken: None })
-    };
-    config.cpu.plan.iter().enumerate().map(hold).collect()
-}
-
-/// What a planned flow's bound is made of, as far as the plan says it.
-fn planned_bound(stage: &HeldStage) -> Explanation {
-    let Demand { release_latency, cost: own, .. } = stage.demand;
-    let others = stage.work_bound() - release_latency - own;
-    Explanation { release_latency, own, others, ..Explanation::default() }
-}
-
-/// The processor as admission sees it, where no packet has more than `fragment_bytes` of payload. What exceeds a
-/// budget runs as best effort, a quantum at once.
-pub(super) fn cpu_model(cpu: &config::CpuConfig, fragment_bytes: u32) -> Cpu {
-    let costs = &cpu.costs;
-    let longest = costs.send_packet.max(costs.forward_packet).max(costs.receive_packet);
-    let packet = longest + costs.copy_kib * u64::from(fragment_bytes).div_ceil(1_024);
-    let interference = cpu.interference;
-    Cpu {
-        utilisation_max: cpu.utilisation_max,
-        best_effort_share_min: cpu.best_effort_share_min,
-        interference: Interference { sigma: interference.sigma, rho: interference.rho },
-        best_effort_unit: packet * u64::from(cpu.quantum_packets.max(1)) + costs.deliver_message,
-        quantum_packets: cpu.quantum_packets,
-    }
-}
-
-/// The largest payload of a packet that this node makes or passes on.
-fn fragment_bytes_max(config: &NodeConfig) -> u32 {
-    let of_links = config.links.iter().map(|link| link.packet_bytes_max.saturating_sub(HEADER_BYTES as u32));
-    of_links.max().unwrap_or(0).max(config.fragment_bytes)
-}
-
-pub(crate) fn link_model(link: &LinkConfig) -> Link {
-    Link {
-        rate: link.paced_rate(),
-        rate_error: Ppm(0),
-        overhead_bytes: link.overhead_bytes + HEADER_BYTES as u32,
-        mtu_wire_bytes: link.packet_bytes_max + link.overhead_bytes,
-        best_effort_wire_bytes: link.best_effort_bytes_max() + link.overhead_bytes,
-        pipeline_depth: link.pipeline_depth,
-        pacing: match link.pace {
-            Pace::Clock => Pacing::Clock,
-            Pace::Completion => Pacing::Completion,
-        },
-        reaction: link.reaction,
-        interference: Interference { sigma: link.interference.sigma, rho: link.interference.rho },
-        best_effort_share_min: link.best_effort_share_min,
-    }
-}
-
-/// Signalling as a channel: one largest packet a period, due within it.
-fn signal_contract(config: &NodeConfig) -> Result<Contract, NodeConfigError> {
-    let error = |what: &str| NodeConfigError { what: what.into() };
-    let pps = u64::from(config.signalling.packets_per_second);
-    let rate =
-        Rate::per_second(pps).ok_or_else(|| error("signalling packets_per_second: give 1 to 1000000"))?;
-    Contract::new(SIGNAL_BYTES_MAX as u32, rate, 1, rate.interval())
-        .map_err(|_| error("signalling packets_per_second: give 1 to 1000000"))
-}
-
-/// Holds signalling with a bound of a whole period where that is feasible: it is in no hurry.
-fn hold_signalling(
-    policy: &mut dyn AdmissionPolicy,
-    demand: &Demand,
-    stage: &str,
-) -> Result<Nanos, NodeConfigError> {
-    policy.hold(SIGNALLING_KEY, demand, demand.period).map(|()| demand.period).map_err(|refusal| {
-        NodeConfigError {
-            what: format!(
-                "{stage} cannot carry its own signalling ({refusal}): lower signalling packets_per_second"
-            ),
-        }
-    })
 }

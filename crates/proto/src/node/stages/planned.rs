@@ -1,0 +1,86 @@
+//! Flows of a plan: held from the host's start on, taken over by the channels that name them.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use punctual_analysis::{AdmissionPolicy, Demand, Explanation, Nanos, Refusal, RefusalReason};
+
+use super::super::api::{RefuseCause, Role};
+use super::super::check::NodeConfigError;
+use super::super::config::NodeConfig;
+use super::super::plan::PlannedFlow;
+use super::models::path_costs;
+use super::{HeldStage, PlannedStage, Stages, planned_key};
+use crate::signalling::LocalChannel;
+
+impl Stages {
+    /// The flow of this host's plan that a channel says it is. Only the source must know it.
+    pub(super) fn planned(&self, local: &LocalChannel) -> Result<Option<usize>, RefuseCause> {
+        let Some(name) = local.contract.flow else { return Ok(None) };
+        let index = self.plan.iter().position(|planned| planned.flow.name == name);
+        if index.is_none() && local.role == Role::Source {
+            let text = format!("no flow \"{name}\" in this host's plan: add it with 'punctual plan'");
+            return Err(RefuseCause::Unsuitable(text));
+        }
+        Ok(index)
+    }
+
+    /// A planned flow's reservation, for a channel that stays within it.
+    pub(super) fn offer_planned(
+        &self,
+        local: &LocalChannel,
+        index: usize,
+        limit: Nanos,
+    ) -> Result<Result<HeldStage, Refusal>, RefuseCause> {
+        let PlannedStage { flow, demand, taken } = &self.plan[index];
+        let no = |why: String| RefuseCause::Unsuitable(format!("flow \"{}\" of the plan: {why}", flow.name));
+        if taken.is_some() {
+            return Err(no("another channel has it: close that or plan another flow".into()));
+        }
+        let (contract, fragment) = (flow.serving(&local.contract), local.fragment_bytes);
+        let service = contract.service(fragment).map_err(|error| no(error.to_string()))?;
+        let costs = path_costs(&self.costs, local.role);
+        let own = self.cpu_model.demand_of(&contract, &service, fragment, &costs, self.release_latency);
+        if own.cost > demand.cost || own.unit_cost_max > demand.unit_cost_max {
+            return Err(no(format!(
+                "it has {} of the processor a period, {} at once; the contract costs {}, {}: plan it again",
+                demand.cost, demand.unit_cost_max, own.cost, own.unit_cost_max
+            )));
+        }
+        let bound = service.wait + flow.deadline();
+        if bound > limit {
+            let reason = RefusalReason::Bound { possible: bound, limit };
+            return Ok(Err(Refusal { reason, bound_possible: Some(bound), period_possible: None }));
+        }
+        let (wait, service, planned) = (service.wait, Some(service), Some(index));
+        Ok(Ok(HeldStage { demand: *demand, wait, bound_max: bound, bound, service, planned }))
+    }
+}
+
+/// Holds every flow of the plan.
+pub(super) fn hold_plan(
+    policy: &mut dyn AdmissionPolicy,
+    config: &NodeConfig,
+) -> Result<Vec<PlannedStage>, NodeConfigError> {
+    let hold = |(index, flow): (usize, &PlannedFlow)| {
+        let demand = flow.demand(config.cpu.release_latency);
+        let refused = |refusal: Refusal| NodeConfigError {
+            what: format!(
+                "the plan cannot be scheduled here: flow \"{}\": {refusal}: make it again with 'punctual plan' and \
+                 this host's configuration",
+                flow.name
+            ),
+        };
+        policy.hold(planned_key(index), &demand, flow.deadline()).map_err(refused)?;
+        Ok(PlannedStage { flow: *flow, demand, taken: None })
+    };
+    config.cpu.plan.iter().enumerate().map(hold).collect()
+}
+
+/// What a planned flow's bound is made of, as far as the plan says it.
+pub(super) fn planned_bound(stage: &HeldStage) -> Explanation {
+    let Demand { release_latency, cost: own, .. } = stage.demand;
+    let others = stage.work_bound() - release_latency - own;
+    Explanation { release_latency, own, others, ..Explanation::default() }
+}
