@@ -1,11 +1,10 @@
 //! One seed's plan, drawn completely before anything runs: configurations, true behaviour, traffic, times.
 
+mod channels;
+
 use std::collections::VecDeque;
 
-use punctual_analysis::contract::INTERVAL_MIN;
-use punctual_analysis::{
-    Activation, ActivationError, BitRate, Contract, Delivery, Horizon, Late, Nanos, Policing, Ppm, Rate,
-};
+use punctual_analysis::{BitRate, Contract, Nanos, Ppm};
 use punctual_proto::ids::{Epoch, Name, NodeId};
 use punctual_proto::node::config::{
     Admission, CostSource, CpuConfig, CpuCosts, Interference, LinkConfig, NodeConfig, Pace, RouteConfig,
@@ -13,12 +12,12 @@ use punctual_proto::node::config::{
 };
 use thiserror::Error;
 
+use self::channels::{draw_activations, draw_channels, draw_floods, draw_sizes};
 use crate::dice::Dice;
-use crate::memory::MESSAGE_BYTES_MIN;
 use crate::options::{FaultChoice, Faults, Options};
 use crate::processor::unit_cost_max;
 use crate::time::{HostClock, SimTime};
-use crate::topology::{Arrivals, ChannelSpec, HostSpec, LinkSpec, Topology};
+use crate::topology::{Arrivals, HostSpec, LinkSpec, Topology};
 
 /// Streams of dice.
 const DRAW_TOPOLOGY: u64 = 1;
@@ -381,169 +380,6 @@ fn shortest(hosts: &[HostPlan], from: usize, to: usize, not_first: Option<usize>
     path.pop();
     path.reverse();
     Some(path)
-}
-
-fn draw_channels(
-    topology: &Topology,
-    hosts: &[HostPlan],
-    times: &Times,
-    dice: &mut Dice,
-) -> Result<Vec<ChannelPlan>, ScenarioError> {
-    if topology.channels.is_empty() {
-        let wanted = dice.between(3, 10) * hosts.len() as u64;
-        return Ok((0..wanted).map(|_| draw_channel(hosts, times, dice)).collect());
-    }
-    topology.channels.iter().map(|spec| given_channel(topology, spec, times, dice)).collect()
-}
-
-fn given_channel(
-    topology: &Topology,
-    spec: &ChannelSpec,
-    times: &Times,
-    dice: &mut Dice,
-) -> Result<ChannelPlan, ScenarioError> {
-    let host = |name: &str| topology.host(name).ok_or_else(|| ScenarioError(format!("no host \"{name}\"")));
-    Ok(ChannelPlan {
-        from: host(&spec.from)?,
-        to: host(&spec.to)?,
-        contract: spec.contract().map_err(|error| ScenarioError(error.to_string()))?,
-        arrivals: spec.arrivals.unwrap_or_else(|| draw_arrivals(dice)),
-        consents: true,
-        opens_at: times.opens + Nanos(dice.between(0, times.opened.since(times.opens).0)),
-        closes_at: None,
-        sink_closes: false,
-        reopens: false,
-    })
-}
-
-fn draw_arrivals(dice: &mut Dice) -> Arrivals {
-    dice.pick(&[
-        Arrivals::Periodic,
-        Arrivals::Bursts,
-        Arrivals::Synchronous,
-        Arrivals::Synchronous,
-        Arrivals::Greedy,
-        Arrivals::Sporadic,
-        Arrivals::Breaker,
-    ])
-}
-
-/// Two different hosts.
-fn draw_ends(hosts: &[HostPlan], dice: &mut Dice) -> (usize, usize) {
-    let from = dice.between(0, hosts.len() as u64 - 1) as usize;
-    let to = dice.between(0, hosts.len() as u64 - 2) as usize;
-    (from, if to >= from { to + 1 } else { to })
-}
-
-fn draw_channel(hosts: &[HostPlan], times: &Times, dice: &mut Dice) -> ChannelPlan {
-    let (from, to) = draw_ends(hosts, dice);
-    let opens_at = times.opens + Nanos(dice.between(0, times.opened.since(times.opens).0));
-    let closes = dice.chance(Ppm(250_000));
-    let closes_at =
-        closes.then(|| times.opened + Nanos(dice.between(0, times.stops.since(times.opened).0 * 2 / 3)));
-    ChannelPlan {
-        from,
-        to,
-        contract: draw_contract(dice),
-        arrivals: draw_arrivals(dice),
-        consents: dice.chance(Ppm(950_000)),
-        opens_at,
-        closes_at,
-        sink_closes: dice.chance(Ppm(300_000)),
-        reopens: dice.chance(Ppm(600_000)),
-    }
-}
-
-/// Sizes from one word to many packets; the rate so that one channel alone takes at most about 12 Mbit/s.
-fn draw_contract(dice: &mut Dice) -> Contract {
-    let message_bytes_max = dice.log_between(u64::from(MESSAGE_BYTES_MIN), 30_000) as u32;
-    let interval_min_us = (u64::from(message_bytes_max) * 8 / 12).max(1_000);
-    let interval_us = dice.log_between(interval_min_us, interval_min_us.max(5_000) * 20).min(200_000);
-    let burst_messages_max = dice.pick(&[1, 1, 2, 4, 10]);
-    let deadline_us = dice.log_between(3_000, DEADLINE_MAX.0 / 1_000);
-    Contract {
-        message_bytes_max,
-        rate_max: Rate::every(Nanos::from_micros(interval_us)).expect("at least a millisecond"),
-        burst_messages_max,
-        deadline: Nanos::from_micros(deadline_us),
-        policing: dice.pick(&[Policing::Delay, Policing::Delay, Policing::Drop, Policing::Demote]),
-        delivery: dice.pick(&[Delivery::Asap, Delivery::Asap, Delivery::AtDeadline]),
-        horizon: dice.pick(&[Horizon::Cumulative, Horizon::Cumulative, Horizon::Regulated]),
-        activation: Activation::Deadline,
-        late: Late::Deliver,
-        flow: None,
-    }
-}
-
-/// Packets of different sizes for each class, and caps on each flow's processing. Dice of their own, see below.
-fn draw_sizes(seed: u64, hosts: &mut [HostPlan]) {
-    let mut dice = Dice::new(seed, DRAW_SIZES);
-    for host in hosts {
-        host.config.fragment_low_latency_bytes = dice.pick(&[None, Some(256), Some(900)]);
-        host.config.cpu.best_effort_flow_cpu_cap = dice.pick(&[Ppm::ONE, Ppm(100_000), Ppm(10_000)]);
-        for link in &mut host.config.links {
-            link.packet_best_effort_bytes_max = dice.pick(&[None, Some(700), Some(1_100)]);
-            if link.pace == Pace::Completion && dice.chance(Ppm(500_000)) {
-                link.pipeline_depth = 1;
-            }
-        }
-    }
-}
-
-/// Processors under `rmdp`, and channels with budgets: where the topology leaves it open. Dice of their own, and
-/// only for some seeds, so that the others stay what they were.
-fn draw_activations(topology: &Topology, seed: u64, hosts: &mut [HostPlan], channels: &mut [ChannelPlan]) {
-    let mut dice = Dice::new(seed, DRAW_ACTIVATIONS);
-    for (host, spec) in hosts.iter_mut().zip(&topology.hosts) {
-        let free = spec.run.is_none() && spec.admission.is_none();
-        if dice.chance(Ppm(500_000)) && free {
-            (host.config.cpu.run, host.config.cpu.admission) = (RunPolicy::Rmdp, Admission::Rmdp);
-        }
-        host.config.cpu.best_effort_cpu_cap = dice.pick(&[Ppm::ONE, Ppm(200_000), Ppm(20_000)]);
-        for link in &mut host.config.links {
-            link.best_effort_cap = dice.pick(&[Ppm::ONE, Ppm(400_000)]);
-        }
-    }
-    if topology.channels.is_empty() {
-        for plan in channels {
-            let contract =
-                Contract { late: dice.pick(&[Late::Deliver, Late::Deliver, Late::Drop]), ..plan.contract };
-            plan.contract = draw_activation(contract, &hosts[plan.from].config, &mut dice);
-        }
-    }
-}
-
-/// Half of the channels have a budget, with or without a timer, that just carries their contract or a little more.
-fn draw_activation(contract: Contract, config: &NodeConfig, dice: &mut Dice) -> Contract {
-    let (numerator, denominator) = dice.pick(&[(1, 3), (1, 2), (1, 1), (1, 1), (2, 1), (5, 2)]);
-    let span = Nanos(contract.interval().0 * numerator / denominator).max(INTERVAL_MIN);
-    // Every processor on the way may wait for its timer.
-    let period = span.min(Nanos(contract.deadline.0 / dice.between(4, 12)));
-    let kind = dice.between(0, 7);
-    let activation = |packets| match kind {
-        0..=3 => Activation::Deadline,
-        4 | 5 => Activation::LowLatency { interarrival: span, packets },
-        _ => Activation::Periodic { period, packets },
-    };
-    let smallest = Contract { activation: activation(1), ..contract };
-    let needed = match smallest.service(config.fragment_bytes_of(&smallest)) {
-        Err(ActivationError::Packets { needed, .. }) => u32::try_from(needed).unwrap_or(u32::MAX),
-        _ => 1,
-    };
-    Contract { activation: activation(needed.saturating_add(dice.pick(&[0, 0, 1, 5]))), ..contract }
-}
-
-/// Transfers that together offer up to twice what the links carry.
-fn draw_floods(hosts: &[HostPlan], dice: &mut Dice) -> Vec<FloodPlan> {
-    (0..dice.between(0, 2))
-        .map(|_| {
-            let (from, to) = draw_ends(hosts, dice);
-            let message_bytes = dice.log_between(u64::from(MESSAGE_BYTES_MIN), 20_000) as u32;
-            let offered = BitRate(dice.between(10, 60) * 1_000_000);
-            let interval = offered.time_of(u64::from(message_bytes)).max(Nanos::from_micros(100));
-            FloodPlan { from, to, message_bytes, interval }
-        })
-        .collect()
 }
 
 #[cfg(test)]
