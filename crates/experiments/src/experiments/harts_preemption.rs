@@ -142,6 +142,12 @@ fn judge(found: &[Found], excuses: &Excuses) -> Measured {
         format!("{} and {}", shown(1, 1), shown(1, longest)),
         "-".into(),
     );
+    measured.plot = Some(plot(curves));
+    measured
+}
+
+/// Both medians over the quantum.
+fn plot(curves: [Vec<(f64, f64)>; 2]) -> Plot {
     let [access, cost] = curves;
     let curve = |name: &str, colour, points| Series {
         name: name.into(),
@@ -150,7 +156,7 @@ fn judge(found: &[Found], excuses: &Excuses) -> Measured {
         dots: true,
         points,
     };
-    measured.plot = Some(Plot {
+    Plot {
         title: "HARTS 5.2.2: how often a handler looks for a more urgent one".into(),
         x: Axis::logarithmic("quantum, packets"),
         y: Axis::logarithmic("us"),
@@ -160,6 +166,5 @@ fn judge(found: &[Found], excuses: &Excuses) -> Measured {
         ],
         marks: Vec::new(),
         legend: Legend::Top,
-    });
-    measured
+    }
 }

@@ -255,21 +255,22 @@ impl Flooding {
     }
 }
 
+const COLUMNS: [&str; 11] = [
+    "driver",
+    "flood",
+    "flood_per_s",
+    "mbit_s",
+    "offered",
+    "delivered",
+    "misses",
+    "excused",
+    "p50_ms",
+    "p99_ms",
+    "max_ms",
+];
+
 fn judge(worlds: &[Finished], excuses: &Excuses, conditions: &Conditions) -> Measured {
-    let columns = [
-        "driver",
-        "flood",
-        "flood_per_s",
-        "mbit_s",
-        "offered",
-        "delivered",
-        "misses",
-        "excused",
-        "p50_ms",
-        "p99_ms",
-        "max_ms",
-    ];
-    let mut measured = Measured::new("flood", &columns);
+    let mut measured = Measured::new("flood", &COLUMNS);
     let mut series = Vec::new();
     for (colour, world) in worlds.iter().enumerate() {
         let mut quiet = 0.0;
