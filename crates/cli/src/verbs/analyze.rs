@@ -40,12 +40,23 @@ impl Analyze {
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let name = self.file.display();
         let text = std::fs::read_to_string(&self.file).with_context(|| name.to_string())?;
-        let set: TaskSet = toml::from_str(&text)
-            .map_err(|error| anyhow::anyhow!("{name}: {}: {HELP}", toml_mistake(&error, &text)))?;
-        let analysis = analyze(&set).map_err(|cause| anyhow::anyhow!("{name}: {cause}"))?;
+        let (set, analysis) = read(&text).map_err(|cause| anyhow::anyhow!("{name}: {cause}"))?;
         output.print(&analysis, |analysis| describe(&set, analysis))?;
         Ok(Outcome::Done)
     }
+}
+
+fn read(text: &str) -> Result<(TaskSet, Analysis), String> {
+    let set: TaskSet =
+        toml::from_str(text).map_err(|error| format!("{}: {HELP}", toml_mistake(&error, text)))?;
+    let analysis = analyze(&set)?;
+    Ok((set, analysis))
+}
+
+/// See [`crate::files::analyze`].
+pub fn of_text(text: &str) -> anyhow::Result<String> {
+    let (_, analysis) = read(text).map_err(anyhow::Error::msg)?;
+    Ok(serde_json::to_string(&analysis)?)
 }
 
 /// Where a file of tasks is described.

@@ -94,11 +94,8 @@ impl Plan {
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let name = self.file.display();
         let text = std::fs::read_to_string(&self.file).with_context(|| name.to_string())?;
-        let input: PlanInput = toml::from_str(&text)
-            .map_err(|error| anyhow::anyhow!("{name}: {}: {HELP}", toml_mistake(&error, &text)))?;
         let folder = self.file.parent().unwrap_or(Path::new(""));
-        let hosts = file::hosts(input, folder).map_err(|cause| anyhow::anyhow!("{name}: {cause}: {HELP}"))?;
-        let (report, plan) = planned(&hosts).map_err(|cause| anyhow::anyhow!("{name}: {cause}"))?;
+        let (report, plan) = read(&text, folder).map_err(|cause| anyhow::anyhow!("{name}: {cause}"))?;
         output.print(&report, describe)?;
         if !report.schedulable {
             anyhow::bail!(
@@ -113,6 +110,18 @@ impl Plan {
         }
         Ok(Outcome::Done)
     }
+}
+
+fn read(text: &str, folder: &Path) -> anyhow::Result<(Report, PlanFile)> {
+    let input: PlanInput =
+        toml::from_str(text).map_err(|error| anyhow::anyhow!("{}: {HELP}", toml_mistake(&error, text)))?;
+    let hosts = file::hosts(input, folder).map_err(|cause| anyhow::anyhow!("{cause}: {HELP}"))?;
+    planned(&hosts)
+}
+
+/// See [`crate::files::plan`].
+pub fn of_text(text: &str, folder: &Path) -> anyhow::Result<String> {
+    Ok(serde_json::to_string(&read(text, folder)?.0)?)
 }
 
 /// Where a file of flows is described.

@@ -1,0 +1,21 @@
+//! What verbs make of a file, from its text: the way in for whoever has the text and no file.
+
+use std::path::Path;
+
+use crate::verbs;
+
+/// The answer of `punctual analyze`, as JSON.
+///
+/// # Errors
+/// What is wrong with the text, in one line.
+pub fn analyze(text: &str) -> anyhow::Result<String> {
+    verbs::analyze::of_text(text)
+}
+
+/// The answer of `punctual plan`, as JSON; other files that the text names are looked for in `folder`.
+///
+/// # Errors
+/// What is wrong with the text, in one line.
+pub fn plan(text: &str, folder: &Path) -> anyhow::Result<String> {
+    verbs::plan::of_text(text, folder)
+}

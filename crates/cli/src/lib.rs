@@ -1,0 +1,87 @@
+//! `punctual`: the command line. One verb a file in `verbs`; what they share is in `output` and `values`.
+//!
+//! To add a verb: a module in `verbs`, a variant of [`Verb`], a line in [`Verb::run`].
+//! Exit codes (stable): 0 done, 1 refused or failed, 2 wrong usage, 3 inconclusive.
+
+mod doctor;
+pub mod files;
+mod host;
+mod output;
+mod split;
+mod values;
+mod verbs;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use output::{Outcome, Output, Usage};
+
+/// Guaranteed channels for programs on ordinary Linux hosts.
+#[derive(Parser)]
+#[command(name = "punctual", version, max_term_width = 110)]
+struct Cli {
+    /// Print JSON instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Bench(verbs::bench::Bench),
+    Demo(verbs::demo::Demo),
+    Analyze(verbs::analyze::Analyze),
+    Plan(verbs::plan::Plan),
+    Suggest(verbs::suggest::Suggest),
+    Sim(verbs::sim::Sim),
+    Status(verbs::status::Status),
+    Channels(verbs::channels::Channels),
+    Admit(verbs::admit::Admit),
+    Send(verbs::send::Send),
+    Recv(verbs::recv::Recv),
+    Doctor(verbs::doctor::Doctor),
+    Profile(verbs::profile::Profile),
+}
+
+impl Verb {
+    fn run(self, output: Output) -> anyhow::Result<Outcome> {
+        match self {
+            Self::Bench(verb) => verb.run(output),
+            Self::Demo(verb) => verb.run(output),
+            Self::Analyze(verb) => verb.run(output),
+            Self::Plan(verb) => verb.run(output),
+            Self::Suggest(verb) => verb.run(output),
+            Self::Sim(verb) => verb.run(output),
+            Self::Status(verb) => verb.run(output),
+            Self::Channels(verb) => verb.run(output),
+            Self::Admit(verb) => verb.run(output),
+            Self::Send(verb) => verb.run(output),
+            Self::Recv(verb) => verb.run(output),
+            Self::Doctor(verb) => verb.run(output),
+            Self::Profile(verb) => verb.run(output),
+        }
+    }
+}
+
+/// The verb on the command line, for a mistake to point to its help.
+fn asked_verb() -> Option<String> {
+    let cli = Cli::command();
+    std::env::args().skip(1).find(|argument| cli.find_subcommand(argument).is_some())
+}
+
+/// The program.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return output::usage(&error, asked_verb().as_deref()),
+    };
+    match cli.verb.run(Output { json: cli.json }) {
+        Ok(outcome) => outcome.exit_code(),
+        Err(error) => {
+            eprintln!("punctual: {error:#}");
+            if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::from(1) }
+        }
+    }
+}
