@@ -123,10 +123,15 @@ impl fmt::Display for Entry {
     }
 }
 
+/// So many bytes of records are digested at once.
+const RECORDS_BYTES: usize = 48 << 8;
+
 /// The log of one run.
 #[derive(Debug)]
 pub struct Journal {
     hasher: blake3::Hasher,
+    /// Records that are not in `hasher` yet: it is four times as fast with many at once.
+    records: Vec<u8>,
     trace: Option<Vec<String>>,
     names: Vec<String>,
 }
@@ -134,17 +139,19 @@ pub struct Journal {
 impl Journal {
     /// An empty log for hosts of these names.
     pub fn new(names: Vec<String>, trace: bool) -> Self {
-        Self { hasher: blake3::Hasher::new(), trace: trace.then(Vec::new), names }
+        let records = Vec::with_capacity(RECORDS_BYTES);
+        Self { hasher: blake3::Hasher::new(), records, trace: trace.then(Vec::new), names }
     }
 
     /// Logs what happened on `host` at `at`.
     pub fn note(&mut self, at: SimTime, host: usize, entry: Entry) {
-        let mut record = [0; 48];
         let [a, b, c, d] = entry.words();
-        for (place, word) in record.chunks_exact_mut(8).zip([at.0, host as u64, a, b, c, d]) {
-            place.copy_from_slice(&word.to_le_bytes());
+        for word in [at.0, host as u64, a, b, c, d] {
+            self.records.extend_from_slice(&word.to_le_bytes());
         }
-        self.hasher.update(&record);
+        if self.records.len() >= RECORDS_BYTES {
+            self.digest_records();
+        }
         if let Some(trace) = &mut self.trace {
             trace.push(format!("{:>14.6} ms  {:<8} {entry}", at.0 as f64 / 1e6, self.names[host]));
         }
@@ -152,10 +159,15 @@ impl Journal {
 
     /// Adds text, of violations, to the digest and the timeline.
     pub fn remark(&mut self, text: &str) {
-        self.hasher.update(text.as_bytes());
+        self.records.extend_from_slice(text.as_bytes());
         if let Some(trace) = &mut self.trace {
             trace.push(format!("VIOLATION  {text}"));
         }
+    }
+
+    fn digest_records(&mut self) {
+        self.hasher.update(&self.records);
+        self.records.clear();
     }
 
     /// Adds words for the reader of the timeline.
@@ -166,7 +178,8 @@ impl Journal {
     }
 
     /// Digest and timeline.
-    pub fn finish(self) -> ([u8; 32], Vec<String>) {
+    pub fn finish(mut self) -> ([u8; 32], Vec<String>) {
+        self.digest_records();
         (*self.hasher.finalize().as_bytes(), self.trace.unwrap_or_default())
     }
 }

@@ -38,16 +38,19 @@ impl Content {
 
     /// Writes the bytes from `offset` on.
     pub fn write(self, offset: u32, out: &mut [u8]) {
-        let mut at = u64::from(offset);
-        let mut rest = out;
-        while !rest.is_empty() {
-            let word = self.word(at / 8);
-            let part = &word[(at % 8) as usize..];
-            let n = part.len().min(rest.len());
-            rest[..n].copy_from_slice(&part[..n]);
-            rest = &mut rest[n..];
-            at += n as u64;
+        let first = u64::from(offset / 8);
+        let missing = (8 - offset as usize % 8) % 8;
+        let (head, rest) = out.split_at_mut(missing.min(out.len()));
+        if !head.is_empty() {
+            head.copy_from_slice(&self.word(first)[8 - missing..][..head.len()]);
         }
+        let first = first + u64::from(missing > 0);
+        let (words, tail) = rest.as_chunks_mut::<8>();
+        let tail_at = first + words.len() as u64;
+        for (position, word) in (first..).zip(words) {
+            *word = self.word(position);
+        }
+        tail.copy_from_slice(&self.word(tail_at)[..tail.len()]);
     }
 
     /// Whom `bytes` say they are.
@@ -59,11 +62,12 @@ impl Content {
 
     /// The first byte that is not as it was sent.
     pub fn first_difference(self, bytes: &[u8]) -> Option<usize> {
-        bytes.chunks(8).enumerate().find_map(|(position, chunk)| {
-            let word = self.word(position as u64);
-            let wrong = chunk.iter().zip(&word).position(|(got, sent)| got != sent)?;
-            Some(position * 8 + wrong)
-        })
+        let (words, tail) = bytes.as_chunks::<8>();
+        let differs = |(position, word): (usize, &[u8; 8])| *word != self.word(position as u64);
+        let at = words.iter().enumerate().position(differs).unwrap_or(words.len());
+        let got = words.get(at).map_or(tail, |word| word);
+        let sent = self.word(at as u64);
+        got.iter().zip(&sent).position(|(got, sent)| got != sent).map(|wrong| at * 8 + wrong)
     }
 }
 

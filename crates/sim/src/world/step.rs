@@ -38,11 +38,11 @@ impl World {
             if self.begin_unit(host, now) {
                 return;
             }
-            if !self.is_due(host, now) && self.hosts[host].calls.is_empty() {
-                break;
+            let timeout = self.hosts[host].node.poll_timeout();
+            if timeout.is_none_or(|at| at > now) && self.hosts[host].calls.is_empty() {
+                return self.sleep(host, timeout);
             }
         }
-        self.sleep(host);
     }
 
     fn take_in(&mut self, host: usize, now: Instant) {
@@ -56,13 +56,8 @@ impl World {
         while let Some((link, wire_bytes)) = host.sent.pop_front() {
             host.node.handle_sent(link, wire_bytes, now);
         }
-        if host.node.poll_timeout().is_some_and(|at| at <= now) {
-            host.node.handle_timeout(now);
-        }
-    }
-
-    fn is_due(&self, host: usize, now: Instant) -> bool {
-        self.hosts[host].node.poll_timeout().is_some_and(|at| at <= now)
+        // Does nothing where nothing is due; asking first costs as much.
+        host.node.handle_timeout(now);
     }
 
     fn serve_links(&mut self, host: usize, now: Instant) {
@@ -92,10 +87,10 @@ impl World {
         true
     }
 
-    fn sleep(&mut self, host: usize) {
+    fn sleep(&mut self, host: usize, timeout: Option<Instant>) {
         let sleeper = &mut self.hosts[host];
         sleeper.activity = Activity::Idle;
-        let Some(timeout) = sleeper.node.poll_timeout() else {
+        let Some(timeout) = timeout else {
             sleeper.timer = None;
             return;
         };
