@@ -6,6 +6,7 @@
 //! that the admission of a stage relies on, so a neighbour that lies or floods harms nobody else.
 
 use crate::contract::{Contract, Policing};
+use crate::mutation::{Mutation, active};
 use crate::units::{Instant, Nanos};
 
 /// What the source does with a message.
@@ -177,9 +178,9 @@ impl EffectiveArrivals {
     }
 
     fn belongs(&self, message: &Message, packet: &Arrival) -> bool {
-        message.number == packet.message
-            && message.packets < self.packets_max
-            && message.wire_bytes + u64::from(packet.wire_bytes) <= self.wire_bytes_max
+        let fits = message.packets < self.packets_max
+            && message.wire_bytes + u64::from(packet.wire_bytes) <= self.wire_bytes_max;
+        message.number == packet.message && (fits || active(Mutation::PolicedByNumberAlone))
     }
 
     fn judge(&self, message: &Message, packet: &Arrival) -> Verdict {

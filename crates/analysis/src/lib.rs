@@ -12,6 +12,7 @@ pub mod arrival;
 pub mod buffers;
 pub mod clip;
 pub mod contract;
+pub mod mutation;
 pub mod path;
 pub mod plan;
 pub mod policies;

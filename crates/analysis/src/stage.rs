@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::contract::Contract;
+use crate::mutation::{Mutation, active};
 use crate::policy::{Class, Demand, Urgency};
 use crate::units::{BitRate, Nanos, Ppm};
 
@@ -42,6 +43,9 @@ impl Blocking {
     pub fn by(&self, unit: Nanos) -> Nanos {
         match *self {
             Self::LargestUnit { best_effort } => best_effort.max(unit),
+            Self::Pipeline(_) if unit == Nanos::ZERO && active(Mutation::DeadlineFilterAtDepthTwo) => {
+                Nanos::ZERO
+            }
             Self::Pipeline(span) => span,
         }
     }
@@ -146,7 +150,7 @@ impl Link {
             cost,
             unit_cost_max: self.cost_of(largest).min(cost),
             period: contract.policed_interval(),
-            release_latency,
+            release_latency: counted(release_latency),
             early: horizon,
             urgency: Urgency::of_period(Class::Guaranteed, contract.policed_interval()),
         }
@@ -162,7 +166,8 @@ impl Link {
 
     /// P·MTU/rate + delta: the longest that something handed over before holds up a packet.
     pub fn pipeline_time(&self) -> Nanos {
-        let window = u64::from(self.pipeline_depth.max(1)) * u64::from(self.mtu_wire_bytes);
+        let packets = self.pipeline_depth.max(1) - u32::from(active(Mutation::BlockingOffByOnePacket));
+        let window = u64::from(packets) * u64::from(self.mtu_wire_bytes);
         self.rate_assured().time_of(window) + self.reaction
     }
 
@@ -307,7 +312,7 @@ impl Cpu {
             cost: self.cost_parts(contract, fragment_bytes, costs).sum(),
             unit_cost_max: costs.parts(run, run, kib * u64::from(run)).sum(),
             period: contract.policed_interval(),
-            release_latency,
+            release_latency: counted(release_latency),
             early: horizon,
             urgency: Urgency::of_period(Class::Guaranteed, contract.policed_interval()),
         }
@@ -332,6 +337,11 @@ impl Cpu {
             utilisation_limit: Ppm(self.utilisation_max.0.min(kept)),
         }
     }
+}
+
+/// r, as demands count it: only a fault leaves it out.
+pub(crate) fn counted(release_latency: Nanos) -> Nanos {
+    if active(Mutation::ReleaseLatencyLeftOut) { Nanos::ZERO } else { release_latency }
 }
 
 /// KiB that a largest packet begins.

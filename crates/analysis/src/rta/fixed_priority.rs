@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{Convention, Task, TooLong, busy_period, fixed_point};
+use crate::mutation::{Mutation, active};
 use crate::units::Nanos;
 
 /// Response times, from release, of `tasks` in priority order; `None` where one is unbounded. `blocking` is the
@@ -40,6 +41,9 @@ pub fn response_time(tasks: &[Task], blocking: Nanos) -> Result<Option<Nanos>, T
         });
         worst = worst.max((started - released) + (own.segment_last - Nanos(1)));
         job += 1;
+        if active(Mutation::FirstInstanceOnly) {
+            break;
+        }
     }
     Ok(Some(worst))
 }

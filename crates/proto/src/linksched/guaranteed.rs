@@ -7,6 +7,7 @@
 
 use alloc::vec::Vec;
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
 use super::heap::Heap;
@@ -146,7 +147,8 @@ impl<P> Queues<P> {
         self.packets.push(&mut known.packets, queued);
         known.slots_used += 1;
         known.slots_used_max = known.slots_used_max.max(known.slots_used);
-        let release = effective - known.horizon;
+        let ignored = known.horizon == Nanos::ZERO && active(Mutation::ZeroHorizonIgnored);
+        let release = if ignored { now } else { effective - known.horizon };
         match known.place {
             // The head is in a heap already, or the entry of an emptied head is: see `settle`.
             Place::Early | Place::Current => {}

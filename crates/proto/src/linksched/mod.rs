@@ -21,6 +21,7 @@ mod pacer;
 mod packets;
 mod parameters;
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
 use crate::limits;
@@ -126,16 +127,34 @@ impl<P> LinkScheduler<P> {
 
     /// The packet to hand to the adapter now, if any may go.
     pub fn poll(&mut self, now: Instant) -> Option<Scheduled<P>> {
-        if !self.guaranteed.settle(now, limits::LINK_MOVES_MAX) {
+        let until = self.current_until(now);
+        if !self.guaranteed.settle(until, limits::LINK_MOVES_MAX) {
             return None;
         }
         match self.guaranteed.head_bytes() {
+            Some(bytes) if self.is_passed(bytes, now) => self.send_best_effort(now),
             Some(bytes) => self.pacer.admits(bytes, now).then(|| self.send_guaranteed(now))?,
             None => {
                 let bytes = self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX)?;
                 self.pacer.admits(bytes, now).then(|| self.send_best_effort(now))?
             }
         }
+    }
+
+    /// Packets released until then are current. Only a fault looks ahead.
+    fn current_until(&mut self, now: Instant) -> Instant {
+        let ahead = active(Mutation::QueueThreeServedWhenIdle)
+            && !self.guaranteed.has_current()
+            && self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX).is_none();
+        if ahead { Instant(u64::MAX) } else { now }
+    }
+
+    /// Whether best effort goes before a head of queue 1 of `bytes`. Only a fault lets it.
+    fn is_passed(&mut self, bytes: u32, now: Instant) -> bool {
+        let lets = active(Mutation::BestEffortFirst)
+            || active(Mutation::SmallBestEffortPasses) && !self.pacer.admits(bytes, now);
+        let fits = |head| self.pacer.admits(head, now);
+        lets && self.best_effort.head_bytes(now, limits::LINK_MOVES_MAX).is_some_and(fits)
     }
 
     /// The adapter has sent `wire_bytes` more, in the order of hand-over. Without effect for a clocked pace.

@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use punctual_analysis::arrival::{EffectiveArrivals, LogicalArrivals};
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, buffers};
 
 use super::api::{ChannelCounters, FilterChange, RefuseCause, Role, StageGrant};
@@ -46,6 +47,30 @@ struct Terms {
     upstream_min: Nanos,
 }
 
+impl Terms {
+    /// What `terms` are where the stages take `bounds`.
+    fn of(terms: &CommitTerms, bounds: Vec<Nanos>) -> Self {
+        Self {
+            horizons: (0..bounds.len()).map(|index| terms.horizon(index, &bounds)).collect(),
+            arrival_error: terms.arrival_error(&bounds),
+            upstream: terms.upstream(0, &bounds),
+            upstream_min: terms.upstream_min,
+            bounds,
+        }
+    }
+
+    /// The same before anybody took a share of the leftover: only a fault asks.
+    fn unrelaxed(&self, offered: &[Nanos]) -> Self {
+        let before = |index: usize| self.upstream_min + offered.iter().take(index).copied().sum();
+        Self {
+            horizons: (0..offered.len()).map(before).collect(),
+            upstream: self.upstream_min,
+            bounds: offered.to_vec(),
+            ..*self
+        }
+    }
+}
+
 impl<M: Memory> Resources for Plane<M> {
     fn hold(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause> {
         self.stages.hold(local, limit, false)
@@ -64,14 +89,11 @@ impl<M: Memory> Resources for Plane<M> {
             .stages
             .relax(local.channel, wanted, |index, bounds| terms.horizon(index, bounds))
             .ok_or(RefuseCause::Exhausted)?;
-        let terms = Terms {
-            horizons: (0..bounds.len()).map(|index| terms.horizon(index, &bounds)).collect(),
-            arrival_error: terms.arrival_error(&bounds),
-            upstream: terms.upstream(0, &bounds),
-            upstream_min: terms.upstream_min,
-            bounds,
+        let terms = Terms::of(terms, bounds);
+        let buffers = match active(Mutation::UnrelaxedBuffers) {
+            true => buffers_of(local, &terms.unrelaxed(&offered)),
+            false => buffers_of(local, &terms),
         };
-        let buffers = buffers_of(local, &terms);
         self.stages.reserve_buffers(local.channel, reserved(local, buffers))?;
         self.install(local, &terms, buffers)?;
         Ok(self.stages.grants(local, &offered))
@@ -249,7 +271,9 @@ impl<M: Memory> Plane<M> {
         let overhead = local.link_in.map_or(0, |link| self.line(link).config.overhead_bytes);
         let message = Fragmentation::new(local.contract.message_bytes_max, local.fragment_bytes);
         let wire_bytes = message.map_or(0, |message| message.wire_bytes(overhead));
-        let period = local.contract.policed_interval();
+        let contract = &local.contract;
+        let unpoliced = active(Mutation::UnpolicedInterval);
+        let period = if unpoliced { contract.interval() } else { contract.policed_interval() };
         let arrivals = EffectiveArrivals::new(period, Some(terms.arrival_error), packets, wire_bytes)
             .with_early_max(local.contract.deadline);
         PacketQueue { packets: VecDeque::with_capacity(packets_max), packets_max, arrivals }

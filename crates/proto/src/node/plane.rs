@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use punctual_analysis::arrival::LogicalArrivals;
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Policing};
 
 use super::api::{DropCounters, FilterChange, Notice};
@@ -24,7 +25,7 @@ use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 use crate::limits::{
     ARRIVALS_PACKETS_MAX, FRAMES_BEST_EFFORT_DIVISOR, IN_FLIGHT_PACKETS_MAX, SIGNALS_WAITING_MAX,
 };
-use crate::linksched::{FlowIndex, Guaranteed, LinkParameters, LinkScheduler};
+use crate::linksched::{BestEffortKey, FlowIndex, Guaranteed, LinkParameters, LinkScheduler};
 use crate::memory::Memory;
 use crate::sched::{Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
 use crate::signalling::Signalling;
@@ -107,6 +108,12 @@ impl<M: Memory> Line<M> {
         let effective = self.signal_regulator.peek(now);
         self.signal_regulator.accept(now, Policing::Delay);
         let wire_bytes = self.config.signal_bytes_max() + self.config.overhead_bytes;
+        if active(Mutation::SignallingAsBestEffort) {
+            let key = BestEffortKey(u64::MAX);
+            self.signal_queued =
+                self.scheduler.enqueue_best_effort(now, key, wire_bytes, Packet::Signal).is_ok();
+            return;
+        }
         let key = Guaranteed { effective, deadline: effective + self.signal_bound, wire_bytes };
         self.signal_queued = self.scheduler.enqueue(now, self.signal_flow, key, Packet::Signal).is_ok();
     }

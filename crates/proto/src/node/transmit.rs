@@ -2,6 +2,7 @@
 //! What passes through is not copied: its header is rewritten where it is, and its frame is handed over.
 
 use punctual_analysis::Instant;
+use punctual_analysis::mutation::{Mutation, active};
 
 use super::api::{PacketOut, Port, Transmit};
 use super::clip::{Clip, RoleState};
@@ -60,7 +61,7 @@ impl<M: Memory> Plane<M> {
         now: Instant,
         out: &mut [u8],
     ) -> Option<PacketOut<M::Frame>> {
-        let departure = scheduled.departure_latest;
+        let departure = if active(Mutation::SlackAtHandOver) { now } else { scheduled.departure_latest };
         let written = match scheduled.packet {
             Packet::Source { channel, number, fragment, nominal } => {
                 self.write_source(channel, number, fragment, (nominal, departure), now, out)

@@ -5,6 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::message::Route;
@@ -74,7 +75,8 @@ pub struct Channel {
 
 impl Channel {
     fn wake(&self) -> Option<Instant> {
-        [self.deadline, self.lease].into_iter().flatten().min()
+        let lease = self.lease.filter(|_| !active(Mutation::LeaseNeverExpires));
+        [self.deadline, lease].into_iter().flatten().min()
     }
     const fn is_half_open(&self) -> bool {
         matches!(self.state, State::Creating | State::Asking | State::Accepted)

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use punctual_analysis::contract::SPAN_MAX;
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
 use super::Signalling;
@@ -127,7 +128,8 @@ impl Signalling {
             self.counters.unexpected += 1;
             return;
         }
-        if let Some(known) = self.channels.of_path(create.path) {
+        let known = self.channels.of_path(create.path);
+        if let Some(known) = known.filter(|_| !active(Mutation::DuplicateCreateHeldTwice)) {
             let id = known.local.channel;
             self.apply(id, Input::CreateAgain, Particulars::default(), now, resources);
             return;

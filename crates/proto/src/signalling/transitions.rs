@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Ppm};
 
 use super::Signalling;
@@ -109,7 +110,9 @@ impl Signalling {
         if row.state == State::Draining {
             what.reason = channel.reason;
         }
-        if row.next == State::Gone && row.state != State::Probing {
+        let refused = row.role == Role::Forwarder && row.input == Input::Refuse;
+        let keeps = refused && active(Mutation::RefuseKeepsHold);
+        if row.next == State::Gone && row.state != State::Probing && !keeps {
             resources.release(channel.local.channel);
         }
         if row.next != row.state {

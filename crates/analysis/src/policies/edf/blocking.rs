@@ -7,6 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::signed;
+use crate::mutation::{Mutation, active};
 use crate::stage::Blocking;
 use crate::units::Nanos;
 
@@ -29,7 +30,7 @@ impl BlockingCurve {
 
     /// Whether units matter at all.
     pub(super) fn depends_on_units(&self) -> bool {
-        matches!(self.model, Blocking::LargestUnit { .. })
+        matches!(self.model, Blocking::LargestUnit { .. }) || active(Mutation::DeadlineFilterAtDepthTwo)
     }
 
     /// blocking(t) with only a unit of `unit` less urgent.

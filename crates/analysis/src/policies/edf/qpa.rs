@@ -4,6 +4,7 @@
 
 use alloc::vec::Vec;
 
+use crate::mutation::{Mutation, active};
 use crate::policy::Demand;
 use crate::stage::StageModel;
 use crate::units::Nanos;
@@ -80,7 +81,8 @@ fn keeps_between(channels: &[(Demand, Nanos)], model: &StageModel, from: Nanos, 
 /// L: the least fixed point of blocking + interference(L) + sum of ceil((L + r)/I')·C; blocking belongs in it.
 fn busy_period(channels: &[(Demand, Nanos)], model: &StageModel, limit: Nanos) -> Option<Nanos> {
     let unit = channels.iter().map(|(demand, _)| demand.unit_cost_max).max().unwrap_or_default();
-    let blocking = model.blocking.by(unit);
+    let ignored = active(Mutation::LimitWithoutBlocking);
+    let blocking = if ignored { Nanos::ZERO } else { model.blocking.by(unit) };
     let mut busy = Nanos(1);
     loop {
         let work = |(demand, _): &(Demand, Nanos)| {

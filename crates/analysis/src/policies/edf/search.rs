@@ -9,6 +9,7 @@
 
 use super::blocking::BlockingCurve;
 use super::staircase::Staircase;
+use crate::mutation::{Mutation, active};
 
 const PPM: i128 = 1_000_000;
 
@@ -114,12 +115,15 @@ impl Search<'_> {
     /// The smallest d - r by the line beyond the horizon.
     pub(super) fn by_tail(&self) -> Result<i64, NoBound> {
         let horizon = self.stairs.horizon;
-        self.tail.bound(&self.newcomer, horizon, self.blocking_at(horizon)).ok_or(NoBound::Horizon)
+        let ignored = active(Mutation::LimitWithoutBlocking);
+        let blocking = if ignored { 0 } else { self.blocking_at(horizon) };
+        self.tail.bound(&self.newcomer, horizon, blocking).ok_or(NoBound::Horizon)
     }
 
     /// Blocking at and after the horizon, whatever the newcomer's bound.
     pub(super) fn blocking_max(&self) -> i64 {
-        self.blocking.at(self.stairs.horizon).max(self.newcomer.blocking)
+        let ignored = active(Mutation::LimitWithoutBlocking);
+        if ignored { 0 } else { self.blocking.at(self.stairs.horizon).max(self.newcomer.blocking) }
     }
 
     fn blocking_at(&self, t: i64) -> i64 {

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::contract::SPAN_MAX;
+use crate::mutation::{Mutation, active};
 use crate::policy::Demand;
 use crate::stage::Interference;
 use crate::units::Nanos;
@@ -106,7 +107,7 @@ impl Place<'_> {
     /// What nothing preempts at the end of a message: all of it where it is one unit. A longer message may end
     /// in a unit of any size, so nothing of it is taken to be safe but a tick.
     fn safe(&self) -> Nanos {
-        let single = self.own.cost <= self.unit_max;
+        let single = self.own.cost <= self.unit_max || active(Mutation::MessageLevelCosts);
         if single { self.own.cost - Nanos(1) } else { Nanos::ZERO }
     }
 
@@ -146,6 +147,9 @@ impl Place<'_> {
                 busy = Some(fixed_point(started, SPAN_MAX, &mut rounds, |at| self.work_of_busy_period(at))?);
             }
             jobs += 1;
+            if active(Mutation::FirstInstanceOnly) {
+                break;
+            }
         }
         Some(worst)
     }

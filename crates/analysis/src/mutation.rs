@@ -1,0 +1,81 @@
+//! Deliberate faults, for the mutation check: proof that the checkers would see them.
+//!
+//! Each [`Mutation`] is a mistake that a maintainer could make, switched in where it would be made. Without the
+//! feature `mutations`, which nothing that ships enables, [`active`] is a constant `false` and the faults are not
+//! even compiled in. With it, one process-wide switch says which fault there is, if any.
+//! `docs/GUARANTEES.md`, "Mutation check", says what catches each.
+
+/// A fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mutation {
+    /// The window of a link blocks for a packet less than it holds.
+    BlockingOffByOnePacket = 1,
+    /// Response times take a whole message to be safe from preemption once it has begun.
+    MessageLevelCosts,
+    /// Response times are those of the first message of a busy period.
+    FirstInstanceOnly,
+    /// The demand-bound test ends where it would end without blocking.
+    LimitWithoutBlocking,
+    /// A window of several packets blocks only if something admitted is less urgent.
+    DeadlineFilterAtDepthTwo,
+    /// Admission takes messages to be ready when they arrive.
+    ReleaseLatencyLeftOut,
+    /// A forwarder believes what a packet says about its arrival.
+    NoRepolicing,
+    /// Whatever carries one message number counts as one message.
+    PolicedByNumberAlone,
+    /// Effective arrivals lie I apart, not I'.
+    UnpolicedInterval,
+    /// Slack is stamped with the time of hand-over, not of the latest departure.
+    SlackAtHandOver,
+    /// Best effort that fits the window passes a guaranteed packet that does not.
+    SmallBestEffortPasses,
+    /// An idle link serves what is early.
+    QueueThreeServedWhenIdle,
+    /// Links do not hold packets whose horizon is zero.
+    ZeroHorizonIgnored,
+    /// Queue 2 goes before queue 1.
+    BestEffortFirst,
+    /// Buffers are those of the bounds that were offered, not of the relaxed ones.
+    UnrelaxedBuffers,
+    /// A reservation that is not refreshed stays.
+    LeaseNeverExpires,
+    /// A CREATE for a path that is known is taken for a new one.
+    DuplicateCreateHeldTwice,
+    /// A forwarder that passes a REFUSE on keeps what it holds.
+    RefuseKeepsHold,
+    /// Signalling has no channel of its own on links.
+    SignallingAsBestEffort,
+}
+
+/// Whether the core has this fault.
+#[cfg(not(feature = "mutations"))]
+#[inline(always)]
+pub const fn active(_: Mutation) -> bool {
+    false
+}
+
+#[cfg(feature = "mutations")]
+pub use switch::{active, choose};
+
+#[cfg(feature = "mutations")]
+mod switch {
+    use core::sync::atomic::{AtomicU8, Ordering};
+
+    use super::Mutation;
+
+    /// None is zero.
+    static CHOSEN: AtomicU8 = AtomicU8::new(0);
+
+    /// Gives the core of this process a fault, or none. Whoever chooses runs nothing else meanwhile.
+    pub fn choose(mutation: Option<Mutation>) {
+        CHOSEN.store(mutation.map_or(0, |mutation| mutation as u8), Ordering::SeqCst);
+    }
+
+    /// Whether the core has this fault.
+    #[inline]
+    pub fn active(mutation: Mutation) -> bool {
+        CHOSEN.load(Ordering::Relaxed) == mutation as u8
+    }
+}
