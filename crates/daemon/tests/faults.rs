@@ -360,7 +360,7 @@ fn nothing_leaks() {
 fn a_second_daemon_and_a_stale_socket() {
     let pair = Pair::start();
     let (to_b, _to_a) = common::memory_links();
-    let second = config("a", "b", &pair.a.socket, "");
+    let second = config("a", &pair.a.socket, "");
     let stop = punctual_ipc::wake::Alarm::new().expect("an eventfd");
     let error =
         punctual_daemon::run_with(&second, to_b, std::os::fd::AsFd::as_fd(&stop), || ()).expect_err("taken");
@@ -375,7 +375,7 @@ fn a_second_daemon_and_a_stale_socket() {
         .expect("bound");
     drop(socket);
     let (to_b, _to_a) = common::memory_links();
-    let daemon = Daemon::start(config("a", "b", &stale, ""), to_b);
+    let daemon = Daemon::start(config("a", &stale, ""), to_b);
     assert_eq!(daemon.connect().host(), "a");
 }
 

@@ -1,106 +1,37 @@
 //! The program itself: `punctuald` with a configuration file, over kernel UDP sockets on loopback.
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+mod common;
 
-use punctual::{CloseReason, Consent, Contract, Endsystem, Nanos, Rate, RecvError};
-use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::process::Command;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+use common::program::{Program, folder, write};
+use common::text::Text;
+use common::{PATIENCE, meet};
+use punctual::{CloseReason, Consent, Contract, Nanos, Rate, RecvError};
+use rustix::process::Signal;
 
-struct Daemon {
-    process: Child,
-    socket: PathBuf,
-}
-
-impl Daemon {
-    /// Starts one and waits for its word.
-    fn start(folder: &Path, name: &str, neighbour: &str, net: u8) -> Self {
-        let socket = folder.join(format!("{name}.sock"));
-        let config = write_config(folder, name, neighbour, net, &socket);
-        let mut process = Command::new(env!("CARGO_BIN_EXE_punctuald"))
-            .args(["--best-effort-host", "--json", "--config"])
-            .arg(config)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("punctuald runs");
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
-        assert!(line.contains("\"state\":\"ready\""), "{line}");
-        Self { process, socket }
-    }
-
-    /// Asks it to stop; whether it ended well.
-    fn stop(&mut self) -> bool {
-        let pid = Pid::from_child(&self.process);
-        kill_process(pid, Signal::TERM).expect("it is there");
-        self.process.wait().expect("it ends").success()
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn write_config(folder: &Path, name: &str, neighbour: &str, net: u8, socket: &Path) -> PathBuf {
-    let own = if name == "a" { 1 } else { 2 };
-    let text = format!(
-        r#"
-        [node]
-        name = "{name}"
-        [daemon]
-        socket = "{}"
-        [signalling]
-        key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-        hello = "250ms"
-        [[host]]
-        name = "a"
-        id = 1
-        [[host]]
-        name = "b"
-        id = 2
-        [[link]]
-        name = "lo"
-        neighbour = "{neighbour}"
-        driver = "udp"
-        local = "127.99.{net}.{own}"
-        peer = "127.99.{net}.{}"
-        rate = "100Mbit/s"
-        # A busy machine is late by any time: not what is tested here.
-        prediction_error = "500ms"
-        "#,
-        socket.display(),
-        3 - own
+/// Does `work` with the configuration of `name` on loopback network `net`.
+fn with_text<R>(folder: &Path, name: &str, net: u8, work: impl FnOnce(Text<'_>) -> R) -> R {
+    let [own, peer] = if name == "a" { [1, 2] } else { [2, 1] };
+    let link = format!(
+        "driver = \"udp\"\nlocal = \"127.99.{net}.{own}\"\npeer = \"127.99.{net}.{peer}\"\nrate = \"100Mbit/s\""
     );
-    let path = folder.join(format!("{name}.toml"));
-    std::fs::write(&path, text).expect("written");
-    path
+    let socket = folder.join(format!("{name}.sock"));
+    work(Text { name, socket: &socket, processor: "", daemon: "", signalling: "", link: &link })
 }
 
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("punctuald-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder
+fn start(folder: &Path, name: &str, net: u8) -> Program {
+    with_text(folder, name, net, |text| Program::start(folder, text, str::to_owned))
 }
 
 #[test]
 fn two_daemons_carry_a_channel_and_stop_gracefully() {
     let folder = folder("pair");
     let net = (std::process::id() % 250) as u8;
-    let (mut on_a, mut on_b) = (Daemon::start(&folder, "a", "b", net), Daemon::start(&folder, "b", "a", net));
-    let a = Endsystem::connect_to(&on_a.socket).expect("connected");
-    let b = Endsystem::connect_to(&on_b.socket).expect("connected");
-    let until = Instant::now() + PATIENCE;
-    while ![&a, &b].iter().all(|host| host.status().expect("status").node.links[0].alive) {
-        assert!(Instant::now() < until, "the hosts never saw one another");
-        std::thread::yield_now();
-    }
+    let (on_a, on_b) = (start(&folder, "a", net), start(&folder, "b", net));
+    let (a, b) = (on_a.connect(), on_b.connect());
+    meet([&a, &b]);
     let listener = b.listen("cam", |_| Consent::Accept).expect("a listener");
     let rate = Rate::per_second(100).expect("a rate");
     let contract = Contract::new(20_000, rate, 2, Nanos::from_millis(200)).expect("a contract");
@@ -113,19 +44,20 @@ fn two_daemons_carry_a_channel_and_stop_gracefully() {
             .recv_in_place(|bytes, _| assert!(bytes.iter().all(|byte| *byte == number)))
             .expect("received");
     }
-    assert!(on_a.stop(), "a graceful stop is a success");
-    assert!(!on_a.socket.exists());
+    let socket = on_a.socket.clone();
+    assert!(on_a.stop(Signal::TERM).success(), "a graceful stop is a success");
+    assert!(!socket.exists());
     let ended = receiver.recv(&mut [0; 20_000]);
     assert!(matches!(ended, Err(RecvError::Closed(Some(CloseReason::Peer)))), "{ended:?}");
     assert!(channel.send(b"nobody").is_err());
-    assert!(on_b.stop());
+    assert!(on_b.stop(Signal::TERM).success());
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
 #[test]
 fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     let folder = folder("wrong");
-    let good = write_config(&folder, "a", "b", 1, &folder.join("a.sock"));
+    let good = with_text(&folder, "a", 1, |text| write(&folder, text));
     let run = |arguments: &[&str], config: &Path| {
         Command::new(env!("CARGO_BIN_EXE_punctuald"))
             .args(arguments)

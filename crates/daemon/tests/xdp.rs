@@ -1,15 +1,16 @@
 //! The program over AF_XDP, between two network namespaces that the test makes (needs root): channels, a daemon that
 //! is killed, a device that vanishes, and devices that are as before in the end.
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+mod common;
 
+use std::path::Path;
+use std::process::Command;
+
+use common::program::{Program, folder};
+use common::text::Text;
+use common::{PATIENCE, eventually, meet};
 use punctual::{Consent, Contract, Endsystem, Nanos, Rate};
-use rustix::process::{Pid, Signal, kill_process};
-
-const PATIENCE: Duration = Duration::from_secs(30);
+use rustix::process::Signal;
 
 /// Runs a command line; returns what it printed.
 fn run(line: &str) -> Result<String, String> {
@@ -69,99 +70,26 @@ impl Drop for Network {
     }
 }
 
-struct Daemon {
-    process: Child,
-    socket: PathBuf,
-}
-
-impl Daemon {
-    fn start(network: &Network, folder: &Path, end: usize) -> Self {
-        let socket = folder.join(format!("{end}.sock"));
-        let config = write_config(folder, end, &socket);
-        let program = env!("CARGO_BIN_EXE_punctuald");
-        let line = format!("{program} --best-effort-host --json --config {}", config.display());
-        let mut process = Command::new("sh")
-            .args(["-c", &format!("exec {}", network.inside(end, &line))])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("punctuald runs");
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
-        assert!(line.contains("\"state\":\"ready\""), "{line}");
-        Self { process, socket }
-    }
-
-    fn connect(&self) -> Endsystem {
-        Endsystem::connect_to(&self.socket).expect("a connection")
-    }
-
-    fn stop(mut self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process), signal).expect("it is there");
-        let ended = self.process.wait().expect("it ends");
-        assert_eq!(ended.success(), signal == Signal::TERM, "{ended}");
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn write_config(folder: &Path, end: usize, socket: &Path) -> PathBuf {
-    let ([name, neighbour], own) = (if end == 0 { ["a", "b"] } else { ["b", "a"] }, end + 1);
-    let text = format!(
+fn start(network: &Network, folder: &Path, end: usize) -> Program {
+    let name = ["a", "b"][end];
+    let socket = folder.join(format!("{name}.sock"));
+    let link = format!(
         r#"
-        [node]
-        name = "{name}"
-        [processor]
-        profile_measure = false
-        [daemon]
-        socket = "{}"
-        [signalling]
-        key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-        hello = "250ms"
-        [[host]]
-        name = "a"
-        id = 1
-        [[host]]
-        name = "b"
-        id = 2
-        [[link]]
-        name = "to-{neighbour}"
-        neighbour = "{neighbour}"
         driver = "xdp"
         device = "v{name}"
-        local = "10.98.0.{own}"
+        local = "10.98.0.{}"
         peer = "10.98.0.{}"
         kernel_rate = "10%"
         napi_priority = 40
         interrupt_defer = "20us"
         rate = "100Mbit/s"
-        # A busy machine is late by any time: not what is tested here.
-        prediction_error = "500ms"
         "#,
-        socket.display(),
-        3 - own
+        end + 1,
+        2 - end
     );
-    let path = folder.join(format!("{end}.toml"));
-    std::fs::write(&path, text).expect("written");
-    path
-}
-
-fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !so() {
-        assert!(Instant::now() < until, "it never came to this: {what}");
-        std::thread::yield_now();
-    }
-}
-
-fn meet(hosts: [&Endsystem; 2]) {
-    eventually("the hosts see one another", || {
-        hosts.iter().all(|host| host.status().expect("status").node.links[0].alive)
-    });
+    let processor = "profile_measure = false";
+    let text = Text { name, socket: &socket, processor, daemon: "", signalling: "", link: &link };
+    Program::start(folder, text, |line| network.inside(end, line))
 }
 
 /// A channel from `a` to `b` carries ten messages.
@@ -181,11 +109,10 @@ fn carries(a: &Endsystem, b: &Endsystem) {
 #[test]
 fn daemons_over_xdp_survive_devices_and_leave_none_changed() {
     let Some(network) = Network::new() else { return };
-    let folder = std::env::temp_dir().join(format!("punctuald-xdp-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = folder("xdp");
     let before = [0, 1].map(|end| network.photograph(end));
 
-    let (on_a, on_b) = (Daemon::start(&network, &folder, 0), Daemon::start(&network, &folder, 1));
+    let (on_a, on_b) = (start(&network, &folder, 0), start(&network, &folder, 1));
     let (a, b) = (on_a.connect(), on_b.connect());
     meet([&a, &b]);
     carries(&a, &b);
@@ -197,16 +124,16 @@ fn daemons_over_xdp_survive_devices_and_leave_none_changed() {
     // Killed, and started again: what the dead one left is taken over, and put back in the end.
     on_a.stop(Signal::KILL);
     assert!(network.photograph(0).contains("tbf 7075:"));
-    let on_a = Daemon::start(&network, &folder, 0);
+    let on_a = start(&network, &folder, 0);
     let a = on_a.connect();
     meet([&a, &b]);
     carries(&a, &b);
-    on_a.stop(Signal::TERM);
-    on_b.stop(Signal::TERM);
+    assert!(on_a.stop(Signal::TERM).success());
+    assert!(on_b.stop(Signal::TERM).success());
     assert_eq!([0, 1].map(|end| network.photograph(end)), before);
 
     // The other one's device vanishes and comes back; both go on.
-    let (on_a, on_b) = (Daemon::start(&network, &folder, 0), Daemon::start(&network, &folder, 1));
+    let (on_a, on_b) = (start(&network, &folder, 0), start(&network, &folder, 1));
     let (a, b) = (on_a.connect(), on_b.connect());
     meet([&a, &b]);
     run(&network.inside(1, "ip link del vb")).expect("no cable");
@@ -214,8 +141,8 @@ fn daemons_over_xdp_survive_devices_and_leave_none_changed() {
     network.join();
     meet([&a, &b]);
     carries(&a, &b);
-    on_a.stop(Signal::TERM);
-    on_b.stop(Signal::TERM);
+    assert!(on_a.stop(Signal::TERM).success());
+    assert!(on_b.stop(Signal::TERM).success());
     for end in [0, 1] {
         let after = network.photograph(end);
         assert!(!after.contains("7075") && !after.contains("xdp"), "{after}");

@@ -3,6 +3,8 @@
 
 #[path = "../tests/xdp/bed.rs"]
 mod bed;
+#[path = "../tests/common/host.rs"]
+mod host;
 
 use std::time::Instant;
 

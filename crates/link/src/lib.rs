@@ -19,6 +19,7 @@ pub mod xdp;
 
 use std::os::fd::BorrowedFd;
 
+use derive_more::{Add, AddAssign};
 use thiserror::Error;
 
 pub use memory::{MemoryLink, MemoryOptions};
@@ -53,7 +54,7 @@ pub struct Received {
 }
 
 /// What a link has counted since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Add, AddAssign)]
 pub struct LinkStatistics {
     /// Packets received.
     pub packets_in: u64,

@@ -4,6 +4,8 @@
 //! into the ring of its stream and drops what nobody may use, counted by reason. A driver that cannot ignores
 //! filters; whoever receives checks every packet again in any case.
 
+use derive_more::{Add, AddAssign};
+
 /// The classes of packets, the most urgent first: each has its own ring and its own share of the buffers, so that
 /// a flood in one never takes a buffer of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,7 +59,7 @@ pub struct Filter {
 }
 
 /// Packets that the driver has thrown away before they took a buffer, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Add, AddAssign)]
 pub struct StreamDrops {
     /// Beyond the contract's rate or burst.
     pub policed: u64,

@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 #[path = "xdp/bed.rs"]
 mod bed;
+#[path = "common/host.rs"]
+mod host;
 
 use punctual_link::xdp::{XdpLink, XdpMemory, XdpOptions};
 use punctual_link::{Link, MemoryLink, MemoryOptions, Port, Received, UdpLink, UdpOptions};

@@ -1,6 +1,9 @@
 //! Two daemons, `a` and `b`, in this process, joined by a memory link.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod program;
+pub mod text;
+
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,42 +17,22 @@ use punctual_engine::config::parse;
 use punctual_ipc::wake::Alarm;
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 
+use text::Text;
+
 /// How long anything may take before a test gives up. Generous: the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-pub fn config(name: &str, neighbour: &str, socket: &Path, daemon: &str) -> HostConfig {
-    let text = format!(
-        r#"
-        [node]
-        name = "{name}"
-        [processor]
-        best_effort_host = true
-        profile_measure = false
-        [daemon]
-        socket = "{}"
-        {daemon}
-        [signalling]
-        key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-        hello = "250ms"
-        grace = "300ms"
-        consent_timeout = "5s"
-        [[host]]
-        name = "a"
-        id = 1
-        [[host]]
-        name = "b"
-        id = 2
-        [[link]]
-        name = "to-{neighbour}"
-        neighbour = "{neighbour}"
-        driver = "memory"
-        rate = "400Mbit/s"
-        # Ordinary threads on a busy machine are late by any time: not what is tested here.
-        prediction_error = "500ms"
-        "#,
-        socket.display()
-    );
-    parse(&text, Path::new("test.toml")).expect("a configuration")
+/// The configuration of host `name`, one of `a` and `b`; `daemon` has more keys of that table.
+pub fn config(name: &str, socket: &Path, daemon: &str) -> HostConfig {
+    let text = Text {
+        name,
+        socket,
+        processor: "best_effort_host = true\nprofile_measure = false",
+        daemon,
+        signalling: "grace = \"300ms\"\nconsent_timeout = \"5s\"",
+        link: "driver = \"memory\"\nrate = \"400Mbit/s\"",
+    };
+    parse(&text.to_toml(), Path::new("test.toml")).expect("a configuration")
 }
 
 /// The links of one host.
@@ -117,15 +100,11 @@ impl Pair {
         let directory = std::env::temp_dir().join(format!("punctual-test-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory");
         let (to_b, to_a) = memory_links();
-        let a = Daemon::start(config("a", "b", &directory.join("a.sock"), daemon), to_b);
-        let b = Daemon::start(config("b", "a", &directory.join("b.sock"), daemon), to_a);
+        let a = Daemon::start(config("a", &directory.join("a.sock"), daemon), to_b);
+        let b = Daemon::start(config("b", &directory.join("b.sock"), daemon), to_a);
         let pair = Self { a, b, directory };
         let (on_a, on_b) = (pair.a.connect(), pair.b.connect());
-        eventually("the hosts see one another", || {
-            [&on_a, &on_b]
-                .iter()
-                .all(|host| host.status().expect("status").node.links.iter().all(|link| link.alive))
-        });
+        meet([&on_a, &on_b]);
         pair
     }
 }
@@ -143,6 +122,13 @@ pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
         assert!(Instant::now() < until, "it never came to this: {what}");
         std::thread::yield_now();
     }
+}
+
+/// Waits until the hosts see one another.
+pub fn meet(hosts: [&Endsystem; 2]) {
+    eventually("the hosts see one another", || {
+        hosts.iter().all(|host| host.status().expect("status").node.links.iter().all(|link| link.alive))
+    });
 }
 
 pub fn contract(bytes: u32, rate: u64, deadline_ms: u64) -> Contract {

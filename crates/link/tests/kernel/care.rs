@@ -1,15 +1,14 @@
 //! What is set up on a device is put back, also after a crash.
 
-use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use punctual_link::kernel::napi::{ThreadClass, instances};
 use punctual_link::kernel::{CareOptions, Device, DeviceCare, KernelError, ShaperRate, leftovers};
 
-use crate::namespaces::{ADDRESSES, Pair, privileged};
+use crate::namespaces::{ADDRESSES, Pair, hang_with, privileged};
 
 const RATE: ShaperRate = ShaperRate { rate_bps: 20_000_000, burst_bytes: 6_000 };
 
@@ -99,35 +98,14 @@ fn a_classless_qdisc_comes_back_as_it_was_and_others_are_refused() {
     }
 }
 
-/// In its environment a test program is a host that sets everything up and then hangs.
-const CHILD: &str = "PUNCTUAL_TEST_CHILD";
-
 #[test]
 fn child_that_hangs_with_everything_set_up() {
-    if std::env::var_os(CHILD).is_none() {
-        return;
-    }
-    let _care = DeviceCare::take(&Device::named("va").expect("va"), 0, everything()).expect("care");
-    println!("\nready");
-    // The end of its standard input would mean that nobody is there to kill it.
-    let _ = std::io::stdin().lines().count();
+    hang_with(|| DeviceCare::take(&Device::named("va").expect("va"), 0, everything()).expect("care"));
 }
 
 /// A process in the left namespace that has set everything up.
 fn hanging(pair: &Pair) -> Child {
-    let own = std::env::current_exe().expect("this program");
-    let test = "care::child_that_hangs_with_everything_set_up";
-    let line = pair.inside_left(&format!("{} --exact {test} --nocapture", own.display()));
-    let mut child = Command::new("sh")
-        .args(["-c", &format!("exec {line}")])
-        .env(CHILD, "1")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a child");
-    let output = BufReader::new(child.stdout.take().expect("its output"));
-    assert!(output.lines().map_while(Result::ok).any(|line| line == "ready"), "the child failed");
-    child
+    pair.hanging("care::child_that_hangs_with_everything_set_up")
 }
 
 #[test]

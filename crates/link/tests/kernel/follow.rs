@@ -1,9 +1,7 @@
 //! A link over AF_XDP follows its device: addresses, and the device itself.
 
-use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use punctual_link::kernel::{
@@ -14,7 +12,7 @@ use punctual_link::{Filter, Link, LinkError, PathKey, Port, Received, Stream};
 use rustix::event::{Timespec, epoll};
 
 use crate::facts::request;
-use crate::namespaces::{ADDRESSES, Pair, privileged};
+use crate::namespaces::{ADDRESSES, Pair, hang_with, privileged};
 
 const DATA: u16 = 7_411;
 const SIGNALLING: u16 = 7_412;
@@ -233,34 +231,9 @@ fn a_link_lives_on_when_its_device_is_switched_off_and_on() {
     assert!(driven.link.facts().iter().all(|(name, _)| *name != "trouble"), "{:?}", driven.link.facts());
 }
 
-/// In its environment a test program is a host with an open link that hangs.
-const CHILD: &str = "PUNCTUAL_TEST_CHILD_LINK";
-
 #[test]
 fn child_that_hangs_with_an_open_link() {
-    if std::env::var_os(CHILD).is_none() {
-        return;
-    }
-    let _link = open();
-    println!("\nready");
-    // The end of its standard input would mean that nobody is there to kill it.
-    let _ = std::io::stdin().lines().count();
-}
-
-fn hanging(pair: &Pair) -> Child {
-    let own = std::env::current_exe().expect("this program");
-    let test = "follow::child_that_hangs_with_an_open_link";
-    let line = pair.inside_left(&format!("{} --exact {test} --nocapture", own.display()));
-    let mut child = Command::new("sh")
-        .args(["-c", &format!("exec {line}")])
-        .env(CHILD, "1")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a child");
-    let output = BufReader::new(child.stdout.take().expect("its output"));
-    assert!(output.lines().map_while(Result::ok).any(|line| line == "ready"), "the child failed");
-    child
+    hang_with(open);
 }
 
 #[test]
@@ -270,7 +243,7 @@ fn a_killed_host_leaves_nothing_that_is_not_put_back() {
     }
     let pair = Pair::new();
     let before = pair.photograph();
-    let mut child = hanging(&pair);
+    let mut child = pair.hanging("follow::child_that_hangs_with_an_open_link");
     assert!(pair.photograph().contains("xdp"), "{}", pair.photograph());
     child.kill().expect("to kill it");
     child.wait().expect("its end");

@@ -1,5 +1,8 @@
 //! What links ask of the kernel, on devices of namespaces that the tests make (needs root).
 
+#[path = "../common/host.rs"]
+mod host;
+
 mod care;
 mod facts;
 mod follow;

@@ -1,12 +1,10 @@
 //! Two network namespaces with a veth pair between them, made by the test and removed with it.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use crate::host::Host;
+pub use crate::host::privileged;
 
 /// Addresses of both ends.
 pub const ADDRESSES: [&str; 2] = ["10.99.0.1", "10.99.0.2"];
@@ -15,28 +13,27 @@ pub const MACS: [[u8; 6]; 2] = [[2, 0x70, 0x75, 0, 0, 1], [2, 0x70, 0x75, 0, 0, 
 
 /// `left` and `right`, joined by devices `va` (left) and `vb` (right).
 pub struct Pair {
-    left: String,
-    right: String,
+    left: Host,
+    right: Host,
 }
 
-/// Whether namespaces can be made here; says so where not.
-pub fn privileged() -> bool {
-    let made = rustix::process::getuid().is_root() && try_run("unshare --net true", "").is_ok();
-    if !made {
-        eprintln!("SKIPPED: network namespaces need root");
+/// In its environment a test program is a host that sets something up and then hangs until it is killed.
+const CHILD: &str = "PUNCTUAL_TEST_CHILD";
+
+/// For tests that are such hosts: sets `work` up and hangs, where this program was started for it.
+pub fn hang_with<T>(work: impl FnOnce() -> T) {
+    if std::env::var_os(CHILD).is_none() {
+        return;
     }
-    made
+    let _held = work();
+    println!("\nready");
+    // The end of its standard input would mean that nobody is there to kill it.
+    let _ = std::io::stdin().lines().count();
 }
 
 impl Pair {
     pub fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = |end| format!("punctual-{}-k{number}-{end}", std::process::id());
-        let pair = Self { left: name("left"), right: name("right") };
-        for namespace in [&pair.left, &pair.right] {
-            run(&format!("ip netns add {namespace}"), "");
-        }
+        let pair = Self { left: Host::new(), right: Host::new() };
         pair.join();
         pair
     }
@@ -45,42 +42,53 @@ impl Pair {
     pub fn join(&self) {
         self.left(&format!(
             "ip link add va numrxqueues 2 numtxqueues 2 type veth peer name vb numrxqueues 1 numtxqueues 1 netns {}",
-            self.right
+            self.right.name()
         ));
-        for (namespace, device, end) in [(&self.left, "va", 0), (&self.right, "vb", 1)] {
+        for (host, device, end) in [(&self.left, "va", 0), (&self.right, "vb", 1)] {
             let mac: Vec<String> = MACS[end].iter().map(|byte| format!("{byte:02x}")).collect();
             let script = format!(
-                "link set lo up\nlink set {device} address {}\nlink set {device} up\naddress add {}/30 dev {device}\n",
+                "link set {device} address {}\nlink set {device} up\naddress add {}/30 dev {device}\n",
                 mac.join(":"),
                 ADDRESSES[end],
             );
-            run(&inside(namespace, "ip -batch -"), &script);
+            host.ip_batch(&script);
         }
     }
 
     /// Runs a command in the left one; returns what it printed.
     pub fn left(&self, line: &str) -> String {
-        run(&inside(&self.left, line), "")
+        self.left.run(line)
     }
 
     /// Runs a command in the right one.
     pub fn right(&self, line: &str) -> String {
-        run(&inside(&self.right, line), "")
+        self.right.run(line)
     }
 
-    /// A command line that runs in the left one.
-    pub fn inside_left(&self, line: &str) -> String {
-        inside(&self.left, line)
+    /// A process in the left one that runs the test `name`, which is one that calls [`hang_with`].
+    pub fn hanging(&self, name: &str) -> Child {
+        let own = std::env::current_exe().expect("this program");
+        let line = self.left.line(&format!("{} --exact {name} --nocapture", own.display()));
+        let mut child = Command::new("sh")
+            .args(["-c", &format!("exec {line}")])
+            .env(CHILD, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a child");
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        assert!(output.lines().map_while(Result::ok).any(|line| line == "ready"), "the child failed");
+        child
     }
 
     /// Runs `work` on a thread in the left one.
     pub fn within<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        within(&self.left, work)
+        self.left.within(work)
     }
 
     /// Runs `work` on a thread in the right one.
     pub fn within_right<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        within(&self.right, work)
+        self.right.within(work)
     }
 
     /// Everything about `va` that a user could see: link, qdiscs, NAPI files, addresses.
@@ -93,52 +101,4 @@ impl Pair {
         // The kernel makes sure of its own addresses for a second or two: nothing that anybody changed.
         commands.map(|line| self.left(line).replace(" tentative", "")).join("--\n")
     }
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        for namespace in [&self.left, &self.right] {
-            if let Err(error) = try_run(&format!("ip netns delete {namespace}"), "") {
-                eprintln!("warning: namespace {namespace} stays behind: {error}");
-            }
-        }
-    }
-}
-
-fn within<R: Send>(namespace: &str, work: impl FnOnce() -> R + Send) -> R {
-    let file = File::open(format!("/run/netns/{namespace}")).expect("the namespace");
-    std::thread::scope(|scope| {
-        let inside = scope.spawn(move || {
-            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("to enter");
-            work()
-        });
-        inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
-fn inside(namespace: &str, line: &str) -> String {
-    format!("nsenter --net=/run/netns/{namespace} {line}")
-}
-
-fn run(line: &str, input: &str) -> String {
-    try_run(line, input).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn try_run(line: &str, input: &str) -> Result<String, String> {
-    let failed = |what: &dyn std::fmt::Display| format!("{line}: {what}");
-    let mut child = Command::new("sh")
-        .args(["-c", line])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| failed(&error))?;
-    let mut stdin = child.stdin.take().ok_or("no standard input")?;
-    stdin.write_all(input.as_bytes()).map_err(|error| failed(&error))?;
-    drop(stdin);
-    let output = child.wait_with_output().map_err(|error| failed(&error))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(failed(&String::from_utf8_lossy(&output.stderr).trim()))
 }

@@ -3,71 +3,17 @@
 // Each test binary uses its part.
 #![allow(dead_code)]
 
-use std::fs::File;
-use std::io::Write;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use punctual_link::kernel::Mac;
 use punctual_link::xdp::{Addresses, XdpOptions};
 use punctual_link::{Link, UdpOptions};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+pub use crate::host::{Host, privileged};
 
 /// Ports of every host.
 pub const DATA_PORT: u16 = 7_075;
 pub const SIGNALLING_PORT: u16 = 7_076;
-
-/// Whether hosts can be made here; says so where not.
-pub fn privileged() -> bool {
-    let made = rustix::process::getuid().is_root() && try_run("unshare --net true", "").is_ok();
-    if !made {
-        eprintln!("SKIPPED: network namespaces and XDP need root");
-    }
-    made
-}
-
-/// A network namespace.
-pub struct Host {
-    name: String,
-}
-
-impl Host {
-    pub fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let host = Self { name: format!("punctual-{}-x{number}", std::process::id()) };
-        run(&format!("ip netns add {}", host.name), "");
-        host.run("ip link set lo up");
-        host
-    }
-
-    /// Runs a command inside; returns what it printed.
-    pub fn run(&self, line: &str) -> String {
-        run(&format!("nsenter --net=/run/netns/{} {line}", self.name), "")
-    }
-
-    /// Runs `work` on a thread of its own inside.
-    pub fn within<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        let file = File::open(format!("/run/netns/{}", self.name)).expect("the namespace");
-        std::thread::scope(|scope| {
-            let inside = scope.spawn(move || {
-                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("to enter");
-                work()
-            });
-            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        if let Err(error) = try_run(&format!("ip netns delete {}", self.name), "") {
-            eprintln!("warning: namespace {} stays behind: {error}", self.name);
-        }
-    }
-}
 
 /// Which version of IP a link uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +34,7 @@ impl Cable {
         let device = cable.device();
         ends[0].run(&format!(
             "ip link add {device} mtu {mtu} type veth peer name {device} mtu {mtu} netns {}",
-            ends[1].name
+            ends[1].name()
         ));
         for (end, host) in ends.iter().enumerate() {
             let (v4, v6) = (cable.address(Family::V4, end), cable.address(Family::V6, end));
@@ -97,7 +43,7 @@ impl Cable {
                  address add {v6}/64 dev {device} nodad\n",
                 cable.mac(end)
             );
-            run(&format!("nsenter --net=/run/netns/{} ip -batch -", host.name), &script);
+            host.ip_batch(&script);
         }
         cable
     }
@@ -182,27 +128,4 @@ pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
         assert!(punctual_link::clock::monotonic_ns() < until, "waited in vain: {what}");
         std::thread::yield_now();
     }
-}
-
-pub fn run(line: &str, input: &str) -> String {
-    try_run(line, input).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn try_run(line: &str, input: &str) -> Result<String, String> {
-    let failed = |what: &dyn std::fmt::Display| format!("{line}: {what}");
-    let mut child = Command::new("sh")
-        .args(["-c", line])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| failed(&error))?;
-    let mut stdin = child.stdin.take().ok_or("no standard input")?;
-    stdin.write_all(input.as_bytes()).map_err(|error| failed(&error))?;
-    drop(stdin);
-    let output = child.wait_with_output().map_err(|error| failed(&error))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(failed(&String::from_utf8_lossy(&output.stderr).trim()))
 }

@@ -102,8 +102,8 @@ impl FollowedLink {
     /// From now on without a driver; what it had not completed is lost.
     fn lose(&mut self, why: Option<String>) {
         let Some(driver) = self.driver.take() else { return };
-        self.statistics = sum(self.statistics, driver.statistics());
-        self.drops = sum_drops(self.drops, driver.stream_drops());
+        self.statistics += driver.statistics();
+        self.drops += driver.stream_drops();
         self.void_bytes += std::mem::take(&mut self.outstanding_bytes);
         self.leaving = self.mailbox.give_back(driver, why).err();
     }
@@ -234,13 +234,13 @@ impl Link for FollowedLink {
 
     fn statistics(&self) -> LinkStatistics {
         let now = self.driver.as_ref().map(|driver| driver.statistics()).unwrap_or_default();
-        let all = sum(self.statistics, now);
+        let all = self.statistics + now;
         LinkStatistics { send_errors: all.send_errors + self.void_packets, ..all }
     }
 
     fn stream_drops(&self) -> StreamDrops {
         let now = self.driver.as_ref().map(|driver| driver.stream_drops()).unwrap_or_default();
-        sum_drops(self.drops, now)
+        self.drops + now
     }
 
     fn mode(&self) -> String {
@@ -263,30 +263,5 @@ impl Link for FollowedLink {
 impl fmt::Debug for FollowedLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FollowedLink({})", self.mode())
-    }
-}
-
-fn sum(a: LinkStatistics, b: LinkStatistics) -> LinkStatistics {
-    LinkStatistics {
-        packets_in: a.packets_in + b.packets_in,
-        packets_out: a.packets_out + b.packets_out,
-        overflows: a.overflows + b.overflows,
-        send_errors: a.send_errors + b.send_errors,
-        send_waits: a.send_waits + b.send_waits,
-        truncated: a.truncated + b.truncated,
-        pool_dry: a.pool_dry + b.pool_dry,
-        times_clamped: a.times_clamped + b.times_clamped,
-        peer_refused: a.peer_refused + b.peer_refused,
-    }
-}
-
-fn sum_drops(a: StreamDrops, b: StreamDrops) -> StreamDrops {
-    StreamDrops {
-        policed: a.policed + b.policed,
-        malformed: a.malformed + b.malformed,
-        unknown: a.unknown + b.unknown,
-        wrong_cookie: a.wrong_cookie + b.wrong_cookie,
-        no_buffer: a.no_buffer + b.no_buffer,
-        expired: a.expired + b.expired,
     }
 }

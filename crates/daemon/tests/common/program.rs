@@ -1,0 +1,75 @@
+//! The program `punctuald` as a process.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use punctual::Endsystem;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::text::Text;
+
+/// A daemon that has said that it is ready; killed where the test drops it.
+pub struct Program {
+    pub socket: PathBuf,
+    process: Child,
+}
+
+/// Writes a configuration into `folder`; returns where.
+pub fn write(folder: &Path, text: Text<'_>) -> PathBuf {
+    let path = folder.join(format!("{}.toml", text.name));
+    std::fs::write(&path, text.to_toml()).expect("written");
+    path
+}
+
+impl Program {
+    /// Starts one with `text` and waits for its word; `line` makes its command line, to run it elsewhere.
+    pub fn start(folder: &Path, text: Text<'_>, line: impl FnOnce(&str) -> String) -> Self {
+        let config = write(folder, text);
+        let program = env!("CARGO_BIN_EXE_punctuald");
+        let line = line(&format!("{program} --best-effort-host --json --config {}", config.display()));
+        let mut process = Command::new("sh")
+            .args(["-c", &format!("exec {line}")])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("punctuald runs");
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
+        assert!(line.contains("\"state\":\"ready\""), "{line}");
+        Self { process, socket: text.socket.to_path_buf() }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
+    }
+
+    pub fn connect(&self) -> Endsystem {
+        Endsystem::connect_to(&self.socket).expect("a connection")
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("it is there");
+    }
+
+    /// Ends it by a signal.
+    pub fn stop(mut self, signal: Signal) -> ExitStatus {
+        self.signal(signal);
+        self.process.wait().expect("it ends")
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A folder of this test's own.
+pub fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("punctuald-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}

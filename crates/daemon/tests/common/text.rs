@@ -1,0 +1,54 @@
+//! Configurations of the two hosts of every test, `a` and `b`.
+
+use std::path::Path;
+
+/// The neighbour of `a` or `b`.
+pub fn other(name: &str) -> &'static str {
+    if name == "a" { "b" } else { "a" }
+}
+
+/// A host's configuration; `processor`, `daemon`, `signalling` and `link` are more lines of these tables.
+#[derive(Clone, Copy)]
+pub struct Text<'a> {
+    pub name: &'a str,
+    pub socket: &'a Path,
+    pub processor: &'a str,
+    pub daemon: &'a str,
+    pub signalling: &'a str,
+    pub link: &'a str,
+}
+
+impl Text<'_> {
+    pub fn to_toml(self) -> String {
+        let Self { name, socket, processor, daemon, signalling, link } = self;
+        format!(
+            r#"
+            [node]
+            name = "{name}"
+            [processor]
+            {processor}
+            [daemon]
+            socket = "{socket}"
+            {daemon}
+            [signalling]
+            key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+            hello = "250ms"
+            {signalling}
+            [[host]]
+            name = "a"
+            id = 1
+            [[host]]
+            name = "b"
+            id = 2
+            [[link]]
+            name = "to-{neighbour}"
+            neighbour = "{neighbour}"
+            # Ordinary threads on a busy machine are late by any time: not what is tested here.
+            prediction_error = "500ms"
+            {link}
+            "#,
+            socket = socket.display(),
+            neighbour = other(name),
+        )
+    }
+}
