@@ -1,12 +1,14 @@
 //! HARTS figure 6: throughput and latency end to end by message size, for fragments of 1, 2 and 4 KB.
 //!
 //! Each fragment size is a pair of engines of its own; the bare driver on a link of the same kind says what the adapter
-//! itself can do. Over kernel sockets: packets of 4 KB do not fit the frames of AF_XDP.
+//! itself can do, before and after each measurement that is checked. Over AF_XDP, whose frames are pages, the longest
+//! fragments are what a frame holds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use punctual::{BitRate, Channel, Nanos, Receiver, RecvError};
+use punctual_link::Link;
 use serde::Serialize;
 
 use super::{Conditions, Measured};
@@ -14,17 +16,22 @@ use crate::clock::{duration, now, wait_until};
 use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::loads::Class;
-use crate::measure::{Figures, Sample, Side};
+use crate::measure::laps::rate_of;
+use crate::measure::{Figures, Laps, Sample, Side, Statistic, compare_rounds};
 use crate::report::{Axis, Legend, Plot, Series};
-use crate::session::{Bed, Hosting, Pair, Place, adapter};
+use crate::session::adapter::{self, LAP_BYTES};
+use crate::session::{Bed, Hosting, Pair, Place};
+use crate::testbed::configuration::Driver;
 use crate::testbed::{LinkSpec, Options};
 use crate::witness::Witness;
 
 const LINK: BitRate = BitRate(400_000_000);
 const QUEUE: Nanos = Nanos::from_millis(50);
 const MTU: u32 = 9_000;
-/// Payload of a packet.
+/// Payload of a packet, the longest last.
 const FRAGMENTS: [u32; 3] = [1_024, 2_048, 4_096];
+/// What an AF_XDP frame of a page holds: 320 B of it are the kernel's, and our header.
+const FRAGMENTS_XDP: [u32; 3] = [1_024, 2_048, 4_096 - 320 - HEADER_BYTES];
 const HEADER_BYTES: u32 = 64;
 /// Sizes of messages, in KB; the one that is checked among them.
 const SIZES_KB: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -34,14 +41,43 @@ const RATE_MIN: f64 = 0.9;
 /// Between the messages whose latency is measured.
 const GAP: Nanos = Nanos::from_millis(5);
 const PATIENCE: Nanos = Nanos::from_millis(500);
+/// Pieces that the throughput of the checked point is measured in, the adapter's beside each.
+const ROUNDS: u64 = 8;
+/// Packets that the bare driver holds: enough for every driver here (`harts-adapter`).
+const OWN_DEPTH: usize = 8;
 
 #[derive(Serialize)]
 struct Point {
     fragment_bytes: u32,
     message_kb: u32,
     mbyte_s: f64,
+    /// The same without leaving out what holes explain.
+    mbyte_s_with_holes: f64,
     #[serde(flatten)]
     latency: Figures,
+}
+
+/// What was found at one size of fragments and messages.
+struct Found {
+    fragment: u32,
+    kb: u32,
+    /// The times of equally many bytes.
+    laps: Side,
+    latency: Side,
+}
+
+/// The bare drivers of a link of the same kind, and what they carried beside the checked point.
+struct Own {
+    _pair: Pair,
+    source: Box<dyn Link>,
+    sink: Box<dyn Link>,
+    packet: u32,
+    before: Side,
+    after: Side,
+}
+
+fn fragments(driver: Driver) -> [u32; 3] {
+    if driver == Driver::Xdp { FRAGMENTS_XDP } else { FRAGMENTS }
 }
 
 /// Runs it.
@@ -50,16 +86,18 @@ struct Point {
 /// Where the test bed fails or the run is interrupted.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::new(LINK, QUEUE).with_mtu(MTU), pinned: true };
+    let fragments = fragments(conditions.driver);
+    let mut own = Own::open(&bed, fragments[2] + HEADER_BYTES, conditions)?;
     let witness = conditions.witness()?;
     let length = Nanos::from_millis(if conditions.quick { 700 } else { 4_000 });
     let singles = if conditions.quick { 40 } else { 400 };
     let mut found = Vec::new();
-    let own = adapters_rate(&bed, length * 2, conditions)?;
-    for fragment in FRAGMENTS {
+    for fragment in fragments {
         let options = Options {
+            driver: conditions.driver,
             real_time: conditions.real_time,
             node: format!("fragment = \"{fragment}B\""),
-            link: "best_effort_flow_queue = \"1MiB\"\n".into(),
+            link: format!("best_effort_flow_queue = \"1MiB\"\npacket = \"{}B\"\n", own.packet),
             ..Options::default()
         };
         let mut pair = Pair::create(&bed, conditions)?;
@@ -72,33 +110,52 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
             let receiver = pair.far_endsystem(engine)?.bind_best_effort(&name, bytes)?;
             let channel = pair.endsystem(engine)?.best_effort(&format!("{name}@b"), bytes)?;
             let mut way = Way { channel, receiver, bytes: bytes as usize, place: pair.place.clone(), class };
-            let latency = way.latencies(singles)?;
-            let rate = way.throughput(length)?;
-            let mut side = Side::default();
-            side.push(latency);
-            found.push((fragment, kb, rate, side));
+            let mut one = Found { fragment, kb, laps: Side::default(), latency: Side::default() };
+            one.latency.push(way.latencies(singles)?);
+            if (fragment, kb) == (fragments[2], CHECKED_KB) {
+                own.beside(&mut way, length, &mut one.laps)?;
+            } else {
+                one.laps.push(way.throughput(length)?);
+            }
+            found.push(one);
         }
     }
     let testimony = witness.map(Witness::stop).unwrap_or_default();
     let excuses = Excuses::new(&testimony.holes, punctual::Ppm(0));
-    let mut measured = judge(&found, own, &excuses);
+    let mut measured = judge(&found, &own, &excuses)?;
     measured.testimony = testimony;
     Ok(measured)
 }
 
-/// Most that the bare driver carries in packets of the checked fragment, bytes of payload a second.
-fn adapters_rate(bed: &Bed, length: Nanos, conditions: &Conditions) -> anyhow::Result<f64> {
-    conditions.progress(format_args!("the adapter itself"));
-    let packet = FRAGMENTS[2] + HEADER_BYTES;
-    let options = Options { link: format!("packet = \"{packet}B\"\n"), ..Options::default() };
-    let pair = Pair::create(bed, conditions)?;
-    let (mut source, mut sink) = pair.adapters(&options)?;
-    let mut most = 0.0_f64;
-    for depth in [2, 8] {
-        let flow = adapter::drive(source.as_mut(), sink.as_mut(), packet as usize, depth, length)?;
-        most = most.max(flow.bytes_per_s);
+impl Own {
+    fn open(bed: &Bed, packet: u32, conditions: &Conditions) -> anyhow::Result<Self> {
+        let driver = conditions.driver;
+        let options = Options { driver, link: format!("packet = \"{packet}B\"\n"), ..Options::default() };
+        let pair = Pair::create(bed, conditions)?;
+        let (source, sink) = pair.adapters(&options)?;
+        Ok(Self { _pair: pair, source, sink, packet, before: Side::default(), after: Side::default() })
     }
-    Ok(most)
+
+    /// The checked point in rounds, the adapter before and after each.
+    fn beside(&mut self, way: &mut Way, length: Nanos, laps: &mut Side) -> anyhow::Result<()> {
+        for _ in 0..ROUNDS {
+            let piece = Nanos((length * 4).0 / ROUNDS);
+            let before = self.laps(&way.place, piece)?;
+            laps.push(way.throughput(piece)?);
+            let after = self.laps(&way.place, piece)?;
+            self.before.push(before);
+            self.after.push(after);
+        }
+        Ok(())
+    }
+
+    /// The most that the bare driver carries: a pipeline that is never empty.
+    fn laps(&mut self, place: &Place, length: Nanos) -> anyhow::Result<Vec<Sample>> {
+        let (source, sink, bytes) = (self.source.as_mut(), self.sink.as_mut(), self.packet as usize);
+        let flow =
+            place.on_cpu(Class::Ordinary, || adapter::drive(source, sink, bytes, OWN_DEPTH, length))?;
+        Ok(flow.laps)
+    }
 }
 
 /// One size of messages through one pair of engines.
@@ -129,8 +186,8 @@ impl Way {
         Ok(samples)
     }
 
-    /// As many messages as are taken, for `length`: bytes a second that arrive, the first fifth left out.
-    fn throughput(&mut self, length: Nanos) -> anyhow::Result<f64> {
+    /// As many messages as are taken, for `length`, in laps; the first fifth left out.
+    fn throughput(&mut self, length: Nanos) -> anyhow::Result<Vec<Sample>> {
         let stop = Arc::new(AtomicBool::new(false));
         let (channel, receiver) = (&mut self.channel, &mut self.receiver);
         let (bytes, place, class) = (self.bytes, Place { namespace: None, cpu: self.place.cpu }, self.class);
@@ -145,93 +202,101 @@ impl Way {
                 }
                 Ok(())
             });
-            let taker = scope.spawn(move || -> anyhow::Result<f64> {
+            let taker = scope.spawn(move || {
                 class.enter()?;
                 take(receiver, length)
             });
-            let rate = taker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a receiver panicked")));
+            let laps = taker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a receiver panicked")));
             stop.store(true, Ordering::Relaxed);
             sender.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a sender panicked")))?;
-            rate
+            laps
         })
     }
 }
 
-fn take(receiver: &mut Receiver, length: Nanos) -> anyhow::Result<f64> {
+fn take(receiver: &mut Receiver, length: Nanos) -> anyhow::Result<Vec<Sample>> {
     let begun = now();
     let (warm, until) = (begun + Nanos(length.0 / 5), begun + length);
-    let (mut counted, mut from, mut last) = (0u64, None, begun);
+    let mut laps = Laps::of(LAP_BYTES);
     while now() < until {
         match receiver.recv_in_place(|bytes, _| bytes.len()) {
             Ok(len) => {
-                last = now();
-                if last >= warm {
-                    // The first after warming up starts the clock and does not count.
-                    match from {
-                        None => from = Some(last),
-                        Some(_) => counted += len as u64,
-                    }
+                let at = now();
+                if at >= warm {
+                    laps.arrived(len as u64, at);
                 }
             }
             Err(RecvError::TimedOut) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    let span = from.map_or(0, |from| last.since(from).as_u64());
-    Ok(if span == 0 { 0.0 } else { counted as f64 * 1e9 / span as f64 })
+    Ok(laps.finish())
 }
 
-type Found = (u32, u32, f64, Side);
-
-fn judge(found: &[Found], own: f64, excuses: &Excuses) -> Measured {
+fn judge(found: &[Found], own: &Own, excuses: &Excuses) -> anyhow::Result<Measured> {
     let columns =
         ["fragment_bytes", "message_kb", "mbyte_s", "samples", "p50_us", "mean_us", "max_us", "excused"];
     let mut measured = Measured::new("message, KB", &columns);
-    for (fragment, kb, rate, side) in found {
-        let latency = side.figures(excuses);
-        measured.samples += latency.with_holes.samples as u64;
-        measured.excused += latency.excused;
-        measured.add(&Point { fragment_bytes: *fragment, message_kb: *kb, mbyte_s: rate / 1e6, latency });
-    }
-    let rate = |fragment: u32, kb: u32| {
-        found.iter().find(|one| (one.0, one.1) == (fragment, kb)).map_or(0.0, |one| one.2)
+    let rates = |laps: &Side| {
+        let figures = laps.figures(excuses);
+        [figures.clean, figures.with_holes].map(|laps| rate_of(LAP_BYTES, laps.mean_us) / 1e6)
     };
-    let checked = rate(FRAGMENTS[2], CHECKED_KB);
+    for one in found {
+        let latency = one.latency.figures(excuses);
+        let laps = one.laps.figures(excuses);
+        measured.samples += (latency.with_holes.samples + laps.with_holes.samples) as u64;
+        measured.excused += latency.excused + laps.excused;
+        let [mbyte_s, mbyte_s_with_holes] = rates(&one.laps);
+        let (fragment_bytes, message_kb) = (one.fragment, one.kb);
+        measured.add(&Point { fragment_bytes, message_kb, mbyte_s, mbyte_s_with_holes, latency });
+    }
+    let at = |fragment: u32| found.iter().find(|one| (one.fragment, one.kb) == (fragment, CHECKED_KB));
+    let longest = own.packet - HEADER_BYTES;
+    let checked = at(longest).ok_or_else(|| anyhow::anyhow!("the checked point was not measured"))?;
+    // Of times: the less, the faster.
+    let ratio = compare_rounds(&own.before, &checked.laps, &own.after, Statistic::Mean, excuses);
     measured.checks.push(Check::at_least(
-        "fragments of 4 KB, messages of 16 KB: throughput against the adapter's own".into(),
-        checked / own,
+        format!(
+            "fragments of {longest} B, messages of 16 KB: throughput against the adapter's own (A/A half-width {:.4})",
+            ratio.half_width
+        ),
+        1.0 / ratio.ratio,
         RATE_MIN,
     ));
-    let shown = format!("{:.1} of {:.1} MB/s ({:.2})", checked / 1e6, own / 1e6, checked / own);
+    let [adapter, adapter_with_holes] = rates(&own.before);
+    let [rate, with_holes] = rates(&checked.laps);
     measured.compare(
-        "16 KB in fragments of 4 KB, of the adapter's own rate",
+        &format!("16 KB in fragments of {longest} B, of the adapter's own rate"),
         "1.2 of 2.7 MB/s (0.44)",
-        shown,
+        format!("{rate:.1} of {adapter:.1} MB/s ({:.3})", 1.0 / ratio.ratio),
         "-".into(),
     );
-    for (fragment, paper) in FRAGMENTS.into_iter().zip(["least", "1 MB/s", "1.2 MB/s"]) {
-        let what = format!("16 KB in fragments of {} KB", fragment / 1_024);
-        measured.compare(&what, paper, format!("{:.1} MB/s", rate(fragment, CHECKED_KB) / 1e6), "-".into());
+    measured.compare(
+        "the same with holes",
+        "-",
+        format!("{with_holes:.1} of {adapter_with_holes:.1} MB/s ({:.3})", with_holes / adapter_with_holes),
+        "-".into(),
+    );
+    let fragments = found.iter().filter(|one| one.kb == CHECKED_KB);
+    for (one, paper) in fragments.zip(["least", "1 MB/s", "1.2 MB/s"]) {
+        let what = format!("16 KB in fragments of {} B", one.fragment);
+        measured.compare(&what, paper, format!("{:.1} MB/s", rates(&one.laps)[0]), "-".into());
     }
-    measured.notes.push("over kernel sockets: packets of 4 KB do not fit the frames of AF_XDP".into());
-    measured.plot = Some(plot(found, own));
-    measured
+    measured.plot = Some(plot(found, adapter, excuses));
+    Ok(measured)
 }
 
-fn plot(found: &[Found], own: f64) -> Plot {
-    let mut series: Vec<Series> = FRAGMENTS
-        .into_iter()
+fn plot(found: &[Found], adapter_mbyte_s: f64, excuses: &Excuses) -> Plot {
+    let rate = |one: &Found| rate_of(LAP_BYTES, one.laps.figures(excuses).clean.mean_us) / 1e6;
+    let mut series: Vec<Series> = found
+        .chunks(SIZES_KB.len())
         .enumerate()
-        .map(|(colour, fragment)| Series {
-            name: format!("fragments of {} KB", fragment / 1_024),
+        .map(|(colour, of_fragment)| Series {
+            name: format!("fragments of {} B", of_fragment[0].fragment),
             colour,
             dashed: false,
             dots: true,
-            points: found
-                .iter()
-                .filter(|one| one.0 == fragment)
-                .map(|one| (f64::from(one.1), one.2 / 1e6))
-                .collect(),
+            points: of_fragment.iter().map(|one| (f64::from(one.kb), rate(one))).collect(),
         })
         .collect();
     let ends = [SIZES_KB[0], SIZES_KB[SIZES_KB.len() - 1]];
@@ -240,7 +305,7 @@ fn plot(found: &[Found], own: f64) -> Plot {
         colour: 6,
         dashed: true,
         dots: false,
-        points: ends.map(|kb| (f64::from(kb), own / 1e6)).to_vec(),
+        points: ends.map(|kb| (f64::from(kb), adapter_mbyte_s)).to_vec(),
     });
     Plot {
         title: "HARTS figure 6: throughput end to end".into(),

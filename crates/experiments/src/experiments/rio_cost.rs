@@ -21,7 +21,7 @@ use crate::witness::Witness;
 /// What the hosts are told of a direct link.
 const TOLD: punctual::BitRate = punctual::BitRate(1_000_000_000);
 /// The paper's overhead.
-const MEAN_MAX: f64 = 1.018;
+pub(super) const MEAN_MAX: f64 = 1.018;
 /// Width of a histogram's bar in figure 7, in us.
 const BAR_US: f64 = 5.0;
 

@@ -93,6 +93,29 @@ pub fn compare(a: &Side, b: &Side, again: &Side, statistic: Statistic, excuses: 
     }
 }
 
+/// Compares B with A round by round: the median over the rounds of what `statistic` of B's block is to that of A's. What
+/// changes slowly over a run touches all blocks of a round alike and cancels out; the half-width is that of the same
+/// median of A' to A, its rounds resampled.
+pub fn compare_rounds(a: &Side, b: &Side, again: &Side, statistic: Statistic, excuses: &Excuses) -> Ratio {
+    let [a, b, again] = [a, b, again].map(|side| side.clean(excuses));
+    let ratios = |over: &[Vec<f64>]| -> Vec<f64> {
+        let both = over.iter().zip(&a).filter(|(over, under)| !over.is_empty() && !under.is_empty());
+        both.map(|(over, under)| statistic.of(&mut over.clone()) / statistic.of(&mut under.clone())).collect()
+    };
+    let (mut found, mut identical) = (ratios(&b), ratios(&again));
+    if found.is_empty() || identical.is_empty() {
+        return Ratio { ratio: f64::NAN, identical: f64::NAN, half_width: f64::INFINITY };
+    }
+    let mut random = Random(SEED);
+    let mut drawn = vec![0.0; identical.len()];
+    let half_width = width_of(|| {
+        drawn.iter_mut().for_each(|one| *one = identical[random.below(identical.len())]);
+        Statistic::Median.of(&mut drawn)
+    });
+    let median = |ratios: &mut [f64]| Statistic::Median.of(ratios);
+    Ratio { ratio: median(&mut found), half_width, identical: median(&mut identical) }
+}
+
 /// By how much two identical sides differ in 95 of 100 resamplings of their rounds. Both are drawn from all blocks
 /// of the two: they are one population.
 fn half_width(a: &[Vec<f64>], again: &[Vec<f64>], statistic: Statistic) -> f64 {
@@ -109,7 +132,12 @@ fn half_width(a: &[Vec<f64>], again: &[Vec<f64>], statistic: Statistic) -> f64 {
         }
         statistic.of(&mut pool)
     };
-    let mut off: Vec<f64> = (0..RESAMPLINGS).map(|_| (draw() / draw() - 1.0).abs()).collect();
+    width_of(|| draw() / draw())
+}
+
+/// How close to one 95 of 100 draws are.
+fn width_of(mut draw: impl FnMut() -> f64) -> f64 {
+    let mut off: Vec<f64> = (0..RESAMPLINGS).map(|_| (draw() - 1.0).abs()).collect();
     off.sort_by(f64::total_cmp);
     off[((RESAMPLINGS as f64 * CONFIDENCE) as usize).min(RESAMPLINGS - 1)]
 }
@@ -178,6 +206,19 @@ mod tests {
         };
         assert!(width(20_000) > 2.0 * width(2_000));
         assert_eq!(width(0), 0.0);
+    }
+
+    #[test]
+    fn round_by_round_a_slow_mood_cancels_out() {
+        // The same moods on all sides: a machine that is slow for a while.
+        let (a, again, b) = (side(50_000, 20_000, 1), side(50_000, 20_000, 1), side(50_500, 20_000, 1));
+        let ratio = compare_rounds(&a, &b, &again, Statistic::Median, &none());
+        assert!(ratio.is_significant() && (1.005..1.012).contains(&ratio.ratio), "{ratio:?}");
+        assert!(ratio.half_width < 0.001, "{ratio:?}");
+        let other = compare_rounds(&a, &b, &side(50_000, 20_000, 2), Statistic::Median, &none());
+        assert!(!other.is_significant(), "moods of their own: {other:?}");
+        let nothing = compare_rounds(&a, &b, &Side::default(), Statistic::Median, &none());
+        assert!(nothing.half_width.is_infinite() && nothing.ratio.is_nan());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod ab;
 pub mod cpu;
+pub mod laps;
 pub mod latency;
 pub mod live;
 pub mod samples;
@@ -9,7 +10,8 @@ pub mod stream;
 pub mod throughput;
 pub mod windows;
 
-pub use ab::{Figures, Ratio, Side, compare};
+pub use ab::{Figures, Ratio, Side, compare, compare_rounds};
+pub use laps::Laps;
 pub use latency::{Latencies, LatencySummary};
 pub use live::{Live, LiveView};
 pub use samples::{Moments, Sample, Statistic};

@@ -1,5 +1,6 @@
 //! The bare driver: packets through it as fast as it takes them, with a bound on what it may hold.
 
+use std::collections::VecDeque;
 use std::path::Path;
 
 use punctual::{Instant, Nanos};
@@ -8,22 +9,31 @@ use punctual_link::{Link, Port, Received};
 use super::Place;
 use crate::clock::now;
 use crate::interrupt;
-use crate::measure::Sample;
+use crate::measure::{Laps, Sample};
 
 /// After this without a completion the driver holds nothing more: what it still had is lost.
 const STUCK: Nanos = Nanos::from_millis(200);
 /// Ethernet, IP and UDP headers, preamble, checksum and gap.
-const OVERHEAD_BYTES: usize = 66;
+pub const OVERHEAD_BYTES: usize = 66;
 /// Packets between two looks at the other end.
 const DRAIN_BATCH: usize = 64;
+/// Between two looks at what a driver that classifies has thrown away: a system call each.
+const LOOK: Nanos = Nanos::from_micros(500);
+
+/// Bytes of a lap: some milliseconds of the links of the experiments, so that a hole takes few.
+pub const LAP_BYTES: u64 = 128 << 10;
 
 /// What went through.
 #[derive(Clone, Debug, Default)]
 pub struct Flow {
     /// Each packet from its hand-over to its completion.
     pub access: Vec<Sample>,
-    /// Bytes of payload a second that came out at the other end.
-    pub bytes_per_s: f64,
+    /// Payload that came out at the other end, in laps of [`LAP_BYTES`].
+    pub laps: Vec<Sample>,
+    /// Packets that came out.
+    pub arrived: u64,
+    /// Packets whose completion never came.
+    pub lost: u64,
 }
 
 /// The only link of a host's configuration, opened on `place`.
@@ -52,12 +62,13 @@ pub fn drive(
 ) -> anyhow::Result<Flow> {
     let mut flow = Flow::default();
     let wire = u32::try_from(bytes + OVERHEAD_BYTES)?;
-    let mut handed: std::collections::VecDeque<Instant> = std::collections::VecDeque::with_capacity(depth);
+    let mut handed: VecDeque<Instant> = VecDeque::with_capacity(depth);
     let mut received: Vec<Received> = Vec::with_capacity(DRAIN_BATCH);
-    let (begun, mut credit, mut progress) = (now(), 0u32, now());
-    let until = begun + length;
-    let (mut arrived, dropped) = (0u64, dropped_at(sink));
-    while now() < until {
+    let begun = now();
+    let (mut credit, mut progress, mut looked) = (0u32, begun, begun);
+    let (mut arrived, mut dropped) = (0u64, dropped_at(sink));
+    let mut laps = Laps::of(LAP_BYTES);
+    while now() < begun + length {
         interrupt::check()?;
         while handed.len() < depth {
             let Some(buffer) = source.transmit_buffer() else { break };
@@ -79,13 +90,19 @@ pub fn drive(
         }
         if at.since(progress) > STUCK {
             (credit, progress) = (0, at);
-            handed.clear();
+            flow.lost += handed.drain(..).len() as u64;
         }
         arrived += sink.receive(&mut received, DRAIN_BATCH)? as u64;
         received.clear();
+        if at.since(looked) >= LOOK {
+            let before = std::mem::replace(&mut dropped, dropped_at(sink));
+            let came = std::mem::take(&mut arrived) + dropped - before;
+            laps.arrived(came * bytes as u64, at);
+            flow.arrived += came;
+            looked = at;
+        }
     }
-    arrived += dropped_at(sink) - dropped;
-    flow.bytes_per_s = arrived as f64 * bytes as f64 * 1e9 / now().since(begun).as_u64() as f64;
+    flow.laps = laps.finish();
     Ok(flow)
 }
 

@@ -1,6 +1,5 @@
 //! One world of an echo experiment: a way to call, bulk beside it, and what its blocks found.
 
-use anyhow::anyhow;
 use punctual::Nanos;
 
 use super::{Place, RoleId};
@@ -105,15 +104,8 @@ impl Contender {
     /// On a thread of its host, in its class.
     fn run(&mut self, block: &Block, until: punctual::Instant) -> anyhow::Result<Calls> {
         // Namespaces are the sockets' affair; the thread only needs the CPU and the class.
-        let place = Place { namespace: None, cpu: self.place.cpu };
-        let (caller, class, first) = (self.caller.as_mut(), self.class, self.next);
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(move || {
-                place.settle(class)?;
-                calls(caller, until, block.bytes, block.interval, first)
-            });
-            thread.join().unwrap_or_else(|_| Err(anyhow!("a client panicked")))
-        })
+        let (caller, first) = (self.caller.as_mut(), self.next);
+        self.place.on_cpu(self.class, || calls(caller, until, block.bytes, block.interval, first))
     }
 }
 

@@ -1,7 +1,10 @@
-//! Two bare nodes on a null device: no driver, no clock, no thread. For the cost of protocol processing alone.
+//! Two bare nodes on a null device: no driver, no clock, no thread. For the cost of protocol processing alone; [`driven`]
+//! puts a driver below the source.
 //!
 //! Time is virtual: a message comes every interval of its contract, and every packet takes no time. What the source
 //! hands to its device can be thrown away (it is the null device of HARTS 5.2.1) or brought to the sink.
+
+mod driven;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,9 +19,6 @@ use punctual_proto::node::config::{
     Admission, CpuConfig, LinkConfig, NodeConfig, Pace, RunPolicy, SignallingConfig,
 };
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
-
-use crate::clock::now;
-use crate::measure::Sample;
 
 /// Faster than any processing: nothing waits for the pace.
 const RATE: BitRate = BitRate(1_000_000_000_000);
@@ -207,30 +207,6 @@ impl Nodes {
         work(&mut self.source, self.at)
     }
 
-    /// Processes what was offered while an urgent message comes right after the first unit of work has begun; how long
-    /// it waits until it has been processed.
-    ///
-    /// # Errors
-    /// Where the urgent message is not taken.
-    pub fn urgent_access(&mut self) -> anyhow::Result<Sample> {
-        self.source.handle_outbox(self.long.channel, self.at);
-        self.urgent.put(self.at);
-        let begun = now();
-        // The message is taken out of its ring first; the unit after that is its first packet.
-        for _ in 0..2 {
-            unit(&mut self.source, self.at);
-        }
-        self.source.handle_outbox(self.urgent.channel, self.at);
-        while self.urgent.queue.is_ready() {
-            anyhow::ensure!(unit(&mut self.source, self.at), "the urgent message was left");
-        }
-        // Its only packet.
-        unit(&mut self.source, self.at);
-        let span = now().since(begun);
-        work(&mut self.source, self.at);
-        Ok(Sample { begun, span })
-    }
-
     /// The link scheduler hands every packet to the device, which throws it away. Returns the packets.
     pub fn discard(&mut self) -> u32 {
         let mut packets = 0;
@@ -340,10 +316,6 @@ mod tests {
             nodes.offer();
             nodes.exchange();
             assert_eq!(nodes.delivered(), 1);
-            nodes.offer();
-            let access = nodes.urgent_access().expect("it is taken");
-            assert!(access.span > Nanos::ZERO);
-            assert_eq!(nodes.discard(), 4, "both messages");
             nodes.offer();
             assert!(nodes.process() >= 3, "one unit a packet at least");
             assert_eq!(nodes.discard(), 3);

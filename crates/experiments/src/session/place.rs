@@ -57,10 +57,29 @@ impl Place {
     /// What it meets.
     pub fn within<R: Send>(&self, work: impl FnOnce() -> anyhow::Result<R> + Send) -> anyhow::Result<R> {
         // Threads that `work` starts go where they like: only the namespace is inherited.
-        let place = Self { namespace: self.namespace.clone(), cpu: None };
+        Self { namespace: self.namespace.clone(), cpu: None }.inside(Class::Ordinary, work)
+    }
+
+    /// Does something on this host's CPU, in `class`, and waits for it; in this process' own namespace.
+    ///
+    /// # Errors
+    /// What it meets.
+    pub fn on_cpu<R: Send>(
+        &self,
+        class: Class,
+        work: impl FnOnce() -> anyhow::Result<R> + Send,
+    ) -> anyhow::Result<R> {
+        Self { namespace: None, cpu: self.cpu }.inside(class, work)
+    }
+
+    fn inside<R: Send>(
+        self,
+        class: Class,
+        work: impl FnOnce() -> anyhow::Result<R> + Send,
+    ) -> anyhow::Result<R> {
         std::thread::scope(|scope| {
             let inside = scope.spawn(move || {
-                place.settle(Class::Ordinary)?;
+                self.settle(class)?;
                 work()
             });
             inside.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread on a host panicked")))

@@ -26,6 +26,9 @@ const SHAPER_BURST_FRAMES: u64 = 4;
 pub enum Wire {
     /// A bridge with a shaper on both egress ports.
     Shaped,
+    /// The same shaper without a bridge: what comes in at one port leaves at the other. A frame is the sender's until it is
+    /// on the wire, so completions come at its pace.
+    Paced,
     /// One pair of devices: as fast as the machine copies. The rate is only what the hosts are told.
     Direct,
 }
@@ -47,6 +50,12 @@ impl LinkSpec {
     /// A shaped link of Ethernet's packets.
     pub const fn new(rate: BitRate, queue: Nanos) -> Self {
         Self { rate, queue, mtu: MTU, wire: Wire::Shaped }
+    }
+
+    /// The same with completions at the pace of the wire.
+    #[must_use]
+    pub const fn paced(self) -> Self {
+        Self { wire: Wire::Paced, ..self }
     }
 
     /// A direct one; hosts are told `rate`.
@@ -136,6 +145,7 @@ impl Network {
         let mtu = link.mtu;
         match link.wire {
             Wire::Shaped => self.bridge(index, link)?,
+            Wire::Paced => self.redirect(index, link)?,
             Wire::Direct => {
                 let pair = format!(
                     "link add right mtu {mtu} type veth peer name left mtu {mtu} netns {}\n",
@@ -149,21 +159,44 @@ impl Network {
     }
 
     fn bridge(&self, index: usize, link: &LinkSpec) -> Result<(), ToolError> {
-        let (left, right) = (&self.hosts[index], &self.hosts[index + 1]);
-        self.wire.feed(
-            "ip -batch -",
-            &format!(
-                "link add br{index} mtu {mtu} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n\
-                 link set br{index} up\n\
-                 link add l{index} mtu {mtu} type veth peer name right mtu {mtu} netns {left}\n\
-                 link add r{index} mtu {mtu} type veth peer name left mtu {mtu} netns {right}\n\
-                 link set l{index} master br{index} up\n\
-                 link set r{index} master br{index} up\n",
-                mtu = link.mtu,
-                left = left.namespace.name(),
-                right = right.namespace.name(),
-            ),
-        )?;
+        let mtu = link.mtu;
+        let bridge = format!(
+            "link add br{index} mtu {mtu} type bridge stp_state 0 forward_delay 0 mcast_snooping 0\n\
+             link set br{index} up\n{}\
+             link set l{index} master br{index} up\n\
+             link set r{index} master br{index} up\n",
+            self.ports(index, link),
+        );
+        self.wire.feed("ip -batch -", &bridge)?;
+        self.shape(index, link)
+    }
+
+    fn redirect(&self, index: usize, link: &LinkSpec) -> Result<(), ToolError> {
+        let up = format!("{}link set l{index} up\nlink set r{index} up\n", self.ports(index, link));
+        self.wire.feed("ip -batch -", &up)?;
+        let through = |from: &str, to: &str| {
+            format!(
+                "qdisc add dev {from}{index} ingress\n\
+                 filter add dev {from}{index} parent ffff: u32 match u32 0 0 action mirred egress redirect dev {to}{index}\n"
+            )
+        };
+        let both = format!("{}{}", through("l", "r"), through("r", "l"));
+        self.wire.feed("tc -batch -", &both)?;
+        self.shape(index, link)
+    }
+
+    /// The pairs of devices between the wire and its two hosts.
+    fn ports(&self, index: usize, link: &LinkSpec) -> String {
+        format!(
+            "link add l{index} mtu {mtu} type veth peer name right mtu {mtu} netns {left}\n\
+             link add r{index} mtu {mtu} type veth peer name left mtu {mtu} netns {right}\n",
+            mtu = link.mtu,
+            left = self.hosts[index].namespace.name(),
+            right = self.hosts[index + 1].namespace.name(),
+        )
+    }
+
+    fn shape(&self, index: usize, link: &LinkSpec) -> Result<(), ToolError> {
         let shapers = format!("{}{}", shaper(&format!("l{index}"), link), shaper(&format!("r{index}"), link));
         self.wire.feed("tc -batch -", &shapers).map(drop)
     }
