@@ -16,7 +16,7 @@ use punctual_proto::{Contract, Nanos};
 use crate::channel::{Channel, Opened, Opening};
 use crate::connection::{Connection, Waiter, dial, lock};
 use crate::error::{ConnectError, Error, OpenError};
-use crate::host::{EmbeddedHost, EngineHost};
+use crate::host::{EmbeddedHost, EngineHost, HostError, Prepared};
 use crate::listener::{Agent, Consent, IncomingRequest, Listener, ListenerQueue};
 use crate::receiver::Receiver;
 
@@ -57,7 +57,7 @@ impl Endsystem {
     /// # Errors
     /// Where a link, the real-time class or memory is refused: see [`ConnectError::Host`].
     pub fn embedded(config: &HostConfig) -> Result<Self, ConnectError> {
-        Self::around(EngineHost::start(config)?)
+        Self::embedded_with(config, config.open_links().map_err(HostError::from)?)
     }
 
     /// As [`Endsystem::embedded`], on links that the program made (in the order of the configuration): two
@@ -66,7 +66,7 @@ impl Endsystem {
     /// # Errors
     /// As [`Endsystem::embedded`].
     pub fn embedded_with(config: &HostConfig, links: Vec<Box<dyn Link>>) -> Result<Self, ConnectError> {
-        Self::around(EngineHost::start_with(config, links)?)
+        Self::around(Prepared::new(config)?.start(links)?)
     }
 
     fn around(host: EngineHost) -> Result<Self, ConnectError> {

@@ -54,26 +54,33 @@ pub struct EngineHost {
     profile: Settled,
 }
 
-impl EngineHost {
-    /// Opens the configured links and starts the engine.
-    ///
-    /// # Errors
-    /// See [`HostError`]; nothing is left behind then.
-    pub fn start(config: &HostConfig) -> Result<Self, HostError> {
-        Self::start_with(config, config.open_links()?)
-    }
+/// A host that knows what protocol work costs here, and has nothing open yet.
+pub struct Prepared {
+    config: HostConfig,
+    profile: Settled,
+}
 
-    /// Starts the engine on links that were opened elsewhere, in the order of the configuration.
+impl Prepared {
+    /// Loads the profile, or measures a short one where there is none.
     ///
     /// # Errors
     /// See [`HostError`].
-    pub fn start_with(config: &HostConfig, links: Vec<Box<dyn Link>>) -> Result<Self, HostError> {
+    pub fn new(config: &HostConfig) -> Result<Self, HostError> {
         let mut config = config.clone();
         let profile = settle(&mut config, &SharedRings)?;
+        Ok(Self { config, profile })
+    }
+
+    /// Starts the engine on `links`, which are in the order of the configuration.
+    ///
+    /// # Errors
+    /// See [`HostError`]; nothing is left behind then.
+    pub fn start(self, links: Vec<Box<dyn Link>>) -> Result<EngineHost, HostError> {
+        let Self { config, profile } = self;
         let engine = Engine::start(config.engine_config(links)?)?;
         let events = engine.events();
         let links = config.node.links.iter().map(|link| link.name.clone()).collect();
-        Ok(Self {
+        Ok(EngineHost {
             engine,
             events,
             links,
@@ -83,7 +90,9 @@ impl EngineHost {
             profile,
         })
     }
+}
 
+impl EngineHost {
     /// What the links run on and have counted, for `status`.
     fn link_reports(&self) -> Vec<serde_json::Value> {
         // An engine that has stopped has none.

@@ -4,16 +4,17 @@
 //! processor thread), the socket, and the API loop, which runs on the calling thread. It returns after a
 //! graceful stop: channels torn down, other ends told, the socket removed.
 
+mod privileges;
 mod socket;
 
 use std::os::fd::BorrowedFd;
 
-use punctual::host::{EngineHost, HostError, quotas};
+use punctual::host::{EngineHost, HostError, Prepared, quotas};
 use punctual_engine::config::HostConfig;
 use punctual_ipc::service::server::Server;
 use punctual_link::Link;
 use thiserror::Error;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 pub use socket::{ApiSocket, SocketError};
 
@@ -26,21 +27,30 @@ pub enum DaemonError {
     /// The API's socket.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// Rights that it does not need.
+    #[error("cannot lay down the capabilities that this host does not need: {0}")]
+    Privileges(std::io::Error),
     /// The API's loop.
     #[error("the daemon failed: {0}")]
     Failed(std::io::Error),
 }
 
-/// Runs a host until `stop` is readable; calls `ready` once programs can connect.
+/// Runs a host until `stop` is readable; calls `ready` once programs can connect. The calling thread and all others of
+/// the host keep only the capabilities that the configuration needs.
 ///
 /// # Errors
 /// See [`DaemonError`]; nothing is left behind then.
 pub fn run(config: &HostConfig, stop: BorrowedFd<'_>, ready: impl FnOnce()) -> Result<(), DaemonError> {
-    let links = config.open_links().map_err(HostError::from)?;
-    run_with(config, links, stop, ready)
+    let socket = ApiSocket::bind(&config.daemon)?;
+    let host = Prepared::new(config)?;
+    let left = privileges::confine(privileges::needed(config))
+        .map_err(|error| DaemonError::Privileges(error.into()))?;
+    debug!("capabilities: {left:?}");
+    let host = host.start(config.open_links().map_err(HostError::from)?)?;
+    serve(config, &socket, host, stop, ready)
 }
 
-/// As [`run`], on links that the program made, in the order of the configuration.
+/// As [`run`], on links that the program made, in the order of the configuration, and with the rights that it has.
 ///
 /// # Errors
 /// See [`DaemonError`].
@@ -51,7 +61,16 @@ pub fn run_with(
     ready: impl FnOnce(),
 ) -> Result<(), DaemonError> {
     let socket = ApiSocket::bind(&config.daemon)?;
-    let host = EngineHost::start_with(config, links)?;
+    serve(config, &socket, Prepared::new(config)?.start(links)?, stop, ready)
+}
+
+fn serve(
+    config: &HostConfig,
+    socket: &ApiSocket,
+    host: EngineHost,
+    stop: BorrowedFd<'_>,
+    ready: impl FnOnce(),
+) -> Result<(), DaemonError> {
     info!("{}", host.profile());
     for warning in &host.profile().warnings {
         warn!("{warning}");

@@ -1,0 +1,84 @@
+//! What `punctuald` may still do once its profile is settled: nothing that its configuration does not need.
+//!
+//! Capabilities belong to threads and are inherited: they are laid down on the first thread, before links and engine
+//! make others. They are laid down for good (permitted and bounding set, `NO_NEW_PRIVS`): neither a bug in the daemon
+//! nor a program that it might be made to run gets them back.
+
+use punctual_engine::config::{HostConfig, LinkDriver};
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
+    set_no_new_privs,
+};
+
+/// Real-time classes (its own, NAPI threads', co-scheduled programs'), locked memory, socket buffers beyond the system's
+/// limit, priorities and devices of sockets.
+const ALWAYS: CapabilitySet =
+    CapabilitySet::SYS_NICE.union(CapabilitySet::IPC_LOCK).union(CapabilitySet::NET_ADMIN);
+/// AF_XDP sockets, and the classifier whenever the device comes back.
+const XDP: CapabilitySet = CapabilitySet::NET_RAW.union(CapabilitySet::BPF).union(CapabilitySet::PERFMON);
+
+/// What a host with this configuration needs while it runs.
+pub fn needed(config: &HostConfig) -> CapabilitySet {
+    let xdp = config.drivers.iter().any(|driver| matches!(driver, LinkDriver::Xdp(_)));
+    if xdp { ALWAYS.union(XDP) } else { ALWAYS }
+}
+
+/// Lays down all other capabilities of the calling thread, and of every thread and program that it starts. Returns
+/// what is left: of `needed`, what it had.
+///
+/// # Errors
+/// The system's.
+pub fn confine(needed: CapabilitySet) -> Result<CapabilitySet, Errno> {
+    let own = capabilities(None)?;
+    if own.effective.contains(CapabilitySet::SETPCAP) {
+        for capability in CapabilitySet::all().difference(needed).iter() {
+            match remove_capability_from_bounding_set(capability) {
+                // One that this kernel does not have.
+                Ok(()) | Err(Errno::INVAL) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    let left = own.permitted.intersection(needed);
+    set_capabilities(
+        None,
+        CapabilitySets { effective: left, permitted: left, inheritable: CapabilitySet::empty() },
+    )?;
+    set_no_new_privs(true)?;
+    Ok(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use rustix::thread::no_new_privs;
+
+    use super::*;
+
+    /// On a thread of its own: capabilities are a thread's.
+    #[test]
+    fn what_is_laid_down_never_comes_back() {
+        let needed = CapabilitySet::SYS_NICE;
+        std::thread::spawn(move || {
+            let before = capabilities(None).expect("capabilities").permitted;
+            let left = confine(needed).expect("confined");
+            assert_eq!(left, before.intersection(needed));
+            let now = capabilities(None).expect("capabilities");
+            assert_eq!((now.effective, now.permitted), (left, left));
+            assert!(no_new_privs().expect("known"));
+            assert!(
+                set_capabilities(None, CapabilitySets { permitted: CapabilitySet::all(), ..now }).is_err()
+            );
+            // A program of root's gets what the bounding set leaves, no more.
+            let status = Command::new("cat").arg("/proc/self/status").output().expect("cat").stdout;
+            let status = String::from_utf8_lossy(&status).into_owned();
+            let permitted = status.lines().find_map(|line| line.strip_prefix("CapPrm:")).expect("a line");
+            let permitted = u64::from_str_radix(permitted.trim(), 16).expect("hexadecimal");
+            assert!(left.contains(CapabilitySet::from_bits_retain(permitted)), "{status}");
+        })
+        .join()
+        .expect("no panic");
+    }
+}
