@@ -35,26 +35,50 @@ pub struct LogicalArrivals {
     /// How far l may run ahead of t while "at most B + R·t messages in any t" holds: (B-1)·I.
     burst_tolerance: Nanos,
     latest: Option<Instant>,
+    mean: Mean,
+}
+
+/// The regulator of a soft channel's mean: at most 1 + (t + over)/interval messages in any time t.
+#[derive(Clone, Copy, Debug)]
+struct Mean {
+    interval: Nanos,
+    over: Nanos,
+    /// When the messages so far would have come at the mean rate, the next one included.
+    due: Instant,
+}
+
+impl Mean {
+    /// Of a hard channel: never in the way.
+    const NONE: Self = Self { interval: Nanos::ZERO, over: Nanos::MAX, due: Instant::ZERO };
 }
 
 impl LogicalArrivals {
     /// A regulator for bursts of at most `burst_messages_max` with `interval` between messages.
     pub fn new(interval: Nanos, burst_messages_max: u32) -> Self {
         let burst_tolerance = interval * u64::from(burst_messages_max.saturating_sub(1));
-        Self { interval, burst_tolerance, latest: None }
+        Self { interval, burst_tolerance, latest: None, mean: Mean::NONE }
     }
 
     /// The regulator of a contract.
     pub fn of(contract: &Contract) -> Self {
-        Self::new(contract.interval(), contract.burst_messages_max)
+        let mean = contract.statistical.map(|statistical| Mean {
+            interval: statistical.mean_rate.interval(),
+            over: statistical.mean_over,
+            due: Instant::ZERO,
+        });
+        Self {
+            mean: mean.unwrap_or(Mean::NONE),
+            ..Self::new(contract.interval(), contract.burst_messages_max)
+        }
     }
 
     /// l of a message sent at `sent`; changes nothing.
     pub fn peek(&self, sent: Instant) -> Instant {
-        match self.latest {
+        let logical = match self.latest {
             Some(latest) => sent.max(latest + self.interval),
             None => sent,
-        }
+        };
+        logical.max(self.mean.due - self.mean.over)
     }
 
     /// Whether a message sent at `sent` keeps "at most B + R·t messages in any t"; changes nothing.
@@ -73,6 +97,7 @@ impl LogicalArrivals {
             (false, Policing::Demote) => return SourceVerdict::Demoted,
             _ => self.latest = Some(logical),
         }
+        self.mean.due = self.mean.due.max(logical) + self.mean.interval;
         if conforms { SourceVerdict::Conforming { logical } } else { SourceVerdict::Delayed { logical } }
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::activation::{Activation, ActivationError, FlowName, Late};
+use crate::statistical::{Statistical, StatisticalError};
 use crate::units::{Nanos, Rate};
 
 /// Largest message of a channel, in bytes.
@@ -50,6 +51,17 @@ pub enum Horizon {
     Regulated,
 }
 
+/// How firm a promise is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Guarantee {
+    /// Every message.
+    #[default]
+    Hard,
+    /// All but the share that the contract bears, or all that is not dropped for being late already.
+    Soft,
+}
+
 /// The traffic and the wish: at most `message_bytes_max` a message, `rate_max`, `burst_messages_max`, each
 /// within `deadline` of its logical arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +92,9 @@ pub struct Contract {
     /// The flow of a host's plan that this channel is.
     #[serde(default)]
     pub flow: Option<FlowName>,
+    /// What makes the guarantee soft: the mean rate and the miss ratio that is borne. None: it is hard.
+    #[serde(default)]
+    pub statistical: Option<Statistical>,
 }
 
 /// Why a contract makes no sense, with what would.
@@ -112,6 +127,9 @@ pub enum ContractError {
     /// The activation is out of range.
     #[error(transparent)]
     Activation(#[from] ActivationError),
+    /// Mean rate and miss ratio are out of range.
+    #[error(transparent)]
+    Statistical(#[from] StatisticalError),
 }
 
 impl Contract {
@@ -136,6 +154,7 @@ impl Contract {
             activation: Activation::default(),
             late: Late::default(),
             flow: None,
+            statistical: None,
         };
         contract.validate()?;
         Ok(contract)
@@ -159,7 +178,17 @@ impl Contract {
         if self.deadline == Nanos::ZERO || self.deadline > SPAN_MAX {
             return Err(ContractError::Deadline { deadline: self.deadline });
         }
-        Ok(self.activation.validate(self.deadline)?)
+        self.activation.validate(self.deadline)?;
+        if let Some(statistical) = &self.statistical {
+            statistical.validate(self)?;
+        }
+        Ok(())
+    }
+
+    /// How firm the promise is that this contract asks for.
+    pub fn guarantee(&self) -> Guarantee {
+        let soft = self.statistical.is_some() || self.late == Late::Drop;
+        if soft { Guarantee::Soft } else { Guarantee::Hard }
     }
 
     /// I, the interval between messages.

@@ -18,17 +18,20 @@ pub mod plan;
 pub mod policies;
 pub mod policy;
 pub mod rta;
+pub mod sharing;
 pub mod stage;
+pub mod statistical;
 pub mod suggest;
 pub mod units;
 
 pub use activation::{Activation, ActivationError, FlowName, Late, Service};
 pub use arrival::{Arrival, EffectiveArrivals, LogicalArrivals, SourceVerdict, Verdict};
 pub use clip::ClipParameters;
-pub use contract::{Contract, ContractError, Delivery, Horizon, Policing};
+pub use contract::{Contract, ContractError, Delivery, Guarantee, Horizon, Policing};
 pub use policies::{PolicyKind, UnknownPolicy, policy_by_name};
 pub use policy::{
     AdmissionPolicy, Class, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey, Urgency,
 };
 pub use stage::{Blocking, CostParts, Cpu, Interference, Link, Pacing, PathCosts, StageModel};
+pub use statistical::{Ppb, Soft, Statistical, StatisticalError};
 pub use units::{BitRate, Instant, Nanos, Ppm, Rate};

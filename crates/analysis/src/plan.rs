@@ -256,6 +256,7 @@ impl Set<'_> {
             release_latency: self.processor.release_latency,
             early: Nanos::ZERO,
             urgency: *urgency,
+            soft: None,
         };
         self.flows.iter().zip(&self.urgencies).map(of).chain(self.processor.beside.iter().copied()).collect()
     }

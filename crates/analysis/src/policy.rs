@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::statistical::Soft;
 use crate::units::{Nanos, Ppm};
 
 /// Which channels go first under `rmdp` (RTU 3); no other policy asks.
@@ -56,6 +57,9 @@ pub struct Demand {
     pub early: Nanos,
     /// Its place in the order of `rmdp`; no other policy asks.
     pub urgency: Urgency,
+    /// What the channel bears and declares where its guarantee is soft; only `statistical` asks, others admit
+    /// its peak.
+    pub soft: Option<Soft>,
 }
 
 /// A yes of one stage: it can bound the channel by `bound`.
@@ -164,6 +168,11 @@ pub trait AdmissionPolicy: core::fmt::Debug + Send {
     /// holds nothing.
     fn rank(&self, _key: StageKey) -> Option<usize> {
         None
+    }
+
+    /// Whether what `key` holds is soft: to be served after all that is not, before best effort.
+    fn is_soft(&self, _key: StageKey) -> bool {
+        false
     }
 
     /// Drops everything that speeds up the next decision; changes no decision. For benchmarks.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::contract::Contract;
 use crate::mutation::{Mutation, active};
 use crate::policy::{Class, Demand, Urgency};
+use crate::statistical::Soft;
 use crate::units::{BitRate, Nanos, Ppm};
 
 /// Whatever our scheduler does not order takes at most `sigma + rho·t` of any time t.
@@ -153,6 +154,7 @@ impl Link {
             release_latency: counted(release_latency),
             early: horizon,
             urgency: Urgency::of_period(Class::Guaranteed, contract.policed_interval()),
+            soft: Soft::of(contract),
         }
     }
 
@@ -315,6 +317,7 @@ impl Cpu {
             release_latency: counted(release_latency),
             early: horizon,
             urgency: Urgency::of_period(Class::Guaranteed, contract.policed_interval()),
+            soft: Soft::of(contract),
         }
     }
 

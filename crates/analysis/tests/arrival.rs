@@ -4,7 +4,8 @@
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use punctual_analysis::{
-    Arrival, EffectiveArrivals, Instant, LogicalArrivals, Nanos, Policing, SourceVerdict, Verdict,
+    Arrival, Contract, EffectiveArrivals, Instant, LogicalArrivals, Nanos, Policing, Ppb, Rate,
+    SourceVerdict, Statistical, Verdict,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -149,6 +150,32 @@ fn the_source_regulates_and_tells_which_message_breaks_the_contract() {
     }
     assert_eq!(source.accept(at(120), Policing::Drop), SourceVerdict::Conforming { logical: at(140) });
     assert_eq!(source.accept(at(200), Policing::Delay), SourceVerdict::Conforming { logical: at(200) });
+}
+
+#[test]
+fn the_source_polices_the_mean_of_a_soft_contract() {
+    let plain = Contract::new(100, Rate::every(MS(10)).unwrap(), 1, MS(50)).unwrap();
+    let (mean_rate, miss_ratio) = (Rate::every(MS(40)).unwrap(), Ppb::new(1_000).unwrap());
+    let statistical = Statistical { mean_rate, mean_over: MS(200), miss_ratio };
+    let contract = Contract { statistical: Some(statistical), ..plain };
+    contract.validate().unwrap();
+    let mut source = LogicalArrivals::of(&contract);
+    let sent: Vec<_> = (100..)
+        .map(|count| Instant(MS(10).0 * count))
+        .take(200)
+        .filter(|&at| matches!(source.accept(at, Policing::Drop), SourceVerdict::Conforming { .. }))
+        .collect();
+    // At the peak until the allowance is spent, then at the mean.
+    assert_eq!(sent[6].since(sent[0]), MS(60));
+    assert!(sent[8..].windows(2).all(|pair| pair[1].since(pair[0]) == MS(40)), "{sent:?}");
+    for (first, begin) in sent.iter().enumerate() {
+        for (count, at) in sent[first..].iter().enumerate() {
+            assert!(count as u64 <= (at.since(*begin) + MS(200)).0 / MS(40).0);
+        }
+    }
+    let mut delayed = LogicalArrivals::of(&contract);
+    let last = (0..20).map(|_| delayed.accept(Instant(0), Policing::Delay)).last();
+    assert_eq!(last, Some(SourceVerdict::Delayed { logical: Instant(MS(19 * 40 - 200).0) }));
 }
 
 /// An honest message: whether it pauses, how far its n lies behind what it should be, and how early it comes.

@@ -216,7 +216,7 @@ fn rmdp_offers_the_response_time_by_class_and_period() {
             let class = if rng.random_bool(0.25) { Class::LowLatency } else { Class::Guaranteed };
             let (release_latency, early) = (Nanos::ZERO, Nanos::ZERO);
             let urgency = Urgency::of_period(class, period);
-            let demand = Demand { cost, unit_cost_max, period, release_latency, early, urgency };
+            let demand = Demand { cost, unit_cost_max, period, release_latency, early, urgency, soft: None };
             let Ok(offer) = policy.offer(&demand, Nanos(LIMIT)) else { continue };
             let rate = |demand: &Demand| demand.urgency;
             let curve = |demand: &Demand| Sporadic::new(Duration::from(demand.period.0), Duration::from(0));

@@ -267,7 +267,8 @@ fn random_demand(rng: &mut SmallRng) -> Demand {
     // Few enough periods that some channels share one.
     let period = Nanos(period.0 / 1_000_000 * 1_000_000);
     let class = if rng.random_bool(0.2) { Class::LowLatency } else { Class::Guaranteed };
-    Demand { cost, unit_cost_max, period, release_latency, early, urgency: Urgency::of_period(class, period) }
+    let urgency = Urgency::of_period(class, period);
+    Demand { cost, unit_cost_max, period, release_latency, early, urgency, soft: None }
 }
 
 /// Channels of one stage up to the first refusal, by an admission that is blind to something.

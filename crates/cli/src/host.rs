@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use punctual::{
     Activation, ChannelRefusal, Contract, Delivery, Endsystem, FlowName, Horizon, Late, Nanos, OpenError,
-    Policing, Rate, RefuseCause,
+    Policing, Ppb, Rate, RefuseCause, Statistical,
 };
 
 use crate::output::Usage;
@@ -78,6 +78,17 @@ pub struct Traffic {
     /// The flow of this host's plan that the channel is (see 'punctual plan').
     #[arg(long, value_name = "NAME", value_parser = values::flow)]
     pub flow: Option<FlowName>,
+    /// A soft guarantee: at most this share of the messages misses the deadline (0.1%, 1e-4), as long as sources
+    /// are independent of each other. Stages with admission "statistical" take more of such channels; others admit
+    /// the rate in full.
+    #[arg(long, value_name = "SHARE", value_parser = values::share, requires = "mean_rate")]
+    pub miss_ratio: Option<Ppb>,
+    /// With --miss-ratio: the mean of the rate (5/s); what exceeds it is policed as what exceeds the rate.
+    #[arg(long, value_name = "RATE", value_parser = values::rate, requires = "miss_ratio")]
+    pub mean_rate: Option<Rate>,
+    /// With --mean-rate: the time over which the mean is kept.
+    #[arg(long, value_name = "TIME", value_parser = values::span, default_value = "1s")]
+    pub mean_over: Nanos,
 }
 
 /// See [`Late`].
@@ -125,6 +136,11 @@ impl Traffic {
                 LateName::Drop => Late::Drop,
             },
             flow: self.flow,
+            statistical: self.miss_ratio.zip(self.mean_rate).map(|(miss_ratio, mean_rate)| Statistical {
+                mean_rate,
+                mean_over: self.mean_over,
+                miss_ratio,
+            }),
         };
         contract.validate().map_err(|error| Usage(error.to_string()))?;
         Ok(contract)

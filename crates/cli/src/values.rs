@@ -1,6 +1,6 @@
 //! Values as people write them: `25/s`, `110KB`, `80ms`. One parser for all verbs.
 
-use punctual::{Activation, Address, FlowName, Name};
+use punctual::{Activation, Address, FlowName, Name, Ppb};
 use punctual_analysis::{Nanos, Rate};
 
 /// Smallest and largest payload of a packet ([node] fragment).
@@ -134,6 +134,20 @@ pub fn flow(text: &str) -> Result<FlowName, String> {
     FlowName::new(text).map_err(|error| error.to_string())
 }
 
+/// A share of a whole: `0.1%`, `1e-4`.
+///
+/// # Errors
+/// What it should look like.
+pub fn share(text: &str) -> Result<Ppb, String> {
+    let help = || format!("\"{text}\": give a share as 0.1% or 1e-4, above 0 and below 1");
+    let share = match text.trim().strip_suffix('%') {
+        Some(percent) => number(percent).map(|percent| percent / 100.0),
+        None => number(text),
+    };
+    let parts = share.map(|share| (share * 1e9).round()).filter(|parts| *parts < 1e9);
+    parts.and_then(|parts| Ppb::new(parts as u32)).ok_or_else(help)
+}
+
 /// A count of at least one.
 ///
 /// # Errors
@@ -168,6 +182,11 @@ mod tests {
         assert_eq!(bytes("1400"), Ok(1_400));
         assert_eq!(address("cam@hostb").map(|address| address.to_string()), Ok("cam@hostb".into()));
         assert_eq!(count("7"), Ok(7));
+        assert_eq!(
+            (share("0.1%"), share("1e-4")),
+            (Ok(Ppb::new(1_000_000).unwrap()), Ok(Ppb::new(100_000).unwrap()))
+        );
+        assert!(share("0").is_err() && share("100%").is_err() && share("few").is_err());
         assert_eq!(fragment("1400"), Ok(1_400));
         assert_eq!(span("80ms"), Ok(Nanos::from_millis(80)));
         assert_eq!(span("1.5s"), Ok(Nanos::from_millis(1_500)));

@@ -51,8 +51,8 @@ pub use receiver::Receiver;
 pub use state::ChannelState;
 
 pub use punctual_analysis::{
-    Activation, BitRate, Contract, ContractError, CostParts, Delivery, FlowName, Horizon, Instant, Late,
-    Nanos, Policing, Ppm, Rate,
+    Activation, BitRate, Contract, ContractError, CostParts, Delivery, FlowName, Guarantee, Horizon, Instant, Late,
+    Nanos, Policing, Ppb, Ppm, Rate, Statistical,
 };
 pub use punctual_engine::config::HostConfig;
 pub use punctual_ipc::api::{ApiError, HostStatus, SOCKET_DEFAULT};

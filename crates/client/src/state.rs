@@ -1,6 +1,7 @@
 //! What is known about a channel (CLIPS: rtcGetParameter).
 
 use punctual_ipc::api::{Answer, Request};
+use punctual_analysis::Guarantee;
 use punctual_proto::Nanos;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::node::api::ChannelStatus;
@@ -13,6 +14,8 @@ use crate::error::Error;
 pub struct ChannelState {
     /// Every message is delivered by its logical arrival plus this.
     pub promised: Nanos,
+    /// How firm that is.
+    pub guarantee: Guarantee,
     /// The largest latency observed at the sink, from the logical arrival; zero at the source.
     pub observed_max: Nanos,
     /// Messages that missed their bound at this end.
@@ -37,6 +40,7 @@ impl From<ChannelStatus> for ChannelState {
         let counters = &status.counters;
         Self {
             promised: status.contract.deadline,
+            guarantee: status.guarantee,
             observed_max: counters.latency_max,
             misses: counters.misses,
             policed: counters.delayed + counters.dropped + counters.demoted,

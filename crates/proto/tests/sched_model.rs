@@ -23,6 +23,7 @@ fn parameters() -> impl Strategy<Value = HandlerParameters> {
         1 => Just(Class::Signalling),
         1 => Just(Class::LowLatency),
         3 => Just(Class::Guaranteed),
+        1 => Just(Class::Soft),
         1 => Just(Class::BestEffort),
         1 => Just(Class::Background),
     ];
@@ -107,8 +108,10 @@ impl Handler {
             (RunPolicy::Fifo, _) => (0, 0, 0, head.eligible.0),
             (RunPolicy::Edf, Class::LowLatency | Class::Guaranteed) => (1, 0, 0, self.due(head)),
             (RunPolicy::Rmdp, Class::LowLatency) => (1, period.0, place, self.ticket),
+            (RunPolicy::Edf, Class::Soft) => (2, 0, 0, self.due(head)),
             (RunPolicy::Rmdp, Class::Guaranteed) => (2, period.0, place, self.ticket),
-            (RunPolicy::FixedPriority, Class::LowLatency | Class::Guaranteed) => {
+            (RunPolicy::Rmdp, Class::Soft) => (3, period.0, place, self.ticket),
+            (RunPolicy::FixedPriority, Class::LowLatency | Class::Guaranteed | Class::Soft) => {
                 (1 + level.min(29), 0, 0, self.ticket)
             }
             (_, Class::Signalling) => (0, 0, 0, self.ticket),

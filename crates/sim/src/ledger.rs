@@ -272,6 +272,7 @@ mod tests {
             activation: Default::default(),
             late: Default::default(),
             flow: None,
+            statistical: None,
         }
     }
 

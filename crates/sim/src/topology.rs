@@ -240,6 +240,7 @@ impl ChannelSpec {
             activation: self.activation,
             late: self.late,
             flow: None,
+            statistical: None,
         };
         contract.validate().map_err(|error| wrong(format!("channel: {error}")))?;
         Ok(contract)

@@ -1,13 +1,14 @@
 //! The policies that come with Punctual, each an [`AdmissionPolicy`] of one stage.
 //!
-//! Each belongs to one run-time order (design 4): `edf` and `d-order` to EDF, `fixed-priority` to the levels of
-//! [`level`], `rmdp` to classes and periods, `fifo` to FIFO. Sums are exact integers; all work per decision is bounded.
+//! Each belongs to one run-time order (design 4): `edf` and `d-order` to EDF, `statistical` to EDF with soft channels
+//! behind all others, `fixed-priority` to the levels of [`level`], `rmdp` to classes and periods, `fifo` to FIFO. Sums are exact integers; all work per decision is bounded.
 
 pub mod edf;
 mod fifo;
 mod nearest;
 pub mod ranked;
 mod share;
+pub mod statistical;
 #[cfg(test)]
 mod testing;
 
@@ -20,6 +21,7 @@ use thiserror::Error;
 pub use edf::Edf;
 pub use fifo::Fifo;
 pub use ranked::{LEVELS, Ranked, level};
+pub use statistical::Statistical;
 
 use crate::policy::{AdmissionPolicy, Refusal, RefusalReason};
 use crate::stage::StageModel;
@@ -35,13 +37,15 @@ pub enum PolicyKind {
     FixedPriority,
     /// [`Ranked::rmdp`].
     Rmdp,
+    /// [`Statistical`].
+    Statistical,
     /// [`Fifo`].
     Fifo,
 }
 
 /// No such policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no admission policy \"{name}\": use edf, d-order, fixed-priority, rmdp or fifo")]
+#[error("no admission policy \"{name}\": use edf, d-order, fixed-priority, rmdp, statistical or fifo")]
 pub struct UnknownPolicy {
     /// What was asked for.
     pub name: String,
@@ -55,6 +59,7 @@ impl PolicyKind {
             Self::DOrder => Box::new(Ranked::d_order(model)),
             Self::FixedPriority => Box::new(Ranked::fixed_priority(model)),
             Self::Rmdp => Box::new(Ranked::rmdp(model)),
+            Self::Statistical => Box::new(Statistical::new(model)),
             Self::Fifo => Box::new(Fifo::new(&model)),
         }
     }
@@ -68,6 +73,7 @@ impl FromStr for PolicyKind {
             "d-order" => Ok(Self::DOrder),
             "fixed-priority" => Ok(Self::FixedPriority),
             "rmdp" => Ok(Self::Rmdp),
+            "statistical" => Ok(Self::Statistical),
             "fifo" => Ok(Self::Fifo),
             _ => Err(UnknownPolicy { name: name.into() }),
         }
@@ -97,7 +103,7 @@ mod tests {
         let blocking = Blocking::Pipeline(Nanos::ZERO);
         let interference = Interference::default();
         let model = StageModel { blocking, interference, utilisation_limit: Ppm::ONE };
-        for name in ["edf", "d-order", "fixed-priority", "rmdp", "fifo"] {
+        for name in ["edf", "d-order", "fixed-priority", "rmdp", "statistical", "fifo"] {
             assert_eq!(policy_by_name(name, model).unwrap().name(), name);
         }
         let unknown = policy_by_name("rr", model).unwrap_err();

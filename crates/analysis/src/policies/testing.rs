@@ -36,5 +36,6 @@ pub(super) fn random_demand(rng: &mut SmallRng) -> Demand {
         release_latency,
         early,
         urgency: Urgency::of_period(Class::Guaranteed, period),
+        soft: None,
     }
 }

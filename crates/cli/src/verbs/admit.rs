@@ -1,7 +1,7 @@
 //! `punctual admit`: what would be offered.
 
 use clap::Args;
-use punctual::{Address, ChannelRefusal, CostParts, CostSource, Grant, OpenError};
+use punctual::{Address, ChannelRefusal, CostParts, CostSource, Grant, OpenError, Statistical};
 use serde::Serialize;
 
 use super::status::percent;
@@ -52,17 +52,21 @@ impl Admit {
                 Answer { admitted: false, grant: None, refusal: Some(refusal), reason }
             }
         };
-        output.print(&answer, |answer| text(answer, self.explain))?;
+        output.print(&answer, |answer| text(answer, contract.statistical, self.explain))?;
         Ok(Outcome::from_ok(answer.admitted))
     }
 }
 
-fn text(answer: &Answer, explain: bool) -> String {
+fn text(answer: &Answer, statistical: Option<Statistical>, explain: bool) -> String {
     let Some(grant) = &answer.grant else {
         return answer.reason.clone().unwrap_or_default();
     };
+    let messages = match statistical {
+        Some(Statistical { miss_ratio, .. }) => format!("all messages but {miss_ratio}"),
+        None => "every message".into(),
+    };
     let summary = format!(
-        "yes: every message within {} (the route could promise {}), over {} nodes, {} stages",
+        "yes: {messages} within {} (the route could promise {}), over {} nodes, {} stages",
         grant.deadline,
         grant.bound_possible,
         grant.route.len(),

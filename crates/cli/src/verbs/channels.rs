@@ -1,7 +1,7 @@
 //! `punctual channels`: promises and evidence.
 
 use clap::Args;
-use punctual::{ChannelStatus, Late, Role};
+use punctual::{ChannelStatus, Late, Role, Statistical};
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
@@ -73,10 +73,13 @@ fn row(channel: &ChannelStatus) -> Vec<String> {
     ]
 }
 
-/// A channel that drops what is late says so.
+/// A channel that drops what is late, or bears misses, says so.
 fn state(channel: &ChannelStatus) -> String {
-    match channel.contract.late {
-        Late::Deliver => channel.state.clone(),
-        Late::Drop => format!("{}, soft", channel.state),
+    match (channel.contract.statistical, channel.contract.late) {
+        (Some(Statistical { miss_ratio, .. }), _) => {
+            format!("{}, soft ({miss_ratio} may miss)", channel.state)
+        }
+        (None, Late::Drop) => format!("{}, soft", channel.state),
+        (None, Late::Deliver) => channel.state.clone(),
     }
 }

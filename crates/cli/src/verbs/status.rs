@@ -61,7 +61,7 @@ fn text(status: &HostStatus) -> String {
         status.uptime,
         class(status),
         profile(status),
-        node.channels,
+        soft(node),
         percent(node.cpu_utilisation),
         node.buffer_bytes,
         node.overruns,
@@ -77,6 +77,14 @@ fn text(status: &HostStatus) -> String {
         api.broken_rings,
         drops(&node.drops),
     )
+}
+
+/// How many channels, and how many of them are soft.
+fn soft(node: &NodeStatus) -> String {
+    match node.channels_soft {
+        0 => node.channels.to_string(),
+        soft => format!("{} ({soft} soft)", node.channels),
+    }
 }
 
 /// The class of the processor's thread.

@@ -1,4 +1,4 @@
-//! Queues 1 and 3: guaranteed packets, by deadline from e - h on, by e - h before.
+//! Queues 1 and 3: guaranteed packets, by deadline from e - h on (soft channels' behind all others'), by e - h before.
 //!
 //! Effective arrivals and deadlines do not decrease within a channel (design 3: the e-chain), so each channel
 //! is a FIFO and only its head is in a heap: work and memory of the heaps follow channels, not packets.
@@ -38,6 +38,19 @@ struct Flow {
     place: Place,
     /// Removed: takes no packets, waits for its heap entry and its packets in flight.
     retired: bool,
+    /// Behind everybody who is not.
+    soft: bool,
+}
+
+/// What sets a soft channel's place in queue 1 behind every deadline that is hard: longer than any bound, any horizon
+/// and any wait together, and far from what 64 bits hold.
+const SOFT_BEHIND: Nanos = Nanos(1 << 60);
+
+impl Flow {
+    /// Its place in queue 1 with a head that is due by `deadline`.
+    fn rank(&self, deadline: Instant) -> u64 {
+        if self.soft { (deadline + SOFT_BEHIND).0 } else { deadline.0 }
+    }
 }
 
 const _: () = assert!(size_of::<Flow>() == 32);
@@ -67,8 +80,9 @@ impl<P> Queues<P> {
         }
     }
 
-    pub(super) fn add(&mut self, slots: u32, horizon: Nanos) -> FlowIndex {
+    pub(super) fn add(&mut self, slots: u32, horizon: Nanos, soft: bool) -> FlowIndex {
         let flow = Flow {
+            soft,
             packets: Fifo::EMPTY,
             place: Place::Idle,
             retired: false,
@@ -158,7 +172,7 @@ impl<P> Queues<P> {
             }
             Place::Idle => {
                 known.place = Place::Current;
-                self.current.push(deadline.0, flow.0);
+                self.current.push(known.rank(deadline), flow.0);
             }
         }
         Ok(())
@@ -193,7 +207,9 @@ impl<P> Queues<P> {
         let known = &mut self.flows[flow as usize];
         let queued = self.packets.pop(&mut known.packets)?;
         match self.packets.front(&known.packets) {
-            Some(next) if next.effective - known.horizon <= now => self.current.rekey_top(next.deadline.0),
+            Some(next) if next.effective - known.horizon <= now => {
+                self.current.rekey_top(known.rank(next.deadline))
+            }
             Some(next) => {
                 known.place = Place::Early;
                 self.current.pop();
@@ -243,7 +259,7 @@ impl<P> Queues<P> {
         match self.packets.front(&known.packets) {
             Some(head) => {
                 known.place = Place::Current;
-                self.current.push(head.deadline.0, flow);
+                self.current.push(known.rank(head.deadline), flow);
             }
             None => self.leave_heap(flow),
         }

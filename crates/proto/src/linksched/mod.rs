@@ -55,7 +55,12 @@ impl<P> LinkScheduler<P> {
 
     /// Takes in a guaranteed channel with `slots` packets of buffer and horizon h; reserves their memory.
     pub fn add_channel(&mut self, slots: u32, horizon: Nanos) -> FlowIndex {
-        self.guaranteed.add(slots, horizon)
+        self.guaranteed.add(slots, horizon, false)
+    }
+
+    /// The same for a soft channel: of what is current, its packets go after all that are hard, before best effort.
+    pub fn add_soft_channel(&mut self, slots: u32, horizon: Nanos) -> FlowIndex {
+        self.guaranteed.add(slots, horizon, true)
     }
 
     /// Changes slots and horizon. Packets beyond fewer slots stay; the horizon counts from the next packet

@@ -40,6 +40,8 @@ pub(super) struct Pacer {
     byte_time: ByteTime,
     /// sigma + rho·(sigma + P·U)/(1 - rho): what kernel traffic may add to a departure.
     interference: Nanos,
+    /// Depth 1.
+    one_at_a_time: bool,
     window: Window,
 }
 
@@ -59,13 +61,16 @@ impl Pacer {
                 in_flight: VecDeque::with_capacity(IN_FLIGHT_PACKETS_MAX),
             },
         };
-        Self { byte_time, interference: interference(parameters, byte_time.time_of(depth * mtu)), window }
+        let interference = interference(parameters, byte_time.time_of(depth * mtu));
+        Self { byte_time, interference, one_at_a_time: depth == 1, window }
     }
 
     /// Whether a packet of `wire_bytes` may be handed over now.
     pub(super) fn admits(&self, wire_bytes: u32, now: Instant) -> bool {
         match &self.window {
             Window::Clock { tat, tolerance } => *tat - *tolerance <= now,
+            // At depth 1 one packet, however short: several would block for longer than the largest of them.
+            Window::Completion { in_flight, .. } if self.one_at_a_time => in_flight.is_empty(),
             Window::Completion { bytes_max, bytes, in_flight, .. } => {
                 bytes + u64::from(wire_bytes) <= *bytes_max && in_flight.len() < IN_FLIGHT_PACKETS_MAX
             }

@@ -218,6 +218,7 @@ impl<M: Memory> Plane<M> {
         });
         Ok(HandlerParameters {
             class: match class {
+                _ if self.stages.cpu_is_soft(local.channel) => Class::Soft,
                 punctual_analysis::Class::LowLatency => Class::LowLatency,
                 punctual_analysis::Class::Guaranteed => Class::Guaranteed,
             },
@@ -234,8 +235,13 @@ impl<M: Memory> Plane<M> {
         let link = local.link_out?;
         let packets = local.contract.packets_max(local.fragment_bytes);
         let slots = buffers.link_messages.saturating_mul(packets);
+        let horizon = self.stages.link_early(local.channel, terms.horizons[1]);
+        let soft = self.stages.link_is_soft(link, local.channel);
         let line = self.line_mut(link);
-        let flow = line.scheduler.add_channel(slots, terms.horizons[1]);
+        let flow = match soft {
+            true => line.scheduler.add_soft_channel(slots, horizon),
+            false => line.scheduler.add_channel(slots, horizon),
+        };
         if local.role == Role::Source {
             line.set_source(flow, Some(local.channel));
         }

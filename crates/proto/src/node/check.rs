@@ -69,14 +69,14 @@ fn check_cpu(config: &NodeConfig) -> Result<(), NodeConfigError> {
     let cpu = &config.cpu;
     let matched = matches!(
         (cpu.run, cpu.admission),
-        (RunPolicy::Edf, Admission::Edf | Admission::DOrder)
+        (RunPolicy::Edf, Admission::Edf | Admission::DOrder | Admission::Statistical)
             | (RunPolicy::FixedPriority, Admission::FixedPriority)
             | (RunPolicy::Rmdp, Admission::Rmdp)
             | (RunPolicy::Fifo, Admission::Fifo)
     );
     ensure(matched, || {
         format!(
-            "processor policy {:?} does not match admission {:?}: pair edf with edf or d-order, fixed-priority \
+            "processor policy {:?} does not match admission {:?}: pair edf with edf, d-order or statistical, fixed-priority \
              with fixed-priority, rmdp with rmdp, fifo with fifo",
             cpu.run, cpu.admission
         )

@@ -4,7 +4,7 @@
 use alloc::collections::VecDeque;
 
 use punctual_analysis::arrival::{EffectiveArrivals, LogicalArrivals};
-use punctual_analysis::{Instant, Nanos};
+use punctual_analysis::{Guarantee, Instant, Nanos};
 
 use super::api::{ChannelCounters, Notice};
 use super::best_effort::{Message, Slot};
@@ -142,6 +142,13 @@ pub(super) struct Held<S> {
     pub due: Instant,
     pub slot: S,
     pub info: MessageInfo,
+}
+
+impl<M: Memory> Clip<M> {
+    /// Whether not every message is promised.
+    pub fn is_soft(&self) -> bool {
+        self.local.contract.guarantee() == Guarantee::Soft
+    }
 }
 
 /// Which notices the application has been told.

@@ -72,6 +72,8 @@ pub enum Admission {
     FixedPriority,
     /// Response times by class and period; run time `rmdp`.
     Rmdp,
+    /// `edf` for hard channels, probabilities for soft ones; run time EDF, soft channels behind.
+    Statistical,
     /// None: everything is admitted. For experiments only; run time FIFO.
     Fifo,
 }

@@ -104,6 +104,7 @@ mod tests {
             contract,
             fragment_bytes: 1_000,
             arrival_error: Nanos::ZERO,
+            soft: None,
             handler_time: Nanos::ZERO,
         }
     }

@@ -85,6 +85,7 @@ impl PlannedFlow {
             release_latency,
             early: Nanos::ZERO,
             urgency: Urgency { class: Class::Guaranteed, rate: self.rate_ns, place: self.place },
+            soft: None,
         }
     }
 

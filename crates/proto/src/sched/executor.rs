@@ -360,6 +360,7 @@ impl Handler {
                 Class::LowLatency | Class::Guaranteed => {
                     banded(Class::Guaranteed as u8, self.account.due(head.deadline).0)
                 }
+                Class::Soft => banded(Class::Soft as u8, self.account.due(head.deadline).0),
                 _ => banded(class as u8, self.ticket),
             },
             RunPolicy::FixedPriority => banded(level(class, self.parameters.level), self.ticket),
@@ -386,7 +387,7 @@ const _: () =
 /// By class, period, place within the rate group, and the order of arrival. Only channels have periods; tickets
 /// begin anew after 2^45, a year of a million a second.
 fn by_rate(class: Class, parameters: &HandlerParameters, ticket: u64) -> u128 {
-    let of_channel = matches!(class, Class::LowLatency | Class::Guaranteed);
+    let of_channel = matches!(class, Class::LowLatency | Class::Guaranteed | Class::Soft);
     let (period, place) =
         if of_channel { (parameters.period.min(SPAN_MAX), parameters.place) } else { (Nanos::ZERO, 0) };
     let place = u128::from(place.min((1 << RATE_PLACE_BITS) - 1));
@@ -400,7 +401,7 @@ fn by_rate(class: Class, parameters: &HandlerParameters, ticket: u64) -> u128 {
 fn level(class: Class, rank: u8) -> u8 {
     match class {
         Class::Signalling => 0,
-        Class::LowLatency | Class::Guaranteed => rank.saturating_add(1).min(LEVEL_LOWEST - 1),
+        Class::LowLatency | Class::Guaranteed | Class::Soft => rank.saturating_add(1).min(LEVEL_LOWEST - 1),
         Class::BestEffort => LEVEL_LOWEST,
         Class::Background => PRIORITY_LEVELS,
     }

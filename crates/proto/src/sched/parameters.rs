@@ -15,6 +15,8 @@ pub enum Class {
     LowLatency,
     /// Channels.
     Guaranteed,
+    /// Soft channels: by deadline, after all that are hard. Only under `edf`; like channels under other orders.
+    Soft,
     /// Best effort and demoted packets.
     BestEffort,
     /// What may wait for everything else; also what exceeds a budget.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use punctual_analysis::contract::SPAN_MAX;
 use punctual_analysis::mutation::{Mutation, active};
-use punctual_analysis::{Instant, Nanos};
+use punctual_analysis::{Instant, Nanos, Soft};
 
 use super::Signalling;
 use super::budget;
@@ -204,6 +204,7 @@ impl Signalling {
             contract: create.contract,
             fragment_bytes: create.fragment_bytes,
             arrival_error: budget::arrival_error(create.arrival_error_fixed, &create.stages, create.drift),
+            soft: soft_of(create).map(Box::new),
             handler_time,
         })
     }
@@ -386,4 +387,13 @@ impl Signalling {
     pub(super) const fn refusal(&self, cause: RefuseCause) -> ChannelRefusal {
         ChannelRefusal { node: self.config.id, cause, offer: None }
     }
+}
+
+/// What a soft channel asks of each stage of the route: two at each node, one at the last. Arrivals are moved by the
+/// fixed part of J and by the drift of D at most.
+fn soft_of(create: &Create) -> Option<Soft> {
+    let nodes = u32::try_from(create.route.nodes.len()).unwrap_or(u32::MAX);
+    let stages = nodes.saturating_mul(2).saturating_sub(1);
+    let jitter = create.arrival_error_fixed + create.drift.of(create.contract.deadline);
+    Soft::of(&create.contract).map(|soft| soft.at_stage(stages, jitter))
 }

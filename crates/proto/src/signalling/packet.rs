@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::stream::Received;
 use crate::ids::{Epoch, NodeId};
 
-/// Version of RTCOP on the wire. 2: contracts with activation, late and flow.
-pub const VERSION: u8 = 2;
+/// Version of RTCOP on the wire. 2: contracts with activation, late and flow. 3: with a mean rate and a miss ratio.
+pub const VERSION: u8 = 3;
 /// Bytes of the tag.
 pub const TAG_BYTES: usize = 16;
 /// Most bytes of a packet that are not a segment's.

@@ -3,9 +3,10 @@
 //! Signalling owns the protocol and the arithmetic of the end-to-end deadline; the node behind
 //! [`Resources`] owns its stages, buffers and path tables.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use punctual_analysis::{Contract, Horizon, Nanos, Ppm};
+use punctual_analysis::{Contract, Horizon, Nanos, Ppm, Soft};
 
 use crate::ids::{ChannelId, Cookie, LinkId, PathId};
 use crate::node::api::{RefuseCause, Role, StageGrant};
@@ -31,6 +32,8 @@ pub struct LocalChannel {
     pub fragment_bytes: u32,
     /// J: how far a packet may arrive after its nominal arrival here, with the bounds known so far.
     pub arrival_error: Nanos,
+    /// What a soft channel asks of each stage here; `None` where it is hard.
+    pub soft: Option<Box<Soft>>,
     /// What the receiving application declares for handling a message on the processor; zero elsewhere.
     pub handler_time: Nanos,
 }

@@ -102,6 +102,7 @@ fn draw_contract(dice: &mut Dice) -> Contract {
         activation: Activation::Deadline,
         late: Late::Deliver,
         flow: None,
+        statistical: None,
     }
 }
 

@@ -21,7 +21,7 @@ pub use qpa::is_feasible;
 
 use super::nearest::{BOUND_MAX, period_possible};
 use super::share::Share;
-use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey};
+use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey, Urgency};
 use crate::stage::StageModel;
 use crate::units::{Nanos, Ppm};
 
@@ -39,11 +39,35 @@ fn signed(span: Nanos) -> i64 {
 /// Equal demands with equal bounds count as one series.
 type Group = (Nanos, Nanos, Nanos, Nanos, Nanos);
 
+/// What a channel holds: what EDF asks of its demand, and its bound.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    cost: Nanos,
+    unit_cost_max: Nanos,
+    period: Nanos,
+    release_latency: Nanos,
+    bound: Nanos,
+}
+
+impl Held {
+    fn new(demand: &Demand, bound: Nanos) -> Self {
+        let Demand { cost, unit_cost_max, period, release_latency, .. } = *demand;
+        Self { cost, unit_cost_max, period, release_latency, bound }
+    }
+
+    /// The demand as far as it matters here.
+    fn demand(&self) -> Demand {
+        let Self { cost, unit_cost_max, period, release_latency, .. } = *self;
+        let (early, urgency) = (Nanos::ZERO, Urgency::default());
+        Demand { cost, unit_cost_max, period, release_latency, early, urgency, soft: None }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Edf {
     model: StageModel,
-    channels: BTreeMap<StageKey, (Demand, Nanos)>,
+    channels: BTreeMap<StageKey, Held>,
     groups: BTreeMap<Group, (Series, u32)>,
     used: Share,
     /// Sum over the channels of C·max(0, I' + r - d)/I': how far demand may lie above its mean.
@@ -80,11 +104,12 @@ impl Edf {
         self.blocking.add(demand.unit_cost_max, bound - demand.release_latency);
         self.used.add(demand);
         self.offset += offset_of(demand, bound);
-        self.channels.insert(key, (*demand, bound));
+        self.channels.insert(key, Held::new(demand, bound));
     }
 
     fn remove(&mut self, key: StageKey) -> Option<(Demand, Nanos)> {
-        let (demand, bound) = self.channels.remove(&key)?;
+        let held = self.channels.remove(&key)?;
+        let (demand, bound) = (held.demand(), held.bound);
         let group = group_of(&demand, bound);
         if let Some((_, count)) = self.groups.get_mut(&group) {
             *count -= 1;
@@ -224,7 +249,7 @@ impl AdmissionPolicy for Edf {
 
     fn relax(&mut self, key: StageKey, bound: Nanos) -> Result<(), Refusal> {
         match self.channels.get(&key).copied() {
-            Some((demand, _)) => self.hold(key, &demand, bound),
+            Some(held) => self.hold(key, &held.demand(), bound),
             None => Err(super::not_held()),
         }
     }
@@ -234,7 +259,7 @@ impl AdmissionPolicy for Edf {
     }
 
     fn bound(&self, key: StageKey) -> Option<Nanos> {
-        self.channels.get(&key).map(|&(_, bound)| bound)
+        self.channels.get(&key).map(|held| held.bound)
     }
 
     fn explain(&mut self, demand: &Demand, bound_limit: Nanos) -> Option<Explanation> {

@@ -285,6 +285,7 @@ fn ranks_can_be_asked_for() {
         release_latency: Nanos::ZERO,
         early: Nanos::ZERO,
         urgency: Urgency::default(),
+        soft: None,
     };
     policy.hold(StageKey(1), &demand(10_000), Nanos::from_millis(40)).unwrap();
     policy.hold(StageKey(2), &demand(20_000), Nanos::from_millis(20)).unwrap();

@@ -141,6 +141,7 @@ impl Host {
             release_latency: self.release_latency,
             early: Nanos::ZERO,
             urgency: Urgency::of_period(Class::LowLatency, period),
+            soft: None,
         };
         if self.neighbours == 0 { Vec::new() } else { vec![signalling] }
     }

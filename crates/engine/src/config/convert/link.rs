@@ -59,11 +59,12 @@ fn link(
     let neighbour = lookup(hosts, &table.neighbour, &format!("{what}: neighbour"), at, source)?;
     let default = LinkConfig::new(&table.name, neighbour, table.rate.0);
     let admission = table.admission.unwrap_or(default.admission);
-    if !matches!(admission, Admission::Edf | Admission::DOrder) {
+    if !matches!(admission, Admission::Edf | Admission::DOrder | Admission::Statistical) {
         return Err(source.error(
             at,
             format!(
-                "{what}: admission does not match its scheduler, which serves by deadline: use edf or d-order"
+                "{what}: admission does not match its scheduler, which serves by deadline: use edf, d-order or \
+                 statistical"
             ),
         ));
     }

@@ -226,7 +226,7 @@ fn cpu(
     });
     let matched = matches!(
         (run, admission),
-        (RunPolicy::Edf, Admission::Edf | Admission::DOrder)
+        (RunPolicy::Edf, Admission::Edf | Admission::DOrder | Admission::Statistical)
             | (RunPolicy::FixedPriority, Admission::FixedPriority)
             | (RunPolicy::Rmdp, Admission::Rmdp)
             | (RunPolicy::Fifo, Admission::Fifo)
@@ -234,8 +234,8 @@ fn cpu(
     if !matched {
         return Err(source.error(
             at,
-            "[processor] admission does not match policy: pair edf with edf or d-order, fixed-priority with \
-             fixed-priority, rmdp with rmdp, fifo with fifo",
+            "[processor] admission does not match policy: pair edf with edf, d-order or statistical, \
+             fixed-priority with fixed-priority, rmdp with rmdp, fifo with fifo",
         ));
     }
     Ok(CpuConfig {

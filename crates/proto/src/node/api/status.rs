@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use punctual_analysis::{Contract, Delivery, Instant, Nanos, Ppm};
+use punctual_analysis::{Contract, Delivery, Guarantee, Instant, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
 use super::StageGrant;
@@ -68,6 +68,8 @@ pub struct ChannelStatus {
     pub to: Address,
     /// The contract.
     pub contract: Contract,
+    /// How firm the promise is.
+    pub guarantee: Guarantee,
     /// Local stages.
     pub stages: Vec<StageGrant>,
     /// State of signalling (`open`, `creating`, ...).
@@ -143,6 +145,8 @@ pub struct NodeStatus {
     pub name: Name,
     /// Channels that start, pass or end here.
     pub channels: u32,
+    /// Those of them whose guarantee is soft.
+    pub channels_soft: u32,
     /// Of the CPU, given away.
     pub cpu_utilisation: Ppm,
     /// Bytes of buffers reserved.

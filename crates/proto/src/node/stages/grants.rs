@@ -16,7 +16,9 @@ impl Stages {
     /// The grants of what is held now.
     pub fn grants(&mut self, local: &LocalChannel, offered: &[Nanos]) -> Vec<StageGrant> {
         let Some(held) = self.held.get(&local.channel).cloned() else { return Vec::new() };
-        let mut grants = Vec::from([self.cpu_grant(local, &held.cpu, held.cpu.bound)]);
+        // Kept as long as the channel: no room for more than it needs.
+        let mut grants = Vec::with_capacity(2);
+        grants.push(self.cpu_grant(local, &held.cpu, held.cpu.bound));
         if let Some((link, stage)) = &held.link {
             grants.push(self.link_grant(local, *link, stage, stage.bound));
         }

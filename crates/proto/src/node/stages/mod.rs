@@ -38,6 +38,7 @@ const fn name_of(admission: Admission) -> &'static str {
         Admission::DOrder => "d-order",
         Admission::FixedPriority => "fixed-priority",
         Admission::Rmdp => "rmdp",
+        Admission::Statistical => "statistical",
         Admission::Fifo => "fifo",
     }
 }
@@ -382,6 +383,7 @@ impl Stages {
         let mut costs = path_costs(&self.costs, local.role);
         costs.message += local.handler_time;
         let demand = self.cpu_model.demand_of(contract, &service, fragment, &costs, self.release_latency);
+        let demand = Demand { soft: local.soft.as_deref().copied(), ..demand };
         let wait = service.wait;
         let work_max = if wait > Nanos::ZERO { service.period } else { Nanos::MAX };
         let answer = match self.cpu.offer(&demand, work_max.min(limit - wait)) {
@@ -413,9 +415,30 @@ impl Stages {
         }
     }
 
+    /// The same for the link out.
+    pub fn link_early(&self, channel: ChannelId, wanted: Nanos) -> Nanos {
+        match self.held(channel).and_then(|held| held.link) {
+            Some((link, stage)) if counts_early(self.links[usize::from(link.0)].policy.as_ref(), &stage) => {
+                wanted.min(stage.demand.early)
+            }
+            _ => wanted,
+        }
+    }
+
+    /// Whether the processor serves a channel behind all that are hard.
+    pub fn cpu_is_soft(&self, channel: ChannelId) -> bool {
+        self.cpu.is_soft(StageKey(channel.0))
+    }
+
+    /// Whether the link does.
+    pub fn link_is_soft(&self, link: LinkId, channel: ChannelId) -> bool {
+        self.links[usize::from(link.0)].policy.is_soft(StageKey(channel.0))
+    }
+
     fn link_demand(&self, local: &LocalChannel, link: LinkId, early: Nanos) -> Demand {
         let model = &self.links[usize::from(link.0)].model;
-        model.demand(&local.contract, local.fragment_bytes, self.release_latency, early)
+        let demand = model.demand(&local.contract, local.fragment_bytes, self.release_latency, early);
+        Demand { soft: local.soft.as_deref().copied(), ..demand }
     }
 }
 

@@ -1,0 +1,147 @@
+//! Chernoff's bound for sums of independent bounded variables (Hoeffding 1963, theorem 1).
+//!
+//! A variable between 0 and b with mean m has E exp(theta·X) <= 1 + m/b·(exp(theta·b) - 1), so that
+//! P(sum >= x) <= exp(-theta·x)·product of these, for every theta > 0. Every theta gives a bound; the search for
+//! the best one may stop anywhere. Floats are of basic operations only: the same result on every machine.
+
+/// Some independent variables of one kind.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Variables {
+    pub(super) count: f64,
+    /// Largest value.
+    pub(super) most: f64,
+    /// Mean over largest value: 0 to 1.
+    pub(super) mean_share: f64,
+}
+
+/// Steps of the search for theta.
+const STEPS_MAX: u32 = 24;
+/// Beyond this exp is infinite.
+const EXPONENT_MAX: f64 = 600.0;
+/// More than all rounding.
+const ROUNDING: f64 = 1.0 + 1e-9;
+
+/// A bound on the probability that the sum reaches `least`. `theta` is where the search begins, and then where it
+/// ended: neighbours are good beginnings.
+pub(super) fn tail(kinds: &[Variables], least: f64, theta: &mut f64) -> f64 {
+    let most: f64 = kinds.iter().map(|kind| kind.count * kind.most).sum();
+    if least > most {
+        return 0.0;
+    }
+    let mean: f64 = kinds.iter().map(|kind| kind.count * kind.most * kind.mean_share).sum();
+    if least <= mean {
+        return 1.0;
+    }
+    let largest = kinds.iter().map(|kind| kind.most).fold(0.0, f64::max);
+    let (mut low, mut high) = (0.0, EXPONENT_MAX / largest);
+    let mut at = if *theta > low && *theta < high { *theta } else { 1.0 / largest };
+    let mut best = 0.0_f64;
+    for _ in 0..STEPS_MAX {
+        let (logarithm, slope, curvature) = terms(kinds, at);
+        let value = logarithm - at * least;
+        let better = value < best - 1e-3;
+        best = best.min(value);
+        // The exponent is convex in theta: Newton within a bracket.
+        if slope < least {
+            low = at
+        } else {
+            high = at
+        }
+        let newton = at + (least - slope) / curvature.max(f64::MIN_POSITIVE);
+        let next = if newton > low && newton < high { newton } else { 0.5 * (low + high) };
+        let near = next - at < 1e-3 * at && at - next < 1e-3 * at;
+        at = next;
+        if near && !better {
+            break;
+        }
+    }
+    *theta = at;
+    (exp(best) * ROUNDING).min(1.0)
+}
+
+/// The logarithm of the product at `theta`, and its first two derivatives.
+fn terms(kinds: &[Variables], theta: f64) -> (f64, f64, f64) {
+    let mut sums = (0.0, 0.0, 0.0);
+    for kind in kinds {
+        let raised = kind.mean_share * exp(theta * kind.most);
+        let whole = 1.0 - kind.mean_share + raised;
+        let share = raised / whole;
+        sums.0 += kind.count * ln(whole);
+        sums.1 += kind.count * kind.most * share;
+        sums.2 += kind.count * kind.most * kind.most * share * (1.0 - share);
+    }
+    sums
+}
+
+const LN_2: f64 = core::f64::consts::LN_2;
+
+/// e^x for |x| up to some 700, to 13 digits.
+fn exp(x: f64) -> f64 {
+    if x < -700.0 {
+        return 0.0;
+    }
+    let doublings = (x / LN_2 + if x < 0.0 { -0.5 } else { 0.5 }) as i64;
+    let rest = x - doublings as f64 * LN_2;
+    // |rest| <= ln 2 / 2: the series is exact to 10^-16 after 14 terms.
+    let series = (1..=14).rev().fold(1.0, |sum, n| 1.0 + sum * rest / f64::from(n));
+    series * f64::from_bits(((doublings.clamp(-1_022, 1_023) + 1_023) as u64) << 52)
+}
+
+/// The natural logarithm of a positive normal number, to 13 digits.
+fn ln(x: f64) -> f64 {
+    const EXPONENT_BITS: u64 = 0x7ff << 52;
+    let bits = x.to_bits();
+    let doublings = ((bits & EXPONENT_BITS) >> 52) as i64 - 1_023;
+    let mantissa = f64::from_bits(bits & !EXPONENT_BITS | 1_023 << 52);
+    let (mantissa, doublings) = if mantissa > core::f64::consts::SQRT_2 {
+        (mantissa / 2.0, doublings + 1)
+    } else {
+        (mantissa, doublings)
+    };
+    // ln m = 2·artanh((m - 1)/(m + 1)), with (m - 1)/(m + 1) at most 0.172.
+    let ratio = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = ratio * ratio;
+    let series = (0..10).rev().fold(0.0, |sum, n| sum * square + 1.0 / f64::from(2 * n + 1));
+    2.0 * ratio * series + doublings as f64 * LN_2
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+
+    #[test]
+    fn exponentials_and_logarithms() {
+        let values = [0.0, 1.0, -1.0, 0.3, 17.3, -40.0, 300.5, -600.0];
+        for x in values {
+            assert!((exp(x) / x.exp() - 1.0).abs() < 1e-12, "{x}");
+        }
+        for x in [1.0, 1.5, 1e-9, 0.7, 123.456, 1e200, f64::MIN_POSITIVE] {
+            assert!((ln(x) - x.ln()).abs() <= 1e-13 * x.ln().abs().max(1.0), "{x}");
+        }
+    }
+
+    /// Never below the true tail of a binomial, and within a factor that falls with its size.
+    #[test]
+    fn the_bound_holds_for_binomials_and_is_near() {
+        for (count, p) in [(10, 0.1), (50, 0.3), (400, 0.05)] {
+            let kinds = [Variables { count: f64::from(count), most: 3.0, mean_share: p }];
+            let mut mass = (0..count).fold(1.0, |product, _| product * (1.0 - p));
+            let mut above = 1.0;
+            let mut theta = 0.0;
+            for k in 0..=count {
+                let bound = tail(&kinds, 3.0 * f64::from(k), &mut theta);
+                // What is left of 1 is exact to 10^-15.
+                let known = above > 1e-12;
+                assert!(!known || bound >= above * (1.0 - 1e-3), "{count} {p} {k}: {bound} {above}");
+                if known && above < 1e-3 {
+                    assert!(bound < above * 40.0, "{count} {p} {k}: {bound} {above}");
+                }
+                above -= mass;
+                mass *= f64::from(count - k) / f64::from(k + 1) * p / (1.0 - p);
+            }
+            assert!(tail(&kinds, 3.0 * f64::from(count) + 0.1, &mut theta) <= 0.0);
+        }
+    }
+}

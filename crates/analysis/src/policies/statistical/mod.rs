@@ -1,0 +1,270 @@
+//! `statistical`: soft channels, by the probability that they miss, beside hard ones that keep their full guarantee.
+//!
+//! Run time: soft channels by deadline among themselves, behind everything that is hard. So a hard channel meets of
+//! them what it meets of best effort, one unit, and is admitted by `edf` as if they were not there. A channel whose
+//! unit blocks longer than best effort may, is admitted and served as a hard one.
+//!
+//! A soft channel has what is left: of a window t, whatever blocking, interference and all hard messages that may
+//! arrive in it do not take. Its message misses only if in some window that ends at its deadline the soft messages
+//! that are due in it take longer than that. Arrivals of independent sources are bounded by their peaks and have
+//! declared means, so [`chernoff`] bounds the probability window by window, and the union bound adds them up; where
+//! even the peaks fit, it is zero. Windows are taken in steps of 1/32, each with the most work and the least time.
+
+mod chernoff;
+mod windows;
+
+use alloc::collections::BTreeMap;
+
+use super::edf::Edf;
+use super::nearest::BOUND_MAX;
+use super::share::Share;
+use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey};
+use crate::stage::StageModel;
+use crate::statistical::Soft;
+use crate::units::{Nanos, Ppm};
+
+use windows::{HardKind, SoftKind, Windows};
+
+/// Halvings in which the smallest bound of a soft channel is found: to a 16,384th of the span where it lies.
+const HALVINGS: u32 = 14;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Statistical {
+    model: StageModel,
+    hard: Edf,
+    /// Hard channels by what they take from soft ones.
+    hard_kinds: BTreeMap<HardKind, u32>,
+    hard_demands: BTreeMap<StageKey, Demand>,
+    soft: BTreeMap<StageKey, (Demand, Nanos)>,
+    soft_kinds: BTreeMap<SoftKind, u32>,
+    /// Of all: peaks of hard channels, means of soft ones.
+    used: Share,
+}
+
+impl Statistical {
+    /// An empty stage.
+    pub fn new(model: StageModel) -> Self {
+        Self {
+            model,
+            hard: Edf::new(model),
+            hard_kinds: BTreeMap::new(),
+            hard_demands: BTreeMap::new(),
+            soft: BTreeMap::new(),
+            soft_kinds: BTreeMap::new(),
+            used: Share::default(),
+        }
+    }
+
+    /// What makes a demand soft here.
+    fn soft_of(&self, demand: &Demand) -> Option<Soft> {
+        demand.soft.filter(|_| demand.unit_cost_max <= self.model.blocking.by(Nanos::ZERO))
+    }
+
+    /// The demand that counts against what may be given away.
+    fn mean_of(&self, demand: &Demand) -> Demand {
+        let period = self.soft_of(demand).map_or(demand.period, |soft| soft.mean_period);
+        Demand { period, ..*demand }
+    }
+
+    fn insert(&mut self, key: StageKey, demand: &Demand, bound: Nanos) {
+        self.used.add(&self.mean_of(demand));
+        if let Some(soft) = self.soft_of(demand) {
+            count(&mut self.soft_kinds, SoftKind::of(demand, soft, bound));
+            self.soft.insert(key, (*demand, bound));
+        } else {
+            count(&mut self.hard_kinds, HardKind::of(demand));
+            self.hard_demands.insert(key, *demand);
+        }
+    }
+
+    /// Forgets a channel here; `hard` keeps what it has.
+    fn forget(&mut self, key: StageKey) -> Option<(Demand, Nanos)> {
+        if let Some((demand, bound)) = self.soft.remove(&key) {
+            self.used.remove(&self.mean_of(&demand));
+            if let Some(soft) = demand.soft {
+                discount(&mut self.soft_kinds, &SoftKind::of(&demand, soft, bound));
+            }
+            return Some((demand, bound));
+        }
+        let demand = self.hard_demands.remove(&key)?;
+        let bound = self.hard.bound(key)?;
+        self.used.remove(&demand);
+        discount(&mut self.hard_kinds, &HardKind::of(&demand));
+        Some((demand, bound))
+    }
+
+    /// Whether every soft channel keeps its miss ratio beside a newcomer.
+    fn soft_keep(&self, newcomer: &Demand, bound: Nanos) -> bool {
+        let soft = self.soft_of(newcomer);
+        if soft.is_none() && self.soft_kinds.is_empty() {
+            return true;
+        }
+        let mut windows = Windows::new(&self.model, &self.hard_kinds, &self.soft_kinds);
+        match soft {
+            Some(soft) => windows.add_soft(SoftKind::of(newcomer, soft, bound)),
+            None => windows.add_hard(HardKind::of(newcomer)),
+        }
+        windows.keep_all()
+    }
+
+    /// The smallest bound of a soft newcomer, at most `limit`.
+    fn smallest_soft(&self, demand: &Demand, limit: Nanos) -> Option<Nanos> {
+        if !self.soft_keep(demand, limit) {
+            return None;
+        }
+        let (mut breaks, mut keeps) = (demand.release_latency.min(limit), limit);
+        for _ in 0..HALVINGS {
+            let middle = Nanos(breaks.0 + (keeps.0 - breaks.0) / 2);
+            if self.soft_keep(demand, middle) { keeps = middle } else { breaks = middle }
+        }
+        Some(keeps)
+    }
+
+    fn check_share(&self, demand: &Demand) -> Result<(), Refusal> {
+        self.used.check(&self.mean_of(demand), &self.model).map_err(|refusal| {
+            // The period that would fit is one of the mean, which is no offer to the peak.
+            let period_possible = refusal.period_possible.filter(|_| self.soft_of(demand).is_none());
+            Refusal { period_possible, ..refusal }
+        })
+    }
+
+    fn offer_soft(&self, demand: &Demand, limit: Nanos) -> Result<Offer, Refusal> {
+        self.check_share(demand)?;
+        let limit = limit.min(BOUND_MAX);
+        if let Some(bound) = self.smallest_soft(demand, limit) {
+            return Ok(Offer { bound });
+        }
+        let possible = self.smallest_soft(demand, BOUND_MAX);
+        let reason = match possible {
+            Some(possible) => RefusalReason::Bound { possible, limit },
+            None => RefusalReason::Others,
+        };
+        Err(Refusal { reason, bound_possible: possible, period_possible: None })
+    }
+
+    fn hold_hard(&mut self, key: StageKey, demand: &Demand, bound: Nanos) -> Result<(), Refusal> {
+        self.check_share(demand)?;
+        if !self.soft_keep(demand, bound) {
+            return Err(others());
+        }
+        self.hard.hold(key, demand, bound)
+    }
+
+    fn hold_soft(&self, demand: &Demand, bound: Nanos) -> Result<(), Refusal> {
+        self.check_share(demand)?;
+        if bound > demand.release_latency && self.soft_keep(demand, bound) {
+            return Ok(());
+        }
+        let possible = self.smallest_soft(demand, BOUND_MAX);
+        let reason = match possible {
+            Some(possible) if possible > bound => RefusalReason::Bound { possible, limit: bound },
+            _ => RefusalReason::Others,
+        };
+        Err(Refusal { reason, bound_possible: possible, period_possible: None })
+    }
+}
+
+fn others() -> Refusal {
+    Refusal { reason: RefusalReason::Others, bound_possible: None, period_possible: None }
+}
+
+fn count<K: Ord>(kinds: &mut BTreeMap<K, u32>, kind: K) {
+    *kinds.entry(kind).or_insert(0) += 1;
+}
+
+fn discount<K: Ord>(kinds: &mut BTreeMap<K, u32>, kind: &K) {
+    if let Some(count) = kinds.get_mut(kind) {
+        *count -= 1;
+        if *count == 0 {
+            kinds.remove(kind);
+        }
+    }
+}
+
+impl AdmissionPolicy for Statistical {
+    fn offer(&mut self, demand: &Demand, bound_limit: Nanos) -> Result<Offer, Refusal> {
+        if self.soft_of(demand).is_some() {
+            return self.offer_soft(demand, bound_limit);
+        }
+        self.check_share(demand)?;
+        let offer = self.hard.offer(demand, bound_limit)?;
+        if self.soft_keep(demand, offer.bound) { Ok(offer) } else { Err(others()) }
+    }
+
+    fn hold(&mut self, key: StageKey, demand: &Demand, bound: Nanos) -> Result<(), Refusal> {
+        let old = self.forget(key);
+        let was_hard = self.hard.bound(key).is_some();
+        let held = match self.soft_of(demand) {
+            Some(_) => self.hold_soft(demand, bound),
+            None => self.hold_hard(key, demand, bound),
+        };
+        match (&held, old) {
+            (Ok(()), _) => {
+                if was_hard && self.soft_of(demand).is_some() {
+                    self.hard.release(key);
+                }
+                self.insert(key, demand, bound);
+            }
+            (Err(_), Some((demand, bound))) => self.insert(key, &demand, bound),
+            (Err(_), None) => {}
+        }
+        held
+    }
+
+    fn relax(&mut self, key: StageKey, bound: Nanos) -> Result<(), Refusal> {
+        let held =
+            self.soft.get(&key).map(|&(demand, _)| demand).or_else(|| self.hard_demands.get(&key).copied());
+        match held {
+            Some(demand) => self.hold(key, &demand, bound),
+            None => Err(super::not_held()),
+        }
+    }
+
+    fn release(&mut self, key: StageKey) -> bool {
+        let held = self.forget(key).is_some();
+        self.hard.release(key);
+        held
+    }
+
+    fn bound(&self, key: StageKey) -> Option<Nanos> {
+        self.soft.get(&key).map(|&(_, bound)| bound).or_else(|| self.hard.bound(key))
+    }
+
+    fn explain(&mut self, demand: &Demand, bound_limit: Nanos) -> Option<Explanation> {
+        if self.soft_of(demand).is_none() {
+            return self.hard.explain(demand, bound_limit);
+        }
+        let Offer { bound } = self.offer_soft(demand, bound_limit).ok()?;
+        let within = bound - demand.release_latency;
+        let blocking = self.model.blocking.by(Nanos::ZERO);
+        let interference = self.model.interference.within(within);
+        Some(Explanation {
+            release_latency: demand.release_latency,
+            blocking,
+            interference,
+            own: demand.cost,
+            others: within - demand.cost - blocking - interference,
+        })
+    }
+
+    fn is_soft(&self, key: StageKey) -> bool {
+        self.soft.contains_key(&key)
+    }
+
+    fn drop_caches(&mut self) {
+        self.hard.drop_caches();
+    }
+
+    fn utilisation(&self) -> Ppm {
+        self.used.with_interference(self.model.interference.rho)
+    }
+
+    fn len(&self) -> usize {
+        self.soft.len() + self.hard_demands.len()
+    }
+
+    fn name(&self) -> &'static str {
+        "statistical"
+    }
+}

@@ -1,0 +1,183 @@
+//! The windows in which soft messages may not find the time that they need.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::chernoff::{Variables, tail};
+use crate::policy::Demand;
+use crate::stage::StageModel;
+use crate::statistical::Soft;
+use crate::units::Nanos;
+
+/// Each window is longer than the one before by 1 in so many.
+const STEP: u64 = 32;
+/// Most windows: from a microsecond to a fortnight.
+const WINDOWS_MAX: usize = 1_024;
+
+/// Hard channels that take the same from soft ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct HardKind {
+    cost: Nanos,
+    period: Nanos,
+    /// How far arrivals may be moved: release latency and what is served early.
+    jitter: Nanos,
+}
+
+impl HardKind {
+    pub(super) fn of(demand: &Demand) -> Self {
+        let (cost, period) = (demand.cost, demand.period.max(Nanos(1)));
+        Self { cost, period, jitter: demand.release_latency + demand.early }
+    }
+
+    /// All that may arrive in a window, its ends included.
+    fn within(&self, window: Nanos) -> Nanos {
+        self.cost * ((window + self.jitter).0 / self.period.0 + 1)
+    }
+}
+
+/// Soft channels of the same demand and bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SoftKind {
+    /// d - r: in a window of this length a first message may be due.
+    first: Nanos,
+    cost: Nanos,
+    period: Nanos,
+    soft: Soft,
+}
+
+impl SoftKind {
+    pub(super) fn of(demand: &Demand, soft: Soft, bound: Nanos) -> Self {
+        Self {
+            first: bound - demand.release_latency,
+            cost: demand.cost,
+            period: demand.period.max(Nanos(1)),
+            soft,
+        }
+    }
+
+    /// Most messages that are due in a window.
+    fn most(&self, window: Nanos) -> u64 {
+        let Some(arrivals) = window.checked_sub(self.first) else { return 0 };
+        let peak = arrivals.0 / self.period.0 + 1;
+        peak.min((arrivals + self.soft.mean_over).0 / self.soft.mean_period.0.max(1) + 1)
+    }
+
+    /// What they take as a random variable; none where nothing is due.
+    fn variables(&self, count: u32, window: Nanos) -> Option<Variables> {
+        let most = self.most(window);
+        let arrivals = window.checked_sub(self.first)?;
+        let mean = (arrivals + self.soft.jitter).0 as f64 / self.soft.mean_period.0.max(1) as f64;
+        Some(Variables {
+            count: f64::from(count),
+            most: self.cost.0 as f64 * most as f64,
+            mean_share: (mean / most as f64).min(1.0),
+        })
+    }
+}
+
+/// All windows of a stage's soft channels.
+pub(super) struct Windows<'a> {
+    model: &'a StageModel,
+    hard: Vec<(HardKind, u32)>,
+    soft: Vec<(SoftKind, u32)>,
+}
+
+impl<'a> Windows<'a> {
+    pub(super) fn new(
+        model: &'a StageModel,
+        hard: &BTreeMap<HardKind, u32>,
+        soft: &BTreeMap<SoftKind, u32>,
+    ) -> Self {
+        let hard = hard.iter().map(|(&kind, &count)| (kind, count)).collect();
+        Self { model, hard, soft: soft.iter().map(|(&kind, &count)| (kind, count)).collect() }
+    }
+
+    pub(super) fn add_hard(&mut self, kind: HardKind) {
+        self.hard.push((kind, 1));
+    }
+
+    pub(super) fn add_soft(&mut self, kind: SoftKind) {
+        self.soft.push((kind, 1));
+    }
+
+    /// Whether each soft channel misses with its ratio at most: the sum over the windows that may hold a message of
+    /// it, the longest first.
+    pub(super) fn keep_all(&self) -> bool {
+        let Some(edges) = self.edges() else { return false };
+        let mut by_first: Vec<_> =
+            self.soft.iter().map(|(kind, _)| (kind.first, kind.soft.miss_ratio)).collect();
+        by_first.sort_unstable();
+        let (mut sum, mut theta) = (0.0, 0.0);
+        let mut variables = Vec::with_capacity(self.soft.len());
+        for edge in edges.windows(2).rev() {
+            sum += self.probability(edge[0], edge[1], &mut variables, &mut theta);
+            // Those whose first window this is, or the strictest of longer ones.
+            while let Some(&(_, ratio)) = by_first.last().filter(|(first, _)| *first >= edge[0]) {
+                if sum > ratio.as_f64() {
+                    return false;
+                }
+                by_first.pop();
+            }
+            if sum > 1.0 {
+                return false;
+            }
+        }
+        by_first.iter().all(|&(_, ratio)| sum <= ratio.as_f64())
+    }
+
+    /// The edges of the windows: from the shortest in which something is due to where even all peaks fit for good;
+    /// none where they never do.
+    fn edges(&self) -> Option<Vec<Nanos>> {
+        let shortest = self.soft.iter().map(|(kind, _)| kind.first).min()?.max(Nanos(1));
+        let longest = self.longest()?;
+        let mut edges = Vec::from([shortest]);
+        let mut at = shortest;
+        while at < longest {
+            at += Nanos(at.0 / STEP + 1);
+            edges.push(at);
+            if edges.len() > WINDOWS_MAX {
+                return None;
+            }
+        }
+        // One more, so that there is a window where the peaks fit at once.
+        edges.push(at + Nanos(at.0 / STEP + 1));
+        Some(edges)
+    }
+
+    /// Beyond it lines above all work and below all time do not meet again.
+    fn longest(&self) -> Option<Nanos> {
+        let mut share = f64::from(self.model.interference.rho.0) / 1e6;
+        let mut offset =
+            self.model.interference.sigma.0 as f64 + self.model.blocking.by(Nanos::ZERO).0 as f64;
+        for (kind, count) in &self.hard {
+            let rate = f64::from(*count) * kind.cost.0 as f64 / kind.period.0 as f64;
+            share += rate;
+            offset += rate * (kind.period + kind.jitter).0 as f64;
+        }
+        for (kind, count) in &self.soft {
+            let rate = f64::from(*count) * kind.cost.0 as f64 / kind.soft.mean_period.0.max(1) as f64;
+            share += rate;
+            offset += rate * (kind.soft.mean_over + kind.soft.mean_period).0 as f64;
+        }
+        (share < 1.0).then(|| Nanos((offset / (1.0 - share)) as u64 + 1))
+    }
+
+    /// That the soft messages that are due in a window from `from` to `to` long take more than there is.
+    fn probability(&self, from: Nanos, to: Nanos, variables: &mut Vec<Variables>, theta: &mut f64) -> f64 {
+        let most: Nanos =
+            self.soft.iter().map(|(kind, count)| kind.cost * kind.most(to) * u64::from(*count)).sum();
+        let taken = self.model.blocking.by(Nanos::ZERO)
+            + self.model.interference.within(to)
+            + self.hard.iter().map(|(kind, count)| kind.within(to) * u64::from(*count)).sum();
+        let Some(left) = from.checked_sub(taken) else { return 1.0 };
+        if most <= left {
+            return 0.0;
+        }
+        // The channel whose message it is sends as much as it may just then, whichever it is.
+        let own = self.soft.iter().map(|(kind, _)| kind.cost * kind.most(to)).max().unwrap_or_default();
+        let Some(for_others) = left.checked_sub(own) else { return 1.0 };
+        variables.clear();
+        variables.extend(self.soft.iter().filter_map(|(kind, count)| kind.variables(*count, to)));
+        tail(variables, for_others.0 as f64, theta)
+    }
+}

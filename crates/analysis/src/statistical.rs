@@ -1,0 +1,226 @@
+//! Soft guarantees: a channel that declares its mean rate and the share of its messages that may miss.
+//!
+//! Sources are taken to be independent of each other and, seen from another channel's message, stationary. Nothing
+//! else is: the peak rate, the burst and the mean are policed at the source (see
+//! [`LogicalArrivals`](crate::LogicalArrivals)), so that one that lies harms soft channels at most.
+
+use core::fmt;
+use core::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::activation::Activation;
+use crate::contract::{Contract, SPAN_MAX};
+use crate::policy::Demand;
+use crate::units::{Nanos, Rate};
+
+/// Time over which the mean is kept unless the contract says otherwise.
+pub const MEAN_OVER_DEFAULT: Nanos = Nanos::from_secs(1);
+
+/// A proportion in parts per thousand million, never nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ppb(NonZeroU32);
+
+impl Ppb {
+    /// `parts` of a thousand million; `None` where that is nothing.
+    pub const fn new(parts: u32) -> Option<Self> {
+        match NonZeroU32::new(parts) {
+            Some(parts) => Some(Self(parts)),
+            None => None,
+        }
+    }
+
+    /// The parts.
+    pub const fn parts(self) -> u32 {
+        self.0.get()
+    }
+
+    /// The proportion as a number above 0.
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.parts()) / 1e9
+    }
+
+    /// One of `shares` equal shares, a thousand-millionth at least.
+    pub fn share(self, shares: u32) -> Self {
+        Self(NonZeroU32::new(self.parts() / shares.max(1)).unwrap_or(NonZeroU32::MIN))
+    }
+}
+
+/// The parts of the whole.
+const WHOLE: u32 = 1_000_000_000;
+
+impl fmt::Display for Ppb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} %", f64::from(self.parts()) / 1e7)
+    }
+}
+
+/// What makes a contract's guarantee soft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statistical {
+    /// The mean rate: at most the peak rate R of the contract, and one an hour at least.
+    pub mean_rate: Rate,
+    /// The time over which the mean is kept: in any time t at most 1 + mean_rate·(t + mean_over) messages.
+    pub mean_over: Nanos,
+    /// The share of messages that may miss the deadline: above 0, below 1.
+    pub miss_ratio: Ppb,
+}
+
+/// Why a soft contract makes no sense, with what would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub enum StatisticalError {
+    /// The mean is above the peak, or less than one an hour.
+    #[error(
+        "mean of one message every {mean}: give at most the rate, one every {interval}, and one an hour at least"
+    )]
+    Mean {
+        /// What was asked for.
+        mean: Nanos,
+        /// I.
+        interval: Nanos,
+    },
+    /// The mean is kept over too short or too long a time.
+    #[error("mean kept over {over}: give the interval {interval} or more, and an hour at most")]
+    Over {
+        /// What was asked for.
+        over: Nanos,
+        /// I.
+        interval: Nanos,
+    },
+    /// Everything may miss.
+    #[error("miss ratio {ratio}: give less than 1; leave it out for a hard guarantee")]
+    MissRatio {
+        /// What was asked for.
+        ratio: Ppb,
+    },
+    /// Budgets and plans are for hard guarantees.
+    #[error("a miss ratio with an activation of its own or a planned flow: choose one of them")]
+    Reserved,
+}
+
+impl Statistical {
+    /// Checks every range, given the rest of the contract.
+    ///
+    /// # Errors
+    /// The first value out of its range.
+    pub fn validate(&self, contract: &Contract) -> Result<(), StatisticalError> {
+        let (mean, interval, over) = (self.mean_rate.interval(), contract.interval(), self.mean_over);
+        if !(interval..=SPAN_MAX).contains(&mean) {
+            return Err(StatisticalError::Mean { mean, interval });
+        }
+        if !(interval..=SPAN_MAX).contains(&over) {
+            return Err(StatisticalError::Over { over, interval });
+        }
+        if self.miss_ratio.parts() >= WHOLE {
+            return Err(StatisticalError::MissRatio { ratio: self.miss_ratio });
+        }
+        if contract.activation != Activation::Deadline || contract.flow.is_some() {
+            return Err(StatisticalError::Reserved);
+        }
+        Ok(())
+    }
+}
+
+/// What a soft channel asks of one stage beside its peak ([`Demand`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Soft {
+    /// The policed mean interval.
+    pub mean_period: Nanos,
+    /// In any time t at most 1 + (t + `mean_over`)/`mean_period` messages arrive at the stage.
+    pub mean_over: Nanos,
+    /// J: how far effective arrivals here may be moved against those at the source.
+    pub jitter: Nanos,
+    /// The share of messages that may miss the bound of this stage.
+    pub miss_ratio: Ppb,
+}
+
+impl Soft {
+    /// What a contract asks of a stage that has all of its miss ratio.
+    pub fn of(contract: &Contract) -> Option<Self> {
+        contract.statistical.map(|Statistical { mean_rate, mean_over, miss_ratio }| Self {
+            mean_period: mean_rate.policed_interval(),
+            mean_over,
+            jitter: Nanos::ZERO,
+            miss_ratio,
+        })
+    }
+
+    /// The same for one of `stages` stages (a message that misses anywhere may miss its deadline: the ratios add
+    /// up), behind an arrival error of `jitter`.
+    #[must_use]
+    pub fn at_stage(self, stages: u32, jitter: Nanos) -> Self {
+        Self { jitter, mean_over: self.mean_over + jitter, miss_ratio: self.miss_ratio.share(stages), ..self }
+    }
+}
+
+impl Demand {
+    /// Most messages whose effective arrivals lie within a window of `window`, its ends included.
+    pub fn messages_max(&self, window: Nanos) -> u64 {
+        let peak = window.0 / self.period.0.max(1) + 1;
+        match self.soft {
+            Some(soft) => peak.min((window + soft.mean_over).0 / soft.mean_period.0.max(1) + 1),
+            None => peak,
+        }
+    }
+
+    /// The mean of the messages within such a window that begins whenever it likes; the most for a hard channel.
+    pub fn messages_mean(&self, window: Nanos) -> f64 {
+        match self.soft {
+            Some(soft) => (window + soft.jitter).0 as f64 / soft.mean_period.0.max(1) as f64,
+            None => self.messages_max(window) as f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+    fn contract(mean: Nanos, mean_over: Nanos, miss: u32) -> Contract {
+        let plain = Contract::new(1_000, Rate::every(MS(10)).unwrap(), 1, MS(50)).unwrap();
+        let mean_rate = Rate::every(mean).unwrap();
+        let statistical = Some(Statistical { mean_rate, mean_over, miss_ratio: Ppb::new(miss).unwrap() });
+        Contract { statistical, ..plain }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        assert_eq!(contract(MS(40), MS(1_000), 1_000_000).validate(), Ok(()));
+        for wrong in [
+            contract(MS(9), MS(1_000), 1),
+            contract(MS(40), MS(9), 1),
+            contract(MS(40), MS(1_000), WHOLE),
+            Contract {
+                activation: Activation::Periodic { period: MS(10), packets: 1 },
+                ..contract(MS(40), MS(1_000), 1)
+            },
+        ] {
+            assert!(wrong.validate().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_most_follows_the_peak_and_then_the_mean() {
+        let model = crate::Cpu {
+            utilisation_max: crate::Ppm::ONE,
+            best_effort_share_min: crate::Ppm(0),
+            interference: Default::default(),
+            best_effort_unit: Nanos::ZERO,
+            quantum_packets: 1,
+        };
+        let costs = crate::PathCosts::one_by_one(Nanos(1), Nanos(1), Nanos(1));
+        let soft = contract(MS(40), MS(100), 1_000_000);
+        let demand = model.demand(&soft, 1_400, &costs, Nanos::ZERO, Nanos::ZERO);
+        assert_eq!(demand.messages_max(Nanos::ZERO), 1);
+        assert_eq!(demand.messages_max(MS(20)), 3);
+        // 1 + (1,000 + 100)/39.6875
+        assert_eq!(demand.messages_max(MS(1_000)), 28);
+        assert!((demand.messages_mean(MS(400)) - 400.0 / 39.687_5).abs() < 1e-9);
+        let shared = demand.soft.unwrap().at_stage(5, MS(3));
+        assert_eq!((shared.miss_ratio, shared.mean_over), (Ppb::new(200_000).unwrap(), MS(103)));
+    }
+}
