@@ -29,7 +29,7 @@ pub struct Bench {
     /// Where the plot, the JSON and the daemons' logs go.
     #[arg(long, default_value = "target/bench", value_name = "DIR")]
     directory: PathBuf,
-    /// What carries Punctual's links; default: xdp where this host has it.
+    /// What carries Punctual's links; default: xdp where this host has it, udp with --peer.
     #[arg(long, value_enum)]
     driver: Option<DriverName>,
     /// Run over two machines: HOST or HOST:PORT, where `punctual bench --serve` runs.

@@ -12,7 +12,7 @@ use super::{Conditions, Measured, instructions};
 use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::loads::Class;
-use crate::measure::{Figures, Side, Statistic, compare};
+use crate::measure::{Figures, Side, Statistic, compare_rounds};
 use crate::report::{Axis, Legend, Plot, Series};
 use crate::session::{Bed, Block, Contender, Hosting, Pair, Wait, rounds};
 use crate::testbed::{LinkSpec, Options};
@@ -119,9 +119,9 @@ fn judge(contenders: &[Contender], counted: &Result<[f64; 2], String>, excuses: 
     }
     let side = |index: usize| -> &Side { &contenders[index].sides[0] };
     for (statistic, limit) in [(Statistic::Mean, MEAN_MAX), (Statistic::Max, 1.0), (Statistic::Jitter, 1.0)] {
-        let found = compare(side(DEFAULT), side(SCHEDULED), side(AGAIN), statistic, excuses);
+        let found = compare_rounds(side(DEFAULT), side(SCHEDULED), side(AGAIN), statistic, excuses);
         let name = format!(
-            "scheduled against demand-driven: {} (limit {limit} and the A/A half-width {:.4}; A/A {:.4})",
+            "scheduled against demand-driven: {}, median of rounds (limit {limit} and the A/A half-width {:.4}; A/A {:.4})",
             statistic.name(),
             found.half_width,
             found.identical

@@ -36,7 +36,10 @@ impl Remote {
         let mut lines = Lines::new(stream)?;
         let ours = Hello::ours(own.clone());
         lines.say(&ours)?;
-        let theirs: Hello = lines.hear()?.with_context(|| format!("{address} hung up at once"))?;
+        let theirs: Hello = lines
+            .hear()
+            .with_context(|| silent(address))?
+            .with_context(|| format!("{address} hung up at once"))?;
         ours.check(&theirs)?;
         Ok(Self { lines, address: address.into(), ends: [own, theirs.end] })
     }
@@ -71,8 +74,16 @@ impl Remote {
     /// Where it is gone. What it cannot do is an answer.
     pub fn order(&mut self, order: &Order) -> anyhow::Result<Answer> {
         self.lines.say(order)?;
-        self.lines.hear()?.with_context(|| format!("{} hung up", self.address))
+        let answer = self.lines.hear().with_context(|| silent(&self.address))?;
+        answer.with_context(|| format!("{} hung up", self.address))
     }
+}
+
+fn silent(address: &str) -> String {
+    format!(
+        "{address} does not answer within {} s: restart `punctual bench --serve` there",
+        ANSWERS_WITHIN.as_secs()
+    )
 }
 
 fn resolve(address: &str) -> anyhow::Result<SocketAddr> {

@@ -1,6 +1,8 @@
 //! The far side: `punctual bench --serve`.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::ErrorKind;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -13,28 +15,56 @@ use crate::session::{Answer, Order, Place, Roles};
 const DEAF: Duration = Duration::from_millis(100);
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
 
-/// Obeys one client after the other until the program is interrupted; `told` is called with the address once it
-/// listens.
+/// Most clients at a time: an experiment has one for each of its worlds.
+const SESSIONS_MAX: usize = 16;
+
+/// Obeys clients until the program is interrupted; `told` is called with the address once it listens.
 ///
 /// # Errors
 /// Where the address is taken.
 pub fn serve(listen: SocketAddr, told: impl FnOnce(SocketAddr)) -> anyhow::Result<()> {
     interrupt::install()?;
     let listener = TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
-    listener.set_nonblocking(true)?;
     told(listener.local_addr()?);
-    while interrupt::check().is_ok() {
-        match listener.accept() {
-            Ok((stream, from)) => {
-                if let Err(error) = session(stream, Place::default()) {
-                    eprintln!("{from}: {error:#}");
-                }
+    sessions(&listener, || interrupt::check().is_err())
+}
+
+/// Obeys whoever connects, each on a thread of its own, until `is_over`; then hangs up on all of them.
+///
+/// # Errors
+/// Where the listener breaks.
+pub fn sessions(listener: &TcpListener, is_over: impl Fn() -> bool) -> anyhow::Result<()> {
+    listener.set_nonblocking(true)?;
+    std::thread::scope(|scope| {
+        let mut open: Vec<(TcpStream, ScopedJoinHandle<'_, ()>)> = Vec::new();
+        let ended = loop {
+            open.retain(|(_, thread)| !thread.is_finished());
+            if is_over() {
+                break Ok(());
             }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => std::thread::sleep(DEAF),
-            Err(error) => return Err(error.into()),
+            match listener.accept() {
+                Ok((stream, from)) => {
+                    let Some(ours) = stream.try_clone().ok().filter(|_| open.len() < SESSIONS_MAX) else {
+                        eprintln!("{from}: refused, {} are served", open.len());
+                        continue;
+                    };
+                    let obey = move || {
+                        if let Err(error) = session(stream, Place::default()) {
+                            eprintln!("{from}: {error:#}");
+                        }
+                    };
+                    open.push((ours, scope.spawn(obey)));
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(DEAF),
+                Err(error) => break Err(error.into()),
+            }
+        };
+        for (stream, _) in &open {
+            // One that has just hung up needs no more.
+            let _ = stream.shutdown(Shutdown::Both);
         }
-    }
-    Ok(())
+        ended
+    })
 }
 
 /// One client, from hello to the end of its connection; its roles run on `place`.

@@ -1,6 +1,8 @@
 //! Both sides on loopback.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use punctual::{BitRate, Nanos};
@@ -9,12 +11,12 @@ use super::words::{Hello, Lines};
 use super::{Remote, serve};
 use crate::clock::{now, wait_until};
 use crate::experiments::{Conditions, Peer};
-use crate::loads::Class;
 use crate::loads::call::{Caller, SocketCaller};
+use crate::loads::{Class, Outlet};
 use crate::session::stream::contract;
-use crate::session::{Answer, Bed, Hosting, Order, Pair, Place, Through, Wait};
+use crate::session::{Answer, Bed, Hosting, Order, Pair, Place, RoleId, Through, Wait};
 use crate::testbed::configuration::{Driver, End};
-use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, Privilege};
+use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, Privilege, driver};
 
 fn server() -> (String, JoinHandle<anyhow::Result<()>>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
@@ -82,50 +84,79 @@ fn nonsense_and_silence_are_one_line() {
     assert!(error.contains("punctual bench --serve"), "{error}");
 }
 
-/// Two namespaces as two machines: one serves, the other runs a pair over it.
+/// Two namespaces as two machines: one serves, the other runs a pair over it, over every driver.
 #[test]
 fn a_pair_works_over_machines() {
     if !Privilege::detect().is_ok_and(|privilege| privilege == Privilege::Root) {
         eprintln!("SKIPPED: network namespaces need root");
         return;
     }
-    let link = LinkSpec::direct(BitRate(1_000_000_000));
-    let spec = NetworkSpec { hosts: vec!["a", "b"], links: vec![link] };
-    let network = Network::create(&spec).expect("a network");
-    let address = network.hosts[1].address();
-    let far = Place { namespace: Some(network.hosts[1].namespace.path()), cpu: None };
-    let (sender, ready) = std::sync::mpsc::channel();
-    let server = far.spawn("server", Class::Ordinary, move || {
-        let listener = TcpListener::bind((address, 0))?;
-        sender.send(listener.local_addr()?.port())?;
-        serve::session(listener.accept()?.0, Place::default())
-    });
-    let port = ready.recv().expect("it listens");
-    let near = Place { namespace: Some(network.hosts[0].namespace.path()), cpu: None };
-    let calls = near.within(|| {
+    for driver in [Driver::Udp, Driver::Xdp].into_iter().filter(|driver| driver::is_built(*driver)) {
+        let link = LinkSpec::direct(BitRate(1_000_000_000));
+        let spec = NetworkSpec { hosts: vec!["a", "b"], links: vec![link] };
+        let network = Network::create(&spec).expect("a network");
+        let address = network.hosts[1].address();
+        let far = Place { namespace: Some(network.hosts[1].namespace.path()), cpu: None };
+        let (sender, ready) = std::sync::mpsc::channel();
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&over);
+        let server = far.spawn("server", Class::Ordinary, move || {
+            let listener = TcpListener::bind((address, 0))?;
+            sender.send(listener.local_addr()?.port())?;
+            serve::sessions(&listener, || is_over.load(Ordering::Relaxed))
+        });
+        let port = ready.recv().expect("it listens");
+        let near = Place { namespace: Some(network.hosts[0].namespace.path()), cpu: None };
         let peer = Peer { address: format!("{address}:{port}"), rate: Some(link.rate) };
         let conditions = Conditions {
             quick: true,
             directory: std::env::temp_dir(),
             real_time: false,
             progress: false,
-            driver: Driver::Udp,
+            driver,
             peer: Some(peer),
         };
-        let mut pair = Pair::create(&Bed { link, pinned: true }, &conditions)?;
-        let engine = pair.start_engines(&Options::default(), Hosting::Embedded)?;
-        let contract = contract(64, 1_000, 2, 100);
-        let mut ours = pair.call_channels(engine, contract, [Wait::Block, Wait::Direct], Class::Ordinary)?;
+        near.within(|| every_way(&Bed { link, pinned: true }, &conditions))
+            .unwrap_or_else(|error| panic!("{driver:?}: {error:#}"));
+        over.store(true, Ordering::Relaxed);
+        server.expect("a thread").join().expect("no panic").expect("a clean end");
+    }
+}
+
+/// What the experiments of two hosts do with a pair.
+fn every_way(bed: &Bed, conditions: &Conditions) -> anyhow::Result<()> {
+    // The worlds of an experiment are there at the same time.
+    let mut other = Pair::create(bed, conditions)?;
+    let mut pair = Pair::create(bed, conditions)?;
+    let options = Options { driver: conditions.driver, ..Options::default() };
+    let engine = pair.start_engines(&options, Hosting::Embedded)?;
+    let contract = contract(64, 1_000, 2, 100);
+    let mut ours = pair.call_channels(engine, contract, [Wait::Block, Wait::Direct], Class::Ordinary)?;
+    anyhow::ensure!(ours.call(&[1; 64])?, "a call over channels");
+    for pair in [&mut pair, &mut other] {
         let (mut plain, _) = pair.call_sockets(Wait::Block, Class::Ordinary)?;
-        let (mut bulk, sink) = pair.send_sockets(8_192, Class::Ordinary)?;
-        bulk.offer(&[7; 8_192])?;
-        let answered = (ours.call(&[1; 64])?, plain.call(&[1; 64])?);
-        let until = now() + Nanos::from_secs(10);
-        while pair.counted(sink)?.1 < 8_192 && now() < until {
-            wait_until(now() + Nanos::from_millis(5))?;
-        }
-        Ok((answered, pair.counted(sink)?.1))
-    });
-    assert_eq!(calls.expect("both ways work"), ((true, true), 8_192));
-    server.expect("a thread").join().expect("no panic").expect("a clean end");
+        anyhow::ensure!(plain.call(&[1; 64])?, "a call over sockets");
+    }
+    let looped = pair.loop_directly(engine, contract, 64, Nanos::from_millis(100))?;
+    anyhow::ensure!(!looped.is_empty(), "round trips without a thread");
+    arrives(&mut pair, |pair| pair.send_sockets(8_192, Class::Ordinary), 8_192)?;
+    arrives(&mut pair, |pair| pair.send_engine(engine, Some(contract), 64, Class::Ordinary), 64)?;
+    arrives(&mut pair, |pair| pair.send_engine(engine, None, 8_192, Class::Ordinary), 8_192)
+}
+
+/// One message of `bytes` is counted by the sink at the other end.
+fn arrives(
+    pair: &mut Pair,
+    open: impl FnOnce(&mut Pair) -> anyhow::Result<(Box<dyn Outlet>, RoleId)>,
+    bytes: usize,
+) -> anyhow::Result<()> {
+    let (mut outlet, sink) = open(pair)?;
+    outlet.offer(&vec![7; bytes])?;
+    let until = now() + Nanos::from_secs(10);
+    while pair.counted(sink)?.1 < bytes as u64 && now() < until {
+        wait_until(now() + Nanos::from_millis(5))?;
+    }
+    let (_, counted) = pair.counted(sink)?;
+    anyhow::ensure!(counted == bytes as u64, "{counted} of {bytes} bytes arrived");
+    Ok(())
 }

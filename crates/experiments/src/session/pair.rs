@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Context, bail};
 use punctual::{Consent, Contract, Endsystem, Listener, Nanos};
@@ -26,6 +27,8 @@ use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, network};
 const ESTABLISHED_WITHIN: punctual::Nanos = punctual::Nanos::from_secs(5);
 /// The first port of the baseline.
 const FIRST_PORT: u16 = 7_200;
+/// Ports of one pair between machines, where all pairs share the hosts.
+const PORTS: u16 = 16;
 
 /// An htb just below the link: what a shaper needs to keep the queue to itself.
 const HTB_RATE_PERCENT: u64 = 97;
@@ -107,6 +110,7 @@ impl Pair {
             Some(rate) => rate,
             None => remote.rate(&ends[0])?,
         };
+        static NUMBER: AtomicU16 = AtomicU16::new(0);
         let link = LinkSpec { rate, ..bed.link };
         Ok(Self {
             address: ends[1].address,
@@ -118,7 +122,7 @@ impl Pair {
             cpus: Vec::new(),
             key: configuration::domain_key()?,
             next: 0,
-            next_port: FIRST_PORT,
+            next_port: FIRST_PORT + PORTS * (NUMBER.fetch_add(1, Ordering::Relaxed) % PORTS),
             network: None,
         })
     }

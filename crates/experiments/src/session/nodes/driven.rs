@@ -69,6 +69,7 @@ impl Nodes {
         let urgent =
             urgent.ok_or_else(|| anyhow::anyhow!("the unit after the first is not the urgent one"))?;
         turn.nodes.source.finish_work(urgent, turn.nodes.at);
+        turn.transmit(now())?;
         while turn.unit(&mut at, |_| ())? {}
         turn.flush()?;
         Ok(Sample { begun, span })
