@@ -327,7 +327,9 @@ impl Experiment {
         }
         let real_time = privilege == Privilege::Root;
         let Wanted { quick, directory, progress, driver, peer } = wanted;
-        let driver = driver.unwrap_or_else(|| driver::default(real_time));
+        // Between machines all worlds share an interface, and that holds one XDP program.
+        let best = || if peer.is_some() { Driver::Udp } else { driver::default(real_time) };
+        let driver = driver.unwrap_or_else(best);
         let conditions = Conditions { quick, directory, real_time, progress, driver, peer };
         let measured = match self.run {
             Run::Streams(run) => run(&conditions)?.measured(),
