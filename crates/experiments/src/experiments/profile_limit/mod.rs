@@ -7,6 +7,7 @@
 //! Upwards from the limit until messages are late outside platform holes; downwards where they are late at the limit.
 
 mod evidence;
+mod log;
 mod pair;
 mod traffic;
 
@@ -125,6 +126,7 @@ fn record(found: &mut Measured, run: &Run) {
     found.points.push(json!({
         "channels": channels, "admission": admission, "seconds": seconds, "messages": carried.messages,
         "late": carried.late, "late_outside_holes": carried.unexcused, "lost": carried.missing,
+        "refused_outside_holes": carried.refused_unexcused,
         "latency_max_us": carried.latency_max.0 / 1_000, "sender": carried.sender,
         "handlers_demoted": carried.handlers_demoted, "which_stage": stage, "evidence": carried.evidence,
         "unexcused_when": carried.unexcused_when,
@@ -149,14 +151,9 @@ fn record(found: &mut Measured, run: &Run) {
 fn judge(found: &mut Measured, runs: &[Run]) {
     let limit = &runs[0];
     found.checks.push(Check::at_most(
-        "messages late or lost outside holes at admission's limit".into(),
+        "messages late, lost or refused at the sender outside holes, at admission's limit".into(),
         limit.carried.unexcused as f64,
         0.0,
-    ));
-    found.checks.push(Check::at_most(
-        "share of messages that the sender could not queue at admission's limit".into(),
-        limit.carried.refused_share(),
-        traffic::REFUSED_SHARE_MAX,
     ));
     let clean = runs.iter().filter(|run| run.carried.is_clean()).map(|run| run.channels).max().unwrap_or(0);
     if !limit.carried.is_clean() {
@@ -187,7 +184,7 @@ fn plot(runs: &[Run]) -> Plot {
     Plot {
         title: "Admission on measured costs: what is late by number of channels".into(),
         x: Axis { label: "channels of 10 packets every ms, D = 5 ms".into(), scale: Scale::Linear },
-        y: Axis::linear("late or lost outside holes, %"),
+        y: Axis::linear("late, lost or refused outside holes, %"),
         series: vec![Series { name: "messages".into(), colour: 0, dashed: false, dots: true, points }],
         marks: vec![Mark { x: admitted, label: format!("admission's limit: {admitted}"), colour: 1 }],
         legend: Legend::Top,

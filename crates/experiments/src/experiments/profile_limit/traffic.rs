@@ -7,7 +7,6 @@
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver as Queue, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow};
@@ -15,6 +14,7 @@ use punctual::{Channel, Handler, Instant, MessageInfo, Nanos, Ppm, Receiver, Sen
 use serde::Serialize;
 
 use super::evidence::Evidence;
+use super::log::{Log, Noted};
 use super::pair::{Ends, Pair};
 use super::{DEADLINE, INTERVAL, MESSAGE_BYTES};
 use crate::clock::{now, sleep_until, thread_cpu};
@@ -25,12 +25,10 @@ use crate::witness::{Testimony, Witness};
 
 /// Above the processors.
 const SENDER_PRIORITY: u8 = 60;
-/// Late messages that are remembered one by one; handlers must not allocate.
-const LATE_MAX: usize = 1 << 18;
+/// Late messages, and refused ones, that are remembered one by one.
+const NOTED_MAX: usize = 1 << 18;
 /// How far a sender may be ahead of its contract: jitter of its wake-ups.
 const AHEAD_MAX: Nanos = Nanos::from_micros(250);
-/// Most of the messages that may be refused at the sender.
-pub(super) const REFUSED_SHARE_MAX: f64 = 0.002;
 /// Groups of misses that are told.
 const CLUSTERS_MAX: usize = 8;
 /// The processors' threads.
@@ -38,13 +36,16 @@ const PROCESSOR_THREAD: &str = "punctual-cpu";
 
 /// What became of the messages.
 pub(super) struct Carried {
+    /// Messages that conformed: sent, or refused.
     pub messages: u64,
-    /// Delivered late, or lost.
+    /// Delivered late, lost or refused at the sender.
     pub late: u64,
     /// Those that no hole excuses.
     pub unexcused: u64,
-    /// Those that never came.
+    /// Those that were taken and never came.
     pub missing: u64,
+    /// Refused at the sender without a hole's excuse.
+    pub refused_unexcused: u64,
     pub latency_max: Nanos,
     pub sender: Sender,
     /// Handlers that were taken off the processor's thread for overrunning their declared time.
@@ -63,7 +64,7 @@ pub(super) struct Sender {
     sent: u64,
     /// Messages that were not sent since the contract did not allow them yet: after a hole in the sender.
     pub skipped: u64,
-    /// Messages that found the channel's ring full.
+    /// Conforming messages that found the channel's ring full.
     pub would_block: u64,
     /// Of its CPU, in percent.
     pub busy_percent: f64,
@@ -73,26 +74,28 @@ pub(super) struct Sender {
     pub processor_busy_percent: f64,
 }
 
-/// A late message: its logical arrival and its delivery.
-type Late = (Instant, Instant);
-
-/// What the handlers saw; each only adds.
-#[derive(Default)]
+/// What the handlers and the sender saw; each only adds.
 struct Seen {
     messages: AtomicU64,
-    late: AtomicU64,
+    late: Log,
+    refused: Log,
     latency_max_ns: AtomicU64,
 }
 
-impl Carried {
-    pub fn is_clean(&self) -> bool {
-        self.unexcused == 0 && self.refused_share() <= REFUSED_SHARE_MAX
+impl Seen {
+    fn new() -> Self {
+        Self {
+            messages: AtomicU64::new(0),
+            late: Log::new(NOTED_MAX),
+            refused: Log::new(NOTED_MAX),
+            latency_max_ns: AtomicU64::new(0),
+        }
     }
+}
 
-    /// Messages that found their ring full, beside those that were taken. None of these was promised anything: after a
-    /// stall of the source its regulator is behind the sender, who is held back until it has caught up.
-    pub fn refused_share(&self) -> f64 {
-        self.sender.would_block as f64 / self.messages.max(1) as f64
+impl Carried {
+    pub const fn is_clean(&self) -> bool {
+        self.unexcused == 0
     }
 
     /// Which stage the misses come from, in words; empty where there is none.
@@ -125,14 +128,13 @@ impl Carried {
 pub(super) fn carry(pair: &Pair, ends: Ends, span: Nanos) -> anyhow::Result<Carried> {
     let (channels, receivers): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
     let witness = Witness::start().context("witness")?;
-    let seen = Arc::new(Seen::default());
-    let (log, late) = sync_channel(LATE_MAX);
+    let seen = Arc::new(Seen::new());
     let handlers = receivers
         .into_iter()
-        .map(|receiver| handle(receiver, Arc::clone(&seen), log.clone()))
+        .map(|receiver| handle(receiver, Arc::clone(&seen)))
         .collect::<Result<Vec<_>, _>>()?;
     let busy_before = processors();
-    let sending = send(channels, span)?;
+    let sending = send(channels, span, Arc::clone(&seen))?;
     let (mut sender, channels) =
         sending.join().map_err(|_| anyhow!("the sending thread of the experiment failed"))??;
     sender.processor_busy_percent = busiest(&busy_before, span);
@@ -140,14 +142,13 @@ pub(super) fn carry(pair: &Pair, ends: Ends, span: Nanos) -> anyhow::Result<Carr
     sleep_until(now() + DEADLINE * 20);
     let handlers_demoted = handlers.iter().filter(|handler| !handler.is_direct()).count();
     let testimony = witness.stop();
-    let carried = count(&seen, &late, sender, handlers_demoted, testimony, pair)?;
+    let carried = count(&seen, sender, handlers_demoted, testimony, pair)?;
     drop((channels, handlers));
     Ok(carried)
 }
 
 fn count(
     seen: &Seen,
-    log: &Queue<Late>,
     sender: Sender,
     handlers_demoted: usize,
     testimony: Testimony,
@@ -156,21 +157,19 @@ fn count(
     // g: what the guaranteed load really takes of the tighter processor, the sender's part included.
     let load = Ppm(((sender.processor_busy_percent + sender.busy_percent) * 1e4) as u32).min(Ppm(950_000));
     let excuses = Excuses::new(&testimony.holes, load);
-    let logged: Vec<Late> = log.try_iter().collect();
-    let late = seen.late.load(Ordering::Relaxed);
-    let (covered, uncovered): (Vec<Late>, Vec<Late>) =
-        logged.into_iter().partition(|(logical, delivered)| excuses.covers(*logical, *delivered));
-    let excused = covered.len() as u64;
     // A message that never came is late for good, and no hole excuses it.
     let arrived = seen.messages.load(Ordering::Relaxed);
     anyhow::ensure!(arrived > 0, "no message came through: {:?}", pair.source.status()?.node.drops);
     let missing = sender.sent.saturating_sub(arrived);
-    let late = late + missing;
+    let (late_unexcused, mut uncovered) = unexcused(&seen.late, &excuses);
+    let (refused_unexcused, refused) = unexcused(&seen.refused, &excuses);
+    uncovered.extend(refused);
     Ok(Carried {
-        messages: sender.sent,
-        late,
-        unexcused: late - excused,
+        messages: sender.sent + sender.would_block,
+        late: seen.late.len() + missing + seen.refused.len(),
+        unexcused: late_unexcused + missing + refused_unexcused,
         missing,
+        refused_unexcused,
         latency_max: Nanos(seen.latency_max_ns.load(Ordering::Relaxed)),
         sender,
         handlers_demoted,
@@ -180,11 +179,19 @@ fn count(
     })
 }
 
+/// How many of a log no hole excuses, and those of them that are remembered.
+fn unexcused(log: &Log, excuses: &Excuses) -> (u64, Vec<Noted>) {
+    let mut noted = log.read();
+    let remembered = noted.len() as u64;
+    noted.retain(|(logical, at)| !excuses.covers(*logical, *at));
+    (log.len() - remembered + noted.len() as u64, noted)
+}
+
 /// Misses close to one another, one line each, with the last hole before: what a reader judges the excuses by.
-fn clusters(late: &[Late], excuses: &Excuses) -> Vec<String> {
+fn clusters(late: &[Noted], excuses: &Excuses) -> Vec<String> {
     let mut late = late.to_vec();
     late.sort_unstable();
-    let close = |one: &Late, next: &Late| next.0.since(one.0) < DEADLINE;
+    let close = |one: &Noted, next: &Noted| next.0.since(one.0) < DEADLINE;
     late.chunk_by(close)
         .take(CLUSTERS_MAX)
         .map(|cluster| {
@@ -198,7 +205,7 @@ fn clusters(late: &[Late], excuses: &Excuses) -> Vec<String> {
                 format!("the last hole lasted {} and ended {} before", hole.length(), first.since(hole.end))
             });
             format!(
-                "{} late by their D within {}, at most {worst} under way; {hole}",
+                "{} late by their D, or refused, within {}, at most {worst} under way; {hole}",
                 cluster.len(),
                 last.since(first)
             )
@@ -207,15 +214,13 @@ fn clusters(late: &[Late], excuses: &Excuses) -> Vec<String> {
 }
 
 /// Has the sink's processor look at each message's times.
-fn handle(receiver: Receiver, seen: Arc<Seen>, log: SyncSender<Late>) -> anyhow::Result<Handler> {
+fn handle(receiver: Receiver, seen: Arc<Seen>) -> anyhow::Result<Handler> {
     let look = move |_: &[u8], info: &MessageInfo, _: &mut punctual::Reply<'_>| {
         let logical = info.deadline - DEADLINE;
         seen.messages.fetch_add(1, Ordering::Relaxed);
         seen.latency_max_ns.fetch_max(info.delivered.since(logical).0, Ordering::Relaxed);
         if info.delivered > info.deadline {
-            seen.late.fetch_add(1, Ordering::Relaxed);
-            // Beyond what is remembered a late message cannot be excused.
-            if let Err(TrySendError::Full(_)) = log.try_send((logical, info.delivered)) {}
+            seen.late.note((logical, info.delivered));
         }
     };
     Ok(receiver.on_message(look)?)
@@ -224,7 +229,7 @@ fn handle(receiver: Receiver, seen: Arc<Seen>, log: SyncSender<Late>) -> anyhow:
 type Sending = JoinHandle<anyhow::Result<(Sender, Vec<Channel>)>>;
 
 /// Every interval one message on each channel.
-fn send(mut channels: Vec<Channel>, span: Nanos) -> std::io::Result<Sending> {
+fn send(mut channels: Vec<Channel>, span: Nanos, seen: Arc<Seen>) -> std::io::Result<Sending> {
     std::thread::Builder::new().name("limit-send".into()).spawn(move || {
         realtime::enter_fifo(SENDER_PRIORITY, realtime::usable_cpus()?.first().copied())?;
         let message = vec![0x5a; MESSAGE_BYTES as usize];
@@ -248,7 +253,10 @@ fn send(mut channels: Vec<Channel>, span: Nanos) -> std::io::Result<Sending> {
                         sender.sent += 1;
                         *logical = (*logical + INTERVAL).max(at);
                     }
-                    Err(SendError::WouldBlock) => sender.would_block += 1,
+                    Err(SendError::WouldBlock) => {
+                        sender.would_block += 1;
+                        seen.refused.note((at, at));
+                    }
                     Err(error) => return Err(error.into()),
                 }
             }

@@ -1,15 +1,21 @@
 //! RIO figure 11: flows of 8, 4 and 2 messages of 8 KB every 10 ms join one by one beside best effort; and best effort
 //! bounded to 40 % of the link.
+//!
+//! Rates of a phase are over all of it, and over its slots of a period that no platform hole touches (design 12): what a
+//! hole takes of the link is gone, and best effort pays for it. What guaranteed flows are owed they are owed holes or
+//! not: they are judged by the whole.
 
-use punctual::{Activation, BitRate, Contract, Instant, Nanos, Rate};
-use serde::Serialize;
+mod judge;
+mod phase;
+
+use punctual::{Activation, BitRate, Contract, Nanos, Ppm, Rate};
+
+use self::phase::{Look, Phase};
 
 use super::{Conditions, Measured};
 use crate::clock::{now, wait_until};
-use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::loads::{Bulk, Class};
-use crate::report::{Axis, Legend, Plot, Series};
 use crate::session::{Bed, Hosting, Pair, RoleId};
 use crate::testbed::{LinkSpec, Options};
 use crate::witness::Witness;
@@ -28,18 +34,10 @@ const FLOWS: [u32; 3] = [8, 4, 2];
 const CAP: f64 = 0.4;
 /// Before rates are measured in a phase.
 const WARM_UP: Nanos = Nanos::from_millis(500);
+/// Between two points of the plot.
 const TICK: Nanos = Nanos::from_millis(200);
-
-#[derive(Serialize)]
-struct Point {
-    part: &'static str,
-    world: &'static str,
-    phase: usize,
-    flow: String,
-    guaranteed_mbyte_s: Option<f64>,
-    mbyte_s: f64,
-    wire_share: f64,
-}
+/// Between two looks at the sinks: holes are left out in such slots.
+const SLOT: Nanos = PERIOD;
 
 /// A flow: its sender, its sink at b, messages a period (none for best effort).
 struct Flow {
@@ -53,8 +51,9 @@ struct World {
     name: &'static str,
     flows: Vec<Flow>,
     series: Vec<Vec<(f64, f64)>>,
-    /// Phase by phase, flow by flow: bytes a second in steady state.
-    rates: Vec<Vec<f64>>,
+    phases: Vec<Phase>,
+    /// Our engines, where it is our world.
+    engine: Option<RoleId>,
     pair: Pair,
 }
 
@@ -77,14 +76,12 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     conditions.progress(format_args!("best effort at 40 %"));
     let mut capped = World::capped(&bed, conditions)?;
     capped.phase(0, phase)?;
-    let mut measured = judge(&worlds, &capped);
-    measured.testimony = witness.map(Witness::stop).unwrap_or_default();
-    // Rates over seconds: a hole moves bytes by milliseconds and is caught up with.
-    let excuses = Excuses::new(&measured.testimony.holes, punctual::Ppm(0));
-    if excuses.last_before(Instant(u64::MAX)).is_some() {
-        measured.notes.push("rates are over whole phases, platform holes included".into());
-    }
-    measured.samples = worlds.iter().map(|world| world.rates.len() as u64).sum();
+    let testimony = witness.map(Witness::stop).unwrap_or_default();
+    // What a hole left undone drains beside the guaranteed load.
+    let load: f64 = FLOWS.into_iter().map(|messages| wire_share(promised(messages), LINK)).sum();
+    let excuses = Excuses::new(&testimony.holes, Ppm((load * 1e6) as u32));
+    let mut measured = judge::judge(&worlds, &capped, &excuses);
+    measured.testimony = testimony;
     Ok(measured)
 }
 
@@ -103,14 +100,14 @@ fn interval(messages: u32) -> Nanos {
 
 impl World {
     fn new(name: &'static str, pair: Pair) -> Self {
-        Self { name, flows: Vec::new(), series: Vec::new(), rates: Vec::new(), pair }
+        Self { name, flows: Vec::new(), series: Vec::new(), phases: Vec::new(), engine: None, pair }
     }
 
     fn punctual(bed: &Bed, conditions: &Conditions) -> anyhow::Result<Self> {
         let mut world = Self::new("Punctual", Pair::create(bed, conditions)?);
         let driver = conditions.driver;
         let options = Options { driver, real_time: conditions.real_time, ..super::on_ports(0, conditions) };
-        let engine = world.pair.start_engines(&options, Hosting::Embedded)?;
+        let engine = world.start_engines(&options)?;
         let class = if conditions.real_time { Class::RealTime } else { Class::Ordinary };
         let (outlet, sink) = world.pair.send_engine(engine, None, MESSAGE_BYTES, Class::Ordinary)?;
         world.add(outlet, sink, None, Class::Ordinary)?;
@@ -144,10 +141,16 @@ impl World {
             link: format!("best_effort_cap = \"{}%\"\n{}", CAP * 100.0, ports.link),
             ..ports
         };
-        let engine = world.pair.start_engines(&options, Hosting::Embedded)?;
+        let engine = world.start_engines(&options)?;
         let (outlet, sink) = world.pair.send_engine(engine, None, MESSAGE_BYTES, Class::Ordinary)?;
         world.add(outlet, sink, None, Class::Ordinary)?;
         Ok(world)
+    }
+
+    fn start_engines(&mut self, options: &Options) -> anyhow::Result<RoleId> {
+        let engine = self.pair.start_engines(options, Hosting::Embedded)?;
+        self.engine = Some(engine);
+        Ok(engine)
     }
 
     fn add(
@@ -169,37 +172,49 @@ impl World {
             flow.bulk.set(Some(flow.messages.map(interval).unwrap_or_default()));
         }
         let begun = now();
-        let offset = length.as_u64() as f64 / 1e9 * self.rates.len() as f64;
-        let mut last = self.look()?;
-        let mut steady = None;
+        let offset = length.as_secs_f64() * self.phases.len() as f64;
+        let mut drawn = self.look()?;
+        let mut phase = Phase::default();
+        let mut sent_before = None;
         while now() < begun + length {
-            wait_until(now() + TICK)?;
+            wait_until(now() + SLOT)?;
             let seen = self.look()?;
-            let at = offset + seen.0.since(begun).as_u64() as f64 / 1e9;
-            for (series, rate) in self.series.iter_mut().zip(rates(&last, &seen)) {
-                series.push((at, rate));
+            if seen.0 >= drawn.0 + TICK {
+                self.draw(offset + seen.0.since(begun).as_secs_f64(), &drawn, &seen);
+                drawn.clone_from(&seen);
             }
-            if steady.is_none() && now() >= begun + WARM_UP {
-                steady = Some(seen.clone());
+            if seen.0 >= begun + WARM_UP {
+                if phase.looks.is_empty() {
+                    sent_before = self.wire_bytes()?;
+                }
+                phase.looks.push(seen);
             }
-            last = seen;
         }
-        self.rates.push(rates(&steady.unwrap_or_else(|| last.clone()), &last).collect());
+        phase.wire_bytes = self.wire_bytes()?.zip(sent_before).map(|(sent, before)| sent - before);
+        self.phases.push(phase);
         Ok(())
     }
 
+    fn draw(&mut self, at: f64, from: &Look, to: &Look) {
+        for (series, rate) in self.series.iter_mut().zip(phase::rates(from, to)) {
+            series.push((at, rate));
+        }
+    }
+
     /// When, and the bytes of every sink.
-    fn look(&mut self) -> anyhow::Result<(Instant, Vec<u64>)> {
+    fn look(&mut self) -> anyhow::Result<Look> {
         let sinks: Vec<RoleId> = self.flows.iter().map(|flow| flow.sink).collect();
         let bytes: Result<Vec<u64>, _> =
             sinks.into_iter().map(|sink| self.pair.counted(sink).map(|counted| counted.1)).collect();
         Ok((now(), bytes?))
     }
-}
 
-fn rates<'a>(from: &'a (Instant, Vec<u64>), to: &'a (Instant, Vec<u64>)) -> impl Iterator<Item = f64> + 'a {
-    let seconds = (to.0.since(from.0).as_u64() as f64 / 1e9).max(f64::MIN_POSITIVE);
-    from.1.iter().zip(&to.1).map(move |(from, to)| (to - from) as f64 / seconds)
+    /// Bytes that our link has sent since its start; none in the kernel's world.
+    fn wire_bytes(&self) -> anyhow::Result<Option<u64>> {
+        let Some(engine) = self.engine else { return Ok(None) };
+        let status = self.pair.endsystem(engine)?.status()?;
+        Ok(Some(status.node.links.iter().map(|link| link.wire_bytes).sum()))
+    }
 }
 
 /// Bytes a second of a flow of `messages` a period.
@@ -210,81 +225,4 @@ fn promised(messages: u32) -> f64 {
 /// Of the link, headers counted.
 fn wire_share(rate: f64, link: BitRate) -> f64 {
     rate * f64::from(WIRE_BYTES) / f64::from(MESSAGE_BYTES) * 8.0 / link.0 as f64
-}
-
-fn judge(worlds: &[World; 2], capped: &World) -> Measured {
-    let columns = ["part", "world", "phase", "flow", "guaranteed_mbyte_s", "mbyte_s", "wire_share"];
-    let mut measured = Measured::new("flows that have joined", &columns);
-    for (part, world) in [("joining", &worlds[0]), ("joining", &worlds[1]), ("capped", capped)] {
-        let link = world.pair.link().rate;
-        for (phase, rates) in world.rates.iter().enumerate() {
-            for (flow, rate) in world.flows.iter().zip(rates).take(phase + 1) {
-                measured.add(&Point {
-                    part,
-                    world: world.name,
-                    phase,
-                    flow: name(flow),
-                    guaranteed_mbyte_s: flow.messages.map(|messages| promised(messages) / 1e6),
-                    mbyte_s: rate / 1e6,
-                    wire_share: wire_share(*rate, link),
-                });
-            }
-        }
-    }
-    check(&mut measured, &worlds[0], capped);
-    let last = |world: &World| world.rates.last().cloned().unwrap_or_default();
-    for (index, paper) in ["what is left", "6.4", "3.2", "1.6"].into_iter().enumerate() {
-        let shown =
-            |world: &World| format!("{:.2}", last(world).get(index).copied().unwrap_or_default() / 1e6);
-        let what = format!("all joined: {}, MB/s", name(&worlds[0].flows[index]));
-        measured.compare(&what, paper, shown(&worlds[0]), shown(&worlds[1]));
-    }
-    measured.plot = Some(plot(&worlds[0]));
-    measured
-}
-
-fn check(measured: &mut Measured, ours: &World, capped: &World) {
-    let link = ours.pair.link().rate;
-    for (index, flow) in ours.flows.iter().enumerate() {
-        let Some(messages) = flow.messages else { continue };
-        // In every phase from its own on.
-        let off = ours.rates[index..].iter().map(|rates| (rates[index] / promised(messages) - 1.0).abs());
-        let name = format!("{messages} messages a period: largest distance from its bandwidth");
-        measured.checks.push(Check::at_most(name, off.fold(0.0, f64::max), 0.01));
-    }
-    let left = ours.rates.iter().enumerate().map(|(joined, rates)| {
-        let guaranteed: f64 = (1..=joined).map(|flow| wire_share(rates[flow], link)).sum();
-        wire_share(rates[0], link) / (1.0 - guaranteed)
-    });
-    let least = left.fold(f64::INFINITY, f64::min);
-    measured.checks.push(Check::at_least("best effort, of what guaranteed flows leave".into(), least, 0.95));
-    // Our links give what is configured less the error of its measurement.
-    let given = wire_share(capped.rates[0][0], capped.pair.link().rate) / RATE_LESS_ERROR;
-    let off = (given / CAP - 1.0).abs();
-    measured.checks.push(Check::at_most("best effort at 40 %: distance from the cap".into(), off, 0.01));
-}
-
-/// `rate_error` of the test beds' links is its default, 1 %.
-const RATE_LESS_ERROR: f64 = 0.99;
-
-fn name(flow: &Flow) -> String {
-    flow.messages.map_or("best effort".into(), |messages| format!("{messages} x 8 KB every 10 ms"))
-}
-
-fn plot(world: &World) -> Plot {
-    let series = world.series.iter().enumerate().map(|(colour, points)| Series {
-        name: name(&world.flows[colour]),
-        colour,
-        dashed: colour == 0,
-        dots: false,
-        points: points.iter().map(|&(at, rate)| (at, rate / 1e6)).collect(),
-    });
-    Plot {
-        title: "RIO figure 11: guaranteed flows join beside best effort".into(),
-        x: Axis::linear("time, s"),
-        y: Axis::linear("delivered, MB/s"),
-        series: series.collect(),
-        marks: Vec::new(),
-        legend: Legend::Top,
-    }
 }
