@@ -16,4 +16,5 @@ pub mod ring;
 pub mod service;
 pub mod shm;
 pub mod socket;
+mod sync;
 pub mod wake;

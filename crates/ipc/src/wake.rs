@@ -4,7 +4,7 @@
 //! publishes, then looks at the flag, and makes a system call only where it is set. Why no wake-up is lost: the
 //! sleeper stores the flag, fences, loads the position; the waker stores the position, fences, loads the flag.
 //! Both fences are sequentially consistent, so one of them comes first: either the sleeper's second look sees
-//! the position, or the waker sees the flag (the store-buffering litmus test; `ring::tests::no_wake_up_is_lost` stresses it).
+//! the position, or the waker sees the flag (the store-buffering litmus test; `fuzz/models` tries every order of both).
 //!
 //! Neither side can block the other:
 //! - [`Doorbell`] (application to daemon) is an eventfd. The daemon waits for it edge-triggered and never reads
@@ -13,32 +13,18 @@
 //!   writes stay non-blocking whatever the application does to its end. The application holds a writing end too:
 //!   it rings its own bell to keep the descriptor readable while something waits.
 
+mod flag;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
 
-/// Says "I am about to sleep". The caller looks at the ring again *after* this.
-pub fn arm(flag: &AtomicU32) {
-    flag.store(1, Ordering::Relaxed);
-    fence(Ordering::SeqCst);
-}
-
-/// Whether the flag is up already.
-pub fn is_armed(flag: &AtomicU32) -> bool {
-    flag.load(Ordering::Relaxed) != 0
-}
-
-/// To be asked *after* publishing: whether the other side must be woken; takes the flag down.
-pub fn must_wake(flag: &AtomicU32) -> bool {
-    fence(Ordering::SeqCst);
-    flag.load(Ordering::Relaxed) != 0 && flag.swap(0, Ordering::Relaxed) != 0
-}
+pub use flag::{arm, is_armed, must_wake};
 
 /// Tells one thread of this process that something needs to be looked at. Clones ring the same bell.
 #[derive(Clone, Debug)]

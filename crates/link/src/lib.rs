@@ -13,7 +13,9 @@ pub mod kernel;
 pub mod memory;
 pub mod pool;
 mod ring;
+mod rung;
 mod stream;
+mod sync;
 pub mod udp;
 pub mod xdp;
 

@@ -5,13 +5,13 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::clock::monotonic_ns;
 use crate::pool::Pool;
 use crate::ring::{Consumer, Producer, ring};
+use crate::rung::Rung;
 use crate::{Link, LinkError, LinkStatistics, Port, Received};
 
 /// How a pair of memory links is made.
@@ -63,19 +63,19 @@ impl<T> Ends<T> {
 /// An eventfd that is written once until its owner looks again: a busy receiver costs the sender no system call.
 struct Wake {
     event: OwnedFd,
-    rung: AtomicBool,
+    rung: Rung,
 }
 
 impl Wake {
     fn new() -> Result<Arc<Self>, LinkError> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| LinkError::Os { what: "eventfd".into(), error: error.into() })?;
-        Ok(Arc::new(Self { event, rung: AtomicBool::new(false) }))
+        Ok(Arc::new(Self { event, rung: Rung::default() }))
     }
 
     /// After publishing.
     fn ring(&self) {
-        if !self.rung.swap(true, Ordering::SeqCst) {
+        if self.rung.raise() {
             // The counter cannot reach its limit: it grows by one for each look of the owner.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
@@ -83,7 +83,7 @@ impl Wake {
 
     /// Before looking: whatever is published later rings again.
     fn rearm(&self) {
-        self.rung.store(false, Ordering::SeqCst);
+        self.rung.lower();
     }
 }
 

@@ -11,8 +11,9 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// No buffer: the end of the free list.
 const NIL: u32 = u32::MAX;

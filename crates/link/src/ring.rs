@@ -3,9 +3,8 @@
 //! Slots have a fixed size and are filled once the ring is made. The producer stages packets and publishes them
 //! together with their time; the consumer copies them out. `head` and `tail` only grow.
 
-use std::cell::UnsafeCell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Arc, UnsafeCell};
 
 struct Slot {
     bytes: Box<[u8]>,
@@ -56,11 +55,13 @@ impl Producer {
         if at.wrapping_sub(self.shared.head.load(Ordering::Acquire)) >= slots.len() {
             return false;
         }
-        // SAFETY: `at` lies beyond the published tail and less than a whole ring before the head, so this slot
-        // is the producer's; `&mut self` makes us its only user.
-        let slot = unsafe { &mut *slots[at % slots.len()].get() };
-        slot.bytes[..packet.len()].copy_from_slice(packet);
-        slot.len = packet.len();
+        slots[at % slots.len()].with_mut(|slot| {
+            // SAFETY: `at` lies beyond the published tail and less than a whole ring before the head, so this slot
+            // is the producer's; `&mut self` makes us its only user.
+            let slot = unsafe { &mut *slot };
+            slot.bytes[..packet.len()].copy_from_slice(packet);
+            slot.len = packet.len();
+        });
         self.staged += 1;
         true
     }
@@ -69,8 +70,10 @@ impl Producer {
     pub fn publish(&mut self, now_ns: u64) -> usize {
         let slots = &self.shared.slots;
         for n in 0..self.staged {
-            // SAFETY: staged slots are the producer's until `tail` is stored below.
-            unsafe { (*slots[self.published.wrapping_add(n) % slots.len()].get()).published_ns = now_ns };
+            slots[self.published.wrapping_add(n) % slots.len()].with_mut(|slot| {
+                // SAFETY: staged slots are the producer's until `tail` is stored below.
+                unsafe { (*slot).published_ns = now_ns };
+            });
         }
         self.published = self.published.wrapping_add(self.staged);
         self.shared.tail.store(self.published, Ordering::Release);
@@ -90,14 +93,16 @@ impl Consumer {
             return None;
         }
         let slots = &self.shared.slots;
-        // SAFETY: the slot lies before the published tail and was not given back yet, so it is the consumer's.
-        let slot = unsafe { &*slots[self.consumed % slots.len()].get() };
-        let len = slot.len.min(out.len());
-        out[..len].copy_from_slice(&slot.bytes[..len]);
-        let published_ns = slot.published_ns;
+        let taken = slots[self.consumed % slots.len()].with(|slot| {
+            // SAFETY: the slot lies before the published tail and was not given back yet, so it is the consumer's.
+            let slot = unsafe { &*slot };
+            let len = slot.len.min(out.len());
+            out[..len].copy_from_slice(&slot.bytes[..len]);
+            (len, slot.published_ns)
+        });
         self.consumed = self.consumed.wrapping_add(1);
         self.shared.head.store(self.consumed, Ordering::Release);
-        Some((len, published_ns))
+        Some(taken)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The free slots of a ring: a fixed-size stack without locks, since slots are reserved by the processor but
 //! may be dropped anywhere.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// No slot.
 const END: u32 = u32::MAX;

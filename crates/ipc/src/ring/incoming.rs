@@ -12,8 +12,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant as Deadline;
 
 use punctual_analysis::Instant;
@@ -22,6 +20,8 @@ use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite};
 use super::free_list::FreeList;
 use super::{HEADER_BYTES, Header, LINE_BYTES, RingCloser, RingError, RingHandles, RingShape};
 use crate::shm::Region;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::wake::{self, Alarm, Bell, BellRope, Doorbell};
 
 /// Of an entry: number, logical arrival, deadline, delivered (8 B each), length, slot, flags (4 B each).

@@ -20,8 +20,6 @@ mod tests;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use punctual_analysis::Instant;
 use punctual_analysis::contract::MESSAGE_BYTES_MAX;
@@ -29,6 +27,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::shm::{REGION_BYTES_MAX, Region};
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::wake::BellRope;
 
 pub use incoming::{InboxReader, InboxSlot, InboxWriter, Upcall, inbox};

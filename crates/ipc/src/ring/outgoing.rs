@@ -9,8 +9,6 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant as Deadline;
 
 use punctual_analysis::Instant;
@@ -19,6 +17,8 @@ use thiserror::Error;
 
 use super::{HEADER_BYTES, Header, LINE_BYTES, RingCloser, RingError, RingHandles, RingShape};
 use crate::shm::Region;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::wake::{self, Alarm, Bell, BellRope, Doorbell};
 
 /// Within a slot: the length at 0, the sending time at 8, the payload behind.

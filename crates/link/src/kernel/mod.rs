@@ -12,6 +12,8 @@
 //! Everything here may wait for the kernel or allocate, and runs on ordinary threads. Real-time threads see only
 //! what a housekeeping thread leaves for them in a mailbox that they never wait for.
 
+#[doc(hidden)]
+pub mod answers;
 mod attributes;
 mod care;
 mod device;

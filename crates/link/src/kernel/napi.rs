@@ -192,7 +192,7 @@ fn serving(device: &Device, queue: u32) -> Option<u32> {
     Netdev::open().ok()?.list(&body, read).ok()?.first().copied()
 }
 
-fn parse_napi(napi: Attributes<'_>) -> Option<Napi> {
+pub(super) fn parse_napi(napi: Attributes<'_>) -> Option<Napi> {
     Some(Napi {
         id: napi.u32(NAPI_ID)?,
         thread: napi.u32(NAPI_PID),

@@ -75,7 +75,8 @@ pub fn route_to(peer: IpAddr) -> Result<Route, KernelError> {
     answer.iter().find_map(|message| parse_route(message)).ok_or(KernelError::NoRoute(peer))
 }
 
-fn parse_route(message: &[u8]) -> Option<Route> {
+/// From an `RTM_NEWROUTE`.
+pub(super) fn parse_route(message: &[u8]) -> Option<Route> {
     let kind = *message.get(7)?;
     let attributes = Attributes::after(message, HEADER_BYTES);
     matches!(kind, RTN_UNICAST | RTN_LOCAL).then_some(())?;

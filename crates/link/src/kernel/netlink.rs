@@ -13,7 +13,7 @@ use netlink_sys::{Socket, SocketAddr};
 use super::attributes::{Attributes, Body};
 
 /// Length of a message's header.
-const HEADER_BYTES: usize = 16;
+pub(super) const HEADER_BYTES: usize = 16;
 /// Kind of the text in an extended acknowledgement.
 const ACK_TEXT: u16 = 1;
 
@@ -87,11 +87,10 @@ impl Netlink {
             if header.sequence_number() != self.sequence {
                 continue;
             }
-            match header.message_type() {
-                NLMSG_ERROR => return acknowledged(header, body).map(|()| true),
-                NLMSG_DONE => return done(body).map(|()| true),
-                _ => answer.push(body.to_vec()),
+            if judge(header, body)? {
+                return Ok(true);
             }
+            answer.push(body.to_vec());
         }
         Ok(false)
     }
@@ -109,10 +108,19 @@ pub(super) fn messages(datagram: &[u8]) -> impl Iterator<Item = (NetlinkBuffer<&
     })
 }
 
+/// Whether a message ends the answer; the refusal where it is one.
+pub(super) fn judge(header: NetlinkBuffer<&[u8]>, body: &[u8]) -> io::Result<bool> {
+    match header.message_type() {
+        NLMSG_ERROR => acknowledged(header, body).map(|()| true),
+        NLMSG_DONE => done(body).map(|()| true),
+        _ => Ok(false),
+    }
+}
+
 fn acknowledged(header: NetlinkBuffer<&[u8]>, body: &[u8]) -> io::Result<()> {
     let error = ErrorBuffer::new_checked(body).map_err(|_| truncated())?;
     let Some(code) = error.code() else { return Ok(()) };
-    let error = io::Error::from_raw_os_error(-code.get());
+    let error = io::Error::from_raw_os_error(code.get().saturating_neg());
     let text = (header.flags() & NLM_F_ACK_TLVS != 0).then(|| {
         // The request, whole or only its header, stands between the code and the text.
         let request = if header.flags() & NLM_F_CAPPED != 0 {
@@ -130,7 +138,7 @@ fn acknowledged(header: NetlinkBuffer<&[u8]>, body: &[u8]) -> io::Result<()> {
 
 fn done(body: &[u8]) -> io::Result<()> {
     match body.first_chunk::<4>().map(|code| i32::from_ne_bytes(*code)) {
-        Some(code) if code < 0 => Err(io::Error::from_raw_os_error(-code)),
+        Some(code) if code < 0 => Err(io::Error::from_raw_os_error(code.saturating_neg())),
         _ => Ok(()),
     }
 }

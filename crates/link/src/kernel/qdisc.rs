@@ -84,7 +84,8 @@ impl Qdisc {
         Self { kind, handle, parent: TC_H_ROOT, options }
     }
 
-    fn parse(message: &[u8], device: u32) -> Option<Self> {
+    /// From an `RTM_NEWQDISC`, if it is of that device.
+    pub fn parse(message: &[u8], device: u32) -> Option<Self> {
         let word = |at: usize| message.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
         let attributes = Attributes::after(message, HEADER_BYTES);
         (word(4)? == device).then_some(())?;

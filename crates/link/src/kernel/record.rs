@@ -152,7 +152,7 @@ fn read(file: &mut File) -> Option<State> {
     decode(&text)
 }
 
-fn encode(state: &State) -> String {
+pub(super) fn encode(state: &State) -> String {
     let State { device, name, owner, qdisc, napis } = state;
     let mut text = format!("{FIRST_LINE}\ndevice {device} {name}\nowner {owner}\n");
     text += &match qdisc {
@@ -173,7 +173,7 @@ fn encode(state: &State) -> String {
     text + "end\n"
 }
 
-fn decode(text: &str) -> Option<State> {
+pub(super) fn decode(text: &str) -> Option<State> {
     let mut lines = text.lines();
     (lines.next()? == FIRST_LINE && text.ends_with("end\n")).then_some(())?;
     let mut state = State::default();
