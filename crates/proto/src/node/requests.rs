@@ -44,7 +44,7 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// Stops listening; open channels stay, what waits for consent is refused.
+    /// Stops listening; open channels stay, what waits for consent is refused and ends with `Closed`.
     ///
     /// # Errors
     /// `Unknown`.

@@ -233,7 +233,7 @@ impl Signalling {
         self.listeners.insert(port, Listener { id: listener, handler_time });
         Ok(listener)
     }
-    /// Ends a listener; its open channels stay, what waits for its consent is refused.
+    /// Ends a listener; its open channels stay, what waits for its consent is refused, and told `Closed` here.
     ///
     /// # Errors
     /// There is none.
@@ -251,7 +251,9 @@ impl Signalling {
         let waiting: Vec<_> = self.channels.iter().filter(asking).map(|c| c.local.channel).collect();
         for channel in waiting {
             let refusal = self.refusal(RefuseCause::NoListener(port.clone()));
-            self.apply(channel, Input::Deny, Particulars::refusal(refusal), now, resources);
+            // Unlike an agent's own refusal it is told: whoever keeps the channel's accounts did not ask for this.
+            let what = Particulars { reason: CloseReason::Local, ..Particulars::refusal(refusal) };
+            self.apply(channel, Input::Close, what, now, resources);
         }
         Ok(())
     }
