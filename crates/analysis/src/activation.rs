@@ -196,8 +196,8 @@ impl Cpu {
         }
     }
 
-    /// How the cost of a period is made up. A budget is charged by units: the last one may exceed it by a quantum
-    /// less a packet, and each message ends with a unit of its own.
+    /// How the cost of a period is made up. Its units are quanta; the last of the budget and that of each message may be
+    /// shorter.
     pub fn cost_parts_of(
         &self,
         contract: &Contract,
@@ -208,9 +208,8 @@ impl Cpu {
         if contract.activation == Activation::Deadline {
             return self.cost_parts(contract, fragment_bytes, costs);
         }
-        let quantum = self.quantum_packets.max(1);
-        let units = service.packets.div_ceil(quantum);
-        let packets = u64::from(units) * u64::from(quantum);
+        let packets = u64::from(service.packets);
+        let units = service.packets.div_ceil(self.quantum_packets.max(1));
         let first = (u64::from(units) + u64::from(service.messages) - 1).min(packets);
         let largest = u64::from(contract.message_bytes_max.min(fragment_bytes));
         CostParts::Cpu {

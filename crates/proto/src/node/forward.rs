@@ -19,7 +19,7 @@ impl<M: Memory> Plane<M> {
     pub fn forward_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
         let clip = self.clips.get(&channel)?;
         let RoleState::Forwarder(forwarder) = &clip.role else { return None };
-        let run = forwarder.input.head_run(clip.cpu_horizon, self.config.cpu.quantum_packets, now);
+        let run = forwarder.input.head_run(clip.cpu_horizon, self.executor.unit_packets(clip.handler), now);
         let unit = Unit {
             kind: WorkKind::Forward,
             packets: run.packets,

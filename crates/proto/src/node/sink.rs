@@ -26,7 +26,7 @@ impl<M: Memory> Plane<M> {
     pub fn sink_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
         let clip = self.clips.get(&channel)?;
         let RoleState::Sink(sink) = &clip.role else { return None };
-        let run = sink.input.head_run(clip.cpu_horizon, self.config.cpu.quantum_packets, now);
+        let run = sink.input.head_run(clip.cpu_horizon, self.executor.unit_packets(clip.handler), now);
         let Run { packets, bytes, ends_message } = run;
         let waits = clip.local.contract.delivery == Delivery::AtDeadline;
         let application = if ends_message && !waits { clip.local.handler_time } else { Nanos::ZERO };

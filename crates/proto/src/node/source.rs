@@ -48,7 +48,7 @@ impl<M: Memory> Plane<M> {
                 let eligible = fragment.logical_arrival;
                 let activation = Activation { eligible, deadline: eligible + *cpu_bound };
                 self.executor.ready(*handler, activation, now);
-                let run = run_of(&fragment, self.config.cpu.quantum_packets);
+                let run = run_of(&fragment, self.executor.unit_packets(*handler));
                 if line.scheduler.slots_free(source.outlet.flow) < run {
                     self.executor.block(*handler);
                     line.wait(channel, &mut source.listed);
@@ -77,7 +77,7 @@ impl<M: Memory> Plane<M> {
         let clip = self.clips.get(&channel)?;
         let RoleState::Source(source) = &clip.role else { return None };
         let fragment = source.outgoing.peek()?;
-        let run = run_of(&fragment, self.config.cpu.quantum_packets);
+        let run = run_of(&fragment, self.executor.unit_packets(clip.handler));
         let free = self.line(source.outlet.link).scheduler.slots_free(source.outlet.flow);
         let packets = if free < run { 0 } else { run };
         let bytes = packets * fragment.bytes;
@@ -135,12 +135,12 @@ impl<M: Memory> Plane<M> {
     }
 }
 
-/// Packets of the next unit: the source waits until the link has slots for all of them, so that no unit but a
-/// message's last is shorter than a quantum. Admission charges runs of that length ([`Cpu::cost_parts`]).
+/// Packets of the next unit: the source waits until the link has slots for all of them, so that no unit but the last of a
+/// message or of a budget is shorter than a quantum. Admission charges runs of that length ([`Cpu::cost_parts`]).
 ///
 /// [`Cpu::cost_parts`]: punctual_analysis::Cpu::cost_parts
-fn run_of(fragment: &Fragment, quantum_packets: u32) -> u32 {
-    u32::from(fragment.fragments - fragment.index).min(quantum_packets.max(1))
+fn run_of(fragment: &Fragment, packets_max: u32) -> u32 {
+    u32::from(fragment.fragments - fragment.index).min(packets_max)
 }
 
 impl<M: Memory> Clip<M> {

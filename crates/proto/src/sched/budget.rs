@@ -55,6 +55,15 @@ impl Account {
         self.left_packets = self.left_packets.saturating_sub(packets);
     }
 
+    /// Packets of the next unit, where a quantum has so many: no unit crosses the end of a budget.
+    pub(super) fn unit_packets(&self, quantum_packets: u32) -> u32 {
+        match (self.budget, self.left_packets) {
+            (None, _) => quantum_packets,
+            (Some(budget), 0) => quantum_packets.min(budget.packets),
+            (Some(_), left) => quantum_packets.min(left),
+        }
+    }
+
     pub(super) const fn is_spent(&self) -> bool {
         self.began.is_some() && self.left_packets == 0
     }

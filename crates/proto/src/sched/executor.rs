@@ -258,9 +258,10 @@ impl Executor {
         next.is_some_and(|handler| !handler.takes_turns())
     }
 
-    /// b_p of a handler, at least 1; 1 for an unknown one.
-    pub fn quantum_packets(&self, id: HandlerId) -> u32 {
-        self.get(id).map_or(1, |handler| handler.parameters.quantum_packets.max(1))
+    /// Packets that the next unit of a handler may have: b_p, within what is left of its budget; at least 1.
+    pub fn unit_packets(&self, id: HandlerId) -> u32 {
+        let of = |handler: &Handler| handler.account.unit_packets(handler.parameters.quantum_packets);
+        self.get(id).map_or(1, of).max(1)
     }
 
     fn get(&self, id: HandlerId) -> Option<&Handler> {
