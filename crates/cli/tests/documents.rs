@@ -1,0 +1,59 @@
+//! Documents that name tests name tests that exist.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Where promises and defences are listed with the tests that hold them.
+const DOCUMENTS: [&str; 2] = ["docs/GUARANTEES.md", "docs/SECURITY.md"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// All Rust files below `folder`.
+fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+/// Names of all functions.
+fn functions() -> BTreeSet<String> {
+    let mut files = Vec::new();
+    sources(&root().join("crates"), &mut files);
+    let mut names = BTreeSet::new();
+    for file in files {
+        let text = std::fs::read_to_string(file).expect("a source");
+        let of_line = |line: &str| {
+            let (_, after) = line.split_once("fn ")?;
+            Some(after.split(|c: char| !c.is_alphanumeric() && c != '_').next()?.to_owned())
+        };
+        names.extend(text.lines().filter_map(of_line));
+    }
+    names
+}
+
+/// Whether a quoted word reads like the name of a test: a sentence of at least four words.
+fn is_sentence(word: &str) -> bool {
+    let plain = word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    plain && word.split('_').filter(|part| !part.is_empty()).count() >= 4
+}
+
+#[test]
+fn every_test_that_a_document_names_exists() {
+    let functions = functions();
+    let keys = std::fs::read_to_string(root().join("docs/punctuald.example.toml")).expect("the example");
+    for document in DOCUMENTS {
+        let text = std::fs::read_to_string(root().join(document)).expect("a document");
+        let words: Vec<&str> = text.split('`').skip(1).step_by(2).filter(|word| is_sentence(word)).collect();
+        assert!(words.len() > 10, "{document} names its tests");
+        let missing: Vec<&str> =
+            words.into_iter().filter(|word| !functions.contains(*word) && !keys.contains(word)).collect();
+        assert!(missing.is_empty(), "{document} names tests that do not exist: {missing:?}");
+    }
+}
