@@ -2,6 +2,10 @@
 //!
 //! Counts are whole largest messages of one channel; multiply by S. I' is the policed interval.
 
+use alloc::vec::Vec;
+
+use crate::chernoff::{Variables, tail};
+use crate::statistical::Ppb;
 use crate::units::Nanos;
 
 /// At the source: a burst of `burst_messages_max`, and what stage 1 has not served yet: B + ceil(d(1)/I').
@@ -33,6 +37,39 @@ pub fn sink_at_deadline(deadline: Nanos, jitter: Nanos, period: Nanos) -> u64 {
     deadline.div_ceil(period).saturating_add(jitter.div_ceil(period))
 }
 
+/// What one soft channel may keep of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolPart {
+    /// The most, what a hard channel would reserve.
+    pub most: u32,
+    /// I': its peak.
+    pub period: Nanos,
+    /// The policed mean interval. It keeps `period`/`mean_period` of the most on average, or less: messages stay for
+    /// no longer than the most of them arrive.
+    pub mean_period: Nanos,
+}
+
+/// The least pool that independent soft channels overrun with a probability of at most `ratio`.
+pub fn pooled(parts: &[PoolPart], ratio: Ppb) -> u32 {
+    let variables: Vec<_> = parts
+        .iter()
+        .filter(|part| part.most > 0)
+        .map(|part| Variables {
+            count: 1.0,
+            most: f64::from(part.most),
+            mean_share: (part.period.0 as f64 / part.mean_period.0.max(1) as f64).min(1.0),
+        })
+        .collect();
+    let most = parts.iter().fold(0_u32, |sum, part| sum.saturating_add(part.most));
+    let (mut overrun, mut enough, mut theta) = (0, most, 0.0);
+    while enough > overrun {
+        let middle = overrun + (enough - overrun) / 2;
+        let above = tail(&variables, f64::from(middle) + 1.0, ratio.as_f64(), &mut theta);
+        if above <= ratio.as_f64() { enough = middle } else { overrun = middle + 1 }
+    }
+    enough
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +83,21 @@ mod tests {
         assert_eq!(cumulative(Nanos::ZERO, MS(40), Nanos::ZERO, MS(40)), 1);
         assert_eq!(regulated(MS(20), MS(5), MS(20), Nanos::ZERO, MS(40)), 2);
         assert_eq!(sink_at_deadline(MS(80), MS(2), MS(40)), 3);
+    }
+
+    #[test]
+    fn a_pool_is_no_larger_than_all_and_much_smaller_for_many() {
+        let part = PoolPart { most: 4, period: MS(10), mean_period: MS(50) };
+        let ratio = Ppb::new(1_000_000).unwrap();
+        assert_eq!(pooled(&[], ratio), 0);
+        assert_eq!(pooled(&[part], ratio), 4);
+        // The mean is 160 of 800, the deviation of full and empty channels 23.
+        let many = pooled(&[part; 200], ratio);
+        assert!((220..300).contains(&many), "{many}");
+        let stricter = pooled(&[part; 200], Ppb::new(1_000).unwrap());
+        assert!(stricter > many && stricter < 330, "{stricter}");
+        let wild = PoolPart { most: u32::MAX, period: MS(1), mean_period: Nanos::ZERO };
+        assert_eq!(pooled(&[wild; 3], ratio), u32::MAX);
     }
 
     #[test]

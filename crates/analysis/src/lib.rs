@@ -10,6 +10,7 @@ extern crate alloc;
 pub mod activation;
 pub mod arrival;
 pub mod buffers;
+mod chernoff;
 pub mod clip;
 pub mod contract;
 pub mod mutation;

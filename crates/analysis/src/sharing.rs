@@ -1,8 +1,7 @@
 //! How the leftover of D is shared among the stages of a path (HARTS 3.2; design 7).
 //!
 //! Establishment leaves each stage with the smallest bound that it offered, and what D leaves beyond their sum is
-//! added to them when ACCEPT comes back. Where it goes decides how many channels fit: a bound is dear where little
-//! is left to give away, and of no more use where it is longer than what anybody could gain by it.
+//! added to them when ACCEPT comes back. Where it goes decides how many channels fit (`punctual bench acceptance`).
 
 use alloc::vec::Vec;
 
@@ -15,129 +14,127 @@ pub struct ShareStage {
     pub offered: Nanos,
     /// C of a message there.
     pub cost: Nanos,
-    /// What all channels use of it, the newcomer included.
+    /// What all channels use of it, as the stage said it.
     pub load: Ppm,
 }
 
 /// A way of sharing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sharing {
-    /// The same to each stage.
-    Even,
+    /// By C over what is left of the stage: time is worth most where messages take long and little is left. What
+    /// signalling does.
+    #[default]
+    Scarcity,
     /// By C.
     Cost,
     /// By load.
     Load,
     /// By C times load.
     CostLoad,
-    /// By C times the square of load.
-    CostLoadSquared,
-    /// By C over what is left to give away.
-    Scarcity,
-    /// By the root of C times load.
-    RootCostLoad,
-    /// By load over what is left.
-    LoadScarcity,
     /// By the bounds that were offered.
     Offered,
+    /// The same to each stage.
+    Even,
     /// All to the stage with the most load.
     Bottleneck,
-    /// So that bounds are as C times load, as far as offers allow.
-    LevelCostLoad,
-    /// So that bounds are as C, as far as offers allow.
-    LevelCost,
-    /// So that bounds are as C times the square of load, as far as offers allow.
-    LevelCostLoadSquared,
-    /// So that bounds are as C over what is left, as far as offers allow.
-    LevelScarcity,
 }
 
 impl Sharing {
     /// All of them.
-    pub const ALL: [Self; 14] = [
-        Self::Even,
-        Self::Cost,
-        Self::Load,
-        Self::CostLoad,
-        Self::CostLoadSquared,
-        Self::Scarcity,
-        Self::RootCostLoad,
-        Self::LoadScarcity,
-        Self::Offered,
-        Self::Bottleneck,
-        Self::LevelCostLoad,
-        Self::LevelCost,
-        Self::LevelCostLoadSquared,
-        Self::LevelScarcity,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Scarcity, Self::Cost, Self::Load, Self::CostLoad, Self::Offered, Self::Even, Self::Bottleneck];
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scarcity => "cost over what is left",
+            Self::Cost => "cost",
+            Self::Load => "load",
+            Self::CostLoad => "cost times load",
+            Self::Offered => "offered bound",
+            Self::Even => "evenly",
+            Self::Bottleneck => "all to the bottleneck",
+        }
+    }
 
     fn weight(self, stage: &ShareStage) -> u128 {
+        /// Where nothing is left, a hundredth is.
+        const LEFT_MIN_PPM: u128 = 10_000;
         let cost = u128::from(stage.cost.0.max(1));
         let load = u128::from(stage.load.0.clamp(1, 1_000_000));
         match self {
-            Self::Even | Self::Bottleneck => 1,
-            Self::Cost | Self::LevelCost => cost,
+            Self::Scarcity => cost * 1_000_000 / (1_000_000 + LEFT_MIN_PPM - load),
+            Self::Cost => cost,
             Self::Load => load,
-            Self::CostLoad | Self::LevelCostLoad => cost * load,
-            Self::CostLoadSquared | Self::LevelCostLoadSquared => cost * (load * load / 1_000).max(1),
-            Self::Scarcity | Self::LevelScarcity => cost * 1_000_000_000 / (1_010_000 - load),
-            Self::RootCostLoad => (cost * 1_000).isqrt() * load,
-            Self::LoadScarcity => load * 1_000_000 / (1_010_000 - load),
+            Self::CostLoad => cost * load,
             Self::Offered => u128::from(stage.offered.0.max(1)),
+            Self::Even | Self::Bottleneck => 1,
         }
     }
 
-    /// The shares of `leftover`, in the order of `stages`; together at most that.
+    /// The share of the last of `stages` in `leftover`; the others' shares come from the same weights. At most all.
+    pub fn of_last(self, leftover: Nanos, stages: &[ShareStage]) -> Nanos {
+        let Some((last, before)) = stages.split_last() else { return Nanos::ZERO };
+        if self == Self::Bottleneck {
+            let rank = |stage: &ShareStage| (stage.load, stage.cost);
+            let is_most = before.iter().all(|stage| rank(stage) < rank(last));
+            return if is_most { leftover } else { Nanos::ZERO };
+        }
+        let own = self.weight(last);
+        let all = before.iter().map(|stage| self.weight(stage)).fold(own, u128::saturating_add);
+        Nanos(
+            u64::try_from(u128::from(leftover.0) * own.min(1 << 63) / all.max(1))
+                .unwrap_or(u64::MAX)
+                .min(leftover.0),
+        )
+    }
+
+    /// The shares of all, in the order of `stages`, if each is taken.
     pub fn shares(self, leftover: Nanos, stages: &[ShareStage]) -> Vec<Nanos> {
-        match self {
-            Self::Bottleneck => {
-                let most = stages.iter().map(|stage| (stage.load, stage.cost)).max();
-                let first = stages.iter().position(|stage| Some((stage.load, stage.cost)) == most);
-                let share = |index| if Some(index) == first { leftover } else { Nanos::ZERO };
-                (0..stages.len()).map(share).collect()
+        let mut left = leftover;
+        let mut shares: Vec<Nanos> = (0..stages.len())
+            .rev()
+            .map(|index| {
+                let share = self.of_last(left, &stages[..=index]);
+                left = left - share;
+                share
+            })
+            .collect();
+        shares.reverse();
+        shares
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(cost: u64, load: u32) -> ShareStage {
+        ShareStage { offered: Nanos(cost + 1_000), cost: Nanos(cost), load: Ppm(load) }
+    }
+
+    #[test]
+    fn shares_never_sum_to_more_than_there_is() {
+        let wild =
+            [stage(u64::MAX - 1_000, u32::MAX), stage(0, 0), stage(1, 999_999), stage(1 << 40, 500_000)];
+        for sharing in Sharing::ALL {
+            for leftover in [0, 1, 7, 1_000_000, u64::MAX] {
+                let shares = sharing.shares(Nanos(leftover), &wild);
+                let sum: u128 = shares.iter().map(|share| u128::from(share.0)).sum();
+                assert!(sum <= u128::from(leftover), "{sharing:?} {leftover} {shares:?}");
             }
-            Self::LevelCostLoad | Self::LevelCost | Self::LevelCostLoadSquared | Self::LevelScarcity => {
-                self.level(leftover, stages)
-            }
-            _ => {
-                let total: u128 = stages.iter().map(|stage| self.weight(stage)).sum();
-                let share = |stage: &ShareStage| {
-                    Nanos((u128::from(leftover.0) * self.weight(stage) / total.max(1)) as u64)
-                };
-                stages.iter().map(share).collect()
-            }
+            assert!(sharing.shares(Nanos(5), &[]).is_empty());
         }
     }
 
-    /// Raises the bounds that are lowest for their weight first, all to one level.
-    fn level(self, leftover: Nanos, stages: &[ShareStage]) -> Vec<Nanos> {
-        // The stages by bound over weight; those up to some place are raised.
-        let mut order: Vec<usize> = (0..stages.len()).collect();
-        order.sort_by(|&a, &b| {
-            let (left, right) = (&stages[a], &stages[b]);
-            let cross = |one: &ShareStage, other: &ShareStage| {
-                u128::from(one.offered.0).saturating_mul(self.weight(other))
-            };
-            cross(left, right).cmp(&cross(right, left))
-        });
-        let mut shares = alloc::vec![Nanos::ZERO; stages.len()];
-        let (mut held, mut weights) = (u128::from(leftover.0), 0_u128);
-        for (place, &index) in order.iter().enumerate() {
-            held += u128::from(stages[index].offered.0);
-            weights += self.weight(&stages[index]);
-            // The level held / weights; does it stay below the next one's?
-            let ends = order.get(place + 1).is_none_or(|&next| {
-                held.saturating_mul(self.weight(&stages[next]))
-                    <= u128::from(stages[next].offered.0).saturating_mul(weights)
-            });
-            if ends {
-                for &raised in &order[..=place] {
-                    let bound = held.saturating_mul(self.weight(&stages[raised])) / weights.max(1);
-                    shares[raised] = Nanos(u64::try_from(bound).unwrap_or(u64::MAX)) - stages[raised].offered;
-                }
-                break;
-            }
-        }
-        shares
+    #[test]
+    fn what_is_scarce_gets_more() {
+        let stages = [stage(1_000, 190_000), stage(1_000, 600_000), stage(4_000, 190_000)];
+        let shares = Sharing::Scarcity.shares(Nanos(1_000_000), &stages);
+        assert!(shares[1].0 > shares[0].0 * 19 / 10 && shares[2].0 > shares[0].0 * 39 / 10, "{shares:?}");
+        let all: u64 = shares.iter().map(|share| share.0).sum();
+        assert!(all > 999_990);
+        assert_eq!(Sharing::Bottleneck.shares(Nanos(9), &stages), [Nanos(0), Nanos(9), Nanos(0)]);
+        assert_eq!(Sharing::Even.shares(Nanos(9), &stages), [Nanos(3); 3]);
     }
 }

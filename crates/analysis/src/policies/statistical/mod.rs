@@ -7,10 +7,9 @@
 //! A soft channel has what is left: of a window t, whatever blocking, interference and all hard messages that may
 //! arrive in it do not take. Its message misses only if in some window that ends at its deadline the soft messages
 //! that are due in it take longer than that. Arrivals of independent sources are bounded by their peaks and have
-//! declared means, so [`chernoff`] bounds the probability window by window, and the union bound adds them up; where
+//! declared means, so Chernoff's bound gives the probability window by window, and the union bound adds them up; where
 //! even the peaks fit, it is zero. Windows are taken in steps of 1/32, each with the most work and the least time.
 
-mod chernoff;
 mod windows;
 
 use alloc::collections::BTreeMap;
@@ -25,8 +24,8 @@ use crate::units::{Nanos, Ppm};
 
 use windows::{HardKind, SoftKind, Windows};
 
-/// Halvings in which the smallest bound of a soft channel is found: to a 16,384th of the span where it lies.
-const HALVINGS: u32 = 14;
+/// Halvings in which the smallest bound of a soft channel is found: to a 256th of the span where it lies.
+const HALVINGS: u32 = 8;
 
 /// See the module.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::chernoff::{Variables, tail};
+use crate::chernoff::{Variables, tail};
 use crate::policy::Demand;
 use crate::stage::StageModel;
 use crate::statistical::Soft;
@@ -107,10 +107,13 @@ impl<'a> Windows<'a> {
         let mut by_first: Vec<_> =
             self.soft.iter().map(|(kind, _)| (kind.first, kind.soft.miss_ratio)).collect();
         by_first.sort_unstable();
+        let strictest = by_first.iter().map(|(_, ratio)| ratio.as_f64()).fold(1.0, f64::min);
+        // All that is not looked at further is a hundredth of what the strictest bears, together.
+        let negligible = strictest / (100 * edges.len()) as f64;
         let (mut sum, mut theta) = (0.0, 0.0);
         let mut variables = Vec::with_capacity(self.soft.len());
         for edge in edges.windows(2).rev() {
-            sum += self.probability(edge[0], edge[1], &mut variables, &mut theta);
+            sum += self.probability((edge[0], edge[1]), negligible, &mut variables, &mut theta);
             // Those whose first window this is, or the strictest of longer ones.
             while let Some(&(_, ratio)) = by_first.last().filter(|(first, _)| *first >= edge[0]) {
                 if sum > ratio.as_f64() {
@@ -163,7 +166,13 @@ impl<'a> Windows<'a> {
     }
 
     /// That the soft messages that are due in a window from `from` to `to` long take more than there is.
-    fn probability(&self, from: Nanos, to: Nanos, variables: &mut Vec<Variables>, theta: &mut f64) -> f64 {
+    fn probability(
+        &self,
+        (from, to): (Nanos, Nanos),
+        negligible: f64,
+        variables: &mut Vec<Variables>,
+        theta: &mut f64,
+    ) -> f64 {
         let most: Nanos =
             self.soft.iter().map(|(kind, count)| kind.cost * kind.most(to) * u64::from(*count)).sum();
         let taken = self.model.blocking.by(Nanos::ZERO)
@@ -178,6 +187,6 @@ impl<'a> Windows<'a> {
         let Some(for_others) = left.checked_sub(own) else { return 1.0 };
         variables.clear();
         variables.extend(self.soft.iter().filter_map(|(kind, count)| kind.variables(*count, to)));
-        tail(variables, for_others.0 as f64, theta)
+        tail(variables, for_others.0 as f64, negligible, theta)
     }
 }
