@@ -24,11 +24,17 @@ pub fn write(folder: &Path, text: Text<'_>) -> PathBuf {
 }
 
 impl Program {
-    /// Starts one with `text` and waits for its word; `line` makes its command line, to run it elsewhere.
+    /// Starts one with `text` as a best-effort host and waits for its word; `line` makes its command line, to run it
+    /// elsewhere.
     pub fn start(folder: &Path, text: Text<'_>, line: impl FnOnce(&str) -> String) -> Self {
+        Self::start_as(folder, text, "--best-effort-host", line)
+    }
+
+    /// As [`Self::start`], with `flags` of its own.
+    pub fn start_as(folder: &Path, text: Text<'_>, flags: &str, line: impl FnOnce(&str) -> String) -> Self {
         let config = write(folder, text);
         let program = env!("CARGO_BIN_EXE_punctuald");
-        let line = line(&format!("{program} --best-effort-host --json --config {}", config.display()));
+        let line = line(&format!("{program} {flags} --json --config {}", config.display()));
         let mut process = Command::new("sh")
             .args(["-c", &format!("exec {line}")])
             .stdout(Stdio::piped())
@@ -53,10 +59,15 @@ impl Program {
         kill_process(self.pid(), signal).expect("it is there");
     }
 
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.process.wait().expect("it ends")
+    }
+
     /// Ends it by a signal.
     pub fn stop(mut self, signal: Signal) -> ExitStatus {
         self.signal(signal);
-        self.process.wait().expect("it ends")
+        self.wait()
     }
 }
 
