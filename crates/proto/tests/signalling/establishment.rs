@@ -365,6 +365,10 @@ fn unlistening_keeps_what_is_open_and_refuses_what_waits() {
     network.run(SECOND);
     assert_eq!(network.states(1), ["open"]);
     assert_eq!(refused(&network, 0).expect("refused").cause, RefuseCause::NoListener(name("in")));
+    assert!(
+        network.has(1, |e| matches!(e, Event::Closed { .. })),
+        "nobody is left with a channel that is none"
+    );
 }
 
 #[test]

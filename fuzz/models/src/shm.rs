@@ -1,0 +1,111 @@
+//! Memory that two sides share: words of loom, and payload in lines that notice who touches them at once.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
+
+use loom::cell::UnsafeCell;
+
+use crate::sync::atomic::{AtomicU32, AtomicU64};
+
+/// As the real one's.
+pub const REGION_BYTES_MAX: u64 = 4 << 30;
+const LINE_BYTES: usize = 64;
+
+thread_local! {
+    /// Loom runs all threads of a model on one.
+    static FILES: RefCell<HashMap<RawFd, Rc<Storage>>> = RefCell::default();
+}
+
+struct Storage {
+    words: Vec<AtomicU64>,
+    halves: Vec<AtomicU32>,
+    lines: Vec<UnsafeCell<[u8; LINE_BYTES]>>,
+}
+
+/// A mapping of it.
+pub struct Region {
+    storage: Rc<Storage>,
+    len: usize,
+}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Region({} B)", self.len)
+    }
+}
+
+// SAFETY: loom's threads take turns on one thread of the system.
+unsafe impl Send for Region {}
+// SAFETY: as above; loom's cells and atomics say where two of them touch the same.
+unsafe impl Sync for Region {}
+
+/// Something to hang an object of the model on.
+pub(crate) fn descriptor() -> io::Result<OwnedFd> {
+    Ok(std::fs::File::open("/dev/null")?.into())
+}
+
+impl Region {
+    pub fn create(len: u64) -> io::Result<(OwnedFd, Self)> {
+        let (file, len) = (descriptor()?, len as usize);
+        let storage = Rc::new(Storage {
+            words: (0..len / 8).map(|_| AtomicU64::new(0)).collect(),
+            halves: (0..len / 4).map(|_| AtomicU32::new(0)).collect(),
+            lines: (0..len / LINE_BYTES).map(|_| UnsafeCell::new([0; LINE_BYTES])).collect(),
+        });
+        FILES.with_borrow_mut(|files| files.insert(file.as_raw_fd(), Rc::clone(&storage)));
+        Ok((file, Self { storage, len }))
+    }
+
+    pub fn open(file: impl AsFd, len: u64) -> io::Result<Self> {
+        // Once: nothing of one model may reach into the next.
+        let found = FILES.with_borrow_mut(|files| files.remove(&file.as_fd().as_raw_fd()));
+        Ok(Self { storage: found.ok_or(io::ErrorKind::NotFound)?, len: len as usize })
+    }
+
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        &self.storage.words[offset / 8]
+    }
+
+    pub fn half(&self, offset: usize) -> &AtomicU32 {
+        &self.storage.halves[offset / 4]
+    }
+
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        let start = offset % LINE_BYTES;
+        self.storage.lines[offset / LINE_BYTES].with_mut(|line| {
+            // SAFETY: loom has just found that nobody else touches the line.
+            let line = unsafe { &mut *line };
+            line[start..start + bytes.len()].copy_from_slice(bytes);
+        });
+    }
+
+    pub fn read(&self, offset: usize, out: &mut [u8]) {
+        let start = offset % LINE_BYTES;
+        self.storage.lines[offset / LINE_BYTES].with(|line| {
+            // SAFETY: loom has just found that nobody writes the line.
+            let line = unsafe { &*line };
+            out.copy_from_slice(&line[start..start + out.len()]);
+        });
+    }
+
+    /// # Safety
+    /// As the real one's.
+    pub unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        let start = offset % LINE_BYTES;
+        // SAFETY: as the caller promises; loom has just looked.
+        self.storage.lines[offset / LINE_BYTES].with(|line| unsafe { &(&*line)[start..start + len] })
+    }
+
+    /// # Safety
+    /// As the real one's.
+    #[expect(clippy::mut_from_ref, reason = "as the real one's")]
+    pub unsafe fn bytes_mut(&self, offset: usize, len: usize) -> &mut [u8] {
+        let start = offset % LINE_BYTES;
+        // SAFETY: as the caller promises; loom has just looked.
+        self.storage.lines[offset / LINE_BYTES]
+            .with_mut(|line| unsafe { &mut (&mut *line)[start..start + len] })
+    }
+}

@@ -1,0 +1,149 @@
+//! Descriptors as conditions of loom: whoever waits for one that nobody rings is a deadlock.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::rc::Rc;
+use std::time::Instant;
+
+use loom::sync::{Condvar, Mutex};
+
+use crate::shm::descriptor;
+
+#[path = "../../../crates/ipc/src/wake/flag.rs"]
+mod flag;
+
+pub use flag::{arm, must_wake};
+
+thread_local! {
+    static SIGNALS: RefCell<HashMap<RawFd, Rc<Signal>>> = RefCell::default();
+}
+
+/// Up or not, and who waits for it.
+#[derive(Debug)]
+pub(crate) struct Signal {
+    up: Mutex<bool>,
+    rung: Condvar,
+}
+
+impl Signal {
+    pub(crate) fn new() -> Rc<Self> {
+        Rc::new(Self { up: Mutex::new(false), rung: Condvar::new() })
+    }
+
+    pub(crate) fn ring(&self) {
+        *self.up.lock().expect("no panic") = true;
+        self.rung.notify_all();
+    }
+
+    fn hush(&self) {
+        *self.up.lock().expect("no panic") = false;
+    }
+
+    /// Level-triggered: stays up.
+    fn wait(&self) {
+        let mut up = self.up.lock().expect("no panic");
+        while !*up {
+            up = self.rung.wait(up).expect("no panic");
+        }
+    }
+
+    /// Edge-triggered: told once for each ring, or for several.
+    pub(crate) fn wait_edge(&self) {
+        self.wait();
+        self.hush();
+    }
+}
+
+/// A signal of the model. Loom's threads take turns on one thread of the system.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared(pub(crate) Rc<Signal>);
+
+// SAFETY: see the type; what is inside are loom's own primitives.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+fn attach(signal: &Rc<Signal>) -> io::Result<OwnedFd> {
+    let descriptor = descriptor()?;
+    SIGNALS.with_borrow_mut(|signals| signals.insert(descriptor.as_raw_fd(), Rc::clone(signal)));
+    Ok(descriptor)
+}
+
+/// What a descriptor stands for; asked once.
+pub(crate) fn signal_of(descriptor: &OwnedFd) -> Shared {
+    let found = SIGNALS.with_borrow_mut(|signals| signals.remove(&descriptor.as_raw_fd()));
+    Shared(found.expect("a descriptor of the model"))
+}
+
+/// Nobody listens to it here.
+#[derive(Clone, Debug)]
+pub struct Alarm;
+
+impl Alarm {
+    pub fn ring(&self) {}
+}
+
+#[derive(Debug)]
+pub struct Doorbell(Shared);
+
+impl Doorbell {
+    pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+        let signal = Signal::new();
+        Ok((attach(&signal)?, attach(&signal)?))
+    }
+    pub fn new(descriptor: OwnedFd) -> Self {
+        Self(signal_of(&descriptor))
+    }
+    pub fn ring(&self) {
+        self.0.0.ring();
+    }
+}
+
+#[derive(Debug)]
+pub struct BellRope(Shared);
+
+impl BellRope {
+    pub fn ring(&self) {
+        self.0.0.ring();
+    }
+}
+
+#[derive(Debug)]
+pub struct Bell {
+    signal: Shared,
+    ring: OwnedFd,
+}
+
+impl Bell {
+    pub fn pair() -> io::Result<(Self, BellRope)> {
+        let signal = Shared(Signal::new());
+        Ok((Self { signal: signal.clone(), ring: descriptor()? }, BellRope(signal)))
+    }
+    pub fn from_parts(hear: OwnedFd, ring: OwnedFd) -> Self {
+        Self { signal: signal_of(&hear), ring }
+    }
+    pub fn into_parts(self) -> (OwnedFd, OwnedFd) {
+        (attach(&self.signal.0).expect("a descriptor"), self.ring)
+    }
+    pub fn own_rope(&self) -> io::Result<BellRope> {
+        Ok(BellRope(self.signal.clone()))
+    }
+    pub fn ring(&self) {
+        self.signal.0.ring();
+    }
+    pub fn hush(&self) {
+        self.signal.0.hush();
+    }
+    pub fn wait(&self, _: Option<Instant>) -> io::Result<bool> {
+        self.signal.0.wait();
+        Ok(true)
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+}

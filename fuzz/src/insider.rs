@@ -1,0 +1,172 @@
+//! An attacker who has the domain's key and speaks RTCOP: the packets of the signalling port, written down a second
+//! time, so that a change of the format that its version does not tell is noticed here.
+
+use blake3::{derive_key, keyed_hash};
+use serde::{Deserialize, Serialize};
+
+use crate::net::DOMAIN_KEY;
+
+/// Bytes of the tag behind a packet.
+pub const TAG_BYTES: usize = 16;
+
+/// A packet without its tag.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Packet {
+    /// Of the protocol.
+    pub version: u8,
+    /// The sending node.
+    pub from: u32,
+    /// The receiving one.
+    pub to: u32,
+    /// The sender's.
+    pub life: Life,
+    /// The receiver's, as the sender knows it.
+    pub peer_life: Option<Life>,
+    /// Counts packets.
+    pub number: u64,
+    /// Segments below it were received, and by their bits those behind it.
+    pub received: (u64, u32),
+    /// The rest.
+    pub body: Body,
+}
+
+/// Epoch and session.
+pub type Life = (u64, u32);
+
+/// What a packet is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Body {
+    /// Liveness.
+    Hello(Hello),
+    /// A piece of the stream of messages.
+    Segment(u64, Vec<u8>),
+    /// Nothing.
+    Acknowledgement,
+}
+
+/// See RTCOP's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// 0 to 2.
+    pub step: Step,
+    /// To be echoed.
+    pub nonce: u64,
+    /// The sender's clock.
+    pub sent: u64,
+    /// Nonce and time of what is answered.
+    pub echo: Option<(u64, u64)>,
+    /// Of the clock, in ppm.
+    pub tolerance: u32,
+}
+
+/// Which of three HELLOs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Begins.
+    First,
+    /// Answers.
+    Second,
+    /// Answers that.
+    Third,
+}
+
+/// Adds the tag that the domain's key gives.
+pub fn sign(packet: &[u8]) -> Vec<u8> {
+    let key = derive_key("punctual 2026 rtcop packet authentication v1", &DOMAIN_KEY);
+    let mut bytes = packet.to_vec();
+    bytes.extend_from_slice(&keyed_hash(&key, packet).as_bytes()[..TAG_BYTES]);
+    bytes
+}
+
+/// Reads a datagram, its tag not looked at.
+pub fn read(datagram: &[u8]) -> Option<Packet> {
+    let (packet, _) = datagram.split_last_chunk::<TAG_BYTES>()?;
+    match postcard::take_from_bytes(packet) {
+        Ok((packet, [])) => Some(packet),
+        _ => None,
+    }
+}
+
+/// Writes a datagram.
+pub fn write(packet: &Packet) -> Vec<u8> {
+    sign(&postcard::to_allocvec(packet).unwrap_or_default())
+}
+
+/// A neighbour that the attacker plays: it answers HELLOs like an honest one, and says what it wants.
+#[derive(Debug)]
+pub struct Insider {
+    here: u32,
+    there: u32,
+    /// What the node speaks.
+    version: u8,
+    life: Life,
+    peer_life: Option<Life>,
+    number: u64,
+    segment: u64,
+    received: u64,
+}
+
+impl Insider {
+    /// Node `here`, neighbour of `there`.
+    pub const fn new(here: u32, there: u32) -> Self {
+        let life = (1, 0);
+        Self { here, there, version: 0, life, peer_life: None, number: 0, segment: 0, received: 0 }
+    }
+
+    fn packet(&mut self, body: Body) -> Packet {
+        self.number += 1;
+        Packet {
+            version: self.version,
+            from: self.here,
+            to: self.there,
+            life: self.life,
+            peer_life: self.peer_life,
+            number: self.number,
+            received: (self.received, 0),
+            body,
+        }
+    }
+
+    /// What it answers to a datagram of the node, if anything.
+    pub fn hear(&mut self, datagram: &[u8], now: u64) -> Option<Vec<u8>> {
+        let packet = read(datagram)?;
+        self.version = packet.version;
+        if self.peer_life != Some(packet.life) {
+            // Another session there: ours begins anew with it.
+            self.peer_life = Some(packet.life);
+            self.life.1 += 1;
+            (self.segment, self.received) = (0, 0);
+        }
+        let body = match packet.body {
+            Body::Hello(Hello { step: Step::Third, .. }) | Body::Acknowledgement => return None,
+            Body::Hello(hello) => Body::Hello(Hello {
+                step: Step::Third,
+                nonce: self.number,
+                sent: now,
+                echo: Some((hello.nonce, now)),
+                tolerance: 100,
+            }),
+            Body::Segment(number, _) => {
+                self.received = self.received.max(number.saturating_add(1));
+                Body::Acknowledgement
+            }
+        };
+        let answer = self.packet(body);
+        Some(write(&answer))
+    }
+
+    /// The datagrams that carry a message in the stream.
+    pub fn say(&mut self, message: &[u8]) -> Vec<Vec<u8>> {
+        let mut stream = (message.len() as u16).to_le_bytes().to_vec();
+        stream.extend_from_slice(message);
+        stream.chunks(1_200).map(|bytes| self.segment(bytes)).collect()
+    }
+
+    /// The next segment, whatever is in it.
+    pub fn segment(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let body = Body::Segment(self.segment, bytes.to_vec());
+        self.segment += 1;
+        let packet = self.packet(body);
+        write(&packet)
+    }
+}

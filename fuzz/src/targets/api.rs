@@ -1,0 +1,242 @@
+//! The API: what clients send to a daemon, as text and as sequences of requests, and what a daemon sends to clients.
+
+mod bench;
+
+use punctual_ipc::api::{Call, FromDaemon, PACKET_BYTES_MAX, Request, VERSION};
+use punctual_ipc::ring::RingShape;
+use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::input::{Input, put_bytes};
+use crate::net::name;
+use crate::targets::node::Wish;
+use bench::Bench;
+
+/// What is read, is written and read again as the same.
+fn round_trip<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T) {
+    let written = serde_json::to_vec(value).expect("it came from JSON");
+    let again: T = serde_json::from_slice(&written).expect("what was written is read");
+    assert_eq!(&again, value);
+}
+
+/// One packet to the daemon.
+pub fn request(data: &[u8]) {
+    if let Ok(call) = serde_json::from_slice::<Call>(data) {
+        round_trip(&call);
+    }
+}
+
+/// One packet to a client, with everything that a program shows of it.
+pub fn answer(data: &[u8]) {
+    let Ok(said) = serde_json::from_slice::<FromDaemon>(data) else { return };
+    round_trip(&said);
+    let _ = format!("{said:?}");
+    if let FromDaemon::Answer { result: Err(error), .. } = said {
+        assert!(!error.to_string().is_empty());
+    }
+}
+
+/// Requests, rings and pauses, of clients at both ends of a link; see [`Step`].
+pub fn service(data: &[u8]) {
+    let mut bench = Bench::new();
+    let mut input = Input::new(data);
+    while let Some(first) = input.u8() {
+        let client = usize::from(first >> 4 & 3);
+        match first % 8 {
+            0..=2 => {
+                let Some(bytes) = input.bytes() else { break };
+                bench.say(client, bytes);
+            }
+            3 => bench.run(u64::from(first >> 4) * 20),
+            4 => bench.reconnect(client),
+            5 => bench.send(client, usize::from(first >> 6)),
+            6 => bench.receive(client, usize::from(first >> 6)),
+            _ => {
+                if bench.scribble(client, usize::from(first >> 6), &mut input).is_none() {
+                    break;
+                }
+            }
+        }
+        bench.settle();
+    }
+    bench.finish();
+}
+
+/// What a script does.
+enum Step {
+    /// A client's request.
+    Say(u8, Request),
+    /// 20 ms each.
+    Run(u8),
+    Reconnect(u8),
+    Send(u8),
+    Receive(u8),
+}
+
+fn script(steps: impl IntoIterator<Item = Step>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (id, step) in (1..).zip(steps) {
+        match step {
+            Step::Say(client, request) => {
+                out.push(client << 4);
+                put_bytes(&mut out, &serde_json::to_vec(&Call { id, request }).expect("JSON"));
+            }
+            Step::Run(pause) => out.push(3 | pause << 4),
+            Step::Reconnect(client) => out.push(4 | client << 4),
+            Step::Send(client) => out.push(5 | client << 4),
+            Step::Receive(client) => out.push(6 | client << 4),
+        }
+    }
+    out
+}
+
+fn hello() -> Request {
+    Request::Hello { version: VERSION, program: "fuzz".into() }
+}
+
+fn address(port: &str, host: &str) -> Address {
+    Address { port: name(port), host: name(host) }
+}
+
+fn port() -> Name {
+    name("port")
+}
+
+/// A request of every kind.
+fn requests() -> Vec<Request> {
+    let contract = Wish::default().contract().expect("a contract");
+    let ring = RingShape { slots: 4, message_bytes_max: 1_000 };
+    let (channel, listener, to) = (ChannelId(1), ListenerId(1), address("port", "h2"));
+    vec![
+        hello(),
+        Request::Listen { port: port(), handler_time: punctual_proto::Nanos(5) },
+        Request::Unlisten { listener },
+        Request::Open { to: to.clone(), contract, token: Some(3) },
+        Request::Probe { to: to.clone(), contract },
+        Request::Ask { source: to.clone(), reply_to: port(), contract },
+        Request::RefuseAsk { token: 3, why: "no".into() },
+        Request::Consent { channel },
+        Request::Refuse { channel, why: "no".into() },
+        Request::Close { channel },
+        Request::CoSchedule { channel, thread: 7 },
+        Request::Alternate { channel },
+        Request::OpenBestEffort { to, ring },
+        Request::BindBestEffort { port: port(), ring },
+        Request::Status,
+        Request::Channels { after: Some(channel) },
+        Request::Channel { channel },
+    ]
+}
+
+/// Requests of every kind as clients write them.
+pub fn request_seeds() -> Vec<Vec<u8>> {
+    let all = requests().into_iter().zip(1..);
+    all.map(|(request, id)| serde_json::to_vec(&Call { id, request }).expect("JSON")).collect()
+}
+
+/// Channels and flows between clients of two daemons; clients that ask for everything, and that go away.
+pub fn service_seeds() -> Vec<Vec<u8>> {
+    let contract = Wish::default().contract().expect("a contract");
+    let ring = RingShape { slots: 4, message_bytes_max: 1_000 };
+    let listen = || Request::Listen { port: port(), handler_time: punctual_proto::Nanos::ZERO };
+    let to = || address("port", "h2");
+    let channel = ChannelId(1);
+    let start = || vec![Step::Say(0, hello()), Step::Say(1, hello()), Step::Run(9), Step::Say(1, listen())];
+    let open = || {
+        let mut steps = start();
+        let open = Request::Open { to: to(), contract, token: None };
+        steps.extend([
+            Step::Say(0, open),
+            Step::Run(5),
+            Step::Say(1, Request::Consent { channel }),
+            Step::Run(5),
+        ]);
+        steps
+    };
+    let used = || {
+        let mut steps = open();
+        steps.extend([Step::Send(0), Step::Run(5), Step::Receive(1), Step::Send(0), Step::Run(5)]);
+        steps
+    };
+    let then = |mut steps: Vec<Step>, more: Vec<Step>| {
+        steps.extend(more);
+        script(steps)
+    };
+    let about = || {
+        let requests = [Request::Status, Request::Channels { after: None }, Request::Channel { channel }];
+        requests
+            .into_iter()
+            .flat_map(|request| [Step::Say(0, request.clone()), Step::Say(1, request)])
+            .collect()
+    };
+    let flow = Request::OpenBestEffort { to: address("bulk", "h2"), ring };
+    let bind = Request::BindBestEffort { port: name("bulk"), ring };
+    let ask = Request::Ask { source: address("port", "h1"), reply_to: port(), contract };
+    vec![
+        then(used(), vec![Step::Say(0, Request::Close { channel }), Step::Run(15)]),
+        then(used(), vec![Step::Say(1, Request::Close { channel }), Step::Run(15)]),
+        then(used(), vec![Step::Reconnect(0), Step::Run(15)]),
+        then(
+            used(),
+            vec![Step::Say(1, Request::Alternate { channel }), Step::Send(0), Step::Send(0), Step::Run(9)],
+        ),
+        then(
+            open(),
+            vec![Step::Say(1, Request::CoSchedule { channel, thread: 5 }), Step::Reconnect(1), Step::Run(2)],
+        ),
+        then(used(), about()),
+        then(start(), vec![Step::Say(0, Request::Probe { to: to(), contract }), Step::Run(9)]),
+        then(
+            start(),
+            vec![
+                Step::Say(1, bind),
+                Step::Say(0, flow),
+                Step::Send(0),
+                Step::Run(9),
+                Step::Receive(1),
+                Step::Say(0, Request::Close { channel: ChannelId(1) }),
+            ],
+        ),
+        then(start(), vec![Step::Say(0, listen()), Step::Say(1, ask), Step::Run(9), Step::Run(9)]),
+        then(
+            start(),
+            vec![
+                Step::Say(0, Request::Open { to: to(), contract, token: None }),
+                Step::Run(5),
+                Step::Say(1, Request::Refuse { channel, why: "no".into() }),
+                Step::Run(5),
+                Step::Say(1, Request::Unlisten { listener: ListenerId(1) }),
+            ],
+        ),
+        script(requests().into_iter().map(|request| Step::Say(0, request))),
+        script(requests().into_iter().flat_map(|request| [Step::Say(1, request), Step::Run(1)])),
+    ]
+}
+
+/// What two daemons really answered and pushed in the scripts above.
+pub fn answer_seeds() -> Vec<Vec<u8>> {
+    let mut said: Vec<Vec<u8>> = Vec::new();
+    for script in service_seeds() {
+        let mut bench = Bench::new();
+        bench.journal = Some(Vec::new());
+        let mut input = Input::new(&script);
+        while let Some(first) = input.u8() {
+            let client = usize::from(first >> 4 & 3);
+            match first % 8 {
+                0 => bench.say(client, input.bytes().unwrap_or_default()),
+                3 => bench.run(u64::from(first >> 4) * 20),
+                4 => bench.reconnect(client),
+                5 => bench.send(client, 0),
+                _ => bench.receive(client, 0),
+            }
+            bench.settle();
+        }
+        said.extend(bench.journal.take().unwrap_or_default());
+    }
+    said.retain(|bytes| bytes.len() < PACKET_BYTES_MAX.min(4_096));
+    // One of each length and beginning is enough to start from.
+    let mut seen = std::collections::BTreeSet::new();
+    said.retain(|bytes| seen.insert((bytes.len() / 64, bytes[..bytes.len().min(40)].to_vec())));
+    said
+}

@@ -1,0 +1,322 @@
+//! Two daemons at the ends of a link without their sockets: the services, and engines that run in virtual time.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+use punctual_ipc::api::{Answer, Call, FromDaemon, Quotas, Request, VERSION};
+use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingHandles, RingShape};
+use punctual_ipc::service::{ClientId, Effect, Host, HostGone, Service};
+use punctual_ipc::shm::Region;
+use punctual_ipc::socket::Peer;
+use punctual_ipc::wake::Alarm;
+use punctual_proto::ids::ChannelId;
+use punctual_proto::memory::Memory;
+use punctual_proto::node::Node;
+use punctual_proto::node::api::Event;
+use punctual_proto::{Contract, Instant, Nanos};
+use punctual_sim::memory::SimFrame;
+
+use crate::input::Input;
+use crate::net::Net;
+use crate::targets::outbox::{alarm, scribble};
+
+const HOSTS: usize = 2;
+/// Two clients a host.
+const CLIENTS: usize = 4;
+/// Few enough to be reached, and little enough memory to be made thousands of times a second.
+const QUOTAS: Quotas = Quotas { users: 4, clients: 4, listeners: 4, channels: 8, buffer_bytes: 256 << 10 };
+/// Where rings are written to out of turn.
+const OFFSETS: [u32; 8] = [0, 128, 256, 320, 384, 512, 544, 640];
+
+/// Rings of the API, frames of the simulator.
+pub struct RingMemory;
+
+impl Memory for RingMemory {
+    type Frame = SimFrame;
+    type Outbox = OutboxReader;
+    type Inbox = InboxWriter;
+}
+
+type Clock = Rc<RefCell<Instant>>;
+
+/// An engine whose thread is the caller's.
+struct Engine {
+    node: Rc<RefCell<Node<RingMemory>>>,
+    now: Clock,
+    watched: Rc<RefCell<BTreeMap<ChannelId, OwnedFd>>>,
+    bell: Alarm,
+}
+
+impl Host for Engine {
+    type Memory = RingMemory;
+    type Scheduling = u8;
+
+    fn priority(&self, _: &Contract) -> Result<u8, String> {
+        Ok(20)
+    }
+
+    fn scheduling(&self, thread: u32) -> Result<u8, String> {
+        if thread == 0 { Err("no such thread".into()) } else { Ok(0) }
+    }
+
+    fn set_priority(&self, thread: u32, _: u8) -> Result<(), String> {
+        if thread % 2 == 0 { Err("not permitted".into()) } else { Ok(()) }
+    }
+
+    fn restore(&self, _: u32, _: u8) {}
+
+    fn call<R, F>(&self, request: F) -> Result<R, HostGone>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut Node<RingMemory>, Instant) -> R + Send + 'static,
+    {
+        Ok(request(&mut self.node.borrow_mut(), *self.now.borrow()))
+    }
+
+    fn watch(&self, channel: ChannelId, doorbell: OwnedFd) -> Result<(), String> {
+        self.watched.borrow_mut().insert(channel, doorbell);
+        Ok(())
+    }
+
+    fn unwatch(&self, channel: ChannelId) {
+        self.watched.borrow_mut().remove(&channel);
+    }
+
+    fn try_next_event(&self) -> Result<Option<Event>, HostGone> {
+        Ok(self.node.borrow_mut().poll_event())
+    }
+
+    fn events(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    fn statistics(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+
+    fn stop(&self) {
+        self.node.borrow_mut().shutdown(*self.now.borrow());
+    }
+}
+
+/// A ring in a client's hands, and a second mapping to write to it out of turn.
+struct Ring {
+    ends: Ends,
+    region: Region,
+}
+
+enum Ends {
+    Out(OutboxWriter),
+    In(InboxReader),
+}
+
+struct Client {
+    id: Option<ClientId>,
+    rings: Vec<Ring>,
+}
+
+/// See the module.
+pub struct Bench {
+    net: Net<RingMemory>,
+    now: Clock,
+    services: Vec<Service<Engine>>,
+    watched: Vec<Rc<RefCell<BTreeMap<ChannelId, OwnedFd>>>>,
+    clients: Vec<Client>,
+    /// What the daemons said.
+    pub journal: Option<Vec<Vec<u8>>>,
+}
+
+const fn peer(user: u32) -> Peer {
+    Peer { user, process: None, pidfd: None }
+}
+
+impl Bench {
+    /// Two daemons, two clients each.
+    pub fn new() -> Self {
+        let net = Net::line(HOSTS);
+        let now = Rc::new(RefCell::new(net.now));
+        let mut watched = Vec::new();
+        let service = |index| {
+            let engine = Engine {
+                node: net.share(index),
+                now: Rc::clone(&now),
+                watched: Rc::default(),
+                bell: alarm(),
+            };
+            watched.push(Rc::clone(&engine.watched));
+            Service::new(engine, QUOTAS).expect("an engine that runs")
+        };
+        let services = (0..HOSTS).map(service).collect();
+        let clients = (0..CLIENTS).map(|_| Client { id: None, rings: Vec::new() }).collect();
+        let mut bench = Self { net, now, services, watched, clients, journal: None };
+        (0..CLIENTS).for_each(|client| bench.connect(client));
+        bench
+    }
+
+    fn connect(&mut self, client: usize) {
+        // The two clients of a host are of different users.
+        let connected = self.services[client % HOSTS].connect(peer((client / HOSTS) as u32));
+        self.clients[client] = Client { id: connected.ok(), rings: Vec::new() };
+    }
+
+    /// A packet of a client, as its server handles it.
+    pub fn say(&mut self, client: usize, bytes: &[u8]) {
+        let Some(id) = self.clients[client].id else { return };
+        let service = &mut self.services[client % HOSTS];
+        match serde_json::from_slice::<Call>(bytes) {
+            Ok(call) => service.handle(id, call),
+            Err(error) => service.reject(id, error.to_string()),
+        }
+    }
+
+    /// Milliseconds pass.
+    pub fn run(&mut self, milliseconds: u64) {
+        for _ in 0..milliseconds.div_ceil(5) {
+            self.net.run_for(Nanos::from_millis(5));
+            self.settle();
+        }
+    }
+
+    /// A program ends, and another one starts.
+    pub fn reconnect(&mut self, client: usize) {
+        if let Some(id) = self.clients[client].id.take() {
+            self.services[client % HOSTS].disconnect(id);
+        }
+        self.clients[client].rings.clear();
+        self.connect(client);
+    }
+
+    /// A client sends by one of its rings.
+    pub fn send(&mut self, client: usize, ring: usize) {
+        for ring in self.clients[client].rings.iter_mut().skip(ring) {
+            if let Ends::Out(writer) = &mut ring.ends {
+                let len = (writer.shape().message_bytes_max as usize).min(100);
+                let _ = writer.push(&[IoSlice::new(&[7; 100][..len])]);
+            }
+        }
+    }
+
+    /// A client takes from one of its rings.
+    pub fn receive(&mut self, client: usize, ring: usize) {
+        for ring in self.clients[client].rings.iter_mut().skip(ring) {
+            if let Ends::In(reader) = &mut ring.ends {
+                while reader.take(|bytes, _| bytes.len()).is_some_and(|len| len > 0) {}
+            }
+        }
+    }
+
+    /// A client writes to the memory of one of its rings out of turn.
+    pub fn scribble(&mut self, client: usize, ring: usize, input: &mut Input<'_>) -> Option<()> {
+        let rings = &self.clients[client].rings;
+        match rings.get(ring) {
+            Some(ring) => scribble(&ring.region, input, &OFFSETS),
+            None => input.u64().map(|_| ()),
+        }
+    }
+
+    /// Doorbells are heard, events told, packets delivered.
+    pub fn settle(&mut self) {
+        *self.now.borrow_mut() = self.net.now;
+        for (host, watched) in self.watched.iter().enumerate() {
+            let channels: Vec<_> = watched.borrow().keys().copied().collect();
+            channels
+                .into_iter()
+                .for_each(|channel| self.net.node_mut(host).handle_outbox(channel, self.net.now));
+        }
+        self.net.settle();
+        for host in 0..HOSTS {
+            let service = &mut self.services[host];
+            service.close_broken();
+            service.handle_events().expect("the engine runs");
+            while let Some(effect) = self.services[host].next_effect() {
+                self.apply(host, effect);
+            }
+        }
+        self.net.settle();
+    }
+
+    fn apply(&mut self, host: usize, effect: Effect) {
+        match effect {
+            Effect::Send(id, packet) => {
+                if let Some(journal) = &mut self.journal {
+                    journal.push(packet.bytes.clone());
+                }
+                let client = self.clients.iter().position(|client| client.id == Some(id));
+                let said = packet.parse().expect("what a daemon says is of the API");
+                let Some(client) = client.filter(|client| client % HOSTS == host) else { return };
+                self.take_ring(client, said, packet.descriptors);
+            }
+            Effect::Cut(id) => {
+                let found = (0..CLIENTS)
+                    .find(|client| client % HOSTS == host && self.clients[*client].id == Some(id));
+                found.into_iter().for_each(|client| self.reconnect(client));
+            }
+        }
+    }
+
+    fn take_ring(&mut self, client: usize, said: FromDaemon, descriptors: Vec<OwnedFd>) {
+        let shape: RingShape = match said {
+            FromDaemon::Answer {
+                result: Ok(Answer::Opened { ring, .. } | Answer::Ring { ring, .. }),
+                ..
+            } => ring,
+            _ => return,
+        };
+        let region = Region::open(&descriptors[0], shape.bytes()).expect("a second mapping");
+        let out = descriptors.len() == 4;
+        let handles = RingHandles { shape, descriptors };
+        let ends = match out {
+            true => Ends::Out(OutboxWriter::attach(handles).expect("an outgoing ring")),
+            false => Ends::In(InboxReader::attach(handles).expect("an incoming ring")),
+        };
+        self.clients[client].rings.push(Ring { ends, region });
+    }
+
+    /// All clients go; then the daemons hold nothing of theirs.
+    ///
+    /// # Panics
+    /// Where they do.
+    pub fn finish(mut self) {
+        for client in 0..CLIENTS {
+            if let Some(id) = self.clients[client].id.take() {
+                self.services[client % HOSTS].disconnect(id);
+            }
+        }
+        for _ in 0..6 {
+            self.net.run_for(Nanos::from_secs(6));
+            self.settle();
+        }
+        for host in 0..HOSTS {
+            let status = self.net.node(host).status(self.net.now);
+            assert_eq!(
+                (status.channels, status.buffer_bytes),
+                (0, 0),
+                "{:?}",
+                self.net.node(host).channels()
+            );
+            assert!(self.watched[host].borrow().is_empty(), "a doorbell is still watched");
+            let service = &mut self.services[host];
+            let id = service.connect(peer(9)).expect("everybody else is gone");
+            service.handle(
+                id,
+                Call { id: 1, request: Request::Hello { version: VERSION, program: String::new() } },
+            );
+            service.handle(id, Call { id: 2, request: Request::Status });
+            let mut users = None;
+            while let Some(effect) = service.next_effect() {
+                let Effect::Send(_, packet) = effect else { continue };
+                if let Ok(FromDaemon::Answer { result: Ok(Answer::Status(status)), .. }) = packet.parse() {
+                    users = Some(status.users);
+                }
+            }
+            let users = users.expect("a status");
+            assert!(
+                matches!(users[..], [one] if (one.user.0, one.clients, one.channels) == (9, 1, 0)),
+                "{users:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The outgoing ring, with an application that writes what it likes to the shared memory.
+//!
+//! The daemon's end never panics, never gives out a message longer than the ring's, and a message's length stays what
+//! it was. While nobody writes out of turn, messages come whole and in order. The application's own end survives a
+//! daemon that does the same.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use punctual_ipc::ring::{OutboxMessage, OutboxReader, OutboxWriter, RingHandles, RingShape, outbox};
+use punctual_ipc::shm::Region;
+use punctual_ipc::wake::Alarm;
+use punctual_proto::Instant;
+use punctual_proto::memory::{MessageRead, Outbox};
+
+use crate::input::Input;
+
+const SLOTS: u32 = 3;
+const BYTES: u32 = 100;
+/// Where fields lie that the two sides share, and the offsets between and behind them.
+const OFFSETS: [u32; 10] = [0, 128, 256, 320, 384, 512, 520, 576, 704, 896];
+
+thread_local! {
+    static ALARM: Alarm = Alarm::new().expect("an eventfd");
+}
+
+/// The alarm of all rings of this thread: descriptors are dear.
+pub fn alarm() -> Alarm {
+    ALARM.with(Clone::clone)
+}
+
+/// A second mapping of a ring's memory.
+///
+/// # Panics
+/// Where there is no memory.
+pub fn second_mapping(handles: &RingHandles) -> Region {
+    Region::open(&handles.descriptors[0], handles.shape.bytes()).expect("a second mapping")
+}
+
+/// Writes somewhere, as the fuzzer says.
+pub fn scribble(region: &Region, input: &mut Input<'_>, offsets: &[u32]) -> Option<()> {
+    let (place, how) = (input.u8()?, input.u8()?);
+    let base = offsets[usize::from(place) % offsets.len()] as usize;
+    let value = input.u64()?;
+    if how & 1 == 0 {
+        let at = (base + usize::from(how >> 1) * 8).min(region.len() - 8);
+        region.word(at).store(value, std::sync::atomic::Ordering::SeqCst);
+    } else {
+        let at = (base + usize::from(how >> 1) * 4).min(region.len() - 4);
+        region.half(at).store(value as u32, std::sync::atomic::Ordering::SeqCst);
+    }
+    Some(())
+}
+
+struct Bench {
+    reader: OutboxReader,
+    writer: OutboxWriter,
+    region: Region,
+    /// Messages that were taken, with their lengths.
+    taken: VecDeque<(OutboxMessage, u32)>,
+    expected: VecDeque<Vec<u8>>,
+    now: Instant,
+    last_sent: Instant,
+    honest: bool,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let shape = RingShape::new(SLOTS, BYTES).expect("a shape");
+        let (reader, handles, _doorbell) = outbox(shape, &alarm()).expect("a ring");
+        let region = second_mapping(&handles);
+        let writer = OutboxWriter::attach(handles).expect("attached");
+        let (taken, expected) = Default::default();
+        let now = Instant(1_000);
+        Self { reader, writer, region, taken, expected, now, last_sent: Instant::ZERO, honest: true }
+    }
+
+    fn push(&mut self, byte: u8, len: usize) {
+        let message = vec![byte; len];
+        if self.writer.push(&[IoSlice::new(&message)]).is_ok() {
+            self.expected.push_back(message);
+        }
+    }
+
+    fn take(&mut self) {
+        self.now = Instant(self.now.0 + 7);
+        let ready = self.reader.is_ready();
+        let Some((message, sent)) = self.reader.take(self.now) else {
+            // Its length may be what breaks the ring.
+            return assert!(!ready || self.reader.is_broken());
+        };
+        assert!(!self.reader.is_broken() && ready);
+        assert!(sent <= self.now && sent >= self.last_sent, "sent at {sent:?}");
+        assert!(message.len() <= BYTES && self.taken.len() < SLOTS as usize);
+        self.last_sent = sent;
+        let len = message.len();
+        let mut bytes = vec![0; len as usize];
+        message.copy_to(0, &mut bytes);
+        if self.honest {
+            assert_eq!(self.expected.pop_front(), Some(bytes));
+        }
+        self.taken.push_back((message, len));
+    }
+
+    fn look_at_taken(&self, offset: u32) {
+        let mut out = [0; 16];
+        for (message, len) in &self.taken {
+            assert_eq!(message.len(), *len);
+            message.copy_to(offset, &mut out);
+        }
+    }
+}
+
+/// A sequence of what both sides do.
+pub fn run(data: &[u8]) {
+    let mut bench = Bench::new();
+    let mut input = Input::new(data);
+    while let Some(operation) = input.u8() {
+        let detail = operation >> 3;
+        match operation % 8 {
+            0 | 1 => bench.push(detail, usize::from(detail) * 4),
+            2 | 3 => bench.take(),
+            4 => drop(bench.taken.remove(usize::from(detail) % (bench.taken.len() + 1))),
+            5 => bench.look_at_taken(u32::from(detail) * 0x0100_0000),
+            6 => {
+                // What the application's end does about nonsense.
+                let (len, position) = (usize::from(detail) * 8, u64::from(detail));
+                let _ = (bench.writer.outstanding(), bench.writer.is_sent(position));
+                bench.push(detail, len);
+            }
+            _ => {
+                bench.honest = false;
+                if scribble(&bench.region, &mut input, &OFFSETS).is_none() {
+                    break;
+                }
+            }
+        }
+        assert!(!bench.honest || !bench.reader.is_broken(), "an honest ring is broken");
+    }
+    drop(bench.reader);
+    assert!(bench.writer.is_closed());
+}
+
+/// Rings in use, freed out of order, and broken in each of its fields.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = vec![
+        vec![0x28, 0x30, 0x02, 0x02, 0x0c, 0x04, 0x38, 0x02, 0x04],
+        (0..30).flat_map(|n| [n << 3, 2, 4]).collect(),
+        vec![0x08, 0x10, 0x18, 0x20, 2, 2, 2, 2, 0x14, 0x0c, 0x04, 0x28, 2, 0x0d, 0x35],
+    ];
+    for place in 0..OFFSETS.len() as u8 {
+        for value in [0, 2, 101, u64::MAX] {
+            let mut seed = vec![0x28, 0x30, 2, 7, place, 0];
+            seed.extend_from_slice(&u64::to_le_bytes(value));
+            seed.extend([2, 0x28, 4, 2, 0x3e]);
+            seeds.push(seed);
+        }
+    }
+    seeds
+}

@@ -1,0 +1,57 @@
+"""Line coverage by crate from an lcov file; tests that stand beside the code are left out."""
+
+import collections
+import sys
+
+
+def tests_begin(path):
+    """The line at which the tests of a source file begin."""
+    with open(path, encoding="utf-8") as source:
+        for number, line in enumerate(source, 1):
+            if line.strip() == "#[cfg(test)]":
+                return number
+    return sys.maxsize
+
+
+def read(path):
+    """File -> line -> whether anything reached it."""
+    files = collections.defaultdict(dict)
+    current, end = None, 0
+    with open(path, encoding="utf-8") as report:
+        for line in report:
+            kind, _, rest = line.strip().partition(":")
+            if kind == "SF":
+                current = None if is_test(rest) else rest
+                end = tests_begin(rest) if current else 0
+            elif kind == "DA" and current:
+                number, hits = map(int, rest.split(",")[:2])
+                if number < end:
+                    files[current][number] = files[current].get(number, False) or hits > 0
+    return files
+
+
+def is_test(path):
+    return "/tests/" in path or path.endswith(("/tests.rs", "/testing.rs"))
+
+
+def main():
+    least, report, *options = sys.argv[1:]
+    crates = collections.defaultdict(lambda: [0, 0])
+    for path, lines in sorted(read(report).items()):
+        reached = sum(lines.values())
+        crate = path.split("/crates/")[1].split("/")[0]
+        crates[crate][0] += reached
+        crates[crate][1] += len(lines)
+        if "--files" in options:
+            missing = [str(number) for number, hit in sorted(lines.items()) if not hit]
+            share = 100 * reached / max(len(lines), 1)
+            print(f"{share:5.1f} % {path.split('/crates/')[1]}: {' '.join(missing)}")
+    low = False
+    for crate, (reached, lines) in sorted(crates.items()):
+        share = 100 * reached / lines
+        low |= share < float(least)
+        print(f"{crate}: {share:.1f} % of {lines} lines")
+    sys.exit(low)
+
+
+main()
