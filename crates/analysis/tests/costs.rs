@@ -2,7 +2,8 @@
 //! 20 % are 10 B/us, an MTU of 1,000 B takes 100 us.
 
 use punctual_analysis::{
-    BitRate, Blocking, Contract, CostParts, Cpu, Interference, Link, Nanos, Pacing, PathCosts, Ppm, Rate,
+    Activation, BitRate, Blocking, Contract, CostParts, Cpu, Interference, Link, Nanos, Pacing, PathCosts,
+    Ppm, Rate, Service,
 };
 
 const US: fn(u64) -> Nanos = Nanos::from_micros;
@@ -215,6 +216,30 @@ fn a_source_charges_runs_as_curves() {
         assert_eq!(demand.cost, parts(quantum, 10_000).sum());
         assert!(demand.unit_cost_max <= demand.cost);
     }
+}
+
+/// No unit crosses the end of a budget: whatever the quantum, a period costs the packets of its budget, and begins
+/// as many runs as quanta and ends of messages make.
+#[test]
+fn a_budget_costs_its_packets() {
+    let costs = PathCosts { message: US(10), packet: US(8), packet_later: US(3), kib: US(1) };
+    let period = Nanos::from_millis(1);
+    let parts = |quantum, packets, messages| {
+        let activation = Activation::Periodic { period, packets };
+        let timed = Contract { activation, ..contract(1_000) };
+        let service = Service { packets, messages, period, wait: Nanos::ZERO };
+        cpu(quantum).cost_parts_of(&timed, &service, 1_000, &costs)
+    };
+    let expected = |messages: u64, first: u64, later: u64, packets: u64| CostParts::Cpu {
+        message: US(10 * messages),
+        first_packets: US(8 * first),
+        later_packets: US(3 * later),
+        copy: US(packets),
+    };
+    assert_eq!(parts(8, 2, 1), expected(1, 1, 1, 2));
+    assert_eq!(parts(8, 12, 1), expected(1, 2, 10, 12));
+    assert_eq!(parts(8, 12, 3), expected(3, 4, 8, 12));
+    assert_eq!(parts(1, 12, 3), expected(3, 12, 0, 12));
 }
 
 /// What is charged covers every way in which the units of a message can be cut, as long as they are quanta.

@@ -50,6 +50,25 @@ fn run_one(executor: &mut Executor, now: u64) -> HandlerId {
 }
 
 #[test]
+fn no_unit_crosses_the_end_of_a_budget() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    let plain = executor.add(HandlerParameters { quantum_packets: 8, ..parameters(Class::Guaranteed) });
+    let timed = HandlerParameters { quantum_packets: 8, ..budgeted(12, 100, Trigger::Reactive) };
+    let timed = executor.add(timed);
+    let mut unit = |now: u64| {
+        executor.ready(timed, head(now, now + 50), Instant(now));
+        assert_eq!(executor.pick(Instant(now)), Some(timed));
+        let packets = executor.unit_packets(timed);
+        executor.finished(timed, packets, Instant(now));
+        packets
+    };
+    assert_eq!([unit(0), unit(1)], [8, 4], "the budget of the first period");
+    assert_eq!([unit(100), unit(101)], [8, 4], "and of the next");
+    assert_eq!(executor.unit_packets(plain), 8, "without a budget a quantum");
+    assert_eq!(executor.unit_packets(HandlerId(99)), 1);
+}
+
+#[test]
 fn edf_goes_by_the_deadline_of_the_head() {
     let mut executor = Executor::new(RunPolicy::Edf);
     let ids: Vec<HandlerId> = (0..4).map(|_| executor.add(parameters(Class::Guaranteed))).collect();
