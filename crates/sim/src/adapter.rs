@@ -17,6 +17,7 @@ pub struct Adapter {
     /// The link's index there.
     pub peer_link: u16,
     rate: BitRate,
+    busy: bool,
     propagation: (Nanos, Nanos),
     interference: Bucket,
     free_at: SimTime,
@@ -41,6 +42,7 @@ impl Adapter {
             peer: plan.peer,
             peer_link: plan.peer_link,
             rate: BitRate((plan.rate.0 * u64::from(rate_percent) / 100).max(1)),
+            busy: plan.busy,
             propagation: (config.propagation_min, config.propagation_max),
             interference: Bucket::new(config.interference),
             free_at: SimTime(0),
@@ -63,6 +65,7 @@ impl Adapter {
     fn kernel_traffic(&mut self, now: SimTime) -> Nanos {
         let available = self.interference.available(now);
         let wanted = match self.dice.between(0, 15) {
+            _ if self.busy => available,
             0 => available,
             1..=4 => Nanos(self.dice.between(0, available.0 / 4)),
             _ => Nanos::ZERO,
@@ -84,7 +87,7 @@ mod tests {
             propagation_max: Nanos(5_000),
             ..LinkConfig::new("x", NodeId(2), rate)
         };
-        let plan = LinkPlan { peer: 1, peer_link: 0, rate };
+        let plan = LinkPlan { peer: 1, peer_link: 0, rate, busy: false };
         let mut adapter = Adapter::new(&plan, &config, 100, Dice::new(1, 1));
         let mut last = Flight { departs: SimTime(0), arrives: SimTime(0) };
         for n in 1..=500 {

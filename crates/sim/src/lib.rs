@@ -34,7 +34,7 @@ pub mod topology;
 mod world;
 
 pub use batch::run_many;
-pub use options::{FaultChoice, Faults, Options, Sabotage};
+pub use options::{Class, FaultChoice, Faults, Options, Sabotage};
 pub use outcome::{Outcome, Report, Violation};
 pub use scenario::ScenarioError;
 pub use topology::{Topology, TopologyError};

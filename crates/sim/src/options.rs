@@ -9,6 +9,8 @@ use crate::topology::Topology;
 pub struct Options {
     /// Hosts, links and perhaps channels; drawn where missing.
     pub topology: Option<Topology>,
+    /// What kind of run it is; drawn where missing.
+    pub class: Option<Class>,
     /// Which faults the links have.
     pub faults: FaultChoice,
     /// Ways in which the world breaks what was configured, so that the checker has something to find.
@@ -17,6 +19,18 @@ pub struct Options {
     pub traffic: Option<Nanos>,
     /// Whether to keep a readable timeline.
     pub trace: bool,
+}
+
+/// Kinds of runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Everything is drawn for itself.
+    Mixed,
+    /// Every margin is small: channels take the smallest deadline that there is and send all that they may at
+    /// once, best effort floods every link, and the hardware is as slow as it may be.
+    Tight,
+    /// Guaranteed traffic takes all of the links that it may have, beside a crowd of best-effort flows.
+    Crowded,
 }
 
 /// Which faults the links have.

@@ -30,6 +30,8 @@ pub struct Processor {
     costs: CpuCosts,
     interference: Bucket,
     wake_max: Nanos,
+    /// Everything takes as long as it may.
+    slow: bool,
     /// Real costs in percent of honest ones.
     cost_percent: u64,
     dice: Dice,
@@ -39,12 +41,20 @@ impl Processor {
     /// A processor that keeps to `cpu`, unless `cost_percent` is above 100.
     pub fn new(cpu: &CpuConfig, wake_max: Nanos, cost_percent: u32, dice: Dice) -> Self {
         let interference = Bucket::new(cpu.interference);
-        Self { costs: cpu.costs, interference, wake_max, cost_percent: u64::from(cost_percent), dice }
+        let cost_percent = u64::from(cost_percent);
+        Self { costs: cpu.costs, interference, wake_max, slow: false, cost_percent, dice }
+    }
+
+    /// One that takes as long as it may, whenever it may, if `slow`.
+    #[must_use]
+    pub fn at_its_slowest(self, slow: bool) -> Self {
+        Self { slow, ..self }
     }
 
     /// How long it takes from an event to the processor's looking at it, when it sleeps.
     pub fn wake_up(&mut self) -> Nanos {
-        self.dice.span(Nanos::ZERO, self.wake_max)
+        let least = if self.slow { self.wake_max } else { Nanos::ZERO };
+        self.dice.span(least, self.wake_max)
     }
 
     /// How long `work`, begun at `now`, keeps the processor.
@@ -52,7 +62,7 @@ impl Processor {
         let cost =
             self.costs.of_unit(work.kind, work.packets, work.bytes, work.message_edge) + work.application;
         let most = Nanos(cost.0 * COST_PPM_MAX / 1_000_000 * self.cost_percent / 100);
-        let least = Nanos(most.0 * COST_PPM_MIN / 1_000_000);
+        let least = if self.slow { most } else { Nanos(most.0 * COST_PPM_MIN / 1_000_000) };
         let own = self.dice.span(least, most);
         if work.kind == WorkKind::Signalling {
             return self.interference.take(now, own);
@@ -64,6 +74,7 @@ impl Processor {
     fn interrupted(&mut self, now: SimTime) -> Nanos {
         let available = self.interference.available(now);
         let wanted = match self.dice.between(0, 31) {
+            _ if self.slow => available,
             0 => available,
             1..=7 => Nanos(self.dice.between(0, available.0 / 4)),
             _ => Nanos::ZERO,

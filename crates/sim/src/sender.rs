@@ -16,6 +16,7 @@ const GRID: u64 = 20_000_000;
 pub struct Sender {
     arrivals: Arrivals,
     contract: Contract,
+    full: bool,
     last: Option<Instant>,
     dice: Dice,
 }
@@ -23,7 +24,13 @@ pub struct Sender {
 impl Sender {
     /// Sends messages of `contract` as `arrivals` say.
     pub fn new(arrivals: Arrivals, contract: Contract, dice: Dice) -> Self {
-        Self { arrivals, contract, last: None, dice }
+        Self { arrivals, contract, full: false, last: None, dice }
+    }
+
+    /// One whose messages are all as long as they may be, if `full`.
+    #[must_use]
+    pub fn with_full_messages(self, full: bool) -> Self {
+        Self { full, ..self }
     }
 
     /// Whether it keeps its contract.
@@ -66,7 +73,7 @@ impl Sender {
     pub fn draw_len(&mut self) -> u32 {
         let most = self.contract.message_bytes_max;
         match self.dice.between(0, 3) {
-            0 => self.dice.between(u64::from(MESSAGE_BYTES_MIN), u64::from(most)) as u32,
+            0 if !self.full => self.dice.between(u64::from(MESSAGE_BYTES_MIN), u64::from(most)) as u32,
             _ => most,
         }
     }

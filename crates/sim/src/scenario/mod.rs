@@ -1,6 +1,7 @@
 //! One seed's plan, drawn completely before anything runs: configurations, true behaviour, traffic, times.
 
 mod channels;
+mod tight;
 
 use std::collections::VecDeque;
 
@@ -13,8 +14,9 @@ use punctual_proto::node::config::{
 use thiserror::Error;
 
 use self::channels::{draw_activations, draw_channels, draw_floods, draw_sizes};
+use self::tight::{crowd, tighten};
 use crate::dice::Dice;
-use crate::options::{FaultChoice, Faults, Options};
+use crate::options::{Class, FaultChoice, Faults, Options};
 use crate::processor::unit_cost_max;
 use crate::time::{HostClock, SimTime};
 use crate::topology::{Arrivals, HostSpec, LinkSpec, Topology};
@@ -25,6 +27,7 @@ const DRAW_HOSTS: u64 = 2;
 const DRAW_CHANNELS: u64 = 3;
 const DRAW_ACTIVATIONS: u64 = 4;
 const DRAW_SIZES: u64 = 5;
+const DRAW_TIGHT: u64 = 6;
 
 /// The plan.
 #[derive(Clone, Debug)]
@@ -50,6 +53,8 @@ pub struct HostPlan {
     pub clock: HostClock,
     /// Longest time that its idle processor takes to wake up.
     pub wake_max: Nanos,
+    /// Whether its processor takes all the time that it may, whenever it may.
+    pub slow: bool,
     /// Where each of its links really leads.
     pub links: Vec<LinkPlan>,
 }
@@ -63,6 +68,8 @@ pub struct LinkPlan {
     pub peer_link: u16,
     /// True drain rate, at least the configured one less its error.
     pub rate: BitRate,
+    /// Whether kernel traffic takes all that it may, whenever it may.
+    pub busy: bool,
 }
 
 /// A channel that somebody opens.
@@ -76,6 +83,10 @@ pub struct ChannelPlan {
     pub contract: Contract,
     /// How it sends.
     pub arrivals: Arrivals,
+    /// Whether it asks what the smallest deadline is, and takes that.
+    pub squeezes: bool,
+    /// Whether all its messages are as long as they may be.
+    pub full: bool,
     /// Whether its agent consents.
     pub consents: bool,
     /// When it is asked for.
@@ -142,12 +153,26 @@ impl Scenario {
         let mut dice = Dice::new(seed, DRAW_CHANNELS);
         let times = Times::draw(options, &hosts, &mut dice);
         let mut channels = draw_channels(&topology, &hosts, &times, &mut dice)?;
-        let floods = draw_floods(&hosts, &mut dice);
+        let mut floods = draw_floods(&hosts, &mut dice);
         if matches!(seed % 8, 4..=6) || seed % 16 == 7 {
             draw_sizes(seed, &mut hosts);
             draw_activations(&topology, seed, &mut hosts, &mut channels);
         }
+        match options.class.unwrap_or_else(|| class_of(seed)) {
+            Class::Mixed => {}
+            Class::Tight => floods = tighten(seed, &mut hosts, &mut channels),
+            Class::Crowded => floods = crowd(seed, &mut hosts, &mut channels),
+        }
         Ok(Self { hosts, channels, floods, faults, times })
+    }
+}
+
+/// A few seeds are of a class of their own; its runs take longer.
+fn class_of(seed: u64) -> Class {
+    match (seed % 32, seed % 256) {
+        (13, _) => Class::Tight,
+        (_, 94) => Class::Crowded,
+        _ => Class::Mixed,
     }
 }
 
@@ -209,7 +234,7 @@ fn draw_hosts(topology: &Topology, seed: u64, dice: &mut Dice) -> Result<Vec<Hos
             None => dice.span(Nanos::ZERO, Nanos(200_000)).0 as i64 - 100_000,
         };
         let clock = HostClock { offset_ns: dice.between(1, 1 << 40), drift_ppb };
-        hosts.push(HostPlan { config, clock, wake_max, links: Vec::new() });
+        hosts.push(HostPlan { config, clock, wake_max, slow: false, links: Vec::new() });
     }
     for link in &topology.links {
         join(topology, link, &mut hosts, dice)?;
@@ -326,7 +351,7 @@ fn join(
         let slowest = rate.less(Ppm(9_700)).0;
         let rate = BitRate(dice.span(Nanos(slowest), Nanos(rate.0)).0);
         hosts[here].config.links.push(config);
-        hosts[here].links.push(LinkPlan { peer, peer_link: indices[1 - side], rate });
+        hosts[here].links.push(LinkPlan { peer, peer_link: indices[1 - side], rate, busy: false });
     }
     Ok(())
 }

@@ -41,7 +41,7 @@ impl World {
         let number = self.channels.len();
         let plan = self.scenario.channels[plan];
         let dice = Dice::new(self.outcome.seed, DRAW_SENDER + number as u64);
-        let sender = Sender::new(plan.arrivals, plan.contract, dice);
+        let sender = Sender::new(plan.arrivals, plan.contract, dice).with_full_messages(plan.full);
         self.channels.push(Channel::new(plan, number as u64, sender));
         self.last_change = self.now;
         self.note(plan.from, Entry::Ask { channel: number });
@@ -182,7 +182,8 @@ impl World {
         let plan = self.channels[number].plan;
         let to = self.address(plan.to, LISTENER)?;
         let user = UserId(number as u32);
-        let request = OpenRequest { to, contract: plan.contract, user, probe: false, token: None };
+        let probe = plan.squeezes;
+        let request = OpenRequest { to, contract: plan.contract, user, probe, token: None };
         let id = self.hosts[host].node.open(request, now)?;
         self.channels[number].source = Some(id);
         self.handles.insert((host, id), (number, false));

@@ -40,6 +40,8 @@ pub(super) struct Channel {
     pub sender: Sender,
     pub source_gone: bool,
     pub sink_gone: bool,
+    /// By host: the most slack that a packet may leave with.
+    pub slack_max: Vec<(usize, i64)>,
     /// A fault has hit one of its packets: its counters prove nothing.
     pub faulty: bool,
 }
@@ -62,6 +64,7 @@ impl Channel {
             sender,
             source_gone: false,
             sink_gone: false,
+            slack_max: Vec::new(),
             faulty: false,
         }
     }

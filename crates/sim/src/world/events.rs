@@ -1,15 +1,19 @@
 //! What nodes tell applications, and what they deliver: judged here.
 
-use punctual_analysis::{Contract, Instant};
+use punctual_analysis::{Contract, Instant, Nanos};
 use punctual_proto::node::api::{
     ChannelRefusal, CloseReason, Event as NodeEvent, Grant, Incoming, RefuseCause,
 };
 
 use super::channel::State;
+use super::wire::slack_max;
 use super::{Act, Event, FLOOD_KEYS, World};
 use crate::journal::Entry;
 use crate::ledger::Ledger;
 use crate::memory::{Content, Delivered};
+
+/// More than what hops on a route may round by.
+const ROUNDING: Nanos = Nanos(200);
 
 impl World {
     pub(super) fn poll_events(&mut self, host: usize, now: Instant) {
@@ -23,6 +27,10 @@ impl World {
                     Some(&(number, false)) => self.refused(host, number, &refusal),
                     _ => self.violate(&format!("host {host}: {channel:?} refused, nobody asked for it")),
                 },
+                NodeEvent::Probed { channel, answer } => match self.handles.get(&(host, channel)) {
+                    Some(&(number, false)) => self.probed(number, answer.ok()),
+                    _ => self.violate(&format!("host {host}: {channel:?} probed, nobody asked for it")),
+                },
                 NodeEvent::Incoming(incoming) => self.incoming(host, &incoming),
                 NodeEvent::Closed { channel, reason } => {
                     if let Some(&(number, at_sink)) = self.handles.get(&(host, channel)) {
@@ -31,7 +39,6 @@ impl World {
                 }
                 NodeEvent::Established { .. }
                 | NodeEvent::Notice { .. }
-                | NodeEvent::Probed { .. }
                 | NodeEvent::Requested { .. }
                 | NodeEvent::RequestFailed { .. } => {}
             }
@@ -63,6 +70,7 @@ impl World {
         let slots = grant.outbox_messages;
         let channel = &mut self.channels[number];
         channel.ledger = Ledger::new(number as u64, &wanted, grant.deadline.min(wanted.deadline));
+        channel.slack_max = slack_max(&wanted, &grant);
         channel.grant = Some(grant);
         channel.state = State::Open;
         self.start(host, number, slots, now);
@@ -86,6 +94,23 @@ impl World {
         if silent && self.scenario.faults.is_none() {
             self.violate(&format!("channel {number} refused without a fault: {refusal}"));
         }
+    }
+
+    /// It knows the smallest deadline now, and asks for that.
+    fn probed(&mut self, number: usize, grant: Option<Grant>) {
+        self.last_change = self.now;
+        let channel = &mut self.channels[number];
+        channel.state = State::Refused;
+        channel.source_gone = true;
+        let mut plan = channel.plan;
+        if !plan.squeezes {
+            return self.violate(&format!("channel {number} was probed and not opened"));
+        }
+        let Some(grant) = grant else { return self.outcome.refused += 1 };
+        plan.squeezes = false;
+        plan.contract.deadline = plan.contract.deadline.min(grant.bound_possible + ROUNDING);
+        self.scenario.channels.push(plan);
+        self.queue.schedule(self.now, Event::Act(Act::Ask { plan: self.scenario.channels.len() - 1 }));
     }
 
     fn incoming(&mut self, host: usize, incoming: &Incoming) {

@@ -91,7 +91,8 @@ impl Host {
         let node_seed = Dice::new(seed, number).bits();
         let node = Node::new(plan.config.clone(), node_seed, plan.clock.read(SimTime(0)))?;
         let dice = Dice::new(seed, DRAW_PROCESSOR + number);
-        let processor = Processor::new(&plan.config.cpu, plan.wake_max, sabotage.cpu_cost_percent, dice);
+        let processor = Processor::new(&plan.config.cpu, plan.wake_max, sabotage.cpu_cost_percent, dice)
+            .at_its_slowest(plan.slow);
         let adapters = (plan.links.iter().zip(&plan.config.links).enumerate())
             .map(|(index, (link, config))| {
                 let dice = Dice::new(seed, DRAW_ADAPTER + (number << 8) + index as u64);

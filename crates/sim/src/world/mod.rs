@@ -11,6 +11,7 @@ mod host;
 mod network;
 mod reservations;
 mod step;
+mod wire;
 
 use std::collections::BTreeMap;
 

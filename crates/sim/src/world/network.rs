@@ -25,6 +25,7 @@ impl World {
     ) {
         self.outcome.packets += 1;
         self.note(host, Entry::Transmit { link: link.0, bytes: wire_bytes });
+        self.check_time(host, port, bytes);
         let index = usize::from(link.0);
         let flight = self.hosts[host].adapters[index].accept(self.now, wire_bytes);
         let config = &self.scenario.hosts[host].config.links[index];
