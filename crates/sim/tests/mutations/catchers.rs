@@ -1,0 +1,158 @@
+//! What sees faults: each takes a seed and says what is wrong, if anything is.
+
+use punctual_analysis::Nanos;
+use punctual_proto::ids::NodeId;
+use punctual_proto::node::api::Event;
+use punctual_proto::node::config::{NodeConfig, RouteConfig};
+use punctual_sim::{Class, FaultChoice, Faults, Options};
+
+use crate::checks::{arrivals, link, oracle};
+use crate::network::{Network, SECOND};
+use crate::soundness;
+
+/// A checker and its configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Catcher {
+    /// The simulator, networks drawn from the seed.
+    Drawn,
+    /// The simulator, small margins.
+    Tight,
+    /// The simulator, links that channels take all of.
+    Crowded,
+    /// The oracle, what the policy of this name holds.
+    Oracle(&'static str),
+    /// The simulation of one stage, adversarial arrivals, what the policy of this name admits.
+    Stage(&'static str),
+    /// The simulation of one link, packet by packet.
+    Link,
+    /// Hostile packets at one channel's effective arrivals.
+    Arrivals,
+    /// A sequence of operations: hosts in a row, one of them crashes, HELLOs are too rare to tell.
+    Crash,
+    /// A sequence of operations: two hosts that claim to be the same life of one node ask for a channel each.
+    Twin,
+}
+
+/// How long applications send where margins are small: what is left out shows at once.
+const SHORT_TRAFFIC: Nanos = Nanos::from_millis(300);
+
+impl Catcher {
+    /// What catches.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Drawn | Self::Tight | Self::Crowded => "simulator",
+            Self::Oracle(_) => "oracle (response-time-analysis)",
+            Self::Stage(_) => "stage simulation",
+            Self::Link => "link simulation",
+            Self::Arrivals => "hostile arrivals",
+            Self::Crash | Self::Twin => "signalling operations",
+        }
+    }
+
+    /// How it is configured.
+    pub fn configuration(self) -> String {
+        match self {
+            Self::Drawn => "drawn networks, faults in every fourth".into(),
+            Self::Tight => "class tight, no link faults".into(),
+            Self::Crowded => "class crowded, no link faults".into(),
+            Self::Oracle(policy) => format!("what {policy} holds, bounds least or wider"),
+            Self::Stage(policy) => format!("what {policy} admits, at and off its critical instants"),
+            Self::Link => "what edf admits, depth 1 to 4, window full of best effort".into(),
+            Self::Arrivals => "any numbers, sizes and slack".into(),
+            Self::Crash => "four hosts in a row, a crash at any step, HELLO every 30 s".into(),
+            Self::Twin => "two lives of one node, the same path over two links".into(),
+        }
+    }
+
+    /// What a unit of its work is, and how many there may be until it has seen the fault.
+    pub fn limit(self) -> (&'static str, u64) {
+        match self {
+            Self::Drawn | Self::Tight | Self::Crowded | Self::Crash | Self::Twin => ("seed", 500),
+            Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals => ("set", 20_000),
+        }
+    }
+
+    /// How many runs or sets of the core without a fault must hold, at least.
+    pub fn honest(self) -> u64 {
+        match self {
+            Self::Crowded => 20,
+            Self::Drawn | Self::Tight | Self::Crash | Self::Twin => 100,
+            Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals => 2_000,
+        }
+    }
+
+    /// What is wrong with the run or set of `seed`.
+    pub fn look(self, seed: u64) -> Option<String> {
+        match self {
+            Self::Drawn => simulate(seed, &Options::default()),
+            Self::Tight => simulate(seed, &of_class(Class::Tight)),
+            Self::Crowded => simulate(seed, &Options { traffic: None, ..of_class(Class::Crowded) }),
+            Self::Oracle(policy) => oracle::broken_bound(policy, seed),
+            Self::Stage(policy) => soundness::missed(policy, seed),
+            Self::Link => link::late_packet(seed),
+            Self::Arrivals => arrivals::excess(seed),
+            Self::Crash => crash(seed),
+            Self::Twin => twin(seed),
+        }
+    }
+}
+
+fn of_class(class: Class) -> Options {
+    Options {
+        class: Some(class),
+        faults: FaultChoice::These(Faults::NONE),
+        traffic: Some(SHORT_TRAFFIC),
+        ..Options::default()
+    }
+}
+
+fn simulate(seed: u64, options: &Options) -> Option<String> {
+    match punctual_sim::run(seed, options) {
+        Ok(outcome) => outcome.violations.into_iter().next().map(|violation| violation.what),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// A host of four in a row crashes at some step of a channel's life: a lease later nobody holds anything.
+fn crash(seed: u64) -> Option<String> {
+    let rare = |_: usize, config: &mut NodeConfig| config.signalling.hello_interval = Nanos::from_secs(30);
+    let mut network = Network::line(seed, 4, rare);
+    network.run(SECOND);
+    network.open(0, 3, 50);
+    let until = network.now + 20 * SECOND;
+    for _ in 0..seed / 4 % 40 {
+        network.step(until);
+    }
+    network.crash(seed as usize % 4);
+    network.run(22 * SECOND);
+    let held: Vec<_> = network.hosts.iter().map(|host| host.stages.held.len()).collect();
+    (!network.nothing_held()).then(|| format!("a lease after a crash the hosts hold {held:?} channels"))
+}
+
+/// Hosts 0 and 4 are node 1 in the same life; both open their first channel to host 2, which is the same path, over
+/// different links of host 1.
+fn twin(seed: u64) -> Option<String> {
+    let tune = |index: usize, config: &mut NodeConfig| {
+        let via: &[u32] = match index {
+            0 => &[2, 3],
+            4 => &[4, 2, 3],
+            _ => &[],
+        };
+        if !via.is_empty() {
+            config.id = NodeId(1);
+            config.routes.push(RouteConfig { via: via.iter().map(|&node| NodeId(node)).collect() });
+        }
+        for link in config.links.iter_mut().filter(|link| link.neighbour == NodeId(5)) {
+            link.neighbour = NodeId(1);
+        }
+    };
+    let mut network = Network::new(seed, 5, &[(0, 1), (1, 2), (3, 1), (4, 3)], tune);
+    network.run(SECOND);
+    network.open(0, 2, 50);
+    network.open(4, 2, 50);
+    network.run(SECOND);
+    let asked = network.count(2, |event| matches!(event, Event::Incoming(_)));
+    let held = network.hosts[1].stages.holds;
+    let once = held == 1 && asked == 1;
+    (!once).then(|| format!("one path is held {held} times and its receiver asked {asked} times"))
+}

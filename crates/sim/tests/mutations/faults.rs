@@ -1,0 +1,45 @@
+//! The faults, each with what catches it.
+
+use punctual_analysis::mutation::Mutation;
+
+use crate::catchers::Catcher;
+
+/// A fault and its catcher.
+pub struct Fault {
+    /// Which.
+    pub mutation: Mutation,
+    /// In the words of the list.
+    pub name: &'static str,
+    /// What sees it.
+    pub catcher: Catcher,
+}
+
+const fn fault(mutation: Mutation, name: &'static str, catcher: Catcher) -> Fault {
+    Fault { mutation, name, catcher }
+}
+
+use Catcher as C;
+use Mutation as M;
+
+/// All of them.
+pub const FAULTS: &[Fault] = &[
+    fault(M::BlockingOffByOnePacket, "blocking term off by one packet", C::Link),
+    fault(M::MessageLevelCosts, "fixed priority with message-level costs", C::Oracle("fixed-priority")),
+    fault(M::FirstInstanceOnly, "first-instance-only response times", C::Oracle("d-order")),
+    fault(M::LimitWithoutBlocking, "test limit without blocking", C::Oracle("edf")),
+    fault(M::DeadlineFilterAtDepthTwo, "deadline filter applied at depth 2", C::Stage("edf")),
+    fault(M::ReleaseLatencyLeftOut, "release latency left out", C::Drawn),
+    fault(M::NoRepolicing, "no re-policing at a forwarder", C::Drawn),
+    fault(M::PolicedByNumberAlone, "policing by message number alone", C::Arrivals),
+    fault(M::UnpolicedInterval, "I in place of I' (no recovery after one late message)", C::Drawn),
+    fault(M::SlackAtHandOver, "slack stamped at hand-over", C::Drawn),
+    fault(M::SmallBestEffortPasses, "small best effort passes a head that does not fit the window", C::Drawn),
+    fault(M::QueueThreeServedWhenIdle, "queue 3 served when idle", C::Drawn),
+    fault(M::ZeroHorizonIgnored, "horizon ignored where it is 0", C::Drawn),
+    fault(M::BestEffortFirst, "best effort before current", C::Drawn),
+    fault(M::UnrelaxedBuffers, "buffers from unrelaxed bounds", C::Drawn),
+    fault(M::LeaseNeverExpires, "lease never expires", C::Crash),
+    fault(M::DuplicateCreateHeldTwice, "duplicate CREATE reserved twice", C::Twin),
+    fault(M::RefuseKeepsHold, "REFUSE keeps one hop's hold", C::Drawn),
+    fault(M::SignallingAsBestEffort, "signalling as plain best effort", C::Crowded),
+];

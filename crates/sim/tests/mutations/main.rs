@@ -1,0 +1,126 @@
+//! The mutation check: every deliberate fault of the core is seen, the core without a fault is not "caught".
+//!
+//! `cargo test --release -p punctual-sim --features mutations --test mutations -- [--short] [--only NAME] [--json]
+//! [--write]`. Each fault runs with its catcher's configuration until the first seed or set that catches it, at most
+//! 500 seeds or 20,000 sets; the core without a fault runs the same from the first to beyond the last of those.
+//! `--short` looks from the known first one on only. `--write` notes what was found for that, and in
+//! docs/GUARANTEES.md.
+
+#[path = "../../../analysis/tests/checks/mod.rs"]
+mod checks;
+#[path = "../../../proto/tests/signalling/network.rs"]
+#[allow(dead_code)] // What the tests of signalling need besides.
+mod network;
+#[path = "../../../analysis/tests/soundness.rs"]
+#[allow(dead_code)] // Its own tests.
+mod soundness;
+
+mod catchers;
+mod faults;
+mod report;
+mod search;
+
+use std::ops::Range;
+use std::process::ExitCode;
+
+use punctual_analysis::mutation::choose;
+
+use catchers::Catcher;
+use faults::{FAULTS, Fault};
+use report::Row;
+
+/// In the short form: how many seeds or sets from the known first one on.
+const SHORT_SEEDS: u64 = 8;
+const SHORT_SETS: u64 = 400;
+struct Arguments {
+    short: bool,
+    json: bool,
+    write: bool,
+    only: Option<String>,
+}
+
+fn arguments() -> Result<Arguments, String> {
+    let mut found = Arguments { short: false, json: false, write: false, only: None };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--short" => found.short = true,
+            "--json" => found.json = true,
+            "--write" => found.write = true,
+            "--only" => found.only = Some(words.next().ok_or("--only: give the name of a fault")?),
+            _ => return Err(format!("{word}: give --short, --only NAME, --json or --write")),
+        }
+    }
+    Ok(found)
+}
+
+/// Looks for one fault, and for what the core does without it.
+fn check(fault: &Fault, arguments: &Arguments, held: &mut Held) -> Row {
+    let (unit, limit) = fault.catcher.limit();
+    let known = report::known(fault);
+    let some = if unit == "seed" { SHORT_SEEDS } else { SHORT_SETS };
+    let range = match (arguments.short, known) {
+        (true, Some(known)) => known..limit.min(known + some),
+        _ => 0..limit,
+    };
+    choose(Some(fault.mutation));
+    let caught = search::first(range.clone(), |seed| fault.catcher.look(seed));
+    choose(None);
+    let last = caught.as_ref().map_or(range.end, |(seed, _)| seed + 1);
+    let honest_end = if arguments.short { last } else { last.max(fault.catcher.honest()) };
+    let honest = held.of(fault.catcher, range.start..honest_end);
+    Row { fault_name: fault.name, catcher: fault.catcher, caught, honest }
+}
+
+/// What the core without a fault is known to hold, so that nothing is tried twice.
+#[derive(Default)]
+struct Held(Vec<(Catcher, Range<u64>)>);
+
+impl Held {
+    /// The first of `seeds` that catches the core without a fault: there must be none.
+    fn of(&mut self, catcher: Catcher, seeds: Range<u64>) -> Option<(u64, String)> {
+        let covers = |held: &Range<u64>| held.start <= seeds.start && held.end >= seeds.end;
+        if self.0.iter().any(|(known, held)| *known == catcher && covers(held)) {
+            return None;
+        }
+        let caught = search::first(seeds.clone(), |seed| catcher.look(seed));
+        if caught.is_none() {
+            self.0.push((catcher, seeds));
+        }
+        caught
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = match arguments() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    let wanted =
+        |fault: &&Fault| arguments.only.as_ref().is_none_or(|only| format!("{:?}", fault.mutation) == *only);
+    let (mut rows, mut held) = (Vec::new(), Held::default());
+    for fault in FAULTS.iter().filter(wanted) {
+        let row = check(fault, &arguments, &mut held);
+        if !arguments.json {
+            println!("{row}");
+        }
+        rows.push((fault, row));
+    }
+    if arguments.json {
+        println!("{}", report::json(&rows));
+    }
+    if arguments.write
+        && let Err(error) = report::write(&rows)
+    {
+        eprintln!("{error}");
+        return ExitCode::FAILURE;
+    }
+    let holds = !rows.is_empty() && rows.iter().all(|(_, row)| row.holds());
+    if !holds {
+        eprintln!("a fault survives, or the core without a fault is caught: see above");
+    }
+    if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,121 @@
+//! What was found: the table, its JSON, the seeds that are known, and the section of docs/GUARANTEES.md.
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::catchers::Catcher;
+use crate::faults::Fault;
+
+/// Where each fault was caught first when somebody last looked from the beginning: a name and a number a line.
+const KNOWN: &str = include_str!("known.txt");
+const HEADING: &str = "## Mutation check";
+
+/// One fault, looked for.
+pub struct Row {
+    pub fault_name: &'static str,
+    pub catcher: Catcher,
+    /// The first seed or set that shows the fault, and how.
+    pub caught: Option<(u64, String)>,
+    /// The same for the core without a fault: there must be none.
+    pub honest: Option<(u64, String)>,
+}
+
+impl Row {
+    pub fn holds(&self) -> bool {
+        self.caught.is_some() && self.honest.is_none()
+    }
+
+    fn place(&self) -> String {
+        let unit = self.catcher.limit().0;
+        self.caught.as_ref().map_or("SURVIVES".into(), |(at, _)| format!("{unit} {at}"))
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = self.caught.as_ref().map_or("", |(_, what)| what);
+        let what: String = what.chars().take(150).collect();
+        write!(
+            f,
+            "{:<62} {:<32} {:<64} {:<10} {what}",
+            self.fault_name,
+            self.catcher.name(),
+            self.catcher.configuration(),
+            self.place()
+        )?;
+        match &self.honest {
+            Some((at, what)) => write!(f, "\n  THE CORE WITHOUT A FAULT IS CAUGHT at {at}: {what}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn key(fault: &Fault) -> String {
+    format!("{:?}", fault.mutation)
+}
+
+/// Where the fault is known to be caught first.
+pub fn known(fault: &Fault) -> Option<u64> {
+    let key = key(fault);
+    let line = KNOWN.lines().find_map(|line| line.strip_prefix(&key)?.strip_prefix(' '))?;
+    line.trim().parse().ok()
+}
+
+pub fn json(rows: &[(&Fault, Row)]) -> Value {
+    let row = |(fault, row): &(&Fault, Row)| {
+        let at =
+            |found: &Option<(u64, String)>| found.as_ref().map(|(at, what)| json!({"at": at, "what": what}));
+        json!({
+            "fault": key(fault), "name": row.fault_name, "catcher": row.catcher.name(),
+            "configuration": row.catcher.configuration(), "unit": row.catcher.limit().0,
+            "limit": row.catcher.limit().1, "caught": at(&row.caught), "without_fault": at(&row.honest),
+            "holds": row.holds(),
+        })
+    };
+    json!({"faults": rows.iter().map(row).collect::<Vec<_>>(), "holds": rows.iter().all(|(_, row)| row.holds())})
+}
+
+/// Notes the first seeds, and the table in docs/GUARANTEES.md.
+pub fn write(rows: &[(&Fault, Row)]) -> Result<(), String> {
+    let mut known = String::new();
+    let mut table = format!(
+        "{HEADING}\n\nWould the checkers see a mistake? Each of these was made on purpose (`crates/analysis/src/mutation.rs`, \
+         in no build that\nships), and `make mutations`, which wrote this table, fails when one is not seen within 500 seeds or \
+         20,000 sets, or when\nthe core without a fault is \"caught\". `make test` repeats the known first ones.\n\n\
+         | fault | catcher | configuration | caught at |\n|---|---|---|---|\n"
+    );
+    for (fault, row) in rows {
+        if let Some((at, _)) = &row.caught {
+            let _ = writeln!(known, "{} {at}", key(fault));
+        }
+        let _ = writeln!(
+            table,
+            "| {} | {} | {} | {} |",
+            row.fault_name,
+            row.catcher.name(),
+            row.catcher.configuration(),
+            row.place()
+        );
+    }
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    save(&here.join("tests/mutations/known.txt"), &known)?;
+    let guarantees = here.join("../../docs/GUARANTEES.md");
+    let text =
+        std::fs::read_to_string(&guarantees).map_err(|error| format!("{}: {error}", guarantees.display()))?;
+    save(&guarantees, &with_section(&text, &table))
+}
+
+/// `text` with `section` in place of the one of its heading, or behind all.
+fn with_section(text: &str, section: &str) -> String {
+    let Some(begin) = text.find(HEADING) else { return format!("{}\n\n{section}", text.trim_end()) };
+    let behind = &text[begin + HEADING.len()..];
+    let rest = behind.find("\n## ").map_or("", |next| &behind[next..]);
+    format!("{}{section}{rest}", &text[..begin])
+}
+
+fn save(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
