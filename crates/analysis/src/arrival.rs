@@ -28,13 +28,23 @@ pub enum SourceVerdict {
     Demoted,
 }
 
-/// The regulator at the source: l(0) = t(0), l(i) = max(l(i-1) + I, t(i)) (HARTS 3.1).
+/// What messages after one that was seen late make up for, each, as a part of the interval: half of what I' leaves below
+/// I, so that they are still more than I' apart by the next stage's clock.
+const CATCH_UP: u64 = 256;
+
+/// The regulator at the source: l(0) = t(0), l(i) = max(l(i-1) + I, t(i)) (HARTS 3.1), t when the application sent.
+///
+/// A message that its host saw late counts from then on ([`LogicalArrivals::accept_seen`]). The following ones come
+/// I·(1 - 1/256) apart until they are back at their own l: else a host that once stood still would keep a sender at its
+/// full rate waiting for good.
 #[derive(Clone, Copy, Debug)]
 pub struct LogicalArrivals {
     interval: Nanos,
     /// How far l may run ahead of t while "at most B + R·t messages in any t" holds: (B-1)·I.
     burst_tolerance: Nanos,
     latest: Option<Instant>,
+    /// What the last message counted from: `latest`, or later.
+    served: Instant,
     mean: Mean,
 }
 
@@ -56,7 +66,7 @@ impl LogicalArrivals {
     /// A regulator for bursts of at most `burst_messages_max` with `interval` between messages.
     pub fn new(interval: Nanos, burst_messages_max: u32) -> Self {
         let burst_tolerance = interval * u64::from(burst_messages_max.saturating_sub(1));
-        Self { interval, burst_tolerance, latest: None, mean: Mean::NONE }
+        Self { interval, burst_tolerance, latest: None, served: Instant::ZERO, mean: Mean::NONE }
     }
 
     /// The regulator of a contract.
@@ -91,11 +101,18 @@ impl LogicalArrivals {
 
     /// Takes a message in. One that is dropped or demoted does not count against later ones.
     pub fn accept(&mut self, sent: Instant, policing: Policing) -> SourceVerdict {
-        let (logical, conforms) = (self.peek(sent), self.conforms(sent));
+        self.accept_seen(sent, Instant::ZERO, policing)
+    }
+
+    /// The same for a message that the host may serve from `earliest` on at the earliest, whenever it was sent.
+    pub fn accept_seen(&mut self, sent: Instant, earliest: Instant, policing: Policing) -> SourceVerdict {
+        let (own, conforms) = (self.peek(sent), self.conforms(sent));
+        let apart = self.served + (self.interval - Nanos(self.interval.0 / CATCH_UP));
+        let logical = own.max(earliest).max(self.latest.map_or(own, |_| apart));
         match (conforms, policing) {
             (false, Policing::Drop) => return SourceVerdict::Dropped,
             (false, Policing::Demote) => return SourceVerdict::Demoted,
-            _ => self.latest = Some(logical),
+            _ => (self.latest, self.served) = (Some(own), logical),
         }
         self.mean.due = self.mean.due.max(logical) + self.mean.interval;
         if conforms { SourceVerdict::Conforming { logical } } else { SourceVerdict::Delayed { logical } }

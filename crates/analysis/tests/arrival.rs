@@ -257,3 +257,45 @@ proptest! {
         }
     }
 }
+
+/// A host that stood still for 5 I sees six messages at once; its sender goes on at the full rate.
+#[test]
+fn a_sender_at_its_full_rate_is_back_at_its_own_arrivals_after_its_host_stood_still() {
+    let (stall, wakeup) = (INTERVAL * 5, MS(1));
+    let mut source = LogicalArrivals::new(INTERVAL, 1);
+    let mut before = None;
+    let mut lag = Nanos::ZERO;
+    for number in 0..=5 * 256 + 10 {
+        let sent = Instant(1_000_000_000) + INTERVAL * number;
+        let seen = sent.max(Instant(1_000_000_000) + stall);
+        let SourceVerdict::Conforming { logical } = source.accept_seen(sent, seen - wakeup, Policing::Delay)
+        else {
+            panic!("message {number} keeps its contract")
+        };
+        assert!(logical >= sent && logical >= seen - wakeup, "message {number}");
+        if let Some(before) = before {
+            // More than I' apart: what admission counts with.
+            assert!(logical.since(before) > PERIOD, "message {number}");
+        }
+        (before, lag) = (Some(logical), logical.since(sent));
+    }
+    assert_eq!(lag, Nanos::ZERO);
+}
+
+/// Whoever lies about when it sent gets no message earlier than it was seen, nor two closer than I'.
+#[test]
+fn claims_of_long_ago_gain_nothing() {
+    let mut source = LogicalArrivals::new(INTERVAL, 1);
+    let seen = Instant(1_000_000_000);
+    let mut before = Instant::ZERO;
+    for number in 0..100 {
+        let claimed = Instant(0) + INTERVAL * (number / 3);
+        match source.accept_seen(claimed, seen, Policing::Delay) {
+            SourceVerdict::Conforming { logical } | SourceVerdict::Delayed { logical } => {
+                assert!(logical >= seen && logical.since(before) > PERIOD, "message {number}");
+                before = logical;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -144,8 +144,8 @@ fn run_of(fragment: &Fragment, packets_max: u32) -> u32 {
 }
 
 impl<M: Memory> Clip<M> {
-    /// Takes messages out of the ring. The application's word about when it sent one counts within the time
-    /// that our wake-up may take. `true` where the contract was broken.
+    /// Takes messages out of the ring. The application's word about when it sent one says whether it kept its contract;
+    /// its message counts from the time on that our wake-up may take. `true` where the contract was broken.
     fn drain(&mut self, now: Instant, wakeup: Nanos) -> bool {
         let Self { role: RoleState::Source(source), counters, local, .. } = self else { return false };
         let contract = local.contract;
@@ -154,7 +154,7 @@ impl<M: Memory> Clip<M> {
         for _ in 0..contract.burst_messages_max.saturating_add(DRAIN_EXTRA_MESSAGES) {
             let ready = if source.is_full() { None } else { source.outbox.as_mut() };
             let Some((message, claimed)) = ready.and_then(|outbox| outbox.take(now)) else { break };
-            let sent = claimed.max(now - wakeup).min(now);
+            let sent = claimed.min(now);
             let number = counters.messages_in;
             counters.messages_in += 1;
             if message.len() > contract.message_bytes_max {
@@ -162,7 +162,7 @@ impl<M: Memory> Clip<M> {
                 policed = true;
                 continue;
             }
-            let verdict = source.regulator.accept(sent, contract.policing);
+            let verdict = source.regulator.accept_seen(sent, now - wakeup, contract.policing);
             policed |= !matches!(verdict, SourceVerdict::Conforming { .. });
             counters.delayed += u64::from(matches!(verdict, SourceVerdict::Delayed { .. }));
             let kept = match verdict {
