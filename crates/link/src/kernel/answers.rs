@@ -40,7 +40,11 @@ pub fn example_record() -> String {
         device: 7,
         name: "eth0".into(),
         owner: 4_711,
-        qdisc: Some(super::qdisc::Before::Classless(Qdisc::restorable("pfifo".into(), 0x8001_0000, vec![0, 0xff]))),
+        qdisc: Some(super::qdisc::Before::Classless(Qdisc::restorable(
+            "pfifo".into(),
+            0x8001_0000,
+            vec![0, 0xff],
+        ))),
         napis: Vec::new(),
     })
 }
