@@ -76,7 +76,8 @@ impl Catcher {
     pub fn honest(self) -> u64 {
         match self {
             Self::Crowded => 20,
-            Self::Drawn | Self::Tight | Self::Crash | Self::Twin => 100,
+            Self::Tight => 40,
+            Self::Drawn | Self::Crash | Self::Twin => 100,
             Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals => 2_000,
         }
     }

@@ -28,7 +28,7 @@ pub const FAULTS: &[Fault] = &[
     fault(M::FirstInstanceOnly, "first-instance-only response times", C::Oracle("d-order")),
     fault(M::LimitWithoutBlocking, "test limit without blocking", C::Oracle("edf")),
     fault(M::DeadlineFilterAtDepthTwo, "deadline filter applied at depth 2", C::Stage("edf")),
-    fault(M::ReleaseLatencyLeftOut, "release latency left out", C::Drawn),
+    fault(M::ReleaseLatencyLeftOut, "release latency left out", C::Tight),
     fault(M::NoRepolicing, "no re-policing at a forwarder", C::Drawn),
     fault(M::PolicedByNumberAlone, "policing by message number alone", C::Arrivals),
     fault(M::UnpolicedInterval, "I in place of I' (no recovery after one late message)", C::Drawn),

@@ -32,6 +32,7 @@ use report::Row;
 /// In the short form: how many seeds or sets from the known first one on.
 const SHORT_SEEDS: u64 = 8;
 const SHORT_SETS: u64 = 400;
+
 struct Arguments {
     short: bool,
     json: bool,
@@ -50,6 +51,9 @@ fn arguments() -> Result<Arguments, String> {
             "--only" => found.only = Some(words.next().ok_or("--only: give the name of a fault")?),
             _ => return Err(format!("{word}: give --short, --only NAME, --json or --write")),
         }
+    }
+    if found.write && (found.short || found.only.is_some()) {
+        return Err("--write notes what a whole run finds: leave out --short and --only".into());
     }
     Ok(found)
 }
