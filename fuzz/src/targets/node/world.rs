@@ -306,7 +306,7 @@ impl World {
             3 => node.handle_outbox(id, now),
             4 => drop(node.refuse_request(u64::from(channel), "no", now)),
             5 => drop(node.abort_newest(CloseReason::FilterRefused, now)),
-            6 => node.handle_sent(LinkId(u16::from(channel)), u32::from(channel) * 100, now),
+            6 => node.handle_sent(LinkId(0), u32::from(channel) * 100, now),
             _ => drop(node.unlisten(ListenerId(u64::from(channel) + 1_000), now)),
         }
         drop(node);
