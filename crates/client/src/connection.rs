@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     /// Requests to sources that came to nothing, by token.
     pub(crate) failed_asks: Mutex<HashMap<u64, ChannelRefusal>>,
     gone: AtomicBool,
+    /// Why the daemon cut the connection, where it said so.
+    farewell: Mutex<Option<ApiError>>,
 }
 
 /// Every handle holds one of these; the last one ends the threads.
@@ -72,6 +74,7 @@ impl Connection {
             listeners: Mutex::default(),
             failed_asks: Mutex::default(),
             gone: AtomicBool::new(false),
+            farewell: Mutex::default(),
         });
         let (jobs, queue) = mpsc::channel();
         let reader = Arc::clone(&shared);
@@ -107,8 +110,13 @@ impl Shared {
     /// Sends a request and waits for the answer.
     pub(crate) fn call(&self, request: Request) -> Result<(Answer, Vec<OwnedFd>), Error> {
         let (_, receiver) = self.start_call(request)?;
-        let (result, descriptors) = receiver.recv().map_err(|_| Error::Disconnected)?;
+        let (result, descriptors) = receiver.recv().map_err(|_| self.end())?;
         Ok((result?, descriptors))
+    }
+
+    /// Why there is no connection any more.
+    fn end(&self) -> Error {
+        lock(&self.farewell).clone().map_or(Error::Disconnected, Error::from)
     }
 
     /// Sends a request whose answer nobody waits for.
@@ -122,10 +130,14 @@ impl Shared {
         let id = self.next_call.fetch_add(1, Ordering::Relaxed);
         let packet = Packet::new(&Call { id, request }, Vec::new())?;
         lock(&self.waiters).insert(id, waiter);
-        let sent = socket::send(&self.socket, &packet, SendFlags::empty());
-        if self.gone.load(Ordering::SeqCst) || sent.is_err() {
+        let failed = match socket::send(&self.socket, &packet, SendFlags::empty()) {
+            // What the daemon said before it hung up is the reader's to find; then it wakes every waiter.
+            Err(error) => !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset),
+            Ok(()) => false,
+        };
+        if self.gone.load(Ordering::SeqCst) || failed {
             lock(&self.waiters).remove(&id);
-            return Err(Error::Disconnected);
+            return Err(self.end());
         }
         Ok(id)
     }
@@ -169,6 +181,11 @@ impl Shared {
             Ok(Answer::Opened { channel, .. } | Answer::Ring { channel, .. }) => Some(*channel),
             _ => None,
         };
+        // It belongs to no request: the last words of a daemon that hangs up.
+        if let (0, Err(error)) = (id, &result) {
+            *lock(&self.farewell) = Some(error.clone());
+            return;
+        }
         // Known before anybody can be told of its end.
         if let Some(channel) = opened {
             self.events_of(channel);

@@ -1,0 +1,231 @@
+//! What a machine does to a daemon: crowds of clients, too few descriptors, clients without memory, full disks, devices
+//! that go down. Each costs whom it concerns, and nobody else.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Barrier;
+
+use common::program::{Program, folder, write};
+use common::text::Text;
+use common::{PATIENCE, contract, eventually, meet};
+use punctual::{Consent, Endsystem};
+use rustix::process::Signal;
+
+/// Does `work` with the configuration of `name` on loopback network `net`; `daemon` has more keys of that table.
+fn with_text<R>(folder: &Path, name: &str, net: u8, daemon: &str, work: impl FnOnce(Text<'_>) -> R) -> R {
+    let [own, peer] = if name == "a" { [1, 2] } else { [2, 1] };
+    let link = format!(
+        "driver = \"udp\"\nlocal = \"127.96.{net}.{own}\"\npeer = \"127.96.{net}.{peer}\"\nrate = \"100Mbit/s\""
+    );
+    let socket = folder.join(format!("{name}.sock"));
+    work(Text {
+        name,
+        socket: &socket,
+        processor: "profile_measure = false",
+        daemon,
+        signalling: "",
+        link: &link,
+    })
+}
+
+/// Two daemons with a channel between them that must not notice anything.
+struct Hosts {
+    a: Program,
+    _b: Program,
+    channel: punctual::Channel,
+    receiver: punctual::Receiver,
+    _connections: [Endsystem; 2],
+}
+
+impl Hosts {
+    /// `a` with more keys, its command line made by `line`.
+    fn start(folder: &Path, net: u8, daemon: &str, line: impl FnOnce(&str) -> String) -> Self {
+        let a = with_text(folder, "a", net, daemon, |text| Program::start(folder, text, line));
+        let b = with_text(folder, "b", net, "", |text| Program::start(folder, text, str::to_owned));
+        let (on_a, on_b) = (a.connect(), b.connect());
+        meet([&on_a, &on_b]);
+        let listener = on_b.listen("bystander", |_| Consent::Accept).expect("a listener");
+        let channel = on_a.open("bystander@b", contract(200, 50, 300)).expect("a channel");
+        let receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
+        Self { a, _b: b, channel, receiver, _connections: [on_a, on_b] }
+    }
+
+    fn are_undisturbed(&mut self) {
+        self.channel.send(b"undisturbed").expect("sent");
+        let mut buffer = [0; 200];
+        let info = self.receiver.recv_timeout(&mut buffer, PATIENCE).expect("received");
+        assert_eq!(&buffer[..info.len as usize], b"undisturbed");
+    }
+}
+
+/// A network of loopback that no other test has.
+fn net(test: u8) -> u8 {
+    (std::process::id() % 50) as u8 * 5 + test
+}
+
+/// Time on a CPU so far, in ticks of 10 ms.
+fn cpu_ticks(program: &Program) -> u64 {
+    let path = format!("/proc/{}/stat", program.pid().as_raw_nonzero());
+    let text = std::fs::read_to_string(path).expect("/proc");
+    let fields: Vec<&str> = text.rsplit(')').next().expect("fields").split_whitespace().collect();
+    // utime and stime, the 14th and 15th of all.
+    [11, 12].iter().map(|at| fields[*at].parse::<u64>().expect("a number")).sum()
+}
+
+#[test]
+fn a_thousand_clients_connect_at_once_and_are_all_served() {
+    let folder = folder("crowd");
+    let mut hosts = Hosts::start(&folder, net(0), "connections_per_user_max = 1100", str::to_owned);
+    let start = Barrier::new(20);
+    std::thread::scope(|scope| {
+        let crowds: Vec<_> = (0..20)
+            .map(|_| {
+                scope.spawn(|| {
+                    start.wait();
+                    let clients: Vec<_> = (0..50).map(|_| hosts.a.connect()).collect();
+                    assert!(clients.iter().all(|client| client.status().is_ok()));
+                    clients
+                })
+            })
+            .collect();
+        let crowds: Vec<_> = crowds.into_iter().map(|crowd| crowd.join().expect("served")).collect();
+        let clients = hosts.a.connect().status().expect("status").api.clients;
+        assert!(clients >= 1_000, "{clients}");
+        drop(crowds);
+    });
+    let watcher = hosts.a.connect();
+    eventually("they are forgotten", || watcher.status().expect("status").api.clients == 2);
+    hosts.are_undisturbed();
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
+fn clients_beyond_the_quota_are_told_so() {
+    let folder = folder("quota");
+    let mut hosts = Hosts::start(&folder, net(1), "connections_per_user_max = 8", str::to_owned);
+    let (served, refused): (Vec<_>, Vec<_>) =
+        (0..100).map(|_| Endsystem::connect_to(&hosts.a.socket)).partition(Result::is_ok);
+    assert_eq!((served.len(), refused.len()), (7, 93), "one is connected already");
+    for error in refused.into_iter().filter_map(Result::err) {
+        let error = error.to_string();
+        assert!(error.contains("quota") && error.lines().count() == 1, "{error}");
+    }
+    hosts.are_undisturbed();
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
+fn a_daemon_without_descriptors_rests_and_recovers() {
+    let folder = folder("descriptors");
+    let limited = |line: &str| format!("sh -c 'ulimit -n 64; exec {line}'");
+    let mut hosts = Hosts::start(&folder, net(2), "connections_per_user_max = 1100", limited);
+    // What it cannot accept waits in the kernel; connecting succeeds, greeting does not: only the sockets are made here.
+    let address = rustix::net::SocketAddrUnix::new(&hosts.a.socket).expect("an address");
+    let (family, kind) = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::SEQPACKET);
+    let sockets: Vec<_> = (0..100)
+        .map(|_| {
+            let flags = rustix::net::SocketFlags::NONBLOCK | rustix::net::SocketFlags::CLOEXEC;
+            let socket = rustix::net::socket_with(family, kind, flags, None).expect("a socket");
+            // A full backlog is one way to be told that nobody has time.
+            let _ = rustix::net::connect(&socket, &address);
+            socket
+        })
+        .collect();
+    let before = cpu_ticks(&hosts.a);
+    for _ in 0..20 {
+        hosts.are_undisturbed();
+    }
+    let spent = cpu_ticks(&hosts.a) - before;
+    assert!(spent < 30, "{spent} ticks of 10 ms: it spins on a socket that it cannot accept");
+    drop(sockets);
+    let mut late = None;
+    eventually("it accepts again", || {
+        late = Endsystem::connect_to(&hosts.a.socket).ok();
+        late.is_some()
+    });
+    hosts.are_undisturbed();
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// In its environment this program is a client that may not map what it is given.
+const STARVED: &str = "PUNCTUAL_TEST_STARVED";
+
+#[test]
+fn starved_client() {
+    let Some(socket) = std::env::var_os(STARVED) else { return };
+    let host = Endsystem::connect_to(Path::new(&socket)).expect("connected");
+    let limit = |bytes| rustix::process::Rlimit { current: Some(bytes), maximum: Some(bytes) };
+    rustix::process::setrlimit(rustix::process::Resource::As, limit(1 << 20)).expect("a limit");
+    // 40 MB of rings do not fit: an error, or the end of this process, and neither is the daemon's business.
+    let opened = host.open("bystander@b", contract(4_000_000, 1, 2_000));
+    assert!(opened.is_err(), "a ring without memory");
+}
+
+#[test]
+fn a_client_without_memory_harms_only_itself() {
+    let folder = folder("starved");
+    let mut hosts = Hosts::start(&folder, net(3), "", str::to_owned);
+    let watcher = hosts.a.connect();
+    let before = watcher.status().expect("status");
+    for _ in 0..3 {
+        // However it ends.
+        let own = std::env::current_exe().expect("this program");
+        let _ = Command::new(own)
+            .args(["--exact", "starved_client", "--nocapture"])
+            .env(STARVED, &hosts.a.socket)
+            .output()
+            .expect("it runs");
+    }
+    eventually("all is given back", || {
+        let now = watcher.status().expect("status");
+        (now.node.channels, now.node.buffer_bytes, now.api.clients)
+            == (before.node.channels, before.node.buffer_bytes, before.api.clients)
+    });
+    hosts.are_undisturbed();
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
+fn a_full_disk_is_one_line_with_its_cause() {
+    let folder = folder("full");
+    let config = with_text(&folder, "a", net(4), "", |text| write(&folder, text));
+    let text = std::fs::read_to_string(&config).expect("read");
+    let text = text.replace(
+        "[processor]",
+        &format!("epoch_file = \"{}/epoch\"\n[processor]", folder.join("disk").display()),
+    );
+    std::fs::write(&config, text).expect("written");
+    std::fs::create_dir_all(folder.join("disk")).expect("a folder");
+    // A disk of one page, full, that only this command sees.
+    let disk = folder.join("disk").display().to_string();
+    let program = env!("CARGO_BIN_EXE_punctuald");
+    let line = format!(
+        "mount -t tmpfs -o size=4k tmpfs {disk} && ! head -c 8192 /dev/zero > {disk}/filler 2>/dev/null && \
+         exec {program} --best-effort-host --config {}",
+        config.display()
+    );
+    if !rustix::process::getuid().is_root() {
+        eprintln!("SKIPPED: mounting needs root");
+        return;
+    }
+    let failed = Command::new("unshare").args(["--mount", "sh", "-c", &line]).output().expect("unshare");
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert_eq!((failed.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("epoch_file") && said.contains("No space left"), "{said}");
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
+fn a_stopped_daemon_goes_on_where_it_was() {
+    let folder = folder("stopped");
+    let mut hosts = Hosts::start(&folder, net(4), "", str::to_owned);
+    for _ in 0..3 {
+        hosts.a.signal(Signal::STOP);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        hosts.a.signal(Signal::CONT);
+        hosts.are_undisturbed();
+    }
+    std::fs::remove_dir_all(folder).expect("removed");
+}
