@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 
+use crate::contract::SPAN_MAX;
 use crate::units::{Nanos, Ppm};
 
 /// What is known of a stage when the leftover is shared.
@@ -60,14 +61,15 @@ impl Sharing {
     fn weight(self, stage: &ShareStage) -> u128 {
         /// Where nothing is left, a hundredth is.
         const LEFT_MIN_PPM: u128 = 10_000;
-        let cost = u128::from(stage.cost.0.max(1));
+        // No weight times a leftover overflows.
+        let cost = u128::from(stage.cost.0.clamp(1, SPAN_MAX.0));
         let load = u128::from(stage.load.0.clamp(1, 1_000_000));
         match self {
-            Self::Scarcity => cost * 1_000_000 / (1_000_000 + LEFT_MIN_PPM - load),
+            Self::Scarcity => cost * 1_000_000_000 / (1_000_000 + LEFT_MIN_PPM - load),
             Self::Cost => cost,
             Self::Load => load,
             Self::CostLoad => cost * load,
-            Self::Offered => u128::from(stage.offered.0.max(1)),
+            Self::Offered => u128::from(stage.offered.0.clamp(1, SPAN_MAX.0)),
             Self::Even | Self::Bottleneck => 1,
         }
     }
@@ -81,12 +83,8 @@ impl Sharing {
             return if is_most { leftover } else { Nanos::ZERO };
         }
         let own = self.weight(last);
-        let all = before.iter().map(|stage| self.weight(stage)).fold(own, u128::saturating_add);
-        Nanos(
-            u64::try_from(u128::from(leftover.0) * own.min(1 << 63) / all.max(1))
-                .unwrap_or(u64::MAX)
-                .min(leftover.0),
-        )
+        let all = before.iter().map(|stage| self.weight(stage)).sum::<u128>() + own;
+        Nanos((u128::from(leftover.0) * own / all) as u64)
     }
 
     /// The shares of all, in the order of `stages`, if each is taken.

@@ -493,3 +493,41 @@ fn effective_arrivals_and_deadlines_do_not_fall_within_a_channel() {
     link.enqueue(us(0), other, key(0, 40, 100), Packet(2)).unwrap();
     assert_eq!(drain(&mut link, us(0)), [2, 0, 1]);
 }
+
+/// Several short packets that fit one MTU would block for longer than the largest unit that admission counts.
+#[test]
+fn at_depth_1_one_packet_is_outstanding_however_short() {
+    let mut link = Link::new(LinkParameters {
+        pipeline_depth: 1,
+        best_effort_wire_bytes: 300,
+        ..parameters(Pace::Completion)
+    });
+    for packet in 0..3 {
+        link.enqueue_best_effort(us(0), ALONE, 300, Packet(packet)).unwrap();
+    }
+    assert_eq!(drain(&mut link, us(0)), [0]);
+    let flow = link.add_channel(1, Nanos::ZERO);
+    link.enqueue(us(100), flow, key(100, 1_000, 100), Packet(9)).unwrap();
+    assert_eq!(drain(&mut link, us(100)), []);
+    link.complete(300, us(300));
+    assert_eq!(drain(&mut link, us(300)), [9], "it has waited for one packet of best effort, not for three");
+}
+
+#[test]
+fn soft_channels_go_after_all_that_are_hard_and_before_best_effort() {
+    let mut link = by_completion();
+    let (soft, other) = (link.add_soft_channel(4, Nanos::ZERO), link.add_soft_channel(4, Nanos(50_000)));
+    let hard = link.add_channel(4, Nanos::ZERO);
+    link.enqueue_best_effort(us(0), ALONE, 100, Packet(100)).unwrap();
+    link.enqueue(us(0), soft, key(0, 20, 100), Packet(0)).unwrap();
+    link.enqueue(us(0), soft, key(0, 30, 100), Packet(1)).unwrap();
+    link.enqueue(us(0), other, key(40, 10, 100), Packet(2)).unwrap();
+    link.enqueue(us(0), hard, key(0, 9_000, 100), Packet(3)).unwrap();
+    link.enqueue(us(0), hard, key(500, 9_000, 100), Packet(4)).unwrap();
+    assert_eq!(
+        drain(&mut link, us(0)),
+        [3, 2, 0, 1, 100],
+        "by deadline among themselves; what is early waits"
+    );
+    assert_eq!(drain(&mut link, us(500)), [4]);
+}

@@ -2,6 +2,7 @@
 //!
 //! One module a figure; [`sweep`] runs them, [`findings`] is what they say. `punctual bench NAME` shows it.
 
+pub mod acceptance;
 pub mod clips_enforcement;
 pub mod clips_fairness;
 pub mod clips_isolation;
@@ -252,6 +253,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "the round trip of 64 B beside bulk and CPU hogs, against plain and tuned kernel sockets",
         peer: true,
         run: Run::Measured(rio_latency::run),
+    },
+    Experiment {
+        name: "acceptance",
+        paper: "HARTS 3.2; CLIPS 4.2",
+        about: "channels admitted over 3 and 8 stages by load, policy and the way of sharing the leftover deadline",
+        peer: false,
+        run: Run::Measured(acceptance::run),
     },
     Experiment {
         name: "profile-limit",

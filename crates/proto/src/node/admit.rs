@@ -1,5 +1,6 @@
 //! What signalling asks of the data plane: hold, commit and release a channel's local stages and its clip.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -12,7 +13,7 @@ use super::clip::{Clip, Demoted, Forwarder, Outlet, PacketQueue, RoleState, Sink
 use super::filters::{Upstream, slack_ns_min};
 use super::outgoing::Outgoing;
 use super::plane::{Owner, Plane, best_effort_parameters};
-use super::stages::Reserved;
+use super::stages::{Pooled, Reserved};
 use crate::fragment::{Fragmentation, Reassembly, packet_wire_bytes};
 use crate::ids::ChannelId;
 use crate::limits::BEST_EFFORT_OUTGOING_MAX;
@@ -94,7 +95,8 @@ impl<M: Memory> Resources for Plane<M> {
             true => buffers_of(local, &terms.unrelaxed(&offered)),
             false => buffers_of(local, &terms),
         };
-        self.stages.reserve_buffers(local.channel, reserved(local, buffers))?;
+        let soft = self.stages.cpu_is_soft(local.channel);
+        self.stages.reserve_buffers(local.channel, reserved(local, buffers, soft))?;
         self.install(local, &terms, buffers)?;
         Ok(self.stages.grants(local, &offered))
     }
@@ -141,8 +143,9 @@ fn messages(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX).max(1)
 }
 
-/// Bytes, and frames of the driver that packets come in through: each waiting packet keeps a whole one.
-fn reserved(local: &LocalChannel, buffers: Buffers) -> Reserved {
+/// Bytes, and frames of the driver that packets come in through: each waiting packet keeps a whole one. Those of a soft
+/// channel come out of a pool.
+fn reserved(local: &LocalChannel, buffers: Buffers, soft: bool) -> Reserved {
     let packets = local.contract.packets_max(local.fragment_bytes);
     let message = u64::from(local.contract.message_bytes_max);
     let on_wire = message + u64::from(packets) * u64::from(packet_wire_bytes(0, 0));
@@ -157,7 +160,12 @@ fn reserved(local: &LocalChannel, buffers: Buffers) -> Reserved {
             u64::from(waiting).saturating_mul(on_wire).saturating_add(ring)
         }
     };
-    Reserved { bytes, frames }
+    let pooled = local.soft.as_deref().filter(|_| soft).map(|own| Pooled {
+        period: local.contract.policed_interval(),
+        mean_period: own.mean_period,
+        ratio: own.miss_ratio,
+    });
+    Reserved { bytes, frames, pooled }
 }
 
 impl<M: Memory> Plane<M> {
@@ -195,11 +203,12 @@ impl<M: Memory> Plane<M> {
         let upstream = Upstream { most, least, arrival_error };
         self.set_filter(local, upstream, buffers);
         let clip = Clip {
-            local: local.clone(),
+            local: Box::new(local.clone()),
             cpu_bound: terms.bounds[0],
             cpu_horizon: self.stages.cpu_early(local.channel, terms.horizons[0]),
             slack_ns_min: slack_ns_min(&local.contract, upstream),
             handler,
+            pooled: self.stages.cpu_is_soft(local.channel).then_some(0),
             counters: ChannelCounters::default(),
             told: Told::default(),
             role,
@@ -288,6 +297,9 @@ impl<M: Memory> Plane<M> {
     /// Removes a channel's clip with its handler and its packets.
     fn remove_clip(&mut self, channel: ChannelId) {
         let Some(clip) = self.clips.remove(&channel) else { return };
+        if let (Some(link), Some(pooled)) = (clip.local.link_in, clip.pooled) {
+            self.line_mut(link).soft_frames -= pooled;
+        }
         self.paths.remove(&clip.local.path);
         if let Some(link) = clip.local.link_in {
             self.filters.push_back((link, FilterChange::Clear(clip.local.path)));

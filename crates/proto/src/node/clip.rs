@@ -1,6 +1,7 @@
 //! A clip: a channel's end (or passage) at this host with its message queue, handler and packet queue
 //! (CLIPS 4.3). Source, forwarder and sink differ in what is queued; what they share is in [`Clip`].
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use punctual_analysis::arrival::{EffectiveArrivals, LogicalArrivals};
@@ -28,7 +29,8 @@ pub(super) struct Outlet {
 
 /// A channel at this host.
 pub(super) struct Clip<M: Memory> {
-    pub local: LocalChannel,
+    /// Boxed: a table of clips that has just grown is half empty.
+    pub local: Box<LocalChannel>,
     /// d(k) of the processor.
     pub cpu_bound: Nanos,
     /// h(k) of the processor.
@@ -36,6 +38,8 @@ pub(super) struct Clip<M: Memory> {
     /// Packets with less slack than that have expired; none where late ones are delivered too.
     pub slack_ns_min: Option<i64>,
     pub handler: HandlerId,
+    /// Frames that it keeps of the pool of the link that it comes in on; none where it has its own.
+    pub pooled: Option<u32>,
     pub counters: ChannelCounters,
     pub told: Told,
     pub role: RoleState<M>,

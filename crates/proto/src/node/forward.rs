@@ -35,24 +35,31 @@ impl<M: Memory> Plane<M> {
         let Some(clip) = self.clips.get_mut(&channel) else { return };
         let Clip { role: RoleState::Forwarder(forwarder), cpu_bound, counters, .. } = clip else { return };
         let line = &mut self.lines[usize::from(forwarder.outlet.link.0)];
+        let mut freed = 0;
         for _ in 0..packets {
             let Some(packet) = forwarder.input.packets.pop_front() else { break };
             let number = packet.header.message;
             if forwarder.dropping == Some(number) {
+                freed += 1;
                 continue;
             }
             let nominal = packet.nominal + *cpu_bound;
             let wire_bytes = line.wire_bytes(packet.header.payload_bytes);
             let arrival = Arrival { message: number, wire_bytes, nominal, received: now };
-            let Verdict::Accepted { effective } = forwarder.link_arrivals.accept(&arrival) else { continue };
+            let Verdict::Accepted { effective } = forwarder.link_arrivals.accept(&arrival) else {
+                freed += 1;
+                continue;
+            };
             let key = Guaranteed { effective, deadline: effective + forwarder.outlet.bound, wire_bytes };
             let reference = Packet::Forward { channel, header: packet.header, frame: packet.frame, nominal };
             counters.messages_in += u64::from(packet.header.fragment == 0);
             if line.scheduler.enqueue(now, forwarder.outlet.flow, key, reference).is_err() {
                 counters.overflows += 1;
+                freed += 1;
                 forwarder.dropping = Some(number);
             }
         }
+        (0..freed).for_each(|_| self.give_back_frame(channel));
     }
 
     /// What one unit of the best-effort arrivals would be.

@@ -70,6 +70,8 @@ pub(super) struct Line<M: Memory> {
     /// Frames of this link's driver that best effort may keep, and those that it does.
     pub best_effort_frames_max: u32,
     pub best_effort_frames: u32,
+    /// Frames that soft channels keep; they share a pool.
+    pub soft_frames: u32,
     /// Sources and flows that wait for room in this link's queues, each once.
     pub blocked: VecDeque<ChannelId>,
     /// The sources of this host, by their flow.
@@ -205,6 +207,14 @@ impl<M: Memory> Plane<M> {
         &mut self.lines[usize::from(link.0)]
     }
 
+    /// A channel has given back a frame of the driver; one that shares a pool, to that.
+    pub fn give_back_frame(&mut self, channel: ChannelId) {
+        let Some(Clip { local, pooled: Some(pooled), .. }) = self.clips.get_mut(&channel) else { return };
+        let Some(link) = local.link_in else { return };
+        *pooled -= 1;
+        self.lines[usize::from(link.0)].soft_frames -= 1;
+    }
+
     /// The link to a neighbour.
     pub fn link_to(&self, node: NodeId) -> Option<LinkId> {
         let index = self.lines.iter().position(|line| line.config.neighbour == node)?;
@@ -333,6 +343,7 @@ fn line<M: Memory>(
         signals_handler: handler,
         best_effort_frames_max: link.frames / FRAMES_BEST_EFFORT_DIVISOR,
         best_effort_frames: 0,
+        soft_frames: 0,
         blocked: VecDeque::new(),
         sources: Vec::new(),
         left: Vec::with_capacity(IN_FLIGHT_PACKETS_MAX),

@@ -97,14 +97,21 @@ impl<M: Memory> Plane<M> {
 
     fn queue_guaranteed(&mut self, channel: ChannelId, packet: PacketIn<M::Frame>, now: Instant) {
         let Some(clip) = self.clips.get_mut(&channel) else { return };
+        let pool = clip.local.link_in.filter(|_| clip.pooled.is_some());
+        let dry = pool
+            .is_some_and(|link| self.lines[usize::from(link.0)].soft_frames >= self.stages.pool_frames(link));
         let Some(input) = clip.input_mut() else { return };
-        if input.packets.len() >= input.packets_max {
+        if dry || input.packets.len() >= input.packets_max {
             clip.counters.overflows += 1;
             self.drops.no_buffer += 1;
             return;
         }
         input.packets.push_back(packet);
         let used = input.packets.len() as u32;
+        if let Some(link) = pool {
+            clip.pooled = clip.pooled.map(|kept| kept + 1);
+            self.lines[usize::from(link.0)].soft_frames += 1;
+        }
         clip.counters.occupancy_max = clip.counters.occupancy_max.max(used);
         self.arm_input(channel, now);
     }

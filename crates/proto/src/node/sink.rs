@@ -59,11 +59,13 @@ impl<M: Memory> Plane<M> {
         let margin = self.config.wakeup_margin;
         let Some(clip) = self.clips.get_mut(&channel) else { return };
         let before = (clip.counters.misses, clip.counters.overruns);
+        let mut freed = 0;
         for _ in 0..packets {
             let Some(input) = clip.input_mut() else { break };
             let Some(packet) = input.packets.pop_front() else { break };
             let due = packet.effective + clip.cpu_bound;
             let frame = packet.frame;
+            freed += 1;
             clip.accept(
                 &packet.header,
                 payload_of(&packet.header, frame.as_ref()),
@@ -74,6 +76,7 @@ impl<M: Memory> Plane<M> {
             );
         }
         let after = (clip.counters.misses, clip.counters.overruns);
+        (0..freed).for_each(|_| self.give_back_frame(channel));
         if after.0 > before.0 {
             self.notice(channel, Notice::Late);
         }

@@ -73,6 +73,7 @@ impl<M: Memory> Plane<M> {
                 self.write_flow(channel, number, fragment, now, out)
             }
             Packet::Forward { channel, header, frame, nominal } => {
+                self.give_back_frame(channel);
                 let clip = self.clips.get_mut(&channel)?;
                 let RoleState::Forwarder(forwarder) = &clip.role else { return None };
                 let slack_ns = (nominal + forwarder.outlet.bound).minus(departure);

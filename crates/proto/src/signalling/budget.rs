@@ -6,6 +6,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use punctual_analysis::sharing::{ShareStage, Sharing};
 use punctual_analysis::{Contract, Horizon, Nanos, Ppm, Rate, RefusalReason};
 
 use super::resources::CommitTerms;
@@ -61,7 +62,7 @@ pub fn arrival_error_of(link: &LinkConfig) -> Nanos {
 }
 
 /// The terms on which the stages `own` become final: those behind are, those before hold their smallest
-/// bounds. The leftover of D is shared by cost among `own` and those before.
+/// bounds. The leftover of D is shared among `own` and those before ([`Sharing`]).
 pub fn terms(
     contract: &Contract,
     stages: &[StageGrant],
@@ -84,17 +85,17 @@ pub fn terms(
 }
 
 fn shares(leftover: Nanos, stages: &[StageGrant], own: Range<usize>, drift: Ppm) -> Vec<Nanos> {
-    let weight = |stage: &StageGrant| u128::from(stage.cost.0.max(1));
-    let mut leftover = u128::from((without_drift(leftover, drift) - Nanos(1)).0);
-    let mut weights: u128 = stages.iter().take(own.end).map(weight).sum();
+    let mut leftover = without_drift(leftover, drift) - Nanos(1);
+    let known =
+        |stage: &StageGrant| ShareStage { offered: stage.offered, cost: stage.cost, load: stage.utilisation };
+    let known: Vec<_> = stages.iter().take(own.end).map(known).collect();
     let mut bounds: Vec<_> = own
         .rev()
-        .filter_map(|index| stages.get(index))
-        .map(|stage| {
-            let share = leftover * weight(stage) / weights.max(1);
-            leftover -= share;
-            weights -= weight(stage);
-            stage.bound + Nanos(share as u64)
+        .filter_map(|index| stages.get(index).zip(known.get(..=index)))
+        .map(|(stage, up_to)| {
+            let share = Sharing::default().of_last(leftover, up_to);
+            leftover = leftover - share;
+            stage.bound + share
         })
         .collect();
     bounds.reverse();

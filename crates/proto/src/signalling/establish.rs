@@ -389,11 +389,11 @@ impl Signalling {
     }
 }
 
-/// What a soft channel asks of each stage of the route: two at each node, one at the last. Arrivals are moved by the
-/// fixed part of J and by the drift of D at most.
+/// What a soft channel asks of each stage of the route. Its miss ratio is shared by two stages at each node, one at
+/// the last, and by the pools of buffers of all. Arrivals are moved by the fixed part of J and by the drift of D at most.
 fn soft_of(create: &Create) -> Option<Soft> {
     let nodes = u32::try_from(create.route.nodes.len()).unwrap_or(u32::MAX);
-    let stages = nodes.saturating_mul(2).saturating_sub(1);
+    let parts = nodes.saturating_mul(3).saturating_sub(1);
     let jitter = create.arrival_error_fixed + create.drift.of(create.contract.deadline);
-    Soft::of(&create.contract).map(|soft| soft.at_stage(stages, jitter))
+    Soft::of(&create.contract).map(|soft| soft.at_stage(parts, jitter))
 }

@@ -68,7 +68,7 @@ impl Held {
 pub struct Edf {
     model: StageModel,
     channels: BTreeMap<StageKey, Held>,
-    groups: BTreeMap<Group, (Series, u32)>,
+    groups: BTreeMap<Group, u32>,
     used: Share,
     /// Sum over the channels of C·max(0, I' + r - d)/I': how far demand may lie above its mean.
     offset: i128,
@@ -95,11 +95,11 @@ impl Edf {
 
     fn insert(&mut self, key: StageKey, demand: &Demand, bound: Nanos) {
         let series = series_of(demand, bound);
-        let group = self.groups.entry(group_of(demand, bound)).or_insert((series, 0));
-        if group.1 == 0 {
+        let channels = self.groups.entry(group_of(demand, bound)).or_insert(0);
+        if *channels == 0 {
             self.step_rate += steps_per_1000s(demand);
         }
-        group.1 += 1;
+        *channels += 1;
         self.stairs.add(&series);
         self.blocking.add(demand.unit_cost_max, bound - demand.release_latency);
         self.used.add(demand);
@@ -111,7 +111,7 @@ impl Edf {
         let held = self.channels.remove(&key)?;
         let (demand, bound) = (held.demand(), held.bound);
         let group = group_of(&demand, bound);
-        if let Some((_, count)) = self.groups.get_mut(&group) {
+        if let Some(count) = self.groups.get_mut(&group) {
             *count -= 1;
             if *count == 0 {
                 self.groups.remove(&group);
@@ -176,7 +176,7 @@ impl Edf {
         if target <= self.stairs.horizon || self.stairs.len() as u128 >= 2 * STEPS_MAX {
             return false;
         }
-        let all = self.groups.values().map(|&(series, channels)| Series { channels, ..series });
+        let all = self.groups.iter().map(|(group, &channels)| series_of_group(group, channels));
         self.stairs.extend(target, all);
         true
     }
@@ -210,6 +210,11 @@ fn series_of(demand: &Demand, bound: Nanos) -> Series {
         cost: signed(demand.cost),
         channels: 1,
     }
+}
+
+fn series_of_group(&(cost, _, period, release_latency, bound): &Group, channels: u32) -> Series {
+    let first = signed(bound - release_latency);
+    Series { first, period: signed(period), cost: signed(cost), channels }
 }
 
 fn group_of(demand: &Demand, bound: Nanos) -> Group {

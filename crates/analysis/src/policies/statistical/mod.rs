@@ -8,7 +8,7 @@
 //! arrive in it do not take. Its message misses only if in some window that ends at its deadline the soft messages
 //! that are due in it take longer than that. Arrivals of independent sources are bounded by their peaks and have
 //! declared means, so Chernoff's bound gives the probability window by window, and the union bound adds them up; where
-//! even the peaks fit, it is zero. Windows are taken in steps of 1/32, each with the most work and the least time.
+//! even the peaks fit, it is zero. Windows are taken in steps of 1/16, each with the most work and the least time.
 
 mod windows;
 
@@ -24,6 +24,8 @@ use crate::units::{Nanos, Ppm};
 
 use windows::{HardKind, SoftKind, Windows};
 
+/// Most kinds of soft channels of a stage: bounds the work of a decision. One that would be of another is refused.
+const KINDS_MAX: usize = 256;
 /// Halvings in which the smallest bound of a soft channel is found: to a 256th of the span where it lies.
 const HALVINGS: u32 = 8;
 
@@ -101,7 +103,13 @@ impl Statistical {
         }
         let mut windows = Windows::new(&self.model, &self.hard_kinds, &self.soft_kinds);
         match soft {
-            Some(soft) => windows.add_soft(SoftKind::of(newcomer, soft, bound)),
+            Some(soft) => {
+                let kind = SoftKind::of(newcomer, soft, bound);
+                if self.soft_kinds.len() >= KINDS_MAX && !self.soft_kinds.contains_key(&kind) {
+                    return false;
+                }
+                windows.add_soft(kind);
+            }
             None => windows.add_hard(HardKind::of(newcomer)),
         }
         windows.keep_all()

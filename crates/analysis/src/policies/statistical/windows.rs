@@ -10,7 +10,7 @@ use crate::statistical::Soft;
 use crate::units::Nanos;
 
 /// Each window is longer than the one before by 1 in so many.
-const STEP: u64 = 32;
+const STEP: u64 = 16;
 /// Most windows: from a microsecond to a fortnight.
 const WINDOWS_MAX: usize = 1_024;
 
@@ -48,7 +48,7 @@ pub(super) struct SoftKind {
 impl SoftKind {
     pub(super) fn of(demand: &Demand, soft: Soft, bound: Nanos) -> Self {
         Self {
-            first: bound - demand.release_latency,
+            first: rounded(bound - demand.release_latency),
             cost: demand.cost,
             period: demand.period.max(Nanos(1)),
             soft,
@@ -73,6 +73,12 @@ impl SoftKind {
             mean_share: (mean / most as f64).min(1.0),
         })
     }
+}
+
+/// Down to five binary digits, so that channels of one contract and much the same bound are of one kind.
+fn rounded(bound: Nanos) -> Nanos {
+    let dropped = bound.0.checked_ilog2().unwrap_or(0).saturating_sub(4);
+    Nanos(bound.0 >> dropped << dropped)
 }
 
 /// All windows of a stage's soft channels.

@@ -12,9 +12,10 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
+use punctual_analysis::buffers::{PoolPart, pooled};
 use punctual_analysis::{
     Activation, ActivationError, AdmissionPolicy, Class, Contract, Cpu, Demand, Link, Nanos, PathCosts,
-    Policing, Ppm, Refusal, RefusalReason, Service, StageKey, Urgency, policy_by_name,
+    Policing, Ppb, Ppm, Refusal, RefusalReason, Service, StageKey, Urgency, policy_by_name,
 };
 
 use super::api::{RefuseCause, StageGrant, StageKind};
@@ -88,6 +89,55 @@ pub(super) struct Reserved {
     pub bytes: u64,
     /// Frames of the driver of the link that it comes in on.
     pub frames: Option<(LinkId, u32)>,
+    /// Whether those come out of the pool of that link's soft channels: means and the miss ratio that is borne.
+    pub pooled: Option<Pooled>,
+}
+
+/// How a soft channel shares a pool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pooled {
+    pub period: Nanos,
+    pub mean_period: Nanos,
+    pub ratio: Ppb,
+}
+
+/// The frames that the soft channels which come in on a link share.
+#[derive(Default)]
+struct Pool {
+    parts: Vec<(ChannelId, PoolPart, Ppb)>,
+    frames: u32,
+}
+
+impl Pool {
+    /// The frames that it needs without `gone` and with `new`.
+    fn with(&self, gone: ChannelId, new: Option<(PoolPart, Ppb)>) -> u32 {
+        let kept =
+            self.parts.iter().filter(|(channel, ..)| *channel != gone).map(|&(_, part, ratio)| (part, ratio));
+        let all: Vec<_> = kept.chain(new).collect();
+        let parts: Vec<_> = all.iter().map(|(part, _)| *part).collect();
+        let strictest = all.iter().map(|(_, ratio)| *ratio).min();
+        strictest.map_or(0, |ratio| pooled(&parts, ratio))
+    }
+
+    fn set(&mut self, channel: ChannelId, part: Option<(PoolPart, Ppb)>) {
+        self.parts.retain(|(known, ..)| *known != channel);
+        self.parts.extend(part.map(|(part, ratio)| (channel, part, ratio)));
+        self.frames = self.with(channel, part);
+    }
+}
+
+impl Reserved {
+    /// Frames that are its own.
+    fn own_frames(&self) -> u32 {
+        self.frames.filter(|_| self.pooled.is_none()).map_or(0, |(_, frames)| frames)
+    }
+
+    /// Its part of the pool of `link`.
+    fn part(&self) -> Option<(LinkId, PoolPart, Ppb)> {
+        let (link, most) = self.frames?;
+        let Pooled { period, mean_period, ratio } = self.pooled?;
+        Some((link, PoolPart { most, period, mean_period }, ratio))
+    }
 }
 
 /// One link's admission.
@@ -101,6 +151,7 @@ struct LinkStage {
     /// Frames that channels may reserve, and those that they have.
     frames_max: u32,
     frames: u32,
+    pool: Pool,
 }
 
 /// A flow of this host's plan; admission holds it from the start on.
@@ -176,6 +227,7 @@ impl Stages {
                 signal_bound,
                 frames_max,
                 frames: 0,
+                pool: Pool::default(),
             });
         }
         if let Some(demand) = cpu_demand {
@@ -237,10 +289,11 @@ impl Stages {
         let cpu_kind = cpu_kind(local.role);
         let refuse = |kind| move |refusal: Refusal| RefuseCause::Stage { kind, refusal };
         let cpu = self.offer_cpu(local, limit)?.map_err(refuse(cpu_kind))?;
-        let cpu_grant = self.cpu_grant(local, &cpu, limit);
+        let mut cpu_grant = self.cpu_grant(local, &cpu, limit);
         let Some(link) = local.link_out else {
             if !dry {
                 self.hold_cpu(local.channel, &cpu).map_err(refuse(cpu_kind))?;
+                cpu_grant.utilisation = self.cpu.utilisation();
                 let held = Held { cpu, link: None, buffers: Reserved::default() };
                 self.held.insert(local.channel, Box::new(held));
             }
@@ -257,6 +310,7 @@ impl Stages {
                 self.links[usize::from(link.0)].policy.release(key);
                 return Err(refuse(cpu_kind)(refusal));
             }
+            cpu_grant.utilisation = self.cpu.utilisation();
             let held = Held { cpu, link: Some((link, held)), buffers: Reserved::default() };
             self.held.insert(local.channel, Box::new(held));
         }
@@ -306,28 +360,42 @@ impl Stages {
         }
         if let Some((link, frames)) = wanted.frames {
             let stage = &self.links[usize::from(link.0)];
-            let free =
-                stage.frames_max.saturating_sub(stage.frames - had.frames.map_or(0, |(_, frames)| frames));
+            let pool = stage.pool.with(channel, wanted.part().map(|(_, part, ratio)| (part, ratio)));
+            let own = if wanted.pooled.is_some() { 0 } else { frames };
+            let others = stage.frames - had.own_frames();
+            let free = stage.frames_max.saturating_sub(others);
             let frame_bytes = u64::from(stage.packet_bytes_max);
-            if frames > free {
-                return refuse(u64::from(frames) * frame_bytes, u64::from(free) * frame_bytes);
+            if own.saturating_add(pool) > free {
+                return refuse(
+                    u64::from(own.saturating_add(pool)) * frame_bytes,
+                    u64::from(free) * frame_bytes,
+                );
             }
         }
-        self.count_buffers(had, wanted);
+        self.count_buffers(channel, had, wanted);
         if let Some(held) = self.held.get_mut(&channel) {
             held.buffers = wanted;
         }
         Ok(())
     }
 
-    fn count_buffers(&mut self, had: Reserved, has: Reserved) {
+    fn count_buffers(&mut self, channel: ChannelId, had: Reserved, has: Reserved) {
         self.buffer_bytes = self.buffer_bytes - had.bytes + has.bytes;
-        if let Some((link, frames)) = had.frames {
-            self.links[usize::from(link.0)].frames -= frames;
+        if let Some((link, _)) = had.frames {
+            self.links[usize::from(link.0)].frames -= had.own_frames();
         }
-        if let Some((link, frames)) = has.frames {
-            self.links[usize::from(link.0)].frames += frames;
+        if let Some((link, _)) = has.frames {
+            self.links[usize::from(link.0)].frames += has.own_frames();
         }
+        if let Some((link, ..)) = had.part().or(has.part()) {
+            let part = has.part().map(|(_, part, ratio)| (part, ratio));
+            self.links[usize::from(link.0)].pool.set(channel, part);
+        }
+    }
+
+    /// Frames that the soft channels which come in on a link may keep together.
+    pub fn pool_frames(&self, link: LinkId) -> u32 {
+        self.links[usize::from(link.0)].pool.frames
     }
 
     /// Gives everything back.
@@ -340,7 +408,7 @@ impl Stages {
         if let Some((link, _)) = held.link {
             self.links[usize::from(link.0)].policy.release(StageKey(channel.0));
         }
-        self.count_buffers(held.buffers, Reserved::default());
+        self.count_buffers(channel, held.buffers, Reserved::default());
     }
 
     fn check_suitable(&self, local: &LocalChannel) -> Result<(), RefuseCause> {
