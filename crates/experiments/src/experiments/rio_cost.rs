@@ -128,6 +128,8 @@ fn judge(contenders: &[Contender], counted: &Result<[f64; 2], String>, excuses: 
         );
         measured.checks.push(Check::at_most(name, found.ratio, limit + found.half_width));
     }
+    let lost: u64 = contenders.iter().map(|contender| contender.lost[0]).sum();
+    measured.checks.push(Check::at_most("round trips without an answer".into(), lost as f64, 0.0));
     if let Err(why) = counted {
         measured.notes.push(format!("instructions were not counted: {why}"));
     }

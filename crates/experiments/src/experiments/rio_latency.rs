@@ -217,6 +217,13 @@ fn judge(contenders: &[Contender], bulk: &[[Option<f64>; 4]], excuses: &Excuses)
         );
         measured.checks.push(Check::at_most(name, found.ratio, limit));
     }
+    // A lost answer is in no quantile.
+    let lost: u64 = contenders[PUNCTUAL].lost.iter().sum();
+    measured.checks.push(Check::at_most(
+        "round trips over Punctual without an answer".into(),
+        lost as f64,
+        0.0,
+    ));
     let noise = [Mean, Jitter, P999].map(|statistic| {
         let found = ratio(1, PLAIN, statistic);
         format!("{} {:.2} (half-width {:.2})", statistic.name(), found.identical, found.half_width)

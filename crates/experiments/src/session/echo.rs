@@ -78,7 +78,7 @@ enum Way {
     /// The way back, and nothing else yet.
     Back(Option<Channel>),
     /// Both; this thread answers.
-    Both(Receiver, Channel),
+    Both(Box<(Receiver, Channel)>),
     /// The processor answers.
     Direct { _handler: Handler },
 }
@@ -107,16 +107,17 @@ impl Server for ChannelServer {
         } else {
             requests.set_recv_timeout(Some(duration(DEAF)));
             answers.set_send_timeout(Some(duration(DEAF)));
-            Way::Both(requests, answers)
+            Way::Both(Box::new((requests, answers)))
         };
         Ok(true)
     }
 
     fn answer(&mut self) -> anyhow::Result<bool> {
-        let Way::Both(requests, answers) = &mut self.way else {
+        let Way::Both(both) = &mut self.way else {
             sleep_until(now() + DEAF);
             return Ok(true);
         };
+        let (requests, answers) = &mut **both;
         let mut sent = Ok(());
         let taken = if self.wait == Wait::Spin {
             let until = now() + DEAF;
