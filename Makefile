@@ -5,9 +5,12 @@ CARGO_TARGET_DIR := $(CURDIR)/target
 export CARGO_TARGET_DIR
 CARGO ?= cargo
 SEEDS ?= 0..200
+SECONDS ?= 60
+SOAK_SECONDS ?= 1200
 PUNCTUAL := $(CARGO_TARGET_DIR)/release/punctual
+MUTATIONS := $(CARGO) test --locked --release -p punctual-sim --features mutations --test mutations --
 
-.PHONY: help setup build demo test bench fmt lint clean
+.PHONY: help setup build demo test mutations fuzz sanitize coverage soak bench fmt lint clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -21,10 +24,26 @@ build: setup ## target/release/punctual and target/release/punctuald
 demo: build ## three hosts, a video, a control loop and a flood; target/demo/report.html
 	$(PUNCTUAL) demo
 
-test: build ## all tests, then 200 simulated networks
+test: build ## all tests, deliberate faults in short, then 200 simulated networks
 	scripts/check-format
 	$(CARGO) test --locked --workspace
+	$(MUTATIONS) --short
 	$(PUNCTUAL) sim --seeds $(SEEDS)
+
+mutations: ## every deliberate fault of the core, from the first seed on, until its catcher sees it
+	$(MUTATIONS)
+
+fuzz: ## each fuzz target for SECONDS, guided by coverage
+	scripts/fuzz $(SECONDS)
+
+sanitize: ## the unsafe code under address and thread sanitizers
+	scripts/sanitize
+
+coverage: ## lines of analysis and proto that tests and corpora reach
+	scripts/coverage
+
+soak: setup ## real daemons for SOAK_SECONDS: killed, stopped, continued; nothing may grow
+	PUNCTUAL_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --locked --release -p punctual-daemon --test soak -- --nocapture
 
 bench: build ## the micro-benchmarks of docs/PERFORMANCE.md
 	$(CARGO) bench --locked --workspace
