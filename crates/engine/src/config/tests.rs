@@ -179,7 +179,7 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
         (small("release_latency = \"200\"", MEMORY, ""), 4, "10ms"),
         (small("", "driver = \"udp\"", ""), 13, "local and peer"),
         (small("", "driver = \"memory\"\ndata_port = 4", ""), 13, "has no addresses"),
-        (small("", "driver = \"memory\"\nadmission = \"fifo\"", ""), 13, "edf or d-order"),
+        (small("", "driver = \"memory\"\nadmission = \"fifo\"", ""), 13, "edf, d-order or"),
         (small("", MEMORY, "[[route]]\nvia = [\"c\"]"), 18, "\"c\" is not in the directory"),
         (small("", MEMORY, "[[route]]\nvia = []"), 18, "via is empty"),
         (small("", MEMORY, "[[host]]\nname = \"c\"\nid = 2"), 18, "the id 2 of \"b\""),
