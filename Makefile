@@ -5,7 +5,7 @@ CARGO_TARGET_DIR := $(CURDIR)/target
 export CARGO_TARGET_DIR
 CARGO ?= cargo
 SEEDS ?= 0..200
-SECONDS ?= 60
+FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 1200
 PUNCTUAL := $(CARGO_TARGET_DIR)/release/punctual
 MUTATIONS := $(CARGO) test --locked --release -p punctual-sim --features mutations --test mutations --
@@ -33,8 +33,8 @@ test: build ## all tests, deliberate faults in short, then 200 simulated network
 mutations: ## every deliberate fault of the core, from the first seed on, until its catcher sees it
 	$(MUTATIONS)
 
-fuzz: ## each fuzz target for SECONDS, guided by coverage
-	scripts/fuzz $(SECONDS)
+fuzz: ## each fuzz target for FUZZ_SECONDS, guided by coverage
+	scripts/fuzz $(FUZZ_SECONDS)
 
 sanitize: ## the unsafe code under address and thread sanitizers
 	scripts/sanitize
