@@ -45,7 +45,10 @@ impl<M: Memory> Plane<M> {
             }
             let nominal = packet.nominal + *cpu_bound;
             let wire_bytes = line.wire_bytes(packet.header.payload_bytes);
-            let arrival = Arrival { message: number, wire_bytes, nominal, received: now };
+            // What this processor has missed itself (it had no time for a while) does not move the link's chain: the
+            // heap that comes then would push it ahead by an interval a message, to be made up at I/128 each.
+            let received = now.min(packet.effective + *cpu_bound);
+            let arrival = Arrival { message: number, wire_bytes, nominal, received };
             let Verdict::Accepted { effective } = forwarder.link_arrivals.accept(&arrival) else {
                 freed += 1;
                 continue;

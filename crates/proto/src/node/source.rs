@@ -208,7 +208,9 @@ impl<M: Memory> Source<M> {
         let Some(fragment) = self.outgoing.peek() else { return true };
         let nominal = fragment.logical_arrival + cpu_bound;
         let wire_bytes = line.wire_bytes(fragment.bytes);
-        let arrival = Arrival { message: fragment.wire_number, wire_bytes, nominal, received: now };
+        // As in a forwarder, what the processor has missed does not move the link's chain.
+        let received = now.min(nominal);
+        let arrival = Arrival { message: fragment.wire_number, wire_bytes, nominal, received };
         let Verdict::Accepted { effective } = self.link_arrivals.accept(&arrival) else { return true };
         let key = Guaranteed { effective, deadline: effective + self.outlet.bound, wire_bytes };
         let packet = Packet::Source { channel, number: fragment.number, fragment: fragment.index, nominal };
