@@ -34,6 +34,16 @@ impl Filters {
         Self { gauges: BTreeMap::new(), burst_percent }
     }
 
+    /// What is let in, by which link.
+    pub fn paths(&self) -> impl Iterator<Item = (u16, PathId)> {
+        self.gauges.keys().copied()
+    }
+
+    /// The host starts anew.
+    pub fn forget(&mut self) {
+        self.gauges.clear();
+    }
+
     /// Does what the node says.
     pub fn apply(&mut self, link: LinkId, change: FilterChange) {
         match change {
@@ -60,6 +70,10 @@ impl Filters {
             return (None, None);
         }
         let Some(gauge) = self.gauges.get_mut(&(link.0, header.path)) else { return (None, None) };
+        // It is not the path's, and costs it nothing.
+        if header.cookie != gauge.filter.cookie {
+            return (None, None);
+        }
         let held = gauge.held.clone();
         held.set(held.get() + 1);
         (Some(held), gauge.judge(&header, packet.len(), now))
@@ -68,18 +82,17 @@ impl Filters {
 
 impl Gauge {
     fn judge(&mut self, header: &Header, bytes: usize, now: Instant) -> Option<&'static str> {
-        let PathFilter { cookie, packet_bytes_max, burst_packets, interval, buffers, slack_ns_min, .. } =
-            self.filter;
+        let PathFilter { packet_bytes_max, burst_packets, interval, buffers, slack_ns_min, .. } = self.filter;
+        if bytes > packet_bytes_max as usize {
+            return Some("malformed");
+        }
+        if slack_ns_min.is_some_and(|least| header.slack_ns < least) {
+            return Some("expired");
+        }
         self.full_at = self.full_at.max(now) + interval;
         if self.full_at.since(now) > interval * u64::from(burst_packets) {
             return Some("policed");
         }
-        if header.cookie != cookie || bytes > packet_bytes_max as usize {
-            return Some("malformed");
-        }
-        if self.held.get() > buffers {
-            return Some("without a buffer");
-        }
-        slack_ns_min.filter(|least| header.slack_ns < *least).map(|_| "expired")
+        (self.held.get() > buffers).then_some("without a buffer")
     }
 }

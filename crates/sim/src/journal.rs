@@ -37,6 +37,23 @@ pub enum Entry {
         /// `lost`, `doubled`, ...
         what: &'static str,
     },
+    /// A fault of the schedule begins or is over.
+    Trouble {
+        /// Which.
+        fault: usize,
+        /// Whether it is over.
+        over: bool,
+    },
+    /// A host loses everything.
+    Crash {
+        /// When it starts again, in true nanoseconds.
+        until_ns: u64,
+    },
+    /// A host starts again.
+    Restart {
+        /// Which of its lives this is, the first being 0.
+        life: u32,
+    },
     /// An application asks for a channel.
     Ask {
         /// The attempt.
@@ -94,6 +111,9 @@ impl Entry {
             Self::Close { channel, at_sink } => [8, channel as u64, at_sink.into(), 0],
             Self::Send { channel, index, len } => [9, channel as u64, index, len.into()],
             Self::Deliver { channel, index, latency_ns } => [10, channel as u64, index, latency_ns],
+            Self::Trouble { fault, over } => [11, fault as u64, over.into(), 0],
+            Self::Crash { until_ns } => [12, until_ns, 0, 0],
+            Self::Restart { life } => [13, life.into(), 0, 0],
         }
     }
 }
@@ -107,6 +127,12 @@ impl fmt::Display for Entry {
                 write!(f, "   {kind:?}, {packets} packets, {:.1} us", *cost_ns as f64 / 1e3)
             }
             Self::Fault { link, what } => write!(f, "!! link {link}: frame {what}"),
+            Self::Trouble { fault, over: false } => write!(f, "!! fault {fault} begins"),
+            Self::Trouble { fault, over: true } => write!(f, "!! fault {fault} is over"),
+            Self::Crash { until_ns } => {
+                write!(f, "!! crashes, until {:.6} ms", *until_ns as f64 / 1e6)
+            }
+            Self::Restart { life } => write!(f, "!! starts again, life {life}"),
             Self::Ask { channel } => write!(f, "?? channel {channel} wanted"),
             Self::Open { channel, deadline_ns } => {
                 write!(f, "++ channel {channel} open, bound {:.3} ms", *deadline_ns as f64 / 1e6)

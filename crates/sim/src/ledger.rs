@@ -2,6 +2,8 @@
 //!
 //! The logical arrivals are computed here from the send times alone (design 3), never taken from the node.
 
+use std::collections::VecDeque;
+
 use punctual_analysis::{Contract, Instant, Nanos, Policing};
 use punctual_proto::memory::MessageInfo;
 
@@ -51,6 +53,9 @@ impl Conformance {
     }
 }
 
+/// What was due so long ago is settled: faults are shorter, and so is all that they leave behind.
+const SETTLED: Nanos = Nanos::from_secs(20);
+
 #[derive(Clone, Copy, Debug)]
 struct Message {
     len: u32,
@@ -85,7 +90,9 @@ pub struct Ledger {
     deadline: Nanos,
     policing: Policing,
     conformance: Conformance,
-    messages: Vec<Message>,
+    /// Those that are not settled, the first of them number `first`.
+    messages: VecDeque<Message>,
+    first: u64,
     /// Times in which a fault may be felt.
     faults: Vec<(SimTime, SimTime)>,
     /// An end was closed: what is due later is not promised.
@@ -101,7 +108,8 @@ impl Ledger {
             deadline,
             policing: contract.policing,
             conformance: Conformance::new(contract),
-            messages: Vec::new(),
+            messages: VecDeque::new(),
+            first: 0,
             faults: Vec::new(),
             closed: None,
             last_in_order: None,
@@ -115,7 +123,23 @@ impl Ledger {
 
     /// Index of the next message.
     pub fn next_index(&self) -> u64 {
-        self.messages.len() as u64
+        self.first + self.messages.len() as u64
+    }
+
+    fn message(&self, index: u64) -> Option<&Message> {
+        self.messages.get(usize::try_from(index.checked_sub(self.first)?).ok()?)
+    }
+
+    /// Forgets messages that were due so long ago that nothing can be said of them any more; those that were lost.
+    pub fn settle(&mut self, now: SimTime) -> Vec<(u64, SimTime)> {
+        let settled = self.messages.iter().take_while(|message| message.due + SETTLED < now).count();
+        if settled == 0 {
+            return Vec::new();
+        }
+        let lost = self.lost_among(settled, now);
+        self.messages.drain(..settled);
+        self.first += settled as u64;
+        lost
     }
 
     /// A message went into the outgoing ring at `sent`, when the source's `clock` showed `stamp`.
@@ -125,16 +149,16 @@ impl Ledger {
         let promised = self.policing == Policing::Delay || self.conformance.conforms(stamp);
         let logical = if promised { self.conformance.accept(stamp) } else { stamp };
         let due = clock.when(logical) + self.deadline;
-        self.messages.push(Message { len, sent, logical, due, promised, delivered: false });
-        self.messages.len() as u64 - 1
+        self.messages.push_back(Message { len, sent, logical, due, promised, delivered: false });
+        self.next_index() - 1
     }
 
-    /// A fault hit one of this channel's packets; it may be felt for `recovery`.
-    pub fn excuse(&mut self, at: SimTime, recovery: Nanos) {
-        let until = at + self.deadline + recovery;
+    /// A fault touches this channel from `from` until `until`, and may be felt for D + `recovery` after that.
+    pub fn excuse(&mut self, from: SimTime, until: SimTime, recovery: Nanos) {
+        let (from, until) = (from - self.deadline, until + self.deadline + recovery);
         match self.faults.last_mut() {
-            Some((_, last)) if *last >= at - self.deadline => *last = until,
-            _ => self.faults.push((at - self.deadline, until)),
+            Some((first, last)) if *last >= from && *first <= from => *last = until.max(*last),
+            _ => self.faults.push((from, until)),
         }
     }
 
@@ -164,7 +188,7 @@ impl Ledger {
             judgement.wrong.push(format!("delivered {} B, less than any message has", bytes.len()));
             return judgement;
         };
-        let found = self.messages.get(content.index as usize).copied();
+        let found = self.message(content.index).copied();
         let Some(message) = found.filter(|_| content.key == self.key) else {
             judgement
                 .wrong
@@ -181,7 +205,9 @@ impl Ledger {
             check_promise(&message, now, info, clock, &mut judgement.wrong);
         }
         self.check_order(content.index, info, judgement.excused, &mut judgement.wrong);
-        self.messages[content.index as usize].delivered = true;
+        if let Some(message) = self.messages.get_mut((content.index - self.first) as usize) {
+            message.delivered = true;
+        }
         judgement
     }
 
@@ -198,14 +224,15 @@ impl Ledger {
     }
 
     fn check_order(&mut self, index: u64, info: &MessageInfo, excused: bool, wrong: &mut Vec<String>) {
-        if info.demoted {
+        // What a fault has touched may carry any number; what comes after it is compared with what came before.
+        if info.demoted || excused {
             return;
         }
         if let Some((last, number)) = self.last_in_order {
-            if index <= last && !excused {
+            if index <= last {
                 wrong.push(format!("#{index} delivered after #{last}"));
             }
-            if info.number <= number && !excused {
+            if info.number <= number {
                 wrong.push(format!("#{index} has number {}, one before had {number}", info.number));
             }
         }
@@ -214,11 +241,15 @@ impl Ledger {
 
     /// Promised messages that were due before `now` and never came, without excuse: index and due time.
     pub fn lost(&self, now: SimTime) -> Vec<(u64, SimTime)> {
-        (self.messages.iter().enumerate())
+        self.lost_among(self.messages.len(), now)
+    }
+
+    fn lost_among(&self, first: usize, now: SimTime) -> Vec<(u64, SimTime)> {
+        (self.messages.iter().take(first).enumerate())
             .filter(|(_, m)| {
                 m.promised && m.due < now && !m.delivered && !self.excused(m) && !self.forfeited(m)
             })
-            .map(|(index, m)| (index as u64, m.due))
+            .map(|(index, m)| (self.first + index as u64, m.due))
             .collect()
     }
 }
@@ -258,7 +289,7 @@ mod tests {
     use super::*;
     use punctual_analysis::Rate;
 
-    const CLOCK: HostClock = HostClock { offset_ns: 0, drift_ppb: 0 };
+    const CLOCK: HostClock = HostClock::new(0, 0);
 
     fn contract(policing: Policing) -> Contract {
         Contract {
@@ -341,7 +372,7 @@ mod tests {
         for at in [0, 1_000, 2_000] {
             send(&mut ledger, at);
         }
-        ledger.excuse(SimTime(1_010), Nanos(100));
+        ledger.excuse(SimTime(1_010), SimTime(1_010), Nanos(100));
         assert_eq!(ledger.lost(SimTime(9_000)).iter().map(|lost| lost.0).collect::<Vec<_>>(), [0, 2]);
         ledger.close(SimTime(2_020));
         assert_eq!(ledger.lost(SimTime(9_000)).len(), 1, "what is due after closing is forfeited");

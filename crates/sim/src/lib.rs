@@ -8,7 +8,7 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | [`scenario`], [`topology`] | the plan, drawn from the seed before anything runs |
+//! | [`scenario`], [`topology`], [`faults`] | the plan, drawn from the seed before anything runs |
 //! | `world` | the run: event loop, applications, network, comparisons |
 //! | [`ledger`] | the checker's own reckoning of what was promised |
 //! | [`processor`], [`adapter`], [`bucket`] | what the hardware really does, within the configured bounds |
@@ -19,6 +19,7 @@ pub mod adapter;
 pub mod batch;
 pub mod bucket;
 pub mod dice;
+pub mod faults;
 pub mod filters;
 mod journal;
 pub mod ledger;
@@ -34,9 +35,10 @@ pub mod topology;
 mod world;
 
 pub use batch::run_many;
-pub use options::{Class, FaultChoice, Faults, Options, Sabotage};
+pub use faults::{Fault, FaultKind, FaultKinds};
+pub use options::{Class, FaultChoice, Faults, Options, Sabotage, ScheduleChoice, SizeChoice};
 pub use outcome::{Outcome, Report, Violation};
-pub use scenario::ScenarioError;
+pub use scenario::{Scenario, ScenarioError};
 pub use topology::{Topology, TopologyError};
 
 /// Runs one seed to its end.
@@ -44,5 +46,14 @@ pub use topology::{Topology, TopologyError};
 /// # Errors
 /// Where the given topology, or a configuration made from it, cannot be used.
 pub fn run(seed: u64, options: &Options) -> Result<Outcome, ScenarioError> {
-    Ok(world::World::new(seed, options)?.run())
+    run_scenario(seed, Scenario::draw(seed, options)?, options)
+}
+
+/// Runs a plan that may differ from what `seed` draws, to find out which part of it matters; the dice of the run
+/// are those of `seed`. Of `options` only sabotage and trace count.
+///
+/// # Errors
+/// Where a configuration cannot be used.
+pub fn run_scenario(seed: u64, scenario: Scenario, options: &Options) -> Result<Outcome, ScenarioError> {
+    Ok(world::World::new(seed, scenario, options)?.run())
 }

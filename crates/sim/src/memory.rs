@@ -4,7 +4,7 @@
 //! Owns: the rings between an application and its node, counted slot by slot. A node that drops a message, a
 //! slot or a ring gives it back here at once, so what a node forgets to drop is seen.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -71,6 +71,19 @@ impl Content {
     }
 }
 
+thread_local! {
+    static EFFORT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Operations on buffers that nodes of this thread have done since it began.
+pub fn effort() -> u64 {
+    EFFORT.get()
+}
+
+fn operation() {
+    EFFORT.set(EFFORT.get() + 1);
+}
+
 /// The family of simulated buffers.
 #[derive(Debug)]
 pub struct SimMemory;
@@ -123,6 +136,7 @@ impl AsMut<[u8]> for SimFrame {
 
 impl Drop for SimFrame {
     fn drop(&mut self) {
+        operation();
         self.pool.borrow_mut().push(std::mem::take(&mut self.bytes));
         if let Some(held) = &self.held {
             held.set(held.get() - 1);
@@ -164,9 +178,17 @@ impl SimOutbox {
         Rc::strong_count(&self.0) > 1
     }
 
-    /// Slots in use.
-    pub fn used(&self) -> u32 {
-        self.0.borrow().used
+    /// The application is gone, and what it had sent.
+    pub fn empty(&self) {
+        let mut ring = self.0.borrow_mut();
+        ring.used -= ring.queued.len() as u32;
+        ring.queued.clear();
+    }
+
+    /// Messages that a node has taken and not given back.
+    pub fn taken(&self) -> u32 {
+        let ring = self.0.borrow();
+        ring.used - ring.queued.len() as u32
     }
 }
 
@@ -174,6 +196,7 @@ impl Outbox for SimOutbox {
     type Message = SimMessage;
 
     fn take(&mut self, _: Instant) -> Option<(SimMessage, Instant)> {
+        operation();
         let mut ring = self.0.borrow_mut();
         let (index, len, sent) = ring.queued.pop_front()?;
         let content = Content { key: ring.key, index };
@@ -198,12 +221,14 @@ impl MessageRead for SimMessage {
         self.len
     }
     fn copy_to(&self, offset: u32, out: &mut [u8]) {
+        operation();
         self.content.write(offset, out);
     }
 }
 
 impl Drop for SimMessage {
     fn drop(&mut self) {
+        operation();
         self.ring.borrow_mut().used -= 1;
     }
 }
@@ -273,6 +298,7 @@ impl Inbox for SimInbox {
     type Slot = SimSlot;
 
     fn reserve(&mut self) -> Option<SimSlot> {
+        operation();
         let mut ring = self.ring.borrow_mut();
         if ring.used >= ring.slots {
             return None;
@@ -285,6 +311,7 @@ impl Inbox for SimInbox {
     }
 
     fn publish(&mut self, slot: SimSlot, info: MessageInfo) {
+        operation();
         self.delivered.borrow_mut().push(Delivered { inbox: self.key, info, slot });
     }
 }
@@ -298,6 +325,7 @@ pub struct SimSlot {
 
 impl MessageWrite for SimSlot {
     fn copy_from(&mut self, offset: u32, bytes: &[u8]) {
+        operation();
         let start = (offset as usize).min(self.bytes.len());
         let end = (start + bytes.len()).min(self.bytes.len());
         self.bytes[start..end].copy_from_slice(&bytes[..end - start]);
@@ -306,6 +334,7 @@ impl MessageWrite for SimSlot {
 
 impl Drop for SimSlot {
     fn drop(&mut self) {
+        operation();
         let mut ring = self.ring.borrow_mut();
         ring.used -= 1;
         ring.spare.push(std::mem::take(&mut self.bytes));

@@ -2,6 +2,7 @@
 
 use punctual_analysis::{Nanos, Ppm};
 
+use crate::faults::{Fault, FaultKind, FaultKinds};
 use crate::topology::Topology;
 
 /// How a run is set up. The default draws everything from the seed.
@@ -13,6 +14,10 @@ pub struct Options {
     pub class: Option<Class>,
     /// Which faults the links have.
     pub faults: FaultChoice,
+    /// What else goes wrong, and when.
+    pub schedule: ScheduleChoice,
+    /// How large drawn networks are.
+    pub sizes: SizeChoice,
     /// Ways in which the world breaks what was configured, so that the checker has something to find.
     pub sabotage: Sabotage,
     /// How long applications send; drawn where missing.
@@ -41,6 +46,44 @@ pub enum FaultChoice {
     Drawn,
     /// These.
     These(Faults),
+}
+
+impl Options {
+    /// Faults of `kinds` alone; every seed draws some of them.
+    #[must_use]
+    pub fn with_faults(self, kinds: FaultKinds) -> Self {
+        let frames = kinds.has(FaultKind::Frames);
+        let faults = if frames { FaultChoice::Drawn } else { FaultChoice::These(Faults::NONE) };
+        Self { faults, schedule: ScheduleChoice::Kinds(kinds), ..self }
+    }
+}
+
+/// Which faults there are besides those of single frames.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ScheduleChoice {
+    /// Of all kinds, in half of the seeds; none where the faults of frames are given.
+    #[default]
+    Drawn,
+    /// Of these kinds, in every seed.
+    Kinds(FaultKinds),
+    /// These.
+    These(Vec<Fault>),
+}
+
+/// How large drawn networks are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SizeChoice {
+    /// Mostly 2 to 7 hosts, one in twenty up to 64, one in a hundred up to 200, one in 512 up to 2,000.
+    #[default]
+    Drawn,
+    /// 2 to 7 hosts.
+    Small,
+    /// 8 to 64.
+    Medium,
+    /// 65 to 200.
+    Large,
+    /// 201 to 2,000.
+    Huge,
 }
 
 /// What happens to frames on their way, each with its chance a frame.
@@ -82,6 +125,18 @@ pub struct Sabotage {
     pub silent_loss: Ppm,
     /// Burst that drivers let through in percent of what nodes say; 100 is honest.
     pub burst_percent: u32,
+    /// Chance a message that an application finds it twice.
+    pub deliver_twice: Ppm,
+    /// Chance a message that another application finds it.
+    pub misdeliver: Ppm,
+    /// Nodes have reserved a byte already before anything is open.
+    pub books_off: bool,
+    /// Whoever looks for the source of a channel does not find it.
+    pub sources_denied: bool,
+    /// What calls may do in percent of what is documented; 100 is honest.
+    pub effort_percent: u32,
+    /// The receivers of channels that were admitted once say no in the end.
+    pub revivals_refused: bool,
 }
 
 impl Default for Sabotage {
@@ -92,6 +147,12 @@ impl Default for Sabotage {
             silent_corruption: Ppm(0),
             silent_loss: Ppm(0),
             burst_percent: 100,
+            deliver_twice: Ppm(0),
+            misdeliver: Ppm(0),
+            books_off: false,
+            sources_denied: false,
+            effort_percent: 100,
+            revivals_refused: false,
         }
     }
 }

@@ -87,7 +87,7 @@ mod tests {
     fn messages(arrivals: Arrivals, span: Nanos) -> (u64, u64) {
         let rate = Rate::per_second(1_000).expect("in range");
         let contract = Contract::new(100, rate, 4, Nanos(1_000)).expect("good");
-        let clock = HostClock { offset_ns: 77, drift_ppb: 99_999 };
+        let clock = HostClock::new(77, 99_999);
         let mut sender = Sender::new(arrivals, contract, Dice::new(3, 3));
         let mut so_far = Conformance::new(&contract);
         let (mut now, mut sent, mut broke) = (SimTime(0), 0, 0);

@@ -41,20 +41,39 @@ impl fmt::Display for SimTime {
 
 const PPB: i128 = 1_000_000_000;
 
-/// One host's clock: `offset + floor(t * (1 + drift))`, so it is monotonic and exactly invertible.
+/// One host's clock: `offset + floor(t * (1 + drift))`, so it is monotonic and exactly invertible. Where it was to
+/// step back it stands still instead, as every monotonic clock does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostClock {
     /// What it shows at virtual time zero, in nanoseconds.
     pub offset_ns: u64,
     /// How much it runs fast, in parts per 10^9; within the configured tolerance where the host is honest.
     pub drift_ppb: i64,
+    /// It shows no less than this.
+    pub least: Instant,
 }
 
 impl HostClock {
+    /// A clock that has not been touched.
+    pub const fn new(offset_ns: u64, drift_ppb: i64) -> Self {
+        Self { offset_ns, drift_ppb, least: Instant::ZERO }
+    }
+
     /// What the clock shows at `at`.
     pub fn read(&self, at: SimTime) -> Instant {
         let elapsed = i128::from(at.0) * (PPB + i128::from(self.drift_ppb)) / PPB;
-        Instant(self.offset_ns.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX)))
+        Instant(self.offset_ns.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX))).max(self.least)
+    }
+
+    /// It jumps ahead.
+    pub const fn jump(&mut self, by: Nanos) {
+        self.offset_ns = self.offset_ns.saturating_add(by.0);
+    }
+
+    /// It steps back at `at`, which shows as standing still until it has caught up.
+    pub fn step_back(&mut self, at: SimTime, by: Nanos) {
+        self.least = self.read(at);
+        self.offset_ns = self.offset_ns.saturating_sub(by.0);
     }
 
     /// The earliest virtual time at which the clock shows `instant` or more.
@@ -73,7 +92,7 @@ mod tests {
     #[test]
     fn when_is_the_earliest_time_that_reads_so() {
         for drift_ppb in [-100_000, -99_999, -1, 0, 1, 77_777, 100_000] {
-            let clock = HostClock { offset_ns: 5_000_000_000, drift_ppb };
+            let clock = HostClock::new(5_000_000_000, drift_ppb);
             for t in [0, 1, 2, 9_999, 10_000, 10_001, 123_456_789, 60_000_000_017] {
                 let reading = clock.read(SimTime(t));
                 let back = clock.when(reading);
@@ -87,7 +106,17 @@ mod tests {
     }
 
     #[test]
+    fn a_step_ahead_shows_and_one_back_stands_still() {
+        let mut clock = HostClock::new(1_000, 0);
+        clock.jump(Nanos(50));
+        assert_eq!(clock.read(SimTime(10)), Instant(1_060));
+        clock.step_back(SimTime(10), Nanos(100));
+        assert_eq!((clock.read(SimTime(11)), clock.read(SimTime(110))), (Instant(1_060), Instant(1_060)));
+        assert_eq!((clock.read(SimTime(120)), clock.when(Instant(1_070))), (Instant(1_070), SimTime(120)));
+    }
+
+    #[test]
     fn an_instant_before_the_start_is_the_start() {
-        assert_eq!(HostClock { offset_ns: 100, drift_ppb: 5 }.when(Instant(7)), SimTime(0));
+        assert_eq!(HostClock::new(100, 5).when(Instant(7)), SimTime(0));
     }
 }

@@ -2,16 +2,21 @@
 //!
 //! Everything besides names and ends of links may be left out; the seed then decides.
 
+mod shapes;
+
+use std::collections::{BTreeMap, BTreeSet};
+
 use punctual_analysis::{Activation, Contract, Delivery, Horizon, Late, Nanos, Policing, Rate};
 use punctual_proto::ids::Name;
 use punctual_proto::node::config::{Admission, Pace, RunPolicy};
 use serde::Deserialize;
 use thiserror::Error;
 
+use self::shapes::Shape;
 use crate::dice::Dice;
 
 /// Most hosts of a simulated network.
-pub const HOSTS_MAX: usize = 64;
+pub const HOSTS_MAX: usize = 10_000;
 
 /// A network.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -150,75 +155,97 @@ impl Topology {
         Ok(topology)
     }
 
-    /// The position of a host.
-    pub fn host(&self, name: &str) -> Option<usize> {
-        self.hosts.iter().position(|host| host.name == name)
-    }
-
-    fn known(&self, name: &str) -> Result<(), TopologyError> {
-        self.host(name).map(|_| ()).ok_or_else(|| wrong(format!("no [[host]] is called \"{name}\"")))
+    /// Where the host of each name stands.
+    pub fn positions(&self) -> BTreeMap<&str, usize> {
+        self.hosts.iter().enumerate().map(|(position, host)| (host.name.as_str(), position)).collect()
     }
 
     fn check(&self) -> Result<(), TopologyError> {
         if !(2..=HOSTS_MAX).contains(&self.hosts.len()) {
             return Err(wrong(format!("{} hosts: give 2 to {HOSTS_MAX}", self.hosts.len())));
         }
-        for (position, host) in self.hosts.iter().enumerate() {
+        let mut names = BTreeSet::new();
+        for host in &self.hosts {
             Name::new(&host.name).map_err(|error| wrong(error.to_string()))?;
-            if self.host(&host.name) != Some(position) {
+            if !names.insert(host.name.as_str()) {
                 return Err(wrong(format!("two hosts are called \"{}\"", host.name)));
             }
             if host.drift_ppm.is_some_and(|ppm| ppm.unsigned_abs() > 100) {
                 return Err(wrong(format!("drift of \"{}\": give -100 to 100 ppm", host.name)));
             }
         }
-        self.links.iter().try_for_each(|link| self.check_link(link))?;
-        self.channels.iter().try_for_each(|channel| self.check_channel(channel))
+        self.links.iter().try_for_each(|link| check_link(&names, link))?;
+        self.channels.iter().try_for_each(|channel| check_channel(&names, channel))
     }
+}
 
-    fn check_link(&self, link: &LinkSpec) -> Result<(), TopologyError> {
-        let [one, other] = &link.between;
-        self.known(one)?;
-        self.known(other)?;
-        if one == other {
-            return Err(wrong(format!("a link joins \"{one}\" with itself")));
-        }
-        let depth_min = if link.pace == Some(Pace::Completion) { 1 } else { 2 };
-        if link.pipeline_depth.is_some_and(|depth| !(depth_min..=4).contains(&depth)) {
-            return Err(wrong(format!("pipeline_depth of {one} - {other}: give {depth_min} to 4")));
-        }
-        if link.rate_mbit.is_some_and(|rate| !(1..=100_000).contains(&rate)) {
-            return Err(wrong(format!("rate_mbit of {one} - {other}: give 1 to 100000")));
-        }
-        Ok(())
+fn known(names: &BTreeSet<&str>, name: &str) -> Result<(), TopologyError> {
+    if names.contains(name) { Ok(()) } else { Err(wrong(format!("no [[host]] is called \"{name}\""))) }
+}
+
+fn check_link(names: &BTreeSet<&str>, link: &LinkSpec) -> Result<(), TopologyError> {
+    let [one, other] = &link.between;
+    known(names, one)?;
+    known(names, other)?;
+    if one == other {
+        return Err(wrong(format!("a link joins \"{one}\" with itself")));
     }
-
-    fn check_channel(&self, channel: &ChannelSpec) -> Result<(), TopologyError> {
-        self.known(&channel.from)?;
-        self.known(&channel.to)?;
-        if channel.from == channel.to {
-            return Err(wrong(format!("a channel from \"{}\" to itself", channel.from)));
-        }
-        if channel.message_bytes_max < crate::memory::MESSAGE_BYTES_MIN {
-            return Err(wrong("message_bytes_max: give at least 16".into()));
-        }
-        channel.contract().map(|_| ())
+    let depth_min = if link.pace == Some(Pace::Completion) { 1 } else { 2 };
+    if link.pipeline_depth.is_some_and(|depth| !(depth_min..=4).contains(&depth)) {
+        return Err(wrong(format!("pipeline_depth of {one} - {other}: give {depth_min} to 4")));
     }
+    if link.rate_mbit.is_some_and(|rate| !(1..=100_000).contains(&rate)) {
+        return Err(wrong(format!("rate_mbit of {one} - {other}: give 1 to 100000")));
+    }
+    Ok(())
+}
 
-    /// A network of a shape and size that `dice` choose: line, star, ring or mesh of 2 to 7 hosts.
-    pub fn draw(dice: &mut Dice) -> Self {
-        let shape = dice.pick(&[Shape::Line, Shape::Star, Shape::Ring, Shape::Mesh]);
-        let hosts = match shape {
-            Shape::Line => dice.between(2, 5),
-            _ => dice.between(3, 7),
-        } as usize;
+fn check_channel(names: &BTreeSet<&str>, channel: &ChannelSpec) -> Result<(), TopologyError> {
+    known(names, &channel.from)?;
+    known(names, &channel.to)?;
+    if channel.from == channel.to {
+        return Err(wrong(format!("a channel from \"{}\" to itself", channel.from)));
+    }
+    if channel.message_bytes_max < crate::memory::MESSAGE_BYTES_MIN {
+        return Err(wrong("message_bytes_max: give at least 16".into()));
+    }
+    channel.contract().map(|_| ())
+}
+
+impl Topology {
+    /// A network of a shape and size that `dice` choose: a line, star, ring or mesh where it is small; a line, star,
+    /// ring, fat tree or random network where it is not.
+    pub fn draw(size: Size, dice: &mut Dice) -> Self {
+        let (shape, wanted) = match size {
+            Size::Small => {
+                let shape = dice.pick(&Shape::SMALL);
+                let hosts = if shape == Shape::Line { dice.between(2, 5) } else { dice.between(3, 7) };
+                (shape, hosts)
+            }
+            Size::Medium => (dice.pick(&Shape::LARGE), dice.log_between(8, 64)),
+            Size::Large => (dice.pick(&Shape::LARGE), dice.log_between(65, 200)),
+            Size::Huge => (dice.pick(&Shape::LARGE), dice.log_between(201, 2_000)),
+        };
+        let (hosts, edges) = shape.lay_out(wanted as usize, dice);
         let names = (0..hosts).map(|n| HostSpec { name: format!("h{n}"), ..HostSpec::default() }).collect();
-        let links = shape
-            .edges(hosts, dice)
+        let links = edges
             .into_iter()
             .map(|(a, b)| LinkSpec { between: [format!("h{a}"), format!("h{b}")], ..LinkSpec::default() });
         Self { hosts: names, links: links.collect(), channels: Vec::new() }
     }
+}
+
+/// How large a drawn network is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// 2 to 7 hosts.
+    Small,
+    /// Up to 64.
+    Medium,
+    /// Up to 200.
+    Large,
+    /// Up to 2,000.
+    Huge,
 }
 
 impl ChannelSpec {
@@ -244,36 +271,6 @@ impl ChannelSpec {
         };
         contract.validate().map_err(|error| wrong(format!("channel: {error}")))?;
         Ok(contract)
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Shape {
-    Line,
-    Star,
-    Ring,
-    Mesh,
-}
-
-impl Shape {
-    fn edges(self, hosts: usize, dice: &mut Dice) -> Vec<(usize, usize)> {
-        let line = (1..hosts).map(|n| (n - 1, n));
-        match self {
-            Self::Line => line.collect(),
-            Self::Star => (1..hosts).map(|n| (0, n)).collect(),
-            Self::Ring => line.chain([(hosts - 1, 0)]).collect(),
-            Self::Mesh => {
-                let mut edges: Vec<_> =
-                    (1..hosts).map(|n| (dice.between(0, n as u64 - 1) as usize, n)).collect();
-                for _ in 0..dice.between(1, 3) {
-                    let (a, b) = (dice.between(0, hosts as u64 - 2) as usize, hosts - 1);
-                    if !edges.contains(&(a, b)) {
-                        edges.push((a, b));
-                    }
-                }
-                edges
-            }
-        }
     }
 }
 

@@ -1,7 +1,10 @@
 //! Runs repeat to the bit, hold what they promise, and the checker can fail.
 
 use punctual_analysis::{Nanos, Ppm};
-use punctual_sim::{FaultChoice, Faults, Options, Outcome, Report, Sabotage, Topology, run, run_many};
+use punctual_sim::{
+    FaultChoice, FaultKinds, Faults, Options, Outcome, Report, Sabotage, ScheduleChoice, SizeChoice,
+    Topology, run, run_many,
+};
 
 const BUSY: &str = include_str!("busy.toml");
 
@@ -57,14 +60,20 @@ const LESSONS: [(u64, &str); 10] = [
     (47, "a lost fragment kept its message's slot"),
     (56, "demoted messages took slots of conforming ones"),
     (79, "a lost fragment kept its message's slot at a sink that holds to the deadline"),
-    (647, "a channel that was disturbed lags up to 2 J behind, not J"),
+    (647, "a channel that was disturbed recovers by its own J, early departures included"),
     (657, "a slow link with a deep pipeline beside kernel traffic had no time for its own signalling"),
 ];
 
 #[test]
 fn drawn_networks_keep_every_promise() {
     for (seed, lesson) in LESSONS {
-        let outcome = outcome(seed, &Options::default());
+        // They were found before there were schedules of faults and larger networks.
+        let options = Options {
+            schedule: ScheduleChoice::Kinds(FaultKinds::NONE),
+            sizes: SizeChoice::Small,
+            ..Options::default()
+        };
+        let outcome = outcome(seed, &options);
         assert!(outcome.violations.is_empty(), "seed {seed} ({lesson}): {:#?}", outcome.violations);
     }
 }

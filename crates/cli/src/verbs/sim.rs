@@ -9,7 +9,9 @@ use std::thread;
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use punctual_analysis::{Nanos, Ppm};
-use punctual_sim::{FaultChoice, Faults, Options, Report, Topology, TopologyError, run_many};
+use punctual_sim::{
+    FaultChoice, FaultKinds, Faults, Options, Report, ScheduleChoice, Topology, TopologyError, run_many,
+};
 use serde::Serialize;
 
 use crate::output::{Outcome, Output, Usage, toml_mistake};
@@ -17,6 +19,7 @@ use crate::output::{Outcome, Output, Usage, toml_mistake};
 const EXAMPLE: &str = "Examples:
   $ punctual sim --seeds 0..200                 # 200 drawn networks on all cores
   $ punctual sim --seed 42 --trace              # one of them, step by step
+  $ punctual sim --seeds 0..50 --faults crash,partition
   $ punctual sim --seed 1 --topology net.toml --loss-ppm 1000
   $ cat net.toml
   [[host]]
@@ -55,6 +58,10 @@ pub struct Sim {
     /// How long applications send, in virtual milliseconds; drawn where missing.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     traffic_ms: Option<u64>,
+    /// Kinds of fault, of which every seed then draws a schedule: all, none, or a list of frames, partition, pause,
+    /// crash, clock, heap, lie, flood, forge, version, apps. Without it half of the seeds have one.
+    #[arg(long = "faults", value_name = "KINDS")]
+    kinds: Option<FaultKinds>,
     #[command(flatten)]
     faults: FaultArgs,
 }
@@ -116,6 +123,11 @@ impl Sim {
             traffic: self.traffic_ms.map(Nanos::from_millis),
             trace: self.trace,
             ..Options::default()
+        };
+        let options = match self.kinds {
+            Some(kinds) if options.faults == FaultChoice::Drawn => options.with_faults(kinds),
+            Some(kinds) => Options { schedule: ScheduleChoice::Kinds(kinds), ..options },
+            None => options,
         };
         let progress = Progress::new(&seeds, output);
         let threads = thread::available_parallelism().map_or(1, NonZero::get);

@@ -125,6 +125,11 @@ impl<P> LinkScheduler<P> {
         self.best_effort.space(now, key, wire_bytes)
     }
 
+    /// Whether a best-effort flow has packets that its cap does not hold back.
+    pub fn best_effort_waits(&self) -> bool {
+        self.best_effort.has_round()
+    }
+
     /// Empties a best-effort flow; `drained` gets its packets.
     pub fn remove_best_effort(&mut self, key: BestEffortKey, drained: impl FnMut(P)) {
         self.best_effort.remove(key, drained);

@@ -30,18 +30,22 @@ mod tests;
 mod transmit;
 mod work;
 
-use punctual_analysis::{Instant, Nanos, Ppm};
+use punctual_analysis::{Instant, Link, Nanos, Ppm};
 
 pub use self::check::NodeConfigError;
-pub(crate) use self::stages::link_model;
 
 use self::api::{CloseReason, Event, FilterChange, Port, Transmit, Work, WorkKind};
-use self::config::{CpuCosts, NodeConfig};
+use self::config::{CpuCosts, LinkConfig, NodeConfig};
 use self::plane::{Owner, Plane};
 use crate::ids::{LinkId, PathId};
 use crate::memory::Memory;
 use crate::sched::HandlerId;
 use crate::signalling::Signalling;
+
+/// A link as admission sees it.
+pub fn link_model(link: &LinkConfig) -> Link {
+    stages::link_model(link)
+}
 
 /// One host.
 pub struct Node<M: Memory> {
@@ -177,6 +181,16 @@ impl<M: Memory> Node<M> {
         let signal = signal.map(|_| Instant::ZERO).next();
         let timeouts = [self.signalling.poll_timeout(), self.plane.poll_timeout(), drained, signal];
         timeouts.into_iter().flatten().min()
+    }
+
+    /// Whether best effort waits to be sent on `link`; flows that their cap holds back do not.
+    pub fn best_effort_waits(&self, link: LinkId) -> bool {
+        self.plane.line(link).scheduler.best_effort_waits()
+    }
+
+    /// Whether this node holds the channel of `path`, in whatever state.
+    pub fn holds(&self, path: PathId) -> bool {
+        self.signalling.knows(path)
     }
 
     /// The next event for an application.

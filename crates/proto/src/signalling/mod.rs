@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 
-use crate::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId};
+use crate::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId, PathId};
 use crate::limits::{LISTENERS_MAX, REASON_BYTES_MAX};
 use crate::node::api::{CloseReason, Event, RefuseCause, RequestError, Role, StageGrant};
 use crate::node::config::{LinkConfig, NodeConfig};
@@ -215,6 +215,11 @@ impl Signalling {
     pub const fn next_channel_id(&mut self) -> ChannelId {
         self.channel_id += 1;
         ChannelId(self.channel_id)
+    }
+
+    /// Whether the channel of `path` is here, in whatever state.
+    pub fn knows(&self, path: PathId) -> bool {
+        self.channels.of_path(path).is_some()
     }
 
     /// Registers a listener. `handler_time`: what the application declares for handling a message on the processor.

@@ -1,5 +1,7 @@
 //! Channels of a scenario: between whom, with what contract, activation and arrivals; packet sizes; floods.
 
+use std::collections::BTreeMap;
+
 use punctual_analysis::contract::INTERVAL_MIN;
 use punctual_analysis::{
     Activation, ActivationError, BitRate, Contract, Delivery, Horizon, Late, Nanos, Policing, Ppm, Rate,
@@ -13,6 +15,13 @@ use crate::dice::Dice;
 use crate::memory::MESSAGE_BYTES_MIN;
 use crate::topology::{Arrivals, ChannelSpec, Topology};
 
+/// Most channels that are drawn.
+const CHANNELS_MAX: u64 = 400;
+/// From so many hosts on, channels are between hosts that are near each other.
+const HOSTS_NEAR: usize = 16;
+/// So near.
+const HOPS_MAX: u64 = 10;
+
 pub(super) fn draw_channels(
     topology: &Topology,
     hosts: &[HostPlan],
@@ -20,19 +29,21 @@ pub(super) fn draw_channels(
     dice: &mut Dice,
 ) -> Result<Vec<ChannelPlan>, ScenarioError> {
     if topology.channels.is_empty() {
-        let wanted = dice.between(3, 10) * hosts.len() as u64;
+        let wanted = (dice.between(3, 10) * hosts.len() as u64).min(CHANNELS_MAX);
         return Ok((0..wanted).map(|_| draw_channel(hosts, times, dice)).collect());
     }
-    topology.channels.iter().map(|spec| given_channel(topology, spec, times, dice)).collect()
+    let positions = topology.positions();
+    topology.channels.iter().map(|spec| given_channel(&positions, spec, times, dice)).collect()
 }
 
 fn given_channel(
-    topology: &Topology,
+    positions: &BTreeMap<&str, usize>,
     spec: &ChannelSpec,
     times: &Times,
     dice: &mut Dice,
 ) -> Result<ChannelPlan, ScenarioError> {
-    let host = |name: &str| topology.host(name).ok_or_else(|| ScenarioError(format!("no host \"{name}\"")));
+    let host =
+        |name: &str| positions.get(name).copied().ok_or_else(|| ScenarioError(format!("no host \"{name}\"")));
     Ok(ChannelPlan {
         from: host(&spec.from)?,
         to: host(&spec.to)?,
@@ -41,6 +52,9 @@ fn given_channel(
         squeezes: false,
         full: false,
         consents: true,
+        silent: false,
+        storm: false,
+        vanishes_at: None,
         opens_at: times.opens + Nanos(dice.between(0, times.opened.since(times.opens).0)),
         closes_at: None,
         sink_closes: false,
@@ -60,11 +74,24 @@ fn draw_arrivals(dice: &mut Dice) -> Arrivals {
     ])
 }
 
-/// Two different hosts.
+/// Two different hosts; in large networks they are no more than [`HOPS_MAX`] steps apart.
 fn draw_ends(hosts: &[HostPlan], dice: &mut Dice) -> (usize, usize) {
+    if hosts.len() > HOSTS_NEAR {
+        return draw_near(hosts, dice);
+    }
     let from = dice.between(0, hosts.len() as u64 - 1) as usize;
     let to = dice.between(0, hosts.len() as u64 - 2) as usize;
     (from, if to >= from { to + 1 } else { to })
+}
+
+fn draw_near(hosts: &[HostPlan], dice: &mut Dice) -> (usize, usize) {
+    let from = dice.between(0, hosts.len() as u64 - 1) as usize;
+    let mut to = from;
+    for _ in 0..dice.between(1, HOPS_MAX) {
+        let links = &hosts[to].links;
+        to = links[dice.between(0, links.len() as u64 - 1) as usize].peer;
+    }
+    (from, if to == from { hosts[from].links[0].peer } else { to })
 }
 
 fn draw_channel(hosts: &[HostPlan], times: &Times, dice: &mut Dice) -> ChannelPlan {
@@ -81,6 +108,9 @@ fn draw_channel(hosts: &[HostPlan], times: &Times, dice: &mut Dice) -> ChannelPl
         squeezes: false,
         full: false,
         consents: dice.chance(Ppm(950_000)),
+        silent: false,
+        storm: false,
+        vanishes_at: None,
         opens_at,
         closes_at,
         sink_closes: dice.chance(Ppm(300_000)),
@@ -171,6 +201,51 @@ fn draw_activation(contract: Contract, config: &NodeConfig, dice: &mut Dice) -> 
         _ => 1,
     };
     Contract { activation: activation(needed.saturating_add(dice.pick(&[0, 0, 1, 5]))), ..contract }
+}
+
+/// Applications that misbehave: agents that never answer, sources that vanish, and sometimes hundreds of requests for
+/// small channels at once.
+pub(super) fn draw_applications(
+    channels: &mut Vec<ChannelPlan>,
+    hosts: &[HostPlan],
+    times: &Times,
+    dice: &mut Dice,
+) {
+    for plan in channels.iter_mut() {
+        plan.silent = dice.chance(Ppm(40_000));
+        if dice.chance(Ppm(60_000)) {
+            plan.vanishes_at = Some(times.opened + Nanos(dice.between(0, times.calm.since(times.opened).0)));
+        }
+    }
+    if !dice.chance(Ppm(150_000)) {
+        return;
+    }
+    let (from, to) = draw_ends(hosts, dice);
+    let at = times.opens + Nanos(dice.between(0, times.calm.since(times.opens).0));
+    let smallest = Contract {
+        message_bytes_max: MESSAGE_BYTES_MIN,
+        rate_max: Rate::every(Nanos::from_millis(200)).expect("not zero"),
+        burst_messages_max: 1,
+        deadline: DEADLINE_MAX,
+        ..draw_contract(dice)
+    };
+    let storm = ChannelPlan {
+        from,
+        to,
+        contract: smallest,
+        arrivals: Arrivals::Sporadic,
+        squeezes: false,
+        full: false,
+        consents: dice.chance(Ppm(700_000)),
+        silent: false,
+        storm: true,
+        vanishes_at: None,
+        opens_at: at,
+        closes_at: Some(at + Nanos(dice.between(0, 300_000_000))),
+        sink_closes: dice.chance(Ppm(300_000)),
+        reopens: false,
+    };
+    channels.extend((0..dice.log_between(20, 300)).map(|_| storm));
 }
 
 /// Transfers that together offer up to twice what the links carry.

@@ -1,25 +1,28 @@
 //! One seed's plan, drawn completely before anything runs: configurations, true behaviour, traffic, times.
 
 mod channels;
+mod routes;
 mod tight;
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 use punctual_analysis::{BitRate, Contract, Nanos, Ppm};
 use punctual_proto::ids::{Epoch, Name, NodeId};
 use punctual_proto::node::config::{
-    Admission, CostSource, CpuConfig, CpuCosts, Interference, LinkConfig, NodeConfig, Pace, RouteConfig,
-    RunPolicy, SignallingConfig,
+    Admission, CostSource, CpuConfig, CpuCosts, Interference, LinkConfig, NodeConfig, Pace, RunPolicy,
+    SignallingConfig,
 };
 use thiserror::Error;
 
-use self::channels::{draw_activations, draw_channels, draw_floods, draw_sizes};
+use self::channels::{draw_activations, draw_applications, draw_channels, draw_floods, draw_sizes};
+use self::routes::give_routes;
 use self::tight::{crowd, tighten};
-use crate::dice::Dice;
-use crate::options::{Class, FaultChoice, Faults, Options};
+use crate::dice::{Dice, mix};
+use crate::faults::{self, Fault, FaultKind, FaultKinds};
+use crate::options::{Class, FaultChoice, Faults, Options, ScheduleChoice, SizeChoice};
 use crate::processor::unit_cost_max;
 use crate::time::{HostClock, SimTime};
-use crate::topology::{Arrivals, HostSpec, LinkSpec, Topology};
+use crate::topology::{Arrivals, HostSpec, LinkSpec, Size, Topology};
 
 /// Streams of dice.
 const DRAW_TOPOLOGY: u64 = 1;
@@ -27,7 +30,13 @@ const DRAW_HOSTS: u64 = 2;
 const DRAW_CHANNELS: u64 = 3;
 const DRAW_ACTIVATIONS: u64 = 4;
 const DRAW_SIZES: u64 = 5;
+/// Shared: tight runs have no schedule unless one is asked for.
 const DRAW_TIGHT: u64 = 6;
+const DRAW_SCHEDULE: u64 = 6;
+const DRAW_APPLICATIONS: u64 = 7;
+/// What decides on the size of a seed's network, and on whether it has a schedule of faults.
+const CLASS_OF_SIZE: u64 = 0x517e;
+const CLASS_OF_SCHEDULE: u64 = 0xfa17;
 
 /// The plan.
 #[derive(Clone, Debug)]
@@ -38,8 +47,10 @@ pub struct Scenario {
     pub channels: Vec<ChannelPlan>,
     /// Best-effort transfers that offer too much.
     pub floods: Vec<FloodPlan>,
-    /// What links do to frames.
+    /// What links do to frames; where there is a schedule, until it is calm.
     pub faults: Faults,
+    /// What else goes wrong. Where there is anything, applications ask again once it is over, and all must be well.
+    pub schedule: Vec<Fault>,
     /// When what happens.
     pub times: Times,
 }
@@ -89,6 +100,12 @@ pub struct ChannelPlan {
     pub full: bool,
     /// Whether its agent consents.
     pub consents: bool,
+    /// Its agent never answers.
+    pub silent: bool,
+    /// One of hundreds that are asked for at once: nobody asks again for it.
+    pub storm: bool,
+    /// Its source goes away without a word then; only the end of the run closes the channel.
+    pub vanishes_at: Option<SimTime>,
     /// When it is asked for.
     pub opens_at: SimTime,
     /// When it is closed before the end.
@@ -119,11 +136,17 @@ pub struct Times {
     pub opens: SimTime,
     /// Last opens.
     pub opened: SimTime,
+    /// All faults of the schedule are over; where there is none, nothing ever changes then.
+    pub calm: SimTime,
+    /// What they have left behind must be gone: who has no channel asks again.
+    pub heals: SimTime,
     /// Applications stop sending.
     pub stops: SimTime,
     /// Every promise is due; all channels are closed.
     pub closes: SimTime,
-    /// A lease later: nothing may be left; nodes shut down.
+    /// A lease later: nothing may be left. Where there were faults, some channels are asked for once more.
+    pub revives: SimTime,
+    /// Nothing may be left; nodes shut down.
     pub empty: SimTime,
     /// Nodes must be quiet.
     pub ends: SimTime,
@@ -142,7 +165,7 @@ impl Scenario {
     pub fn draw(seed: u64, options: &Options) -> Result<Self, ScenarioError> {
         let topology = match &options.topology {
             Some(topology) => topology.clone(),
-            None => Topology::draw(&mut Dice::new(seed, DRAW_TOPOLOGY)),
+            None => Topology::draw(size(seed, options.sizes), &mut Dice::new(seed, DRAW_TOPOLOGY)),
         };
         let mut dice = Dice::new(seed, DRAW_HOSTS);
         let faults = match options.faults {
@@ -151,20 +174,72 @@ impl Scenario {
         };
         let mut hosts = draw_hosts(&topology, seed, &mut dice)?;
         let mut dice = Dice::new(seed, DRAW_CHANNELS);
-        let times = Times::draw(options, &hosts, &mut dice);
+        let kinds = scheduled_kinds(seed, options);
+        let times = Times::draw(options, &hosts, kinds != FaultKinds::NONE, &mut dice);
         let mut channels = draw_channels(&topology, &hosts, &times, &mut dice)?;
         let mut floods = draw_floods(&hosts, &mut dice);
         if matches!(seed % 8, 4..=6) || seed % 16 == 7 {
             draw_sizes(seed, &mut hosts);
             draw_activations(&topology, seed, &mut hosts, &mut channels);
         }
-        match options.class.unwrap_or_else(|| class_of(seed)) {
+        match class(seed, options) {
             Class::Mixed => {}
             Class::Tight => floods = tighten(seed, &mut hosts, &mut channels),
             Class::Crowded => floods = crowd(seed, &mut hosts, &mut channels),
         }
-        Ok(Self { hosts, channels, floods, faults, times })
+        let mut dice = Dice::new(seed, DRAW_SCHEDULE);
+        let links: Vec<_> = hosts.iter().map(|host| host.links.len()).collect();
+        let schedule = match &options.schedule {
+            ScheduleChoice::These(schedule) => schedule.clone(),
+            _ => faults::draw(kinds, &links, SimTime(times.opens.0 / 2), times.calm, &mut dice),
+        };
+        if kinds.has(FaultKind::Apps) && topology.channels.is_empty() {
+            draw_applications(&mut channels, &hosts, &times, &mut Dice::new(seed, DRAW_APPLICATIONS));
+        }
+        let ends = channels.iter().map(|plan| (plan.from, plan.to));
+        give_routes(&mut hosts, ends.chain(floods.iter().map(|plan| (plan.from, plan.to))));
+        Ok(Self { hosts, channels, floods, faults, schedule, times })
     }
+
+    /// Whether a schedule of faults is part of it, and with it the phase in which everything must be well again.
+    pub fn heals(&self) -> bool {
+        self.times.heals > self.times.opened
+    }
+}
+
+/// How large the network of a seed is.
+fn size(seed: u64, choice: SizeChoice) -> Size {
+    match choice {
+        SizeChoice::Small => Size::Small,
+        SizeChoice::Medium => Size::Medium,
+        SizeChoice::Large => Size::Large,
+        SizeChoice::Huge => Size::Huge,
+        SizeChoice::Drawn => match mix(seed ^ CLASS_OF_SIZE) % 512 {
+            0 => Size::Huge,
+            1..=4 => Size::Large,
+            5..=29 => Size::Medium,
+            _ => Size::Small,
+        },
+    }
+}
+
+/// Which kinds of fault a seed draws its schedule from.
+fn scheduled_kinds(seed: u64, options: &Options) -> FaultKinds {
+    match options.schedule {
+        ScheduleChoice::Kinds(kinds) => kinds,
+        ScheduleChoice::These(_) => FaultKinds::NONE.with(FaultKind::Frames),
+        ScheduleChoice::Drawn => {
+            let drawn =
+                options.faults == FaultChoice::Drawn && mix(seed ^ CLASS_OF_SCHEDULE).is_multiple_of(2);
+            if drawn && class(seed, options) == Class::Mixed { FaultKinds::ALL } else { FaultKinds::NONE }
+        }
+    }
+}
+
+/// The class of a run: larger networks are mixed unless another class is asked for.
+fn class(seed: u64, options: &Options) -> Class {
+    let drawn = if size(seed, options.sizes) == Size::Small { class_of(seed) } else { Class::Mixed };
+    options.class.unwrap_or(drawn)
 }
 
 /// A few seeds are of a class of their own; its runs take longer.
@@ -177,20 +252,35 @@ fn class_of(seed: u64) -> Class {
 }
 
 impl Times {
-    fn draw(options: &Options, hosts: &[HostPlan], dice: &mut Dice) -> Self {
+    fn draw(options: &Options, hosts: &[HostPlan], heals: bool, dice: &mut Dice) -> Self {
         let traffic = options.traffic.unwrap_or_else(|| Nanos(dice.between(800_000_000, 1_500_000_000)));
         let signalling = &hosts[0].config.signalling;
         let opens = SimTime(0) + signalling.hello_interval * 4;
         let opened = opens + Nanos::from_millis(600);
-        let stops = opened + traffic;
+        let calm = opened + traffic;
+        // Leases end, neighbours find each other, requests that were under way are given up.
+        let healed = calm + signalling.lease + signalling.hello_interval * 8;
+        let (heals, stops) = if heals { (healed, healed + HEALED_TRAFFIC) } else { (opens, calm) };
         let closes = stops + DEADLINE_MAX + signalling.grace + Nanos::from_millis(100);
-        let empty = closes + signalling.lease + signalling.grace + Nanos::from_millis(500);
-        Self { opens, opened, stops, closes, empty, ends: empty + Nanos::from_secs(2) }
+        let revives = closes + signalling.lease + signalling.grace + Nanos::from_millis(500);
+        let empty = if heals > opened { revives + REVIVAL * (REVIVALS + 1) } else { revives };
+        Self { opens, opened, calm, heals, stops, closes, revives, empty, ends: empty + Nanos::from_secs(2) }
     }
 }
 
+/// More hosts than this are a huge network.
+const HOSTS_HUGE: usize = 200;
+
 /// Longest deadline and burst recovery that is drawn.
 const DEADLINE_MAX: Nanos = Nanos::from_millis(400);
+
+/// Channels that are asked for alone, in the end.
+pub(crate) const REVIVALS: u64 = 3;
+/// How long each of them takes.
+const REVIVAL: Nanos = Nanos::from_millis(600);
+
+/// How long applications go on after everything is well again.
+const HEALED_TRAFFIC: Nanos = Nanos::from_millis(900);
 
 fn draw_faults(seed: u64, dice: &mut Dice) -> Faults {
     if seed % 4 != 3 {
@@ -207,23 +297,20 @@ fn node_id(host: usize) -> NodeId {
 
 fn draw_hosts(topology: &Topology, seed: u64, dice: &mut Dice) -> Result<Vec<HostPlan>, ScenarioError> {
     let name = |host: &HostSpec| Name::new(&host.name).map_err(|error| ScenarioError(error.to_string()));
-    let directory = (topology.hosts.iter().enumerate())
-        .map(|(n, host)| Ok((name(host)?, node_id(n))))
-        .collect::<Result<Vec<_>, ScenarioError>>()?;
-    let signalling = signalling(seed);
+    let signalling = signalling(seed, topology.hosts.len());
     let mut hosts = Vec::new();
     for (n, spec) in topology.hosts.iter().enumerate() {
         let (cpu, wake_max) = draw_cpu(spec, dice);
         let config = NodeConfig {
             id: node_id(n),
-            name: directory[n].0.clone(),
+            name: name(spec)?,
             epoch: Epoch(seed.wrapping_mul(1_000).wrapping_add(n as u64 + 1)),
             fragment_bytes: dice.pick(&[1_400, 1_400, 1_000, 512]),
             fragment_low_latency_bytes: None,
             clock_tolerance: Ppm(100),
             links: Vec::new(),
             cpu,
-            directory: directory.clone(),
+            directory: Vec::new(),
             routes: Vec::new(),
             signalling: signalling.clone(),
             buffer_bytes_max: dice.pick(&[64 << 20, 64 << 20, 8 << 20, 2 << 20]),
@@ -233,23 +320,23 @@ fn draw_hosts(topology: &Topology, seed: u64, dice: &mut Dice) -> Result<Vec<Hos
             Some(ppm) => i64::from(ppm) * 1_000,
             None => dice.span(Nanos::ZERO, Nanos(200_000)).0 as i64 - 100_000,
         };
-        let clock = HostClock { offset_ns: dice.between(1, 1 << 40), drift_ppb };
+        let clock = HostClock::new(dice.between(1, 1 << 40), drift_ppb);
         hosts.push(HostPlan { config, clock, wake_max, slow: false, links: Vec::new() });
     }
+    let positions = topology.positions();
     for link in &topology.links {
-        join(topology, link, &mut hosts, dice)?;
-    }
-    for from in 0..hosts.len() {
-        hosts[from].config.routes = routes(&hosts, from);
+        join(topology, &positions, link, &mut hosts, dice)?;
     }
     Ok(hosts)
 }
 
-fn signalling(seed: u64) -> SignallingConfig {
+/// Times are short, so that a run sees many leases; in huge networks a little longer, or HELLOs are all there is.
+fn signalling(seed: u64, hosts: usize) -> SignallingConfig {
+    let hello_interval = Nanos::from_millis(if hosts > HOSTS_HUGE { 300 } else { 100 });
     SignallingConfig {
         domain_key: *blake3::hash(&seed.to_le_bytes()).as_bytes(),
-        lease: Nanos::from_millis(1_500),
-        hello_interval: Nanos::from_millis(100),
+        lease: Nanos::from_millis(if hosts > HOSTS_HUGE { 3_000 } else { 1_500 }),
+        hello_interval,
         retransmit: Nanos::from_millis(40),
         retransmits_max: 6,
         consent_timeout: Nanos::from_millis(400),
@@ -310,11 +397,13 @@ fn reaction(cpu: &CpuConfig, wake_max: Nanos) -> Nanos {
 
 fn join(
     topology: &Topology,
+    positions: &BTreeMap<&str, usize>,
     spec: &LinkSpec,
     hosts: &mut [HostPlan],
     dice: &mut Dice,
 ) -> Result<(), ScenarioError> {
-    let end = |name: &str| topology.host(name).ok_or_else(|| ScenarioError(format!("no host \"{name}\"")));
+    let end =
+        |name: &str| positions.get(name).copied().ok_or_else(|| ScenarioError(format!("no host \"{name}\"")));
     let ends = [end(&spec.between[0])?, end(&spec.between[1])?];
     let rate = spec.rate_mbit.map_or_else(|| dice.pick(&[20, 40, 40, 100]), u64::from) * 1_000_000;
     let rate = BitRate(rate);
@@ -371,40 +460,6 @@ fn carrying_signals(mut config: LinkConfig, depth_min: u32, signalling: &Signall
         config.pipeline_depth -= 1;
     }
     config
-}
-
-/// Shortest routes to every other host, and for each the best that leaves by another link.
-fn routes(hosts: &[HostPlan], from: usize) -> Vec<RouteConfig> {
-    let mut routes = Vec::new();
-    for to in (0..hosts.len()).filter(|&to| to != from) {
-        let Some(best) = shortest(hosts, from, to, None) else { continue };
-        let other = shortest(hosts, from, to, best.first().copied());
-        for path in [Some(best), other].into_iter().flatten() {
-            routes.push(RouteConfig { via: path.into_iter().map(node_id).collect() });
-        }
-    }
-    routes
-}
-
-fn shortest(hosts: &[HostPlan], from: usize, to: usize, not_first: Option<usize>) -> Option<Vec<usize>> {
-    let mut before: Vec<Option<usize>> = vec![None; hosts.len()];
-    let mut open = VecDeque::from([from]);
-    while let Some(here) = open.pop_front() {
-        for peer in hosts[here].links.iter().map(|link| link.peer) {
-            let barred = here == from && Some(peer) == not_first;
-            if peer != from && before[peer].is_none() && !barred {
-                before[peer] = Some(here);
-                open.push_back(peer);
-            }
-        }
-    }
-    let mut path = vec![to];
-    while *path.last()? != from {
-        path.push(before[*path.last()?]?);
-    }
-    path.pop();
-    path.reverse();
-    Some(path)
 }
 
 #[cfg(test)]

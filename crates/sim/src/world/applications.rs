@@ -5,12 +5,14 @@ use punctual_proto::ids::{Address, Name};
 use punctual_proto::node::api::{OpenRequest, RequestError, UserId};
 
 use super::channel::{Channel, State};
+use super::effort::Effort;
 use super::host::Call;
 use super::{Act, DRAW_SENDER, Event, FLOOD_BYTES_MAX, LISTENER, RECEIVER, World};
 use crate::dice::Dice;
 use crate::journal::Entry;
-use crate::memory::{SimInbox, SimOutbox};
+use crate::memory::{SimInbox, SimOutbox, effort};
 use crate::sender::Sender;
+use crate::time::SimTime;
 
 /// Longest time that an agent thinks, well within its timeout.
 const CONSENT_MAX: Nanos = Nanos::from_millis(30);
@@ -32,17 +34,21 @@ impl World {
             }
             Act::Flood { flood } => self.flood(flood),
             Act::Compare => self.compare(),
+            Act::LookAround => self.look_around(),
+            Act::Revive => self.revive(),
+            Act::AskAgain => self.ask_again(),
             Act::CloseAll => self.close_all(),
             Act::CheckEmpty => self.check_empty(),
         }
     }
 
-    fn ask(&mut self, plan: usize) {
+    fn ask(&mut self, origin: usize) {
         let number = self.channels.len();
-        let plan = self.scenario.channels[plan];
+        let plan = self.scenario.channels[origin];
         let dice = Dice::new(self.outcome.seed, DRAW_SENDER + number as u64);
         let sender = Sender::new(plan.arrivals, plan.contract, dice).with_full_messages(plan.full);
-        self.channels.push(Channel::new(plan, number as u64, sender));
+        self.channels.push(Channel::new(plan, origin, number as u64, sender, self.now));
+        self.channels[number].revived = self.scenario.heals() && self.now >= self.scenario.times.revives;
         self.last_change = self.now;
         self.note(plan.from, Entry::Ask { channel: number });
         let (from, to) = (&self.scenario.hosts[plan.from], &self.scenario.hosts[plan.to]);
@@ -56,8 +62,16 @@ impl World {
     /// The source sends what it wants to now, and comes back.
     fn send(&mut self, number: usize) {
         let now = self.now;
-        if self.channels[number].state != State::Open || now >= self.scenario.times.stops {
+        let gone = self.channels[number]
+            .plan
+            .vanishes_at
+            .is_some_and(|at| at <= now && now < self.scenario.times.heals);
+        if self.channels[number].state != State::Open || now >= self.scenario.times.stops || gone {
             return;
+        }
+        let rests_until = self.channels[number].rests_until;
+        if now < rests_until {
+            return self.queue.schedule(rests_until, Event::Act(Act::Send { channel: number }));
         }
         let host = self.channels[number].plan.from;
         let clock = self.hosts[host].clock;
@@ -88,7 +102,9 @@ impl World {
             return false;
         }
         channel.ledger.record(self.now, stamp, len, &self.hosts[host].clock);
+        let lost = channel.ledger.settle(self.now);
         self.note(host, Entry::Send { channel: number, index, len });
+        self.report_lost(number, &lost);
         true
     }
 
@@ -102,9 +118,9 @@ impl World {
         let flood = &mut self.floods[number];
         let call =
             if flood.handle.is_some() { Call::FloodDoorbell(number) } else { Call::StartFlood(number) };
-        if flood.outbox.send(flood.lens.len() as u64, plan.message_bytes, stamp) {
-            flood.lens.push(plan.message_bytes);
-            flood.received.push(false);
+        if flood.outbox.send(flood.sent, plan.message_bytes, stamp) {
+            flood.sent += 1;
+            flood.received.resize((flood.sent as usize).div_ceil(64), 0);
             self.call(plan.from, call);
         }
         self.queue.schedule(self.now + plan.interval, Event::Act(Act::Flood { flood: number }));
@@ -123,13 +139,17 @@ impl World {
     fn check_lost(&mut self) {
         for number in 0..self.channels.len() {
             let lost = self.channels[number].ledger.lost(self.now);
-            for (index, due) in &lost {
-                let channel = self.describe(number);
-                self.violate(&format!("{channel}: #{index}, due {due}, keeps its contract and was lost"));
-            }
-            if !lost.is_empty() {
-                self.explain_counters(number);
-            }
+            self.report_lost(number, &lost);
+        }
+    }
+
+    fn report_lost(&mut self, number: usize, lost: &[(u64, SimTime)]) {
+        for (index, due) in lost {
+            let channel = self.describe(number);
+            self.violate(&format!("{channel}: #{index}, due {due}, keeps its contract and was lost"));
+        }
+        if !lost.is_empty() {
+            self.explain_counters(number);
         }
     }
 
@@ -152,7 +172,9 @@ impl World {
             Call::StartFlood(flood) => self.start_flood(host, flood, now),
             Call::Doorbell(channel) => {
                 let open = self.channels[channel].source.filter(|_| !self.channels[channel].source_gone);
+                let before = effort();
                 open.inspect(|&id| self.hosts[host].node.handle_outbox(id, now));
+                self.check_effort(host, Effort::Outbox, before);
                 Ok(())
             }
             Call::FloodDoorbell(flood) => {
@@ -168,7 +190,11 @@ impl World {
             }
         };
         if let Err(error) = done {
-            self.violate(&format!("host {host} refuses {call:?}: {error}"));
+            // An agent that has thought too long: a fault has ended what it was asked about.
+            let late = matches!(call, Call::Answer(_)) && error == RequestError::Unknown;
+            if !late || self.is_well() {
+                self.violate(&format!("host {host} refuses {call:?}: {error}"));
+            }
         }
     }
 

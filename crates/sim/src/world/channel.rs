@@ -44,11 +44,21 @@ pub(super) struct Channel {
     pub slack_max: Vec<(usize, i64)>,
     /// A fault has hit one of its packets: its counters prove nothing.
     pub faulty: bool,
+    /// A fault touches its signalling: since when, and until when it may end by itself.
+    pub shaky: Option<(SimTime, SimTime)>,
+    /// Its source sends nothing until then.
+    pub rests_until: SimTime,
+    /// The plan that it follows.
+    pub origin: usize,
+    /// It is asked for alone, on an empty network, since it was admitted once.
+    pub revived: bool,
+    /// When it was asked for.
+    pub asked_at: SimTime,
 }
 
 impl Channel {
     /// A fresh attempt; `key` leads its messages.
-    pub fn new(plan: ChannelPlan, key: u64, sender: Sender) -> Self {
+    pub fn new(plan: ChannelPlan, origin: usize, key: u64, sender: Sender, now: SimTime) -> Self {
         let ledger = Ledger::new(key, &plan.contract, plan.contract.deadline);
         Self {
             plan,
@@ -66,6 +76,24 @@ impl Channel {
             sink_gone: false,
             slack_max: Vec::new(),
             faulty: false,
+            shaky: None,
+            rests_until: SimTime(0),
+            origin,
+            revived: false,
+            asked_at: now,
+        }
+    }
+
+    /// The host at an end has lost everything: nobody will hear of that end again.
+    pub fn lose(&mut self, at_sink: bool, now: SimTime) {
+        if self.grant.is_some() {
+            return self.ended(at_sink, now);
+        }
+        if at_sink {
+            self.sink_gone = true;
+        } else {
+            self.source_gone = true;
+            self.state = State::Closed;
         }
     }
 

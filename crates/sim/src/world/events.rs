@@ -14,6 +14,8 @@ use crate::memory::{Content, Delivered};
 
 /// More than what hops on a route may round by.
 const ROUNDING: Nanos = Nanos(200);
+/// How long a revived channel stays.
+const REVIVED: Nanos = Nanos::from_millis(20);
 
 impl World {
     pub(super) fn poll_events(&mut self, host: usize, now: Instant) {
@@ -33,7 +35,12 @@ impl World {
                 },
                 NodeEvent::Incoming(incoming) => self.incoming(host, &incoming),
                 NodeEvent::Closed { channel, reason } => {
-                    if let Some(&(number, at_sink)) = self.handles.get(&(host, channel)) {
+                    // One that was asked along another route before is of no interest any more.
+                    let known = self.handles.get(&(host, channel)).copied();
+                    let current = |&(number, at_sink): &(usize, bool)| {
+                        self.channels[number].handle(at_sink) == Some(channel)
+                    };
+                    if let Some((number, at_sink)) = known.filter(current) {
                         self.closed(host, number, at_sink, reason);
                     }
                 }
@@ -73,6 +80,11 @@ impl World {
         channel.slack_max = slack_max(&wanted, &grant);
         channel.grant = Some(grant);
         channel.state = State::Open;
+        self.feel_all(number);
+        if self.channels[number].revived {
+            let act = Act::Close { channel: number, at_sink: false };
+            self.queue.schedule(self.now + REVIVED, Event::Act(act));
+        }
         self.start(host, number, slots, now);
     }
 
@@ -83,6 +95,11 @@ impl World {
         self.last_change = self.now;
         self.channels[number].state = State::Refused;
         self.channels[number].source_gone = true;
+        if self.channels[number].revived {
+            self.violate(&format!(
+                "channel {number} was admitted among others, and is refused alone: {refusal}"
+            ));
+        }
         let by_receiver = matches!(refusal.cause, RefuseCause::Receiver(_));
         if by_receiver && self.channels[number].plan.consents {
             self.violate(&format!("channel {number} refused by a receiver that consents"));
@@ -91,7 +108,9 @@ impl World {
             refusal.cause,
             RefuseCause::Timeout | RefuseCause::ReceiverSilent | RefuseCause::Unreachable(_)
         );
-        if silent && self.scenario.faults.is_none() {
+        let expected =
+            self.channels[number].plan.silent && matches!(refusal.cause, RefuseCause::ReceiverSilent);
+        if silent && !expected && !self.may_be_silent(self.channels[number].asked_at) {
             self.violate(&format!("channel {number} refused without a fault: {refusal}"));
         }
     }
@@ -116,12 +135,13 @@ impl World {
     fn incoming(&mut self, host: usize, incoming: &Incoming) {
         let number = incoming.user.0 as usize;
         let known = self.channels.get(number).is_some_and(|channel| channel.plan.to == host);
-        if !known || incoming.listener != self.listeners[host] {
+        if !known || Some(incoming.listener) != self.hosts[host].listener {
             return self.violate(&format!("host {host}: {incoming:?} is for somebody else"));
         }
         let channel = &mut self.channels[number];
         let wanted = channel.plan.contract;
         channel.sink = Some(incoming.channel);
+        channel.sink_gone = false;
         channel.inbox_messages = incoming.inbox_messages;
         self.handles.insert((host, incoming.channel), (number, true));
         if incoming.contract != wanted {
@@ -129,7 +149,9 @@ impl World {
                 format!("channel {number}: the agent sees {:?}, wanted is {wanted:?}", incoming.contract);
             self.violate(&what);
         }
-        self.think(number);
+        if !self.channels[number].plan.silent {
+            self.think(number);
+        }
     }
 
     fn closed(&mut self, host: usize, number: usize, at_sink: bool, reason: CloseReason) {
@@ -140,13 +162,28 @@ impl World {
         let was_open = channel.grant.is_some();
         if was_open {
             channel.ended(at_sink, self.now);
+        } else if at_sink {
+            channel.sink_gone = true;
         }
         let again = channel.plan.reopens && channel.state == State::Closed && was_open;
-        if !wanted && self.scenario.faults.is_none() {
-            self.violate(&format!("channel {number} ended by itself at host {host}: {reason:?}"));
+        if !wanted {
+            self.ended_by_itself(host, number, reason);
         }
         if again && self.now < self.scenario.times.stops {
             self.reopen(number);
+        }
+    }
+
+    /// Only a fault that touches its signalling may end a channel; what it lost on the way was the fault's too.
+    fn ended_by_itself(&mut self, host: usize, number: usize, reason: CloseReason) {
+        let frames = !self.scenario.faults.is_none() && !self.is_well();
+        let shaky = self.channels[number].shaky;
+        let touched = shaky.filter(|(_, until)| self.now <= *until);
+        if let Some((since, _)) = touched {
+            let recovery = self.recovery(number);
+            self.channels[number].ledger.excuse(since, self.now, recovery);
+        } else if !frames {
+            self.violate(&format!("channel {number} ended by itself at host {host}: {reason:?}"));
         }
     }
 
@@ -163,11 +200,20 @@ impl World {
     /// Judges what the node of `host` has delivered since the last look.
     pub(super) fn deliver(&mut self, host: usize) {
         let delivered = std::mem::take(&mut *self.hosts[host].delivered.borrow_mut());
-        for message in delivered {
+        for mut message in delivered {
             if message.inbox >= FLOOD_KEYS {
                 self.judge_flood(host, &message);
-            } else {
+                continue;
+            }
+            if self.fault_dice.chance(self.options.sabotage.misdeliver) {
+                message.inbox = (message.inbox + 1) % self.channels.len() as u64;
+            }
+            self.judge(host, &message);
+            if self.fault_dice.chance(self.options.sabotage.deliver_twice) {
                 self.judge(host, &message);
+            }
+            if self.hosts[host].is_deaf {
+                self.hosts[host].hoard.push(message);
             }
         }
     }
@@ -212,13 +258,16 @@ impl World {
             return self.violate(&format!("host {host}: best effort of {} B was never sent", bytes.len()));
         };
         let number = content.key.wrapping_sub(FLOOD_KEYS) as usize;
-        let index = content.index as usize;
+        let index = content.index;
         let plan = self.scenario.floods.get(number).filter(|plan| plan.to == host);
-        let sent = self.floods.get(number).and_then(|flood| flood.lens.get(index)).copied();
-        if plan.is_none() || sent != Some(bytes.len() as u32) || content.first_difference(bytes).is_some() {
+        let fits = plan.is_some_and(|plan| plan.message_bytes as usize == bytes.len());
+        let sent = self.floods.get(number).is_some_and(|flood| index < flood.sent);
+        if !fits || !sent || content.first_difference(bytes).is_some() {
             return self.violate(&format!("host {host}: best effort {content:?} altered or misdelivered"));
         }
-        let again = std::mem::replace(&mut self.floods[number].received[index], true);
+        let (word, bit) = ((index / 64) as usize, 1 << (index % 64));
+        let again = self.floods[number].received[word] & bit != 0;
+        self.floods[number].received[word] |= bit;
         if again && self.scenario.faults.duplicate.0 == 0 {
             self.violate(&format!("flood {number}: #{index} delivered twice"));
         }

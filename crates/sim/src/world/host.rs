@@ -2,15 +2,17 @@
 
 use std::collections::VecDeque;
 
-use punctual_analysis::Instant;
-use punctual_proto::ids::{ChannelId, LinkId};
+use punctual_analysis::{Instant, Nanos};
+use punctual_proto::ids::{ChannelId, LinkId, ListenerId};
 use punctual_proto::node::api::{Port, Work};
 use punctual_proto::node::{Node, NodeConfigError};
 
+use super::backlog::Backlog;
 use crate::adapter::Adapter;
 use crate::dice::Dice;
+use crate::faults::{Lie, Moment};
 use crate::filters::Filters;
-use crate::memory::{DeliveredList, FramePool, SimFrame, SimMemory};
+use crate::memory::{Delivered, DeliveredList, FramePool, SimFrame, SimMemory};
 use crate::options::Sabotage;
 use crate::processor::Processor;
 use crate::scenario::HostPlan;
@@ -76,8 +78,53 @@ pub(super) struct Host {
     pub delivered: DeliveredList,
     pub frames: FramePool,
     pub filters: Filters,
+    /// Where channels to it are listened for.
+    pub listener: Option<ListenerId>,
     /// Handle of the node's best-effort receiver.
     pub receiver: Option<ChannelId>,
+    /// Counts its starts; what is meant for an earlier life does not reach it.
+    pub life: u32,
+    /// Whether it runs at all.
+    pub is_up: bool,
+    /// Its processor stands still until then.
+    pub paused_until: SimTime,
+    /// It is to crash in the middle of something.
+    pub armed: Option<Armed>,
+    /// It speaks another version of the protocol.
+    pub is_foreign: bool,
+    /// What it lies about.
+    pub lies: Option<Lie>,
+    /// By how much its drivers stamp too early.
+    pub stamps_early: Nanos,
+    /// Its applications do not read.
+    pub is_deaf: bool,
+    /// What they have not read.
+    pub hoard: Vec<Delivered>,
+    /// What happens on its links.
+    pub wires: Vec<Wire>,
+    /// What best effort is owed on its links.
+    pub backlogs: Vec<Backlog>,
+    /// Its processor or clock does not go on as it should.
+    pub unwell_until: SimTime,
+}
+
+/// A crash that waits for its moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Armed {
+    pub moment: Moment,
+    pub lasts: Nanos,
+}
+
+/// The way out by one link, as far as faults have changed it.
+#[derive(Debug, Default)]
+pub(super) struct Wire {
+    /// Partitions that cut it.
+    pub cuts: u32,
+    /// What is sent is kept back until then.
+    pub heap_until: Option<SimTime>,
+    /// The frames that somebody recorded: signalling, and the last one of data.
+    pub signals: VecDeque<Vec<u8>>,
+    pub data: Vec<u8>,
 }
 
 impl Host {
@@ -93,6 +140,7 @@ impl Host {
         let dice = Dice::new(seed, DRAW_PROCESSOR + number);
         let processor = Processor::new(&plan.config.cpu, plan.wake_max, sabotage.cpu_cost_percent, dice)
             .at_its_slowest(plan.slow);
+        let signals = plan.config.signalling.packets_per_second;
         let adapters = (plan.links.iter().zip(&plan.config.links).enumerate())
             .map(|(index, (link, config))| {
                 let dice = Dice::new(seed, DRAW_ADAPTER + (number << 8) + index as u64);
@@ -112,7 +160,42 @@ impl Host {
             delivered: DeliveredList::default(),
             frames: FramePool::default(),
             filters: Filters::new(sabotage.burst_percent),
+            listener: None,
             receiver: None,
+            life: 0,
+            is_up: true,
+            paused_until: SimTime(0),
+            armed: None,
+            is_foreign: false,
+            lies: None,
+            stamps_early: Nanos::ZERO,
+            is_deaf: false,
+            hoard: Vec::new(),
+            wires: plan.links.iter().map(|_| Wire::default()).collect(),
+            backlogs: plan.config.links.iter().map(|link| Backlog::new(link, signals)).collect(),
+            unwell_until: SimTime(0),
         })
+    }
+
+    /// A node of the next life at `now`; whatever was under way here is lost. Adapters drain what they have.
+    pub fn renew(
+        &mut self,
+        plan: &HostPlan,
+        number: u64,
+        seed: u64,
+        now: SimTime,
+    ) -> Result<(), NodeConfigError> {
+        let node_seed = Dice::new(seed ^ (u64::from(self.life) << 32), number).bits();
+        self.node = Node::new(plan.config.clone(), node_seed, self.clock.read(now))?;
+        self.activity = Activity::Idle;
+        self.arrived.clear();
+        self.sent.clear();
+        self.calls.clear();
+        self.timer = None;
+        self.delivered.borrow_mut().clear();
+        self.hoard.clear();
+        self.filters.forget();
+        self.receiver = None;
+        Ok(())
     }
 }

@@ -5,21 +5,30 @@
 //! begins. Nothing else reads or moves virtual time, and nothing else draws from the dice.
 
 mod applications;
+mod backlog;
 mod channel;
+mod effort;
 mod events;
+mod faults;
 mod host;
+mod neighbours;
 mod network;
+mod noise;
+mod orphans;
 mod reservations;
+mod revival;
 mod step;
 mod wire;
 
 use std::collections::BTreeMap;
 
-use punctual_proto::ids::{ChannelId, LinkId, ListenerId, Name, PathId};
+use punctual_proto::ids::{ChannelId, LinkId, Name, PathId};
 use punctual_proto::node::api::{NodeStatus, Port};
 
 use self::channel::Channel;
+use self::faults::{Touch, Turn};
 use self::host::{Call, Host};
+use self::orphans::Orphans;
 use crate::dice::Dice;
 use crate::journal::{Entry, Journal};
 use crate::memory::{SimFrame, SimInbox, SimOutbox};
@@ -40,6 +49,9 @@ const FLOOD_SLOTS: u32 = 32;
 /// Largest best-effort message.
 const FLOOD_BYTES_MAX: u32 = 32_768;
 
+/// In larger networks nobody looks at all that all hosts hold again and again.
+const HOSTS_LOOKED_AT: usize = 64;
+
 const DRAW_WORLD: u64 = 1 << 22;
 const DRAW_FAULTS: u64 = 1 << 23;
 const DRAW_SENDER: u64 = 1 << 24;
@@ -49,13 +61,19 @@ enum Event {
     /// A frame comes to a driver.
     Arrive { host: usize, link: LinkId, port: Port, frame: SimFrame },
     /// An adapter has sent.
-    Sent { host: usize, link: LinkId, wire_bytes: u32 },
+    Sent { host: usize, life: u32, link: LinkId, wire_bytes: u32 },
     /// A processor looks: it has woken up, or its unit is done.
-    Step { host: usize },
+    Step { host: usize, life: u32 },
     /// A node's time has come.
     Timer { host: usize },
     /// An application acts.
     Act(Act),
+    /// Something goes wrong, or is right again.
+    Fault { fault: usize, turn: Turn },
+    /// A frame comes in that nobody has sent.
+    Noise { fault: usize },
+    /// A crashed host starts again.
+    Restart { host: usize, life: u32 },
 }
 
 /// What applications, and the run itself, do.
@@ -73,6 +91,12 @@ enum Act {
     Flood { flood: usize },
     /// Compare what is reserved with what is open.
     Compare,
+    /// All must be well again: who has no channel asks for it.
+    AskAgain,
+    /// Nothing may be above what there is, nor stay that has lost its source.
+    LookAround,
+    /// Nothing is left: what was admitted among others must be admitted alone.
+    Revive,
     /// Close everything.
     CloseAll,
     /// Nothing may be left.
@@ -83,8 +107,9 @@ enum Act {
 struct Flood {
     handle: Option<ChannelId>,
     outbox: SimOutbox,
-    lens: Vec<u32>,
-    received: Vec<bool>,
+    sent: u64,
+    /// One bit a message.
+    received: Vec<u64>,
 }
 
 /// Which channel a host's handle belongs to.
@@ -97,13 +122,18 @@ pub(crate) struct World {
     now: SimTime,
     queue: Queue<Event>,
     hosts: Vec<Host>,
-    listeners: Vec<ListenerId>,
     channels: Vec<Channel>,
     floods: Vec<Flood>,
     handles: Handles,
     paths: BTreeMap<PathId, usize>,
     /// What each node reported before anything was open.
     at_rest: Vec<NodeStatus>,
+    /// Faults of the schedule, as channels feel them.
+    touches: Vec<Touch>,
+    orphans: Orphans,
+    /// Largest burst and quantum, for what a call may do.
+    burst_max: u64,
+    quantum_max: u64,
     /// Of an open, close, refusal or end of a channel.
     last_change: SimTime,
     dice: Dice,
@@ -114,22 +144,25 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The world of `seed` at time zero.
+    /// The world of `scenario` at time zero, with the dice of `seed`.
     ///
     /// # Errors
     /// Where the topology or a configuration cannot be used.
-    pub fn new(seed: u64, options: &Options) -> Result<Self, ScenarioError> {
-        let scenario = Scenario::draw(seed, options)?;
+    pub fn new(seed: u64, scenario: Scenario, options: &Options) -> Result<Self, ScenarioError> {
         let mut hosts = Vec::new();
         for (n, plan) in scenario.hosts.iter().enumerate() {
             let host = Host::new(plan, n as u64, seed, &options.sabotage);
             hosts.push(host.map_err(|error| ScenarioError(format!("host {}: {error}", plan.config.name)))?);
         }
+        let bursts = scenario.channels.iter().map(|plan| u64::from(plan.contract.burst_messages_max));
+        let burst_max = bursts.max().unwrap_or(1);
+        let quanta = scenario.hosts.iter().map(|host| u64::from(host.config.cpu.quantum_packets));
+        let quantum_max = quanta.max().unwrap_or(1);
         let names = scenario.hosts.iter().map(|host| host.config.name.to_string()).collect();
         let floods = (0..scenario.floods.len() as u64).map(|n| Flood {
             handle: None,
             outbox: SimOutbox::new(FLOOD_KEYS + n, FLOOD_SLOTS),
-            lens: Vec::new(),
+            sent: 0,
             received: Vec::new(),
         });
         let mut world = Self {
@@ -138,11 +171,14 @@ impl World {
             now: SimTime(0),
             queue: Queue::default(),
             hosts,
-            listeners: Vec::new(),
             channels: Vec::new(),
             handles: Handles::new(),
             paths: BTreeMap::new(),
             at_rest: Vec::new(),
+            touches: Vec::new(),
+            orphans: Orphans::new(),
+            burst_max,
+            quantum_max,
             last_change: SimTime(0),
             dice: Dice::new(seed, DRAW_WORLD),
             fault_dice: Dice::new(seed, DRAW_FAULTS),
@@ -174,11 +210,20 @@ impl World {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Arrive { host, link, port, frame } => self.arrive(host, link, port, frame),
-            Event::Sent { host, link, wire_bytes } => {
-                self.hosts[host].sent.push_back((link, wire_bytes));
-                self.wake(host);
+            Event::Sent { host, life, link, wire_bytes } => {
+                if self.hosts[host].life == life {
+                    self.hosts[host].sent.push_back((link, wire_bytes));
+                    self.wake(host);
+                }
             }
-            Event::Step { host } => self.step(host),
+            Event::Step { host, life } => {
+                let paused = self.hosts[host].is_paused(self.now);
+                if self.hosts[host].life == life && !paused {
+                    self.step(host);
+                } else if self.hosts[host].life == life {
+                    self.queue.schedule(self.hosts[host].paused_until, Event::Step { host, life });
+                }
+            }
             Event::Timer { host } => {
                 if self.hosts[host].timer == Some(self.now) {
                     self.hosts[host].timer = None;
@@ -186,28 +231,40 @@ impl World {
                 }
             }
             Event::Act(act) => self.act(act),
+            Event::Fault { fault, turn } => self.turn(fault, turn),
+            Event::Noise { fault } => self.make_noise(fault),
+            Event::Restart { host, life } => self.restart(host, life),
         }
     }
 
     /// Every host listens for channels and receives best effort.
     fn listen(&mut self) -> Result<(), ScenarioError> {
+        for host in 0..self.hosts.len() {
+            self.listen_at(host)?;
+            let host = &self.hosts[host];
+            let mut at_rest = host.node.status(host.clock.read(SimTime(0)));
+            at_rest.buffer_bytes += u64::from(self.options.sabotage.books_off);
+            self.at_rest.push(at_rest);
+        }
+        Ok(())
+    }
+
+    fn listen_at(&mut self, host: usize) -> Result<(), ScenarioError> {
         let failed = |error: &dyn std::fmt::Display| ScenarioError(format!("listening failed: {error}"));
         let name = |text| Name::new(text).map_err(|error| failed(&error));
-        for host in &mut self.hosts {
-            let listener = host.node.listen(name(LISTENER)?).map_err(|error| failed(&error))?;
-            self.listeners.push(listener);
-            let inbox = SimInbox::new(FLOOD_KEYS, FLOOD_SLOTS, FLOOD_BYTES_MAX, &host.delivered);
-            let receiver = host.node.bind_best_effort(name(RECEIVER)?, FLOOD_BYTES_MAX, inbox);
-            host.receiver = Some(receiver.map_err(|error| failed(&error))?);
-            self.at_rest.push(host.node.status(host.clock.read(SimTime(0))));
-        }
+        let hearer = &mut self.hosts[host];
+        let listener = hearer.node.listen(name(LISTENER)?).map_err(|error| failed(&error))?;
+        let inbox = SimInbox::new(FLOOD_KEYS, FLOOD_SLOTS, FLOOD_BYTES_MAX, &hearer.delivered);
+        let receiver = hearer.node.bind_best_effort(name(RECEIVER)?, FLOOD_BYTES_MAX, inbox);
+        hearer.receiver = Some(receiver.map_err(|error| failed(&error))?);
+        hearer.listener = Some(listener);
         Ok(())
     }
 
     fn schedule_plan(&mut self) {
         let times = self.scenario.times;
         for host in 0..self.hosts.len() {
-            self.queue.schedule(SimTime(0), Event::Step { host });
+            self.queue.schedule(SimTime(0), Event::Step { host, life: 0 });
             self.hosts[host].activity = host::Activity::Waking;
         }
         for plan in 0..self.scenario.channels.len() {
@@ -220,14 +277,27 @@ impl World {
         for at in [middle, times.stops, times.closes - punctual_analysis::Nanos::from_millis(50)] {
             self.queue.schedule(at, Event::Act(Act::Compare));
         }
+        if self.hosts.len() <= HOSTS_LOOKED_AT {
+            self.queue.schedule(times.opens, Event::Act(Act::LookAround));
+        }
+        if self.scenario.heals() {
+            self.queue.schedule(times.heals, Event::Act(Act::AskAgain));
+            self.queue.schedule(times.revives, Event::Act(Act::Revive));
+        }
+        self.schedule_faults();
         self.queue.schedule(times.closes, Event::Act(Act::CloseAll));
         self.queue.schedule(times.empty, Event::Act(Act::CheckEmpty));
     }
 
     /// Lets an application's request reach the node.
     fn call(&mut self, host: usize, call: Call) {
-        self.hosts[host].calls.push_back(call);
-        self.wake(host);
+        if self.hosts[host].is_up {
+            self.hosts[host].calls.push_back(call);
+            self.wake(host);
+        } else if let Call::Ask(channel) = call {
+            // There is no daemon to ask.
+            self.channels[channel].lose(false, self.now);
+        }
     }
 
     fn note(&mut self, host: usize, entry: Entry) {

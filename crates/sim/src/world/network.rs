@@ -11,6 +11,7 @@ use super::host::Arrived;
 use super::{Event, World};
 use crate::journal::Entry;
 use crate::memory::SimFrame;
+use crate::options::Faults;
 use crate::time::SimTime;
 
 impl World {
@@ -30,14 +31,18 @@ impl World {
         let flight = self.hosts[host].adapters[index].accept(self.now, wire_bytes);
         let config = &self.scenario.hosts[host].config.links[index];
         if config.pace == Pace::Completion {
-            self.queue.schedule(flight.departs, Event::Sent { host, link, wire_bytes });
+            let life = self.hosts[host].life;
+            self.queue.schedule(flight.departs, Event::Sent { host, life, link, wire_bytes });
         }
-        if self.sabotaged(port, bytes) || self.lost(host, link, port, bytes) {
+        self.falsify(host, index, port, bytes);
+        let cut = self.hosts[host].wires[index].cuts > 0;
+        if self.sabotaged(port, bytes) || cut || self.lost(host, link, port, bytes) {
             return;
         }
         let delay = self.delayed(host, link, port, bytes);
-        self.fly(host, index, port, bytes, flight.arrives + delay);
-        if self.struck(host, link, port, bytes, self.scenario.faults.duplicate, "doubled") {
+        let kept = self.hosts[host].wires[index].heap_until.unwrap_or(flight.arrives);
+        self.fly(host, index, port, bytes, kept.max(flight.arrives) + delay);
+        if self.struck(host, link, port, bytes, self.frame_faults().duplicate, "doubled") {
             let again = Nanos(self.fault_dice.between(0, 1_000_000));
             self.fly(host, index, port, bytes, flight.arrives + delay + again);
         }
@@ -53,7 +58,13 @@ impl World {
     /// A frame comes to the driver of `host`.
     pub(super) fn arrive(&mut self, host: usize, link: LinkId, port: Port, frame: SimFrame) {
         self.note(host, Entry::Receive { link: link.0, bytes: frame.as_ref().len() as u32 });
-        let received = self.hosts[host].clock.read(self.now);
+        let there = &self.hosts[host];
+        let ring = self.scenario.hosts[host].config.links[usize::from(link.0)].frames as usize;
+        if !there.is_up || there.is_paused(self.now) && there.arrived.len() >= ring {
+            return;
+        }
+        let clock = there.clock.read(self.now);
+        let received = Instant(clock.0.saturating_sub(there.stamps_early.0));
         let frame = self.classify(host, link, frame, received);
         self.hosts[host].arrived.push_back(Arrived { link, port, received, frame });
         self.wake(host);
@@ -87,18 +98,23 @@ impl World {
     }
 
     fn lost(&mut self, host: usize, link: LinkId, port: Port, bytes: &[u8]) -> bool {
-        let faults = self.scenario.faults;
+        let faults = self.frame_faults();
         self.struck(host, link, port, bytes, faults.loss, "lost")
             || self.struck(host, link, port, bytes, faults.corrupt, "corrupted")
     }
 
     fn delayed(&mut self, host: usize, link: LinkId, port: Port, bytes: &[u8]) -> Nanos {
-        let faults = self.scenario.faults;
+        let faults = self.frame_faults();
         if self.struck(host, link, port, bytes, faults.delay, "delayed") {
             Nanos(self.fault_dice.between(0, faults.delay_max.0))
         } else {
             Nanos::ZERO
         }
+    }
+
+    /// What links do to frames now.
+    fn frame_faults(&self) -> Faults {
+        if self.is_calm() { Faults::NONE } else { self.scenario.faults }
     }
 
     /// Whether a fault hits this frame; then its channel, and nobody else, is excused for a while.
@@ -127,23 +143,8 @@ impl World {
         let recovery = self.recovery(channel);
         let channel = &mut self.channels[channel];
         channel.faulty = true;
-        channel.ledger.excuse(self.now, recovery);
-    }
-
-    /// How long a disturbed channel may take to be back within its bounds, besides D: 2 * I and 129 times what its
-    /// effective arrivals may lag behind (each message makes I/128 of that up), and the delay itself. A packet is
-    /// accepted with e <= m + J and m <= n + J: the lag behind n is up to 2 * J.
-    fn recovery(&self, channel: usize) -> Nanos {
-        let channel = &self.channels[channel];
-        let hops = channel.grant.as_ref().map_or(&[][..], |grant| &grant.route);
-        let error: Nanos = hops
-            .iter()
-            .filter_map(|node| self.scenario.hosts.get(node.0 as usize - 1))
-            .flat_map(|host| &host.config.links)
-            .map(|link| link.prediction_error + link.propagation_max - link.propagation_min)
-            .sum();
-        let drift = Ppm(200).of(channel.plan.contract.deadline);
-        let delay = self.scenario.faults.delay_max;
-        channel.plan.contract.interval() * 2 + (error + drift) * (2 * 129) + delay + Nanos::from_millis(1)
+        // What was delayed or doubled comes so much later.
+        let until = self.now + self.scenario.faults.delay_max + Nanos::from_millis(1);
+        channel.ledger.excuse(self.now, until, recovery);
     }
 }

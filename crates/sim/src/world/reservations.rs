@@ -21,9 +21,10 @@ impl World {
         !pending && self.now.since(self.last_change) >= SETTLED
     }
 
-    /// Reservations equal what is in use. Waits until signalling has settled; with faults there is no telling.
+    /// Reservations equal what is in use. Waits until signalling has settled; while faults are felt there is no
+    /// telling.
     pub(super) fn compare(&mut self) {
-        if !self.scenario.faults.is_none() {
+        if !self.is_well() {
             return;
         }
         if !self.is_settled() {
@@ -39,6 +40,7 @@ impl World {
             self.compare_paths(host, &status, &channels);
             self.compare_sums(host, &status, &channels);
             self.compare_bounds(host, &channels);
+            self.compare_neighbours(host, &status);
         }
         self.check_overflows();
     }
@@ -93,7 +95,7 @@ impl World {
     }
 
     /// Whether the channel of `path` leaves `host` by its link `index`.
-    fn leaves_by(&self, host: usize, index: usize, path: PathId) -> bool {
+    pub(super) fn leaves_by(&self, host: usize, index: usize, path: PathId) -> bool {
         let grant = self.paths.get(&path).and_then(|&number| self.channels[number].grant.as_ref());
         let Some(route) = grant.map(|grant| &grant.route) else { return false };
         let here = route.iter().position(|node| node.0 as usize == host + 1);
@@ -138,8 +140,15 @@ impl World {
         self.outcome.expired = self.outcome.expired.max(expired);
     }
 
-    /// A lease after the last close nothing is left anywhere.
+    /// A lease after the last close nothing is left anywhere; then nodes shut down.
     pub(super) fn check_empty(&mut self) {
+        self.check_nothing_left();
+        for host in 0..self.hosts.len() {
+            self.call(host, Call::Shutdown);
+        }
+    }
+
+    pub(super) fn check_nothing_left(&mut self) {
         for host in 0..self.hosts.len() {
             let left = self.hosts[host].node.channels();
             let status = self.hosts[host].node.status(self.hosts[host].clock.read(self.now));
@@ -161,27 +170,29 @@ impl World {
             }
         }
         self.check_attempts();
-        for host in 0..self.hosts.len() {
-            self.call(host, Call::Shutdown);
-        }
     }
 
     /// Every attempt has come to its end, and its rings were given back.
     fn check_attempts(&mut self) {
-        let clean = self.scenario.faults.is_none();
+        let clean = self.is_well();
         for number in 0..self.channels.len() {
             let channel = &self.channels[number];
             let ended = matches!(channel.state, State::Closed | State::Refused);
-            let held = channel.outbox.as_ref().is_some_and(|outbox| outbox.is_held() || outbox.used() > 0)
-                || channel.inbox.as_ref().is_some_and(|inbox| inbox.is_held());
+            let outbox = channel.outbox.as_ref();
+            let held: Vec<&str> = [
+                (outbox.is_some_and(|outbox| outbox.is_held()), "the outgoing ring"),
+                (outbox.is_some_and(|outbox| outbox.taken() > 0), "a message of the outgoing ring"),
+                (channel.inbox.as_ref().is_some_and(|inbox| inbox.is_held()), "the incoming ring"),
+            ]
+            .into_iter()
+            .filter_map(|(held, what)| held.then_some(what))
+            .collect();
             let state = channel.state;
             if !ended && clean {
                 self.violate(&format!("channel {number} is {state:?} long after it was closed"));
             }
-            if held {
-                self.violate(&format!(
-                    "channel {number} is {state:?} and its node still holds a ring or a message"
-                ));
+            if !held.is_empty() {
+                self.violate(&format!("channel {number} is {state:?} and its node still holds {held:?}"));
             }
         }
     }

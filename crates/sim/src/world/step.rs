@@ -1,10 +1,13 @@
 //! One look of a host's processor: what the engine's loop does between two units of work.
 
+use super::effort::Effort;
 use super::host::{Activity, Arrived};
 use super::{Event, World};
 use crate::journal::Entry;
+use crate::memory::effort;
 use punctual_analysis::{Instant, Nanos};
 use punctual_proto::ids::LinkId;
+use punctual_proto::node::api::{Port, WorkKind};
 
 /// A node that wants to be called at once more often than this within one look does not let time pass.
 const ROUNDS_MAX: u32 = 1_000;
@@ -13,18 +16,27 @@ impl World {
     /// Something is there for the processor of `host`; if it sleeps, it wakes up, which takes its time.
     pub(super) fn wake(&mut self, host: usize) {
         let sleeper = &mut self.hosts[host];
-        if matches!(sleeper.activity, Activity::Idle) {
+        if sleeper.is_up && matches!(sleeper.activity, Activity::Idle) {
             sleeper.activity = Activity::Waking;
             let at = self.now + sleeper.processor.wake_up();
-            self.queue.schedule(at, Event::Step { host });
+            self.queue.schedule(at, Event::Step { host, life: sleeper.life });
         }
     }
 
     /// The processor of `host` looks at everything once, and begins a unit or goes to sleep.
     pub(super) fn step(&mut self, host: usize) {
         let now = self.hosts[host].clock.read(self.now);
+        let life = self.hosts[host].life;
         if let Activity::Working(work) = std::mem::take(&mut self.hosts[host].activity) {
+            let is_signal = work.kind == WorkKind::Signalling;
+            let before = effort();
             self.hosts[host].node.finish_work(work, now);
+            if !is_signal {
+                self.check_effort(host, Effort::Finish, before);
+            }
+            if is_signal && self.count_signal(host, false) {
+                return;
+            }
         }
         for round in 0.. {
             if round == ROUNDS_MAX {
@@ -35,6 +47,9 @@ impl World {
             self.deliver(host);
             self.poll_events(host, now);
             self.serve_links(host, now);
+            if self.hosts[host].life != life {
+                return;
+            }
             if self.begin_unit(host, now) {
                 return;
             }
@@ -49,15 +64,18 @@ impl World {
         while let Some(call) = self.hosts[host].calls.pop_front() {
             self.do_call(host, call, now);
         }
-        let host = &mut self.hosts[host];
-        while let Some(Arrived { link, port, received, frame }) = host.arrived.pop_front() {
-            host.node.handle_frame(link, port, received, frame, now);
+        while let Some(Arrived { link, port, received, frame }) = self.hosts[host].arrived.pop_front() {
+            let before = effort();
+            self.hosts[host].node.handle_frame(link, port, received, frame, now);
+            self.check_effort(host, Effort::Frame, before);
         }
-        while let Some((link, wire_bytes)) = host.sent.pop_front() {
-            host.node.handle_sent(link, wire_bytes, now);
+        while let Some((link, wire_bytes)) = self.hosts[host].sent.pop_front() {
+            let before = effort();
+            self.hosts[host].node.handle_sent(link, wire_bytes, now);
+            self.check_effort(host, Effort::Sent, before);
         }
         // Does nothing where nothing is due; asking first costs as much.
-        host.node.handle_timeout(now);
+        self.hosts[host].node.handle_timeout(now);
     }
 
     fn serve_links(&mut self, host: usize, now: Instant) {
@@ -68,22 +86,41 @@ impl World {
         for link in 0..self.hosts[host].adapters.len() {
             let link = LinkId(link as u16);
             let mut scratch = std::mem::take(&mut self.scratch);
-            while let Some(transmit) = self.hosts[host].node.poll_transmit(link, now, &mut scratch) {
+            self.watch_backlog(host, link, true);
+            loop {
+                let before = effort();
+                let transmit = self.hosts[host].node.poll_transmit(link, now, &mut scratch);
+                self.check_effort(host, Effort::Transmit, before);
+                let Some(transmit) = transmit else { break };
                 let len = transmit.packet.copy_to(&mut scratch);
+                self.hosts[host].backlogs[usize::from(link.0)].count(
+                    transmit.port,
+                    transmit.wire_bytes,
+                    &scratch[..len],
+                );
                 self.launch(host, link, transmit.port, transmit.wire_bytes, &mut scratch[..len]);
+                if transmit.port == Port::Signalling && self.count_signal(host, true) {
+                    self.scratch = scratch;
+                    return;
+                }
             }
+            self.watch_backlog(host, link, false);
             self.scratch = scratch;
         }
     }
 
     fn begin_unit(&mut self, host: usize, now: Instant) -> bool {
         let worker = &mut self.hosts[host];
+        let before = effort();
         let Some(work) = worker.node.begin_work(now) else { return false };
+        self.check_effort(host, Effort::Begin, before);
+        let worker = &mut self.hosts[host];
         let cost = worker.processor.time_of(&work, self.now).max(Nanos(1));
         let entry = Entry::Work { kind: work.kind, packets: work.packets, cost_ns: cost.0 };
         worker.activity = Activity::Working(work);
         self.note(host, entry);
-        self.queue.schedule(self.now + cost, Event::Step { host });
+        let life = self.hosts[host].life;
+        self.queue.schedule(self.now + cost, Event::Step { host, life });
         true
     }
 

@@ -1,0 +1,56 @@
+//! Bounded work: what each call of a node may do at most. Counted are the calls it makes on buffers (taking, copying,
+//! reserving, publishing, dropping): the part of its work that everybody who drives it pays for.
+
+use punctual_proto::limits::BEST_EFFORT_MESSAGES_MAX;
+
+use super::World;
+use crate::memory::effort;
+
+/// A call and what it may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effort {
+    /// `handle_frame`: constant.
+    Frame,
+    /// `handle_sent`: constant.
+    Sent,
+    /// `poll_transmit`: packets whose channel has gone are skipped, 64 at most; a source that has sent its message
+    /// takes the next ones from its ring, a burst and a few.
+    Transmit,
+    /// `begin_work`: constant, 16 picks.
+    Begin,
+    /// `finish_work` of anything but signalling: a quantum of packets, and what it takes from a ring.
+    Finish,
+    /// `handle_outbox`: a burst and a few messages.
+    Outbox,
+}
+
+/// Operations for each packet or message at most: taken or reserved, copied, published, dropped.
+const EACH: u64 = 4;
+/// Packets that one call skips.
+const SKIPS: u64 = 64;
+/// Messages that one call takes beyond a burst.
+const EXTRA: u64 = 16;
+
+impl World {
+    pub(super) fn effort_max(&self, effort: Effort) -> u64 {
+        let burst = self.burst_max + EXTRA;
+        match effort {
+            Effort::Frame | Effort::Sent => EACH,
+            Effort::Begin => EACH * 16,
+            Effort::Transmit => EACH * (SKIPS + burst),
+            Effort::Finish => EACH * (self.quantum_max + u64::from(BEST_EFFORT_MESSAGES_MAX) + burst),
+            Effort::Outbox => EACH * burst,
+        }
+    }
+
+    /// Judges what a call has done since `before`.
+    pub(super) fn check_effort(&mut self, host: usize, call: Effort, before: u64) {
+        let done = effort() - before;
+        let most = self.effort_max(call) * u64::from(self.options.sabotage.effort_percent) / 100;
+        if done > most {
+            self.violate(&format!(
+                "host {host}: {call:?} did {done} operations on buffers, {most} are its most"
+            ));
+        }
+    }
+}

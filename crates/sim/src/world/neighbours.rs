@@ -1,0 +1,37 @@
+//! Two neighbours agree once all is quiet: each hears the other, and a driver lets in exactly what passes.
+
+use std::collections::BTreeSet;
+
+use punctual_proto::ids::PathId;
+use punctual_proto::node::api::NodeStatus;
+
+use super::World;
+use super::channel::State;
+
+impl World {
+    pub(super) fn compare_neighbours(&mut self, host: usize, status: &NodeStatus) {
+        for link in status.links.iter().filter(|link| !link.alive) {
+            let what = format!("host {host} does not hear its neighbour {}, though all is well", link.name);
+            self.violate(&what);
+        }
+        let told: BTreeSet<(u16, PathId)> = self.hosts[host].filters.paths().collect();
+        let expected: BTreeSet<(u16, PathId)> = self.incoming_paths(host).collect();
+        if told != expected {
+            let what = format!("host {host} lets in {told:?}, what its neighbours send is {expected:?}");
+            self.violate(&what);
+        }
+    }
+
+    /// What comes in at `host`, and by which link, as far as it is open.
+    fn incoming_paths(&self, host: usize) -> impl Iterator<Item = (u16, PathId)> {
+        let open = self.channels.iter().filter(|channel| channel.state == State::Open);
+        open.filter_map(move |channel| {
+            let route = &channel.grant.as_ref()?.route;
+            let here = route.iter().position(|node| node.0 as usize == host + 1)?;
+            let before = route.get(here.checked_sub(1)?)?.0 as usize - 1;
+            let links = &self.scenario.hosts[host].links;
+            let link = links.iter().position(|link| link.peer == before)?;
+            Some((link as u16, channel.path?))
+        })
+    }
+}

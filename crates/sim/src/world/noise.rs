@@ -1,0 +1,115 @@
+//! What a hostile neighbour, or somebody on its cable, does to frames: lies in them, and frames of its own.
+
+use punctual_analysis::Nanos;
+use punctual_proto::ids::{ChannelNumber, Cookie, LinkId};
+use punctual_proto::node::api::Port;
+use punctual_proto::wire::{Header, Kind};
+
+use super::{Event, World};
+use crate::dice::mix;
+use crate::faults::{Lie, Mischief, Noise};
+use crate::memory::SimFrame;
+
+/// Signalling packets of a link that are recorded.
+const RECORDED: usize = 16;
+/// How far invented message numbers lie ahead. (A near one that is delivered costs the message that bears it later.)
+const NUMBERS_AHEAD: u64 = 1 << 40;
+/// Turns a version into another one.
+const FOREIGN: u8 = 0x40;
+
+impl World {
+    /// What becomes of a frame of `host` on its way out, if the host is not what it should be.
+    pub(super) fn falsify(&mut self, host: usize, index: usize, port: Port, bytes: &mut [u8]) {
+        let peer = self.hosts[host].adapters[index].peer;
+        if self.hosts[host].is_foreign != self.hosts[peer].is_foreign {
+            bytes[0] ^= FOREIGN;
+        }
+        if let (Some(about), Port::Data) = (self.hosts[host].lies, port) {
+            self.lie(about, bytes);
+        }
+        if self.scenario.schedule.is_empty() {
+            return;
+        }
+        let wire = &mut self.hosts[host].wires[index];
+        match port {
+            Port::Data => {
+                wire.data.clear();
+                wire.data.extend_from_slice(bytes);
+            }
+            Port::Signalling => {
+                if wire.signals.len() == RECORDED {
+                    wire.signals.pop_front();
+                }
+                wire.signals.push_back(bytes.to_vec());
+            }
+        }
+    }
+
+    fn lie(&mut self, about: Lie, bytes: &mut [u8]) {
+        let Ok((header, _)) = Header::parse(bytes) else { return };
+        if header.kind != Kind::Guaranteed {
+            return;
+        }
+        let slack = |slack_ns| Header { slack_ns, ..header };
+        let told = match about {
+            Lie::SlackMore(by) => slack(header.slack_ns.saturating_add_unsigned(by.0)),
+            Lie::SlackLess(by) => slack(header.slack_ns.saturating_sub_unsigned(by.0)),
+            Lie::SlackRandom => slack(self.fault_dice.bits() as i64),
+            // All fragments of a message get the same number: who mixes them up changes payload, which anybody on
+            // the path can anyway.
+            Lie::Numbers if mix(header.message).is_multiple_of(4) => {
+                Header { message: header.message.wrapping_add(NUMBERS_AHEAD), ..header }
+            }
+            Lie::Numbers => header,
+        };
+        told.write(bytes);
+    }
+
+    /// The next frame of a fault that makes noise.
+    pub(super) fn make_noise(&mut self, fault: usize) {
+        let plan = self.scenario.schedule[fault];
+        let Mischief::Noise { host, link, kind, interval } = plan.what else { return };
+        if self.now >= plan.ends() {
+            return;
+        }
+        if let Some(bytes) = self.invent(host, usize::from(link), kind) {
+            let adapter = &self.hosts[host].adapters[usize::from(link)];
+            let (peer, there) = (adapter.peer, LinkId(adapter.peer_link));
+            let frame = SimFrame::new(&bytes, &self.hosts[peer].frames);
+            let port = if kind.is_signalling() { Port::Signalling } else { Port::Data };
+            self.queue.schedule(self.now, Event::Arrive { host: peer, link: there, port, frame });
+        }
+        self.queue.schedule(self.now + interval.max(Nanos(1)), Event::Noise { fault });
+    }
+
+    fn invent(&mut self, host: usize, link: usize, kind: Noise) -> Option<Vec<u8>> {
+        let wire = &self.hosts[host].wires[link];
+        match kind {
+            Noise::Replays => {
+                let which = self.fault_dice.between(0, wire.signals.len().checked_sub(1)? as u64);
+                wire.signals.get(which as usize).cloned()
+            }
+            Noise::Signals | Noise::Garbage => {
+                let version = if kind == Noise::Signals { 2 } else { 1 };
+                let len = self.fault_dice.between(1, 400);
+                let mut bytes: Vec<u8> = (0..len).map(|_| self.fault_dice.bits() as u8).collect();
+                if self.fault_dice.between(0, 3) > 0 {
+                    bytes[0] = version;
+                }
+                Some(bytes)
+            }
+            Noise::Cookies | Noise::Strangers => {
+                let mut bytes = wire.data.clone();
+                let (header, _) = Header::parse(&bytes).ok().filter(|(h, _)| h.kind == Kind::Guaranteed)?;
+                let mut forged = header;
+                if kind == Noise::Cookies {
+                    forged.cookie = Cookie(header.cookie.0 ^ (1 + (self.fault_dice.bits() as u32 >> 1)));
+                } else {
+                    forged.path.channel = ChannelNumber(header.path.channel.0 ^ 0x8000_0000);
+                }
+                forged.write(&mut bytes);
+                Some(bytes)
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Everything that can be established is: what was admitted once, among others, must be admitted on an empty network.
+
+use punctual_analysis::Nanos;
+
+use super::{Act, Event, World};
+use crate::scenario::REVIVALS;
+
+/// Between two of them: each is closed and forgotten before the next one.
+const APART: Nanos = Nanos::from_millis(600);
+
+impl World {
+    /// Asks for some of the channels that were admitted once, one after the other.
+    pub(super) fn revive(&mut self) {
+        self.check_nothing_left();
+        let admitted = self.channels.iter().filter(|channel| channel.grant.is_some());
+        let mut plans: Vec<usize> = admitted.map(|channel| channel.origin).collect();
+        plans.sort_unstable();
+        plans.dedup();
+        let refused = self.options.sabotage.revivals_refused;
+        for turn in 0..REVIVALS.min(plans.len() as u64) {
+            let plan = plans.remove(self.dice.between(0, plans.len() as u64 - 1) as usize);
+            let again = &mut self.scenario.channels[plan];
+            (again.reopens, again.closes_at, again.silent, again.consents) = (false, None, false, !refused);
+            self.queue.schedule(self.now + APART * turn, Event::Act(Act::Ask { plan }));
+        }
+    }
+}

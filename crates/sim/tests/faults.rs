@@ -1,0 +1,187 @@
+//! Whole networks under faults of every kind: what a fault does not touch keeps every promise, what it has touched is
+//! well again afterwards; and every check that says so can fail.
+
+use std::path::Path;
+
+use punctual_analysis::{Nanos, Ppm};
+use punctual_sim::faults::{Fault, Mischief, Moment};
+use punctual_sim::time::SimTime;
+use punctual_sim::{
+    FaultChoice, FaultKind, FaultKinds, Faults, Options, Outcome, Sabotage, ScheduleChoice, SizeChoice,
+    Topology, run,
+};
+use serde::Deserialize;
+
+const BUSY: &str = include_str!("busy.toml");
+
+fn outcome(seed: u64, options: &Options) -> Outcome {
+    run(seed, options).unwrap_or_else(|error| panic!("seed {seed}: {error}"))
+}
+
+fn of_kinds(kinds: FaultKinds) -> Options {
+    Options { sizes: SizeChoice::Small, ..Options::default() }.with_faults(kinds)
+}
+
+fn holds(seed: u64, options: &Options, what: &str) -> Outcome {
+    let outcome = outcome(seed, options);
+    assert!(outcome.violations.is_empty(), "seed {seed}, {what}: {:#?}", outcome.violations);
+    outcome
+}
+
+/// The busy network, quiet besides what `schedule` says.
+fn busy(schedule: Vec<Fault>, sabotage: Sabotage) -> Options {
+    Options {
+        topology: Some(Topology::parse(BUSY).expect("the file is good")),
+        faults: FaultChoice::These(Faults::NONE),
+        schedule: ScheduleChoice::These(schedule),
+        traffic: Some(Nanos::from_millis(600)),
+        sabotage,
+        ..Options::default()
+    }
+}
+
+/// A fault in the middle of the traffic of [`busy`].
+fn amidst(what: Mischief, lasts: Nanos) -> Vec<Fault> {
+    vec![Fault { at: SimTime(1_200_000_000), lasts, what }]
+}
+
+fn caught(options: &Options, words: &str) {
+    let outcome = outcome(1, options);
+    let said = outcome.violations.iter().any(|violation| violation.what.contains(words));
+    assert!(said, "no \"{words}\" in {:#?}", outcome.violations);
+}
+
+#[test]
+fn every_kind_of_fault_harms_only_what_it_touches() {
+    for kind in FaultKind::ALL {
+        let options = of_kinds(FaultKinds::NONE.with(kind));
+        let sum: u64 = (0..4).map(|seed| holds(seed, &options, kind.name()).excused).sum();
+        let harmless = matches!(kind, FaultKind::Forge | FaultKind::Flood | FaultKind::Apps);
+        assert!(harmless || sum > 0, "{} never touched anything", kind.name());
+    }
+}
+
+/// A seed that once found a mistake.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Lesson {
+    seed: u64,
+    faults: String,
+    size: String,
+    what: String,
+}
+
+#[test]
+fn what_was_mended_stays_mended() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/seeds");
+    let mut lessons = 0;
+    for entry in std::fs::read_dir(&folder).expect("the folder of seeds") {
+        let text = std::fs::read_to_string(entry.expect("an entry").path()).expect("a file");
+        let lesson: Lesson = toml::from_str(&text).expect("seed, faults, size, what");
+        let sizes = match lesson.size.as_str() {
+            "small" => SizeChoice::Small,
+            "medium" => SizeChoice::Medium,
+            "large" => SizeChoice::Large,
+            other => panic!("size \"{other}\": give small, medium or large"),
+        };
+        let kinds = lesson.faults.parse().expect("kinds of fault");
+        let options = Options { sizes, ..Options::default() }.with_faults(kinds);
+        holds(lesson.seed, &options, &lesson.what);
+        lessons += 1;
+    }
+    assert!(lessons > 0, "no seed in {}", folder.display());
+}
+
+#[test]
+fn faults_of_all_kinds_at_once_harm_only_what_they_touch() {
+    for seed in 100..110 {
+        holds(seed, &of_kinds(FaultKinds::ALL), "all");
+    }
+}
+
+#[test]
+fn larger_networks_keep_every_promise() {
+    for (size, seed) in [(SizeChoice::Medium, 1), (SizeChoice::Medium, 2), (SizeChoice::Large, 1)] {
+        let options = Options { sizes: size, traffic: Some(Nanos::from_millis(300)), ..Options::default() };
+        assert!(holds(seed, &options, "larger").admitted > 10);
+    }
+}
+
+#[test]
+fn the_same_schedule_gives_the_same_digest_and_another_one_another() {
+    let digest = |kinds| outcome(5, &of_kinds(kinds)).digest;
+    assert_eq!(digest(FaultKinds::ALL), digest(FaultKinds::ALL));
+    assert_ne!(digest(FaultKinds::ALL), digest(FaultKinds::NONE));
+}
+
+/// A crash of each host after each of the first signalling packets that it handles or sends while channels are opened.
+#[test]
+fn a_crash_at_any_step_of_a_handshake_leaves_nothing_behind() {
+    for packets in 1..8 {
+        for host in 0..2 {
+            for moment in [Moment::Handled(packets), Moment::Sent(packets)] {
+                let at = SimTime(400_000_000);
+                let crash =
+                    Fault { at, lasts: Nanos::from_millis(300), what: Mischief::Crash { host, moment } };
+                let options = busy(vec![crash], Sabotage::default());
+                holds(1, &options, &format!("{moment:?} at host {host}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_message_that_comes_twice_is_caught() {
+    let sabotage = Sabotage { deliver_twice: Ppm(5_000), ..Sabotage::default() };
+    caught(&busy(Vec::new(), sabotage), "delivered twice");
+}
+
+#[test]
+fn a_message_for_somebody_else_is_caught() {
+    let sabotage = Sabotage { misdeliver: Ppm(5_000), ..Sabotage::default() };
+    caught(&busy(Vec::new(), sabotage), "misdelivered");
+}
+
+#[test]
+fn reservations_that_nobody_has_are_caught_while_channels_are_open_and_after() {
+    let options = busy(Vec::new(), Sabotage { books_off: true, ..Sabotage::default() });
+    caught(&options, "its stages");
+    caught(&options, "after teardown");
+}
+
+#[test]
+fn a_channel_without_a_source_is_caught() {
+    let options = busy(Vec::new(), Sabotage { sources_denied: true, ..Sabotage::default() });
+    caught(&options, "after its source has lost it");
+}
+
+#[test]
+fn more_work_than_a_call_may_do_is_caught() {
+    caught(&busy(Vec::new(), Sabotage { effort_percent: 1, ..Sabotage::default() }), "operations on buffers");
+}
+
+#[test]
+fn best_effort_that_gets_too_little_is_caught() {
+    let sabotage = Sabotage { link_rate_percent: 40, ..Sabotage::default() };
+    let starved = |seed| {
+        let outcome = outcome(seed, &busy(Vec::new(), sabotage));
+        outcome.violations.iter().any(|violation| violation.what.contains("best effort waits"))
+    };
+    assert!((1..9).any(starved), "best effort never waits too long");
+}
+
+/// A partition that outlasts the time in which all must be well.
+#[test]
+fn a_network_that_does_not_heal_is_caught() {
+    let partition = amidst(Mischief::Partition { host: 0, link: 0, both: true }, Nanos::from_secs(30));
+    let options = busy(partition, Sabotage::default());
+    caught(&options, "does not hear its neighbour");
+    caught(&options, "refused without a fault");
+}
+
+#[test]
+fn a_channel_that_is_refused_on_an_empty_network_is_caught() {
+    let crash = amidst(Mischief::Crash { host: 0, moment: Moment::Now }, Nanos::from_millis(100));
+    let sabotage = Sabotage { revivals_refused: true, ..Sabotage::default() };
+    caught(&busy(crash, sabotage), "is refused alone");
+}
