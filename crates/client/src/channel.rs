@@ -97,8 +97,7 @@ impl Channel {
     /// # Errors
     /// See [`SendError`].
     pub fn send_vectored(&mut self, parts: &[IoSlice<'_>]) -> Result<(), SendError> {
-        let until = self.until();
-        self.push(parts, until).map(|_| ())
+        self.push(parts).map(|_| ())
     }
 
     /// Queues a message and waits until the link has sent it (rtc_send).
@@ -107,7 +106,7 @@ impl Channel {
     /// See [`SendError`]; after `TimedOut` the message may still be sent.
     pub fn send_sync(&mut self, message: &[u8]) -> Result<(), SendError> {
         let until = self.until();
-        let position = self.push(&[IoSlice::new(message)], until)?;
+        let position = self.push(&[IoSlice::new(message)])?;
         self.wait_sent(position, until)
     }
 
@@ -126,6 +125,11 @@ impl Channel {
         at: punctual_proto::Instant,
     ) -> Result<bool, SendError> {
         self.ring.push_beside(message, at).map_err(|error| self.explain(error))
+    }
+
+    /// Whether the queue takes another message.
+    pub(crate) fn has_room(&self) -> bool {
+        self.outstanding() < u64::from(self.ring.shape().slots)
     }
 
     pub(crate) fn is_of(&self, shared: &Arc<Shared>) -> bool {
@@ -190,16 +194,22 @@ impl Channel {
         self.connection.shared.call(Request::Close { channel: self.id }).map(|_| ())
     }
 
-    fn until(&self) -> Option<Instant> {
+    pub(crate) fn until(&self) -> Option<Instant> {
         self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
     }
 
-    fn push(&mut self, parts: &[IoSlice<'_>], until: Option<Instant>) -> Result<u64, SendError> {
+    /// Looks at the clock for the timeout only where it has to wait.
+    fn push(&mut self, parts: &[IoSlice<'_>]) -> Result<u64, SendError> {
+        let mut until = None;
         loop {
             match self.ring.push(parts) {
                 Ok(position) => return Ok(position),
-                Err(PushError::Full) if self.ring.wait_room(until)? => {}
-                Err(PushError::Full) => return Err(self.not_in_time()),
+                Err(PushError::Full) => {
+                    let until = *until.get_or_insert_with(|| self.until());
+                    if !self.ring.wait_room(until)? {
+                        return Err(self.not_in_time());
+                    }
+                }
                 Err(error) => return Err(self.explain(error)),
             }
         }
@@ -209,7 +219,7 @@ impl Channel {
         if self.ring.wait_sent(position, until)? { Ok(()) } else { Err(self.not_in_time()) }
     }
 
-    fn not_in_time(&self) -> SendError {
+    pub(crate) fn not_in_time(&self) -> SendError {
         if self.ring.is_closed() { SendError::Closed(self.events.reason()) } else { SendError::TimedOut }
     }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use punctual_engine::direct;
 use punctual_ipc::api::{Answer, ApiError, Call, FromDaemon, PACKET_BYTES_MAX, Push, Request, VERSION};
 use punctual_ipc::socket::{self, Packet};
 use punctual_proto::ids::{ChannelId, ListenerId};
@@ -109,6 +110,9 @@ impl Shared {
 
     /// Sends a request and waits for the answer.
     pub(crate) fn call(&self, request: Request) -> Result<(Answer, Vec<OwnedFd>), Error> {
+        if direct::is_processor() {
+            return Err(Error::OnProcessor);
+        }
         let (_, receiver) = self.start_call(request)?;
         let (result, descriptors) = receiver.recv().map_err(|_| self.end())?;
         Ok((result?, descriptors))

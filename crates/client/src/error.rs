@@ -5,6 +5,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use punctual_engine::LeadError;
 use punctual_ipc::api::ApiError;
 use punctual_ipc::ring::RingError;
 use punctual_proto::ids::NameError;
@@ -62,6 +63,17 @@ pub enum Error {
     /// A handler is to run on the engine's thread, and nobody has said how long it may take.
     #[error("a handler in an embedded endsystem needs a declared time: listen with listen_direct")]
     HandlerTime,
+    /// Only an embedded engine can be led by an application's thread.
+    #[error("only the engine of an embedded endsystem can be led: a daemon's is in another process")]
+    NotEmbedded,
+    /// The engine cannot be led by this thread.
+    #[error(transparent)]
+    Lead(#[from] LeadError),
+    /// The thread would wait for itself.
+    #[error(
+        "this thread does the engine's work (it leads, or runs a handler): open, close and ask for states from another one"
+    )]
+    OnProcessor,
 }
 
 impl From<ApiError> for Error {

@@ -28,6 +28,36 @@ const OVERRUNS_TOLERATED: u64 = 3;
 /// Calls in time that make up for one of them.
 const CALLS_FORGIVING: u64 = 1_024;
 
+/// How far an application that runs on the engine's thread may be trusted with it.
+#[derive(Debug)]
+pub(crate) struct Trust {
+    declared: Nanos,
+    calls: u64,
+    /// Overruns that are forgiven.
+    grace: u64,
+}
+
+impl Trust {
+    /// In one that declares to take no longer than `declared`.
+    pub(crate) const fn new(declared: Nanos) -> Self {
+        Self { declared, calls: 0, grace: OVERRUNS_TOLERATED }
+    }
+
+    /// It had the thread for `took`: whether that was too long, and whether it may have it again.
+    pub(crate) fn judge(&mut self, took: Nanos) -> (bool, bool) {
+        self.calls += 1;
+        if self.calls.is_multiple_of(CALLS_FORGIVING) {
+            self.grace = (self.grace + 1).min(OVERRUNS_TOLERATED);
+        }
+        let late = took > self.declared;
+        let is_tolerated = !late || self.grace > 0;
+        if late {
+            self.grace = self.grace.saturating_sub(1);
+        }
+        (late, is_tolerated)
+    }
+}
+
 type Boxed = Box<dyn FnMut(&[u8], &MessageInfo, &mut Reply<'_>) + Send>;
 
 /// How a handler answers.
@@ -100,8 +130,7 @@ impl Handler {
                     handler: Some(handler),
                     stage: Arc::clone(&stage),
                     shared,
-                    declared: handler_time,
-                    grace: OVERRUNS_TOLERATED,
+                    trust: Trust::new(handler_time),
                 };
                 engine.call_up(end.id, ring, direct.into_upcall()).map_err(|_| Error::Disconnected)?
             }
@@ -155,9 +184,7 @@ struct Direct {
     handler: Option<Boxed>,
     stage: Arc<Stage>,
     shared: Arc<Shared>,
-    declared: Nanos,
-    /// Overruns that are forgiven.
-    grace: u64,
+    trust: Trust,
 }
 
 impl Direct {
@@ -168,24 +195,16 @@ impl Direct {
     /// `false` where it is put down.
     fn call(&mut self, message: &[u8], info: &MessageInfo) -> bool {
         let Some(handler) = &mut self.handler else { return false };
-        let calls = self.stage.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        self.stage.calls.fetch_add(1, Ordering::Relaxed);
         let begun = now();
         let mut reply = Reply { engine_of: Some((&self.shared, begun)) };
         let run = catch_unwind(AssertUnwindSafe(|| handler(message, info, &mut reply)));
-        let late = now().since(begun) > self.declared;
+        let (late, is_tolerated) = self.trust.judge(now().since(begun));
         if run.is_err() {
             self.stage.panicked.store(true, Ordering::Release);
             return false;
         }
-        if calls.is_multiple_of(CALLS_FORGIVING) {
-            self.grace = (self.grace + 1).min(OVERRUNS_TOLERATED);
-        }
-        if !late {
-            return true;
-        }
-        self.stage.overruns.fetch_add(1, Ordering::Relaxed);
-        let is_tolerated = self.grace > 0;
-        self.grace = self.grace.saturating_sub(1);
+        self.stage.overruns.fetch_add(u64::from(late), Ordering::Relaxed);
         is_tolerated
     }
 }

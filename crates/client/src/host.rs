@@ -9,7 +9,9 @@ use punctual_engine::config::{ConfigError, DaemonConfig, HostConfig};
 use punctual_engine::os::attributes::{self, Attributes, attributes, set_attributes};
 use punctual_engine::priorities::Priorities;
 use punctual_engine::profile::{SettleError, Settled, settle};
-use punctual_engine::{Engine, EngineError, EngineHandle, Events, HostMemory, LinkReport, SchedulingClass};
+use punctual_engine::{
+    Engine, EngineError, EngineHandle, Events, HostMemory, LeadError, LinkReport, SchedulingClass,
+};
 use punctual_ipc::api::Quotas;
 use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, Upcall};
 use punctual_ipc::service::server::Server;
@@ -290,6 +292,13 @@ impl EmbeddedHost {
             ring
         });
         installed.map_err(|_| HostGone)
+    }
+}
+
+impl EmbeddedHost {
+    /// From now on the calling thread drives the engine whenever it waits for it.
+    pub(crate) fn lead(&self) -> Result<punctual_engine::Lead<OutboxReader, InboxWriter>, LeadError> {
+        self.engine.lead()
     }
 }
 

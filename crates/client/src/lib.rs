@@ -36,6 +36,7 @@ mod error;
 mod events;
 mod handler;
 pub mod host;
+mod lead;
 mod listener;
 mod receiver;
 pub mod rings;
@@ -46,13 +47,14 @@ pub use endsystem::{Endsystem, SOCKET_VARIABLE};
 pub use error::{ConnectError, Error, OpenError, RecvError, SendError};
 pub use events::ChannelEvent;
 pub use handler::{Handler, Reply};
+pub use lead::Lead;
 pub use listener::{ChannelRequest, Consent, IncomingRequest, Listener};
 pub use receiver::Receiver;
 pub use state::ChannelState;
 
 pub use punctual_analysis::{
-    Activation, BitRate, Contract, ContractError, CostParts, Delivery, FlowName, Guarantee, Horizon, Instant, Late,
-    Nanos, Policing, Ppb, Ppm, Rate, Statistical,
+    Activation, BitRate, Contract, ContractError, CostParts, Delivery, FlowName, Guarantee, Horizon, Instant,
+    Late, Nanos, Policing, Ppb, Ppm, Rate, Statistical,
 };
 pub use punctual_engine::config::HostConfig;
 pub use punctual_ipc::api::{ApiError, HostStatus, SOCKET_DEFAULT};

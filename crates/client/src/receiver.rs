@@ -15,6 +15,7 @@ use crate::connection::Connection;
 use crate::error::{Error, RecvError};
 use crate::events::{ChannelEvent, ChannelEvents};
 use crate::handler::{Handler, Reply};
+use crate::lead::Lead;
 use crate::listener::{Accepted, IncomingRequest};
 use crate::state::ChannelState;
 
@@ -76,7 +77,7 @@ impl Receiver {
     /// # Errors
     /// See [`RecvError`].
     pub fn recv(&mut self, buffer: &mut [u8]) -> Result<MessageInfo, RecvError> {
-        self.wait(self.until())?;
+        self.wait_as_set()?;
         self.try_recv(buffer)
     }
 
@@ -119,7 +120,7 @@ impl Receiver {
     /// # Errors
     /// See [`RecvError`].
     pub fn recv_in_place<R>(&mut self, read: impl FnOnce(&[u8], &MessageInfo) -> R) -> Result<R, RecvError> {
-        self.wait(self.until())?;
+        self.wait_as_set()?;
         self.try_recv_in_place(read)
     }
 
@@ -154,6 +155,33 @@ impl Receiver {
         handler: impl FnMut(&[u8], &MessageInfo, &mut Reply<'_>) + Send + 'static,
     ) -> Result<Handler, Error> {
         Handler::start(self.end, self.ring, self.handler_time, Box::new(handler))
+    }
+
+    /// From now on the calling thread does the engine's work whenever it waits, see [`Lead`]: what this channel brings and
+    /// what it sends passes no other thread of this host.
+    ///
+    /// # Errors
+    /// [`Error::NotEmbedded`]; [`Error::HandlerTime`] where the listener declared no time (that of a handler: what
+    /// the thread may do between two waits); [`Error::Lead`] where the thread does not get the engine's class or CPU.
+    pub fn lead(self) -> Result<Lead, Error> {
+        Lead::start(self)
+    }
+
+    /// The ring, for who takes messages out of it on the engine's thread.
+    pub(crate) const fn ring_mut(&mut self) -> &mut InboxReader {
+        &mut self.ring
+    }
+
+    pub(crate) const fn handler_time(&self) -> Nanos {
+        self.handler_time
+    }
+
+    pub(crate) const fn connection(&self) -> &Arc<Connection> {
+        &self.end.connection
+    }
+
+    pub(crate) const fn timeout(&self) -> Option<Duration> {
+        self.timeout
     }
 
     /// Co-schedules the calling thread, the one that takes this channel's messages: it runs in `SCHED_FIFO` at the
@@ -217,8 +245,13 @@ impl Receiver {
         self.end.connection.shared.call(Request::Close { channel: self.end.id }).map(|_| ())
     }
 
-    fn until(&self) -> Option<Instant> {
-        self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+    /// Waits as long as the receive timeout says. Where a message waits already the clock is not read: that would be a
+    /// tenth of what taking it costs.
+    fn wait_as_set(&self) -> Result<(), RecvError> {
+        if self.ring.has_message() {
+            return Ok(());
+        }
+        self.wait(self.timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
 
     fn wait(&self, until: Option<Instant>) -> Result<(), RecvError> {
@@ -231,7 +264,7 @@ impl Receiver {
         }
     }
 
-    fn nothing(&self) -> RecvError {
+    pub(crate) fn nothing(&self) -> RecvError {
         if self.ring.is_closed() {
             RecvError::Closed(self.end.events.reason())
         } else {

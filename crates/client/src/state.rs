@@ -1,7 +1,7 @@
 //! What is known about a channel (CLIPS: rtcGetParameter).
 
-use punctual_ipc::api::{Answer, Request};
 use punctual_analysis::Guarantee;
+use punctual_ipc::api::{Answer, Request};
 use punctual_proto::Nanos;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::node::api::ChannelStatus;

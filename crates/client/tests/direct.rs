@@ -137,3 +137,49 @@ fn a_handler_may_be_the_last_to_hold_its_engine() {
     drop((b, handler));
     assert_eq!(wait.recv_timeout(PATIENCE), Err(mpsc::RecvTimeoutError::Disconnected), "it was dropped");
 }
+
+#[test]
+fn a_thread_that_leads_takes_its_messages_on_the_engines_thread() {
+    let (a, b) = pair();
+    let (mut there, at_b) = open(&a, &b, "ping", HANDLER_TIME);
+    let (mut back, mut at_a) = open(&b, &a, "pong", Nanos::from_millis(3));
+    let echo = at_b
+        .on_message(move |message, _, reply| reply.send(&mut back, message).expect("room"))
+        .expect("a handler");
+    at_a.set_recv_timeout(Some(PATIENCE));
+    let mut lead = at_a.lead().expect("it leads");
+    for number in 0..50_u64 {
+        lead.send(&mut there, &number.to_le_bytes()).expect("sent");
+        let answer = lead.recv_in_place(|message, info| (message.to_vec(), info.number)).expect("an answer");
+        assert_eq!(answer, (number.to_le_bytes().to_vec(), number));
+    }
+    assert!(lead.is_leading(), "{} overruns", lead.overruns());
+    // Its engine would have to answer, and that is itself.
+    assert!(matches!(there.state(), Err(Error::OnProcessor)));
+    let mut at_a = lead.end();
+    there.send(b"alone").expect("sent");
+    assert_eq!(at_a.recv_in_place(|message, _| message.to_vec()).expect("an answer"), b"alone");
+    assert_eq!((echo.calls(), there.state().expect("a state").status.counters.messages_out), (51, 51));
+}
+
+#[test]
+fn a_thread_that_stays_away_leads_no_more_and_loses_nothing() {
+    let (a, b) = pair();
+    let (mut channel, mut receiver) = open(&a, &b, "slow", Nanos(1));
+    receiver.set_recv_timeout(Some(PATIENCE));
+    let mut lead = receiver.lead().expect("it leads");
+    for number in 0..20_u8 {
+        channel.send(&[number]).expect("sent");
+        assert_eq!(lead.recv_in_place(|message, _| message.to_vec()).expect("a message"), [number]);
+    }
+    assert_eq!((lead.is_leading(), lead.overruns()), (false, 4));
+}
+
+#[test]
+fn only_a_declared_time_may_lead() {
+    let (a, b) = pair();
+    let listener = b.listen("cam", |_| Consent::Accept).expect("a listener");
+    let _channel = a.open("cam@b", contract()).expect("a channel");
+    let receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
+    assert!(matches!(receiver.lead(), Err(Error::HandlerTime)));
+}

@@ -30,6 +30,16 @@ pub(crate) fn prepare() {
     RUNG.with_borrow_mut(|rung| rung.reserve(OUTBOXES));
 }
 
+/// Whether this thread is a processor's: what waits here for its engine waits for ever.
+pub fn is_processor() -> bool {
+    RUNG.with_borrow(|rung| rung.capacity() > 0)
+}
+
+/// This thread is a processor's no more.
+pub(crate) fn retire() {
+    RUNG.set(Vec::new());
+}
+
 /// The next ring that was filled.
 pub(crate) fn next_rung() -> Option<ChannelId> {
     RUNG.with_borrow_mut(Vec::pop)

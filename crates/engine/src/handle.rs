@@ -14,9 +14,11 @@ use punctual_proto::{Instant, Nanos};
 use thiserror::Error;
 
 use crate::command::{Command, CommandQueue, question};
+use crate::direct;
 use crate::events::Events;
 use crate::memory::HostMemory;
 use crate::os::realtime::{RealTime, RealTimeError};
+use crate::processor::lead::{Before, Lead, LeadError};
 use crate::processor::{Processor, Shared};
 use crate::statistics::{Counters, EngineStatistics, LinkReport};
 
@@ -225,6 +227,27 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
             Box::new(move |processor, now| answer.send(request(processor, now)));
         self.inner.shared.commands.push(command)?;
         reply.wait()
+    }
+}
+
+impl<O, I> EngineHandle<O, I>
+where
+    O: Outbox<Message: Send> + Send + 'static,
+    I: Inbox<Slot: Send> + Send + 'static,
+{
+    /// From now on the calling thread drives the processor, see [`Lead`]. It gets the processor's class and CPU.
+    ///
+    /// # Errors
+    /// See [`LeadError`]; the engine's own thread goes on then.
+    pub fn lead(&self) -> Result<Lead<O, I>, LeadError> {
+        if direct::is_processor() {
+            return Err(LeadError::Twice);
+        }
+        let before = Before::read()?;
+        let (answer, reply) = question();
+        let command: Command<Processor<O, I>> = Box::new(move |processor, _| processor.hand_on(answer));
+        self.inner.shared.commands.push(command)?;
+        Lead::take(reply.wait()??, before)
     }
 }
 

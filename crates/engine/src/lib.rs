@@ -20,4 +20,5 @@ pub use events::Events;
 pub use handle::{Engine, EngineConfig, EngineError, EngineGone, EngineHandle, WatchError};
 pub use memory::HostMemory;
 pub use os::realtime::{RealTime, RealTimeError, SchedulingClass};
+pub use processor::lead::{Lead, LeadError};
 pub use statistics::{EngineStatistics, LinkReport};

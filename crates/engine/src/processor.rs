@@ -9,6 +9,7 @@
 
 mod doorbells;
 pub(crate) mod filters;
+pub(crate) mod lead;
 mod meter;
 mod port;
 mod rest;
@@ -37,7 +38,7 @@ use crate::direct;
 use crate::events::Events;
 use crate::handle::{EngineConfig, EngineError};
 use crate::memory::HostMemory;
-use crate::os::realtime;
+use crate::os::realtime::{self, RealTime};
 use crate::os::{now, wait::Waiter};
 use crate::statistics::{Counters, LinkReport};
 
@@ -80,10 +81,25 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     spin: Spin,
     /// What the kernel has given the thread, where that follows admission.
     share: Option<Share>,
+    /// Who is to lead next.
+    successor: Option<lead::Successor<O, I>>,
+    /// An application's thread drives, not the engine's own.
+    is_led: bool,
+    real_time: RealTime,
     grace: Nanos,
     /// When a stopping processor ends at the latest.
     stop_at: Option<Instant>,
     shared: Arc<Shared<O, I>>,
+}
+
+/// How a step ended.
+enum Step {
+    /// At this time the next one begins.
+    Goes(Instant),
+    /// What was waited for is there, or its time is over.
+    Done(Instant),
+    /// The processor has stopped.
+    Stopped,
 }
 
 /// What one turn has left to do.
@@ -105,9 +121,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         // Told however the thread ends: a panic in it must not leave anybody waiting.
         let _farewell = Farewell(Arc::clone(&shared));
         match Self::new(config, shared) {
-            Ok(mut processor) => {
+            Ok(processor) => {
                 started.send(Ok(()));
-                processor.run();
+                lead::keep(Box::new(processor));
             }
             Err(error) => started.send(Err(error)),
         }
@@ -143,26 +159,37 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             commanded: true,
             spin: Spin::new(spin),
             share,
+            successor: None,
+            is_led: false,
+            real_time: config.real_time,
             grace,
             stop_at: None,
             shared,
         })
     }
 
-    fn run(&mut self) {
-        let mut started = now();
-        loop {
-            let turn = self.turn(started);
-            let ended = turn.ended;
-            let counters = &self.shared.counters;
-            counters.loops.add(1);
-            counters.loop_ns_max.max(ended.since(started).0);
-            if self.stop_at.is_some_and(|at| ended >= at || self.node.is_quiet()) {
-                return self.finish();
-            }
-            let until = self.next_turn(turn, ended);
-            started = self.wait(until, turn.progress, ended);
+    /// One turn, and the sleep until the next one, `rest_until` at the latest; the time, or how it ended. `is_done` is
+    /// asked between the two: who waits for something that the turn has brought does not sleep.
+    fn step(
+        &mut self,
+        started: Instant,
+        rest_until: Option<Instant>,
+        is_done: &mut impl FnMut(&Self) -> bool,
+    ) -> Step {
+        let turn = self.turn(started);
+        let ended = turn.ended;
+        let counters = &self.shared.counters;
+        counters.loops.add(1);
+        counters.loop_ns_max.max(ended.since(started).0);
+        if self.stop_at.is_some_and(|at| ended >= at || self.node.is_quiet()) {
+            self.finish();
+            return Step::Stopped;
         }
+        if is_done(self) || rest_until.is_some_and(|until| until <= ended) {
+            return Step::Done(ended);
+        }
+        let until = self.next_turn(turn, ended).into_iter().chain(rest_until).min();
+        Step::Goes(self.wait(until, turn.progress, ended))
     }
 
     /// Begins at `at`. The clock is read anew only where something was done: a reading costs as much as a look at a

@@ -354,7 +354,8 @@ impl InboxReader {
         Header(&self.region).closed().load(Ordering::Acquire) != 0
     }
 
-    fn has_message(&self) -> bool {
+    /// Whether a message waits.
+    pub fn has_message(&self) -> bool {
         Header(&self.region).producer().load(Ordering::Acquire) > self.consumed
     }
 

@@ -1,0 +1,250 @@
+//! A thread of the application that does the engine's work while it waits: no other thread of this host touches the
+//! messages that it takes and sends.
+//!
+//! It is a handler turned inside out: what it does between two waits is done on the engine's thread, so the time for it is
+//! declared and admitted like a handler's ([`Endsystem::listen_direct`](crate::Endsystem::listen_direct)): so much for
+//! each message that the channel's contract allows. One that stays away longer, where that is no accident, leads no more:
+//! the engine goes back to its own thread, and the same calls wait like everybody's.
+
+use std::time::{Duration, Instant as Deadline};
+
+use punctual_analysis::Contract;
+use punctual_engine::direct;
+use punctual_ipc::ring::{InboxWriter, OutboxReader, now};
+use punctual_proto::memory::MessageInfo;
+use punctual_proto::{Instant, Nanos};
+use rustix::thread::{ClockId, clock_nanosleep_absolute};
+
+use crate::channel::Channel;
+use crate::error::{Error, RecvError, SendError};
+use crate::handler::Trust;
+use crate::receiver::Receiver;
+
+/// The calling thread as the engine's own, from [`Receiver::lead`] to the drop or [`Lead::end`]. It runs in the engine's
+/// class and on its CPU meanwhile. Calls that wait for the engine in another way ([`Endsystem::open`], `state`,
+/// `close`) fail with [`Error::OnProcessor`](crate::Error::OnProcessor).
+///
+/// [`Endsystem::open`]: crate::Endsystem::open
+pub struct Lead {
+    /// Dropped first: what the receiver holds may be the last that holds the engine. `None`: it leads no more.
+    engine: Option<punctual_engine::Lead<OutboxReader, InboxWriter>>,
+    receiver: Receiver,
+    away: Away,
+    /// When the thread went back to the application.
+    left_at: Instant,
+}
+
+/// How long the application may have the engine's thread: what admission reckons with, the declared time for each
+/// message, B at once and one each I.
+#[derive(Debug)]
+struct Away {
+    declared: Nanos,
+    contract: Contract,
+    trust: Trust,
+    /// What it has had of B times the declared time.
+    spent: Nanos,
+    /// Since when one more is due.
+    earned_at: Instant,
+    overruns: u64,
+}
+
+impl Away {
+    const fn new(declared: Nanos, contract: Contract, at: Instant) -> Self {
+        let trust = Trust::new(declared);
+        Self { declared, contract, trust, spent: Nanos::ZERO, earned_at: at, overruns: 0 }
+    }
+
+    /// It was away for `took` until `at`: whether it may go on.
+    fn was(&mut self, took: Nanos, at: Instant) -> bool {
+        self.earn(at);
+        self.spent += took;
+        let most = self.declared * u64::from(self.contract.burst_messages_max);
+        let is_broke = self.spent > most;
+        if is_broke {
+            self.spent = Nanos::ZERO;
+        }
+        let (late, is_tolerated) = self.trust.judge(if is_broke { Nanos::MAX } else { took });
+        self.overruns += u64::from(late);
+        is_tolerated
+    }
+
+    fn earn(&mut self, at: Instant) {
+        let interval = self.contract.rate_max.interval();
+        let due = at.since(self.earned_at).0 / interval.0;
+        if due > 0 {
+            self.earned_at = self.earned_at + interval * due;
+            self.spent = self.spent - self.declared * due;
+        }
+    }
+}
+
+impl Lead {
+    pub(crate) fn start(receiver: Receiver) -> Result<Self, Error> {
+        let embedded = receiver.connection().embedded.as_ref().ok_or(Error::NotEmbedded)?;
+        let declared = receiver.handler_time();
+        if declared == Nanos::ZERO {
+            return Err(Error::HandlerTime);
+        }
+        let contract = receiver.request().ok_or(Error::HandlerTime)?.contract;
+        let engine = Some(embedded.lead()?);
+        let left_at = now();
+        Ok(Self { engine, receiver, away: Away::new(declared, contract, left_at), left_at })
+    }
+
+    /// Hands `read` the next message where it is; does the engine's work until there is one.
+    ///
+    /// # Errors
+    /// As [`Receiver::recv_in_place`].
+    pub fn recv_in_place<R>(&mut self, read: impl FnOnce(&[u8], &MessageInfo) -> R) -> Result<R, RecvError> {
+        self.come_back();
+        let Some(engine) = &mut self.engine else { return self.receiver.recv_in_place(read) };
+        if !self.receiver.ring_mut().has_message() {
+            let until = self.receiver.timeout().map(|timeout| self.left_at + nanos(timeout));
+            let ring = self.receiver.ring_mut();
+            match engine.drive(self.left_at, until, || ring.has_message() || ring.is_closed()) {
+                Ok(at) => self.left_at = at,
+                Err(_) => self.engine = None,
+            }
+        }
+        match self.receiver.ring_mut().take(read) {
+            Some(value) => Ok(value),
+            None => match self.receiver.nothing() {
+                RecvError::WouldBlock => Err(RecvError::TimedOut),
+                other => Err(other),
+            },
+        }
+    }
+
+    /// Queues a message and does the work for it, so that it has left or waits for its turn when this returns; waits
+    /// while the queue is full. A channel of another endsystem is sent to as by [`Channel::send`].
+    ///
+    /// # Errors
+    /// As [`Channel::send`].
+    pub fn send(&mut self, channel: &mut Channel, message: &[u8]) -> Result<(), SendError> {
+        self.come_back();
+        let is_ours = channel.is_of(&self.receiver.connection().shared);
+        let Some(engine) = self.engine.as_mut().filter(|_| is_ours) else { return channel.send(message) };
+        let mut must_look = channel.send_beside(message, self.left_at);
+        if matches!(must_look, Err(SendError::WouldBlock)) {
+            let until = channel.until().map(|until| self.left_at + nanos(left(until)));
+            // Where the engine has stopped the queue is closed, which the second try tells.
+            let is_over = || channel.has_room() || channel.is_closed();
+            let at = engine.drive(self.left_at, until, is_over).unwrap_or_else(|_| now());
+            self.left_at = at;
+            must_look = channel.send_beside(message, at);
+        }
+        match must_look {
+            Ok(true) => direct::ring_outbox(channel.id()),
+            Ok(false) => {}
+            Err(SendError::WouldBlock) => return Err(channel.not_in_time()),
+            Err(error) => return Err(error),
+        }
+        match engine.drive(self.left_at, None, || true) {
+            Ok(at) => self.left_at = at,
+            Err(_) => self.engine = None,
+        }
+        Ok(())
+    }
+
+    /// Does the engine's work until `until`: how a periodic program waits for its next turn.
+    pub fn rest(&mut self, until: Instant) {
+        self.come_back();
+        match &mut self.engine {
+            Some(engine) => match engine.drive(self.left_at, Some(until), || false) {
+                Ok(at) => self.left_at = at,
+                Err(_) => self.engine = None,
+            },
+            None => sleep_until(until),
+        }
+    }
+
+    /// Whether it leads still: not any more where it stayed away too long too often, or the engine has stopped.
+    pub const fn is_leading(&self) -> bool {
+        self.engine.is_some()
+    }
+
+    /// Times at which it stayed away longer than was declared.
+    pub const fn overruns(&self) -> u64 {
+        self.away.overruns
+    }
+
+    /// Leads no more; the receiver serves on.
+    pub fn end(self) -> Receiver {
+        let Self { engine, receiver, .. } = self;
+        drop(engine);
+        receiver
+    }
+
+    /// The application was away until now.
+    fn come_back(&mut self) {
+        if self.engine.is_none() {
+            return;
+        }
+        let at = now();
+        let may_go_on = self.away.was(at.since(self.left_at), at);
+        self.left_at = at;
+        if !may_go_on {
+            self.engine = None;
+        }
+    }
+}
+
+fn nanos(span: Duration) -> Nanos {
+    Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn left(until: Deadline) -> Duration {
+    until.saturating_duration_since(Deadline::now())
+}
+
+fn sleep_until(until: Instant) {
+    let at = rustix::thread::Timespec {
+        tv_sec: (until.0 / 1_000_000_000) as _,
+        tv_nsec: (until.0 % 1_000_000_000) as _,
+    };
+    // A signal ends it early.
+    while now() < until && clock_nanosleep_absolute(ClockId::Monotonic, &at).is_err() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_analysis::Rate;
+
+    use super::*;
+
+    const DECLARED: Nanos = Nanos(1_000);
+    const INTERVAL: Nanos = Nanos(100_000);
+
+    /// Two at once, and one each interval.
+    fn away() -> Away {
+        let rate = Rate::every(INTERVAL).expect("not zero");
+        let contract = Contract::new(64, rate, 2, Nanos::from_millis(5)).expect("in range");
+        Away::new(DECLARED, contract, Instant::ZERO)
+    }
+
+    #[test]
+    fn the_declared_time_for_each_message_of_the_contract_is_no_overrun() {
+        let mut away = away();
+        assert!(away.was(DECLARED, Instant(1_000)));
+        for message in 1..10_000 {
+            assert!(away.was(DECLARED, Instant::ZERO + INTERVAL * message));
+        }
+        assert_eq!(away.overruns, 0);
+    }
+
+    #[test]
+    fn one_long_stay_is_an_overrun_and_the_fourth_ends_the_lead() {
+        let mut away = away();
+        let stays: Vec<_> =
+            (1..=4).map(|stay| away.was(DECLARED + Nanos(1), Instant::ZERO + INTERVAL * stay * 2)).collect();
+        assert_eq!((stays, away.overruns), (vec![true, true, true, false], 4));
+    }
+
+    #[test]
+    fn many_short_stays_without_a_message_are_an_overrun_too() {
+        let mut away = away();
+        let mut stays = (1..).map(|stay| away.was(DECLARED, Instant(1_000 * stay)));
+        // Two are allowed, the third is too many, and so four times.
+        assert_eq!(stays.position(|may_go_on| !may_go_on), Some(11));
+    }
+}

@@ -1,0 +1,178 @@
+//! Who drives the processor: its own thread, the *keeper*, or an application's that leads for a while.
+//!
+//! A message that goes through two threads of a host costs a switch and a wake-up each way more than one that a kernel's
+//! socket takes, whose protocol runs on its caller's thread (`rio-roundtrip` shows how much that is). So an embedding program may have one of its threads do the protocol's work while it waits (leader and followers,
+//! Schmidt et al. 2000, with one leader). The processor moves to that thread, with its class and CPU, and back when it
+//! stops leading; it is never shared. While the leader does something else nobody drives, as while a handler runs: so
+//! what it may take is declared and admitted like a handler's time.
+
+use std::io;
+use std::marker::PhantomData;
+use std::sync::mpsc::{Sender, channel};
+
+use punctual_proto::Instant;
+use punctual_proto::memory::{Inbox, Outbox};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use thiserror::Error;
+
+use super::{Processor, Step};
+use crate::command::Answer;
+use crate::direct;
+use crate::handle::EngineGone;
+use crate::os::attributes::{self, Attributes, SELF, attributes};
+use crate::os::now;
+use crate::os::realtime::{self, RealTime, RealTimeError, SchedulingClass};
+
+/// Why a thread cannot lead.
+#[derive(Debug, Error)]
+pub enum LeadError {
+    /// There is nothing to lead.
+    #[error(transparent)]
+    Gone(#[from] EngineGone),
+    /// The class cannot move from thread to thread.
+    #[error(
+        "a processor of class \"deadline\" stays on its own thread: its runtime was given to that; configure [processor] \
+         class = \"fifo\""
+    )]
+    Deadline,
+    /// A processor's thread leads already.
+    #[error("this thread does an engine's work already: one thread leads one engine")]
+    Twice,
+    /// Somebody else leads.
+    #[error("another thread leads this engine: an engine has one leader; end that lead first")]
+    Led,
+    /// The thread does not get the class or the CPU.
+    #[error(transparent)]
+    RealTime(#[from] RealTimeError),
+    /// The thread cannot be asked what it is.
+    #[error("the thread's scheduling cannot be read: {0}")]
+    Os(#[from] io::Error),
+}
+
+/// The way to somebody who is to lead.
+pub(crate) type Successor<O, I> = Answer<Result<Baton<O, I>, LeadError>>;
+
+/// A processor on its way, and the way back.
+pub(crate) struct Baton<O: Outbox, I: Inbox> {
+    processor: Box<Processor<O, I>>,
+    back: Sender<Box<Processor<O, I>>>,
+}
+
+/// What a thread was before it led, and is afterwards.
+pub(crate) struct Before {
+    class: Attributes,
+    cpus: CpuSet,
+}
+
+impl Before {
+    /// The calling thread, to be asked before anything is handed to it.
+    pub(crate) fn read() -> Result<Self, LeadError> {
+        Ok(Self { class: attributes(SELF)?, cpus: sched_getaffinity(None).map_err(io::Error::from)? })
+    }
+
+    fn restore(&self) {
+        // A thread that has lost the right to become what it was stays what it is: nothing rests on it any more.
+        let _ = sched_setaffinity(None, &self.cpus);
+        let _ = attributes::restore(SELF, self.class);
+    }
+}
+
+/// The keeper: drives until the processor stops, here or at a leader's.
+pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(mut processor: Box<Processor<O, I>>) {
+    let mut started = now();
+    loop {
+        if let Some(successor) = processor.successor.take() {
+            let (back, returned) = channel();
+            processor.is_led = true;
+            successor.send(Ok(Baton { processor, back }));
+            // None comes back that has stopped, or broke in its leader's hands: `Farewell` tells whoever waits.
+            let Ok(given_back) = returned.recv() else { return };
+            processor = given_back;
+            processor.is_led = false;
+            started = now();
+            continue;
+        }
+        // Who asks to lead is not kept waiting for the next packet.
+        match processor.step(started, None, &mut |processor| processor.successor.is_some()) {
+            Step::Goes(at) | Step::Done(at) => started = at,
+            Step::Stopped => return,
+        }
+    }
+}
+
+impl<O: Outbox, I: Inbox> Processor<O, I> {
+    /// Leaves the processor to another thread after this turn, or says why not.
+    pub(crate) fn hand_on(&mut self, successor: Successor<O, I>) {
+        if self.is_led || self.successor.is_some() {
+            successor.send(Err(LeadError::Led));
+        } else if matches!(self.real_time.class, SchedulingClass::Deadline { .. }) {
+            successor.send(Err(LeadError::Deadline));
+        } else {
+            self.successor = Some(successor);
+        }
+    }
+}
+
+/// The calling thread drives the processor, whenever it waits here. Dropped, it hands the processor back to its own
+/// thread and becomes what it was. One that is leaked (`std::mem::forget`) takes the engine with it: its own thread waits
+/// for the processor for ever.
+pub struct Lead<O: Outbox + 'static, I: Inbox + 'static> {
+    /// Some until dropped.
+    baton: Option<Baton<O, I>>,
+    before: Before,
+    /// Until the processor has stopped, or broke.
+    works: bool,
+    /// The thread is part of it.
+    _here: PhantomData<*const ()>,
+}
+
+impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
+    /// Takes over what the keeper hands on, on a thread that was `before`.
+    pub(crate) fn take(baton: Baton<O, I>, before: Before) -> Result<Self, LeadError> {
+        let wanted = baton.processor.real_time;
+        // On an error it is dropped and the keeper goes on.
+        let lead = Self { baton: Some(baton), before, works: true, _here: PhantomData };
+        // Memory is locked already, for the whole process.
+        realtime::apply(&RealTime { lock_memory: false, ..wanted })?;
+        direct::prepare();
+        Ok(lead)
+    }
+
+    /// Drives from `at`, a time just read, until `is_done`, which is asked after each turn, or `until`; the time.
+    ///
+    /// # Errors
+    /// Where the engine has stopped.
+    pub fn drive(
+        &mut self,
+        mut at: Instant,
+        until: Option<Instant>,
+        mut is_done: impl FnMut() -> bool,
+    ) -> Result<Instant, EngineGone> {
+        let Some(baton) = self.baton.as_mut().filter(|_| self.works) else { return Err(EngineGone) };
+        let processor = &mut baton.processor;
+        // A panic in here leaves a processor that nobody may go on with.
+        self.works = false;
+        processor.serve_handlers(at);
+        loop {
+            match processor.step(at, until, &mut |_| is_done()) {
+                Step::Goes(next) => at = next,
+                Step::Done(at) => {
+                    self.works = true;
+                    return Ok(at);
+                }
+                Step::Stopped => return Err(EngineGone),
+            }
+        }
+    }
+}
+
+impl<O: Outbox + 'static, I: Inbox + 'static> Drop for Lead<O, I> {
+    fn drop(&mut self) {
+        direct::retire();
+        self.before.restore();
+        if let Some(Baton { processor, back }) = self.baton.take().filter(|_| self.works) {
+            // The keeper waits for it as long as it lives.
+            let _ = back.send(processor);
+        }
+    }
+}
