@@ -88,25 +88,8 @@ impl Waiter {
         Ok(epoll::add(&self.epoll, descriptor, epoll::EventData::new_u64(token), flags)?)
     }
 
-    /// Tells nothing of a watched descriptor any more, until [`Waiter::unmute`].
-    ///
-    /// # Errors
-    /// Where it is not watched.
-    pub fn mute(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(TIMER);
-        Ok(epoll::modify(&self.epoll, descriptor, data, epoll::EventFlags::ET)?)
-    }
-
-    /// Tells `token` again, at once if the descriptor is readable.
-    ///
-    /// # Errors
-    /// Where it is not watched.
-    pub fn unmute(&self, descriptor: BorrowedFd<'_>, token: u64) -> io::Result<()> {
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        Ok(epoll::modify(&self.epoll, descriptor, epoll::EventData::new_u64(token), flags)?)
-    }
-
-    /// Stops watching. To be called before the descriptor is closed: others may hold copies of it.
+    /// Stops watching, until it is watched again, which tells at once what was ready meanwhile. To be called before the
+    /// descriptor is closed: others may hold copies of it.
     pub fn unwatch(&self, descriptor: BorrowedFd<'_>) {
         // ENOENT means that it was not watched.
         let _ = epoll::delete(&self.epoll, descriptor);
@@ -204,14 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_muted_is_told_when_it_is_heard_again() {
+    fn what_came_unwatched_is_told_when_it_is_watched_again() {
         for mut waiter in both() {
             let bell = Doorbell::new().expect("an eventfd");
             waiter.watch(bell.as_fd(), 7).expect("watched");
-            waiter.mute(bell.as_fd()).expect("muted");
+            waiter.unwatch(bell.as_fd());
             bell.ring();
             assert_eq!(waiter.wait(Some(Nanos::ZERO)).expect("a look"), 0);
-            waiter.unmute(bell.as_fd(), 7).expect("heard");
+            waiter.watch(bell.as_fd(), 7).expect("heard");
             assert_eq!(waiter.wait(Some(Nanos::ZERO)).expect("a look"), 1);
             assert_eq!(waiter.token(0), Some(7));
         }

@@ -37,6 +37,8 @@ pub(super) struct LinkPort {
     /// Wire bytes handed over and not completed.
     outstanding_bytes: u64,
     pub(super) rest: Rest,
+    /// Times at which the driver found no frame, until the last look.
+    dry: u64,
     failed: bool,
 }
 
@@ -62,6 +64,7 @@ impl LinkPort {
             queued_since: None,
             outstanding_bytes: 0,
             rest: Rest::default(),
+            dry: 0,
             failed: false,
         }
     }
@@ -96,16 +99,21 @@ impl LinkPort {
         }
         let least = if takes_best_effort { Stream::BestEffort } else { Stream::Guaranteed };
         self.has_left_best_effort = !takes_best_effort;
-        let dry_before = self.driver.statistics().pool_dry;
         match self.driver.receive_from(least, out, max) {
             Ok(count) if count == max => self.input = Input::Packets,
-            Ok(_) if self.driver.statistics().pool_dry > dry_before => {
-                counters.receive_pool_dry.add(1);
-                self.input = Input::Dry;
-            }
-            Ok(_) => self.input = Input::Nothing,
+            Ok(_) => self.input = self.what_is_left(counters),
             Err(error) => self.fail(&error, counters),
         }
+    }
+
+    /// After a look that brought less than it might: whether it was the pool that had nothing left.
+    fn what_is_left(&mut self, counters: &Counters) -> Input {
+        let dry = self.driver.statistics().pool_dry;
+        if std::mem::replace(&mut self.dry, dry) == dry {
+            return Input::Nothing;
+        }
+        counters.receive_pool_dry.add(1);
+        Input::Dry
     }
 
     /// Tells the driver about a channel. Where it cannot be told, its packets would not be let in: the path that is to

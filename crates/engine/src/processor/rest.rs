@@ -6,36 +6,71 @@
 //! and Ramakrishnan 1997), and the first look by the clock that finds none turns it on again. Other descriptors, of
 //! streams that something is promised to, stay as they are; a packet of best effort is seen at most [`REST`] later.
 
+use std::io;
+
 use punctual_proto::{Instant, Nanos};
 
 use super::port::LinkPort;
 use crate::os::wait::Waiter;
 
-/// Between two looks at a ring that nobody tells of.
-const REST: Nanos = Nanos::from_micros(50);
+/// Between two looks at a ring that nobody tells of. Each look may wake the application too, so a shorter rest costs more
+/// of both; it is as much as a packet of best effort is late at most.
+const REST: Nanos = Nanos::from_micros(100);
 /// As many packets in one look are a crowd. A request and its answer are none: they never wait.
 const CROWD: usize = 8;
 
 /// Whether, and until when, the descriptor of best effort is off.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rest(Option<Instant>);
+
+impl Rest {
+    /// After a look at `at` that brought `packets`. `mute` and `hear` turn the descriptor off and on, and say whether
+    /// they could.
+    fn looked(
+        &mut self,
+        packets: usize,
+        at: Instant,
+        mute: impl FnOnce() -> bool,
+        hear: impl FnOnce() -> bool,
+    ) {
+        let is_crowd = packets >= CROWD;
+        let rests = match self.0 {
+            None => is_crowd && mute(),
+            Some(_) if is_crowd => true,
+            Some(until) if until <= at => !hear(),
+            Some(_) => return,
+        };
+        self.0 = rests.then_some(at + REST);
+    }
+
+    fn is_over(&self, at: Instant) -> bool {
+        self.0.is_some_and(|until| until <= at)
+    }
+}
 
 impl LinkPort {
     /// A look at `at` brought `packets` in.
     pub(super) fn looked(&mut self, packets: usize, at: Instant, waiter: &Waiter) {
-        let is_crowd = packets >= CROWD;
-        let Some(until) = self.rest.0 else {
-            let deaf = is_crowd && self.best_effort_descriptor().is_some_and(|one| waiter.mute(one).is_ok());
-            self.rest.0 = deaf.then_some(at + REST);
-            return;
-        };
-        if is_crowd {
-            self.rest.0 = Some(at + REST);
-        } else if until <= at {
-            // A driver that has none any more was replaced by one whose descriptors are heard.
-            let heard =
-                self.best_effort_descriptor().is_none_or(|one| waiter.unmute(one, self.token()).is_ok());
-            self.rest.0 = (!heard).then_some(at + REST);
+        let mut rest = self.rest;
+        rest.looked(packets, at, || self.is_muted(waiter), || self.is_heard_again(waiter));
+        self.rest = rest;
+    }
+
+    /// Whether best effort wakes us no more.
+    fn is_muted(&self, waiter: &Waiter) -> bool {
+        let Some(descriptor) = self.best_effort_descriptor() else { return false };
+        // Taken off and not just masked: a masked one still costs the sender's kernel a lock for each packet.
+        waiter.unwatch(descriptor);
+        true
+    }
+
+    /// Whether best effort wakes us from now on.
+    fn is_heard_again(&self, waiter: &Waiter) -> bool {
+        // A driver that was replaced meanwhile has none, or one that is watched already.
+        let Some(descriptor) = self.best_effort_descriptor() else { return true };
+        match waiter.watch(descriptor, self.token()) {
+            Ok(()) => true,
+            Err(error) => error.kind() == io::ErrorKind::AlreadyExists,
         }
     }
 
@@ -46,8 +81,79 @@ impl LinkPort {
 
     /// The time for a look may have come.
     pub(super) fn end_rest(&mut self, at: Instant) {
-        if self.rest.0.is_some_and(|until| until <= at) {
+        if self.rest.is_over(at) {
             self.readable();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEGIN: Instant = Instant(1_000_000);
+    const END: Instant = Instant(BEGIN.0 + REST.0);
+
+    fn never() -> bool {
+        panic!("the descriptor is as it should be")
+    }
+
+    /// That a crowd at [`BEGIN`] has muted.
+    fn resting() -> Rest {
+        let mut rest = Rest::default();
+        rest.looked(CROWD, BEGIN, || true, never);
+        assert_eq!(rest, Rest(Some(END)));
+        rest
+    }
+
+    #[test]
+    fn a_crowd_mutes_and_less_does_not() {
+        let mut rest = Rest::default();
+        rest.looked(CROWD - 1, BEGIN, never, never);
+        assert_eq!(rest, Rest(None));
+        let rest = resting();
+        assert!(!rest.is_over(Instant(END.0 - 1)));
+        assert!(rest.is_over(END));
+    }
+
+    #[test]
+    fn another_crowd_prolongs() {
+        for at in [Instant(BEGIN.0 + 1), END, Instant(END.0 + 1)] {
+            let mut rest = resting();
+            rest.looked(CROWD, at, never, never);
+            assert_eq!(rest, Rest(Some(at + REST)));
+        }
+    }
+
+    #[test]
+    fn a_small_look_before_the_end_changes_nothing() {
+        for packets in [0, CROWD - 1] {
+            let mut rest = resting();
+            rest.looked(packets, Instant(END.0 - 1), never, never);
+            assert_eq!(rest, resting());
+        }
+    }
+
+    #[test]
+    fn after_the_end_it_hears_again() {
+        for packets in [0, CROWD - 1] {
+            let mut rest = resting();
+            rest.looked(packets, END, never, || true);
+            assert_eq!(rest, Rest(None));
+        }
+    }
+
+    #[test]
+    fn where_it_cannot_hear_the_clock_goes_on_telling() {
+        let mut rest = resting();
+        rest.looked(0, END, never, || false);
+        assert_eq!(rest, Rest(Some(END + REST)));
+    }
+
+    #[test]
+    fn what_cannot_be_muted_does_not_rest() {
+        let mut rest = Rest::default();
+        rest.looked(CROWD, BEGIN, || false, never);
+        assert_eq!(rest, Rest(None));
     }
 }
