@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use punctual_analysis::{Instant, Nanos, Ppm};
 
-use super::api::ChannelCounters;
+use super::api::{ChannelCounters, DropCounters};
 use super::outgoing::Outgoing;
 use crate::fragment::{Outcome, Reassembly};
 use crate::ids::{Address, ChannelId, LinkId, NodeId, PathId};
@@ -75,7 +75,6 @@ pub(super) struct Binding<M: Memory> {
     pub message_bytes_max: u32,
     pub inbox: M::Inbox,
     senders: Vec<Sender<Slot<M>>>,
-    pub counters: ChannelCounters,
 }
 
 impl<S> Sender<S> {
@@ -88,11 +87,11 @@ impl<S> Sender<S> {
 
 impl<M: Memory> Binding<M> {
     pub fn new(channel: ChannelId, message_bytes_max: u32, inbox: M::Inbox) -> Self {
-        Self { channel, message_bytes_max, inbox, senders: Vec::new(), counters: ChannelCounters::default() }
+        Self { channel, message_bytes_max, inbox, senders: Vec::new() }
     }
 
-    /// Puts a fragment to its message and hands a complete one over.
-    pub fn accept(&mut self, header: &Header, payload: &[u8], now: Instant) {
+    /// Puts a fragment to its message and hands a complete one over; counts in `drops` what the receiver has no room for.
+    pub fn accept(&mut self, header: &Header, payload: &[u8], now: Instant, drops: &mut DropCounters) {
         let index = self.sender(header, now);
         let (sender, inbox) = (&mut self.senders[index], &mut self.inbox);
         match sender.reassembly.accept(header, payload, || inbox.reserve()) {
@@ -106,12 +105,10 @@ impl<M: Memory> Binding<M> {
                     demoted: true,
                 };
                 inbox.publish(slot, info);
-                self.counters.messages_out += 1;
-                self.counters.bytes_out += u64::from(header.message_bytes);
             }
-            Outcome::NoSlot => self.counters.overruns += 1,
+            Outcome::NoSlot => drops.receiver_full += 1,
             Outcome::Stored | Outcome::Duplicate | Outcome::Stale => {}
-            Outcome::Rejected(_) => self.counters.dropped += 1,
+            Outcome::Rejected(_) => drops.malformed += 1,
         }
     }
 

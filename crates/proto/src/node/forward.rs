@@ -99,7 +99,7 @@ impl<M: Memory> Plane<M> {
         let payload = frame.as_ref().get(crate::limits::HEADER_BYTES..).unwrap_or_default();
         let payload = payload.get(..header.payload_bytes as usize).unwrap_or_default();
         match self.bindings.get_mut(&header.cookie.0) {
-            Some(binding) => binding.accept(&header, payload, now),
+            Some(binding) => binding.accept(&header, payload, now, &mut self.drops),
             None => self.drops.no_receiver += 1,
         }
     }

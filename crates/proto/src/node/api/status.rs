@@ -134,6 +134,8 @@ pub struct DropCounters {
     pub too_large: u64,
     /// Best effort beyond its flow's share of the processor.
     pub over_cap: u64,
+    /// Messages of best effort whose receiver had not taken the ones before: its ring was full.
+    pub receiver_full: u64,
 }
 
 /// All of `status`.
