@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use punctual::{BitRate, Channel, Nanos, Receiver, RecvError, SendError};
+use punctual::{BitRate, Channel, Endsystem, Nanos, Receiver, RecvError, SendError};
 use punctual_link::{Link, Port, Received};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
@@ -25,6 +25,7 @@ const BYTES: usize = 64;
 /// What the baseline's system calls carry: `sendmmsg` takes 32 (the driver's batch).
 const BATCH: usize = 32;
 const RATIO_MIN: f64 = 1.5;
+const OURS: &str = "Punctual";
 const PATIENCE: Nanos = Nanos::from_millis(50);
 const WARM_UP: Nanos = Nanos::from_millis(100);
 
@@ -36,6 +37,9 @@ struct Point {
     messages_per_s: f64,
     cpu_share: f64,
     messages_per_cpu_s: f64,
+    /// The time before and after what is measured included.
+    total_sent: u64,
+    total_received: u64,
 }
 
 /// What both ends of a world count.
@@ -87,12 +91,46 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
             |counts| near.settle(Class::Ordinary).and_then(|()| send(&mut channel, counts)),
             |counts| far.settle(Class::Ordinary).and_then(|()| take(&mut receiver, counts)),
         )?;
-        points.push(found.point(round, "Punctual"));
+        points.push(found.point(round, OURS));
     }
+    let totals = points.iter().filter(|point| point.world == OURS);
+    let sent: u64 = totals.clone().map(|point| point.total_sent).sum();
+    let lost = sent - totals.map(|point| point.total_received).sum::<u64>() - drain(&mut receiver)?;
+    let told = told_lost(pair.endsystem(engine)?)? + told_lost(pair.far_endsystem(engine)?)?;
     let mut measured = judge(&points);
+    let name = "messages lost that no counter of the hosts tells of".into();
+    measured.checks.push(Check::at_most(name, lost.saturating_sub(told) as f64, 0.0));
+    measured.notes.push(format!("{lost} of {sent} messages were lost, the hosts' counters tell of {told}"));
     measured.testimony = witness.map(Witness::stop).unwrap_or_default();
     measured.samples = points.len() as u64;
     Ok(measured)
+}
+
+/// What waits still at the receiver, once nobody sends.
+fn drain(receiver: &mut Receiver) -> anyhow::Result<u64> {
+    let mut count = 0;
+    loop {
+        match receiver.recv_in_place(|_, _| ()) {
+            Ok(()) => count += 1,
+            Err(RecvError::TimedOut | RecvError::WouldBlock) => return Ok(count),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Packets that a host says it has dropped: in its driver, at its edge, on its way out, or before its receiver.
+fn told_lost(endsystem: &Endsystem) -> anyhow::Result<u64> {
+    let status = endsystem.status()?;
+    let drops = &status.node.drops;
+    let edge = drops.no_buffer + drops.over_cap + drops.receiver_full + drops.no_receiver + drops.malformed;
+    let queues: u64 = status.node.links.iter().map(|link| link.best_effort_dropped).sum();
+    let links = status.engine["links"].as_array().map_or(&[][..], Vec::as_slice);
+    let of = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
+    let driver = links.iter().map(|link| {
+        let dropped = link["drops"].as_object().map_or(0, |all| all.values().map(of).sum::<u64>());
+        of(&link["overflows"]) + of(&link["send_errors"]) + dropped
+    });
+    Ok(edge + queues + driver.sum::<u64>())
 }
 
 /// What a turn found.
@@ -101,6 +139,7 @@ struct Found {
     received: u64,
     seconds: f64,
     cpu_s: f64,
+    total: (u64, u64),
 }
 
 impl Found {
@@ -112,6 +151,8 @@ impl Found {
             messages_per_s: self.received as f64 / self.seconds,
             cpu_share: self.cpu_s / self.seconds,
             messages_per_cpu_s: self.received as f64 / self.cpu_s,
+            total_sent: self.total.0,
+            total_received: self.total.1,
         }
     }
 }
@@ -143,6 +184,7 @@ fn measure(
             received: to.3 - from.3,
             seconds: to.0.since(from.0).as_u64() as f64 / 1e9,
             cpu_s: (to.1 - from.1).as_u64() as f64 / 1e9,
+            total: (counts.sent.load(Ordering::Relaxed), counts.received.load(Ordering::Relaxed)),
         })
     })
 }
@@ -217,7 +259,7 @@ fn judge(points: &[Point]) -> Measured {
         all.sort_by(f64::total_cmp);
         all.get(all.len() / 2).copied().unwrap_or_default()
     };
-    let (ours, kernel) = (of("Punctual"), of("kernel"));
+    let (ours, kernel) = (of(OURS), of("kernel"));
     let name = "messages of 64 B a second and core against sendmmsg and recvmmsg".into();
     measured.checks.push(Check::at_least(name, ours / kernel, RATIO_MIN));
     let shown = |value: f64| format!("{:.0} thousand", value / 1e3);
@@ -231,7 +273,7 @@ fn judge(points: &[Point]) -> Measured {
 }
 
 fn plot(points: &[Point]) -> Plot {
-    let series = ["kernel", "Punctual"].into_iter().enumerate().map(|(colour, world)| Series {
+    let series = ["kernel", OURS].into_iter().enumerate().map(|(colour, world)| Series {
         name: world.into(),
         colour,
         dashed: world == "kernel",

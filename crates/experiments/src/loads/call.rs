@@ -3,7 +3,8 @@
 use std::io;
 use std::net::SocketAddrV4;
 
-use punctual::{Channel, Instant, Nanos, Receiver, RecvError, SendError};
+use anyhow::Context;
+use punctual::{Channel, Instant, Lead, Nanos, Receiver, RecvError, SendError};
 
 use super::datagram::Datagrams;
 use crate::clock::{duration, now, sleep_until};
@@ -16,14 +17,45 @@ pub const PATIENCE: Nanos = Nanos::from_millis(250);
 /// Longest message of a round trip.
 const BYTES_MAX: usize = 2_048;
 
-/// One who asks.
-pub trait Caller: Send {
+/// One who asks, on one thread.
+pub trait Ask {
     /// Sends `message`, whose first eight bytes number it, and waits for the same number to come back; `false` where
     /// it does not within [`PATIENCE`].
     ///
     /// # Errors
     /// Where the way is broken for good.
     fn call(&mut self, message: &[u8]) -> anyhow::Result<bool>;
+
+    /// Waits until it is time for the next one.
+    fn rest(&mut self, until: Instant) {
+        sleep_until(until);
+    }
+}
+
+/// One who makes calls, on whatever thread.
+pub trait Caller: Send {
+    /// Calls as `plan` says, with numbers from `first` on.
+    ///
+    /// # Errors
+    /// Where the way breaks or the run is interrupted.
+    fn run(&mut self, plan: Plan, first: u64) -> anyhow::Result<Calls>;
+}
+
+impl<A: Ask + Send> Caller for A {
+    fn run(&mut self, plan: Plan, first: u64) -> anyhow::Result<Calls> {
+        calls(self, plan, first)
+    }
+}
+
+/// Which calls to make.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Until when.
+    pub until: Instant,
+    /// Of each message.
+    pub bytes: usize,
+    /// From one to the next, which begins at once where an answer takes longer.
+    pub interval: Nanos,
 }
 
 /// What a block of calls found.
@@ -35,28 +67,18 @@ pub struct Calls {
     pub lost: u64,
 }
 
-/// Makes calls of `bytes` bytes until `until`, one every `interval` (or the next at once, where an answer takes longer).
-///
-/// # Errors
-/// Where the way breaks or the run is interrupted.
-pub fn calls(
-    caller: &mut dyn Caller,
-    until: Instant,
-    bytes: usize,
-    interval: Nanos,
-    first: u64,
-) -> anyhow::Result<Calls> {
+fn calls(asking: &mut impl Ask, plan: Plan, first: u64) -> anyhow::Result<Calls> {
     let mut found = Calls { samples: Vec::with_capacity(1 << 14), lost: 0 };
-    let mut message = vec![0; bytes.max(8)];
+    let mut message = vec![0; plan.bytes.max(8)];
     let mut due = now();
     let mut number = first;
-    while due < until {
+    while due < plan.until {
         interrupt::check()?;
-        sleep_until(due);
-        due = due.max(now()) + interval;
+        asking.rest(due);
+        due = due.max(now()) + plan.interval;
         message[..8].copy_from_slice(&number.to_le_bytes());
         let begun = now();
-        if caller.call(&message)? {
+        if asking.call(&message)? {
             found.samples.push(Sample { begun, span: now().since(begun) });
         } else {
             found.lost += 1;
@@ -85,7 +107,7 @@ impl SocketCaller {
     }
 }
 
-impl Caller for SocketCaller {
+impl Ask for SocketCaller {
     fn call(&mut self, message: &[u8]) -> anyhow::Result<bool> {
         let until = now() + PATIENCE;
         match self.datagrams.socket().send(message) {
@@ -132,13 +154,11 @@ impl ChannelCaller {
     }
 }
 
-impl Caller for ChannelCaller {
+impl Ask for ChannelCaller {
     fn call(&mut self, message: &[u8]) -> anyhow::Result<bool> {
         let until = now() + PATIENCE;
-        match self.requests.send(message) {
-            Ok(()) => {}
-            Err(SendError::WouldBlock | SendError::TimedOut) => return Ok(false),
-            Err(error) => return Err(error.into()),
+        if !is_sent(self.requests.send(message))? {
+            return Ok(false);
         }
         while now() < until {
             match self.next(message, until) {
@@ -149,6 +169,72 @@ impl Caller for ChannelCaller {
             }
         }
         Ok(false)
+    }
+}
+
+/// Over two guaranteed channels of an engine in this process, whose work the calling thread does while it waits.
+pub struct LeadingCaller {
+    requests: Channel,
+    /// None while it is led.
+    answers: Option<Receiver>,
+}
+
+impl LeadingCaller {
+    /// Over the two; the answers' listener has declared a time.
+    pub fn new(requests: Channel, mut answers: Receiver) -> Self {
+        answers.set_recv_timeout(Some(duration(PATIENCE)));
+        Self { requests, answers: Some(answers) }
+    }
+}
+
+impl Caller for LeadingCaller {
+    fn run(&mut self, plan: Plan, first: u64) -> anyhow::Result<Calls> {
+        let answers = self.answers.take().context("a former run has lost the answers' channel")?;
+        let mut leading = Leading { requests: &mut self.requests, lead: answers.lead()? };
+        let found = calls(&mut leading, plan, first);
+        let (led, overruns) = (leading.lead.is_leading(), leading.lead.overruns());
+        self.answers = Some(leading.lead.end());
+        if !led {
+            eprintln!("note: a client stayed away from its engine {overruns} times, and led no more");
+        }
+        found
+    }
+}
+
+/// On the thread that leads.
+struct Leading<'a> {
+    requests: &'a mut Channel,
+    lead: Lead,
+}
+
+impl Ask for Leading<'_> {
+    fn call(&mut self, message: &[u8]) -> anyhow::Result<bool> {
+        let until = now() + PATIENCE;
+        if !is_sent(self.lead.send(self.requests, message))? {
+            return Ok(false);
+        }
+        while now() < until {
+            match self.lead.recv_in_place(|bytes, _| is_answer(bytes, message)) {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(RecvError::TimedOut | RecvError::WouldBlock) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
+    }
+
+    fn rest(&mut self, until: Instant) {
+        self.lead.rest(until);
+    }
+}
+
+/// A full queue is a lost call, a closed one the end.
+fn is_sent(sent: Result<(), SendError>) -> anyhow::Result<bool> {
+    match sent {
+        Ok(()) => Ok(true),
+        Err(SendError::WouldBlock | SendError::TimedOut) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -13,6 +13,10 @@ use crate::session::Wait;
 /// `net.core.busy_read`. In the program and not by `SO_BUSY_POLL`, since that polls no virtual device.
 const BUSY_POLL: Nanos = Nanos::from_micros(50);
 
+/// How long [`Wait::Spin`] looks: longer than a round trip, and as long as the processors that it is compared with. A
+/// server that nobody calls does not take the CPU from another world's.
+const SPIN: Nanos = Nanos::from_millis(1);
+
 /// A socket and how its owner waits.
 #[derive(Debug)]
 pub struct Datagrams {
@@ -42,13 +46,20 @@ impl Datagrams {
     /// Where the socket is broken.
     pub fn receive(&mut self, buffer: &mut [u8], patience: Nanos) -> io::Result<Option<Received>> {
         match self.wait {
-            Wait::Spin => self.look(buffer, now() + patience),
-            Wait::SpinThenBlock => {
-                let found = self.look(buffer, now() + BUSY_POLL.min(patience))?;
-                if found.is_some() { Ok(found) } else { self.sleep(buffer, patience) }
-            }
+            Wait::Spin => self.look_then_sleep(buffer, SPIN, patience),
+            Wait::SpinThenBlock => self.look_then_sleep(buffer, BUSY_POLL, patience),
             Wait::Block | Wait::Direct => self.sleep(buffer, patience),
         }
+    }
+
+    fn look_then_sleep(
+        &mut self,
+        buffer: &mut [u8],
+        span: Nanos,
+        patience: Nanos,
+    ) -> io::Result<Option<Received>> {
+        let found = self.look(buffer, now() + span.min(patience))?;
+        if found.is_some() { Ok(found) } else { self.sleep(buffer, patience) }
     }
 
     fn look(&self, buffer: &mut [u8], until: Instant) -> io::Result<Option<Received>> {

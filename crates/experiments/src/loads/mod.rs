@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use arrivals::Arrivals;
 pub use bulk::Bulk;
-pub use call::{Caller, calls};
+pub use call::Caller;
 pub use content::Content;
 pub use sink::{ReceiveLog, Receiving, Sink};
 pub use source::{SendLog, Sending, Sent, Source};

@@ -4,8 +4,8 @@ use punctual::Nanos;
 
 use super::{Place, RoleId};
 use crate::clock::{now, wait_until};
-use crate::loads::call::Calls;
-use crate::loads::{Bulk, Caller, Class, calls};
+use crate::loads::call::{Calls, Plan};
+use crate::loads::{Bulk, Caller, Class};
 use crate::measure::{Side, Windows};
 
 /// Bulk runs so long before a block begins.
@@ -105,7 +105,8 @@ impl Contender {
     fn run(&mut self, block: &Block, until: punctual::Instant) -> anyhow::Result<Calls> {
         // Namespaces are the sockets' affair; the thread only needs the CPU and the class.
         let (caller, first) = (self.caller.as_mut(), self.next);
-        self.place.on_cpu(self.class, || calls(caller, until, block.bytes, block.interval, first))
+        let plan = Plan { until, bytes: block.bytes, interval: block.interval };
+        self.place.on_cpu(self.class, || caller.run(plan, first))
     }
 }
 

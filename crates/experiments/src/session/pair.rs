@@ -12,7 +12,7 @@ use super::orders::{Answer, Hosting, Order, RoleId, Through, Wait};
 use super::{Place, Roles, adapter, echo};
 use crate::clock::duration;
 use crate::experiments::Conditions;
-use crate::loads::call::{ChannelCaller, SocketCaller};
+use crate::loads::call::{ChannelCaller, LeadingCaller, SocketCaller};
 use crate::loads::channel::ChannelOutlet;
 use crate::loads::stream::StreamOutlet;
 use crate::loads::{Caller, Class, Outlet, direct};
@@ -25,6 +25,9 @@ use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, network};
 
 /// How long an admitted channel may take to show up at its listener.
 const ESTABLISHED_WITHIN: punctual::Nanos = punctual::Nanos::from_secs(5);
+/// What a client that leads declares to do between two waits: it looks at its clock and keeps a sample. The processor is
+/// woken from a halt just before, with cold caches.
+const LEADER_TIME: Nanos = Nanos::from_micros(20);
 /// The first port of the baseline.
 const FIRST_PORT: u16 = 7_200;
 /// Ports of one pair between machines, where all pairs share the hosts.
@@ -239,7 +242,8 @@ impl Pair {
         Ok((Box::new(caller), port))
     }
 
-    /// Round trips over two guaranteed channels of an engine; client and server wait as told, in that order.
+    /// Round trips over two guaranteed channels of an engine; client and server wait as told, in that order. A client
+    /// that waits directly leads its engine.
     ///
     /// # Errors
     /// Where a channel is refused.
@@ -252,7 +256,11 @@ impl Pair {
     ) -> anyhow::Result<Box<dyn Caller>> {
         let role = self.role();
         let (ask, reply) = (format!("ask-{role}"), format!("reply-{role}"));
-        let listener = self.endsystem(engine)?.listen(&reply, |_| Consent::Accept)?;
+        let endsystem = self.endsystem(engine)?;
+        let listener = match client {
+            Wait::Direct => endsystem.listen_direct(&reply, LEADER_TIME, |_| Consent::Accept)?,
+            _ => endsystem.listen(&reply, |_| Consent::Accept)?,
+        };
         let through = Through::Engine { engine, name: ask.clone() };
         let answers = Some((format!("{reply}@a"), contract));
         self.order(Order::Echo {
@@ -265,7 +273,10 @@ impl Pair {
         })?;
         let answers = accept(&listener)?;
         let requests = self.endsystem(engine)?.open(&format!("{ask}@b"), contract)?;
-        Ok(Box::new(ChannelCaller::new(requests, answers, client)))
+        Ok(match client {
+            Wait::Direct => Box::new(LeadingCaller::new(requests, answers)),
+            _ => Box::new(ChannelCaller::new(requests, answers, client)),
+        })
     }
 
     /// Gives datagrams from and to `port` a class of priority on both hosts, as an expert would: an htb just below the
