@@ -183,6 +183,36 @@ fn a_configuration_that_promises_more_than_was_measured_is_told() {
     assert!(settled.warnings.is_empty(), "{:?}", settled.warnings);
 }
 
+/// The packets of a unit that a host with the costs of [`File::of`] settles on, in admission and in `status`.
+fn quantum_of(processor: &str) -> (u32, Vec<String>) {
+    let file = File::of("quantum", |_| {});
+    let mut config = host(&format!("profile = {:?}\nprofile_margin = \"0%\"\n{processor}", file.0));
+    let settled = settle(&mut config, &Plain).expect("a profile");
+    assert_eq!(config.node.cpu.quantum_packets, settled.quantum_packets);
+    (settled.quantum_packets, settled.warnings)
+}
+
+#[test]
+fn the_quantum_is_what_fits_unless_it_is_configured() {
+    // A packet takes at most 6.2 us there, its message 1 us, a turn 1 us besides its 50 us of work.
+    assert_eq!(quantum_of("").0, 8);
+    assert_eq!(quantum_of("release_latency = \"82us\"").0, 4);
+    let (quantum, warnings) = quantum_of("quantum = 20");
+    let told = |line: &String| line.starts_with("reaction 100.0 us") && line.contains("20 packets");
+    assert!(quantum == 20 && warnings.iter().any(told), "{warnings:?}");
+    assert_eq!(quantum_of("quantum = 1").0, 1);
+}
+
+#[test]
+fn costs_that_are_configured_settle_the_quantum_too() {
+    let mut config = host("");
+    let settled = settle(&mut config, &Plain).expect("as configured");
+    assert_eq!((settled.quantum_packets, settled.warnings.as_slice()), (7, &[][..]));
+    assert_eq!(config.node.cpu.quantum_packets, 7);
+    let settled = settle(&mut host("quantum = 8"), &Plain).expect("as configured");
+    assert_eq!((settled.quantum_packets, settled.warnings.len()), (8, 1), "{:?}", settled.warnings);
+}
+
 #[test]
 fn what_is_not_to_be_measured_is_as_configured() {
     for processor in ["", "profile_measure = false"] {

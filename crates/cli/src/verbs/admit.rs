@@ -91,8 +91,8 @@ up what the route could promise; what the deadline leaves beyond that is shared 
 used now: how much of the stage is given away, without this channel.";
 
 const EXPLANATION_COSTS: &str = "cost: of one largest message, what the stage is charged for it. On a processor: taking or handing over the message,
-the first packets of its runs (a run is at most a quantum), the other packets, and copies; on a link: its bytes at the
-assured rate, and what the reaction to completions or to the clock may leave idle.";
+the first packets of its runs (a run is at most the host's quantum, see `punctual status`), the other packets, and
+copies; on a link: its bytes at the assured rate, and what the reaction to completions or to the clock may leave idle.";
 
 /// Where a processor's costs come from, in words.
 fn costs_from(source: CostSource) -> String {

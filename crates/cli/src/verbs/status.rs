@@ -103,12 +103,15 @@ fn class(status: &HostStatus) -> String {
     }
 }
 
-/// What the processor's costs rest on, and what of the configuration is too tight for it; a line each.
+/// What the processor's costs rest on, the quantum, and what of the configuration is too tight for it; a line each.
 fn profile(status: &HostStatus) -> String {
     let told = &status.engine["profile"];
     let warnings = told["warnings"].as_array().into_iter().flatten().filter_map(|line| line.as_str());
     let warnings = warnings.map(|warning| format!("WARNING: {warning}"));
-    told["summary"].as_str().map(str::to_owned).into_iter().chain(warnings).map(|line| line + "\n").collect()
+    let summary = told["summary"].as_str().map(str::to_owned);
+    let quantum =
+        told["quantum_packets"].as_u64().map(|packets| format!("quantum: {packets} packets at most"));
+    summary.into_iter().chain(quantum).chain(warnings).map(|line| line + "\n").collect()
 }
 
 /// What work was seen to cost beside what admission assumes for it; wake-ups beside the release latency.

@@ -50,6 +50,9 @@ pub struct HostConfig {
     /// Where the processor's costs come from; `node.cpu.costs` are those that are configured until
     /// [`crate::profile::settle`] has decided.
     pub profile: ProfileSettings,
+    /// Packets of a unit as configured; `None`: [`crate::profile::settle`] takes as many as fit, and until then
+    /// `node.cpu` has the least.
+    pub quantum: Option<u32>,
     /// The daemon's own part.
     pub daemon: DaemonConfig,
     /// Where the boot count is kept; without it a life is 64 random bits.

@@ -11,7 +11,7 @@ use punctual_proto::{BitRate, Nanos, Ppm};
 
 use super::{DaemonConfig, HostConfig, LinkDriver, parse};
 use crate::os::realtime::{RealTime, SchedulingClass};
-use crate::profile::GivenCosts;
+use crate::profile::{GivenCosts, QUANTUM_MAX};
 
 const EXAMPLE: &str = include_str!("../../../../docs/punctuald.example.toml");
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -95,6 +95,8 @@ fn every_key_of_the_example_exists_with_the_default_that_it_shows() {
     assert_eq!(explicit.node.links[0].packet_best_effort_bytes_max.take(), Some(1_464));
     assert!(explicit.profile.given.is_complete(), "{:?}", explicit.profile.given);
     explicit.profile.given = GivenCosts::default();
+    assert_eq!(explicit.quantum.take(), Some(QUANTUM_MAX));
+    explicit.node.cpu.quantum_packets = implicit.node.cpu.quantum_packets;
     assert_eq!(explicit, implicit);
 }
 

@@ -10,12 +10,14 @@ mod machine;
 mod measure;
 mod settle;
 mod summary;
+mod units;
 
 pub use file::{Costs, PROFILE_VERSION, Profile, ProfileError};
 pub use machine::Machine;
 pub use measure::{MeasureError, PathSamples, Plan, Rings, Wires, measure, udp_wires, xdp_wires};
 pub use settle::{GivenCosts, Mismatch, ProfileSettings, SettleError, Settled, profile_of, settle};
 pub use summary::{BLOCK_UNITS, HOLE_NS, Summary};
+pub use units::{Around, QUANTUM_MAX, quantum_that_fits};
 
 use punctual_proto::node::config::CpuCosts;
 use punctual_proto::{Nanos, Ppm};

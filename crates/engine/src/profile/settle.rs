@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use punctual_proto::node::config::{CostSource, CpuCosts, Interference, NodeConfig, Pace};
+use punctual_proto::node::config::{CostSource, CpuCosts, Interference, NodeConfig};
 use punctual_proto::{Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -12,6 +12,7 @@ use super::file::{PROFILE_VERSION, Profile, ProfileError};
 use super::machine::Machine;
 use super::measure::{MeasureError, PathSamples, Plan, Rings, Wires, measure, udp_wires, xdp_wires};
 use super::summary::Summary;
+use super::units::{Around, quantum_that_fits, too_short};
 use super::{MARGIN_DEFAULT, costs_with_margin};
 use crate::config::{HostConfig, LinkDriver};
 use crate::os::realtime;
@@ -122,6 +123,8 @@ pub struct Settled {
     pub measured: Option<String>,
     /// One line for people.
     pub summary: String,
+    /// Packets that a handler finishes before it yields: as configured, or as many as fit.
+    pub quantum_packets: u32,
     /// What of the configuration is too tight for what was measured, each one line with the fix.
     pub warnings: Vec<String>,
 }
@@ -132,7 +135,7 @@ impl fmt::Display for Settled {
     }
 }
 
-/// Puts the costs that this host runs on into `config`.
+/// Puts the costs that this host runs on, and the quantum that they leave room for, into `config`.
 ///
 /// # Errors
 /// See [`SettleError`].
@@ -140,7 +143,7 @@ pub fn settle<R: Rings + Sync>(config: &mut HostConfig, rings: &R) -> Result<Set
     let settings = config.profile.clone();
     let (mut stands_in, wanted) = (None, driver_of(config));
     let (profile, foreign) = match source_of(config, &settings) {
-        Source::Configured => return Ok(as_configured(&settings)),
+        Source::Configured => return Ok(as_configured(config, &settings)),
         Source::File(path) => {
             let profile = Profile::load(path)?;
             let driver = accepted(&profile, wanted);
@@ -197,13 +200,19 @@ fn source_of<'a>(config: &HostConfig, settings: &'a ProfileSettings) -> Source<'
     }
 }
 
-fn as_configured(settings: &ProfileSettings) -> Settled {
+fn as_configured(config: &mut HostConfig, settings: &ProfileSettings) -> Settled {
     let why = match (settings.given.is_complete(), settings.measure) {
         (true, _) => "all are in [processor.costs]",
         (false, true) => "a best-effort host",
         (false, false) => "profile_measure = false",
     };
-    Settled { summary: format!("processor costs as configured, not measured ({why})"), ..Settled::default() }
+    let warnings = settle_units(config, Around::default());
+    Settled {
+        summary: format!("processor costs as configured, not measured ({why})"),
+        quantum_packets: config.node.cpu.quantum_packets,
+        warnings,
+        ..Settled::default()
+    }
 }
 
 /// The driver that a profile for this host must have been measured on: the dearest of its links'.
@@ -245,6 +254,9 @@ fn apply(
         Some(_) => CostSource::Foreign { margin },
     };
     config.node.cpu.costs_from = costs_from;
+    let mut warnings = settle_units(config, Around::of(profile));
+    let cpu = &config.node.cpu;
+    warnings.extend(interference_warning(cpu.interference, &cpu.costs, profile));
     let percent = f64::from(margin.0) / 1e4;
     let what = match &foreign {
         Some(error) => format!("DEGRADED, no guarantee rests on it: {error}"),
@@ -258,51 +270,17 @@ fn apply(
         file: settings.file.clone(),
         measured: Some(profile.measured.clone()),
         summary: format!("processor costs from {what}, with a margin of {percent:.0}%"),
-        warnings: warnings(&config.node, profile),
+        quantum_packets: config.node.cpu.quantum_packets,
+        warnings,
     }
 }
 
-/// Where the configuration promises to be faster than what was measured.
-fn warnings(node: &NodeConfig, profile: &Profile) -> Vec<String> {
-    let cpu = &node.cpu;
-    let mut found = Vec::new();
-    let fragment = u64::from(node.fragment_bytes).div_ceil(1_024);
-    let costs = &cpu.costs;
-    let packet =
-        costs.send_packet.max(costs.forward_packet).max(costs.receive_packet) + costs.copy_kib * fragment;
-    let unit = packet * u64::from(cpu.quantum_packets) + costs.send_message.max(costs.deliver_message);
-    // An arrival is seen after the wake-up or after the turn that runs, which ends one unit after its slice.
-    let turn = WORK_SLICE + unit + Nanos(profile.turn_ns);
-    let release = turn.max(Nanos(profile.wake_up_ns) + unit);
-    let measured = |wake: u64| {
-        if wake > 0 {
-            format!("a wake-up takes {}", Nanos(wake))
-        } else {
-            "the wake-up is not measured".into()
-        }
-    };
-    if cpu.release_latency < release {
-        found.push(format!(
-            "release_latency {} is too short: {} and a turn {turn}: set release_latency = \"{}us\" in [processor]",
-            cpu.release_latency,
-            measured(profile.wake_up_ns),
-            release.0.div_ceil(1_000)
-        ));
-    }
-    for link in &node.links {
-        let reaction =
-            Nanos(if link.pace == Pace::Clock { profile.wake_up_ns } else { profile.turn_ns }) + unit;
-        if link.reaction < reaction {
-            found.push(format!(
-                "reaction {} of link \"{}\" is too short for what was measured: set reaction = \"{}us\"",
-                link.reaction,
-                link.name,
-                reaction.0.div_ceil(1_000)
-            ));
-        }
-    }
-    found.extend(interference_warning(cpu.interference, costs, profile));
-    found
+/// Decides the quantum where the configuration does not, and tells what of it is too short for its units.
+fn settle_units(config: &mut HostConfig, around: Around) -> Vec<String> {
+    let NodeConfig { cpu, fragment_bytes, links, .. } = &mut config.node;
+    let fitting = || quantum_that_fits(cpu, *fragment_bytes, links, around);
+    cpu.quantum_packets = config.quantum.unwrap_or_else(fitting);
+    too_short(cpu, *fragment_bytes, links, around)
 }
 
 /// Turns cost [`Profile::turn_ns`] each full slice, and now and then a unit is dearer than what is charged for it.

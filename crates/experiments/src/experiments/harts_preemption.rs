@@ -164,7 +164,7 @@ fn judge(swept: &[Swept], excuses: &Excuses) -> anyhow::Result<Measured> {
         });
         costs.push(Cost { quantum: one.quantum, ratio });
     }
-    let default = punctual_proto::node::config::CpuConfig::default().quantum_packets;
+    let default = punctual_engine::profile::QUANTUM_MAX;
     measured.checks = checks(&costs, default);
     let access = |quantum| swept.iter().find(|one: &&Swept| one.quantum == quantum).map(|one| &one.access);
     if let Some(side) = access(default) {

@@ -320,6 +320,12 @@ impl Default for CpuConfig {
     }
 }
 
+/// The largest payload of a packet that a node with these `links` makes, at most `fragment_bytes`, or passes on.
+pub fn payload_bytes_max(fragment_bytes: u32, links: &[LinkConfig]) -> u32 {
+    let of = |link: &LinkConfig| link.packet_bytes_max.saturating_sub(limits::HEADER_BYTES as u32);
+    links.iter().map(of).max().unwrap_or(0).max(fragment_bytes)
+}
+
 impl LinkConfig {
     /// The rate that our packets are paced and charged at: the measured one less its error and, where the clock
     /// paces, less what kernel traffic may take of it. With completions the adapter holds us back by itself;

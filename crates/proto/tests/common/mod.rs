@@ -373,6 +373,7 @@ impl World {
     }
 
     /// Opens a channel from `from` to `to`, whose application consents at once.
+    #[allow(clippy::result_large_err, reason = "a test wants the event as it came")]
     pub fn open(&mut self, from: usize, to: usize, contract: Contract) -> Result<Open, Event> {
         let port = name("port");
         // A second channel to the same port finds the listener there.

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use punctual_analysis::contract::SPAN_MAX;
 use punctual_analysis::plan::Flow;
 use punctual_analysis::{
-    Activation, ActivationError, Class, Contract, Cpu, Demand, FlowName, Nanos, PathCosts, Ppm, Rate,
-    StageModel, Urgency,
+    Activation, ActivationError, BitRate, Class, Contract, Cpu, Demand, FlowName, Nanos, PathCosts, Ppm,
+    Rate, StageModel, Urgency,
 };
 use punctual_engine::config::quantity::{Bytes, Text};
-use punctual_engine::profile::{MARGIN_DEFAULT, Profile, costs_with_margin};
+use punctual_engine::profile::{Around, MARGIN_DEFAULT, Profile, costs_with_margin, quantum_that_fits};
+use punctual_proto::ids::NodeId;
 use punctual_proto::limits::FRAGMENT_BYTES_DEFAULT;
 use punctual_proto::node::api::Role;
-use punctual_proto::node::config::{CpuConfig, Interference};
+use punctual_proto::node::config::{CpuConfig, Interference, LinkConfig};
 use punctual_proto::node::plan::{costs_of, processor};
 use serde::Deserialize;
 
@@ -87,6 +88,8 @@ impl Host {
         let name = values::name(&input.name)?;
         let mut cpu = CpuConfig::default();
         let (mut fragment_bytes, mut neighbours) = (FRAGMENT_BYTES_DEFAULT, 1);
+        let (mut quantum, mut around) = (input.quantum, Around::default());
+        let mut links = vec![LinkConfig::new("", NodeId(0), BitRate(1))];
         if let Some(path) = &input.config {
             let config =
                 punctual_engine::config::load(&folder.join(path)).map_err(|error| error.to_string())?;
@@ -98,11 +101,13 @@ impl Host {
                 ));
             }
             (fragment_bytes, neighbours) = (config.node.fragment_bytes, config.node.links.len() as u32);
-            cpu = config.node.cpu;
+            (cpu, links) = (config.node.cpu, config.node.links);
+            quantum = quantum.or(config.quantum);
         }
         if let Some(path) = &input.profile {
             let profile = Profile::load(&folder.join(path)).map_err(|error| error.to_string())?;
             cpu.costs = costs_with_margin(&profile.costs.cpu_costs(), MARGIN_DEFAULT);
+            around = Around::of(&profile);
         }
         let pick = |given: &Option<Text<Nanos>>, default| given.as_ref().map_or(default, |text| text.0);
         let share = |given: &Option<Text<Ppm>>, default| given.as_ref().map_or(default, |text| text.0);
@@ -113,10 +118,11 @@ impl Host {
             sigma: pick(&input.interference_burst, cpu.interference.sigma),
             rho: share(&input.interference_share, cpu.interference.rho),
         };
-        cpu.quantum_packets = input.quantum.unwrap_or(cpu.quantum_packets).max(1);
         if let Some(Text(bytes)) = &input.fragment {
             fragment_bytes = u32::try_from(bytes.0).unwrap_or(u32::MAX);
         }
+        cpu.quantum_packets = quantum
+            .map_or_else(|| quantum_that_fits(&cpu, fragment_bytes, &links, around), |given| given.max(1));
         let processor = processor(&cpu, fragment_bytes);
         Ok(Self {
             name,

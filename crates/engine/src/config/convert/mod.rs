@@ -79,8 +79,9 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
     let daemon = daemon(file.daemon, source)?;
     let epoch_file = own.epoch_file.map(|path| source.resolve(&path));
     let profile = profile(file.processor.get_ref(), source);
+    let quantum = file.processor.get_ref().quantum;
     let co_scheduling = priorities::of(&file.processor, real_time.class, source)?;
-    Ok(HostConfig { node, drivers, real_time, spin, co_scheduling, profile, daemon, epoch_file })
+    Ok(HostConfig { node, drivers, real_time, spin, co_scheduling, profile, quantum, daemon, epoch_file })
 }
 
 fn pick<Q: Copy>(given: &Option<Text<Q>>, default: Q) -> Q {

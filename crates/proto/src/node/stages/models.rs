@@ -28,7 +28,7 @@ pub(in crate::node) const fn path_costs(costs: &config::CpuCosts, role: Role) ->
 }
 
 /// The processor as admission sees it, where no packet has more than `fragment_bytes` of payload. What exceeds a
-/// budget runs as best effort, a quantum at once.
+/// budget runs as best effort, a quantum at once, at either end of a channel.
 pub(in crate::node) fn cpu_model(cpu: &config::CpuConfig, fragment_bytes: u32) -> Cpu {
     let costs = &cpu.costs;
     let longest = costs.send_packet.max(costs.forward_packet).max(costs.receive_packet);
@@ -38,15 +38,15 @@ pub(in crate::node) fn cpu_model(cpu: &config::CpuConfig, fragment_bytes: u32) -
         utilisation_max: cpu.utilisation_max,
         best_effort_share_min: cpu.best_effort_share_min,
         interference: Interference { sigma: interference.sigma, rho: interference.rho },
-        best_effort_unit: packet * u64::from(cpu.quantum_packets.max(1)) + costs.deliver_message,
+        best_effort_unit: packet * u64::from(cpu.quantum_packets.max(1))
+            + costs.send_message.max(costs.deliver_message),
         quantum_packets: cpu.quantum_packets,
     }
 }
 
 /// The largest payload of a packet that this node makes or passes on.
 pub(super) fn fragment_bytes_max(config: &NodeConfig) -> u32 {
-    let of_links = config.links.iter().map(|link| link.packet_bytes_max.saturating_sub(HEADER_BYTES as u32));
-    of_links.max().unwrap_or(0).max(config.fragment_bytes)
+    config::payload_bytes_max(config.fragment_bytes, &config.links)
 }
 
 pub(crate) fn link_model(link: &LinkConfig) -> Link {
