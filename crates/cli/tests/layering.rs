@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("client", &["analysis", "proto", "link", "engine", "ipc"]),
     ("daemon", &["analysis", "proto", "link", "engine", "ipc", "client"]),
     ("sim", &["analysis", "proto"]),
-    ("experiments", &["analysis", "proto", "link", "engine", "ipc", "client"]),
+    ("experiments", &["analysis", "proto", "link", "engine", "ipc", "client", "sim"]),
     ("cli", &["analysis", "proto", "link", "engine", "ipc", "client", "sim", "experiments"]),
     // Beside `crates`: they test, nothing depends on them.
     ("fuzz", &["analysis", "proto", "link", "engine", "ipc", "client", "sim", "cli"]),

@@ -1,12 +1,13 @@
 //! Many seeds on all cores. Each run stays on one thread; only its outcome leaves it.
 
-use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::any::Any;
+use std::ops::{ControlFlow, Range};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 
 use crate::options::Options;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Violation};
 use crate::scenario::ScenarioError;
 
 /// Runs every seed of `seeds` on `threads` threads (at least one); outcomes in the order of seeds. `progress`
@@ -20,23 +21,64 @@ pub fn run_many(
     threads: usize,
     progress: impl Fn(&Outcome) + Sync,
 ) -> Result<Vec<Outcome>, ScenarioError> {
-    let next = AtomicU64::new(seeds.start);
     let results = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..threads.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        break;
-                    }
-                    let result = crate::run(seed, options).inspect(&progress);
-                    results.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((seed, result));
-                }
-            });
-        }
+    run_each(seeds, options, threads, |seed, result| {
+        let result = result.inspect(&progress);
+        lock(&results).push((seed, result));
+        ControlFlow::Continue(())
     });
     let mut results = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     results.sort_by_key(|&(seed, _)| seed);
     results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The same; `done` takes each outcome on the thread that ran it. Once it breaks no further seed begins.
+pub fn run_each(
+    seeds: impl IntoIterator<Item = u64, IntoIter: Send>,
+    options: &Options,
+    threads: usize,
+    done: impl Fn(u64, Result<Outcome, ScenarioError>) -> ControlFlow<()> + Sync,
+) {
+    let left = Mutex::new(Some(seeds.into_iter()));
+    let next = || lock(&left).as_mut()?.next();
+    thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                while let Some(seed) = next() {
+                    if done(seed, run_caught(seed, options)).is_break() {
+                        *lock(&left) = None;
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Runs one seed; a panic in it is a violation like any other.
+///
+/// # Errors
+/// Where a topology or configuration cannot be used.
+pub fn run_caught(seed: u64, options: &Options) -> Result<Outcome, ScenarioError> {
+    caught(seed, || crate::run(seed, options))
+}
+
+/// The same of a run of `seed` that is set up otherwise.
+pub(crate) fn caught(
+    seed: u64,
+    run: impl FnOnce() -> Result<Outcome, ScenarioError>,
+) -> Result<Outcome, ScenarioError> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let what = format!("panicked: {}", words(&*panic));
+        let violations = vec![Violation { seed, what }];
+        Ok(Outcome { seed, violations, violations_total: 1, ..Outcome::default() })
+    })
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use crate::time::SimTime;
+use crate::trace::{Flight, Timeline};
 
 /// What is logged.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A frame was handed to a link.
     Transmit {
@@ -158,15 +159,14 @@ pub struct Journal {
     hasher: blake3::Hasher,
     /// Records that are not in `hasher` yet: it is four times as fast with many at once.
     records: Vec<u8>,
-    trace: Option<Vec<String>>,
-    names: Vec<String>,
+    trace: Option<Timeline>,
 }
 
 impl Journal {
     /// An empty log for hosts of these names.
     pub fn new(names: Vec<String>, trace: bool) -> Self {
         let records = Vec::with_capacity(RECORDS_BYTES);
-        Self { hasher: blake3::Hasher::new(), records, trace: trace.then(Vec::new), names }
+        Self { hasher: blake3::Hasher::new(), records, trace: trace.then(|| Timeline::new(names)) }
     }
 
     /// Logs what happened on `host` at `at`.
@@ -179,15 +179,15 @@ impl Journal {
             self.digest_records();
         }
         if let Some(trace) = &mut self.trace {
-            trace.push(format!("{:>14.6} ms  {:<8} {entry}", at.0 as f64 / 1e6, self.names[host]));
+            trace.note(at, host, entry);
         }
     }
 
     /// Adds text, of violations, to the digest and the timeline.
-    pub fn remark(&mut self, text: &str) {
+    pub fn remark(&mut self, at: SimTime, text: &str) {
         self.records.extend_from_slice(text.as_bytes());
         if let Some(trace) = &mut self.trace {
-            trace.push(format!("VIOLATION  {text}"));
+            trace.violation(at, text);
         }
     }
 
@@ -199,12 +199,19 @@ impl Journal {
     /// Adds words for the reader of the timeline.
     pub fn explain(&mut self, words: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
-            trace.push(format!("                   {}", words()));
+            trace.explain(words());
+        }
+    }
+
+    /// Adds where a frame goes, for the reader of the timeline.
+    pub fn fly(&mut self, flight: impl FnOnce() -> Flight) {
+        if let Some(trace) = &mut self.trace {
+            trace.fly(flight());
         }
     }
 
     /// Digest and timeline.
-    pub fn finish(mut self) -> ([u8; 32], Vec<String>) {
+    pub fn finish(mut self) -> ([u8; 32], Timeline) {
         self.digest_records();
         (*self.hasher.finalize().as_bytes(), self.trace.unwrap_or_default())
     }

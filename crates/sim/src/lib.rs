@@ -13,33 +13,46 @@
 //! | [`ledger`] | the checker's own reckoning of what was promised |
 //! | [`processor`], [`adapter`], [`bucket`] | what the hardware really does, within the configured bounds |
 //! | [`memory`] | rings and frames, counted slot by slot |
-//! | [`batch`] | many seeds on many cores |
+//! | [`batch`], [`campaign`] | many seeds on many cores, in pieces that add up |
+//! | [`trace`] | what happened, for people |
+//! | [`minimise`](mod@minimise), [`cut`], [`case`] | the smallest plan that goes wrong, and how it is written down |
+//! | [`scale`] | large networks: what channels cost by their number |
 
 pub mod adapter;
 pub mod batch;
 pub mod bucket;
+pub mod campaign;
+pub mod case;
+pub mod cut;
 pub mod dice;
 pub mod faults;
 pub mod filters;
 mod journal;
 pub mod ledger;
 pub mod memory;
+pub mod minimise;
 pub mod options;
 pub mod outcome;
 pub mod processor;
 pub mod queue;
+pub mod ranges;
+pub mod scale;
 pub mod scenario;
 pub mod sender;
 pub mod time;
 pub mod topology;
+pub mod trace;
+pub mod uptime;
 mod world;
 
 pub use batch::run_many;
+pub use campaign::Campaign;
 pub use faults::{Fault, FaultKind, FaultKinds};
 pub use options::{Class, FaultChoice, Faults, Options, Sabotage, ScheduleChoice, SizeChoice};
 pub use outcome::{Outcome, Report, Violation};
 pub use scenario::{Scenario, ScenarioError};
 pub use topology::{Topology, TopologyError};
+pub use trace::Timeline;
 
 /// Runs one seed to its end.
 ///

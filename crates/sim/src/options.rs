@@ -1,6 +1,7 @@
 //! What a run is told besides its seed.
 
 use punctual_analysis::{Nanos, Ppm};
+use serde::{Deserialize, Serialize};
 
 use crate::faults::{Fault, FaultKind, FaultKinds};
 use crate::topology::Topology;
@@ -22,6 +23,8 @@ pub struct Options {
     pub sabotage: Sabotage,
     /// How long applications send; drawn where missing.
     pub traffic: Option<Nanos>,
+    /// A long run with little traffic in which channels come and go; not with a `traffic`.
+    pub uptime: Option<Nanos>,
     /// Whether to keep a readable timeline.
     pub trace: bool,
 }
@@ -71,7 +74,8 @@ pub enum ScheduleChoice {
 }
 
 /// How large drawn networks are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SizeChoice {
     /// Mostly 2 to 7 hosts, one in twenty up to 64, one in a hundred up to 200, one in 512 up to 2,000.
     #[default]
@@ -113,7 +117,8 @@ impl Faults {
 }
 
 /// Broken assumptions. A run with any of these must end in violations: the checker's own test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Sabotage {
     /// Real CPU costs in percent of what admission assumes; 100 is honest.
     pub cpu_cost_percent: u32,

@@ -1,10 +1,12 @@
 //! What a run found, and the JSON that scripts rely on (design 13).
 
 use punctual_analysis::Nanos;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use crate::trace::Timeline;
 
 /// Something that must not happen, happened.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
     /// The seed that repeats it.
     pub seed: u64,
@@ -44,14 +46,14 @@ pub struct Outcome {
     /// BLAKE3 of the event log: the same seed and options give the same digest.
     pub digest: [u8; 32],
     /// The timeline, where it was asked for.
-    pub trace: Vec<String>,
+    pub trace: Timeline,
 }
 
 /// Violations of one run that keep their text.
 pub const VIOLATIONS_KEPT: usize = 20;
 
 /// The result of many seeds, as `punctual sim --json` prints it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// How many seeds ran.
     pub seeds: u64,
@@ -67,7 +69,9 @@ pub struct Report {
     pub refused: u64,
     /// Sum.
     pub best_effort: u64,
-    /// Sum.
+    /// Packets served by a stage's link, summed over the links that each went over.
+    pub packet_hops: u64,
+    /// The same; its former name.
     pub packets: u64,
     /// Sum.
     pub excused: u64,
@@ -86,23 +90,27 @@ pub struct Report {
 impl Report {
     /// Adds up outcomes, which must be in the order of their seeds.
     pub fn of(outcomes: &[Outcome]) -> Self {
-        let sum = |field: fn(&Outcome) -> u64| outcomes.iter().map(field).sum();
-        Self {
-            seeds: outcomes.len() as u64,
-            seed_first: outcomes.first().map_or(0, |o| o.seed),
-            messages: sum(|o| o.messages),
-            misses: sum(|o| o.misses),
-            admitted: sum(|o| o.admitted),
-            refused: sum(|o| o.refused),
-            best_effort: sum(|o| o.best_effort),
-            packets: sum(|o| o.packets),
-            excused: sum(|o| o.excused),
-            expired: sum(|o| o.expired),
-            tightness_percent: outcomes.iter().map(|o| o.tightness_percent).max().unwrap_or(0),
-            violations: outcomes.iter().flat_map(|o| o.violations.iter().cloned()).collect(),
-            violations_total: sum(|o| o.violations_total),
-            digest: digest_of(outcomes).to_hex().to_string(),
-        }
+        let mut report = Self::default();
+        outcomes.iter().for_each(|outcome| report.add(outcome));
+        Self { digest: digest_of(outcomes).to_hex().to_string(), ..report }
+    }
+
+    /// Adds one more, all but its digest.
+    pub fn add(&mut self, outcome: &Outcome) {
+        self.seed_first = if self.seeds == 0 { outcome.seed } else { self.seed_first.min(outcome.seed) };
+        self.seeds += 1;
+        self.messages += outcome.messages;
+        self.misses += outcome.misses;
+        self.admitted += outcome.admitted;
+        self.refused += outcome.refused;
+        self.best_effort += outcome.best_effort;
+        self.packet_hops += outcome.packets;
+        self.packets += outcome.packets;
+        self.excused += outcome.excused;
+        self.expired += outcome.expired;
+        self.tightness_percent = self.tightness_percent.max(outcome.tightness_percent);
+        self.violations.extend(outcome.violations.iter().cloned());
+        self.violations_total += outcome.violations_total;
     }
 
     /// Whether every check held.

@@ -1,8 +1,6 @@
 //! Whole networks under faults of every kind: what a fault does not touch keeps every promise, what it has touched is
 //! well again afterwards; and every check that says so can fail.
 
-use std::path::Path;
-
 use punctual_analysis::{Nanos, Ppm};
 use punctual_sim::faults::{Fault, Mischief, Moment};
 use punctual_sim::time::SimTime;
@@ -10,7 +8,6 @@ use punctual_sim::{
     FaultChoice, FaultKind, FaultKinds, Faults, Options, Outcome, Sabotage, ScheduleChoice, SizeChoice,
     Topology, run,
 };
-use serde::Deserialize;
 
 const BUSY: &str = include_str!("busy.toml");
 
@@ -59,37 +56,6 @@ fn every_kind_of_fault_harms_only_what_it_touches() {
         let harmless = matches!(kind, FaultKind::Forge | FaultKind::Flood | FaultKind::Apps);
         assert!(harmless || sum > 0, "{} never touched anything", kind.name());
     }
-}
-
-/// A seed that once found a mistake.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Lesson {
-    seed: u64,
-    faults: String,
-    size: String,
-    what: String,
-}
-
-#[test]
-fn what_was_mended_stays_mended() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/seeds");
-    let mut lessons = 0;
-    for entry in std::fs::read_dir(&folder).expect("the folder of seeds") {
-        let text = std::fs::read_to_string(entry.expect("an entry").path()).expect("a file");
-        let lesson: Lesson = toml::from_str(&text).expect("seed, faults, size, what");
-        let sizes = match lesson.size.as_str() {
-            "small" => SizeChoice::Small,
-            "medium" => SizeChoice::Medium,
-            "large" => SizeChoice::Large,
-            other => panic!("size \"{other}\": give small, medium or large"),
-        };
-        let kinds = lesson.faults.parse().expect("kinds of fault");
-        let options = Options { sizes, ..Options::default() }.with_faults(kinds);
-        holds(lesson.seed, &options, &lesson.what);
-        lessons += 1;
-    }
-    assert!(lessons > 0, "no seed in {}", folder.display());
 }
 
 #[test]

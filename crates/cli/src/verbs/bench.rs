@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use punctual::BitRate;
 use punctual_engine::config::quantity::Quantity;
-use punctual_experiments::experiments::{EXPERIMENTS, Experiment, Peer, Wanted, find, instructions};
+use punctual_experiments::experiments::{
+    EXPERIMENTS, Experiment, Peer, Wanted, find, instructions, sim_scale,
+};
 use punctual_experiments::peer;
 use punctual_experiments::testbed::configuration::Driver;
 
@@ -66,7 +68,7 @@ impl Bench {
             peer::serve(self.listen, |address| eprintln!("serving on {address}; Ctrl-C ends it"))?;
             return Ok(Outcome::Done);
         }
-        if instructions::work_if_asked()? {
+        if instructions::work_if_asked()? || sim_scale::work_if_asked()? {
             return Ok(Outcome::Done);
         }
         let name = self.name.as_deref().unwrap_or("list");

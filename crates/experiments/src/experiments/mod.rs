@@ -24,6 +24,8 @@ pub mod rio_cost;
 pub mod rio_latency;
 pub mod rio_roundtrip;
 pub mod rio_utilisation;
+pub mod sim_scale;
+pub mod sim_speed;
 pub mod small_messages;
 pub mod sweep;
 pub mod video_traces;
@@ -94,6 +96,8 @@ enum Run {
     Streams(fn(&Conditions) -> anyhow::Result<Findings>),
     /// Something else.
     Measured(fn(&Conditions) -> anyhow::Result<Measured>),
+    /// Something in virtual time: no test bed, no privilege, no holes.
+    Simulated(fn(&Conditions) -> anyhow::Result<Measured>),
 }
 
 /// How an experiment was asked for.
@@ -268,6 +272,20 @@ pub const EXPERIMENTS: &[Experiment] = &[
         peer: false,
         run: Run::Measured(profile_limit::run),
     },
+    Experiment {
+        name: "sim-speed",
+        paper: "design 12",
+        about: "packet-hops that the simulator does in a second of one core",
+        peer: false,
+        run: Run::Simulated(sim_speed::run),
+    },
+    Experiment {
+        name: "sim-scale",
+        paper: "design 12",
+        about: "what channels cost by their number: up to 10,000 nodes and a million channels, simulated",
+        peer: false,
+        run: Run::Simulated(sim_scale::run),
+    },
 ];
 
 /// For experiments that look for the most that goes through: costs so low that neither admission nor the bound on all
@@ -320,7 +338,8 @@ impl Experiment {
         if wanted.peer.is_some() && !self.peer {
             bail!("{} runs on one machine only: leave --peer out", self.name);
         }
-        let privilege = Privilege::detect()?;
+        let simulated = matches!(self.run, Run::Simulated(_));
+        let privilege = if simulated { Privilege::Root } else { Privilege::detect()? };
         match privilege {
             Privilege::Root => {}
             Privilege::UserNamespace => {
@@ -336,12 +355,12 @@ impl Experiment {
         let real_time = privilege == Privilege::Root;
         let Wanted { quick, directory, progress, driver, peer } = wanted;
         // Between machines all worlds share an interface, and that holds one XDP program.
-        let best = || if peer.is_some() { Driver::Udp } else { driver::default(real_time) };
+        let best = || if peer.is_some() || simulated { Driver::Udp } else { driver::default(real_time) };
         let driver = driver.unwrap_or_else(best);
         let conditions = Conditions { quick, directory, real_time, progress, driver, peer };
         let measured = match self.run {
             Run::Streams(run) => run(&conditions)?.measured(),
-            Run::Measured(run) => run(&conditions)?,
+            Run::Measured(run) | Run::Simulated(run) => run(&conditions)?,
         };
         if progress {
             eprint!("\r\x1b[K");

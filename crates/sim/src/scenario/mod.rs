@@ -23,6 +23,7 @@ use crate::options::{Class, FaultChoice, Faults, Options, ScheduleChoice, SizeCh
 use crate::processor::unit_cost_max;
 use crate::time::{HostClock, SimTime};
 use crate::topology::{Arrivals, HostSpec, LinkSpec, Size, Topology};
+use crate::uptime;
 
 /// Streams of dice.
 const DRAW_TOPOLOGY: u64 = 1;
@@ -34,6 +35,7 @@ const DRAW_SIZES: u64 = 5;
 const DRAW_TIGHT: u64 = 6;
 const DRAW_SCHEDULE: u64 = 6;
 const DRAW_APPLICATIONS: u64 = 7;
+const DRAW_UPTIME: u64 = 8;
 /// What decides on the size of a seed's network, and on whether it has a schedule of faults.
 const CLASS_OF_SIZE: u64 = 0x517e;
 const CLASS_OF_SCHEDULE: u64 = 0xfa17;
@@ -198,7 +200,11 @@ impl Scenario {
         }
         let ends = channels.iter().map(|plan| (plan.from, plan.to));
         give_routes(&mut hosts, ends.chain(floods.iter().map(|plan| (plan.from, plan.to))));
-        Ok(Self { hosts, channels, floods, faults, schedule, times })
+        let mut plan = Self { hosts, channels, floods, faults, schedule, times };
+        if let Some(span) = options.uptime {
+            uptime::stretch(&mut plan, span, &mut Dice::new(seed, DRAW_UPTIME));
+        }
+        Ok(plan)
     }
 
     /// Whether a schedule of faults is part of it, and with it the phase in which everything must be well again.
@@ -291,7 +297,7 @@ fn draw_faults(seed: u64, dice: &mut Dice) -> Faults {
     Faults { loss, duplicate, delay, corrupt, delay_max: Nanos::from_millis(dice.between(1, 30)) }
 }
 
-fn node_id(host: usize) -> NodeId {
+pub(crate) fn node_id(host: usize) -> NodeId {
     NodeId(host as u32 + 1)
 }
 

@@ -307,7 +307,7 @@ impl World {
     /// Something is wrong.
     fn violate(&mut self, what: &str) {
         let what = format!("{}: {what}", self.now);
-        self.journal.remark(&what);
+        self.journal.remark(self.now, &what);
         self.outcome.violations_total += 1;
         if self.outcome.violations.len() < VIOLATIONS_KEPT {
             self.outcome.violations.push(Violation { seed: self.outcome.seed, what });

@@ -13,6 +13,7 @@ use crate::journal::Entry;
 use crate::memory::SimFrame;
 use crate::options::Faults;
 use crate::time::SimTime;
+use crate::trace::Flight;
 
 impl World {
     /// Hands a frame to an adapter of `host`.
@@ -51,6 +52,9 @@ impl World {
     fn fly(&mut self, host: usize, index: usize, port: Port, bytes: &[u8], at: SimTime) {
         let adapter = &self.hosts[host].adapters[index];
         let (peer, link) = (adapter.peer, LinkId(adapter.peer_link));
+        let paths = &self.paths;
+        self.journal
+            .fly(|| Flight::of(self.now, host, index, port, bytes, at, |path| paths.get(&path).copied()));
         let frame = SimFrame::new(bytes, &self.hosts[peer].frames);
         self.queue.schedule(at, Event::Arrive { host: peer, link, port, frame });
     }

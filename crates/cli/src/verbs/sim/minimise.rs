@@ -1,0 +1,128 @@
+//! `punctual sim --minimise` and `--case`: the smallest plan that goes wrong, written down, and run again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use punctual_sim::case::{Case, Cases};
+use punctual_sim::minimise::minimise;
+use punctual_sim::{Options, Report, Scenario};
+use serde::Serialize;
+
+use super::printed::sums;
+use crate::output::{Outcome, Output};
+
+#[derive(Serialize)]
+struct Minimised {
+    /// `None`: the whole plan violates nothing.
+    case: Option<Case>,
+    file: Option<PathBuf>,
+    hosts: usize,
+    channels: usize,
+    faults: usize,
+    runs: u32,
+    #[serde(flatten)]
+    report: Report,
+    #[serde(skip)]
+    plan: Vec<String>,
+}
+
+/// Looks for the smallest plan of the case's seed with the same violation, and writes it to `file`.
+///
+/// # Errors
+/// Where the plan cannot be run or the file cannot be written.
+pub fn run(case: Case, options: &Options, file: &Path, output: Output) -> anyhow::Result<Outcome> {
+    let found = minimise(case.seed, options, |cut, runs| {
+        if output.is_live() {
+            let left =
+                |list: &Option<Vec<usize>>| list.as_ref().map_or("all".into(), |l| l.len().to_string());
+            let (hosts, channels) = (left(&cut.hosts), left(&cut.channels));
+            eprint!("\r\x1b[K{runs} runs: {hosts} hosts, {channels} channels ");
+        }
+    })?;
+    if output.is_live() {
+        eprintln!();
+    }
+    let Some(minimum) = found else {
+        let report = Report::default();
+        let printed = Minimised {
+            case: None,
+            file: None,
+            hosts: 0,
+            channels: 0,
+            faults: 0,
+            runs: 1,
+            report,
+            plan: Vec::new(),
+        };
+        output.print(&printed, |_| format!("seed {} violates nothing", case.seed))?;
+        return Ok(Outcome::Done);
+    };
+    let lesson = minimum.outcome.violations.first().map(|v| v.what.clone()).unwrap_or_default();
+    let case = Case { lesson, cut: minimum.cut, ..case };
+    let text = toml::to_string(&Cases { cases: vec![case.clone()] }).context("the case cannot be written")?;
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    fs::write(file, text).with_context(|| file.display().to_string())?;
+    let printed = Minimised {
+        case: Some(case),
+        file: Some(file.into()),
+        hosts: minimum.plan.hosts.len(),
+        channels: minimum.plan.channels.len(),
+        faults: minimum.plan.schedule.len(),
+        runs: minimum.runs,
+        report: Report::of(&[minimum.outcome]),
+        plan: describe_plan(&minimum.plan),
+    };
+    output.print(&printed, describe)?;
+    Ok(Outcome::Refused)
+}
+
+fn describe(printed: &Minimised) -> String {
+    let Minimised { hosts, channels, faults, runs, .. } = printed;
+    let mut lines =
+        vec![format!("smallest of {runs} plans: {hosts} hosts, {channels} channels, {faults} faults")];
+    lines.extend(printed.plan.iter().cloned());
+    lines.extend(sums(&printed.report));
+    let file = printed.file.as_deref().unwrap_or(Path::new(""));
+    lines.push(format!("again: punctual sim --case {} --trace", file.display()));
+    lines.join("\n")
+}
+
+/// Hosts, channels and faults, a line each.
+fn describe_plan(plan: &Scenario) -> Vec<String> {
+    let name = |host: usize| plan.hosts.get(host).map_or("?".into(), |host| host.config.name.to_string());
+    let mut lines = Vec::new();
+    for (number, host) in plan.hosts.iter().enumerate() {
+        let links = host.config.links.iter().zip(&host.links);
+        let links = links
+            .map(|(config, link)| format!("{} at {} Mbit/s", name(link.peer), config.rate.0 / 1_000_000));
+        let links = links.collect::<Vec<_>>().join(", ");
+        lines.push(format!("host {number} {}: {:?}, links to {links}", name(number), host.config.cpu.run));
+    }
+    for (number, channel) in plan.channels.iter().enumerate() {
+        let (from, to, contract) = (name(channel.from), name(channel.to), &channel.contract);
+        lines.push(format!(
+            "channel plan {number}: {from} to {to}, {} B every {}, bursts of {}, within {}, {:?}, {:?}, {:?}",
+            contract.message_bytes_max,
+            contract.interval(),
+            contract.burst_messages_max,
+            contract.deadline,
+            channel.arrivals,
+            contract.policing,
+            contract.delivery,
+        ));
+    }
+    for flood in &plan.floods {
+        let (from, to) = (name(flood.from), name(flood.to));
+        lines
+            .push(format!("best effort: {from} to {to}, {} B every {}", flood.message_bytes, flood.interval));
+    }
+    if !plan.faults.is_none() {
+        lines.push(format!("frames: {:?}", plan.faults));
+    }
+    lines
+        .extend(plan.schedule.iter().map(|fault| format!("{}, {}: {:?}", fault.at, fault.lasts, fault.what)));
+    lines
+}

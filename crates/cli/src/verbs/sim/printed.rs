@@ -1,0 +1,56 @@
+//! What was found, as it is printed.
+
+use punctual_sim::Report;
+use serde::Serialize;
+
+/// Of a range of seeds. The JSON is the same on every run: how long it took is for people only.
+#[derive(Serialize)]
+pub struct Printed {
+    #[serde(flatten)]
+    pub report: Report,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trace: Vec<String>,
+    #[serde(skip)]
+    pub core_seconds: f64,
+}
+
+/// For people.
+pub fn describe(printed: &Printed) -> String {
+    let Printed { report, trace, core_seconds } = printed;
+    let mut lines = trace.clone();
+    lines.extend(sums(report));
+    lines.push(pace(report, *core_seconds));
+    lines.push(verdict(report));
+    lines.join("\n")
+}
+
+/// Violations and sums, a line each.
+pub fn sums(report: &Report) -> Vec<String> {
+    let mut lines: Vec<String> =
+        report.violations.iter().map(|v| format!("violation, seed {}: {}", v.seed, v.what)).collect();
+    lines.push(format!(
+        "{} seeds: {} channels admitted, {} refused; {} messages, {} late, {} touched by faults; \
+         {} best-effort messages",
+        report.seeds,
+        report.admitted,
+        report.refused,
+        report.messages,
+        report.misses,
+        report.excused,
+        report.best_effort,
+    ));
+    lines.push(format!("slowest message: {} % of its deadline", report.tightness_percent));
+    lines
+}
+
+/// How fast it was.
+pub fn pace(report: &Report, core_seconds: f64) -> String {
+    let hops = report.packet_hops;
+    format!("{hops} packet-hops, {:.0} a second and core", hops as f64 / core_seconds.max(1e-9))
+}
+
+/// The last word.
+pub fn verdict(report: &Report) -> String {
+    let word = if report.holds() { "every promise held" } else { "VIOLATED" };
+    format!("{word}: {} violations; digest {}", report.violations_total, report.digest)
+}

@@ -1,0 +1,197 @@
+//! What channels cost by their number: networks of up to 10,000 nodes with a million channels, nodes with more and more
+//! channels of their own, and the link scheduler alone. Real nodes in virtual time on perfect links.
+//!
+//! Each network is measured in a process of its own, so that its memory is its own.
+
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use punctual_sim::scale::{Found, Size, exponent, measure, scheduler_ns};
+use serde::Serialize;
+
+use super::{Conditions, Measured};
+use crate::demo::outcome::Check;
+use crate::interrupt;
+use crate::report::{Axis, Legend, Plot, Series};
+
+/// Tells the program that it is to measure one network, and which.
+const VARIABLE: &str = "PUNCTUAL_BENCH_SCALE";
+/// Channels that start at a node of the large networks.
+const CHANNELS_PER_NODE: usize = 100;
+/// Nodes of the networks whose nodes have more and more channels.
+const NODES: usize = 5;
+/// At most so much memory a channel and hop.
+const BYTES_PER_HOP_MAX: f64 = 1_024.0;
+/// Over three decades n log n grows with a power of 1.1 (from 10^3) to 1.2 (from 10); caches that hold less and less
+/// of it take the rest.
+const EXPONENT_MAX: f64 = 1.3;
+/// What is done for one packet: log n, and caches.
+const PACKET_EXPONENT_MAX: f64 = 0.3;
+
+#[derive(Serialize)]
+struct Point {
+    series: &'static str,
+    channels_per_node: usize,
+    establish_us: f64,
+    #[serde(flatten)]
+    found: Found,
+}
+
+#[derive(Serialize)]
+struct Scheduler {
+    series: &'static str,
+    channels: usize,
+    packet_ns: f64,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// Where a network cannot be set up, does not open its channels, or the run is interrupted.
+pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
+    let (nodes, own, flows): (&[usize], &[usize], &[usize]) = if conditions.quick {
+        (&[10, 100, 1_000], &[10, 100, 1_000], &[100, 1_000, 10_000, 100_000])
+    } else {
+        (&[10, 100, 1_000, 10_000], &[10, 100, 1_000, 10_000], &[100, 1_000, 10_000, 100_000, 1_000_000])
+    };
+    let columns = [
+        "series",
+        "nodes",
+        "channels_per_node",
+        "channels",
+        "established_per_s",
+        "establish_us",
+        "signals_per_hop",
+        "signals_per_node_s",
+        "bytes_per_hop",
+        "packet_ns",
+    ];
+    let mut measured = Measured::new("channels", &columns);
+    let mut networks = Vec::new();
+    for &nodes in nodes {
+        networks.push(point("network", Size { nodes, channels_per_node: CHANNELS_PER_NODE }, conditions)?);
+    }
+    let mut owns = Vec::new();
+    for &channels_per_node in own {
+        owns.push(point("node", Size { nodes: NODES, channels_per_node }, conditions)?);
+    }
+    networks.iter().chain(&owns).for_each(|point| measured.add(point));
+    let mut schedulers = Vec::new();
+    for &channels in flows {
+        conditions.progress(format_args!("link scheduler, {channels} channels"));
+        interrupt::check()?;
+        let packet_ns = scheduler_ns(channels, if conditions.quick { 300_000 } else { 2_000_000 });
+        schedulers.push((channels as f64, packet_ns));
+        measured.add(&Scheduler { series: "scheduler", channels, packet_ns });
+    }
+    judge(&mut measured, &networks, &owns, &schedulers);
+    measured.plot = Some(plot(&networks, &owns, schedulers));
+    Ok(measured)
+}
+
+fn point(series: &'static str, size: Size, conditions: &Conditions) -> anyhow::Result<Point> {
+    let Size { nodes, channels_per_node } = size;
+    conditions.progress(format_args!("{nodes} nodes, {channels_per_node} channels each"));
+    interrupt::check()?;
+    let output = Command::new(std::env::current_exe()?)
+        .args(["bench", "list"])
+        .env(VARIABLE, serde_json::to_string(&size)?)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("this program cannot be started again")?;
+    anyhow::ensure!(output.status.success(), "{nodes} nodes with {channels_per_node} channels each: failed");
+    let found: Found =
+        serde_json::from_slice(&output.stdout).context("the measuring process says something else")?;
+    let establish_us = found.establish_s * 1e6 / found.channels.max(1) as f64;
+    Ok(Point { series, channels_per_node, establish_us, found })
+}
+
+/// Measures one network if this is the process for it; whether it was.
+///
+/// # Errors
+/// Where the network cannot be set up or does not open its channels.
+pub fn work_if_asked() -> anyhow::Result<bool> {
+    let Ok(asked) = std::env::var(VARIABLE) else { return Ok(false) };
+    let size: Size = serde_json::from_str(&asked).context("the size of the network")?;
+    println!("{}", serde_json::to_string(&measure(size)?)?);
+    Ok(true)
+}
+
+fn judge(measured: &mut Measured, networks: &[Point], owns: &[Point], schedulers: &[(f64, f64)]) {
+    let fit = |points: &[Point], y: fn(&Found) -> f64| {
+        exponent(&points.iter().map(|p| (p.found.channels as f64, y(&p.found))).collect::<Vec<_>>())
+    };
+    let most = |y: fn(&Found) -> f64| networks.iter().chain(owns).map(|p| y(&p.found)).fold(0.0, f64::max);
+    measured.checks.extend([
+        Check::at_most("channels refused".into(), most(|found| found.refused as f64), 0.0),
+        Check::at_most(
+            "memory of a channel at one host, B".into(),
+            networks.last().map_or(f64::INFINITY, |p| p.found.bytes_per_hop),
+            BYTES_PER_HOP_MAX,
+        ),
+        Check::at_most(
+            "establishing all channels grows with the network by the power of".into(),
+            fit(networks, |found| found.establish_s),
+            EXPONENT_MAX,
+        ),
+        Check::at_most(
+            "signals of a node grow with the network by the power of".into(),
+            fit(networks, |found| found.signals_per_node_s),
+            0.05,
+        ),
+        Check::at_most(
+            "serving a packet grows with the network by the power of".into(),
+            fit(networks, |found| found.packet_ns),
+            PACKET_EXPONENT_MAX,
+        ),
+        Check::at_most(
+            "establishing all channels grows with a node's own by the power of".into(),
+            fit(owns, |found| found.establish_s),
+            EXPONENT_MAX,
+        ),
+        Check::at_most(
+            "serving a packet grows with a node's own channels by the power of".into(),
+            fit(owns, |found| found.packet_ns),
+            PACKET_EXPONENT_MAX,
+        ),
+        Check::at_most(
+            "the link scheduler's work for a packet grows with its channels by the power of".into(),
+            exponent(schedulers),
+            PACKET_EXPONENT_MAX,
+        ),
+    ]);
+}
+
+fn plot(networks: &[Point], owns: &[Point], schedulers: Vec<(f64, f64)>) -> Plot {
+    let line = |name: &str, colour, dashed, points: &[Point], y: fn(&Found) -> f64| Series {
+        name: name.into(),
+        colour,
+        dashed,
+        dots: true,
+        points: points.iter().map(|p| (p.found.channels as f64, y(&p.found))).collect(),
+    };
+    let establish: fn(&Found) -> f64 = |found| found.establish_s * 1e6 / found.channels.max(1) as f64;
+    Plot {
+        title: "what a channel costs by the number of channels".into(),
+        x: Axis::logarithmic("channels"),
+        y: Axis::logarithmic("see the legend"),
+        series: vec![
+            line("to establish, us (network grows)", 0, false, networks, establish),
+            line("to establish, us (five nodes)", 0, true, owns, establish),
+            line("memory at a host, B (network grows)", 1, false, networks, |found| found.bytes_per_hop),
+            line("a packet at a host, ns (network grows)", 2, false, networks, |found| found.packet_ns),
+            line("a packet at a host, ns (five nodes)", 2, true, owns, |found| found.packet_ns),
+            line("signals of a node a second (network grows)", 3, false, networks, |f| f.signals_per_node_s),
+            Series {
+                name: "the link scheduler alone, ns a packet".into(),
+                colour: 4,
+                dashed: false,
+                dots: true,
+                points: schedulers,
+            },
+        ],
+        marks: Vec::new(),
+        legend: Legend::Top,
+    }
+}

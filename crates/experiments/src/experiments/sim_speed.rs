@@ -1,0 +1,110 @@
+//! How many packets a second the simulator carries from link to link: what a campaign of 10^8 messages costs.
+
+use std::time::Instant;
+
+use anyhow::Context;
+use punctual::Nanos;
+use punctual_sim::{FaultKinds, Options, SizeChoice, run_many};
+use serde::Serialize;
+
+use super::{Conditions, Measured};
+use crate::demo::outcome::Check;
+use crate::interrupt;
+use crate::report::{Axis, Legend, Plot, Series};
+
+/// Design 12: at least so many packet-hops a second and core.
+const HOPS_PER_S_MIN: f64 = 300_000.0;
+
+/// What is simulated.
+#[derive(Clone, Copy)]
+struct Load {
+    name: &'static str,
+    traffic: Nanos,
+    faults: FaultKinds,
+}
+
+#[derive(Serialize)]
+struct Point {
+    load: &'static str,
+    traffic_ms: u64,
+    seeds: u64,
+    messages: u64,
+    packet_hops: u64,
+    seconds: f64,
+    packet_hops_per_s: f64,
+    messages_per_s: f64,
+}
+
+/// Runs it: one core, networks of 2 to 7 hosts.
+///
+/// # Errors
+/// Where a run cannot be set up, or is interrupted.
+pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
+    let (seeds, turns) = if conditions.quick { (16, 2) } else { (64, 5) };
+    let loads = [
+        Load { name: "short runs", traffic: Nanos::from_millis(1_000), faults: FaultKinds::NONE },
+        Load { name: "long runs", traffic: Nanos::from_secs(8), faults: FaultKinds::NONE },
+        Load { name: "all faults", traffic: Nanos::from_secs(4), faults: FaultKinds::ALL },
+    ];
+    let columns =
+        ["load", "traffic_ms", "seeds", "messages", "packet_hops", "packet_hops_per_s", "messages_per_s"];
+    let mut measured = Measured::new("traffic, ms", &columns);
+    let mut series = Vec::new();
+    for (colour, load) in loads.into_iter().enumerate() {
+        // The fastest turn: whatever else the machine does only slows it down.
+        let mut best: Option<Point> = None;
+        for turn in 0..turns {
+            conditions.progress(format_args!("{}, turn {turn}", load.name));
+            interrupt::check()?;
+            let point = turn_of(load, seeds)?;
+            if best.as_ref().is_none_or(|best| point.seconds < best.seconds) {
+                best = Some(point);
+            }
+        }
+        let best = best.context("at least one turn")?;
+        if load.faults == FaultKinds::NONE {
+            let name = format!("packet-hops a second and core, {}", load.name);
+            measured.checks.push(Check::at_least(name, best.packet_hops_per_s, HOPS_PER_S_MIN));
+        }
+        series.push(Series {
+            name: load.name.into(),
+            colour,
+            dashed: false,
+            dots: true,
+            points: vec![(best.traffic_ms as f64, best.packet_hops_per_s)],
+        });
+        measured.add(&best);
+    }
+    measured.notes.push("one core; the fastest of several turns over the same seeds".into());
+    measured.plot = Some(Plot {
+        title: "simulated packet-hops a second and core".into(),
+        x: Axis::logarithmic("virtual time in which applications send, ms"),
+        y: Axis::linear("packet-hops/s"),
+        series,
+        marks: Vec::new(),
+        legend: Legend::Top,
+    });
+    Ok(measured)
+}
+
+fn turn_of(load: Load, seeds: u64) -> anyhow::Result<Point> {
+    let options = Options { traffic: Some(load.traffic), sizes: SizeChoice::Small, ..Options::default() };
+    let options = options.with_faults(load.faults);
+    let began = Instant::now();
+    let outcomes = run_many(0..seeds, &options, 1, |_| {})?;
+    let seconds = began.elapsed().as_secs_f64();
+    let (messages, packet_hops) = (
+        outcomes.iter().map(|outcome| outcome.messages).sum::<u64>(),
+        outcomes.iter().map(|outcome| outcome.packets).sum::<u64>(),
+    );
+    Ok(Point {
+        load: load.name,
+        traffic_ms: load.traffic.0 / 1_000_000,
+        seeds,
+        messages,
+        packet_hops,
+        seconds,
+        packet_hops_per_s: packet_hops as f64 / seconds,
+        messages_per_s: messages as f64 / seconds,
+    })
+}

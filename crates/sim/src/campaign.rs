@@ -1,0 +1,221 @@
+//! A campaign: many seeds in pieces that add up. A file keeps what is done, so that it may stop at any time, go on
+//! later, and say in the end what held over all of it.
+//!
+//! Invariants: a seed counts once; the file on disk is always whole (written beside, then renamed) and only one
+//! process writes it; results of other code or other options are refused, never added.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::batch::run_each;
+use crate::options::Options;
+use crate::outcome::{Outcome, Report};
+use crate::ranges::Ranges;
+use crate::scenario::ScenarioError;
+
+/// The code that this program simulates: a digest of its sources.
+pub const CODE: &str = env!("PUNCTUAL_SIM_CODE");
+
+/// Violations that keep their text.
+const VIOLATIONS_KEPT: usize = 1_000;
+/// The file is written at least so often.
+const SAVED_EVERY: Duration = Duration::from_secs(5);
+
+/// What a campaign has found so far; its file holds exactly this, as JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The code that ran, see [`CODE`].
+    pub code: String,
+    /// What every seed was told.
+    pub options: String,
+    /// Seeds that are done.
+    pub done: Ranges,
+    /// Time of cores that it took.
+    pub core_seconds: f64,
+    /// What they found. Its digest does not depend on the order in which seeds were run.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+/// Why a campaign cannot go on.
+#[derive(Debug, Error)]
+pub enum CampaignError {
+    /// The file cannot be read or written.
+    #[error("{}: {cause}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The file holds something else.
+    #[error("{}: no campaign: {cause}: name another file", path.display())]
+    Format {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        cause: serde_json::Error,
+    },
+    /// Somebody else runs it.
+    #[error("{}: another process runs this campaign: wait for it, or name another file", .0.display())]
+    Busy(PathBuf),
+    /// What is in the file would not add up with what would be run.
+    #[error(
+        "{}: holds results of {what} {theirs}, this is {ours}: name another file, or move it away",
+        path.display()
+    )]
+    Other {
+        /// Which.
+        path: PathBuf,
+        /// `code` or `options`.
+        what: &'static str,
+        /// The file's.
+        theirs: String,
+        /// This program's.
+        ours: String,
+    },
+    /// A topology or configuration cannot be used.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+}
+
+/// A campaign and its file.
+#[derive(Debug)]
+pub struct Campaign {
+    path: PathBuf,
+    options: Options,
+    record: Record,
+    /// Locked as long as this lives.
+    _lock: File,
+}
+
+impl Campaign {
+    /// Begins the campaign of `path`, or goes on with it.
+    ///
+    /// # Errors
+    /// Where the file cannot be used, is in use, or holds results of other code or options.
+    pub fn open(path: &Path, options: Options) -> Result<Self, CampaignError> {
+        let lock = lock(path)?;
+        let fresh = Record {
+            code: CODE.into(),
+            options: format!("{options:?}"),
+            done: Ranges::default(),
+            core_seconds: 0.0,
+            report: Report::default(),
+        };
+        let record = match fs::read(path) {
+            Ok(bytes) => {
+                let record: Record = serde_json::from_slice(&bytes)
+                    .map_err(|cause| CampaignError::Format { path: path.into(), cause })?;
+                agree(path, "code", &record.code, &fresh.code)?;
+                agree(path, "options", &record.options, &fresh.options)?;
+                record
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fresh,
+            Err(cause) => return Err(CampaignError::File { path: path.into(), cause }),
+        };
+        Ok(Self { path: path.into(), options, record, _lock: lock })
+    }
+
+    /// What was found so far.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Seeds of `wanted` that have not run.
+    pub fn left(&self, wanted: Range<u64>) -> u64 {
+        self.record.done.missing(wanted).iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// Runs what is missing of `wanted` on `threads` threads. `progress` hears after each seed what was found, and
+    /// says whether to go on. What was run is in the file when this returns, whether to the end or not.
+    ///
+    /// # Errors
+    /// Where the file cannot be written, or a topology or configuration cannot be used.
+    pub fn run(
+        &mut self,
+        wanted: Range<u64>,
+        threads: usize,
+        progress: impl Fn(&Record) -> ControlFlow<()> + Sync,
+    ) -> Result<(), CampaignError> {
+        let missing = self.record.done.missing(wanted);
+        let options = self.options.clone();
+        let cores = threads.max(1) as f64;
+        let shared = Mutex::new((self, Ok(()), Instant::now()));
+        run_each(missing.into_iter().flatten(), &options, threads, |_, result| {
+            let mut guard = shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let (campaign, failed, saved) = &mut *guard;
+            let step = result.map_err(CampaignError::from).and_then(|outcome| {
+                campaign.record.add(&outcome);
+                if saved.elapsed() >= SAVED_EVERY {
+                    campaign.record.core_seconds += saved.elapsed().as_secs_f64() * cores;
+                    *saved = Instant::now();
+                    campaign.save()?;
+                }
+                Ok(())
+            });
+            if let Err(error) = step {
+                *failed = Err(error);
+                return ControlFlow::Break(());
+            }
+            progress(&campaign.record)
+        });
+        let (campaign, ended, saved) = shared.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        campaign.record.core_seconds += saved.elapsed().as_secs_f64() * cores;
+        campaign.save()?;
+        ended
+    }
+
+    fn save(&self) -> Result<(), CampaignError> {
+        let beside = self.path.with_extension("new");
+        let failed = |cause| CampaignError::File { path: self.path.clone(), cause };
+        let json = serde_json::to_string_pretty(&self.record).map_err(|error| failed(error.into()))?;
+        fs::write(&beside, json + "\n").map_err(failed)?;
+        fs::rename(&beside, &self.path).map_err(failed)
+    }
+}
+
+impl Record {
+    /// Adds a seed's outcome, unless it is in already.
+    fn add(&mut self, outcome: &Outcome) {
+        if !self.done.insert(outcome.seed) {
+            return;
+        }
+        let digest =
+            blake3::Hasher::new().update(&outcome.seed.to_le_bytes()).update(&outcome.digest).finalize();
+        let so_far = blake3::Hash::from_hex(&self.report.digest).map_or([0; 32], |hash| *hash.as_bytes());
+        let sum: [u8; 32] = std::array::from_fn(|at| so_far[at] ^ digest.as_bytes()[at]);
+        self.report.add(outcome);
+        self.report.violations.truncate(VIOLATIONS_KEPT);
+        self.report.digest = blake3::Hash::from_bytes(sum).to_hex().to_string();
+    }
+}
+
+fn agree(path: &Path, what: &'static str, theirs: &str, ours: &str) -> Result<(), CampaignError> {
+    if theirs == ours {
+        return Ok(());
+    }
+    Err(CampaignError::Other { path: path.into(), what, theirs: theirs.into(), ours: ours.into() })
+}
+
+/// The lock stands beside the file, which is replaced again and again.
+fn lock(path: &Path) -> Result<File, CampaignError> {
+    let beside = path.with_extension("lock");
+    let failed = |cause| CampaignError::File { path: beside.clone(), cause };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let file = File::options().create(true).write(true).truncate(false).open(&beside).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(CampaignError::Busy(path.into())),
+        Err(TryLockError::Error(cause)) => Err(failed(cause)),
+    }
+}

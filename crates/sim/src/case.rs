@@ -1,0 +1,182 @@
+//! Cases: runs that somebody wrote down because they once went wrong. A file holds a few; `tests/seeds` holds those
+//! that must never go wrong again.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use punctual_analysis::{Nanos, Ppm};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::cut::Cut;
+use crate::faults::{FaultKinds, UnknownKind};
+use crate::options::{FaultChoice, Faults, Options, Sabotage, ScheduleChoice, SizeChoice};
+use crate::outcome::Outcome;
+use crate::scenario::{Scenario, ScenarioError};
+use crate::topology::{Topology, TopologyError};
+
+/// The cases of one file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cases {
+    /// In the order of the file.
+    #[serde(rename = "case")]
+    pub cases: Vec<Case>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// Its seed.
+    pub seed: u64,
+    /// What it once showed.
+    pub lesson: String,
+    /// The topology, relative to the file; drawn where missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topology: Option<PathBuf>,
+    /// How large the drawn network is; drawn where missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<SizeChoice>,
+    /// How long applications send; drawn where missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic_ms: Option<u64>,
+    /// A long run of so many seconds, see [`Options::uptime`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uptime_s: Option<u64>,
+    /// Kinds of faults besides those of single frames; drawn where missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
+    /// Faults of single frames; drawn where missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frames: Option<Frames>,
+    /// Broken assumptions, for the checker's own tests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sabotage: Option<Sabotage>,
+    /// What of the plan is left.
+    #[serde(default, skip_serializing_if = "is_whole")]
+    pub cut: Cut,
+}
+
+fn is_whole(cut: &Cut) -> bool {
+    *cut == Cut::default()
+}
+
+/// Chances in a million frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Frames {
+    /// See [`Faults`].
+    pub loss_ppm: u32,
+    /// See [`Faults`].
+    pub duplicate_ppm: u32,
+    /// See [`Faults`].
+    pub delay_ppm: u32,
+    /// See [`Faults`].
+    pub delay_max_ms: u64,
+    /// See [`Faults`].
+    pub corrupt_ppm: u32,
+}
+
+impl From<Frames> for Faults {
+    fn from(frames: Frames) -> Self {
+        Self {
+            loss: Ppm(frames.loss_ppm),
+            duplicate: Ppm(frames.duplicate_ppm),
+            delay: Ppm(frames.delay_ppm),
+            delay_max: Nanos::from_millis(frames.delay_max_ms),
+            corrupt: Ppm(frames.corrupt_ppm),
+        }
+    }
+}
+
+/// Why a file of cases cannot be run.
+#[derive(Debug, Error)]
+pub enum CaseError {
+    /// It, or a topology that it names, cannot be read.
+    #[error("{}: {cause}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Not TOML, or unknown or missing keys.
+    #[error("{}: {cause}", path.display())]
+    Syntax {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        cause: toml::de::Error,
+    },
+    /// It names a network that is none.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// It names a kind of fault that is none.
+    #[error(transparent)]
+    Kind(#[from] UnknownKind),
+    /// Its plan cannot be run.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+}
+
+impl Cases {
+    /// The cases of `file`.
+    ///
+    /// # Errors
+    /// Where it cannot be read or holds something else.
+    pub fn read(file: &Path) -> Result<Self, CaseError> {
+        let text = fs::read_to_string(file).map_err(|cause| CaseError::File { path: file.into(), cause })?;
+        toml::from_str(&text).map_err(|cause| CaseError::Syntax { path: file.into(), cause })
+    }
+}
+
+impl Case {
+    /// The options of its run; a topology lies beside `file`.
+    ///
+    /// # Errors
+    /// Where that cannot be used, or a kind of fault is unknown.
+    pub fn options(&self, file: &Path) -> Result<Options, CaseError> {
+        let topology = self.topology.as_ref().map(|name| {
+            let path = file.parent().unwrap_or(Path::new("")).join(name);
+            let text = fs::read_to_string(&path).map_err(|cause| CaseError::File { path, cause })?;
+            Ok::<_, CaseError>(Topology::parse(&text)?)
+        });
+        let mut options = Options {
+            topology: topology.transpose()?,
+            sizes: self.size.unwrap_or_default(),
+            sabotage: self.sabotage.unwrap_or_default(),
+            traffic: self.traffic_ms.map(Nanos::from_millis),
+            uptime: self.uptime_s.map(Nanos::from_secs),
+            ..Options::default()
+        };
+        if let Some(kinds) = &self.schedule {
+            options.schedule = ScheduleChoice::Kinds(kinds.parse::<FaultKinds>()?);
+        }
+        if let Some(frames) = self.frames {
+            options.faults = FaultChoice::These(frames.into());
+        }
+        Ok(options)
+    }
+
+    /// Its plan.
+    ///
+    /// # Errors
+    /// Where the topology contradicts itself.
+    pub fn plan(&self, options: &Options) -> Result<Scenario, CaseError> {
+        let mut plan = Scenario::draw(self.seed, options)?;
+        self.cut.apply(&mut plan);
+        Ok(plan)
+    }
+
+    /// Runs it, with a timeline if `trace`.
+    ///
+    /// # Errors
+    /// Where a file, the topology or a configuration cannot be used.
+    pub fn run(&self, file: &Path, trace: bool) -> Result<Outcome, CaseError> {
+        let options = Options { trace, ..self.options(file)? };
+        let plan = self.plan(&options)?;
+        Ok(crate::batch::caught(self.seed, || crate::run_scenario(self.seed, plan, &options))?)
+    }
+}

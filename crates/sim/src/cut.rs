@@ -1,0 +1,191 @@
+//! A plan with parts left out: what [`minimise`](crate::minimise) searches, and what a case in a file keeps.
+//!
+//! Indices are those of the plan as the seed draws it, so that a cut means the same however much else is cut.
+
+use std::collections::BTreeSet;
+
+use punctual_analysis::{Nanos, Ppm};
+use serde::{Deserialize, Serialize};
+
+use crate::faults::{Fault, Mischief};
+use crate::options::Faults;
+use crate::scenario::{HostPlan, Scenario, node_id};
+
+/// What of a plan stays; `None` is all of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cut {
+    /// Hosts. What starts, ends or happens at others goes with them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<usize>>,
+    /// Channels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channels: Option<Vec<usize>>,
+    /// Best-effort transfers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floods: Option<Vec<usize>>,
+    /// Faults of the schedule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Vec<usize>>,
+    /// Faults of single frames.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frames: Option<Vec<FrameFault>>,
+    /// How long applications send, where that is shorter than planned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic_ms: Option<u64>,
+}
+
+/// What may happen to a single frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FrameFault {
+    /// See [`Faults`].
+    Loss,
+    /// See [`Faults`].
+    Duplicate,
+    /// See [`Faults`].
+    Delay,
+    /// See [`Faults`].
+    Corrupt,
+}
+
+impl FrameFault {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Loss, Self::Duplicate, Self::Delay, Self::Corrupt];
+
+    /// Its chance.
+    pub const fn chance(self, faults: &mut Faults) -> &mut Ppm {
+        match self {
+            Self::Loss => &mut faults.loss,
+            Self::Duplicate => &mut faults.duplicate,
+            Self::Delay => &mut faults.delay,
+            Self::Corrupt => &mut faults.corrupt,
+        }
+    }
+}
+
+impl Cut {
+    /// Leaves out what is cut.
+    pub fn apply(&self, plan: &mut Scenario) {
+        keep(&mut plan.channels, self.channels.as_deref());
+        keep(&mut plan.floods, self.floods.as_deref());
+        keep(&mut plan.schedule, self.schedule.as_deref());
+        if let Some(frames) = &self.frames {
+            for fault in FrameFault::ALL.into_iter().filter(|fault| !frames.contains(fault)) {
+                *fault.chance(&mut plan.faults) = Ppm(0);
+            }
+        }
+        if let Some(traffic_ms) = self.traffic_ms {
+            shorten(plan, Nanos::from_millis(traffic_ms));
+        }
+        if let Some(hosts) = &self.hosts {
+            keep_hosts(plan, &hosts.iter().copied().filter(|host| *host < plan.hosts.len()).collect());
+        }
+    }
+}
+
+fn keep<T>(items: &mut Vec<T>, kept: Option<&[usize]>) {
+    let Some(kept) = kept else { return };
+    let mut index = 0;
+    items.retain(|_| {
+        index += 1;
+        kept.contains(&(index - 1))
+    });
+}
+
+/// Everything after the last healing comes earlier.
+fn shorten(plan: &mut Scenario, traffic: Nanos) {
+    let times = &mut plan.times;
+    let from = times.opened.max(times.heals);
+    let less = times.stops.since(from) - traffic;
+    for at in [&mut times.stops, &mut times.closes, &mut times.empty, &mut times.ends] {
+        *at = *at - less;
+    }
+    for channel in &mut plan.channels {
+        channel.closes_at = channel.closes_at.filter(|at| *at < times.stops);
+        channel.vanishes_at = channel.vanishes_at.filter(|at| *at < times.stops);
+    }
+}
+
+/// Old indices of the hosts that stay, in order: the new ones are the positions.
+struct Moved<'a> {
+    hosts: &'a BTreeSet<usize>,
+    /// Of each old host the new index of each old link.
+    links: Vec<Vec<Option<u16>>>,
+}
+
+impl Moved<'_> {
+    fn host(&self, old: usize) -> Option<usize> {
+        self.hosts.contains(&old).then(|| self.hosts.range(..old).count())
+    }
+
+    fn link(&self, host: usize, old: u16) -> Option<u16> {
+        self.links.get(host)?.get(usize::from(old)).copied().flatten()
+    }
+}
+
+fn keep_hosts(plan: &mut Scenario, hosts: &BTreeSet<usize>) {
+    let links = plan.hosts.iter().map(|host| {
+        let mut next = 0;
+        let mut number = |kept: bool| {
+            next += u16::from(kept);
+            kept.then(|| next - 1)
+        };
+        host.links.iter().map(|link| number(hosts.contains(&link.peer))).collect()
+    });
+    let moved = Moved { hosts, links: links.collect() };
+    let old = std::mem::take(&mut plan.hosts);
+    plan.hosts = (old.into_iter().enumerate())
+        .filter(|(old, _)| hosts.contains(old))
+        .map(|(_, host)| moved_host(host, &moved))
+        .collect();
+    plan.channels.retain_mut(|plan| move_ends(&mut plan.from, &mut plan.to, &moved));
+    plan.floods.retain_mut(|plan| move_ends(&mut plan.from, &mut plan.to, &moved));
+    let schedule = std::mem::take(&mut plan.schedule).into_iter();
+    plan.schedule = schedule.filter_map(|fault| moved_fault(fault, &moved)).collect();
+}
+
+fn move_ends(from: &mut usize, to: &mut usize, moved: &Moved<'_>) -> bool {
+    let (Some(new_from), Some(new_to)) = (moved.host(*from), moved.host(*to)) else { return false };
+    (*from, *to) = (new_from, new_to);
+    true
+}
+
+fn moved_host(mut host: HostPlan, moved: &Moved<'_>) -> HostPlan {
+    let node = |id: punctual_proto::ids::NodeId| moved.host((id.0 as usize).checked_sub(1)?).map(node_id);
+    let config = &mut host.config;
+    config.id = node(config.id).unwrap_or(config.id);
+    config.directory.retain_mut(|(_, id)| node(*id).map(|new| *id = new).is_some());
+    config.links.retain_mut(|link| node(link.neighbour).map(|new| link.neighbour = new).is_some());
+    config.routes.retain_mut(|route| {
+        let via: Option<Vec<_>> = route.via.iter().map(|id| node(*id)).collect();
+        via.map(|via| route.via = via).is_some()
+    });
+    host.links.retain_mut(|link| {
+        let new = moved.host(link.peer).zip(moved.link(link.peer, link.peer_link));
+        new.map(|(peer, peer_link)| (link.peer, link.peer_link) = (peer, peer_link)).is_some()
+    });
+    host
+}
+
+fn moved_fault(fault: Fault, moved: &Moved<'_>) -> Option<Fault> {
+    let mut what = fault.what;
+    let (host, link) = match &mut what {
+        Mischief::Partition { host, link, .. }
+        | Mischief::Heap { host, link }
+        | Mischief::Noise { host, link, .. } => (host, Some(link)),
+        Mischief::Pause { host }
+        | Mischief::Crash { host, .. }
+        | Mischief::Jump { host, .. }
+        | Mischief::Freeze { host }
+        | Mischief::Restamp { host, .. }
+        | Mischief::Lie { host, .. }
+        | Mischief::Version { host }
+        | Mischief::Deaf { host } => (host, None),
+    };
+    if let Some(link) = link {
+        *link = moved.link(*host, *link)?;
+    }
+    *host = moved.host(*host)?;
+    Some(Fault { what, ..fault })
+}

@@ -1,0 +1,59 @@
+//! The link scheduler alone, by the number of its channels.
+
+use std::hint::black_box;
+use std::time::Instant as Clock;
+
+use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
+use punctual_proto::linksched::{Guaranteed, LinkParameters, LinkScheduler};
+use punctual_proto::node::config::{Interference, Pace};
+
+use crate::dice::Dice;
+
+/// Between two packets.
+const STEP: Nanos = Nanos(100);
+/// Packets queued at any time, of channels in a random order.
+const QUEUED: usize = 1_000;
+const WIRE_BYTES: u32 = 900;
+
+/// Nanoseconds of one core to queue a packet and to pick one, in steady state, with `channels` channels on the link.
+pub fn scheduler_ns(channels: usize, packets: u64) -> f64 {
+    let mut scheduler = LinkScheduler::new(LinkParameters {
+        rate: BitRate(1 << 50),
+        mtu_wire_bytes: 1_530,
+        best_effort_wire_bytes: 1_530,
+        pipeline_depth: 2,
+        pace: Pace::Clock,
+        interference: Interference::default(),
+        best_effort_flow_cap: Ppm::ONE,
+        best_effort_cap: Ppm::ONE,
+        best_effort_flow_bytes_max: 1 << 20,
+        best_effort_flows_max: 64,
+        best_effort_packets_max: 64,
+    });
+    let mut dice = Dice::new(channels as u64, 1);
+    let mut flows: Vec<_> = (0..channels).map(|_| scheduler.add_channel(4, Nanos::ZERO)).collect();
+    for at in (1..flows.len()).rev() {
+        flows.swap(at, dice.between(0, at as u64) as usize);
+    }
+    let (mut now, mut turn) = (Instant(0), 0);
+    let mut enqueue = |scheduler: &mut LinkScheduler<u64>| {
+        now = now + STEP;
+        turn = (turn + 1) % flows.len();
+        let bound = Nanos(dice.between(1, 2 * STEP.0 * QUEUED as u64));
+        // One in four waits in queue 3 first.
+        let early = Nanos(if turn % 4 == 0 { STEP.0 * QUEUED as u64 / 4 } else { 0 });
+        let effective = now + early;
+        let key = Guaranteed { effective, deadline: effective + bound, wire_bytes: WIRE_BYTES };
+        black_box(scheduler.enqueue(now, flows[turn], key, turn as u64).is_ok());
+        now
+    };
+    for _ in 0..QUEUED.min(channels) {
+        enqueue(&mut scheduler);
+    }
+    let began = Clock::now();
+    for _ in 0..packets {
+        let now = enqueue(&mut scheduler);
+        black_box(scheduler.poll(now));
+    }
+    began.elapsed().as_secs_f64() * 1e9 / packets as f64
+}

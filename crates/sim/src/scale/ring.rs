@@ -1,0 +1,348 @@
+//! Nodes on a ring of perfect links.
+
+use punctual_analysis::{
+    Activation, BitRate, Contract, Delivery, Horizon, Instant, Late, Nanos, Policing, Ppm, Rate,
+};
+use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
+use punctual_proto::node::Node;
+use punctual_proto::node::api::{Event as NodeEvent, OpenRequest, Port, UserId};
+use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
+
+use super::{NODES_MIN, Size};
+use crate::memory::{DeliveredList, FramePool, SimFrame, SimInbox, SimMemory, SimOutbox};
+use crate::queue::Queue;
+use crate::scenario::ScenarioError;
+use crate::time::SimTime;
+
+const RATE: BitRate = BitRate(100_000_000_000);
+const PROPAGATION: Nanos = Nanos::from_micros(10);
+const MESSAGE_BYTES: u32 = 64;
+const INTERVAL: Nanos = Nanos::from_secs(10);
+const DEADLINE: Nanos = Nanos::from_secs(5);
+/// Between two requests of one node.
+const OPENS_EVERY: Nanos = Nanos::from_millis(10);
+/// Handshakes and messages are through long before.
+const ENOUGH: Nanos = Nanos::from_secs(10);
+/// A node that wants to be called at once more often than this does not let time pass.
+const ROUNDS_MAX: u32 = 10_000;
+const LISTENER: &str = "sink";
+/// How far channels go, in turns.
+const LINKS: [usize; 3] = [1, 2, 3];
+
+enum Event {
+    Arrive { node: usize, link: LinkId, port: Port, frame: SimFrame },
+    Wake { node: usize },
+    Open { node: usize, nth: usize },
+}
+
+struct Channel {
+    id: ChannelId,
+    outbox: Option<SimOutbox>,
+}
+
+struct Host {
+    node: Node<SimMemory>,
+    /// The only wake-up that counts; others are stale.
+    wakes: Option<SimTime>,
+    delivered: DeliveredList,
+    frames: FramePool,
+    /// Those that start here, in the order of their handles.
+    channels: Vec<Channel>,
+}
+
+/// The network.
+pub(super) struct Ring {
+    size: Size,
+    now: SimTime,
+    queue: Queue<Event>,
+    hosts: Vec<Host>,
+    open: u64,
+    refused: u64,
+    received: u64,
+    packets: u64,
+    signals: u64,
+    hops: u64,
+    scratch: Vec<u8>,
+}
+
+fn failed(error: &dyn std::fmt::Display) -> ScenarioError {
+    ScenarioError(format!("ring: {error}"))
+}
+
+fn id(node: usize) -> NodeId {
+    NodeId(node as u32 + 1)
+}
+
+fn name(node: usize) -> Result<Name, ScenarioError> {
+    Name::new(&format!("n{node}")).map_err(|error| failed(&error))
+}
+
+fn config(size: Size, node: usize) -> Result<NodeConfig, ScenarioError> {
+    let at = |offset: usize| (node + offset) % size.nodes;
+    let link = |offset: usize| -> Result<LinkConfig, ScenarioError> {
+        let peer = at(offset);
+        Ok(LinkConfig {
+            propagation_max: PROPAGATION,
+            reaction: Nanos::from_micros(1),
+            frames: 1 << 24,
+            ..LinkConfig::new(name(peer)?.as_str(), id(peer), RATE)
+        })
+    };
+    let route = |links: usize| RouteConfig { via: (1..=links).map(|offset| id(at(offset))).collect() };
+    let known = [0, 1, 2, 3, size.nodes - 3, size.nodes - 2, size.nodes - 1];
+    let mut directory = known
+        .iter()
+        .map(|offset| Ok((name(at(*offset))?, id(at(*offset)))))
+        .collect::<Result<Vec<_>, ScenarioError>>()?;
+    directory.sort_unstable_by_key(|(_, id)| *id);
+    directory.dedup_by_key(|(_, id)| *id);
+    Ok(NodeConfig {
+        id: id(node),
+        name: name(node)?,
+        epoch: Epoch(node as u64 + 1),
+        fragment_bytes: 1_400,
+        fragment_low_latency_bytes: None,
+        clock_tolerance: Ppm(100),
+        links: vec![link(1)?, link(size.nodes - 1)?],
+        cpu: CpuConfig::default(),
+        directory,
+        routes: LINKS.map(route).into(),
+        signalling: SignallingConfig {
+            lease: Nanos::from_secs(100),
+            hello_interval: Nanos::from_secs(10),
+            packets_per_second: 2_000,
+            ..SignallingConfig::default()
+        },
+        buffer_bytes_max: u64::MAX / 2,
+        wakeup_margin: Nanos::ZERO,
+    })
+}
+
+fn contract() -> Result<Contract, ScenarioError> {
+    let rate_max = Rate::every(INTERVAL).ok_or_else(|| ScenarioError("no rate".into()))?;
+    Ok(Contract {
+        message_bytes_max: MESSAGE_BYTES,
+        rate_max,
+        burst_messages_max: 1,
+        deadline: DEADLINE,
+        policing: Policing::Delay,
+        delivery: Delivery::Asap,
+        horizon: Horizon::Cumulative,
+        activation: Activation::Deadline,
+        late: Late::Deliver,
+        flow: None,
+        statistical: None,
+    })
+}
+
+impl Ring {
+    pub(super) fn new(size: Size) -> Result<Self, ScenarioError> {
+        if size.nodes < NODES_MIN {
+            return Err(ScenarioError(format!("a ring of {} nodes: give at least {NODES_MIN}", size.nodes)));
+        }
+        let mut hosts = Vec::with_capacity(size.nodes);
+        for number in 0..size.nodes {
+            let node = Node::new(config(size, number)?, number as u64, Instant(0));
+            let mut node = node.map_err(|error| failed(&error))?;
+            node.listen(Name::new(LISTENER).map_err(|error| failed(&error))?)
+                .map_err(|error| failed(&error))?;
+            hosts.push(Host {
+                node,
+                wakes: None,
+                delivered: DeliveredList::default(),
+                frames: FramePool::default(),
+                channels: Vec::with_capacity(size.channels_per_node),
+            });
+        }
+        let mut queue = Queue::default();
+        for (node, host) in hosts.iter_mut().enumerate() {
+            queue.schedule(SimTime(0), Event::Wake { node });
+            host.wakes = Some(SimTime(0));
+        }
+        let scratch = vec![0; 1 << 16];
+        let zero = 0;
+        Ok(Self {
+            size,
+            now: SimTime(0),
+            queue,
+            hosts,
+            open: zero,
+            refused: zero,
+            received: zero,
+            packets: zero,
+            signals: zero,
+            hops: zero,
+            scratch,
+        })
+    }
+
+    /// Signalling packets so far.
+    pub(super) fn signals(&self) -> u64 {
+        self.signals
+    }
+
+    /// Packets of data over links so far.
+    pub(super) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Hosts on the ways of the open channels.
+    pub(super) fn channel_hops(&self) -> u64 {
+        self.hops
+    }
+
+    /// Neighbours find one another.
+    pub(super) fn settle(&mut self) {
+        self.run(ENOUGH);
+    }
+
+    /// Opens all channels: how many are open and how many refused.
+    pub(super) fn open_all(&mut self) -> Result<(u64, u64), ScenarioError> {
+        let wanted = self.size.channels_per_node;
+        for node in 0..self.size.nodes {
+            self.queue.schedule(self.now, Event::Open { node, nth: 0 });
+        }
+        self.run(OPENS_EVERY * wanted as u64 + ENOUGH);
+        let pending = (wanted * self.size.nodes) as u64 - self.open - self.refused;
+        if pending > 0 {
+            return Err(ScenarioError(format!("{pending} channels are neither open nor refused")));
+        }
+        Ok((self.open, self.refused))
+    }
+
+    /// One message on each open channel.
+    pub(super) fn send_all(&mut self) -> Result<(), ScenarioError> {
+        let before = self.received;
+        for number in 0..self.hosts.len() {
+            let now = Instant(self.now.0);
+            let host = &mut self.hosts[number];
+            for channel in &host.channels {
+                let Some(outbox) = &channel.outbox else { continue };
+                outbox.send(0, MESSAGE_BYTES, now);
+                host.node.handle_outbox(channel.id, now);
+            }
+            self.step(number);
+        }
+        self.run(ENOUGH);
+        let lost = self.open - (self.received - before);
+        if lost > 0 { Err(ScenarioError(format!("{lost} messages never came"))) } else { Ok(()) }
+    }
+
+    /// Lets time pass.
+    pub(super) fn run(&mut self, span: Nanos) {
+        let end = self.now + span;
+        while let Some((at, event)) = self.queue.next_until(end) {
+            self.now = at;
+            match event {
+                Event::Arrive { node, link, port, frame } => {
+                    let now = Instant(at.0);
+                    self.hosts[node].node.handle_frame(link, port, now, frame, now);
+                    self.step(node);
+                }
+                Event::Wake { node } => {
+                    if self.hosts[node].wakes == Some(at) {
+                        self.hosts[node].wakes = None;
+                        self.step(node);
+                    }
+                }
+                Event::Open { node, nth } => {
+                    self.ask(node, nth);
+                    self.step(node);
+                    if nth + 1 < self.size.channels_per_node {
+                        self.queue.schedule(at + OPENS_EVERY, Event::Open { node, nth: nth + 1 });
+                    }
+                }
+            }
+        }
+        self.now = end;
+    }
+
+    fn ask(&mut self, number: usize, nth: usize) {
+        let to = (number + LINKS[nth % LINKS.len()]) % self.size.nodes;
+        let (Ok(port), Ok(host), Ok(contract)) = (Name::new(LISTENER), name(to), contract()) else {
+            self.refused += 1;
+            return;
+        };
+        let to = Address { port, host };
+        let request = OpenRequest { to, contract, user: UserId(nth as u32), probe: false, token: None };
+        let now = Instant(self.now.0);
+        match self.hosts[number].node.open(request, now) {
+            Ok(id) => self.hosts[number].channels.push(Channel { id, outbox: None }),
+            Err(_) => self.refused += 1,
+        }
+    }
+
+    /// A node does all that it can at this moment: its processor takes no time here.
+    fn step(&mut self, number: usize) {
+        let now = Instant(self.now.0);
+        for _ in 0..ROUNDS_MAX {
+            self.hosts[number].node.handle_timeout(now);
+            while let Some(event) = self.hosts[number].node.poll_event() {
+                self.hear(number, event, now);
+            }
+            while self.hosts[number].node.poll_filter().is_some() {}
+            self.transmit(number, now);
+            while let Some(work) = self.hosts[number].node.begin_work(now) {
+                self.hosts[number].node.finish_work(work, now);
+                self.transmit(number, now);
+            }
+            self.received += self.hosts[number].delivered.borrow_mut().drain(..).count() as u64;
+            let timeout = self.hosts[number].node.poll_timeout();
+            if timeout.is_none_or(|at| at > now) {
+                return self.sleep(number, timeout);
+            }
+        }
+        // It will go on at the next nanosecond; the clock that paces its links may need that one.
+        self.sleep(number, Some(now + Nanos(1)));
+    }
+
+    fn sleep(&mut self, number: usize, timeout: Option<Instant>) {
+        let at = timeout.map(|at| SimTime(at.0));
+        if self.hosts[number].wakes != at {
+            self.hosts[number].wakes = at;
+            if let Some(at) = at {
+                self.queue.schedule(at, Event::Wake { node: number });
+            }
+        }
+    }
+
+    fn hear(&mut self, number: usize, event: NodeEvent, now: Instant) {
+        let host = &mut self.hosts[number];
+        match event {
+            NodeEvent::Incoming(incoming) => {
+                let (slots, bytes) = (incoming.inbox_messages, incoming.contract.message_bytes_max);
+                let inbox = SimInbox::new(0, slots, bytes, &host.delivered);
+                if host.node.consent(incoming.channel, inbox, now).is_err() {
+                    self.refused += 1;
+                }
+            }
+            NodeEvent::Opened { channel, grant } => {
+                let outbox = SimOutbox::new(0, grant.outbox_messages);
+                let attached = host.node.attach_outbox(channel, outbox.clone(), now).is_ok();
+                let slot = host.channels.binary_search_by_key(&channel, |known| known.id);
+                if let (true, Ok(slot)) = (attached, slot) {
+                    host.channels[slot].outbox = Some(outbox);
+                    self.open += 1;
+                    self.hops += grant.route.len() as u64;
+                }
+            }
+            NodeEvent::Refused { .. } => self.refused += 1,
+            _ => {}
+        }
+    }
+
+    fn transmit(&mut self, number: usize, now: Instant) {
+        for link in [LinkId(0), LinkId(1)] {
+            while let Some(sent) = self.hosts[number].node.poll_transmit(link, now, &mut self.scratch) {
+                let len = sent.packet.copy_to(&mut self.scratch);
+                *(if sent.port == Port::Data { &mut self.packets } else { &mut self.signals }) += 1;
+                let step = if link.0 == 0 { 1 } else { self.size.nodes - 1 };
+                let node = (number + step) % self.size.nodes;
+                let frame = SimFrame::new(&self.scratch[..len], &self.hosts[node].frames);
+                let at = self.now + RATE.time_of(u64::from(sent.wire_bytes)) + PROPAGATION;
+                let link = LinkId(1 - link.0);
+                self.queue.schedule(at, Event::Arrive { node, link, port: sent.port, frame });
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What happened in one run, for people: line by line ([`Timeline::lines`]), or for a viewer ([`chrome`]).
+
+pub mod chrome;
+mod lanes;
+
+use punctual_proto::ids::PathId;
+use punctual_proto::node::api::Port;
+use punctual_proto::wire::Header;
+
+use crate::journal::Entry;
+use crate::time::SimTime;
+
+/// One run's events in their order; empty where nobody asked for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    hosts: Vec<String>,
+    moments: Vec<Moment>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Moment {
+    Happened { at: SimTime, host: usize, entry: Entry },
+    Flight(Flight),
+    Words(String),
+    Violation { at: SimTime, what: String },
+}
+
+/// A frame from an adapter to the driver at the other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flight {
+    /// Handed to the adapter.
+    pub from: SimTime,
+    /// Sender.
+    pub host: usize,
+    /// Its link.
+    pub link: usize,
+    /// At the other end.
+    pub arrives: SimTime,
+    /// What it carries.
+    pub what: String,
+}
+
+impl Flight {
+    /// Of the frame `bytes`; `channel` knows whose a path is.
+    pub fn of(
+        from: SimTime,
+        host: usize,
+        link: usize,
+        port: Port,
+        bytes: &[u8],
+        arrives: SimTime,
+        channel: impl Fn(PathId) -> Option<usize>,
+    ) -> Self {
+        let what = match Header::parse(bytes) {
+            _ if port == Port::Signalling => "signalling".into(),
+            Err(error) => format!("not ours: {error}"),
+            Ok((header, _)) => {
+                let whose = match channel(header.path) {
+                    Some(channel) => format!("channel {channel}"),
+                    None => format!("best effort {}", header.path),
+                };
+                let demoted = if header.demoted { ", demoted" } else { "" };
+                let part = u32::from(header.fragment) + 1;
+                format!("{whose} message {} part {part}/{}{demoted}", header.message, header.fragments)
+            }
+        };
+        Self { from, host, link, arrives, what }
+    }
+}
+
+impl Timeline {
+    /// Empty, for hosts of these names.
+    pub fn new(hosts: Vec<String>) -> Self {
+        Self { hosts, moments: Vec::new() }
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.moments.is_empty()
+    }
+
+    /// Something happened on `host`.
+    pub fn note(&mut self, at: SimTime, host: usize, entry: Entry) {
+        self.moments.push(Moment::Happened { at, host, entry });
+    }
+
+    /// A frame is on its way.
+    pub fn fly(&mut self, flight: Flight) {
+        self.moments.push(Moment::Flight(flight));
+    }
+
+    /// Words about what was noted last.
+    pub fn explain(&mut self, words: String) {
+        self.moments.push(Moment::Words(words));
+    }
+
+    /// Something is wrong.
+    pub fn violation(&mut self, at: SimTime, what: &str) {
+        self.moments.push(Moment::Violation { at, what: what.into() });
+    }
+
+    /// Time, host, what: a line each.
+    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        self.moments.iter().map(|moment| match moment {
+            Moment::Happened { at, host, entry } => self.line(*at, *host, &entry.to_string()),
+            Moment::Flight(flight) => {
+                let takes = flight.arrives.since(flight.from);
+                let what = format!("   link {}: {}, takes {takes}", flight.link, flight.what);
+                self.line(flight.from, flight.host, &what)
+            }
+            Moment::Words(words) => format!("{:28}{words}", ""),
+            Moment::Violation { what, .. } => format!("VIOLATION  {what}"),
+        })
+    }
+
+    fn line(&self, at: SimTime, host: usize, what: &str) -> String {
+        let host = self.hosts.get(host).map_or("?", String::as_str);
+        format!("{:>14.6} ms  {host:<8} {what}", at.0 as f64 / 1e6)
+    }
+}

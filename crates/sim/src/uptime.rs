@@ -1,0 +1,46 @@
+//! A day in the life of a network: the plan of a seed, stretched. Applications send slowly; channels come and go all
+//! the time, so that whatever a host forgets to give back adds up until it is missed.
+
+use punctual_analysis::{Nanos, Rate};
+
+use crate::dice::Dice;
+use crate::scenario::{ChannelPlan, Scenario};
+
+/// Between two messages of a channel.
+const INTERVAL: (Nanos, Nanos) = (Nanos::from_millis(500), Nanos::from_secs(20));
+/// How long a channel stays open, and until it is asked for again.
+const STAYS: (Nanos, Nanos) = (Nanos::from_secs(1), Nanos::from_secs(1_200));
+const RESTS: (Nanos, Nanos) = (Nanos::from_secs(1), Nanos::from_secs(300));
+/// Between two messages of best effort.
+const FLOOD_INTERVAL: Nanos = Nanos::from_secs(2);
+
+/// Stretches the traffic of `plan` to `span`.
+pub fn stretch(plan: &mut Scenario, span: Nanos, dice: &mut Dice) {
+    let times = &mut plan.times;
+    let from = times.opened.max(times.heals);
+    let more = span - times.stops.since(from);
+    for at in [&mut times.stops, &mut times.closes, &mut times.empty, &mut times.ends] {
+        *at = *at + more;
+    }
+    let drawn = std::mem::take(&mut plan.channels);
+    for channel in drawn {
+        lives(channel, plan, dice);
+    }
+    for flood in &mut plan.floods {
+        flood.interval = flood.interval.max(FLOOD_INTERVAL);
+    }
+}
+
+/// One channel again and again.
+fn lives(mut channel: ChannelPlan, plan: &mut Scenario, dice: &mut Dice) {
+    let within = |dice: &mut Dice, (least, most): (Nanos, Nanos)| Nanos(dice.log_between(least.0, most.0));
+    let interval = within(dice, INTERVAL).max(channel.contract.interval());
+    channel.contract.rate_max = Rate::every(interval).unwrap_or(channel.contract.rate_max);
+    channel.reopens = false;
+    while channel.opens_at < plan.times.stops {
+        let closes_at = channel.opens_at + within(dice, STAYS);
+        let last = closes_at >= plan.times.stops;
+        plan.channels.push(ChannelPlan { closes_at: (!last).then_some(closes_at), ..channel });
+        channel.opens_at = closes_at + within(dice, RESTS);
+    }
+}

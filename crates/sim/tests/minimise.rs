@@ -1,0 +1,60 @@
+//! A plan that goes wrong is cut down to what it takes, and what is left goes wrong in the same way.
+
+use std::path::Path;
+
+use punctual_analysis::{Nanos, Ppm};
+use punctual_sim::case::{Case, Cases};
+use punctual_sim::minimise::{kind, minimise};
+use punctual_sim::{FaultChoice, Faults, Options, Sabotage, Topology};
+
+const BUSY: &str = include_str!("busy.toml");
+
+fn sabotaged() -> Options {
+    Options {
+        topology: Some(Topology::parse(BUSY).expect("good")),
+        faults: FaultChoice::These(Faults::NONE),
+        traffic: Some(Nanos::from_millis(300)),
+        sabotage: Sabotage { silent_loss: Ppm(20_000), ..Sabotage::default() },
+        ..Options::default()
+    }
+}
+
+#[test]
+fn what_does_not_matter_is_left_out() {
+    let mut seen = 0;
+    let found = minimise(1, &sabotaged(), |_, runs| seen = runs).expect("runs").expect("it is sabotaged");
+    let first = &found.outcome.violations[0];
+    assert!(first.what.contains("was lost"), "{first:?}");
+    // Of six channels over four hosts one is left, and the hosts that it passes.
+    assert_eq!(found.plan.channels.len(), 1, "{:?}", found.cut);
+    assert!((2..=4).contains(&found.plan.hosts.len()) && found.plan.floods.is_empty(), "{:?}", found.cut);
+    assert!(found.cut.traffic_ms.is_some_and(|ms| ms < 300) && seen <= found.runs, "{:?}", found.cut);
+}
+
+#[test]
+fn the_written_case_repeats_it() {
+    let found = minimise(1, &sabotaged(), |_, _| {}).expect("runs").expect("it is sabotaged");
+    let case = Case {
+        seed: 1,
+        lesson: "a frame was lost on the way, and nobody said so".into(),
+        topology: Some("busy.toml".into()),
+        traffic_ms: Some(300),
+        frames: Some(Default::default()),
+        sabotage: Some(sabotaged().sabotage),
+        cut: found.cut.clone(),
+        ..Case::default()
+    };
+    let text = toml::to_string(&Cases { cases: vec![case] }).expect("TOML");
+    let cases: Cases = toml::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/case.toml");
+    let again = cases.cases[0].run(&here, true).expect("runs");
+    assert_eq!(again.digest, found.outcome.digest, "{text}");
+    assert_eq!(kind(&again.violations[0].what), kind(&found.outcome.violations[0].what));
+    assert!(again.trace.lines().any(|line| line.contains("VIOLATION")));
+}
+
+#[test]
+fn a_plan_that_holds_has_no_minimum() {
+    let options = Options { sabotage: Sabotage::default(), ..sabotaged() };
+    assert!(minimise(1, &options, |_, _| {}).expect("runs").is_none());
+}

@@ -1,0 +1,20 @@
+//! Hosts that are up for long: channels come and go, and in the end nothing is left of them.
+
+use punctual_analysis::Nanos;
+use punctual_sim::{FaultKinds, Options, SizeChoice, run};
+
+/// Ten minutes here; `punctual sim --seed 1 --size small --uptime-h 24` is the whole day.
+#[test]
+fn channels_come_and_go_and_nothing_leaks() {
+    let options = Options {
+        sizes: SizeChoice::Small,
+        uptime: Some(Nanos::from_secs(600)),
+        ..Options::default().with_faults(FaultKinds::NONE)
+    };
+    for seed in [1, 2] {
+        let outcome = run(seed, &options).expect("runs");
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);
+        assert!(outcome.admitted > 50 && outcome.messages > 1_000, "seed {seed}: {outcome:?}");
+        assert!(outcome.elapsed > Nanos::from_secs(600), "seed {seed}: {}", outcome.elapsed);
+    }
+}
