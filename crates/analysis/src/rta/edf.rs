@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Convention, Task, TooLong, busy_period, fixed_point};
+use super::{Convention, Effort, Task, TooLong, busy_period, fixed_point};
 use crate::units::Nanos;
 
 /// Response times, from release, of `tasks`; `None` where unbounded. `blocking` is the longest segment outside
@@ -19,9 +19,12 @@ pub fn response_times(
     convention: Convention,
 ) -> Result<Vec<Option<Nanos>>, TooLong> {
     let outside = convention.blocking(blocking);
-    let Some(busy) = busy_period(tasks, outside)? else { return Ok(tasks.iter().map(|_| None).collect()) };
+    let mut effort = Effort::default();
+    let Some(busy) = busy_period(tasks, outside, &mut effort)? else {
+        return Ok(tasks.iter().map(|_| None).collect());
+    };
     let window = Window { tasks, blocking, convention, busy };
-    Ok((0..tasks.len()).map(|index| Some(window.response_time(index))).collect())
+    (0..tasks.len()).map(|index| window.response_time(index, &mut effort).map(Some)).collect()
 }
 
 struct Window<'a> {
@@ -32,11 +35,22 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    fn response_time(&self, index: usize) -> Nanos {
+    fn response_time(&self, index: usize, effort: &mut Effort) -> Result<Nanos, TooLong> {
+        effort.spend(self.jobs())?;
         let mut offsets = self.offsets(index);
         offsets.sort_unstable();
         offsets.dedup();
-        offsets.into_iter().map(|offset| self.response_at(index, offset)).max().unwrap_or_default()
+        let mut worst = Nanos::ZERO;
+        for offset in offsets {
+            worst = worst.max(self.response_at(index, offset, effort)?);
+        }
+        Ok(worst)
+    }
+
+    /// Jobs of the busy window, and so at most as many offsets.
+    fn jobs(&self) -> u64 {
+        let jobs = |task: &Task| self.busy.div_ceil(task.period) + 1;
+        self.tasks.iter().map(jobs).fold(0, u64::saturating_add)
     }
 
     /// Where the demand that competes with task `index` steps within the busy window.
@@ -45,12 +59,14 @@ impl Window<'_> {
         let steps = |task: &Task| {
             let (task, busy) = (*task, self.busy);
             let competes_from = move |job: u64| (task.step(job) + task.deadline) - own;
-            (0..).map(competes_from).take_while(move |&offset| offset < busy)
+            // Before this one all compete from the start.
+            let first = ((own + task.jitter) - task.deadline).0 / task.period.0;
+            (first..).map(competes_from).take_while(move |&offset| offset < busy)
         };
         self.tasks.iter().flat_map(steps).collect()
     }
 
-    fn response_at(&self, index: usize, offset: Nanos) -> Nanos {
+    fn response_at(&self, index: usize, offset: Nanos, effort: &mut Effort) -> Result<Nanos, TooLong> {
         let own = &self.tasks[index];
         let due = offset + own.deadline;
         let safe = own.segment_last - Nanos(1);
@@ -59,10 +75,10 @@ impl Window<'_> {
             || self.tasks.iter().enumerate().filter(|&(other, _)| other != index).map(|(_, task)| task);
         let later = others().filter(|task| task.deadline > due).map(|task| task.segment_max);
         let blocking = self.convention.blocking(later.max().unwrap_or_default().max(self.blocking));
-        let started = fixed_point(Nanos(1), |at| {
+        let started = fixed_point(Nanos(1), self.tasks.len(), effort, |at| {
             let competing = |task: &Task| task.demand_within(at.min((due + Nanos(1)) - task.deadline));
             blocking + own_work + others().map(competing).sum()
-        });
-        (started - offset) + safe
+        })?;
+        Ok((started - offset) + safe)
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Convention, Task, TooLong, busy_period, fixed_point};
+use super::{Convention, Effort, Task, TooLong, busy_period, fixed_point};
 use crate::mutation::{Mutation, active};
 use crate::units::Nanos;
 
@@ -16,10 +16,11 @@ pub fn response_times(
     blocking: Nanos,
     convention: Convention,
 ) -> Result<Vec<Option<Nanos>>, TooLong> {
+    let mut effort = Effort::default();
     (0..tasks.len())
         .map(|index| {
             let lower = tasks[index + 1..].iter().map(|task| task.segment_max).max().unwrap_or_default();
-            response_time(&tasks[..=index], convention.blocking(lower.max(blocking)))
+            response_within(&tasks[..=index], convention.blocking(lower.max(blocking)), &mut effort)
         })
         .collect()
 }
@@ -29,16 +30,20 @@ pub fn response_times(
 /// # Errors
 /// Where its busy period is too long to look at.
 pub fn response_time(tasks: &[Task], blocking: Nanos) -> Result<Option<Nanos>, TooLong> {
+    response_within(tasks, blocking, &mut Effort::default())
+}
+
+fn response_within(tasks: &[Task], blocking: Nanos, effort: &mut Effort) -> Result<Option<Nanos>, TooLong> {
     let Some((own, higher)) = tasks.split_last() else { return Ok(None) };
-    let Some(busy) = busy_period(tasks, blocking)? else { return Ok(None) };
+    let Some(busy) = busy_period(tasks, blocking, effort)? else { return Ok(None) };
     let (mut worst, mut started, mut job) = (Nanos::ZERO, Nanos::ZERO, 0);
     while own.step(job) < busy {
         let released = own.step(job);
         // Up to and with the first tick of its last segment, after which nothing preempts it.
         let own_work = own.cost * (job + 1) - (own.segment_last - Nanos(1));
-        started = fixed_point(started, |at| {
+        started = fixed_point(started, tasks.len(), effort, |at| {
             blocking + own_work + higher.iter().map(|task| task.demand_within(at)).sum()
-        });
+        })?;
         worst = worst.max((started - released) + (own.segment_last - Nanos(1)));
         job += 1;
         if active(Mutation::FirstInstanceOnly) {

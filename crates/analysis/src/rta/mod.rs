@@ -16,8 +16,9 @@ use crate::units::Nanos;
 
 /// Most jobs in a busy period that are looked at.
 const JOBS_MAX: u128 = 20_000_000;
-/// Most rounds of a fixed-point search.
-const ROUNDS_MAX: u32 = 20_000_000;
+/// Most looks at a task, all searches of one answer together: about a second. A set may hold few jobs and still be
+/// searched for years, a nanosecond a step.
+const LOOKS_MAX: u64 = 100_000_000;
 
 /// Where a task can be preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,11 +105,30 @@ impl Convention {
 
 /// The busy period is too long to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the busy period holds more than {JOBS_MAX} jobs: use coarser periods or less utilisation")]
+#[error("the busy period takes too long to look at: use coarser periods, or less utilisation or jitter")]
 pub struct TooLong;
 
+/// What an answer may still cost.
+#[derive(Debug)]
+struct Effort {
+    looks_left: u64,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { looks_left: LOOKS_MAX }
+    }
+}
+
+impl Effort {
+    fn spend(&mut self, looks: u64) -> Result<(), TooLong> {
+        self.looks_left = self.looks_left.checked_sub(looks).ok_or(TooLong)?;
+        Ok(())
+    }
+}
+
 /// The busy period of `tasks` after `blocking`; `None` where it never ends.
-fn busy_period(tasks: &[Task], blocking: Nanos) -> Result<Option<Nanos>, TooLong> {
+fn busy_period(tasks: &[Task], blocking: Nanos, effort: &mut Effort) -> Result<Option<Nanos>, TooLong> {
     const WHOLE: u128 = 1_000_000_000_000_000_000;
     let share = |task: &Task| u128::from(task.cost.0) * WHOLE / u128::from(task.period.0);
     // Rounded down by less than 1 each.
@@ -118,7 +138,8 @@ fn busy_period(tasks: &[Task], blocking: Nanos) -> Result<Option<Nanos>, TooLong
         return Ok(None);
     }
     let mut busy = Nanos(1);
-    for _ in 0..ROUNDS_MAX {
+    loop {
+        effort.spend(tasks.len() as u64)?;
         let next = blocking + tasks.iter().map(|task| task.demand_within(busy)).sum();
         if next <= busy {
             return Ok(Some(busy));
@@ -129,16 +150,21 @@ fn busy_period(tasks: &[Task], blocking: Nanos) -> Result<Option<Nanos>, TooLong
         }
         busy = next;
     }
-    Err(TooLong)
 }
 
-/// The least `at` >= 1 with `work(at)` <= `at`; exists below the end of the busy period.
-fn fixed_point(from: Nanos, work: impl Fn(Nanos) -> Nanos) -> Nanos {
+/// The least `at` >= 1 with `work(at)` <= `at`; exists below the end of the busy period. `work` looks at `tasks` tasks.
+fn fixed_point(
+    from: Nanos,
+    tasks: usize,
+    effort: &mut Effort,
+    work: impl Fn(Nanos) -> Nanos,
+) -> Result<Nanos, TooLong> {
     let mut at = from.max(Nanos(1));
     loop {
+        effort.spend(tasks as u64)?;
         let next = work(at);
         if next <= at {
-            return at;
+            return Ok(at);
         }
         at = next;
     }

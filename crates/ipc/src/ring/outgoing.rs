@@ -132,7 +132,8 @@ impl OutboxReader {
             produced = header.producer().load(Ordering::Acquire);
         }
         let waiting = produced.wrapping_sub(self.taken);
-        let in_use = self.taken - self.shared.freed.load(Ordering::SeqCst);
+        // What the application saw freed before it produced is seen here: its position was acquired.
+        let in_use = self.taken - self.shared.freed.load(Ordering::Acquire);
         if waiting > u64::from(self.shared.shape.slots) - in_use {
             self.break_ring();
             return 0;
