@@ -63,7 +63,7 @@ impl Host for Engine {
     }
 
     fn set_priority(&self, thread: u32, _: u8) -> Result<(), String> {
-        if thread % 2 == 0 { Err("not permitted".into()) } else { Ok(()) }
+        if thread.is_multiple_of(2) { Err("not permitted".into()) } else { Ok(()) }
     }
 
     fn restore(&self, _: u32, _: u8) {}

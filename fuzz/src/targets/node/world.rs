@@ -16,7 +16,7 @@ use crate::net::{Net, Packet, name};
 
 const HOSTS: usize = 3;
 /// The clock of every host is the true one.
-const CLOCK: HostClock = HostClock { offset_ns: 0, drift_ppb: 0 };
+const CLOCK: HostClock = HostClock::new(0, 0);
 /// Channels that applications open in one run.
 const CHANNELS_MAX: usize = 24;
 /// Messages between two looks of the checker.
@@ -267,8 +267,8 @@ impl World {
 
     /// The latest packet but `back` of a port comes once more.
     fn repeat(&mut self, back: u8, port: Port, change: impl Fn(&mut Vec<u8>), signed: bool) {
-        let found = (usize::from(back)..).take(32).filter_map(|back| self.net.recent(back));
-        let Some(mut packet) = found.filter(|packet| packet.port == port).next().cloned() else { return };
+        let mut recent = (usize::from(back)..).take(32).filter_map(|back| self.net.recent(back));
+        let Some(mut packet) = recent.find(|packet| packet.port == port).cloned() else { return };
         if signed && port == Port::Signalling {
             let whole = packet.bytes.len().saturating_sub(TAG_BYTES);
             packet.bytes.truncate(whole);

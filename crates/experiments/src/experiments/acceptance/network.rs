@@ -308,9 +308,10 @@ pub fn accepted(
     let (mut taken, mut offered) = (0, 0);
     loop {
         let newcomer = newcomer(&speeds, crossing, &mut dice);
-        for stage in newcomer.stages.0..newcomer.stages.1 {
+        let (first, end) = newcomer.stages;
+        for (stage, used) in used.iter_mut().enumerate().take(end).skip(first) {
             let demand = path.demand(&newcomer, stage);
-            used[stage] += demand.cost.0 as f64 / demand.period.0 as f64;
+            *used += demand.cost.0 as f64 / demand.period.0 as f64;
         }
         if used.iter().any(|used| *used > load) {
             return (taken, offered);
