@@ -210,7 +210,11 @@ fn a_full_disk_is_one_line_with_its_cause() {
         eprintln!("SKIPPED: mounting needs root");
         return;
     }
-    let failed = Command::new("unshare").args(["--mount", "sh", "-c", &line]).output().expect("unshare");
+    let failed = Command::new("unshare")
+        .args(["--mount", "sh", "-c", &line])
+        .env("PUNCTUAL_LOG", "error")
+        .output()
+        .expect("unshare");
     let said = String::from_utf8_lossy(&failed.stderr);
     assert_eq!((failed.status.code(), said.lines().count()), (Some(1), 1), "{said}");
     assert!(said.contains("epoch_file") && said.contains("No space left"), "{said}");

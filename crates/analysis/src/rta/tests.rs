@@ -107,9 +107,9 @@ fn a_busy_period_beyond_reason_is_an_error_and_not_an_endless_loop() {
 #[test]
 fn what_would_be_searched_for_years_is_answered_soon() {
     let task = |deadline| Task::new(Nanos(1), Nanos(3), Nanos(deadline), Preemption::Full);
-    // Ten million jobs, each searched from the start.
+    // Ten thousand million jobs, each searched from the start.
     let long = [task(3), task(3)];
-    assert_eq!(edf::response_times(&long, Nanos(5_000_000), Convention::TextBook), Err(TooLong));
+    assert_eq!(edf::response_times(&long, Nanos(5_000_000_000), Convention::TextBook), Err(TooLong));
     // A deadline of a year beside a period of 3 ns: all of that year's jobs compete from the start.
     let year = [task(3), task(31_536_000_000_000_000)];
     assert_eq!(

@@ -1,6 +1,6 @@
 //! The near side: the other machine as the far host of a pair.
 
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -76,6 +76,15 @@ impl Remote {
         self.lines.say(order)?;
         let answer = self.lines.hear().with_context(|| silent(&self.address))?;
         answer.with_context(|| format!("{} hung up", self.address))
+    }
+}
+
+impl Drop for Remote {
+    /// Waits until the peer has ended what was started there: whoever connects next needs its ports.
+    fn drop(&mut self) {
+        if self.lines.stream().shutdown(Shutdown::Write).is_ok() {
+            while let Ok(Some(Answer::Done)) = self.lines.hear() {}
+        }
     }
 }
 
