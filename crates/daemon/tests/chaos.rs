@@ -226,8 +226,7 @@ fn a_stopped_daemon_goes_on_where_it_was() {
     let folder = folder("stopped");
     let mut hosts = Hosts::start(&folder, net(4), "", str::to_owned);
     for _ in 0..3 {
-        hosts.a.signal(Signal::STOP);
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        hosts.a.freeze();
         hosts.a.signal(Signal::CONT);
         hosts.are_undisturbed();
     }

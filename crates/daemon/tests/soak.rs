@@ -6,7 +6,7 @@
 mod common;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::program::{Program, folder};
@@ -115,8 +115,8 @@ fn memory_kib(pid: Pid) -> u64 {
     line.split_whitespace().next().and_then(|text| text.parse().ok()).expect("a number")
 }
 
-/// Keeps the contract between `a` and `c` to the letter until told to end; returns how many messages.
-fn steady(channel: &mut Channel, receiver: &mut Receiver, over: &AtomicBool) -> u64 {
+/// Keeps the contract between `a` and `c` to the letter until told to end; counts messages in `carried`.
+fn steady(channel: &mut Channel, receiver: &mut Receiver, over: &AtomicBool, carried: &AtomicU64) {
     let mut sent = 0_u64;
     while !over.load(Ordering::Relaxed) {
         channel.send(&sent.to_le_bytes()).expect("sent");
@@ -124,8 +124,8 @@ fn steady(channel: &mut Channel, receiver: &mut Receiver, over: &AtomicBool) -> 
         receiver.recv_timeout(&mut buffer, PATIENCE).expect("received");
         assert_eq!(u64::from_le_bytes(buffer), sent, "in order, none missing");
         sent += 1;
+        carried.store(sent, Ordering::Relaxed);
     }
-    sent
 }
 
 /// Ends the steady channel, also where the test fails.
@@ -139,7 +139,7 @@ impl Drop for Over<'_> {
 
 /// One program's life: channels from `a` to `b`, messages on them, and something that happens to `b` meanwhile. What
 /// programs see of that may be an error, never silence: every call ends.
-fn cycle(network: &Network<'_>, on_a: &Program, on_b: &mut Program, dice: &mut Dice) {
+fn cycle(network: &Network<'_>, on_a: &Program, on_b: &mut Program, dice: &mut Dice, carried: &AtomicU64) {
     let (a, b) = (on_a.connect(), on_b.connect());
     let fault = dice.below(4);
     let when = dice.below(3);
@@ -153,8 +153,10 @@ fn cycle(network: &Network<'_>, on_a: &Program, on_b: &mut Program, dice: &mut D
                 on_b.wait();
             }
             1 => {
-                on_b.signal(Signal::STOP);
-                std::thread::sleep(Duration::from_millis(200));
+                on_b.freeze();
+                // Meanwhile others go on: 20 messages, 200 ms.
+                let until = carried.load(Ordering::Relaxed) + 20;
+                eventually("others go on", || carried.load(Ordering::Relaxed) >= until);
                 on_b.signal(Signal::CONT);
             }
             _ => {}
@@ -206,17 +208,17 @@ fn nothing_grows_and_what_no_fault_touches_keeps_its_promise() {
     let mut channel = a.open("steady@c", contract(100, 100, 1_000)).expect("a channel");
     let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
 
-    let over = AtomicBool::new(false);
+    let (over, carried) = (AtomicBool::new(false), AtomicU64::new(0));
     let held = || [holdings(on_a.pid(), &a), holdings(on_c.pid(), &c)];
     let alone = held();
     let mut memory = Vec::new();
-    let messages = std::thread::scope(|scope| {
-        let sending = scope.spawn(|| steady(&mut channel, &mut receiver, &over));
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| steady(&mut channel, &mut receiver, &over, &carried));
         let _over = Over(&over);
         let mut dice = Dice(seed);
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(seconds) || memory.len() < 2 * WARM_UP {
-            cycle(&network, &on_a, &mut on_b, &mut dice);
+            cycle(&network, &on_a, &mut on_b, &mut dice, &carried);
             eventually("hosts hold what they held, and see one another", || held() == alone && alive(2));
             memory.push([memory_kib(on_a.pid()), memory_kib(on_c.pid())]);
             if memory.len() % 50 == 0 {
@@ -230,13 +232,14 @@ fn nothing_grows_and_what_no_fault_touches_keeps_its_promise() {
             assert!(!sending.is_finished(), "the steady channel broke in cycle {}", memory.len());
         }
         drop(Over(&over));
-        sending.join().expect("the steady channel keeps its promise")
+        sending.join().expect("the steady channel keeps its promise");
     });
 
     let state = receiver.state().expect("state");
     println!(
-        "{} cycles, {messages} messages on the steady channel, at most {}",
+        "{} cycles, {} messages on the steady channel, at most {}",
         memory.len(),
+        carried.load(Ordering::Relaxed),
         state.observed_max
     );
     assert_eq!((state.misses, state.policed), (0, 0), "{state:?}");

@@ -135,83 +135,87 @@ pub fn request_seeds() -> Vec<Vec<u8>> {
     all.map(|(request, id)| serde_json::to_vec(&Call { id, request }).expect("JSON")).collect()
 }
 
+/// Both clients are greeted, and one listens.
+fn listening() -> Vec<Step> {
+    vec![Step::Say(0, hello()), Step::Say(1, hello()), Step::Run(9), Step::Say(1, listen())]
+}
+
+fn listen() -> Request {
+    Request::Listen { port: port(), handler_time: punctual_proto::Nanos::ZERO }
+}
+
+fn contract() -> punctual_proto::Contract {
+    Wish::default().contract().expect("a contract")
+}
+
+fn opening() -> Step {
+    Step::Say(0, Request::Open { to: address("port", "h2"), contract: contract(), token: None })
+}
+
+/// And a channel is open.
+fn opened(channel: ChannelId) -> Vec<Step> {
+    let consent = Step::Say(1, Request::Consent { channel });
+    then(listening(), [opening(), Step::Run(5), consent, Step::Run(5)])
+}
+
+/// And was used.
+fn used(channel: ChannelId) -> Vec<Step> {
+    then(opened(channel), [Step::Send(0), Step::Run(5), Step::Receive(1), Step::Send(0), Step::Run(5)])
+}
+
+fn then(mut steps: Vec<Step>, more: impl IntoIterator<Item = Step>) -> Vec<Step> {
+    steps.extend(more);
+    steps
+}
+
+/// Best effort, as both ends ask for it.
+fn flow() -> [Step; 6] {
+    let ring = RingShape { slots: 4, message_bytes_max: 1_000 };
+    [
+        Step::Say(1, Request::BindBestEffort { port: name("bulk"), ring }),
+        Step::Say(0, Request::OpenBestEffort { to: address("bulk", "h2"), ring }),
+        Step::Send(0),
+        Step::Run(9),
+        Step::Receive(1),
+        Step::Say(0, Request::Close { channel: ChannelId(1) }),
+    ]
+}
+
 /// Channels and flows between clients of two daemons; clients that ask for everything, and that go away.
 pub fn service_seeds() -> Vec<Vec<u8>> {
-    let contract = Wish::default().contract().expect("a contract");
-    let ring = RingShape { slots: 4, message_bytes_max: 1_000 };
-    let listen = || Request::Listen { port: port(), handler_time: punctual_proto::Nanos::ZERO };
-    let to = || address("port", "h2");
     let channel = ChannelId(1);
-    let start = || vec![Step::Say(0, hello()), Step::Say(1, hello()), Step::Run(9), Step::Say(1, listen())];
-    let open = || {
-        let mut steps = start();
-        let open = Request::Open { to: to(), contract, token: None };
-        steps.extend([
-            Step::Say(0, open),
-            Step::Run(5),
-            Step::Say(1, Request::Consent { channel }),
-            Step::Run(5),
-        ]);
-        steps
-    };
-    let used = || {
-        let mut steps = open();
-        steps.extend([Step::Send(0), Step::Run(5), Step::Receive(1), Step::Send(0), Step::Run(5)]);
-        steps
-    };
-    let then = |mut steps: Vec<Step>, more: Vec<Step>| {
-        steps.extend(more);
-        script(steps)
-    };
-    let about = || {
-        let requests = [Request::Status, Request::Channels { after: None }, Request::Channel { channel }];
-        requests
-            .into_iter()
-            .flat_map(|request| [Step::Say(0, request.clone()), Step::Say(1, request)])
-            .collect()
-    };
-    let flow = Request::OpenBestEffort { to: address("bulk", "h2"), ring };
-    let bind = Request::BindBestEffort { port: name("bulk"), ring };
-    let ask = Request::Ask { source: address("port", "h1"), reply_to: port(), contract };
-    vec![
-        then(used(), vec![Step::Say(0, Request::Close { channel }), Step::Run(15)]),
-        then(used(), vec![Step::Say(1, Request::Close { channel }), Step::Run(15)]),
-        then(used(), vec![Step::Reconnect(0), Step::Run(15)]),
-        then(
-            used(),
-            vec![Step::Say(1, Request::Alternate { channel }), Step::Send(0), Step::Send(0), Step::Run(9)],
-        ),
-        then(
-            open(),
-            vec![Step::Say(1, Request::CoSchedule { channel, thread: 5 }), Step::Reconnect(1), Step::Run(2)],
-        ),
-        then(used(), about()),
-        then(start(), vec![Step::Say(0, Request::Probe { to: to(), contract }), Step::Run(9)]),
-        then(
-            start(),
-            vec![
-                Step::Say(1, bind),
-                Step::Say(0, flow),
-                Step::Send(0),
-                Step::Run(9),
-                Step::Receive(1),
-                Step::Say(0, Request::Close { channel: ChannelId(1) }),
-            ],
-        ),
-        then(start(), vec![Step::Say(0, listen()), Step::Say(1, ask), Step::Run(9), Step::Run(9)]),
-        then(
-            start(),
-            vec![
-                Step::Say(0, Request::Open { to: to(), contract, token: None }),
-                Step::Run(5),
-                Step::Say(1, Request::Refuse { channel, why: "no".into() }),
-                Step::Run(5),
-                Step::Say(1, Request::Unlisten { listener: ListenerId(1) }),
-            ],
-        ),
-        script(requests().into_iter().map(|request| Step::Say(0, request))),
-        script(requests().into_iter().flat_map(|request| [Step::Say(1, request), Step::Run(1)])),
-    ]
+    let close = |client| [Step::Say(client, Request::Close { channel }), Step::Run(15)];
+    let about = [Request::Status, Request::Channels { after: None }, Request::Channel { channel }]
+        .into_iter()
+        .flat_map(|request| [Step::Say(0, request.clone()), Step::Say(1, request)]);
+    let alternate =
+        [Step::Say(1, Request::Alternate { channel }), Step::Send(0), Step::Send(0), Step::Run(9)];
+    let co_schedule =
+        [Step::Say(1, Request::CoSchedule { channel, thread: 5 }), Step::Reconnect(1), Step::Run(2)];
+    let probe = Request::Probe { to: address("port", "h2"), contract: contract() };
+    let ask = Request::Ask { source: address("port", "h1"), reply_to: port(), contract: contract() };
+    let refuse = [
+        opening(),
+        Step::Run(5),
+        Step::Say(1, Request::Refuse { channel, why: "no".into() }),
+        Step::Run(5),
+        Step::Say(1, Request::Unlisten { listener: ListenerId(1) }),
+    ];
+    let scripts = [
+        then(used(channel), close(0)),
+        then(used(channel), close(1)),
+        then(used(channel), [Step::Reconnect(0), Step::Run(15)]),
+        then(used(channel), alternate),
+        then(opened(channel), co_schedule),
+        then(used(channel), about),
+        then(listening(), [Step::Say(0, probe), Step::Run(9)]),
+        then(listening(), flow()),
+        then(listening(), [Step::Say(0, listen()), Step::Say(1, ask), Step::Run(9), Step::Run(9)]),
+        then(listening(), refuse),
+        requests().into_iter().map(|request| Step::Say(0, request)).collect(),
+        requests().into_iter().flat_map(|request| [Step::Say(1, request), Step::Run(1)]).collect(),
+    ];
+    scripts.into_iter().map(script).collect()
 }
 
 /// What two daemons really answered and pushed in the scripts above.

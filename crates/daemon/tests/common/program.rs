@@ -59,6 +59,15 @@ impl Program {
         kill_process(self.pid(), signal).expect("it is there");
     }
 
+    /// Stops it, and waits until it stands.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+        let path = format!("/proc/{}/stat", self.pid().as_raw_nonzero());
+        let stands =
+            |text: String| text.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'));
+        super::eventually("it stands", || std::fs::read_to_string(&path).is_ok_and(stands));
+    }
+
     /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
         self.process.wait().expect("it ends")

@@ -2,6 +2,7 @@
 //!
 //! Invariant: `held` names exactly what the policies hold, and `buffer_bytes` is the sum of its buffers.
 
+mod buffers;
 mod grants;
 mod models;
 mod planned;
@@ -12,10 +13,9 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use punctual_analysis::buffers::{PoolPart, pooled};
 use punctual_analysis::{
     Activation, ActivationError, AdmissionPolicy, Class, Contract, Cpu, Demand, Link, Nanos, PathCosts,
-    Policing, Ppb, Ppm, Refusal, RefusalReason, Service, StageKey, Urgency, policy_by_name,
+    Policing, Ppm, Refusal, RefusalReason, Service, StageKey, Urgency, policy_by_name,
 };
 
 use super::api::{RefuseCause, StageGrant, StageKind};
@@ -26,6 +26,8 @@ use crate::ids::{ChannelId, LinkId, NodeId};
 use crate::limits::{FRAGMENT_BYTES_MAX, FRAMES_GUARANTEED_DIVISOR, HEADER_BYTES, SIGNAL_BYTES_MAX};
 use crate::signalling::LocalChannel;
 
+use self::buffers::Pool;
+pub(super) use self::buffers::{Pooled, Reserved};
 use self::grants::cpu_kind;
 pub(crate) use self::models::link_model;
 pub(super) use self::models::{cpu_model, path_costs};
@@ -80,64 +82,6 @@ pub(super) struct Held {
     pub cpu: HeldStage,
     pub link: Option<(LinkId, HeldStage)>,
     pub buffers: Reserved,
-}
-
-/// Buffers of a channel here.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reserved {
-    /// Bytes of rings and packets.
-    pub bytes: u64,
-    /// Frames of the driver of the link that it comes in on.
-    pub frames: Option<(LinkId, u32)>,
-    /// Whether those come out of the pool of that link's soft channels: means and the miss ratio that is borne.
-    pub pooled: Option<Pooled>,
-}
-
-/// How a soft channel shares a pool.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pooled {
-    pub period: Nanos,
-    pub mean_period: Nanos,
-    pub ratio: Ppb,
-}
-
-/// The frames that the soft channels which come in on a link share.
-#[derive(Default)]
-struct Pool {
-    parts: Vec<(ChannelId, PoolPart, Ppb)>,
-    frames: u32,
-}
-
-impl Pool {
-    /// The frames that it needs without `gone` and with `new`.
-    fn with(&self, gone: ChannelId, new: Option<(PoolPart, Ppb)>) -> u32 {
-        let kept =
-            self.parts.iter().filter(|(channel, ..)| *channel != gone).map(|&(_, part, ratio)| (part, ratio));
-        let all: Vec<_> = kept.chain(new).collect();
-        let parts: Vec<_> = all.iter().map(|(part, _)| *part).collect();
-        let strictest = all.iter().map(|(_, ratio)| *ratio).min();
-        strictest.map_or(0, |ratio| pooled(&parts, ratio))
-    }
-
-    fn set(&mut self, channel: ChannelId, part: Option<(PoolPart, Ppb)>) {
-        self.parts.retain(|(known, ..)| *known != channel);
-        self.parts.extend(part.map(|(part, ratio)| (channel, part, ratio)));
-        self.frames = self.with(channel, part);
-    }
-}
-
-impl Reserved {
-    /// Frames that are its own.
-    fn own_frames(&self) -> u32 {
-        self.frames.filter(|_| self.pooled.is_none()).map_or(0, |(_, frames)| frames)
-    }
-
-    /// Its part of the pool of `link`.
-    fn part(&self) -> Option<(LinkId, PoolPart, Ppb)> {
-        let (link, most) = self.frames?;
-        let Pooled { period, mean_period, ratio } = self.pooled?;
-        Some((link, PoolPart { most, period, mean_period }, ratio))
-    }
 }
 
 /// One link's admission.
@@ -343,59 +287,6 @@ impl Stages {
             rehold(self.links[usize::from(link.0)].policy.as_mut(), key, stage, horizons(1, &taken));
         }
         Some(taken)
-    }
-
-    /// Reserves the buffers of a held channel; what it had reserved before is replaced.
-    ///
-    /// # Errors
-    /// Where the node has no more; nothing changes then.
-    pub fn reserve_buffers(&mut self, channel: ChannelId, wanted: Reserved) -> Result<(), RefuseCause> {
-        let had = self.held.get(&channel).map_or(Reserved::default(), |held| held.buffers);
-        let free_bytes = self.buffer_bytes_max.saturating_sub(self.buffer_bytes - had.bytes);
-        let refuse = |wanted_bytes, free_bytes| {
-            Err(RefuseCause::Buffers(RefusalReason::Buffers { wanted_bytes, free_bytes }))
-        };
-        if wanted.bytes > free_bytes {
-            return refuse(wanted.bytes, free_bytes);
-        }
-        if let Some((link, frames)) = wanted.frames {
-            let stage = &self.links[usize::from(link.0)];
-            let pool = stage.pool.with(channel, wanted.part().map(|(_, part, ratio)| (part, ratio)));
-            let own = if wanted.pooled.is_some() { 0 } else { frames };
-            let others = stage.frames - had.own_frames();
-            let free = stage.frames_max.saturating_sub(others);
-            let frame_bytes = u64::from(stage.packet_bytes_max);
-            if own.saturating_add(pool) > free {
-                return refuse(
-                    u64::from(own.saturating_add(pool)) * frame_bytes,
-                    u64::from(free) * frame_bytes,
-                );
-            }
-        }
-        self.count_buffers(channel, had, wanted);
-        if let Some(held) = self.held.get_mut(&channel) {
-            held.buffers = wanted;
-        }
-        Ok(())
-    }
-
-    fn count_buffers(&mut self, channel: ChannelId, had: Reserved, has: Reserved) {
-        self.buffer_bytes = self.buffer_bytes - had.bytes + has.bytes;
-        if let Some((link, _)) = had.frames {
-            self.links[usize::from(link.0)].frames -= had.own_frames();
-        }
-        if let Some((link, _)) = has.frames {
-            self.links[usize::from(link.0)].frames += has.own_frames();
-        }
-        if let Some((link, ..)) = had.part().or(has.part()) {
-            let part = has.part().map(|(_, part, ratio)| (part, ratio));
-            self.links[usize::from(link.0)].pool.set(channel, part);
-        }
-    }
-
-    /// Frames that the soft channels which come in on a link may keep together.
-    pub fn pool_frames(&self, link: LinkId) -> u32 {
-        self.links[usize::from(link.0)].pool.frames
     }
 
     /// Gives everything back.
