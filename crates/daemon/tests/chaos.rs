@@ -187,37 +187,52 @@ fn a_client_without_memory_harms_only_itself() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
+/// A disk of one page at a folder, full; gone where the test drops it.
+struct FullDisk<'a>(&'a Path);
+
+impl<'a> FullDisk<'a> {
+    fn mount(at: &'a Path) -> Self {
+        std::fs::create_dir_all(at).expect("a folder");
+        let made = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4k", "tmpfs"]).arg(at).status();
+        assert!(made.expect("mount").success(), "a disk");
+        let disk = Self(at);
+        assert!(std::fs::write(at.join("filler"), [0; 8_192]).is_err(), "more than fits");
+        disk
+    }
+}
+
+impl Drop for FullDisk<'_> {
+    fn drop(&mut self) {
+        let gone = Command::new("umount").arg(self.0).status();
+        if !gone.is_ok_and(|status| status.success()) {
+            eprintln!("warning: the disk at {} stays behind", self.0.display());
+        }
+    }
+}
+
 #[test]
 fn a_full_disk_is_one_line_with_its_cause() {
-    let folder = folder("full");
-    let config = with_text(&folder, "a", net(4), "", |text| write(&folder, text));
-    let text = std::fs::read_to_string(&config).expect("read");
-    let text = text.replace(
-        "[processor]",
-        &format!("epoch_file = \"{}/epoch\"\n[processor]", folder.join("disk").display()),
-    );
-    std::fs::write(&config, text).expect("written");
-    std::fs::create_dir_all(folder.join("disk")).expect("a folder");
-    // A disk of one page, full, that only this command sees.
-    let disk = folder.join("disk").display().to_string();
-    let program = env!("CARGO_BIN_EXE_punctuald");
-    let line = format!(
-        "mount -t tmpfs -o size=4k tmpfs {disk} && ! head -c 8192 /dev/zero > {disk}/filler 2>/dev/null && \
-         exec {program} --best-effort-host --config {}",
-        config.display()
-    );
     if !rustix::process::getuid().is_root() {
         eprintln!("SKIPPED: mounting needs root");
         return;
     }
-    let failed = Command::new("unshare")
-        .args(["--mount", "sh", "-c", &line])
+    let folder = folder("full");
+    let at = folder.join("disk");
+    let disk = FullDisk::mount(&at);
+    let config = with_text(&folder, "a", net(4), "", |text| write(&folder, text));
+    let text = std::fs::read_to_string(&config).expect("read");
+    let epoch = format!("epoch_file = \"{}\"\n[processor]", at.join("epoch").display());
+    std::fs::write(&config, text.replace("[processor]", &epoch)).expect("written");
+    let failed = Command::new(env!("CARGO_BIN_EXE_punctuald"))
+        .args(["--best-effort-host", "--config"])
+        .arg(&config)
         .env("PUNCTUAL_LOG", "error")
         .output()
-        .expect("unshare");
+        .expect("punctuald runs");
     let said = String::from_utf8_lossy(&failed.stderr);
     assert_eq!((failed.status.code(), said.lines().count()), (Some(1), 1), "{said}");
     assert!(said.contains("epoch_file") && said.contains("No space left"), "{said}");
+    drop(disk);
     std::fs::remove_dir_all(folder).expect("removed");
 }
 

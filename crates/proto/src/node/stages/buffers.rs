@@ -1,0 +1,125 @@
+//! Buffers of channels: bytes of this node, frames of the link that a channel comes in on, pools of soft channels.
+//!
+//! Invariant: what a link counts as taken is the sum of its channels' own frames and of its pool.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::buffers::{PoolPart, pooled};
+use punctual_analysis::{Nanos, Ppb, RefusalReason};
+
+use super::Stages;
+use crate::ids::{ChannelId, LinkId};
+use crate::node::api::RefuseCause;
+
+/// Buffers of a channel here.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::node) struct Reserved {
+    /// Bytes of rings and packets.
+    pub bytes: u64,
+    /// Frames of the driver of the link that it comes in on.
+    pub frames: Option<(LinkId, u32)>,
+    /// Whether those come out of the pool of that link's soft channels: means and the miss ratio that is borne.
+    pub pooled: Option<Pooled>,
+}
+
+/// How a soft channel shares a pool.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::node) struct Pooled {
+    pub period: Nanos,
+    pub mean_period: Nanos,
+    pub ratio: Ppb,
+}
+
+/// The frames that the soft channels which come in on a link share.
+#[derive(Default)]
+pub(super) struct Pool {
+    parts: Vec<(ChannelId, PoolPart, Ppb)>,
+    frames: u32,
+}
+
+impl Pool {
+    /// The frames that it needs without `gone` and with `new`.
+    fn with(&self, gone: ChannelId, new: Option<(PoolPart, Ppb)>) -> u32 {
+        let kept =
+            self.parts.iter().filter(|(channel, ..)| *channel != gone).map(|&(_, part, ratio)| (part, ratio));
+        let all: Vec<_> = kept.chain(new).collect();
+        let parts: Vec<_> = all.iter().map(|(part, _)| *part).collect();
+        let strictest = all.iter().map(|(_, ratio)| *ratio).min();
+        strictest.map_or(0, |ratio| pooled(&parts, ratio))
+    }
+
+    fn set(&mut self, channel: ChannelId, part: Option<(PoolPart, Ppb)>) {
+        self.parts.retain(|(known, ..)| *known != channel);
+        self.parts.extend(part.map(|(part, ratio)| (channel, part, ratio)));
+        self.frames = self.with(channel, part);
+    }
+}
+
+impl Reserved {
+    /// Frames that are its own.
+    fn own_frames(&self) -> u32 {
+        self.frames.filter(|_| self.pooled.is_none()).map_or(0, |(_, frames)| frames)
+    }
+
+    /// Its part of the pool of `link`.
+    fn part(&self) -> Option<(LinkId, PoolPart, Ppb)> {
+        let (link, most) = self.frames?;
+        let Pooled { period, mean_period, ratio } = self.pooled?;
+        Some((link, PoolPart { most, period, mean_period }, ratio))
+    }
+}
+
+impl Stages {
+    /// Reserves the buffers of a held channel; what it had reserved before is replaced.
+    ///
+    /// # Errors
+    /// Where the node has no more; nothing changes then.
+    pub fn reserve_buffers(&mut self, channel: ChannelId, wanted: Reserved) -> Result<(), RefuseCause> {
+        let had = self.held.get(&channel).map_or(Reserved::default(), |held| held.buffers);
+        let free_bytes = self.buffer_bytes_max.saturating_sub(self.buffer_bytes - had.bytes);
+        let refuse = |wanted_bytes, free_bytes| {
+            Err(RefuseCause::Buffers(RefusalReason::Buffers { wanted_bytes, free_bytes }))
+        };
+        if wanted.bytes > free_bytes {
+            return refuse(wanted.bytes, free_bytes);
+        }
+        if let Some((link, frames)) = wanted.frames {
+            let stage = &self.links[usize::from(link.0)];
+            let pool = stage.pool.with(channel, wanted.part().map(|(_, part, ratio)| (part, ratio)));
+            let own = if wanted.pooled.is_some() { 0 } else { frames };
+            let others = stage.frames - had.own_frames();
+            let free = stage.frames_max.saturating_sub(others);
+            let frame_bytes = u64::from(stage.packet_bytes_max);
+            if own.saturating_add(pool) > free {
+                return refuse(
+                    u64::from(own.saturating_add(pool)) * frame_bytes,
+                    u64::from(free) * frame_bytes,
+                );
+            }
+        }
+        self.count_buffers(channel, had, wanted);
+        if let Some(held) = self.held.get_mut(&channel) {
+            held.buffers = wanted;
+        }
+        Ok(())
+    }
+
+    pub(super) fn count_buffers(&mut self, channel: ChannelId, had: Reserved, has: Reserved) {
+        self.buffer_bytes = self.buffer_bytes - had.bytes + has.bytes;
+        if let Some((link, _)) = had.frames {
+            self.links[usize::from(link.0)].frames -= had.own_frames();
+        }
+        if let Some((link, _)) = has.frames {
+            self.links[usize::from(link.0)].frames += has.own_frames();
+        }
+        if let Some((link, ..)) = had.part().or(has.part()) {
+            let part = has.part().map(|(_, part, ratio)| (part, ratio));
+            self.links[usize::from(link.0)].pool.set(channel, part);
+        }
+    }
+
+    /// Frames that the soft channels which come in on a link may keep together.
+    pub fn pool_frames(&self, link: LinkId) -> u32 {
+        self.links[usize::from(link.0)].pool.frames
+    }
+}
