@@ -3,6 +3,9 @@
 //! The simulation shares nothing with the analyses but the model of the stage, and it can fail: what was
 //! admitted with blocking, interference or release latency left out of the model does miss in it.
 
+#[path = "common/thefts.rs"]
+mod thefts;
+
 use std::collections::BTreeMap;
 
 use punctual_analysis::policies::level;
@@ -11,6 +14,8 @@ use punctual_analysis::{
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+
+use thefts::Thefts;
 
 const SETS: u64 = 500;
 /// Of those, for each thing that is left out.
@@ -96,38 +101,6 @@ impl Server {
     fn serve(&mut self, now_ns: u64, unit_ns: u64) -> u64 {
         self.free_at_ns = self.interference.end_of(now_ns.max(self.free_at_ns), unit_ns);
         self.free_at_ns
-    }
-}
-
-/// Interference that takes all that sigma + rho·t allows from a time on: a burst, then a chunk whenever there is
-/// time for one.
-struct Thefts {
-    next_ns: u64,
-    next_length_ns: u64,
-    chunk_ns: u64,
-    every_ns: u64,
-}
-
-impl Thefts {
-    fn new(model: Interference, begin_ns: u64) -> Self {
-        let chunk_ns = model.sigma.0 / 4;
-        let every_ns = match model.rho {
-            Ppm(0) => u64::MAX,
-            Ppm(rho) => (chunk_ns * 1_000_000).div_ceil(u64::from(rho)).max(1),
-        };
-        Self { next_ns: begin_ns + 1, next_length_ns: model.sigma.0 - chunk_ns, chunk_ns, every_ns }
-    }
-
-    /// The end of work of `length_ns` that begins at `begin_ns`.
-    fn end_of(&mut self, begin_ns: u64, length_ns: u64) -> u64 {
-        let mut end_ns = begin_ns + length_ns;
-        while self.next_ns < end_ns {
-            // What comes while nothing is served is lost on the idle stage.
-            end_ns += (self.next_ns + self.next_length_ns).saturating_sub(self.next_ns.max(begin_ns));
-            self.next_length_ns = self.chunk_ns;
-            self.next_ns = self.next_ns.saturating_add(self.every_ns);
-        }
-        end_ns
     }
 }
 

@@ -7,25 +7,7 @@ use punctual_analysis::{
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-/// What serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    LinkDepthOne,
-    LinkDepthTwo,
-    LinkByClock,
-    SourceCpu,
-    ForwardCpu,
-    SinkCpu,
-}
-
-pub const KINDS: [Kind; 6] = [
-    Kind::LinkDepthOne,
-    Kind::LinkDepthTwo,
-    Kind::LinkByClock,
-    Kind::SourceCpu,
-    Kind::ForwardCpu,
-    Kind::SinkCpu,
-];
+pub use crate::kind::{KINDS, Kind};
 
 pub const FRAGMENT_BYTES: u32 = 1_400;
 

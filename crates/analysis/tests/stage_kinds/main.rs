@@ -5,8 +5,12 @@
 //! an admission that is told less than the truth does miss.
 
 mod arrivals;
+#[path = "../common/kind.rs"]
+mod kind;
 mod kinds;
 mod simulate;
+#[path = "../common/thefts.rs"]
+mod thefts;
 
 use kinds::{KINDS, Kind, Stage};
 use punctual_analysis::{Blocking, Demand, Interference, Nanos, StageKey, StageModel, policy_by_name};

@@ -7,31 +7,7 @@ use punctual_analysis::{
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-/// What serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A link with one packet outstanding.
-    LinkDepthOne,
-    /// A link driven by completions.
-    LinkDepthTwo,
-    /// A link driven by the clock.
-    LinkByClock,
-    /// A processor that fragments.
-    SourceCpu,
-    /// A processor that passes on.
-    ForwardCpu,
-    /// A processor that reassembles.
-    SinkCpu,
-}
-
-pub const KINDS: [Kind; 6] = [
-    Kind::LinkDepthOne,
-    Kind::LinkDepthTwo,
-    Kind::LinkByClock,
-    Kind::SourceCpu,
-    Kind::ForwardCpu,
-    Kind::SinkCpu,
-];
+pub use crate::kind::{KINDS, Kind};
 
 const FRAGMENT_BYTES: u32 = 1_400;
 const TICK_NS: u64 = 1_000;

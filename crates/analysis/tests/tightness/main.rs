@@ -5,6 +5,8 @@
 //! Time is in ticks of a microsecond on both sides. Blocking is C - 1 there and C here (see `oracle.rs`), interference
 //! a staircase there and a line above it here: both in favour of the reference.
 
+#[path = "../common/kind.rs"]
+mod kind;
 mod kinds;
 mod reference;
 
