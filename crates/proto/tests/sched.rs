@@ -434,6 +434,28 @@ fn caps_hold_best_effort_back_and_never_guaranteed_work() {
     }
 }
 
+/// Else a processor that the caps keep idle sleeps through the timer (simulation seed 5607).
+#[test]
+fn a_spent_budget_is_held_by_the_caps_until_its_next_period_only() {
+    let us = Nanos::from_micros;
+    let mut executor = Executor::new(RunPolicy::Edf).with_caps(Ppm(950_000), Ppm(1_000));
+    let timed = executor.add(budgeted(1, 10_000_000, Trigger::Periodic));
+    let began = Instant(1_000_000_000);
+    let head = Activation { eligible: began, deadline: began + us(100) };
+    executor.ready(timed, head, began);
+    assert_eq!(executor.pick(began), Some(timed));
+    executor.ready(timed, head, began);
+    executor.finished(timed, 1, began);
+    // What exceeds its budget runs as best effort, and takes more than best effort's share.
+    assert_eq!(executor.pick(began), Some(timed));
+    executor.ready(timed, head, began);
+    executor.finished(timed, 1, began);
+    executor.charge(timed, us(500), began);
+    assert_eq!(executor.pick(began), None);
+    assert_eq!(executor.next_timeout(), Some(began + us(10_000)));
+    assert_eq!(executor.pick(began + us(10_000)), Some(timed));
+}
+
 #[test]
 fn what_work_did_not_take_counts_against_no_cap() {
     let us = Nanos::from_micros;

@@ -237,7 +237,9 @@ impl Executor {
     pub fn next_timeout(&self) -> Option<Instant> {
         let waiting = self.waiting.peek().map(|(key, _)| instant(key));
         let throttled = self.caps.throttled().filter(|_| self.ready.peek().is_some() && !self.has_ready());
-        waiting.into_iter().chain(throttled).min()
+        // What has spent its budget is held by the caps only until the clock begins its next period.
+        let refilled = self.clocked.peek().filter(|_| throttled.is_some()).map(|(key, _)| instant(key));
+        waiting.into_iter().chain(throttled).chain(refilled).min()
     }
 
     /// Whether `pick` may return a handler without time passing.
