@@ -62,7 +62,8 @@ pub use punctual_ipc::ring::now;
 pub use punctual_proto::ids::{Address, ChannelId, Name};
 pub use punctual_proto::memory::MessageInfo;
 pub use punctual_proto::node::api::{
-    ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason, DropCounters, Grant, NodeStatus, PathRecord,
-    RefuseCause, Role, StageGrant, StageKind, UserId, WakeRecord, WorkKind,
+    ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason, DropCounters, ForeignVersion, Grant,
+    LinkStatus, NodeStatus, PathRecord, RefuseCause, Role, StageGrant, StageKind, UserId, WakeRecord,
+    WorkKind,
 };
 pub use punctual_proto::node::config::CostSource;

@@ -1,7 +1,7 @@
 //! `punctual status`: this host at a glance.
 
 use clap::Args;
-use punctual::{DropCounters, HostStatus, Nanos, NodeStatus, PathRecord, Ppm};
+use punctual::{DropCounters, ForeignVersion, HostStatus, LinkStatus, Nanos, NodeStatus, PathRecord, Ppm};
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
@@ -153,7 +153,7 @@ fn links(node: &NodeStatus) -> String {
             vec![
                 link.name.clone(),
                 link.neighbour.to_string(),
-                if link.alive { "alive" } else { "DOWN" }.into(),
+                state(link),
                 percent(link.utilisation),
                 link.packets_guaranteed.to_string(),
                 link.packets_best_effort.to_string(),
@@ -175,6 +175,15 @@ fn links(node: &NodeStatus) -> String {
         "clock of neighbour",
     ];
     table(&head, &rows)
+}
+
+/// Of the neighbour.
+fn state(link: &LinkStatus) -> String {
+    match link.foreign {
+        Some(ForeignVersion { theirs, ours }) => format!("VERSION {theirs}, OURS {ours}"),
+        None if link.alive => "alive".into(),
+        None => "DOWN".into(),
+    }
 }
 
 /// What the links run on, and what their drivers have dropped.

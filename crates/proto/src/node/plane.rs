@@ -65,6 +65,8 @@ pub(super) struct Line<M: Memory> {
     pub signal_bound: Nanos,
     pub signal_queued: bool,
     pub signal_packets: u64,
+    /// Data packets of another version that came in.
+    pub packets_foreign: u64,
     pub signals_in: VecDeque<SignalIn<M::Frame>>,
     pub signals_handler: HandlerId,
     /// Frames of this link's driver that best effort may keep, and those that it does.
@@ -339,6 +341,7 @@ fn line<M: Memory>(
         signal_bound,
         signal_queued: false,
         signal_packets: 0,
+        packets_foreign: 0,
         signals_in: VecDeque::with_capacity(SIGNALS_WAITING_MAX),
         signals_handler: handler,
         best_effort_frames_max: link.frames / FRAMES_BEST_EFFORT_DIVISOR,

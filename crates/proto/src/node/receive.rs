@@ -51,7 +51,10 @@ impl<M: Memory> Plane<M> {
     fn receive_data(&mut self, link: LinkId, received: Instant, frame: M::Frame, now: Instant) {
         let header = match Header::parse(frame.as_ref()) {
             Ok((header, _)) => header,
-            Err(WireError::Version(_)) => return self.drops.version += 1,
+            Err(WireError::Version(_)) => {
+                self.line_mut(link).packets_foreign += 1;
+                return self.drops.version += 1;
+            }
             Err(_) => return self.drops.malformed += 1,
         };
         match header.kind {

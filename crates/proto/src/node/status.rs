@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use punctual_analysis::Instant;
 
 use super::Node;
-use super::api::{ChannelStatus, DropCounters, LinkStatus, NodeStatus};
+use super::api::{ChannelStatus, DropCounters, ForeignVersion, LinkStatus, NodeStatus};
 use crate::ids::{ChannelId, LinkId};
 use crate::memory::Memory;
-use crate::signalling::ChannelView;
+use crate::signalling::{ChannelView, RTCOP_VERSION};
 
 impl<M: Memory> Node<M> {
     /// For `status`.
@@ -49,6 +49,8 @@ impl<M: Memory> Node<M> {
             name: line.config.name.clone(),
             neighbour: line.config.neighbour,
             alive: neighbour.alive,
+            foreign: neighbour.foreign_version.map(|theirs| ForeignVersion { theirs, ours: RTCOP_VERSION }),
+            packets_foreign: line.packets_foreign + neighbour.packets_foreign,
             clock_offset_ns: neighbour.clock_offset_ns,
             round_trip_min: neighbour.round_trip_min,
             utilisation: self.plane.stages.link_utilisation(link),

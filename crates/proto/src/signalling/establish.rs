@@ -274,7 +274,7 @@ impl Signalling {
     ) -> Result<(Role, Option<LinkId>), RefuseCause> {
         match create.route.next() {
             Some(next) => {
-                let link = self.link_to(next).ok_or(RefuseCause::Unreachable(next))?;
+                let link = self.link_to(next).ok_or_else(|| self.unreachable(next))?;
                 if !self.has_room(link) {
                     return Err(RefuseCause::Exhausted);
                 }

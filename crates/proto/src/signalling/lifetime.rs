@@ -150,7 +150,7 @@ impl Signalling {
         for (id, input, end) in of_link {
             let peer_restarted = restarted && end == Some(neighbour);
             let reason = if peer_restarted { CloseReason::PeerRestarted } else { CloseReason::PathLost };
-            let refusal = Some(self.refusal(RefuseCause::Unreachable(neighbour)));
+            let refusal = Some(self.refusal(self.unreachable(neighbour)));
             self.apply(id, input, Particulars { refusal, ..Particulars::reason(reason) }, now, resources);
         }
     }

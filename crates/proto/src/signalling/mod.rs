@@ -38,6 +38,7 @@ mod window;
 
 use channel::{Channel, Channels};
 use message::Message;
+pub use packet::VERSION as RTCOP_VERSION;
 use packet::{Key, Rejected};
 use peer::{Ignored, Peer, Presence};
 use random::SplitMix64;
@@ -58,6 +59,10 @@ pub struct NeighbourView {
     pub clock_offset_ns: Option<(i64, u64)>,
     /// Smallest round trip measured in this life of the neighbour.
     pub round_trip_min: Option<Nanos>,
+    /// The version that it speaks, where that is not [`RTCOP_VERSION`] and nothing can be agreed with it.
+    pub foreign_version: Option<u8>,
+    /// Signalling of other versions that came in over the link, by members of the domain.
+    pub packets_foreign: u64,
 }
 
 /// A channel as signalling knows it.
@@ -163,6 +168,13 @@ impl Signalling {
             Ok(packet) => packet,
             Err(Rejected::Malformed) => return self.counters.malformed += 1,
             Err(Rejected::Version) => return self.counters.version += 1,
+            Err(Rejected::Foreign(version)) => {
+                self.counters.version += 1;
+                if let Some(change) = peer.handle_foreign(version, now) {
+                    self.on_change(link, change, now, resources);
+                }
+                return;
+            }
             Err(Rejected::Unauthenticated) => return self.counters.unauthenticated += 1,
         };
         match peer.handle(&packet, received, now) {
@@ -362,6 +374,8 @@ impl Signalling {
             alive: peer.presence() == Presence::Alive,
             clock_offset_ns: peer.clock.offset_ns(now),
             round_trip_min: peer.clock.round_trip_min(),
+            foreign_version: peer.foreign_version(),
+            packets_foreign: peer.packets_foreign,
         })
     }
     /// Channels that start, pass or end here.
@@ -418,6 +432,14 @@ impl Signalling {
     fn link_to(&self, node: NodeId) -> Option<LinkId> {
         let index = self.peers.iter().position(|peer| peer.node == node && peer.is_reachable())?;
         Some(LinkId(index as u16))
+    }
+    /// Why nothing can be said to a node.
+    fn unreachable(&self, node: NodeId) -> RefuseCause {
+        let peer = self.peers.iter().find(|peer| peer.node == node);
+        match peer.and_then(Peer::foreign_version) {
+            Some(theirs) => RefuseCause::Version { node, theirs, ours: RTCOP_VERSION },
+            None => RefuseCause::Unreachable(node),
+        }
     }
     fn has_room(&self, link: LinkId) -> bool {
         self.peers.get(usize::from(link.0)).is_some_and(Peer::has_room)

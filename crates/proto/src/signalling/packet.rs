@@ -2,6 +2,9 @@
 //! an acknowledgement, a body; a truncated keyed BLAKE3 tag over all of it last.
 //!
 //! A packet is parsed only after its tag fits, so only members of the domain reach the decoder.
+//!
+//! The envelope is the same in every version: the version first, the tag over all of it last, the tag's key from the
+//! domain key. So a node knows a member of its domain that speaks another version from a stranger or a broken bit.
 
 use punctual_analysis::{Instant, Ppm};
 use serde::{Deserialize, Serialize};
@@ -10,7 +13,11 @@ use super::stream::Received;
 use crate::ids::{Epoch, NodeId};
 
 /// Version of RTCOP on the wire. 2: contracts with activation, late and flow. 3: with a mean rate and a miss ratio.
-pub const VERSION: u8 = 3;
+/// 4: refusals that name a version.
+pub const VERSION: u8 = 4;
+// Who agrees on RTCOP agrees on data: neighbours whose data packets differ must not get as far as a channel.
+const _: () =
+    assert!(crate::wire::VERSION == 1, "another version of data packets: raise RTCOP's VERSION, too");
 /// Bytes of the tag.
 pub const TAG_BYTES: usize = 16;
 /// Most bytes of a packet that are not a segment's.
@@ -77,7 +84,10 @@ pub struct Echo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
     Malformed,
+    /// Of another version, by nobody knows whom.
     Version,
+    /// Of this other version, by a member of the domain.
+    Foreign(u8),
     Unauthenticated,
 }
 
@@ -112,15 +122,14 @@ impl Key {
     /// Checks and parses what came in.
     pub fn open<'a>(&self, bytes: &'a [u8]) -> Result<Packet<'a>, Rejected> {
         let (signed, tag) = bytes.split_last_chunk::<TAG_BYTES>().ok_or(Rejected::Malformed)?;
-        match signed.first() {
-            None => return Err(Rejected::Malformed),
-            Some(version) if *version != VERSION => return Err(Rejected::Version),
-            Some(_) => {}
-        }
+        let version = *signed.first().ok_or(Rejected::Malformed)?;
         let expected = self.tag(signed);
         let difference = expected.iter().zip(tag).fold(0, |bits, (a, b)| bits | (a ^ b));
-        if core::hint::black_box(difference) != 0 {
-            return Err(Rejected::Unauthenticated);
+        match (core::hint::black_box(difference) == 0, version == VERSION) {
+            (true, true) => {}
+            (true, false) => return Err(Rejected::Foreign(version)),
+            (false, true) => return Err(Rejected::Unauthenticated),
+            (false, false) => return Err(Rejected::Version),
         }
         match postcard::take_from_bytes(signed) {
             Ok((packet, [])) => Ok(packet),
@@ -177,5 +186,15 @@ mod tests {
         assert_eq!(Key::new(&[8; 32]).open(&out[..len]), Err(Rejected::Unauthenticated));
         assert_eq!(key.open(&out[..TAG_BYTES]), Err(Rejected::Malformed));
         assert_eq!(key.open(&[]), Err(Rejected::Malformed));
+    }
+
+    #[test]
+    fn a_member_of_the_domain_that_speaks_another_version_is_known_from_a_stranger() {
+        let key = Key::new(&[7; 32]);
+        let mut out = [0; 200];
+        let other = Packet { version: VERSION + 1, ..packet(Body::Acknowledgement) };
+        let len = key.seal(&other, &mut out).expect("fits");
+        assert_eq!(key.open(&out[..len]), Err(Rejected::Foreign(VERSION + 1)));
+        assert_eq!(Key::new(&[8; 32]).open(&out[..len]), Err(Rejected::Version));
     }
 }

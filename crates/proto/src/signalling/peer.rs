@@ -33,6 +33,8 @@ pub enum Presence {
     Awaited,
     Alive,
     Dead,
+    /// It is there and speaks another version: nothing can be said to it.
+    Foreign(u8),
 }
 
 /// What a packet, or the lack of one, changed.
@@ -73,6 +75,10 @@ pub struct Peer {
     association: Option<Association>,
     presence: Presence,
     last_heard: Instant,
+    /// The other version that came last, and when.
+    foreign: Option<(u8, Instant)>,
+    /// Packets of other versions.
+    pub packets_foreign: u64,
     send: SendStream,
     /// The stream is of no use any more.
     broken: bool,
@@ -101,6 +107,8 @@ impl Peer {
             association: None,
             presence: Presence::Awaited,
             last_heard: now,
+            foreign: None,
+            packets_foreign: 0,
             send: SendStream::new(packet_bytes - OVERHEAD_BYTES_MAX, config.signalling.retransmit),
             broken: false,
             packet_number: 0,
@@ -119,8 +127,19 @@ impl Peer {
         self.presence
     }
     /// Whether it is worth saying something to it.
-    pub fn is_reachable(&self) -> bool {
-        self.presence != Presence::Dead && !self.broken
+    pub const fn is_reachable(&self) -> bool {
+        self.listens() && !self.broken
+    }
+    /// Whether it hears what is said to it, now or once it is there.
+    const fn listens(&self) -> bool {
+        matches!(self.presence, Presence::Awaited | Presence::Alive)
+    }
+    /// The version that it speaks, where nothing can be said to it for that.
+    pub const fn foreign_version(&self) -> Option<u8> {
+        match self.presence {
+            Presence::Foreign(version) => Some(version),
+            Presence::Awaited | Presence::Alive | Presence::Dead => None,
+        }
     }
     /// Whether all that was said was heard, or nobody is there to hear it.
     pub fn is_quiet(&self) -> bool {
@@ -129,7 +148,7 @@ impl Peer {
     /// Says something; to the dead, nothing. A stream that overflows, or a message that does not encode, gives
     /// the neighbour up at the next timeout: half a conversation would be worse.
     pub fn say(&mut self, message: &Message) {
-        if self.presence == Presence::Dead {
+        if !self.listens() {
             return;
         }
         let pushed = message.encode().is_some_and(|bytes| self.send.push(&bytes).is_ok());
@@ -167,6 +186,24 @@ impl Peer {
         Ok(change)
     }
 
+    /// A member of the domain speaks another `version`. Where the neighbour is heard in ours as well, its silence
+    /// decides: this may be a recording of what it was before.
+    pub fn handle_foreign(&mut self, version: u8, now: Instant) -> Option<Change> {
+        self.packets_foreign += 1;
+        self.foreign = Some((version, now));
+        let awaited = match self.presence {
+            Presence::Alive => return None,
+            Presence::Awaited => true,
+            Presence::Dead | Presence::Foreign(_) => false,
+        };
+        self.presence = Presence::Foreign(version);
+        self.last_heard = now;
+        // Nothing of it has left yet: before a neighbour is met only HELLOs do.
+        self.send.clear();
+        self.broken = false;
+        awaited.then_some(Change::Lost { restarted: false })
+    }
+
     /// A packet of a life that is not the one we know.
     fn meet(
         &mut self,
@@ -194,6 +231,7 @@ impl Peer {
         let stream = ReceiveStream::default();
         let former = self.association.replace(Association { life: packet.life, window, stream });
         self.presence = Presence::Alive;
+        self.foreign = None;
         let former = former?;
         self.send.clear();
         self.broken = false;
@@ -268,18 +306,29 @@ impl Peer {
         }
         let unheard = self.send.handle_timeout(now, self.retransmits_max);
         let unheard = unheard.is_some_and(|since| self.last_heard < since);
-        if self.presence != Presence::Dead && (self.silence_ends() <= now || unheard || self.broken) {
+        if self.listens() && (self.silence_ends() <= now || unheard || self.broken) {
             return Some(self.give_up(now));
+        }
+        if self.foreign_version().is_some() && self.silence_ends() <= now {
+            self.presence = Presence::Dead;
         }
         None
     }
     fn silence_ends(&self) -> Instant {
-        self.last_heard + self.hello_interval * (HELLOS_MISSED_MAX + 1)
+        self.last_heard + self.silence()
+    }
+    fn silence(&self) -> Nanos {
+        self.hello_interval * (HELLOS_MISSED_MAX + 1)
     }
     fn give_up(&mut self, now: Instant) -> Change {
         // Where the stream broke the neighbour may well be there: say so at once, under a new session.
         let lives = self.broken;
-        self.presence = if lives { Presence::Awaited } else { Presence::Dead };
+        let foreign = self.foreign.filter(|(_, heard)| now.since(*heard) < self.silence());
+        self.presence = match foreign {
+            _ if lives => Presence::Awaited,
+            Some((version, _)) => Presence::Foreign(version),
+            None => Presence::Dead,
+        };
         self.last_heard = now;
         self.hello_due = Some(HelloStep::First);
         self.association = None;

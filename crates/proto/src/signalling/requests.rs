@@ -86,7 +86,7 @@ impl Signalling {
             |nodes: &&alloc::vec::Vec<NodeId>| nodes.first().is_some_and(|n| self.link_to(*n).is_some());
         let Some(via) = candidates.iter().find(first) else {
             let next = candidates.iter().find_map(|nodes| nodes.first().copied()).unwrap_or(node);
-            self.request_failed(token, self.refusal(RefuseCause::Unreachable(next)));
+            self.request_failed(token, self.refusal(self.unreachable(next)));
             return Ok(token);
         };
         let nodes = core::iter::once(self.config.id).chain(via.iter().copied()).collect();
@@ -154,7 +154,7 @@ impl Signalling {
             }
             return;
         }
-        let refusal = self.refusal(RefuseCause::Unreachable(next));
+        let refusal = self.refusal(self.unreachable(next));
         if request.route.before().is_none() {
             self.request_failed(request.token, refusal);
         } else {

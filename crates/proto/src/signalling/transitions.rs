@@ -143,7 +143,7 @@ impl Signalling {
             Action::SendConfirm => self.say_to(down, &Message::Confirm { path }),
             Action::SendRefuse => {
                 let next = channel.route.next().unwrap_or(self.config.id);
-                let lost = || self.refusal(RefuseCause::Unreachable(next));
+                let lost = || self.refusal(self.unreachable(next));
                 let refusal = what.refusal.take().unwrap_or_else(lost);
                 self.say_to(up, &Message::Refuse { path, refusal });
             }
@@ -176,7 +176,7 @@ impl Signalling {
     fn try_next(&mut self, channel: Channel, what: Particulars, now: Instant, resources: &mut dyn Resources) {
         let Some(mut attempt) = channel.attempt else { return };
         let next = channel.route.next().unwrap_or(self.config.id);
-        attempt.note(what.refusal.unwrap_or_else(|| self.refusal(RefuseCause::Unreachable(next))));
+        attempt.note(what.refusal.unwrap_or_else(|| self.refusal(self.unreachable(next))));
         let (contract, user, probe) = (channel.local.contract, attempt.user, attempt.probe);
         let request = OpenRequest { to: channel.to, contract, user, probe, token: None };
         self.try_routes(channel.local.channel, &request, attempt, now, resources);

@@ -3,3 +3,4 @@
 mod establishment;
 mod faults;
 mod network;
+mod versions;

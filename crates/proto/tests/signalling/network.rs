@@ -7,7 +7,7 @@ use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate, Refusal, R
 use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
 use punctual_proto::node::api::{Event, OpenRequest, RefuseCause, Role, StageGrant, StageKind, UserId};
 use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
-use punctual_proto::signalling::{CommitTerms, LocalChannel, Resources, Signalling};
+use punctual_proto::signalling::{CommitTerms, LocalChannel, RTCOP_VERSION, Resources, Signalling};
 
 pub const SECOND: u64 = 1_000_000_000;
 pub const MILLI: u64 = 1_000_000;
@@ -172,8 +172,18 @@ pub struct Network {
     air: BTreeMap<(u64, u64), Flying>,
     flown: u64,
     pub delivered: u64,
+    /// This host speaks another version; between it and the others packets carry that of their receiver's stranger.
+    pub foreign: Option<usize>,
     /// Every packet that was ever sent, if recording.
     pub tape: Option<Vec<Flying>>,
+}
+
+/// Gives an authentic packet another version. The envelope is written out here, since it must never change.
+fn seal_again(packet: &mut [u8], version: u8, domain_key: &[u8; 32]) {
+    let key = blake3::derive_key("punctual 2026 rtcop packet authentication v1", domain_key);
+    let (signed, tag) = packet.split_last_chunk_mut::<16>().expect("a tag");
+    signed[0] = version;
+    tag.copy_from_slice(&blake3::keyed_hash(&key, signed).as_bytes()[..16]);
 }
 
 pub fn contract(deadline_ms: u64) -> Contract {
@@ -227,6 +237,7 @@ impl Network {
             air: BTreeMap::new(),
             flown: 0,
             delivered: 0,
+            foreign: None,
             tape: None,
         };
         (0..count).for_each(|index| network.start(index));
@@ -365,6 +376,11 @@ impl Network {
                 let len = signalling.poll_signal(id, local, &mut out);
                 assert_eq!(expected, len.is_some(), "has_signal and poll_signal agree");
                 let Some(len) = len else { break };
+                let foreign = [index, to].map(|host| self.foreign == Some(host));
+                if foreign[0] != foreign[1] {
+                    let version = RTCOP_VERSION + 1 - 2 * u8::from(foreign[1]);
+                    seal_again(&mut out[..len], version, &self.hosts[index].config.signalling.domain_key);
+                }
                 self.throw(Flying { to, link: back, bytes: out[..len].to_vec() });
             }
         }

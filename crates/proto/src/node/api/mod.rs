@@ -5,7 +5,8 @@ mod status;
 
 pub use filter::{FilterChange, PathFilter};
 pub use status::{
-    ChannelCounters, ChannelStatus, DropCounters, LinkStatus, NodeStatus, PathRecord, Role, WakeRecord,
+    ChannelCounters, ChannelStatus, DropCounters, ForeignVersion, LinkStatus, NodeStatus, PathRecord, Role,
+    WakeRecord,
 };
 
 use alloc::string::String;
@@ -135,6 +136,16 @@ pub enum RefuseCause {
     /// Signalling timed out.
     #[error("no answer from the network")]
     Timeout,
+    /// The next hop speaks another version of RTCOP: nothing can be agreed with it.
+    #[error("node {node} speaks version {theirs} of RTCOP, not {ours}: run the same release on both hosts")]
+    Version {
+        /// The next hop.
+        node: NodeId,
+        /// Its version.
+        theirs: u8,
+        /// The refusing node's.
+        ours: u8,
+    },
 }
 
 /// A no: which hop, why, and what it could offer instead.

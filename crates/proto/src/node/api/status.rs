@@ -91,6 +91,10 @@ pub struct LinkStatus {
     pub neighbour: NodeId,
     /// Whether HELLOs come.
     pub alive: bool,
+    /// Set where the neighbour is there and speaks another version, so that nothing can be agreed with it.
+    pub foreign: Option<ForeignVersion>,
+    /// Packets of other versions that came in over it: data, and signalling of members of the domain.
+    pub packets_foreign: u64,
     /// The neighbour's clock less ours, and the error bound of that; `None` before the first round trip.
     pub clock_offset_ns: Option<(i64, u64)>,
     /// Smallest round trip measured.
@@ -107,6 +111,15 @@ pub struct LinkStatus {
     pub wire_bytes: u64,
     /// Best-effort packets dropped at this link's queue.
     pub best_effort_dropped: u64,
+}
+
+/// Two versions of RTCOP that do not understand each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForeignVersion {
+    /// The neighbour's.
+    pub theirs: u8,
+    /// This node's.
+    pub ours: u8,
 }
 
 /// Packets that were thrown away at the edge, by reason.
