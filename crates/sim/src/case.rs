@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::cut::Cut;
 use crate::faults::{FaultKinds, UnknownKind};
-use crate::options::{FaultChoice, Faults, Options, Sabotage, ScheduleChoice, SizeChoice};
+use crate::options::{Class, FaultChoice, Faults, Options, Sabotage, ScheduleChoice, SizeChoice};
 use crate::outcome::Outcome;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::topology::{Topology, TopologyError};
@@ -36,6 +36,9 @@ pub struct Case {
     /// The topology, relative to the file; drawn where missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<PathBuf>,
+    /// What kind of run it is; drawn where missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
     /// How large the drawn network is; drawn where missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeChoice>,
@@ -45,6 +48,9 @@ pub struct Case {
     /// A long run of so many seconds, see [`Options::uptime`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uptime_s: Option<u64>,
+    /// Traffic at full rate for so many seconds, see [`Options::drift`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drift_s: Option<u64>,
     /// Kinds of faults besides those of single frames; drawn where missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
@@ -145,10 +151,12 @@ impl Case {
         });
         let mut options = Options {
             topology: topology.transpose()?,
+            class: self.class,
             sizes: self.size.unwrap_or_default(),
             sabotage: self.sabotage.unwrap_or_default(),
             traffic: self.traffic_ms.map(Nanos::from_millis),
             uptime: self.uptime_s.map(Nanos::from_secs),
+            drift: self.drift_s.map(Nanos::from_secs),
             ..Options::default()
         };
         if let Some(kinds) = &self.schedule {

@@ -10,7 +10,79 @@ use punctual_analysis::{Nanos, Ppm};
 #[derive(Clone, Debug)]
 pub struct Dice(SmallRng);
 
+/// What dice are for. Each use has a label of its own, or two parts of a run would see the same draws.
+///
+/// Seeds that somebody wrote down know these numbers: what is new takes a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Draw {
+    /// The network.
+    Topology,
+    /// Its hosts, links and faults of frames.
+    Hosts,
+    /// Channels, floods and times.
+    Channels,
+    /// Activations and caps.
+    Activations,
+    /// Packet sizes.
+    Sizes,
+    /// The schedule of faults.
+    Schedule,
+    /// Applications that misbehave.
+    Applications,
+    /// Channels that come and go for days.
+    Uptime,
+    /// Runs with small margins, or without any room.
+    Tight,
+    /// Soft channels.
+    Soft,
+    /// Hours of full-rate traffic.
+    Drift,
+    /// What happens in the world.
+    World,
+    /// What happens to frames.
+    Faults,
+    /// A host's processor.
+    Processor(u64),
+    /// A host's adapter.
+    Adapter(u64, u64),
+    /// The sender of an attempt.
+    Sender(u64),
+    /// A host's own secrets.
+    Node(u64),
+}
+
+impl Draw {
+    /// Its label.
+    pub const fn label(self) -> u64 {
+        match self {
+            Self::Topology => 1,
+            Self::Hosts => 2,
+            Self::Channels => 3,
+            Self::Activations => 4,
+            Self::Sizes => 5,
+            Self::Schedule => 6,
+            Self::Applications => 7,
+            Self::Uptime => 8,
+            Self::Tight => 9,
+            Self::Soft => 10,
+            Self::Drift => 11,
+            Self::Processor(host) => (1 << 20) + host,
+            Self::Adapter(host, link) if host < 1 << 13 && link < 1 << 8 => (1 << 21) + (host << 8) + link,
+            Self::Adapter(host, link) => (1 << 41) + (host << 16) + link,
+            Self::World => 1 << 22,
+            Self::Faults => 1 << 23,
+            Self::Sender(attempt) => (1 << 24) + attempt,
+            Self::Node(host) => (1 << 40) + host,
+        }
+    }
+}
+
 impl Dice {
+    /// The stream of `seed` for one use.
+    pub fn of(seed: u64, draw: Draw) -> Self {
+        Self::new(seed, draw.label())
+    }
+
     /// The stream `label` of `seed`.
     pub fn new(seed: u64, label: u64) -> Self {
         Self(SmallRng::seed_from_u64(mix(seed ^ mix(label))))
@@ -76,6 +148,37 @@ mod tests {
             assert!(one.span(Nanos(3), Nanos(9)) <= Nanos(9) && two.span(Nanos(3), Nanos(9)) >= Nanos(3));
         }
         assert_ne!(Dice::new(7, 1).bits(), Dice::new(7, 2).bits());
+    }
+
+    #[test]
+    fn every_use_has_a_label_of_its_own() {
+        use Draw::*;
+        let single = [
+            Topology,
+            Hosts,
+            Channels,
+            Activations,
+            Sizes,
+            Schedule,
+            Applications,
+            Uptime,
+            Tight,
+            Soft,
+            Drift,
+            World,
+            Faults,
+        ];
+        let mut labels: Vec<u64> = single.into_iter().map(Draw::label).collect();
+        let hosts = crate::topology::HOSTS_MAX as u64;
+        for host in 0..=hosts {
+            labels.extend([Processor(host).label(), Node(host).label()]);
+            labels.extend([0, 1, 254, 255, 256, 257, 9_999].map(|link| Adapter(host, link).label()));
+        }
+        labels.extend((0..2_000_000).step_by(997).map(|attempt| Sender(attempt).label()));
+        let count = labels.len();
+        labels.sort_unstable();
+        labels.dedup();
+        assert_eq!(labels.len(), count);
     }
 
     #[test]

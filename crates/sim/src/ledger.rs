@@ -16,18 +16,40 @@ pub struct Conformance {
     interval: Nanos,
     tolerance: Nanos,
     last: Option<Instant>,
+    mean: Option<Mean>,
+}
+
+/// The mean of a soft contract: at most 1 + (t + over) / interval messages in any time t.
+#[derive(Clone, Copy, Debug)]
+struct Mean {
+    interval: Nanos,
+    over: Nanos,
+    /// When the messages so far would have come at the mean rate, the next one included.
+    due: Instant,
 }
 
 impl Conformance {
     /// Nothing sent yet.
     pub fn new(contract: &Contract) -> Self {
         let interval = contract.interval();
-        Self { interval, tolerance: interval * u64::from(contract.burst_messages_max - 1), last: None }
+        let tolerance = interval * u64::from(contract.burst_messages_max - 1);
+        let mean = contract.statistical.map(|soft| Mean {
+            interval: soft.mean_rate.interval(),
+            over: soft.mean_over,
+            due: Instant::ZERO,
+        });
+        Self { interval, tolerance, last: None, mean }
     }
 
     /// l of a message sent at `sent`.
     pub fn logical(&self, sent: Instant) -> Instant {
-        self.last.map_or(sent, |last| (last + self.interval).max(sent))
+        self.free().max(sent)
+    }
+
+    /// The earliest l of another message.
+    fn free(&self) -> Instant {
+        let peak = self.last.map_or(Instant::ZERO, |last| last + self.interval);
+        self.mean.map_or(peak, |mean| peak.max(mean.due - mean.over))
     }
 
     /// Whether a message sent at `sent` keeps the contract.
@@ -39,17 +61,20 @@ impl Conformance {
     pub fn accept(&mut self, sent: Instant) -> Instant {
         let logical = self.logical(sent);
         self.last = Some(logical);
+        if let Some(mean) = &mut self.mean {
+            mean.due = mean.due.max(logical) + mean.interval;
+        }
         logical
     }
 
     /// The earliest time at which another message conforms.
     pub fn earliest(&self) -> Instant {
-        self.last.map_or(Instant::ZERO, |last| last + self.interval - self.tolerance)
+        self.free() - self.tolerance
     }
 
     /// The earliest time at which a burst of B conforms.
     pub fn earliest_burst(&self) -> Instant {
-        self.last.map_or(Instant::ZERO, |last| last + self.interval)
+        self.free()
     }
 }
 
@@ -98,6 +123,8 @@ pub struct Ledger {
     /// An end was closed: what is due later is not promised.
     closed: Option<SimTime>,
     last_in_order: Option<(u64, u64)>,
+    /// Of a soft channel: promised messages that are due, and those of them that missed.
+    borne: Option<(u64, u64)>,
 }
 
 impl Ledger {
@@ -113,6 +140,7 @@ impl Ledger {
             faults: Vec::new(),
             closed: None,
             last_in_order: None,
+            borne: contract.statistical.map(|_| (0, 0)),
         }
     }
 
@@ -162,6 +190,18 @@ impl Ledger {
         }
     }
 
+    /// So many messages of a soft channel never came.
+    pub fn bear(&mut self, lost: u64) {
+        if let Some((judged, missed)) = &mut self.borne {
+            (*judged, *missed) = (*judged + lost, *missed + lost);
+        }
+    }
+
+    /// Promised messages of a soft channel that came or were lost, and those that missed.
+    pub fn borne(&self) -> (u64, u64) {
+        self.borne.unwrap_or_default()
+    }
+
     /// One of the ends is closed from now on.
     pub fn close(&mut self, at: SimTime) {
         self.closed.get_or_insert(at);
@@ -199,6 +239,11 @@ impl Ledger {
         judgement.latency = now.since(message.due - self.deadline);
         judgement.excused = self.excused(&message);
         judgement.counts = message.promised && !judgement.excused && !self.forfeited(&message);
+        if let Some((judged, missed)) = self.borne.as_mut().filter(|_| judgement.counts) {
+            // One that misses was not promised more than to be counted.
+            judgement.counts = now <= message.due && !info.demoted;
+            (*judged, *missed) = (*judged + 1, *missed + u64::from(!judgement.counts));
+        }
         judgement.missed = judgement.counts && now > message.due;
         self.check_content(&message, content, bytes, &mut judgement.wrong);
         if judgement.counts {

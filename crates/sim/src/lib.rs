@@ -25,6 +25,7 @@ pub mod campaign;
 pub mod case;
 pub mod cut;
 pub mod dice;
+pub mod drift;
 pub mod faults;
 pub mod filters;
 mod journal;

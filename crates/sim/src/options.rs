@@ -25,12 +25,15 @@ pub struct Options {
     pub traffic: Option<Nanos>,
     /// A long run with little traffic in which channels come and go; not with a `traffic`.
     pub uptime: Option<Nanos>,
+    /// A long run of traffic at full rate between clocks that part as fast as they may; not with a `traffic`.
+    pub drift: Option<Nanos>,
     /// Whether to keep a readable timeline.
     pub trace: bool,
 }
 
 /// Kinds of runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// Everything is drawn for itself.
     Mixed,
@@ -39,6 +42,8 @@ pub enum Class {
     Tight,
     /// Guaranteed traffic takes all of the links that it may have, beside a crowd of best-effort flows.
     Crowded,
+    /// Channels of soft guarantee beside hard ones, on stages that admit by the probability of a miss.
+    Soft,
 }
 
 /// Which faults the links have.
@@ -138,6 +143,8 @@ pub struct Sabotage {
     pub books_off: bool,
     /// Whoever looks for the source of a channel does not find it.
     pub sources_denied: bool,
+    /// Hosts of another version do not say so in a way that anybody can believe.
+    pub versions_denied: bool,
     /// What calls may do in percent of what is documented; 100 is honest.
     pub effort_percent: u32,
     /// The receivers of channels that were admitted once say no in the end.
@@ -156,6 +163,7 @@ impl Default for Sabotage {
             misdeliver: Ppm(0),
             books_off: false,
             sources_denied: false,
+            versions_denied: false,
             effort_percent: 100,
             revivals_refused: false,
         }

@@ -27,6 +27,14 @@ pub struct Outcome {
     pub admitted: u64,
     /// Channels that were refused.
     pub refused: u64,
+    /// Those of them that were refused since a neighbour speaks another version.
+    pub refused_versions: u64,
+    /// Messages of soft channels, of independent sources where nothing fails.
+    pub soft_messages: u64,
+    /// Those of them that missed.
+    pub soft_misses: u64,
+    /// Misses that their contracts bear, in thousandths.
+    pub soft_borne_milli: u64,
     /// Best-effort messages that were delivered.
     pub best_effort: u64,
     /// Packets that went over links.
@@ -54,6 +62,7 @@ pub const VIOLATIONS_KEPT: usize = 20;
 
 /// The result of many seeds, as `punctual sim --json` prints it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Report {
     /// How many seeds ran.
     pub seeds: u64,
@@ -67,6 +76,14 @@ pub struct Report {
     pub admitted: u64,
     /// Sum.
     pub refused: u64,
+    /// Sum.
+    pub refused_versions: u64,
+    /// Sum.
+    pub soft_messages: u64,
+    /// Sum.
+    pub soft_misses: u64,
+    /// Sum.
+    pub soft_borne_milli: u64,
     /// Sum.
     pub best_effort: u64,
     /// Packets served by a stage's link, summed over the links that each went over.
@@ -103,6 +120,10 @@ impl Report {
         self.misses += outcome.misses;
         self.admitted += outcome.admitted;
         self.refused += outcome.refused;
+        self.refused_versions += outcome.refused_versions;
+        self.soft_messages += outcome.soft_messages;
+        self.soft_misses += outcome.soft_misses;
+        self.soft_borne_milli += outcome.soft_borne_milli;
         self.best_effort += outcome.best_effort;
         self.packet_hops += outcome.packets;
         self.packets += outcome.packets;

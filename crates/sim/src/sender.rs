@@ -11,6 +11,9 @@ use crate::topology::Arrivals;
 /// Synchronous bursts start at multiples of this true time.
 const GRID: u64 = 20_000_000;
 
+/// Longest train of an independent source, in messages.
+const TRAIN_MAX: u64 = 8;
+
 /// One sending application.
 #[derive(Clone, Debug)]
 pub struct Sender {
@@ -18,13 +21,15 @@ pub struct Sender {
     contract: Contract,
     full: bool,
     last: Option<Instant>,
+    /// Messages that are left of a train.
+    train: u64,
     dice: Dice,
 }
 
 impl Sender {
     /// Sends messages of `contract` as `arrivals` say.
     pub fn new(arrivals: Arrivals, contract: Contract, dice: Dice) -> Self {
-        Self { arrivals, contract, full: false, last: None, dice }
+        Self { arrivals, contract, full: false, last: None, train: 0, dice }
     }
 
     /// One whose messages are all as long as they may be, if `full`.
@@ -41,7 +46,8 @@ impl Sender {
     /// When it wakes next, after `now`.
     pub fn next(&mut self, now: SimTime, clock: &HostClock, so_far: &Conformance) -> SimTime {
         let interval = self.contract.interval();
-        let spaced = |gap: Nanos| self.last.map_or(Instant::ZERO, |last| last + gap);
+        let last = self.last;
+        let spaced = |gap: Nanos| last.map_or(Instant::ZERO, |last| last + gap);
         let wanted = match self.arrivals {
             Arrivals::Periodic => spaced(interval),
             Arrivals::Bursts => so_far.earliest_burst() + Nanos(self.dice.between(0, interval.0)),
@@ -51,9 +57,22 @@ impl Sender {
             }
             Arrivals::Greedy => so_far.earliest(),
             Arrivals::Sporadic => spaced(interval) + Nanos(self.dice.between(0, interval.0 * 3)),
+            Arrivals::Independent => spaced(self.pause()),
             Arrivals::Breaker => spaced(interval / 3),
         };
         clock.when(wanted).max(now + Nanos(1))
+    }
+
+    /// Until the next message of a source that keeps its mean by itself: I within a train, a random pause behind it.
+    fn pause(&mut self) -> Nanos {
+        let interval = self.contract.interval();
+        let mean = self.contract.statistical.map_or(interval * 2, |soft| soft.mean_rate.interval());
+        if self.train > 0 {
+            self.train -= 1;
+            return interval;
+        }
+        self.train = self.dice.between(0, TRAIN_MAX - 1);
+        interval + Nanos(self.dice.between(0, (mean - interval).0 * 2 * (self.train + 1)))
     }
 
     /// How many messages it sends now, when its clock shows `stamp`.
@@ -61,7 +80,7 @@ impl Sender {
         let burst = self.contract.burst_messages_max;
         self.last = Some(stamp);
         let wanted = match self.arrivals {
-            Arrivals::Periodic | Arrivals::Sporadic => 1,
+            Arrivals::Periodic | Arrivals::Sporadic | Arrivals::Independent => 1,
             Arrivals::Bursts | Arrivals::Synchronous | Arrivals::Greedy => burst,
             Arrivals::Breaker => return 1 + if self.dice.between(0, 9) == 0 { burst * 2 } else { 0 },
         };
@@ -112,6 +131,7 @@ mod tests {
             (Arrivals::Synchronous, 195),
             (Arrivals::Greedy, 1_003),
             (Arrivals::Sporadic, 350),
+            (Arrivals::Independent, 400),
         ] {
             let (sent, broke) = messages(arrivals, second);
             assert!(broke == 0 && sent >= at_least, "{arrivals:?}: {sent} sent, {broke} beyond the contract");

@@ -121,6 +121,9 @@ pub enum Arrivals {
     Greedy,
     /// One at a time, with random pauses.
     Sporadic,
+    /// Trains of messages with random pauses, at the mean rate of a soft contract: whoever sends so is independent of
+    /// all others.
+    Independent,
     /// Three times what the contract allows: may harm only itself.
     Breaker,
 }

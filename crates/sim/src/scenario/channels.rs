@@ -8,15 +8,13 @@ use punctual_analysis::{
 };
 use punctual_proto::node::config::{Admission, NodeConfig, Pace, RunPolicy};
 
-use super::{
-    ChannelPlan, DEADLINE_MAX, DRAW_ACTIVATIONS, DRAW_SIZES, FloodPlan, HostPlan, ScenarioError, Times,
-};
-use crate::dice::Dice;
+use super::{ChannelPlan, DEADLINE_MAX, FloodPlan, HostPlan, ScenarioError, Times};
+use crate::dice::{Dice, Draw};
 use crate::memory::MESSAGE_BYTES_MIN;
 use crate::topology::{Arrivals, ChannelSpec, Topology};
 
 /// Most channels that are drawn.
-const CHANNELS_MAX: u64 = 400;
+pub(super) const CHANNELS_MAX: u64 = 400;
 /// From so many hosts on, channels are between hosts that are near each other.
 const HOSTS_NEAR: usize = 16;
 /// So near.
@@ -142,7 +140,7 @@ fn draw_contract(dice: &mut Dice) -> Contract {
 
 /// Packets of different sizes for each class, and caps on each flow's processing. Dice of their own, see below.
 pub(super) fn draw_sizes(seed: u64, hosts: &mut [HostPlan]) {
-    let mut dice = Dice::new(seed, DRAW_SIZES);
+    let mut dice = Dice::of(seed, Draw::Sizes);
     for host in hosts {
         host.config.fragment_low_latency_bytes = dice.pick(&[None, Some(256), Some(900)]);
         host.config.cpu.best_effort_flow_cpu_cap = dice.pick(&[Ppm::ONE, Ppm(100_000), Ppm(10_000)]);
@@ -163,7 +161,7 @@ pub(super) fn draw_activations(
     hosts: &mut [HostPlan],
     channels: &mut [ChannelPlan],
 ) {
-    let mut dice = Dice::new(seed, DRAW_ACTIVATIONS);
+    let mut dice = Dice::of(seed, Draw::Activations);
     for (host, spec) in hosts.iter_mut().zip(&topology.hosts) {
         let free = spec.run.is_none() && spec.admission.is_none();
         if dice.chance(Ppm(500_000)) && free {

@@ -2,6 +2,7 @@
 
 mod channels;
 mod routes;
+mod soft;
 mod tight;
 
 use std::collections::BTreeMap;
@@ -16,26 +17,16 @@ use thiserror::Error;
 
 use self::channels::{draw_activations, draw_applications, draw_channels, draw_floods, draw_sizes};
 use self::routes::give_routes;
+use self::soft::soften;
 use self::tight::{crowd, tighten};
-use crate::dice::{Dice, mix};
+use crate::dice::{Dice, Draw, mix};
 use crate::faults::{self, Fault, FaultKind, FaultKinds};
 use crate::options::{Class, FaultChoice, Faults, Options, ScheduleChoice, SizeChoice};
 use crate::processor::unit_cost_max;
 use crate::time::{HostClock, SimTime};
 use crate::topology::{Arrivals, HostSpec, LinkSpec, Size, Topology};
-use crate::uptime;
+use crate::{drift, uptime};
 
-/// Streams of dice.
-const DRAW_TOPOLOGY: u64 = 1;
-const DRAW_HOSTS: u64 = 2;
-const DRAW_CHANNELS: u64 = 3;
-const DRAW_ACTIVATIONS: u64 = 4;
-const DRAW_SIZES: u64 = 5;
-/// Shared: tight runs have no schedule unless one is asked for.
-const DRAW_TIGHT: u64 = 6;
-const DRAW_SCHEDULE: u64 = 6;
-const DRAW_APPLICATIONS: u64 = 7;
-const DRAW_UPTIME: u64 = 8;
 /// What decides on the size of a seed's network, and on whether it has a schedule of faults.
 const CLASS_OF_SIZE: u64 = 0x517e;
 const CLASS_OF_SCHEDULE: u64 = 0xfa17;
@@ -167,15 +158,18 @@ impl Scenario {
     pub fn draw(seed: u64, options: &Options) -> Result<Self, ScenarioError> {
         let topology = match &options.topology {
             Some(topology) => topology.clone(),
-            None => Topology::draw(size(seed, options.sizes), &mut Dice::new(seed, DRAW_TOPOLOGY)),
+            None => Topology::draw(size(seed, options.sizes), &mut Dice::of(seed, Draw::Topology)),
         };
-        let mut dice = Dice::new(seed, DRAW_HOSTS);
+        let mut dice = Dice::of(seed, Draw::Hosts);
         let faults = match options.faults {
             FaultChoice::These(faults) => faults,
-            FaultChoice::Drawn => draw_faults(seed, &mut dice),
+            FaultChoice::Drawn => {
+                let drawn = draw_faults(seed, &mut dice);
+                if options.drift.is_some() { Faults::NONE } else { drawn }
+            }
         };
         let mut hosts = draw_hosts(&topology, seed, &mut dice)?;
-        let mut dice = Dice::new(seed, DRAW_CHANNELS);
+        let mut dice = Dice::of(seed, Draw::Channels);
         let kinds = scheduled_kinds(seed, options);
         let times = Times::draw(options, &hosts, kinds != FaultKinds::NONE, &mut dice);
         let mut channels = draw_channels(&topology, &hosts, &times, &mut dice)?;
@@ -186,25 +180,35 @@ impl Scenario {
         }
         match class(seed, options) {
             Class::Mixed => {}
+            Class::Soft => soften(seed, &mut hosts, &mut channels),
             Class::Tight => floods = tighten(seed, &mut hosts, &mut channels),
             Class::Crowded => floods = crowd(seed, &mut hosts, &mut channels),
         }
-        let mut dice = Dice::new(seed, DRAW_SCHEDULE);
+        let mut dice = Dice::of(seed, Draw::Schedule);
         let links: Vec<_> = hosts.iter().map(|host| host.links.len()).collect();
         let schedule = match &options.schedule {
             ScheduleChoice::These(schedule) => schedule.clone(),
             _ => faults::draw(kinds, &links, SimTime(times.opens.0 / 2), times.calm, &mut dice),
         };
         if kinds.has(FaultKind::Apps) && topology.channels.is_empty() {
-            draw_applications(&mut channels, &hosts, &times, &mut Dice::new(seed, DRAW_APPLICATIONS));
+            draw_applications(&mut channels, &hosts, &times, &mut Dice::of(seed, Draw::Applications));
         }
         let ends = channels.iter().map(|plan| (plan.from, plan.to));
         give_routes(&mut hosts, ends.chain(floods.iter().map(|plan| (plan.from, plan.to))));
         let mut plan = Self { hosts, channels, floods, faults, schedule, times };
         if let Some(span) = options.uptime {
-            uptime::stretch(&mut plan, span, &mut Dice::new(seed, DRAW_UPTIME));
+            uptime::stretch(&mut plan, span, &mut Dice::of(seed, Draw::Uptime));
+        }
+        if let Some(span) = options.drift {
+            drift::stretch(&mut plan, span, &mut Dice::of(seed, Draw::Drift));
         }
         Ok(plan)
+    }
+
+    /// Whether the sources of soft channels are independent of each other, so that these are promised something.
+    pub fn is_independent(&self) -> bool {
+        let soft = |plan: &&ChannelPlan| plan.contract.statistical.is_some();
+        self.channels.iter().filter(soft).all(|plan| plan.arrivals == Arrivals::Independent)
     }
 
     /// Whether a schedule of faults is part of it, and with it the phase in which everything must be well again.
@@ -235,9 +239,14 @@ fn scheduled_kinds(seed: u64, options: &Options) -> FaultKinds {
         ScheduleChoice::Kinds(kinds) => kinds,
         ScheduleChoice::These(_) => FaultKinds::NONE.with(FaultKind::Frames),
         ScheduleChoice::Drawn => {
-            let drawn =
-                options.faults == FaultChoice::Drawn && mix(seed ^ CLASS_OF_SCHEDULE).is_multiple_of(2);
-            if drawn && class(seed, options) == Class::Mixed { FaultKinds::ALL } else { FaultKinds::NONE }
+            let drawn = options.drift.is_none()
+                && options.faults == FaultChoice::Drawn
+                && mix(seed ^ CLASS_OF_SCHEDULE).is_multiple_of(2);
+            if drawn && matches!(class(seed, options), Class::Mixed | Class::Soft) {
+                FaultKinds::ALL
+            } else {
+                FaultKinds::NONE
+            }
         }
     }
 }
@@ -245,6 +254,7 @@ fn scheduled_kinds(seed: u64, options: &Options) -> FaultKinds {
 /// The class of a run: larger networks are mixed unless another class is asked for.
 fn class(seed: u64, options: &Options) -> Class {
     let drawn = if size(seed, options.sizes) == Size::Small { class_of(seed) } else { Class::Mixed };
+    let drawn = if drawn == Class::Soft && options.topology.is_some() { Class::Mixed } else { drawn };
     options.class.unwrap_or(drawn)
 }
 
@@ -253,6 +263,7 @@ fn class_of(seed: u64) -> Class {
     match (seed % 32, seed % 256) {
         (13, _) => Class::Tight,
         (_, 94) => Class::Crowded,
+        _ if seed % 8 == 4 => Class::Soft,
         _ => Class::Mixed,
     }
 }

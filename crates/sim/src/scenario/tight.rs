@@ -5,14 +5,14 @@ use punctual_analysis::{Activation, BitRate, Contract, Delivery, Horizon, Late, 
 
 use punctual_proto::node::config::CpuCosts;
 
-use super::{ChannelPlan, DRAW_TIGHT, FloodPlan, HostPlan};
-use crate::dice::Dice;
+use super::{ChannelPlan, FloodPlan, HostPlan};
+use crate::dice::{Dice, Draw};
 use crate::memory::MESSAGE_BYTES_MIN;
 use crate::topology::Arrivals;
 
 /// Makes the margins of a plan small; returns the floods that go with it. Dice of its own.
 pub(super) fn tighten(seed: u64, hosts: &mut [HostPlan], channels: &mut [ChannelPlan]) -> Vec<FloodPlan> {
-    let mut dice = Dice::new(seed, DRAW_TIGHT);
+    let mut dice = Dice::of(seed, Draw::Tight);
     for host in hosts.iter_mut() {
         host.slow = dice.chance(Ppm(700_000));
         for (link, config) in host.links.iter_mut().zip(&host.config.links) {
@@ -57,7 +57,7 @@ const SMALL: u64 = 24;
 /// Replaces the channels by some that take all of the links that they may have; returns a crowd of floods for what is
 /// left.
 pub(super) fn crowd(seed: u64, hosts: &mut [HostPlan], channels: &mut Vec<ChannelPlan>) -> Vec<FloodPlan> {
-    let mut dice = Dice::new(seed, DRAW_TIGHT);
+    let mut dice = Dice::of(seed, Draw::Tight);
     let Some(pattern) = channels.first().copied() else { return Vec::new() };
     let (mut crowded, mut floods) = (Vec::new(), Vec::new());
     for (from, host) in hosts.iter_mut().enumerate() {

@@ -7,8 +7,8 @@ use punctual_proto::node::api::{OpenRequest, RequestError, UserId};
 use super::channel::{Channel, State};
 use super::effort::Effort;
 use super::host::Call;
-use super::{Act, DRAW_SENDER, Event, FLOOD_BYTES_MAX, LISTENER, RECEIVER, World};
-use crate::dice::Dice;
+use super::{Act, Event, FLOOD_BYTES_MAX, LISTENER, RECEIVER, World};
+use crate::dice::{Dice, Draw};
 use crate::journal::Entry;
 use crate::memory::{SimInbox, SimOutbox, effort};
 use crate::sender::Sender;
@@ -35,6 +35,7 @@ impl World {
             Act::Flood { flood } => self.flood(flood),
             Act::Compare => self.compare(),
             Act::LookAround => self.look_around(),
+            Act::LookAcross { fault } => self.look_across(fault),
             Act::Revive => self.revive(),
             Act::AskAgain => self.ask_again(),
             Act::CloseAll => self.close_all(),
@@ -45,7 +46,7 @@ impl World {
     fn ask(&mut self, origin: usize) {
         let number = self.channels.len();
         let plan = self.scenario.channels[origin];
-        let dice = Dice::new(self.outcome.seed, DRAW_SENDER + number as u64);
+        let dice = Dice::of(self.outcome.seed, Draw::Sender(number as u64));
         let sender = Sender::new(plan.arrivals, plan.contract, dice).with_full_messages(plan.full);
         self.channels.push(Channel::new(plan, origin, number as u64, sender, self.now));
         self.channels[number].revived = self.scenario.heals() && self.now >= self.scenario.times.revives;
@@ -144,6 +145,9 @@ impl World {
     }
 
     fn report_lost(&mut self, number: usize, lost: &[(u64, SimTime)]) {
+        if self.channels[number].is_soft() {
+            return self.channels[number].ledger.bear(lost.len() as u64);
+        }
         for (index, due) in lost {
             let channel = self.describe(number);
             self.violate(&format!("{channel}: #{index}, due {due}, keeps its contract and was lost"));

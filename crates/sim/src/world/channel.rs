@@ -97,6 +97,11 @@ impl Channel {
         }
     }
 
+    /// Whether it bears a share of misses.
+    pub fn is_soft(&self) -> bool {
+        self.plan.contract.statistical.is_some()
+    }
+
     /// The host at an end.
     pub fn host(&self, at_sink: bool) -> usize {
         if at_sink { self.plan.to } else { self.plan.from }

@@ -75,6 +75,7 @@ impl World {
             None => self.violate(&format!("channel {number} is open and its source does not list it")),
         }
         let slots = grant.outbox_messages;
+        self.check_opened_across(number, &grant);
         let channel = &mut self.channels[number];
         channel.ledger = Ledger::new(number as u64, &wanted, grant.deadline.min(wanted.deadline));
         channel.slack_max = slack_max(&wanted, &grant);
@@ -100,6 +101,7 @@ impl World {
                 "channel {number} was admitted among others, and is refused alone: {refusal}"
             ));
         }
+        self.check_refused_across(number, &refusal.cause);
         let by_receiver = matches!(refusal.cause, RefuseCause::Receiver(_));
         if by_receiver && self.channels[number].plan.consents {
             self.violate(&format!("channel {number} refused by a receiver that consents"));

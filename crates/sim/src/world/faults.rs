@@ -18,7 +18,7 @@ use crate::journal::Entry;
 use crate::time::SimTime;
 
 /// A version's host is down for so long when it changes.
-const UPGRADE: Nanos = Nanos::from_millis(20);
+pub(super) const UPGRADE: Nanos = Nanos::from_millis(20);
 /// Epochs of a host's lives lie so far apart.
 const EPOCHS: u64 = 1 << 32;
 
@@ -124,7 +124,8 @@ impl World {
             Mischief::Version { host } => {
                 self.touch(Place::Host(host), until + UPGRADE, true, true);
                 self.crash(host, UPGRADE);
-                self.hosts[host].is_foreign = true;
+                self.speak(host, true);
+                self.watch_versions(index);
             }
             Mischief::Deaf { host } => {
                 self.hosts[host].is_deaf = true;
@@ -145,7 +146,7 @@ impl World {
             }
             Mischief::Version { host } => {
                 self.crash(host, UPGRADE);
-                self.hosts[host].is_foreign = false;
+                self.speak(host, false);
             }
             Mischief::Deaf { host } => {
                 self.hosts[host].is_deaf = false;

@@ -9,7 +9,7 @@ use punctual_proto::node::{Node, NodeConfigError};
 
 use super::backlog::Backlog;
 use crate::adapter::Adapter;
-use crate::dice::Dice;
+use crate::dice::{Dice, Draw};
 use crate::faults::{Lie, Moment};
 use crate::filters::Filters;
 use crate::memory::{Delivered, DeliveredList, FramePool, SimFrame, SimMemory};
@@ -17,10 +17,6 @@ use crate::options::Sabotage;
 use crate::processor::Processor;
 use crate::scenario::HostPlan;
 use crate::time::{HostClock, SimTime};
-
-/// Streams of dice of a host; its number comes on top.
-const DRAW_PROCESSOR: u64 = 1 << 20;
-const DRAW_ADAPTER: u64 = 1 << 21;
 
 /// What applications ask of a node, once its processor looks.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +88,8 @@ pub(super) struct Host {
     pub armed: Option<Armed>,
     /// It speaks another version of the protocol.
     pub is_foreign: bool,
+    /// Since when it speaks what it speaks now.
+    pub version_since: SimTime,
     /// What it lies about.
     pub lies: Option<Lie>,
     /// By how much its drivers stamp too early.
@@ -135,15 +133,15 @@ impl Host {
         seed: u64,
         sabotage: &Sabotage,
     ) -> Result<Self, NodeConfigError> {
-        let node_seed = Dice::new(seed, number).bits();
+        let node_seed = Dice::of(seed, Draw::Node(number)).bits();
         let node = Node::new(plan.config.clone(), node_seed, plan.clock.read(SimTime(0)))?;
-        let dice = Dice::new(seed, DRAW_PROCESSOR + number);
+        let dice = Dice::of(seed, Draw::Processor(number));
         let processor = Processor::new(&plan.config.cpu, plan.wake_max, sabotage.cpu_cost_percent, dice)
             .at_its_slowest(plan.slow);
         let signals = plan.config.signalling.packets_per_second;
         let adapters = (plan.links.iter().zip(&plan.config.links).enumerate())
             .map(|(index, (link, config))| {
-                let dice = Dice::new(seed, DRAW_ADAPTER + (number << 8) + index as u64);
+                let dice = Dice::of(seed, Draw::Adapter(number, index as u64));
                 Adapter::new(link, config, sabotage.link_rate_percent, dice)
             })
             .collect();
@@ -167,6 +165,7 @@ impl Host {
             paused_until: SimTime(0),
             armed: None,
             is_foreign: false,
+            version_since: SimTime(0),
             lies: None,
             stamps_early: Nanos::ZERO,
             is_deaf: false,
@@ -185,7 +184,7 @@ impl Host {
         seed: u64,
         now: SimTime,
     ) -> Result<(), NodeConfigError> {
-        let node_seed = Dice::new(seed ^ (u64::from(self.life) << 32), number).bits();
+        let node_seed = Dice::of(seed ^ (u64::from(self.life) << 32), Draw::Node(number)).bits();
         self.node = Node::new(plan.config.clone(), node_seed, self.clock.read(now))?;
         self.activity = Activity::Idle;
         self.arrived.clear();

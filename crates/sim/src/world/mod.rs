@@ -17,7 +17,9 @@ mod noise;
 mod orphans;
 mod reservations;
 mod revival;
+mod soft;
 mod step;
+mod versions;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -29,7 +31,7 @@ use self::channel::Channel;
 use self::faults::{Touch, Turn};
 use self::host::{Call, Host};
 use self::orphans::Orphans;
-use crate::dice::Dice;
+use crate::dice::{Dice, Draw};
 use crate::journal::{Entry, Journal};
 use crate::memory::{SimFrame, SimInbox, SimOutbox};
 use crate::options::Options;
@@ -51,10 +53,6 @@ const FLOOD_BYTES_MAX: u32 = 32_768;
 
 /// In larger networks nobody looks at all that all hosts hold again and again.
 const HOSTS_LOOKED_AT: usize = 64;
-
-const DRAW_WORLD: u64 = 1 << 22;
-const DRAW_FAULTS: u64 = 1 << 23;
-const DRAW_SENDER: u64 = 1 << 24;
 
 /// What happens next.
 enum Event {
@@ -93,6 +91,8 @@ enum Act {
     Compare,
     /// All must be well again: who has no channel asks for it.
     AskAgain,
+    /// Whoever knows a host of another version must say so, until that is over.
+    LookAcross { fault: usize },
     /// Nothing may be above what there is, nor stay that has lost its source.
     LookAround,
     /// Nothing is left: what was admitted among others must be admitted alone.
@@ -180,8 +180,8 @@ impl World {
             burst_max,
             quantum_max,
             last_change: SimTime(0),
-            dice: Dice::new(seed, DRAW_WORLD),
-            fault_dice: Dice::new(seed, DRAW_FAULTS),
+            dice: Dice::of(seed, Draw::World),
+            fault_dice: Dice::of(seed, Draw::Faults),
             journal: Journal::new(names, options.trace),
             outcome: Outcome { seed, ..Outcome::default() },
             scratch: vec![0; 1 << 16],

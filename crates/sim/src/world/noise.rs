@@ -3,7 +3,8 @@
 use punctual_analysis::Nanos;
 use punctual_proto::ids::{ChannelNumber, Cookie, LinkId};
 use punctual_proto::node::api::Port;
-use punctual_proto::wire::{Header, Kind};
+use punctual_proto::signalling::RTCOP_VERSION;
+use punctual_proto::wire::{self, Header, Kind};
 
 use super::{Event, World};
 use crate::dice::mix;
@@ -14,15 +15,12 @@ use crate::memory::SimFrame;
 const RECORDED: usize = 16;
 /// How far invented message numbers lie ahead. (A near one that is delivered costs the message that bears it later.)
 const NUMBERS_AHEAD: u64 = 1 << 40;
-/// Turns a version into another one.
-const FOREIGN: u8 = 0x40;
-
 impl World {
     /// What becomes of a frame of `host` on its way out, if the host is not what it should be.
     pub(super) fn falsify(&mut self, host: usize, index: usize, port: Port, bytes: &mut [u8]) {
         let peer = self.hosts[host].adapters[index].peer;
         if self.hosts[host].is_foreign != self.hosts[peer].is_foreign {
-            bytes[0] ^= FOREIGN;
+            self.translate(host, port, bytes);
         }
         if let (Some(about), Port::Data) = (self.hosts[host].lies, port) {
             self.lie(about, bytes);
@@ -90,7 +88,7 @@ impl World {
                 wire.signals.get(which as usize).cloned()
             }
             Noise::Signals | Noise::Garbage => {
-                let version = if kind == Noise::Signals { 2 } else { 1 };
+                let version = if kind == Noise::Signals { RTCOP_VERSION } else { wire::VERSION };
                 let len = self.fault_dice.between(1, 400);
                 let mut bytes: Vec<u8> = (0..len).map(|_| self.fault_dice.bits() as u8).collect();
                 if self.fault_dice.between(0, 3) > 0 {

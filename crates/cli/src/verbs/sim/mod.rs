@@ -20,8 +20,8 @@ use punctual_analysis::Nanos;
 use punctual_sim::case::{Case, Cases, Frames};
 use punctual_sim::trace::chrome;
 use punctual_sim::{
-    FaultChoice, FaultKind, FaultKinds, Options, Report, SizeChoice, Timeline, Topology, TopologyError,
-    run_many,
+    Class, FaultChoice, FaultKind, FaultKinds, Options, Report, SizeChoice, Timeline, Topology,
+    TopologyError, run_many,
 };
 
 use self::printed::{Printed, describe};
@@ -36,6 +36,8 @@ const EXAMPLE: &str = "Examples:
   $ punctual sim --minimise 42                  # the smallest plan that goes wrong as seed 42 does
   $ punctual sim --case target/sim/seed-42.toml --trace
   $ punctual sim --seed 1 --size small --uptime-h 24
+  $ punctual sim --seed 1 --size small --drift-h 2     # clocks 200 ppm apart, full rate
+  $ punctual sim --seeds 0..100 --class soft    # soft channels beside hard ones
   $ punctual sim --seeds 0..100 --faults crash,partition --size medium
   $ punctual sim --seed 1 --topology net.toml --loss-ppm 1000
   $ cat net.toml
@@ -94,6 +96,13 @@ pub struct Sim {
     /// A long run instead: so many virtual hours of little traffic in which channels come and go.
     #[arg(long, value_name = "HOURS", conflicts_with = "traffic_ms", value_parser = clap::value_parser!(u64).range(1..=1_000))]
     uptime_h: Option<u64>,
+    /// A long run instead: so many virtual hours of traffic at full rate, between clocks that part by 200 ppm.
+    #[arg(long, value_name = "HOURS", conflicts_with_all = ["traffic_ms", "uptime_h"],
+          value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    drift_h: Option<u64>,
+    /// What kind of runs; drawn where missing.
+    #[arg(long, value_enum)]
+    class: Option<ClassName>,
     /// How large drawn networks are.
     #[arg(long, value_enum)]
     size: Option<SizeName>,
@@ -112,6 +121,30 @@ enum SizeName {
     Large,
     /// 201 to 2,000.
     Huge,
+}
+
+/// Kinds of runs.
+#[derive(Clone, Copy, ValueEnum)]
+enum ClassName {
+    /// Everything is drawn for itself.
+    Mixed,
+    /// Every margin is small.
+    Tight,
+    /// Guaranteed traffic takes all of the links that it may have.
+    Crowded,
+    /// Soft channels beside hard ones.
+    Soft,
+}
+
+impl From<ClassName> for Class {
+    fn from(name: ClassName) -> Self {
+        match name {
+            ClassName::Mixed => Self::Mixed,
+            ClassName::Tight => Self::Tight,
+            ClassName::Crowded => Self::Crowded,
+            ClassName::Soft => Self::Soft,
+        }
+    }
 }
 
 impl From<SizeName> for SizeChoice {
@@ -236,7 +269,9 @@ impl Sim {
             topology,
             size: self.size.map(SizeChoice::from),
             traffic_ms: self.traffic_ms,
+            class: self.class.map(Class::from),
             uptime_s: self.uptime_h.map(|hours| hours * 3_600),
+            drift_s: self.drift_h.map(|hours| hours * 3_600),
             schedule: self.faults.faults.map(|kinds| kinds.to_string()),
             frames: self.faults.frames(),
             ..Case::default()
@@ -248,7 +283,9 @@ impl Sim {
             topology: self.topology.as_deref().map(read).transpose()?,
             sizes: self.size.map(SizeChoice::from).unwrap_or_default(),
             traffic: self.traffic_ms.map(Nanos::from_millis),
+            class: self.class.map(Class::from),
             uptime: self.uptime_h.map(|hours| Nanos::from_secs(hours * 3_600)),
+            drift: self.drift_h.map(|hours| Nanos::from_secs(hours * 3_600)),
             trace: self.trace || self.trace_file.is_some(),
             ..Options::default()
         }))

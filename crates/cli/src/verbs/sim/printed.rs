@@ -39,6 +39,17 @@ pub fn sums(report: &Report) -> Vec<String> {
         report.excused,
         report.best_effort,
     ));
+    if report.refused_versions > 0 {
+        lines.push(format!("{} channels refused across hosts of two versions", report.refused_versions));
+    }
+    if report.soft_messages > 0 {
+        lines.push(format!(
+            "soft channels of independent sources: {} of {} messages missed, their contracts bear {}",
+            report.soft_misses,
+            report.soft_messages,
+            report.soft_borne_milli / 1_000,
+        ));
+    }
     lines.push(format!("slowest message: {} % of its deadline", report.tightness_percent));
     lines
 }

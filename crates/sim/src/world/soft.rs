@@ -1,0 +1,77 @@
+//! Soft guarantees: the state says that they are soft, and no channel misses more than its contract bears.
+
+use punctual_analysis::{Guarantee, Ppb};
+use punctual_proto::node::api::{ChannelStatus, NodeStatus};
+
+use super::World;
+
+/// Bad luck that is none: so many standard deviations of a fair count, and one.
+const DEVIATIONS: f64 = 4.0;
+
+impl World {
+    /// Every hop says how firm the promise is.
+    pub(super) fn compare_guarantees(
+        &mut self,
+        host: usize,
+        status: &NodeStatus,
+        channels: &[ChannelStatus],
+    ) {
+        for told in channels {
+            let Some(&number) = self.paths.get(&told.path) else { continue };
+            let wanted = self.channels[number].plan.contract.guarantee();
+            if told.guarantee != wanted {
+                self.violate(&format!(
+                    "channel {number}: host {host} calls its guarantee {:?}, it is {wanted:?}",
+                    told.guarantee
+                ));
+            }
+        }
+        let soft = channels.iter().filter(|told| told.guarantee == Guarantee::Soft).count();
+        if status.channels_soft as usize != soft {
+            let what = format!("host {host} counts {} soft channels, it lists {soft}", status.channels_soft);
+            self.violate(&what);
+        }
+    }
+
+    /// What soft channels have missed, once all of it is due. Independent sources keep their ratio where nothing fails.
+    pub(super) fn judge_soft(&mut self) {
+        let promised = self.scenario.faults.is_none()
+            && self.scenario.schedule.is_empty()
+            && self.scenario.is_independent();
+        for number in 0..self.channels.len() {
+            let Some(soft) = self.channels[number].plan.contract.statistical else { continue };
+            let (judged, missed) = self.channels[number].ledger.borne();
+            if !promised {
+                continue;
+            }
+            self.outcome.soft_messages += judged;
+            self.outcome.soft_misses += missed;
+            self.outcome.soft_borne_milli += judged * u64::from(soft.miss_ratio.parts()) / 1_000_000;
+            if missed > most(judged, soft.miss_ratio) {
+                let channel = self.describe(number);
+                self.violate(&format!(
+                    "{channel} misses {missed} of {judged} messages, its contract bears {}",
+                    soft.miss_ratio
+                ));
+            }
+        }
+    }
+}
+
+/// Misses of `judged` messages that a channel of this ratio may be unlucky enough to have.
+fn most(judged: u64, ratio: Ppb) -> u64 {
+    let mean = judged as f64 * ratio.as_f64();
+    (mean + DEVIATIONS * mean.sqrt()) as u64 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_luck_has_an_end() {
+        let percent = Ppb::new(10_000_000).expect("not zero");
+        assert_eq!(most(0, percent), 1);
+        assert_eq!(most(10_000, percent), 141);
+    }
+}

@@ -1,0 +1,161 @@
+//! Hosts of another version: whoever hears one says so with both versions and without flapping, nothing is opened across
+//! it, and what is asked for across it is refused for that reason, not by silence.
+
+use punctual_analysis::Nanos;
+use punctual_proto::ids::NodeId;
+use punctual_proto::node::api::{ForeignVersion, Grant, Port, RefuseCause};
+use punctual_proto::signalling::RTCOP_VERSION;
+
+use super::faults::UPGRADE;
+use super::{Act, Event, World};
+use crate::faults::Mischief;
+use crate::time::SimTime;
+
+/// Turns a version into another one, and back.
+const FOREIGN: u8 = 0x40;
+/// Between two looks.
+const LOOK: Nanos = Nanos::from_millis(100);
+/// Channels that are asked for across a host of another version.
+const ASKED: usize = 3;
+/// The key of RTCOP's tags, the same in every version.
+const CONTEXT: &str = "punctual 2026 rtcop packet authentication v1";
+
+impl World {
+    /// From now on `host` speaks another version, or the common one again.
+    pub(super) fn speak(&mut self, host: usize, foreign: bool) {
+        self.hosts[host].is_foreign = foreign;
+        self.hosts[host].version_since = self.now;
+    }
+
+    /// A frame of `host` in the version of its sender: signalling authenticates all the same.
+    pub(super) fn translate(&self, host: usize, port: Port, bytes: &mut [u8]) {
+        bytes[0] ^= FOREIGN;
+        let key = &self.scenario.hosts[host].config.signalling.domain_key;
+        if port == Port::Data || self.options.sabotage.versions_denied {
+            return;
+        }
+        if let Some((signed, tag)) = bytes.split_last_chunk_mut::<16>() {
+            let hash = blake3::keyed_hash(&blake3::derive_key(CONTEXT, key), signed);
+            tag.copy_from_slice(&hash.as_bytes()[..16]);
+        }
+    }
+
+    /// The longest until everybody knows: the silence of the version before, and a HELLO of the new one.
+    fn version_noticed(&self) -> Nanos {
+        UPGRADE + self.scenario.hosts[0].config.signalling.hello_interval * 8
+    }
+
+    /// Looks at the neighbours of a host whose version has just changed, unless something else goes wrong meanwhile.
+    pub(super) fn watch_versions(&mut self, fault: usize) {
+        let begins = self.now + self.version_noticed();
+        let ends = self.scenario.schedule[fault].ends();
+        if begins + LOOK >= ends || !self.is_alone(fault) {
+            return;
+        }
+        self.queue.schedule(begins, Event::Act(Act::LookAcross { fault }));
+        let mut asked = 0;
+        for plan in 0..self.scenario.channels.len() {
+            let wanted = &self.scenario.channels[plan];
+            if asked < ASKED
+                && !wanted.storm
+                && wanted.opens_at < ends
+                && self.must_cross(wanted.from, wanted.to)
+            {
+                asked += 1;
+                self.queue.schedule(begins + Nanos(asked as u64), Event::Act(Act::Ask { plan }));
+            }
+        }
+    }
+
+    /// Whether no other fault is felt while this one lasts.
+    fn is_alone(&self, fault: usize) -> bool {
+        let schedule = &self.scenario.schedule;
+        let (from, until) = (schedule[fault].at, schedule[fault].ends());
+        let others = schedule.iter().enumerate().filter(|(other, _)| *other != fault);
+        let elsewhere = |(_, other): (usize, &crate::faults::Fault)| {
+            let waits = matches!(other.what, Mischief::Crash { .. });
+            other.at >= until || !waits && other.ends() + self.notice_time() <= from
+        };
+        self.scenario.faults.is_none() && others.into_iter().all(elsewhere)
+    }
+
+    /// Every link says what its ends speak.
+    pub(super) fn look_across(&mut self, fault: usize) {
+        if self.now >= self.scenario.schedule[fault].ends() {
+            return;
+        }
+        let told = ForeignVersion { theirs: RTCOP_VERSION ^ FOREIGN, ours: RTCOP_VERSION };
+        for host in 0..self.hosts.len() {
+            let status = self.hosts[host].node.status(self.hosts[host].clock.read(self.now));
+            for (link, plan) in status.links.iter().zip(&self.scenario.hosts[host].links.clone()) {
+                let differ = self.hosts[host].is_foreign != self.hosts[plan.peer].is_foreign;
+                let expected = (!differ, differ.then_some(told));
+                if (link.alive, link.foreign) != expected {
+                    let what = format!(
+                        "host {host} says of its neighbour {}: alive {}, version {:?}; it should be {expected:?}",
+                        link.name, link.alive, link.foreign
+                    );
+                    self.violate(&what);
+                }
+            }
+        }
+        self.queue.schedule(self.now + LOOK, Event::Act(Act::LookAcross { fault }));
+    }
+
+    /// Whether two neighbours of a route have spoken different versions for so long that both know.
+    fn crosses(&self, route: &[NodeId], since: SimTime) -> bool {
+        let host = |node: NodeId| &self.hosts[node.0 as usize - 1];
+        route.windows(2).any(|pair| {
+            let (a, b) = (host(pair[0]), host(pair[1]));
+            a.is_foreign != b.is_foreign && a.version_since.max(b.version_since) <= since
+        })
+    }
+
+    /// Whether every way between two hosts crosses from one version to another.
+    fn must_cross(&self, from: usize, to: usize) -> bool {
+        let (here, there) = (NodeId(from as u32 + 1), NodeId(to as u32 + 1));
+        let config = &self.scenario.hosts[from].config;
+        let routes = config.routes.iter().filter(|route| route.via.last() == Some(&there));
+        let mut routes: Vec<Vec<NodeId>> = routes.map(|route| [&[here], &route.via[..]].concat()).collect();
+        if config.links.iter().any(|link| link.neighbour == there) {
+            routes.push(vec![here, there]);
+        }
+        routes.iter().all(|route| self.crosses(route, self.now))
+    }
+
+    /// Nothing is opened across versions.
+    pub(super) fn check_opened_across(&mut self, number: usize, grant: &Grant) {
+        if self.crosses(&grant.route, self.now - self.version_noticed()) {
+            self.violate(&format!("channel {number} opened across hosts of two versions: {:?}", grant.route));
+        }
+    }
+
+    /// Nobody is left to guess why there is no channel across versions; whether `cause` may be silence all the same.
+    pub(super) fn check_refused_across(&mut self, number: usize, cause: &RefuseCause) {
+        let (from, to) = (self.channels[number].plan.from, self.channels[number].plan.to);
+        let asked = self.channels[number].asked_at;
+        if let RefuseCause::Version { node, theirs, ours } = cause {
+            self.outcome.refused_versions += 1;
+            let right = (*theirs, *ours) == (RTCOP_VERSION ^ FOREIGN, RTCOP_VERSION);
+            if !right || self.touches.is_empty() {
+                self.violate(&format!("channel {number} refused for versions {theirs} and {ours} of {node}"));
+            }
+            return;
+        }
+        let silent =
+            matches!(cause, RefuseCause::Timeout | RefuseCause::ReceiverSilent | RefuseCause::Unreachable(_));
+        let known = asked - self.version_noticed();
+        let alone = (0..self.scenario.schedule.len()).any(|fault| {
+            let plan = &self.scenario.schedule[fault];
+            matches!(plan.what, Mischief::Version { .. })
+                && plan.at <= known
+                && self.now < plan.ends()
+                && self.is_alone(fault)
+        });
+        if silent && alone && self.must_cross(from, to) {
+            self.violate(&format!(
+                "channel {number}, across hosts of two versions, is refused by silence: {cause}"
+            ));
+        }
+    }
+}
