@@ -236,6 +236,73 @@ fn a_full_disk_is_one_line_with_its_cause() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
+/// The wall clock of this machine, stepped; put back where it would be when this is dropped.
+struct SteppedClock {
+    wall_ns: i128,
+    since: std::time::Instant,
+}
+
+impl SteppedClock {
+    /// `None` where this process may not set the clock.
+    fn take() -> Option<Self> {
+        let clock = Self { wall_ns: wall_ns(), since: std::time::Instant::now() };
+        clock.step(0).then_some(clock)
+    }
+
+    /// Sets the wall clock to what it would show by itself, and `by_ms` more.
+    fn step(&self, by_ms: i128) -> bool {
+        let ns = self.wall_ns + self.since.elapsed().as_nanos() as i128 + by_ms * 1_000_000;
+        let time =
+            rustix::time::Timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ };
+        rustix::time::clock_settime(rustix::time::ClockId::Realtime, time).is_ok()
+    }
+}
+
+impl Drop for SteppedClock {
+    fn drop(&mut self) {
+        if !self.step(0) {
+            eprintln!("warning: the wall clock is not what it was");
+        }
+    }
+}
+
+fn wall_ns() -> i128 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+}
+
+/// In its environment tests may step the wall clock of this machine, by less than a second and for less than one.
+const STEPS_ALLOWED: &str = "PUNCTUAL_TEST_STEP_CLOCK";
+
+/// Channels know `CLOCK_MONOTONIC` alone; the kernel's receive stamps are of the wall clock.
+#[test]
+fn steps_of_the_wall_clock_are_not_noticed() {
+    if std::env::var_os(STEPS_ALLOWED).is_none() {
+        eprintln!(
+            "SKIPPED: it steps the clock of the whole machine: set {STEPS_ALLOWED}=1 where that is welcome"
+        );
+        return;
+    }
+    let folder = folder("clock");
+    let mut hosts = Hosts::start(&folder, net(4), "", str::to_owned);
+    let clock = SteppedClock::take().expect("the right to set the clock (CAP_SYS_TIME)");
+    for by_ms in [400, -400, 300, -300, 0] {
+        let (before, began) = (wall_ns(), std::time::Instant::now());
+        assert!(clock.step(by_ms), "stepped by {by_ms} ms");
+        for _ in 0..5 {
+            hosts.are_undisturbed();
+        }
+        let moved = wall_ns() - before - began.elapsed().as_nanos() as i128;
+        assert!(by_ms == 0 || moved.abs() > 200_000_000, "the wall clock did not move: {moved} ns");
+    }
+    drop(clock);
+    let state = hosts.receiver.state().expect("a state");
+    assert_eq!((state.misses, state.status.counters.demoted), (0, 0), "{state:?}");
+    let drops = hosts.a.connect().status().expect("status").node.drops;
+    assert_eq!(drops.replayed, 0, "{drops:?}");
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
 #[test]
 fn a_stopped_daemon_goes_on_where_it_was() {
     let folder = folder("stopped");

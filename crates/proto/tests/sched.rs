@@ -230,6 +230,24 @@ fn best_effort_handlers_take_turns_of_a_quantum() {
     assert_eq!(order, [flood, flood, other, flood, flood, other]);
 }
 
+/// A reactive budget waits for later work, which never comes to the head while best effort takes all of the processor.
+#[test]
+fn the_clock_refills_the_budget_of_what_waits_behind_best_effort() {
+    for policy in [RunPolicy::Edf, RunPolicy::FixedPriority, RunPolicy::Rmdp] {
+        let mut executor = Executor::new(policy);
+        let flooded = HandlerParameters { class: Class::Signalling, ..budgeted(1, 100, Trigger::Refilled) };
+        let flooded = executor.add(flooded);
+        let greedy = executor.add(parameters(Class::BestEffort));
+        executor.ready(flooded, head(0, 100), Instant(0));
+        executor.ready(greedy, head(0, 0), Instant(0));
+        // A heap that came at 0, beside more best effort than there is time.
+        let served: Vec<u64> = (0..1_000).filter(|now| run_one(&mut executor, *now) == flooded).collect();
+        assert_eq!(served, [0, 100, 200, 300, 400, 500, 600, 700, 800, 900], "{policy:?}");
+        executor.idle(greedy);
+        assert_eq!([1_001, 1_002, 1_003].map(|now| run_one(&mut executor, now)), [flooded; 3], "{policy:?}");
+    }
+}
+
 #[test]
 fn what_exceeds_a_reactive_budget_runs_in_the_background() {
     let mut executor = Executor::new(RunPolicy::Edf);

@@ -145,6 +145,36 @@ fn a_network_that_does_not_heal_is_caught() {
     caught(&options, "refused without a fault");
 }
 
+/// The last host of the busy network is upgraded for a while, alone or beside another.
+#[test]
+fn hosts_of_another_version_are_refused_with_that_reason_and_others_live_on() {
+    let version = |host| Fault {
+        at: SimTime(900_000_000),
+        lasts: Nanos::from_millis(1_700),
+        what: Mischief::Version { host },
+    };
+    for schedule in [vec![version(0)], vec![version(1)], vec![version(2)], vec![version(3)]] {
+        let outcome = holds(1, &busy(schedule.clone(), Sabotage::default()), &format!("{schedule:?}"));
+        assert!(outcome.refused_versions > 0, "{schedule:?}: nobody asked across it");
+        assert!(outcome.excused < outcome.messages, "{schedule:?}: others live on");
+    }
+    let options = of_kinds(FaultKinds::NONE.with(FaultKind::Version));
+    let refused: u64 = (0..16).map(|seed| holds(seed, &options, "version").refused_versions).sum();
+    assert!(refused > 10, "{refused}");
+}
+
+#[test]
+fn neighbours_that_do_not_say_what_they_hear_are_caught() {
+    let upgrade = Fault {
+        at: SimTime(900_000_000),
+        lasts: Nanos::from_millis(1_700),
+        what: Mischief::Version { host: 1 },
+    };
+    let options = busy(vec![upgrade], Sabotage { versions_denied: true, ..Sabotage::default() });
+    caught(&options, "says of its neighbour");
+    caught(&options, "is refused by silence");
+}
+
 #[test]
 fn a_channel_that_is_refused_on_an_empty_network_is_caught() {
     let crash = amidst(Mischief::Crash { host: 0, moment: Moment::Now }, Nanos::from_millis(100));

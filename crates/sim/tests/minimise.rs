@@ -54,6 +54,31 @@ fn the_written_case_repeats_it() {
 }
 
 #[test]
+fn a_case_keeps_the_class_of_its_run() {
+    use punctual_sim::{Class, run};
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/case.toml");
+    for class in [Class::Tight, Class::Soft] {
+        let case = Case {
+            seed: 1,
+            lesson: "another class is another run".into(),
+            class: Some(class),
+            traffic_ms: Some(100),
+            frames: Some(Default::default()),
+            schedule: Some("none".into()),
+            ..Case::default()
+        };
+        let text = toml::to_string(&Cases { cases: vec![case.clone()] }).expect("TOML");
+        let cases: Cases = toml::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let again = cases.cases[0].run(&here, false).expect("runs");
+        let options = case.options(&here).expect("options");
+        assert_eq!(options.class, Some(class));
+        assert_eq!(again.digest, run(1, &options).expect("runs").digest);
+        let other = Case { class: Some(Class::Mixed), ..case };
+        assert_ne!(again.digest, other.run(&here, false).expect("runs").digest, "{class:?}");
+    }
+}
+
+#[test]
 fn a_plan_that_holds_has_no_minimum() {
     let options = Options { sabotage: Sabotage::default(), ..sabotaged() };
     assert!(minimise(1, &options, |_, _| {}).expect("runs").is_none());

@@ -18,3 +18,17 @@ fn channels_come_and_go_and_nothing_leaks() {
         assert!(outcome.elapsed > Nanos::from_secs(600), "seed {seed}: {}", outcome.elapsed);
     }
 }
+
+/// Minutes here; `punctual sim --seed 1 --size small --drift-h 2` takes hours.
+#[test]
+fn clocks_that_part_by_200_ppm_delay_and_demote_nothing() {
+    let options =
+        Options { sizes: SizeChoice::Small, drift: Some(Nanos::from_secs(120)), ..Options::default() };
+    for seed in [1, 2, 5] {
+        let outcome = run(seed, &options).expect("runs");
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);
+        assert_eq!((outcome.misses, outcome.excused), (0, 0), "seed {seed}");
+        assert!(outcome.messages > 5_000, "seed {seed}: {} messages", outcome.messages);
+        assert!(outcome.elapsed > Nanos::from_secs(120), "seed {seed}: {}", outcome.elapsed);
+    }
+}

@@ -302,8 +302,10 @@ pub(super) fn best_effort_parameters(config: &NodeConfig) -> HandlerParameters {
     }
 }
 
-/// Signalling on the processor: its budget keeps a flood of it from starving anybody.
+/// Signalling on the processor: one packet in each of the intervals that admission counts with. What exceeds that, a
+/// flood, waits for everybody else; but its head is served in the next interval, whatever best effort does.
 fn signals_parameters(config: &NodeConfig) -> HandlerParameters {
+    let interval = Nanos(1_000_000_000 / u64::from(config.signalling.packets_per_second));
     HandlerParameters {
         class: Class::Signalling,
         level: 0,
@@ -311,11 +313,12 @@ fn signals_parameters(config: &NodeConfig) -> HandlerParameters {
         place: 0,
         quantum_packets: 1,
         budget: Some(Budget {
-            packets: config.signalling.packets_per_second,
-            period: Nanos::from_secs(1),
+            packets: 1,
+            // A neighbour whose clock is fast is still within it (I').
+            period: interval - interval / 128,
             deadline: Nanos::ZERO,
         }),
-        trigger: Trigger::Reactive,
+        trigger: Trigger::Refilled,
     }
 }
 

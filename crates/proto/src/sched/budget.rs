@@ -35,6 +35,7 @@ impl Account {
         let Some(budget) = self.budget else { return };
         let begins = match self.trigger {
             Trigger::Reactive => eligible,
+            Trigger::Refilled => now,
             Trigger::Periodic => Instant(now.0 - now.0 % budget.period.0.max(1)),
         };
         if self.began.is_none_or(|began| begins >= began + budget.period.max(Nanos(1))) {
@@ -71,7 +72,9 @@ impl Account {
     /// When the clock begins the next period, with a new budget and a new deadline.
     pub(super) fn refills(&self) -> Option<Instant> {
         match (self.trigger, self.budget, self.began) {
-            (Trigger::Periodic, Some(budget), Some(began)) => Some(began + budget.period.max(Nanos(1))),
+            (Trigger::Periodic | Trigger::Refilled, Some(budget), Some(began)) => {
+                Some(began + budget.period.max(Nanos(1)))
+            }
             _ => None,
         }
     }

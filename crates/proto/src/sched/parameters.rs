@@ -29,6 +29,9 @@ pub enum Trigger {
     /// Work: from its effective arrival on.
     #[default]
     Reactive,
+    /// Work, with a budget that the clock refills as soon as it is used again, a period after it was begun: for work
+    /// without an effective arrival of its own. The head of what exceeds it does not wait in the background for good.
+    Refilled,
     /// A timer: from the first multiple of the budget's period at or after the work's arrival on; due, under
     /// `edf`, by the budget's deadline from the timer on.
     Periodic,
@@ -41,7 +44,7 @@ pub struct Budget {
     pub packets: u32,
     /// Reactive: a new period begins with the first activation whose effective arrival is so much later than
     /// the one that began the last, so that late work spends its own period's budget and not the next one's.
-    /// Periodic: by the clock.
+    /// Refilled: with the first PDU that is done so much later. Periodic: by the clock.
     pub period: Nanos,
     /// Periodic: by when, from the timer on, a period's PDUs are done; at most the period. Reactive: without
     /// meaning, the head PDU says when it is due.

@@ -216,6 +216,11 @@ impl Peer {
         if fresh {
             return Ok(self.adopt(packet));
         }
+        // An answer that comes too late begins nothing: two ends that are slow would answer each other's answers for ever,
+        // each too late again, and have no time for anything else.
+        if hello.step != HelloStep::First {
+            return Err(Ignored::Replayed);
+        }
         let gap = self.hello_interval / STRANGERS_PER_INTERVAL;
         if self.stranger_answered.is_some_and(|last| now.since(last) < gap) {
             return Err(Ignored::Replayed);

@@ -210,6 +210,9 @@ pub struct World {
     sequence: u64,
     pub events: Vec<VecDeque<Event>>,
     pub tap: Option<Tap>,
+    /// A host whose processor has no time, and until when. Its drivers go on receiving.
+    pub still: Option<(usize, Instant)>,
+    kept: Vec<InFlight>,
     out: Box<[u8]>,
     steps: u64,
 }
@@ -265,6 +268,8 @@ impl World {
             sequence: 0,
             events: vec![VecDeque::new(); hosts],
             tap: None,
+            still: None,
+            kept: Vec::new(),
             out: vec![0; FRAME_BYTES].into(),
             steps: 0,
         }
@@ -280,7 +285,23 @@ impl World {
     /// Lets everything happen that needs no time.
     pub fn settle(&mut self) {
         for node in 0..self.nodes.len() {
-            self.settle_node(node);
+            if !self.stands_still(node) {
+                self.settle_node(node);
+            }
+        }
+    }
+
+    fn stands_still(&self, node: usize) -> bool {
+        self.still.is_some_and(|(host, until)| host == node && self.now < until)
+    }
+
+    /// What came in while a processor had no time, once it has.
+    fn take_kept(&mut self) {
+        if self.still.is_some_and(|(_, until)| self.now >= until) {
+            self.still = None;
+            for InFlight { node, link, port, at, frame, .. } in std::mem::take(&mut self.kept) {
+                self.nodes[node].handle_frame(link, port, at, frame, self.now);
+            }
         }
     }
 
@@ -347,7 +368,9 @@ impl World {
     pub fn run_until(&mut self, until: Instant) {
         self.settle();
         loop {
-            let timeouts = self.nodes.iter().filter_map(Node::poll_timeout);
+            let awake = (0..self.nodes.len()).filter(|node| self.still.is_none_or(|(host, _)| host != *node));
+            let timeouts = awake.filter_map(|node| self.nodes[node].poll_timeout());
+            let timeouts = timeouts.chain(self.still.map(|(_, until)| until));
             let arrivals = self.in_flight.peek().map(|Reverse(packet)| packet.at);
             let Some(next) = timeouts.chain(arrivals).min().filter(|next| *next <= until) else { break };
             self.steps += 1;
@@ -355,6 +378,10 @@ impl World {
             self.now = self.now.max(next);
             while self.in_flight.peek().is_some_and(|Reverse(packet)| packet.at <= self.now) {
                 let Some(Reverse(packet)) = self.in_flight.pop() else { break };
+                if self.stands_still(packet.node) {
+                    self.kept.push(packet);
+                    continue;
+                }
                 self.nodes[packet.node].handle_frame(
                     packet.link,
                     packet.port,
@@ -363,6 +390,7 @@ impl World {
                     self.now,
                 );
             }
+            self.take_kept();
             self.settle();
         }
         self.now = until;

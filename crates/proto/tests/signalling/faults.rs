@@ -254,6 +254,26 @@ fn another_domain_is_a_stranger() {
     assert!(network.hosts[0].signalling.as_ref().expect("alive").counters().unauthenticated > 0);
 }
 
+/// Answers that come too late are not answered: slow ends would have time for nothing else, and never meet.
+#[test]
+fn neighbours_that_hear_each_other_late_meet_without_a_storm() {
+    for seed in 0..5 {
+        let mut network = Network::line(seed, 2, |_, config| {
+            config.signalling.hello_interval = Nanos::from_secs(1);
+        });
+        network.lag = 400 * MILLI;
+        assert!(network.run_until(8 * SECOND, |n| n.alive(0, 0) && n.alive(1, 0)), "seed {seed}");
+        // A restart of both within their round trip: each hears answers to its former life first.
+        [0, 1].map(|host| network.crash(host));
+        [0, 1].map(|host| network.start(host));
+        let before = network.delivered;
+        network.run(8 * SECOND);
+        let delivered = network.delivered - before;
+        assert!(network.alive(0, 0) && network.alive(1, 0), "seed {seed}");
+        assert!(delivered < 100, "seed {seed}: {delivered} packets in 8 s");
+    }
+}
+
 #[test]
 fn a_flood_of_half_open_channels_is_refused_beyond_the_limit() {
     let mut network = Network::line(1, 2, |_, _| {});

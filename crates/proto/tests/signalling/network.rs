@@ -169,6 +169,8 @@ pub struct Network {
     pub loss_percent: u64,
     pub double_percent: u64,
     pub reorder_percent: u64,
+    /// How much later everything comes.
+    pub lag: u64,
     air: BTreeMap<(u64, u64), Flying>,
     flown: u64,
     pub delivered: u64,
@@ -234,6 +236,7 @@ impl Network {
             loss_percent: 0,
             double_percent: 0,
             reorder_percent: 0,
+            lag: 0,
             air: BTreeMap::new(),
             flown: 0,
             delivered: 0,
@@ -394,7 +397,7 @@ impl Network {
             if self.random.below(100) < self.loss_percent {
                 continue;
             }
-            let mut delay = PROPAGATION_MIN + self.random.below(PROPAGATION_MAX - PROPAGATION_MIN);
+            let mut delay = self.lag + PROPAGATION_MIN + self.random.below(PROPAGATION_MAX - PROPAGATION_MIN);
             if self.random.below(100) < self.reorder_percent {
                 delay += self.random.below(30 * MILLI);
             }

@@ -92,8 +92,10 @@ pub struct LinkStatus {
     /// Whether HELLOs come.
     pub alive: bool,
     /// Set where the neighbour is there and speaks another version, so that nothing can be agreed with it.
+    #[serde(default)]
     pub foreign: Option<ForeignVersion>,
     /// Packets of other versions that came in over it: data, and signalling of members of the domain.
+    #[serde(default)]
     pub packets_foreign: u64,
     /// The neighbour's clock less ours, and the error bound of that; `None` before the first round trip.
     pub clock_offset_ns: Option<(i64, u64)>,

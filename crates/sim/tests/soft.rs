@@ -1,0 +1,53 @@
+//! Soft channels beside hard ones: hard ones lose nothing, soft ones no more than their contracts bear, and every host
+//! says which is which.
+
+use punctual_analysis::{Nanos, Ppm};
+use punctual_sim::{Class, FaultKinds, Options, Outcome, Sabotage, SizeChoice, run};
+
+fn soft(sabotage: Sabotage) -> Options {
+    let traffic = Some(Nanos::from_millis(1_500));
+    let (class, sizes) = (Some(Class::Soft), SizeChoice::Small);
+    Options { class, sizes, traffic, sabotage, ..Options::default() }.with_faults(FaultKinds::NONE)
+}
+
+fn outcome(seed: u64, options: &Options) -> Outcome {
+    run(seed, options).unwrap_or_else(|error| panic!("seed {seed}: {error}"))
+}
+
+#[test]
+fn independent_sources_keep_their_miss_ratio_and_hard_channels_every_promise() {
+    let (mut messages, mut misses, mut borne_milli) = (0, 0, 0);
+    for seed in 0..24 {
+        let outcome = outcome(seed, &soft(Sabotage::default()));
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);
+        assert_eq!(outcome.misses, 0, "seed {seed}");
+        messages += outcome.soft_messages;
+        misses += outcome.soft_misses;
+        borne_milli += outcome.soft_borne_milli;
+    }
+    assert!(messages > 5_000, "{messages} messages of soft channels");
+    assert!(
+        misses * 1_000 <= borne_milli,
+        "{misses} of {messages} missed, borne are {borne_milli} thousandths"
+    );
+}
+
+/// Hard channels must not notice either what faults do to others.
+#[test]
+fn faults_beside_soft_channels_harm_only_what_they_touch() {
+    for seed in 0..6 {
+        let options = soft(Sabotage::default()).with_faults(FaultKinds::ALL);
+        let outcome = outcome(seed, &options);
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);
+    }
+}
+
+#[test]
+fn soft_channels_that_miss_more_than_they_bear_are_caught() {
+    let sabotage = Sabotage { silent_loss: Ppm(200_000), ..Sabotage::default() };
+    let said = |seed| {
+        let violations = outcome(seed, &soft(sabotage)).violations;
+        violations.iter().any(|violation| violation.what.contains("its contract bears"))
+    };
+    assert!((0..8).any(said), "nobody misses too much");
+}
