@@ -42,12 +42,14 @@ fn faults_beside_soft_channels_harm_only_what_they_touch() {
     }
 }
 
+/// What frames lose without a word is counted for soft channels, and is more than they bear. (Hard ones say so first: of
+/// a run's violations only the first keep their text.)
 #[test]
-fn soft_channels_that_miss_more_than_they_bear_are_caught() {
+fn what_soft_channels_lose_is_counted() {
     let sabotage = Sabotage { silent_loss: Ppm(200_000), ..Sabotage::default() };
-    let said = |seed| {
-        let violations = outcome(seed, &soft(sabotage)).violations;
-        violations.iter().any(|violation| violation.what.contains("its contract bears"))
+    let missed = |seed| {
+        let outcome = outcome(seed, &soft(sabotage));
+        outcome.soft_misses * 1_000 > outcome.soft_borne_milli && outcome.violations_total > 0
     };
-    assert!((0..8).any(said), "nobody misses too much");
+    assert!((0..8).any(missed), "nobody misses too much");
 }
