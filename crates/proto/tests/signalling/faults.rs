@@ -264,8 +264,8 @@ fn neighbours_that_hear_each_other_late_meet_without_a_storm() {
         network.lag = 400 * MILLI;
         assert!(network.run_until(8 * SECOND, |n| n.alive(0, 0) && n.alive(1, 0)), "seed {seed}");
         // A restart of both within their round trip: each hears answers to its former life first.
-        [0, 1].map(|host| network.crash(host));
-        [0, 1].map(|host| network.start(host));
+        (0..2).for_each(|host| network.crash(host));
+        (0..2).for_each(|host| network.start(host));
         let before = network.delivered;
         network.run(8 * SECOND);
         let delivered = network.delivered - before;
