@@ -42,10 +42,9 @@ fn late(contract: Contract) -> (usize, usize) {
     (late.len(), late.iter().filter(|at| **at >= over).count())
 }
 
-/// The heap that a hole leaves is older than its link's chain of effective arrivals may take it for: each of its messages
-/// would push the chain an interval ahead of the clock, to be made up at I/128 a message, for a minute.
+/// A hole is felt while it lasts and until its heap is drained, not longer.
 #[test]
-fn a_links_chain_is_not_pushed_ahead_by_the_heap_behind_a_hole() {
+fn the_heap_behind_a_hole_is_drained_and_then_over() {
     for horizon in [Horizon::Cumulative, Horizon::Regulated] {
         let rate = Rate::per_second(100).expect("a rate");
         let contract = Contract::new(1_000, rate, 1, Nanos::from_millis(40)).expect("valid");
