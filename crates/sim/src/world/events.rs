@@ -19,10 +19,15 @@ const REVIVED: Nanos = Nanos::from_millis(20);
 
 impl World {
     pub(super) fn poll_events(&mut self, host: usize, now: Instant) {
+        // What opened is gone already: that is told next.
+        let mut gone = None;
         while let Some(event) = self.hosts[host].node.poll_event() {
             match event {
                 NodeEvent::Opened { channel, grant } => match self.handles.get(&(host, channel)) {
-                    Some(&(number, false)) => self.opened(host, number, grant, now),
+                    Some(&(number, false)) => {
+                        let listed = self.opened(host, number, grant, now);
+                        gone = gone.or((!listed).then_some(number));
+                    }
                     _ => self.violate(&format!("host {host}: {channel:?} opened, nobody asked for it")),
                 },
                 NodeEvent::Refused { channel, refusal } => match self.handles.get(&(host, channel)) {
@@ -41,6 +46,7 @@ impl World {
                         self.channels[number].handle(at_sink) == Some(channel)
                     };
                     if let Some((number, at_sink)) = known.filter(current) {
+                        gone = gone.filter(|opened| *opened != number);
                         self.closed(host, number, at_sink, reason);
                     }
                 }
@@ -50,9 +56,13 @@ impl World {
                 | NodeEvent::RequestFailed { .. } => {}
             }
         }
+        if let Some(number) = gone {
+            self.violate(&format!("channel {number} is open and its source does not list it"));
+        }
     }
 
-    fn opened(&mut self, host: usize, number: usize, grant: Grant, now: Instant) {
+    /// A channel was admitted; whether its source lists it (still) and it could start.
+    fn opened(&mut self, host: usize, number: usize, grant: Grant, now: Instant) -> bool {
         let entry = Entry::Open { channel: number, deadline_ns: grant.deadline.0 };
         self.note(host, entry);
         self.outcome.admitted += 1;
@@ -67,12 +77,9 @@ impl World {
         }
         let id = self.channels[number].source;
         let status = self.hosts[host].node.channels().into_iter().find(|status| Some(status.channel) == id);
-        match status {
-            Some(status) => {
-                self.paths.insert(status.path, number);
-                self.channels[number].path = Some(status.path);
-            }
-            None => self.violate(&format!("channel {number} is open and its source does not list it")),
+        if let Some(status) = &status {
+            self.paths.insert(status.path, number);
+            self.channels[number].path = Some(status.path);
         }
         let slots = grant.outbox_messages;
         self.check_opened_across(number, &grant);
@@ -86,7 +93,10 @@ impl World {
             let act = Act::Close { channel: number, at_sink: false };
             self.queue.schedule(self.now + REVIVED, Event::Act(act));
         }
-        self.start(host, number, slots, now);
+        if status.is_some() {
+            self.start(host, number, slots, now);
+        }
+        status.is_some()
     }
 
     fn refused(&mut self, host: usize, number: usize, refusal: &ChannelRefusal) {
