@@ -10,7 +10,7 @@ use crate::excuse::Excuses;
 use crate::loads::Class;
 use crate::measure::{Figures, Side, Statistic, compare};
 use crate::report::{Axis, Legend, Plot, Series};
-use crate::session::{Bed, Block, Contender, Hosting, Pair, RoleId, Wait, rounds};
+use crate::session::{Bed, Block, Contender, Hosting, Pair, Wait, rounds};
 use crate::testbed::configuration::Driver;
 use crate::testbed::{LinkSpec, Options};
 use crate::witness::Witness;
@@ -22,6 +22,9 @@ const INTERVAL: Nanos = Nanos::from_micros(4);
 /// Of those who block: shorter than [`PACE`].
 const PACED_INTERVAL: Nanos = Nanos::from_micros(100);
 const DEADLINE: Nanos = Nanos::from_millis(5);
+/// Of those who block. The stages share what is left of it by their cost: where leader and handler declare what they
+/// may take with cold caches, the others must keep a bound that is longer than that.
+const PACED_DEADLINE: Nanos = Nanos::from_millis(10);
 /// How long the spinning processors look before they sleep: longer than a round trip.
 const SPIN: &str = "1ms";
 
@@ -33,18 +36,36 @@ struct Point {
     lost: u64,
 }
 
-/// The worlds with a client that can be called.
-const CALLED: [&str; 7] = [
-    "kernel, spinning",
-    "kernel, spinning again",
-    "kernel, blocking",
-    "kernel, blocking again",
-    "embedded, blocking",
-    "embedded, client woken by its engine",
-    "daemon, blocking",
+/// How a world calls.
+#[derive(Clone, Copy)]
+enum World {
+    /// Kernel sockets.
+    Kernel,
+    /// The drivers alone: the floor of whatever is built on them.
+    Bare,
+    /// The client's thread does its engine's work: one thread a host, as with sockets.
+    Leading,
+    /// The engine wakes the client.
+    Woken,
+    /// Engines in processes of their own.
+    Daemon,
+}
+
+/// Those with a client that can be called and spins. The bare ones come last: they are not everywhere.
+const SPINNING: [(&str, World); 3] = [
+    ("kernel, spinning", World::Kernel),
+    ("kernel, spinning again", World::Kernel),
+    ("bare driver, spinning", World::Bare),
 ];
-/// So many of them spin.
-const SPINNING_WORLDS: usize = 2;
+/// Those whose client blocks.
+const BLOCKING: [(&str, World); 6] = [
+    ("kernel, blocking", World::Kernel),
+    ("kernel, blocking again", World::Kernel),
+    ("embedded, blocking", World::Leading),
+    ("embedded, client woken by its engine", World::Woken),
+    ("daemon, blocking", World::Daemon),
+    ("bare driver, blocking", World::Bare),
+];
 /// Between the calls of those who block. Longer than the span in which an engine answers one channel's doorbell once.
 const PACE: Nanos = Nanos::from_micros(200);
 const DIRECT: &str = "embedded, spinning";
@@ -55,38 +76,52 @@ const DIRECT: &str = "embedded, spinning";
 /// Where the test bed fails or the run is interrupted.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::direct(TOLD), pinned: true };
-    let mut contenders = Vec::new();
+    // Over another machine, or kernel sockets, there is no driver to show alone.
+    let has_floor = conditions.driver == Driver::Xdp && conditions.peer.is_none();
     let mut pairs = Vec::new();
-    for world in CALLED {
-        let mut pair = Pair::create(&bed, conditions)?;
-        contenders.push(contender(world, &mut pair, contenders.len(), conditions)?);
-        pairs.push(pair);
-    }
-    let mut spinning = Pair::create(&bed, conditions)?;
-    let engine = spinning.start_engines(&options(true, CALLED.len(), conditions), Hosting::Embedded)?;
+    let mut open = |wait: Wait, worlds: &[(&'static str, World)]| {
+        let worlds = worlds.iter().filter(|(_, world)| has_floor || !matches!(world, World::Bare));
+        let opened = worlds.map(|&(name, world)| {
+            let mut pair = Pair::create(&bed, conditions)?;
+            let opened = contender(name, world, wait, &mut pair, pairs.len(), conditions)?;
+            pairs.push(pair);
+            Ok(opened)
+        });
+        opened.collect::<anyhow::Result<Vec<_>>>()
+    };
+    let mut worlds = Worlds {
+        spinning: open(Wait::Spin, &SPINNING)?,
+        blocking: open(Wait::Block, &BLOCKING)?,
+        direct: Side::default(),
+    };
+    let mut pair = Pair::create(&bed, conditions)?;
+    let engine = pair.start_engines(&options(true, pairs.len(), conditions), Hosting::Embedded)?;
     let witness = conditions.witness()?;
     let (count, length) = if conditions.quick { (5, 600) } else { (20, 2_000) };
     let length = Nanos::from_millis(length);
     // Those who block are called at a pace, so that every wait is a sleep; those who spin at once again.
     let block = |interval| Block { length, interval, bytes: BYTES as usize, bulk: None };
-    let mut direct = Side::default();
     for round in 0..count {
         conditions.progress(format_args!("round {} of {count}", round + 1));
-        let (spinning_worlds, blocking_worlds) = contenders.split_at_mut(SPINNING_WORLDS);
-        rounds(spinning_worlds, 1, 0, &block(Nanos::ZERO), |_| ())?;
-        rounds(blocking_worlds, 1, 0, &block(PACE), |_| ())?;
-        direct.push(spinning.loop_directly(engine, promise(INTERVAL), BYTES as usize, length)?);
+        rounds(&mut worlds.spinning, 1, 0, &block(Nanos::ZERO), |_| ())?;
+        rounds(&mut worlds.blocking, 1, 0, &block(PACE), |_| ())?;
+        worlds.direct.push(pair.loop_directly(
+            engine,
+            promise(INTERVAL, DEADLINE),
+            BYTES as usize,
+            length,
+        )?);
     }
     let testimony = witness.map(Witness::stop).unwrap_or_default();
     let excuses = Excuses::new(&testimony.holes, Ppm(0));
-    let mut measured = judge(&contenders, &direct, conditions, &excuses);
+    let mut measured = judge(&worlds, conditions, &excuses);
     measured.testimony = testimony;
     Ok(measured)
 }
 
-fn promise(interval: Nanos) -> Contract {
+fn promise(interval: Nanos, deadline: Nanos) -> Contract {
     let rate = Rate::every(interval).expect("not zero");
-    Contract::new(BYTES, rate, 2, DEADLINE).expect("constants within range")
+    Contract::new(BYTES, rate, 2, deadline).expect("constants within range")
 }
 
 fn options(spin: bool, world: usize, conditions: &Conditions) -> Options {
@@ -103,50 +138,59 @@ fn options(spin: bool, world: usize, conditions: &Conditions) -> Options {
 }
 
 fn contender(
-    world: &'static str,
+    name: &'static str,
+    world: World,
+    wait: Wait,
     pair: &mut Pair,
     number: usize,
     conditions: &Conditions,
 ) -> anyhow::Result<Contender> {
     let class = if conditions.real_time { Class::RealTime } else { Class::Ordinary };
-    let (caller, class) = match number {
-        0 | 1 => (pair.call_sockets(Wait::Spin, class)?.0, class),
-        2 | 3 => (pair.call_sockets(Wait::Block, class)?.0, class),
-        4 | 5 => {
-            let engine: RoleId =
-                pair.start_engines(&options(false, number, conditions), Hosting::Embedded)?;
-            // One thread a host, as with sockets: the client's own does its engine's work.
-            let client = if number == 4 { Wait::Direct } else { Wait::Block };
-            (pair.call_channels(engine, promise(PACED_INTERVAL), [client, Wait::Direct], class)?, class)
-        }
-        _ => {
-            let engine = pair.start_engines(&options(false, number, conditions), Hosting::Daemon)?;
-            (pair.call_channels(engine, promise(PACED_INTERVAL), [Wait::Block; 2], class)?, class)
-        }
+    let options = options(false, number, conditions);
+    let mut channels = |hosting, waits| {
+        let engine = pair.start_engines(&options, hosting)?;
+        pair.call_channels(engine, promise(PACED_INTERVAL, PACED_DEADLINE), waits, class)
     };
-    Ok(Contender::new(world, class, &pair.place, caller, 1))
+    let caller = match world {
+        World::Leading => channels(Hosting::Embedded, [Wait::Direct; 2])?,
+        World::Woken => channels(Hosting::Embedded, [Wait::Block, Wait::Direct])?,
+        World::Daemon => channels(Hosting::Daemon, [Wait::Block; 2])?,
+        World::Kernel => pair.call_sockets(wait, class)?.0,
+        World::Bare => pair.call_adapters(&options, BYTES, wait, class)?,
+    };
+    Ok(Contender::new(name, class, &pair.place, caller, 1))
 }
 
-fn judge(contenders: &[Contender], direct: &Side, conditions: &Conditions, excuses: &Excuses) -> Measured {
+/// All that are compared, with what they measured.
+struct Worlds {
+    spinning: Vec<Contender>,
+    blocking: Vec<Contender>,
+    /// Processors that spin and call handlers: no client.
+    direct: Side,
+}
+
+fn judge(worlds: &Worlds, conditions: &Conditions, excuses: &Excuses) -> Measured {
     let columns = [
         "world", "samples", "p50_us", "mean_us", "std_us", "p99_us", "p999_us", "min_us", "max_us",
         "excused", "lost",
     ];
     let mut measured = Measured::new("world", &columns);
-    let of_contenders = contenders.iter().map(|one| (one.name, &one.sides[0], one.lost[0]));
-    for (world, side, lost) in of_contenders.chain([(DIRECT, direct, 0)]) {
+    let called = worlds.spinning.iter().chain(&worlds.blocking);
+    let called = called.map(|one| (one.name, &one.sides[0], one.lost[0]));
+    for (world, side, lost) in called.chain([(DIRECT, &worlds.direct, 0)]) {
         let figures = side.figures(excuses);
         measured.samples += figures.with_holes.samples as u64;
         measured.excused += figures.excused;
         measured.add(&Point { world, figures, lost });
     }
-    let side = |index: usize| &contenders[index].sides[0];
+    let [spinning, blocking] = [&worlds.spinning, &worlds.blocking];
     for (what, ours, kernel, limit) in [
-        ("spinning, in the program", direct, 0, 0.8),
-        ("blocking, in the program", side(4), 2, 1.05),
-        ("blocking, through the daemon", side(6), 2, 2.0),
+        ("spinning, in the program", &worlds.direct, spinning, 0.8),
+        ("blocking, in the program", &blocking[2].sides[0], blocking, 1.05),
+        ("blocking, through the daemon", &blocking[4].sides[0], blocking, 2.0),
     ] {
-        let found = compare(side(kernel), ours, side(kernel + 1), Statistic::Median, excuses);
+        let [kernel, again] = [0, 1].map(|index| &kernel[index].sides[0]);
+        let found = compare(kernel, ours, again, Statistic::Median, excuses);
         let name = format!(
             "{what}: p50 against kernel sockets (A/A {:.3}, half-width {:.3})",
             found.identical, found.half_width
@@ -156,34 +200,51 @@ fn judge(contenders: &[Contender], direct: &Side, conditions: &Conditions, excus
     if conditions.driver != Driver::Xdp {
         measured.notes.push("the targets are for driver xdp; with udp the processors cannot spin".into());
     }
-    account(&mut measured, contenders, direct, excuses);
-    measured.plot = Some(plot(contenders, direct, excuses));
+    account(&mut measured, worlds, excuses);
+    measured.plot = Some(plot(worlds, excuses));
     measured
 }
 
 /// Where the microseconds go, by what each world has more than the one before.
-fn account(measured: &mut Measured, contenders: &[Contender], direct: &Side, excuses: &Excuses) {
+fn account(measured: &mut Measured, worlds: &Worlds, excuses: &Excuses) {
     let p50 = |side: &Side| side.figures(excuses).clean.p50_us;
-    let of = |index: usize| p50(&contenders[index].sides[0]);
-    let us = |value: f64| format!("{value:.1} us");
-    measured.compare("wire, driver and protocol, both ways (spinning)", "-", us(p50(direct)), us(of(0)));
-    let wakes = "server and client woken (blocking less spinning)";
-    measured.compare(wakes, "-", us(of(4) - p50(direct)), us(of(2) - of(0)));
-    measured.compare(
-        "the client's thread beside its engine's: a switch and a wake-up each way",
-        "-",
-        us(of(5) - of(4)),
-        "-".into(),
-    );
-    measured.compare(
-        "two processes instead of one, and a server of its own",
-        "IPC 563 to 875 us (CLIPS)",
-        us(of(6) - of(5)),
-        "-".into(),
-    );
+    let of = |contenders: &[Contender], index: usize| contenders.get(index).map(|one| p50(&one.sides[0]));
+    let us = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1} us"));
+    let less = |more: Option<f64>, less: Option<f64>| Some(more? - less?);
+    let spinning = |index| of(&worlds.spinning, index);
+    let blocking = |index| of(&worlds.blocking, index);
+    let direct = Some(p50(&worlds.direct));
+    let rows = [
+        ("wire and driver, both ways (bare, spinning)", "-", spinning(2), None),
+        ("protocol, both ways (spinning, more than bare)", "-", less(direct, spinning(2)), None),
+        ("all of it (spinning)", "-", direct, spinning(0)),
+        (
+            "server and client woken (blocking less spinning)",
+            "-",
+            less(blocking(2), direct),
+            less(blocking(0), spinning(0)),
+        ),
+        ("the same of bare drivers", "-", less(blocking(5), spinning(2)), None),
+        ("protocol with cold caches (blocking, more than bare)", "-", less(blocking(2), blocking(5)), None),
+        (
+            "the client's thread beside its engine's: a switch and a wake-up each way",
+            "-",
+            less(blocking(3), blocking(2)),
+            None,
+        ),
+        (
+            "two processes instead of one, and a server of its own",
+            "IPC 563 to 875 us (CLIPS)",
+            less(blocking(4), blocking(3)),
+            None,
+        ),
+    ];
+    for (what, paper, ours, kernel) in rows {
+        measured.compare(what, paper, us(ours), us(kernel));
+    }
 }
 
-fn plot(contenders: &[Contender], direct: &Side, excuses: &Excuses) -> Plot {
+fn plot(worlds: &Worlds, excuses: &Excuses) -> Plot {
     let line = |name: &str, colour, dashed, side| Series {
         name: name.into(),
         colour,
@@ -191,19 +252,23 @@ fn plot(contenders: &[Contender], direct: &Side, excuses: &Excuses) -> Plot {
         dots: false,
         points: super::exceedance(side, excuses),
     };
-    let side = |index: usize| &contenders[index].sides[0];
+    let mut series = vec![line(DIRECT, 0, false, &worlds.direct)];
+    for (contenders, indices) in [
+        (&worlds.spinning, [(0, 0, true), (2, 3, true)].as_slice()),
+        (
+            &worlds.blocking,
+            [(0, 1, true), (2, 1, false), (3, 2, true), (4, 2, false), (5, 3, false)].as_slice(),
+        ),
+    ] {
+        for &(index, colour, dashed) in indices {
+            series.extend(contenders.get(index).map(|one| line(one.name, colour, dashed, &one.sides[0])));
+        }
+    }
     Plot {
         title: "Round trips of 64 B longer than".into(),
         x: Axis::logarithmic("us"),
         y: Axis::logarithmic("share"),
-        series: vec![
-            line(CALLED[0], 0, true, side(0)),
-            line(DIRECT, 0, false, direct),
-            line(CALLED[2], 1, true, side(2)),
-            line(CALLED[4], 1, false, side(4)),
-            line(CALLED[5], 2, true, side(5)),
-            line(CALLED[6], 2, false, side(6)),
-        ],
+        series,
         marks: Vec::new(),
         legend: Legend::LowerLeft,
     }

@@ -238,7 +238,7 @@ fn is_sent(sent: Result<(), SendError>) -> anyhow::Result<bool> {
     }
 }
 
-/// An older answer may come late.
-fn is_answer(answer: &[u8], message: &[u8]) -> bool {
+/// Whether that is the answer to `message`: an older one may come late.
+pub fn is_answer(answer: &[u8], message: &[u8]) -> bool {
     answer.len() == message.len() && answer.get(..8) == message.get(..8)
 }

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use punctual::{Channel, Handler, Listener, Nanos, Receiver, RecvError, SendError};
+use punctual::{Channel, Contract, Handler, Listener, Nanos, Receiver, RecvError, SendError};
 
 use super::Wait;
 use super::roles::{DEAF, await_channel};
@@ -79,12 +79,22 @@ enum Way {
     Back(Option<Channel>),
     /// Both; this thread answers.
     Both(Box<(Receiver, Channel)>),
-    /// The processor answers.
-    Direct { _handler: Handler },
+    /// The processor answers, and the thread of a handler that was demoted.
+    Direct { handler: Handler, is_demoted: bool },
 }
 
 /// What the handler of [`Wait::Direct`] declares: it copies a small message.
 pub const HANDLER_TIME: Nanos = Nanos::from_micros(2);
+/// The same on a CPU that was halted just before: cold caches, and what the kernel catches up with.
+const WOKEN_HANDLER_TIME: Nanos = Nanos::from_micros(10);
+/// Of the interval of its messages: as much of the processor may be given away for it.
+const HANDLER_SHARE: u64 = 10;
+
+/// What the handler of [`Wait::Direct`] declares for messages that come so often: seldom enough, each finds the
+/// processor asleep.
+pub fn handler_time(contract: &Contract) -> Nanos {
+    WOKEN_HANDLER_TIME.min(contract.rate_max.interval() / HANDLER_SHARE).max(HANDLER_TIME)
+}
 
 impl ChannelServer {
     /// Requests come through a channel that `listener` will get.
@@ -103,7 +113,7 @@ impl Server for ChannelServer {
                 // An answer that finds no room is lost, and its caller counts it.
                 let _ = reply.send(&mut answers, bytes);
             })?;
-            Way::Direct { _handler: handler }
+            Way::Direct { handler, is_demoted: false }
         } else {
             requests.set_recv_timeout(Some(duration(DEAF)));
             answers.set_send_timeout(Some(duration(DEAF)));
@@ -113,10 +123,19 @@ impl Server for ChannelServer {
     }
 
     fn answer(&mut self) -> anyhow::Result<bool> {
-        let Way::Both(both) = &mut self.way else {
+        if let Way::Direct { handler, is_demoted } = &mut self.way {
             sleep_until(now() + DEAF);
+            // One whose channel has ended is put down too.
+            let has_moved = !handler.is_direct() && handler.state().is_ok();
+            if has_moved && !std::mem::replace(is_demoted, true) {
+                eprintln!(
+                    "note: a server's handler took too long {} times, and has its own thread from now on",
+                    handler.overruns()
+                );
+            }
             return Ok(true);
-        };
+        }
+        let Way::Both(both) = &mut self.way else { return Ok(false) };
         let (requests, answers) = &mut **both;
         let mut sent = Ok(());
         let taken = if self.wait == Wait::Spin {

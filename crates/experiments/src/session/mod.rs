@@ -8,6 +8,7 @@
 //! on another machine.
 
 pub mod adapter;
+pub mod bare;
 pub mod contender;
 pub mod echo;
 pub mod nodes;

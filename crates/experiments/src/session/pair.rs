@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use punctual::{Consent, Contract, Endsystem, Listener, Nanos};
 use punctual_link::Link;
 
+use super::bare::Bare;
 use super::orders::{Answer, Hosting, Order, RoleId, Through, Wait};
 use super::{Place, Roles, adapter, echo};
 use crate::clock::duration;
@@ -26,8 +27,8 @@ use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, network};
 /// How long an admitted channel may take to show up at its listener.
 const ESTABLISHED_WITHIN: punctual::Nanos = punctual::Nanos::from_secs(5);
 /// What a client that leads declares to do between two waits: it looks at its clock and keeps a sample. The processor is
-/// woken from a halt just before, with cold caches.
-const LEADER_TIME: Nanos = Nanos::from_micros(20);
+/// woken from a halt just before, with cold caches, and its kernel catches up with timers and its neighbours' packets.
+const LEADER_TIME: Nanos = Nanos::from_micros(30);
 /// The first port of the baseline.
 const FIRST_PORT: u16 = 7_200;
 /// Ports of one pair between machines, where all pairs share the hosts.
@@ -279,6 +280,24 @@ impl Pair {
         })
     }
 
+    /// Round trips of messages of `bytes` over the bare drivers of both hosts. Only over namespaces.
+    ///
+    /// # Errors
+    /// As [`Pair::adapters`].
+    pub fn call_adapters(
+        &mut self,
+        options: &Options,
+        bytes: u32,
+        wait: Wait,
+        class: Class,
+    ) -> anyhow::Result<Box<dyn Caller>> {
+        let (near, far) = self.adapters(options)?;
+        let role = self.role();
+        let Far::Here(roles) = &mut self.far else { bail!("b's driver is on another machine") };
+        roles.serve(role, class, Box::new(Bare::new(far, wait, bytes, [2, 1])))?;
+        Ok(Box::new(Bare::new(near, wait, bytes, [1, 2])))
+    }
+
     /// Gives datagrams from and to `port` a class of priority on both hosts, as an expert would: an htb just below the
     /// link's rate, so that the queue is there and not in the link. Left out where b is another machine: its root
     /// qdisc is not ours to change.
@@ -317,7 +336,8 @@ impl Pair {
         let role = self.role();
         let (ask, reply) = (format!("ask-{role}"), format!("reply-{role}"));
         let listener =
-            self.endsystem(engine)?.listen_direct(&reply, echo::HANDLER_TIME, |_| Consent::Accept)?;
+            self.endsystem(engine)?
+                .listen_direct(&reply, echo::handler_time(&contract), |_| Consent::Accept)?;
         self.order(Order::Echo {
             role,
             through: Through::Engine { engine, name: ask.clone() },

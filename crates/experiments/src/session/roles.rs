@@ -175,7 +175,7 @@ impl Roles {
                 let (to, contract) = answers.context("an echo through an engine needs a way back")?;
                 let listener = match wait {
                     Wait::Direct => {
-                        endsystem.listen_direct(&name, echo::HANDLER_TIME, |_| Consent::Accept)?
+                        endsystem.listen_direct(&name, echo::handler_time(&contract), |_| Consent::Accept)?
                     }
                     _ => endsystem.listen(&name, |_| Consent::Accept)?,
                 };
@@ -183,7 +183,7 @@ impl Roles {
                 Box::new(echo::ChannelServer::new(listener, answers, wait))
             }
         };
-        self.run(role, class, move |stop, _| echo::serve(server, stop))
+        self.serve(role, class, server)
     }
 
     fn sink(
@@ -212,6 +212,16 @@ impl Roles {
             }
         };
         self.run(role, class, move |stop, counts| take(source, stop, counts))
+    }
+
+    /// Starts the thread of an echo server.
+    pub(super) fn serve(
+        &mut self,
+        role: RoleId,
+        class: Class,
+        server: Box<dyn echo::Server>,
+    ) -> anyhow::Result<()> {
+        self.run(role, class, move |stop, _| echo::serve(server, stop))
     }
 
     fn run(

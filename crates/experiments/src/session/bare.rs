@@ -1,0 +1,120 @@
+//! Round trips over two bare drivers, without engine, protocol or clock: what the machine and the driver take, whatever
+//! is built on them. The floor under our own round trips.
+//!
+//! The packets are best effort of no channel, since the classifier lets nothing else through, and as long as ours.
+
+use anyhow::Context;
+use punctual::Nanos;
+use punctual_link::{Link, Port, Received};
+use punctual_proto::Instant;
+use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, NodeId, PathId};
+use punctual_proto::limits::HEADER_BYTES;
+use punctual_proto::wire::{Header, Kind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::Wait;
+use super::adapter::OVERHEAD_BYTES;
+use super::echo::Server;
+use super::roles::DEAF;
+use crate::clock::now;
+use crate::loads::call::{Ask, PATIENCE, is_answer};
+
+/// How long [`Wait::Spin`] looks: as the sockets of the baseline do.
+const SPIN: Nanos = Nanos::from_millis(1);
+/// Packets of one look: there is never more than one.
+const BATCH: usize = 8;
+
+/// One end of a wire.
+pub struct Bare {
+    link: Box<dyn Link>,
+    wait: Wait,
+    /// Header and message, as they go out.
+    packet: Box<[u8]>,
+    received: Vec<Received>,
+}
+
+impl Bare {
+    /// Messages of `bytes` through `link` from node `own` to node `peer`.
+    pub fn new(link: Box<dyn Link>, wait: Wait, bytes: u32, [own, peer]: [u32; 2]) -> Self {
+        let header = Header {
+            kind: Kind::BestEffort,
+            demoted: false,
+            path: PathId { node: NodeId(own), channel: ChannelNumber(1), epoch: Epoch(1) },
+            cookie: Cookie(0),
+            message: 0,
+            fragment: 0,
+            fragments: 1,
+            message_bytes: bytes,
+            slack_ns: 0,
+            logical_arrival: Instant::ZERO,
+            payload_bytes: bytes,
+            destination: NodeId(peer),
+        };
+        let mut packet = vec![0; HEADER_BYTES + bytes as usize].into_boxed_slice();
+        header.write(&mut packet);
+        Self { link, wait, packet, received: Vec::with_capacity(BATCH) }
+    }
+
+    fn send(&mut self, message: &[u8]) -> anyhow::Result<()> {
+        let bytes = self.packet.len();
+        self.packet[HEADER_BYTES..].copy_from_slice(message);
+        let buffer = self.link.transmit_buffer().context("an idle driver has no buffer")?;
+        buffer[..bytes].copy_from_slice(&self.packet);
+        self.link.transmit(Port::Data, bytes, u32::try_from(bytes + OVERHEAD_BYTES)?)?;
+        self.link.flush()?;
+        self.link.completed();
+        Ok(())
+    }
+
+    /// The next packet, whose message is behind its header; `None` when none came within `patience`.
+    fn receive(&mut self, patience: Nanos) -> anyhow::Result<Option<Received>> {
+        let begun = now();
+        let spin = if self.wait == Wait::Spin { SPIN } else { Nanos::ZERO };
+        loop {
+            if self.link.receive(&mut self.received, BATCH)? > 0 {
+                // Nobody sends before the answer: there is one.
+                return Ok(self.received.drain(..).next());
+            }
+            let waited = now().since(begun);
+            if waited >= spin && !self.sleep(patience)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Until something comes; `false` when nothing did within `patience`.
+    fn sleep(&self, patience: Nanos) -> anyhow::Result<bool> {
+        let inlet = self.link.best_effort_descriptor().context("a driver without a ring for best effort")?;
+        let patience = Timespec { tv_sec: 0, tv_nsec: patience.0.min(999_999_999) as _ };
+        match poll(&mut [PollFd::from_borrowed_fd(inlet, PollFlags::IN)], Some(&patience)) {
+            Err(Errno::INTR) => Ok(true),
+            ready => Ok(ready? > 0),
+        }
+    }
+}
+
+fn message(received: &Received) -> &[u8] {
+    received.frame.as_ref().get(HEADER_BYTES..).unwrap_or_default()
+}
+
+impl Ask for Bare {
+    fn call(&mut self, asked: &[u8]) -> anyhow::Result<bool> {
+        self.send(asked)?;
+        while let Some(received) = self.receive(PATIENCE)? {
+            if is_answer(message(&received), asked) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Server for Bare {
+    fn answer(&mut self) -> anyhow::Result<bool> {
+        if let Some(received) = self.receive(DEAF)? {
+            self.send(message(&received))?;
+        }
+        Ok(true)
+    }
+}
