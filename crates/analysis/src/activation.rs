@@ -18,7 +18,7 @@ use crate::units::Nanos;
 pub const FLOW_NAME_BYTES_MAX: usize = 31;
 
 /// What wakes the handlers of a channel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Activation {
     /// Work; its urgency comes from the channel's bound on each processor.
@@ -42,7 +42,7 @@ pub enum Activation {
 }
 
 /// What happens on the way to a message that cannot arrive by l + D any more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Late {
     /// It is delivered nevertheless, and counted.

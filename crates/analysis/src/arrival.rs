@@ -5,6 +5,8 @@
 //! Invariant: the effective arrivals of successive messages lie at least I' apart, whatever comes in. It is all
 //! that the admission of a stage relies on, so a neighbour that lies or floods harms nobody else.
 
+use alloc::boxed::Box;
+
 use crate::contract::{Contract, Policing};
 use crate::mutation::{Mutation, active};
 use crate::units::{Instant, Nanos};
@@ -37,15 +39,19 @@ const CATCH_UP: u64 = 256;
 /// A message that its host saw late counts from then on ([`LogicalArrivals::accept_seen`]). The following ones come
 /// I·(1 - 1/256) apart until they are back at their own l: else a host that once stood still would keep a sender at its
 /// full rate waiting for good.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct LogicalArrivals {
     interval: Nanos,
     /// How far l may run ahead of t while "at most B + R·t messages in any t" holds: (B-1)·I.
     burst_tolerance: Nanos,
-    latest: Option<Instant>,
-    /// What the last message counted from: `latest`, or later.
+    /// I after the last message's own l.
+    next: Instant,
+    /// What the last message counted from: its own l, or later.
     served: Instant,
-    mean: Mean,
+    /// Whether there was a message.
+    begun: bool,
+    /// Of a soft channel.
+    mean: Option<Box<Mean>>,
 }
 
 /// The regulator of a soft channel's mean: at most 1 + (t + over)/interval messages in any time t.
@@ -57,38 +63,27 @@ struct Mean {
     due: Instant,
 }
 
-impl Mean {
-    /// Of a hard channel: never in the way.
-    const NONE: Self = Self { interval: Nanos::ZERO, over: Nanos::MAX, due: Instant::ZERO };
-}
-
 impl LogicalArrivals {
     /// A regulator for bursts of at most `burst_messages_max` with `interval` between messages.
     pub fn new(interval: Nanos, burst_messages_max: u32) -> Self {
         let burst_tolerance = interval * u64::from(burst_messages_max.saturating_sub(1));
-        Self { interval, burst_tolerance, latest: None, served: Instant::ZERO, mean: Mean::NONE }
+        let (next, served) = (Instant::ZERO, Instant::ZERO);
+        Self { interval, burst_tolerance, next, served, begun: false, mean: None }
     }
 
     /// The regulator of a contract.
     pub fn of(contract: &Contract) -> Self {
-        let mean = contract.statistical.map(|statistical| Mean {
-            interval: statistical.mean_rate.interval(),
-            over: statistical.mean_over,
-            due: Instant::ZERO,
+        let mean = contract.statistical.map(|statistical| {
+            let (interval, over) = (statistical.mean_rate.interval(), statistical.mean_over);
+            Box::new(Mean { interval, over, due: Instant::ZERO })
         });
-        Self {
-            mean: mean.unwrap_or(Mean::NONE),
-            ..Self::new(contract.interval(), contract.burst_messages_max)
-        }
+        Self { mean, ..Self::new(contract.interval(), contract.burst_messages_max) }
     }
 
     /// l of a message sent at `sent`; changes nothing.
     pub fn peek(&self, sent: Instant) -> Instant {
-        let logical = match self.latest {
-            Some(latest) => sent.max(latest + self.interval),
-            None => sent,
-        };
-        logical.max(self.mean.due - self.mean.over)
+        let by_mean = self.mean.as_ref().map_or(Instant::ZERO, |mean| mean.due - mean.over);
+        sent.max(self.next).max(by_mean)
     }
 
     /// Whether a message sent at `sent` keeps "at most B + R·t messages in any t"; changes nothing.
@@ -108,14 +103,53 @@ impl LogicalArrivals {
     pub fn accept_seen(&mut self, sent: Instant, earliest: Instant, policing: Policing) -> SourceVerdict {
         let (own, conforms) = (self.peek(sent), self.conforms(sent));
         let apart = self.served + (self.interval - Nanos(self.interval.0 / CATCH_UP));
-        let logical = own.max(earliest).max(self.latest.map_or(own, |_| apart));
+        let logical = own.max(earliest).max(if self.begun { apart } else { own });
         match (conforms, policing) {
             (false, Policing::Drop) => return SourceVerdict::Dropped,
             (false, Policing::Demote) => return SourceVerdict::Demoted,
-            _ => (self.latest, self.served) = (Some(own), logical),
+            _ => (self.next, self.served, self.begun) = (own + self.interval, logical, true),
         }
-        self.mean.due = self.mean.due.max(logical) + self.mean.interval;
+        if let Some(mean) = &mut self.mean {
+            mean.due = mean.due.max(logical) + mean.interval;
+        }
         if conforms { SourceVerdict::Conforming { logical } } else { SourceVerdict::Delayed { logical } }
+    }
+}
+
+/// The e-chain of a stage inside the same host as the one before: nothing is demoted there, but e still keeps its
+/// distance, whatever the stage before does ([`EffectiveArrivals`] has the rules).
+#[derive(Clone, Debug)]
+pub struct ArrivalsWithin {
+    period: Nanos,
+    /// c: I' after the largest e of the message before; 0 before there is one.
+    chain: Instant,
+    /// The message that is coming in; no packets before the first.
+    number: u64,
+    effective: Instant,
+    packets: u32,
+    packets_max: u32,
+}
+
+impl ArrivalsWithin {
+    /// `period` is I'; `packets_max` bounds what one message number may carry.
+    pub const fn new(period: Nanos, packets_max: u32) -> Self {
+        let (chain, effective) = (Instant::ZERO, Instant::ZERO);
+        Self { period, chain, number: 0, effective, packets: 0, packets_max }
+    }
+
+    /// Takes the next packet in, of `message`, that reaches the stage at `reached` (its n, or later); gives its e.
+    pub fn accept(&mut self, message: u64, reached: Instant) -> Instant {
+        let fits = self.packets < self.packets_max || active(Mutation::PolicedByNumberAlone);
+        if self.packets > 0 && self.number == message && fits {
+            self.packets += 1;
+        } else {
+            if self.packets > 0 {
+                self.chain = self.effective + self.period;
+            }
+            (self.number, self.packets, self.effective) = (message, 1, Instant::ZERO);
+        }
+        self.effective = reached.max(self.chain).max(self.effective);
+        self.effective
     }
 }
 
@@ -153,23 +187,27 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug)]
 pub struct EffectiveArrivals {
     period: Nanos,
-    jitter: Option<Nanos>,
-    packets_max: u32,
+    /// Without meaning where nothing is policed.
+    jitter: Nanos,
     wire_bytes_max: u64,
-    early_max: Option<Nanos>,
-    /// Largest e accepted before the current message.
-    previous: Option<Instant>,
-    current: Option<Message>,
+    early_max: Nanos,
+    /// c: I' after the largest e accepted before the current message; 0 before there is one.
+    chain: Instant,
+    /// The message that is coming in; no packets before the first.
+    current: Message,
+    packets_max: u32,
+    policed: bool,
 }
 
 /// The message that is coming in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Message {
     number: u64,
-    packets: u32,
     wire_bytes: u64,
-    /// Largest e accepted of it: e never falls within a message.
-    effective: Option<Instant>,
+    /// Largest e accepted of it: e never falls within a message. 0 where none is.
+    effective: Instant,
+    packets: u32,
+    accepted: bool,
     demoted: bool,
 }
 
@@ -177,8 +215,16 @@ impl EffectiveArrivals {
     /// `period` is I'; `jitter` is J(k), or `None` for a stage inside the same host as the one before, where
     /// nothing is demoted; `packets_max` and `wire_bytes_max` bound what one message number may carry.
     pub fn new(period: Nanos, jitter: Option<Nanos>, packets_max: u32, wire_bytes_max: u64) -> Self {
-        let (previous, current) = (None, None);
-        Self { period, jitter, packets_max, wire_bytes_max, early_max: None, previous, current }
+        Self {
+            period,
+            jitter: jitter.unwrap_or_default(),
+            wire_bytes_max,
+            early_max: Nanos::MAX,
+            chain: Instant::ZERO,
+            current: Message::default(),
+            packets_max,
+            policed: jitter.is_some(),
+        }
     }
 
     /// Also demotes packets whose n lies more than `early_max` + J ahead of their receive time.
@@ -188,7 +234,7 @@ impl EffectiveArrivals {
     /// the recovery bound D + 2·I + 129·J would not hold.
     #[must_use]
     pub fn with_early_max(mut self, early_max: Nanos) -> Self {
-        self.early_max = Some(early_max);
+        self.early_max = early_max;
         self
     }
 
@@ -197,26 +243,28 @@ impl EffectiveArrivals {
         let mut message = self.enter(packet);
         let verdict = self.judge(&message, packet);
         match verdict {
-            Verdict::Accepted { effective } => message.effective = Some(effective),
+            Verdict::Accepted { effective } => (message.effective, message.accepted) = (effective, true),
             Verdict::Demoted => message.demoted = true,
         }
-        self.current = Some(message);
+        self.current = message;
         verdict
     }
 
     /// The message that `packet` belongs to, with the packet counted.
     fn enter(&mut self, packet: &Arrival) -> Message {
         let bytes = u64::from(packet.wire_bytes);
-        match self.current {
-            Some(message) if self.belongs(&message, packet) => {
-                Message { packets: message.packets + 1, wire_bytes: message.wire_bytes + bytes, ..message }
-            }
-            ended => {
-                self.previous = ended.and_then(|message| message.effective).or(self.previous);
-                let (packets, wire_bytes) = (1, bytes);
-                Message { number: packet.message, packets, wire_bytes, effective: None, demoted: false }
-            }
+        let message = self.current;
+        if message.packets > 0 && self.belongs(&message, packet) {
+            return Message {
+                packets: message.packets + 1,
+                wire_bytes: message.wire_bytes + bytes,
+                ..message
+            };
         }
+        if message.accepted {
+            self.chain = message.effective + self.period;
+        }
+        Message { number: packet.message, packets: 1, wire_bytes: bytes, ..Message::default() }
     }
 
     fn belongs(&self, message: &Message, packet: &Arrival) -> bool {
@@ -227,8 +275,8 @@ impl EffectiveArrivals {
 
     fn judge(&self, message: &Message, packet: &Arrival) -> Verdict {
         let reached = packet.nominal.max(packet.received);
-        let chain = self.previous.map_or(Instant::ZERO, |previous| previous + self.period);
-        if let Some(jitter) = self.jitter {
+        let Self { chain, jitter, .. } = *self;
+        if self.policed {
             let late = packet.received > packet.nominal + jitter;
             let too_soon = chain > reached + jitter;
             let oversized = u64::from(packet.wire_bytes) > self.wire_bytes_max || self.packets_max == 0;
@@ -236,10 +284,10 @@ impl EffectiveArrivals {
                 return Verdict::Demoted;
             }
         }
-        Verdict::Accepted { effective: reached.max(chain).max(message.effective.unwrap_or(Instant::ZERO)) }
+        Verdict::Accepted { effective: reached.max(chain).max(message.effective) }
     }
 
     fn lies_ahead(&self, packet: &Arrival, jitter: Nanos) -> bool {
-        self.early_max.is_some_and(|early| packet.nominal.since(packet.received) > early + jitter)
+        packet.nominal.since(packet.received) > self.early_max + jitter
     }
 }

@@ -17,7 +17,7 @@ pub const SPAN_MAX: Nanos = Nanos::from_secs(3600);
 pub const INTERVAL_MIN: Nanos = Nanos(1_000);
 
 /// What happens at the source to a message that breaks the contract.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policing {
     /// It waits for its logical arrival; the sender blocks or gets `WouldBlock` when the queue is full.
@@ -30,7 +30,7 @@ pub enum Policing {
 }
 
 /// When the sink hands a message to the application.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
     /// As soon as it is there.
@@ -41,7 +41,7 @@ pub enum Delivery {
 }
 
 /// How early a stage may serve ahead of the logical arrival (design 3).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Horizon {
     /// h(k) = sum of the bounds upstream: an early packet is served early. Larger buffers, short latency.
@@ -64,7 +64,7 @@ pub enum Guarantee {
 
 /// The traffic and the wish: at most `message_bytes_max` a message, `rate_max`, `burst_messages_max`, each
 /// within `deadline` of its logical arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Contract {
     /// S: 1 to [`MESSAGE_BYTES_MAX`].
     pub message_bytes_max: u32,

@@ -58,7 +58,7 @@ impl fmt::Display for Ppb {
 }
 
 /// What makes a contract's guarantee soft.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Statistical {
     /// The mean rate: at most the peak rate R of the contract, and one an hour at least.
     pub mean_rate: Rate,

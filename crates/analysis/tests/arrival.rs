@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use punctual_analysis::{
-    Arrival, Contract, EffectiveArrivals, Instant, LogicalArrivals, Nanos, Policing, Ppb, Rate,
-    SourceVerdict, Statistical, Verdict,
+    Arrival, ArrivalsWithin, Contract, EffectiveArrivals, Instant, LogicalArrivals, Nanos, Policing, Ppb,
+    Rate, SourceVerdict, Statistical, Verdict,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -100,6 +100,25 @@ fn inside_a_host_nothing_is_demoted() {
     let mut chain = EffectiveArrivals::new(PERIOD, None, 3, 3_000);
     assert_eq!(accepted(chain.accept(&packet(0, 10_000_000, 90_000_000))), 90_000_000);
     assert_eq!(accepted(chain.accept(&packet(1, 10_000_000, 90_000_000))), 90_000_000 + PERIOD.0);
+}
+
+/// The chain of a stage inside the host is the same as elsewhere, less what is policed.
+#[test]
+fn inside_a_host_the_chain_is_the_same() {
+    for seed in 0..200 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut whole = EffectiveArrivals::new(PERIOD, None, PACKETS, u64::MAX);
+        let mut within = ArrivalsWithin::new(PERIOD, PACKETS);
+        let (mut now, mut message) = (0, 0_u64);
+        for step in 0..200 {
+            now += rng.random_range(0..15_000_000);
+            message = (message + rng.random_range(0..4)).saturating_sub(1);
+            let nominal = now + rng.random_range(0..40_000_000);
+            let packet = packet(message, nominal, now);
+            let effective = within.accept(message, packet.nominal.max(packet.received));
+            assert_eq!(whole.accept(&packet), Verdict::Accepted { effective }, "seed {seed}, step {step}");
+        }
+    }
 }
 
 /// After any misbehaviour the channel is back within its bounds D + 2·I + 129·J after the neighbour behaves.

@@ -15,6 +15,7 @@ pub mod memory;
 pub mod node;
 pub mod sched;
 pub mod signalling;
+mod slab;
 pub mod wire;
 
 pub use punctual_analysis::{

@@ -256,6 +256,9 @@ pub type DeliveredList = Rc<RefCell<Vec<Delivered>>>;
 
 #[derive(Debug)]
 struct InRing {
+    key: u64,
+    message_bytes_max: u32,
+    delivered: DeliveredList,
     slots: u32,
     used: u32,
     spare: Vec<Vec<u8>>,
@@ -263,23 +266,19 @@ struct InRing {
 
 /// An application's incoming ring.
 #[derive(Debug)]
-pub struct SimInbox {
-    key: u64,
-    message_bytes_max: u32,
-    ring: Rc<RefCell<InRing>>,
-    delivered: DeliveredList,
-}
+pub struct SimInbox(Rc<RefCell<InRing>>);
 
 impl SimInbox {
     /// A ring for `slots` messages that delivers into `delivered`.
     pub fn new(key: u64, slots: u32, message_bytes_max: u32, delivered: &DeliveredList) -> Self {
-        let ring = Rc::new(RefCell::new(InRing { slots, used: 0, spare: Vec::new() }));
-        Self { key, message_bytes_max, ring, delivered: delivered.clone() }
+        let (delivered, spare) = (delivered.clone(), Vec::new());
+        let ring = InRing { key, message_bytes_max, delivered, slots, used: 0, spare };
+        Self(Rc::new(RefCell::new(ring)))
     }
 
     /// Another handle to the same ring, to watch it.
     pub fn watch(&self) -> InboxWatch {
-        InboxWatch(self.ring.clone())
+        InboxWatch(self.0.clone())
     }
 }
 
@@ -299,20 +298,21 @@ impl Inbox for SimInbox {
 
     fn reserve(&mut self) -> Option<SimSlot> {
         operation();
-        let mut ring = self.ring.borrow_mut();
+        let mut ring = self.0.borrow_mut();
         if ring.used >= ring.slots {
             return None;
         }
         ring.used += 1;
         let mut bytes = ring.spare.pop().unwrap_or_default();
         bytes.clear();
-        bytes.resize(self.message_bytes_max as usize, 0);
-        Some(SimSlot { bytes, ring: self.ring.clone() })
+        bytes.resize(ring.message_bytes_max as usize, 0);
+        Some(SimSlot { bytes, ring: self.0.clone() })
     }
 
     fn publish(&mut self, slot: SimSlot, info: MessageInfo) {
         operation();
-        self.delivered.borrow_mut().push(Delivered { inbox: self.key, info, slot });
+        let ring = self.0.borrow();
+        ring.delivered.borrow_mut().push(Delivered { inbox: ring.key, info, slot });
     }
 }
 

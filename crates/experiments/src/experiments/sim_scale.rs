@@ -22,11 +22,15 @@ const CHANNELS_PER_NODE: usize = 100;
 const NODES: usize = 5;
 /// At most so much memory a channel and hop.
 const BYTES_PER_HOP_MAX: f64 = 1_024.0;
-/// Over three decades n log n grows with a power of 1.1 (from 10^3) to 1.2 (from 10); caches that hold less and less
-/// of it take the rest.
-const EXPONENT_MAX: f64 = 1.3;
+/// What is left of the growth once n log n is taken out; caches that hold less and less of it take that much. n^1.5 would
+/// leave 0.4 of it, n^2 0.9.
+const BEYOND_N_LOG_N_MAX: f64 = 0.2;
+/// From each decade to the next, beside n log n: n^1.5 would grow by 2.5, n^2 by 8.
+const DECADE_GROWTH_MAX: f64 = 2.0;
 /// What is done for one packet: log n, and caches.
 const PACKET_EXPONENT_MAX: f64 = 0.3;
+/// What depends on nothing but a node's own channels.
+const OWN_EXPONENT_MAX: f64 = 0.05;
 
 #[derive(Serialize)]
 struct Point {
@@ -119,9 +123,6 @@ pub fn work_if_asked() -> anyhow::Result<bool> {
 }
 
 fn judge(measured: &mut Measured, networks: &[Point], owns: &[Point], schedulers: &[(f64, f64)]) {
-    let fit = |points: &[Point], y: fn(&Found) -> f64| {
-        exponent(&points.iter().map(|p| (p.found.channels as f64, y(&p.found))).collect::<Vec<_>>())
-    };
     let most = |y: fn(&Found) -> f64| networks.iter().chain(owns).map(|p| y(&p.found)).fold(0.0, f64::max);
     measured.checks.extend([
         Check::at_most("channels refused".into(), most(|found| found.refused as f64), 0.0),
@@ -131,29 +132,14 @@ fn judge(measured: &mut Measured, networks: &[Point], owns: &[Point], schedulers
             BYTES_PER_HOP_MAX,
         ),
         Check::at_most(
-            "establishing all channels grows with the network by the power of".into(),
-            fit(networks, |found| found.establish_s),
-            EXPONENT_MAX,
-        ),
-        Check::at_most(
             "signals of a node grow with the network by the power of".into(),
             fit(networks, |found| found.signals_per_node_s),
-            0.05,
+            OWN_EXPONENT_MAX,
         ),
         Check::at_most(
-            "serving a packet grows with the network by the power of".into(),
-            fit(networks, |found| found.packet_ns),
-            PACKET_EXPONENT_MAX,
-        ),
-        Check::at_most(
-            "establishing all channels grows with a node's own by the power of".into(),
-            fit(owns, |found| found.establish_s),
-            EXPONENT_MAX,
-        ),
-        Check::at_most(
-            "serving a packet grows with a node's own channels by the power of".into(),
-            fit(owns, |found| found.packet_ns),
-            PACKET_EXPONENT_MAX,
+            "signals to establish a channel grow with the network by the power of".into(),
+            fit(networks, |found| found.signals_per_hop),
+            OWN_EXPONENT_MAX,
         ),
         Check::at_most(
             "the link scheduler's work for a packet grows with its channels by the power of".into(),
@@ -161,6 +147,55 @@ fn judge(measured: &mut Measured, networks: &[Point], owns: &[Point], schedulers
             PACKET_EXPONENT_MAX,
         ),
     ]);
+    for (points, what) in [(networks, "the network"), (owns, "a node's own channels")] {
+        measured.checks.extend(growth(points, what));
+    }
+}
+
+/// What must not grow with `what` by more than it should.
+fn growth(points: &[Point], what: &str) -> [Check; 4] {
+    let establishing = by_n_log_n(points);
+    [
+        Check::at_most(
+            format!("establishing all channels, over n log n, grows with {what} by the power of"),
+            exponent(&establishing),
+            BEYOND_N_LOG_N_MAX,
+        ),
+        Check::at_most(
+            format!("establishing all channels, over n log n, grows from a decade of {what} to the next by"),
+            growth_max(&establishing),
+            DECADE_GROWTH_MAX,
+        ),
+        Check::at_most(
+            format!("serving a packet grows with {what} by the power of"),
+            fit(points, |found| found.packet_ns),
+            PACKET_EXPONENT_MAX,
+        ),
+        Check::at_most(
+            format!("memory of a channel grows with {what} by the power of"),
+            fit(points, |found| found.bytes_per_hop),
+            OWN_EXPONENT_MAX,
+        ),
+    ]
+}
+
+/// By which power of the channels y grows.
+fn fit(points: &[Point], y: fn(&Found) -> f64) -> f64 {
+    exponent(&points.iter().map(|p| (p.found.channels as f64, y(&p.found))).collect::<Vec<_>>())
+}
+
+/// Channels, and the time to establish them over n log n.
+fn by_n_log_n(points: &[Point]) -> Vec<(f64, f64)> {
+    let point = |p: &Point| {
+        let n = p.found.channels as f64;
+        (n, p.found.establish_s / (n * n.ln()))
+    };
+    points.iter().map(point).collect()
+}
+
+/// The largest factor from one point to the next.
+fn growth_max(points: &[(f64, f64)]) -> f64 {
+    points.windows(2).map(|pair| pair[1].1 / pair[0].1).fold(0.0, f64::max)
 }
 
 fn plot(networks: &[Point], owns: &[Point], schedulers: Vec<(f64, f64)>) -> Plot {
@@ -193,5 +228,37 @@ fn plot(networks: &[Point], owns: &[Point], schedulers: Vec<(f64, f64)>) -> Plot
         ],
         marks: Vec::new(),
         legend: Legend::Top,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(establish_s: fn(f64) -> f64) -> Vec<Point> {
+        let point = |n: f64| Point {
+            series: "network",
+            channels_per_node: 100,
+            establish_us: 0.0,
+            found: Found {
+                channels: n as u64,
+                establish_s: establish_s(n),
+                packet_ns: 5_000.0,
+                bytes_per_hop: 1_000.0,
+                ..Found::default()
+            },
+        };
+        [1e3, 1e4, 1e5, 1e6].map(point).into()
+    }
+
+    fn passes(establish_s: fn(f64) -> f64) -> bool {
+        growth(&points(establish_s), "n").iter().all(|check| check.ok)
+    }
+
+    #[test]
+    fn n_log_n_passes_and_more_does_not() {
+        assert!(passes(|n| n * 1e-4) && passes(|n| n * n.ln() * 1e-5));
+        assert!(!passes(|n| n.powf(1.4) * 1e-5), "n^1.4");
+        assert!(!passes(|n| n * n * 1e-9 + n * 1e-4), "n^2 that shows late");
     }
 }

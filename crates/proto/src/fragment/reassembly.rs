@@ -11,6 +11,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use punctual_analysis::Nanos;
 use thiserror::Error;
 
 use super::window::Window;
@@ -20,6 +21,9 @@ use crate::wire::Header;
 
 /// Numbers behind the newest one that are remembered one by one.
 const WINDOW_MESSAGES: u32 = 1_024;
+/// Slow channels remember fewer: those of this time, and so many at least.
+const WINDOW_SPAN: Nanos = Nanos::from_secs(10);
+const WINDOW_MESSAGES_MIN: u32 = 64;
 /// So many consecutive messages behind the window, and none in it between them, restart the window: the
 /// numbers ahead of them were a neighbour's invention, and must not silence the channel for good.
 const RESTART_MESSAGES: u64 = 4;
@@ -65,6 +69,19 @@ pub enum Rejection {
 pub struct Reassembly<S> {
     fragment_bytes: u32,
     message_bytes_max: u32,
+    /// None where every message is one packet: such are never in progress.
+    partial: Option<Box<Partial<S>>>,
+    over: Window,
+    /// Of messages that were demoted as a whole: a source that demotes sends many of them past its conforming
+    /// ones, which must not become too old by that.
+    over_demoted: Window,
+    behind: Behind,
+    incomplete: u64,
+}
+
+/// Messages of several packets.
+#[derive(Debug)]
+struct Partial<S> {
     /// In the order of their first fragments; never grows beyond its capacity.
     messages: Vec<Progress<S>>,
     messages_max: usize,
@@ -72,12 +89,6 @@ pub struct Reassembly<S> {
     seen: Box<[u64]>,
     words: usize,
     rows_free: Vec<usize>,
-    over: Window,
-    /// Of messages that were demoted as a whole: a source that demotes sends many of them past its conforming
-    /// ones, which must not become too old by that.
-    over_demoted: Window,
-    behind: Behind,
-    incomplete: u64,
 }
 
 /// The latest run of consecutive messages behind the window.
@@ -103,6 +114,19 @@ struct Progress<S> {
     wholly_demoted: bool,
 }
 
+impl<S> Partial<S> {
+    fn new(messages_max: usize, fragments_max: usize) -> Self {
+        let words = fragments_max.div_ceil(64);
+        Self {
+            messages: Vec::with_capacity(messages_max),
+            messages_max,
+            seen: vec![0; messages_max * words].into_boxed_slice(),
+            words,
+            rows_free: (0..messages_max).collect(),
+        }
+    }
+}
+
 impl<S: MessageWrite> Reassembly<S> {
     /// For a channel whose messages are at most `message_bytes_max` long, cut into fragments of
     /// `fragment_bytes` (1 or more); at most `messages_max` (1 or more) are in progress at once: what the sink's
@@ -110,22 +134,26 @@ impl<S: MessageWrite> Reassembly<S> {
     pub fn new(messages_max: u32, fragment_bytes: u32, message_bytes_max: u32) -> Self {
         let fragment_bytes = fragment_bytes.max(1);
         let fragments_max = message_bytes_max.div_ceil(fragment_bytes).min(FRAGMENTS_MAX) as usize;
-        // Messages of one packet are never in progress.
-        let messages_max = if fragments_max <= 1 { 0 } else { messages_max.max(1) as usize };
-        let words = fragments_max.div_ceil(64);
+        let partial = || Box::new(Partial::new(messages_max.max(1) as usize, fragments_max));
         Self {
             fragment_bytes,
             message_bytes_max,
-            messages: Vec::with_capacity(messages_max),
-            messages_max,
-            seen: vec![0; messages_max * words].into_boxed_slice(),
-            words,
-            rows_free: (0..messages_max).collect(),
+            partial: (fragments_max > 1).then(partial),
             over: Window::new(WINDOW_MESSAGES),
             over_demoted: Window::new(WINDOW_MESSAGES),
             behind: Behind::default(),
             incomplete: 0,
         }
+    }
+
+    /// The same where messages come at most once in `period`, but for bursts of `burst`: remembers as many numbers as come
+    /// in ten seconds, within the two limits. What is older is refused as if it were known.
+    #[must_use]
+    pub fn with_period(self, period: Nanos, burst: u32) -> Self {
+        let messages = WINDOW_SPAN.div_ceil(period.max(Nanos(1))).saturating_add(u64::from(burst));
+        let messages = u32::try_from(messages).unwrap_or(u32::MAX);
+        let span = messages.clamp(WINDOW_MESSAGES_MIN, WINDOW_MESSAGES);
+        Self { over: Window::new(span), over_demoted: Window::new(span), ..self }
     }
 
     /// Takes a fragment in: copies it to its place in the slot of its message, which `reserve` gives at the
@@ -151,7 +179,7 @@ impl<S: MessageWrite> Reassembly<S> {
         if header.fragments == 1 {
             return self.accept_whole(header, payload, reserve);
         }
-        let found = self.messages.iter().rposition(|m| m.number == header.message);
+        let found = self.messages().iter().rposition(|m| m.number == header.message);
         let Some(index) = found.or_else(|| self.begin(header, reserve)) else {
             self.close(header.message, header.demoted);
             return Outcome::NoSlot;
@@ -168,6 +196,10 @@ impl<S: MessageWrite> Reassembly<S> {
         is_among_demoted || self.over.is_closed(number)
     }
 
+    fn messages(&self) -> &[Progress<S>] {
+        self.partial.as_ref().map_or(&[], |partial| &partial.messages)
+    }
+
     fn close(&mut self, number: u64, wholly_demoted: bool) {
         let window = if wholly_demoted { &mut self.over_demoted } else { &mut self.over };
         window.close(number);
@@ -176,7 +208,7 @@ impl<S: MessageWrite> Reassembly<S> {
     /// Gives up every message in progress with a number below `before`; says how many.
     pub fn expire(&mut self, before: u64) -> u32 {
         let mut given_up = 0;
-        while let Some(index) = self.messages.iter().position(|m| m.number < before) {
+        while let Some(index) = self.messages().iter().position(|m| m.number < before) {
             self.give_up(index);
             given_up += 1;
         }
@@ -185,7 +217,7 @@ impl<S: MessageWrite> Reassembly<S> {
 
     /// Messages in progress.
     pub fn in_progress(&self) -> usize {
-        self.messages.len()
+        self.messages().len()
     }
 
     /// Messages given up since the channel was established, a fragment of which never came.
@@ -234,7 +266,7 @@ impl<S: MessageWrite> Reassembly<S> {
         payload: &[u8],
         mut reserve: impl FnMut() -> Option<S>,
     ) -> Outcome<S> {
-        if self.messages.iter().any(|m| m.number == header.message) {
+        if self.messages().iter().any(|m| m.number == header.message) {
             return Outcome::Rejected(Rejection::LengthChanged);
         }
         self.close(header.message, header.demoted);
@@ -245,14 +277,16 @@ impl<S: MessageWrite> Reassembly<S> {
 
     /// Begins a message; gives its index, or nothing where no place or slot can be had.
     fn begin(&mut self, header: &Header, mut reserve: impl FnMut() -> Option<S>) -> Option<usize> {
-        if self.messages.len() == self.messages_max {
+        let Partial { messages, messages_max, .. } = self.partial.as_deref()?;
+        if messages.len() == *messages_max {
             let victim = self.victim(header)?;
             self.give_up(victim);
         }
         let slot = self.slot_for(header, &mut reserve)?;
-        let row = self.rows_free.pop()?;
-        self.seen[row * self.words..][..self.words].fill(0);
-        self.messages.push(Progress {
+        let Partial { messages, seen, words, rows_free, .. } = self.partial.as_deref_mut()?;
+        let row = rows_free.pop()?;
+        seen[row * *words..][..*words].fill(0);
+        messages.push(Progress {
             number: header.message,
             slot,
             row,
@@ -261,7 +295,7 @@ impl<S: MessageWrite> Reassembly<S> {
             demoted: false,
             wholly_demoted: true,
         });
-        Some(self.messages.len() - 1)
+        Some(messages.len() - 1)
     }
 
     /// A slot of the receiver's ring, if need be one that a message in progress gives up.
@@ -279,20 +313,24 @@ impl<S: MessageWrite> Reassembly<S> {
     /// message before this one has lost a fragment; then demoted ones go, then those of invented numbers. Demoted
     /// ones, which nothing was reserved for, never push out others.
     fn victim(&self, header: &Header) -> Option<usize> {
-        let demoted = self.messages.iter().position(|m| m.demoted);
+        let messages = self.messages();
+        let demoted = messages.iter().position(|m| m.demoted);
         if header.demoted {
             return demoted;
         }
-        let lost = self.messages.iter().position(|m| !m.demoted && m.number < header.message);
-        lost.or(demoted).or((!self.messages.is_empty()).then_some(0))
+        let lost = messages.iter().position(|m| !m.demoted && m.number < header.message);
+        lost.or(demoted).or((!messages.is_empty()).then_some(0))
     }
 
     fn store(&mut self, index: usize, header: &Header, payload: &[u8]) -> Outcome<S> {
-        let message = &mut self.messages[index];
+        let Some(Partial { messages, seen, words, .. }) = self.partial.as_deref_mut() else {
+            return Outcome::Stale;
+        };
+        let message = &mut messages[index];
         if message.message_bytes != header.message_bytes {
             return Outcome::Rejected(Rejection::LengthChanged);
         }
-        let word = &mut self.seen[message.row * self.words + usize::from(header.fragment / 64)];
+        let word = &mut seen[message.row * *words + usize::from(header.fragment / 64)];
         let bit = 1 << (header.fragment % 64);
         if *word & bit != 0 {
             return Outcome::Duplicate;
@@ -305,8 +343,10 @@ impl<S: MessageWrite> Reassembly<S> {
         if message.fragments_missing > 0 {
             return Outcome::Stored;
         }
-        let Progress { slot, demoted, .. } = self.remove(index);
-        Outcome::Complete { slot, demoted }
+        match self.remove(index) {
+            Some(Progress { slot, demoted, .. }) => Outcome::Complete { slot, demoted },
+            None => Outcome::Stale,
+        }
     }
 
     fn give_up(&mut self, index: usize) {
@@ -315,10 +355,11 @@ impl<S: MessageWrite> Reassembly<S> {
     }
 
     /// Takes a message out of the table for good: nothing that still comes of it is taken in.
-    fn remove(&mut self, index: usize) -> Progress<S> {
-        let message = self.messages.remove(index);
-        self.rows_free.push(message.row);
+    fn remove(&mut self, index: usize) -> Option<Progress<S>> {
+        let partial = self.partial.as_deref_mut()?;
+        let message = partial.messages.remove(index);
+        partial.rows_free.push(message.row);
         self.close(message.number, message.wholly_demoted);
-        message
+        Some(message)
     }
 }

@@ -12,9 +12,10 @@ use hashbrown::HashMap;
 use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::heap::Heap;
-use super::packets::{Fifo, Queued, Slab};
+use super::packets::Queued;
 use super::parameters::{BestEffortKey, ByteTime, LinkParameters, Overflow, OverflowReason};
 use crate::limits::BEST_EFFORT_CAP_BURST_PACKETS;
+use crate::slab::{Fifo, Slab};
 
 const NONE: u32 = u32::MAX;
 
@@ -96,7 +97,7 @@ impl Cap {
 pub(super) struct Queue<P> {
     flows: Vec<Flow>,
     by_key: HashMap<BestEffortKey, u32>,
-    packets: Slab<P>,
+    packets: Slab<Queued<P>>,
     packets_queued: u32,
     round: List,
     /// Whether the first of the round has got its quantum for this turn.

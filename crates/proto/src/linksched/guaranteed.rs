@@ -11,8 +11,9 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
 use super::heap::Heap;
-use super::packets::{Fifo, Queued, Slab};
+use super::packets::Queued;
 use super::parameters::{FlowIndex, Guaranteed, Occupancy, Overflow, OverflowReason};
+use crate::slab::{Fifo, Slab, reserve};
 
 /// Where the head of a channel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ const _: () = assert!(size_of::<Flow>() == 32);
 pub(super) struct Queues<P> {
     flows: Vec<Flow>,
     free: Vec<u32>,
-    packets: Slab<P>,
+    packets: Slab<Queued<P>>,
     slots_total: usize,
     /// Queue 1: channels by the deadline of their heads.
     current: Heap,
@@ -96,9 +97,10 @@ impl<P> Queues<P> {
             self.flows[index as usize] = flow;
             return FlowIndex(index);
         }
+        let flows = self.flows.len() + 1;
+        reserve(&mut self.flows, flows);
         self.flows.push(flow);
-        let flows = self.flows.len();
-        self.free.reserve(flows.saturating_sub(self.free.len()));
+        reserve(&mut self.free, flows);
         self.current.reserve(flows);
         self.early.reserve(flows);
         FlowIndex((flows - 1) as u32)

@@ -6,6 +6,8 @@
 
 use alloc::vec::Vec;
 
+use crate::slab::reserve;
+
 /// Children of a node.
 const ARITY: usize = 8;
 
@@ -49,7 +51,7 @@ impl Heap {
     /// Room for `capacity` flows altogether, so that `push` does not allocate.
     pub(super) fn reserve(&mut self, capacity: usize) {
         let groups = capacity.div_ceil(ARITY);
-        self.children.reserve(groups.saturating_sub(self.children.len()));
+        reserve(&mut self.children, groups);
     }
 
     pub(super) fn peek(&self) -> Option<(u64, u32)> {

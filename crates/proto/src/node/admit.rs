@@ -2,14 +2,15 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use punctual_analysis::arrival::{EffectiveArrivals, LogicalArrivals};
+use punctual_analysis::arrival::{ArrivalsWithin, EffectiveArrivals, LogicalArrivals};
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, buffers};
 
 use super::api::{ChannelCounters, FilterChange, RefuseCause, Role, StageGrant};
-use super::clip::{Clip, Demoted, Forwarder, Outlet, PacketQueue, RoleState, Sink, Source, Told};
+use super::clip::{Clip, Demoted, Forwarder, Outlet, PacketQueue, Punctual, RoleState, Sink, Source, Told};
 use super::filters::{Upstream, slack_ns_min};
 use super::outgoing::Outgoing;
 use super::plane::{Owner, Plane, best_effort_parameters};
@@ -20,6 +21,7 @@ use crate::limits::BEST_EFFORT_OUTGOING_MAX;
 use crate::memory::Memory;
 use crate::sched::{Budget, Class, HandlerId, HandlerParameters, Trigger};
 use crate::signalling::{CommitTerms, LocalChannel, Resources};
+use crate::slab::Fifo;
 
 /// Buffers of a channel here, in messages.
 #[derive(Clone, Copy, Debug)]
@@ -81,14 +83,18 @@ impl<M: Memory> Resources for Plane<M> {
         self.stages.hold(local, limit, true)
     }
 
-    fn commit(&mut self, local: &LocalChannel, terms: &CommitTerms) -> Result<Vec<StageGrant>, RefuseCause> {
+    fn commit(
+        &mut self,
+        local: &Arc<LocalChannel>,
+        terms: &CommitTerms,
+    ) -> Result<Vec<StageGrant>, RefuseCause> {
         let offered = self.offered(local.channel);
         // A sink that holds to the deadline hands over d before it: its share of the leftover is handed on.
         let punctual = local.role == Role::Sink && local.contract.delivery == Delivery::AtDeadline;
         let wanted = if punctual { &offered } else { &terms.bounds };
         let bounds = self
             .stages
-            .relax(local.channel, wanted, |index, bounds| terms.horizon(index, bounds))
+            .relax(local, wanted, |index, bounds| terms.horizon(index, bounds))
             .ok_or(RefuseCause::Exhausted)?;
         let terms = Terms::of(terms, bounds);
         let buffers = match active(Mutation::UnrelaxedBuffers) {
@@ -160,10 +166,9 @@ fn reserved(local: &LocalChannel, buffers: Buffers, soft: bool) -> Reserved {
             u64::from(waiting).saturating_mul(on_wire).saturating_add(ring)
         }
     };
-    let pooled = local.soft.as_deref().filter(|_| soft).map(|own| Pooled {
-        period: local.contract.policed_interval(),
-        mean_period: own.mean_period,
-        ratio: own.miss_ratio,
+    let pooled = local.soft.as_deref().filter(|_| soft).map(|own| {
+        let period = local.contract.policed_interval();
+        Box::new(Pooled { period, mean_period: own.mean_period, ratio: own.miss_ratio })
     });
     Reserved { bytes, frames, pooled }
 }
@@ -172,11 +177,16 @@ impl<M: Memory> Plane<M> {
     /// The smallest bounds that were offered: what is held before anything is relaxed.
     fn offered(&self, channel: ChannelId) -> Vec<Nanos> {
         let held = self.stages.held(channel);
-        let link = held.and_then(|held| held.link).map(|(_, stage)| stage.bound);
+        let link = held.and_then(|held| held.link.as_ref()).map(|(_, stage)| stage.bound);
         held.map(|held| held.cpu.bound).into_iter().chain(link).collect()
     }
 
-    fn install(&mut self, local: &LocalChannel, terms: &Terms, buffers: Buffers) -> Result<(), RefuseCause> {
+    fn install(
+        &mut self,
+        local: &Arc<LocalChannel>,
+        terms: &Terms,
+        buffers: Buffers,
+    ) -> Result<(), RefuseCause> {
         let parameters = self.handler_parameters(local)?;
         // Deliveries are due by the deadline, not by the work's budget.
         let deliveries = HandlerParameters { budget: None, trigger: Trigger::Reactive, ..parameters };
@@ -203,23 +213,23 @@ impl<M: Memory> Plane<M> {
         let upstream = Upstream { most, least, arrival_error };
         self.set_filter(local, upstream, buffers);
         let clip = Clip {
-            local: Box::new(local.clone()),
+            local: local.clone(),
             cpu_bound: terms.bounds[0],
-            cpu_horizon: self.stages.cpu_early(local.channel, terms.horizons[0]),
-            slack_ns_min: slack_ns_min(&local.contract, upstream),
+            cpu_horizon: self.stages.cpu_early(local, terms.horizons[0]),
+            slack_ns_min: slack_ns_min(&local.contract, upstream).unwrap_or(i64::MIN),
             handler,
             pooled: self.stages.cpu_is_soft(local.channel).then_some(0),
             counters: ChannelCounters::default(),
             told: Told::default(),
             role,
         };
-        self.clips.insert(local.channel, clip);
+        self.clips.insert(local.channel, Box::new(clip));
         Ok(())
     }
 
     /// The handler of a channel whose stages are held (design 5).
     fn handler_parameters(&self, local: &LocalChannel) -> Result<HandlerParameters, RefuseCause> {
-        let stage = self.stages.held(local.channel).ok_or(RefuseCause::Exhausted)?.cpu;
+        let stage = self.stages.cpu_stage(local).ok_or(RefuseCause::Exhausted)?;
         let Urgency { class, rate, place } = stage.demand.urgency;
         let budget = stage.service.map(|Service { packets, period, .. }| {
             let deadline = stage.work_bound();
@@ -244,7 +254,7 @@ impl<M: Memory> Plane<M> {
         let link = local.link_out?;
         let packets = local.contract.packets_max(local.fragment_bytes);
         let slots = buffers.link_messages.saturating_mul(packets);
-        let horizon = self.stages.link_early(local.channel, terms.horizons[1]);
+        let horizon = self.stages.link_early(local, terms.horizons[1]);
         let soft = self.stages.link_is_soft(link, local.channel);
         let line = self.line_mut(link);
         let flow = match soft {
@@ -262,10 +272,10 @@ impl<M: Memory> Plane<M> {
         let in_ring = buffers.cpu_messages.saturating_add(buffers.link_messages);
         let demoted = (contract.policing == Policing::Demote).then(|| {
             let parameters = best_effort_parameters(&self.config);
-            Demoted {
+            Box::new(Demoted {
                 outgoing: Outgoing::new(BEST_EFFORT_OUTGOING_MAX, local.fragment_bytes),
                 handler: self.add_handler(Owner::Demoted(local.channel), parameters),
-            }
+            })
         });
         Source {
             outlet,
@@ -280,9 +290,9 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    fn queue(&self, local: &LocalChannel, terms: &Terms, buffers: Buffers) -> PacketQueue<M::Frame> {
+    fn queue(&mut self, local: &LocalChannel, terms: &Terms, buffers: Buffers) -> PacketQueue {
         let packets = local.contract.packets_max(local.fragment_bytes);
-        let packets_max = buffers.cpu_messages.saturating_mul(packets) as usize;
+        let packets_max = buffers.cpu_messages.saturating_mul(packets);
         let overhead = local.link_in.map_or(0, |link| self.line(link).config.overhead_bytes);
         let message = Fragmentation::new(local.contract.message_bytes_max, local.fragment_bytes);
         let wire_bytes = message.map_or(0, |message| message.wire_bytes(overhead));
@@ -291,12 +301,18 @@ impl<M: Memory> Plane<M> {
         let period = if unpoliced { contract.interval() } else { contract.policed_interval() };
         let arrivals = EffectiveArrivals::new(period, Some(terms.arrival_error), packets, wire_bytes)
             .with_early_max(local.contract.deadline);
-        PacketQueue { packets: VecDeque::with_capacity(packets_max), packets_max, arrivals }
+        self.waiting_max += packets_max as usize;
+        self.waiting.reserve(self.waiting_max);
+        PacketQueue { packets: Fifo::EMPTY, packets_used: 0, packets_max, arrivals }
     }
 
     /// Removes a channel's clip with its handler and its packets.
     fn remove_clip(&mut self, channel: ChannelId) {
-        let Some(clip) = self.clips.remove(&channel) else { return };
+        let Some(mut clip) = self.clips.remove(&channel) else { return };
+        if let Some(input) = clip.input_mut() {
+            self.waiting_max -= input.packets_max as usize;
+            while input.pop(&mut self.waiting).is_some() {}
+        }
         if let (Some(link), Some(pooled)) = (clip.local.link_in, clip.pooled) {
             self.line_mut(link).soft_frames -= pooled;
         }
@@ -314,8 +330,8 @@ impl<M: Memory> Plane<M> {
             }
             RoleState::Forwarder(forwarder) => Some(forwarder.outlet),
             RoleState::Sink(sink) => {
-                if let Some(handler) = sink.delivery {
-                    self.remove_handler(handler);
+                if let Some(punctual) = sink.punctual {
+                    self.remove_handler(punctual.handler);
                 }
                 None
             }
@@ -328,13 +344,13 @@ impl<M: Memory> Plane<M> {
     }
 }
 
-/// e of a stage inside the host: nothing is demoted.
-fn within_host(local: &LocalChannel) -> EffectiveArrivals {
+/// e of the link out.
+fn within_host(local: &LocalChannel) -> ArrivalsWithin {
     let packets = local.contract.packets_max(local.fragment_bytes);
-    EffectiveArrivals::new(local.contract.policed_interval(), None, packets, u64::MAX)
+    ArrivalsWithin::new(local.contract.policed_interval(), packets)
 }
 
-fn forwarder<M: Memory>(local: &LocalChannel, outlet: Outlet, input: PacketQueue<M::Frame>) -> Forwarder<M> {
+fn forwarder(local: &LocalChannel, outlet: Outlet, input: PacketQueue) -> Forwarder {
     Forwarder { outlet, input, link_arrivals: within_host(local), dropping: None }
 }
 
@@ -342,19 +358,18 @@ fn sink<M: Memory>(
     local: &LocalChannel,
     terms: &Terms,
     buffers: Buffers,
-    input: PacketQueue<M::Frame>,
+    input: PacketQueue,
     delivery: Option<HandlerId>,
 ) -> Sink<M> {
     let contract = &local.contract;
     Sink {
         input,
-        reassembly: Reassembly::new(buffers.sink_messages, local.fragment_bytes, contract.message_bytes_max),
+        reassembly: Reassembly::new(buffers.sink_messages, local.fragment_bytes, contract.message_bytes_max)
+            .with_period(contract.policed_interval(), contract.burst_messages_max),
         inbox: None,
         upstream: terms.upstream,
-        delivery,
-        held: VecDeque::with_capacity(match contract.delivery {
-            Delivery::AtDeadline => buffers.sink_messages as usize,
-            Delivery::Asap => 0,
+        punctual: delivery.map(|handler| {
+            Box::new(Punctual { handler, held: VecDeque::with_capacity(buffers.sink_messages as usize) })
         }),
     }
 }

@@ -3,8 +3,9 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 
-use punctual_analysis::arrival::{EffectiveArrivals, LogicalArrivals};
+use punctual_analysis::arrival::{ArrivalsWithin, EffectiveArrivals, LogicalArrivals};
 use punctual_analysis::{Guarantee, Instant, Nanos};
 
 use super::api::{ChannelCounters, Notice};
@@ -16,6 +17,7 @@ use crate::linksched::FlowIndex;
 use crate::memory::{Memory, MessageInfo};
 use crate::sched::HandlerId;
 use crate::signalling::LocalChannel;
+use crate::slab::{Fifo, Linked, Next, Slab};
 use crate::wire::Header;
 
 /// What the link out of this host has for the channel.
@@ -29,14 +31,14 @@ pub(super) struct Outlet {
 
 /// A channel at this host.
 pub(super) struct Clip<M: Memory> {
-    /// Boxed: a table of clips that has just grown is half empty.
-    pub local: Box<LocalChannel>,
+    /// The one that signalling has, too.
+    pub local: Arc<LocalChannel>,
     /// d(k) of the processor.
     pub cpu_bound: Nanos,
     /// h(k) of the processor.
     pub cpu_horizon: Nanos,
-    /// Packets with less slack than that have expired; none where late ones are delivered too.
-    pub slack_ns_min: Option<i64>,
+    /// Packets with less slack than that have expired: none where late ones are delivered too.
+    pub slack_ns_min: i64,
     pub handler: HandlerId,
     /// Frames that it keeps of the pool of the link that it comes in on; none where it has its own.
     pub pooled: Option<u32>,
@@ -48,7 +50,7 @@ pub(super) struct Clip<M: Memory> {
 /// What the roles keep.
 pub(super) enum RoleState<M: Memory> {
     Source(Source<M>),
-    Forwarder(Forwarder<M>),
+    Forwarder(Forwarder),
     Sink(Sink<M>),
 }
 
@@ -58,10 +60,10 @@ pub(super) struct Source<M: Memory> {
     pub outbox: Option<M::Outbox>,
     pub regulator: LogicalArrivals,
     pub outgoing: Outgoing<Message<M>>,
-    /// e of the link stage; nothing is demoted within a host.
-    pub link_arrivals: EffectiveArrivals,
+    /// e of the link stage.
+    pub link_arrivals: ArrivalsWithin,
     /// Messages that broke the contract and travel as best effort (`Policing::Demote`).
-    pub demoted: Option<Demoted<M>>,
+    pub demoted: Option<Box<Demoted<M>>>,
     /// It is among those whose ring is drained in the background.
     pub in_backlog: bool,
     /// The application has closed it; what is queued is still sent.
@@ -82,12 +84,25 @@ pub(super) struct PacketIn<F> {
     pub header: Header,
     pub nominal: Instant,
     pub effective: Instant,
+    /// Behind it in its queue.
+    pub next: Next,
 }
 
-/// The packets of one channel that wait for its handler: as many as buffers are reserved for.
-pub(super) struct PacketQueue<F> {
-    pub packets: VecDeque<PacketIn<F>>,
-    pub packets_max: usize,
+impl<F> Linked for PacketIn<F> {
+    fn next_mut(&mut self) -> &mut Next {
+        &mut self.next
+    }
+    fn next(&self) -> Next {
+        self.next
+    }
+}
+
+/// The packets of one channel that wait for its handler, in the slab of all channels: as many as buffers are reserved
+/// for, and the slab has room for that.
+pub(super) struct PacketQueue {
+    pub packets: Fifo,
+    pub packets_used: u32,
+    pub packets_max: u32,
     pub arrivals: EffectiveArrivals,
 }
 
@@ -100,15 +115,38 @@ pub(super) struct Run {
     pub ends_message: bool,
 }
 
-impl<F> PacketQueue<F> {
+impl PacketQueue {
+    /// Queues a packet; nothing is done where all buffers are in use.
+    pub fn push<F>(&mut self, slab: &mut Slab<PacketIn<F>>, packet: PacketIn<F>) -> bool {
+        let free = self.packets_used < self.packets_max;
+        if free {
+            slab.push(&mut self.packets, packet);
+            self.packets_used += 1;
+        }
+        free
+    }
+
+    /// Takes the head.
+    pub fn pop<F>(&mut self, slab: &mut Slab<PacketIn<F>>) -> Option<PacketIn<F>> {
+        let packet = slab.pop(&mut self.packets)?;
+        self.packets_used -= 1;
+        Some(packet)
+    }
+
     /// At most `packets_max` packets at the head, of one message (a unit is charged for one), each at or after
     /// e - h: what is served earlier would need buffers behind that nobody has reserved.
-    pub fn head_run(&self, horizon: Nanos, packets_max: u32, now: Instant) -> Run {
+    pub fn head_run<F>(
+        &self,
+        slab: &Slab<PacketIn<F>>,
+        horizon: Nanos,
+        packets_max: u32,
+        now: Instant,
+    ) -> Run {
         let mut run = Run::default();
-        let Some(number) = self.packets.front().map(|packet| packet.header.message) else { return run };
+        let Some(number) = slab.front(&self.packets).map(|packet| packet.header.message) else { return run };
         let current =
             |packet: &&PacketIn<F>| packet.header.message == number && packet.effective - horizon <= now;
-        for packet in self.packets.iter().take(packets_max as usize).take_while(current) {
+        for packet in slab.iter(&self.packets).take(packets_max as usize).take_while(current) {
             run.packets += 1;
             run.bytes += packet.header.payload_bytes;
             run.ends_message |= packet.header.fragment + 1 == packet.header.fragments;
@@ -118,26 +156,32 @@ impl<F> PacketQueue<F> {
 }
 
 /// Packets that pass through.
-pub(super) struct Forwarder<M: Memory> {
+pub(super) struct Forwarder {
     pub outlet: Outlet,
-    pub input: PacketQueue<M::Frame>,
-    pub link_arrivals: EffectiveArrivals,
+    pub input: PacketQueue,
+    pub link_arrivals: ArrivalsWithin,
     /// The message whose rest is being dropped since a slot was missing.
     pub dropping: Option<u64>,
 }
 
 /// Messages that end here.
 pub(super) struct Sink<M: Memory> {
-    pub input: PacketQueue<M::Frame>,
+    pub input: PacketQueue,
     pub reassembly: Reassembly<Slot<M>>,
     /// `None` until the application has consented: nothing comes before.
     pub inbox: Option<M::Inbox>,
     /// Most that lies between l and n(sink): moves n back to l.
     pub upstream: Nanos,
-    /// Hands over what is held: due at another time than packets, so a handler of its own.
-    pub delivery: Option<HandlerId>,
-    /// Complete messages that wait for l + D (`Delivery::AtDeadline`), in the order of completion.
-    pub held: VecDeque<Held<Slot<M>>>,
+    /// `Delivery::AtDeadline`.
+    pub punctual: Option<Box<Punctual<Slot<M>>>>,
+}
+
+/// Complete messages that wait for l + D.
+pub(super) struct Punctual<S> {
+    /// Hands them over: due at another time than packets, so a handler of its own.
+    pub handler: HandlerId,
+    /// In the order of completion.
+    pub held: VecDeque<Held<S>>,
 }
 
 /// A message that waits for its delivery.

@@ -91,6 +91,7 @@ mod tests {
     use super::*;
     use crate::ids::{ChannelId, ChannelNumber, Cookie, Epoch, NodeId, PathId};
     use crate::node::api::Role;
+    use alloc::sync::Arc;
     use punctual_analysis::Rate;
 
     fn local(contract: Contract) -> LocalChannel {
@@ -101,9 +102,8 @@ mod tests {
             role: Role::Sink,
             link_in: Some(LinkId(0)),
             link_out: None,
-            contract,
+            contract: Arc::new(contract),
             fragment_bytes: 1_000,
-            arrival_error: Nanos::ZERO,
             soft: None,
             handler_time: Nanos::ZERO,
         }

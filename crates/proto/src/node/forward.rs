@@ -1,6 +1,5 @@
 //! A channel that passes through this host, and best effort that does: from one link's packets to another's.
 
-use punctual_analysis::arrival::{Arrival, Verdict};
 use punctual_analysis::{Instant, Nanos};
 
 use super::api::WorkKind;
@@ -19,7 +18,8 @@ impl<M: Memory> Plane<M> {
     pub fn forward_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
         let clip = self.clips.get(&channel)?;
         let RoleState::Forwarder(forwarder) = &clip.role else { return None };
-        let run = forwarder.input.head_run(clip.cpu_horizon, self.executor.unit_packets(clip.handler), now);
+        let quantum = self.executor.unit_packets(clip.handler);
+        let run = forwarder.input.head_run(&self.waiting, clip.cpu_horizon, quantum, now);
         let unit = Unit {
             kind: WorkKind::Forward,
             packets: run.packets,
@@ -33,11 +33,13 @@ impl<M: Memory> Plane<M> {
     /// Hands up to `packets` packets to the link out.
     pub fn run_forward(&mut self, channel: ChannelId, packets: u32, now: Instant) {
         let Some(clip) = self.clips.get_mut(&channel) else { return };
-        let Clip { role: RoleState::Forwarder(forwarder), cpu_bound, counters, .. } = clip else { return };
+        let Clip { role: RoleState::Forwarder(forwarder), cpu_bound, counters, .. } = &mut **clip else {
+            return;
+        };
         let line = &mut self.lines[usize::from(forwarder.outlet.link.0)];
         let mut freed = 0;
         for _ in 0..packets {
-            let Some(packet) = forwarder.input.packets.pop_front() else { break };
+            let Some(packet) = forwarder.input.pop(&mut self.waiting) else { break };
             let number = packet.header.message;
             if forwarder.dropping == Some(number) {
                 freed += 1;
@@ -48,11 +50,7 @@ impl<M: Memory> Plane<M> {
             // What this processor has missed itself (it had no time for a while) does not move the link's chain: the
             // heap that comes then would push it ahead by an interval a message, to be made up at I/128 each.
             let received = now.min(packet.effective + *cpu_bound);
-            let arrival = Arrival { message: number, wire_bytes, nominal, received };
-            let Verdict::Accepted { effective } = forwarder.link_arrivals.accept(&arrival) else {
-                freed += 1;
-                continue;
-            };
+            let effective = forwarder.link_arrivals.accept(number, nominal.max(received));
             let key = Guaranteed { effective, deadline: effective + forwarder.outlet.bound, wire_bytes };
             let reference = Packet::Forward { channel, header: packet.header, frame: packet.frame, nominal };
             counters.messages_in += u64::from(packet.header.fragment == 0);

@@ -51,16 +51,16 @@ pub(super) struct Outgoing<T> {
     /// Number of `messages[0]`.
     first: u64,
     /// Index of the first message that has fragments to be made.
-    head: usize,
-    messages_max: usize,
+    head: u32,
+    messages_max: u32,
     fragment_bytes: u32,
 }
 
 impl<T: MessageRead> Outgoing<T> {
     pub fn new(messages_max: u32, fragment_bytes: u32) -> Self {
-        let messages_max = messages_max.max(1) as usize;
+        let messages_max = messages_max.max(1);
         Self {
-            messages: VecDeque::with_capacity(messages_max),
+            messages: VecDeque::with_capacity(messages_max as usize),
             first: 0,
             head: 0,
             messages_max,
@@ -69,7 +69,7 @@ impl<T: MessageRead> Outgoing<T> {
     }
 
     pub fn is_full(&self) -> bool {
-        self.messages.len() >= self.messages_max
+        self.messages.len() >= self.messages_max as usize
     }
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
@@ -95,13 +95,13 @@ impl<T: MessageRead> Outgoing<T> {
 
     /// The fragment to be made next.
     pub fn peek(&self) -> Option<Fragment> {
-        let entry = self.messages.get(self.head)?;
-        self.fragment(self.first + self.head as u64, entry.fragments_made)
+        let entry = self.messages.get(self.head as usize)?;
+        self.fragment(self.first + u64::from(self.head), entry.fragments_made)
     }
 
     /// Marks the fragment of `peek` as made; it is unsent until `sent`.
     pub fn made(&mut self) {
-        if let Some(entry) = self.messages.get_mut(self.head) {
+        if let Some(entry) = self.messages.get_mut(self.head as usize) {
             entry.fragments_made += 1;
             entry.unsent += 1;
             self.advance_head();
@@ -110,7 +110,7 @@ impl<T: MessageRead> Outgoing<T> {
 
     /// Makes no more fragments of the message of `peek`: its receiver will see a gap.
     pub fn drop_rest(&mut self) {
-        if let Some(entry) = self.messages.get_mut(self.head) {
+        if let Some(entry) = self.messages.get_mut(self.head as usize) {
             entry.fragments_wanted = entry.fragments_made;
             self.advance_head();
             self.retire();
@@ -158,7 +158,7 @@ impl<T: MessageRead> Outgoing<T> {
     }
 
     fn advance_head(&mut self) {
-        while self.messages.get(self.head).is_some_and(|m| m.fragments_made == m.fragments_wanted) {
+        while self.messages.get(self.head as usize).is_some_and(|m| m.fragments_made == m.fragments_wanted) {
             self.head += 1;
         }
     }

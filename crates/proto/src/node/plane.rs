@@ -4,6 +4,7 @@
 //! Invariants: a clip's handler and link flow live exactly as long as the clip; a queue never holds more than
 //! its reservation; `paths` names every clip that takes packets from a link.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -15,7 +16,7 @@ use punctual_analysis::{Instant, Nanos, Policing};
 use super::api::{DropCounters, FilterChange, Notice};
 use super::backlog::Backlog;
 use super::best_effort::{Arrivals, Binding, Flow};
-use super::clip::{Clip, RoleState};
+use super::clip::{Clip, PacketIn, RoleState};
 use super::config::{LinkConfig, NodeConfig};
 use super::packet::Packet;
 use super::record::WorkRecord;
@@ -29,6 +30,7 @@ use crate::linksched::{BestEffortKey, FlowIndex, Guaranteed, LinkParameters, Lin
 use crate::memory::Memory;
 use crate::sched::{Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
 use crate::signalling::Signalling;
+use crate::slab::{Slab, reserve};
 
 /// Whose handler it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +101,7 @@ impl<M: Memory> Line<M> {
     pub fn set_source(&mut self, flow: FlowIndex, source: Option<ChannelId>) {
         let index = flow.0 as usize;
         if self.sources.len() <= index {
+            reserve(&mut self.sources, index + 1);
             self.sources.resize(index + 1, None);
         }
         self.sources[index] = source;
@@ -131,7 +134,11 @@ pub(super) struct Plane<M: Memory> {
     pub executor: Executor,
     /// By handler.
     pub owners: Vec<Option<Owner>>,
-    pub clips: HashMap<ChannelId, Clip<M>>,
+    /// Boxed: a table that has just grown is half empty.
+    pub clips: HashMap<ChannelId, Box<Clip<M>>>,
+    /// Packets of all channels that wait for their handlers, and for how many there is room: what admission has reserved.
+    pub waiting: Slab<PacketIn<M::Frame>>,
+    pub waiting_max: usize,
     pub paths: HashMap<PathId, ChannelId>,
     pub flows: HashMap<ChannelId, Flow<M>>,
     /// Bound ports by the hash of their name.
@@ -175,6 +182,8 @@ impl<M: Memory> Plane<M> {
             executor,
             owners,
             clips: HashMap::new(),
+            waiting: Slab::new(),
+            waiting_max: 0,
             paths: HashMap::new(),
             flows: HashMap::new(),
             bindings: HashMap::new(),
@@ -211,7 +220,10 @@ impl<M: Memory> Plane<M> {
 
     /// A channel has given back a frame of the driver; one that shares a pool, to that.
     pub fn give_back_frame(&mut self, channel: ChannelId) {
-        let Some(Clip { local, pooled: Some(pooled), .. }) = self.clips.get_mut(&channel) else { return };
+        let Some(Clip { local, pooled: Some(pooled), .. }) = self.clips.get_mut(&channel).map(AsMut::as_mut)
+        else {
+            return;
+        };
         let Some(link) = local.link_in else { return };
         *pooled -= 1;
         self.lines[usize::from(link.0)].soft_frames -= 1;
@@ -263,7 +275,9 @@ impl<M: Memory> Plane<M> {
             flow.listed = false;
             return self.arm_flow(channel, now);
         }
-        if let Some(Clip { role: RoleState::Source(source), .. }) = self.clips.get_mut(&channel) {
+        if let Some(Clip { role: RoleState::Source(source), .. }) =
+            self.clips.get_mut(&channel).map(AsMut::as_mut)
+        {
             source.listed = false;
             self.arm_source(channel, now);
         }
@@ -324,6 +338,7 @@ fn signals_parameters(config: &NodeConfig) -> HandlerParameters {
 
 fn own(owners: &mut Vec<Option<Owner>>, handler: HandlerId, owner: Owner) {
     if owners.len() <= handler.0 as usize {
+        reserve(owners, handler.0 as usize + 1);
         owners.resize(handler.0 as usize + 1, None);
     }
     owners[handler.0 as usize] = Some(owner);

@@ -8,12 +8,13 @@ use punctual_analysis::mutation::{Mutation, active};
 
 use super::api::Port;
 use super::best_effort::Waiting;
-use super::clip::{Clip, PacketIn, PacketQueue, RoleState, Sink};
+use super::clip::{Clip, PacketIn, PacketQueue, RoleState};
 use super::plane::{Plane, SignalIn};
 use crate::ids::{ChannelId, LinkId};
 use crate::limits::{HEADER_BYTES, SIGNALS_WAITING_MAX};
 use crate::memory::Memory;
 use crate::sched::{Activation, HandlerId};
+use crate::slab::{Next, Slab};
 use crate::wire::{Header, Kind, WireError};
 
 impl<M: Memory> Plane<M> {
@@ -86,7 +87,9 @@ impl<M: Memory> Plane<M> {
         match clip.admit(header, wire_bytes, received) {
             Some(Verdict::Accepted { effective }) => {
                 let nominal = received.offset(header.slack_ns);
-                self.queue_guaranteed(channel, PacketIn { frame, header: *header, nominal, effective }, now);
+                let next = Next::NONE;
+                let packet = PacketIn { frame, header: *header, nominal, effective, next };
+                self.queue_guaranteed(channel, packet, now);
             }
             Some(Verdict::Demoted) => {
                 clip.counters.demoted += 1;
@@ -104,13 +107,12 @@ impl<M: Memory> Plane<M> {
         let dry = pool
             .is_some_and(|link| self.lines[usize::from(link.0)].soft_frames >= self.stages.pool_frames(link));
         let Some(input) = clip.input_mut() else { return };
-        if dry || input.packets.len() >= input.packets_max {
+        if dry || !input.push(&mut self.waiting, packet) {
             clip.counters.overflows += 1;
             self.drops.no_buffer += 1;
             return;
         }
-        input.packets.push_back(packet);
-        let used = input.packets.len() as u32;
+        let used = input.packets_used;
         if let Some(link) = pool {
             clip.pooled = clip.pooled.map(|kept| kept + 1);
             self.lines[usize::from(link.0)].soft_frames += 1;
@@ -122,7 +124,7 @@ impl<M: Memory> Plane<M> {
     /// Tells the executor what a forwarder's or sink's handler has to do next.
     pub fn arm_input(&mut self, channel: ChannelId, now: Instant) {
         let Some(clip) = self.clips.get(&channel) else { return };
-        match clip.next_activation() {
+        match clip.next_activation(&self.waiting) {
             None => self.executor.idle(clip.handler),
             Some(activation) => self.executor.ready(clip.handler, activation, now),
         }
@@ -201,7 +203,7 @@ impl<M: Memory> Plane<M> {
 
 impl<M: Memory> Clip<M> {
     /// The packets that wait for the handler; a source has none.
-    pub fn input_mut(&mut self) -> Option<&mut PacketQueue<M::Frame>> {
+    pub fn input_mut(&mut self) -> Option<&mut PacketQueue> {
         match &mut self.role {
             RoleState::Source(_) => None,
             RoleState::Forwarder(forwarder) => Some(&mut forwarder.input),
@@ -211,7 +213,7 @@ impl<M: Memory> Clip<M> {
 
     /// Whether a packet of a soft channel cannot keep its deadline any more. What was demoted has no slack to judge by.
     fn has_expired(&self, header: &Header) -> bool {
-        !header.demoted && self.slack_ns_min.is_some_and(|least| header.slack_ns < least)
+        !header.demoted && header.slack_ns < self.slack_ns_min
     }
 
     /// Polices a packet ("trust nobody", design 3).
@@ -229,13 +231,13 @@ impl<M: Memory> Clip<M> {
     }
 
     /// When the handler has something to do, and until when: its head packet.
-    fn next_activation(&self) -> Option<Activation> {
+    fn next_activation(&self, waiting: &Slab<PacketIn<M::Frame>>) -> Option<Activation> {
         let input = match &self.role {
             RoleState::Source(_) => return None,
             RoleState::Forwarder(forwarder) => &forwarder.input,
             RoleState::Sink(sink) => &sink.input,
         };
-        input.packets.front().map(|packet| Activation {
+        waiting.front(&input.packets).map(|packet| Activation {
             eligible: packet.effective - self.cpu_horizon,
             deadline: packet.effective + self.cpu_bound,
         })
@@ -243,8 +245,10 @@ impl<M: Memory> Clip<M> {
 
     /// The handler that delivers at the deadline, where there is one, and when it has something to do.
     fn next_delivery(&self) -> Option<(HandlerId, Option<Activation>)> {
-        let RoleState::Sink(Sink { delivery: Some(handler), held, .. }) = &self.role else { return None };
-        let held = held.front().map(|held| Activation { eligible: held.deliver_at, deadline: held.due });
-        Some((*handler, held))
+        let RoleState::Sink(sink) = &self.role else { return None };
+        let punctual = sink.punctual.as_deref()?;
+        let held =
+            punctual.held.front().map(|held| Activation { eligible: held.deliver_at, deadline: held.due });
+        Some((punctual.handler, held))
     }
 }

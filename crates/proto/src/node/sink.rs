@@ -3,7 +3,7 @@
 use punctual_analysis::{Delivery, Instant, Nanos};
 
 use super::api::{ChannelCounters, Notice, WorkKind};
-use super::clip::{Clip, Held, RoleState, Run, Sink};
+use super::clip::{Clip, Held, Punctual, RoleState, Run, Sink};
 use super::plane::Plane;
 use super::work::Unit;
 use crate::fragment::Outcome;
@@ -26,7 +26,8 @@ impl<M: Memory> Plane<M> {
     pub fn sink_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
         let clip = self.clips.get(&channel)?;
         let RoleState::Sink(sink) = &clip.role else { return None };
-        let run = sink.input.head_run(clip.cpu_horizon, self.executor.unit_packets(clip.handler), now);
+        let quantum = self.executor.unit_packets(clip.handler);
+        let run = sink.input.head_run(&self.waiting, clip.cpu_horizon, quantum, now);
         let Run { packets, bytes, ends_message } = run;
         let waits = clip.local.contract.delivery == Delivery::AtDeadline;
         let application = if ends_message && !waits { clip.local.handler_time } else { Nanos::ZERO };
@@ -38,7 +39,8 @@ impl<M: Memory> Plane<M> {
     pub fn delivery_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
         let clip = self.clips.get(&channel)?;
         let RoleState::Sink(sink) = &clip.role else { return None };
-        let due = sink.held.iter().take_while(|held| held.deliver_at <= now).count() as u64;
+        let held = sink.punctual.iter().flat_map(|punctual| &punctual.held);
+        let due = held.take_while(|held| held.deliver_at <= now).count() as u64;
         let application = clip.local.handler_time * due;
         let unit = Unit { kind: WorkKind::Receive, packets: 0, bytes: 0, message_edge: false, application };
         (due > 0).then_some(unit)
@@ -62,7 +64,7 @@ impl<M: Memory> Plane<M> {
         let mut freed = 0;
         for _ in 0..packets {
             let Some(input) = clip.input_mut() else { break };
-            let Some(packet) = input.packets.pop_front() else { break };
+            let Some(packet) = input.pop(&mut self.waiting) else { break };
             let due = packet.effective + clip.cpu_bound;
             let frame = packet.frame;
             freed += 1;
@@ -111,14 +113,14 @@ impl<M: Memory> Clip<M> {
         margin: Nanos,
         now: Instant,
     ) {
-        let contract = self.local.contract;
+        let deadline = self.local.contract.deadline;
         let Self { role: RoleState::Sink(sink), counters, cpu_bound, .. } = self else { return };
         let timing = Timing { logical: nominal - sink.upstream, due };
         let Sink { reassembly, inbox, .. } = sink;
         counters.messages_in += u64::from(header.fragment == 0);
         match reassembly.accept(header, payload, || inbox.as_mut()?.reserve()) {
             Outcome::Complete { slot, demoted } => {
-                let deadline = timing.logical + contract.deadline;
+                let deadline = timing.logical + deadline;
                 let info = MessageInfo {
                     number: header.message,
                     len: header.message_bytes,
@@ -129,11 +131,13 @@ impl<M: Memory> Clip<M> {
                 };
                 // Admission answers for the processor within d before the deadline, not within the margin.
                 let deliver_at = deadline - margin.max(*cpu_bound);
-                let waits = deliver_at > now || !sink.held.is_empty();
-                if contract.delivery == Delivery::AtDeadline && !demoted && waits {
-                    sink.hold(Held { deliver_at, due: deadline, slot, info });
-                } else {
-                    deliver(inbox.as_mut(), counters, slot, info, timing, now);
+                let punctual = sink.punctual.as_deref_mut().filter(|punctual| {
+                    let waits = deliver_at > now || !punctual.held.is_empty();
+                    !demoted && waits
+                });
+                match punctual {
+                    Some(punctual) => punctual.hold(Held { deliver_at, due: deadline, slot, info }),
+                    None => deliver(inbox.as_mut(), counters, slot, info, timing, now),
                 }
             }
             Outcome::NoSlot => counters.overruns += 1,
@@ -147,18 +151,19 @@ impl<M: Memory> Clip<M> {
     fn deliver_held(&mut self, now: Instant) {
         let deadline = self.local.contract.deadline;
         let Self { role: RoleState::Sink(sink), counters, .. } = self else { return };
-        while sink.held.front().is_some_and(|held| held.deliver_at <= now) {
-            let Some(Held { due, slot, info, .. }) = sink.held.pop_front() else { break };
+        let Some(punctual) = &mut sink.punctual else { return };
+        while punctual.held.front().is_some_and(|held| held.deliver_at <= now) {
+            let Some(Held { due, slot, info, .. }) = punctual.held.pop_front() else { break };
             let timing = Timing { logical: due - deadline, due };
             deliver(sink.inbox.as_mut(), counters, slot, info, timing, now);
         }
     }
 }
 
-impl<M: Memory> Sink<M> {
+impl<S> Punctual<S> {
     /// Keeps the order of completion: prediction errors may put a later message's time before an earlier one's.
     /// The earlier one's lies before its deadline, hence before the later one's.
-    fn hold(&mut self, held: Held<super::best_effort::Slot<M>>) {
+    fn hold(&mut self, held: Held<S>) {
         let last = self.held.back().map_or(held.deliver_at, |last| last.deliver_at);
         self.held.push_back(Held { deliver_at: held.deliver_at.max(last), ..held });
     }

@@ -2,7 +2,7 @@
 //!
 //! Slot occupancy control (HARTS 5.2.2): the handler only runs when the link has a slot for what it makes.
 
-use punctual_analysis::arrival::{Arrival, SourceVerdict, Verdict};
+use punctual_analysis::arrival::SourceVerdict;
 use punctual_analysis::{Instant, Nanos};
 
 use super::api::{Notice, WorkKind};
@@ -40,7 +40,9 @@ impl<M: Memory> Plane<M> {
     /// Tells the executor what the source's handlers have to do.
     pub fn arm_source(&mut self, channel: ChannelId, now: Instant) {
         let Some(clip) = self.clips.get_mut(&channel) else { return };
-        let Clip { role: RoleState::Source(source), cpu_bound, handler, local, .. } = clip else { return };
+        let Clip { role: RoleState::Source(source), cpu_bound, handler, local, .. } = &mut **clip else {
+            return;
+        };
         let line = &mut self.lines[usize::from(source.outlet.link.0)];
         match source.outgoing.peek() {
             None => self.executor.idle(*handler),
@@ -93,7 +95,7 @@ impl<M: Memory> Plane<M> {
     /// Makes up to `packets` fragments of the head message.
     pub fn run_source(&mut self, channel: ChannelId, packets: u32, now: Instant) {
         let Some(clip) = self.clips.get_mut(&channel) else { return };
-        let Clip { role: RoleState::Source(source), cpu_bound, counters, .. } = clip else { return };
+        let Clip { role: RoleState::Source(source), cpu_bound, counters, .. } = &mut **clip else { return };
         let line = &mut self.lines[usize::from(source.outlet.link.0)];
         for _ in 0..packets {
             if !source.make_fragment(channel, *cpu_bound, line, now) {
@@ -124,7 +126,7 @@ impl<M: Memory> Plane<M> {
         let path = clip.local.path;
         let RoleState::Source(source) = &mut clip.role else { return };
         let line = &mut self.lines[usize::from(source.outlet.link.0)];
-        let Some(Demoted { outgoing, .. }) = &mut source.demoted else { return };
+        let Some(Demoted { outgoing, .. }) = source.demoted.as_deref_mut() else { return };
         let Some(fragment) = outgoing.peek() else { return };
         let packet = Packet::Demoted { channel, number: fragment.number, fragment: fragment.index };
         let wire_bytes = line.wire_bytes(fragment.bytes);
@@ -148,7 +150,7 @@ impl<M: Memory> Clip<M> {
     /// its message counts from the time on that our wake-up may take. `true` where the contract was broken.
     fn drain(&mut self, now: Instant, wakeup: Nanos) -> bool {
         let Self { role: RoleState::Source(source), counters, local, .. } = self else { return false };
-        let contract = local.contract;
+        let contract = *local.contract;
         let mut policed = false;
         // More than a burst at once breaks the contract: it waits for the background.
         for _ in 0..contract.burst_messages_max.saturating_add(DRAIN_EXTRA_MESSAGES) {
@@ -209,9 +211,7 @@ impl<M: Memory> Source<M> {
         let nominal = fragment.logical_arrival + cpu_bound;
         let wire_bytes = line.wire_bytes(fragment.bytes);
         // As in a forwarder, what the processor has missed does not move the link's chain.
-        let received = now.min(nominal);
-        let arrival = Arrival { message: fragment.wire_number, wire_bytes, nominal, received };
-        let Verdict::Accepted { effective } = self.link_arrivals.accept(&arrival) else { return true };
+        let effective = self.link_arrivals.accept(fragment.wire_number, nominal);
         let key = Guaranteed { effective, deadline: effective + self.outlet.bound, wire_bytes };
         let packet = Packet::Source { channel, number: fragment.number, fragment: fragment.index, nominal };
         let queued = line.scheduler.enqueue(now, self.outlet.flow, key, packet).is_ok();

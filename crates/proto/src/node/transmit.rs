@@ -101,7 +101,8 @@ impl<M: Memory> Plane<M> {
         now: Instant,
         out: &mut [u8],
     ) -> Option<usize> {
-        let Clip { role: RoleState::Source(source), local, counters, .. } = self.clips.get_mut(&channel)?
+        let Clip { role: RoleState::Source(source), local, counters, .. } =
+            self.clips.get_mut(&channel)?.as_mut()
         else {
             return None;
         };
@@ -133,7 +134,8 @@ impl<M: Memory> Plane<M> {
         now: Instant,
         out: &mut [u8],
     ) -> Option<usize> {
-        let Clip { role: RoleState::Source(source), local, .. } = self.clips.get_mut(&channel)? else {
+        let Clip { role: RoleState::Source(source), local, .. } = self.clips.get_mut(&channel)?.as_mut()
+        else {
             return None;
         };
         let demoted = source.demoted.as_mut()?;

@@ -69,7 +69,7 @@ impl<M: Memory> Plane<M> {
         let owner = self.owners.get(work.handler as usize).copied().flatten()?;
         self.charge_flow(owner, work, now);
         match owner {
-            Owner::Clip(channel) => match self.clips.get(&channel) {
+            Owner::Clip(channel) => match self.clips.get(&channel).map(AsRef::as_ref) {
                 Some(Clip { role: RoleState::Source(_), .. }) => self.run_source(channel, work.packets, now),
                 Some(Clip { role: RoleState::Forwarder(_), .. }) => {
                     self.run_forward(channel, work.packets, now)

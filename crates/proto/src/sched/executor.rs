@@ -9,15 +9,26 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 use super::budget::Account;
 use super::caps::{Bucket, Caps};
 use super::heap::IndexedHeap;
-use super::parameters::{Activation, Class, HandlerId, HandlerParameters};
+use super::parameters::{Activation, Class, HandlerId, HandlerParameters, Trigger};
 use crate::limits::{EXECUTOR_MOVES_MAX, PRIORITY_LEVELS};
 use crate::node::config::RunPolicy;
+use crate::slab::reserve;
 
 const LEVEL_LOWEST: u8 = PRIORITY_LEVELS - 1;
 
+/// A handler's place in the order, without its budget.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    class: Class,
+    level: u8,
+    place: u8,
+    quantum_packets: u32,
+    period: Nanos,
+}
+
 #[derive(Debug)]
 struct Handler {
-    parameters: HandlerParameters,
+    order: Order,
     /// Its head PDU; none: nothing queued.
     head: Option<Activation>,
     /// Out of slots.
@@ -52,6 +63,7 @@ pub struct Executor {
     waiting: IndexedHeap,
     /// Ready ones by the time at which the clock begins their next period.
     clocked: IndexedHeap,
+    has_clocks: bool,
     running: Option<HandlerId>,
     tickets: u64,
     caps: Caps,
@@ -69,6 +81,7 @@ impl Executor {
             ready: IndexedHeap::default(),
             waiting: IndexedHeap::default(),
             clocked: IndexedHeap::default(),
+            has_clocks: false,
             running: None,
             tickets: 0,
             caps: Caps::default(),
@@ -114,8 +127,9 @@ impl Executor {
 
     /// Takes in a handler, idle; reserves its memory.
     pub fn add(&mut self, parameters: HandlerParameters) -> HandlerId {
+        let HandlerParameters { class, level, place, quantum_packets, period, .. } = parameters;
         let handler = Handler {
-            parameters,
+            order: Order { class, level, place, quantum_packets, period },
             head: None,
             blocked: false,
             ticket: 0,
@@ -125,15 +139,26 @@ impl Executor {
         };
         if let Some(index) = self.free.pop() {
             self.handlers[index as usize] = Some(handler);
+            self.make_room(parameters.trigger);
             return HandlerId(index);
         }
+        let handlers = self.handlers.len() + 1;
+        reserve(&mut self.handlers, handlers);
         self.handlers.push(Some(handler));
-        let handlers = self.handlers.len();
-        self.free.reserve(handlers.saturating_sub(self.free.len()));
-        for heap in [&mut self.ready, &mut self.waiting, &mut self.clocked] {
+        reserve(&mut self.free, handlers);
+        for heap in [&mut self.ready, &mut self.waiting] {
             heap.reserve(handlers);
         }
+        self.make_room(parameters.trigger);
         HandlerId((handlers - 1) as u32)
+    }
+
+    /// Among those with a clock, where there is one more; most hosts have none.
+    fn make_room(&mut self, trigger: Trigger) {
+        self.has_clocks |= trigger != Trigger::Reactive;
+        if self.has_clocks {
+            self.clocked.reserve(self.handlers.len());
+        }
     }
 
     /// Forgets a handler, wherever it is. Its id may be given to another.
@@ -226,7 +251,7 @@ impl Executor {
         let Some(handler) = self.get_mut(id) else { return };
         handler.account.charge(packets);
         handler.turn_packets = handler.turn_packets.saturating_add(packets);
-        if handler.takes_turns() && handler.turn_packets >= handler.parameters.quantum_packets.max(1) {
+        if handler.takes_turns() && handler.turn_packets >= handler.order.quantum_packets.max(1) {
             handler.take_ticket(ticket);
             self.tickets += 1;
         }
@@ -262,7 +287,7 @@ impl Executor {
 
     /// Packets that the next unit of a handler may have: b_p, within what is left of its budget; at least 1.
     pub fn unit_packets(&self, id: HandlerId) -> u32 {
-        let of = |handler: &Handler| handler.account.unit_packets(handler.parameters.quantum_packets);
+        let of = |handler: &Handler| handler.account.unit_packets(handler.order.quantum_packets);
         self.get(id).map_or(1, of).max(1)
     }
 
@@ -326,7 +351,7 @@ impl Executor {
 impl Handler {
     /// Best effort goes round; a guaranteed handler stays until its message is done.
     const fn takes_turns(&self) -> bool {
-        matches!(self.parameters.class, Class::BestEffort | Class::Background) || self.account.is_spent()
+        matches!(self.order.class, Class::BestEffort | Class::Background) || self.account.is_spent()
     }
 
     /// Until when it has spent its flow's share, where it is best effort now.
@@ -357,7 +382,7 @@ impl Handler {
     /// Band and place within it; the smaller, the more urgent. None without a head.
     fn key(&self, policy: RunPolicy) -> Option<u128> {
         let head = self.head?;
-        let class = if self.account.is_spent() { Class::Background } else { self.parameters.class };
+        let class = if self.account.is_spent() { Class::Background } else { self.order.class };
         Some(match policy {
             RunPolicy::Edf => match class {
                 Class::LowLatency | Class::Guaranteed => {
@@ -366,8 +391,8 @@ impl Handler {
                 Class::Soft => banded(Class::Soft as u8, self.account.due(head.deadline).0),
                 _ => banded(class as u8, self.ticket),
             },
-            RunPolicy::FixedPriority => banded(level(class, self.parameters.level), self.ticket),
-            RunPolicy::Rmdp => by_rate(class, &self.parameters, self.ticket),
+            RunPolicy::FixedPriority => banded(level(class, self.order.level), self.ticket),
+            RunPolicy::Rmdp => by_rate(class, &self.order, self.ticket),
             // The baseline knows neither classes nor budgets.
             RunPolicy::Fifo => banded(0, head.eligible.0),
         })
@@ -389,10 +414,10 @@ const _: () =
 
 /// By class, period, place within the rate group, and the order of arrival. Only channels have periods; tickets
 /// begin anew after 2^45, a year of a million a second.
-fn by_rate(class: Class, parameters: &HandlerParameters, ticket: u64) -> u128 {
+fn by_rate(class: Class, order: &Order, ticket: u64) -> u128 {
     let of_channel = matches!(class, Class::LowLatency | Class::Guaranteed | Class::Soft);
     let (period, place) =
-        if of_channel { (parameters.period.min(SPAN_MAX), parameters.place) } else { (Nanos::ZERO, 0) };
+        if of_channel { (order.period.min(SPAN_MAX), order.place) } else { (Nanos::ZERO, 0) };
     let place = u128::from(place.min((1 << RATE_PLACE_BITS) - 1));
     let ticket = u128::from(ticket & ((1 << RATE_TICKET_BITS) - 1));
     let rate = u128::from(class as u8) << RATE_PERIOD_BITS | u128::from(period.0);

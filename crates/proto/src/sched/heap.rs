@@ -3,6 +3,8 @@
 
 use alloc::vec::Vec;
 
+use crate::slab::reserve;
+
 const ABSENT: u32 = u32::MAX;
 
 /// Key in the upper 96 bits, handler in the lower 32: ties go to the smaller handler.
@@ -32,7 +34,8 @@ pub(super) struct IndexedHeap {
 impl IndexedHeap {
     /// Room for handlers up to `handlers` - 1, so that `set` does not allocate.
     pub(super) fn reserve(&mut self, handlers: usize) {
-        self.entries.reserve(handlers.saturating_sub(self.entries.len()));
+        reserve(&mut self.entries, handlers);
+        reserve(&mut self.positions, handlers);
         self.positions.resize(self.positions.len().max(handlers), ABSENT);
     }
 
@@ -52,9 +55,9 @@ impl IndexedHeap {
         }
     }
 
-    /// Takes `handler` out if it is in.
+    /// Takes `handler` out if it is in; there need not be room for it.
     pub(super) fn remove(&mut self, handler: u32) {
-        let at = self.positions[handler as usize];
+        let Some(&at) = self.positions.get(handler as usize) else { return };
         if at == ABSENT {
             return;
         }

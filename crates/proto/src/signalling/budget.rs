@@ -48,10 +48,6 @@ pub fn limit(
     (limit > Nanos::ZERO).then_some(limit)
 }
 
-/// J(here) with the bounds known so far: the fixed part and the drift of all stages before.
-pub fn arrival_error(fixed: Nanos, before: &[StageGrant], drift: Ppm) -> Nanos {
-    fixed + drift.of(before.iter().map(|stage| stage.bound).sum())
-}
 /// What a link adds to the fixed part of J. Slack is stamped with the *latest* departure: a full window and all
 /// of the kernel's traffic ahead. Where they were not, a packet comes that much earlier than its predecessor.
 pub fn arrival_error_of(link: &LinkConfig) -> Nanos {

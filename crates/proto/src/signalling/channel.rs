@@ -2,13 +2,13 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Ppm};
 
-use super::message::Route;
 use super::requests::Asked;
 use super::resources::LocalChannel;
 use super::states::State;
@@ -44,15 +44,18 @@ impl Attempt {
     }
 }
 
-/// A channel that starts, passes or ends here.
-#[derive(Debug)]
-pub struct Channel {
-    pub local: LocalChannel,
-    pub state: State,
+/// From whom to whom, and over which nodes: what all channels between two ends have in common.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Way {
     pub from: Name,
     pub to: Address,
+    pub nodes: Vec<NodeId>,
+}
+
+/// What is known of a channel only until its stages are final.
+#[derive(Debug, Default)]
+pub struct Setup {
     pub listener: Option<ListenerId>,
-    pub route: Route,
     /// Local stages as last granted.
     pub stages: Vec<StageGrant>,
     /// Where they stand among all of the route's.
@@ -61,6 +64,18 @@ pub struct Channel {
     pub all_stages: Vec<StageGrant>,
     /// The part of J that does not depend on bounds.
     pub arrival_error_fixed: Nanos,
+    /// At the source.
+    pub attempt: Option<Attempt>,
+}
+
+/// A channel that starts, passes or ends here.
+#[derive(Debug)]
+pub struct Channel {
+    pub local: Arc<LocalChannel>,
+    pub way: Arc<Way>,
+    /// This node's place on the way.
+    pub position: u8,
+    pub state: State,
     /// rho, by the worst clock on the route as far as this node knows.
     pub drift: Ppm,
     /// When an answer, consent or the grace is over.
@@ -69,11 +84,19 @@ pub struct Channel {
     pub lease: Option<Instant>,
     /// Why it is draining.
     pub reason: CloseReason,
-    /// At the source.
-    pub attempt: Option<Box<Attempt>>,
+    /// Until its stages are final.
+    pub setup: Option<Box<Setup>>,
 }
 
 impl Channel {
+    /// The node behind this one.
+    pub fn next(&self) -> Option<NodeId> {
+        self.way.nodes.get(usize::from(self.position) + 1).copied()
+    }
+    /// What it is being set up with; an empty one where that is over.
+    pub fn take_setup(&mut self) -> Box<Setup> {
+        self.setup.take().unwrap_or_default()
+    }
     fn wake(&self) -> Option<Instant> {
         let lease = self.lease.filter(|_| !active(Mutation::LeaseNeverExpires));
         [self.deadline, lease].into_iter().flatten().min()

@@ -1,6 +1,7 @@
 //! Establishment: CREATE forward, hop by hop, along one candidate route after the other (HARTS 3.2, Figure 3).
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use punctual_analysis::contract::SPAN_MAX;
@@ -9,7 +10,7 @@ use punctual_analysis::{Instant, Nanos, Soft};
 
 use super::Signalling;
 use super::budget;
-use super::channel::{Attempt, Channel};
+use super::channel::{Attempt, Channel, Setup, Way};
 use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::{Input, State};
@@ -46,7 +47,7 @@ impl Signalling {
             None => None,
         };
         let (user, probe) = (request.user, request.probe);
-        let attempt = Box::new(Attempt { user, probe, candidates: candidates.into(), best: None, asked });
+        let attempt = Attempt { user, probe, candidates: candidates.into(), best: None, asked };
         let id = self.next_channel_id();
         self.try_routes(id, &request, attempt, now, resources);
         Ok(id)
@@ -57,7 +58,7 @@ impl Signalling {
         &mut self,
         id: ChannelId,
         request: &OpenRequest,
-        mut attempt: Box<Attempt>,
+        mut attempt: Attempt,
         now: Instant,
         resources: &mut dyn Resources,
     ) {
@@ -69,7 +70,9 @@ impl Signalling {
                         if attempt.probe { Nanos::ZERO } else { self.config.signalling.consent_timeout };
                     channel.deadline = Some(now + self.answer_time() + consent);
                     channel.state = if attempt.probe { State::Probing } else { State::Creating };
-                    channel.attempt = Some(attempt);
+                    if let Some(setup) = &mut channel.setup {
+                        setup.attempt = Some(attempt);
+                    }
                     self.pass_create(&mut channel, create);
                     self.channels.insert(channel);
                     self.refresh_at.get_or_insert(now + self.refresh_interval());
@@ -137,14 +140,14 @@ impl Signalling {
         create.drift = create.drift.max(self.drift);
         let id = self.next_channel_id();
         let entered = self.enter(id, Some(link), &create, resources).and_then(|channel| {
+            let mut channel = channel;
             match (channel.local.role, create.probe) {
                 (Role::Sink, false) => {
                     let asked = self.ask_receiver(channel, &create, now, resources);
                     return asked.map_err(|cause| self.refusal_of(cause, None, &create));
                 }
-                (Role::Sink, true) => self.answer_probe(&create, Ok(channel.all_stages)),
+                (Role::Sink, true) => self.answer_probe(&create, Ok(channel.take_setup().all_stages)),
                 (_, probe) => {
-                    let mut channel = channel;
                     channel.lease = Some(now + self.config.signalling.lease);
                     self.pass_create(&mut channel, create.clone());
                     if !probe {
@@ -172,7 +175,7 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) -> Result<Box<Channel>, ChannelRefusal> {
         let local = self.local_channel(id, link_in, create);
-        let local = local.map_err(|cause| self.refusal_of(cause, None, create))?;
+        let local = local.map(Arc::new).map_err(|cause| self.refusal_of(cause, None, create))?;
         let stages = self.take_stages(&local, create, resources).map_err(|cause| {
             // Where time is what lacks, the stages say how much they would need.
             let wants_time = budget::wants_time(&cause);
@@ -184,7 +187,7 @@ impl Signalling {
     }
 
     fn local_channel(
-        &self,
+        &mut self,
         id: ChannelId,
         link_in: Option<LinkId>,
         create: &Create,
@@ -201,9 +204,8 @@ impl Signalling {
             role,
             link_in,
             link_out,
-            contract: create.contract,
+            contract: self.contracts.get(create.contract),
             fragment_bytes: create.fragment_bytes,
-            arrival_error: budget::arrival_error(create.arrival_error_fixed, &create.stages, create.drift),
             soft: soft_of(create).map(Box::new),
             handler_time,
         })
@@ -237,26 +239,27 @@ impl Signalling {
         before + own + create.drift.of(own)
     }
 
-    fn channel_of(&self, local: LocalChannel, create: &Create, stages: Vec<StageGrant>) -> Channel {
+    fn channel_of(&mut self, local: Arc<LocalChannel>, create: &Create, stages: Vec<StageGrant>) -> Channel {
         let role = local.role;
-        let own = create.stages.len()..create.stages.len() + stages.len();
-        let all_stages = create.stages.iter().chain(&stages).copied().collect();
+        let setup = Setup {
+            listener: if role == Role::Sink { self.listener(&create.to.port) } else { None },
+            own: create.stages.len()..create.stages.len() + stages.len(),
+            all_stages: create.stages.iter().chain(&stages).copied().collect(),
+            stages,
+            arrival_error_fixed: create.arrival_error_fixed,
+            attempt: None,
+        };
+        let nodes = create.route.nodes.clone();
         Channel {
             local,
+            way: self.ways.get(Way { from: create.from.clone(), to: create.to.clone(), nodes }),
+            position: create.route.position,
             state: if role == Role::Sink { State::Asking } else { State::Creating },
-            from: create.from.clone(),
-            to: create.to.clone(),
-            listener: if role == Role::Sink { self.listener(&create.to.port) } else { None },
-            route: create.route.clone(),
-            stages,
-            own,
-            all_stages,
-            arrival_error_fixed: create.arrival_error_fixed,
             drift: create.drift,
             deadline: None,
             lease: None,
             reason: CloseReason::PathLost,
-            attempt: None,
+            setup: Some(Box::new(setup)),
         }
     }
 
@@ -291,7 +294,11 @@ impl Signalling {
         let added = self.link_config(link).map_or(Nanos::ZERO, budget::arrival_error_of);
         let create = Create {
             route: create.route.advanced(),
-            stages: core::mem::take(&mut channel.all_stages),
+            stages: channel
+                .setup
+                .as_mut()
+                .map(|setup| core::mem::take(&mut setup.all_stages))
+                .unwrap_or_default(),
             arrival_error_fixed: create.arrival_error_fixed + added,
             ..create
         };
@@ -307,21 +314,26 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) -> Result<(), RefuseCause> {
         let no_listener = || RefuseCause::NoListener(create.to.port.clone());
-        let mut stages = core::mem::take(&mut channel.all_stages);
+        let listener = channel.setup.as_ref().and_then(|setup| setup.listener);
+        let mut stages =
+            channel.setup.as_mut().map(|setup| core::mem::take(&mut setup.all_stages)).unwrap_or_default();
         let committed = commit(&mut channel, &mut stages, resources)
-            .and_then(|terms| Ok((terms, channel.listener.ok_or_else(no_listener)?)));
+            .and_then(|terms| Ok((terms, listener.ok_or_else(no_listener)?)));
         let (terms, listener) = committed.inspect_err(|_| resources.release(channel.local.channel))?;
-        let bounds: Vec<_> = channel.stages.iter().map(|stage| stage.bound).collect();
-        let before =
-            channel.own.start.checked_sub(1).and_then(|i| stages.get(i)).map_or(Nanos::ZERO, |s| s.bound);
-        let inbox_messages = budget::inbox_messages(&create.contract, &terms, &bounds, before);
-        channel.all_stages = stages;
+        let mut inbox_messages = 0;
+        if let Some(setup) = &mut channel.setup {
+            let bounds: Vec<_> = setup.stages.iter().map(|stage| stage.bound).collect();
+            let last = setup.own.start.checked_sub(1).and_then(|index| stages.get(index));
+            let before = last.map_or(Nanos::ZERO, |stage| stage.bound);
+            inbox_messages = budget::inbox_messages(&create.contract, &terms, &bounds, before);
+            setup.all_stages = stages;
+        }
         channel.deadline = Some(now + self.config.signalling.consent_timeout);
         channel.lease = Some(now + self.config.signalling.lease);
         self.events.push_back(Event::Incoming(Incoming {
             channel: channel.local.channel,
             listener,
-            from: channel.from.clone(),
+            from: channel.way.from.clone(),
             user: create.user,
             contract: create.contract,
             inbox_messages,
@@ -367,12 +379,13 @@ impl Signalling {
     /// What the application at the source is told.
     pub(super) fn grant(&self, channel: &Channel, stages: Vec<StageGrant>) -> Grant {
         let smallest: Vec<_> = stages.iter().map(|s| StageGrant { bound: s.offered, ..*s }).collect();
-        let here: Nanos = channel.stages.iter().map(|stage| stage.bound).sum();
+        let own = channel.setup.iter().flat_map(|setup| &setup.stages);
+        let here: Nanos = own.map(|stage| stage.bound).sum();
         Grant {
             deadline: channel.local.contract.deadline,
             bound_possible: budget::spent(&smallest, channel.drift),
             stages,
-            route: channel.route.nodes.clone(),
+            route: channel.way.nodes.clone(),
             outbox_messages: budget::outbox_messages(&channel.local.contract, here),
         }
     }

@@ -139,9 +139,9 @@ impl Signalling {
             .filter_map(|channel| {
                 let id = channel.local.channel;
                 if channel.local.link_in == Some(link) {
-                    Some((id, Input::UpstreamLost, channel.route.first()))
+                    Some((id, Input::UpstreamLost, channel.way.nodes.first().copied()))
                 } else if channel.local.link_out == Some(link) {
-                    Some((id, Input::DownstreamLost, channel.route.last()))
+                    Some((id, Input::DownstreamLost, channel.way.nodes.last().copied()))
                 } else {
                     None
                 }

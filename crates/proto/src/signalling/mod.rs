@@ -13,11 +13,11 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use punctual_analysis::{Instant, Nanos, Ppm};
+use punctual_analysis::{Contract, Instant, Nanos, Ppm};
 
 use crate::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId, PathId};
 use crate::limits::{LISTENERS_MAX, REASON_BYTES_MAX};
-use crate::node::api::{CloseReason, Event, RefuseCause, RequestError, Role, StageGrant};
+use crate::node::api::{CloseReason, Event, RefuseCause, RequestError, Role};
 use crate::node::config::{LinkConfig, NodeConfig};
 
 mod budget;
@@ -31,12 +31,13 @@ mod peer;
 mod random;
 mod requests;
 pub mod resources;
+mod shared;
 mod states;
 mod stream;
 mod transitions;
 mod window;
 
-use channel::{Channel, Channels};
+use channel::{Channel, Channels, Way};
 use message::Message;
 pub use packet::VERSION as RTCOP_VERSION;
 use packet::{Key, Rejected};
@@ -44,6 +45,7 @@ use peer::{Ignored, Peer, Presence};
 use random::SplitMix64;
 use requests::Requests;
 pub use resources::{CommitTerms, LocalChannel, Resources};
+use shared::Shared;
 use states::{Input, State, transition};
 use transitions::Particulars;
 
@@ -76,8 +78,6 @@ pub struct ChannelView<'a> {
     pub to: &'a Address,
     /// State as `channels` shows it (`open`, `creating`, ...).
     pub state: &'static str,
-    /// Local stages, as last granted.
-    pub stages: &'a [StageGrant],
 }
 
 /// What signalling counts.
@@ -118,6 +118,9 @@ pub struct Signalling {
     /// By link.
     peers: Vec<Peer>,
     channels: Channels,
+    /// Of the channels.
+    ways: Shared<Way>,
+    contracts: Shared<Contract>,
     requests: Requests,
     listeners: BTreeMap<Name, Listener>,
     events: VecDeque<Event>,
@@ -142,6 +145,8 @@ impl Signalling {
             peers: config.links.iter().map(|link| Peer::new(config, link, random.next(), now)).collect(),
             random,
             channels: Channels::default(),
+            ways: Shared::new(),
+            contracts: Shared::new(),
             requests: Requests::default(),
             listeners: BTreeMap::new(),
             events: VecDeque::new(),
@@ -264,7 +269,8 @@ impl Signalling {
             self.listeners.iter().find(|(_, found)| found.id == listener).map(|(port, _)| port.clone());
         let port = found.ok_or(RequestError::Unknown)?;
         self.listeners.remove(&port);
-        let asking = |c: &&Channel| c.listener == Some(listener) && c.state == State::Asking;
+        let waits = |c: &Channel| c.setup.as_ref().is_some_and(|setup| setup.listener == Some(listener));
+        let asking = |c: &&Channel| c.state == State::Asking && waits(c);
         let waiting: Vec<_> = self.channels.iter().filter(asking).map(|c| c.local.channel).collect();
         for channel in waiting {
             let refusal = self.refusal(RefuseCause::NoListener(port.clone()));
@@ -395,10 +401,9 @@ impl Signalling {
 fn view(channel: &Channel) -> ChannelView<'_> {
     ChannelView {
         local: &channel.local,
-        from: &channel.from,
-        to: &channel.to,
+        from: &channel.way.from,
+        to: &channel.way.to,
         state: channel.state.name(),
-        stages: &channel.stages,
     }
 }
 

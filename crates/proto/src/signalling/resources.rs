@@ -4,6 +4,7 @@
 //! [`Resources`] owns its stages, buffers and path tables.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use punctual_analysis::{Contract, Horizon, Nanos, Ppm, Soft};
@@ -26,12 +27,10 @@ pub struct LocalChannel {
     pub link_in: Option<LinkId>,
     /// Where it goes out; `None` at the sink.
     pub link_out: Option<LinkId>,
-    /// Traffic and wish.
-    pub contract: Contract,
+    /// Traffic and wish; the same for all channels with equal ones.
+    pub contract: Arc<Contract>,
     /// Payload of each packet but a message's last, in bytes; the source chose it.
     pub fragment_bytes: u32,
-    /// J: how far a packet may arrive after its nominal arrival here, with the bounds known so far.
-    pub arrival_error: Nanos,
     /// What a soft channel asks of each stage here; `None` where it is hard.
     pub soft: Option<Box<Soft>>,
     /// What the receiving application declares for handling a message on the processor; zero elsewhere.
@@ -100,7 +99,11 @@ pub trait Resources {
     ///
     /// # Errors
     /// Why not (buffers, mostly); the channel stays held and signalling releases it.
-    fn commit(&mut self, local: &LocalChannel, terms: &CommitTerms) -> Result<Vec<StageGrant>, RefuseCause>;
+    fn commit(
+        &mut self,
+        local: &Arc<LocalChannel>,
+        terms: &CommitTerms,
+    ) -> Result<Vec<StageGrant>, RefuseCause>;
 
     /// Gives back all that the channel holds or has committed; does nothing where that is nothing.
     fn release(&mut self, channel: ChannelId);

@@ -51,22 +51,21 @@ pub fn commit(
     resources: &mut dyn Resources,
 ) -> Result<CommitTerms, RefuseCause> {
     let garbled = || RefuseCause::Unsuitable("ACCEPT does not fit what was held".into());
-    let (own, local, drift) = (channel.own.clone(), &channel.local, channel.drift);
+    let Channel { local, drift, setup: Some(setup), .. } = channel else { return Err(garbled()) };
+    let (own, drift) = (setup.own.clone(), *drift);
     let mine = stages.get(own.clone()).ok_or_else(garbled)?;
-    if mine != &*channel.stages || budget::spent(stages, drift) > local.contract.deadline {
+    if mine != &*setup.stages || budget::spent(stages, drift) > local.contract.deadline {
         return Err(garbled());
     }
-    let fixed = channel.arrival_error_fixed;
+    let fixed = setup.arrival_error_fixed;
     let terms = budget::terms(&local.contract, stages, own.clone(), local.role, fixed, drift);
     let grants = resources.commit(local, &terms)?;
     let within = grants.iter().zip(&terms.bounds).all(|(grant, most)| grant.bound <= *most);
     if grants.len() != own.len() || !within {
         return Err(RefuseCause::Unsuitable("stages took more than their share".into()));
     }
-    let bounds: Vec<_> = grants.iter().map(|grant| grant.bound).collect();
-    channel.local.arrival_error = terms.arrival_error(&bounds);
     stages[own].copy_from_slice(&grants);
-    channel.stages = grants;
+    setup.stages = grants;
     Ok(terms)
 }
 
@@ -122,6 +121,9 @@ impl Signalling {
         for action in row.actions.iter().filter(|action| !matches!(action, Action::TryNext)) {
             self.act(&mut channel, *action, &mut what, now);
         }
+        if matches!(row.next, State::Accepted | State::Open) {
+            channel.setup = None;
+        }
         if row.next != State::Gone {
             self.channels.insert(channel);
         } else if row.actions.contains(&Action::TryNext) {
@@ -136,13 +138,13 @@ impl Signalling {
             Action::Commit | Action::TryNext => {}
             Action::SendAccept => {
                 let at_sink = channel.local.role == Role::Sink;
-                let from = if at_sink { &mut channel.all_stages } else { &mut what.stages };
-                let stages = core::mem::take(from);
+                let own = channel.setup.as_mut().filter(|_| at_sink).map(|setup| &mut setup.all_stages);
+                let stages = core::mem::take(own.unwrap_or(&mut what.stages));
                 self.say_to(up, &Message::Accept { path, drift: channel.drift, stages });
             }
             Action::SendConfirm => self.say_to(down, &Message::Confirm { path }),
             Action::SendRefuse => {
-                let next = channel.route.next().unwrap_or(self.config.id);
+                let next = channel.next().unwrap_or(self.config.id);
                 let lost = || self.refusal(self.unreachable(next));
                 let refusal = what.refusal.take().unwrap_or_else(lost);
                 self.say_to(up, &Message::Refuse { path, refusal });
@@ -161,7 +163,6 @@ impl Signalling {
             }
             Action::TellOpened => {
                 let grant = self.grant(channel, core::mem::take(&mut what.stages));
-                channel.attempt = None;
                 self.events.push_back(Event::Opened { channel: id, grant });
             }
             Action::TellProbed => {
@@ -173,12 +174,18 @@ impl Signalling {
         }
     }
 
-    fn try_next(&mut self, channel: Channel, what: Particulars, now: Instant, resources: &mut dyn Resources) {
-        let Some(mut attempt) = channel.attempt else { return };
-        let next = channel.route.next().unwrap_or(self.config.id);
+    fn try_next(
+        &mut self,
+        mut channel: Channel,
+        what: Particulars,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        let Some(mut attempt) = channel.take_setup().attempt else { return };
+        let next = channel.next().unwrap_or(self.config.id);
         attempt.note(what.refusal.unwrap_or_else(|| self.refusal(self.unreachable(next))));
-        let (contract, user, probe) = (channel.local.contract, attempt.user, attempt.probe);
-        let request = OpenRequest { to: channel.to, contract, user, probe, token: None };
+        let (contract, user, probe) = (*channel.local.contract, attempt.user, attempt.probe);
+        let request = OpenRequest { to: channel.way.to.clone(), contract, user, probe, token: None };
         self.try_routes(channel.local.channel, &request, attempt, now, resources);
     }
 

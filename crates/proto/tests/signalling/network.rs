@@ -2,6 +2,7 @@
 //! reorders, hosts whose clocks are set and run differently, stages that count what is held.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate, Refusal, RefusalReason};
 use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
@@ -96,7 +97,11 @@ impl Resources for Stages {
         self.probes += 1;
         self.stages(local, limit)
     }
-    fn commit(&mut self, local: &LocalChannel, terms: &CommitTerms) -> Result<Vec<StageGrant>, RefuseCause> {
+    fn commit(
+        &mut self,
+        local: &Arc<LocalChannel>,
+        terms: &CommitTerms,
+    ) -> Result<Vec<StageGrant>, RefuseCause> {
         assert_eq!(self.held.get(&local.channel), Some(&false), "committed twice, or not held: {local:?}");
         if self.refuse_commit {
             return Err(RefuseCause::Buffers(RefusalReason::Buffers { wanted_bytes: 2, free_bytes: 1 }));
@@ -109,7 +114,7 @@ impl Resources for Stages {
             let extra = *most - stage.offered;
             stage.bound = stage.offered + if self.modest { extra / 2 } else { extra };
         }
-        self.committed.push((local.clone(), terms.clone(), stages.clone()));
+        self.committed.push((LocalChannel::clone(local), terms.clone(), stages.clone()));
         Ok(stages)
     }
     fn release(&mut self, channel: ChannelId) {

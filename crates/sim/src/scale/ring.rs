@@ -21,6 +21,10 @@ const INTERVAL: Nanos = Nanos::from_secs(10);
 const DEADLINE: Nanos = Nanos::from_secs(5);
 /// Between two requests of one node.
 const OPENS_EVERY: Nanos = Nanos::from_millis(10);
+/// Between the first requests, and the messages, of two neighbours: few nodes of a large network are busy at once, so that
+/// a node finds its own in the caches of the one machine that plays them all, as on a machine of its own.
+const NODES_EVERY: Nanos = Nanos::from_millis(20);
+const SENDERS_EVERY: Nanos = Nanos::from_millis(1);
 /// Handshakes and messages are through long before.
 const ENOUGH: Nanos = Nanos::from_secs(10);
 /// A node that wants to be called at once more often than this does not let time pass.
@@ -45,7 +49,6 @@ struct Host {
     /// The only wake-up that counts; others are stale.
     wakes: Option<SimTime>,
     delivered: DeliveredList,
-    frames: FramePool,
     /// Those that start here, in the order of their handles.
     channels: Vec<Channel>,
 }
@@ -62,6 +65,7 @@ pub(super) struct Ring {
     packets: u64,
     signals: u64,
     hops: u64,
+    frames: FramePool,
     scratch: Vec<u8>,
 }
 
@@ -150,7 +154,6 @@ impl Ring {
                 node,
                 wakes: None,
                 delivered: DeliveredList::default(),
-                frames: FramePool::default(),
                 channels: Vec::with_capacity(size.channels_per_node),
             });
         }
@@ -172,6 +175,7 @@ impl Ring {
             packets: zero,
             signals: zero,
             hops: zero,
+            frames: FramePool::default(),
             scratch,
         })
     }
@@ -200,9 +204,9 @@ impl Ring {
     pub(super) fn open_all(&mut self) -> Result<(u64, u64), ScenarioError> {
         let wanted = self.size.channels_per_node;
         for node in 0..self.size.nodes {
-            self.queue.schedule(self.now, Event::Open { node, nth: 0 });
+            self.queue.schedule(self.now + NODES_EVERY * node as u64, Event::Open { node, nth: 0 });
         }
-        self.run(OPENS_EVERY * wanted as u64 + ENOUGH);
+        self.run(NODES_EVERY * self.size.nodes as u64 + OPENS_EVERY * wanted as u64 + ENOUGH);
         let pending = (wanted * self.size.nodes) as u64 - self.open - self.refused;
         if pending > 0 {
             return Err(ScenarioError(format!("{pending} channels are neither open nor refused")));
@@ -222,6 +226,7 @@ impl Ring {
                 host.node.handle_outbox(channel.id, now);
             }
             self.step(number);
+            self.run(SENDERS_EVERY);
         }
         self.run(ENOUGH);
         let lost = self.open - (self.received - before);
@@ -297,12 +302,12 @@ impl Ring {
     }
 
     fn sleep(&mut self, number: usize, timeout: Option<Instant>) {
-        let at = timeout.map(|at| SimTime(at.0));
-        if self.hosts[number].wakes != at {
-            self.hosts[number].wakes = at;
-            if let Some(at) = at {
-                self.queue.schedule(at, Event::Wake { node: number });
-            }
+        let Some(at) = timeout.map(|at| SimTime(at.0)) else { return };
+        let wakes = &mut self.hosts[number].wakes;
+        // Once it wakes too early it sleeps again: the queue holds few wake-ups of a node, however often they move.
+        if wakes.is_none_or(|earlier| at < earlier) {
+            *wakes = Some(at);
+            self.queue.schedule(at, Event::Wake { node: number });
         }
     }
 
@@ -338,7 +343,7 @@ impl Ring {
                 *(if sent.port == Port::Data { &mut self.packets } else { &mut self.signals }) += 1;
                 let step = if link.0 == 0 { 1 } else { self.size.nodes - 1 };
                 let node = (number + step) % self.size.nodes;
-                let frame = SimFrame::new(&self.scratch[..len], &self.hosts[node].frames);
+                let frame = SimFrame::new(&self.scratch[..len], &self.frames);
                 let at = self.now + RATE.time_of(u64::from(sent.wire_bytes)) + PROPAGATION;
                 let link = LinkId(1 - link.0);
                 self.queue.schedule(at, Event::Arrive { node, link, port: sent.port, frame });

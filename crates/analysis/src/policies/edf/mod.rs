@@ -11,7 +11,8 @@ mod staircase;
 #[cfg(test)]
 mod tests;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 
 use blocking::BlockingCurve;
 use search::{Newcomer, NoBound, Search, Tail};
@@ -36,11 +37,9 @@ fn signed(span: Nanos) -> i64 {
     span.0.min(1 << 60) as i64
 }
 
-/// Equal demands with equal bounds count as one series.
-type Group = (Nanos, Nanos, Nanos, Nanos, Nanos);
-
-/// What a channel holds: what EDF asks of its demand, and its bound.
-#[derive(Clone, Copy, Debug)]
+/// What channels hold: what EDF asks of their demand, and their bound. Those with the same share it and count as one
+/// series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     cost: Nanos,
     unit_cost_max: Nanos,
@@ -67,8 +66,9 @@ impl Held {
 #[derive(Debug)]
 pub struct Edf {
     model: StageModel,
-    channels: BTreeMap<StageKey, Held>,
-    groups: BTreeMap<Group, u32>,
+    channels: BTreeMap<StageKey, Arc<Held>>,
+    /// All that channels hold, each once: in use by its channels and this.
+    groups: BTreeSet<Arc<Held>>,
     used: Share,
     /// Sum over the channels of C·max(0, I' + r - d)/I': how far demand may lie above its mean.
     offset: i128,
@@ -84,7 +84,7 @@ impl Edf {
         Self {
             model,
             channels: BTreeMap::new(),
-            groups: BTreeMap::new(),
+            groups: BTreeSet::new(),
             used: Share::default(),
             offset: 0,
             step_rate: 0,
@@ -95,28 +95,26 @@ impl Edf {
 
     fn insert(&mut self, key: StageKey, demand: &Demand, bound: Nanos) {
         let series = series_of(demand, bound);
-        let channels = self.groups.entry(group_of(demand, bound)).or_insert(0);
-        if *channels == 0 {
+        let held = Held::new(demand, bound);
+        let held = self.groups.get(&held).cloned().unwrap_or_else(|| {
+            let fresh = Arc::new(held);
             self.step_rate += steps_per_1000s(demand);
-        }
-        *channels += 1;
+            self.groups.insert(fresh.clone());
+            fresh
+        });
         self.stairs.add(&series);
         self.blocking.add(demand.unit_cost_max, bound - demand.release_latency);
         self.used.add(demand);
         self.offset += offset_of(demand, bound);
-        self.channels.insert(key, Held::new(demand, bound));
+        self.channels.insert(key, held);
     }
 
     fn remove(&mut self, key: StageKey) -> Option<(Demand, Nanos)> {
         let held = self.channels.remove(&key)?;
         let (demand, bound) = (held.demand(), held.bound);
-        let group = group_of(&demand, bound);
-        if let Some(count) = self.groups.get_mut(&group) {
-            *count -= 1;
-            if *count == 0 {
-                self.groups.remove(&group);
-                self.step_rate -= steps_per_1000s(&demand);
-            }
+        if channels_of(&held) <= 1 {
+            self.groups.remove(&held);
+            self.step_rate -= steps_per_1000s(&demand);
         }
         self.stairs.remove(&series_of(&demand, bound));
         self.blocking.remove(demand.unit_cost_max, bound - demand.release_latency);
@@ -176,7 +174,7 @@ impl Edf {
         if target <= self.stairs.horizon || self.stairs.len() as u128 >= 2 * STEPS_MAX {
             return false;
         }
-        let all = self.groups.iter().map(|(group, &channels)| series_of_group(group, channels));
+        let all = self.groups.iter().map(series_of_group);
         self.stairs.extend(target, all);
         true
     }
@@ -212,13 +210,13 @@ fn series_of(demand: &Demand, bound: Nanos) -> Series {
     }
 }
 
-fn series_of_group(&(cost, _, period, release_latency, bound): &Group, channels: u32) -> Series {
-    let first = signed(bound - release_latency);
-    Series { first, period: signed(period), cost: signed(cost), channels }
+/// Channels that hold it: one more has it, the set of all.
+fn channels_of(held: &Arc<Held>) -> u32 {
+    (Arc::strong_count(held) - 1) as u32
 }
 
-fn group_of(demand: &Demand, bound: Nanos) -> Group {
-    (demand.cost, demand.unit_cost_max, demand.period, demand.release_latency, bound)
+fn series_of_group(held: &Arc<Held>) -> Series {
+    Series { channels: channels_of(held), ..series_of(&held.demand(), held.bound) }
 }
 
 fn steps_per_1000s(demand: &Demand) -> u128 {
@@ -253,7 +251,7 @@ impl AdmissionPolicy for Edf {
     }
 
     fn relax(&mut self, key: StageKey, bound: Nanos) -> Result<(), Refusal> {
-        match self.channels.get(&key).copied() {
+        match self.channels.get(&key).map(|held| **held) {
             Some(held) => self.hold(key, &held.demand(), bound),
             None => Err(super::not_held()),
         }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: what a link counts as taken is the sum of its channels' own frames and of its pool.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use punctual_analysis::buffers::{PoolPart, pooled};
@@ -12,14 +13,14 @@ use crate::ids::{ChannelId, LinkId};
 use crate::node::api::RefuseCause;
 
 /// Buffers of a channel here.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::node) struct Reserved {
     /// Bytes of rings and packets.
     pub bytes: u64,
     /// Frames of the driver of the link that it comes in on.
     pub frames: Option<(LinkId, u32)>,
     /// Whether those come out of the pool of that link's soft channels: means and the miss ratio that is borne.
-    pub pooled: Option<Pooled>,
+    pub pooled: Option<Box<Pooled>>,
 }
 
 /// How a soft channel shares a pool.
@@ -64,7 +65,7 @@ impl Reserved {
     /// Its part of the pool of `link`.
     fn part(&self) -> Option<(LinkId, PoolPart, Ppb)> {
         let (link, most) = self.frames?;
-        let Pooled { period, mean_period, ratio } = self.pooled?;
+        let Pooled { period, mean_period, ratio } = **self.pooled.as_ref()?;
         Some((link, PoolPart { most, period, mean_period }, ratio))
     }
 }
@@ -75,7 +76,7 @@ impl Stages {
     /// # Errors
     /// Where the node has no more; nothing changes then.
     pub fn reserve_buffers(&mut self, channel: ChannelId, wanted: Reserved) -> Result<(), RefuseCause> {
-        let had = self.held.get(&channel).map_or(Reserved::default(), |held| held.buffers);
+        let had = self.held.get(&channel).map_or(Reserved::default(), |held| held.buffers.clone());
         let free_bytes = self.buffer_bytes_max.saturating_sub(self.buffer_bytes - had.bytes);
         let refuse = |wanted_bytes, free_bytes| {
             Err(RefuseCause::Buffers(RefusalReason::Buffers { wanted_bytes, free_bytes }))
@@ -97,14 +98,14 @@ impl Stages {
                 );
             }
         }
-        self.count_buffers(channel, had, wanted);
+        self.count_buffers(channel, &had, &wanted);
         if let Some(held) = self.held.get_mut(&channel) {
             held.buffers = wanted;
         }
         Ok(())
     }
 
-    pub(super) fn count_buffers(&mut self, channel: ChannelId, had: Reserved, has: Reserved) {
+    pub(super) fn count_buffers(&mut self, channel: ChannelId, had: &Reserved, has: &Reserved) {
         self.buffer_bytes = self.buffer_bytes - had.bytes + has.bytes;
         if let Some((link, _)) = had.frames {
             self.links[usize::from(link.0)].frames -= had.own_frames();

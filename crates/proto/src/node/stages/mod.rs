@@ -4,6 +4,7 @@
 
 mod buffers;
 mod grants;
+mod held;
 mod models;
 mod planned;
 
@@ -15,7 +16,7 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use punctual_analysis::{
     Activation, ActivationError, AdmissionPolicy, Class, Contract, Cpu, Demand, Link, Nanos, PathCosts,
-    Policing, Ppm, Refusal, RefusalReason, Service, StageKey, Urgency, policy_by_name,
+    Policing, Ppm, Refusal, RefusalReason, StageKey, Urgency, policy_by_name,
 };
 
 use super::api::{RefuseCause, StageGrant, StageKind};
@@ -29,6 +30,7 @@ use crate::signalling::LocalChannel;
 use self::buffers::Pool;
 pub(super) use self::buffers::{Pooled, Reserved};
 use self::grants::cpu_kind;
+pub(super) use self::held::{Held, HeldStage};
 pub(crate) use self::models::link_model;
 pub(super) use self::models::{cpu_model, path_costs};
 use self::models::{fragment_bytes_max, hold_signalling, signal_contract};
@@ -48,41 +50,6 @@ const fn name_of(admission: Admission) -> &'static str {
 
 /// The implicit signalling channel's place in each stage: no channel has this handle.
 const SIGNALLING_KEY: StageKey = StageKey(u64::MAX);
-
-/// What a channel holds in one stage.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HeldStage {
-    pub demand: Demand,
-    /// Part of the bound that is no work of the stage: waiting for a timer.
-    pub wait: Nanos,
-    /// Most that the bound may be relaxed to: a timer's work is done before its next expiry.
-    pub bound_max: Nanos,
-    /// d: the wait and what the stage's admission holds.
-    pub bound: Nanos,
-    /// How a processor serves it, where it has a budget.
-    pub service: Option<Service>,
-    /// The flow of this host's plan whose reservation it has.
-    planned: Option<usize>,
-}
-
-impl HeldStage {
-    /// Without a timer.
-    fn new(demand: Demand, bound: Nanos) -> Self {
-        Self { demand, wait: Nanos::ZERO, bound_max: Nanos::MAX, bound, service: None, planned: None }
-    }
-    /// What the stage's admission holds.
-    pub fn work_bound(&self) -> Nanos {
-        self.bound - self.wait
-    }
-}
-
-/// What a channel holds here.
-#[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub cpu: HeldStage,
-    pub link: Option<(LinkId, HeldStage)>,
-    pub buffers: Reserved,
-}
 
 /// One link's admission.
 struct LinkStage {
@@ -238,8 +205,8 @@ impl Stages {
             if !dry {
                 self.hold_cpu(local.channel, &cpu).map_err(refuse(cpu_kind))?;
                 cpu_grant.utilisation = self.cpu.utilisation();
-                let held = Held { cpu, link: None, buffers: Reserved::default() };
-                self.held.insert(local.channel, Box::new(held));
+                self.insert(local.channel, &cpu, None);
+                self.keep(local.channel, &[cpu_grant]);
             }
             return Ok(Vec::from([cpu_grant]));
         };
@@ -255,36 +222,45 @@ impl Stages {
                 return Err(refuse(cpu_kind)(refusal));
             }
             cpu_grant.utilisation = self.cpu.utilisation();
-            let held = Held { cpu, link: Some((link, held)), buffers: Reserved::default() };
-            self.held.insert(local.channel, Box::new(held));
+            self.insert(local.channel, &cpu, Some((link, &held)));
         }
-        Ok(Vec::from([cpu_grant, self.link_grant(local, link, &held, left)]))
+        let grants = [cpu_grant, self.link_grant(local, link, &held, left)];
+        if !dry {
+            self.keep(local.channel, &grants);
+            debug_assert_eq!(self.granted(local), grants, "what is kept says what was granted");
+        }
+        Ok(Vec::from(grants))
     }
 
     /// Moves the held bounds to at most `bounds` (CPU, link), each where its stage still keeps everybody's;
     /// returns the bounds that are held now.
     pub fn relax(
         &mut self,
-        channel: ChannelId,
+        local: &LocalChannel,
         bounds: &[Nanos],
         horizons: impl Fn(usize, &[Nanos]) -> Nanos,
     ) -> Option<Vec<Nanos>> {
-        let held = self.held.get_mut(&channel)?;
-        let key = StageKey(channel.0);
-        let mut taken = Vec::from([held.cpu.bound]);
+        let (mut cpu, mut out) = (self.cpu_stage(local)?, self.link_stage(local));
+        let key = StageKey(local.channel.0);
+        let mut taken = Vec::from([cpu.bound]);
         // From the last stage on: a horizon counts what is upstream of it.
-        if let Some((link, stage)) = &mut held.link {
+        if let Some((link, stage)) = &mut out {
             let wanted = bounds.get(1).copied().unwrap_or(stage.bound);
             relax_stage(self.links[usize::from(link.0)].policy.as_mut(), key, stage, wanted);
             taken.push(stage.bound);
         }
-        let wanted = bounds.first().copied().unwrap_or(held.cpu.bound);
-        relax_stage(self.cpu.as_mut(), key, &mut held.cpu, wanted);
-        taken[0] = held.cpu.bound;
+        let wanted = bounds.first().copied().unwrap_or(cpu.bound);
+        relax_stage(self.cpu.as_mut(), key, &mut cpu, wanted);
+        taken[0] = cpu.bound;
         let early_cpu = horizons(0, &taken);
-        rehold(self.cpu.as_mut(), key, &mut held.cpu, early_cpu);
-        if let Some((link, stage)) = &mut held.link {
+        rehold(self.cpu.as_mut(), key, &mut cpu, early_cpu);
+        if let Some((link, stage)) = &mut out {
             rehold(self.links[usize::from(link.0)].policy.as_mut(), key, stage, horizons(1, &taken));
+        }
+        let held = self.held.get_mut(&local.channel)?;
+        (held.cpu.bound, held.cpu.early) = (cpu.bound, cpu.demand.early);
+        if let (Some((_, kept)), Some((_, stage))) = (&mut held.link, &out) {
+            (kept.bound, kept.early) = (stage.bound, stage.demand.early);
         }
         Some(taken)
     }
@@ -292,14 +268,14 @@ impl Stages {
     /// Gives everything back.
     pub fn release(&mut self, channel: ChannelId) {
         let Some(held) = self.held.remove(&channel) else { return };
-        match held.cpu.planned {
-            Some(index) => self.plan[index].taken = None,
+        match held.planned {
+            Some(index) => self.plan[index as usize].taken = None,
             None => drop(self.cpu.release(StageKey(channel.0))),
         }
         if let Some((link, _)) = held.link {
             self.links[usize::from(link.0)].policy.release(StageKey(channel.0));
         }
-        self.count_buffers(channel, held.buffers, Reserved::default());
+        self.count_buffers(channel, &held.buffers, &Reserved::default());
     }
 
     fn check_suitable(&self, local: &LocalChannel) -> Result<(), RefuseCause> {
@@ -339,18 +315,10 @@ impl Stages {
         }
         let (contract, fragment) = (&local.contract, local.fragment_bytes);
         let service = contract.service(fragment).map_err(unsuitable)?;
-        let mut costs = path_costs(&self.costs, local.role);
-        costs.message += local.handler_time;
-        let demand = self.cpu_model.demand_of(contract, &service, fragment, &costs, self.release_latency);
-        let demand = Demand { soft: local.soft.as_deref().copied(), ..demand };
-        let wait = service.wait;
-        let work_max = if wait > Nanos::ZERO { service.period } else { Nanos::MAX };
-        let answer = match self.cpu.offer(&demand, work_max.min(limit - wait)) {
-            Ok(offer) => {
-                let service = (contract.activation != Activation::Deadline).then_some(service);
-                let (bound_max, bound) = (wait + work_max, wait + offer.bound);
-                Ok(HeldStage { demand, wait, bound_max, bound, service, planned: None })
-            }
+        let stage = self.stage_of_cpu(local, service);
+        let wait = stage.wait;
+        let answer = match self.cpu.offer(&stage.demand, (stage.bound_max - wait).min(limit - wait)) {
+            Ok(offer) => Ok(HeldStage { bound: wait + offer.bound, ..stage }),
             Err(refusal) if contract.activation == Activation::Deadline => Err(refusal),
             Err(refusal) => Err(after_timer(refusal, wait)),
         };
@@ -367,16 +335,16 @@ impl Stages {
 
     /// How early a channel's packets may be processed where `wanted` is what its buffers allow: under an order
     /// to which early work is jitter, no more than was admitted.
-    pub fn cpu_early(&self, channel: ChannelId, wanted: Nanos) -> Nanos {
-        match self.held(channel) {
-            Some(Held { cpu, .. }) if counts_early(self.cpu.as_ref(), cpu) => wanted.min(cpu.demand.early),
+    pub fn cpu_early(&self, local: &LocalChannel, wanted: Nanos) -> Nanos {
+        match self.cpu_stage(local) {
+            Some(cpu) if counts_early(self.cpu.as_ref(), &cpu) => wanted.min(cpu.demand.early),
             _ => wanted,
         }
     }
 
     /// The same for the link out.
-    pub fn link_early(&self, channel: ChannelId, wanted: Nanos) -> Nanos {
-        match self.held(channel).and_then(|held| held.link) {
+    pub fn link_early(&self, local: &LocalChannel, wanted: Nanos) -> Nanos {
+        match self.link_stage(local) {
             Some((link, stage)) if counts_early(self.links[usize::from(link.0)].policy.as_ref(), &stage) => {
                 wanted.min(stage.demand.early)
             }
@@ -392,12 +360,6 @@ impl Stages {
     /// Whether the link does.
     pub fn link_is_soft(&self, link: LinkId, channel: ChannelId) -> bool {
         self.links[usize::from(link.0)].policy.is_soft(StageKey(channel.0))
-    }
-
-    fn link_demand(&self, local: &LocalChannel, link: LinkId, early: Nanos) -> Demand {
-        let model = &self.links[usize::from(link.0)].model;
-        let demand = model.demand(&local.contract, local.fragment_bytes, self.release_latency, early);
-        Demand { soft: local.soft.as_deref().copied(), ..demand }
     }
 }
 

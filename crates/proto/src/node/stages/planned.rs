@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use punctual_analysis::{AdmissionPolicy, Demand, Explanation, Nanos, Refusal, RefusalReason};
+use punctual_analysis::{AdmissionPolicy, Demand, Explanation, Nanos, Refusal, RefusalReason, Service};
 
 use super::super::api::{RefuseCause, Role};
 use super::super::check::NodeConfigError;
@@ -53,9 +53,21 @@ impl Stages {
             let reason = RefusalReason::Bound { possible: bound, limit };
             return Ok(Err(Refusal { reason, bound_possible: Some(bound), period_possible: None }));
         }
-        let (wait, service, planned) = (service.wait, Some(service), Some(index));
-        Ok(Ok(HeldStage { demand: *demand, wait, bound_max: bound, bound, service, planned }))
+        Ok(Ok(planned_stage(&self.plan[index], service, index)))
     }
+
+    /// What a channel holds that has the planned flow `index`.
+    pub(super) fn stage_of_plan(&self, local: &LocalChannel, index: usize) -> Option<HeldStage> {
+        let planned = self.plan.get(index)?;
+        let service = planned.flow.serving(&local.contract).service(local.fragment_bytes).ok()?;
+        Some(planned_stage(planned, service, index))
+    }
+}
+
+fn planned_stage(planned: &PlannedStage, service: Service, index: usize) -> HeldStage {
+    let bound = service.wait + planned.flow.deadline();
+    let (demand, wait, planned) = (planned.demand, service.wait, Some(index));
+    HeldStage { demand, wait, bound_max: bound, bound, service: Some(service), planned }
 }
 
 /// Holds every flow of the plan.

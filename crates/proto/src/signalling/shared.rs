@@ -1,0 +1,57 @@
+//! Values that many channels have in common, kept once: a node's channels have few contracts and ways.
+
+use alloc::sync::Arc;
+use core::hash::Hash;
+
+use hashbrown::HashSet;
+
+/// Values that were forgotten are looked for when there are so many more than after the last look.
+const FORGOTTEN_MAX: usize = 16;
+
+/// The values that are in use. Each lives as long as somebody beside this has it; what nobody has any more is less than
+/// half of it and [`FORGOTTEN_MAX`].
+#[derive(Debug)]
+pub(super) struct Shared<T> {
+    known: HashSet<Arc<T>>,
+    sweep_at: usize,
+}
+
+impl<T: Eq + Hash> Shared<T> {
+    pub(super) fn new() -> Self {
+        Self { known: HashSet::new(), sweep_at: FORGOTTEN_MAX }
+    }
+
+    /// The one that is equal to `value`, from now on this one if there is none.
+    pub(super) fn get(&mut self, value: T) -> Arc<T> {
+        if let Some(known) = self.known.get(&value) {
+            return known.clone();
+        }
+        if self.known.len() >= self.sweep_at {
+            self.known.retain(|known| Arc::strong_count(known) > 1);
+            self.sweep_at = 2 * self.known.len() + FORGOTTEN_MAX;
+        }
+        let value = Arc::new(value);
+        self.known.insert(value.clone());
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn equal_values_are_one_and_forgotten_ones_go() {
+        let mut shared = Shared::new();
+        let (kept, again) = (shared.get(7), shared.get(7));
+        assert!(Arc::ptr_eq(&kept, &again));
+        for other in 100..10_000 {
+            drop(shared.get(other));
+        }
+        assert!(shared.known.len() <= 2 * FORGOTTEN_MAX + 2, "{}", shared.known.len());
+        assert!(Arc::ptr_eq(&kept, &shared.get(7)), "in use, so it stays");
+        let many: Vec<_> = (0..1_000).map(|value| shared.get(value)).collect();
+        assert_eq!(Arc::strong_count(&many[7]), 4);
+    }
+}
