@@ -27,12 +27,14 @@ pub fn corpus_folder(target: &Target) -> PathBuf {
 }
 
 /// A run that went to its end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Run {
     /// Inputs tried.
     pub executions: u64,
     /// The longest of them took.
     pub slowest: Duration,
+    /// What that was.
+    pub slowest_input: Vec<u8>,
     /// All of them took.
     pub took: Duration,
 }
@@ -65,14 +67,18 @@ impl Drop for Tried<'_> {
 pub fn run(target: &Target, corpus: &[Vec<u8>], seed: u64, mutations: u64) -> Run {
     let mut random = Random::new(seed);
     let started = Instant::now();
-    let mut slowest = Duration::ZERO;
+    let (mut slowest, mut slowest_input) = (Duration::ZERO, Vec::new());
     let mut number = 0;
     let mut attempt = |bytes: &[u8]| {
         let tried = Tried { target: target.name, seed, number, bytes };
         let before = Instant::now();
         (target.run)(bytes);
-        slowest = slowest.max(before.elapsed());
+        let took = before.elapsed();
         drop(tried);
+        if took > slowest {
+            slowest = took;
+            slowest_input = bytes.to_vec();
+        }
         number += 1;
     };
     corpus.iter().for_each(|bytes| attempt(bytes));
@@ -86,5 +92,5 @@ pub fn run(target: &Target, corpus: &[Vec<u8>], seed: u64, mutations: u64) -> Ru
         mutate(&mut random, &mut bytes, other, target.words, INPUT_BYTES_MAX);
         attempt(&bytes);
     }
-    Run { executions: number, slowest, took: started.elapsed() }
+    Run { executions: number, slowest, slowest_input, took: started.elapsed() }
 }

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use punctual_fuzz::driver::{corpus, corpus_folder, run};
 use punctual_fuzz::{TARGETS, Target, target};
@@ -12,6 +13,9 @@ const USAGE: &str = "usage:
   punctual-fuzz seeds TARGET                  writes what honest encoders make to the target's corpus
   punctual-fuzz run TARGET [COUNT [SEED]]     tries the corpus and COUNT mutations of it (default 1000000, seed 1)
   punctual-fuzz try TARGET FILE...            tries these inputs";
+
+/// An input that takes longer is worth a look.
+const SLOW: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -52,6 +56,11 @@ fn act(words: &[&str]) -> Result<(), Box<dyn Error>> {
                 done.took.as_secs_f64(),
                 done.slowest.as_secs_f64() * 1e3
             );
+            if done.slowest > SLOW {
+                let path = std::env::temp_dir().join(format!("punctual-{name}-{seed}-slowest"));
+                std::fs::write(&path, done.slowest_input)?;
+                println!("{name} seed {seed}: the slowest is kept as {}", path.display());
+            }
         }
         ["try", name, files @ ..] => {
             let target = known(name)?;

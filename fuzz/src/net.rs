@@ -3,17 +3,23 @@
 //! One common clock, free processors, the same propagation everywhere. Packets can be lost, repeated, changed and
 //! made up; the latest ones are remembered for that.
 
+#[path = "../../crates/proto/tests/common/line.rs"]
+mod line;
+
 use std::cell::{Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use punctual_proto::ids::{Epoch, LinkId, Name, NodeId};
+use punctual_proto::ids::{Epoch, LinkId};
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
 use punctual_proto::node::api::Port;
-use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
-use punctual_proto::{BitRate, Instant, Nanos, Ppm};
+use punctual_proto::node::config::{NodeConfig, SignallingConfig};
+use punctual_proto::{BitRate, Instant, Nanos};
 use punctual_sim::memory::{FramePool, SimFrame};
+
+use line::line_config;
+pub use line::name;
 
 /// When every run begins.
 pub const START: Instant = Instant(1_000_000_000);
@@ -29,14 +35,6 @@ const RECENT: usize = 32;
 const STEPS_MAX: u32 = 400_000;
 /// More units of work without time passing than any input can cause.
 const UNITS_MAX: u32 = 200_000;
-
-/// A name that is one.
-///
-/// # Panics
-/// Where it is none.
-pub fn name(text: &str) -> Name {
-    Name::new(text).expect("a name")
-}
 
 /// A packet, where it is going.
 #[derive(Clone, Debug)]
@@ -70,31 +68,10 @@ pub struct Net<M: Memory<Frame = SimFrame>> {
 
 /// Host `index` of a line of `hosts`.
 pub fn config(index: usize, hosts: usize) -> NodeConfig {
-    let id = |index: usize| NodeId(index as u32 + 1);
-    let mut links = Vec::new();
-    let mut routes = Vec::new();
-    if index > 0 {
-        links.push(LinkConfig::new("left", id(index - 1), RATE));
-        routes.extend((0..index).map(|to| RouteConfig { via: (to..index).rev().map(id).collect() }));
-    }
-    if index + 1 < hosts {
-        links.push(LinkConfig::new("right", id(index + 1), RATE));
-        routes.extend((index + 1..hosts).map(|to| RouteConfig { via: (index + 1..=to).map(id).collect() }));
-    }
     NodeConfig {
-        id: id(index),
-        name: name(&format!("h{}", index + 1)),
-        epoch: Epoch(1),
-        fragment_bytes: 1_400,
-        fragment_low_latency_bytes: None,
-        clock_tolerance: Ppm(100),
-        links,
-        cpu: CpuConfig::default(),
-        directory: (0..hosts).map(|index| (name(&format!("h{}", index + 1)), id(index))).collect(),
-        routes,
         signalling: SignallingConfig { domain_key: DOMAIN_KEY, ..SignallingConfig::default() },
         buffer_bytes_max: 8 << 20,
-        wakeup_margin: Nanos::from_micros(200),
+        ..line_config(index, hosts, RATE)
     }
 }
 

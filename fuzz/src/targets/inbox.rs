@@ -6,12 +6,12 @@
 
 use std::collections::VecDeque;
 
-use punctual_ipc::ring::{InboxReader, InboxSlot, InboxWriter, RingShape, inbox};
-use punctual_ipc::shm::Region;
 use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite};
 
-use super::outbox::{alarm, scribble, second_mapping};
 use crate::input::Input;
+use crate::ring::{InboxReader, InboxSlot, InboxWriter, RingShape, inbox};
+use crate::shm::{Region, scribble};
+use crate::wake::Alarm;
 
 const SLOTS: u32 = 3;
 const BYTES: u32 = 100;
@@ -30,8 +30,8 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let shape = RingShape::new(SLOTS, BYTES).expect("a shape");
-        let (writer, handles) = inbox(shape, &alarm()).expect("a ring");
-        let region = second_mapping(&handles);
+        let (writer, handles) = inbox(shape, &Alarm).expect("a ring");
+        let region = Region::open(&handles.descriptors[0], shape.bytes()).expect("the ring's memory");
         let reader = InboxReader::attach(handles).expect("attached");
         let (slots, published) = Default::default();
         Self { writer, reader, region, slots, published, number: 0, honest: true }

@@ -7,50 +7,18 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use punctual_ipc::ring::{OutboxMessage, OutboxReader, OutboxWriter, RingHandles, RingShape, outbox};
-use punctual_ipc::shm::Region;
-use punctual_ipc::wake::Alarm;
 use punctual_proto::Instant;
 use punctual_proto::memory::{MessageRead, Outbox};
 
 use crate::input::Input;
+use crate::ring::{OutboxMessage, OutboxReader, OutboxWriter, RingShape, outbox};
+use crate::shm::{Region, scribble};
+use crate::wake::Alarm;
 
 const SLOTS: u32 = 3;
 const BYTES: u32 = 100;
 /// Where fields lie that the two sides share, and the offsets between and behind them.
 const OFFSETS: [u32; 10] = [0, 128, 256, 320, 384, 512, 520, 576, 704, 896];
-
-thread_local! {
-    static ALARM: Alarm = Alarm::new().expect("an eventfd");
-}
-
-/// The alarm of all rings of this thread: descriptors are dear.
-pub fn alarm() -> Alarm {
-    ALARM.with(Clone::clone)
-}
-
-/// A second mapping of a ring's memory.
-///
-/// # Panics
-/// Where there is no memory.
-pub fn second_mapping(handles: &RingHandles) -> Region {
-    Region::open(&handles.descriptors[0], handles.shape.bytes()).expect("a second mapping")
-}
-
-/// Writes somewhere, as the fuzzer says.
-pub fn scribble(region: &Region, input: &mut Input<'_>, offsets: &[u32]) -> Option<()> {
-    let (place, how) = (input.u8()?, input.u8()?);
-    let base = offsets[usize::from(place) % offsets.len()] as usize;
-    let value = input.u64()?;
-    if how & 1 == 0 {
-        let at = (base + usize::from(how >> 1) * 8).min(region.len() - 8);
-        region.word(at).store(value, std::sync::atomic::Ordering::SeqCst);
-    } else {
-        let at = (base + usize::from(how >> 1) * 4).min(region.len() - 4);
-        region.half(at).store(value as u32, std::sync::atomic::Ordering::SeqCst);
-    }
-    Some(())
-}
 
 struct Bench {
     reader: OutboxReader,
@@ -67,8 +35,8 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let shape = RingShape::new(SLOTS, BYTES).expect("a shape");
-        let (reader, handles, _doorbell) = outbox(shape, &alarm()).expect("a ring");
-        let region = second_mapping(&handles);
+        let (reader, handles, _doorbell) = outbox(shape, &Alarm).expect("a ring");
+        let region = Region::open(&handles.descriptors[0], shape.bytes()).expect("the ring's memory");
         let writer = OutboxWriter::attach(handles).expect("attached");
         let (taken, expected) = Default::default();
         let now = Instant(1_000);

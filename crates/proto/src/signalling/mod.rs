@@ -42,7 +42,7 @@ use message::Message;
 pub use packet::VERSION as RTCOP_VERSION;
 use packet::{Key, Rejected};
 use peer::{Ignored, Peer, Presence};
-use random::SplitMix64;
+pub use random::SplitMix64;
 use requests::Requests;
 pub use resources::{CommitTerms, LocalChannel, Resources};
 use shared::Shared;

@@ -1,18 +1,22 @@
 //! A small world for tests of `Node`: perfect links with a fixed propagation, free CPUs, one common clock.
 //! (The `sim` crate is the real simulator; this one is for tests of single rules.)
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
+
+mod line;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::rc::Rc;
 
-use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
+use punctual_proto::ids::{Address, ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{Event, Grant, OpenRequest, Port, UserId};
-use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
-use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm};
+use punctual_proto::node::config::NodeConfig;
+use punctual_proto::{BitRate, Contract, Instant, Nanos};
+
+pub use line::{line_config, name};
 
 pub const FRAME_BYTES: usize = 2_048;
 pub const PROPAGATION: Nanos = Nanos::from_micros(50);
@@ -215,40 +219,6 @@ pub struct World {
     kept: Vec<InFlight>,
     out: Box<[u8]>,
     steps: u64,
-}
-
-pub fn name(text: &str) -> Name {
-    Name::new(text).unwrap()
-}
-
-/// Host `index` (from 0) of a line of `hosts`, every link at `rate`.
-pub fn line_config(index: usize, hosts: usize, rate: BitRate) -> NodeConfig {
-    let id = |i: usize| NodeId(i as u32 + 1);
-    let mut links = Vec::new();
-    let mut routes = Vec::new();
-    if index > 0 {
-        links.push(LinkConfig::new("left", id(index - 1), rate));
-        routes.extend((0..index).map(|to| RouteConfig { via: (to..index).rev().map(id).collect() }));
-    }
-    if index + 1 < hosts {
-        links.push(LinkConfig::new("right", id(index + 1), rate));
-        routes.extend((index + 1..hosts).map(|to| RouteConfig { via: (index + 1..=to).map(id).collect() }));
-    }
-    NodeConfig {
-        id: id(index),
-        name: name(&format!("h{}", index + 1)),
-        epoch: Epoch(1),
-        fragment_bytes: 1_400,
-        fragment_low_latency_bytes: None,
-        clock_tolerance: Ppm(100),
-        links,
-        cpu: CpuConfig::default(),
-        directory: (0..hosts).map(|i| (name(&format!("h{}", i + 1)), id(i))).collect(),
-        routes,
-        signalling: SignallingConfig::default(),
-        buffer_bytes_max: 64 << 20,
-        wakeup_margin: Nanos::from_micros(200),
-    }
 }
 
 impl World {

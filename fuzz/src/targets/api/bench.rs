@@ -21,7 +21,7 @@ use punctual_sim::memory::SimFrame;
 
 use crate::input::Input;
 use crate::net::Net;
-use crate::targets::outbox::{alarm, scribble};
+use crate::shm::scribble;
 
 const HOSTS: usize = 2;
 /// Two clients a host.
@@ -38,6 +38,11 @@ impl Memory for RingMemory {
     type Frame = SimFrame;
     type Outbox = OutboxReader;
     type Inbox = InboxWriter;
+}
+
+thread_local! {
+    /// Of all engines: descriptors are dear.
+    static ALARM: Alarm = Alarm::new().expect("an eventfd");
 }
 
 type Clock = Rc<RefCell<Instant>>;
@@ -144,7 +149,7 @@ impl Bench {
                 node: net.share(index),
                 now: Rc::clone(&now),
                 watched: Rc::default(),
-                bell: alarm(),
+                bell: ALARM.with(Clone::clone),
             };
             watched.push(Rc::clone(&engine.watched));
             Service::new(engine, QUOTAS).expect("an engine that runs")

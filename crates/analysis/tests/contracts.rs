@@ -1,0 +1,67 @@
+//! Ranges of contracts, and names and figures as people read them.
+
+use punctual_analysis::contract::{BURST_MESSAGES_MAX, Contract, ContractError, MESSAGE_BYTES_MAX};
+use punctual_analysis::sharing::Sharing;
+use punctual_analysis::{Activation, Instant, Late, Nanos, Ppm, Rate};
+
+fn contract() -> Contract {
+    Contract::new(1_000, Rate::per_second(50).unwrap(), 2, Nanos::from_millis(40)).unwrap()
+}
+
+#[test]
+fn each_number_of_a_contract_has_its_range() {
+    let with = |change: fn(&mut Contract)| {
+        let mut contract = contract();
+        change(&mut contract);
+        contract.validate()
+    };
+    assert_eq!(with(|_| ()), Ok(()));
+    assert_eq!(with(|c| c.message_bytes_max = 0), Err(ContractError::MessageBytes { bytes: 0 }));
+    let bytes = MESSAGE_BYTES_MAX + 1;
+    assert_eq!(
+        with(|c| c.message_bytes_max += MESSAGE_BYTES_MAX - 999),
+        Err(ContractError::MessageBytes { bytes })
+    );
+    assert_eq!(with(|c| c.burst_messages_max = 0), Err(ContractError::Burst { messages: 0 }));
+    let messages = BURST_MESSAGES_MAX + 1;
+    assert_eq!(
+        with(|c| c.burst_messages_max = BURST_MESSAGES_MAX + 1),
+        Err(ContractError::Burst { messages })
+    );
+    assert_eq!(with(|c| c.deadline = Nanos::ZERO), Err(ContractError::Deadline { deadline: Nanos::ZERO }));
+    assert_eq!(with(|c| c.deadline = Nanos::MAX), Err(ContractError::Deadline { deadline: Nanos::MAX }));
+    let periodic = with(|c| c.activation = Activation::Periodic { period: Nanos::ZERO, packets: 1 });
+    assert!(matches!(periodic, Err(ContractError::Activation(_))), "{periodic:?}");
+}
+
+#[test]
+fn what_may_drop_late_messages_is_soft() {
+    let hard = contract();
+    let soft = Contract { late: Late::Drop, ..hard };
+    assert_ne!(hard.guarantee(), soft.guarantee());
+    assert_eq!((hard.packets_max(400), hard.packets_max(0)), (3, 1_000));
+    assert!(hard.policed_interval() < hard.interval());
+}
+
+#[test]
+fn spans_and_instants_saturate_and_read_well() {
+    let shown: Vec<String> =
+        [9_999, 10_000, 12_345_678, 10_000_000_000].map(|ns| Nanos(ns).to_string()).into();
+    assert_eq!(shown, ["9999 ns", "10.0 us", "12.35 ms", "10.00 s"]);
+    assert_eq!(Nanos::from_secs(u64::MAX), Nanos(u64::MAX));
+    assert_eq!((Nanos(1_500_000).as_millis_f64(), Nanos(1_500_000_000).as_secs_f64()), (1.5, 1.5));
+    assert_eq!((Nanos(7).div_ceil(Nanos(2)), Nanos(7).div_ceil(Nanos::ZERO)), (4, u64::MAX));
+    assert_eq!((Instant(5).minus(Instant(9)), Instant(9).minus(Instant(5))), (-4, 4));
+    assert_eq!(
+        (Instant(u64::MAX).minus(Instant(0)), Instant(0).minus(Instant(u64::MAX))),
+        (i64::MAX, i64::MIN)
+    );
+    assert_eq!((Instant(5).since(Instant(9)), Instant(5).offset(-9)), (Nanos::ZERO, Instant(0)));
+    assert_eq!(Ppm(u32::MAX).of(Nanos::MAX), Nanos::MAX);
+}
+
+#[test]
+fn ways_of_sharing_have_names_of_their_own() {
+    let names: std::collections::BTreeSet<_> = Sharing::ALL.iter().map(|way| way.name()).collect();
+    assert_eq!(names.len(), Sharing::ALL.len());
+}

@@ -1,0 +1,127 @@
+//! A configuration that contradicts itself makes no node: the error is one line that names what is wrong.
+
+mod common;
+
+use common::{TestMemory, line_config, name};
+use punctual_proto::ids::NodeId;
+use punctual_proto::node::Node;
+use punctual_proto::node::config::{Admission, LinkConfig, NodeConfig, RouteConfig, RunPolicy};
+use punctual_proto::node::plan::PlannedFlow;
+use punctual_proto::{BitRate, FlowName, Instant, Nanos, Ppm};
+
+const RATE: BitRate = BitRate(40_000_000);
+
+/// What the middle of three hosts is told about its configuration.
+fn complaint(change: impl FnOnce(&mut NodeConfig)) -> Option<String> {
+    let mut config = line_config(1, 3, RATE);
+    change(&mut config);
+    Node::<TestMemory>::new(config, 1, Instant(1)).err().map(|error| error.to_string())
+}
+
+type Change = fn(&mut NodeConfig);
+
+fn all_are_refused(cases: &[(&str, Change)]) {
+    for (expected, change) in cases {
+        let told = complaint(change).unwrap_or_else(|| panic!("nothing said about \"{expected}\""));
+        assert!(told.contains(expected), "\"{told}\" instead of \"{expected}\"");
+        assert!(!told.contains('\n'), "{told}");
+    }
+}
+
+#[test]
+fn a_host_of_a_line_is_accepted() {
+    assert_eq!(complaint(|_| ()), None);
+}
+
+#[test]
+fn directories_name_every_host_once() {
+    all_are_refused(&[
+        ("node id 0", |c| c.id = NodeId(0)),
+        ("\"h3\" has id 0", |c| c.directory[2].1 = NodeId(0)),
+        ("\"h1\" stands twice", |c| c.directory[2].0 = name("h1")),
+        ("node id 1 is given twice", |c| c.directory[2].1 = NodeId(1)),
+        ("this host (\"h9\", id 2) is not in the directory", |c| c.name = name("h9")),
+    ]);
+}
+
+#[test]
+fn sizes_and_clocks_are_within_their_ranges() {
+    all_are_refused(&[
+        ("fragment size 1 B", |c| c.fragment_bytes = 1),
+        ("fragment size 70000 B", |c| c.fragment_low_latency_bytes = Some(70_000)),
+        ("clock tolerance", |c| c.clock_tolerance = Ppm(10_001)),
+        ("packets_per_second of 0", |c| c.signalling.packets_per_second = 0),
+        ("below a millisecond", |c| c.signalling.retransmit = Nanos(1)),
+        ("retransmits_max of 0", |c| c.signalling.retransmits_max = 0),
+    ]);
+}
+
+fn planned(period_ns: u64) -> PlannedFlow {
+    PlannedFlow {
+        name: FlowName::new("film").expect("a name"),
+        period_ns: Nanos(period_ns),
+        packets: 3,
+        cost_ns: Nanos(30_000),
+        unit_ns: Nanos(10_000),
+        deadline_ns: Nanos(period_ns),
+        rate_ns: Nanos(period_ns),
+        place: 0,
+    }
+}
+
+#[test]
+fn processors_serve_as_they_admit_and_leave_something_over() {
+    all_are_refused(&[
+        ("does not match admission", |c| c.cpu.run = RunPolicy::Fifo),
+        ("does not match admission", |c| c.cpu.admission = Admission::Rmdp),
+        ("best_effort_cpu_cap of 0", |c| c.cpu.best_effort_cpu_cap = Ppm(0)),
+        ("best_effort_flow_cpu_cap of 0", |c| c.cpu.best_effort_flow_cpu_cap = Ppm(0)),
+        ("served in the order of rmdp", |c| c.cpu.plan = vec![planned(1_000_000)]),
+        ("\"film\" stands twice", |c| {
+            (c.cpu.run, c.cpu.admission) = (RunPolicy::Rmdp, Admission::Rmdp);
+            c.cpu.plan = vec![planned(1_000_000); 2];
+        }),
+        ("flow \"film\" of the plan", |c| {
+            (c.cpu.run, c.cpu.admission) = (RunPolicy::Rmdp, Admission::Rmdp);
+            c.cpu.plan = vec![planned(0)];
+        }),
+        ("quantum of 0", |c| c.cpu.quantum_packets = 0),
+        ("utilisation_max", |c| c.cpu.utilisation_max = Ppm(0)),
+        ("leaves nothing for channels", |c| c.cpu.best_effort_share_min = c.cpu.utilisation_max),
+    ]);
+}
+
+#[test]
+fn links_carry_what_is_to_be_sent() {
+    all_are_refused(&[
+        ("link left: rate 0", |c| c.links[0].rate = BitRate(0)),
+        ("rate_error of a half", |c| c.links[0].rate_error = Ppm(500_000)),
+        ("pipeline_depth 0", |c| c.links[0].pipeline_depth = 0),
+        ("its packets hold 200 B", |c| c.links[0].packet_bytes_max = 200),
+        ("frames: give", |c| c.links[0].frames = 1),
+        ("propagation_min is longer", |c| {
+            c.links[0].propagation_min = Nanos::from_secs(1);
+        }),
+        ("leave nothing for channels", |c| c.links[0].best_effort_share_min = Ppm(1_000_000)),
+        ("best_effort_cap of 0", |c| c.links[0].best_effort_cap = Ppm(0)),
+        ("best_effort_flow_cap of 0", |c| c.links[0].best_effort_flow_cap = Ppm(0)),
+        ("is not another host", |c| c.links[0].neighbour = NodeId(77)),
+        ("is not another host", |c| c.links[0].neighbour = c.id),
+        ("two links to node 1", |c| c.links.push(LinkConfig::new("again", NodeId(1), RATE))),
+        ("more than", |c| c.links = vec![c.links[0].clone(); 70_000]),
+    ]);
+}
+
+#[test]
+fn routes_begin_with_a_neighbour_and_pass_every_node_once() {
+    fn via(nodes: &[u32]) -> RouteConfig {
+        RouteConfig { via: nodes.iter().copied().map(NodeId).collect() }
+    }
+    all_are_refused(&[
+        ("its first node is no neighbour", |c| c.routes = vec![via(&[9])]),
+        ("its first node is no neighbour", |c| c.routes = vec![via(&[])]),
+        ("a node stands twice", |c| c.routes = vec![via(&[1, 3, 1])]),
+        ("a node stands twice", |c| c.routes = vec![via(&[1, 2])]),
+        ("longer than", |c| c.routes = vec![via(&(1..200).filter(|id| *id != 2).collect::<Vec<_>>())]),
+    ]);
+}

@@ -1,0 +1,153 @@
+//! Memory that two ends of a ring share: ours, so that a ring costs no mapping, and the address sanitizer sees where a
+//! region ends. (`punctual_ipc::shm` is the real one.)
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::slice;
+
+pub use punctual_ipc::shm::REGION_BYTES_MAX;
+
+use crate::input::Input;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::wake::descriptor;
+
+const WORD_BYTES: usize = size_of::<AtomicU64>();
+
+thread_local! {
+    /// What lies behind the descriptors of this thread's regions. A number that is used again gets new memory.
+    static FILES: RefCell<HashMap<RawFd, Arc<[AtomicU64]>>> = RefCell::default();
+}
+
+/// As the real one.
+#[derive(Clone, Debug)]
+pub struct Region(Arc<[AtomicU64]>);
+
+impl Region {
+    /// Zeroed memory and what stands for it.
+    ///
+    /// # Errors
+    /// Where descriptors run out.
+    pub fn create(len: u64) -> io::Result<(OwnedFd, Self)> {
+        let words = (len as usize).div_ceil(WORD_BYTES);
+        let memory: Arc<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
+        let file = descriptor()?;
+        FILES.with_borrow_mut(|files| files.insert(file.as_raw_fd(), Arc::clone(&memory)));
+        Ok((file, Self(memory)))
+    }
+
+    /// The same memory once more.
+    ///
+    /// # Errors
+    /// Where the descriptor stands for none, or for less than `len`.
+    pub fn open(file: impl AsFd, len: u64) -> io::Result<Self> {
+        let memory = FILES.with_borrow(|files| files.get(&file.as_fd().as_raw_fd()).cloned());
+        let region = Self(memory.ok_or(io::ErrorKind::NotFound)?);
+        if region.len() as u64 >= len { Ok(region) } else { Err(io::ErrorKind::InvalidData.into()) }
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.0.len() * WORD_BYTES
+    }
+
+    /// Never.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
+        assert!(offset <= self.len() && bytes <= self.len() - offset, "{offset} + {bytes} leaves the region");
+        // SAFETY: inside, as just checked.
+        unsafe { self.0.as_ptr().cast::<u8>().cast_mut().add(offset) }
+    }
+
+    /// As the real one's.
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(WORD_BYTES));
+        &self.0[offset / WORD_BYTES]
+    }
+
+    /// As the real one's.
+    pub fn half(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(size_of::<AtomicU32>()));
+        // SAFETY: in bounds and aligned, within words whose content may change.
+        unsafe { AtomicU32::from_ptr(self.at(offset, size_of::<AtomicU32>()).cast()) }
+    }
+
+    /// As the real one's.
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        // SAFETY: in bounds; all users of a region are on one thread, and `bytes` is none of it.
+        unsafe { self.at(offset, bytes.len()).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+    }
+
+    /// As the real one's.
+    pub fn read(&self, offset: usize, out: &mut [u8]) {
+        // SAFETY: as for `write`.
+        unsafe { self.at(offset, out.len()).copy_to_nonoverlapping(out.as_mut_ptr(), out.len()) }
+    }
+
+    /// As the real one's.
+    ///
+    /// # Safety
+    /// Nobody may write the bytes while the slice lives.
+    pub unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        // SAFETY: in bounds; the caller promises that nobody writes.
+        unsafe { slice::from_raw_parts(self.at(offset, len), len) }
+    }
+
+    /// As the real one's.
+    ///
+    /// # Safety
+    /// Nobody else may access the bytes while the slice lives.
+    #[expect(clippy::mut_from_ref, reason = "as the real one's")]
+    pub unsafe fn bytes_mut(&self, offset: usize, len: usize) -> &mut [u8] {
+        // SAFETY: in bounds; the caller promises exclusive access.
+        unsafe { slice::from_raw_parts_mut(self.at(offset, len), len) }
+    }
+}
+
+/// Memory of a ring, ours or the system's, to write to out of turn.
+pub trait Words {
+    /// Its bytes.
+    fn len(&self) -> usize;
+    /// 64 bits of it.
+    fn word(&self, offset: usize) -> &AtomicU64;
+    /// 32 bits of it.
+    fn half(&self, offset: usize) -> &AtomicU32;
+}
+
+macro_rules! words {
+    ($($region:ty)*) => {
+        $(impl Words for $region {
+            fn len(&self) -> usize {
+                self.len()
+            }
+            fn word(&self, offset: usize) -> &AtomicU64 {
+                self.word(offset)
+            }
+            fn half(&self, offset: usize) -> &AtomicU32 {
+                self.half(offset)
+            }
+        })*
+    };
+}
+
+words! { Region punctual_ipc::shm::Region }
+
+/// Writes near one of `offsets`, as the fuzzer says.
+pub fn scribble(region: &impl Words, input: &mut Input<'_>, offsets: &[u32]) -> Option<()> {
+    let (place, how) = (input.u8()?, input.u8()?);
+    let base = offsets[usize::from(place) % offsets.len()] as usize;
+    let value = input.u64()?;
+    if how & 1 == 0 {
+        let at = (base + usize::from(how >> 1) * 8).min(region.len() - 8);
+        region.word(at).store(value, Ordering::SeqCst);
+    } else {
+        let at = (base + usize::from(how >> 1) * 4).min(region.len() - 4);
+        region.half(at).store(value as u32, Ordering::SeqCst);
+    }
+    Some(())
+}

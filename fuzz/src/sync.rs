@@ -1,0 +1,3 @@
+//! Where the rings' atomics come from here.
+
+pub use std::sync::{Arc, atomic};

@@ -1,0 +1,106 @@
+//! Wake-ups that nobody sleeps for: what targets of rings look at is the memory. (`punctual_ipc::wake` is the real one.)
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+pub use punctual_ipc::wake::{arm, must_wake};
+
+thread_local! {
+    static NOTHING: io::Result<OwnedFd> = std::fs::File::open("/dev/null").map(OwnedFd::from);
+}
+
+/// A descriptor, to stand for something.
+pub(crate) fn descriptor() -> io::Result<OwnedFd> {
+    NOTHING.with(|nothing| match nothing {
+        Ok(nothing) => nothing.try_clone(),
+        Err(error) => Err(error.kind().into()),
+    })
+}
+
+/// As the real one.
+#[derive(Clone, Debug)]
+pub struct Alarm;
+
+impl Alarm {
+    /// Nobody hears it.
+    pub fn ring(&self) {}
+}
+
+/// As the real one.
+#[derive(Debug)]
+pub struct Doorbell;
+
+impl Doorbell {
+    /// Two descriptors.
+    ///
+    /// # Errors
+    /// Where they run out.
+    pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+        Ok((descriptor()?, descriptor()?))
+    }
+    /// Of one of them.
+    pub fn new(_: OwnedFd) -> Self {
+        Self
+    }
+    /// Nobody hears it.
+    pub fn ring(&self) {}
+}
+
+/// As the real one.
+#[derive(Debug)]
+pub struct BellRope;
+
+impl BellRope {
+    /// Nobody hears it.
+    pub fn ring(&self) {}
+}
+
+/// As the real one.
+#[derive(Debug)]
+pub struct Bell {
+    hear: OwnedFd,
+    ring: OwnedFd,
+}
+
+impl Bell {
+    /// A bell and its rope.
+    ///
+    /// # Errors
+    /// Where descriptors run out.
+    pub fn pair() -> io::Result<(Self, BellRope)> {
+        Ok((Self { hear: descriptor()?, ring: descriptor()? }, BellRope))
+    }
+    /// Of what came with a ring.
+    pub fn from_parts(hear: OwnedFd, ring: OwnedFd) -> Self {
+        Self { hear, ring }
+    }
+    /// What goes with a ring.
+    pub fn into_parts(self) -> (OwnedFd, OwnedFd) {
+        (self.hear, self.ring)
+    }
+    /// Another rope.
+    ///
+    /// # Errors
+    /// None here.
+    pub fn own_rope(&self) -> io::Result<BellRope> {
+        Ok(BellRope)
+    }
+    /// Nobody hears it.
+    pub fn ring(&self) {}
+    /// There is nothing to hush.
+    pub fn hush(&self) {}
+    /// Never rings.
+    ///
+    /// # Errors
+    /// None here.
+    pub fn wait(&self, _: Option<Instant>) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.hear.as_fd()
+    }
+}
