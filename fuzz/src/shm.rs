@@ -111,8 +111,8 @@ impl Region {
 
 /// Memory of a ring, ours or the system's, to write to out of turn.
 pub trait Words {
-    /// Its bytes.
-    fn len(&self) -> usize;
+    /// How many bytes there are.
+    fn bytes(&self) -> usize;
     /// 64 bits of it.
     fn word(&self, offset: usize) -> &AtomicU64;
     /// 32 bits of it.
@@ -122,7 +122,7 @@ pub trait Words {
 macro_rules! words {
     ($($region:ty)*) => {
         $(impl Words for $region {
-            fn len(&self) -> usize {
+            fn bytes(&self) -> usize {
                 self.len()
             }
             fn word(&self, offset: usize) -> &AtomicU64 {
@@ -143,10 +143,10 @@ pub fn scribble(region: &impl Words, input: &mut Input<'_>, offsets: &[u32]) -> 
     let base = offsets[usize::from(place) % offsets.len()] as usize;
     let value = input.u64()?;
     if how & 1 == 0 {
-        let at = (base + usize::from(how >> 1) * 8).min(region.len() - 8);
+        let at = (base + usize::from(how >> 1) * 8).min(region.bytes() - 8);
         region.word(at).store(value, Ordering::SeqCst);
     } else {
-        let at = (base + usize::from(how >> 1) * 4).min(region.len() - 4);
+        let at = (base + usize::from(how >> 1) * 4).min(region.bytes() - 4);
         region.half(at).store(value as u32, Ordering::SeqCst);
     }
     Some(())
