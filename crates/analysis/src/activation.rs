@@ -62,7 +62,7 @@ pub struct FlowName {
 
 /// Not the name of a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("\"{text}\" is no name of a flow: use 1 to {FLOW_NAME_BYTES_MAX} letters, digits, '-', '_' or '.'")]
+#[error("{text:?} is no name of a flow: use 1 to {FLOW_NAME_BYTES_MAX} letters, digits, '-', '_' or '.'")]
 pub struct FlowNameError {
     /// The beginning of what was given.
     pub text: String,

@@ -73,7 +73,7 @@ pub struct Name(String);
 
 /// Not a name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("\"{text}\" is no name: use 1 to 63 letters, digits, '-', '_' or '.'")]
+#[error("{text:?} is no name: use 1 to 63 letters, digits, '-', '_' or '.'")]
 pub struct NameError {
     /// The beginning of what was given.
     pub text: String,

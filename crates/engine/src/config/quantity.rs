@@ -10,7 +10,7 @@ use thiserror::Error;
 
 /// Text that is not the quantity that was expected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("\"{text}\" is no {what}: write it like {example}")]
+#[error("{text:?} is no {what}: write it like {example}")]
 pub struct QuantityError {
     text: String,
     what: &'static str,

@@ -154,7 +154,8 @@ impl World {
                 outbox: None,
                 ledger: None,
                 closing: false,
-                touched: false,
+                // Packets may still be to be lost.
+                touched: self.net.lose > 0,
             });
             let path = self.net.node(from).channel(id).map(|status| status.path);
             self.paths.extend(path.map(|path| (path, self.channels.len() - 1)));
