@@ -64,6 +64,8 @@ pub struct Net<M: Memory<Frame = SimFrame>> {
     pub journal: Option<Vec<Packet>>,
     out: Box<[u8]>,
     steps: u32,
+    /// Lives of hosts so far: no two have the same epoch, not even at one instant.
+    lives: u64,
 }
 
 /// Host `index` of a line of `hosts`.
@@ -96,6 +98,7 @@ impl<M: Memory<Frame = SimFrame>> Net<M> {
             journal: None,
             out: vec![0; FRAME_BYTES].into(),
             steps: 0,
+            lives: 0,
         }
     }
 
@@ -124,9 +127,10 @@ impl<M: Memory<Frame = SimFrame>> Net<M> {
     /// # Panics
     /// Where the configuration is refused.
     pub fn restart(&mut self, index: usize) {
-        let epoch = Epoch(1 + self.now.0);
+        self.lives += 1;
+        let epoch = Epoch(1 + self.lives);
         let config = NodeConfig { epoch, ..config(index, self.nodes.len()) };
-        *self.node_mut(index) = Node::new(config, 100 + self.now.0, self.now).expect("a configuration");
+        *self.node_mut(index) = Node::new(config, 100 + epoch.0, self.now).expect("a configuration");
     }
 
     /// One of the latest packets, 0 the newest.

@@ -24,6 +24,9 @@ const WINDOW_MESSAGES: u32 = 1_024;
 /// Slow channels remember fewer: those of this time, and so many at least.
 const WINDOW_SPAN: Nanos = Nanos::from_secs(10);
 const WINDOW_MESSAGES_MIN: u32 = 64;
+/// Channels with more than that under way may hear a message twice, where the network doubled it and one of the two was
+/// demoted on the way.
+const WINDOW_MESSAGES_MAX: u32 = 65_536;
 /// So many consecutive messages behind the window, and none in it between them, restart the window: the
 /// numbers ahead of them were a neighbour's invention, and must not silence the channel for good.
 const RESTART_MESSAGES: u64 = 4;
@@ -146,13 +149,17 @@ impl<S: MessageWrite> Reassembly<S> {
         }
     }
 
-    /// The same where messages come at most once in `period`, but for bursts of `burst`: remembers as many numbers as come
-    /// in ten seconds, within the two limits. What is older is refused as if it were known.
+    /// The same where messages come at most once in `period`, but for bursts of `burst`, and are at most `deadline` under
+    /// way: remembers as many numbers as come in ten seconds, within limits, and all that are under way together. What is
+    /// older is refused as if it were known.
     #[must_use]
-    pub fn with_period(self, period: Nanos, burst: u32) -> Self {
-        let messages = WINDOW_SPAN.div_ceil(period.max(Nanos(1))).saturating_add(u64::from(burst));
-        let messages = u32::try_from(messages).unwrap_or(u32::MAX);
-        let span = messages.clamp(WINDOW_MESSAGES_MIN, WINDOW_MESSAGES);
+    pub fn with_period(self, period: Nanos, burst: u32, deadline: Nanos) -> Self {
+        let come_in = |span: Nanos| {
+            let messages = span.div_ceil(period.max(Nanos(1))).saturating_add(u64::from(burst));
+            u32::try_from(messages).unwrap_or(u32::MAX)
+        };
+        let span = come_in(WINDOW_SPAN).clamp(WINDOW_MESSAGES_MIN, WINDOW_MESSAGES);
+        let span = span.max(come_in(deadline).saturating_add(1).min(WINDOW_MESSAGES_MAX));
         Self { over: Window::new(span), over_demoted: Window::new(span), ..self }
     }
 

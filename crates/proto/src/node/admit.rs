@@ -365,7 +365,7 @@ fn sink<M: Memory>(
     Sink {
         input,
         reassembly: Reassembly::new(buffers.sink_messages, local.fragment_bytes, contract.message_bytes_max)
-            .with_period(contract.policed_interval(), contract.burst_messages_max),
+            .with_period(contract.policed_interval(), contract.burst_messages_max, contract.deadline),
         inbox: None,
         upstream: terms.upstream,
         punctual: delivery.map(|handler| {

@@ -256,6 +256,8 @@ impl World {
             if self.channels[index].source.0 == node {
                 self.end(index);
                 self.channels[index].outbox = None;
+                // The next life gives its id to another.
+                self.channels[index].source.1 = ChannelId(u64::MAX);
             }
         }
         self.sinks.retain(|(at, _), _| *at != node);
