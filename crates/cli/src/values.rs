@@ -21,7 +21,7 @@ fn whole(number: f64, factor: f64, text: &str, most: f64) -> Result<u64, String>
     if value.is_finite() && (0.0..=most).contains(&value) {
         Ok(value as u64)
     } else {
-        Err(format!("\"{text}\" is out of range"))
+        Err(format!("\"{text}\" is out of range: give less"))
     }
 }
 
@@ -37,6 +37,8 @@ pub fn bytes(text: &str) -> Result<u32, String> {
         "KiB" => 1024.0,
         "MB" | "M" => 1e6,
         "MiB" => 1_048_576.0,
+        "GB" | "G" => 1e9,
+        "GiB" => 1_073_741_824.0,
         _ => return Err(format!("\"{text}\": give bytes as 256B, 110KB, 64KiB or 1MB")),
     };
     whole(number, factor, text, f64::from(u32::MAX)).map(|bytes| bytes as u32)
@@ -68,7 +70,7 @@ pub fn rate(text: &str) -> Result<Rate, String> {
     let help =
         || format!("\"{text}\": give a rate as 25/s, 10/min or 30000/1001/s, or the time between as 40ms");
     let Some((count, unit)) = text.trim().rsplit_once('/') else {
-        return Rate::every(span(text)?).ok_or_else(help);
+        return span(text).ok().and_then(Rate::every).ok_or_else(help);
     };
     let seconds = match unit.trim() {
         "s" => 1.0,

@@ -41,7 +41,9 @@ fn text(channels: &[ChannelStatus]) -> String {
         "observed max",
         "messages",
         "misses",
-        "policed",
+        "waited",
+        "dropped",
+        "demoted",
         "lost",
         "expired",
     ];
@@ -55,7 +57,7 @@ fn row(channel: &ChannelStatus) -> Vec<String> {
         Role::Forwarder => "forwarder",
         Role::Sink => "sink",
     };
-    let observed = if channel.role == Role::Sink { counters.latency_max.to_string() } else { "-".into() };
+    let at_sink = |value: String| if channel.role == Role::Sink { value } else { "-".into() };
     vec![
         channel.channel.0.to_string(),
         channel.path.to_string(),
@@ -64,10 +66,12 @@ fn row(channel: &ChannelStatus) -> Vec<String> {
         channel.to.to_string(),
         state(channel),
         channel.contract.deadline.to_string(),
-        observed,
+        at_sink(counters.latency_max.to_string()),
         counters.messages_out.to_string(),
-        counters.misses.to_string(),
-        (counters.delayed + counters.dropped + counters.demoted).to_string(),
+        at_sink(counters.misses.to_string()),
+        counters.delayed.to_string(),
+        counters.dropped.to_string(),
+        counters.demoted.to_string(),
         (counters.incomplete + counters.overruns + counters.overflows).to_string(),
         counters.expired.to_string(),
     ]

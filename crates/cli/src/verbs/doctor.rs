@@ -1,8 +1,9 @@
 //! `punctual doctor`: is this host fit for guarantees, and what to do where it is not.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use punctual_engine::config::load;
 
 use crate::doctor::{Finding, Report, State, configuration, leftovers, system};
 use crate::host::Host;
@@ -37,7 +38,7 @@ impl Doctor {
         let mut findings = system::check();
         let path =
             self.config.clone().or_else(|| Some(PathBuf::from(CONFIG_DEFAULT)).filter(|path| path.exists()));
-        let daemon = self.daemon();
+        let daemon = self.daemon(self.config.as_deref());
         let serving = daemon.state != State::Note;
         findings.push(daemon);
         findings.extend(leftovers::check(self.repair));
@@ -47,8 +48,11 @@ impl Doctor {
         Ok(Outcome::from_ok(report.ok))
     }
 
-    fn daemon(&self) -> Finding {
-        match self.host.connect() {
+    /// The daemon that was asked for, or else that of the named configuration.
+    fn daemon(&self, config: Option<&Path>) -> Finding {
+        let named = config.and_then(|path| load(path).ok()).map(|config| config.daemon.socket);
+        let host = Host { socket: self.host.socket.clone().or(named) };
+        match host.connect() {
             Ok(endsystem) => {
                 let found = format!("serves host {}", endsystem.host());
                 match endsystem.status() {

@@ -215,7 +215,7 @@ fn fix(host: &Host, flows: &[Flow], plan: &plan::Plan, remedy: Remedy) -> String
             format!("give \"{}\" a period of {} or more", flows[index].name, rounded(written))
         }
         Remedy::Costs(factor_ppm) => {
-            format!("cut all costs to {:.1} % of what they are", factor_ppm as f64 / 1e4)
+            format!("cut all costs to {:.1} % of what they are", (factor_ppm / 1_000) as f64 / 10.0)
         }
         Remedy::None => "raise cpu_share_max, or lower release_latency and interference".into(),
     };

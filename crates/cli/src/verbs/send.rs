@@ -75,6 +75,8 @@ impl Send {
         if output.is_live() {
             progress(&self.peer, &sent, &channel);
             eprintln!();
+        } else if !output.json {
+            eprintln!("{}", summary(&self.peer, &sent));
         }
         channel.close()?;
         if output.json {
@@ -85,15 +87,14 @@ impl Send {
 }
 
 fn progress(peer: &Address, sent: &Sent, channel: &Channel) {
+    // A terminal that cannot be written is no reason to stop sending.
+    let _ = write!(io::stderr(), "\r\x1b[K{}, {} queued", summary(peer, sent), channel.outstanding());
+}
+
+fn summary(peer: &Address, sent: &Sent) -> String {
     let rate = sent.messages as f64 / sent.took_s.max(1e-9);
     let promised =
         sent.grant.as_ref().map_or_else(String::new, |grant| format!(", within {}", grant.deadline));
-    // A terminal that cannot be written is no reason to stop sending.
-    let _ = write!(
-        io::stderr(),
-        "\r\x1b[K{peer}: {} messages, {:.1} MB, {rate:.1}/s, {} queued{promised}",
-        sent.messages,
-        sent.bytes as f64 / 1e6,
-        channel.outstanding(),
-    );
+    let megabytes = sent.bytes as f64 / 1e6;
+    format!("{peer}: {} messages, {megabytes:.1} MB, {rate:.1}/s{promised}", sent.messages)
 }
