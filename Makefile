@@ -10,7 +10,7 @@ SOAK_SECONDS ?= 1200
 PUNCTUAL := $(CARGO_TARGET_DIR)/release/punctual
 MUTATIONS := $(CARGO) test --locked --release -p punctual-sim --features mutations --test mutations --
 
-.PHONY: help setup build demo test mutations fuzz sanitize coverage soak bench fmt lint clean
+.PHONY: help setup build demo test mutations campaign fuzz sanitize coverage soak bench fmt lint clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -32,6 +32,9 @@ test: build ## all tests, deliberate faults in short, then 200 simulated network
 
 mutations: ## every deliberate fault of the core, from the first seed on, until its catcher sees it
 	$(MUTATIONS)
+
+campaign: build ## 10,000 simulated networks, 10^8 messages; Ctrl-C and again: it goes on where it was
+	$(PUNCTUAL) sim --campaign $(CARGO_TARGET_DIR)/campaign.json --seeds 0..10000 --traffic-ms 2600
 
 fuzz: ## each fuzz target for FUZZ_SECONDS, guided by coverage
 	scripts/fuzz $(FUZZ_SECONDS)
