@@ -1,4 +1,5 @@
-# Build, show, test. Every target works on a fresh Debian 12 with Rust: `scripts/setup` brings what is missing.
+# Build, show, test. Every target works on a fresh Debian 12 with Rust: `scripts/setup` brings what building needs; fuzz and
+# coverage fetch their tools themselves, sanitize leaves valgrind out where it is not installed, and says so.
 
 # Absolute, so that the paths below hold whatever the caller's environment says; override on the command line.
 CARGO_TARGET_DIR := $(CURDIR)/target
@@ -30,19 +31,19 @@ test: build ## all tests, deliberate faults in short, then 200 simulated network
 	$(MUTATIONS) --short
 	$(PUNCTUAL) sim --seeds $(SEEDS)
 
-mutations: ## every deliberate fault of the core, from the first seed on, until its catcher sees it
+mutations: setup ## every deliberate fault of the core, from the first seed on, until its catcher sees it
 	$(MUTATIONS)
 
 campaign: build ## 10,000 simulated networks, 10^8 messages; Ctrl-C and again: it goes on where it was
 	$(PUNCTUAL) sim --campaign $(CARGO_TARGET_DIR)/campaign.json --seeds 0..10000 --traffic-ms 2600
 
-fuzz: ## each fuzz target for FUZZ_SECONDS, guided by coverage
+fuzz: setup ## each fuzz target for FUZZ_SECONDS, guided by coverage
 	scripts/fuzz $(FUZZ_SECONDS)
 
-sanitize: ## the unsafe code under address and thread sanitizers
+sanitize: setup ## the unsafe code under address and thread sanitizers
 	scripts/sanitize
 
-coverage: ## lines of analysis and proto that tests and corpora reach
+coverage: setup ## lines of analysis and proto that tests and corpora reach
 	scripts/coverage
 
 soak: setup ## real daemons for SOAK_SECONDS: killed, stopped, continued; nothing may grow

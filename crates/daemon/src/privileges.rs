@@ -16,7 +16,7 @@ use rustix::thread::{
 const ALWAYS: CapabilitySet =
     CapabilitySet::SYS_NICE.union(CapabilitySet::IPC_LOCK).union(CapabilitySet::NET_ADMIN);
 /// AF_XDP sockets, and the classifier whenever the device comes back.
-const XDP: CapabilitySet = CapabilitySet::NET_RAW.union(CapabilitySet::BPF).union(CapabilitySet::PERFMON);
+const XDP: CapabilitySet = CapabilitySet::NET_RAW.union(CapabilitySet::BPF);
 
 /// What a host with this configuration needs while it runs.
 pub fn needed(config: &HostConfig) -> CapabilitySet {
