@@ -84,7 +84,8 @@ pub fn write(rows: &[(&Fault, Row)]) -> Result<(), String> {
     let mut table = format!(
         "{HEADING}\n\nWould the checkers see a mistake? Each of these was made on purpose (`crates/analysis/src/mutation.rs`, in no \
          build that\nships). `make mutations` fails when one is not seen within 500 seeds or 20,000 sets, or when the core \
-         without a fault is\n\"caught\"; with `--write` it writes this table. `make test` repeats the known first ones.\n\n\
+         without a fault is\n\"caught\". `make test` repeats the known first ones; `cargo test --release -p punctual-sim --features \
+         mutations --test\nmutations -- --write` writes this table.\n\n\
          | fault | catcher | configuration | caught at |\n|---|---|---|---|\n"
     );
     for (fault, row) in rows {
