@@ -1,4 +1,4 @@
-//! How many messages each stage must be able to hold (design 3, "Horizon"; HARTS 3.1).
+//! How many messages each stage must be able to hold (GUARANTEES; HARTS 3.1).
 //!
 //! Counts are whole largest messages of one channel; multiply by S. I' is the policed interval.
 

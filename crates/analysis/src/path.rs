@@ -1,4 +1,5 @@
-//! The way of a channel as a whole: end-to-end sum, shares of the leftover, horizons, arrival error (design 3, 7).
+//! The way of a channel as a whole: end-to-end sum, shares of the leftover, horizons, arrival error
+//! (ARCHITECTURE, The life of a channel).
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! How the leftover of D is shared among the stages of a path (HARTS 3.2; design 7).
+//! How the leftover of D is shared among the stages of a path (HARTS 3.2; ADR 0018).
 //!
 //! Establishment leaves each stage with the smallest bound that it offered, and what D leaves beyond their sum is
 //! added to them when ACCEPT comes back. Where it goes decides how many channels fit (`punctual bench acceptance`).

@@ -1,4 +1,4 @@
-//! Stages: what a message costs on a link or a CPU, and what else takes time there (design 4).
+//! Stages: what a message costs on a link or a CPU, and what else takes time there.
 //!
 //! [`Link`] and [`Cpu`] turn a contract into a [`Demand`] and themselves into a [`StageModel`], the part of a
 //! stage that an admission policy sees.
@@ -189,7 +189,7 @@ impl Link {
     }
 
     /// How long after hand-over the last bit of a packet leaves at the latest, with `outstanding_bytes` handed
-    /// over and its own bytes among them (design 3): drain time + sigma + rho·(sigma + P·U)/(1 - rho).
+    /// over and its own bytes among them: drain time + sigma + rho·(sigma + P·U)/(1 - rho).
     pub fn departure_latest(&self, outstanding_bytes: u64) -> Nanos {
         let Interference { sigma, rho } = self.interference;
         let window = u64::from(self.pipeline_depth.max(1)) * u64::from(self.mtu_wire_bytes);
@@ -201,7 +201,7 @@ impl Link {
     }
 }
 
-/// Costs of one path through the CPU (send, forward or receive), from a profile (design 9).
+/// Costs of one path through the CPU (send, forward or receive), from a profile (ADR 0013).
 ///
 /// Packets that are processed without anything in between are a *run*: the first finds cold caches and code that
 /// somebody else has displaced, the later ones do not (CLIPS table 4: 181 us and 77 us).
@@ -285,7 +285,7 @@ impl CostParts {
 /// The processor that does a node's protocol work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// Most that all real-time work may take (design 4: at most 0.95).
+    /// Most that all real-time work may take (at most 0.95).
     pub utilisation_max: Ppm,
     /// What cannot be given away.
     pub best_effort_share_min: Ppm,

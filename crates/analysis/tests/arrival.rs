@@ -1,4 +1,4 @@
-//! Arrival (design 3): the regulator at the source, and each rule of "Trust nobody" against the neighbour that it
+//! Arrival: the regulator at the source, and each rule that trusts nobody against the neighbour that it
 //! is for; then any contract, any honest stream and any lies.
 
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! The cost formulas of design 4, each with numbers that can be checked by hand: 100 Mbit/s with an error of
+//! The cost formulas of stages, each with numbers that can be checked by hand: 100 Mbit/s with an error of
 //! 20 % are 10 B/us, an MTU of 1,000 B takes 100 us.
 
 use punctual_analysis::{

@@ -1,4 +1,4 @@
-//! Which late samples a platform hole excuses (design 12), and when a run proves nothing.
+//! Which late samples a platform hole excuses (GUARANTEES, Assumptions), and when a run proves nothing.
 //!
 //! A late sample counts as the hole's only when the hole lies between its logical arrival and its delivery, or
 //! while the backlog that the hole left must still drain: at most hole length times g / (1 - g), g the

@@ -1,5 +1,5 @@
 //! Watches for platform holes: one `SCHED_FIFO` 98 thread per CPU wakes every millisecond and records what it
-//! missed (design 12).
+//! missed (GUARANTEES, Assumptions).
 //!
 //! Lateness that the thread spent runnable in the kernel's run queue is not a hole: it waited there for RT
 //! throttling to end or for a thread inside the kernel, which are our own doing. The kernel counts that time

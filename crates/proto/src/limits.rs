@@ -6,7 +6,7 @@ use punctual_analysis::Nanos;
 pub const CPU_CAP_WINDOW: Nanos = Nanos::from_millis(10);
 /// Longest name of a host or port.
 pub const NAME_BYTES_MAX: usize = 63;
-/// Bytes of the data header on the wire (design 8).
+/// Bytes of the data header on the wire (ADR 0004).
 pub const HEADER_BYTES: usize = 64;
 /// Payload of a packet unless configured otherwise.
 pub const FRAGMENT_BYTES_DEFAULT: u32 = 1_400;
@@ -24,7 +24,7 @@ pub const LINKS_MAX: usize = 64;
 pub const SIGNAL_BYTES_MAX: usize = 1_400;
 /// How long a reservation lives without a refresh.
 pub const LEASE_DEFAULT: Nanos = Nanos::from_secs(20);
-/// Refreshes within a lease (design 7: at least four).
+/// Refreshes within a lease (at least four).
 pub const REFRESHES_PER_LEASE: u64 = 5;
 /// Between HELLOs to a neighbour: an idle node wakes less than five times a second.
 pub const HELLO_INTERVAL_DEFAULT: Nanos = Nanos::from_secs(1);
@@ -70,7 +70,7 @@ pub const BEST_EFFORT_CAP_BURST_PACKETS: u64 = 4;
 pub const EXECUTOR_MOVES_MAX: u32 = 64;
 /// Levels of fixed priority: the highest for signalling, the lowest for best effort, channels between.
 pub const PRIORITY_LEVELS: u8 = 32;
-/// Default tolerance of one host's clock in ppm; rho is twice this (design 3).
+/// Default tolerance of one host's clock in ppm; rho is twice this.
 pub const CLOCK_TOLERANCE_PPM_DEFAULT: u32 = 100;
 
 const _: () = assert!(SIGNALS_WAITING_MAX * 4 <= FRAMES_MIN as usize);

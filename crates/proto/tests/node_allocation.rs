@@ -1,4 +1,4 @@
-//! Memory: no heap allocation for a message on its way through source, forwarder and sink (design 1),
+//! Memory: no heap allocation for a message on its way through source, forwarder and sink,
 //! and an idle channel costs little.
 
 #![allow(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What a run found, and the JSON that scripts rely on (design 13).
+//! What a run found, and the JSON that scripts rely on.
 
 use punctual_analysis::Nanos;
 use serde::{Deserialize, Serialize};

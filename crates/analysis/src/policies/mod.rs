@@ -1,6 +1,6 @@
 //! The policies that come with Punctual, each an [`AdmissionPolicy`] of one stage.
 //!
-//! Each belongs to one run-time order (design 4): `edf` and `d-order` to EDF, `statistical` to EDF with soft channels
+//! Each belongs to one run-time order: `edf` and `d-order` to EDF, `statistical` to EDF with soft channels
 //! behind all others, `fixed-priority` to the levels of [`level`], `rmdp` to classes and periods, `fifo` to FIFO. Sums are exact integers; all work per decision is bounded.
 
 pub mod edf;

@@ -2,7 +2,7 @@
 //!
 //! Each is computed over the whole busy period, not its first instance (Davis et al. 2007), with release jitter
 //! and blocking. Responses and, for EDF, deadlines count from *release*. Jobs run in segments that nothing
-//! interrupts; between segments anything more urgent does, so only a job's last segment is safe (design 4).
+//! interrupts; between segments anything more urgent does, so only a job's last segment is safe.
 
 pub mod edf;
 pub mod fixed_priority;

@@ -1,4 +1,4 @@
-//! What an experiment measured, whatever its points are, and the report that is made of it (design 13).
+//! What an experiment measured, whatever its points are, and the report that is made of it.
 
 use std::path::PathBuf;
 

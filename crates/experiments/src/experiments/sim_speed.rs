@@ -12,7 +12,7 @@ use crate::demo::outcome::Check;
 use crate::interrupt;
 use crate::report::{Axis, Legend, Plot, Series};
 
-/// Design 12: at least so many packet-hops a second and core.
+/// At least so many packet-hops a second and core.
 const HOPS_PER_S_MIN: f64 = 300_000.0;
 
 /// What is simulated.

@@ -1,4 +1,4 @@
-//! Is B slower than A, or is it noise? Blocks of A, B and A again (A') in turns, in one run (design 12).
+//! Is B slower than A, or is it noise? Blocks of A, B and A again (A') in turns, in one run.
 //!
 //! What two identical sides differ by is the machine's noise: a ratio of B to A that lies within the half-width of
 //! A'/A is no difference. The half-width comes from a bootstrap over *rounds* (one block of each side): samples of

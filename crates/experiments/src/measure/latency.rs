@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// Longest latency that is told apart.
 const LATENCY_MAX: u64 = 100_000_000_000;
-/// Samples from which p99.9 is worth reading (design 12).
+/// Samples from which p99.9 is worth reading.
 pub const SAMPLES_FOR_P999: u64 = 10_000;
 
 /// Latencies of one stream.

@@ -1,4 +1,4 @@
-//! Hosts to run on: network namespaces joined by emulated links of fixed rate (design 14).
+//! Hosts to run on: network namespaces joined by emulated links of fixed rate.
 //!
 //! Who owns what: a [`Network`] owns its namespaces and removes them when dropped; [`Daemons`] owns the
 //! processes in them and must be dropped first. What a killed run left behind is removed by the next one

@@ -1,6 +1,6 @@
 //! Queues 1 and 3: guaranteed packets, by deadline from e - h on (soft channels' behind all others'), by e - h before.
 //!
-//! Effective arrivals and deadlines do not decrease within a channel (design 3: the e-chain), so each channel
+//! Effective arrivals and deadlines do not decrease within a channel (the e-chain), so each channel
 //! is a FIFO and only its head is in a heap: work and memory of the heaps follow channels, not packets.
 //! A removed channel leaves its heap entry behind and its index is reused when that has surfaced and nothing
 //! of it is in flight: removal needs no search.

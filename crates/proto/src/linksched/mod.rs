@@ -1,4 +1,5 @@
-//! The link scheduler of one link: three queues, a window, a pace (design 6; HARTS 3.4, 4.1).
+//! The link scheduler of one link: three queues, a window, a pace (HARTS 3.4, 4.1; ARCHITECTURE, The life of a
+//! message).
 //!
 //! - Queue 1: guaranteed packets at or after e - h, by deadline. Queue 3: earlier ones; never served from.
 //!   Queue 2: best effort and demoted packets. Queue 1 goes before queue 2.
@@ -8,7 +9,7 @@
 //!   [`Overflow`]. It reads no clock; it allocates only in `new`, `add_channel` and `set_channel`.
 //! - A slot is in use from `enqueue` until the packet has left (`complete`). With [`Pace::Clock`] it comes free
 //!   at hand-over: by then the bytes are copied into the driver's frame, which the window bounds, and a
-//!   hand-over is never later than the departure up to which the buffer formula (design 3) counts.
+//!   hand-over is never later than the departure up to which the buffer formula counts.
 //! - Work is bounded in each call: `poll` moves at most [`limits::LINK_MOVES_MAX`] channels from queue 3; while
 //!   more are due it hands nothing over and `next_timeout` lies in the past: poll again.
 //!

@@ -85,7 +85,7 @@ impl Pacer {
         }
     }
 
-    /// Takes a packet into the window; returns its latest departure (design 3).
+    /// Takes a packet into the window; returns its latest departure.
     pub(super) fn hand_over(&mut self, flow: Option<FlowIndex>, wire_bytes: u32, now: Instant) -> Instant {
         let drained = match &mut self.window {
             Window::Clock { tat, .. } => {

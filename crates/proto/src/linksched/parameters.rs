@@ -62,7 +62,7 @@ pub struct BestEffortKey(pub u64);
 /// What the scheduler must know of a guaranteed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guaranteed {
-    /// e: effective arrival at this stage (design 3). Does not decrease within a channel.
+    /// e: effective arrival at this stage (ARCHITECTURE, Words). Does not decrease within a channel.
     pub effective: Instant,
     /// e + d: local deadline. Does not decrease within a channel.
     pub deadline: Instant,
@@ -96,7 +96,7 @@ pub struct Scheduled<P> {
     pub class: Class,
     /// Bytes that it takes on the wire: what `complete` must be told.
     pub wire_bytes: u32,
-    /// When its last bit leaves the adapter at the latest (design 3): what slack is stamped with.
+    /// When its last bit leaves the adapter at the latest: what slack is stamped with.
     pub departure_latest: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! Caps on best-effort processing: as a whole, of each flow, and by what all protocol processing may take (design 4).
+//! Caps on best-effort processing: as a whole, of each flow, and by what all protocol processing may take.
 //!
 //! Costs are the declared ones, charged as work is done; whoever measures gives back what a unit did not take, so that
 //! generous costs keep nobody from idle time. Only best effort and what exceeds budgets ever waits: guaranteed work is

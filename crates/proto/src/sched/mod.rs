@@ -1,4 +1,4 @@
-//! Handlers and the executor that orders them (design 5; CLIPS 4.3, HARTS 5.2.2, RTU 3).
+//! Handlers and the executor that orders them (CLIPS 4.3, HARTS 5.2.2, RTU 3).
 //!
 //! - A handler does the protocol work of one clip, one PDU at a time. The caller owns the work; the executor
 //!   owns the order: `pick`, process, tell the new head by `ready`, `idle` or `block`, then `finished`.

@@ -1,4 +1,4 @@
-//! The data packet on the wire (design 8): a header of 64 bytes, little-endian, at fixed offsets, then payload.
+//! The data packet on the wire (ADR 0004): a header of 64 bytes, little-endian, at fixed offsets, then payload.
 //!
 //! ```text
 //!  byte 0       1       2       3       4       5       6       7

@@ -1,4 +1,4 @@
-//! Best effort gets its due (design 4): in any time t in which a link has best effort waiting, best effort is served
+//! Best effort gets its due (GUARANTEES): in any time t in which a link has best effort waiting, best effort is served
 //! at least t - interference(t) - sum of (floor((t + d + h) / I') + 1) * C - P * U - delta, in admission's unit costs.
 //!
 //! The bound is taken a little weaker, with x + 1 for floor(x) + 1: then it is a line, and one running minimum checks

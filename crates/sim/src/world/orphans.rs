@@ -1,5 +1,5 @@
 //! Looked at again and again during a run: no more is given away than there is, and nothing that lost its source
-//! stays longer than a lease (design 7).
+//! stays longer than a lease.
 
 use std::collections::BTreeMap;
 

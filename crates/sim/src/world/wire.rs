@@ -1,6 +1,6 @@
 //! Packets on the wire, against what their channel was granted.
 //!
-//! A packet leaves a link's queues at e - h or later (design 6), with e >= n. The slack that it carries is
+//! A packet leaves a link's queues at e - h or later, with e >= n. The slack that it carries is
 //! n + d less its departure, which comes later still: so slack never exceeds d + h.
 
 use punctual_analysis::{Contract, Horizon, Nanos};

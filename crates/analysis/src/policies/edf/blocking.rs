@@ -1,4 +1,4 @@
-//! blocking(t): the largest unit among the channels with d - r > t (design 4).
+//! blocking(t): the largest unit among the channels with d - r > t.
 //!
 //! A channel with d - r <= t < d need not be looked at: while a message of it blocks, no other message of it is
 //! due by t, and the demand test counts at least one, which costs no less than the unit.

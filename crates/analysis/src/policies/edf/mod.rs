@@ -1,4 +1,4 @@
-//! `edf`: the demand-bound test (design 4), incremental.
+//! `edf`: the demand-bound test, incremental.
 //!
 //! For every t: interference(t) + sum of max(0, floor((t + r - d)/I') + 1)·C + blocking(t) <= t.
 //! The demand of the channels held is kept as a [`Staircase`]; a decision is one pass over the blocks of it

@@ -32,7 +32,7 @@ use crate::witness::Witness;
 const RATE: BitRate = BitRate(400_000_000);
 /// The pace may be so many packets ahead: a flood at the full rate in spite of wake-ups that are late by (P - 1) U, 200 us.
 const PIPELINE: &str = "pipeline_depth = 8\n";
-/// The driver's part of the receiving CPU, which runs before the processor (design 4).
+/// The driver's part of the receiving CPU, which runs before the processor.
 const INTERFERENCE: &str = "interference_burst = \"500us\"\ninterference_share = \"50%\"\n";
 const BYTES: u32 = 1_400;
 const PER_SECOND: u64 = 1_000;

@@ -1,5 +1,5 @@
 //! What admission lets in on measured CPU costs, run for long, and how much more the machine could have carried
-//! (design 9): two engines in this process over rings in memory, so that a processor is what runs out.
+//! (ADR 0013): two engines in this process over rings in memory, so that a processor is what runs out.
 //!
 //! Channels of one kind are opened until a host refuses; all of them send at their contract's edge, in step, which is
 //! the worst that they may do. What the machine can carry is found with the same channels and admission switched off:

@@ -1,7 +1,7 @@
 //! RIO figure 11: flows of 8, 4 and 2 messages of 8 KB every 10 ms join one by one beside best effort; and best effort
 //! bounded to 40 % of the link.
 //!
-//! Rates of a phase are over all of it, and over its slots of a period that no platform hole touches (design 12): what a
+//! Rates of a phase are over all of it, and over its slots of a period that no platform hole touches: what a
 //! hole takes of the link is gone, and best effort pays for it. What guaranteed flows are owed they are owed holes or
 //! not: they are judged by the whole.
 
