@@ -1,7 +1,8 @@
 //! When a message counts as arrived: logically at its source, effectively at every stage later (design 3).
 //!
 //! Each value belongs to one channel: [`LogicalArrivals`] to its source, one [`EffectiveArrivals`] to each stage
-//! that takes packets from somebody else. Nothing here allocates; every call is constant time.
+//! that takes packets from somebody else, one [`ArrivalsWithin`] to each behind a stage of the same host. Nothing
+//! allocates after construction; every call is constant time.
 //! Invariant: the effective arrivals of successive messages lie at least I' apart, whatever comes in. It is all
 //! that the admission of a stage relies on, so a neighbour that lies or floods harms nobody else.
 
@@ -46,10 +47,8 @@ pub struct LogicalArrivals {
     burst_tolerance: Nanos,
     /// I after the last message's own l.
     next: Instant,
-    /// What the last message counted from: its own l, or later.
-    served: Instant,
-    /// Whether there was a message.
-    begun: bool,
+    /// I·(1 - 1/256) after what the last message counted from: its own l, or later; 0 before there is one.
+    served_next: Instant,
     /// Of a soft channel.
     mean: Option<Box<Mean>>,
 }
@@ -67,8 +66,7 @@ impl LogicalArrivals {
     /// A regulator for bursts of at most `burst_messages_max` with `interval` between messages.
     pub fn new(interval: Nanos, burst_messages_max: u32) -> Self {
         let burst_tolerance = interval * u64::from(burst_messages_max.saturating_sub(1));
-        let (next, served) = (Instant::ZERO, Instant::ZERO);
-        Self { interval, burst_tolerance, next, served, begun: false, mean: None }
+        Self { interval, burst_tolerance, next: Instant::ZERO, served_next: Instant::ZERO, mean: None }
     }
 
     /// The regulator of a contract.
@@ -102,13 +100,13 @@ impl LogicalArrivals {
     /// The same for a message that the host may serve from `earliest` on at the earliest, whenever it was sent.
     pub fn accept_seen(&mut self, sent: Instant, earliest: Instant, policing: Policing) -> SourceVerdict {
         let (own, conforms) = (self.peek(sent), self.conforms(sent));
-        let apart = self.served + (self.interval - Nanos(self.interval.0 / CATCH_UP));
-        let logical = own.max(earliest).max(if self.begun { apart } else { own });
+        let logical = own.max(earliest).max(self.served_next);
         match (conforms, policing) {
             (false, Policing::Drop) => return SourceVerdict::Dropped,
             (false, Policing::Demote) => return SourceVerdict::Demoted,
-            _ => (self.next, self.served, self.begun) = (own + self.interval, logical, true),
+            _ => self.next = own + self.interval,
         }
+        self.served_next = logical + (self.interval - Nanos(self.interval.0 / CATCH_UP));
         if let Some(mean) = &mut self.mean {
             mean.due = mean.due.max(logical) + mean.interval;
         }
@@ -116,16 +114,44 @@ impl LogicalArrivals {
     }
 }
 
+/// The e-chain of a channel at a stage: e of successive messages lie at least I' apart.
+#[derive(Clone, Copy, Debug)]
+struct Chain {
+    /// I'.
+    period: Nanos,
+    /// c: I' after the largest e accepted before the current message; 0 before there is one.
+    earliest: Instant,
+    /// Largest e accepted of the current message: e never falls within a message. 0 where none is.
+    effective: Instant,
+}
+
+impl Chain {
+    const fn new(period: Nanos) -> Self {
+        Self { period, earliest: Instant::ZERO, effective: Instant::ZERO }
+    }
+
+    /// What comes now belongs to another message. One of which nothing was accepted moves nothing.
+    fn next_message(&mut self) {
+        if self.effective > Instant::ZERO {
+            self.earliest = self.effective + self.period;
+        }
+        self.effective = Instant::ZERO;
+    }
+
+    /// Accepts a packet that reaches the stage at `reached` (m): its e.
+    fn accept(&mut self, reached: Instant) -> Instant {
+        self.effective = reached.max(self.earliest).max(self.effective);
+        self.effective
+    }
+}
+
 /// The e-chain of a stage inside the same host as the one before: nothing is demoted there, but e still keeps its
 /// distance, whatever the stage before does ([`EffectiveArrivals`] has the rules).
 #[derive(Clone, Debug)]
 pub struct ArrivalsWithin {
-    period: Nanos,
-    /// c: I' after the largest e of the message before; 0 before there is one.
-    chain: Instant,
+    chain: Chain,
     /// The message that is coming in; no packets before the first.
     number: u64,
-    effective: Instant,
     packets: u32,
     packets_max: u32,
 }
@@ -133,8 +159,7 @@ pub struct ArrivalsWithin {
 impl ArrivalsWithin {
     /// `period` is I'; `packets_max` bounds what one message number may carry.
     pub const fn new(period: Nanos, packets_max: u32) -> Self {
-        let (chain, effective) = (Instant::ZERO, Instant::ZERO);
-        Self { period, chain, number: 0, effective, packets: 0, packets_max }
+        Self { chain: Chain::new(period), number: 0, packets: 0, packets_max }
     }
 
     /// Takes the next packet in, of `message`, that reaches the stage at `reached` (its n, or later); gives its e.
@@ -143,13 +168,10 @@ impl ArrivalsWithin {
         if self.packets > 0 && self.number == message && fits {
             self.packets += 1;
         } else {
-            if self.packets > 0 {
-                self.chain = self.effective + self.period;
-            }
-            (self.number, self.packets, self.effective) = (message, 1, Instant::ZERO);
+            self.chain.next_message();
+            (self.number, self.packets) = (message, 1);
         }
-        self.effective = reached.max(self.chain).max(self.effective);
-        self.effective
+        self.chain.accept(reached)
     }
 }
 
@@ -186,17 +208,14 @@ pub enum Verdict {
 /// of number, forwards or backwards.
 #[derive(Clone, Copy, Debug)]
 pub struct EffectiveArrivals {
-    period: Nanos,
-    /// Without meaning where nothing is policed.
+    chain: Chain,
+    /// J(k).
     jitter: Nanos,
     wire_bytes_max: u64,
     early_max: Nanos,
-    /// c: I' after the largest e accepted before the current message; 0 before there is one.
-    chain: Instant,
     /// The message that is coming in; no packets before the first.
     current: Message,
     packets_max: u32,
-    policed: bool,
 }
 
 /// The message that is coming in.
@@ -204,26 +223,20 @@ pub struct EffectiveArrivals {
 struct Message {
     number: u64,
     wire_bytes: u64,
-    /// Largest e accepted of it: e never falls within a message. 0 where none is.
-    effective: Instant,
     packets: u32,
-    accepted: bool,
     demoted: bool,
 }
 
 impl EffectiveArrivals {
-    /// `period` is I'; `jitter` is J(k), or `None` for a stage inside the same host as the one before, where
-    /// nothing is demoted; `packets_max` and `wire_bytes_max` bound what one message number may carry.
-    pub fn new(period: Nanos, jitter: Option<Nanos>, packets_max: u32, wire_bytes_max: u64) -> Self {
+    /// `period` is I', `jitter` J(k); `packets_max` and `wire_bytes_max` bound what one message number may carry.
+    pub fn new(period: Nanos, jitter: Nanos, packets_max: u32, wire_bytes_max: u64) -> Self {
         Self {
-            period,
-            jitter: jitter.unwrap_or_default(),
+            chain: Chain::new(period),
+            jitter,
             wire_bytes_max,
             early_max: Nanos::MAX,
-            chain: Instant::ZERO,
             current: Message::default(),
             packets_max,
-            policed: jitter.is_some(),
         }
     }
 
@@ -240,14 +253,12 @@ impl EffectiveArrivals {
 
     /// Takes the next packet in.
     pub fn accept(&mut self, packet: &Arrival) -> Verdict {
-        let mut message = self.enter(packet);
-        let verdict = self.judge(&message, packet);
-        match verdict {
-            Verdict::Accepted { effective } => (message.effective, message.accepted) = (effective, true),
-            Verdict::Demoted => message.demoted = true,
+        self.current = self.enter(packet);
+        if self.is_over(packet) {
+            self.current.demoted = true;
+            return Verdict::Demoted;
         }
-        self.current = message;
-        verdict
+        Verdict::Accepted { effective: self.chain.accept(packet.nominal.max(packet.received)) }
     }
 
     /// The message that `packet` belongs to, with the packet counted.
@@ -261,9 +272,7 @@ impl EffectiveArrivals {
                 ..message
             };
         }
-        if message.accepted {
-            self.chain = message.effective + self.period;
-        }
+        self.chain.next_message();
         Message { number: packet.message, packets: 1, wire_bytes: bytes, ..Message::default() }
     }
 
@@ -273,21 +282,15 @@ impl EffectiveArrivals {
         message.number == packet.message && (fits || active(Mutation::PolicedByNumberAlone))
     }
 
-    fn judge(&self, message: &Message, packet: &Arrival) -> Verdict {
-        let reached = packet.nominal.max(packet.received);
-        let Self { chain, jitter, .. } = *self;
-        if self.policed {
-            let late = packet.received > packet.nominal + jitter;
-            let too_soon = chain > reached + jitter;
-            let oversized = u64::from(packet.wire_bytes) > self.wire_bytes_max || self.packets_max == 0;
-            if late || too_soon || oversized || message.demoted || self.lies_ahead(packet, jitter) {
-                return Verdict::Demoted;
-            }
-        }
-        Verdict::Accepted { effective: reached.max(chain).max(message.effective) }
+    /// Whether the packet, counted already, breaks the contract, or an earlier one of its message did.
+    fn is_over(&self, packet: &Arrival) -> bool {
+        let late = packet.received > packet.nominal + self.jitter;
+        let too_soon = self.chain.earliest > packet.nominal.max(packet.received) + self.jitter;
+        let oversized = u64::from(packet.wire_bytes) > self.wire_bytes_max || self.packets_max == 0;
+        late || too_soon || oversized || self.current.demoted || self.lies_ahead(packet)
     }
 
-    fn lies_ahead(&self, packet: &Arrival, jitter: Nanos) -> bool {
-        packet.nominal.since(packet.received) > self.early_max + jitter
+    fn lies_ahead(&self, packet: &Arrival) -> bool {
+        packet.nominal.since(packet.received) > self.early_max + self.jitter
     }
 }

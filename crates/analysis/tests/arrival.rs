@@ -20,7 +20,7 @@ const JITTER: Nanos = Nanos(1_000_000);
 const DEADLINE: Nanos = Nanos(80_000_000);
 
 fn chain() -> EffectiveArrivals {
-    EffectiveArrivals::new(PERIOD, Some(JITTER), PACKETS, BYTES.into()).with_early_max(DEADLINE)
+    EffectiveArrivals::new(PERIOD, JITTER, PACKETS, BYTES.into()).with_early_max(DEADLINE)
 }
 
 fn packet(message: u64, nominal_ns: u64, received_ns: u64) -> Arrival {
@@ -95,28 +95,27 @@ fn an_invented_slack_does_not_push_the_channel_into_the_future() {
     assert_eq!(accepted(chain.accept(&packet(1, 2_000_000, 1_000_000))), 2_000_000);
 }
 
+/// Whatever a stage before it in the host does, e of successive messages lie I' apart and never before they reach it.
 #[test]
-fn inside_a_host_nothing_is_demoted() {
-    let mut chain = EffectiveArrivals::new(PERIOD, None, 3, 3_000);
-    assert_eq!(accepted(chain.accept(&packet(0, 10_000_000, 90_000_000))), 90_000_000);
-    assert_eq!(accepted(chain.accept(&packet(1, 10_000_000, 90_000_000))), 90_000_000 + PERIOD.0);
-}
-
-/// The chain of a stage inside the host is the same as elsewhere, less what is policed.
-#[test]
-fn inside_a_host_the_chain_is_the_same() {
+fn inside_a_host_messages_keep_their_distance() {
     for seed in 0..200 {
         let mut rng = SmallRng::seed_from_u64(seed);
-        let mut whole = EffectiveArrivals::new(PERIOD, None, PACKETS, u64::MAX);
         let mut within = ArrivalsWithin::new(PERIOD, PACKETS);
-        let (mut now, mut message) = (0, 0_u64);
+        let (mut reached, mut message, mut packets) = (Instant(1), 0_u64, 0);
+        let (mut begun, mut last) = (Instant::ZERO, Instant::ZERO);
         for step in 0..200 {
-            now += rng.random_range(0..15_000_000);
-            message = (message + rng.random_range(0..4)).saturating_sub(1);
-            let nominal = now + rng.random_range(0..40_000_000);
-            let packet = packet(message, nominal, now);
-            let effective = within.accept(message, packet.nominal.max(packet.received));
-            assert_eq!(whole.accept(&packet), Verdict::Accepted { effective }, "seed {seed}, step {step}");
+            reached = reached + Nanos(rng.random_range(0..15_000_000));
+            let next = (message + rng.random_range(0..4)).saturating_sub(1);
+            let is_same = step > 0 && next == message && packets < PACKETS;
+            (message, packets) = (next, if is_same { packets + 1 } else { 1 });
+            let effective = within.accept(message, reached);
+            let due = if is_same || step == 0 { begun } else { last + PERIOD };
+            assert!(effective >= reached.max(due), "seed {seed}, step {step}: {effective:?}");
+            assert!(
+                effective == reached || effective == last.max(due),
+                "seed {seed}, step {step}: held for nothing"
+            );
+            (begun, last) = (if is_same { begun } else { effective }, effective);
         }
     }
 }

@@ -13,8 +13,7 @@ const BYTES: u32 = 3_000;
 /// Whatever comes in, no period holds more accepted packets or bytes than one message of the contract has.
 pub fn excess(seed: u64) -> Option<String> {
     let mut rng = SmallRng::seed_from_u64(seed);
-    let mut chain =
-        EffectiveArrivals::new(PERIOD, Some(JITTER), PACKETS, BYTES.into()).with_early_max(DEADLINE);
+    let mut chain = EffectiveArrivals::new(PERIOD, JITTER, PACKETS, BYTES.into()).with_early_max(DEADLINE);
     let (mut now_ns, mut taken) = (1_000_000_000_u64, Vec::new());
     let numbers = rng.random_range(1..=5);
     for _ in 0..rng.random_range(1..100) {

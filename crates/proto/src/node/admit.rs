@@ -299,7 +299,7 @@ impl<M: Memory> Plane<M> {
         let contract = &local.contract;
         let unpoliced = active(Mutation::UnpolicedInterval);
         let period = if unpoliced { contract.interval() } else { contract.policed_interval() };
-        let arrivals = EffectiveArrivals::new(period, Some(terms.arrival_error), packets, wire_bytes)
+        let arrivals = EffectiveArrivals::new(period, terms.arrival_error, packets, wire_bytes)
             .with_early_max(local.contract.deadline);
         self.waiting_max += packets_max as usize;
         self.waiting.reserve(self.waiting_max);
