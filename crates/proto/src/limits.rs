@@ -16,6 +16,15 @@ pub const FRAGMENT_BYTES_MIN: u32 = 64;
 pub const FRAGMENT_BYTES_MAX: u32 = 65_507 - HEADER_BYTES as u32;
 /// Most fragments of a message.
 pub const FRAGMENTS_MAX: u32 = u16::MAX as u32;
+/// Numbers of messages behind the newest one that a sink remembers one by one.
+pub const NUMBERS_REMEMBERED: u32 = 1_024;
+/// Sinks of slow channels remember those of this time only, and so many at least.
+pub const NUMBERS_REMEMBERED_FOR: Nanos = Nanos::from_secs(10);
+/// See above.
+pub const NUMBERS_REMEMBERED_MIN: u32 = 64;
+/// Channels with more than that under way may hear a message twice, where the network doubled it and one of the two was
+/// demoted on the way.
+pub const NUMBERS_REMEMBERED_MAX: u32 = 65_536;
 /// Most nodes on a route, both ends included.
 pub const ROUTE_NODES_MAX: usize = 32;
 /// Most links of a node.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use punctual_analysis::{Contract, Nanos, Policing, Rate};
 use punctual_proto::Instant;
 use punctual_proto::fragment::{Extent, Fragmentation, Outcome, Reassembly, Rejection, packet_wire_bytes};
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, NodeId, PathId};
@@ -238,6 +239,31 @@ fn demoted_messages_far_ahead_do_not_make_conforming_ones_old() {
     }
     assert!(is_complete(&feed(&mut reassembly, 0, 10, 0)), "a conforming message that waited at its source");
     assert_eq!(feed(&mut reassembly, 0, 10, 0), Outcome::Stale);
+}
+
+/// How far behind the newest one a number is refused unseen at the sink of a channel with `contract`.
+fn remembered(contract: &Contract) -> u64 {
+    let newest = 1 << 20;
+    let is_taken = |behind: &u64| {
+        let mut reassembly = Reassembly::of(contract, 2, SIZE);
+        assert!(is_complete(&feed(&mut reassembly, newest, 10, 0)));
+        is_complete(&feed(&mut reassembly, newest - behind, 10, 0))
+    };
+    (6..20).map(|power| 1 << power).take_while(is_taken).last().map_or(0, |last| last + 1)
+}
+
+#[test]
+fn a_sink_remembers_what_may_be_under_way_and_ten_seconds_within_limits() {
+    let contract = |per_second: u64, deadline_ms| {
+        let rate = Rate::per_second(per_second).expect("in range");
+        Contract::new(LONGEST, rate, 1, Nanos::from_millis(deadline_ms)).expect("in range")
+    };
+    assert_eq!(remembered(&contract(1, 100)), 0, "64 numbers: the 64th behind is too old");
+    assert_eq!(remembered(&contract(20, 100)), 129, "those of ten seconds");
+    assert_eq!(remembered(&contract(10_000, 1)), 513, "never more than 1,024 for the sake of time");
+    assert_eq!(remembered(&contract(10_000, 1_000)), 8_193, "but all that is under way");
+    let demotes = Contract { policing: Policing::Demote, ..contract(1, 100) };
+    assert_eq!(remembered(&demotes), 513, "demoted messages take numbers too");
 }
 
 #[test]

@@ -11,22 +11,16 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use punctual_analysis::Nanos;
+use punctual_analysis::{Contract, Nanos, Policing};
 use thiserror::Error;
 
 use super::window::Window;
-use crate::limits::FRAGMENTS_MAX;
+use crate::limits::{
+    FRAGMENTS_MAX, NUMBERS_REMEMBERED, NUMBERS_REMEMBERED_FOR, NUMBERS_REMEMBERED_MAX, NUMBERS_REMEMBERED_MIN,
+};
 use crate::memory::MessageWrite;
 use crate::wire::Header;
 
-/// Numbers behind the newest one that are remembered one by one.
-const WINDOW_MESSAGES: u32 = 1_024;
-/// Slow channels remember fewer: those of this time, and so many at least.
-const WINDOW_SPAN: Nanos = Nanos::from_secs(10);
-const WINDOW_MESSAGES_MIN: u32 = 64;
-/// Channels with more than that under way may hear a message twice, where the network doubled it and one of the two was
-/// demoted on the way.
-const WINDOW_MESSAGES_MAX: u32 = 65_536;
 /// So many consecutive messages behind the window, and none in it between them, restart the window: the
 /// numbers ahead of them were a neighbour's invention, and must not silence the channel for good.
 const RESTART_MESSAGES: u64 = 4;
@@ -117,6 +111,19 @@ struct Progress<S> {
     wholly_demoted: bool,
 }
 
+/// Numbers behind the newest one that are remembered one by one. Of a source that demotes no fewer than usual: its demoted
+/// messages take numbers too, beside the contract's rate.
+fn numbers_remembered(contract: &Contract) -> u32 {
+    let come_in = |span: Nanos| {
+        let messages = span.div_ceil(contract.policed_interval().max(Nanos(1)));
+        u32::try_from(messages.saturating_add(contract.burst_messages_max.into())).unwrap_or(u32::MAX)
+    };
+    let demotes = contract.policing == Policing::Demote;
+    let least = if demotes { NUMBERS_REMEMBERED } else { NUMBERS_REMEMBERED_MIN };
+    let usual = come_in(NUMBERS_REMEMBERED_FOR).clamp(least, NUMBERS_REMEMBERED);
+    usual.max(come_in(contract.deadline).saturating_add(1).min(NUMBERS_REMEMBERED_MAX))
+}
+
 impl<S> Partial<S> {
     fn new(messages_max: usize, fragments_max: usize) -> Self {
         let words = fragments_max.div_ceil(64);
@@ -135,6 +142,17 @@ impl<S: MessageWrite> Reassembly<S> {
     /// `fragment_bytes` (1 or more); at most `messages_max` (1 or more) are in progress at once: what the sink's
     /// buffers are reserved for. Allocates here and never again.
     pub fn new(messages_max: u32, fragment_bytes: u32, message_bytes_max: u32) -> Self {
+        Self::remembering(NUMBERS_REMEMBERED, messages_max, fragment_bytes, message_bytes_max)
+    }
+
+    /// The same for a channel with `contract`: remembers as many numbers as come in ten seconds, within limits, and all that
+    /// are under way together. What is older is refused as if it were known.
+    pub fn of(contract: &Contract, messages_max: u32, fragment_bytes: u32) -> Self {
+        let span = numbers_remembered(contract);
+        Self::remembering(span, messages_max, fragment_bytes, contract.message_bytes_max)
+    }
+
+    fn remembering(span: u32, messages_max: u32, fragment_bytes: u32, message_bytes_max: u32) -> Self {
         let fragment_bytes = fragment_bytes.max(1);
         let fragments_max = message_bytes_max.div_ceil(fragment_bytes).min(FRAGMENTS_MAX) as usize;
         let partial = || Box::new(Partial::new(messages_max.max(1) as usize, fragments_max));
@@ -142,25 +160,11 @@ impl<S: MessageWrite> Reassembly<S> {
             fragment_bytes,
             message_bytes_max,
             partial: (fragments_max > 1).then(partial),
-            over: Window::new(WINDOW_MESSAGES),
-            over_demoted: Window::new(WINDOW_MESSAGES),
+            over: Window::new(span),
+            over_demoted: Window::new(span),
             behind: Behind::default(),
             incomplete: 0,
         }
-    }
-
-    /// The same where messages come at most once in `period`, but for bursts of `burst`, and are at most `deadline` under
-    /// way: remembers as many numbers as come in ten seconds, within limits, and all that are under way together. What is
-    /// older is refused as if it were known.
-    #[must_use]
-    pub fn with_period(self, period: Nanos, burst: u32, deadline: Nanos) -> Self {
-        let come_in = |span: Nanos| {
-            let messages = span.div_ceil(period.max(Nanos(1))).saturating_add(u64::from(burst));
-            u32::try_from(messages).unwrap_or(u32::MAX)
-        };
-        let span = come_in(WINDOW_SPAN).clamp(WINDOW_MESSAGES_MIN, WINDOW_MESSAGES);
-        let span = span.max(come_in(deadline).saturating_add(1).min(WINDOW_MESSAGES_MAX));
-        Self { over: Window::new(span), over_demoted: Window::new(span), ..self }
     }
 
     /// Takes a fragment in: copies it to its place in the slot of its message, which `reserve` gives at the

@@ -281,6 +281,7 @@ impl<M: Memory> Plane<M> {
             outlet,
             outbox: None,
             regulator: LogicalArrivals::of(contract),
+            number_next: 0,
             outgoing: Outgoing::new(in_ring, local.fragment_bytes),
             link_arrivals: within_host(local),
             demoted,
@@ -361,11 +362,9 @@ fn sink<M: Memory>(
     input: PacketQueue,
     delivery: Option<HandlerId>,
 ) -> Sink<M> {
-    let contract = &local.contract;
     Sink {
         input,
-        reassembly: Reassembly::new(buffers.sink_messages, local.fragment_bytes, contract.message_bytes_max)
-            .with_period(contract.policed_interval(), contract.burst_messages_max, contract.deadline),
+        reassembly: Reassembly::of(&local.contract, buffers.sink_messages, local.fragment_bytes),
         inbox: None,
         upstream: terms.upstream,
         punctual: delivery.map(|handler| {

@@ -10,7 +10,7 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::api::{ChannelCounters, DropCounters};
 use super::outgoing::Outgoing;
-use crate::fragment::{Outcome, Reassembly};
+use crate::fragment::{Outcome, Reassembly, Rejection};
 use crate::ids::{Address, ChannelId, LinkId, NodeId, PathId};
 use crate::limits::{
     ARRIVALS_AHEAD_MAX, ARRIVALS_OF_PATH_MAX, ARRIVALS_PACKETS_MAX, ARRIVALS_SHARES,
@@ -90,7 +90,7 @@ impl<M: Memory> Binding<M> {
         Self { channel, message_bytes_max, inbox, senders: Vec::new() }
     }
 
-    /// Puts a fragment to its message and hands a complete one over; counts in `drops` what the receiver has no room for.
+    /// Puts a fragment to its message and hands a complete one over; counts in `drops` what the receiver cannot take.
     pub fn accept(&mut self, header: &Header, payload: &[u8], now: Instant, drops: &mut DropCounters) {
         let index = self.sender(header, now);
         let (sender, inbox) = (&mut self.senders[index], &mut self.inbox);
@@ -108,7 +108,8 @@ impl<M: Memory> Binding<M> {
             }
             Outcome::NoSlot => drops.receiver_full += 1,
             Outcome::Stored | Outcome::Duplicate | Outcome::Stale => {}
-            Outcome::Rejected(_) => drops.malformed += 1,
+            Outcome::Rejected(Rejection::TooLong) => drops.too_large += 1,
+            Outcome::Rejected(Rejection::FragmentSize | Rejection::LengthChanged) => drops.malformed += 1,
         }
     }
 

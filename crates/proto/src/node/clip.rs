@@ -59,6 +59,9 @@ pub(super) struct Source<M: Memory> {
     pub outlet: Outlet,
     pub outbox: Option<M::Outbox>,
     pub regulator: LogicalArrivals,
+    /// Of the next message that is kept. What is dropped takes none: the sink remembers as many as may be under way at
+    /// the contract's rate.
+    pub number_next: u64,
     pub outgoing: Outgoing<Message<M>>,
     /// e of the link stage.
     pub link_arrivals: ArrivalsWithin,

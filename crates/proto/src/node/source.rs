@@ -157,8 +157,7 @@ impl<M: Memory> Clip<M> {
             let ready = if source.is_full() { None } else { source.outbox.as_mut() };
             let Some((message, claimed)) = ready.and_then(|outbox| outbox.take(now)) else { break };
             let sent = claimed.min(now);
-            // What is dropped here takes no number: the sink remembers as many as may be under way at the contract's rate.
-            let number = counters.messages_in - counters.dropped;
+            let number = source.number_next;
             counters.messages_in += 1;
             if message.len() > contract.message_bytes_max {
                 counters.dropped += 1;
@@ -178,6 +177,7 @@ impl<M: Memory> Clip<M> {
                     source.demote(message, number, sent)
                 }
             };
+            source.number_next += u64::from(kept);
             counters.dropped += u64::from(!kept);
         }
         policed

@@ -145,7 +145,7 @@ pub struct DropCounters {
     pub no_buffer: u64,
     /// Best effort to a port that nobody has bound, or to an unknown host.
     pub no_receiver: u64,
-    /// Best effort larger than the link onward takes as such.
+    /// Best effort larger than the link onward takes as such, or than its receiver said.
     pub too_large: u64,
     /// Best effort beyond its flow's share of the processor.
     pub over_cap: u64,
