@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use punctual_engine::direct;
+use punctual_engine::os::usage::ThreadUsage;
 use punctual_ipc::api::Request;
 use punctual_ipc::ring::{InboxReader, Upcall, now};
 use punctual_proto::ids::ChannelId;
@@ -22,41 +23,7 @@ use crate::connection::{Shared, lock};
 use crate::error::{Error, SendError};
 use crate::receiver::End;
 use crate::state::ChannelState;
-
-/// Overruns that may be accidents (a hole, an interrupt) before a handler is demoted.
-const OVERRUNS_TOLERATED: u64 = 3;
-/// Calls in time that make up for one of them.
-const CALLS_FORGIVING: u64 = 1_024;
-
-/// How far an application that runs on the engine's thread may be trusted with it.
-#[derive(Debug)]
-pub(crate) struct Trust {
-    declared: Nanos,
-    calls: u64,
-    /// Overruns that are forgiven.
-    grace: u64,
-}
-
-impl Trust {
-    /// In one that declares to take no longer than `declared`.
-    pub(crate) const fn new(declared: Nanos) -> Self {
-        Self { declared, calls: 0, grace: OVERRUNS_TOLERATED }
-    }
-
-    /// It had the thread for `took`: whether that was too long, and whether it may have it again.
-    pub(crate) fn judge(&mut self, took: Nanos) -> (bool, bool) {
-        self.calls += 1;
-        if self.calls.is_multiple_of(CALLS_FORGIVING) {
-            self.grace = (self.grace + 1).min(OVERRUNS_TOLERATED);
-        }
-        let late = took > self.declared;
-        let is_tolerated = !late || self.grace > 0;
-        if late {
-            self.grace = self.grace.saturating_sub(1);
-        }
-        (late, is_tolerated)
-    }
-}
+use crate::trust::Trust;
 
 type Boxed = Box<dyn FnMut(&[u8], &MessageInfo, &mut Reply<'_>) + Send>;
 
@@ -196,10 +163,14 @@ impl Direct {
     fn call(&mut self, message: &[u8], info: &MessageInfo) -> bool {
         let Some(handler) = &mut self.handler else { return false };
         self.stage.calls.fetch_add(1, Ordering::Relaxed);
+        // Who has overrun once is looked at closely: the time alone cannot tell it from a hole in the platform.
+        let before = self.trust.is_suspect().then(ThreadUsage::of_this_thread).and_then(Result::ok);
         let begun = now();
         let mut reply = Reply { engine_of: Some((&self.shared, begun)) };
         let run = catch_unwind(AssertUnwindSafe(|| handler(message, info, &mut reply)));
-        let (late, is_tolerated) = self.trust.judge(now().since(begun));
+        let took = now().since(begun);
+        let took = if self.trust.is_over(took) { own_part(took, before) } else { took };
+        let (late, is_tolerated) = self.trust.judge(took);
         if run.is_err() {
             self.stage.panicked.store(true, Ordering::Release);
             return false;
@@ -207,6 +178,12 @@ impl Direct {
         self.stage.overruns.fetch_add(u64::from(late), Ordering::Relaxed);
         is_tolerated
     }
+}
+
+/// What of the time that a call took was the handler's own, where that is known.
+fn own_part(took: Nanos, before: Option<ThreadUsage>) -> Nanos {
+    let own = |before| ThreadUsage::of_this_thread().map_or(took, |after| after.own_since(&before, took));
+    before.map_or(took, own)
 }
 
 impl Drop for Direct {

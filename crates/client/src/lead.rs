@@ -17,8 +17,8 @@ use rustix::thread::{ClockId, clock_nanosleep_absolute};
 
 use crate::channel::Channel;
 use crate::error::{Error, RecvError, SendError};
-use crate::handler::Trust;
 use crate::receiver::Receiver;
+use crate::trust::Trust;
 
 /// The calling thread as the engine's own, from [`Receiver::lead`] to the drop or [`Lead::end`]. It runs in the engine's
 /// class and on its CPU meanwhile. Calls that wait for the engine in another way ([`Endsystem::open`], `state`,

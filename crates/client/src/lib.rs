@@ -41,6 +41,7 @@ mod listener;
 mod receiver;
 pub mod rings;
 mod state;
+mod trust;
 
 pub use channel::{Channel, Opening};
 pub use endsystem::{Endsystem, SOCKET_VARIABLE};

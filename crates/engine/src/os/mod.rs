@@ -3,6 +3,7 @@
 pub mod attributes;
 pub mod network;
 pub mod realtime;
+pub mod usage;
 pub mod wait;
 
 use std::io::{self, Read};
