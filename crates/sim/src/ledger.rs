@@ -8,6 +8,7 @@ use punctual_analysis::{Contract, Instant, Nanos, Policing};
 use punctual_proto::memory::MessageInfo;
 
 use crate::memory::Content;
+use crate::silence::{Said, Silence};
 use crate::time::{HostClock, SimTime};
 
 /// Whether messages keep the contract, on the source's clock: at most B + R * t in any time t.
@@ -120,6 +121,9 @@ pub struct Ledger {
     first: u64,
     /// Times in which a fault may be felt.
     faults: Vec<(SimTime, SimTime)>,
+    /// The same for invented message numbers, and the sink's silence after each such time.
+    lies: Vec<(SimTime, SimTime)>,
+    silences: Vec<Silence>,
     /// An end was closed: what is due later is not promised.
     closed: Option<SimTime>,
     last_in_order: Option<(u64, u64)>,
@@ -138,6 +142,8 @@ impl Ledger {
             messages: VecDeque::new(),
             first: 0,
             faults: Vec::new(),
+            lies: Vec::new(),
+            silences: Vec::new(),
             closed: None,
             last_in_order: None,
             borne: contract.statistical.map(|_| (0, 0)),
@@ -165,6 +171,7 @@ impl Ledger {
             return Vec::new();
         }
         let lost = self.lost_among(settled, now);
+        self.silences = self.silences_before(settled).filter(|silence| !silence.is_over()).collect();
         self.messages.drain(..settled);
         self.first += settled as u64;
         lost
@@ -183,11 +190,21 @@ impl Ledger {
 
     /// A fault touches this channel from `from` until `until`, and may be felt for D + `recovery` after that.
     pub fn excuse(&mut self, from: SimTime, until: SimTime, recovery: Nanos) {
-        let (from, until) = (from - self.deadline, until + self.deadline + recovery);
+        let (from, until) = self.felt(from, until, recovery);
         match self.faults.last_mut() {
             Some((first, last)) if *last >= from && *first <= from => *last = until.max(*last),
             _ => self.faults.push((from, until)),
         }
+    }
+
+    /// The same where message numbers were invented: of what was sent after that the sink's silence costs some more.
+    pub fn excuse_numbers(&mut self, from: SimTime, until: SimTime, recovery: Nanos) {
+        self.lies.push(self.felt(from, until, recovery));
+        self.silences.push(Silence::new(until));
+    }
+
+    fn felt(&self, from: SimTime, until: SimTime, recovery: Nanos) -> (SimTime, SimTime) {
+        (from - self.deadline, until + self.deadline + recovery)
     }
 
     /// So many messages of a soft channel never came.
@@ -208,7 +225,32 @@ impl Ledger {
     }
 
     fn excused(&self, message: &Message) -> bool {
-        self.faults.iter().any(|&(from, until)| message.sent <= until && message.due >= from)
+        under_way(message, &self.faults) || under_way(message, &self.lies)
+    }
+
+    /// Whether a sink's silence may have swallowed the message at this place among those that are not settled.
+    fn swallowed(&self, place: usize) -> bool {
+        let said = self.said(&self.messages[place]);
+        self.silences_before(place).any(|mut silence| silence.swallows(said))
+    }
+
+    /// Where silences are when the message at `place` comes.
+    fn silences_before(&self, place: usize) -> impl Iterator<Item = Silence> {
+        self.silences.iter().map(move |silence| {
+            let mut silence = *silence;
+            for message in self.messages.iter().take(place) {
+                if silence.is_over() {
+                    break;
+                }
+                silence.swallows(self.said(message));
+            }
+            silence
+        })
+    }
+
+    fn said(&self, message: &Message) -> Said {
+        let Message { sent, promised, delivered, .. } = *message;
+        Said { sent, promised, delivered, touched: under_way(message, &self.faults) }
     }
 
     fn forfeited(&self, message: &Message) -> bool {
@@ -294,9 +336,15 @@ impl Ledger {
             .filter(|(_, m)| {
                 m.promised && m.due < now && !m.delivered && !self.excused(m) && !self.forfeited(m)
             })
-            .map(|(index, m)| (self.first + index as u64, m.due))
+            .filter(|(place, _)| !self.swallowed(*place))
+            .map(|(place, m)| (self.first + place as u64, m.due))
             .collect()
     }
+}
+
+/// Whether a message was under way in one of these times.
+fn under_way(message: &Message, times: &[(SimTime, SimTime)]) -> bool {
+    times.iter().any(|&(from, until)| message.sent <= until && message.due >= from)
 }
 
 fn check_promise(
@@ -409,6 +457,31 @@ mod tests {
         bytes[19] ^= 4;
         let judged = ledger.deliver(SimTime(0), &info, &bytes, &CLOCK);
         assert!(judged.wrong.iter().any(|what| what.contains("byte 19")), "{judged:?}");
+    }
+
+    #[test]
+    fn invented_numbers_excuse_three_messages_however_late_they_come_and_no_fourth() {
+        let mut ledger = Ledger::new(5, &contract(Policing::Delay), Nanos(50));
+        for at in [0, 1_000, 2_000, 30_000, 40_000, 50_000] {
+            send(&mut ledger, at);
+        }
+        ledger.excuse_numbers(SimTime(990), SimTime(1_010), Nanos(100));
+        let lost =
+            |ledger: &Ledger| ledger.lost(SimTime(90_000)).iter().map(|lost| lost.0).collect::<Vec<_>>();
+        assert_eq!(lost(&ledger), [0, 5]);
+        assert!(deliver(&mut ledger, 3, 30_010, 30_000).counts, "what comes is judged");
+        assert_eq!(lost(&ledger), [0, 4, 5], "the silence is over with it");
+    }
+
+    #[test]
+    fn a_silence_outlives_what_is_settled() {
+        let mut ledger = Ledger::new(5, &contract(Policing::Delay), Nanos(50));
+        ledger.excuse_numbers(SimTime(0), SimTime(10), Nanos(100));
+        for turn in 1..6 {
+            send(&mut ledger, turn * 2 * SETTLED.0);
+            let lost = ledger.settle(SimTime((turn * 2 + 1) * SETTLED.0 + 1_000));
+            assert_eq!(lost.len(), usize::from(turn > 3), "message {turn}");
+        }
     }
 
     #[test]

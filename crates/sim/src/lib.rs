@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`scenario`], [`topology`], [`faults`] | the plan, drawn from the seed before anything runs |
 //! | `world` | the run: event loop, applications, network, comparisons |
-//! | [`ledger`] | the checker's own reckoning of what was promised |
+//! | [`ledger`], [`silence`] | the checker's own reckoning of what was promised |
 //! | [`processor`], [`adapter`], [`bucket`] | what the hardware really does, within the configured bounds |
 //! | [`memory`] | rings and frames, counted slot by slot |
 //! | [`batch`], [`campaign`] | many seeds on many cores, in pieces that add up |
@@ -40,6 +40,7 @@ pub mod ranges;
 pub mod scale;
 pub mod scenario;
 pub mod sender;
+pub mod silence;
 pub mod time;
 pub mod topology;
 pub mod trace;

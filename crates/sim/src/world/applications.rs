@@ -241,9 +241,9 @@ impl World {
         now: Instant,
     ) -> Result<(), RequestError> {
         let channel = &mut self.channels[number];
-        let Some(id) = channel.handle(at_sink).filter(|_| channel.state == State::Open) else {
-            return Ok(());
-        };
+        // A source may hear of its channel after the sink has given up what came to it: that end has nothing to close.
+        let there = channel.state == State::Open && !channel.is_gone(at_sink);
+        let Some(id) = channel.handle(at_sink).filter(|_| there) else { return Ok(()) };
         channel.state = State::Closing;
         channel.ledger.close(self.now);
         self.last_change = self.now;

@@ -112,6 +112,11 @@ impl Channel {
         if at_sink { self.sink } else { self.source }
     }
 
+    /// Whether an end has ended, or its host has lost it.
+    pub fn is_gone(&self, at_sink: bool) -> bool {
+        if at_sink { self.sink_gone } else { self.source_gone }
+    }
+
     /// Marks an end as gone.
     pub fn ended(&mut self, at_sink: bool, now: SimTime) {
         self.ledger.close(now);

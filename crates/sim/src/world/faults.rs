@@ -5,7 +5,7 @@
 //! channel whose signalling it touches may end within the time that soft state takes to notice. Nobody else is
 //! excused, neither on other links of the same host nor beside it.
 
-use punctual_analysis::{Nanos, Ppm};
+use punctual_analysis::{Nanos, Policing, Ppm};
 use punctual_proto::ids::NodeId;
 use punctual_proto::node::config::LinkConfig;
 use punctual_proto::node::link_model;
@@ -291,14 +291,14 @@ impl World {
         let channel = &mut self.channels[number];
         if touch.data && touch.until + recovery + channel.plan.contract.deadline >= self.now {
             channel.faulty = true;
-            // Three messages tell a sink that the numbers which it has seen were invented.
-            // Where the source leaves out what breaks the contract, three in a row may never come.
-            let recovery = match (touch.renumbered, channel.sender.keeps_contract()) {
-                (false, _) => recovery,
-                (true, true) => recovery + channel.plan.contract.interval() * 2,
-                (true, false) => Nanos::from_secs(3_600),
-            };
-            channel.ledger.excuse(touch.from, touch.until, recovery);
+            // What a source demotes takes numbers that may never come: then the sink's silence has no end.
+            let gaps = !channel.sender.keeps_contract() && channel.plan.contract.policing == Policing::Demote;
+            // What opens later has never borne an invented number.
+            match (touch.renumbered && touch.until >= self.now, gaps) {
+                (false, _) => channel.ledger.excuse(touch.from, touch.until, recovery),
+                (true, false) => channel.ledger.excuse_numbers(touch.from, touch.until, recovery),
+                (true, true) => channel.ledger.excuse(touch.from, touch.until, Nanos::from_secs(3_600)),
+            }
             // Its node takes no message for older than its own wake-up: what waited meanwhile counts from the end of
             // the fault on. The application gives it the time to come to rest.
             if matches!(touch.place, Place::Host(host) if host == channel.plan.from) {
