@@ -1,19 +1,33 @@
-//! Names the code that simulations run: a digest of the sources of the simulator and of all that it simulates.
+//! Names the code that simulations run: a digest of the sources of the simulator and of all that it simulates, of what
+//! they are built from and with.
 //!
 //! Results of one name may be added up; of two, never.
 
+use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Beside this crate's own sources.
 const SIMULATED: [&str; 3] = ["../analysis/src", "../proto/src", "src"];
+/// Dependencies, their versions, and how all of it is compiled.
+const BUILT_WITH: [&str; 6] = [
+    "../analysis/Cargo.toml",
+    "../proto/Cargo.toml",
+    "Cargo.toml",
+    "build.rs",
+    "../../Cargo.toml",
+    "../../Cargo.lock",
+];
 
 fn main() -> io::Result<()> {
-    let mut files = Vec::new();
+    let mut files: Vec<PathBuf> = BUILT_WITH.iter().map(PathBuf::from).collect();
     for folder in SIMULATED {
         println!("cargo::rerun-if-changed={folder}");
         sources(Path::new(folder), &mut files)?;
+    }
+    for file in BUILT_WITH {
+        println!("cargo::rerun-if-changed={file}");
     }
     files.sort();
     let mut digest = FNV_OFFSET;
@@ -21,8 +35,19 @@ fn main() -> io::Result<()> {
         let name = file.to_string_lossy().replace('\\', "/");
         digest = fnv(fnv(digest, name.as_bytes()), &fs::read(&file)?);
     }
+    for feature in features() {
+        digest = fnv(digest, feature.as_bytes());
+    }
     println!("cargo::rustc-env=PUNCTUAL_SIM_CODE={digest:016x}");
     Ok(())
+}
+
+/// Features that are on, in order.
+fn features() -> Vec<String> {
+    let mut names: Vec<String> =
+        env::vars().map(|(name, _)| name).filter(|name| name.starts_with("CARGO_FEATURE_")).collect();
+    names.sort();
+    names
 }
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {

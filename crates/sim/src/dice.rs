@@ -1,14 +1,12 @@
 //! The run's only source of chance: everything that is drawn comes from the seed.
 
-use rand::rngs::SmallRng;
-use rand::{Rng, RngCore, SeedableRng};
-
 use punctual_analysis::{Nanos, Ppm};
+use punctual_proto::signalling::SplitMix64;
 
 /// A stream of draws. Streams of different labels are independent, so that an extra draw in one part of a run
 /// does not move the others.
 #[derive(Clone, Debug)]
-pub struct Dice(SmallRng);
+pub struct Dice(Xoshiro256);
 
 /// What dice are for. Each use has a label of its own, or two parts of a run would see the same draws.
 ///
@@ -85,17 +83,17 @@ impl Dice {
 
     /// The stream `label` of `seed`.
     pub fn new(seed: u64, label: u64) -> Self {
-        Self(SmallRng::seed_from_u64(mix(seed ^ mix(label))))
+        Self(Xoshiro256::new(mix(seed ^ mix(label))))
     }
 
     /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
-        self.0.next_u64()
+        self.0.next()
     }
 
     /// Evenly from `low` to `high`, both included; `low` where `high` is smaller.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        if high <= low { low } else { self.0.random_range(low..=high) }
+        if high <= low { low } else { low + self.0.up_to(high - low) }
     }
 
     /// A span from `low` to `high`, both included. One draw in four is an extreme: worst cases live there.
@@ -126,12 +124,48 @@ impl Dice {
     }
 }
 
-/// SplitMix64's finaliser: spreads every input bit over all output bits.
-pub fn mix(value: u64) -> u64 {
-    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+/// xoshiro256++ (Blackman and Vigna 2019). Written out here, as is how a range is drawn from it: libraries promise
+/// neither over their versions and machines, and seeds that somebody wrote down must draw the same for ever.
+#[derive(Clone, Debug)]
+struct Xoshiro256([u64; 4]);
+
+impl Xoshiro256 {
+    /// Its state from SplitMix64, as its authors advise.
+    fn new(seed: u64) -> Self {
+        let mut seeds = SplitMix64::new(seed);
+        Self(std::array::from_fn(|_| seeds.next()))
+    }
+
+    fn next(&mut self) -> u64 {
+        let [a, b, c, d] = &mut self.0;
+        let next = a.wrapping_add(*d).rotate_left(23).wrapping_add(*a);
+        let shifted = *b << 17;
+        *c ^= *a;
+        *d ^= *b;
+        *b ^= *c;
+        *a ^= *d;
+        *c ^= shifted;
+        *d = d.rotate_left(45);
+        next
+    }
+
+    /// Evenly from 0 to `most`: the high half of a product, and a second one where the low half might carry (Canon's
+    /// method; uneven by less than 2^-64).
+    fn up_to(&mut self, most: u64) -> u64 {
+        let Some(count) = most.checked_add(1) else { return self.next() };
+        let halves = |product: u128| ((product >> 64) as u64, product as u64);
+        let (high, low) = halves(u128::from(self.next()) * u128::from(count));
+        if low <= count.wrapping_neg() {
+            return high;
+        }
+        let (carry, _) = halves(u128::from(self.next()) * u128::from(count));
+        high + u64::from(low.checked_add(carry).is_none())
+    }
+}
+
+/// Spreads every bit of `value` over all bits.
+pub const fn mix(value: u64) -> u64 {
+    SplitMix64::new(value).next()
 }
 
 #[cfg(test)]
@@ -148,6 +182,38 @@ mod tests {
             assert!(one.span(Nanos(3), Nanos(9)) <= Nanos(9) && two.span(Nanos(3), Nanos(9)) >= Nanos(3));
         }
         assert_ne!(Dice::new(7, 1).bits(), Dice::new(7, 2).bits());
+    }
+
+    /// The numbers of the authors' own program, <https://prng.di.unimi.it/xoshiro256plusplus.c>.
+    #[test]
+    fn the_generator_is_the_published_one() {
+        let mut generator = Xoshiro256([1, 2, 3, 4]);
+        let expected = [
+            41_943_041,
+            58_720_359,
+            3_588_806_011_781_223,
+            3_591_011_842_654_386,
+            9_228_616_714_210_784_205,
+            9_973_669_472_204_895_162,
+            14_011_001_112_246_962_877,
+            12_406_186_145_184_390_807,
+            15_849_039_046_786_891_736,
+            10_450_023_813_501_588_000,
+        ];
+        assert_eq!(expected.map(|_| generator.next()), expected);
+    }
+
+    #[test]
+    fn ranges_have_their_ends_and_are_drawn_evenly() {
+        let mut dice = Dice::new(3, 1);
+        let mut counts = [0_u32; 5];
+        (0..50_000).for_each(|_| counts[dice.between(10, 14) as usize - 10] += 1);
+        assert!(counts.iter().all(|count| (9_600..10_400).contains(count)), "{counts:?}");
+        // Two thirds of all numbers: half of the draws need the second product.
+        let most = u64::MAX / 3 * 2;
+        let below = (0..10_000).filter(|_| dice.between(0, most) <= most / 2).count();
+        assert!((4_800..5_200).contains(&below), "{below}");
+        assert_ne!(dice.between(0, u64::MAX), dice.between(0, u64::MAX));
     }
 
     #[test]
