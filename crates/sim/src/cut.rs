@@ -96,11 +96,7 @@ fn keep<T>(items: &mut Vec<T>, kept: Option<&[usize]>) {
 /// Everything after the last healing comes earlier.
 fn shorten(plan: &mut Scenario, traffic: Nanos) {
     let times = &mut plan.times;
-    let from = times.opened.max(times.heals);
-    let less = times.stops.since(from) - traffic;
-    for at in [&mut times.stops, &mut times.closes, &mut times.empty, &mut times.ends] {
-        *at = *at - less;
-    }
+    times.set_traffic(traffic.min(times.traffic()));
     for channel in &mut plan.channels {
         channel.closes_at = channel.closes_at.filter(|at| *at < times.stops);
         channel.vanishes_at = channel.vanishes_at.filter(|at| *at < times.stops);

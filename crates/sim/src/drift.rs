@@ -17,12 +17,7 @@ const FLOOD_INTERVAL: Nanos = Nanos::from_millis(100);
 /// Stretches the traffic of `plan` to `span`: a few channels that stay, all at full rate. Clocks run fast and slow by
 /// turns along the hosts, so that channels meet both signs of drift on their way.
 pub fn stretch(plan: &mut Scenario, span: Nanos, dice: &mut Dice) {
-    let times = &mut plan.times;
-    let from = times.opened.max(times.heals);
-    let more = span - times.stops.since(from);
-    for at in [&mut times.stops, &mut times.closes, &mut times.empty, &mut times.ends] {
-        *at = *at + more;
-    }
+    plan.times.set_traffic(span);
     let first = dice.between(0, 1);
     for (number, host) in plan.hosts.iter_mut().enumerate() {
         let sign = if (number as u64 + first).is_multiple_of(2) { 1 } else { -1 };

@@ -113,8 +113,7 @@ impl<P: FnMut(&Cut, u32)> Search<'_, P> {
     }
 
     fn shorten(&mut self) {
-        let times = self.whole.times;
-        let planned = times.stops.since(times.opened.max(times.heals)).0 / 1_000_000;
+        let planned = self.whole.times.traffic().0 / 1_000_000;
         let mut traffic = self.best.traffic_ms.unwrap_or(planned);
         while traffic > 1 && self.take(Cut { traffic_ms: Some(traffic / 2), ..self.best.clone() }) {
             traffic /= 2;

@@ -1,7 +1,8 @@
 //! A day in the life of a network: the plan of a seed, stretched. Applications send slowly; channels come and go all
 //! the time, so that whatever a host forgets to give back adds up until it is missed.
 
-use punctual_analysis::{Nanos, Rate};
+use punctual_analysis::contract::SPAN_MAX;
+use punctual_analysis::{Contract, Nanos, Rate};
 
 use crate::dice::Dice;
 use crate::scenario::{ChannelPlan, Scenario};
@@ -16,12 +17,7 @@ const FLOOD_INTERVAL: Nanos = Nanos::from_secs(2);
 
 /// Stretches the traffic of `plan` to `span`.
 pub fn stretch(plan: &mut Scenario, span: Nanos, dice: &mut Dice) {
-    let times = &mut plan.times;
-    let from = times.opened.max(times.heals);
-    let more = span - times.stops.since(from);
-    for at in [&mut times.stops, &mut times.closes, &mut times.empty, &mut times.ends] {
-        *at = *at + more;
-    }
+    plan.times.set_traffic(span);
     let drawn = std::mem::take(&mut plan.channels);
     for channel in drawn {
         lives(channel, plan, dice);
@@ -34,13 +30,26 @@ pub fn stretch(plan: &mut Scenario, span: Nanos, dice: &mut Dice) {
 /// One channel again and again.
 fn lives(mut channel: ChannelPlan, plan: &mut Scenario, dice: &mut Dice) {
     let within = |dice: &mut Dice, (least, most): (Nanos, Nanos)| Nanos(dice.log_between(least.0, most.0));
-    let interval = within(dice, INTERVAL).max(channel.contract.interval());
-    channel.contract.rate_max = Rate::every(interval).unwrap_or(channel.contract.rate_max);
+    slow_down(&mut channel.contract, within(dice, INTERVAL));
     channel.reopens = false;
     while channel.opens_at < plan.times.stops {
         let closes_at = channel.opens_at + within(dice, STAYS);
         let last = closes_at >= plan.times.stops;
         plan.channels.push(ChannelPlan { closes_at: (!last).then_some(closes_at), ..channel });
         channel.opens_at = closes_at + within(dice, RESTS);
+    }
+}
+
+/// Messages come no faster than every `interval`; a mean rate and its span keep their ratio to the peak.
+fn slow_down(contract: &mut Contract, interval: Nanos) {
+    let (before, interval) = (contract.interval(), interval.max(contract.interval()));
+    let stretched = |span: Nanos| {
+        let span = u128::from(span.0) * u128::from(interval.0) / u128::from(before.0);
+        Nanos(span as u64).clamp(interval, SPAN_MAX)
+    };
+    contract.rate_max = Rate::every(interval).unwrap_or(contract.rate_max);
+    if let Some(soft) = &mut contract.statistical {
+        soft.mean_rate = Rate::every(stretched(soft.mean_rate.interval())).unwrap_or(contract.rate_max);
+        soft.mean_over = stretched(soft.mean_over);
     }
 }

@@ -19,6 +19,22 @@ fn channels_come_and_go_and_nothing_leaks() {
     }
 }
 
+/// Faults come first; what is up for long afterwards forgets nothing either.
+#[test]
+fn nothing_leaks_after_faults_nor_of_soft_channels() {
+    let options = Options {
+        sizes: SizeChoice::Small,
+        uptime: Some(Nanos::from_secs(300)),
+        ..Options::default().with_faults(FaultKinds::ALL)
+    };
+    for seed in [0, 2, 4, 6, 10] {
+        let outcome = run(seed, &options).expect("runs");
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);
+        assert!(outcome.admitted > 20 && outcome.messages > 100, "seed {seed}: {outcome:?}");
+        assert!(outcome.elapsed > Nanos::from_secs(300), "seed {seed}: {}", outcome.elapsed);
+    }
+}
+
 /// Minutes here; `punctual sim --seed 1 --size small --drift-h 2` takes hours.
 #[test]
 fn clocks_that_part_by_200_ppm_delay_and_demote_nothing() {

@@ -279,6 +279,20 @@ impl Times {
         let empty = if heals > opened { revives + REVIVAL * (REVIVALS + 1) } else { revives };
         Self { opens, opened, calm, heals, stops, closes, revives, empty, ends: empty + Nanos::from_secs(2) }
     }
+
+    /// How long applications send once all channels are asked for and everything is well.
+    pub fn traffic(&self) -> Nanos {
+        self.stops.since(self.opened.max(self.heals))
+    }
+
+    /// They send for so long; all that comes after it keeps its distance.
+    pub fn set_traffic(&mut self, span: Nanos) {
+        let planned = self.traffic();
+        let after = [&mut self.stops, &mut self.closes, &mut self.revives, &mut self.empty, &mut self.ends];
+        for at in after {
+            *at = *at - planned + span;
+        }
+    }
 }
 
 /// Longest deadline and burst recovery that is drawn.
@@ -336,6 +350,26 @@ mod tests {
             }
             for channel in &one.channels {
                 assert!(channel.contract.validate().is_ok() && channel.from != channel.to, "seed {seed}");
+            }
+        }
+    }
+
+    /// An hour of little traffic is as good a plan as any: hours pass before what comes after the traffic.
+    #[test]
+    fn stretched_plans_fit_too() {
+        let hour = Nanos::from_secs(3_600);
+        for seed in 0..64 {
+            let sizes = SizeChoice::Small;
+            for (uptime, drift) in [(Some(hour), None), (None, Some(hour))] {
+                let options = Options { sizes, uptime, drift, ..Options::default() };
+                let plan = Scenario::draw(seed, &options).expect("drawn");
+                for channel in &plan.channels {
+                    assert_eq!(channel.contract.validate(), Ok(()), "seed {seed}");
+                    assert!(channel.opens_at < plan.times.stops, "seed {seed}");
+                }
+                let Times { stops, closes, revives, empty, ends, .. } = plan.times;
+                assert_eq!(plan.times.traffic(), hour, "seed {seed}");
+                assert!([stops, closes, revives, empty, ends].is_sorted(), "seed {seed}: {:?}", plan.times);
             }
         }
     }
