@@ -60,6 +60,8 @@ pub enum Guarantee {
     Hard,
     /// All but the share that the contract bears, or all that is not dropped for being late already.
     Soft,
+    /// None: a host on the way cannot keep what it promises.
+    Degraded,
 }
 
 /// The traffic and the wish: at most `message_bytes_max` a message, `rate_max`, `burst_messages_max`, each

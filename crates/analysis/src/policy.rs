@@ -84,7 +84,7 @@ pub enum RefusalReason {
         limit_ppm: u32,
     },
     /// It could be served, but not within the limit.
-    #[error("the smallest possible bound here is {possible}, wanted {limit}")]
+    #[error("the smallest possible bound here is {}, wanted {limit}", possible.at_least())]
     Bound {
         /// Smallest feasible bound.
         possible: Nanos,

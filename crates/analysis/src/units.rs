@@ -100,6 +100,20 @@ impl fmt::Display for Nanos {
     }
 }
 
+impl Nanos {
+    /// For a bound in words: what is printed is never less than it, so that whoever asks for what is printed asks for
+    /// enough.
+    pub const fn at_least(self) -> Self {
+        let unit = match self.0 {
+            n if n < 10_000 => 1,
+            n if n < 10_000_000 => 100,
+            n if n < 10_000_000_000 => 10_000,
+            _ => 10_000_000,
+        };
+        Self(self.0.div_ceil(unit).saturating_mul(unit))
+    }
+}
+
 /// A point of time on one host's monotonic clock, in nanoseconds. Instants of two hosts never meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -169,6 +183,25 @@ impl Rate {
     /// Messages a second, for people.
     pub fn as_per_second_f64(self) -> f64 {
         1e9 / self.interval_ns as f64
+    }
+    /// In words that never say more than it, as command lines take them: messages a second, or the time between two.
+    pub const fn at_most(self) -> AtMost {
+        AtMost(self)
+    }
+}
+
+/// See [`Rate::at_most`].
+#[derive(Clone, Copy, Debug)]
+pub struct AtMost(Rate);
+
+impl fmt::Display for AtMost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let thousandths = 1_000_000_000_000 / self.0.interval_ns;
+        match (thousandths / 1_000, thousandths % 1_000) {
+            (0, _) => write!(f, "one every {}", self.0.interval().at_least()),
+            (whole, 0) => write!(f, "{whole}/s"),
+            (whole, rest) => write!(f, "{whole}.{rest:03}/s"),
+        }
     }
 }
 

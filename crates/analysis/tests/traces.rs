@@ -45,7 +45,7 @@ fn every_stream_keeps_the_contracts_suggested_for_it() {
 fn a_contract_that_is_too_small_delays_or_drops() {
     let (_, trace) = traces().into_iter().find(|(name, _)| name.contains("720p25")).unwrap();
     assert_eq!(trace.frames().len(), 132);
-    assert_eq!(trace.bytes_max(), 105_222);
+    assert_eq!(trace.bytes_max(), 105_256);
     let per_frame = Contract::new(110_000, Rate::per_second(25).unwrap(), 1, DEADLINE).unwrap();
     let good = fare(&trace, &per_frame);
     assert_eq!((good.messages, good.frames_split, good.messages_delayed), (132, 0, 0));

@@ -10,11 +10,11 @@ use punctual_ipc::api::{Answer, Request};
 use punctual_ipc::ring::outgoing::PushError;
 use punctual_ipc::ring::{OutboxWriter, RingHandles};
 use punctual_proto::ids::ChannelId;
-use punctual_proto::node::api::Grant;
+use punctual_proto::node::api::{CloseReason, Grant};
 
 use crate::connection::{Connection, Reply, Shared};
 use crate::error::{Error, OpenError, SendError};
-use crate::events::{ChannelEvent, ChannelEvents};
+use crate::events::{ChannelEvent, ChannelEvents, Ending};
 use crate::state::ChannelState;
 
 /// What came with a channel's yes.
@@ -186,7 +186,22 @@ impl Channel {
         self.ring.is_closed()
     }
 
-    /// Ends the channel (rtcDestroyConnection) and waits for the daemon's word.
+    /// Ends the channel and waits for its end: what is queued is sent, the receiver's host takes what is under way and
+    /// says what its application was given. Bounded by the grace and some seconds, whatever happens on the way; `None`
+    /// where `timeout` came first. A best-effort flow ends at once, and nobody knows what arrived.
+    ///
+    /// # Errors
+    /// Where the daemon is gone.
+    pub fn finish(self, timeout: Duration) -> Result<Option<Ending>, Error> {
+        self.connection.shared.call(Request::Close { channel: self.id })?;
+        if self.grant.is_none() {
+            return Ok(Some(Ending { reason: Some(CloseReason::Local), receipt: None }));
+        }
+        Ok(self.events.ending(timeout))
+    }
+
+    /// Ends the channel (rtcDestroyConnection) and waits for the daemon's word, not for what is still under way
+    /// ([`Channel::finish`] does).
     ///
     /// # Errors
     /// Where the daemon is gone.

@@ -20,7 +20,7 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
 use crate::agents::{self, Job};
 use crate::error::Error;
-use crate::events::ChannelEvents;
+use crate::events::{ChannelEvents, Ending};
 use crate::host::EmbeddedHost;
 use crate::listener::ListenerQueue;
 
@@ -218,9 +218,9 @@ impl Shared {
                     events.notice(notice);
                 }
             }
-            Push::Closed { channel, reason } => {
+            Push::Closed { channel, reason, receipt } => {
                 if let Some(events) = lock(&self.channels).get(&channel) {
-                    events.close(Some(reason));
+                    events.close(Ending { reason: Some(reason), receipt });
                 }
                 let _ = jobs.send(Job::Closed(channel));
             }
@@ -241,7 +241,7 @@ impl Shared {
         self.gone.store(true, Ordering::SeqCst);
         lock(&self.waiters).clear();
         for events in lock(&self.channels).values() {
-            events.close(None);
+            events.close(Ending::default());
         }
         for queue in lock(&self.listeners).values() {
             queue.close();

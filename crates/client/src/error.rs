@@ -99,11 +99,11 @@ pub enum OpenError {
 fn describe(refusal: &ChannelRefusal) -> String {
     match &refusal.offer {
         Some(offer) => format!(
-            "{refusal}; it could offer {} B at {:.3}/s, burst {}, within {}",
+            "{refusal}; it could offer {} B at {}, burst {}, within {}",
             offer.message_bytes_max,
-            offer.rate_max.as_per_second_f64(),
+            offer.rate_max.at_most(),
             offer.burst_messages_max,
-            offer.deadline
+            offer.deadline.at_least(),
         ),
         None => refusal.to_string(),
     }
@@ -180,12 +180,20 @@ pub enum RecvError {
     System(io::Error),
 }
 
-fn reason_text(reason: Option<CloseReason>) -> &'static str {
+/// Why a channel ended, in words.
+pub fn reason_text(reason: Option<CloseReason>) -> &'static str {
     match reason {
         Some(CloseReason::Local) => "closed at this end",
-        Some(CloseReason::Peer) => "closed by the other end",
+        Some(CloseReason::Peer) => "closed by the application at the other end",
         Some(CloseReason::PathLost) => "a link or node on the way is down",
         Some(CloseReason::PeerRestarted) => "the other host restarted",
+        Some(CloseReason::Vanished) => "this application is gone without having closed it",
+        Some(CloseReason::PeerVanished) => {
+            "the application at the other end is gone without having closed it: killed or crashed"
+        }
+        Some(CloseReason::Stopped) => "this host's daemon is shutting down",
+        Some(CloseReason::PeerStopped) => "the daemon of the other host, or of one on the way, was shut down",
+        Some(CloseReason::LeaseOver) => "its reservation was not refreshed in time",
         Some(CloseReason::FilterRefused) => {
             "a link's driver would not let its packets in: see the log of the hosts on the way"
         }

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use punctual_ipc::ring::RingCloser;
-use punctual_proto::node::api::{CloseReason, Notice};
+use punctual_proto::node::api::{CloseReason, Notice, Receipt};
 
 use crate::connection::lock;
 
@@ -27,17 +27,26 @@ pub enum ChannelEvent {
     ProfileAtRisk,
     /// A link or node on the way is down: the channel has ended.
     PathLost,
-    /// The other end has closed or restarted: the channel has ended.
+    /// The other end has closed, vanished, stopped or restarted: the channel has ended.
     PeerGone,
     /// The daemon is gone: the channel has ended.
     DaemonGone,
 }
 
+/// How a channel ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// Why; `None` where the daemon is gone, or has not said.
+    pub reason: Option<CloseReason>,
+    /// At the source: what the receiver has of it, by the word of its host; `None` where that was not to be learnt.
+    pub receipt: Option<Receipt>,
+}
+
 #[derive(Default)]
 struct State {
     waiting: VecDeque<ChannelEvent>,
-    /// How it ended, where it has; `Some(None)` where the daemon is gone.
-    closed: Option<Option<CloseReason>>,
+    /// How it ended, where it has.
+    closed: Option<Ending>,
     closer: Option<RingCloser>,
 }
 
@@ -60,17 +69,20 @@ impl ChannelEvents {
     }
 
     /// The channel has ended: whoever waits for its ring wakes.
-    pub(crate) fn close(&self, reason: Option<CloseReason>) {
+    pub(crate) fn close(&self, ending: Ending) {
+        use CloseReason as R;
         let mut state = lock(&self.state);
         if state.closed.is_some() {
             return;
         }
-        state.closed = Some(reason);
-        match reason {
-            Some(CloseReason::Local) => {}
-            Some(CloseReason::Peer | CloseReason::PeerRestarted) => state.add(ChannelEvent::PeerGone),
-            Some(CloseReason::PathLost | CloseReason::FilterRefused | CloseReason::RuntimeRefused) => {
-                state.add(ChannelEvent::PathLost)
+        state.closed = Some(ending);
+        match ending.reason {
+            Some(R::Local | R::Vanished | R::Stopped) => {}
+            Some(R::Peer | R::PeerVanished | R::PeerStopped | R::PeerRestarted) => {
+                state.add(ChannelEvent::PeerGone);
+            }
+            Some(R::PathLost | R::LeaseOver | R::FilterRefused | R::RuntimeRefused) => {
+                state.add(ChannelEvent::PathLost);
             }
             None => state.add(ChannelEvent::DaemonGone),
         }
@@ -91,9 +103,14 @@ impl ChannelEvents {
 
     /// How it ended. The ring says *that* it ended a moment before the daemon says how: waits for that moment.
     pub(crate) fn reason(&self) -> Option<CloseReason> {
+        self.ending(REASON_WITHIN).and_then(|ending| ending.reason)
+    }
+
+    /// How it ended; `None` where it has not `within` that time.
+    pub(crate) fn ending(&self, within: Duration) -> Option<Ending> {
         let unknown = |state: &mut State| state.closed.is_none();
-        let waited = self.closed.wait_timeout_while(lock(&self.state), REASON_WITHIN, unknown);
-        waited.unwrap_or_else(PoisonError::into_inner).0.closed.flatten()
+        let waited = self.closed.wait_timeout_while(lock(&self.state), within, unknown);
+        waited.unwrap_or_else(PoisonError::into_inner).0.closed
     }
 
     pub(crate) fn drain(&self) -> Vec<ChannelEvent> {

@@ -45,8 +45,8 @@ mod trust;
 
 pub use channel::{Channel, Opening};
 pub use endsystem::{Endsystem, SOCKET_VARIABLE};
-pub use error::{ConnectError, Error, OpenError, RecvError, SendError};
-pub use events::ChannelEvent;
+pub use error::{ConnectError, Error, OpenError, RecvError, SendError, reason_text};
+pub use events::{ChannelEvent, Ending};
 pub use handler::{Handler, Reply};
 pub use lead::Lead;
 pub use listener::{ChannelRequest, Consent, IncomingRequest, Listener};
@@ -64,7 +64,7 @@ pub use punctual_proto::ids::{Address, ChannelId, Name};
 pub use punctual_proto::memory::MessageInfo;
 pub use punctual_proto::node::api::{
     ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason, DropCounters, ForeignVersion, Grant,
-    LinkStatus, NodeStatus, PathRecord, RefuseCause, Role, StageGrant, StageKind, UserId, WakeRecord,
-    WorkKind,
+    HostName, LinkStatus, NodeStatus, PathRecord, Receipt, RefuseCause, Role, StageGrant, StageKind, UserId,
+    WakeRecord, WorkKind, name_of,
 };
 pub use punctual_proto::node::config::CostSource;

@@ -40,10 +40,10 @@ fn carries((a, b): (Handle, Handle)) {
     assert_eq!(a.stop(), Ok(()), "stopping twice is allowed");
     assert_eq!(a.call(|_, _| ()), Err(EngineGone));
     let reason = expect(&b.events(), |event| match event {
-        Event::Closed { channel, reason } if channel == sink => Some(reason),
+        Event::Closed { channel, reason, .. } if channel == sink => Some(reason),
         _ => None,
     });
-    assert_eq!(reason, CloseReason::Peer);
+    assert_eq!(reason, CloseReason::PeerStopped);
     assert_eq!(b.stop(), Ok(()));
 }
 

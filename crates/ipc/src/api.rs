@@ -7,15 +7,15 @@
 use punctual_analysis::{Contract, Nanos};
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name, NodeId};
 use punctual_proto::node::api::{
-    ChannelRefusal, ChannelStatus, CloseReason, Grant, NodeStatus, Notice, RequestError, UserId,
+    ChannelRefusal, ChannelStatus, CloseReason, Grant, NodeStatus, Notice, Receipt, RequestError, UserId,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::ring::RingShape;
 
-/// Version of this API; the first thing that a client says.
-pub const VERSION: u32 = 1;
+/// Version of this API; the first thing that a client says. 2: why a channel ended in more words, and what its sink has.
+pub const VERSION: u32 = 2;
 /// Largest packet either way.
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
 /// Most descriptors with a packet.
@@ -277,6 +277,8 @@ pub enum Push {
         channel: ChannelId,
         /// Why.
         reason: CloseReason,
+        /// At the source: what the sink has of it; `None` where that was not to be learnt.
+        receipt: Option<Receipt>,
     },
     /// Something to know about a channel.
     Notice {

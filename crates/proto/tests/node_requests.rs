@@ -80,7 +80,7 @@ fn who_stops_listening_refuses_what_waits() {
     world.nodes[1].unlisten(listener, world.now).unwrap();
     assert_eq!(refused(&mut world, 0, channel), RefuseCause::NoListener(name("port")));
     let reason = event(&mut world, 1, |event| match event {
-        Event::Closed { channel, reason } if channel == waiting => Some(reason),
+        Event::Closed { channel, reason, .. } if channel == waiting => Some(reason),
         _ => None,
     });
     assert_eq!(reason, CloseReason::Local);
@@ -183,10 +183,10 @@ fn a_node_that_shuts_down_leaves_nothing_anywhere() {
     assert!(!world.nodes[0].is_quiet() && !world.nodes[1].is_quiet());
     world.nodes[0].shutdown(world.now);
     let reason = event(&mut world, 2, |event| match event {
-        Event::Closed { channel, reason } if channel == held.sink => Some(reason),
+        Event::Closed { channel, reason, .. } if channel == held.sink => Some(reason),
         _ => None,
     });
-    assert_eq!(reason, CloseReason::Peer);
+    assert_eq!(reason, CloseReason::PeerStopped);
     world.run_for(Nanos::from_secs(2));
     assert!(world.nodes.iter().all(|node| node.is_quiet()));
 }

@@ -204,6 +204,7 @@ impl HostConfig {
     /// come. Nothing is guaranteed then, and whoever calls this says so.
     pub fn run_on_best_effort_host(&mut self) {
         self.real_time = RealTime { cpu: self.real_time.cpu, ..RealTime::BEST_EFFORT_HOST };
+        self.node.cpu.best_effort_host = true;
         for driver in &mut self.drivers {
             if let LinkDriver::Udp(options) = driver {
                 options.socket_buffer_required = false;

@@ -48,8 +48,8 @@ impl<H: Host> Service<H> {
                     self.push(client, Push::AskFailed { token, refusal });
                 }
             }
-            Event::Closed { channel, reason } => {
-                self.tell(channel, Push::Closed { channel, reason });
+            Event::Closed { channel, reason, receipt } => {
+                self.tell(channel, Push::Closed { channel, reason, receipt });
                 self.host.unwatch(channel);
                 self.release_end(channel);
             }

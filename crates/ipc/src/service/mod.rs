@@ -17,7 +17,8 @@ use std::os::fd::OwnedFd;
 
 use punctual_analysis::{Contract, Instant};
 use punctual_proto::ids::{ChannelId, ListenerId, Name};
-use punctual_proto::node::api::UserId;
+use punctual_proto::node::Node;
+use punctual_proto::node::api::{RequestError, UserId};
 
 use self::co_schedule::CoScheduled;
 use self::quota::Accounts;
@@ -96,6 +97,9 @@ impl Health {
     }
 }
 
+/// A way to end a channel: [`Node::close`] or [`Node::abandon`].
+type Ending<M> = fn(&mut Node<M>, ChannelId, Instant) -> Result<(), RequestError>;
+
 /// See the module.
 pub struct Service<H: Host> {
     host: H,
@@ -172,7 +176,7 @@ impl<H: Host> Service<H> {
         let channels: Vec<ChannelId> =
             self.ends.iter().filter(|(_, end)| end.client == Some(client)).map(|(id, _)| *id).collect();
         for channel in channels {
-            self.close_end(channel);
+            self.end_by(channel, Node::abandon);
             if let Some(end) = self.ends.get_mut(&channel) {
                 end.client = None;
             }
@@ -196,7 +200,7 @@ impl<H: Host> Service<H> {
             if let Some(end) = self.ends.get_mut(&channel) {
                 end.broken = true;
             }
-            self.close_end(channel);
+            self.end_by(channel, Node::abandon);
         }
     }
 
@@ -251,10 +255,15 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// Asks the node to close a channel; a best-effort end is gone at once.
+    /// Asks the node to close a channel, as its application wants it.
     fn close_end(&mut self, channel: ChannelId) {
+        self.end_by(channel, Node::close);
+    }
+
+    /// Asks the node to end a channel in a way; a best-effort end is gone at once.
+    fn end_by(&mut self, channel: ChannelId, way: Ending<H::Memory>) {
         // `Unknown` means that the node has closed it already: its event is on the way.
-        let _ = self.host.call(move |node, now| node.close(channel, now));
+        let _ = self.host.call(move |node, now| way(node, channel, now));
         self.end_co_schedule(channel);
         self.host.unwatch(channel);
         if self.ends.get(&channel).is_some_and(|end| matches!(end.stage, Stage::BestEffort)) {

@@ -9,7 +9,7 @@ use punctual_analysis::arrival::{ArrivalsWithin, EffectiveArrivals, LogicalArriv
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, buffers};
 
-use super::api::{ChannelCounters, FilterChange, RefuseCause, Role, StageGrant};
+use super::api::{ChannelCounters, FilterChange, Receipt, RefuseCause, Role, StageGrant};
 use super::clip::{Clip, Demoted, Forwarder, Outlet, PacketQueue, Punctual, RoleState, Sink, Source, Told};
 use super::filters::{Upstream, slack_ns_min};
 use super::outgoing::Outgoing;
@@ -105,6 +105,11 @@ impl<M: Memory> Resources for Plane<M> {
         self.stages.reserve_buffers(local.channel, reserved(local, buffers, soft))?;
         self.install(local, &terms, buffers)?;
         Ok(self.stages.grants(local, &offered))
+    }
+
+    fn receipt(&self, channel: ChannelId) -> Receipt {
+        let counters = self.clips.get(&channel).map(|clip| clip.counters).unwrap_or_default();
+        Receipt { delivered: counters.messages_out, late: counters.misses }
     }
 
     fn release(&mut self, channel: ChannelId) {

@@ -1,6 +1,6 @@
 //! What a node is told at its start. Plain data; `Node::new` checks it.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use punctual_analysis::{Activation, BitRate, Contract, Nanos, Ppm};
@@ -49,6 +49,12 @@ impl NodeConfig {
             Activation::LowLatency { .. } => self.fragment_low_latency_bytes.unwrap_or(self.fragment_bytes),
             Activation::Deadline | Activation::Periodic { .. } => self.fragment_bytes,
         }
+    }
+
+    /// What people call a host.
+    pub fn host_name(&self, node: NodeId) -> String {
+        let known = self.directory.iter().find(|(_, id)| *id == node);
+        known.map_or_else(|| alloc::format!("node {node}"), |(name, _)| name.to_string())
     }
 }
 
@@ -205,6 +211,8 @@ pub struct CpuConfig {
     pub costs: CpuCosts,
     /// Where they come from.
     pub costs_from: CostSource,
+    /// It runs without a real-time class: bounds that include this host are no guarantees.
+    pub best_effort_host: bool,
     /// r: longest time from an arrival to the processor's looking at it.
     pub release_latency: Nanos,
     /// Most of the CPU that all real-time work may take (design 4: 0.95).
@@ -225,6 +233,13 @@ pub struct CpuConfig {
     pub best_effort_flow_cpu_cap: Ppm,
     /// This host's part of a static schedule; only with `rmdp`.
     pub plan: Vec<PlannedFlow>,
+}
+
+impl CpuConfig {
+    /// Whether what is promised here is no guarantee.
+    pub const fn is_degraded(&self) -> bool {
+        self.best_effort_host || matches!(self.costs_from, CostSource::Foreign { .. })
+    }
 }
 
 /// Times and keys of RTCOP.
@@ -306,6 +321,7 @@ impl Default for CpuConfig {
         Self {
             costs: CpuCosts::default(),
             costs_from: CostSource::Configured,
+            best_effort_host: false,
             release_latency: Nanos::from_micros(200),
             utilisation_max: Ppm(950_000),
             best_effort_share_min: Ppm(50_000),

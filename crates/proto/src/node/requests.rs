@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Contract, Instant, Nanos};
 
 use super::Node;
-use super::api::{ChannelCounters, OpenRequest, RequestError, UserId};
+use super::api::{ChannelCounters, CloseReason, OpenRequest, RequestError, UserId};
 use super::best_effort::{Binding, Flow, key_of};
 use super::clip::RoleState;
 use super::outgoing::Outgoing;
@@ -133,11 +133,28 @@ impl<M: Memory> Node<M> {
     /// # Errors
     /// `Unknown`.
     pub fn close(&mut self, channel: ChannelId, now: Instant) -> Result<(), RequestError> {
+        self.close_for(channel, CloseReason::Local, now)
+    }
+
+    /// The same for an application that is gone without having closed its end: the other end is told so.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn abandon(&mut self, channel: ChannelId, now: Instant) -> Result<(), RequestError> {
+        self.close_for(channel, CloseReason::Vanished, now)
+    }
+
+    fn close_for(
+        &mut self,
+        channel: ChannelId,
+        reason: CloseReason,
+        now: Instant,
+    ) -> Result<(), RequestError> {
         if self.close_best_effort(channel) {
             return Ok(());
         }
         self.plane.drain_outbox(channel, now);
-        self.signalling.close(channel, now, &mut self.plane)?;
+        self.signalling.close(channel, reason, now, &mut self.plane)?;
         self.plane.begin_closing(channel);
         Ok(())
     }

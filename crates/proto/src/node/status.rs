@@ -3,7 +3,7 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use punctual_analysis::Instant;
+use punctual_analysis::{Guarantee, Instant};
 
 use super::Node;
 use super::api::{ChannelStatus, DropCounters, ForeignVersion, LinkStatus, NodeStatus};
@@ -78,6 +78,8 @@ impl<M: Memory> Node<M> {
 
     fn channel_status(&self, view: &ChannelView<'_>) -> ChannelStatus {
         let local = view.local;
+        let degraded_by =
+            view.degraded.iter().map(|node| self.plane.config.host_name(*node)).collect::<Vec<_>>();
         ChannelStatus {
             channel: local.channel,
             path: local.path,
@@ -85,7 +87,8 @@ impl<M: Memory> Node<M> {
             from: view.from.to_string(),
             to: view.to.clone(),
             contract: *local.contract,
-            guarantee: local.contract.guarantee(),
+            guarantee: if degraded_by.is_empty() { local.contract.guarantee() } else { Guarantee::Degraded },
+            degraded_by,
             stages: self.plane.stages.granted(local),
             state: view.state.into(),
             delivery: local.contract.delivery,

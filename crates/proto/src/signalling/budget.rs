@@ -121,6 +121,17 @@ pub fn outbox_messages(contract: &Contract, first: Nanos) -> u32 {
     u32::try_from(waiting.saturating_add(u64::from(contract.burst_messages_max))).unwrap_or(u32::MAX)
 }
 
+/// The least that a route could promise: what its stages offered.
+pub fn possible(stages: &[StageGrant], drift: Ppm) -> Nanos {
+    let smallest: Vec<_> = stages.iter().map(|stage| StageGrant { bound: stage.offered, ..*stage }).collect();
+    spent(&smallest, drift)
+}
+
+/// The deadline to ask for where the route could promise `possible`.
+pub const fn deadline_of(possible: Nanos) -> Nanos {
+    Nanos(possible.0.saturating_add(ROUNDING.0))
+}
+
 /// The nearest contract that would probably be accepted after a refusal here. `possible`: the smallest
 /// end-to-end bound up to and with this node, its link included, where time was what lacked. Hops behind are
 /// unknown: each is taken to need what the average one up to here needs.
@@ -134,7 +145,7 @@ pub fn offer(
     let offer = match (cause, possible) {
         (_, Some(possible)) => {
             let deadline = possible + Nanos(possible.div_ceil(Nanos(hops_done.max(1)))) * hops_left;
-            Contract { deadline: deadline + ROUNDING, ..*contract }
+            Contract { deadline: deadline_of(deadline), ..*contract }
         }
         (RefuseCause::Stage { refusal, .. }, None) => {
             let period = refusal.period_possible?;
@@ -176,6 +187,7 @@ mod tests {
             costs_from: Default::default(),
             utilisation: Ppm(0),
             buffer_bytes: 0,
+            degraded: false,
         }
     }
 

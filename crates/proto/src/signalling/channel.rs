@@ -9,6 +9,7 @@ use core::ops::Range;
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Ppm};
 
+use super::offers::Offering;
 use super::requests::Asked;
 use super::resources::LocalChannel;
 use super::states::State;
@@ -22,24 +23,26 @@ pub struct Attempt {
     pub probe: bool,
     /// Routes that were not tried, without this node.
     pub candidates: VecDeque<Vec<NodeId>>,
-    /// The refusal to report if no route says yes.
-    pub best: Option<ChannelRefusal>,
+    /// The refusal to report if no route says yes, and that route.
+    pub best: Option<(ChannelRefusal, Vec<NodeId>)>,
+    /// All have refused: what could be had instead.
+    pub offering: Option<Offering>,
     /// The receiver's request that this answers.
     pub asked: Option<Asked>,
 }
 
 impl Attempt {
     /// Keeps the refusal that helps the application most: the one with the nearest offer, else the last.
-    pub fn note(&mut self, refusal: ChannelRefusal) {
+    pub fn note(&mut self, refusal: ChannelRefusal, via: Vec<NodeId>) {
         let nearness =
             |refusal: &ChannelRefusal| refusal.offer.map(|offer| (offer.deadline, offer.interval()));
-        let better = match (self.best.as_ref().and_then(nearness), nearness(&refusal)) {
+        let better = match (self.best.as_ref().and_then(|(best, _)| nearness(best)), nearness(&refusal)) {
             (Some(best), Some(new)) => new <= best,
             (Some(_), None) => false,
             (None, _) => true,
         };
         if better {
-            self.best = Some(refusal);
+            self.best = Some((refusal, via));
         }
     }
 }
@@ -50,6 +53,8 @@ pub struct Way {
     pub from: Name,
     pub to: Address,
     pub nodes: Vec<NodeId>,
+    /// Those of them that say of themselves that they cannot keep what they promise; known when the stages are final.
+    pub degraded: Vec<NodeId>,
 }
 
 /// What is known of a channel only until its stages are final.
@@ -82,7 +87,7 @@ pub struct Channel {
     pub deadline: Option<Instant>,
     /// When it is freed unless it is refreshed; never at the source.
     pub lease: Option<Instant>,
-    /// Why it is draining.
+    /// Why it is draining or settling.
     pub reason: CloseReason,
     /// Until its stages are final.
     pub setup: Option<Box<Setup>>,

@@ -47,13 +47,14 @@ impl Signalling {
             None => None,
         };
         let (user, probe) = (request.user, request.probe);
-        let attempt = Attempt { user, probe, candidates: candidates.into(), best: None, asked };
+        let candidates = candidates.into();
+        let attempt = Attempt { user, probe, candidates, best: None, offering: None, asked };
         let id = self.next_channel_id();
         self.try_routes(id, &request, attempt, now, resources);
         Ok(id)
     }
 
-    /// Sends CREATE along the first candidate that has room here, or tells the application the best refusal.
+    /// Sends CREATE along the first candidate that has room here; where none is left, the best refusal counts.
     pub(super) fn try_routes(
         &mut self,
         id: ChannelId,
@@ -63,7 +64,7 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) {
         while let Some(via) = attempt.candidates.pop_front() {
-            let create = self.first_create(request, &attempt, via);
+            let create = self.first_create(request, &attempt, via.clone());
             match self.enter(id, None, &create, resources) {
                 Ok(mut channel) => {
                     let consent =
@@ -78,23 +79,20 @@ impl Signalling {
                     self.refresh_at.get_or_insert(now + self.refresh_interval());
                     return;
                 }
-                Err(refusal) => attempt.note(refusal),
+                Err(refusal) => attempt.note(refusal, via),
             }
         }
-        let nothing = || self.refusal(RefuseCause::Timeout);
-        let refusal = attempt.best.take().unwrap_or_else(nothing);
-        if let Some(asked) = &attempt.asked {
-            self.answer_no(asked, refusal.clone());
-        }
-        self.events.push_back(match attempt.probe {
-            true => Event::Probed { channel: id, answer: Err(refusal) },
-            false => Event::Refused { channel: id, refusal },
-        });
+        self.refused(id, request, attempt, now, resources);
     }
 
     /// CREATE as this node, the source, would receive it. Every route is tried under a fresh path, so what
     /// is still on its way on an earlier one cannot touch it.
-    fn first_create(&mut self, request: &OpenRequest, attempt: &Attempt, via: Vec<NodeId>) -> Create {
+    pub(super) fn first_create(
+        &mut self,
+        request: &OpenRequest,
+        attempt: &Attempt,
+        via: Vec<NodeId>,
+    ) -> Create {
         self.channel_number = self.channel_number.wrapping_add(1);
         let channel = ChannelNumber(self.channel_number);
         let path = PathId { node: self.config.id, channel, epoch: self.config.epoch };
@@ -167,7 +165,7 @@ impl Signalling {
     }
 
     /// The forward phase at this node: the local stages are tested and, unless for a probe, held.
-    fn enter(
+    pub(super) fn enter(
         &mut self,
         id: ChannelId,
         link_in: Option<LinkId>,
@@ -252,7 +250,12 @@ impl Signalling {
         let nodes = create.route.nodes.clone();
         Channel {
             local,
-            way: self.ways.get(Way { from: create.from.clone(), to: create.to.clone(), nodes }),
+            way: self.ways.get(Way {
+                from: create.from.clone(),
+                to: create.to.clone(),
+                nodes,
+                degraded: Vec::new(),
+            }),
             position: create.route.position,
             state: if role == Role::Sink { State::Asking } else { State::Creating },
             drift: create.drift,
@@ -289,7 +292,7 @@ impl Signalling {
     }
 
     /// CREATE goes on with the stages so far, and takes them along: they come back with ACCEPT.
-    fn pass_create(&mut self, channel: &mut Channel, create: Create) {
+    pub(super) fn pass_create(&mut self, channel: &mut Channel, create: Create) {
         let Some(link) = channel.local.link_out else { return };
         let added = self.link_config(link).map_or(Nanos::ZERO, budget::arrival_error_of);
         let create = Create {
@@ -320,6 +323,7 @@ impl Signalling {
         let committed = commit(&mut channel, &mut stages, resources)
             .and_then(|terms| Ok((terms, listener.ok_or_else(no_listener)?)));
         let (terms, listener) = committed.inspect_err(|_| resources.release(channel.local.channel))?;
+        self.note_degraded(&mut channel, &stages);
         let mut inbox_messages = 0;
         if let Some(setup) = &mut channel.setup {
             let bounds: Vec<_> = setup.stages.iter().map(|stage| stage.bound).collect();
@@ -341,6 +345,17 @@ impl Signalling {
         }));
         self.channels.insert(channel);
         Ok(())
+    }
+
+    /// The stages of the whole route are known: so is who of them is degraded.
+    pub(super) fn note_degraded(&mut self, channel: &mut Channel, stages: &[StageGrant]) {
+        let mut degraded: Vec<NodeId> = stages.iter().filter(|s| s.degraded).map(|s| s.node).collect();
+        degraded.dedup();
+        if !degraded.is_empty() {
+            let Way { from, to, nodes, .. } = &*channel.way;
+            let way = Way { from: from.clone(), to: to.clone(), nodes: nodes.clone(), degraded };
+            channel.way = self.ways.get(way);
+        }
     }
 
     fn answer_probe(&mut self, create: &Create, answer: Result<Vec<StageGrant>, ChannelRefusal>) {
@@ -378,13 +393,13 @@ impl Signalling {
 
     /// What the application at the source is told.
     pub(super) fn grant(&self, channel: &Channel, stages: Vec<StageGrant>) -> Grant {
-        let smallest: Vec<_> = stages.iter().map(|s| StageGrant { bound: s.offered, ..*s }).collect();
         let own = channel.setup.iter().flat_map(|setup| &setup.stages);
         let here: Nanos = own.map(|stage| stage.bound).sum();
         Grant {
             deadline: channel.local.contract.deadline,
-            bound_possible: budget::spent(&smallest, channel.drift),
+            bound_possible: budget::possible(&stages, channel.drift),
             stages,
+            hosts: self.names_of(&channel.way.nodes),
             route: channel.way.nodes.clone(),
             outbox_messages: budget::outbox_messages(&channel.local.contract, here),
         }
@@ -394,11 +409,11 @@ impl Signalling {
     fn refusal_of(&self, cause: RefuseCause, possible: Option<Nanos>, create: &Create) -> ChannelRefusal {
         let (done, left) = (create.route.nodes_done(), create.route.nodes_left());
         let offer = budget::offer(&create.contract, &cause, possible, done, left);
-        ChannelRefusal { node: self.config.id, cause, offer }
+        ChannelRefusal { offer, ..self.refusal(cause) }
     }
     /// A refusal of this hop without an offer.
     pub(super) const fn refusal(&self, cause: RefuseCause) -> ChannelRefusal {
-        ChannelRefusal { node: self.config.id, cause, offer: None }
+        ChannelRefusal { node: self.config.id, cause, offer: None, stages: Vec::new(), hosts: Vec::new() }
     }
 }
 

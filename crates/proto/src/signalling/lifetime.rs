@@ -59,7 +59,7 @@ impl Signalling {
             let (input, what) = match (over, leased, state) {
                 (true, _, State::Draining) => (Input::Drained, Particulars::default()),
                 (true, _, _) => (Input::Silence, self.silence(role)),
-                (false, true, _) => (Input::LeaseOver, Particulars::reason(CloseReason::PathLost)),
+                (false, true, _) => (Input::LeaseOver, Particulars::reason(CloseReason::LeaseOver)),
                 (false, false, _) => return,
             };
             self.apply(id, input, what, now, resources);
@@ -78,7 +78,7 @@ impl Signalling {
     /// The source keeps its channels alive, a link's in as few messages as hold them.
     fn refresh(&mut self) {
         let mut by_link: BTreeMap<LinkId, Vec<ChannelNumber>> = BTreeMap::new();
-        let lives = |state| !matches!(state, State::Probing | State::Gone);
+        let lives = State::holds;
         for channel in self.channels.iter().filter(|c| c.local.role == Role::Source && lives(c.state)) {
             if let Some(link) = channel.local.link_out {
                 by_link.entry(link).or_default().push(channel.local.path.channel);
@@ -162,10 +162,10 @@ impl Signalling {
         for (id, role, state) in all {
             let (input, reason) = match role {
                 // What passes through cannot stay without this node.
-                Role::Forwarder => (Input::LeaseOver, CloseReason::PathLost),
-                Role::Source | Role::Sink => (Input::Close, CloseReason::Local),
+                Role::Forwarder => (Input::LeaseOver, CloseReason::Stopped),
+                Role::Source | Role::Sink => (Input::Close, CloseReason::Stopped),
             };
-            if state != State::Draining {
+            if !matches!(state, State::Draining | State::Settling) {
                 self.apply(id, input, Particulars::reason(reason), now, resources);
             }
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Address, ChannelNumber, Cookie, Epoch, Name, NodeId, PathId};
 use crate::limits::ROUTE_NODES_MAX;
-use crate::node::api::{ChannelRefusal, CloseReason, StageGrant, UserId};
+use crate::node::api::{ChannelRefusal, CloseReason, Receipt, StageGrant, UserId};
 
 /// The nodes of a route and where on it the message is: source routing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,6 +125,14 @@ pub enum Message {
     Destroy {
         path: PathId,
         reason: CloseReason,
+    },
+    /// The sink's last word about a channel. Hops may have forgotten it already, so it carries the way back.
+    Ended {
+        path: PathId,
+        route: Route,
+        /// `Local`: what the source had closed has come to its end.
+        reason: CloseReason,
+        receipt: Receipt,
     },
     /// These channels, which the receiver of this has from the sender, live on.
     Refresh {

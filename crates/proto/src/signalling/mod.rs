@@ -6,7 +6,7 @@
 //! link schedulers: the node gives its packets to the implicit signalling channel of each link.
 //!
 //! Invariants:
-//! - A channel holds resources here exactly while it is in the table (in a state other than probing).
+//! - A channel holds resources here exactly while it is in the table (and [`State::holds`]).
 //! - Away from its source, every channel has a lease or a grace that ends by itself.
 //! - All tables are bounded (`limits`); what does not fit is refused with `Exhausted`.
 
@@ -26,6 +26,7 @@ mod clock;
 mod establish;
 mod lifetime;
 mod message;
+mod offers;
 mod packet;
 mod peer;
 mod random;
@@ -76,6 +77,8 @@ pub struct ChannelView<'a> {
     pub from: &'a Name,
     /// Listener.
     pub to: &'a Address,
+    /// Hosts on the way whose bounds are no guarantees.
+    pub degraded: &'a [NodeId],
     /// State as `channels` shows it (`open`, `creating`, ...).
     pub state: &'static str,
 }
@@ -200,6 +203,9 @@ impl Signalling {
                 self.on_probed(link, path, &route, answer, now, resources)
             }
             Message::Refresh { node, epoch, channels } => self.on_refresh(link, node, epoch, &channels, now),
+            Message::Ended { path, route, reason, receipt } => {
+                self.on_ended(link, path, &route, reason, receipt, now, resources);
+            }
             Message::Request(request) => self.on_request(link, request, now),
             Message::RequestRefused { token, epoch, route, refusal } => {
                 self.on_refused_request(link, token, epoch, &route, refusal);
@@ -306,19 +312,20 @@ impl Signalling {
         let refusal = self.refusal(RefuseCause::Receiver(why.chars().take(REASON_BYTES_MAX / 4).collect()));
         self.apply_request(channel, Input::Deny, Particulars::refusal(refusal), now, resources)
     }
-    /// Closes a channel at one of its ends. At the source it keeps its stages until [`Self::drained`] or
-    /// the grace is over; `Closed` follows when they are released.
+    /// Closes a channel at one of its ends for a `reason` of this end's. At the source it keeps its stages until
+    /// [`Self::drained`] or the grace is over; `Closed` follows with the sink's word, or when that is not to be had.
     ///
     /// # Errors
     /// There is none, or it is closing already.
     pub fn close(
         &mut self,
         channel: ChannelId,
+        reason: CloseReason,
         now: Instant,
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
         let refusal = self.refusal(RefuseCause::Receiver("closed".into()));
-        let what = Particulars { reason: CloseReason::Local, ..Particulars::refusal(refusal) };
+        let what = Particulars { reason, ..Particulars::refusal(refusal) };
         self.apply_request(channel, Input::Close, what, now, resources)
     }
     /// The node has nothing of a closing channel under way any more: releases it before its grace is over.
@@ -338,7 +345,7 @@ impl Signalling {
     ) {
         let Some(known) = self.channels.get(channel) else { return };
         let input = match (known.local.role, known.state) {
-            (_, State::Draining | State::Probing) => return,
+            (_, State::Draining | State::Settling | State::Probing | State::Offering) => return,
             (Role::Source, State::Creating) | (Role::Sink, State::Asking) => Input::Silence,
             (Role::Forwarder, State::Creating) => Input::CommitFailed,
             _ => Input::LeaseOver,
@@ -353,7 +360,7 @@ impl Signalling {
     }
     /// The channel that was admitted last, of those that are not closing.
     pub fn newest(&self) -> Option<ChannelId> {
-        let held = |state| !matches!(state, State::Draining | State::Probing);
+        let held = |state: State| state.holds() && state != State::Draining;
         self.channels.iter().filter(|c| held(c.state)).map(|channel| channel.local.channel).max()
     }
     fn apply_request(
@@ -371,7 +378,8 @@ impl Signalling {
     }
     /// Whether no channel is left and all that was said has been heard, or its hearer is gone.
     pub fn is_quiet(&self) -> bool {
-        self.channels.len() == 0 && self.peers.iter().all(Peer::is_quiet)
+        let waits_only = |channel: &Channel| self.leaving && channel.state == State::Settling;
+        self.channels.iter().all(waits_only) && self.peers.iter().all(Peer::is_quiet)
     }
 
     /// The neighbour at the other end of a link; the error bound of its clock grows with its age at `now`.
@@ -403,6 +411,7 @@ fn view(channel: &Channel) -> ChannelView<'_> {
         local: &channel.local,
         from: &channel.way.from,
         to: &channel.way.to,
+        degraded: &channel.way.degraded,
         state: channel.state.name(),
     }
 }

@@ -13,8 +13,9 @@ use super::stream::Received;
 use crate::ids::{Epoch, NodeId};
 
 /// Version of RTCOP on the wire. 2: contracts with activation, late and flow. 3: with a mean rate and a miss ratio.
-/// 4: refusals that name a version.
-pub const VERSION: u8 = 4;
+/// 4: refusals that name a version. 5: why a channel ended, what its sink has of it, and stages that say whether their host
+/// can keep what they promise.
+pub const VERSION: u8 = 5;
 // Who agrees on RTCOP agrees on data: neighbours whose data packets differ must not get as far as a channel.
 const _: () =
     assert!(crate::wire::VERSION == 1, "another version of data packets: raise RTCOP's VERSION, too");

@@ -189,6 +189,7 @@ impl Signalling {
 
     fn request_failed(&mut self, token: u64, refusal: ChannelRefusal) {
         if self.requests.sent.remove(&token).is_some() {
+            let refusal = self.named(refusal);
             self.events.push_back(Event::RequestFailed { token, refusal });
         }
     }

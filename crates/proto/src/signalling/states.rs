@@ -10,6 +10,8 @@ use crate::node::api::Role;
 pub enum State {
     /// A probe is on its way (source only: no other node remembers a probe).
     Probing,
+    /// Refused: whether what could be had instead really could is being asked (source only).
+    Offering,
     /// Held here, CREATE is on its way.
     Creating,
     /// Held and committed at the sink, the application is asked.
@@ -20,6 +22,8 @@ pub enum State {
     Open,
     /// It takes nothing new; what is under way still arrives.
     Draining,
+    /// Everything has left its source, which holds nothing any more and waits for the sink's word.
+    Settling,
     /// Released and forgotten.
     Gone,
 }
@@ -49,6 +53,8 @@ pub enum Input {
     Silence,
     /// Nothing is under way any more, or the grace is over.
     Drained,
+    /// The sink's last word.
+    Ended,
     LeaseOver,
     /// The neighbour on the side of the source died or began another life.
     UpstreamLost,
@@ -71,11 +77,17 @@ pub enum Action {
     DestroyBack,
     /// Begin the time that what is under way may take.
     StartGrace,
+    /// Begin the time that the sink's word may take.
+    StartSettling,
+    /// The sink's last word to the source: what it had closed has come to its end.
+    SendDone,
+    /// The same where the sink closes.
+    SendEnded,
     TellOpened,
     TellProbed,
     TellEstablished,
     TellClosed,
-    /// The next candidate route, or the refusal to the application. Only with [`State::Gone`].
+    /// The next candidate route, the next offer, or the refusal to the application. Only with [`State::Gone`].
     TryNext,
 }
 
@@ -111,6 +123,12 @@ pub const TABLE: &[Row] = &[
     source(S::Probing, I::Silence, S::Gone, &[A::TryNext]),
     source(S::Probing, I::DownstreamLost, S::Gone, &[A::TryNext]),
     source(S::Probing, I::Close, S::Gone, &[A::TellClosed]),
+    // Source: refused; the offer is asked for.
+    source(S::Offering, I::Probed, S::Gone, &[A::TryNext]),
+    source(S::Offering, I::Refuse, S::Gone, &[A::TryNext]),
+    source(S::Offering, I::Silence, S::Gone, &[A::TryNext]),
+    source(S::Offering, I::DownstreamLost, S::Gone, &[A::TryNext]),
+    source(S::Offering, I::Close, S::Gone, &[A::TellClosed]),
     // Source: establishment.
     source(S::Creating, I::Accept, S::Open, &[A::Commit, A::SendConfirm, A::TellOpened]),
     source(S::Creating, I::CommitFailed, S::Gone, &[A::DestroyForward, A::TryNext]),
@@ -124,9 +142,14 @@ pub const TABLE: &[Row] = &[
     source(S::Open, I::DestroyBack, S::Gone, &[A::TellClosed]),
     source(S::Open, I::LeaseOver, S::Gone, &[A::DestroyForward, A::TellClosed]),
     source(S::Open, I::DownstreamLost, S::Gone, &[A::TellClosed]),
-    source(S::Draining, I::Drained, S::Gone, &[A::DestroyForward, A::TellClosed]),
+    source(S::Draining, I::Drained, S::Settling, &[A::DestroyForward, A::StartSettling]),
     source(S::Draining, I::DestroyBack, S::Gone, &[A::TellClosed]),
+    source(S::Draining, I::Ended, S::Gone, &[A::DestroyForward, A::TellClosed]),
     source(S::Draining, I::DownstreamLost, S::Gone, &[A::TellClosed]),
+    source(S::Settling, I::Ended, S::Gone, &[A::TellClosed]),
+    source(S::Settling, I::DestroyBack, S::Gone, &[A::TellClosed]),
+    source(S::Settling, I::DownstreamLost, S::Gone, &[A::TellClosed]),
+    source(S::Settling, I::Silence, S::Gone, &[A::TellClosed]),
     // Forwarder: establishment.
     forwarder(S::Creating, I::CreateAgain, S::Creating, &[]),
     forwarder(S::Creating, I::Accept, S::Accepted, &[A::Commit, A::SendAccept]),
@@ -155,7 +178,8 @@ pub const TABLE: &[Row] = &[
     forwarder(S::Draining, I::Drained, S::Gone, &[]),
     forwarder(S::Draining, I::DestroyBack, S::Gone, &[]),
     forwarder(S::Draining, I::UpstreamLost, S::Draining, &[]),
-    forwarder(S::Draining, I::DownstreamLost, S::Gone, &[]),
+    // The source learns of it by the lack of the sink's word, or sooner.
+    forwarder(S::Draining, I::DownstreamLost, S::Gone, &[A::DestroyBack]),
     // Sink: establishment.
     sink(S::Asking, I::CreateAgain, S::Asking, &[]),
     sink(S::Asking, I::Consent, S::Accepted, &[A::SendAccept]),
@@ -174,11 +198,11 @@ pub const TABLE: &[Row] = &[
     // Sink: life and end.
     sink(S::Open, I::CreateAgain, S::Open, &[]),
     sink(S::Open, I::DestroyForward, S::Draining, &[A::StartGrace]),
-    sink(S::Open, I::Close, S::Gone, &[A::DestroyBack, A::TellClosed]),
+    sink(S::Open, I::Close, S::Gone, &[A::SendEnded, A::DestroyBack, A::TellClosed]),
     sink(S::Open, I::UpstreamLost, S::Gone, &[A::TellClosed]),
     sink(S::Open, I::LeaseOver, S::Gone, &[A::DestroyBack, A::TellClosed]),
-    sink(S::Draining, I::Drained, S::Gone, &[A::TellClosed]),
-    sink(S::Draining, I::Close, S::Gone, &[A::TellClosed]),
+    sink(S::Draining, I::Drained, S::Gone, &[A::SendDone, A::TellClosed]),
+    sink(S::Draining, I::Close, S::Gone, &[A::SendEnded, A::TellClosed]),
     sink(S::Draining, I::UpstreamLost, S::Draining, &[]),
 ];
 
@@ -188,15 +212,21 @@ pub fn transition(role: Role, state: State, input: Input) -> Option<&'static Row
 }
 
 impl State {
+    /// Whether the channel's stages are held here.
+    pub const fn holds(self) -> bool {
+        !matches!(self, Self::Probing | Self::Offering | Self::Settling | Self::Gone)
+    }
     /// The name that `channels` shows.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Probing => "probing",
+            Self::Offering => "offering",
             Self::Creating => "creating",
             Self::Asking => "asking",
             Self::Accepted => "accepted",
             Self::Open => "open",
             Self::Draining => "draining",
+            Self::Settling => "settling",
             Self::Gone => "gone",
         }
     }
@@ -207,9 +237,18 @@ mod tests {
     use super::*;
 
     const ROLES: [Role; 3] = [Role::Source, Role::Forwarder, Role::Sink];
-    const STATES: [State; 7] =
-        [S::Probing, S::Creating, S::Asking, S::Accepted, S::Open, S::Draining, S::Gone];
-    const INPUTS: [Input; 16] = [
+    const STATES: [State; 9] = [
+        S::Probing,
+        S::Offering,
+        S::Creating,
+        S::Asking,
+        S::Accepted,
+        S::Open,
+        S::Draining,
+        S::Settling,
+        S::Gone,
+    ];
+    const INPUTS: [Input; 17] = [
         I::CreateAgain,
         I::Accept,
         I::Refuse,
@@ -223,6 +262,7 @@ mod tests {
         I::CommitFailed,
         I::Silence,
         I::Drained,
+        I::Ended,
         I::LeaseOver,
         I::UpstreamLost,
         I::DownstreamLost,
@@ -231,7 +271,7 @@ mod tests {
     /// States that a role can reach by the table from where its channels begin.
     fn reachable(role: Role) -> alloc::vec::Vec<State> {
         let mut found = match role {
-            Role::Source => alloc::vec![S::Probing, S::Creating],
+            Role::Source => alloc::vec![S::Probing, S::Offering, S::Creating],
             Role::Forwarder => alloc::vec![S::Creating],
             Role::Sink => alloc::vec![S::Asking],
         };

@@ -4,16 +4,21 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use punctual_analysis::mutation::{Mutation, active};
-use punctual_analysis::{Instant, Ppm};
+use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::Signalling;
 use super::budget;
 use super::channel::Channel;
-use super::message::Message;
+use super::message::{Message, Route};
 use super::resources::{CommitTerms, Resources};
 use super::states::{Action, Input, Row, State, transition};
 use crate::ids::{ChannelId, LinkId, PathId};
-use crate::node::api::{ChannelRefusal, CloseReason, Event, OpenRequest, RefuseCause, Role, StageGrant};
+use crate::node::api::{
+    ChannelRefusal, CloseReason, Event, OpenRequest, Receipt, RefuseCause, Role, StageGrant,
+};
+
+/// Longest time that a sink's word may take beyond what is under way; about what a neighbour's silence takes.
+const SETTLING_TIME_MAX: Nanos = Nanos::from_secs(5);
 
 /// What an input brings along.
 #[derive(Debug)]
@@ -25,6 +30,8 @@ pub struct Particulars {
     pub refusal: Option<ChannelRefusal>,
     /// Why it ends, as this end's application is told.
     pub reason: CloseReason,
+    /// What its sink has of it, where that is known.
+    pub receipt: Option<Receipt>,
 }
 
 impl Default for Particulars {
@@ -34,7 +41,7 @@ impl Default for Particulars {
 }
 impl Particulars {
     pub const fn reason(reason: CloseReason) -> Self {
-        Self { stages: Vec::new(), drift: Ppm(0), refusal: None, reason }
+        Self { stages: Vec::new(), drift: Ppm(0), refusal: None, reason, receipt: None }
     }
     pub fn stages(stages: Vec<StageGrant>) -> Self {
         Self { stages, ..Self::default() }
@@ -86,14 +93,16 @@ impl Signalling {
             return;
         };
         channel.drift = channel.drift.max(what.drift);
-        if row.actions.contains(&Action::Commit)
-            && let Err(cause) = commit(&mut channel, &mut what.stages, resources)
-        {
-            what.refusal = Some(self.refusal(cause));
-            let Some(failed) = transition(channel.local.role, channel.state, Input::CommitFailed) else {
-                return;
-            };
-            row = failed;
+        if row.actions.contains(&Action::Commit) {
+            match commit(&mut channel, &mut what.stages, resources) {
+                Ok(_) => self.note_degraded(&mut channel, &what.stages),
+                Err(cause) => {
+                    what.refusal = Some(self.refusal(cause));
+                    let failed = transition(channel.local.role, channel.state, Input::CommitFailed);
+                    let Some(failed) = failed else { return };
+                    row = failed;
+                }
+            }
         }
         self.carry_out(channel, row, what, now, resources);
     }
@@ -106,12 +115,18 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) {
-        if row.state == State::Draining {
+        // What was begun is done; anything else came in between.
+        let is_done =
+            row.input == Input::Drained || row.input == Input::Ended && what.reason == CloseReason::Local;
+        if is_done {
             what.reason = channel.reason;
+        }
+        if row.role == Role::Sink && row.next == State::Gone {
+            what.receipt = Some(resources.receipt(channel.local.channel));
         }
         let refused = row.role == Role::Forwarder && row.input == Input::Refuse;
         let keeps = refused && active(Mutation::RefuseKeepsHold);
-        if row.next == State::Gone && row.state != State::Probing && !keeps {
+        if row.state.holds() && !row.next.holds() && !keeps {
             resources.release(channel.local.channel);
         }
         if row.next != row.state {
@@ -150,9 +165,11 @@ impl Signalling {
                 self.say_to(up, &Message::Refuse { path, refusal });
             }
             Action::DestroyForward => {
-                self.say_to(down, &Message::Destroy { path, reason: told(what.reason) })
+                self.say_to(down, &Message::Destroy { path, reason: what.reason.told() })
             }
-            Action::DestroyBack => self.say_to(up, &Message::Destroy { path, reason: told(what.reason) }),
+            Action::DestroyBack => self.say_to(up, &Message::Destroy { path, reason: what.reason.told() }),
+            Action::SendDone => self.send_ended(channel, CloseReason::Local, what.receipt),
+            Action::SendEnded => self.send_ended(channel, what.reason.told(), what.receipt),
             Action::StartGrace => {
                 let grace = self.config.signalling.grace;
                 let at_source = channel.local.role == Role::Source;
@@ -160,6 +177,10 @@ impl Signalling {
                 channel.reason = what.reason;
                 channel.deadline = Some(now + grace);
                 channel.lease = None;
+            }
+            Action::StartSettling => {
+                let drains = self.config.signalling.grace.min(channel.local.contract.deadline);
+                channel.deadline = Some(now + drains + self.answer_time().min(SETTLING_TIME_MAX));
             }
             Action::TellOpened => {
                 let grant = self.grant(channel, core::mem::take(&mut what.stages));
@@ -170,7 +191,47 @@ impl Signalling {
                 self.events.push_back(Event::Probed { channel: id, answer: Ok(grant) });
             }
             Action::TellEstablished => self.events.push_back(Event::Established { channel: id }),
-            Action::TellClosed => self.events.push_back(Event::Closed { channel: id, reason: what.reason }),
+            Action::TellClosed => {
+                let at_source = channel.local.role == Role::Source;
+                let receipt = what.receipt.filter(|_| at_source);
+                self.events.push_back(Event::Closed { channel: id, reason: what.reason, receipt });
+            }
+        }
+    }
+
+    fn send_ended(&mut self, channel: &Channel, reason: CloseReason, receipt: Option<Receipt>) {
+        let route = Route { nodes: channel.way.nodes.clone(), position: channel.position }.back();
+        self.pass_ended(channel.local.path, route, reason, receipt.unwrap_or_default());
+    }
+    /// `route` as its next receiver sees it.
+    fn pass_ended(&mut self, path: PathId, route: Route, reason: CloseReason, receipt: Receipt) {
+        let next = route.nodes.get(usize::from(route.position)).copied();
+        if let Some(link) = next.and_then(|node| self.link_to(node)) {
+            self.say(link, &Message::Ended { path, route, reason, receipt });
+        }
+    }
+    pub(super) fn on_ended(
+        &mut self,
+        link: LinkId,
+        path: PathId,
+        route: &Route,
+        reason: CloseReason,
+        receipt: Receipt,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        if !route.leads(self.node_at(link), self.config.id) {
+            self.counters.unexpected += 1;
+        } else if route.next().is_some() {
+            self.pass_ended(path, route.advanced(), reason, receipt);
+        } else {
+            let waits = |c: &&Channel| matches!(c.state, State::Draining | State::Settling);
+            let known = self.channels.of_path(path).filter(|c| c.local.link_out == Some(link));
+            // Elsewhere DESTROY, which comes behind it hop by hop, says what is needed.
+            if let Some(id) = known.filter(waits).map(|channel| channel.local.channel) {
+                let what = Particulars { receipt: Some(receipt), ..Particulars::reason(reason) };
+                self.apply(id, Input::Ended, what, now, resources);
+            }
         }
     }
 
@@ -182,8 +243,12 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) {
         let Some(mut attempt) = channel.take_setup().attempt else { return };
+        if let Some(offering) = attempt.offering.take() {
+            return self.offer_answered(&channel, attempt, offering, what, now, resources);
+        }
         let next = channel.next().unwrap_or(self.config.id);
-        attempt.note(what.refusal.unwrap_or_else(|| self.refusal(self.unreachable(next))));
+        let refusal = what.refusal.unwrap_or_else(|| self.refusal(self.unreachable(next)));
+        attempt.note(refusal, channel.way.nodes.iter().skip(1).copied().collect());
         let (contract, user, probe) = (*channel.local.contract, attempt.user, attempt.probe);
         let request = OpenRequest { to: channel.way.to.clone(), contract, user, probe, token: None };
         self.try_routes(channel.local.channel, &request, attempt, now, resources);
@@ -239,13 +304,5 @@ impl Signalling {
             Some(input) => self.apply_to_path(path, input, what, now, resources),
             None => self.counters.unexpected += 1,
         }
-    }
-}
-
-/// A close here is a close by the peer there.
-const fn told(reason: CloseReason) -> CloseReason {
-    match reason {
-        CloseReason::Local => CloseReason::Peer,
-        other => other,
     }
 }

@@ -3,7 +3,7 @@
 use punctual_analysis::{Instant, Nanos, Ppm};
 use punctual_proto::ids::{Address, ChannelId, NodeId};
 use punctual_proto::node::api::{
-    ChannelRefusal, CloseReason, Event, Grant, RefuseCause, RequestError, UserId,
+    ChannelRefusal, CloseReason, Event, Grant, Receipt, RefuseCause, RequestError, UserId,
 };
 use punctual_proto::node::config::RouteConfig;
 
@@ -60,8 +60,10 @@ fn a_channel_is_established_over_one_to_five_hops_and_leaves_nothing() {
             network.close(0, channel);
             network.run(2 * SECOND);
             assert!(network.nothing_held());
-            assert!(network.has(0, |e| *e == Event::Closed { channel, reason: CloseReason::Local }));
-            assert!(network.has(hops, |e| *e == Event::Closed { channel: sink, reason: CloseReason::Peer }));
+            assert!(network.has(0, |e| *e
+                == Event::Closed { channel, reason: CloseReason::Local, receipt: Some(Receipt::default()) }));
+            assert!(network.has(hops, |e| *e
+                == Event::Closed { channel: sink, reason: CloseReason::Peer, receipt: None }));
         }
     }
 }
@@ -331,8 +333,10 @@ fn the_receiver_closes_and_everybody_is_told() {
     network.close(3, sink);
     network.run(SECOND);
     assert!(network.nothing_held());
-    assert!(network.has(3, |e| *e == Event::Closed { channel: sink, reason: CloseReason::Local }));
-    assert!(network.has(0, |e| *e == Event::Closed { channel, reason: CloseReason::Peer }));
+    assert!(
+        network.has(3, |e| *e == Event::Closed { channel: sink, reason: CloseReason::Local, receipt: None })
+    );
+    assert!(network.has(0, |e| *e == Event::Closed { channel, reason: CloseReason::Peer, receipt: None }));
 }
 
 #[test]
@@ -342,7 +346,10 @@ fn a_drained_source_releases_before_its_grace() {
     assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
     network.close(0, channel);
     assert_eq!(network.states(0), ["draining"]);
-    assert_eq!(network.at(0, |s, now, stages| s.close(channel, now, stages)), Err(RequestError::Unknown));
+    assert_eq!(
+        network.at(0, |s, now, stages| s.close(channel, CloseReason::Local, now, stages)),
+        Err(RequestError::Unknown)
+    );
     network.at(0, |s, now, stages| s.drained(channel, now, stages));
     network.run(60 * MILLI);
     assert!(network.nothing_held(), "the deadline's time is enough for what was under way");

@@ -46,7 +46,7 @@ fn many_channels_come_and_go_on_a_bad_medium() {
             }
         }
         for (at, channel) in open {
-            network.at(at, |s, now, stages| s.close(channel, now, stages).ok());
+            network.at(at, |s, now, stages| s.close(channel, CloseReason::Local, now, stages).ok());
         }
         network.run(30 * SECOND);
         assert!(network.nothing_held(), "seed {seed}");

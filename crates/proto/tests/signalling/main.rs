@@ -1,6 +1,8 @@
 //! RTCOP and HELLO between real instances on a virtual clock and a hostile medium.
 
+mod ends;
 mod establishment;
 mod faults;
 mod network;
+mod offers;
 mod versions;

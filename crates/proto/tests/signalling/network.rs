@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate, Refusal, RefusalReason};
 use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
-use punctual_proto::node::api::{Event, OpenRequest, RefuseCause, Role, StageGrant, StageKind, UserId};
+use punctual_proto::node::api::{
+    CloseReason, Event, OpenRequest, Receipt, RefuseCause, Role, StageGrant, StageKind, UserId,
+};
 use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
 use punctual_proto::signalling::{CommitTerms, LocalChannel, RTCOP_VERSION, Resources, Signalling};
 
@@ -47,12 +49,24 @@ pub struct Stages {
     pub committed: Vec<(LocalChannel, CommitTerms, Vec<StageGrant>)>,
     /// Payload costs: the bound of a link.
     pub link_bound: u64,
+    /// Takes nothing that comes more often.
+    pub interval_min: Nanos,
+    /// Says of itself that it cannot keep what it promises.
+    pub degraded: bool,
+    /// What its applications were given.
+    pub receipt: Receipt,
 }
 
 impl Stages {
     fn stages(&self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause> {
         if let Some(cause) = &self.refuse {
             return Err(cause.clone());
+        }
+        if local.contract.policed_interval() < self.interval_min {
+            let reason = RefusalReason::Utilisation { wanted_ppm: 2, limit_ppm: 1 };
+            let period_possible = Some(self.interval_min);
+            let refusal = Refusal { reason, bound_possible: None, period_possible };
+            return Err(RefuseCause::Stage { kind: StageKind::Link, refusal });
         }
         let stage = |kind, bound, propagation_max, cost| StageGrant {
             node: self.node,
@@ -66,6 +80,7 @@ impl Stages {
             costs_from: Default::default(),
             utilisation: Ppm(1_000),
             buffer_bytes: 10_000,
+            degraded: self.degraded,
         };
         let cpu = match local.role {
             Role::Source => StageKind::SourceCpu,
@@ -116,6 +131,9 @@ impl Resources for Stages {
         }
         self.committed.push((LocalChannel::clone(local), terms.clone(), stages.clone()));
         Ok(stages)
+    }
+    fn receipt(&self, _: ChannelId) -> Receipt {
+        self.receipt
     }
     fn release(&mut self, channel: ChannelId) {
         self.held.remove(&channel);
@@ -313,7 +331,10 @@ impl Network {
         self.at(from, |s, now, stages| s.open(request, now, stages)).expect("can be tried")
     }
     pub fn close(&mut self, index: usize, channel: ChannelId) {
-        self.at(index, |s, now, stages| s.close(channel, now, stages)).expect("an open end");
+        self.close_for(index, channel, CloseReason::Local);
+    }
+    pub fn close_for(&mut self, index: usize, channel: ChannelId, reason: CloseReason) {
+        self.at(index, |s, now, stages| s.close(channel, reason, now, stages)).expect("an open end");
     }
 
     /// Runs for `nanos`.
@@ -442,8 +463,11 @@ impl Network {
     fn check(&self, index: usize) {
         let host = &self.hosts[index];
         let Some(signalling) = &host.signalling else { return };
-        let known: Vec<_> =
-            signalling.channels().filter(|c| c.state != "probing").map(|c| c.local.channel).collect();
+        let known: Vec<_> = signalling
+            .channels()
+            .filter(|c| !matches!(c.state, "probing" | "offering" | "settling"))
+            .map(|c| c.local.channel)
+            .collect();
         let held: Vec<_> = host.stages.held.keys().copied().collect();
         assert_eq!(known, held, "seed {} host {index} at {}", self.seed, self.now);
     }

@@ -39,7 +39,7 @@ impl World {
                     _ => self.violate(&format!("host {host}: {channel:?} probed, nobody asked for it")),
                 },
                 NodeEvent::Incoming(incoming) => self.incoming(host, &incoming),
-                NodeEvent::Closed { channel, reason } => {
+                NodeEvent::Closed { channel, reason, .. } => {
                     // One that was asked along another route before is of no interest any more.
                     let known = self.handles.get(&(host, channel)).copied();
                     let current = |&(number, at_sink): &(usize, bool)| {

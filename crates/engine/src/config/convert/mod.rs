@@ -242,6 +242,7 @@ fn cpu(
     Ok(CpuConfig {
         costs: given_costs(&table.costs).over(&default.costs),
         costs_from: default.costs_from,
+        best_effort_host: class == SchedulingClass::BestEffortHost,
         release_latency: pick(&table.release_latency, default.release_latency),
         utilisation_max: pick(&table.cpu_share_max, default.utilisation_max),
         best_effort_share_min: pick(&table.best_effort_share_min, default.best_effort_share_min),

@@ -9,7 +9,7 @@ pub use status::{
     WakeRecord,
 };
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -76,6 +76,9 @@ pub struct StageGrant {
     pub utilisation: Ppm,
     /// Bytes of buffers reserved behind this stage.
     pub buffer_bytes: u64,
+    /// Its host runs without a real-time class, or with costs of another machine: the bound is no guarantee.
+    #[serde(default)]
+    pub degraded: bool,
 }
 
 /// A yes: what is promised.
@@ -89,8 +92,20 @@ pub struct Grant {
     pub stages: Vec<StageGrant>,
     /// The nodes, source and destination included.
     pub route: Vec<NodeId>,
+    /// Their names, as the source knows them.
+    #[serde(default)]
+    pub hosts: Vec<HostName>,
     /// Messages that the source's ring must hold: B + ceil(d(1) / I').
     pub outbox_messages: u32,
+}
+
+impl Grant {
+    /// Hosts on the way, by name, whose bounds are no guarantees; with one of them nothing is guaranteed.
+    pub fn degraded_by(&self) -> Vec<String> {
+        let mut nodes: Vec<_> = self.stages.iter().filter(|s| s.degraded).map(|s| s.node).collect();
+        nodes.dedup();
+        nodes.into_iter().map(|node| name_of(&self.hosts, node)).collect()
+    }
 }
 
 /// Why a channel was refused, in one place on the way.
@@ -120,7 +135,7 @@ pub enum RefuseCause {
     #[error("node {0} cannot be reached from here")]
     Unreachable(NodeId),
     /// The sum of the smallest bounds is beyond the deadline.
-    #[error("the route's smallest end-to-end bound is {possible}, wanted {wanted}")]
+    #[error("the route's smallest end-to-end bound is {}, wanted {wanted}", possible.at_least())]
     Deadline {
         /// Smallest possible.
         possible: Nanos,
@@ -150,14 +165,57 @@ pub enum RefuseCause {
 
 /// A no: which hop, why, and what it could offer instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
-#[error("node {node}: {cause}")]
+#[error("{}: {}", of_host(&self.hosts, *.node), self.cause_named())]
 pub struct ChannelRefusal {
     /// The hop.
     pub node: NodeId,
     /// Why.
     pub cause: RefuseCause,
-    /// The nearest contract that would probably be accepted, if any.
+    /// The nearest contract that the same route was found to accept a moment ago, if any. On its way to the source: what
+    /// the refusing hop takes for that.
     pub offer: Option<Contract>,
+    /// The stages that said yes to the offer, where the application is told.
+    #[serde(default)]
+    pub stages: Vec<StageGrant>,
+    /// Names of the hosts spoken of, where the application is told.
+    #[serde(default)]
+    pub hosts: Vec<HostName>,
+}
+
+impl ChannelRefusal {
+    /// The cause, with hosts by name where that is known.
+    fn cause_named(&self) -> String {
+        match &self.cause {
+            RefuseCause::Unreachable(node) => {
+                alloc::format!("{} cannot be reached from here", of_host(&self.hosts, *node))
+            }
+            RefuseCause::Version { node, theirs, ours } => alloc::format!(
+                "{} speaks version {theirs} of RTCOP, not {ours}: run the same release on both hosts",
+                of_host(&self.hosts, *node)
+            ),
+            cause => cause.to_string(),
+        }
+    }
+}
+
+/// What people call a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostName {
+    /// The node.
+    pub node: NodeId,
+    /// Its host's name.
+    pub name: Name,
+}
+
+/// A node by its host's name, where that is among `hosts`.
+pub fn name_of(hosts: &[HostName], node: NodeId) -> String {
+    let known = hosts.iter().find(|host| host.node == node);
+    known.map_or_else(|| alloc::format!("node {node}"), |host| host.name.to_string())
+}
+
+fn of_host(hosts: &[HostName], node: NodeId) -> String {
+    let is_known = hosts.iter().any(|host| host.node == node);
+    alloc::format!("{}{}", if is_known { "host " } else { "" }, name_of(hosts, node))
 }
 
 /// A request that cannot even be tried.
@@ -231,9 +289,9 @@ pub struct Incoming {
 pub enum CloseReason {
     /// Closed at this end.
     Local,
-    /// Closed by the other end.
+    /// Closed by the application at the other end.
     Peer,
-    /// A link or node on the way is down, or the reservation ran out.
+    /// A link or node on the way is down.
     PathLost,
     /// The other host restarted.
     PeerRestarted,
@@ -241,6 +299,37 @@ pub enum CloseReason {
     FilterRefused,
     /// The kernel of a host on the way does not give the processor the time that admission has given away.
     RuntimeRefused,
+    /// The application at this end is gone without having closed it.
+    Vanished,
+    /// The application at the other end is gone without having closed it.
+    PeerVanished,
+    /// This host is shutting down.
+    Stopped,
+    /// The other host is shutting down, or one on the way.
+    PeerStopped,
+    /// The reservation was not refreshed in time by the source.
+    LeaseOver,
+}
+
+impl CloseReason {
+    /// What the other end is told of an end for this reason here.
+    pub const fn told(self) -> Self {
+        match self {
+            Self::Local => Self::Peer,
+            Self::Vanished => Self::PeerVanished,
+            Self::Stopped => Self::PeerStopped,
+            other => other,
+        }
+    }
+}
+
+/// What a channel's sink has of it: its last word to the source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// Messages that its application was given.
+    pub delivered: u64,
+    /// Those of them that missed their bound.
+    pub late: u64,
 }
 
 /// Something that a channel's application should know; counted, told at most once per kind until read.
@@ -314,6 +403,8 @@ pub enum Event {
         channel: ChannelId,
         /// Why.
         reason: CloseReason,
+        /// At the source: what the sink has of it; `None` where that was not to be learnt.
+        receipt: Option<Receipt>,
     },
     /// See [`Notice`].
     Notice {

@@ -70,6 +70,10 @@ pub struct ChannelStatus {
     pub contract: Contract,
     /// How firm the promise is.
     pub guarantee: Guarantee,
+    /// Hosts on the way, by name, that run without a real-time class or with costs of another machine: with one of them
+    /// nothing is guaranteed.
+    #[serde(default)]
+    pub degraded_by: Vec<String>,
     /// Local stages.
     pub stages: Vec<StageGrant>,
     /// State of signalling (`open`, `creating`, ...).

@@ -9,7 +9,7 @@ use super::super::config;
 use super::models::path_costs;
 use super::planned::planned_bound;
 use super::{HeldStage, Stages};
-use crate::ids::{ChannelId, LinkId, NodeId};
+use crate::ids::{ChannelId, LinkId};
 use crate::signalling::LocalChannel;
 
 impl Stages {
@@ -49,7 +49,7 @@ impl Stages {
             return Vec::new();
         };
         let costs_from = self.costs_from;
-        let own = StageGrant { costs_from, ..grant(self.node, cpu_kind(local.role), &cpu) };
+        let own = StageGrant { costs_from, ..self.grant(cpu_kind(local.role), &cpu) };
         let mut grants = Vec::from([held.cpu.granted.complete(own, cpu.wait)]);
         grants[0].cost_parts = self.cpu_cost_parts(local);
         if let Some(((link, stage), (_, kept))) = self.link_stage(local).zip(held.link.as_ref()) {
@@ -57,7 +57,7 @@ impl Stages {
             let own = StageGrant {
                 cost_parts: on.model.cost_parts(&local.contract, local.fragment_bytes),
                 propagation_max: on.propagation_max,
-                ..grant(self.node, StageKind::Link, &stage)
+                ..self.grant(StageKind::Link, &stage)
             };
             grants.push(kept.granted.complete(own, Nanos::ZERO));
         }
@@ -87,7 +87,7 @@ impl Stages {
             cost_parts: self.cpu_cost_parts(local),
             costs_from: self.costs_from,
             utilisation: self.cpu.utilisation(),
-            ..grant(self.node, cpu_kind(local.role), stage)
+            ..self.grant(cpu_kind(local.role), stage)
         }
     }
 
@@ -98,6 +98,7 @@ impl Stages {
         stage: &HeldStage,
         limit: Nanos,
     ) -> StageGrant {
+        let own = self.grant(StageKind::Link, stage);
         let on = &mut self.links[usize::from(link.0)];
         let made_of = on.policy.explain(&stage.demand, limit).unwrap_or_default();
         StageGrant {
@@ -105,7 +106,26 @@ impl Stages {
             propagation_max: on.propagation_max,
             utilisation: on.policy.utilisation(),
             made_of,
-            ..grant(self.node, StageKind::Link, stage)
+            ..own
+        }
+    }
+
+    /// What every grant says; the stage itself adds the rest.
+    fn grant(&self, kind: StageKind, stage: &HeldStage) -> StageGrant {
+        let Demand { release_latency, cost: own, .. } = stage.demand;
+        StageGrant {
+            node: self.node,
+            kind,
+            offered: stage.bound,
+            bound: stage.bound,
+            propagation_max: Nanos::ZERO,
+            cost: stage.demand.cost,
+            made_of: Explanation { release_latency, own, ..Explanation::default() },
+            cost_parts: CostParts::default(),
+            costs_from: config::CostSource::Configured,
+            utilisation: Ppm(0),
+            buffer_bytes: 0,
+            degraded: self.degraded,
         }
     }
 }
@@ -136,24 +156,6 @@ impl Granted {
         let release_latency = parts.release_latency + wait;
         let made_of = Explanation { blocking, interference, others, release_latency, ..parts };
         StageGrant { offered, utilisation, made_of, ..own }
-    }
-}
-
-/// What every grant says; the stage itself adds the rest.
-fn grant(node: NodeId, kind: StageKind, stage: &HeldStage) -> StageGrant {
-    let Demand { release_latency, cost: own, .. } = stage.demand;
-    StageGrant {
-        node,
-        kind,
-        offered: stage.bound,
-        bound: stage.bound,
-        propagation_max: Nanos::ZERO,
-        cost: stage.demand.cost,
-        made_of: Explanation { release_latency, own, ..Explanation::default() },
-        cost_parts: CostParts::default(),
-        costs_from: config::CostSource::Configured,
-        utilisation: Ppm(0),
-        buffer_bytes: 0,
     }
 }
 

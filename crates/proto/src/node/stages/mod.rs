@@ -84,6 +84,8 @@ pub(super) struct Stages {
     cpu: Box<dyn AdmissionPolicy>,
     costs: config::CpuCosts,
     costs_from: config::CostSource,
+    /// See [`config::CpuConfig::is_degraded`].
+    degraded: bool,
     release_latency: Nanos,
     plan: Vec<PlannedStage>,
     links: Vec<LinkStage>,
@@ -151,6 +153,7 @@ impl Stages {
             cpu,
             costs: config.cpu.costs,
             costs_from: config.cpu.costs_from,
+            degraded: config.cpu.is_degraded(),
             release_latency: config.cpu.release_latency,
             plan,
             links,

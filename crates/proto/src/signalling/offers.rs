@@ -1,0 +1,165 @@
+//! Offers that hold: what a refusal offers is asked for, as a probe, before anybody is told of it.
+//!
+//! The hop that refuses knows nothing of the hops behind it and estimates. The source asks for that estimate along the
+//! same route; a yes says what the whole route could promise, so the offer becomes that; a no brings another estimate.
+//! At most [`OFFERS_MAX`] are asked for. What nobody has said yes to is not offered.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::{Contract, Instant, Nanos};
+
+use super::Signalling;
+use super::budget;
+use super::channel::{Attempt, Channel};
+use super::resources::Resources;
+use super::states::State;
+use super::transitions::Particulars;
+use crate::ids::{ChannelId, NodeId};
+use crate::node::api::{ChannelRefusal, Event, HostName, OpenRequest, RefuseCause, StageGrant};
+
+/// Most offers of one refusal that are asked for.
+const OFFERS_MAX: u8 = 8;
+/// Longest time that a refusal waits for the answer to an offer.
+const ANSWER_TIME_MAX: Nanos = Nanos::from_secs(2);
+
+/// A refusal on its way to the application, and what could be had instead.
+#[derive(Debug)]
+pub struct Offering {
+    refusal: ChannelRefusal,
+    /// The route that is asked, without this node.
+    via: Vec<NodeId>,
+    wanted: Contract,
+    /// What is asked for now.
+    asked: Contract,
+    /// The best that was said yes to, and by which stages.
+    found: Option<(Contract, Vec<StageGrant>)>,
+    left: u8,
+}
+
+impl Offering {
+    /// What to ask for next after an answer to `asked`.
+    fn next(&mut self, answer: Result<(Nanos, Vec<StageGrant>), Option<ChannelRefusal>>) -> Option<Contract> {
+        let next = match answer {
+            Ok((possible, stages)) => {
+                let deadline = budget::deadline_of(possible).max(self.wanted.deadline);
+                let tighter = Contract { deadline, ..self.asked };
+                self.found = Some((self.asked, stages));
+                (deadline < self.asked.deadline).then_some(tighter)
+            }
+            Err(refusal) => refusal.and_then(|no| no.offer).filter(|_| self.found.is_none()),
+        };
+        let next = next.filter(|next| self.left > 0 && next.validate().is_ok())?;
+        self.left -= 1;
+        self.asked = next;
+        Some(next)
+    }
+
+    fn told(self) -> ChannelRefusal {
+        let (offer, stages) = self.found.map_or((None, Vec::new()), |(offer, by)| (Some(offer), by));
+        ChannelRefusal { offer, stages, ..self.refusal }
+    }
+}
+
+impl Signalling {
+    /// No route said yes: the best refusal is told, once what it offers is known to hold.
+    pub(super) fn refused(
+        &mut self,
+        id: ChannelId,
+        request: &OpenRequest,
+        mut attempt: Attempt,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        let nothing = || (self.refusal(RefuseCause::Timeout), Vec::new());
+        let (refusal, via) = attempt.best.take().unwrap_or_else(nothing);
+        let (wanted, offer) = (request.contract, refusal.offer);
+        let Some(asked) = offer else { return self.tell_refused(id, &attempt, refusal) };
+        let offering = Offering { refusal, via, wanted, asked, found: None, left: OFFERS_MAX };
+        self.ask_offer(id, request, attempt, offering, now, resources);
+    }
+
+    fn ask_offer(
+        &mut self,
+        id: ChannelId,
+        request: &OpenRequest,
+        mut attempt: Attempt,
+        mut offering: Offering,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        loop {
+            let wish = OpenRequest { contract: offering.asked, probe: true, ..request.clone() };
+            let create = self.first_create(&wish, &attempt, offering.via.clone());
+            match self.enter(id, None, &create, resources) {
+                Ok(mut channel) => {
+                    channel.state = State::Offering;
+                    channel.deadline = Some(now + self.answer_time().min(ANSWER_TIME_MAX));
+                    attempt.offering = Some(offering);
+                    if let Some(setup) = &mut channel.setup {
+                        setup.attempt = Some(attempt);
+                    }
+                    self.pass_create(&mut channel, create);
+                    return self.channels.insert(channel);
+                }
+                Err(refusal) => {
+                    if offering.next(Err(Some(refusal))).is_none() {
+                        return self.tell_refused(id, &attempt, offering.told());
+                    }
+                }
+            }
+        }
+    }
+
+    /// What came back from the route that was asked.
+    pub(super) fn offer_answered(
+        &mut self,
+        channel: &Channel,
+        attempt: Attempt,
+        mut offering: Offering,
+        what: Particulars,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        let id = channel.local.channel;
+        let answer = if what.stages.is_empty() {
+            Err(what.refusal)
+        } else {
+            Ok((budget::possible(&what.stages, channel.drift.max(what.drift)), what.stages))
+        };
+        if offering.next(answer).is_none() {
+            return self.tell_refused(id, &attempt, offering.told());
+        }
+        let (contract, to) = (offering.asked, channel.way.to.clone());
+        let request = OpenRequest { to, contract, user: attempt.user, probe: true, token: None };
+        self.ask_offer(id, &request, attempt, offering, now, resources);
+    }
+
+    fn tell_refused(&mut self, id: ChannelId, attempt: &Attempt, refusal: ChannelRefusal) {
+        if let Some(asked) = &attempt.asked {
+            let on_wire = ChannelRefusal { stages: Vec::new(), ..refusal.clone() };
+            self.answer_no(asked, on_wire);
+        }
+        let refusal = self.named(refusal);
+        self.events.push_back(match attempt.probe {
+            true => Event::Probed { channel: id, answer: Err(refusal) },
+            false => Event::Refused { channel: id, refusal },
+        });
+    }
+
+    /// The refusal with the names of the hosts that it speaks of.
+    pub(super) fn named(&self, refusal: ChannelRefusal) -> ChannelRefusal {
+        let spoken_of = match refusal.cause {
+            RefuseCause::Unreachable(node) | RefuseCause::Version { node, .. } => Some(node),
+            _ => None,
+        };
+        let stages = refusal.stages.iter().map(|stage| stage.node);
+        let nodes: Vec<_> = [refusal.node].into_iter().chain(spoken_of).chain(stages).collect();
+        ChannelRefusal { hosts: self.names_of(&nodes), ..refusal }
+    }
+
+    /// Names of nodes as the directory has them, each once.
+    pub(super) fn names_of(&self, nodes: &[NodeId]) -> Vec<HostName> {
+        let known = self.config.directory.iter().filter(|(_, node)| nodes.contains(node));
+        known.map(|(name, node)| HostName { node: *node, name: name.clone() }).collect()
+    }
+}

@@ -1,0 +1,130 @@
+//! What a refusal offers holds: asked for exactly as offered, it is granted.
+
+use punctual_analysis::Nanos;
+use punctual_proto::ids::NodeId;
+use punctual_proto::node::api::{ChannelRefusal, Event, RefuseCause};
+
+use crate::network::{MILLI, Network, SECOND, name};
+
+fn refused(network: &Network) -> Option<ChannelRefusal> {
+    network.hosts[0].events.iter().rev().find_map(|event| match event {
+        Event::Refused { refusal, .. } | Event::Probed { answer: Err(refusal), .. } => Some(refusal.clone()),
+        _ => None,
+    })
+}
+
+/// Hosts whose links differ by much, so that no hop can guess what the others need.
+fn uneven(seed: u64, hops: usize) -> Network {
+    let mut network = Network::line(seed, hops + 1, |_, _| {});
+    for index in 0..hops {
+        let bound = 10_000 + network.random.below(20 * MILLI);
+        network.hosts[index].stages.link_bound = bound;
+    }
+    network
+}
+
+#[test]
+fn an_offered_deadline_is_granted_and_not_a_bit_too_long() {
+    for seed in 0..100 {
+        let hops = 1 + seed as usize % 5;
+        let mut network = uneven(seed, hops);
+        let mut request = network.request(hops, 1);
+        request.contract.deadline = Nanos(50_000 + network.random.below(15 * MILLI));
+        request.probe = seed % 2 == 0;
+        network.at(0, |s, now, stages| s.open(request.clone(), now, stages)).expect("tried");
+        network.run(3 * SECOND);
+        let Some(refusal) = refused(&network) else { continue };
+        let offer = refusal.offer.expect("an offer");
+        assert_eq!(refusal.stages.len(), 2 * hops + 1, "seed {seed}: who would say yes");
+        assert!(network.nothing_held(), "seed {seed}");
+        for (less, granted) in [(1_000, false), (0, true)] {
+            let mut again = request.clone();
+            again.contract = offer;
+            again.contract.deadline = offer.deadline - Nanos(less);
+            again.probe = false;
+            network.hosts[0].events.clear();
+            network.at(0, |s, now, stages| s.open(again, now, stages)).expect("tried");
+            network.run(3 * SECOND);
+            let opened = network.has(0, |e| matches!(e, Event::Opened { .. }));
+            assert_eq!(opened, granted, "seed {seed}: {less} ns less than offered, {offer:?}");
+        }
+    }
+}
+
+/// The hop that lacks rate offers less of it; that the deadline is too tight as well shows only further on.
+#[test]
+fn an_offered_rate_comes_with_a_deadline_that_holds() {
+    let mut network = uneven(5, 4);
+    network.hosts[2].stages.interval_min = Nanos::from_millis(90);
+    let mut request = network.request(4, 1);
+    request.contract.deadline = Nanos(400_000);
+    network.at(0, |s, now, stages| s.open(request.clone(), now, stages)).expect("tried");
+    network.run(3 * SECOND);
+    let offer = refused(&network).and_then(|refusal| refusal.offer).expect("an offer");
+    assert!(offer.policed_interval() >= Nanos::from_millis(90) && offer.deadline > request.contract.deadline);
+    assert!(offer.interval() < Nanos::from_millis(93), "nor less than needed: {offer:?}");
+    network
+        .at(0, |s, now, stages| {
+            let request = punctual_proto::node::api::OpenRequest { contract: offer, ..request };
+            s.open(request, now, stages)
+        })
+        .expect("tried");
+    network.run(3 * SECOND);
+    assert!(network.has(0, |e| matches!(e, Event::Opened { .. })));
+}
+
+#[test]
+fn what_nobody_said_yes_to_is_not_offered() {
+    // Nobody listens there, so nobody can say yes.
+    let mut network = uneven(1, 3);
+    let mut request = network.request(3, 1);
+    request.to.port = name("out");
+    network.at(0, |s, now, stages| s.open(request, now, stages)).expect("tried");
+    network.run(3 * SECOND);
+    let refusal = refused(&network).expect("refused");
+    assert!(refusal.offer.is_none() && refusal.stages.is_empty(), "{refusal:?}");
+    // The way is cut behind the hop that refuses: the refusal comes all the same, and soon.
+    let mut network = uneven(2, 3);
+    network.run(SECOND);
+    network.crash(3);
+    network.open(0, 3, 1);
+    network.run(3 * SECOND);
+    let refusal = refused(&network).expect("refused");
+    assert!(refusal.offer.is_none(), "{refusal:?}");
+    assert!(network.nothing_held() && network.states(0).is_empty());
+}
+
+#[test]
+fn hosts_are_told_by_name() {
+    let mut network = Network::line(1, 3, |_, _| {});
+    network.run(SECOND);
+    network.crash(2);
+    network.run(10 * SECOND);
+    network.open(0, 2, 50);
+    network.run(3 * SECOND);
+    let refusal = refused(&network).expect("refused");
+    assert_eq!((refusal.node, &refusal.cause), (NodeId(2), &RefuseCause::Unreachable(NodeId(3))));
+    assert_eq!(refusal.to_string(), "host h2: host h3 cannot be reached from here");
+}
+
+/// Each hop says of itself whether it can keep what it promises; both ends know it.
+#[test]
+fn a_degraded_host_is_known_at_both_ends() {
+    for degraded in 0..4 {
+        let mut network = Network::line(degraded as u64, 4, |_, _| {});
+        network.hosts[degraded].stages.degraded = true;
+        network.open(0, 3, 50);
+        assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+        let node = NodeId(degraded as u32 + 1);
+        for index in 0..4 {
+            let signalling = network.hosts[index].signalling.as_ref().expect("alive");
+            let known: Vec<_> = signalling.channels().map(|channel| channel.degraded.to_vec()).collect();
+            assert_eq!(known, [[node]], "host {index}");
+        }
+        let grant = network.hosts[0].events.iter().find_map(|event| match event {
+            Event::Opened { grant, .. } => Some(grant.clone()),
+            _ => None,
+        });
+        assert_eq!(grant.expect("opened").degraded_by(), [format!("h{}", degraded + 1)]);
+    }
+}
