@@ -84,7 +84,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     for &channels in flows {
         conditions.progress(format_args!("link scheduler, {channels} channels"));
         interrupt::check()?;
-        let packet_ns = scheduler_ns(channels, if conditions.quick { 300_000 } else { 2_000_000 });
+        let packet_ns = scheduler_ns(channels, if conditions.quick { 300_000 } else { 2_000_000 })?;
         schedulers.push((channels as f64, packet_ns));
         measured.add(&Scheduler { series: "scheduler", channels, packet_ns });
     }

@@ -64,7 +64,7 @@ const STEADY: Nanos = Nanos::from_secs(50);
 /// Where a configuration cannot be used, a channel stays half open, or a message is lost.
 pub fn measure(size: Size) -> Result<Found, ScenarioError> {
     let mut ring = ring::Ring::new(size)?;
-    ring.settle();
+    ring.settle()?;
     let (memory, signals) = (resident_bytes(), ring.signals());
     let began = Clock::now();
     let (channels, refused) = ring.open_all()?;
@@ -74,7 +74,7 @@ pub fn measure(size: Size) -> Result<Found, ScenarioError> {
     let bytes_per_hop = resident_bytes().saturating_sub(memory) as f64 / hops;
     let signals_per_hop = (ring.signals() - signals) as f64 / hops;
     let signals = ring.signals();
-    ring.run(STEADY);
+    ring.run(STEADY)?;
     let steady = (ring.signals() - signals) as f64;
     let packets = ring.packets();
     let began = Clock::now();

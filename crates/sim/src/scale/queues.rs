@@ -8,6 +8,7 @@ use punctual_proto::linksched::{Guaranteed, LinkParameters, LinkScheduler};
 use punctual_proto::node::config::{Interference, Pace};
 
 use crate::dice::Dice;
+use crate::scenario::ScenarioError;
 
 /// Between two packets.
 const STEP: Nanos = Nanos(100);
@@ -15,8 +16,12 @@ const STEP: Nanos = Nanos(100);
 const QUEUED: usize = 1_000;
 const WIRE_BYTES: u32 = 900;
 
-/// Nanoseconds of one core to queue a packet and to pick one, in steady state, with `channels` channels on the link.
-pub fn scheduler_ns(channels: usize, packets: u64) -> f64 {
+/// Nanoseconds of one core to queue a packet and to pick one, in steady state, with `channels` channels on the link, at
+/// least one.
+///
+/// # Errors
+/// Where a packet is not taken, or none comes out: then it was something else that was measured.
+pub fn scheduler_ns(channels: usize, packets: u64) -> Result<f64, ScenarioError> {
     let mut scheduler = LinkScheduler::new(LinkParameters {
         rate: BitRate(1 << 50),
         mtu_wire_bytes: 1_530,
@@ -31,29 +36,56 @@ pub fn scheduler_ns(channels: usize, packets: u64) -> f64 {
         best_effort_packets_max: 64,
     });
     let mut dice = Dice::new(channels as u64, 1);
-    let mut flows: Vec<_> = (0..channels).map(|_| scheduler.add_channel(4, Nanos::ZERO)).collect();
+    let mut flows: Vec<_> =
+        (0..channels).map(|_| scheduler.add_channel(slots(channels), Nanos::ZERO)).collect();
     for at in (1..flows.len()).rev() {
         flows.swap(at, dice.between(0, at as u64) as usize);
     }
     let (mut now, mut turn) = (Instant(0), 0);
-    let mut enqueue = |scheduler: &mut LinkScheduler<u64>| {
+    let mut enqueue = |scheduler: &mut LinkScheduler<u64>, steady: bool| {
         now = now + STEP;
         turn = (turn + 1) % flows.len();
         let bound = Nanos(dice.between(1, 2 * STEP.0 * QUEUED as u64));
-        // One in four waits in queue 3 first.
-        let early = Nanos(if turn % 4 == 0 { STEP.0 * QUEUED as u64 / 4 } else { 0 });
+        // One in four waits in queue 3 first; not while nobody polls, or all of them would be due in one call.
+        let early = Nanos(if steady && turn % 4 == 0 { STEP.0 * QUEUED as u64 / 4 } else { 0 });
         let effective = now + early;
         let key = Guaranteed { effective, deadline: effective + bound, wire_bytes: WIRE_BYTES };
-        black_box(scheduler.enqueue(now, flows[turn], key, turn as u64).is_ok());
-        now
+        let queued = scheduler.enqueue(now, flows[turn], key, turn as u64);
+        queued
+            .map(|()| now)
+            .map_err(|overflow| failed(channels, &format!("overflows: {:?}", overflow.reason)))
     };
-    for _ in 0..QUEUED.min(channels) {
-        enqueue(&mut scheduler);
+    for _ in 0..QUEUED {
+        enqueue(&mut scheduler, false)?;
     }
     let began = Clock::now();
     for _ in 0..packets {
-        let now = enqueue(&mut scheduler);
-        black_box(scheduler.poll(now));
+        let now = enqueue(&mut scheduler, true)?;
+        if black_box(scheduler.poll(now)).is_none() {
+            return Err(failed(channels, "gives no packet though many are queued"));
+        }
     }
-    began.elapsed().as_secs_f64() * 1e9 / packets as f64
+    Ok(began.elapsed().as_secs_f64() * 1e9 / packets as f64)
+}
+
+/// Its part of what is queued, and of what waits up to three times as long while others go first.
+fn slots(channels: usize) -> u32 {
+    (4 * QUEUED / channels + 4) as u32
+}
+
+fn failed(channels: usize, what: &str) -> ScenarioError {
+    ScenarioError(format!("link scheduler of {channels} channels: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_overflows_and_something_always_comes_out() {
+        for channels in [1, 10, 1_000, 3_000] {
+            let found = scheduler_ns(channels, 20_000);
+            assert!(found.as_ref().is_ok_and(|ns| *ns > 0.0), "{found:?}");
+        }
+    }
 }

@@ -1,8 +1,6 @@
 //! Nodes on a ring of perfect links.
 
-use punctual_analysis::{
-    Activation, BitRate, Contract, Delivery, Horizon, Instant, Late, Nanos, Policing, Ppm, Rate,
-};
+use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{Event as NodeEvent, OpenRequest, Port, UserId};
@@ -67,6 +65,9 @@ pub(super) struct Ring {
     hops: u64,
     frames: FramePool,
     scratch: Vec<u8>,
+    /// What every node listens for, and what every channel asks for.
+    listener: Name,
+    contract: Contract,
 }
 
 fn failed(error: &dyn std::fmt::Display) -> ScenarioError {
@@ -124,19 +125,7 @@ fn config(size: Size, node: usize) -> Result<NodeConfig, ScenarioError> {
 
 fn contract() -> Result<Contract, ScenarioError> {
     let rate_max = Rate::every(INTERVAL).ok_or_else(|| ScenarioError("no rate".into()))?;
-    Ok(Contract {
-        message_bytes_max: MESSAGE_BYTES,
-        rate_max,
-        burst_messages_max: 1,
-        deadline: DEADLINE,
-        policing: Policing::Delay,
-        delivery: Delivery::Asap,
-        horizon: Horizon::Cumulative,
-        activation: Activation::Deadline,
-        late: Late::Deliver,
-        flow: None,
-        statistical: None,
-    })
+    Contract::new(MESSAGE_BYTES, rate_max, 1, DEADLINE).map_err(|error| failed(&error))
 }
 
 impl Ring {
@@ -144,12 +133,12 @@ impl Ring {
         if size.nodes < NODES_MIN {
             return Err(ScenarioError(format!("a ring of {} nodes: give at least {NODES_MIN}", size.nodes)));
         }
+        let listener = Name::new(LISTENER).map_err(|error| failed(&error))?;
         let mut hosts = Vec::with_capacity(size.nodes);
         for number in 0..size.nodes {
             let node = Node::new(config(size, number)?, number as u64, Instant(0));
             let mut node = node.map_err(|error| failed(&error))?;
-            node.listen(Name::new(LISTENER).map_err(|error| failed(&error))?)
-                .map_err(|error| failed(&error))?;
+            node.listen(listener.clone()).map_err(|error| failed(&error))?;
             hosts.push(Host {
                 node,
                 wakes: None,
@@ -162,21 +151,21 @@ impl Ring {
             queue.schedule(SimTime(0), Event::Wake { node });
             host.wakes = Some(SimTime(0));
         }
-        let scratch = vec![0; 1 << 16];
-        let zero = 0;
         Ok(Self {
             size,
             now: SimTime(0),
             queue,
             hosts,
-            open: zero,
-            refused: zero,
-            received: zero,
-            packets: zero,
-            signals: zero,
-            hops: zero,
+            open: 0,
+            refused: 0,
+            received: 0,
+            packets: 0,
+            signals: 0,
+            hops: 0,
             frames: FramePool::default(),
-            scratch,
+            scratch: vec![0; 1 << 16],
+            listener,
+            contract: contract()?,
         })
     }
 
@@ -196,8 +185,8 @@ impl Ring {
     }
 
     /// Neighbours find one another.
-    pub(super) fn settle(&mut self) {
-        self.run(ENOUGH);
+    pub(super) fn settle(&mut self) -> Result<(), ScenarioError> {
+        self.run(ENOUGH)
     }
 
     /// Opens all channels: how many are open and how many refused.
@@ -206,12 +195,13 @@ impl Ring {
         for node in 0..self.size.nodes {
             self.queue.schedule(self.now + NODES_EVERY * node as u64, Event::Open { node, nth: 0 });
         }
-        self.run(NODES_EVERY * self.size.nodes as u64 + OPENS_EVERY * wanted as u64 + ENOUGH);
-        let pending = (wanted * self.size.nodes) as u64 - self.open - self.refused;
-        if pending > 0 {
-            return Err(ScenarioError(format!("{pending} channels are neither open nor refused")));
+        self.run(NODES_EVERY * self.size.nodes as u64 + OPENS_EVERY * wanted as u64 + ENOUGH)?;
+        let asked = (wanted * self.size.nodes) as u64;
+        let (open, refused) = (self.open, self.refused);
+        if open + refused != asked {
+            return Err(failed(&format!("of {asked} channels {open} are open and {refused} refused")));
         }
-        Ok((self.open, self.refused))
+        Ok((open, refused))
     }
 
     /// One message on each open channel.
@@ -225,16 +215,19 @@ impl Ring {
                 outbox.send(0, MESSAGE_BYTES, now);
                 host.node.handle_outbox(channel.id, now);
             }
-            self.step(number);
-            self.run(SENDERS_EVERY);
+            self.step(number)?;
+            self.run(SENDERS_EVERY)?;
         }
-        self.run(ENOUGH);
-        let lost = self.open - (self.received - before);
-        if lost > 0 { Err(ScenarioError(format!("{lost} messages never came"))) } else { Ok(()) }
+        self.run(ENOUGH)?;
+        let (sent, received) = (self.open, self.received - before);
+        if sent != received {
+            return Err(failed(&format!("{received} of {sent} messages came")));
+        }
+        Ok(())
     }
 
     /// Lets time pass.
-    pub(super) fn run(&mut self, span: Nanos) {
+    pub(super) fn run(&mut self, span: Nanos) -> Result<(), ScenarioError> {
         let end = self.now + span;
         while let Some((at, event)) = self.queue.next_until(end) {
             self.now = at;
@@ -242,17 +235,17 @@ impl Ring {
                 Event::Arrive { node, link, port, frame } => {
                     let now = Instant(at.0);
                     self.hosts[node].node.handle_frame(link, port, now, frame, now);
-                    self.step(node);
+                    self.step(node)?;
                 }
                 Event::Wake { node } => {
                     if self.hosts[node].wakes == Some(at) {
                         self.hosts[node].wakes = None;
-                        self.step(node);
+                        self.step(node)?;
                     }
                 }
                 Event::Open { node, nth } => {
-                    self.ask(node, nth);
-                    self.step(node);
+                    self.ask(node, nth)?;
+                    self.step(node)?;
                     if nth + 1 < self.size.channels_per_node {
                         self.queue.schedule(at + OPENS_EVERY, Event::Open { node, nth: nth + 1 });
                     }
@@ -260,30 +253,29 @@ impl Ring {
             }
         }
         self.now = end;
+        Ok(())
     }
 
-    fn ask(&mut self, number: usize, nth: usize) {
+    fn ask(&mut self, number: usize, nth: usize) -> Result<(), ScenarioError> {
         let to = (number + LINKS[nth % LINKS.len()]) % self.size.nodes;
-        let (Ok(port), Ok(host), Ok(contract)) = (Name::new(LISTENER), name(to), contract()) else {
-            self.refused += 1;
-            return;
-        };
-        let to = Address { port, host };
+        let to = Address { port: self.listener.clone(), host: name(to)? };
+        let contract = self.contract;
         let request = OpenRequest { to, contract, user: UserId(nth as u32), probe: false, token: None };
         let now = Instant(self.now.0);
         match self.hosts[number].node.open(request, now) {
             Ok(id) => self.hosts[number].channels.push(Channel { id, outbox: None }),
             Err(_) => self.refused += 1,
         }
+        Ok(())
     }
 
     /// A node does all that it can at this moment: its processor takes no time here.
-    fn step(&mut self, number: usize) {
+    fn step(&mut self, number: usize) -> Result<(), ScenarioError> {
         let now = Instant(self.now.0);
         for _ in 0..ROUNDS_MAX {
             self.hosts[number].node.handle_timeout(now);
             while let Some(event) = self.hosts[number].node.poll_event() {
-                self.hear(number, event, now);
+                self.hear(number, event, now)?;
             }
             while self.hosts[number].node.poll_filter().is_some() {}
             self.transmit(number, now);
@@ -294,11 +286,11 @@ impl Ring {
             self.received += self.hosts[number].delivered.borrow_mut().drain(..).count() as u64;
             let timeout = self.hosts[number].node.poll_timeout();
             if timeout.is_none_or(|at| at > now) {
-                return self.sleep(number, timeout);
+                self.sleep(number, timeout);
+                return Ok(());
             }
         }
-        // It will go on at the next nanosecond; the clock that paces its links may need that one.
-        self.sleep(number, Some(now + Nanos(1)));
+        Err(failed(&format!("node {number} has a timeout at {now:?} that handling does not move")))
     }
 
     fn sleep(&mut self, number: usize, timeout: Option<Instant>) {
@@ -311,29 +303,27 @@ impl Ring {
         }
     }
 
-    fn hear(&mut self, number: usize, event: NodeEvent, now: Instant) {
+    fn hear(&mut self, number: usize, event: NodeEvent, now: Instant) -> Result<(), ScenarioError> {
         let host = &mut self.hosts[number];
         match event {
             NodeEvent::Incoming(incoming) => {
                 let (slots, bytes) = (incoming.inbox_messages, incoming.contract.message_bytes_max);
                 let inbox = SimInbox::new(0, slots, bytes, &host.delivered);
-                if host.node.consent(incoming.channel, inbox, now).is_err() {
-                    self.refused += 1;
-                }
+                host.node.consent(incoming.channel, inbox, now).map_err(|error| failed(&error))?;
             }
             NodeEvent::Opened { channel, grant } => {
                 let outbox = SimOutbox::new(0, grant.outbox_messages);
-                let attached = host.node.attach_outbox(channel, outbox.clone(), now).is_ok();
+                host.node.attach_outbox(channel, outbox.clone(), now).map_err(|error| failed(&error))?;
                 let slot = host.channels.binary_search_by_key(&channel, |known| known.id);
-                if let (true, Ok(slot)) = (attached, slot) {
-                    host.channels[slot].outbox = Some(outbox);
-                    self.open += 1;
-                    self.hops += grant.route.len() as u64;
-                }
+                let slot = slot.map_err(|_| failed(&format!("{channel:?} opened, nobody asked for it")))?;
+                host.channels[slot].outbox = Some(outbox);
+                self.open += 1;
+                self.hops += grant.route.len() as u64;
             }
             NodeEvent::Refused { .. } => self.refused += 1,
             _ => {}
         }
+        Ok(())
     }
 
     fn transmit(&mut self, number: usize, now: Instant) {
