@@ -24,8 +24,9 @@ pub fn run_many(
     let results = Mutex::new(Vec::new());
     run_each(seeds, options, threads, |seed, result| {
         let result = result.inspect(&progress);
+        let unusable = result.is_err();
         lock(&results).push((seed, result));
-        ControlFlow::Continue(())
+        if unusable { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     let mut results = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     results.sort_by_key(|&(seed, _)| seed);
@@ -45,7 +46,7 @@ pub fn run_each(
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
                 while let Some(seed) = next() {
-                    if done(seed, run_caught(seed, options)).is_break() {
+                    if done(seed, caught(seed, || crate::run(seed, options))).is_break() {
                         *lock(&left) = None;
                     }
                 }
@@ -54,15 +55,7 @@ pub fn run_each(
     });
 }
 
-/// Runs one seed; a panic in it is a violation like any other.
-///
-/// # Errors
-/// Where a topology or configuration cannot be used.
-pub fn run_caught(seed: u64, options: &Options) -> Result<Outcome, ScenarioError> {
-    caught(seed, || crate::run(seed, options))
-}
-
-/// The same of a run of `seed` that is set up otherwise.
+/// Runs `seed`, however that is set up; a panic in it is a violation like any other.
 pub(crate) fn caught(
     seed: u64,
     run: impl FnOnce() -> Result<Outcome, ScenarioError>,

@@ -1,11 +1,12 @@
 //! A campaign: many seeds in pieces that add up. A file keeps what is done, so that it may stop at any time, go on
 //! later, and say in the end what held over all of it.
 //!
-//! Invariants: a seed counts once; the file on disk is always whole (written beside, then renamed) and only one
-//! process writes it; results of other code or other options are refused, never added.
+//! Invariants: a seed counts once; the file on disk is always whole (written and synchronised beside, then renamed) and
+//! only one process writes it; results of other code or other options are refused, never added.
 
+use std::fmt;
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -37,11 +38,48 @@ pub struct Record {
     pub options: String,
     /// Seeds that are done.
     pub done: Ranges,
-    /// Time of cores that it took.
+    /// Wall-clock time that it ran, times its threads.
     pub core_seconds: f64,
-    /// What they found. Its digest does not depend on the order in which seeds were run.
+    /// Of the seeds that are done.
+    pub digest_sum: DigestSum,
+    /// What they found; of no digest, since seeds are run in any order.
     #[serde(flatten)]
     pub report: Report,
+}
+
+/// Seeds and the digests of their runs, added up bit by bit (exclusive or): the same in whatever order; hexadecimal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct DigestSum([u8; 32]);
+
+impl DigestSum {
+    fn add(&mut self, outcome: &Outcome) {
+        let seed = outcome.seed.to_le_bytes();
+        let digest = blake3::Hasher::new().update(&seed).update(&outcome.digest).finalize();
+        self.0.iter_mut().zip(digest.as_bytes()).for_each(|(sum, byte)| *sum ^= byte);
+    }
+}
+
+impl fmt::Display for DigestSum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&blake3::Hash::from_bytes(self.0).to_hex())
+    }
+}
+
+impl From<DigestSum> for String {
+    fn from(sum: DigestSum) -> Self {
+        sum.to_string()
+    }
+}
+
+impl TryFrom<String> for DigestSum {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let hash =
+            blake3::Hash::from_hex(&text).map_err(|error| format!("\"{text}\" is no digest: {error}"))?;
+        Ok(Self(*hash.as_bytes()))
+    }
 }
 
 /// Why a campaign cannot go on.
@@ -108,6 +146,7 @@ impl Campaign {
             options: format!("{options:?}"),
             done: Ranges::default(),
             core_seconds: 0.0,
+            digest_sum: DigestSum::default(),
             report: Report::default(),
         };
         let record = match fs::read(path) {
@@ -174,11 +213,9 @@ impl Campaign {
     }
 
     fn save(&self) -> Result<(), CampaignError> {
-        let beside = self.path.with_extension("new");
         let failed = |cause| CampaignError::File { path: self.path.clone(), cause };
         let json = serde_json::to_string_pretty(&self.record).map_err(|error| failed(error.into()))?;
-        fs::write(&beside, json + "\n").map_err(failed)?;
-        fs::rename(&beside, &self.path).map_err(failed)
+        replace(&self.path, &(json + "\n")).map_err(failed)
     }
 }
 
@@ -188,14 +225,28 @@ impl Record {
         if !self.done.insert(outcome.seed) {
             return;
         }
-        let digest =
-            blake3::Hasher::new().update(&outcome.seed.to_le_bytes()).update(&outcome.digest).finalize();
-        let so_far = blake3::Hash::from_hex(&self.report.digest).map_or([0; 32], |hash| *hash.as_bytes());
-        let sum: [u8; 32] = std::array::from_fn(|at| so_far[at] ^ digest.as_bytes()[at]);
+        self.digest_sum.add(outcome);
         self.report.add(outcome);
         self.report.violations.truncate(VIOLATIONS_KEPT);
-        self.report.digest = blake3::Hash::from_bytes(sum).to_hex().to_string();
     }
+}
+
+/// The name of another file beside `path`.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// The new file is on the disk before it takes the old one's place.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let new = beside(path, ".new");
+    let mut file = File::create(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
 }
 
 fn agree(path: &Path, what: &'static str, theirs: &str, ours: &str) -> Result<(), CampaignError> {
@@ -207,12 +258,12 @@ fn agree(path: &Path, what: &'static str, theirs: &str, ours: &str) -> Result<()
 
 /// The lock stands beside the file, which is replaced again and again.
 fn lock(path: &Path) -> Result<File, CampaignError> {
-    let beside = path.with_extension("lock");
-    let failed = |cause| CampaignError::File { path: beside.clone(), cause };
+    let lock = beside(path, ".lock");
+    let failed = |cause| CampaignError::File { path: lock.clone(), cause };
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(failed)?;
     }
-    let file = File::options().create(true).write(true).truncate(false).open(&beside).map_err(failed)?;
+    let file = File::options().create(true).write(true).truncate(false).open(&lock).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(CampaignError::Busy(path.into())),

@@ -29,7 +29,7 @@ pub struct Outcome {
     pub refused: u64,
     /// Those of them that were refused since a neighbour speaks another version.
     pub refused_versions: u64,
-    /// Messages of soft channels, of independent sources where nothing fails.
+    /// Messages of soft channels, of independent sources and untouched by faults.
     pub soft_messages: u64,
     /// Those of them that missed.
     pub soft_misses: u64,
@@ -62,7 +62,6 @@ pub const VIOLATIONS_KEPT: usize = 20;
 
 /// The result of many seeds, as `punctual sim --json` prints it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Report {
     /// How many seeds ran.
     pub seeds: u64,
@@ -88,8 +87,6 @@ pub struct Report {
     pub best_effort: u64,
     /// Packets served by a stage's link, summed over the links that each went over.
     pub packet_hops: u64,
-    /// The same; its former name.
-    pub packets: u64,
     /// Sum.
     pub excused: u64,
     /// Sum.
@@ -100,7 +97,9 @@ pub struct Report {
     pub violations: Vec<Violation>,
     /// How many there were.
     pub violations_total: u64,
-    /// Of one seed its digest, of several the BLAKE3 of their digests in order; hexadecimal.
+    /// Of one seed its digest, of several the BLAKE3 of their digests in order; hexadecimal. Empty and not written where
+    /// seeds are run in any order.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
 }
 
@@ -126,7 +125,6 @@ impl Report {
         self.soft_borne_milli += outcome.soft_borne_milli;
         self.best_effort += outcome.best_effort;
         self.packet_hops += outcome.packets;
-        self.packets += outcome.packets;
         self.excused += outcome.excused;
         self.expired += outcome.expired;
         self.tightness_percent = self.tightness_percent.max(outcome.tightness_percent);

@@ -38,16 +38,6 @@ impl Ranges {
         self.spans.range(..=number).next_back().is_some_and(|(_, &end)| number < end)
     }
 
-    /// How many numbers are in.
-    pub fn len(&self) -> u64 {
-        self.spans.iter().map(|(start, end)| end - start).sum()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
-    }
-
     /// What of `wanted` is not in, in order.
     pub fn missing(&self, wanted: Range<u64>) -> Vec<Range<u64>> {
         let mut missing = Vec::new();
@@ -105,7 +95,6 @@ mod tests {
             assert!(ranges.insert(number) && !ranges.insert(number), "{number}");
         }
         assert_eq!(Vec::from(ranges.clone()), ["0..1", "3..6", "8..11"]);
-        assert_eq!(ranges.len(), 7);
         assert_eq!(ranges.missing(0..12), [1..3, 6..8, 11..12]);
         let missing = |wanted| ranges.missing(wanted).into_iter().flatten().collect::<Vec<_>>();
         assert_eq!(missing(4..9), [6, 7]);

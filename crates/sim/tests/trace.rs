@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use punctual_analysis::{Nanos, Ppm};
 use punctual_sim::trace::chrome;
-use punctual_sim::{FaultChoice, Faults, Options, Topology, run};
+use punctual_sim::{FaultChoice, Faults, Options, Topology, Traffic, run};
 use serde_json::Value;
 
 fn events(loss: Ppm) -> Vec<Value> {
@@ -12,7 +12,7 @@ fn events(loss: Ppm) -> Vec<Value> {
     let options = Options {
         topology: Some(topology),
         faults: FaultChoice::These(Faults { loss, ..Faults::NONE }),
-        traffic: Some(Nanos::from_millis(200)),
+        traffic: Traffic::For(Nanos::from_millis(200)),
         trace: true,
         ..Options::default()
     };
@@ -27,6 +27,12 @@ fn named<'a>(events: &'a [Value], ph: &str, name: &str) -> Vec<&'a Value> {
     events.iter().filter(|e| e["ph"] == ph && e["name"].as_str().is_some_and(|n| n.contains(name))).collect()
 }
 
+/// Channels of which a message never came.
+fn losers(events: &[Value]) -> BTreeSet<u64> {
+    let open = named(events, "B", "#").into_iter().filter_map(|e| e["tid"].as_u64());
+    open.map(|tid| tid / 1_000).collect()
+}
+
 #[test]
 fn every_message_and_packet_is_a_span_on_a_row_without_overlap() {
     let events = events(Ppm(0));
@@ -36,9 +42,7 @@ fn every_message_and_packet_is_a_span_on_a_row_without_overlap() {
     assert!(!named(&events, "X", "channel 0 message 0 part 1/").is_empty(), "packets fly");
     assert!(!named(&events, "X", "#0").is_empty(), "messages come");
     // One channel breaks its contract: what it sends beyond that is dropped. Nobody else's is.
-    let open = named(&events, "B", "#").into_iter().filter_map(|e| e["tid"].as_u64());
-    let losers: BTreeSet<u64> = open.map(|tid| tid / 1_000).collect();
-    assert!(losers.len() <= 1, "{losers:?}");
+    assert!(losers(&events).len() <= 1, "{:?}", losers(&events));
     assert!(!named(&events, "X", "Forward").is_empty(), "processors work");
     let mut rows: BTreeMap<(u64, u64), f64> = BTreeMap::new();
     for span in events.iter().filter(|e| e["ph"] == "X" && e["name"] != "open") {
@@ -51,5 +55,8 @@ fn every_message_and_packet_is_a_span_on_a_row_without_overlap() {
 
 #[test]
 fn a_message_that_never_came_stays_open() {
-    assert!(!named(&events(Ppm(50_000)), "B", "#").is_empty());
+    let lossy = events(Ppm(50_000));
+    // Those that keep their contract lose something too.
+    assert!(losers(&lossy).difference(&losers(&events(Ppm(0)))).count() > 0, "{:?}", losers(&lossy));
+    assert!(named(&lossy, "B", "#").iter().all(|span| span["args"]["delivered"] == false));
 }

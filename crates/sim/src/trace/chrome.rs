@@ -18,7 +18,7 @@ use crate::time::SimTime;
 const CHANNELS: usize = 0;
 const PROCESSOR: usize = 1;
 const EVENTS: usize = 2;
-/// Links and channels have this many lanes at most before their rows run into the next one's.
+/// Lanes of a link and of a channel; what overlaps more than that shares the last one.
 const LANES_MAX: usize = 1_000;
 
 /// Writes `timeline` to `out` as one JSON document.

@@ -74,11 +74,6 @@ impl Timeline {
         Self { hosts, moments: Vec::new() }
     }
 
-    /// Whether nothing is in it.
-    pub fn is_empty(&self) -> bool {
-        self.moments.is_empty()
-    }
-
     /// Something happened on `host`.
     pub fn note(&mut self, at: SimTime, host: usize, entry: Entry) {
         self.moments.push(Moment::Happened { at, host, entry });

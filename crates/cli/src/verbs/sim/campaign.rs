@@ -59,7 +59,7 @@ fn describe(printed: &Printed<'_>) -> String {
     let mut lines = sums(&record.report);
     lines.push(pace(&record.report, record.core_seconds));
     lines.push(format!("code {}, {:.0} core-seconds", record.code, record.core_seconds));
-    lines.push(verdict(&record.report));
+    lines.push(verdict(&record.report, &record.digest_sum.to_string()));
     if !complete {
         lines.push(format!("stopped: {left} seeds are left, the same command goes on"));
     }

@@ -20,7 +20,7 @@ pub fn describe(printed: &Printed) -> String {
     let mut lines = trace.clone();
     lines.extend(sums(report));
     lines.push(pace(report, *core_seconds));
-    lines.push(verdict(report));
+    lines.push(verdict(report, &report.digest));
     lines.join("\n")
 }
 
@@ -61,7 +61,7 @@ pub fn pace(report: &Report, core_seconds: f64) -> String {
 }
 
 /// The last word.
-pub fn verdict(report: &Report) -> String {
+pub fn verdict(report: &Report, digest: &str) -> String {
     let word = if report.holds() { "every promise held" } else { "VIOLATED" };
-    format!("{word}: {} violations; digest {}", report.violations_total, report.digest)
+    format!("{word}: {} violations; digest {digest}", report.violations_total)
 }
