@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::cut::Cut;
 use crate::faults::{FaultKinds, UnknownKind};
-use crate::options::{Class, FaultChoice, Faults, Options, Sabotage, ScheduleChoice, SizeChoice};
+use crate::options::{Class, FaultChoice, Faults, Options, Sabotage, ScheduleChoice, SizeChoice, Traffic};
 use crate::outcome::Outcome;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::topology::{Topology, TopologyError};
@@ -33,6 +33,9 @@ pub struct Case {
     pub seed: u64,
     /// What it once showed.
     pub lesson: String,
+    /// The plan that it drew then, see [`Scenario::digest`]; any where missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
     /// The topology, relative to the file; drawn where missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<PathBuf>,
@@ -122,6 +125,25 @@ pub enum CaseError {
     /// It names a kind of fault that is none.
     #[error(transparent)]
     Kind(#[from] UnknownKind),
+    /// Its lengths contradict each other.
+    #[error("seed {seed}: give one of traffic_ms, uptime_s and drift_s, not several")]
+    Traffic {
+        /// Of which case.
+        seed: u64,
+    },
+    /// What is drawn for its seed has changed since.
+    #[error(
+        "seed {seed} draws plan \"{drawn}\", written down is \"{kept}\": what it taught may not happen in it; \
+         find a seed that shows it again, or, where only fields were added, write plan = \"{drawn}\""
+    )]
+    Plan {
+        /// Of which case.
+        seed: u64,
+        /// When it was written down.
+        kept: String,
+        /// Now.
+        drawn: String,
+    },
     /// Its plan cannot be run.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
@@ -154,9 +176,7 @@ impl Case {
             class: self.class,
             sizes: self.size.unwrap_or_default(),
             sabotage: self.sabotage.unwrap_or_default(),
-            traffic: self.traffic_ms.map(Nanos::from_millis),
-            uptime: self.uptime_s.map(Nanos::from_secs),
-            drift: self.drift_s.map(Nanos::from_secs),
+            traffic: self.traffic()?,
             ..Options::default()
         };
         if let Some(kinds) = &self.schedule {
@@ -168,12 +188,26 @@ impl Case {
         Ok(options)
     }
 
+    fn traffic(&self) -> Result<Traffic, CaseError> {
+        match (self.traffic_ms, self.uptime_s, self.drift_s) {
+            (None, None, None) => Ok(Traffic::Drawn),
+            (Some(ms), None, None) => Ok(Traffic::For(Nanos::from_millis(ms))),
+            (None, Some(s), None) => Ok(Traffic::Uptime(Nanos::from_secs(s))),
+            (None, None, Some(s)) => Ok(Traffic::Drift(Nanos::from_secs(s))),
+            _ => Err(CaseError::Traffic { seed: self.seed }),
+        }
+    }
+
     /// Its plan.
     ///
     /// # Errors
-    /// Where the topology contradicts itself.
+    /// Where the topology contradicts itself, or its seed does not draw the plan any more that was written down.
     pub fn plan(&self, options: &Options) -> Result<Scenario, CaseError> {
         let mut plan = Scenario::draw(self.seed, options)?;
+        let drawn = plan.digest();
+        if let Some(kept) = self.plan.as_ref().filter(|kept| **kept != drawn) {
+            return Err(CaseError::Plan { seed: self.seed, kept: kept.clone(), drawn });
+        }
         self.cut.apply(&mut plan);
         Ok(plan)
     }

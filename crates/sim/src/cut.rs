@@ -5,11 +5,12 @@
 use std::collections::BTreeSet;
 
 use punctual_analysis::{Nanos, Ppm};
+use punctual_proto::ids::NodeId;
 use serde::{Deserialize, Serialize};
 
 use crate::faults::{Fault, Mischief};
 use crate::options::Faults;
-use crate::scenario::{HostPlan, Scenario, node_id};
+use crate::scenario::{HostPlan, Scenario, host_of, node_id};
 
 /// What of a plan stays; `None` is all of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +53,16 @@ pub enum FrameFault {
 impl FrameFault {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Loss, Self::Duplicate, Self::Delay, Self::Corrupt];
+
+    /// What has become of the frame.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Loss => "lost",
+            Self::Duplicate => "doubled",
+            Self::Delay => "delayed",
+            Self::Corrupt => "corrupted",
+        }
+    }
 
     /// Its chance.
     pub const fn chance(self, faults: &mut Faults) -> &mut Ppm {
@@ -137,6 +148,9 @@ fn keep_hosts(plan: &mut Scenario, hosts: &BTreeSet<usize>) {
         .collect();
     plan.channels.retain_mut(|plan| move_ends(&mut plan.from, &mut plan.to, &moved));
     plan.floods.retain_mut(|plan| move_ends(&mut plan.from, &mut plan.to, &moved));
+    let hosts = &plan.hosts;
+    plan.channels.retain(|plan| is_routed(hosts, plan.from, plan.to));
+    plan.floods.retain(|plan| is_routed(hosts, plan.from, plan.to));
     let schedule = std::mem::take(&mut plan.schedule).into_iter();
     plan.schedule = schedule.filter_map(|fault| moved_fault(fault, &moved)).collect();
 }
@@ -147,8 +161,15 @@ fn move_ends(from: &mut usize, to: &mut usize, moved: &Moved<'_>) -> bool {
     true
 }
 
+/// Whether a host still knows a way to another: who asks for one that was cut goes wrong in a way of its own.
+fn is_routed(hosts: &[HostPlan], from: usize, to: usize) -> bool {
+    let (config, there) = (&hosts[from].config, node_id(to));
+    config.links.iter().any(|link| link.neighbour == there)
+        || config.routes.iter().any(|route| route.via.last() == Some(&there))
+}
+
 fn moved_host(mut host: HostPlan, moved: &Moved<'_>) -> HostPlan {
-    let node = |id: punctual_proto::ids::NodeId| moved.host((id.0 as usize).checked_sub(1)?).map(node_id);
+    let node = |id: NodeId| moved.host(host_of(id)?).map(node_id);
     let config = &mut host.config;
     config.id = node(config.id).unwrap_or(config.id);
     config.directory.retain_mut(|(_, id)| node(*id).map(|new| *id = new).is_some());

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::cut::FrameFault;
 use crate::time::SimTime;
 use crate::trace::{Flight, Timeline};
 
@@ -35,8 +36,8 @@ pub enum Entry {
     Fault {
         /// Link index.
         link: u16,
-        /// `lost`, `doubled`, ...
-        what: &'static str,
+        /// Which.
+        what: FrameFault,
     },
     /// A fault of the schedule begins or is over.
     Trouble {
@@ -105,7 +106,7 @@ impl Entry {
             Self::Transmit { link, bytes } => [1, link.into(), bytes.into(), 0],
             Self::Receive { link, bytes } => [2, link.into(), bytes.into(), 0],
             Self::Work { kind, packets, cost_ns } => [3, kind as u64, packets.into(), cost_ns],
-            Self::Fault { link, what } => [4, link.into(), what.len() as u64, 0],
+            Self::Fault { link, what } => [4, link.into(), what as u64, 0],
             Self::Ask { channel } => [5, channel as u64, 0, 0],
             Self::Open { channel, deadline_ns } => [6, channel as u64, deadline_ns, 0],
             Self::Refuse { channel } => [7, channel as u64, 0, 0],
@@ -127,7 +128,7 @@ impl fmt::Display for Entry {
             Self::Work { kind, packets, cost_ns } => {
                 write!(f, "   {kind:?}, {packets} packets, {:.1} us", *cost_ns as f64 / 1e3)
             }
-            Self::Fault { link, what } => write!(f, "!! link {link}: frame {what}"),
+            Self::Fault { link, what } => write!(f, "!! link {link}: frame {}", what.word()),
             Self::Trouble { fault, over: false } => write!(f, "!! fault {fault} begins"),
             Self::Trouble { fault, over: true } => write!(f, "!! fault {fault} is over"),
             Self::Crash { until_ns } => {

@@ -48,9 +48,10 @@ pub mod uptime;
 mod world;
 
 pub use batch::run_many;
-pub use campaign::Campaign;
 pub use faults::{Fault, FaultKind, FaultKinds};
-pub use options::{Class, FaultChoice, Faults, Options, Sabotage, ScheduleChoice, SizeChoice};
+pub use options::{
+    Class, FaultChoice, Faults, Options, Sabotage, ScheduleChoice, SizeChoice, Traffic, Versions,
+};
 pub use outcome::{Outcome, Report, Violation};
 pub use scenario::{Scenario, ScenarioError};
 pub use topology::{Topology, TopologyError};

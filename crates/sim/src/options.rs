@@ -21,12 +21,8 @@ pub struct Options {
     pub sizes: SizeChoice,
     /// Ways in which the world breaks what was configured, so that the checker has something to find.
     pub sabotage: Sabotage,
-    /// How long applications send; drawn where missing.
-    pub traffic: Option<Nanos>,
-    /// A long run with little traffic in which channels come and go; not with a `traffic`.
-    pub uptime: Option<Nanos>,
-    /// A long run of traffic at full rate between clocks that part as fast as they may; not with a `traffic`.
-    pub drift: Option<Nanos>,
+    /// What applications send, and how long.
+    pub traffic: Traffic,
     /// Whether to keep a readable timeline.
     pub trace: bool,
 }
@@ -44,6 +40,20 @@ pub enum Class {
     Crowded,
     /// Channels of soft guarantee beside hard ones, on stages that admit by the probability of a miss.
     Soft,
+}
+
+/// What applications send, and how long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Traffic {
+    /// What the plan says, for a drawn second.
+    #[default]
+    Drawn,
+    /// The same for so long.
+    For(Nanos),
+    /// Little, while channels come and go.
+    Uptime(Nanos),
+    /// At full rate between clocks that part as fast as they may.
+    Drift(Nanos),
 }
 
 /// Which faults the links have.
@@ -141,10 +151,16 @@ pub struct Sabotage {
     pub misdeliver: Ppm,
     /// Nodes have reserved a byte already before anything is open.
     pub books_off: bool,
+    /// Nodes have given away a part of their processor already before anything is open.
+    pub shares_off: bool,
     /// Whoever looks for the source of a channel does not find it.
     pub sources_denied: bool,
-    /// Hosts of another version do not say so in a way that anybody can believe.
-    pub versions_denied: bool,
+    /// Sources do not list what they have opened.
+    pub listings_denied: bool,
+    /// What hosts call a soft channel they should call a hard one.
+    pub softness_denied: bool,
+    /// How hosts of another version are none.
+    pub versions: Versions,
     /// What calls may do in percent of what is documented; 100 is honest.
     pub effort_percent: u32,
     /// The receivers of channels that were admitted once say no in the end.
@@ -162,10 +178,30 @@ impl Default for Sabotage {
             deliver_twice: Ppm(0),
             misdeliver: Ppm(0),
             books_off: false,
+            shares_off: false,
             sources_denied: false,
-            versions_denied: false,
+            listings_denied: false,
+            softness_denied: false,
+            versions: Versions::Honest,
             effort_percent: 100,
             revivals_refused: false,
         }
     }
+}
+
+/// How hosts of another version break what that means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Versions {
+    /// Not at all.
+    #[default]
+    Honest,
+    /// They do not say so in a way that anybody can believe.
+    Denied,
+    /// They speak the common one all the same.
+    Common,
+    /// They speak a third one.
+    Third,
+    /// They never speak the common one again.
+    Kept,
 }

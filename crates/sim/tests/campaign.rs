@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use punctual_analysis::{Nanos, Ppm};
 use punctual_sim::campaign::{Campaign, CampaignError, Record};
-use punctual_sim::{Options, Sabotage, SizeChoice};
+use punctual_sim::{Options, Sabotage, SizeChoice, Traffic};
 
 /// A file of this test's own, not there yet.
 fn file(name: &str) -> PathBuf {
@@ -16,7 +16,7 @@ fn file(name: &str) -> PathBuf {
 }
 
 fn short() -> Options {
-    Options { traffic: Some(Nanos::from_millis(50)), sizes: SizeChoice::Small, ..Options::default() }
+    Options { traffic: Traffic::For(Nanos::from_millis(50)), sizes: SizeChoice::Small, ..Options::default() }
 }
 
 fn open(path: &std::path::Path, options: Options) -> Campaign {
@@ -53,26 +53,41 @@ fn pieces_add_up_to_the_whole() {
 fn other_options_and_other_code_are_refused() {
     let path = file("other");
     run(&path, 0..1, 1);
-    let longer = Options { traffic: Some(Nanos::from_millis(51)), ..short() };
+    let longer = Options { traffic: Traffic::For(Nanos::from_millis(51)), ..short() };
     let error = Campaign::open(&path, longer).expect_err("other options");
     assert!(matches!(error, CampaignError::Other { what: "options", .. }), "{error}");
     let text = std::fs::read_to_string(&path).expect("written");
     std::fs::write(&path, text.replace(punctual_sim::campaign::CODE, "0123456789abcdef")).expect("writes");
     let error = Campaign::open(&path, short()).expect_err("other code");
     assert!(matches!(error, CampaignError::Other { what: "code", .. }), "{error}");
-    std::fs::write(&path, "{}").expect("writes");
-    let error = Campaign::open(&path, short()).expect_err("no campaign");
-    assert!(matches!(error, CampaignError::Format { .. }), "{error}");
 }
 
+#[test]
+fn a_damaged_file_is_refused() {
+    let path = file("damaged");
+    let sum = run(&path, 0..2, u64::MAX).digest_sum.to_string();
+    let text = std::fs::read_to_string(&path).expect("written");
+    let cut = text.lines().filter(|line| !line.contains("\"messages\"")).collect::<Vec<_>>().join("\n");
+    for damaged in ["{}", &text[..text.len() / 2], &cut, &text.replace(&sum, ""), &text.replace(&sum, "0g")] {
+        std::fs::write(&path, damaged).expect("writes");
+        let error = Campaign::open(&path, short()).expect_err("damaged");
+        assert!(matches!(error, CampaignError::Format { .. }), "{error}");
+    }
+    std::fs::write(&path, text).expect("writes");
+    open(&path, short());
+}
+
+/// Of a campaign of its own: files whose names differ in their last part only do not meet.
 #[test]
 fn one_process_at_a_time() {
     let path = file("busy");
     let first = open(&path, short());
     let error = Campaign::open(&path, short()).expect_err("somebody has it");
     assert!(matches!(error, CampaignError::Busy(_)), "{error}");
+    let second = open(&path.with_extension("2"), short());
     drop(first);
     open(&path, short());
+    drop(second);
 }
 
 #[test]

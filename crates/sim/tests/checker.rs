@@ -1,7 +1,9 @@
 //! Runs repeat to the bit, hold what they promise, and the checker can fail.
 
 use punctual_analysis::{Nanos, Ppm};
-use punctual_sim::{FaultChoice, Faults, Options, Outcome, Report, Sabotage, Topology, run, run_many};
+use punctual_sim::{
+    FaultChoice, Faults, Options, Outcome, Report, Sabotage, Topology, Traffic, run, run_many,
+};
 
 const BUSY: &str = include_str!("busy.toml");
 
@@ -10,7 +12,7 @@ fn busy() -> Options {
     Options {
         topology: Some(topology),
         faults: FaultChoice::These(Faults::NONE),
-        traffic: Some(Nanos::from_millis(600)),
+        traffic: Traffic::For(Nanos::from_millis(600)),
         ..Options::default()
     }
 }
@@ -35,7 +37,7 @@ fn the_same_seed_gives_the_same_digest_and_another_seed_another() {
 
 #[test]
 fn the_number_of_threads_changes_nothing() {
-    let options = Options { traffic: Some(Nanos::from_millis(200)), ..Options::default() };
+    let options = Options { traffic: Traffic::For(Nanos::from_millis(200)), ..Options::default() };
     let report = |threads| Report::of(&run_many(10..14, &options, threads, |_| ()).expect("runs"));
     assert_eq!(report(1), report(3));
 }

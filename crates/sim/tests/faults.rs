@@ -5,8 +5,8 @@ use punctual_analysis::{Nanos, Ppm};
 use punctual_sim::faults::{Fault, Mischief, Moment};
 use punctual_sim::time::SimTime;
 use punctual_sim::{
-    FaultChoice, FaultKind, FaultKinds, Faults, Options, Outcome, Sabotage, ScheduleChoice, SizeChoice,
-    Topology, run,
+    Class, FaultChoice, FaultKind, FaultKinds, Faults, Options, Outcome, Sabotage, ScheduleChoice,
+    SizeChoice, Topology, Traffic, Versions, run,
 };
 
 const BUSY: &str = include_str!("busy.toml");
@@ -31,7 +31,7 @@ fn busy(schedule: Vec<Fault>, sabotage: Sabotage) -> Options {
         topology: Some(Topology::parse(BUSY).expect("the file is good")),
         faults: FaultChoice::These(Faults::NONE),
         schedule: ScheduleChoice::These(schedule),
-        traffic: Some(Nanos::from_millis(600)),
+        traffic: Traffic::For(Nanos::from_millis(600)),
         sabotage,
         ..Options::default()
     }
@@ -68,7 +68,8 @@ fn faults_of_all_kinds_at_once_harm_only_what_they_touch() {
 #[test]
 fn larger_networks_keep_every_promise() {
     for (size, seed) in [(SizeChoice::Medium, 1), (SizeChoice::Medium, 2), (SizeChoice::Large, 1)] {
-        let options = Options { sizes: size, traffic: Some(Nanos::from_millis(300)), ..Options::default() };
+        let options =
+            Options { sizes: size, traffic: Traffic::For(Nanos::from_millis(300)), ..Options::default() };
         assert!(holds(seed, &options, "larger").admitted > 10);
     }
 }
@@ -113,6 +114,8 @@ fn reservations_that_nobody_has_are_caught_while_channels_are_open_and_after() {
     let options = busy(Vec::new(), Sabotage { books_off: true, ..Sabotage::default() });
     caught(&options, "its stages");
     caught(&options, "after teardown");
+    let options = busy(Vec::new(), Sabotage { shares_off: true, ..Sabotage::default() });
+    caught(&options, "ppm given away, its channels take");
 }
 
 #[test]
@@ -163,16 +166,49 @@ fn hosts_of_another_version_are_refused_with_that_reason_and_others_live_on() {
     assert!(refused > 10, "{refused}");
 }
 
+/// A host that is upgraded for a while, and `versions` of what it speaks then.
+fn upgraded(versions: Versions) -> Options {
+    let (at, lasts) = (SimTime(900_000_000), Nanos::from_millis(1_700));
+    let upgrade = Fault { at, lasts, what: Mischief::Version { host: 1 } };
+    busy(vec![upgrade], Sabotage { versions, ..Sabotage::default() })
+}
+
 #[test]
 fn neighbours_that_do_not_say_what_they_hear_are_caught() {
-    let upgrade = Fault {
-        at: SimTime(900_000_000),
-        lasts: Nanos::from_millis(1_700),
-        what: Mischief::Version { host: 1 },
-    };
-    let options = busy(vec![upgrade], Sabotage { versions_denied: true, ..Sabotage::default() });
+    let options = upgraded(Versions::Denied);
     caught(&options, "says of its neighbour");
     caught(&options, "is refused by silence");
+}
+
+#[test]
+fn a_channel_that_is_opened_across_versions_is_caught() {
+    caught(&upgraded(Versions::Common), "opened across hosts");
+}
+
+#[test]
+fn versions_that_nobody_speaks_or_that_are_over_are_caught() {
+    caught(&upgraded(Versions::Third), "refused for versions");
+    let options = upgraded(Versions::Kept);
+    caught(&options, "still takes its neighbour");
+    caught(&options, "refused for versions");
+}
+
+#[test]
+fn a_channel_that_its_source_does_not_list_is_caught() {
+    let sabotage = Sabotage { listings_denied: true, ..Sabotage::default() };
+    caught(&busy(Vec::new(), sabotage), "its source does not list it");
+}
+
+#[test]
+fn a_soft_channel_that_is_called_hard_is_caught() {
+    let sabotage = Sabotage { softness_denied: true, ..Sabotage::default() };
+    let options = Options { class: Some(Class::Soft), sabotage, ..of_kinds(FaultKinds::NONE) };
+    let said = |words: &str| {
+        let says = |seed| outcome(seed, &options).violations.iter().any(|said| said.what.contains(words));
+        assert!((0..8).any(says), "no \"{words}\"");
+    };
+    said("calls its guarantee Hard");
+    said("soft channels, it lists 0");
 }
 
 #[test]

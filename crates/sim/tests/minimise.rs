@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use punctual_analysis::{Nanos, Ppm};
-use punctual_sim::case::{Case, Cases};
+use punctual_sim::case::{Case, CaseError, Cases};
+use punctual_sim::cut::Cut;
 use punctual_sim::minimise::{kind, minimise};
-use punctual_sim::{FaultChoice, Faults, Options, Sabotage, Topology};
+use punctual_sim::{FaultChoice, Faults, Options, Sabotage, Scenario, Topology, Traffic};
 
 const BUSY: &str = include_str!("busy.toml");
 
@@ -13,7 +14,7 @@ fn sabotaged() -> Options {
     Options {
         topology: Some(Topology::parse(BUSY).expect("good")),
         faults: FaultChoice::These(Faults::NONE),
-        traffic: Some(Nanos::from_millis(300)),
+        traffic: Traffic::For(Nanos::from_millis(300)),
         sabotage: Sabotage { silent_loss: Ppm(20_000), ..Sabotage::default() },
         ..Options::default()
     }
@@ -76,6 +77,41 @@ fn a_case_keeps_the_class_of_its_run() {
         let other = Case { class: Some(Class::Mixed), ..case };
         assert_ne!(again.digest, other.run(&here, false).expect("runs").digest, "{class:?}");
     }
+}
+
+#[test]
+fn a_case_that_draws_another_plan_is_refused() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/case.toml");
+    let case = Case { seed: 1, topology: Some("busy.toml".into()), traffic_ms: Some(50), ..Case::default() };
+    let drawn = Scenario::draw(1, &case.options(&here).expect("options")).expect("drawn").digest();
+    let kept = Case { plan: Some(drawn), ..case };
+    assert!(kept.run(&here, false).is_ok());
+    let error = Case { seed: 2, ..kept.clone() }.run(&here, false).expect_err("another seed");
+    assert!(matches!(error, CaseError::Plan { seed: 2, .. }), "{error}");
+    let error = Case { uptime_s: Some(1), ..kept }.run(&here, false).expect_err("two lengths");
+    assert!(matches!(error, CaseError::Traffic { seed: 1 }), "{error}");
+}
+
+#[test]
+fn hosts_that_are_cut_take_with_them_what_cannot_be_reached_any_more() {
+    let options = sabotaged();
+    let whole = Scenario::draw(1, &options).expect("drawn");
+    let mut cut_off = 0;
+    for gone in 0..whole.hosts.len() {
+        let hosts = (0..whole.hosts.len()).filter(|host| *host != gone).collect();
+        let cut = Cut { hosts: Some(hosts), ..Cut::default() };
+        let mut plan = whole.clone();
+        cut.apply(&mut plan);
+        let at = |host: usize| usize::from(host >= gone) + host;
+        let ends = |from: usize, to: usize| whole.channels.iter().any(|c| (c.from, c.to) == (from, to));
+        assert!(plan.channels.iter().all(|c| ends(at(c.from), at(c.to))), "without host {gone}");
+        let elsewhere = whole.channels.iter().filter(|c| c.from != gone && c.to != gone).count();
+        cut_off += elsewhere - plan.channels.len();
+        let honest = Options { sabotage: Sabotage::default(), ..sabotaged() };
+        let outcome = punctual_sim::run_scenario(1, plan, &honest).expect("runs");
+        assert!(outcome.violations.is_empty(), "without host {gone}: {:#?}", outcome.violations);
+    }
+    assert!(cut_off > 0, "no host is on anybody's only way");
 }
 
 #[test]

@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 
 use punctual_analysis::Nanos;
-use punctual_sim::case::Cases;
-use punctual_sim::{FaultKinds, Options, Report, SizeChoice, run_many};
+use punctual_sim::case::{Case, Cases};
+use punctual_sim::{FaultKinds, Options, Report, Scenario, SizeChoice, Traffic, run_many};
 
-#[test]
-fn lessons_stay_learnt() {
+/// All cases, with their files.
+fn cases() -> Vec<(PathBuf, Case)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/seeds");
     let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
         .expect("the folder is there")
@@ -16,24 +16,39 @@ fn lessons_stay_learnt() {
         .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
         .collect();
     files.sort();
-    let mut ran = 0;
-    for file in files {
+    let of = |file: PathBuf| {
         let cases = Cases::read(&file).unwrap_or_else(|error| panic!("{error}")).cases;
-        for case in cases {
-            let (name, seed) = (file.display(), case.seed);
-            assert!(!case.lesson.is_empty(), "{name}, seed {seed}: say what it was");
-            let outcome =
-                case.run(&file, false).unwrap_or_else(|error| panic!("{name}, seed {seed}: {error}"));
-            assert!(
-                outcome.violations.is_empty(),
-                "{name}, seed {seed} ({}): {:#?}",
-                case.lesson,
-                outcome.violations
-            );
-            ran += 1;
+        cases.into_iter().map(move |case| (file.clone(), case))
+    };
+    files.into_iter().flat_map(of).collect()
+}
+
+/// A seed that draws another plan today has nothing to do with its lesson any more.
+#[test]
+fn cases_draw_the_plans_of_their_lessons() {
+    let mut others = String::new();
+    for (file, case) in cases() {
+        let drawn = case.options(&file).map(|options| Scenario::draw(case.seed, &options));
+        let drawn = drawn.unwrap_or_else(|error| panic!("{error}")).expect("drawn").digest();
+        if case.plan.as_ref() != Some(&drawn) {
+            let kept = case.plan.unwrap_or_else(|| "nothing".into());
+            others += &format!("{}, seed {}: plan = \"{drawn}\", not {kept}\n", file.display(), case.seed);
         }
     }
-    assert!(ran >= 10, "{ran} cases");
+    assert!(others.is_empty(), "these draw other plans; see CaseError::Plan:\n{others}");
+}
+
+#[test]
+fn lessons_stay_learnt() {
+    let cases = cases();
+    assert!(cases.len() >= 10, "{} cases", cases.len());
+    for (file, case) in cases {
+        let (name, seed) = (file.display(), case.seed);
+        assert!(!case.lesson.is_empty(), "{name}, seed {seed}: say what it was");
+        let outcome = case.run(&file, false).unwrap_or_else(|error| panic!("{name}, seed {seed}: {error}"));
+        let violations = outcome.violations;
+        assert!(violations.is_empty(), "{name}, seed {seed} ({}): {violations:#?}", case.lesson);
+    }
 }
 
 const PINS: &str = "tests/digests.txt";
@@ -56,7 +71,7 @@ fn digests_are_the_same_everywhere() {
 fn pinned() -> impl Iterator<Item = (String, String)> {
     let short = |kinds: &str| {
         let kinds: FaultKinds = kinds.parse().expect("kinds of faults");
-        let options = Options { traffic: Some(Nanos::from_millis(200)), ..Options::default() };
+        let options = Options { traffic: Traffic::For(Nanos::from_millis(200)), ..Options::default() };
         Options { sizes: SizeChoice::Small, ..options.with_faults(kinds) }
     };
     ["none", "frames", "all"].into_iter().flat_map(move |kinds| {

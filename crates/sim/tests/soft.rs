@@ -2,10 +2,10 @@
 //! says which is which.
 
 use punctual_analysis::{Nanos, Ppm};
-use punctual_sim::{Class, FaultKinds, Options, Outcome, Sabotage, SizeChoice, run};
+use punctual_sim::{Class, FaultKinds, Options, Outcome, Sabotage, SizeChoice, Traffic, run};
 
 fn soft(sabotage: Sabotage) -> Options {
-    let traffic = Some(Nanos::from_millis(1_500));
+    let traffic = Traffic::For(Nanos::from_millis(1_500));
     let (class, sizes) = (Some(Class::Soft), SizeChoice::Small);
     Options { class, sizes, traffic, sabotage, ..Options::default() }.with_faults(FaultKinds::NONE)
 }

@@ -1,14 +1,14 @@
 //! Hosts that are up for long: channels come and go, and in the end nothing is left of them.
 
 use punctual_analysis::Nanos;
-use punctual_sim::{FaultKinds, Options, SizeChoice, run};
+use punctual_sim::{FaultKinds, Options, SizeChoice, Traffic, run};
 
 /// Ten minutes here; `punctual sim --seed 1 --size small --uptime-h 24` is the whole day.
 #[test]
 fn channels_come_and_go_and_nothing_leaks() {
     let options = Options {
         sizes: SizeChoice::Small,
-        uptime: Some(Nanos::from_secs(600)),
+        traffic: Traffic::Uptime(Nanos::from_secs(600)),
         ..Options::default().with_faults(FaultKinds::NONE)
     };
     for seed in [1, 2] {
@@ -24,7 +24,7 @@ fn channels_come_and_go_and_nothing_leaks() {
 fn nothing_leaks_after_faults_nor_of_soft_channels() {
     let options = Options {
         sizes: SizeChoice::Small,
-        uptime: Some(Nanos::from_secs(300)),
+        traffic: Traffic::Uptime(Nanos::from_secs(300)),
         ..Options::default().with_faults(FaultKinds::ALL)
     };
     for seed in [0, 2, 4, 6, 10] {
@@ -38,8 +38,11 @@ fn nothing_leaks_after_faults_nor_of_soft_channels() {
 /// Minutes here; `punctual sim --seed 1 --size small --drift-h 2` takes hours.
 #[test]
 fn clocks_that_part_by_200_ppm_delay_and_demote_nothing() {
-    let options =
-        Options { sizes: SizeChoice::Small, drift: Some(Nanos::from_secs(120)), ..Options::default() };
+    let options = Options {
+        sizes: SizeChoice::Small,
+        traffic: Traffic::Drift(Nanos::from_secs(120)),
+        ..Options::default()
+    };
     for seed in [1, 2, 5] {
         let outcome = run(seed, &options).expect("runs");
         assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use punctual::Nanos;
-use punctual_sim::{FaultKinds, Options, SizeChoice, run_many};
+use punctual_sim::{FaultKinds, Options, SizeChoice, Traffic, run_many};
 use serde::Serialize;
 
 use super::{Conditions, Measured};
@@ -88,7 +88,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
 }
 
 fn turn_of(load: Load, seeds: u64) -> anyhow::Result<Point> {
-    let options = Options { traffic: Some(load.traffic), sizes: SizeChoice::Small, ..Options::default() };
+    let options =
+        Options { traffic: Traffic::For(load.traffic), sizes: SizeChoice::Small, ..Options::default() };
     let options = options.with_faults(load.faults);
     let began = Instant::now();
     let outcomes = run_many(0..seeds, &options, 1, |_| {})?;

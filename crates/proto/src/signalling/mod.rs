@@ -40,7 +40,7 @@ mod window;
 
 use channel::{Channel, Channels, Way};
 use message::Message;
-pub use packet::VERSION as RTCOP_VERSION;
+pub use packet::{VERSION as RTCOP_VERSION, tag};
 use packet::{Key, Rejected};
 use peer::{Ignored, Peer, Presence};
 pub use random::SplitMix64;

@@ -92,6 +92,11 @@ pub enum Rejected {
     Unauthenticated,
 }
 
+/// What authenticates a packet to the members of a domain, whichever version it is of: its last bytes.
+pub fn tag(domain_key: &[u8; 32], packet: &[u8]) -> [u8; TAG_BYTES] {
+    Key::new(domain_key).tag(packet)
+}
+
 /// The key of the domain.
 #[derive(Clone)]
 pub struct Key([u8; 32]);

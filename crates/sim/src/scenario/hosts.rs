@@ -109,6 +109,7 @@ fn draw_cpu(spec: &HostSpec, dice: &mut Dice) -> (CpuConfig, Nanos) {
         best_effort_cpu_cap: Ppm::ONE,
         best_effort_flow_cpu_cap: Ppm::ONE,
         plan: Vec::new(),
+        best_effort_host: false,
     };
     cpu.release_latency = reaction(&cpu, wake_max);
     (cpu, wake_max)

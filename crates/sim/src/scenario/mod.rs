@@ -18,7 +18,7 @@ use self::soft::soften;
 use self::tight::{crowd, tighten};
 use crate::dice::{Dice, Draw, mix};
 use crate::faults::{self, Fault, FaultKind, FaultKinds};
-use crate::options::{Class, FaultChoice, Faults, Options, ScheduleChoice, SizeChoice};
+use crate::options::{Class, FaultChoice, Faults, Options, ScheduleChoice, SizeChoice, Traffic};
 use crate::time::{HostClock, SimTime};
 use crate::topology::{Arrivals, Size, Topology};
 use crate::{drift, uptime};
@@ -161,7 +161,7 @@ impl Scenario {
             FaultChoice::These(faults) => faults,
             FaultChoice::Drawn => {
                 let drawn = draw_faults(seed, &mut dice);
-                if options.drift.is_some() { Faults::NONE } else { drawn }
+                if matches!(options.traffic, Traffic::Drift(_)) { Faults::NONE } else { drawn }
             }
         };
         let mut hosts = draw_hosts(&topology, seed, &mut dice)?;
@@ -192,13 +192,17 @@ impl Scenario {
         let ends = channels.iter().map(|plan| (plan.from, plan.to));
         give_routes(&mut hosts, ends.chain(floods.iter().map(|plan| (plan.from, plan.to))));
         let mut plan = Self { hosts, channels, floods, faults, schedule, times };
-        if let Some(span) = options.uptime {
-            uptime::stretch(&mut plan, span, &mut Dice::of(seed, Draw::Uptime));
-        }
-        if let Some(span) = options.drift {
-            drift::stretch(&mut plan, span, &mut Dice::of(seed, Draw::Drift));
+        match options.traffic {
+            Traffic::Drawn | Traffic::For(_) => {}
+            Traffic::Uptime(span) => uptime::stretch(&mut plan, span, &mut Dice::of(seed, Draw::Uptime)),
+            Traffic::Drift(span) => drift::stretch(&mut plan, span, &mut Dice::of(seed, Draw::Drift)),
         }
         Ok(plan)
+    }
+
+    /// Names the plan: another one has another name.
+    pub fn digest(&self) -> String {
+        blake3::hash(format!("{self:?}").as_bytes()).to_hex()[..16].into()
     }
 
     /// Whether the sources of soft channels are independent of each other, so that these are promised something.
@@ -235,7 +239,7 @@ fn scheduled_kinds(seed: u64, options: &Options) -> FaultKinds {
         ScheduleChoice::Kinds(kinds) => kinds,
         ScheduleChoice::These(_) => FaultKinds::NONE.with(FaultKind::Frames),
         ScheduleChoice::Drawn => {
-            let drawn = options.drift.is_none()
+            let drawn = !matches!(options.traffic, Traffic::Drift(_))
                 && options.faults == FaultChoice::Drawn
                 && mix(seed ^ CLASS_OF_SCHEDULE).is_multiple_of(2);
             if drawn && matches!(class(seed, options), Class::Mixed | Class::Soft) {
@@ -266,7 +270,10 @@ fn class_of(seed: u64) -> Class {
 
 impl Times {
     fn draw(options: &Options, hosts: &[HostPlan], heals: bool, dice: &mut Dice) -> Self {
-        let traffic = options.traffic.unwrap_or_else(|| Nanos(dice.between(800_000_000, 1_500_000_000)));
+        let traffic = match options.traffic {
+            Traffic::For(span) => span,
+            _ => Nanos(dice.between(800_000_000, 1_500_000_000)),
+        };
         let signalling = &hosts[0].config.signalling;
         let opens = SimTime(0) + signalling.hello_interval * 4;
         let opened = opens + Nanos::from_millis(600);
@@ -315,8 +322,14 @@ fn draw_faults(seed: u64, dice: &mut Dice) -> Faults {
     Faults { loss, duplicate, delay, corrupt, delay_max: Nanos::from_millis(dice.between(1, 30)) }
 }
 
+/// The node of a host.
 pub(crate) fn node_id(host: usize) -> NodeId {
     NodeId(host as u32 + 1)
+}
+
+/// The host of a node; there need not be so many.
+pub(crate) fn host_of(node: NodeId) -> Option<usize> {
+    (node.0 as usize).checked_sub(1)
 }
 
 #[cfg(test)]
@@ -360,8 +373,8 @@ mod tests {
         let hour = Nanos::from_secs(3_600);
         for seed in 0..64 {
             let sizes = SizeChoice::Small;
-            for (uptime, drift) in [(Some(hour), None), (None, Some(hour))] {
-                let options = Options { sizes, uptime, drift, ..Options::default() };
+            for traffic in [Traffic::Uptime(hour), Traffic::Drift(hour)] {
+                let options = Options { sizes, traffic, ..Options::default() };
                 let plan = Scenario::draw(seed, &options).expect("drawn");
                 for channel in &plan.channels {
                     assert_eq!(channel.contract.validate(), Ok(()), "seed {seed}");

@@ -5,7 +5,7 @@ use punctual_proto::node::api::Grant;
 
 use crate::ledger::Ledger;
 use crate::memory::{InboxWatch, SimOutbox};
-use crate::scenario::ChannelPlan;
+use crate::scenario::{ChannelPlan, node_id};
 use crate::sender::Sender;
 use crate::time::SimTime;
 
@@ -131,6 +131,6 @@ impl Channel {
     /// Whether `host` is on its way.
     pub fn passes(&self, host: usize) -> bool {
         let grant = self.grant.as_ref();
-        grant.is_some_and(|grant| grant.route.iter().any(|node| node.0 as usize == host + 1))
+        grant.is_some_and(|grant| grant.route.contains(&node_id(host)))
     }
 }

@@ -1,5 +1,7 @@
 //! What nodes tell applications, and what they deliver: judged here.
 
+use std::collections::BTreeSet;
+
 use punctual_analysis::{Contract, Instant, Nanos};
 use punctual_proto::node::api::{
     ChannelRefusal, CloseReason, Event as NodeEvent, Grant, Incoming, RefuseCause,
@@ -20,13 +22,14 @@ const REVIVED: Nanos = Nanos::from_millis(20);
 impl World {
     pub(super) fn poll_events(&mut self, host: usize, now: Instant) {
         // What opened is gone already: that is told next.
-        let mut gone = None;
+        let mut gone = BTreeSet::new();
         while let Some(event) = self.hosts[host].node.poll_event() {
             match event {
                 NodeEvent::Opened { channel, grant } => match self.handles.get(&(host, channel)) {
                     Some(&(number, false)) => {
-                        let listed = self.opened(host, number, grant, now);
-                        gone = gone.or((!listed).then_some(number));
+                        if !self.opened(host, number, grant, now) {
+                            gone.insert(number);
+                        }
                     }
                     _ => self.violate(&format!("host {host}: {channel:?} opened, nobody asked for it")),
                 },
@@ -46,7 +49,7 @@ impl World {
                         self.channels[number].handle(at_sink) == Some(channel)
                     };
                     if let Some((number, at_sink)) = known.filter(current) {
-                        gone = gone.filter(|opened| *opened != number);
+                        gone.remove(&number);
                         self.closed(host, number, at_sink, reason);
                     }
                 }
@@ -56,7 +59,7 @@ impl World {
                 | NodeEvent::RequestFailed { .. } => {}
             }
         }
-        if let Some(number) = gone {
+        for number in gone {
             self.violate(&format!("channel {number} is open and its source does not list it"));
         }
     }
@@ -76,7 +79,8 @@ impl World {
             self.violate(&format!("channel {number} opened though its receiver refuses"));
         }
         let id = self.channels[number].source;
-        let status = self.hosts[host].node.channels().into_iter().find(|status| Some(status.channel) == id);
+        let listed = self.hosts[host].node.channels().into_iter().find(|status| Some(status.channel) == id);
+        let status = listed.filter(|_| !self.options.sabotage.listings_denied);
         if let Some(status) = &status {
             self.paths.insert(status.path, number);
             self.channels[number].path = Some(status.path);

@@ -244,6 +244,7 @@ impl World {
             let host = &self.hosts[host];
             let mut at_rest = host.node.status(host.clock.read(SimTime(0)));
             at_rest.buffer_bytes += u64::from(self.options.sabotage.books_off);
+            at_rest.cpu_utilisation.0 += 1_000 * u32::from(self.options.sabotage.shares_off);
             self.at_rest.push(at_rest);
         }
         Ok(())

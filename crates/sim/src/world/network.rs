@@ -9,6 +9,7 @@ use punctual_proto::wire::Header;
 
 use super::host::Arrived;
 use super::{Event, World};
+use crate::cut::FrameFault;
 use crate::journal::Entry;
 use crate::memory::SimFrame;
 use crate::options::Faults;
@@ -43,7 +44,7 @@ impl World {
         let delay = self.delayed(host, link, port, bytes);
         let kept = self.hosts[host].wires[index].heap_until.unwrap_or(flight.arrives);
         self.fly(host, index, port, bytes, kept.max(flight.arrives) + delay);
-        if self.struck(host, link, port, bytes, self.frame_faults().duplicate, "doubled") {
+        if self.struck(host, link, port, bytes, self.frame_faults().duplicate, FrameFault::Duplicate) {
             let again = Nanos(self.fault_dice.between(0, 1_000_000));
             self.fly(host, index, port, bytes, flight.arrives + delay + again);
         }
@@ -103,13 +104,13 @@ impl World {
 
     fn lost(&mut self, host: usize, link: LinkId, port: Port, bytes: &[u8]) -> bool {
         let faults = self.frame_faults();
-        self.struck(host, link, port, bytes, faults.loss, "lost")
-            || self.struck(host, link, port, bytes, faults.corrupt, "corrupted")
+        self.struck(host, link, port, bytes, faults.loss, FrameFault::Loss)
+            || self.struck(host, link, port, bytes, faults.corrupt, FrameFault::Corrupt)
     }
 
     fn delayed(&mut self, host: usize, link: LinkId, port: Port, bytes: &[u8]) -> Nanos {
         let faults = self.frame_faults();
-        if self.struck(host, link, port, bytes, faults.delay, "delayed") {
+        if self.struck(host, link, port, bytes, faults.delay, FrameFault::Delay) {
             Nanos(self.fault_dice.between(0, faults.delay_max.0))
         } else {
             Nanos::ZERO
@@ -129,7 +130,7 @@ impl World {
         port: Port,
         bytes: &[u8],
         chance: Ppm,
-        what: &'static str,
+        what: FrameFault,
     ) -> bool {
         if !self.fault_dice.chance(chance) {
             return false;

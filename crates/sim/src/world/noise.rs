@@ -19,9 +19,7 @@ impl World {
     /// What becomes of a frame of `host` on its way out, if the host is not what it should be.
     pub(super) fn falsify(&mut self, host: usize, index: usize, port: Port, bytes: &mut [u8]) {
         let peer = self.hosts[host].adapters[index].peer;
-        if self.hosts[host].is_foreign != self.hosts[peer].is_foreign {
-            self.translate(host, port, bytes);
-        }
+        self.translate(host, peer, port, bytes);
         if let (Some(about), Port::Data) = (self.hosts[host].lies, port) {
             self.lie(about, bytes);
         }

@@ -7,6 +7,7 @@ use punctual_analysis::Nanos;
 use punctual_proto::ids::PathId;
 
 use super::{Act, Event, World};
+use crate::scenario::host_of;
 use crate::time::SimTime;
 
 /// Between two looks.
@@ -67,7 +68,7 @@ impl World {
     }
 
     fn has_source(&self, path: PathId) -> bool {
-        let source = (path.node.0 as usize).checked_sub(1).filter(|source| *source < self.hosts.len());
+        let source = host_of(path.node).filter(|source| *source < self.hosts.len());
         let Some(source) = source.filter(|source| self.hosts[*source].is_up) else { return false };
         self.hosts[source].node.holds(path) && !self.options.sabotage.sources_denied
     }

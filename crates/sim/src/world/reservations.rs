@@ -1,12 +1,14 @@
 //! What nodes say is reserved, against what the checker knows to be open.
 
-use punctual_analysis::Nanos;
+use punctual_analysis::{Guarantee, Nanos};
 use punctual_proto::ids::PathId;
 use punctual_proto::node::api::{ChannelStatus, NodeStatus, StageKind};
+use punctual_proto::node::config::Admission;
 
 use super::channel::State;
 use super::host::Call;
 use super::{Act, Event, World};
+use crate::scenario::{HostPlan, host_of, node_id};
 
 /// A released hop has heard of it by then.
 const SETTLED: Nanos = Nanos::from_millis(300);
@@ -35,7 +37,10 @@ impl World {
             return;
         }
         for host in 0..self.hosts.len() {
-            let channels = self.hosts[host].node.channels();
+            let mut channels = self.hosts[host].node.channels();
+            if self.options.sabotage.softness_denied {
+                channels.iter_mut().for_each(|channel| channel.guarantee = Guarantee::Hard);
+            }
             let status = self.hosts[host].node.status(self.hosts[host].clock.read(self.now));
             self.compare_paths(host, &status, &channels);
             self.compare_sums(host, &status, &channels);
@@ -70,20 +75,23 @@ impl World {
             let what = format!("host {host} reserves {} B, its stages {buffers} B", status.buffer_bytes);
             self.violate(&what);
         }
+        let HostPlan { config, .. } = &self.scenario.hosts[host];
+        let soft_links: Vec<bool> = config.links.iter().map(|link| is_soft(link.admission)).collect();
         let cpu = |kind| kind != StageKind::Link;
-        let wanted = used_ppm(channels.iter(), cpu).map(|used| u64::from(rest.cpu_utilisation.0) + used);
+        let wanted = used_ppm(channels.iter(), is_soft(config.cpu.admission), cpu)
+            .map(|used| u64::from(rest.cpu_utilisation.0) + used);
         self.compare_ppm(host, "CPU", status.cpu_utilisation.0, wanted, channels.len());
         for (index, link) in status.links.iter().enumerate() {
             let over = channels.iter().filter(|c| self.leaves_by(host, index, c.path));
             let over: Vec<_> = over.collect();
             let count = over.len();
-            let used = used_ppm(over.into_iter(), |kind| kind == StageKind::Link);
+            let used = used_ppm(over.into_iter(), soft_links[index], |kind| kind == StageKind::Link);
             let wanted = used.map(|used| u64::from(rest.links[index].utilisation.0) + used);
             self.compare_ppm(host, &link.name, link.utilisation.0, wanted, count);
         }
     }
 
-    /// `wanted`: if soft channels count by their means, and if they count as hard ones do.
+    /// `wanted`: the least and the most.
     fn compare_ppm(&mut self, host: usize, what: &str, found: u32, wanted: [u64; 2], channels: usize) {
         let rounding = (channels as u64 + 1) * ROUNDING_PPM;
         let [least, most] = wanted;
@@ -101,9 +109,9 @@ impl World {
     pub(super) fn leaves_by(&self, host: usize, index: usize, path: PathId) -> bool {
         let grant = self.paths.get(&path).and_then(|&number| self.channels[number].grant.as_ref());
         let Some(route) = grant.map(|grant| &grant.route) else { return false };
-        let here = route.iter().position(|node| node.0 as usize == host + 1);
+        let here = route.iter().position(|node| *node == node_id(host));
         let next = here.and_then(|at| route.get(at + 1));
-        next.is_some_and(|next| next.0 as usize == self.scenario.hosts[host].links[index].peer + 1)
+        next.is_some_and(|next| host_of(*next) == Some(self.scenario.hosts[host].links[index].peer))
     }
 
     /// Every hop holds the bounds that the source was told.
@@ -211,10 +219,16 @@ impl World {
     }
 }
 
-/// Sum of C / I' over the stages of `channels` that `which` selects, in ppm: with the mean I' of soft channels, and with
-/// the peak's. Which of them counts is the stage's own affair.
+/// Whether a stage may count a soft channel by its mean; all others admit its peak.
+fn is_soft(admission: Admission) -> bool {
+    admission == Admission::Statistical
+}
+
+/// Sum of C / I' over the stages of `channels` that `which` selects, in ppm: the least with the mean I' of channels that
+/// are soft there, the most with the peak's. A `soft` stage counts by the mean what its units leave soft.
 fn used_ppm<'a>(
     channels: impl Iterator<Item = &'a ChannelStatus>,
+    soft: bool,
     which: impl Fn(StageKind) -> bool,
 ) -> [u64; 2] {
     let mut used = [0; 2];
@@ -224,7 +238,8 @@ fn used_ppm<'a>(
                 StageKind::Link => channel.contract.policed_interval(),
                 _ => channel.contract.processor_period(),
             };
-            let mean = channel.contract.statistical.map_or(peak, |soft| soft.mean_rate.policed_interval());
+            let statistical = channel.contract.statistical.filter(|_| soft);
+            let mean = statistical.map_or(peak, |soft| soft.mean_rate.policed_interval());
             for (sum, period) in used.iter_mut().zip([mean, peak]) {
                 *sum += (u128::from(stage.cost.0) * 1_000_000 / u128::from(period.0.max(1))) as u64;
             }

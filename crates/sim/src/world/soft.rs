@@ -33,17 +33,15 @@ impl World {
         }
     }
 
-    /// What soft channels have missed, once all of it is due. Independent sources keep their ratio where nothing fails.
+    /// What soft channels have missed, once all of it is due. Independent sources keep their ratio; what a fault touched
+    /// does not count.
     pub(super) fn judge_soft(&mut self) {
-        let promised = self.scenario.faults.is_none()
-            && self.scenario.schedule.is_empty()
-            && self.scenario.is_independent();
+        if !self.scenario.is_independent() {
+            return;
+        }
         for number in 0..self.channels.len() {
             let Some(soft) = self.channels[number].plan.contract.statistical else { continue };
             let (judged, missed) = self.channels[number].ledger.borne();
-            if !promised {
-                continue;
-            }
             self.outcome.soft_messages += judged;
             self.outcome.soft_misses += missed;
             self.outcome.soft_borne_milli += judged * u64::from(soft.miss_ratio.parts()) / 1_000_000;

@@ -4,11 +4,13 @@
 use punctual_analysis::Nanos;
 use punctual_proto::ids::NodeId;
 use punctual_proto::node::api::{ForeignVersion, Grant, Port, RefuseCause};
-use punctual_proto::signalling::RTCOP_VERSION;
+use punctual_proto::signalling::{RTCOP_VERSION, tag};
 
 use super::faults::UPGRADE;
 use super::{Act, Event, World};
 use crate::faults::Mischief;
+use crate::options::Versions;
+use crate::scenario::{host_of, node_id};
 use crate::time::SimTime;
 
 /// Turns a version into another one, and back.
@@ -17,8 +19,6 @@ const FOREIGN: u8 = 0x40;
 const LOOK: Nanos = Nanos::from_millis(100);
 /// Channels that are asked for across a host of another version.
 const ASKED: usize = 3;
-/// The key of RTCOP's tags, the same in every version.
-const CONTEXT: &str = "punctual 2026 rtcop packet authentication v1";
 
 impl World {
     /// From now on `host` speaks another version, or the common one again.
@@ -27,16 +27,29 @@ impl World {
         self.hosts[host].version_since = self.now;
     }
 
-    /// A frame of `host` in the version of its sender: signalling authenticates all the same.
-    pub(super) fn translate(&self, host: usize, port: Port, bytes: &mut [u8]) {
-        bytes[0] ^= FOREIGN;
-        let key = &self.scenario.hosts[host].config.signalling.domain_key;
-        if port == Port::Data || self.options.sabotage.versions_denied {
+    /// Whether what `host` sends is of another version.
+    fn speaks_foreign(&self, host: usize) -> bool {
+        let host = &self.hosts[host];
+        match self.options.sabotage.versions {
+            Versions::Common => false,
+            Versions::Kept => host.version_since > SimTime(0),
+            Versions::Honest | Versions::Denied | Versions::Third => host.is_foreign,
+        }
+    }
+
+    /// A frame of `host` to `peer` in the version of its sender: signalling authenticates all the same.
+    pub(super) fn translate(&self, host: usize, peer: usize, port: Port, bytes: &mut [u8]) {
+        if self.speaks_foreign(host) == self.speaks_foreign(peer) {
             return;
         }
-        if let Some((signed, tag)) = bytes.split_last_chunk_mut::<16>() {
-            let hash = blake3::keyed_hash(&blake3::derive_key(CONTEXT, key), signed);
-            tag.copy_from_slice(&hash.as_bytes()[..16]);
+        let versions = self.options.sabotage.versions;
+        bytes[0] ^= if versions == Versions::Third { FOREIGN | 1 << 5 } else { FOREIGN };
+        let key = &self.scenario.hosts[host].config.signalling.domain_key;
+        if port == Port::Data || versions == Versions::Denied {
+            return;
+        }
+        if let Some((signed, signature)) = bytes.split_last_chunk_mut() {
+            *signature = tag(key, signed);
         }
     }
 
@@ -71,12 +84,12 @@ impl World {
     fn is_alone(&self, fault: usize) -> bool {
         let schedule = &self.scenario.schedule;
         let (from, until) = (schedule[fault].at, schedule[fault].ends());
-        let others = schedule.iter().enumerate().filter(|(other, _)| *other != fault);
+        let mut others = schedule.iter().enumerate().filter(|(other, _)| *other != fault);
         let elsewhere = |(_, other): (usize, &crate::faults::Fault)| {
             let waits = matches!(other.what, Mischief::Crash { .. });
             other.at >= until || !waits && other.ends() + self.notice_time() <= from
         };
-        self.scenario.faults.is_none() && others.into_iter().all(elsewhere)
+        self.scenario.faults.is_none() && others.all(elsewhere)
     }
 
     /// Every link says what its ends speak.
@@ -104,16 +117,16 @@ impl World {
 
     /// Whether two neighbours of a route have spoken different versions for so long that both know.
     fn crosses(&self, route: &[NodeId], since: SimTime) -> bool {
-        let host = |node: NodeId| &self.hosts[node.0 as usize - 1];
+        let host = |node: NodeId| host_of(node).and_then(|host| self.hosts.get(host));
         route.windows(2).any(|pair| {
-            let (a, b) = (host(pair[0]), host(pair[1]));
+            let (Some(a), Some(b)) = (host(pair[0]), host(pair[1])) else { return false };
             a.is_foreign != b.is_foreign && a.version_since.max(b.version_since) <= since
         })
     }
 
     /// Whether every way between two hosts crosses from one version to another.
     fn must_cross(&self, from: usize, to: usize) -> bool {
-        let (here, there) = (NodeId(from as u32 + 1), NodeId(to as u32 + 1));
+        let (here, there) = (node_id(from), node_id(to));
         let config = &self.scenario.hosts[from].config;
         let routes = config.routes.iter().filter(|route| route.via.last() == Some(&there));
         let mut routes: Vec<Vec<NodeId>> = routes.map(|route| [&[here], &route.via[..]].concat()).collect();
@@ -130,14 +143,23 @@ impl World {
         }
     }
 
-    /// Nobody is left to guess why there is no channel across versions; whether `cause` may be silence all the same.
+    /// Whether a host of another version may still be known to somebody who asked at `asked`.
+    fn versions_differed(&self, asked: SimTime) -> bool {
+        self.scenario.schedule.iter().any(|fault| {
+            matches!(fault.what, Mischief::Version { .. })
+                && fault.at <= self.now
+                && asked <= fault.ends() + self.version_noticed()
+        })
+    }
+
+    /// Nobody is left to guess why there is no channel across versions, and nobody is told so where there are none.
     pub(super) fn check_refused_across(&mut self, number: usize, cause: &RefuseCause) {
         let (from, to) = (self.channels[number].plan.from, self.channels[number].plan.to);
         let asked = self.channels[number].asked_at;
         if let RefuseCause::Version { node, theirs, ours } = cause {
             self.outcome.refused_versions += 1;
             let right = (*theirs, *ours) == (RTCOP_VERSION ^ FOREIGN, RTCOP_VERSION);
-            if !right || self.touches.is_empty() {
+            if !right || !self.versions_differed(asked) {
                 self.violate(&format!("channel {number} refused for versions {theirs} and {ours} of {node}"));
             }
             return;

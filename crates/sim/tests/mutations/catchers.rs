@@ -4,7 +4,7 @@ use punctual_analysis::Nanos;
 use punctual_proto::ids::NodeId;
 use punctual_proto::node::api::Event;
 use punctual_proto::node::config::{NodeConfig, RouteConfig};
-use punctual_sim::{Class, FaultChoice, Faults, Options};
+use punctual_sim::{Class, FaultChoice, Faults, Options, Traffic};
 
 use crate::checks::{arrivals, link, oracle};
 use crate::network::{Network, SECOND};
@@ -87,7 +87,7 @@ impl Catcher {
         match self {
             Self::Drawn => simulate(seed, &Options::default()),
             Self::Tight => simulate(seed, &of_class(Class::Tight)),
-            Self::Crowded => simulate(seed, &Options { traffic: None, ..of_class(Class::Crowded) }),
+            Self::Crowded => simulate(seed, &Options { traffic: Traffic::Drawn, ..of_class(Class::Crowded) }),
             Self::Oracle(policy) => oracle::broken_bound(policy, seed),
             Self::Stage(policy) => soundness::missed(policy, seed),
             Self::Link => link::late_packet(seed),
@@ -102,7 +102,7 @@ fn of_class(class: Class) -> Options {
     Options {
         class: Some(class),
         faults: FaultChoice::These(Faults::NONE),
-        traffic: Some(SHORT_TRAFFIC),
+        traffic: Traffic::For(SHORT_TRAFFIC),
         ..Options::default()
     }
 }

@@ -59,7 +59,8 @@ pub fn run(case: Case, options: &Options, file: &Path, output: Output) -> anyhow
         return Ok(Outcome::Done);
     };
     let lesson = minimum.outcome.violations.first().map(|v| v.what.clone()).unwrap_or_default();
-    let case = Case { lesson, cut: minimum.cut, ..case };
+    let plan = Some(Scenario::draw(case.seed, options)?.digest());
+    let case = Case { lesson, plan, cut: minimum.cut, ..case };
     let text = toml::to_string(&Cases { cases: vec![case.clone()] }).context("the case cannot be written")?;
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;

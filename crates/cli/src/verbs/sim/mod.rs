@@ -21,7 +21,7 @@ use punctual_sim::case::{Case, Cases, Frames};
 use punctual_sim::trace::chrome;
 use punctual_sim::{
     Class, FaultChoice, FaultKind, FaultKinds, Options, Report, SizeChoice, Timeline, Topology,
-    TopologyError, run_many,
+    TopologyError, Traffic, run_many,
 };
 
 use self::printed::{Printed, describe};
@@ -278,14 +278,20 @@ impl Sim {
         }
     }
 
+    /// The arguments exclude each other.
+    fn traffic(&self) -> Traffic {
+        let hours = |hours: u64| Nanos::from_secs(hours.saturating_mul(3_600));
+        let short = self.traffic_ms.map(|ms| Traffic::For(Nanos::from_millis(ms)));
+        let long = self.uptime_h.map(|h| Traffic::Uptime(hours(h)));
+        short.or(long).or(self.drift_h.map(|h| Traffic::Drift(hours(h)))).unwrap_or_default()
+    }
+
     fn options(&self) -> anyhow::Result<Options> {
         Ok(self.faults.choose(Options {
             topology: self.topology.as_deref().map(read).transpose()?,
             sizes: self.size.map(SizeChoice::from).unwrap_or_default(),
-            traffic: self.traffic_ms.map(Nanos::from_millis),
+            traffic: self.traffic(),
             class: self.class.map(Class::from),
-            uptime: self.uptime_h.map(|hours| Nanos::from_secs(hours * 3_600)),
-            drift: self.drift_h.map(|hours| Nanos::from_secs(hours * 3_600)),
             trace: self.trace || self.trace_file.is_some(),
             ..Options::default()
         }))
