@@ -12,7 +12,7 @@ use punctual_ipc::ring::{OutboxWriter, RingHandles};
 use punctual_proto::ids::ChannelId;
 use punctual_proto::node::api::{CloseReason, Grant};
 
-use crate::connection::{Connection, Reply, Shared};
+use crate::connection::{Connection, Reply, Shared, may_wait};
 use crate::error::{Error, OpenError, SendError};
 use crate::events::{ChannelEvent, ChannelEvents, Ending};
 use crate::state::ChannelState;
@@ -129,7 +129,7 @@ impl Channel {
 
     /// Whether the queue takes another message.
     pub(crate) fn has_room(&self) -> bool {
-        self.outstanding() < u64::from(self.ring.shape().slots)
+        !self.ring.is_full()
     }
 
     pub(crate) fn is_of(&self, shared: &Arc<Shared>) -> bool {
@@ -143,10 +143,7 @@ impl Channel {
     /// # Errors
     /// See [`SendError`].
     pub fn send_in_place(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<(), SendError> {
-        let until = self.until();
-        if !self.ring.wait_room(until)? {
-            return Err(self.not_in_time());
-        }
+        self.wait_room(self.until())?;
         self.ring.fill(fill).map(|_| ()).map_err(|error| self.explain(error))
     }
 
@@ -209,7 +206,11 @@ impl Channel {
         self.connection.shared.call(Request::Close { channel: self.id }).map(|_| ())
     }
 
-    pub(crate) fn until(&self) -> Option<Instant> {
+    pub(crate) const fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    fn until(&self) -> Option<Instant> {
         self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
     }
 
@@ -221,16 +222,24 @@ impl Channel {
                 Ok(position) => return Ok(position),
                 Err(PushError::Full) => {
                     let until = *until.get_or_insert_with(|| self.until());
-                    if !self.ring.wait_room(until)? {
-                        return Err(self.not_in_time());
-                    }
+                    self.wait_room(until)?;
                 }
                 Err(error) => return Err(self.explain(error)),
             }
         }
     }
 
+    fn wait_room(&self, until: Option<Instant>) -> Result<(), SendError> {
+        if !self.has_room() && !self.is_closed() {
+            may_wait()?;
+        }
+        if self.ring.wait_room(until)? { Ok(()) } else { Err(self.not_in_time()) }
+    }
+
     fn wait_sent(&self, position: u64, until: Option<Instant>) -> Result<(), SendError> {
+        if !self.ring.is_sent(position) && !self.is_closed() {
+            may_wait()?;
+        }
         if self.ring.wait_sent(position, until)? { Ok(()) } else { Err(self.not_in_time()) }
     }
 
@@ -291,7 +300,7 @@ impl Opening {
     /// # Errors
     /// See [`OpenError`].
     pub fn finish(mut self) -> Result<Channel, OpenError> {
-        let reply = self.reply.recv().map_err(|_| Error::Disconnected)?;
+        let reply = self.connection.shared.wait(&self.reply)?;
         self.complete(reply)
     }
 

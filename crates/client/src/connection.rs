@@ -19,7 +19,7 @@ use punctual_proto::node::api::ChannelRefusal;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
 use crate::agents::{self, Job};
-use crate::error::Error;
+use crate::error::{Error, OnProcessor};
 use crate::events::{ChannelEvents, Ending};
 use crate::host::EmbeddedHost;
 use crate::listener::ListenerQueue;
@@ -108,13 +108,28 @@ impl Shared {
         Ok((self.send(request, Waiter::Caller(sender))?, receiver))
     }
 
-    /// Sends a request and waits for the answer.
+    /// Sends a request and waits for the answer, as the waiter that `waiter` makes.
+    pub(crate) fn ask(
+        &self,
+        request: Request,
+        waiter: impl FnOnce(SyncSender<Reply>) -> Waiter,
+    ) -> Result<Reply, Error> {
+        // Nothing is asked for that nobody can wait for.
+        may_wait()?;
+        let (sender, receiver) = mpsc::sync_channel(1);
+        self.send(request, waiter(sender))?;
+        self.wait(&receiver)
+    }
+
+    /// Waits for the answer to a request that was sent.
+    pub(crate) fn wait(&self, reply: &Receiver<Reply>) -> Result<Reply, Error> {
+        may_wait()?;
+        reply.recv().map_err(|_| self.end())
+    }
+
+    /// Sends a request and waits for the daemon's yes.
     pub(crate) fn call(&self, request: Request) -> Result<(Answer, Vec<OwnedFd>), Error> {
-        if direct::is_processor() {
-            return Err(Error::OnProcessor);
-        }
-        let (_, receiver) = self.start_call(request)?;
-        let (result, descriptors) = receiver.recv().map_err(|_| self.end())?;
+        let (result, descriptors) = self.ask(request, Waiter::Caller)?;
         Ok((result?, descriptors))
     }
 
@@ -247,6 +262,12 @@ impl Shared {
             queue.close();
         }
     }
+}
+
+/// Whether the calling thread may wait for an engine. One that does an engine's work would wait for itself, or keep all
+/// that its engine serves waiting.
+pub(crate) fn may_wait() -> Result<(), OnProcessor> {
+    if direct::is_processor() { Err(OnProcessor) } else { Ok(()) }
 }
 
 /// A connected `SOCK_SEQPACKET` socket.

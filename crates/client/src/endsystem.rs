@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
 
 use punctual_engine::config::HostConfig;
 use punctual_ipc::api::{Answer, HostStatus, Request, SOCKET_DEFAULT};
@@ -110,10 +109,9 @@ impl Endsystem {
 
     fn listen_boxed(&self, name: Name, handler_time: Nanos, agent: Agent) -> Result<Listener, Error> {
         let queue = Arc::new(ListenerQueue::new(agent, handler_time));
-        let (sender, receiver) = mpsc::sync_channel(1);
         let request = Request::Listen { port: name.clone(), handler_time };
-        self.connection.shared.send(request, Waiter::Listen(sender, Arc::clone(&queue)))?;
-        match receiver.recv().map_err(|_| Error::Disconnected)?.0? {
+        let theirs = Arc::clone(&queue);
+        match self.connection.shared.ask(request, |sender| Waiter::Listen(sender, theirs))?.0? {
             Answer::Listening { listener: id } => {
                 Ok(Listener { connection: Arc::clone(&self.connection), id, name, queue })
             }
@@ -126,7 +124,14 @@ impl Endsystem {
     /// # Errors
     /// [`OpenError::Refused`] with the hop, its reason and its nearest offer.
     pub fn open(&self, peer: &str, contract: Contract) -> Result<Channel, OpenError> {
-        self.open_nonblocking(peer, contract)?.finish()
+        let to = peer.parse::<Address>()?;
+        self.open_with(Request::Open { to, contract, token: None })
+    }
+
+    fn open_with(&self, request: Request) -> Result<Channel, OpenError> {
+        let shared = &self.connection.shared;
+        let reply = shared.ask(request, Waiter::Caller)?;
+        Channel::new(&self.connection, Opened::from_reply(shared, reply)?)
     }
 
     /// As [`Endsystem::open`], without waiting.
@@ -183,9 +188,7 @@ impl Endsystem {
     pub fn best_effort(&self, peer: &str, message_bytes_max: u32) -> Result<Channel, OpenError> {
         let to = peer.parse::<Address>()?;
         let ring = best_effort_ring(message_bytes_max)?;
-        let (_, reply) = self.connection.shared.start_call(Request::OpenBestEffort { to, ring })?;
-        let reply = reply.recv().map_err(|_| Error::Disconnected)?;
-        Channel::new(&self.connection, Opened::from_reply(&self.connection.shared, reply)?)
+        self.open_with(Request::OpenBestEffort { to, ring })
     }
 
     /// Receives best-effort flows to `name` at this host (rdata_recv).

@@ -5,7 +5,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use punctual_engine::LeadError;
+use punctual_engine::{CallError, LeadError};
 use punctual_ipc::api::ApiError;
 use punctual_ipc::ring::RingError;
 use punctual_proto::ids::NameError;
@@ -71,9 +71,40 @@ pub enum Error {
     Lead(#[from] LeadError),
     /// The thread would wait for itself.
     #[error(
-        "this thread does the engine's work (it leads, or runs a handler): open, close and ask for states from another one"
+        "this thread does an engine's work (it leads, or runs a handler): open, listen, accept, close and ask for states \
+         from another one"
     )]
     OnProcessor,
+}
+
+/// The calling thread would wait for itself.
+pub(crate) struct OnProcessor;
+
+impl From<OnProcessor> for Error {
+    fn from(_: OnProcessor) -> Self {
+        Self::OnProcessor
+    }
+}
+
+impl From<OnProcessor> for SendError {
+    fn from(_: OnProcessor) -> Self {
+        Self::OnProcessor
+    }
+}
+
+impl From<OnProcessor> for RecvError {
+    fn from(_: OnProcessor) -> Self {
+        Self::OnProcessor
+    }
+}
+
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Gone(_) => Self::Disconnected,
+            CallError::OnProcessor => Self::OnProcessor,
+        }
+    }
 }
 
 impl From<ApiError> for Error {
@@ -150,6 +181,12 @@ pub enum SendError {
     /// The channel has ended.
     #[error("the channel is closed ({})", reason_text(*.0))]
     Closed(Option<CloseReason>),
+    /// The thread would wait for itself.
+    #[error(
+        "it is not sent yet, and this thread, which does an engine's work, cannot wait for that: use Lead::send, \
+         Reply::send or try_send"
+    )]
+    OnProcessor,
     /// The system said no.
     #[error("cannot wait for the channel: {0}")]
     System(io::Error),
@@ -175,6 +212,12 @@ pub enum RecvError {
     /// The channel has ended and all its messages are read.
     #[error("the channel is closed ({})", reason_text(*.0))]
     Closed(Option<CloseReason>),
+    /// The thread would wait for itself.
+    #[error(
+        "no message waits, and this thread, which does an engine's work, cannot wait for one: receive with the receiver \
+         that leads, or try_recv"
+    )]
+    OnProcessor,
     /// The system said no.
     #[error("cannot wait for the channel: {0}")]
     System(io::Error),

@@ -99,7 +99,7 @@ impl Handler {
                     shared,
                     trust: Trust::new(handler_time),
                 };
-                engine.call_up(end.id, ring, direct.into_upcall()).map_err(|_| Error::Disconnected)?
+                engine.call_up(end.id, ring, direct.into_upcall())?
             }
         };
         let (theirs, shared, id) = (Arc::clone(&stage), Arc::clone(&end.connection.shared), end.id);

@@ -10,7 +10,7 @@ use punctual_engine::os::attributes::{self, Attributes, attributes, set_attribut
 use punctual_engine::priorities::Priorities;
 use punctual_engine::profile::{SettleError, Settled, settle};
 use punctual_engine::{
-    Engine, EngineError, EngineHandle, Events, HostMemory, LeadError, LinkReport, SchedulingClass,
+    CallError, Engine, EngineError, EngineHandle, Events, HostMemory, LeadError, LinkReport, SchedulingClass,
 };
 use punctual_ipc::api::Quotas;
 use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, Upcall};
@@ -268,9 +268,7 @@ impl EmbeddedHost {
         })?;
         Ok((Self { engine, stop, thread: Some(thread) }, ours))
     }
-}
 
-impl EmbeddedHost {
     /// Lets the engine's processor hand the messages of a channel that ends here to `upcall`, on its own thread; those
     /// that wait already come first. Gives the ring back.
     pub(crate) fn call_up(
@@ -278,8 +276,8 @@ impl EmbeddedHost {
         channel: ChannelId,
         mut ring: InboxReader,
         mut upcall: Upcall,
-    ) -> Result<InboxReader, HostGone> {
-        let installed = self.engine.call(move |node, _| {
+    ) -> Result<InboxReader, CallError> {
+        self.engine.call(move |node, _| {
             let mut is_wanted = true;
             while is_wanted {
                 let Some(more) = ring.take(&mut upcall) else { break };
@@ -290,12 +288,9 @@ impl EmbeddedHost {
                 inbox.set_upcall(upcall);
             }
             ring
-        });
-        installed.map_err(|_| HostGone)
+        })
     }
-}
 
-impl EmbeddedHost {
     /// From now on the calling thread drives the engine whenever it waits for it.
     pub(crate) fn lead(&self) -> Result<punctual_engine::Lead<OutboxReader, InboxWriter>, LeadError> {
         self.engine.lead()

@@ -6,14 +6,13 @@
 //! each message that the channel's contract allows. One that stays away longer, where that is no accident, leads no more:
 //! the engine goes back to its own thread, and the same calls wait like everybody's.
 
-use std::time::{Duration, Instant as Deadline};
+use std::time::Duration;
 
 use punctual_analysis::Contract;
 use punctual_engine::direct;
 use punctual_ipc::ring::{InboxWriter, OutboxReader, now};
 use punctual_proto::memory::MessageInfo;
 use punctual_proto::{Instant, Nanos};
-use rustix::thread::{ClockId, clock_nanosleep_absolute};
 
 use crate::channel::Channel;
 use crate::error::{Error, RecvError, SendError};
@@ -21,18 +20,21 @@ use crate::receiver::Receiver;
 use crate::trust::Trust;
 
 /// The calling thread as the engine's own, from [`Receiver::lead`] to the drop or [`Lead::end`]. It runs in the engine's
-/// class and on its CPU meanwhile. Calls that wait for the engine in another way ([`Endsystem::open`], `state`,
-/// `close`) fail with [`Error::OnProcessor`](crate::Error::OnProcessor).
+/// class and on its CPU meanwhile. Calls that wait in another way ([`Endsystem::open`], `listen`, `accept`, `state`,
+/// `close`, and on other channels a `send` that finds no room and a `recv` that finds nothing) fail with
+/// [`Error::OnProcessor`](crate::Error::OnProcessor): the thread would wait for itself.
 ///
 /// [`Endsystem::open`]: crate::Endsystem::open
 pub struct Lead {
     /// Dropped first: what the receiver holds may be the last that holds the engine. `None`: it leads no more.
-    engine: Option<punctual_engine::Lead<OutboxReader, InboxWriter>>,
+    engine: Option<EngineLead>,
     receiver: Receiver,
     away: Away,
     /// When the thread went back to the application.
     left_at: Instant,
 }
+
+type EngineLead = punctual_engine::Lead<OutboxReader, InboxWriter>;
 
 /// How long the application may have the engine's thread: what admission reckons with, the declared time for each
 /// message, B at once and one each I.
@@ -82,10 +84,10 @@ impl Lead {
     pub(crate) fn start(receiver: Receiver) -> Result<Self, Error> {
         let embedded = receiver.connection().embedded.as_ref().ok_or(Error::NotEmbedded)?;
         let declared = receiver.handler_time();
-        if declared == Nanos::ZERO {
-            return Err(Error::HandlerTime);
-        }
-        let contract = receiver.request().ok_or(Error::HandlerTime)?.contract;
+        let contract = match receiver.request() {
+            Some(request) if declared > Nanos::ZERO => request.contract,
+            _ => return Err(Error::HandlerTime),
+        };
         let engine = Some(embedded.lead()?);
         let left_at = now();
         Ok(Self { engine, receiver, away: Away::new(declared, contract, left_at), left_at })
@@ -97,14 +99,13 @@ impl Lead {
     /// As [`Receiver::recv_in_place`].
     pub fn recv_in_place<R>(&mut self, read: impl FnOnce(&[u8], &MessageInfo) -> R) -> Result<R, RecvError> {
         self.come_back();
-        let Some(engine) = &mut self.engine else { return self.receiver.recv_in_place(read) };
+        if self.engine.is_none() {
+            return self.receiver.recv_in_place(read);
+        }
         if !self.receiver.ring_mut().has_message() {
-            let until = self.receiver.timeout().map(|timeout| self.left_at + nanos(timeout));
+            let until = self.until(self.receiver.timeout());
             let ring = self.receiver.ring_mut();
-            match engine.drive(self.left_at, until, || ring.has_message() || ring.is_closed()) {
-                Ok(at) => self.left_at = at,
-                Err(_) => self.engine = None,
-            }
+            drive(&mut self.engine, &mut self.left_at, until, || ring.has_message() || ring.is_closed());
         }
         match self.receiver.ring_mut().take(read) {
             Some(value) => Ok(value),
@@ -116,46 +117,39 @@ impl Lead {
     }
 
     /// Queues a message and does the work for it, so that it has left or waits for its turn when this returns; waits
-    /// while the queue is full. A channel of another endsystem is sent to as by [`Channel::send`].
+    /// while the queue is full. A channel of another endsystem is sent to as by [`Channel::send`], without waiting.
     ///
     /// # Errors
     /// As [`Channel::send`].
     pub fn send(&mut self, channel: &mut Channel, message: &[u8]) -> Result<(), SendError> {
         self.come_back();
-        let is_ours = channel.is_of(&self.receiver.connection().shared);
-        let Some(engine) = self.engine.as_mut().filter(|_| is_ours) else { return channel.send(message) };
-        let mut must_look = channel.send_beside(message, self.left_at);
-        if matches!(must_look, Err(SendError::WouldBlock)) {
-            let until = channel.until().map(|until| self.left_at + nanos(left(until)));
-            // Where the engine has stopped the queue is closed, which the second try tells.
-            let is_over = || channel.has_room() || channel.is_closed();
-            let at = engine.drive(self.left_at, until, is_over).unwrap_or_else(|_| now());
-            self.left_at = at;
-            must_look = channel.send_beside(message, at);
+        if self.engine.is_none() || !channel.is_of(&self.receiver.connection().shared) {
+            return channel.send(message);
         }
-        match must_look {
+        let mut sent = channel.send_beside(message, self.left_at);
+        if matches!(sent, Err(SendError::WouldBlock)) {
+            let until = self.until(channel.timeout());
+            // Where the engine stops meanwhile the queue is closed, which the second try tells.
+            let is_over = || channel.has_room() || channel.is_closed();
+            drive(&mut self.engine, &mut self.left_at, until, is_over);
+            sent = channel.send_beside(message, self.left_at);
+        }
+        match sent {
             Ok(true) => direct::ring_outbox(channel.id()),
             Ok(false) => {}
             Err(SendError::WouldBlock) => return Err(channel.not_in_time()),
             Err(error) => return Err(error),
         }
-        match engine.drive(self.left_at, None, || true) {
-            Ok(at) => self.left_at = at,
-            Err(_) => self.engine = None,
-        }
+        drive(&mut self.engine, &mut self.left_at, None, || true);
         Ok(())
     }
 
     /// Does the engine's work until `until`: how a periodic program waits for its next turn.
     pub fn rest(&mut self, until: Instant) {
         self.come_back();
-        match &mut self.engine {
-            Some(engine) => match engine.drive(self.left_at, Some(until), || false) {
-                Ok(at) => self.left_at = at,
-                Err(_) => self.engine = None,
-            },
-            None => sleep_until(until),
-        }
+        drive(&mut self.engine, &mut self.left_at, Some(until), || false);
+        // Where nobody leads any more.
+        std::thread::sleep(Duration::from_nanos(until.since(now()).0));
     }
 
     /// Whether it leads still: not any more where it stayed away too long too often, or the engine has stopped.
@@ -175,6 +169,12 @@ impl Lead {
         receiver
     }
 
+    /// The end of `timeout` from now on, which is when the application came.
+    fn until(&self, timeout: Option<Duration>) -> Option<Instant> {
+        let nanos = |span: Duration| Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+        timeout.map(|timeout| self.left_at + nanos(timeout))
+    }
+
     /// The application was away until now.
     fn come_back(&mut self) {
         if self.engine.is_none() {
@@ -189,21 +189,19 @@ impl Lead {
     }
 }
 
-fn nanos(span: Duration) -> Nanos {
-    Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
-}
-
-fn left(until: Deadline) -> Duration {
-    until.saturating_duration_since(Deadline::now())
-}
-
-fn sleep_until(until: Instant) {
-    let at = rustix::thread::Timespec {
-        tv_sec: (until.0 / 1_000_000_000) as _,
-        tv_nsec: (until.0 % 1_000_000_000) as _,
-    };
-    // A signal ends it early.
-    while now() < until && clock_nanosleep_absolute(ClockId::Monotonic, &at).is_err() {}
+/// Does the engine's work from `at` on, until `is_done` or `until`, and sets `at` to the time then. It leads no more where
+/// the engine has stopped.
+fn drive(
+    engine: &mut Option<EngineLead>,
+    at: &mut Instant,
+    until: Option<Instant>,
+    is_done: impl FnMut() -> bool,
+) {
+    match engine.as_mut().map(|lead| lead.drive(*at, until, is_done)) {
+        Some(Ok(ended)) => *at = ended,
+        Some(Err(_)) => *engine = None,
+        None => {}
+    }
 }
 
 #[cfg(test)]

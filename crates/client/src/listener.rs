@@ -11,7 +11,7 @@ use punctual_proto::node::api::UserId;
 use punctual_proto::{Contract, Nanos};
 
 use crate::channel::{Channel, Opened};
-use crate::connection::{Connection, lock};
+use crate::connection::{Connection, lock, may_wait};
 use crate::error::{Error, OpenError};
 use crate::receiver::Receiver;
 
@@ -142,9 +142,13 @@ impl ListenerQueue {
             if waiting.closed {
                 return Err(Error::Disconnected);
             }
-            waiting = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(None);
+            }
+            may_wait()?;
+            waiting = match left {
                 None => self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner),
-                Some(Duration::ZERO) => return Ok(None),
                 Some(left) => {
                     self.changed.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0
                 }

@@ -11,7 +11,7 @@ use punctual_proto::Nanos;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::MessageInfo;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, may_wait};
 use crate::error::{Error, RecvError};
 use crate::events::{ChannelEvent, ChannelEvents};
 use crate::handler::{Handler, Reply};
@@ -255,6 +255,9 @@ impl Receiver {
     }
 
     fn wait(&self, until: Option<Instant>) -> Result<(), RecvError> {
+        if !self.ring.has_message() && !self.ring.is_closed() {
+            may_wait()?;
+        }
         if self.ring.wait(until)? {
             Ok(())
         } else if self.ring.is_closed() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use punctual::{Channel, Consent, Contract, Endsystem, Error, Nanos, Rate};
+use punctual::{Channel, Consent, Contract, Endsystem, Error, Nanos, OpenError, Rate, RecvError, SendError};
 use support::{PATIENCE, pair};
 
 const HANDLER_TIME: Nanos = Nanos::from_micros(100);
@@ -160,6 +160,60 @@ fn a_thread_that_leads_takes_its_messages_on_the_engines_thread() {
     there.send(b"alone").expect("sent");
     assert_eq!(at_a.recv_in_place(|message, _| message.to_vec()).expect("an answer"), b"alone");
     assert_eq!((echo.calls(), there.state().expect("a state").status.counters.messages_out), (51, 51));
+}
+
+/// Whatever waits for an engine says so at once on a thread that does an engine's work.
+#[test]
+fn a_thread_that_leads_does_not_wait_for_itself() {
+    let (a, b) = pair();
+    let (mut there, at_b) = open(&a, &b, "there", HANDLER_TIME);
+    let (_back, at_a) = open(&b, &a, "back", Nanos::from_millis(3));
+    let (_other, mut other_at_a) = open(&b, &a, "other", HANDLER_TIME);
+    let listener = a.listen("spare", |_| Consent::Accept).expect("a listener");
+    let lead = at_a.lead().expect("it leads");
+    for host in [&a, &b] {
+        assert!(matches!(host.open("cam@b", contract()), Err(OpenError::Failed(Error::OnProcessor))));
+        assert!(matches!(host.best_effort("cam@b", 64), Err(OpenError::Failed(Error::OnProcessor))));
+        assert!(matches!(host.listen("cam", |_| Consent::Accept), Err(Error::OnProcessor)));
+        let direct = host.listen_direct("cam", HANDLER_TIME, |_| Consent::Accept);
+        assert!(matches!(direct, Err(Error::OnProcessor)));
+        assert!(matches!(host.bind_best_effort("cam", 64), Err(Error::OnProcessor)));
+        assert!(matches!(host.status(), Err(Error::OnProcessor)));
+    }
+    let opening = a.open_nonblocking("cam@b", contract()).expect("it can be asked");
+    assert!(matches!(opening.finish(), Err(OpenError::Failed(Error::OnProcessor))));
+    assert!(matches!(listener.accept(), Err(Error::OnProcessor)));
+    assert!(matches!(listener.accept_timeout(PATIENCE), Err(Error::OnProcessor)));
+    assert!(matches!(listener.try_accept(), Ok(None)));
+    let nothing = other_at_a.recv_in_place(|_, _| ());
+    assert!(matches!(nothing, Err(RecvError::OnProcessor)), "{nothing:?}");
+    assert!(matches!(other_at_a.on_message(|_, _, _| {}), Err(Error::OnProcessor)));
+    // The engine that would make room is led by this thread, which is away from it.
+    let full = (0..=64).map(|_| there.send(b"x")).find_map(Result::err);
+    assert!(matches!(full, Some(SendError::OnProcessor)), "{full:?}");
+    let unsent = there.flush(PATIENCE);
+    assert!(matches!(unsent, Err(SendError::OnProcessor)), "{unsent:?}");
+    let _at_a = lead.end();
+    assert!(there.flush(PATIENCE).expect("open still"));
+    assert!(a.listen("cam", |_| Consent::Accept).is_ok(), "nothing was asked for");
+    drop(at_b);
+}
+
+#[test]
+fn a_handler_does_not_wait_for_its_own_thread() {
+    let (a, b) = pair();
+    let (mut channel, at_b) = open(&a, &b, "ping", Nanos::from_millis(3));
+    let (heard, hear) = mpsc::sync_channel(1);
+    let host = b.clone();
+    let _handler = at_b
+        .on_message(move |_, _, _| {
+            let asked = host.open("cam@a", contract()).err();
+            heard.send(asked.map(|error| error.to_string())).expect("somebody hears");
+        })
+        .expect("a handler");
+    channel.send(b"x").expect("sent");
+    let told = hear.recv_timeout(PATIENCE).expect("an answer").expect("an error");
+    assert!(told.contains("this thread does an engine's work"), "{told}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::direct;
 use crate::events::Events;
 use crate::memory::HostMemory;
 use crate::os::realtime::{RealTime, RealTimeError};
-use crate::processor::lead::{Before, Lead, LeadError};
+use crate::processor::lead::{Lead, LeadError, Raised};
 use crate::processor::{Processor, Shared};
 use crate::statistics::{Counters, EngineStatistics, LinkReport};
 
@@ -82,12 +82,23 @@ pub enum EngineError {
 #[error("the engine has stopped")]
 pub struct EngineGone;
 
+/// A question to the engine that has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CallError {
+    /// Nobody is there to answer.
+    #[error(transparent)]
+    Gone(#[from] EngineGone),
+    /// The thread would wait for itself.
+    #[error("this thread does an engine's work (it leads, or runs a handler): ask from another one")]
+    OnProcessor,
+}
+
 /// Why a doorbell cannot be watched.
 #[derive(Debug, Error)]
 pub enum WatchError {
-    /// Nobody is there to watch it.
+    /// Nobody watches it.
     #[error(transparent)]
-    Gone(#[from] EngineGone),
+    Call(#[from] CallError),
     /// The descriptor cannot be waited for.
     #[error("the doorbell cannot be watched: {0}")]
     Os(#[from] io::Error),
@@ -108,6 +119,7 @@ impl Engine {
     {
         check_links(&config)?;
         let os = |what| move |error| EngineError::Os { what, error };
+        let real_time = config.real_time;
         let shared = Arc::new(Shared {
             commands: CommandQueue::new().map_err(os("eventfd"))?,
             events: Events::new().map_err(os("eventfd"))?,
@@ -120,7 +132,7 @@ impl Engine {
             .stack_size(STACK_BYTES)
             .spawn(move || Processor::<O, I>::main(config, theirs, started))
             .map_err(os("starting the processor's thread"))?;
-        let inner = Inner { shared, thread: Mutex::new(Some(thread)) };
+        let inner = Inner { shared, real_time, thread: Mutex::new(Some(thread)) };
         starting.wait().unwrap_or(Err(EngineError::Os {
             what: "starting the processor",
             error: io::Error::other("it failed at its start"),
@@ -150,6 +162,8 @@ pub struct EngineHandle<O: Outbox, I: Inbox> {
 
 struct Inner<O: Outbox, I: Inbox> {
     shared: Arc<Shared<O, I>>,
+    /// What whoever drives the processor runs in.
+    real_time: RealTime,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -161,11 +175,12 @@ impl<O: Outbox, I: Inbox> Clone for EngineHandle<O, I> {
 
 impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// Runs `request` on the processor's thread and returns its answer. It delays everything there: keep it to
-    /// calls of the node, and short. Not to be called from within another request.
+    /// calls of the node, and short.
     ///
     /// # Errors
-    /// `EngineGone` where the engine has stopped, or stops before the answer.
-    pub fn call<R, F>(&self, request: F) -> Result<R, EngineGone>
+    /// [`CallError::Gone`] where the engine has stopped, or stops before the answer; [`CallError::OnProcessor`] from
+    /// within another request, a handler, or on a thread that leads.
+    pub fn call<R, F>(&self, request: F) -> Result<R, CallError>
     where
         R: Send + 'static,
         F: FnOnce(&mut Node<HostMemory<O, I>>, Instant) -> R + Send + 'static,
@@ -177,7 +192,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// look at the outgoing ring of `channel`. Replaces the doorbell that the channel had.
     ///
     /// # Errors
-    /// Where the descriptor cannot be waited for, or the engine is gone.
+    /// Where the descriptor cannot be waited for, or as [`EngineHandle::call`].
     pub fn watch(&self, channel: ChannelId, doorbell: OwnedFd) -> Result<(), WatchError> {
         Ok(self.ask(move |processor, now| processor.watch(channel, doorbell, now))??)
     }
@@ -185,8 +200,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// Forgets and closes the channel's doorbell, if it has one.
     ///
     /// # Errors
-    /// `EngineGone`.
-    pub fn unwatch(&self, channel: ChannelId) -> Result<(), EngineGone> {
+    /// As [`EngineHandle::call`].
+    pub fn unwatch(&self, channel: ChannelId) -> Result<(), CallError> {
         self.ask(move |processor, _| processor.unwatch(channel))
     }
 
@@ -203,8 +218,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// What the links run on and have counted, in their order.
     ///
     /// # Errors
-    /// `EngineGone`.
-    pub fn link_reports(&self) -> Result<Vec<LinkReport>, EngineGone> {
+    /// As [`EngineHandle::call`].
+    pub fn link_reports(&self) -> Result<Vec<LinkReport>, CallError> {
         self.ask(|processor, _| processor.link_reports())
     }
 
@@ -212,22 +227,30 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// twice is allowed.
     ///
     /// # Errors
-    /// `EngineGone` where the processor had failed before.
-    pub fn stop(&self) -> Result<(), EngineGone> {
-        self.inner.stop()
+    /// [`CallError::Gone`] where the processor had failed before; [`CallError::OnProcessor`], with nothing done, where
+    /// the calling thread is what would have to end.
+    pub fn stop(&self) -> Result<(), CallError> {
+        may_wait()?;
+        Ok(self.inner.stop()?)
     }
 
-    fn ask<R, F>(&self, request: F) -> Result<R, EngineGone>
+    fn ask<R, F>(&self, request: F) -> Result<R, CallError>
     where
         R: Send + 'static,
         F: FnOnce(&mut Processor<O, I>, Instant) -> R + Send + 'static,
     {
+        may_wait()?;
         let (answer, reply) = question();
         let command: Command<Processor<O, I>> =
             Box::new(move |processor, now| answer.send(request(processor, now)));
         self.inner.shared.commands.push(command)?;
-        reply.wait()
+        Ok(reply.wait()?)
     }
+}
+
+/// A processor's thread that waited for an engine would wait for itself, or keep its own engine standing.
+fn may_wait() -> Result<(), CallError> {
+    if direct::is_processor() { Err(CallError::OnProcessor) } else { Ok(()) }
 }
 
 impl<O, I> EngineHandle<O, I>
@@ -240,14 +263,13 @@ where
     /// # Errors
     /// See [`LeadError`]; the engine's own thread goes on then.
     pub fn lead(&self) -> Result<Lead<O, I>, LeadError> {
-        if direct::is_processor() {
-            return Err(LeadError::Twice);
-        }
-        let before = Before::read()?;
+        may_wait().map_err(|_| LeadError::Twice)?;
+        // Before the processor is on its way: nobody drives it meanwhile, so nothing of a lower class may come between.
+        let raised = Raised::to(&self.inner.real_time)?;
         let (answer, reply) = question();
         let command: Command<Processor<O, I>> = Box::new(move |processor, _| processor.hand_on(answer));
         self.inner.shared.commands.push(command)?;
-        Lead::take(reply.wait()??, before)
+        Lead::take(reply.wait()??, raised, &self.inner.real_time)
     }
 }
 
@@ -258,6 +280,10 @@ impl<O: Outbox, I: Inbox> Inner<O, I> {
         };
         // An error means that the thread has ended: its join tells how.
         let _ = self.shared.commands.push(Box::new(|processor, now| processor.shut_down(now)));
+        // It ends once this thread, which may be the one that drives, is back at its work.
+        if direct::is_processor() {
+            return Ok(());
+        }
         thread.join().map_err(|_| EngineGone)
     }
 }

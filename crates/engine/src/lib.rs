@@ -17,7 +17,7 @@ pub mod profile;
 mod statistics;
 
 pub use events::Events;
-pub use handle::{Engine, EngineConfig, EngineError, EngineGone, EngineHandle, WatchError};
+pub use handle::{CallError, Engine, EngineConfig, EngineError, EngineGone, EngineHandle, WatchError};
 pub use memory::HostMemory;
 pub use os::realtime::{RealTime, RealTimeError, SchedulingClass};
 pub use processor::lead::{Lead, LeadError};

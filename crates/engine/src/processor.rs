@@ -38,7 +38,7 @@ use crate::direct;
 use crate::events::Events;
 use crate::handle::{EngineConfig, EngineError};
 use crate::memory::HostMemory;
-use crate::os::realtime::{self, RealTime};
+use crate::os::realtime;
 use crate::os::{now, wait::Waiter};
 use crate::statistics::{Counters, LinkReport};
 
@@ -85,7 +85,6 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     successor: Option<lead::Successor<O, I>>,
     /// An application's thread drives, not the engine's own.
     is_led: bool,
-    real_time: RealTime,
     grace: Nanos,
     /// When a stopping processor ends at the latest.
     stop_at: Option<Instant>,
@@ -161,7 +160,6 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             share,
             successor: None,
             is_led: false,
-            real_time: config.real_time,
             grace,
             stop_at: None,
             shared,

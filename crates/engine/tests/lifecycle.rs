@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use punctual_engine::os::realtime::{RealTime, SchedulingClass};
-use punctual_engine::{Engine, EngineConfig, EngineError, EngineGone, WatchError};
+use punctual_engine::{CallError, Engine, EngineConfig, EngineError, EngineGone, WatchError};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 use punctual_proto::Nanos;
 use punctual_proto::ids::{ChannelId, NodeId};
@@ -53,13 +53,13 @@ fn a_failed_processor_is_told_to_everybody() {
     let (a, _b) = over_memory();
     let events = a.events();
     let failed = a.call(|_, _| -> u32 { panic!("a request that fails") });
-    assert_eq!(failed, Err(EngineGone));
-    assert_eq!(a.call(|_, _| 1), Err(EngineGone));
+    assert_eq!(failed, Err(CallError::Gone(EngineGone)));
+    assert_eq!(a.call(|_, _| 1), Err(CallError::Gone(EngineGone)));
     let bell = punctual_engine::os::wait::Doorbell::new().expect("an eventfd");
     let copy = bell.as_fd().try_clone_to_owned().expect("a descriptor");
-    assert!(matches!(a.watch(ChannelId(1), copy), Err(WatchError::Gone(EngineGone))));
+    assert!(matches!(a.watch(ChannelId(1), copy), Err(WatchError::Call(CallError::Gone(EngineGone)))));
     until_gone(&events);
-    assert_eq!(a.stop(), Err(EngineGone));
+    assert_eq!(a.stop(), Err(CallError::Gone(EngineGone)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod support;
 
-use punctual_engine::EngineGone;
+use punctual_engine::{CallError, EngineGone};
 use punctual_proto::node::api::{CloseReason, Event};
 use punctual_proto::node::config::Pace;
 use punctual_proto::{Contract, Nanos, Rate};
@@ -38,7 +38,7 @@ fn carries((a, b): (Handle, Handle)) {
     assert_eq!((counters.messages_in, counters.messages_out), (40, 40));
     assert_eq!(a.stop(), Ok(()));
     assert_eq!(a.stop(), Ok(()), "stopping twice is allowed");
-    assert_eq!(a.call(|_, _| ()), Err(EngineGone));
+    assert_eq!(a.call(|_, _| ()), Err(CallError::Gone(EngineGone)));
     let reason = expect(&b.events(), |event| match event {
         Event::Closed { channel, reason, .. } if channel == sink => Some(reason),
         _ => None,

@@ -168,7 +168,8 @@ pub enum RealTimeError {
     },
 }
 
-/// Gives the calling thread what `wanted` says; on an error some of it may hold already.
+/// Gives the calling thread what `wanted` says; on an error some of it may hold already. Threads that it starts in a
+/// real-time class are ordinary ones.
 ///
 /// # Errors
 /// The first thing that the host refused.
@@ -188,7 +189,7 @@ pub fn apply(wanted: &RealTime) -> Result<(), RealTimeError> {
         // Admission has given nothing away yet; the processor follows it from here.
         SchedulingClass::Deadline { period } => set_runtime(runtime(Ppm(0), period), period),
         SchedulingClass::BestEffortHost => {
-            tighten_timers();
+            TimerSlack::LEAST.set();
             Ok(())
         }
     }
@@ -223,7 +224,11 @@ fn is_listed(cpu: u32, list: &str) -> bool {
     })
 }
 
-fn pin(cpu: u32) -> Result<(), RealTimeError> {
+/// Pins the calling thread.
+///
+/// # Errors
+/// [`RealTimeError::Cpu`].
+pub fn pin(cpu: u32) -> Result<(), RealTimeError> {
     let fail = |error| RealTimeError::Cpu { cpu, error };
     if cpu as usize >= CpuSet::MAX_CPU {
         return Err(fail(io::ErrorKind::InvalidInput.into()));
@@ -241,18 +246,28 @@ fn set_fifo(priority: u8) -> Result<(), RealTimeError> {
     if !(min..=max).contains(&i32::from(priority)) {
         return Err(RealTimeError::Priority { priority, min, max });
     }
-    // SAFETY: `sched_param` is plain data for which all zeroes is valid.
-    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
-    parameters.sched_priority = i32::from(priority);
-    // SAFETY: 0 is the calling thread; the structure is ours and only read.
-    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
-    if done == 0 { Ok(()) } else { Err(RealTimeError::Class { priority, error: io::Error::last_os_error() }) }
+    set_attributes(SELF, Attributes::Fifo { priority })
+        .map_err(|error| RealTimeError::Class { priority, error })
 }
 
-/// Ordinary threads have 50 us of slack in their timers by default. Cannot fail for a value of 1.
-fn tighten_timers() {
-    // SAFETY: PR_SET_TIMERSLACK takes one number and touches no memory.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+/// By how much the kernel may put the calling thread's timers off, in nanoseconds: 50,000 unless told otherwise. Threads
+/// in real-time classes are never put off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimerSlack(libc::c_ulong);
+
+impl TimerSlack {
+    const LEAST: Self = Self(1);
+
+    pub(crate) fn read() -> Self {
+        // SAFETY: PR_GET_TIMERSLACK takes nothing and touches no memory. It cannot fail.
+        let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
+        Self(libc::c_ulong::from(slack.unsigned_abs()))
+    }
+
+    pub(crate) fn set(self) {
+        // SAFETY: PR_SET_TIMERSLACK takes one number and touches no memory. It cannot fail.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, self.0) };
+    }
 }
 
 #[cfg(test)]

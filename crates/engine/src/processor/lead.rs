@@ -1,10 +1,12 @@
 //! Who drives the processor: its own thread, the *keeper*, or an application's that leads for a while.
 //!
 //! A message that goes through two threads of a host costs a switch and a wake-up each way more than one that a kernel's
-//! socket takes, whose protocol runs on its caller's thread (`rio-roundtrip` shows how much that is). So an embedding program may have one of its threads do the protocol's work while it waits (leader and followers,
-//! Schmidt et al. 2000, with one leader). The processor moves to that thread, with its class and CPU, and back when it
-//! stops leading; it is never shared. While the leader does something else nobody drives, as while a handler runs: so
-//! what it may take is declared and admitted like a handler's time.
+//! socket takes, whose protocol runs on its caller's thread (`rio-roundtrip` shows how much that is). So an embedding
+//! program may have one of its threads do the protocol's work while it waits (leader and followers, Schmidt et al. 2000,
+//! with one leader). The processor moves to that thread, with its class and CPU, and back when it stops leading; it is
+//! never shared. While the leader does something else nobody drives, as while a handler runs: so what it may take is
+//! declared and admitted like a handler's time. Nobody drives on the way either: both sides of a hand-over are in the
+//! processor's class.
 
 use std::io;
 use std::marker::PhantomData;
@@ -21,7 +23,7 @@ use crate::direct;
 use crate::handle::EngineGone;
 use crate::os::attributes::{self, Attributes, SELF, attributes};
 use crate::os::now;
-use crate::os::realtime::{self, RealTime, RealTimeError, SchedulingClass};
+use crate::os::realtime::{self, RealTime, RealTimeError, SchedulingClass, TimerSlack};
 
 /// Why a thread cannot lead.
 #[derive(Debug, Error)]
@@ -58,22 +60,36 @@ pub(crate) struct Baton<O: Outbox, I: Inbox> {
     back: Sender<Box<Processor<O, I>>>,
 }
 
-/// What a thread was before it led, and is afterwards.
-pub(crate) struct Before {
+/// A thread in the processor's class, which becomes what it was when this is dropped.
+pub(crate) struct Raised {
     class: Attributes,
     cpus: CpuSet,
+    timer_slack: TimerSlack,
 }
 
-impl Before {
-    /// The calling thread, to be asked before anything is handed to it.
-    pub(crate) fn read() -> Result<Self, LeadError> {
-        Ok(Self { class: attributes(SELF)?, cpus: sched_getaffinity(None).map_err(io::Error::from)? })
+impl Raised {
+    /// Raises the calling thread. It stays where it may run, for a processor that never sleeps has its CPU to itself.
+    pub(crate) fn to(wanted: &RealTime) -> Result<Self, LeadError> {
+        if matches!(wanted.class, SchedulingClass::Deadline { .. }) {
+            return Err(LeadError::Deadline);
+        }
+        let raised = Self {
+            class: attributes(SELF)?,
+            cpus: sched_getaffinity(None).map_err(io::Error::from)?,
+            timer_slack: TimerSlack::read(),
+        };
+        // Memory is locked already, for the whole process.
+        realtime::apply(&RealTime { cpu: None, lock_memory: false, ..*wanted })?;
+        Ok(raised)
     }
+}
 
-    fn restore(&self) {
+impl Drop for Raised {
+    fn drop(&mut self) {
         // A thread that has lost the right to become what it was stays what it is: nothing rests on it any more.
         let _ = sched_setaffinity(None, &self.cpus);
         let _ = attributes::restore(SELF, self.class);
+        self.timer_slack.set();
     }
 }
 
@@ -105,8 +121,6 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
     pub(crate) fn hand_on(&mut self, successor: Successor<O, I>) {
         if self.is_led || self.successor.is_some() {
             successor.send(Err(LeadError::Led));
-        } else if matches!(self.real_time.class, SchedulingClass::Deadline { .. }) {
-            successor.send(Err(LeadError::Deadline));
         } else {
             self.successor = Some(successor);
         }
@@ -117,24 +131,23 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
 /// thread and becomes what it was. One that is leaked (`std::mem::forget`) takes the engine with it: its own thread waits
 /// for the processor for ever.
 pub struct Lead<O: Outbox + 'static, I: Inbox + 'static> {
-    /// Some until dropped.
+    /// Some until the processor has stopped, or broke.
     baton: Option<Baton<O, I>>,
-    before: Before,
-    /// Until the processor has stopped, or broke.
-    works: bool,
+    /// Dropped after the processor is back: until then this thread is in its way.
+    _raised: Raised,
     /// The thread is part of it.
     _here: PhantomData<*const ()>,
 }
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
-    /// Takes over what the keeper hands on, on a thread that was `before`.
-    pub(crate) fn take(baton: Baton<O, I>, before: Before) -> Result<Self, LeadError> {
-        let wanted = baton.processor.real_time;
-        // On an error it is dropped and the keeper goes on.
-        let lead = Self { baton: Some(baton), before, works: true, _here: PhantomData };
-        // Memory is locked already, for the whole process.
-        realtime::apply(&RealTime { lock_memory: false, ..wanted })?;
+    /// Takes over what the keeper hands on, on a thread in the class that is `wanted`.
+    pub(crate) fn take(baton: Baton<O, I>, raised: Raised, wanted: &RealTime) -> Result<Self, LeadError> {
         direct::prepare();
+        // On an error it is dropped and the keeper goes on.
+        let lead = Self { baton: Some(baton), _raised: raised, _here: PhantomData };
+        if let Some(cpu) = wanted.cpu {
+            realtime::pin(cpu)?;
+        }
         Ok(lead)
     }
 
@@ -148,16 +161,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
         until: Option<Instant>,
         mut is_done: impl FnMut() -> bool,
     ) -> Result<Instant, EngineGone> {
-        let Some(baton) = self.baton.as_mut().filter(|_| self.works) else { return Err(EngineGone) };
-        let processor = &mut baton.processor;
-        // A panic in here leaves a processor that nobody may go on with.
-        self.works = false;
-        processor.serve_handlers(at);
+        // A panic in here takes it along: nobody may go on with it. So does its end, which the keeper waits for.
+        let mut baton = self.baton.take().ok_or(EngineGone)?;
+        baton.processor.serve_handlers(at);
         loop {
-            match processor.step(at, until, &mut |_| is_done()) {
+            match baton.processor.step(at, until, &mut |_| is_done()) {
                 Step::Goes(next) => at = next,
                 Step::Done(at) => {
-                    self.works = true;
+                    self.baton = Some(baton);
                     return Ok(at);
                 }
                 Step::Stopped => return Err(EngineGone),
@@ -169,10 +180,29 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
 impl<O: Outbox + 'static, I: Inbox + 'static> Drop for Lead<O, I> {
     fn drop(&mut self) {
         direct::retire();
-        self.before.restore();
-        if let Some(Baton { processor, back }) = self.baton.take().filter(|_| self.works) {
+        if let Some(Baton { processor, back }) = self.baton.take() {
             // The keeper waits for it as long as it lives.
             let _ = back.send(processor);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_are_as_they_were_after_a_lead() {
+        // Slack belongs to a thread.
+        let found = std::thread::spawn(|| {
+            let before = TimerSlack::read();
+            let raised = Raised::to(&RealTime::BEST_EFFORT_HOST).expect("an ordinary thread");
+            let meanwhile = TimerSlack::read();
+            drop(raised);
+            (before, meanwhile, TimerSlack::read())
+        });
+        let (before, meanwhile, after) = found.join().expect("no panic");
+        assert_ne!(before, meanwhile);
+        assert_eq!(before, after);
     }
 }

@@ -301,7 +301,8 @@ impl OutboxWriter {
         Header(&self.region).consumer().load(Ordering::Acquire) > position
     }
 
-    fn is_full(&self) -> bool {
+    /// Whether there is no room for another message.
+    pub fn is_full(&self) -> bool {
         self.outstanding() >= u64::from(self.shape.slots)
     }
 

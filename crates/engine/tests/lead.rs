@@ -1,0 +1,132 @@
+//! A thread that leads: what it may not wait for, what it is meanwhile, and what becomes of the engine.
+
+mod support;
+
+use std::sync::mpsc;
+use std::thread;
+
+use punctual_engine::os::attributes::{Attributes, SELF, attributes};
+use punctual_engine::os::now;
+use punctual_engine::os::realtime::{self, RealTime, SchedulingClass};
+use punctual_engine::{CallError, Engine, EngineConfig, EngineGone, LeadError};
+use punctual_link::{Link, MemoryLink, MemoryOptions};
+use punctual_proto::Nanos;
+
+use support::{Handle, node, over_memory};
+
+fn start(real_time: RealTime) -> Handle {
+    let links: Vec<Box<dyn Link>> =
+        vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
+    let wanted = EngineConfig { node: node(1), links, real_time, spin: Nanos::ZERO, seed: 1 };
+    Engine::start(wanted).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// `SCHED_FIFO`, where this program may have that; an ordinary thread else.
+fn best_class(priority: u8) -> SchedulingClass {
+    let class = SchedulingClass::Fifo { priority };
+    let wanted = RealTime { class, ..RealTime::BEST_EFFORT_HOST };
+    let may = thread::spawn(move || realtime::apply(&wanted).is_ok()).join().expect("no panic");
+    if may { class } else { SchedulingClass::BestEffortHost }
+}
+
+#[test]
+fn it_does_not_wait_for_itself() {
+    let (a, b) = over_memory();
+    let lead = a.lead().expect("it leads");
+    for engine in [&a, &b] {
+        assert_eq!(engine.call(|_, _| ()), Err(CallError::OnProcessor));
+        assert_eq!(engine.stop(), Err(CallError::OnProcessor));
+        assert!(matches!(engine.lead(), Err(LeadError::Twice)));
+    }
+    drop(lead);
+    for engine in [&a, &b] {
+        assert_eq!(engine.call(|_, _| ()), Ok(()));
+    }
+    let copy = a.clone();
+    let within = a.call(move |_, _| copy.call(|_, _| ()));
+    assert_eq!(within, Ok(Err(CallError::OnProcessor)), "a request that asks");
+}
+
+#[test]
+fn it_may_hold_the_last_handle() {
+    let (a, b) = over_memory();
+    let lead = a.lead().expect("it leads");
+    let events = a.events();
+    drop(a);
+    drop(lead);
+    support::until_gone(&events);
+    assert_eq!(b.call(|_, _| ()), Ok(()));
+}
+
+#[test]
+fn who_stops_an_engine_does_not_wait_for_the_end_of_its_lead() {
+    let (a, _b) = over_memory();
+    let mut lead = a.lead().expect("it leads");
+    let stopping = thread::spawn(move || a.stop());
+    assert_eq!(lead.drive(now(), None, || false), Err(EngineGone));
+    assert_eq!(stopping.join().expect("no panic"), Ok(()));
+    assert_eq!(lead.drive(now(), None, || true), Err(EngineGone));
+}
+
+#[test]
+fn what_breaks_in_its_hands_is_told_to_everybody() {
+    let (a, _b) = over_memory();
+    let events = a.events();
+    let mut lead = a.lead().expect("it leads");
+    let asking = thread::spawn(move || a.call(|_, _| -> u32 { panic!("a request that fails") }));
+    let driving = std::panic::AssertUnwindSafe(|| lead.drive(now(), None, || false));
+    assert!(std::panic::catch_unwind(driving).is_err());
+    assert_eq!(asking.join().expect("no panic"), Err(CallError::Gone(EngineGone)));
+    support::until_gone(&events);
+    assert_eq!(lead.drive(now(), None, || true), Err(EngineGone));
+}
+
+/// It runs in the engine's class, what it starts does not, and afterwards nor does it. Who is refused stays as it was.
+#[test]
+fn its_class_is_its_own_and_ends_with_it() {
+    let class = best_class(3);
+    let a = start(RealTime { class, ..RealTime::BEST_EFFORT_HOST });
+    let before = attributes(SELF).expect("a thread");
+    let lead = a.lead().expect("it leads");
+    let leading = attributes(SELF).expect("a thread");
+    let started = thread::spawn(|| attributes(SELF).expect("a thread")).join().expect("no panic");
+    let (second, tell) = (a.clone(), mpsc::sync_channel(1));
+    let (tell, told) = tell;
+    let refused = thread::spawn(move || {
+        let before = attributes(SELF).expect("a thread");
+        // The answer comes when the leader does its work.
+        let refusal = second.lead().map(drop);
+        tell.send((refusal, before == attributes(SELF).expect("a thread"))).expect("the test waits");
+    });
+    let mut lead = lead;
+    let mut answer = None;
+    lead.drive(now(), None, || {
+        answer = told.try_recv().ok();
+        answer.is_some()
+    })
+    .expect("it runs");
+    refused.join().expect("no panic");
+    let (refusal, is_as_before) = answer.expect("an answer");
+    assert!(matches!(refusal, Err(LeadError::Led)) && is_as_before, "{refusal:?}");
+    drop(lead);
+    match class {
+        SchedulingClass::Fifo { priority } => assert_eq!(leading, Attributes::Fifo { priority }),
+        _ => assert_eq!(leading, before),
+    }
+    assert_eq!((started, attributes(SELF).expect("a thread")), (Attributes::ORDINARY, before));
+}
+
+/// The class was given to the engine's own thread.
+#[test]
+fn a_deadline_stays_where_it_is() {
+    let period = Nanos::from_millis(1);
+    let class = SchedulingClass::Deadline { period };
+    let links: Vec<Box<dyn Link>> =
+        vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
+    let real_time = RealTime { class, ..RealTime::BEST_EFFORT_HOST };
+    let wanted = EngineConfig { node: node(1), links, real_time, spin: Nanos::ZERO, seed: 1 };
+    match Engine::start::<support::TestOutbox, support::TestInbox>(wanted) {
+        Ok(engine) => assert!(matches!(engine.lead(), Err(LeadError::Deadline))),
+        Err(error) => assert!(error.to_string().contains("was refused"), "{error}"),
+    }
+}
