@@ -14,7 +14,7 @@ use punctual_engine::profile::{Around, MARGIN_DEFAULT, Profile, costs_with_margi
 use punctual_proto::ids::NodeId;
 use punctual_proto::limits::FRAGMENT_BYTES_DEFAULT;
 use punctual_proto::node::api::Role;
-use punctual_proto::node::config::{CpuConfig, Interference, LinkConfig};
+use punctual_proto::node::config::{CpuConfig, Interference, LinkConfig, payload_bytes_max};
 use punctual_proto::node::plan::{costs_of, processor};
 use serde::Deserialize;
 
@@ -89,7 +89,7 @@ impl Host {
         let mut cpu = CpuConfig::default();
         let (mut fragment_bytes, mut neighbours) = (FRAGMENT_BYTES_DEFAULT, 1);
         let (mut quantum, mut around) = (input.quantum, Around::default());
-        let mut links = vec![LinkConfig::new("", NodeId(0), BitRate(1))];
+        let mut links = vec![link_of_nobody()];
         if let Some(path) = &input.config {
             let config =
                 punctual_engine::config::load(&folder.join(path)).map_err(|error| error.to_string())?;
@@ -123,7 +123,8 @@ impl Host {
         }
         cpu.quantum_packets = quantum
             .map_or_else(|| quantum_that_fits(&cpu, fragment_bytes, &links, around), |given| given.max(1));
-        let processor = processor(&cpu, fragment_bytes);
+        // Units are reckoned as the host itself does: of the largest packets that it makes or passes on.
+        let processor = processor(&cpu, payload_bytes_max(fragment_bytes, &links));
         Ok(Self {
             name,
             model: processor.model(),
@@ -182,6 +183,12 @@ impl Host {
         let Traffic { contract, .. } = traffic;
         Ok(self.processor.demand_of(contract, &service, self.fragment_bytes, costs, self.release_latency))
     }
+}
+
+/// What is assumed of the links of a host that names no configuration: one, with the packets and the reaction time that
+/// links have unless told otherwise. Its rate is nobody's affair here.
+fn link_of_nobody() -> LinkConfig {
+    LinkConfig::new("", NodeId(0), BitRate(1))
 }
 
 /// The messages of a flow, and the packets of its period.
@@ -278,4 +285,33 @@ fn order(hosts: &mut [Host], before: FlowName, own: FlowName) -> Result<(), Stri
     Err(format!(
         "flow \"{own}\" runs after \"{before}\", but no host works for both: take the \"after\" away"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A host whose links carry longer packets than it makes passes those on, one in a unit as any other.
+    #[test]
+    fn a_plan_reckons_with_the_units_of_the_host() {
+        let folder = std::env::temp_dir().join(format!("punctual-plan-units-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let text = "
+            node = { name = \"a\", fragment = \"600B\" }
+            processor = { best_effort_host = true, profile_measure = false }
+            signalling = { key = \"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\" }
+            host = [{ name = \"a\", id = 1 }, { name = \"b\", id = 2 }]
+            link = [{ name = \"l\", neighbour = \"b\", driver = \"memory\", rate = \"100Mbit/s\" }]
+        ";
+        std::fs::write(folder.join("a.toml"), text).expect("written");
+        let input =
+            HostInput { name: "a".into(), config: Some("a.toml".into()), quantum: Some(3), ..HostInput::default() };
+        let host = Host::new(&input, &folder).unwrap_or_else(|error| panic!("{error}"));
+        let loaded = punctual_engine::config::load(&folder.join("a.toml")).expect("a configuration");
+        let longest = payload_bytes_max(600, &loaded.node.links);
+        assert!(host.fragment_bytes == 600 && longest > 600, "{longest}");
+        assert_eq!(host.processor.best_effort_unit, processor(&host.cpu, longest).best_effort_unit);
+        assert!(host.processor.best_effort_unit > processor(&host.cpu, 600).best_effort_unit);
+        std::fs::remove_dir_all(folder).expect("removed");
+    }
 }
