@@ -52,20 +52,20 @@ impl LinkPort {
     /// A look at `at` brought `packets` in.
     pub(super) fn looked(&mut self, packets: usize, at: Instant, waiter: &Waiter) {
         let mut rest = self.rest;
-        rest.looked(packets, at, || self.is_muted(waiter), || self.is_heard_again(waiter));
+        rest.looked(packets, at, || self.mute(waiter), || self.hear(waiter));
         self.rest = rest;
     }
 
-    /// Whether best effort wakes us no more.
-    fn is_muted(&self, waiter: &Waiter) -> bool {
+    /// Lets best effort wake us no more; whether it could.
+    fn mute(&self, waiter: &Waiter) -> bool {
         let Some(descriptor) = self.best_effort_descriptor() else { return false };
         // Taken off and not just masked: a masked one still costs the sender's kernel a lock for each packet.
         waiter.unwatch(descriptor);
         true
     }
 
-    /// Whether best effort wakes us from now on.
-    fn is_heard_again(&self, waiter: &Waiter) -> bool {
+    /// Lets best effort wake us from now on; whether it does.
+    fn hear(&self, waiter: &Waiter) -> bool {
         // A driver that was replaced meanwhile has none, or one that is watched already.
         let Some(descriptor) = self.best_effort_descriptor() else { return true };
         match waiter.watch(descriptor, self.token()) {
