@@ -27,7 +27,7 @@ demo: build ## three hosts, a video, a control loop and a flood; target/demo/rep
 
 test: build ## all tests, deliberate faults in short, then 200 simulated networks
 	scripts/check-format
-	$(CARGO) test --locked --workspace
+	PUNCTUAL_TEST_WALL_CLOCK=1 $(CARGO) test --locked --workspace
 	$(MUTATIONS) --short
 	$(PUNCTUAL) sim --seeds $(SEEDS)
 

@@ -59,13 +59,18 @@ impl Program {
         kill_process(self.pid(), signal).expect("it is there");
     }
 
-    /// Stops it, and waits until it stands.
+    /// Stops it, and waits until every thread of it stands.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
-        let path = format!("/proc/{}/stat", self.pid().as_raw_nonzero());
-        let stands =
-            |text: String| text.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'));
-        super::eventually("it stands", || std::fs::read_to_string(&path).is_ok_and(stands));
+        let tasks = format!("/proc/{}/task", self.pid().as_raw_nonzero());
+        let stands = |task: std::io::Result<std::fs::DirEntry>| {
+            // One that has just ended is not there any more the next time.
+            let text = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
+            text.is_ok_and(|text| {
+                text.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+            })
+        };
+        super::eventually("all of it stands", || std::fs::read_dir(&tasks).expect("its threads").all(stands));
     }
 
     /// Waits for its end.
