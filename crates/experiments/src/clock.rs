@@ -24,6 +24,12 @@ pub fn thread_cpu() -> Nanos {
     Nanos(at.tv_sec.unsigned_abs() * 1_000_000_000 + at.tv_nsec.unsigned_abs())
 }
 
+/// CPU time that all threads of this process have used.
+pub fn process_cpu() -> Nanos {
+    let at = clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Nanos(at.tv_sec.unsigned_abs() * 1_000_000_000 + at.tv_nsec.unsigned_abs())
+}
+
 /// Sleeps until `at`; returns at once where that is past. Signals do not cut it short.
 pub fn sleep_until(at: Instant) {
     let seconds = i64::try_from(at.0 / 1_000_000_000).unwrap_or(i64::MAX);

@@ -6,9 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use punctual::BitRate;
 use punctual_engine::config::quantity::Quantity;
-use punctual_experiments::experiments::{
-    EXPERIMENTS, Experiment, Peer, Wanted, find, instructions, sim_scale,
-};
+use punctual_experiments::experiments::{EXPERIMENTS, Experiment, Peer, Wanted, find, worker};
 use punctual_experiments::peer;
 use punctual_experiments::testbed::configuration::Driver;
 
@@ -68,7 +66,7 @@ impl Bench {
             peer::serve(self.listen, |address| eprintln!("serving on {address}; Ctrl-C ends it"))?;
             return Ok(Outcome::Done);
         }
-        if instructions::work_if_asked()? || sim_scale::work_if_asked()? {
+        if worker::work_if_asked()? {
             return Ok(Outcome::Done);
         }
         let name = self.name.as_deref().unwrap_or("list");
@@ -79,6 +77,9 @@ impl Bench {
         let experiment = find(name).map_err(|error| Usage(error.to_string()))?;
         if self.peer.is_some() && !experiment.peer {
             return Err(Usage(format!("{name} runs on one machine only: leave --peer out")).into());
+        }
+        if self.driver.is_some() && experiment.is_simulated() {
+            return Err(Usage(format!("{name} is simulated, without drivers: leave --driver out")).into());
         }
         let rate = self.rate;
         let wanted = Wanted {

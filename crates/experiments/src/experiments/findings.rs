@@ -170,7 +170,7 @@ impl Findings {
             testimony: self.testimony,
             samples,
             excused,
-            notes: Vec::new(),
+            ..Measured::default()
         }
     }
 

@@ -3,16 +3,16 @@
 //! The program runs itself under valgrind, sending messages of 64 B from one bare node to another, once few and once
 //! many; the difference is the messages' own: source and sink, drivers and system calls left out.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::Context;
 use punctual_proto::node::config::RunPolicy;
 
+use super::worker::{self, Work};
 use crate::session::Nodes;
 
-/// Tells the program that it is the one under valgrind: policy and count.
-pub const VARIABLE: &str = "PUNCTUAL_BENCH_INSTRUCTIONS";
-const POLICIES: [&str; 2] = ["fifo", "edf"];
+/// Demand-driven and scheduled.
+const POLICIES: [RunPolicy; 2] = [RunPolicy::Fifo, RunPolicy::Edf];
 const FEW: u32 = 100;
 
 /// Of a message from send to delivery, demand-driven and scheduled; or why they are not counted.
@@ -26,14 +26,9 @@ pub fn of_policies(quick: bool) -> Result<[f64; 2], String> {
     Ok(found)
 }
 
-fn counted(policy: &str, messages: u32) -> anyhow::Result<f64> {
-    let own = std::env::current_exe()?;
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(own)
-        .args(["bench", "list"])
-        .env(VARIABLE, format!("{policy} {messages}"))
-        .stdin(Stdio::null())
+fn counted(policy: RunPolicy, messages: u32) -> anyhow::Result<f64> {
+    let valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"];
+    let output = worker::command(&Work::Messages { policy, messages }, &valgrind)?
         .stdout(Stdio::null())
         .output()
         .context("valgrind is not there: apt-get install valgrind")?;
@@ -49,24 +44,11 @@ fn counted(policy: &str, messages: u32) -> anyhow::Result<f64> {
     count.context("callgrind does not say what it has counted")
 }
 
-/// Does the work under valgrind if this is the program there; whether it was.
+/// What is counted. No clock, no thread, no driver: valgrind knows neither our clock nor our waiting.
 ///
 /// # Errors
 /// Where an engine does not start or a message is lost.
-pub fn work_if_asked() -> anyhow::Result<bool> {
-    let Some((policy, messages)) = std::env::var(VARIABLE).ok().and_then(|asked| {
-        let (policy, messages) = asked.split_once(' ')?;
-        Some((policy.to_owned(), messages.parse::<u32>().ok()?))
-    }) else {
-        return Ok(false);
-    };
-    work(&policy, messages)?;
-    Ok(true)
-}
-
-/// No clock, no thread, no driver: valgrind knows neither our clock nor our waiting.
-fn work(policy: &str, messages: u32) -> anyhow::Result<()> {
-    let policy = if policy == "fifo" { RunPolicy::Fifo } else { RunPolicy::Edf };
+pub fn work(policy: RunPolicy, messages: u32) -> anyhow::Result<()> {
     let mut nodes = Nodes::open(policy, 1, 64)?;
     for _ in 0..messages {
         nodes.offer();

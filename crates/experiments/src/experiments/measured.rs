@@ -6,10 +6,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::findings::Compared;
-use super::{Conditions, Experiment};
+use super::{Experiment, Wanted};
 use crate::demo::outcome::Check;
 use crate::excuse::{HoleSummary, summarise};
 use crate::report::{Plot, Table, save};
+use crate::session::{Contender, Pair};
 use crate::testbed::configuration::Driver;
 use crate::witness::Testimony;
 
@@ -38,6 +39,8 @@ pub struct Measured {
     pub excused: u64,
     /// What a reader must know besides.
     pub notes: Vec<String>,
+    /// Why the run proves nothing, besides holes.
+    pub doubts: Vec<String>,
 }
 
 /// What `punctual bench` prints.
@@ -49,12 +52,9 @@ pub struct Report {
     pub paper: &'static str,
     /// Whether it was shortened.
     pub quick: bool,
-    /// Whether processors ran in the real-time class; without it nothing is guaranteed.
-    pub real_time: bool,
-    /// What carried Punctual's links.
-    pub driver: Driver,
-    /// The other machine, where there was one.
-    pub peer: Option<String>,
+    /// What it ran on; none where it was simulated.
+    #[serde(flatten)]
+    pub ground: Option<Ground>,
     /// Platform holes.
     pub holes: HoleSummary,
     /// What was varied.
@@ -67,10 +67,23 @@ pub struct Report {
     pub compared: Vec<Compared>,
     /// What a reader must know besides.
     pub notes: Vec<String>,
+    /// Why the run proves nothing, besides holes.
+    pub doubts: Vec<String>,
     /// Where the plot is.
     pub plot: PathBuf,
     #[serde(skip)]
     table: Table,
+}
+
+/// What hosts ran on.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ground {
+    /// Whether processors ran in the real-time class; without it nothing is guaranteed.
+    pub real_time: bool,
+    /// What carried Punctual's links.
+    pub driver: Driver,
+    /// The other machine, where there was one.
+    pub peer: Option<String>,
 }
 
 impl Measured {
@@ -92,33 +105,57 @@ impl Measured {
         self.compared.push(Compared { what: what.into(), paper: paper.into(), punctual, kernel });
     }
 
-    /// The report; draws the plot.
+    /// Doubts the run where clients led their engines no more or handlers were demoted: some messages were waited for in
+    /// another way than the world's name says.
+    ///
+    /// # Errors
+    /// Where a host does not say.
+    pub fn doubt_demoted(&mut self, contenders: &[Contender], pairs: &mut [Pair]) -> anyhow::Result<()> {
+        let led_no_more: u64 = contenders.iter().map(|contender| contender.led_no_more).sum();
+        if led_no_more > 0 {
+            self.doubts.push(format!(
+                "in {led_no_more} blocks a client stayed away from its engine too long, and led it no more"
+            ));
+        }
+        let demoted = pairs.iter_mut().map(Pair::demoted).sum::<anyhow::Result<u64>>()?;
+        if demoted > 0 {
+            self.doubts
+                .push(format!("{demoted} handlers took too long, and were given threads of their own"));
+        }
+        Ok(())
+    }
+
+    /// The report of a run on `ground`; draws the plot.
     ///
     /// # Errors
     /// Where the plot cannot be drawn or written.
-    pub fn report(self, experiment: &Experiment, conditions: &Conditions) -> anyhow::Result<Report> {
-        let plot = conditions.directory.join(format!("{}.svg", experiment.name));
+    pub fn report(
+        self,
+        experiment: &Experiment,
+        wanted: &Wanted,
+        ground: Option<Ground>,
+    ) -> anyhow::Result<Report> {
+        let plot = wanted.directory.join(format!("{}.svg", experiment.name));
         if let Some(drawn) = &self.plot {
             save(&plot, &drawn.svg(PLOT_SIZE)?)?;
         }
         let report = Report {
             experiment: experiment.name,
             paper: experiment.paper,
-            quick: conditions.quick,
-            real_time: conditions.real_time,
-            driver: conditions.driver,
-            peer: conditions.peer.as_ref().map(|peer| peer.address.clone()),
+            quick: wanted.quick,
+            ground,
             holes: summarise(&self.testimony, self.samples, self.excused),
             x: self.x,
             points: self.points,
             checks: self.checks,
             compared: self.compared,
             notes: self.notes,
+            doubts: self.doubts,
             plot,
             table: self.table,
         };
         let json = serde_json::to_string_pretty(&report)?;
-        save(&conditions.directory.join(format!("{}.json", experiment.name)), &json)?;
+        save(&wanted.directory.join(format!("{}.json", experiment.name)), &json)?;
         Ok(report)
     }
 }
@@ -139,11 +176,17 @@ impl Report {
     /// 0 where everything held, 1 where something did not, 3 where the run proves nothing.
     pub fn exit_status(&self) -> i32 {
         let ok = self.checks.iter().all(|check| check.ok);
-        match (self.real_time && !self.holes.inconclusive, ok) {
+        let proves_nothing = self.is_degraded() || self.holes.inconclusive || !self.doubts.is_empty();
+        match (!proves_nothing, ok) {
             (true, true) => 0,
             (true, false) => 1,
             (false, _) => 3,
         }
+    }
+
+    /// Whether hosts ran without the real-time class.
+    fn is_degraded(&self) -> bool {
+        self.ground.as_ref().is_some_and(|ground| !ground.real_time)
     }
 
     /// For people.
@@ -167,7 +210,8 @@ impl Report {
                 word.into(),
             ]);
         }
-        let notes: String = self.notes.iter().map(|note| format!("note: {note}\n")).collect();
+        let doubts = self.doubts.iter().map(|doubt| format!("doubt: {doubt}\n"));
+        let notes: String = self.notes.iter().map(|note| format!("note: {note}\n")).chain(doubts).collect();
         format!(
             "{} ({})\n\n{}\n{}\n{}\n{notes}holes: {} of {:.1} ms in all ({:.2} % of the CPUs' time), {} of {} samples excused\nplot: {}\n{}",
             self.experiment,
@@ -189,7 +233,10 @@ impl Report {
         match self.exit_status() {
             0 => "everything held",
             1 => "something did not hold",
-            _ if !self.real_time => "degraded: no real-time class, nothing is guaranteed",
+            _ if self.is_degraded() => "degraded: no real-time class, nothing is guaranteed",
+            _ if !self.doubts.is_empty() => {
+                "inconclusive: not everything was done as it is named; run it again"
+            }
             _ => "inconclusive: the platform took too much time away; run it again",
         }
     }

@@ -29,6 +29,7 @@ pub mod sim_speed;
 pub mod small_messages;
 pub mod sweep;
 pub mod video_traces;
+pub mod worker;
 
 use std::path::PathBuf;
 
@@ -43,7 +44,7 @@ use crate::testbed::configuration::Driver;
 use crate::testbed::{Options, Privilege, driver, privilege};
 use crate::witness::Witness;
 pub use findings::Findings;
-pub use measured::{Measured, Report};
+pub use measured::{Ground, Measured, Report};
 
 /// How an experiment is to be run.
 #[derive(Clone, Debug)]
@@ -65,9 +66,7 @@ pub struct Conditions {
 impl Conditions {
     /// Says on stderr how far it is.
     pub fn progress(&self, what: std::fmt::Arguments<'_>) {
-        if self.progress {
-            eprint!("\r\x1b[K{what} ");
-        }
+        show_progress(self.progress, what);
     }
 
     /// Watches for platform holes, where that is permitted.
@@ -77,6 +76,12 @@ impl Conditions {
     pub fn witness(&self) -> anyhow::Result<Option<Witness>> {
         let watch = || Witness::start().context("witness");
         self.real_time.then(watch).transpose()
+    }
+}
+
+fn show_progress(is_wanted: bool, what: std::fmt::Arguments<'_>) {
+    if is_wanted {
+        eprint!("\r\x1b[K{what} ");
     }
 }
 
@@ -96,8 +101,8 @@ enum Run {
     Streams(fn(&Conditions) -> anyhow::Result<Findings>),
     /// Something else.
     Measured(fn(&Conditions) -> anyhow::Result<Measured>),
-    /// Something in virtual time: no test bed, no privilege, no holes.
-    Simulated(fn(&Conditions) -> anyhow::Result<Measured>),
+    /// Something in virtual time: no test bed, no privilege, no driver; what it takes is CPU time, which holes do not touch.
+    Simulated(fn(&Wanted) -> anyhow::Result<Measured>),
 }
 
 /// How an experiment was asked for.
@@ -113,6 +118,13 @@ pub struct Wanted {
     pub driver: Option<Driver>,
     /// See [`Conditions`].
     pub peer: Option<Peer>,
+}
+
+impl Wanted {
+    /// Says on stderr how far it is.
+    pub fn progress(&self, what: std::fmt::Arguments<'_>) {
+        show_progress(self.progress, what);
+    }
 }
 
 /// One of them.
@@ -329,6 +341,11 @@ pub fn find(name: &str) -> anyhow::Result<&'static Experiment> {
 }
 
 impl Experiment {
+    /// Whether it runs in virtual time, without drivers.
+    pub const fn is_simulated(&self) -> bool {
+        matches!(self.run, Run::Simulated(_))
+    }
+
     /// Runs it: the exit status, and the report unless another process (inside a user namespace) has it.
     ///
     /// # Errors
@@ -338,36 +355,53 @@ impl Experiment {
         if wanted.peer.is_some() && !self.peer {
             bail!("{} runs on one machine only: leave --peer out", self.name);
         }
-        let simulated = matches!(self.run, Run::Simulated(_));
-        let privilege = if simulated { Privilege::Root } else { Privilege::detect()? };
-        match privilege {
-            Privilege::Root => {}
-            Privilege::UserNamespace => {
-                if let Some(status) = privilege::enter_user_namespace()? {
-                    return Ok((status, None));
-                }
+        let run = match self.run {
+            Run::Simulated(_) if wanted.driver.is_some() => {
+                bail!("{} is simulated, without drivers: leave --driver out", self.name)
             }
-            Privilege::InProcess => bail!(
-                "experiments need network namespaces: run as root, or allow user namespaces \
-                 (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces)"
-            ),
-        }
-        let real_time = privilege == Privilege::Root;
-        let Wanted { quick, directory, progress, driver, peer } = wanted;
-        // Between machines all worlds share an interface, and that holds one XDP program.
-        let best = || if peer.is_some() || simulated { Driver::Udp } else { driver::default(real_time) };
-        let driver = driver.unwrap_or_else(best);
-        let conditions = Conditions { quick, directory, real_time, progress, driver, peer };
-        let measured = match self.run {
-            Run::Streams(run) => run(&conditions)?.measured(),
-            Run::Measured(run) | Run::Simulated(run) => run(&conditions)?,
+            Run::Simulated(run) => Ok((run(&wanted)?, None)),
+            Run::Streams(run) => on_hosts(&wanted, |conditions| Ok(run(conditions)?.measured()))?,
+            Run::Measured(run) => on_hosts(&wanted, run)?,
         };
-        if progress {
+        let (measured, ground) = match run {
+            Ok(run) => run,
+            Err(status) => return Ok((status, None)),
+        };
+        if wanted.progress {
             eprint!("\r\x1b[K");
         }
-        let report = measured.report(self, &conditions)?;
+        let report = measured.report(self, &wanted, ground)?;
         Ok((report.exit_status(), Some(report)))
     }
+}
+
+/// Runs it on a test bed: what it found, and on what; or the exit status of another process (inside a user namespace) that
+/// did.
+fn on_hosts(
+    wanted: &Wanted,
+    run: impl FnOnce(&Conditions) -> anyhow::Result<Measured>,
+) -> anyhow::Result<Result<(Measured, Option<Ground>), i32>> {
+    let privilege = Privilege::detect()?;
+    match privilege {
+        Privilege::Root => {}
+        Privilege::UserNamespace => {
+            if let Some(status) = privilege::enter_user_namespace()? {
+                return Ok(Err(status));
+            }
+        }
+        Privilege::InProcess => bail!(
+            "experiments need network namespaces: run as root, or allow user namespaces \
+             (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces)"
+        ),
+    }
+    let real_time = privilege == Privilege::Root;
+    let Wanted { quick, directory, progress, driver, peer } = wanted.clone();
+    // Between machines all worlds share an interface, and that holds one XDP program.
+    let best = || if peer.is_some() { Driver::Udp } else { driver::default(real_time) };
+    let driver = driver.unwrap_or_else(best);
+    let ground = Ground { real_time, driver, peer: peer.as_ref().map(|peer| peer.address.clone()) };
+    let measured = run(&Conditions { quick, directory, real_time, progress, driver, peer })?;
+    Ok(Ok((measured, Some(ground))))
 }
 
 #[cfg(test)]

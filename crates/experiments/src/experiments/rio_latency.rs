@@ -91,6 +91,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let excuses = Excuses::new(&testimony.holes, Ppm(0));
     let mut measured = judge(&worlds.contenders, &bulk, &excuses);
     measured.testimony = testimony;
+    measured.doubt_demoted(&worlds.contenders, &mut worlds.pairs)?;
     Ok(measured)
 }
 

@@ -10,7 +10,7 @@ use crate::excuse::Excuses;
 use crate::loads::Class;
 use crate::measure::{Figures, Side, Statistic, compare};
 use crate::report::{Axis, Legend, Plot, Series};
-use crate::session::{Bed, Block, Contender, Hosting, Pair, Wait, rounds};
+use crate::session::{Bed, Block, Contender, Hosting, Pair, SPIN, Wait, rounds};
 use crate::testbed::configuration::Driver;
 use crate::testbed::{LinkSpec, Options};
 use crate::witness::Witness;
@@ -25,8 +25,6 @@ const DEADLINE: Nanos = Nanos::from_millis(5);
 /// Of those who block. The stages share what is left of it by their cost: where leader and handler declare what they
 /// may take with cold caches, the others must keep a bound that is longer than that.
 const PACED_DEADLINE: Nanos = Nanos::from_millis(10);
-/// How long the spinning processors look before they sleep: longer than a round trip.
-const SPIN: &str = "1ms";
 
 #[derive(Serialize)]
 struct Point {
@@ -37,10 +35,12 @@ struct Point {
 }
 
 /// How a world calls.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum World {
     /// Kernel sockets.
     Kernel,
+    /// The same once more: how far two that are equal differ.
+    Again,
     /// The drivers alone: the floor of whatever is built on them.
     Bare,
     /// The client's thread does its engine's work: one thread a host, as with sockets.
@@ -51,16 +51,16 @@ enum World {
     Daemon,
 }
 
-/// Those with a client that can be called and spins. The bare ones come last: they are not everywhere.
+/// Those with a client that can be called and spins. The bare ones are not everywhere.
 const SPINNING: [(&str, World); 3] = [
     ("kernel, spinning", World::Kernel),
-    ("kernel, spinning again", World::Kernel),
+    ("kernel, spinning again", World::Again),
     ("bare driver, spinning", World::Bare),
 ];
 /// Those whose client blocks.
 const BLOCKING: [(&str, World); 6] = [
     ("kernel, blocking", World::Kernel),
-    ("kernel, blocking again", World::Kernel),
+    ("kernel, blocking again", World::Again),
     ("embedded, blocking", World::Leading),
     ("embedded, client woken by its engine", World::Woken),
     ("daemon, blocking", World::Daemon),
@@ -81,13 +81,14 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let mut pairs = Vec::new();
     let mut open = |wait: Wait, worlds: &[(&'static str, World)]| {
         let worlds = worlds.iter().filter(|(_, world)| has_floor || !matches!(world, World::Bare));
-        let opened = worlds.map(|&(name, world)| {
+        let mut group = Group::default();
+        for &(name, world) in worlds {
             let mut pair = Pair::create(&bed, conditions)?;
-            let opened = contender(name, world, wait, &mut pair, pairs.len(), conditions)?;
+            group.contenders.push(contender(name, world, wait, &mut pair, pairs.len(), conditions)?);
+            group.worlds.push(world);
             pairs.push(pair);
-            Ok(opened)
-        });
-        opened.collect::<anyhow::Result<Vec<_>>>()
+        }
+        anyhow::Ok(group)
     };
     let mut worlds = Worlds {
         spinning: open(Wait::Spin, &SPINNING)?,
@@ -103,8 +104,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let block = |interval| Block { length, interval, bytes: BYTES as usize, bulk: None };
     for round in 0..count {
         conditions.progress(format_args!("round {} of {count}", round + 1));
-        rounds(&mut worlds.spinning, 1, 0, &block(Nanos::ZERO), |_| ())?;
-        rounds(&mut worlds.blocking, 1, 0, &block(PACE), |_| ())?;
+        rounds(&mut worlds.spinning.contenders, 1, 0, &block(Nanos::ZERO), |_| ())?;
+        rounds(&mut worlds.blocking.contenders, 1, 0, &block(PACE), |_| ())?;
         worlds.direct.push(pair.loop_directly(
             engine,
             promise(INTERVAL, DEADLINE),
@@ -116,6 +117,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let excuses = Excuses::new(&testimony.holes, Ppm(0));
     let mut measured = judge(&worlds, conditions, &excuses);
     measured.testimony = testimony;
+    pairs.push(pair);
+    measured.doubt_demoted(&worlds.blocking.contenders, &mut pairs)?;
     Ok(measured)
 }
 
@@ -126,8 +129,11 @@ fn promise(interval: Nanos, deadline: Nanos) -> Contract {
 
 fn options(spin: bool, world: usize, conditions: &Conditions) -> Options {
     let ports = super::on_ports(world, conditions);
-    let spinning =
-        if spin && conditions.driver == Driver::Xdp { format!("spin = \"{SPIN}\"\n") } else { String::new() };
+    let spinning = if spin && conditions.driver == Driver::Xdp {
+        format!("spin = \"{}us\"\n", SPIN.0 / 1_000)
+    } else {
+        String::new()
+    };
     Options {
         driver: conditions.driver,
         real_time: conditions.real_time,
@@ -152,19 +158,39 @@ fn contender(
         pair.call_channels(engine, promise(PACED_INTERVAL, PACED_DEADLINE), waits, class)
     };
     let caller = match world {
-        World::Leading => channels(Hosting::Embedded, [Wait::Direct; 2])?,
+        World::Leading => channels(Hosting::Embedded, [Wait::Lead, Wait::Direct])?,
         World::Woken => channels(Hosting::Embedded, [Wait::Block, Wait::Direct])?,
         World::Daemon => channels(Hosting::Daemon, [Wait::Block; 2])?,
-        World::Kernel => pair.call_sockets(wait, class)?.0,
+        World::Kernel | World::Again => pair.call_sockets(wait, class)?.0,
         World::Bare => pair.call_adapters(&options, BYTES, wait, class)?,
     };
     Ok(Contender::new(name, class, &pair.place, caller, 1))
 }
 
-/// All that are compared, with what they measured.
+/// Worlds that are called in turns, with what they measured.
+#[derive(Default)]
+struct Group {
+    /// What the contenders are, in their order.
+    worlds: Vec<World>,
+    contenders: Vec<Contender>,
+}
+
+impl Group {
+    fn find(&self, world: World) -> Option<&Contender> {
+        let at = self.worlds.iter().position(|&other| other == world)?;
+        self.contenders.get(at)
+    }
+
+    /// Of one that is everywhere.
+    fn side(&self, world: World) -> &Side {
+        &self.find(world).expect("all but the bare drivers are always called").sides[0]
+    }
+}
+
+/// All that are compared.
 struct Worlds {
-    spinning: Vec<Contender>,
-    blocking: Vec<Contender>,
+    spinning: Group,
+    blocking: Group,
     /// Processors that spin and call handlers: no client.
     direct: Side,
 }
@@ -175,7 +201,7 @@ fn judge(worlds: &Worlds, conditions: &Conditions, excuses: &Excuses) -> Measure
         "excused", "lost",
     ];
     let mut measured = Measured::new("world", &columns);
-    let called = worlds.spinning.iter().chain(&worlds.blocking);
+    let called = worlds.spinning.contenders.iter().chain(&worlds.blocking.contenders);
     let called = called.map(|one| (one.name, &one.sides[0], one.lost[0]));
     for (world, side, lost) in called.chain([(DIRECT, &worlds.direct, 0)]) {
         let figures = side.figures(excuses);
@@ -184,12 +210,12 @@ fn judge(worlds: &Worlds, conditions: &Conditions, excuses: &Excuses) -> Measure
         measured.add(&Point { world, figures, lost });
     }
     let [spinning, blocking] = [&worlds.spinning, &worlds.blocking];
-    for (what, ours, kernel, limit) in [
+    for (what, ours, group, limit) in [
         ("spinning, in the program", &worlds.direct, spinning, 0.8),
-        ("blocking, in the program", &blocking[2].sides[0], blocking, 1.05),
-        ("blocking, through the daemon", &blocking[4].sides[0], blocking, 2.0),
+        ("blocking, in the program", blocking.side(World::Leading), blocking, 1.05),
+        ("blocking, through the daemon", blocking.side(World::Daemon), blocking, 2.0),
     ] {
-        let [kernel, again] = [0, 1].map(|index| &kernel[index].sides[0]);
+        let [kernel, again] = [World::Kernel, World::Again].map(|world| group.side(world));
         let found = compare(kernel, ours, again, Statistic::Median, excuses);
         let name = format!(
             "{what}: p50 against kernel sockets (A/A {:.3}, half-width {:.3})",
@@ -208,34 +234,40 @@ fn judge(worlds: &Worlds, conditions: &Conditions, excuses: &Excuses) -> Measure
 /// Where the microseconds go, by what each world has more than the one before.
 fn account(measured: &mut Measured, worlds: &Worlds, excuses: &Excuses) {
     let p50 = |side: &Side| side.figures(excuses).clean.p50_us;
-    let of = |contenders: &[Contender], index: usize| contenders.get(index).map(|one| p50(&one.sides[0]));
+    let of = |group: &Group, world| group.find(world).map(|one| p50(&one.sides[0]));
     let us = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1} us"));
     let less = |more: Option<f64>, less: Option<f64>| Some(more? - less?);
-    let spinning = |index| of(&worlds.spinning, index);
-    let blocking = |index| of(&worlds.blocking, index);
+    let spinning = |world| of(&worlds.spinning, world);
+    let blocking = |world| of(&worlds.blocking, world);
     let direct = Some(p50(&worlds.direct));
+    use World::{Bare, Daemon, Kernel, Leading, Woken};
     let rows = [
-        ("wire and driver, both ways (bare, spinning)", "-", spinning(2), None),
-        ("protocol, both ways (spinning, more than bare)", "-", less(direct, spinning(2)), None),
-        ("all of it (spinning)", "-", direct, spinning(0)),
+        ("wire and driver, both ways (bare, spinning)", "-", spinning(Bare), None),
+        ("protocol, both ways (spinning, more than bare)", "-", less(direct, spinning(Bare)), None),
+        ("all of it (spinning)", "-", direct, spinning(Kernel)),
         (
             "server and client woken (blocking less spinning)",
             "-",
-            less(blocking(2), direct),
-            less(blocking(0), spinning(0)),
+            less(blocking(Leading), direct),
+            less(blocking(Kernel), spinning(Kernel)),
         ),
-        ("the same of bare drivers", "-", less(blocking(5), spinning(2)), None),
-        ("protocol with cold caches (blocking, more than bare)", "-", less(blocking(2), blocking(5)), None),
+        ("the same of bare drivers", "-", less(blocking(Bare), spinning(Bare)), None),
+        (
+            "protocol with cold caches (blocking, more than bare)",
+            "-",
+            less(blocking(Leading), blocking(Bare)),
+            None,
+        ),
         (
             "the client's thread beside its engine's: a switch and a wake-up each way",
             "-",
-            less(blocking(3), blocking(2)),
+            less(blocking(Woken), blocking(Leading)),
             None,
         ),
         (
             "two processes instead of one, and a server of its own",
             "IPC 563 to 875 us (CLIPS)",
-            less(blocking(4), blocking(3)),
+            less(blocking(Daemon), blocking(Woken)),
             None,
         ),
     ];
@@ -253,15 +285,22 @@ fn plot(worlds: &Worlds, excuses: &Excuses) -> Plot {
         points: super::exceedance(side, excuses),
     };
     let mut series = vec![line(DIRECT, 0, false, &worlds.direct)];
-    for (contenders, indices) in [
-        (&worlds.spinning, [(0, 0, true), (2, 3, true)].as_slice()),
+    for (group, lines) in [
+        (&worlds.spinning, [(World::Kernel, 0, true), (World::Bare, 3, true)].as_slice()),
         (
             &worlds.blocking,
-            [(0, 1, true), (2, 1, false), (3, 2, true), (4, 2, false), (5, 3, false)].as_slice(),
+            [
+                (World::Kernel, 1, true),
+                (World::Leading, 1, false),
+                (World::Woken, 2, true),
+                (World::Daemon, 2, false),
+                (World::Bare, 3, false),
+            ]
+            .as_slice(),
         ),
     ] {
-        for &(index, colour, dashed) in indices {
-            series.extend(contenders.get(index).map(|one| line(one.name, colour, dashed, &one.sides[0])));
+        for &(world, colour, dashed) in lines {
+            series.extend(group.find(world).map(|one| line(one.name, colour, dashed, &one.sides[0])));
         }
     }
     Plot {

@@ -43,7 +43,7 @@ fn loads(conditions: &Conditions) -> &'static [f64] {
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::new(LINK, QUEUE), pinned: true };
     let loads = loads(conditions);
-    let (mut contenders, pairs) = worlds(&bed, loads.len(), conditions)?;
+    let (mut contenders, mut pairs) = worlds(&bed, loads.len(), conditions)?;
     let rate = pairs[0].link().rate;
     let witness = conditions.witness()?;
     let (count, length) = if conditions.quick { (2, 1_800) } else { (10, 2_000) };
@@ -63,6 +63,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let excuses = Excuses::new(&testimony.holes, Ppm(0));
     let mut measured = judge(&contenders, loads, &excuses);
     measured.testimony = testimony;
+    measured.doubt_demoted(&contenders, &mut pairs)?;
     Ok(measured)
 }
 

@@ -3,19 +3,15 @@
 //!
 //! Each network is measured in a process of its own, so that its memory is its own.
 
-use std::process::{Command, Stdio};
-
 use anyhow::Context;
-use punctual_sim::scale::{Found, Size, exponent, measure, scheduler_ns};
+use punctual_sim::scale::{Found, Size, exponent, scheduler_ns};
 use serde::Serialize;
 
-use super::{Conditions, Measured};
+use super::{Measured, Wanted, worker};
 use crate::demo::outcome::Check;
 use crate::interrupt;
 use crate::report::{Axis, Legend, Plot, Series};
 
-/// Tells the program that it is to measure one network, and which.
-const VARIABLE: &str = "PUNCTUAL_BENCH_SCALE";
 /// Channels that start at a node of the large networks.
 const CHANNELS_PER_NODE: usize = 100;
 /// Nodes of the networks whose nodes have more and more channels.
@@ -52,7 +48,7 @@ struct Scheduler {
 ///
 /// # Errors
 /// Where a network cannot be set up, does not open its channels, or the run is interrupted.
-pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
+pub fn run(conditions: &Wanted) -> anyhow::Result<Measured> {
     let (nodes, own, flows): (&[usize], &[usize], &[usize]) = if conditions.quick {
         (&[10, 100, 1_000], &[10, 100, 1_000], &[100, 1_000, 10_000, 100_000])
     } else {
@@ -93,33 +89,14 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     Ok(measured)
 }
 
-fn point(series: &'static str, size: Size, conditions: &Conditions) -> anyhow::Result<Point> {
+fn point(series: &'static str, size: Size, conditions: &Wanted) -> anyhow::Result<Point> {
     let Size { nodes, channels_per_node } = size;
     conditions.progress(format_args!("{nodes} nodes, {channels_per_node} channels each"));
     interrupt::check()?;
-    let output = Command::new(std::env::current_exe()?)
-        .args(["bench", "list"])
-        .env(VARIABLE, serde_json::to_string(&size)?)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("this program cannot be started again")?;
-    anyhow::ensure!(output.status.success(), "{nodes} nodes with {channels_per_node} channels each: failed");
-    let found: Found =
-        serde_json::from_slice(&output.stdout).context("the measuring process says something else")?;
+    let found: Found = worker::outcome_of(&worker::Work::Network(size))
+        .with_context(|| format!("{nodes} nodes with {channels_per_node} channels each"))?;
     let establish_us = found.establish_s * 1e6 / found.channels.max(1) as f64;
     Ok(Point { series, channels_per_node, establish_us, found })
-}
-
-/// Measures one network if this is the process for it; whether it was.
-///
-/// # Errors
-/// Where the network cannot be set up or does not open its channels.
-pub fn work_if_asked() -> anyhow::Result<bool> {
-    let Ok(asked) = std::env::var(VARIABLE) else { return Ok(false) };
-    let size: Size = serde_json::from_str(&asked).context("the size of the network")?;
-    println!("{}", serde_json::to_string(&measure(size)?)?);
-    Ok(true)
 }
 
 fn judge(measured: &mut Measured, networks: &[Point], owns: &[Point], schedulers: &[(f64, f64)]) {

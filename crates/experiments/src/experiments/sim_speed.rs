@@ -1,13 +1,12 @@
 //! How many packets a second the simulator carries from link to link: what a campaign of 10^8 messages costs.
 
-use std::time::Instant;
-
 use anyhow::Context;
 use punctual::Nanos;
 use punctual_sim::{FaultKinds, Options, SizeChoice, Traffic, run_many};
 use serde::Serialize;
 
-use super::{Conditions, Measured};
+use super::{Measured, Wanted};
+use crate::clock::process_cpu;
 use crate::demo::outcome::Check;
 use crate::interrupt;
 use crate::report::{Axis, Legend, Plot, Series};
@@ -30,6 +29,7 @@ struct Point {
     seeds: u64,
     messages: u64,
     packet_hops: u64,
+    /// CPU time.
     seconds: f64,
     packet_hops_per_s: f64,
     messages_per_s: f64,
@@ -39,7 +39,7 @@ struct Point {
 ///
 /// # Errors
 /// Where a run cannot be set up, or is interrupted.
-pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
+pub fn run(conditions: &Wanted) -> anyhow::Result<Measured> {
     let (seeds, turns) = if conditions.quick { (16, 2) } else { (64, 5) };
     let loads = [
         Load { name: "short runs", traffic: Nanos::from_millis(1_000), faults: FaultKinds::NONE },
@@ -75,7 +75,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
         });
         measured.add(&best);
     }
-    measured.notes.push("one core; the fastest of several turns over the same seeds".into());
+    measured.notes.push("CPU time of one core; the fastest of several turns over the same seeds".into());
     measured.plot = Some(Plot {
         title: "simulated packet-hops a second and core".into(),
         x: Axis::logarithmic("virtual time in which applications send, ms"),
@@ -91,9 +91,9 @@ fn turn_of(load: Load, seeds: u64) -> anyhow::Result<Point> {
     let options =
         Options { traffic: Traffic::For(load.traffic), sizes: SizeChoice::Small, ..Options::default() };
     let options = options.with_faults(load.faults);
-    let began = Instant::now();
+    let began = process_cpu();
     let outcomes = run_many(0..seeds, &options, 1, |_| {})?;
-    let seconds = began.elapsed().as_secs_f64();
+    let seconds = (process_cpu() - began).as_secs_f64();
     let (messages, packet_hops) = (
         outcomes.iter().map(|outcome| outcome.messages).sum::<u64>(),
         outcomes.iter().map(|outcome| outcome.packets).sum::<u64>(),

@@ -3,10 +3,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use anyhow::Context;
 use punctual::{BitRate, Channel, Endsystem, Nanos, Receiver, RecvError, SendError};
 use punctual_link::{Link, Port, Received};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{Conditions, Measured};
 use crate::clock::{duration, now, wait_until};
@@ -77,6 +79,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let witness = conditions.witness()?;
     let (rounds, length) = if conditions.quick { (5, 1_500) } else { (20, 3_000) };
     let length = Nanos::from_millis(length);
+    let ends = [pair.endsystem(engine)?, pair.far_endsystem(engine)?];
+    let told_before = told_lost(ends)?;
     let mut points = Vec::new();
     for round in 0..rounds {
         conditions.progress(format_args!("round {} of {rounds}", round + 1));
@@ -96,7 +100,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let totals = points.iter().filter(|point| point.world == OURS);
     let sent: u64 = totals.clone().map(|point| point.total_sent).sum();
     let lost = sent - totals.map(|point| point.total_received).sum::<u64>() - drain(&mut receiver)?;
-    let told = told_lost(pair.endsystem(engine)?)? + told_lost(pair.far_endsystem(engine)?)?;
+    let told = told_lost(ends)? - told_before;
     let mut measured = judge(&points);
     let name = "messages lost that no counter of the hosts tells of".into();
     measured.checks.push(Check::at_most(name, lost.saturating_sub(told) as f64, 0.0));
@@ -118,19 +122,28 @@ fn drain(receiver: &mut Receiver) -> anyhow::Result<u64> {
     }
 }
 
-/// Packets that a host says it has dropped: in its driver, at its edge, on its way out, or before its receiver.
-fn told_lost(endsystem: &Endsystem) -> anyhow::Result<u64> {
+/// Packets that the hosts say they have dropped until now: in their drivers, at their edges, on their ways out, or before
+/// a receiver.
+fn told_lost(ends: [&Endsystem; 2]) -> anyhow::Result<u64> {
+    ends.into_iter().map(told_lost_at).sum()
+}
+
+fn told_lost_at(endsystem: &Endsystem) -> anyhow::Result<u64> {
     let status = endsystem.status()?;
     let drops = &status.node.drops;
     let edge = drops.no_buffer + drops.over_cap + drops.receiver_full + drops.no_receiver + drops.malformed;
     let queues: u64 = status.node.links.iter().map(|link| link.best_effort_dropped).sum();
-    let links = status.engine["links"].as_array().map_or(&[][..], Vec::as_slice);
-    let of = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
-    let driver = links.iter().map(|link| {
-        let dropped = link["drops"].as_object().map_or(0, |all| all.values().map(of).sum::<u64>());
-        of(&link["overflows"]) + of(&link["send_errors"]) + dropped
-    });
-    Ok(edge + queues + driver.sum::<u64>())
+    let links = status.engine["links"].as_array().context("a host that does not tell of its links")?;
+    let driver: u64 = links.iter().map(told_lost_on).sum::<anyhow::Result<u64>>()?;
+    Ok(edge + queues + driver)
+}
+
+/// What a link's driver counts.
+fn told_lost_on(link: &Value) -> anyhow::Result<u64> {
+    let count = |value: &Value| value.as_u64().with_context(|| format!("a link without a counter: {link}"));
+    let drops = link["drops"].as_object().with_context(|| format!("a link without drops: {link}"))?;
+    let dropped: u64 = drops.values().map(count).sum::<anyhow::Result<u64>>()?;
+    Ok(count(&link["overflows"])? + count(&link["send_errors"])? + dropped)
 }
 
 /// What a turn found.

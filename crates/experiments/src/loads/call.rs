@@ -65,10 +65,12 @@ pub struct Calls {
     pub samples: Vec<Sample>,
     /// The others.
     pub lost: u64,
+    /// Whether the client was to lead its engine and stayed away too long: some of the calls were waited for otherwise.
+    pub led_no_more: bool,
 }
 
 fn calls(asking: &mut impl Ask, plan: Plan, first: u64) -> anyhow::Result<Calls> {
-    let mut found = Calls { samples: Vec::with_capacity(1 << 14), lost: 0 };
+    let mut found = Calls { samples: Vec::with_capacity(1 << 14), ..Calls::default() };
     let mut message = vec![0; plan.bytes.max(8)];
     let mut due = now();
     let mut number = first;
@@ -129,28 +131,13 @@ impl Ask for SocketCaller {
 pub struct ChannelCaller {
     requests: Channel,
     answers: Receiver,
-    wait: Wait,
 }
 
 impl ChannelCaller {
     /// Over the two.
-    pub fn new(requests: Channel, mut answers: Receiver, wait: Wait) -> Self {
+    pub fn new(requests: Channel, mut answers: Receiver) -> Self {
         answers.set_recv_timeout(Some(duration(PATIENCE)));
-        Self { requests, answers, wait }
-    }
-
-    /// The next answer.
-    fn next(&mut self, message: &[u8], until: Instant) -> Result<bool, RecvError> {
-        let check = |bytes: &[u8]| is_answer(bytes, message);
-        if self.wait == Wait::Spin {
-            loop {
-                match self.answers.try_recv_in_place(|bytes, _| check(bytes)) {
-                    Err(RecvError::WouldBlock) if now() < until => std::hint::spin_loop(),
-                    other => return other,
-                }
-            }
-        }
-        self.answers.recv_in_place(|bytes, _| check(bytes))
+        Self { requests, answers }
     }
 }
 
@@ -161,7 +148,7 @@ impl Ask for ChannelCaller {
             return Ok(false);
         }
         while now() < until {
-            match self.next(message, until) {
+            match self.answers.recv_in_place(|bytes, _| is_answer(bytes, message)) {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
                 Err(RecvError::TimedOut | RecvError::WouldBlock) => break,
@@ -192,12 +179,9 @@ impl Caller for LeadingCaller {
         let answers = self.answers.take().context("a former run has lost the answers' channel")?;
         let mut leading = Leading { requests: &mut self.requests, lead: answers.lead()? };
         let found = calls(&mut leading, plan, first);
-        let (led, overruns) = (leading.lead.is_leading(), leading.lead.overruns());
+        let led_no_more = !leading.lead.is_leading();
         self.answers = Some(leading.lead.end());
-        if !led {
-            eprintln!("note: a client stayed away from its engine {overruns} times, and led no more");
-        }
-        found
+        Ok(Calls { led_no_more, ..found? })
     }
 }
 

@@ -7,15 +7,11 @@ use punctual_analysis::{Instant, Nanos};
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recvfrom, sendto};
 
 use crate::clock::{duration, now};
-use crate::session::Wait;
+use crate::session::{SPIN, Wait};
 
 /// How long [`Wait::SpinThenBlock`] looks before it sleeps: the value that the kernel's documentation proposes for
 /// `net.core.busy_read`. In the program and not by `SO_BUSY_POLL`, since that polls no virtual device.
 const BUSY_POLL: Nanos = Nanos::from_micros(50);
-
-/// How long [`Wait::Spin`] looks: longer than a round trip, and as long as the processors that it is compared with. A
-/// server that nobody calls does not take the CPU from another world's.
-const SPIN: Nanos = Nanos::from_millis(1);
 
 /// A socket and how its owner waits.
 #[derive(Debug)]
@@ -48,7 +44,7 @@ impl Datagrams {
         match self.wait {
             Wait::Spin => self.look_then_sleep(buffer, SPIN, patience),
             Wait::SpinThenBlock => self.look_then_sleep(buffer, BUSY_POLL, patience),
-            Wait::Block | Wait::Direct => self.sleep(buffer, patience),
+            Wait::Block | Wait::Direct | Wait::Lead => self.sleep(buffer, patience),
         }
     }
 
@@ -62,12 +58,13 @@ impl Datagrams {
         if found.is_some() { Ok(found) } else { self.sleep(buffer, patience) }
     }
 
+    /// Without a pause between two looks, as the processors that this is compared with.
     fn look(&self, buffer: &mut [u8], until: Instant) -> io::Result<Option<Received>> {
         loop {
             match self.take(buffer, RecvFlags::DONTWAIT)? {
                 Some(found) => return Ok(Some(found)),
                 None if now() >= until => return Ok(None),
-                None => std::hint::spin_loop(),
+                None => {}
             }
         }
     }

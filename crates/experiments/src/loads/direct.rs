@@ -17,7 +17,7 @@ const LOOK: Nanos = Nanos::from_millis(5);
 /// Without an answer for so long the loop has broken: a message was lost.
 const BROKEN: Nanos = Nanos::from_millis(500);
 
-/// Round trips one after the other for `length`.
+/// Round trips one after the other for `length`, and whether the handler here was demoted meanwhile.
 ///
 /// # Errors
 /// Where a channel breaks or answers stop coming at once.
@@ -26,7 +26,7 @@ pub fn run(
     answers: Receiver,
     bytes: usize,
     length: Nanos,
-) -> anyhow::Result<Vec<Sample>> {
+) -> anyhow::Result<(Vec<Sample>, bool)> {
     let until = now() + length;
     let progress = Arc::new(AtomicU64::new(0));
     let done = Arc::new(AtomicBool::new(false));
@@ -57,8 +57,7 @@ pub fn run(
     loop {
         wait_until(now() + LOOK)?;
         if let Ok(samples) = finished.try_recv() {
-            drop(handler);
-            return Ok(samples);
+            return Ok((samples, !handler.is_direct()));
         }
         let count = progress.load(Ordering::Relaxed);
         if count != last {

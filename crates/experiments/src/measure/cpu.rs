@@ -3,7 +3,8 @@
 use std::fs;
 
 use punctual_analysis::Nanos;
-use rustix::time::{ClockId, clock_gettime};
+
+use crate::clock::process_cpu;
 
 /// Kernel threads that do network work: soft interrupts that were put off, and threaded NAPI.
 const KERNEL_THREADS: [&str; 2] = ["ksoftirqd/", "napi/"];
@@ -11,9 +12,7 @@ const KERNEL_THREADS: [&str; 2] = ["ksoftirqd/", "napi/"];
 /// CPU time that this process and the kernel's network threads have used until now. Soft interrupts that run inside a
 /// system call are charged to its caller.
 pub fn used() -> Nanos {
-    let own = clock_gettime(ClockId::ProcessCPUTime);
-    let own = own.tv_sec.unsigned_abs() * 1_000_000_000 + own.tv_nsec.unsigned_abs();
-    Nanos(own + kernel_threads())
+    process_cpu() + Nanos(kernel_threads())
 }
 
 fn kernel_threads() -> u64 {

@@ -1,9 +1,10 @@
 //! Round trips over two bare drivers, without engine, protocol or clock: what the machine and the driver take, whatever
 //! is built on them. The floor under our own round trips.
 //!
-//! The packets are best effort of no channel, since the classifier lets nothing else through, and as long as ours.
+//! The packets are best effort of no channel, since the classifier lets nothing else through. They are as long as ours:
+//! header, message, and all messages of one length. At each end one thread owns the driver; one packet is under way.
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use punctual::Nanos;
 use punctual_link::{Link, Port, Received};
 use punctual_proto::Instant;
@@ -13,17 +14,15 @@ use punctual_proto::wire::{Header, Kind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::Wait;
 use super::adapter::OVERHEAD_BYTES;
 use super::echo::Server;
 use super::roles::DEAF;
+use super::{SPIN, Wait};
 use crate::clock::now;
 use crate::loads::call::{Ask, PATIENCE, is_answer};
 
-/// How long [`Wait::Spin`] looks: as the sockets of the baseline do.
-const SPIN: Nanos = Nanos::from_millis(1);
-/// Packets of one look: there is never more than one.
-const BATCH: usize = 8;
+/// Packets of one look. What else has come, late answers that nobody waits for any more, waits in the ring.
+const BATCH: usize = 1;
 
 /// One end of a wire.
 pub struct Bare {
@@ -58,7 +57,9 @@ impl Bare {
 
     fn send(&mut self, message: &[u8]) -> anyhow::Result<()> {
         let bytes = self.packet.len();
-        self.packet[HEADER_BYTES..].copy_from_slice(message);
+        let payload = &mut self.packet[HEADER_BYTES..];
+        ensure!(message.len() == payload.len(), "a message of {} B, not {}", message.len(), payload.len());
+        payload.copy_from_slice(message);
         let buffer = self.link.transmit_buffer().context("an idle driver has no buffer")?;
         buffer[..bytes].copy_from_slice(&self.packet);
         self.link.transmit(Port::Data, bytes, u32::try_from(bytes + OVERHEAD_BYTES)?)?;
@@ -73,8 +74,7 @@ impl Bare {
         let spin = if self.wait == Wait::Spin { SPIN } else { Nanos::ZERO };
         loop {
             if self.link.receive(&mut self.received, BATCH)? > 0 {
-                // Nobody sends before the answer: there is one.
-                return Ok(self.received.drain(..).next());
+                return Ok(self.received.pop());
             }
             let waited = now().since(begun);
             if waited >= spin && !self.sleep(patience)? {

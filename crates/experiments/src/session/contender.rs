@@ -42,6 +42,8 @@ pub struct Contender {
     pub lost: Vec<u64>,
     /// When it was measured, by load.
     pub windows: Vec<Windows>,
+    /// Blocks in which its client was to lead its engine, and did not to the end.
+    pub led_no_more: u64,
     next: u64,
 }
 
@@ -63,6 +65,7 @@ impl Contender {
             sides: vec![Side::default(); loads],
             lost: vec![0; loads],
             windows: vec![Windows::default(); loads],
+            led_no_more: 0,
             next: 0,
         }
     }
@@ -97,6 +100,7 @@ impl Contender {
         let found = found?;
         self.next += found.samples.len() as u64 + found.lost;
         self.lost[load] += found.lost;
+        self.led_no_more += u64::from(found.led_no_more);
         self.sides[load].push(found.samples);
         Ok(())
     }

@@ -26,17 +26,26 @@ pub trait Server: Send {
     /// # Errors
     /// Where its way is broken.
     fn answer(&mut self) -> anyhow::Result<bool>;
+
+    /// Whether its handler took too long for the processor, and has a thread of its own since.
+    fn is_demoted(&self) -> bool {
+        false
+    }
 }
 
-/// Answers until told to stop.
+/// Answers until told to stop; says whether it was demoted.
 ///
 /// # Errors
 /// Where the way is broken.
-pub fn serve(mut server: Box<dyn Server>, stop: &AtomicBool) -> anyhow::Result<()> {
+pub fn serve(mut server: Box<dyn Server>, stop: &AtomicBool, is_demoted: &AtomicBool) -> anyhow::Result<()> {
     if !server.prepare(stop)? {
         return Ok(());
     }
-    while !stop.load(Ordering::Relaxed) && server.answer()? {}
+    while !stop.load(Ordering::Relaxed) && server.answer()? {
+        if server.is_demoted() {
+            is_demoted.store(true, Ordering::Relaxed);
+        }
+    }
     Ok(())
 }
 
@@ -84,7 +93,7 @@ enum Way {
 }
 
 /// What the handler of [`Wait::Direct`] declares: it copies a small message.
-pub const HANDLER_TIME: Nanos = Nanos::from_micros(2);
+const HANDLER_TIME: Nanos = Nanos::from_micros(2);
 /// The same on a CPU that was halted just before: cold caches, and what the kernel catches up with.
 const WOKEN_HANDLER_TIME: Nanos = Nanos::from_micros(10);
 /// Of the interval of its messages: as much of the processor may be given away for it.
@@ -126,29 +135,13 @@ impl Server for ChannelServer {
         if let Way::Direct { handler, is_demoted } = &mut self.way {
             sleep_until(now() + DEAF);
             // One whose channel has ended is put down too.
-            let has_moved = !handler.is_direct() && handler.state().is_ok();
-            if has_moved && !std::mem::replace(is_demoted, true) {
-                eprintln!(
-                    "note: a server's handler took too long {} times, and has its own thread from now on",
-                    handler.overruns()
-                );
-            }
+            *is_demoted |= !handler.is_direct() && handler.state().is_ok();
             return Ok(true);
         }
         let Way::Both(both) = &mut self.way else { return Ok(false) };
         let (requests, answers) = &mut **both;
         let mut sent = Ok(());
-        let taken = if self.wait == Wait::Spin {
-            let until = now() + DEAF;
-            loop {
-                match requests.try_recv_in_place(|bytes, _| sent = answers.send(bytes)) {
-                    Err(RecvError::WouldBlock) if now() < until => std::hint::spin_loop(),
-                    other => break other,
-                }
-            }
-        } else {
-            requests.recv_in_place(|bytes, _| sent = answers.send(bytes))
-        };
+        let taken = requests.recv_in_place(|bytes, _| sent = answers.send(bytes));
         match taken {
             Ok(()) | Err(RecvError::TimedOut | RecvError::WouldBlock) => {}
             Err(RecvError::Closed(_)) => return Ok(false),
@@ -159,5 +152,9 @@ impl Server for ChannelServer {
             Err(SendError::Closed(_)) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn is_demoted(&self) -> bool {
+        matches!(self.way, Way::Direct { is_demoted: true, .. })
     }
 }

@@ -22,7 +22,7 @@ pub mod world;
 
 pub use contender::{Block, Contender, rounds};
 pub use nodes::Nodes;
-pub use orders::{Answer, Hosting, Order, RoleId, Through, Wait};
+pub use orders::{Answer, Hosting, Order, RoleId, SPIN, Through, Wait};
 pub use pair::{Bed, Pair};
 pub use place::Place;
 pub use roles::{Engine, Roles};

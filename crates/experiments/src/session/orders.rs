@@ -1,7 +1,7 @@
 //! What the far host of a pair is told to do: the same words whether it is a namespace of this machine or another
 //! machine (`punctual bench --serve`).
 
-use punctual::Contract;
+use punctual::{Contract, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::loads::Class;
@@ -9,20 +9,26 @@ use crate::loads::Class;
 /// Names something that was started, so that it can be asked and ended; the near side numbers them.
 pub type RoleId = u32;
 
-/// How an end waits for a message.
+/// How an end of a round trip waits for its message. What is said of sockets holds of bare drivers too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wait {
     /// Sleeps in the kernel.
     #[default]
     Block,
-    /// Looks for 50 us, then sleeps: what `SO_BUSY_POLL` does.
+    /// Sockets: looks for 50 us, then sleeps: what `SO_BUSY_POLL` does.
     SpinThenBlock,
-    /// Never sleeps.
+    /// Sockets: looks for [`SPIN`], then sleeps.
     Spin,
-    /// Punctual only: no thread at all, the processor calls the handler.
+    /// Servers of channels: no thread at all, the processor calls the handler.
     Direct,
+    /// Clients of channels: does the engine's work until the message is there.
+    Lead,
 }
+
+/// How long those look who spin, processors too, before they sleep: longer than a round trip. One that nobody calls does
+/// not take the CPU from another world's.
+pub const SPIN: Nanos = Nanos::from_millis(1);
 
 /// Where an engine lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,7 +105,7 @@ pub enum Order {
         /// Longest message.
         bytes_max: u32,
     },
-    /// What a sink has taken until now.
+    /// What a sink has taken until now, or how an echo server fares.
     Counted {
         /// Which.
         role: RoleId,
@@ -117,7 +123,7 @@ pub enum Order {
 pub enum Answer {
     /// It is done.
     Done,
-    /// What a sink has taken.
+    /// What a sink has taken, and how a server fares.
     Counted {
         /// Messages.
         messages: u64,
@@ -125,6 +131,8 @@ pub enum Answer {
         bytes: u64,
         /// CPU time of its thread in ns.
         cpu_ns: u64,
+        /// Whether it is an echo server whose handler took too long, and is a thread's affair since.
+        demoted: bool,
     },
     /// It failed.
     Failed {

@@ -68,6 +68,10 @@ pub struct Pair {
     key: String,
     next: RoleId,
     next_port: u16,
+    /// Servers whose handlers are the processor's affair.
+    direct: Vec<RoleId>,
+    /// Handlers that were demoted, of loops that are over.
+    demoted: u64,
     network: Option<Network>,
 }
 
@@ -103,6 +107,8 @@ impl Pair {
             key: configuration::domain_key()?,
             next: 0,
             next_port: FIRST_PORT,
+            direct: Vec::new(),
+            demoted: 0,
             network: Some(network),
         })
     }
@@ -127,6 +133,8 @@ impl Pair {
             key: configuration::domain_key()?,
             next: 0,
             next_port: FIRST_PORT + PORTS * (NUMBER.fetch_add(1, Ordering::Relaxed) % PORTS),
+            direct: Vec::new(),
+            demoted: 0,
             network: None,
         })
     }
@@ -243,11 +251,10 @@ impl Pair {
         Ok((Box::new(caller), port))
     }
 
-    /// Round trips over two guaranteed channels of an engine; client and server wait as told, in that order. A client
-    /// that waits directly leads its engine.
+    /// Round trips over two guaranteed channels of an engine; client and server wait as told, in that order.
     ///
     /// # Errors
-    /// Where a channel is refused.
+    /// Where a channel is refused, or an end of a channel cannot wait like that.
     pub fn call_channels(
         &mut self,
         engine: RoleId,
@@ -259,8 +266,9 @@ impl Pair {
         let (ask, reply) = (format!("ask-{role}"), format!("reply-{role}"));
         let endsystem = self.endsystem(engine)?;
         let listener = match client {
-            Wait::Direct => endsystem.listen_direct(&reply, LEADER_TIME, |_| Consent::Accept)?,
-            _ => endsystem.listen(&reply, |_| Consent::Accept)?,
+            Wait::Lead => endsystem.listen_direct(&reply, LEADER_TIME, |_| Consent::Accept)?,
+            Wait::Block => endsystem.listen(&reply, |_| Consent::Accept)?,
+            other => bail!("a client of channels blocks or leads: {other:?} is none of these"),
         };
         let through = Through::Engine { engine, name: ask.clone() };
         let answers = Some((format!("{reply}@a"), contract));
@@ -272,11 +280,14 @@ impl Pair {
             class,
             bytes_max: contract.message_bytes_max,
         })?;
+        if wait == Wait::Direct {
+            self.direct.push(role);
+        }
         let answers = accept(&listener)?;
         let requests = self.endsystem(engine)?.open(&format!("{ask}@b"), contract)?;
         Ok(match client {
-            Wait::Direct => Box::new(LeadingCaller::new(requests, answers)),
-            _ => Box::new(ChannelCaller::new(requests, answers, client)),
+            Wait::Lead => Box::new(LeadingCaller::new(requests, answers)),
+            _ => Box::new(ChannelCaller::new(requests, answers)),
         })
     }
 
@@ -348,9 +359,31 @@ impl Pair {
         })?;
         let answers = accept(&listener)?;
         let requests = self.endsystem(engine)?.open(&format!("{ask}@b"), contract)?;
-        let samples = direct::run(requests, answers, bytes, length);
+        let looped = direct::run(requests, answers, bytes, length);
+        self.demoted += u64::from(self.is_demoted(role)?);
         self.order(Order::End { role })?;
-        samples
+        let (samples, is_demoted) = looped?;
+        self.demoted += u64::from(is_demoted);
+        Ok(samples)
+    }
+
+    /// Handlers that took too long for their processor until now, so that a thread was woken for what came after.
+    ///
+    /// # Errors
+    /// Where b does not say.
+    pub fn demoted(&mut self) -> anyhow::Result<u64> {
+        let mut count = self.demoted;
+        for role in self.direct.clone() {
+            count += u64::from(self.is_demoted(role)?);
+        }
+        Ok(count)
+    }
+
+    fn is_demoted(&mut self, role: RoleId) -> anyhow::Result<bool> {
+        match self.order(Order::Counted { role })? {
+            Answer::Counted { demoted, .. } => Ok(demoted),
+            other => bail!("b answers {other:?} where it was asked how a server fares"),
+        }
     }
 
     /// One-way blocks over a TCP connection, as the papers' bulk; and the sink's number.

@@ -77,12 +77,13 @@ impl Engine {
     }
 }
 
-/// What a sink shares with who asks.
+/// What a sink or a server shares with who asks.
 #[derive(Default)]
 struct Counts {
     messages: AtomicU64,
     bytes: AtomicU64,
     cpu_ns: AtomicU64,
+    demoted: AtomicBool,
 }
 
 /// A role with a thread.
@@ -177,7 +178,8 @@ impl Roles {
                     Wait::Direct => {
                         endsystem.listen_direct(&name, echo::handler_time(&contract), |_| Consent::Accept)?
                     }
-                    _ => endsystem.listen(&name, |_| Consent::Accept)?,
+                    Wait::Block => endsystem.listen(&name, |_| Consent::Accept)?,
+                    other => bail!("a server of channels blocks or is a handler: {other:?} is none of these"),
                 };
                 let answers = endsystem.open(&to, contract).with_context(|| format!("channel to {to}"))?;
                 Box::new(echo::ChannelServer::new(listener, answers, wait))
@@ -221,7 +223,7 @@ impl Roles {
         class: Class,
         server: Box<dyn echo::Server>,
     ) -> anyhow::Result<()> {
-        self.run(role, class, move |stop, _| echo::serve(server, stop))
+        self.run(role, class, move |stop, counts| echo::serve(server, stop, &counts.demoted))
     }
 
     fn run(
@@ -247,6 +249,7 @@ impl Roles {
             messages: read(&counts.messages),
             bytes: read(&counts.bytes),
             cpu_ns: read(&counts.cpu_ns),
+            demoted: counts.demoted.load(Ordering::Relaxed),
         })
     }
 }

@@ -1,0 +1,70 @@
+//! This program once more, for what needs a process of its own: memory that is its own, or valgrind around it.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+use punctual_proto::node::config::RunPolicy;
+use punctual_sim::scale::{self, Size};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::instructions;
+
+/// Holds the [`Work`] of a worker, as JSON.
+const VARIABLE: &str = "PUNCTUAL_BENCH_WORK";
+
+/// What a worker is to do.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub enum Work {
+    /// Measure a network; prints what it found.
+    Network(Size),
+    /// Pass messages from node to node.
+    Messages {
+        /// How handlers are ordered.
+        policy: RunPolicy,
+        /// So many.
+        messages: u32,
+    },
+}
+
+/// Starts a worker, as an argument of the program and its flags in `under`.
+///
+/// # Errors
+/// Where this program does not know its own name.
+pub fn command(work: &Work, under: &[&str]) -> anyhow::Result<Command> {
+    let own = std::env::current_exe().context("this program cannot be started again")?;
+    let mut command = match under {
+        [] => Command::new(own),
+        [program, flags @ ..] => {
+            let mut command = Command::new(program);
+            command.args(flags).arg(own);
+            command
+        }
+    };
+    command.args(["bench", "list"]).env(VARIABLE, serde_json::to_string(work)?).stdin(Stdio::null());
+    Ok(command)
+}
+
+/// What a worker found.
+///
+/// # Errors
+/// Where it fails, or says something else.
+pub fn outcome_of<T: DeserializeOwned>(work: &Work) -> anyhow::Result<T> {
+    let output = command(work, &[])?.stderr(Stdio::inherit()).output();
+    let output = output.context("this program cannot be started again")?;
+    ensure!(output.status.success(), "the measuring process failed");
+    serde_json::from_slice(&output.stdout).context("the measuring process says something else")
+}
+
+/// Does the work of a worker if this is one; whether it was.
+///
+/// # Errors
+/// Where the work fails.
+pub fn work_if_asked() -> anyhow::Result<bool> {
+    let Ok(asked) = std::env::var(VARIABLE) else { return Ok(false) };
+    match serde_json::from_str(&asked).context(VARIABLE)? {
+        Work::Network(size) => println!("{}", serde_json::to_string(&scale::measure(size)?)?),
+        Work::Messages { policy, messages } => instructions::work(policy, messages)?,
+    }
+    Ok(true)
+}
