@@ -304,8 +304,12 @@ mod tests {
             link = [{ name = \"l\", neighbour = \"b\", driver = \"memory\", rate = \"100Mbit/s\" }]
         ";
         std::fs::write(folder.join("a.toml"), text).expect("written");
-        let input =
-            HostInput { name: "a".into(), config: Some("a.toml".into()), quantum: Some(3), ..HostInput::default() };
+        let input = HostInput {
+            name: "a".into(),
+            config: Some("a.toml".into()),
+            quantum: Some(3),
+            ..HostInput::default()
+        };
         let host = Host::new(&input, &folder).unwrap_or_else(|error| panic!("{error}"));
         let loaded = punctual_engine::config::load(&folder.join("a.toml")).expect("a configuration");
         let longest = payload_bytes_max(600, &loaded.node.links);
