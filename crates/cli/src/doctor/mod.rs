@@ -3,6 +3,7 @@
 
 pub mod configuration;
 pub mod leftovers;
+mod preemption;
 pub mod system;
 mod xdp;
 

@@ -7,7 +7,7 @@ use std::thread;
 
 use punctual_engine::os::realtime::{RealTime, SchedulingClass, apply};
 
-use super::Finding;
+use super::{Finding, preemption};
 
 /// The daemon's priority unless configured otherwise.
 const PRIORITY: u8 = 50;
@@ -24,6 +24,7 @@ pub fn check() -> Vec<Finding> {
         throttling(),
         governor(),
         isolation(),
+        preemption::check(),
         clock_source(),
         timer_slack(),
         socket_buffers("rmem_max"),
