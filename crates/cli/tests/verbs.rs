@@ -109,6 +109,27 @@ fn sim_refuses_a_wrong_topology_in_one_line() {
 }
 
 #[test]
+fn sim_refuses_a_wrong_case_in_one_line() {
+    let colour = file("colour.toml", "[[case]]\nseed = 1\nlesson = \"x\"\ncolour = 1\n");
+    assert!(complaint(&["sim", "--case", &colour], 1).contains("line 4: unknown field"));
+    let network = file("network.toml", "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\ncolour = 1\n");
+    let case = file("case.toml", &format!("[[case]]\nseed = 1\nlesson = \"x\"\ntopology = \"{network}\"\n"));
+    assert!(complaint(&["sim", "--case", &case], 1).contains("line 5: unknown field"));
+}
+
+/// The whole plan's figures stand where nothing is left out.
+#[test]
+fn sim_says_what_it_ran_where_nothing_is_to_be_minimised() {
+    let small = ["--size", "small", "--faults", "none", "--traffic-ms", "200", "--json"];
+    let found = json_of(&[&["sim", "--minimise", "3"], &small[..]].concat());
+    let whole = json_of(&[&["sim", "--seed", "3"], &small[..]].concat());
+    for key in ["seeds", "seed_first", "messages", "digest"] {
+        assert_eq!(found[key], whole[key], "{key}");
+    }
+    assert!(found["case"].is_null() && found["runs"] == 1, "{found}");
+}
+
+#[test]
 fn suggest_says_what_each_choice_reserves() {
     for trace in ["bigbuckbunny-720p25-h264", "bikes-640x272-h264", "bigbuckbunny-352x240p30-mpeg1"] {
         let path = format!("examples/traces/{trace}.csv");
@@ -138,6 +159,7 @@ fn usage_is_one_line_and_exit_code_2() {
             .contains("64 B to 65443 B")
     );
     assert!(complaint(&["sim"], 2).contains("see 'punctual sim --help'"));
+    assert!(complaint(&["bench", "sim-speed", "--driver", "xdp"], 2).contains("leave --driver out"));
     assert!(
         complaint(&["suggest", trace, "--deadline", "80ms", "--contract", "0B,25/s,1"], 2)
             .contains("message size")

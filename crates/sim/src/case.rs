@@ -118,10 +118,19 @@ pub enum CaseError {
         path: PathBuf,
         /// Why.
         cause: toml::de::Error,
+        /// What it holds.
+        text: String,
     },
     /// It names a network that is none.
-    #[error(transparent)]
-    Topology(#[from] TopologyError),
+    #[error("{}: {cause}", path.display())]
+    Topology {
+        /// Where that is.
+        path: PathBuf,
+        /// Why.
+        cause: TopologyError,
+        /// What it holds.
+        text: String,
+    },
     /// It names a kind of fault that is none.
     #[error(transparent)]
     Kind(#[from] UnknownKind),
@@ -156,7 +165,7 @@ impl Cases {
     /// Where it cannot be read or holds something else.
     pub fn read(file: &Path) -> Result<Self, CaseError> {
         let text = fs::read_to_string(file).map_err(|cause| CaseError::File { path: file.into(), cause })?;
-        toml::from_str(&text).map_err(|cause| CaseError::Syntax { path: file.into(), cause })
+        toml::from_str(&text).map_err(|cause| CaseError::Syntax { path: file.into(), cause, text })
     }
 }
 
@@ -168,8 +177,10 @@ impl Case {
     pub fn options(&self, file: &Path) -> Result<Options, CaseError> {
         let topology = self.topology.as_ref().map(|name| {
             let path = file.parent().unwrap_or(Path::new("")).join(name);
-            let text = fs::read_to_string(&path).map_err(|cause| CaseError::File { path, cause })?;
-            Ok::<_, CaseError>(Topology::parse(&text)?)
+            match fs::read_to_string(&path) {
+                Ok(text) => Topology::parse(&text).map_err(|cause| CaseError::Topology { path, cause, text }),
+                Err(cause) => Err(CaseError::File { path, cause }),
+            }
         });
         let mut options = Options {
             topology: topology.transpose()?,

@@ -28,8 +28,16 @@ pub struct Minimum {
     pub runs: u32,
 }
 
-/// Looks for the smallest plan of `seed` that shows the first violation that the whole one shows; `None` where that
-/// shows none. `progress` hears of each plan that is smaller, and how many were run.
+/// What a search found.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// The whole plan violates nothing.
+    Nothing(Box<Outcome>),
+    /// This violates what the whole plan does.
+    Smallest(Box<Minimum>),
+}
+
+/// Looks for the smallest plan of `seed` that shows the first violation that the whole one shows. `progress` hears of each plan that is smaller, and how many were run.
 ///
 /// # Errors
 /// Where the topology or a configuration cannot be used.
@@ -37,10 +45,10 @@ pub fn minimise(
     seed: u64,
     options: &Options,
     progress: impl FnMut(&Cut, u32),
-) -> Result<Option<Minimum>, ScenarioError> {
+) -> Result<Found, ScenarioError> {
     let whole = Scenario::draw(seed, options)?;
     let outcome = caught(seed, || crate::run_scenario(seed, whole.clone(), options))?;
-    let Some(first) = outcome.violations.first() else { return Ok(None) };
+    let Some(first) = outcome.violations.first() else { return Ok(Found::Nothing(outcome.into())) };
     let wanted = kind(&first.what);
     let mut search = Search { seed, options, whole: &whole, wanted, runs: 1, progress, best: Cut::default() };
     search.run();
@@ -48,7 +56,7 @@ pub fn minimise(
     let mut plan = whole.clone();
     cut.apply(&mut plan);
     let outcome = caught(seed, || crate::run_scenario(seed, plan.clone(), options))?;
-    Ok(Some(Minimum { cut, plan, outcome, runs }))
+    Ok(Found::Smallest(Minimum { cut, plan, outcome, runs }.into()))
 }
 
 /// What a violation is about, without what differs from run to run: numbers, times, names, lists.

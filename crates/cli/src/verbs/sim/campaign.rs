@@ -1,10 +1,8 @@
 //! `punctual sim --campaign`: many seeds in pieces that add up.
 
-use std::io::{IsTerminal, stderr};
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use punctual_experiments::interrupt;
 use punctual_sim::Options;
@@ -13,13 +11,11 @@ use serde::Serialize;
 
 use super::cores;
 use super::printed::{pace, sums, verdict};
+use super::progress::Ticker;
 use crate::output::{Outcome, Output};
 
 /// Unless others are asked for.
 pub const SEEDS: Range<u64> = 0..10_000;
-
-/// On a terminal, and in a log.
-const SHOWN_EVERY: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(60)];
 
 #[derive(Serialize)]
 struct Printed<'a> {
@@ -38,20 +34,17 @@ struct Printed<'a> {
 pub fn run(file: &Path, seeds: Range<u64>, options: Options, output: Output) -> anyhow::Result<Outcome> {
     interrupt::install()?;
     let mut campaign = Campaign::open(file, options)?;
-    let progress = Progress::new(campaign.left(seeds.clone()), campaign.record(), output);
+    let ticker = Ticker::new(output);
+    let piece = Piece::new(campaign.left(seeds.clone()), campaign.record());
     campaign.run(seeds.clone(), cores(), |record| {
-        progress.show(record);
+        ticker.show(|| piece.describe(record));
         if interrupt::check().is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    progress.end();
+    ticker.end();
     let left = campaign.left(seeds);
     let record = campaign.record();
     output.print(&Printed { complete: left == 0, left, record }, describe)?;
-    Ok(match (record.report.holds(), left) {
-        (false, _) => Outcome::Refused,
-        (true, 0) => Outcome::Done,
-        (true, _) => Outcome::Inconclusive,
-    })
+    Ok(Outcome::from_ok(record.report.holds() && left == 0))
 }
 
 fn describe(printed: &Printed<'_>) -> String {
@@ -66,53 +59,32 @@ fn describe(printed: &Printed<'_>) -> String {
     lines.join("\n")
 }
 
-/// How far this piece is, and how long it will take.
-struct Progress {
-    every: Option<Duration>,
+/// The seeds of this run of the program.
+struct Piece {
     began: Instant,
-    /// Seeds of this piece, and of those before it.
-    left: u64,
+    /// So many.
+    seeds: u64,
+    /// Those before them.
     before: u64,
-    shown: Mutex<Instant>,
 }
 
-impl Progress {
-    fn new(left: u64, record: &Record, output: Output) -> Self {
-        let every = SHOWN_EVERY[usize::from(!stderr().is_terminal())];
-        let now = Instant::now();
-        Self {
-            every: (!output.json).then_some(every),
-            began: now,
-            left,
-            before: record.report.seeds,
-            shown: Mutex::new(now),
-        }
+impl Piece {
+    fn new(seeds: u64, record: &Record) -> Self {
+        Self { began: Instant::now(), seeds, before: record.report.seeds }
     }
 
-    fn show(&self, record: &Record) {
-        let Some(every) = self.every else { return };
-        let mut shown = self.shown.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if shown.elapsed() < every {
-            return;
-        }
-        *shown = Instant::now();
+    /// How far it is, and how long it will take.
+    fn describe(&self, record: &Record) -> String {
         let done = record.report.seeds - self.before;
         let per_seed = self.began.elapsed().as_secs_f64() / done.max(1) as f64;
-        let eta = (self.left - done.min(self.left)) as f64 * per_seed;
-        let (start, end) = if stderr().is_terminal() { ("\r\x1b[K", "") } else { ("", "\n") };
-        eprint!(
-            "{start}{done} of {} seeds, {} messages in all, {} violations, {:.0} min {:.0} s to go {end}",
-            self.left,
+        let eta = self.seeds.saturating_sub(done) as f64 * per_seed;
+        format!(
+            "{done} of {} seeds, {} messages in all, {} violations, {:.0} min {:.0} s to go",
+            self.seeds,
             record.report.messages,
             record.report.violations_total,
             (eta / 60.0).floor(),
             eta % 60.0,
-        );
-    }
-
-    fn end(&self) {
-        if self.every.is_some() && stderr().is_terminal() {
-            eprintln!();
-        }
+        )
     }
 }

@@ -5,24 +5,32 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use punctual_sim::case::{Case, Cases};
-use punctual_sim::minimise::minimise;
+use punctual_sim::minimise::{Found, minimise};
 use punctual_sim::{Options, Report, Scenario};
 use serde::Serialize;
 
 use super::printed::sums;
+use super::progress::Ticker;
 use crate::output::{Outcome, Output};
 
 #[derive(Serialize)]
 struct Minimised {
+    runs: u32,
     /// `None`: the whole plan violates nothing.
-    case: Option<Case>,
-    file: Option<PathBuf>,
+    #[serde(flatten)]
+    smallest: Option<Smallest>,
+    /// Of the smallest plan, or of the whole one.
+    #[serde(flatten)]
+    report: Report,
+}
+
+#[derive(Serialize)]
+struct Smallest {
+    case: Case,
+    file: PathBuf,
     hosts: usize,
     channels: usize,
     faults: usize,
-    runs: u32,
-    #[serde(flatten)]
-    report: Report,
     #[serde(skip)]
     plan: Vec<String>,
 }
@@ -32,31 +40,20 @@ struct Minimised {
 /// # Errors
 /// Where the plan cannot be run or the file cannot be written.
 pub fn run(case: Case, options: &Options, file: &Path, output: Output) -> anyhow::Result<Outcome> {
+    let ticker = Ticker::new(output);
     let found = minimise(case.seed, options, |cut, runs| {
-        if output.is_live() {
-            let left =
-                |list: &Option<Vec<usize>>| list.as_ref().map_or("all".into(), |l| l.len().to_string());
-            let (hosts, channels) = (left(&cut.hosts), left(&cut.channels));
-            eprint!("\r\x1b[K{runs} runs: {hosts} hosts, {channels} channels ");
-        }
+        let left = |list: &Option<Vec<usize>>| list.as_ref().map_or("all".into(), |l| l.len().to_string());
+        let (hosts, channels) = (left(&cut.hosts), left(&cut.channels));
+        ticker.show(|| format!("{runs} runs: {hosts} hosts, {channels} channels"));
     })?;
-    if output.is_live() {
-        eprintln!();
-    }
-    let Some(minimum) = found else {
-        let report = Report::default();
-        let printed = Minimised {
-            case: None,
-            file: None,
-            hosts: 0,
-            channels: 0,
-            faults: 0,
-            runs: 1,
-            report,
-            plan: Vec::new(),
-        };
-        output.print(&printed, |_| format!("seed {} violates nothing", case.seed))?;
-        return Ok(Outcome::Done);
+    ticker.end();
+    let minimum = match found {
+        Found::Smallest(minimum) => *minimum,
+        Found::Nothing(outcome) => {
+            let printed = Minimised { runs: 1, smallest: None, report: Report::of(&[*outcome]) };
+            output.print(&printed, |_| format!("seed {} violates nothing", case.seed))?;
+            return Ok(Outcome::Done);
+        }
     };
     let lesson = minimum.outcome.violations.first().map(|v| v.what.clone()).unwrap_or_default();
     let plan = Some(Scenario::draw(case.seed, options)?.digest());
@@ -66,28 +63,27 @@ pub fn run(case: Case, options: &Options, file: &Path, output: Output) -> anyhow
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     fs::write(file, text).with_context(|| file.display().to_string())?;
-    let printed = Minimised {
-        case: Some(case),
-        file: Some(file.into()),
+    let smallest = Smallest {
+        case,
+        file: file.into(),
         hosts: minimum.plan.hosts.len(),
         channels: minimum.plan.channels.len(),
         faults: minimum.plan.schedule.len(),
-        runs: minimum.runs,
-        report: Report::of(&[minimum.outcome]),
         plan: describe_plan(&minimum.plan),
     };
-    output.print(&printed, describe)?;
+    let report = Report::of(&[minimum.outcome]);
+    let text = describe(&smallest, minimum.runs, &report);
+    output.print(&Minimised { runs: minimum.runs, smallest: Some(smallest), report }, |_| text)?;
     Ok(Outcome::Refused)
 }
 
-fn describe(printed: &Minimised) -> String {
-    let Minimised { hosts, channels, faults, runs, .. } = printed;
+fn describe(smallest: &Smallest, runs: u32, report: &Report) -> String {
+    let Smallest { hosts, channels, faults, .. } = smallest;
     let mut lines =
         vec![format!("smallest of {runs} plans: {hosts} hosts, {channels} channels, {faults} faults")];
-    lines.extend(printed.plan.iter().cloned());
-    lines.extend(sums(&printed.report));
-    let file = printed.file.as_deref().unwrap_or(Path::new(""));
-    lines.push(format!("again: punctual sim --case {} --trace", file.display()));
+    lines.extend(smallest.plan.iter().cloned());
+    lines.extend(sums(report));
+    lines.push(format!("again: punctual sim --case {} --trace", smallest.file.display()));
     lines.join("\n")
 }
 

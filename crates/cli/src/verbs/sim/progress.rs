@@ -1,14 +1,61 @@
 //! Says on standard error how far it is.
 
+use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use punctual_sim::Outcome;
 
 use crate::output::Output;
 
-/// Of a range of seeds.
+/// On a terminal.
+const SHOWN_LIVE: Duration = Duration::from_millis(200);
+/// In a log.
+const SHOWN_LOGGED: Duration = Duration::from_secs(60);
+
+/// A line that is told anew from time to time: over the one before on a terminal, below it in a log, and not at all
+/// beside JSON.
+pub struct Ticker {
+    every: Option<Duration>,
+    is_terminal: bool,
+    shown: Mutex<Instant>,
+}
+
+impl Ticker {
+    /// Of a run that begins.
+    pub fn new(output: Output) -> Self {
+        let is_terminal = stderr().is_terminal();
+        let every = if is_terminal { SHOWN_LIVE } else { SHOWN_LOGGED };
+        Self { every: (!output.json).then_some(every), is_terminal, shown: Mutex::new(Instant::now()) }
+    }
+
+    /// Tells `line`, where it is time to.
+    pub fn show(&self, line: impl FnOnce() -> String) {
+        let Some(every) = self.every else { return };
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.elapsed() < every {
+            return;
+        }
+        *shown = Instant::now();
+        if self.is_terminal {
+            eprint!("\r\x1b[K{} ", line());
+        } else {
+            eprintln!("{}", line());
+        }
+    }
+
+    /// Nothing more is told.
+    pub fn end(&self) {
+        if self.every.is_some() && self.is_terminal {
+            eprintln!();
+        }
+    }
+}
+
+/// How far a range of seeds is.
 pub struct Progress {
-    shown: bool,
+    ticker: Ticker,
     seeds: u64,
     done: AtomicU64,
     messages: AtomicU64,
@@ -19,13 +66,7 @@ impl Progress {
     /// Of so many seeds.
     pub fn new(seeds: u64, output: Output) -> Self {
         let zero = || AtomicU64::new(0);
-        Self {
-            shown: seeds > 1 && output.is_live(),
-            seeds,
-            done: zero(),
-            messages: zero(),
-            violations: zero(),
-        }
+        Self { ticker: Ticker::new(output), seeds, done: zero(), messages: zero(), violations: zero() }
     }
 
     /// One more is done.
@@ -34,15 +75,12 @@ impl Progress {
         let done = add(&self.done, 1);
         let messages = add(&self.messages, outcome.messages);
         let violations = add(&self.violations, outcome.violations_total);
-        if self.shown {
-            eprint!("\r{done} of {} seeds, {messages} messages, {violations} violations ", self.seeds);
-        }
+        let line = || format!("{done} of {} seeds, {messages} messages, {violations} violations", self.seeds);
+        self.ticker.show(line);
     }
 
     /// All are.
     pub fn end(&self) {
-        if self.shown {
-            eprintln!();
-        }
+        self.ticker.end();
     }
 }

@@ -1,0 +1,293 @@
+//! What `punctual sim` is told. Whatever describes a run becomes a [`Case`], which says what that means.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{ArgGroup, Args};
+use punctual_sim::case::{Case, CaseError, Frames};
+use punctual_sim::{Class, FaultKind, FaultKinds, Options, SizeChoice};
+use serde::de::DeserializeOwned;
+use serde::de::value::{Error as NameError, StrDeserializer};
+
+use super::campaign;
+use crate::output::Usage;
+
+const EXAMPLE: &str = "Examples:
+  $ punctual sim --seeds 0..200                 # 200 drawn networks on all cores
+  $ punctual sim --replay 42 --trace            # one of them, step by step
+  $ punctual sim --replay 42 --trace-file t.json   # for ui.perfetto.dev
+  $ punctual sim --campaign campaign.json --seeds 0..10000 --traffic-ms 4000
+  $ punctual sim --minimise 42                  # the smallest plan that goes wrong as seed 42 does
+  $ punctual sim --case target/sim/seed-42.toml --trace
+  $ punctual sim --seed 1 --size small --uptime-h 24
+  $ punctual sim --seed 1 --size small --drift-h 2     # clocks 200 ppm apart, full rate
+  $ punctual sim --seeds 0..100 --class soft    # soft channels beside hard ones
+  $ punctual sim --seeds 0..100 --faults crash,partition --size medium
+  $ punctual sim --seed 1 --topology net.toml --loss-ppm 1000
+  $ cat net.toml
+  [[host]]
+  name = \"a\"
+  [[host]]
+  name = \"b\"
+  [[link]]
+  between = [\"a\", \"b\"]
+  rate_mbit = 40               # whatever is left out, the seed decides
+  [[channel]]                  # none: channels are drawn as well
+  from = \"a\"
+  to = \"b\"
+  message_bytes_max = 20000
+  interval_us = 40000
+  deadline_us = 80000
+  arrivals = \"greedy\"          # periodic, bursts, synchronous, greedy, sporadic, breaker
+
+Exit code 1 where anything was violated, or a campaign was stopped before its end.";
+
+/// Simulate networks of real nodes: no promise may be broken, nothing may be left behind.
+#[derive(Args)]
+#[command(after_help = EXAMPLE, group = ArgGroup::new("which").required(true).multiple(true))]
+pub struct Sim {
+    /// One seed; the same seed gives the same run to the bit.
+    #[arg(long, group = "which", value_name = "N", visible_alias = "replay")]
+    seed: Option<u64>,
+    /// Every seed from A on, B not included; of a campaign 0..10000 unless given.
+    #[arg(long, group = "which", value_name = "A..B", value_parser = range, conflicts_with = "seed")]
+    seeds: Option<Range<u64>>,
+    /// Adds the seeds that are not in FILE yet to what it holds; Ctrl-C at any time, the same command goes on.
+    #[arg(long, group = "which", value_name = "FILE", conflicts_with_all = ["seed", "trace", "trace_file"])]
+    campaign: Option<PathBuf>,
+    /// Cuts the plan of seed N down to what still shows its first violation, and writes that as a case.
+    #[arg(long, group = "which", value_name = "N",
+          conflicts_with_all = ["seed", "seeds", "campaign", "trace", "trace_file"])]
+    minimise: Option<u64>,
+    /// Runs the cases of FILE: what --minimise has written, or one of tests/seeds. They say all but what to show.
+    #[arg(long, group = "which", value_name = "FILE",
+          conflicts_with_all = ["seed", "seeds", "campaign", "minimise", "topology", "traffic_ms", "uptime_h",
+                                "drift_h", "class", "size", "faults", "loss_ppm", "duplicate_ppm", "delay_ppm",
+                                "delay_max_ms", "corrupt_ppm"])]
+    case: Option<PathBuf>,
+    /// Where --minimise writes; default: target/sim/seed-N.toml.
+    #[arg(long, value_name = "FILE", requires = "minimise")]
+    pub write: Option<PathBuf>,
+    /// Hosts, links and perhaps channels, in TOML or JSON; drawn where missing.
+    #[arg(long, value_name = "FILE")]
+    topology: Option<PathBuf>,
+    /// The timeline of one seed, or of a case.
+    #[arg(long)]
+    pub trace: bool,
+    /// The same as a trace file that ui.perfetto.dev and chrome://tracing show.
+    #[arg(long, value_name = "FILE")]
+    pub trace_file: Option<PathBuf>,
+    /// How long applications send, in virtual milliseconds; drawn where missing.
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    traffic_ms: Option<u64>,
+    /// A long run instead: so many virtual hours of little traffic in which channels come and go.
+    #[arg(long, value_name = "HOURS", conflicts_with = "traffic_ms", value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    uptime_h: Option<u64>,
+    /// A long run instead: so many virtual hours of traffic at full rate, between clocks that part by 200 ppm.
+    #[arg(long, value_name = "HOURS", conflicts_with_all = ["traffic_ms", "uptime_h"],
+          value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    drift_h: Option<u64>,
+    /// What kind of runs: mixed (everything drawn for itself), tight (every margin is small), crowded (guaranteed
+    /// traffic takes all of the links that it may have), soft (soft channels beside hard ones); drawn where missing.
+    #[arg(long, value_parser = named::<Class>)]
+    class: Option<Class>,
+    /// How large drawn networks are: small (2 to 7 hosts), medium (8 to 64), large (65 to 200), huge (201 to 2,000);
+    /// drawn where missing.
+    #[arg(long, value_parser = named::<SizeChoice>)]
+    size: Option<SizeChoice>,
+    #[command(flatten)]
+    faults: FaultArgs,
+}
+
+/// What happens to frames. With none of these, one seed in four has faults of its own.
+#[derive(Args)]
+struct FaultArgs {
+    /// Kinds of faults, of which every seed then draws some: all, none, or a list of frames, partition, pause, crash,
+    /// clock, heap, lie, flood, forge, version, apps. Without it half of the seeds have a schedule of them.
+    #[arg(long, value_name = "KINDS", value_parser = FaultKinds::from_str)]
+    faults: Option<FaultKinds>,
+    /// Frames in a million that are lost.
+    #[arg(long, value_name = "PPM", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    loss_ppm: Option<u32>,
+    /// Frames in a million that arrive twice.
+    #[arg(long, value_name = "PPM", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    duplicate_ppm: Option<u32>,
+    /// Frames in a million that are up to --delay-max-ms late and overtaken.
+    #[arg(long, value_name = "PPM", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    delay_ppm: Option<u32>,
+    /// See --delay-ppm.
+    #[arg(long, value_name = "MS", default_value_t = 10, requires = "delay_ppm",
+          value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    delay_max_ms: u64,
+    /// Frames in a million that are corrupted, and dropped for their checksum.
+    #[arg(long, value_name = "PPM", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    corrupt_ppm: Option<u32>,
+}
+
+impl FaultArgs {
+    fn frames(&self) -> Option<Frames> {
+        let given = [self.loss_ppm, self.duplicate_ppm, self.delay_ppm, self.corrupt_ppm];
+        let none = self.faults.is_some_and(|kinds| !kinds.has(FaultKind::Frames));
+        if given.iter().all(Option::is_none) && !none {
+            return None;
+        }
+        let [loss_ppm, duplicate_ppm, delay_ppm, corrupt_ppm] = given.map(Option::unwrap_or_default);
+        Some(Frames { loss_ppm, duplicate_ppm, delay_ppm, delay_max_ms: self.delay_max_ms, corrupt_ppm })
+    }
+}
+
+/// One of them says what is to be run.
+pub enum Wanted {
+    /// A range of seeds, once.
+    Seeds(Range<u64>),
+    /// A range of seeds in pieces that add up.
+    Campaign(PathBuf, Range<u64>),
+    /// The smallest part of a seed's plan that goes wrong.
+    Minimum(u64),
+    /// What is written in a file.
+    Cases(PathBuf),
+}
+
+impl Sim {
+    /// What repeats the plan of `seed` under these arguments.
+    pub fn case(&self, seed: u64) -> Case {
+        let topology = self.topology.as_ref().map(|path| path.canonicalize().unwrap_or(path.clone()));
+        Case {
+            seed,
+            topology,
+            size: self.size,
+            traffic_ms: self.traffic_ms,
+            class: self.class,
+            uptime_s: self.uptime_h.map(|hours| hours * 3_600),
+            drift_s: self.drift_h.map(|hours| hours * 3_600),
+            schedule: self.faults.faults.map(|kinds| kinds.to_string()),
+            frames: self.faults.frames(),
+            ..Case::default()
+        }
+    }
+
+    /// What every seed is told.
+    ///
+    /// # Errors
+    /// Where a topology cannot be used.
+    pub fn options(&self) -> Result<Options, CaseError> {
+        // A path that names nothing stays relative to where we are, as does no file.
+        let options = self.case(0).options(Path::new(""))?;
+        Ok(Options { trace: self.is_traced(), ..options })
+    }
+
+    /// Whether the timeline is wanted.
+    pub const fn is_traced(&self) -> bool {
+        self.trace || self.trace_file.is_some()
+    }
+
+    /// What is to be run.
+    ///
+    /// # Errors
+    /// Where that cannot be said.
+    pub fn wanted(&self) -> Result<Wanted, Usage> {
+        if let Some(seed) = self.minimise {
+            return Ok(Wanted::Minimum(seed));
+        }
+        match (self.seed, &self.seeds, &self.campaign, &self.case) {
+            (Some(seed), ..) => {
+                let end = seed.checked_add(1).ok_or_else(|| Usage("--seed: too large".into()))?;
+                Ok(Wanted::Seeds(seed..end))
+            }
+            (_, seeds, Some(file), _) => {
+                Ok(Wanted::Campaign(file.clone(), seeds.clone().unwrap_or(campaign::SEEDS)))
+            }
+            (_, Some(seeds), ..) => Ok(Wanted::Seeds(seeds.clone())),
+            (.., Some(file)) => Ok(Wanted::Cases(file.clone())),
+            _ => {
+                Err(Usage("give --seed N, --seeds A..B, --campaign FILE, --case FILE or --minimise N".into()))
+            }
+        }
+    }
+}
+
+/// One of the names that a case may hold.
+fn named<T: DeserializeOwned>(text: &str) -> Result<T, NameError> {
+    T::deserialize(StrDeserializer::new(text))
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let wrong = || format!("\"{text}\" is no range like 0..200");
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let (from, to) = (from.parse().map_err(|_| wrong())?, to.parse().map_err(|_| wrong())?);
+    if from < to { Ok(from..to) } else { Err(format!("\"{text}\" is empty: give a range like 0..200")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use punctual_sim::{FaultChoice, Faults, ScheduleChoice};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        sim: Sim,
+    }
+
+    fn parse(line: &str) -> Result<Sim, clap::Error> {
+        Line::try_parse_from(["sim"].into_iter().chain(line.split_whitespace())).map(|line| line.sim)
+    }
+
+    #[test]
+    fn ranges() {
+        assert_eq!(range("0..200"), Ok(0..200));
+        for wrong in ["", "5", "5..", "..5", "5..5", "7..5", "a..b", "0..=5"] {
+            assert!(range(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn any_fault_that_is_given_replaces_the_drawn_ones() {
+        let options = |line| parse(line).expect("valid").options().expect("no file");
+        assert_eq!(options("--seed 1").faults, FaultChoice::Drawn);
+        let FaultChoice::These(faults) = options("--seed 1 --loss-ppm 0").faults else { panic!("drawn") };
+        assert!(faults.is_none());
+        let crashes = options("--seed 1 --faults crash");
+        let FaultChoice::These(faults) = crashes.faults else { panic!("drawn") };
+        assert!(faults.is_none());
+        assert_eq!(crashes.schedule, ScheduleChoice::Kinds("crash".parse().expect("a kind")));
+        assert_eq!(options("--seed 1 --faults frames").faults, FaultChoice::Drawn);
+        let FaultChoice::These(late) = options("--seed 1 --delay-ppm 5 --delay-max-ms 7").faults else {
+            panic!("drawn")
+        };
+        assert_ne!(late, Faults::NONE);
+    }
+
+    #[test]
+    fn names_are_those_of_cases() {
+        let sim = parse("--seed 1 --class crowded --size huge").expect("valid");
+        assert_eq!((sim.class, sim.size), (Some(Class::Crowded), Some(SizeChoice::Huge)));
+        let wrong = parse("--seed 1 --size giant").err().expect("refused").to_string();
+        assert!(wrong.contains("`giant`") && wrong.contains("`medium`"), "{wrong}");
+    }
+
+    /// Nothing that is given is without effect.
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        for (run, others) in [
+            ("--campaign c.json", "--seed 1|--trace|--trace-file t.json|--minimise 1|--case c.toml"),
+            ("--minimise 1", "--seed 1|--seeds 0..2|--trace|--trace-file t.json|--case c.toml"),
+            (
+                "--case c.toml",
+                "--topology t.toml|--traffic-ms 1|--uptime-h 1|--drift-h 1|--class soft|--size small|--faults none|\
+                 --loss-ppm 1|--duplicate-ppm 1|--delay-ppm 1|--delay-ppm 1 --delay-max-ms 1|--corrupt-ppm 1|\
+                 --seed 1|--seeds 0..2|--write w.toml",
+            ),
+            ("--seed 1", "--seeds 0..2|--write w.toml|--delay-max-ms 5"),
+        ] {
+            assert!(parse(run).is_ok(), "{run}");
+            for other in others.split('|') {
+                assert!(parse(&format!("{run} {other}")).is_err(), "{run} {other}");
+            }
+        }
+        assert!(parse("--case c.toml --trace --trace-file t.json").is_ok());
+    }
+}
