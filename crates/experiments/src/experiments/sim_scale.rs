@@ -8,6 +8,7 @@ use punctual_sim::scale::{Found, Size, exponent, scheduler_ns};
 use serde::Serialize;
 
 use super::{Measured, Wanted, worker};
+use crate::clock::thread_cpu;
 use crate::demo::outcome::Check;
 use crate::interrupt;
 use crate::report::{Axis, Legend, Plot, Series};
@@ -80,7 +81,8 @@ pub fn run(conditions: &Wanted) -> anyhow::Result<Measured> {
     for &channels in flows {
         conditions.progress(format_args!("link scheduler, {channels} channels"));
         interrupt::check()?;
-        let packet_ns = scheduler_ns(channels, if conditions.quick { 300_000 } else { 2_000_000 })?;
+        let packet_ns =
+            scheduler_ns(channels, if conditions.quick { 300_000 } else { 2_000_000 }, thread_cpu)?;
         schedulers.push((channels as f64, packet_ns));
         measured.add(&Scheduler { series: "scheduler", channels, packet_ns });
     }

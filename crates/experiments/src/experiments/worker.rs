@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::instructions;
+use crate::clock::thread_cpu;
 
 /// Holds the [`Work`] of a worker, as JSON.
 const VARIABLE: &str = "PUNCTUAL_BENCH_WORK";
@@ -63,7 +64,7 @@ pub fn outcome_of<T: DeserializeOwned>(work: &Work) -> anyhow::Result<T> {
 pub fn work_if_asked() -> anyhow::Result<bool> {
     let Ok(asked) = std::env::var(VARIABLE) else { return Ok(false) };
     match serde_json::from_str(&asked).context(VARIABLE)? {
-        Work::Network(size) => println!("{}", serde_json::to_string(&scale::measure(size)?)?),
+        Work::Network(size) => println!("{}", serde_json::to_string(&scale::measure(size, thread_cpu)?)?),
         Work::Messages { policy, messages } => instructions::work(policy, messages)?,
     }
     Ok(true)

@@ -40,8 +40,8 @@ mod window;
 
 use channel::{Channel, Channels, Way};
 use message::Message;
-pub use packet::{VERSION as RTCOP_VERSION, tag};
 use packet::{Key, Rejected};
+pub use packet::{VERSION as RTCOP_VERSION, tag};
 use peer::{Ignored, Peer, Presence};
 pub use random::SplitMix64;
 use requests::Requests;
