@@ -1,7 +1,7 @@
 //! Nodes on a ring of perfect links.
 
 use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
-use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
+use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{Event as NodeEvent, OpenRequest, Port, UserId};
 use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
@@ -9,7 +9,7 @@ use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfi
 use super::{NODES_MIN, Size};
 use crate::memory::{DeliveredList, FramePool, SimFrame, SimInbox, SimMemory, SimOutbox};
 use crate::queue::Queue;
-use crate::scenario::ScenarioError;
+use crate::scenario::{ScenarioError, node_id};
 use crate::time::SimTime;
 
 const RATE: BitRate = BitRate(100_000_000_000);
@@ -74,10 +74,6 @@ fn failed(error: &dyn std::fmt::Display) -> ScenarioError {
     ScenarioError(format!("ring: {error}"))
 }
 
-fn id(node: usize) -> NodeId {
-    NodeId(node as u32 + 1)
-}
-
 fn name(node: usize) -> Result<Name, ScenarioError> {
     Name::new(&format!("n{node}")).map_err(|error| failed(&error))
 }
@@ -90,19 +86,19 @@ fn config(size: Size, node: usize) -> Result<NodeConfig, ScenarioError> {
             propagation_max: PROPAGATION,
             reaction: Nanos::from_micros(1),
             frames: 1 << 24,
-            ..LinkConfig::new(name(peer)?.as_str(), id(peer), RATE)
+            ..LinkConfig::new(name(peer)?.as_str(), node_id(peer), RATE)
         })
     };
-    let route = |links: usize| RouteConfig { via: (1..=links).map(|offset| id(at(offset))).collect() };
+    let route = |links: usize| RouteConfig { via: (1..=links).map(|offset| node_id(at(offset))).collect() };
     let known = [0, 1, 2, 3, size.nodes - 3, size.nodes - 2, size.nodes - 1];
     let mut directory = known
         .iter()
-        .map(|offset| Ok((name(at(*offset))?, id(at(*offset)))))
+        .map(|offset| Ok((name(at(*offset))?, node_id(at(*offset)))))
         .collect::<Result<Vec<_>, ScenarioError>>()?;
     directory.sort_unstable_by_key(|(_, id)| *id);
     directory.dedup_by_key(|(_, id)| *id);
     Ok(NodeConfig {
-        id: id(node),
+        id: node_id(node),
         name: name(node)?,
         epoch: Epoch(node as u64 + 1),
         fragment_bytes: 1_400,

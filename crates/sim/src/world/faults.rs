@@ -6,7 +6,6 @@
 //! excused, neither on other links of the same host nor beside it.
 
 use punctual_analysis::{Nanos, Policing, Ppm};
-use punctual_proto::ids::NodeId;
 use punctual_proto::node::config::LinkConfig;
 use punctual_proto::node::link_model;
 
@@ -15,6 +14,7 @@ use super::host::{Armed, Host};
 use super::{Event, World};
 use crate::faults::{Lie, Mischief, Moment};
 use crate::journal::Entry;
+use crate::scenario::{self, node_id};
 use crate::time::SimTime;
 
 /// A version's host is down for so long when it changes.
@@ -315,14 +315,15 @@ impl World {
 
     fn reaches(&self, place: Place, number: usize) -> bool {
         let Some(grant) = &self.channels[number].grant else { return false };
-        let node = |host: usize| NodeId(host as u32 + 1);
         let route = &grant.route;
         match place {
-            Place::Host(host) => route.contains(&node(host)),
-            Place::SentBy(host) => route.split_last().is_some_and(|(_, before)| before.contains(&node(host))),
-            Place::Sink(host) => route.last() == Some(&node(host)),
+            Place::Host(host) => route.contains(&node_id(host)),
+            Place::SentBy(host) => {
+                route.split_last().is_some_and(|(_, before)| before.contains(&node_id(host)))
+            }
+            Place::Sink(host) => route.last() == Some(&node_id(host)),
             Place::Between(a, b) => {
-                let (a, b) = (node(a), node(b));
+                let (a, b) = (node_id(a), node_id(b));
                 route.windows(2).any(|pair| pair == [a, b] || pair == [b, a])
             }
         }
@@ -362,7 +363,7 @@ impl World {
         let channel = &self.channels[channel];
         let Some(grant) = &channel.grant else { return Nanos::ZERO };
         let hops = grant.route.windows(2).filter_map(|pair| {
-            let host = self.scenario.hosts.get(pair[0].0 as usize - 1)?;
+            let host = self.scenario.hosts.get(scenario::host_of(pair[0])?)?;
             host.config.links.iter().find(|link| link.neighbour == pair[1])
         });
         let fixed: Nanos = hops.map(arrival_error).sum();

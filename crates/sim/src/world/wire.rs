@@ -8,6 +8,7 @@ use punctual_proto::node::api::{Grant, Port, StageGrant};
 use punctual_proto::wire::{Header, Kind};
 
 use super::World;
+use crate::scenario::host_of;
 
 /// d + h of each link on the way, by host.
 pub(super) fn slack_max(contract: &Contract, grant: &Grant) -> Vec<(usize, i64)> {
@@ -21,7 +22,7 @@ pub(super) fn slack_max(contract: &Contract, grant: &Grant) -> Vec<(usize, i64)>
         Horizon::Cumulative if link == 1 => bounds(&stages[..2]),
         Horizon::Cumulative => contract.deadline - bounds(&stages[link + 1..]) - propagation(&stages[link..]),
     };
-    links.map(|link| (stages[link].node.0 as usize - 1, most(link).0 as i64)).collect()
+    links.filter_map(|link| Some((host_of(stages[link].node)?, most(link).0 as i64))).collect()
 }
 
 impl World {
