@@ -1,6 +1,7 @@
 //! One seed's plan, drawn completely before anything runs: configurations, true behaviour, traffic, times.
 
 mod channels;
+mod digest;
 mod hosts;
 mod routes;
 mod soft;
@@ -198,11 +199,6 @@ impl Scenario {
             Traffic::Drift(span) => drift::stretch(&mut plan, span, &mut Dice::of(seed, Draw::Drift)),
         }
         Ok(plan)
-    }
-
-    /// Names the plan: another one has another name.
-    pub fn digest(&self) -> String {
-        blake3::hash(format!("{self:?}").as_bytes()).to_hex()[..16].into()
     }
 
     /// Whether the sources of soft channels are independent of each other, so that these are promised something.
