@@ -219,22 +219,26 @@ mod tests {
     #[test]
     fn every_use_has_a_label_of_its_own() {
         use Draw::*;
-        let single = [
-            Topology,
-            Hosts,
-            Channels,
-            Activations,
-            Sizes,
-            Schedule,
-            Applications,
-            Uptime,
-            Tight,
-            Soft,
-            Drift,
-            World,
-            Faults,
-        ];
-        let mut labels: Vec<u64> = single.into_iter().map(Draw::label).collect();
+        // Exhaustive, so that a new use is asked for its place.
+        let next = |draw: &Draw| {
+            Some(match draw {
+                Topology => Hosts,
+                Hosts => Channels,
+                Channels => Activations,
+                Activations => Sizes,
+                Sizes => Schedule,
+                Schedule => Applications,
+                Applications => Uptime,
+                Uptime => Tight,
+                Tight => Soft,
+                Soft => Drift,
+                Drift => World,
+                World => Faults,
+                Faults | Processor(_) | Adapter(..) | Sender(_) | Node(_) => return None,
+            })
+        };
+        let single = std::iter::successors(Some(Topology), next);
+        let mut labels: Vec<u64> = single.map(Draw::label).collect();
         let hosts = crate::topology::HOSTS_MAX as u64;
         for host in 0..=hosts {
             labels.extend([Processor(host).label(), Node(host).label()]);
