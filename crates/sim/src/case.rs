@@ -25,7 +25,7 @@ pub struct Cases {
     pub cases: Vec<Case>,
 }
 
-/// One run.
+/// One run; TOML leaves out what is missing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
@@ -34,34 +34,24 @@ pub struct Case {
     /// What it once showed.
     pub lesson: String,
     /// The plan that it drew then, see [`Scenario::digest`]; any where missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
     /// The topology, relative to the file; drawn where missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<PathBuf>,
     /// What kind of run it is; drawn where missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
     /// How large the drawn network is; drawn where missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeChoice>,
     /// How long applications send; drawn where missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic_ms: Option<u64>,
     /// A long run of so many seconds, see [`Options::uptime`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub uptime_s: Option<u64>,
     /// Traffic at full rate for so many seconds, see [`Options::drift`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub drift_s: Option<u64>,
     /// Kinds of faults besides those of single frames; drawn where missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
     /// Faults of single frames; drawn where missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub frames: Option<Frames>,
     /// Broken assumptions, for the checker's own tests.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sabotage: Option<Sabotage>,
     /// What of the plan is left.
     #[serde(default, skip_serializing_if = "is_whole")]
