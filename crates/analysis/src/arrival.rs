@@ -115,10 +115,8 @@ impl LogicalArrivals {
 }
 
 /// The e-chain of a channel at a stage: e of successive messages lie at least I' apart.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Chain {
-    /// I'.
-    period: Nanos,
     /// c: I' after the largest e accepted before the current message; 0 before there is one.
     earliest: Instant,
     /// Largest e accepted of the current message: e never falls within a message. 0 where none is.
@@ -126,14 +124,10 @@ struct Chain {
 }
 
 impl Chain {
-    const fn new(period: Nanos) -> Self {
-        Self { period, earliest: Instant::ZERO, effective: Instant::ZERO }
-    }
-
-    /// What comes now belongs to another message. One of which nothing was accepted moves nothing.
-    fn next_message(&mut self) {
+    /// What comes now belongs to another message, I' later. One of which nothing was accepted moves nothing.
+    fn next_message(&mut self, period: Nanos) {
         if self.effective > Instant::ZERO {
-            self.earliest = self.effective + self.period;
+            self.earliest = self.effective + period;
         }
         self.effective = Instant::ZERO;
     }
@@ -149,6 +143,7 @@ impl Chain {
 /// distance, whatever the stage before does ([`EffectiveArrivals`] has the rules).
 #[derive(Clone, Debug)]
 pub struct ArrivalsWithin {
+    period: Nanos,
     chain: Chain,
     /// The message that is coming in; no packets before the first.
     number: u64,
@@ -159,7 +154,8 @@ pub struct ArrivalsWithin {
 impl ArrivalsWithin {
     /// `period` is I'; `packets_max` bounds what one message number may carry.
     pub const fn new(period: Nanos, packets_max: u32) -> Self {
-        Self { chain: Chain::new(period), number: 0, packets: 0, packets_max }
+        let chain = Chain { earliest: Instant::ZERO, effective: Instant::ZERO };
+        Self { period, chain, number: 0, packets: 0, packets_max }
     }
 
     /// Takes the next packet in, of `message`, that reaches the stage at `reached` (its n, or later); gives its e.
@@ -168,7 +164,7 @@ impl ArrivalsWithin {
         if self.packets > 0 && self.number == message && fits {
             self.packets += 1;
         } else {
-            self.chain.next_message();
+            self.chain.next_message(self.period);
             (self.number, self.packets) = (message, 1);
         }
         self.chain.accept(reached)
@@ -200,61 +196,54 @@ pub enum Verdict {
     Demoted,
 }
 
+/// What a channel's packets are held to at one stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ArrivalTerms {
+    /// I'.
+    pub period: Nanos,
+    /// J(k).
+    pub jitter: Nanos,
+    /// Packets that one message number may carry; at most 65,535.
+    pub packets_max: u32,
+    /// Bytes that one message number may carry; anything beyond 4 GiB is no limit.
+    pub wire_bytes_max: u64,
+    /// Packets whose n lies more than that, and J, ahead of their receive time are demoted.
+    ///
+    /// With D no honest packet is: it left its source at l or later and n <= l + D. Without it
+    /// a neighbour that lies about slack could push e, and its channel, arbitrarily far into the future, and
+    /// the recovery bound D + 2·I + 129·J would not hold.
+    pub early_max: Nanos,
+}
+
 /// The e-chain of design 3, "Trust nobody": for one channel at one stage.
 ///
 /// m = max(n, received); c = largest e accepted of the previous message + I'. Demoted if received > n + J, or
 /// c > m + J, or an earlier packet of the message was demoted; else e = max(m, c, e of the packet before it).
 /// Packets beyond the contract's count or bytes under one number are the next message, and so is every change
 /// of number, forwards or backwards.
-#[derive(Clone, Copy, Debug)]
+///
+/// What does not change is not kept here: there is one for each channel of a host.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct EffectiveArrivals {
     chain: Chain,
-    /// J(k).
-    jitter: Nanos,
-    wire_bytes_max: u64,
-    early_max: Nanos,
     /// The message that is coming in; no packets before the first.
     current: Message,
-    packets_max: u32,
 }
 
 /// The message that is coming in.
 #[derive(Clone, Copy, Debug, Default)]
 struct Message {
     number: u64,
-    wire_bytes: u64,
-    packets: u32,
+    wire_bytes: u32,
+    packets: u16,
     demoted: bool,
 }
 
 impl EffectiveArrivals {
-    /// `period` is I', `jitter` J(k); `packets_max` and `wire_bytes_max` bound what one message number may carry.
-    pub fn new(period: Nanos, jitter: Nanos, packets_max: u32, wire_bytes_max: u64) -> Self {
-        Self {
-            chain: Chain::new(period),
-            jitter,
-            wire_bytes_max,
-            early_max: Nanos::MAX,
-            current: Message::default(),
-            packets_max,
-        }
-    }
-
-    /// Also demotes packets whose n lies more than `early_max` + J ahead of their receive time.
-    ///
-    /// With `early_max` = D no honest packet does: it left its source at l or later and n <= l + D. Without it
-    /// a neighbour that lies about slack could push e, and its channel, arbitrarily far into the future, and
-    /// the recovery bound D + 2·I + 129·J would not hold.
-    #[must_use]
-    pub fn with_early_max(mut self, early_max: Nanos) -> Self {
-        self.early_max = early_max;
-        self
-    }
-
     /// Takes the next packet in.
-    pub fn accept(&mut self, packet: &Arrival) -> Verdict {
-        self.current = self.enter(packet);
-        if self.is_over(packet) {
+    pub fn accept(&mut self, terms: &ArrivalTerms, packet: &Arrival) -> Verdict {
+        self.current = self.enter(terms, packet);
+        if self.is_over(terms, packet) {
             self.current.demoted = true;
             return Verdict::Demoted;
         }
@@ -262,35 +251,33 @@ impl EffectiveArrivals {
     }
 
     /// The message that `packet` belongs to, with the packet counted.
-    fn enter(&mut self, packet: &Arrival) -> Message {
-        let bytes = u64::from(packet.wire_bytes);
+    fn enter(&mut self, terms: &ArrivalTerms, packet: &Arrival) -> Message {
         let message = self.current;
-        if message.packets > 0 && self.belongs(&message, packet) {
+        if message.packets > 0 && message.takes(terms, packet) {
             return Message {
-                packets: message.packets + 1,
-                wire_bytes: message.wire_bytes + bytes,
+                packets: message.packets.saturating_add(1),
+                wire_bytes: message.wire_bytes.saturating_add(packet.wire_bytes),
                 ..message
             };
         }
-        self.chain.next_message();
-        Message { number: packet.message, packets: 1, wire_bytes: bytes, ..Message::default() }
-    }
-
-    fn belongs(&self, message: &Message, packet: &Arrival) -> bool {
-        let fits = message.packets < self.packets_max
-            && message.wire_bytes + u64::from(packet.wire_bytes) <= self.wire_bytes_max;
-        message.number == packet.message && (fits || active(Mutation::PolicedByNumberAlone))
+        self.chain.next_message(terms.period);
+        Message { number: packet.message, packets: 1, wire_bytes: packet.wire_bytes, ..Message::default() }
     }
 
     /// Whether the packet, counted already, breaks the contract, or an earlier one of its message did.
-    fn is_over(&self, packet: &Arrival) -> bool {
-        let late = packet.received > packet.nominal + self.jitter;
-        let too_soon = self.chain.earliest > packet.nominal.max(packet.received) + self.jitter;
-        let oversized = u64::from(packet.wire_bytes) > self.wire_bytes_max || self.packets_max == 0;
-        late || too_soon || oversized || self.current.demoted || self.lies_ahead(packet)
+    fn is_over(&self, terms: &ArrivalTerms, packet: &Arrival) -> bool {
+        let late = packet.received > packet.nominal + terms.jitter;
+        let too_soon = self.chain.earliest > packet.nominal.max(packet.received) + terms.jitter;
+        let oversized = u64::from(packet.wire_bytes) > terms.wire_bytes_max || terms.packets_max == 0;
+        let lies_ahead = packet.nominal.since(packet.received) > terms.early_max + terms.jitter;
+        late || too_soon || oversized || self.current.demoted || lies_ahead
     }
+}
 
-    fn lies_ahead(&self, packet: &Arrival) -> bool {
-        packet.nominal.since(packet.received) > self.early_max + self.jitter
+impl Message {
+    fn takes(&self, terms: &ArrivalTerms, packet: &Arrival) -> bool {
+        let fits = u32::from(self.packets) < terms.packets_max
+            && u64::from(self.wire_bytes) + u64::from(packet.wire_bytes) <= terms.wire_bytes_max;
+        self.number == packet.message && (fits || active(Mutation::PolicedByNumberAlone))
     }
 }

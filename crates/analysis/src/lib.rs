@@ -26,7 +26,9 @@ pub mod suggest;
 pub mod units;
 
 pub use activation::{Activation, ActivationError, FlowName, Late, Service};
-pub use arrival::{Arrival, ArrivalsWithin, EffectiveArrivals, LogicalArrivals, SourceVerdict, Verdict};
+pub use arrival::{
+    Arrival, ArrivalTerms, ArrivalsWithin, EffectiveArrivals, LogicalArrivals, SourceVerdict, Verdict,
+};
 pub use clip::ClipParameters;
 pub use contract::{Contract, ContractError, Delivery, Guarantee, Horizon, Policing};
 pub use policies::{PolicyKind, UnknownPolicy, policy_by_name};

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use punctual_analysis::{
-    Arrival, ArrivalsWithin, Contract, EffectiveArrivals, Instant, LogicalArrivals, Nanos, Policing, Ppb,
-    Rate, SourceVerdict, Statistical, Verdict,
+    Arrival, ArrivalTerms, ArrivalsWithin, Contract, EffectiveArrivals, Instant, LogicalArrivals, Nanos,
+    Policing, Ppb, Rate, SourceVerdict, Statistical, Verdict,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -19,8 +19,26 @@ const PERIOD: Nanos = Nanos(12_700_000);
 const JITTER: Nanos = Nanos(1_000_000);
 const DEADLINE: Nanos = Nanos(80_000_000);
 
-fn chain() -> EffectiveArrivals {
-    EffectiveArrivals::new(PERIOD, JITTER, PACKETS, BYTES.into()).with_early_max(DEADLINE)
+const TERMS: ArrivalTerms = ArrivalTerms {
+    period: PERIOD,
+    jitter: JITTER,
+    packets_max: PACKETS,
+    wire_bytes_max: BYTES as u64,
+    early_max: DEADLINE,
+};
+
+/// A chain under those terms.
+#[derive(Default)]
+struct Chain(EffectiveArrivals);
+
+impl Chain {
+    fn accept(&mut self, packet: &Arrival) -> Verdict {
+        self.0.accept(&TERMS, packet)
+    }
+}
+
+fn chain() -> Chain {
+    Chain::default()
 }
 
 fn packet(message: u64, nominal_ns: u64, received_ns: u64) -> Arrival {

@@ -14,8 +14,10 @@ pub mod linksched;
 pub mod memory;
 pub mod node;
 pub mod sched;
+mod shared;
 pub mod signalling;
 mod slab;
+mod table;
 pub mod wire;
 
 pub use punctual_analysis::{

@@ -1,6 +1,6 @@
 //! What a hostile neighbour sends, against the one thing that admission counts on.
 
-use punctual_analysis::{Arrival, EffectiveArrivals, Instant, Nanos, Verdict};
+use punctual_analysis::{Arrival, ArrivalTerms, EffectiveArrivals, Instant, Nanos, Verdict};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -13,7 +13,14 @@ const BYTES: u32 = 3_000;
 /// Whatever comes in, no period holds more accepted packets or bytes than one message of the contract has.
 pub fn excess(seed: u64) -> Option<String> {
     let mut rng = SmallRng::seed_from_u64(seed);
-    let mut chain = EffectiveArrivals::new(PERIOD, JITTER, PACKETS, BYTES.into()).with_early_max(DEADLINE);
+    let mut chain = EffectiveArrivals::default();
+    let terms = ArrivalTerms {
+        period: PERIOD,
+        jitter: JITTER,
+        packets_max: PACKETS,
+        wire_bytes_max: BYTES.into(),
+        early_max: DEADLINE,
+    };
     let (mut now_ns, mut taken) = (1_000_000_000_u64, Vec::new());
     let numbers = rng.random_range(1..=5);
     for _ in 0..rng.random_range(1..100) {
@@ -25,7 +32,7 @@ pub fn excess(seed: u64) -> Option<String> {
             nominal: Instant(now_ns.saturating_add_signed(slack_ns)),
             received: Instant(now_ns),
         };
-        if let Verdict::Accepted { effective } = chain.accept(&packet) {
+        if let Verdict::Accepted { effective } = chain.accept(&terms, &packet) {
             taken.push((effective.0, packet.wire_bytes));
         }
     }

@@ -23,7 +23,7 @@ use crate::wire::Header;
 
 /// So many consecutive messages behind the window, and none in it between them, restart the window: the
 /// numbers ahead of them were a neighbour's invention, and must not silence the channel for good.
-const RESTART_MESSAGES: u64 = 4;
+const RESTART_MESSAGES: u32 = 4;
 
 /// What became of a fragment.
 #[derive(Debug, PartialEq, Eq)]
@@ -72,8 +72,11 @@ pub struct Reassembly<S> {
     /// Of messages that were demoted as a whole: a source that demotes sends many of them past its conforming
     /// ones, which must not become too old by that.
     over_demoted: Window,
-    behind: Behind,
-    incomplete: u64,
+    /// The latest run of consecutive messages behind the window: one more than its last number, and how many.
+    run_end: u64,
+    run_messages: u32,
+    /// Messages given up. The largest number stands for itself or more.
+    incomplete: u32,
 }
 
 /// Messages of several packets.
@@ -86,14 +89,6 @@ struct Partial<S> {
     seen: Box<[u64]>,
     words: usize,
     rows_free: Vec<usize>,
-}
-
-/// The latest run of consecutive messages behind the window.
-#[derive(Debug, Default)]
-struct Behind {
-    first: u64,
-    /// One more than its last number; nothing where it equals `first`.
-    end: u64,
 }
 
 /// One message in progress.
@@ -162,7 +157,8 @@ impl<S: MessageWrite> Reassembly<S> {
             partial: (fragments_max > 1).then(partial),
             over: Window::new(span),
             over_demoted: Window::new(span),
-            behind: Behind::default(),
+            run_end: 0,
+            run_messages: 0,
             incomplete: 0,
         }
     }
@@ -233,7 +229,7 @@ impl<S: MessageWrite> Reassembly<S> {
 
     /// Messages given up since the channel was established, a fragment of which never came.
     pub fn incomplete(&self) -> u64 {
-        self.incomplete
+        self.incomplete.into()
     }
 
     /// Restarts the window where the messages behind it are the channel's live ones. Demoted ones, which may
@@ -244,18 +240,20 @@ impl<S: MessageWrite> Reassembly<S> {
             return;
         }
         if !self.over.is_behind(number) {
-            self.behind = Behind::default();
+            self.run_messages = 0;
             return;
         }
-        if number == self.behind.end {
-            self.behind.end = number + 1;
-        } else if number + 1 != self.behind.end {
-            self.behind = Behind { first: number, end: number + 1 };
+        if self.run_messages > 0 && number == self.run_end {
+            self.run_messages += 1;
+        } else if self.run_messages == 0 || number + 1 != self.run_end {
+            self.run_messages = 1;
         }
-        if self.behind.end - self.behind.first >= RESTART_MESSAGES {
+        // The last one again changes nothing.
+        self.run_end = number + 1;
+        if self.run_messages >= RESTART_MESSAGES {
             self.expire(u64::MAX);
             self.over.restart(number);
-            self.behind = Behind::default();
+            self.run_messages = 0;
         }
     }
 
@@ -362,7 +360,7 @@ impl<S: MessageWrite> Reassembly<S> {
 
     fn give_up(&mut self, index: usize) {
         self.remove(index);
-        self.incomplete += 1;
+        self.incomplete = self.incomplete.saturating_add(1);
     }
 
     /// Takes a message out of the table for good: nothing that still comes of it is taken in.

@@ -5,16 +5,18 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use punctual_analysis::arrival::{ArrivalsWithin, EffectiveArrivals, LogicalArrivals};
+use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals, LogicalArrivals};
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, buffers};
 
-use super::api::{ChannelCounters, FilterChange, Receipt, RefuseCause, Role, StageGrant};
-use super::clip::{Clip, Demoted, Forwarder, Outlet, PacketQueue, Punctual, RoleState, Sink, Source, Told};
+use super::api::{FilterChange, Receipt, RefuseCause, Role, StageGrant};
+use super::clip::{
+    Clip, Counters, Demoted, Forwarder, Lenient, Outlet, PacketQueue, Punctual, RoleState, Sink, Source, Told,
+};
 use super::filters::{Upstream, slack_ns_min};
 use super::outgoing::Outgoing;
 use super::plane::{Owner, Plane, best_effort_parameters};
-use super::stages::{Pooled, Reserved};
+use super::stages::{Held, Pooled, Reserved};
 use crate::fragment::{Fragmentation, Reassembly, packet_wire_bytes};
 use crate::ids::ChannelId;
 use crate::limits::BEST_EFFORT_OUTGOING_MAX;
@@ -108,8 +110,8 @@ impl<M: Memory> Resources for Plane<M> {
     }
 
     fn receipt(&self, channel: ChannelId) -> Receipt {
-        let counters = self.clips.get(&channel).map(|clip| clip.counters).unwrap_or_default();
-        Receipt { delivered: counters.messages_out, late: counters.misses }
+        let counters = self.clips.get(channel).map(|clip| clip.counters).unwrap_or_default();
+        Receipt { delivered: counters.messages_out, late: counters.misses.into() }
     }
 
     fn release(&mut self, channel: ChannelId) {
@@ -182,8 +184,8 @@ impl<M: Memory> Plane<M> {
     /// The smallest bounds that were offered: what is held before anything is relaxed.
     fn offered(&self, channel: ChannelId) -> Vec<Nanos> {
         let held = self.stages.held(channel);
-        let link = held.and_then(|held| held.link.as_ref()).map(|(_, stage)| stage.bound);
-        held.map(|held| held.cpu.bound).into_iter().chain(link).collect()
+        let link = held.and_then(Held::link).map(|(_, bound)| bound);
+        held.map(|held| held.cpu).into_iter().chain(link).collect()
     }
 
     fn install(
@@ -213,22 +215,26 @@ impl<M: Memory> Plane<M> {
                 return Err(RefuseCause::Exhausted);
             }
         };
-        self.paths.insert(local.path, local.channel);
         let Terms { upstream: most, upstream_min: least, arrival_error, .. } = *terms;
         let upstream = Upstream { most, least, arrival_error };
         self.set_filter(local, upstream, buffers);
+        let lenient = Lenient {
+            slack_ns_min: slack_ns_min(&local.contract, upstream).unwrap_or(i64::MIN),
+            pooled: self.stages.cpu_is_soft(local.channel).then_some(0),
+        };
         let clip = Clip {
             local: local.clone(),
             cpu_bound: terms.bounds[0],
             cpu_horizon: self.stages.cpu_early(local, terms.horizons[0]),
-            slack_ns_min: slack_ns_min(&local.contract, upstream).unwrap_or(i64::MIN),
             handler,
-            pooled: self.stages.cpu_is_soft(local.channel).then_some(0),
-            counters: ChannelCounters::default(),
+            lenient: (lenient != Lenient { slack_ns_min: i64::MIN, pooled: None }).then(|| Box::new(lenient)),
+            counters: Counters::default(),
             told: Told::default(),
             role,
         };
-        self.clips.insert(local.channel, Box::new(clip));
+        self.clips.insert(Box::new(clip));
+        let Self { paths, clips, .. } = self;
+        paths.insert(&local.path, local.channel, |id| clips.get(id).map(|clip| clip.local.path));
         Ok(())
     }
 
@@ -278,7 +284,7 @@ impl<M: Memory> Plane<M> {
         let demoted = (contract.policing == Policing::Demote).then(|| {
             let parameters = best_effort_parameters(&self.config);
             Box::new(Demoted {
-                outgoing: Outgoing::new(BEST_EFFORT_OUTGOING_MAX, local.fragment_bytes),
+                outgoing: Outgoing::new(&mut self.messages, BEST_EFFORT_OUTGOING_MAX, local.fragment_bytes),
                 handler: self.add_handler(Owner::Demoted(local.channel), parameters),
             })
         });
@@ -287,7 +293,7 @@ impl<M: Memory> Plane<M> {
             outbox: None,
             regulator: LogicalArrivals::of(contract),
             number_next: 0,
-            outgoing: Outgoing::new(in_ring, local.fragment_bytes),
+            outgoing: Outgoing::new(&mut self.messages, in_ring, local.fragment_bytes),
             link_arrivals: within_host(local),
             demoted,
             in_backlog: false,
@@ -305,24 +311,34 @@ impl<M: Memory> Plane<M> {
         let contract = &local.contract;
         let unpoliced = active(Mutation::UnpolicedInterval);
         let period = if unpoliced { contract.interval() } else { contract.policed_interval() };
-        let arrivals = EffectiveArrivals::new(period, terms.arrival_error, packets, wire_bytes)
-            .with_early_max(local.contract.deadline);
-        self.waiting_max += packets_max as usize;
-        self.waiting.reserve(self.waiting_max);
-        PacketQueue { packets: Fifo::EMPTY, packets_used: 0, packets_max, arrivals }
+        let arrival_terms = self.arrival_terms.get(ArrivalTerms {
+            period,
+            jitter: terms.arrival_error,
+            packets_max: packets,
+            wire_bytes_max: wire_bytes,
+            early_max: contract.deadline,
+        });
+        self.waiting.add_room(packets_max);
+        PacketQueue {
+            packets: Fifo::EMPTY,
+            packets_used: 0,
+            packets_max,
+            arrivals: EffectiveArrivals::default(),
+            terms: arrival_terms,
+        }
     }
 
     /// Removes a channel's clip with its handler and its packets.
     fn remove_clip(&mut self, channel: ChannelId) {
-        let Some(mut clip) = self.clips.remove(&channel) else { return };
+        let Some(mut clip) = self.clips.remove(channel) else { return };
         if let Some(input) = clip.input_mut() {
-            self.waiting_max -= input.packets_max as usize;
             while input.pop(&mut self.waiting).is_some() {}
+            self.waiting.remove_room(input.packets_max);
         }
-        if let (Some(link), Some(pooled)) = (clip.local.link_in, clip.pooled) {
-            self.line_mut(link).soft_frames -= pooled;
+        if let (Some(link), Some(pooled)) = (clip.local.link_in, clip.pooled_mut()) {
+            self.line_mut(link).soft_frames -= *pooled;
         }
-        self.paths.remove(&clip.local.path);
+        self.paths.remove(&clip.local.path, channel);
         if let Some(link) = clip.local.link_in {
             self.filters.push_back((link, FilterChange::Clear(clip.local.path)));
         }
@@ -331,7 +347,9 @@ impl<M: Memory> Plane<M> {
             RoleState::Source(source) => {
                 if let Some(demoted) = source.demoted {
                     self.remove_handler(demoted.handler);
+                    demoted.outgoing.dissolve(&mut self.messages);
                 }
+                source.outgoing.dissolve(&mut self.messages);
                 Some(source.outlet)
             }
             RoleState::Forwarder(forwarder) => Some(forwarder.outlet),

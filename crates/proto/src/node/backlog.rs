@@ -28,9 +28,7 @@ impl Backlog {
 impl<M: Memory> Plane<M> {
     /// Lists a source whose ring was not emptied.
     pub fn queue_backlog(&mut self, channel: ChannelId, now: Instant) {
-        let Some(Clip { role: RoleState::Source(source), .. }) =
-            self.clips.get_mut(&channel).map(AsMut::as_mut)
-        else {
+        let Some(Clip { role: RoleState::Source(source), .. }) = self.clips.get_mut(channel) else {
             return;
         };
         if source.has_backlog() && !core::mem::replace(&mut source.in_backlog, true) {
@@ -64,9 +62,7 @@ impl<M: Memory> Plane<M> {
     /// Takes the next part of the ring that has waited longest.
     pub fn run_backlog(&mut self, now: Instant) {
         let Some(channel) = self.backlog.channels.pop_front() else { return };
-        if let Some(Clip { role: RoleState::Source(source), .. }) =
-            self.clips.get_mut(&channel).map(AsMut::as_mut)
-        {
+        if let Some(Clip { role: RoleState::Source(source), .. }) = self.clips.get_mut(channel) {
             source.in_backlog = false;
             self.drain_outbox(channel, now);
         }

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::api::{ChannelCounters, DropCounters};
-use super::outgoing::Outgoing;
+use super::outgoing::{Messages, Outgoing};
 use crate::fragment::{Outcome, Reassembly, Rejection};
 use crate::ids::{Address, ChannelId, LinkId, NodeId, PathId};
 use crate::limits::{
@@ -39,7 +39,7 @@ pub(super) struct Flow<M: Memory> {
     pub link: LinkId,
     pub message_bytes_max: u32,
     pub outbox: M::Outbox,
-    pub outgoing: Outgoing<Message<M>>,
+    pub outgoing: Outgoing,
     pub handler: HandlerId,
     /// It is among the link's blocked ones.
     pub listed: bool,
@@ -48,13 +48,14 @@ pub(super) struct Flow<M: Memory> {
 
 impl<M: Memory> Flow<M> {
     /// Takes what the application has put into its ring, as far as there is room.
-    pub fn drain(&mut self, now: Instant) {
+    pub fn drain(&mut self, messages: &mut Messages<Message<M>>, now: Instant) {
         for _ in 0..BEST_EFFORT_OUTGOING_MAX {
             let ready = (!self.outgoing.is_full()).then_some(&mut self.outbox);
             let Some((message, sent)) = ready.and_then(|outbox| outbox.take(now)) else { break };
             let number = self.counters.messages_in;
             self.counters.messages_in += 1;
-            if message.len() > self.message_bytes_max || !self.outgoing.push(message, number, sent) {
+            if message.len() > self.message_bytes_max || !self.outgoing.push(messages, message, number, sent)
+            {
                 self.counters.dropped += 1;
             }
         }

@@ -15,7 +15,7 @@ impl<M: Memory> Plane<M> {
     /// Takes what the application has put into a flow's ring.
     pub fn drain_flow(&mut self, channel: ChannelId, now: Instant) {
         if let Some(flow) = self.flows.get_mut(&channel) {
-            flow.drain(now);
+            flow.drain(&mut self.messages, now);
             self.arm_flow(channel, now);
         }
     }
@@ -24,7 +24,9 @@ impl<M: Memory> Plane<M> {
     pub fn arm_flow(&mut self, channel: ChannelId, now: Instant) {
         let Some(flow) = self.flows.get_mut(&channel) else { return };
         let line = &mut self.lines[usize::from(flow.link.0)];
-        let Some(fragment) = flow.outgoing.peek() else { return self.executor.idle(flow.handler) };
+        let Some(fragment) = flow.outgoing.peek(&self.messages) else {
+            return self.executor.idle(flow.handler);
+        };
         let activation = Activation { eligible: now, deadline: now };
         self.executor.ready(flow.handler, activation, now);
         if line.scheduler.best_effort_space(now, key_of(flow.path), line.wire_bytes(fragment.bytes)) {
@@ -37,7 +39,7 @@ impl<M: Memory> Plane<M> {
 
     /// What one unit of the flow's handler would be.
     pub fn flow_unit(&self, channel: ChannelId) -> Option<Unit> {
-        let fragment = self.flows.get(&channel)?.outgoing.peek()?;
+        let fragment = self.flows.get(&channel)?.outgoing.peek(&self.messages)?;
         let message_edge = fragment.index == 0;
         Some(Unit {
             kind: WorkKind::BestEffort,
@@ -51,13 +53,13 @@ impl<M: Memory> Plane<M> {
     /// Queues one fragment.
     pub fn run_flow(&mut self, channel: ChannelId, now: Instant) {
         let Some(Flow { link, path, outgoing, .. }) = self.flows.get_mut(&channel) else { return };
-        let Some(fragment) = outgoing.peek() else { return };
+        let Some(fragment) = outgoing.peek(&self.messages) else { return };
         let line = &mut self.lines[usize::from(link.0)];
         let packet = Packet::Flow { channel, number: fragment.number, fragment: fragment.index };
         let wire_bytes = line.wire_bytes(fragment.bytes);
         match line.scheduler.enqueue_best_effort(now, key_of(*path), wire_bytes, packet) {
-            Ok(()) => outgoing.made(),
-            Err(_) => outgoing.drop_rest(),
+            Ok(()) => outgoing.made(&mut self.messages),
+            Err(_) => outgoing.drop_rest(&mut self.messages),
         }
     }
 }

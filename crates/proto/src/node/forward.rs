@@ -16,7 +16,7 @@ use crate::wire::Kind;
 impl<M: Memory> Plane<M> {
     /// What one unit of the forwarder's handler would be.
     pub fn forward_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
-        let clip = self.clips.get(&channel)?;
+        let clip = self.clips.get(channel)?;
         let RoleState::Forwarder(forwarder) = &clip.role else { return None };
         let quantum = self.executor.unit_packets(clip.handler);
         let run = forwarder.input.head_run(&self.waiting, clip.cpu_horizon, quantum, now);
@@ -32,8 +32,8 @@ impl<M: Memory> Plane<M> {
 
     /// Hands up to `packets` packets to the link out.
     pub fn run_forward(&mut self, channel: ChannelId, packets: u32, now: Instant) {
-        let Some(clip) = self.clips.get_mut(&channel) else { return };
-        let Clip { role: RoleState::Forwarder(forwarder), cpu_bound, counters, .. } = &mut **clip else {
+        let Some(clip) = self.clips.get_mut(channel) else { return };
+        let Clip { role: RoleState::Forwarder(forwarder), cpu_bound, counters, .. } = clip else {
             return;
         };
         let line = &mut self.lines[usize::from(forwarder.outlet.link.0)];

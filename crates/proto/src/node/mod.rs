@@ -100,7 +100,7 @@ impl<M: Memory> Node<M> {
 
     /// This host cannot serve a channel that comes in by `path` after all: it is refused, or ends.
     pub fn abort_path(&mut self, path: PathId, reason: CloseReason, now: Instant) {
-        if let Some(channel) = self.plane.paths.get(&path).copied() {
+        if let Some(channel) = self.plane.channel_of(&path) {
             self.signalling.abort(channel, reason, now, &mut self.plane);
         }
     }

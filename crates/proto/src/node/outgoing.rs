@@ -1,29 +1,57 @@
 //! Messages on their way out of this host: which fragments are made, which the link has not sent yet.
 //!
-//! Owns the messages (and so their ring slots) until the link has sent the last fragment. Bounded by
-//! `messages_max`; all memory is taken at the start.
-
-use alloc::collections::VecDeque;
+//! The messages (and so their ring slots) are a queue's until the link has sent the last fragment. They stand in one slab
+//! of the node, which has room for as many as all queues may hold: room that was never used takes no memory.
 
 use punctual_analysis::Instant;
 
 use crate::fragment::Fragmentation;
 use crate::memory::MessageRead;
+use crate::slab::{Fifo, Linked, Next, Slab};
 
 /// One message: its ring slot, and how far it is.
 #[derive(Debug)]
-struct Entry<T> {
+pub(super) struct Entry<T> {
     message: Option<T>,
     wire_number: u64,
+    logical_arrival: Instant,
     bytes: u32,
     cut: Fragmentation,
-    logical_arrival: Instant,
+    /// Behind it in its queue.
+    next: Next,
     fragments_made: u16,
     /// How many are to be made: all, unless the rest was dropped.
     fragments_wanted: u16,
     /// Made and not yet sent.
     unsent: u16,
 }
+
+impl<T> Linked for Entry<T> {
+    fn next_mut(&mut self) -> &mut Next {
+        &mut self.next
+    }
+    fn next(&self) -> Next {
+        self.next
+    }
+}
+
+impl<T> Entry<T> {
+    /// Fragment `index` of it, where it is message `number` of its queue.
+    fn fragment(&self, number: u64, index: u16) -> Option<Fragment> {
+        Some(Fragment {
+            number,
+            wire_number: self.wire_number,
+            index,
+            fragments: self.cut.fragments(),
+            message_bytes: self.bytes,
+            bytes: self.cut.extent(index)?.len,
+            logical_arrival: self.logical_arrival,
+        })
+    }
+}
+
+/// The messages of all queues of a node.
+pub(super) type Messages<T> = Slab<Entry<T>>;
 
 /// A fragment that is to be made next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,94 +74,121 @@ pub(super) struct Fragment {
 
 /// The queue.
 #[derive(Debug)]
-pub(super) struct Outgoing<T> {
-    messages: VecDeque<Entry<T>>,
-    /// Number of `messages[0]`.
+pub(super) struct Outgoing {
+    messages: Fifo,
+    /// Number of the first of them.
     first: u64,
-    /// Index of the first message that has fragments to be made.
-    head: u32,
+    /// How many there are.
+    len: u32,
     messages_max: u32,
     fragment_bytes: u32,
+    /// How many have all their fragments made, and where the one behind them stands.
+    made: u32,
+    head: Next,
 }
 
-impl<T: MessageRead> Outgoing<T> {
-    pub fn new(messages_max: u32, fragment_bytes: u32) -> Self {
+impl Outgoing {
+    /// A queue for `messages_max` (1 or more) messages; reserves room for them in `messages`.
+    pub fn new<T: MessageRead>(messages: &mut Messages<T>, messages_max: u32, fragment_bytes: u32) -> Self {
         let messages_max = messages_max.max(1);
+        messages.add_room(messages_max);
         Self {
-            messages: VecDeque::with_capacity(messages_max as usize),
+            messages: Fifo::EMPTY,
             first: 0,
-            head: 0,
+            len: 0,
             messages_max,
             fragment_bytes,
+            made: 0,
+            head: Next::NONE,
         }
     }
 
-    pub fn is_full(&self) -> bool {
-        self.messages.len() >= self.messages_max as usize
+    /// Gives all its messages and its room back.
+    pub fn dissolve<T: MessageRead>(mut self, messages: &mut Messages<T>) {
+        while messages.pop(&mut self.messages).is_some() {}
+        messages.remove_room(self.messages_max);
     }
-    pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
+
+    pub const fn is_full(&self) -> bool {
+        self.len >= self.messages_max
+    }
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Takes a message in that has `wire_number` in its channel; the caller has looked at `is_full`. `false`
     /// where it cannot be cut (too many fragments); it is dropped then.
-    pub fn push(&mut self, message: T, wire_number: u64, logical_arrival: Instant) -> bool {
+    pub fn push<T: MessageRead>(
+        &mut self,
+        messages: &mut Messages<T>,
+        message: T,
+        wire_number: u64,
+        logical_arrival: Instant,
+    ) -> bool {
         let bytes = message.len();
         let Some(cut) = Fragmentation::new(bytes, self.fragment_bytes) else { return false };
-        self.messages.push_back(Entry {
+        let entry = Entry {
             message: Some(message),
             wire_number,
+            logical_arrival,
             bytes,
             cut,
-            logical_arrival,
+            next: Next::NONE,
             fragments_made: 0,
             fragments_wanted: cut.fragments(),
             unsent: 0,
-        });
+        };
+        let place = messages.push(&mut self.messages, entry);
+        if self.head == Next::NONE {
+            self.head = place;
+        }
+        self.len += 1;
         true
     }
 
     /// The fragment to be made next.
-    pub fn peek(&self) -> Option<Fragment> {
-        let entry = self.messages.get(self.head as usize)?;
-        self.fragment(self.first + u64::from(self.head), entry.fragments_made)
+    pub fn peek<T: MessageRead>(&self, messages: &Messages<T>) -> Option<Fragment> {
+        let entry = messages.at(self.head)?;
+        entry.fragment(self.first + u64::from(self.made), entry.fragments_made)
     }
 
     /// Marks the fragment of `peek` as made; it is unsent until `sent`.
-    pub fn made(&mut self) {
-        if let Some(entry) = self.messages.get_mut(self.head as usize) {
+    pub fn made<T: MessageRead>(&mut self, messages: &mut Messages<T>) {
+        if let Some(entry) = messages.at_mut(self.head) {
             entry.fragments_made += 1;
             entry.unsent += 1;
-            self.advance_head();
+            self.advance_head(messages);
         }
     }
 
     /// Makes no more fragments of the message of `peek`: its receiver will see a gap.
-    pub fn drop_rest(&mut self) {
-        if let Some(entry) = self.messages.get_mut(self.head as usize) {
+    pub fn drop_rest<T: MessageRead>(&mut self, messages: &mut Messages<T>) {
+        if let Some(entry) = messages.at_mut(self.head) {
             entry.fragments_wanted = entry.fragments_made;
-            self.advance_head();
-            self.retire();
+            self.advance_head(messages);
+            self.retire(messages);
         }
     }
 
     /// Fragment `index` of message `number`, as `peek` gave it; `None` where it is gone.
-    pub fn fragment(&self, number: u64, index: u16) -> Option<Fragment> {
-        let entry = self.entry(number)?;
-        Some(Fragment {
-            number,
-            wire_number: entry.wire_number,
-            index,
-            fragments: entry.cut.fragments(),
-            message_bytes: entry.bytes,
-            bytes: entry.cut.extent(index)?.len,
-            logical_arrival: entry.logical_arrival,
-        })
+    pub fn fragment<T: MessageRead>(
+        &self,
+        messages: &Messages<T>,
+        number: u64,
+        index: u16,
+    ) -> Option<Fragment> {
+        messages.at(self.place(messages, number)?)?.fragment(number, index)
     }
 
     /// Copies fragment `index` of message `number`; `None` where it is gone or does not fit.
-    pub fn copy_to(&self, number: u64, index: u16, out: &mut [u8]) -> Option<usize> {
-        let entry = self.entry(number)?;
+    pub fn copy_to<T: MessageRead>(
+        &self,
+        messages: &Messages<T>,
+        number: u64,
+        index: u16,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let entry = messages.at(self.place(messages, number)?)?;
         let extent = entry.cut.extent(index)?;
         let out = out.get_mut(..extent.len as usize)?;
         entry.message.as_ref()?.copy_to(extent.offset, out);
@@ -141,34 +196,37 @@ impl<T: MessageRead> Outgoing<T> {
     }
 
     /// The link has sent a fragment of message `number`; `true` when that was the message's last.
-    pub fn sent(&mut self, number: u64) -> bool {
-        let Some(index) = number.checked_sub(self.first) else { return false };
-        let Some(entry) = self.messages.get_mut(index as usize) else { return false };
+    pub fn sent<T: MessageRead>(&mut self, messages: &mut Messages<T>, number: u64) -> bool {
+        let place = self.place(messages, number);
+        let Some(entry) = place.and_then(|place| messages.at_mut(place)) else { return false };
         entry.unsent = entry.unsent.saturating_sub(1);
         let done = entry.unsent == 0 && entry.fragments_made == entry.fragments_wanted;
         if done {
             entry.message = None;
-            self.retire();
+            self.retire(messages);
         }
         done
     }
 
-    fn entry(&self, number: u64) -> Option<&Entry<T>> {
-        self.messages.get(number.checked_sub(self.first)? as usize)
+    /// Where message `number` stands. Packets leave in the order of their messages, so it is the first one or near.
+    fn place<T: MessageRead>(&self, messages: &Messages<T>, number: u64) -> Option<Next> {
+        messages.place(&self.messages, number.checked_sub(self.first)?)
     }
 
-    fn advance_head(&mut self) {
-        while self.messages.get(self.head as usize).is_some_and(|m| m.fragments_made == m.fragments_wanted) {
-            self.head += 1;
+    fn advance_head<T: MessageRead>(&mut self, messages: &Messages<T>) {
+        while let Some(entry) = messages.at(self.head).filter(|m| m.fragments_made == m.fragments_wanted) {
+            self.head = entry.next();
+            self.made += 1;
         }
     }
 
     /// Forgets finished messages in front. Each is forgotten once: constant work a message.
-    fn retire(&mut self) {
-        while self.head > 0 && self.messages.front().is_some_and(|m| m.unsent == 0) {
-            self.messages.pop_front();
+    fn retire<T: MessageRead>(&mut self, messages: &mut Messages<T>) {
+        while self.made > 0 && messages.front(&self.messages).is_some_and(|m| m.unsent == 0) {
+            messages.pop(&mut self.messages);
             self.first += 1;
-            self.head -= 1;
+            self.len -= 1;
+            self.made -= 1;
         }
     }
 }
@@ -193,41 +251,43 @@ mod tests {
     #[test]
     fn slots_are_freed_when_the_last_fragment_is_sent() {
         let first = Rc::new((0..250u8).collect::<Vec<_>>());
-        let mut queue = Outgoing::new(2, 100);
-        assert!(queue.push(Bytes(first.clone()), 0, Instant(7)));
-        assert!(queue.push(Bytes(Rc::new(vec![9; 10])), 5, Instant(8)));
+        let mut messages = Messages::new();
+        let mut queue = Outgoing::new(&mut messages, 2, 100);
+        assert!(queue.push(&mut messages, Bytes(first.clone()), 0, Instant(7)));
+        assert!(queue.push(&mut messages, Bytes(Rc::new(vec![9; 10])), 5, Instant(8)));
         assert!(queue.is_full());
         let mut seen = Vec::new();
-        while let Some(fragment) = queue.peek() {
+        while let Some(fragment) = queue.peek(&messages) {
             seen.push((fragment.wire_number, fragment.index, fragment.bytes));
-            queue.made();
+            queue.made(&mut messages);
         }
         assert_eq!(seen, [(0, 0, 100), (0, 1, 100), (0, 2, 50), (5, 0, 10)]);
         let mut out = [0; 100];
-        assert_eq!(queue.copy_to(0, 2, &mut out), Some(50));
+        assert_eq!(queue.copy_to(&messages, 0, 2, &mut out), Some(50));
         assert_eq!(out[..50], first[200..]);
         // Out of order: message 1 is sent first, its slot is free, and numbers stay right.
-        assert!(queue.sent(1));
-        assert!(!queue.sent(0));
-        assert!(!queue.sent(0));
+        assert!(queue.sent(&mut messages, 1));
+        assert!(!queue.sent(&mut messages, 0));
+        assert!(!queue.sent(&mut messages, 0));
         assert_eq!(Rc::strong_count(&first), 2);
-        assert!(queue.sent(0));
+        assert!(queue.sent(&mut messages, 0));
         assert_eq!(Rc::strong_count(&first), 1);
         assert!(queue.is_empty());
-        assert!(!queue.sent(0), "a late completion of a forgotten message changes nothing");
+        assert!(!queue.sent(&mut messages, 0), "a late completion of a forgotten message changes nothing");
     }
 
     #[test]
     fn a_dropped_rest_leaves_a_gap_and_frees_the_slot() {
-        let mut queue = Outgoing::new(4, 100);
-        assert!(queue.push(Bytes(Rc::new(vec![1; 250])), 0, Instant(0)));
-        assert!(queue.push(Bytes(Rc::new(vec![2; 10])), 2, Instant(2)));
-        queue.made();
-        queue.drop_rest();
-        assert_eq!(queue.peek().map(|f| f.wire_number), Some(2));
-        assert!(queue.sent(0));
-        queue.made();
-        assert!(queue.sent(1));
+        let mut messages = Messages::new();
+        let mut queue = Outgoing::new(&mut messages, 4, 100);
+        assert!(queue.push(&mut messages, Bytes(Rc::new(vec![1; 250])), 0, Instant(0)));
+        assert!(queue.push(&mut messages, Bytes(Rc::new(vec![2; 10])), 2, Instant(2)));
+        queue.made(&mut messages);
+        queue.drop_rest(&mut messages);
+        assert_eq!(queue.peek(&messages).map(|f| f.wire_number), Some(2));
+        assert!(queue.sent(&mut messages, 0));
+        queue.made(&mut messages);
+        assert!(queue.sent(&mut messages, 1));
         assert!(queue.is_empty());
     }
 }

@@ -4,20 +4,20 @@
 //! Invariants: a clip's handler and link flow live exactly as long as the clip; a queue never holds more than
 //! its reservation; `paths` names every clip that takes packets from a link.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use punctual_analysis::arrival::LogicalArrivals;
+use punctual_analysis::arrival::{ArrivalTerms, LogicalArrivals};
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Policing};
 
 use super::api::{DropCounters, FilterChange, Notice};
 use super::backlog::Backlog;
-use super::best_effort::{Arrivals, Binding, Flow};
+use super::best_effort::{Arrivals, Binding, Flow, Message};
 use super::clip::{Clip, PacketIn, RoleState};
 use super::config::{LinkConfig, NodeConfig};
+use super::outgoing::Messages;
 use super::packet::Packet;
 use super::record::WorkRecord;
 use super::stages::Stages;
@@ -29,8 +29,10 @@ use crate::limits::{
 use crate::linksched::{BestEffortKey, FlowIndex, Guaranteed, LinkParameters, LinkScheduler};
 use crate::memory::Memory;
 use crate::sched::{Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
+use crate::shared::Shared;
 use crate::signalling::Signalling;
 use crate::slab::{Slab, reserve};
+use crate::table::{Paths, Table};
 
 /// Whose handler it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,12 +136,14 @@ pub(super) struct Plane<M: Memory> {
     pub executor: Executor,
     /// By handler.
     pub owners: Vec<Option<Owner>>,
-    /// Boxed: a table that has just grown is half empty.
-    pub clips: HashMap<ChannelId, Box<Clip<M>>>,
-    /// Packets of all channels that wait for their handlers, and for how many there is room: what admission has reserved.
+    pub clips: Table<Clip<M>>,
+    /// Packets of all channels that wait for their handlers; there is room for what admission has reserved.
     pub waiting: Slab<PacketIn<M::Frame>>,
-    pub waiting_max: usize,
-    pub paths: HashMap<PathId, ChannelId>,
+    /// Of channels that come in.
+    pub arrival_terms: Shared<ArrivalTerms>,
+    /// Messages of all sources and flows on their way out.
+    pub messages: Messages<Message<M>>,
+    pub paths: Paths,
     pub flows: HashMap<ChannelId, Flow<M>>,
     /// Bound ports by the hash of their name.
     pub bindings: HashMap<u32, Binding<M>>,
@@ -181,10 +185,11 @@ impl<M: Memory> Plane<M> {
             lines,
             executor,
             owners,
-            clips: HashMap::new(),
+            clips: Table::default(),
             waiting: Slab::new(),
-            waiting_max: 0,
-            paths: HashMap::new(),
+            arrival_terms: Shared::new(),
+            messages: Messages::new(),
+            paths: Paths::default(),
             flows: HashMap::new(),
             bindings: HashMap::new(),
             arrivals,
@@ -220,13 +225,16 @@ impl<M: Memory> Plane<M> {
 
     /// A channel has given back a frame of the driver; one that shares a pool, to that.
     pub fn give_back_frame(&mut self, channel: ChannelId) {
-        let Some(Clip { local, pooled: Some(pooled), .. }) = self.clips.get_mut(&channel).map(AsMut::as_mut)
-        else {
-            return;
-        };
-        let Some(link) = local.link_in else { return };
+        let Some(clip) = self.clips.get_mut(channel) else { return };
+        let Some(link) = clip.local.link_in else { return };
+        let Some(pooled) = clip.pooled_mut() else { return };
         *pooled -= 1;
         self.lines[usize::from(link.0)].soft_frames -= 1;
+    }
+
+    /// The channel that takes packets of `path` from a link.
+    pub fn channel_of(&self, path: &PathId) -> Option<ChannelId> {
+        self.paths.find(path, |id| self.clips.get(id).is_some_and(|clip| clip.local.path == *path))
     }
 
     /// The link to a neighbour.
@@ -244,7 +252,7 @@ impl<M: Memory> Plane<M> {
 
     /// Tells an application something once.
     pub fn notice(&mut self, channel: ChannelId, notice: Notice) {
-        let news = self.clips.get_mut(&channel).is_some_and(|clip| clip.told.first(notice));
+        let news = self.clips.get_mut(channel).is_some_and(|clip| clip.told.first(notice));
         if news && self.notices.len() < ARRIVALS_PACKETS_MAX {
             self.notices.push_back((channel, notice));
         }
@@ -275,9 +283,7 @@ impl<M: Memory> Plane<M> {
             flow.listed = false;
             return self.arm_flow(channel, now);
         }
-        if let Some(Clip { role: RoleState::Source(source), .. }) =
-            self.clips.get_mut(&channel).map(AsMut::as_mut)
-        {
+        if let Some(Clip { role: RoleState::Source(source), .. }) = self.clips.get_mut(channel) {
             source.listed = false;
             self.arm_source(channel, now);
         }
@@ -285,7 +291,7 @@ impl<M: Memory> Plane<M> {
 
     /// A source that is closed by its application: signalling hears when its last message is sent.
     pub fn begin_closing(&mut self, channel: ChannelId) {
-        let Some(clip) = self.clips.get_mut(&channel) else { return };
+        let Some(clip) = self.clips.get_mut(channel) else { return };
         if let RoleState::Source(source) = &mut clip.role {
             source.closing = true;
             if source.outgoing.is_empty() {

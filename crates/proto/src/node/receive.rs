@@ -72,8 +72,8 @@ impl<M: Memory> Plane<M> {
         header: &Header,
         now: Instant,
     ) {
-        let Some(&channel) = self.paths.get(&header.path) else { return self.drops.unknown_path += 1 };
-        let Some(clip) = self.clips.get_mut(&channel) else { return self.drops.unknown_path += 1 };
+        let Some(channel) = self.channel_of(&header.path) else { return self.drops.unknown_path += 1 };
+        let Some(clip) = self.clips.get_mut(channel) else { return self.drops.unknown_path += 1 };
         if clip.local.cookie != header.cookie {
             return self.drops.wrong_cookie += 1;
         }
@@ -102,8 +102,9 @@ impl<M: Memory> Plane<M> {
     }
 
     fn queue_guaranteed(&mut self, channel: ChannelId, packet: PacketIn<M::Frame>, now: Instant) {
-        let Some(clip) = self.clips.get_mut(&channel) else { return };
-        let pool = clip.local.link_in.filter(|_| clip.pooled.is_some());
+        let Some(clip) = self.clips.get_mut(channel) else { return };
+        let is_pooled = clip.pooled_mut().is_some();
+        let pool = clip.local.link_in.filter(|_| is_pooled);
         let dry = pool
             .is_some_and(|link| self.lines[usize::from(link.0)].soft_frames >= self.stages.pool_frames(link));
         let Some(input) = clip.input_mut() else { return };
@@ -114,7 +115,7 @@ impl<M: Memory> Plane<M> {
         }
         let used = input.packets_used;
         if let Some(link) = pool {
-            clip.pooled = clip.pooled.map(|kept| kept + 1);
+            clip.pooled_mut().into_iter().for_each(|kept| *kept += 1);
             self.lines[usize::from(link.0)].soft_frames += 1;
         }
         clip.counters.occupancy_max = clip.counters.occupancy_max.max(used);
@@ -123,7 +124,7 @@ impl<M: Memory> Plane<M> {
 
     /// Tells the executor what a forwarder's or sink's handler has to do next.
     pub fn arm_input(&mut self, channel: ChannelId, now: Instant) {
-        let Some(clip) = self.clips.get(&channel) else { return };
+        let Some(clip) = self.clips.get(channel) else { return };
         match clip.next_activation(&self.waiting) {
             None => self.executor.idle(clip.handler),
             Some(activation) => self.executor.ready(clip.handler, activation, now),
@@ -185,7 +186,7 @@ impl<M: Memory> Plane<M> {
             let elsewhere = header.destination != self.config.id;
             return self.best_effort_link(header.destination).filter(|_| elsewhere);
         }
-        let clip = self.clips.get(self.paths.get(&header.path)?)?;
+        let clip = self.clips.get(self.channel_of(&header.path)?)?;
         clip.local.link_out
     }
 
@@ -213,7 +214,8 @@ impl<M: Memory> Clip<M> {
 
     /// Whether a packet of a soft channel cannot keep its deadline any more. What was demoted has no slack to judge by.
     fn has_expired(&self, header: &Header) -> bool {
-        !header.demoted && header.slack_ns < self.slack_ns_min
+        let slack_ns_min = self.lenient.as_ref().map_or(i64::MIN, |lenient| lenient.slack_ns_min);
+        !header.demoted && header.slack_ns < slack_ns_min
     }
 
     /// Polices a packet ("trust nobody", design 3).
@@ -227,7 +229,8 @@ impl<M: Memory> Clip<M> {
         if believes {
             return Some(Verdict::Accepted { effective: nominal });
         }
-        Some(input.arrivals.accept(&Arrival { message: header.message, wire_bytes, nominal, received }))
+        let arrival = Arrival { message: header.message, wire_bytes, nominal, received };
+        Some(input.arrivals.accept(&input.terms, &arrival))
     }
 
     /// When the handler has something to do, and until when: its head packet.

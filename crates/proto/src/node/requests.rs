@@ -38,7 +38,7 @@ impl<M: Memory> Node<M> {
 
     /// The ring of a channel that ends here and was consented to.
     pub fn inbox_mut(&mut self, channel: ChannelId) -> Option<&mut M::Inbox> {
-        match &mut self.plane.clips.get_mut(&channel)?.role {
+        match &mut self.plane.clips.get_mut(channel)?.role {
             RoleState::Sink(sink) => sink.inbox.as_mut(),
             _ => None,
         }
@@ -70,7 +70,7 @@ impl<M: Memory> Node<M> {
         outbox: M::Outbox,
         now: Instant,
     ) -> Result<(), RequestError> {
-        let clip = self.plane.clips.get_mut(&channel).ok_or(RequestError::Unknown)?;
+        let clip = self.plane.clips.get_mut(channel).ok_or(RequestError::Unknown)?;
         match &mut clip.role {
             RoleState::Source(source) if source.outbox.is_none() => source.outbox = Some(outbox),
             _ => return Err(RequestError::Unknown),
@@ -85,7 +85,7 @@ impl<M: Memory> Node<M> {
     /// `Unknown` where it does not wait for consent (any more).
     pub fn consent(&mut self, channel: ChannelId, inbox: M::Inbox, now: Instant) -> Result<(), RequestError> {
         self.signalling.consent(channel, now, &mut self.plane)?;
-        let clip = self.plane.clips.get_mut(&channel).ok_or(RequestError::Unknown)?;
+        let clip = self.plane.clips.get_mut(channel).ok_or(RequestError::Unknown)?;
         if let RoleState::Sink(sink) = &mut clip.role {
             sink.inbox = Some(inbox);
         }
@@ -183,7 +183,7 @@ impl<M: Memory> Node<M> {
         let fragment_bytes = config.fragment_bytes.min(packet_bytes.saturating_sub(HEADER_BYTES as u32));
         let parameters = best_effort_parameters(config);
         let handler = self.plane.add_handler(Owner::Flow(channel), parameters);
-        let outgoing = Outgoing::new(BEST_EFFORT_OUTGOING_MAX, fragment_bytes);
+        let outgoing = Outgoing::new(&mut self.plane.messages, BEST_EFFORT_OUTGOING_MAX, fragment_bytes);
         let flow = Flow {
             to,
             destination,
@@ -222,7 +222,7 @@ impl<M: Memory> Node<M> {
 
     /// Tears everything down; drive on until `is_quiet` or the grace is over.
     pub fn shutdown(&mut self, now: Instant) {
-        let mut channels: Vec<ChannelId> = self.plane.clips.keys().copied().collect();
+        let mut channels: Vec<ChannelId> = self.plane.clips.iter().map(|clip| clip.local.channel).collect();
         channels.sort_unstable();
         self.signalling.shutdown(now, &mut self.plane);
         channels.into_iter().for_each(|channel| self.plane.begin_closing(channel));
@@ -241,6 +241,7 @@ impl<M: Memory> Node<M> {
     fn close_best_effort(&mut self, channel: ChannelId) -> bool {
         if let Some(flow) = self.plane.flows.remove(&channel) {
             self.plane.remove_handler(flow.handler);
+            flow.outgoing.dissolve(&mut self.plane.messages);
             self.plane.line_mut(flow.link).scheduler.remove_best_effort(key_of(flow.path), drop);
             return true;
         }

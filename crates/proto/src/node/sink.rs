@@ -2,8 +2,8 @@
 
 use punctual_analysis::{Delivery, Instant, Nanos};
 
-use super::api::{ChannelCounters, Notice, WorkKind};
-use super::clip::{Clip, Held, Punctual, RoleState, Run, Sink};
+use super::api::{Notice, WorkKind};
+use super::clip::{Clip, Count, Counters, Held, Punctual, RoleState, Run, Sink};
 use super::plane::Plane;
 use super::work::Unit;
 use crate::fragment::Outcome;
@@ -24,7 +24,7 @@ struct Timing {
 impl<M: Memory> Plane<M> {
     /// What one unit of the sink's handler would be.
     pub fn sink_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
-        let clip = self.clips.get(&channel)?;
+        let clip = self.clips.get(channel)?;
         let RoleState::Sink(sink) = &clip.role else { return None };
         let quantum = self.executor.unit_packets(clip.handler);
         let run = sink.input.head_run(&self.waiting, clip.cpu_horizon, quantum, now);
@@ -37,7 +37,7 @@ impl<M: Memory> Plane<M> {
 
     /// What one unit of the handler that delivers at the deadline would be.
     pub fn delivery_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
-        let clip = self.clips.get(&channel)?;
+        let clip = self.clips.get(channel)?;
         let RoleState::Sink(sink) = &clip.role else { return None };
         let held = sink.punctual.iter().flat_map(|punctual| &punctual.held);
         let due = held.take_while(|held| held.deliver_at <= now).count() as u64;
@@ -48,7 +48,7 @@ impl<M: Memory> Plane<M> {
 
     /// Delivers what is due.
     pub fn run_delivery(&mut self, channel: ChannelId, now: Instant) {
-        let Some(clip) = self.clips.get_mut(&channel) else { return };
+        let Some(clip) = self.clips.get_mut(channel) else { return };
         let before = clip.counters.misses;
         clip.deliver_held(now);
         if clip.counters.misses > before {
@@ -59,7 +59,7 @@ impl<M: Memory> Plane<M> {
     /// Takes up to `packets` packets in.
     pub fn run_sink(&mut self, channel: ChannelId, packets: u32, now: Instant) {
         let margin = self.config.wakeup_margin;
-        let Some(clip) = self.clips.get_mut(&channel) else { return };
+        let Some(clip) = self.clips.get_mut(channel) else { return };
         let before = (clip.counters.misses, clip.counters.overruns);
         let mut freed = 0;
         for _ in 0..packets {
@@ -89,11 +89,11 @@ impl<M: Memory> Plane<M> {
 
     /// A demoted packet has made its way as best effort.
     pub fn receive_demoted(&mut self, header: &Header, frame: &M::Frame, now: Instant) {
-        let Some(channel) = self.paths.get(&header.path).copied() else {
+        let Some(channel) = self.channel_of(&header.path) else {
             return self.drops.unknown_path += 1;
         };
         let margin = self.config.wakeup_margin;
-        let Some(clip) = self.clips.get_mut(&channel) else { return };
+        let Some(clip) = self.clips.get_mut(channel) else { return };
         clip.accept(header, payload_of(header, frame.as_ref()), now, Instant(u64::MAX), margin, now);
         self.arm_input(channel, now);
     }
@@ -144,7 +144,7 @@ impl<M: Memory> Clip<M> {
             Outcome::Rejected(_) => counters.dropped += 1,
             Outcome::Stored | Outcome::Duplicate | Outcome::Stale => {}
         }
-        counters.incomplete = sink.reassembly.incomplete();
+        counters.incomplete = Count(u32::try_from(sink.reassembly.incomplete()).unwrap_or(u32::MAX));
     }
 
     /// Delivers what waits for its deadline and is due.
@@ -171,7 +171,7 @@ impl<S> Punctual<S> {
 
 fn deliver<I: Inbox>(
     inbox: Option<&mut I>,
-    counters: &mut ChannelCounters,
+    counters: &mut Counters,
     slot: I::Slot,
     info: MessageInfo,
     timing: Timing,
@@ -181,7 +181,7 @@ fn deliver<I: Inbox>(
     counters.messages_out += 1;
     counters.bytes_out += u64::from(info.len);
     if !info.demoted {
-        counters.misses += u64::from(now > timing.due);
+        counters.misses += u32::from(now > timing.due);
         counters.latency_max = counters.latency_max.max(now.since(timing.logical));
     }
     inbox.publish(slot, MessageInfo { delivered: now, ..info });

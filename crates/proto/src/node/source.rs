@@ -8,7 +8,7 @@ use punctual_analysis::{Instant, Nanos};
 use super::api::{Notice, WorkKind};
 use super::best_effort::{Message, key_of};
 use super::clip::{Clip, Demoted, RoleState, Source};
-use super::outgoing::Fragment;
+use super::outgoing::{Fragment, Messages};
 use super::packet::Packet;
 use super::plane::{Line, Plane};
 use super::work::Unit;
@@ -23,13 +23,13 @@ const DRAIN_EXTRA_MESSAGES: u32 = 16;
 impl<M: Memory> Plane<M> {
     /// Takes what the application has put into its ring, as far as there is room, and polices it.
     pub fn drain_outbox(&mut self, channel: ChannelId, now: Instant) {
-        let Some(clip) = self.clips.get_mut(&channel) else {
+        let Some(clip) = self.clips.get_mut(channel) else {
             return self.drain_flow(channel, now);
         };
         if let RoleState::Sink(sink) = &mut clip.role {
             return sink.inbox.iter_mut().for_each(Inbox::resume);
         }
-        let policed = clip.drain(now, self.config.cpu.release_latency);
+        let policed = clip.drain(&mut self.messages, now, self.config.cpu.release_latency);
         if policed {
             self.notice(channel, Notice::Policed);
         }
@@ -39,12 +39,12 @@ impl<M: Memory> Plane<M> {
 
     /// Tells the executor what the source's handlers have to do.
     pub fn arm_source(&mut self, channel: ChannelId, now: Instant) {
-        let Some(clip) = self.clips.get_mut(&channel) else { return };
-        let Clip { role: RoleState::Source(source), cpu_bound, handler, local, .. } = &mut **clip else {
+        let Some(clip) = self.clips.get_mut(channel) else { return };
+        let Clip { role: RoleState::Source(source), cpu_bound, handler, local, .. } = clip else {
             return;
         };
         let line = &mut self.lines[usize::from(source.outlet.link.0)];
-        match source.outgoing.peek() {
+        match source.outgoing.peek(&self.messages) {
             None => self.executor.idle(*handler),
             Some(fragment) => {
                 let eligible = fragment.logical_arrival;
@@ -61,7 +61,7 @@ impl<M: Memory> Plane<M> {
         }
         let Some(demoted) = &source.demoted else { return };
         let key = key_of(local.path);
-        match demoted.outgoing.peek() {
+        match demoted.outgoing.peek(&self.messages) {
             Some(fragment) if line.scheduler.best_effort_space(now, key, line.wire_bytes(fragment.bytes)) => {
                 let eligible = fragment.logical_arrival;
                 self.executor.ready(demoted.handler, Activation { eligible, deadline: eligible }, now);
@@ -76,9 +76,9 @@ impl<M: Memory> Plane<M> {
 
     /// What one unit of the source's handler would be.
     pub fn source_unit(&self, channel: ChannelId) -> Option<Unit> {
-        let clip = self.clips.get(&channel)?;
+        let clip = self.clips.get(channel)?;
         let RoleState::Source(source) = &clip.role else { return None };
-        let fragment = source.outgoing.peek()?;
+        let fragment = source.outgoing.peek(&self.messages)?;
         let run = run_of(&fragment, self.executor.unit_packets(clip.handler));
         let free = self.line(source.outlet.link).scheduler.slots_free(source.outlet.flow);
         let packets = if free < run { 0 } else { run };
@@ -94,11 +94,11 @@ impl<M: Memory> Plane<M> {
 
     /// Makes up to `packets` fragments of the head message.
     pub fn run_source(&mut self, channel: ChannelId, packets: u32, now: Instant) {
-        let Some(clip) = self.clips.get_mut(&channel) else { return };
-        let Clip { role: RoleState::Source(source), cpu_bound, counters, .. } = &mut **clip else { return };
+        let Some(clip) = self.clips.get_mut(channel) else { return };
+        let Clip { role: RoleState::Source(source), cpu_bound, counters, .. } = clip else { return };
         let line = &mut self.lines[usize::from(source.outlet.link.0)];
         for _ in 0..packets {
-            if !source.make_fragment(channel, *cpu_bound, line, now) {
+            if !source.make_fragment(channel, *cpu_bound, line, &mut self.messages, now) {
                 counters.overflows += 1;
                 break;
             }
@@ -109,8 +109,8 @@ impl<M: Memory> Plane<M> {
 
     /// What one unit of the demoted part would be.
     pub fn demoted_unit(&self, channel: ChannelId) -> Option<Unit> {
-        let RoleState::Source(source) = &self.clips.get(&channel)?.role else { return None };
-        let fragment = source.demoted.as_ref()?.outgoing.peek()?;
+        let RoleState::Source(source) = &self.clips.get(channel)?.role else { return None };
+        let fragment = source.demoted.as_ref()?.outgoing.peek(&self.messages)?;
         Some(Unit {
             kind: WorkKind::BestEffort,
             packets: 1,
@@ -122,17 +122,17 @@ impl<M: Memory> Plane<M> {
 
     /// Queues one fragment of a demoted message.
     pub fn run_demoted(&mut self, channel: ChannelId, now: Instant) {
-        let Some(clip) = self.clips.get_mut(&channel) else { return };
+        let Some(clip) = self.clips.get_mut(channel) else { return };
         let path = clip.local.path;
         let RoleState::Source(source) = &mut clip.role else { return };
         let line = &mut self.lines[usize::from(source.outlet.link.0)];
         let Some(Demoted { outgoing, .. }) = source.demoted.as_deref_mut() else { return };
-        let Some(fragment) = outgoing.peek() else { return };
+        let Some(fragment) = outgoing.peek(&self.messages) else { return };
         let packet = Packet::Demoted { channel, number: fragment.number, fragment: fragment.index };
         let wire_bytes = line.wire_bytes(fragment.bytes);
         match line.scheduler.enqueue_best_effort(now, key_of(path), wire_bytes, packet) {
-            Ok(()) => outgoing.made(),
-            Err(_) => outgoing.drop_rest(),
+            Ok(()) => outgoing.made(&mut self.messages),
+            Err(_) => outgoing.drop_rest(&mut self.messages),
         }
     }
 }
@@ -148,7 +148,7 @@ fn run_of(fragment: &Fragment, packets_max: u32) -> u32 {
 impl<M: Memory> Clip<M> {
     /// Takes messages out of the ring. The application's word about when it sent one says whether it kept its contract;
     /// its message counts from the time on that our wake-up may take. `true` where the contract was broken.
-    fn drain(&mut self, now: Instant, wakeup: Nanos) -> bool {
+    fn drain(&mut self, messages: &mut Messages<Message<M>>, now: Instant, wakeup: Nanos) -> bool {
         let Self { role: RoleState::Source(source), counters, local, .. } = self else { return false };
         let contract = *local.contract;
         let mut policed = false;
@@ -166,19 +166,19 @@ impl<M: Memory> Clip<M> {
             }
             let verdict = source.regulator.accept_seen(sent, now - wakeup, contract.policing);
             policed |= !matches!(verdict, SourceVerdict::Conforming { .. });
-            counters.delayed += u64::from(matches!(verdict, SourceVerdict::Delayed { .. }));
+            counters.delayed += u32::from(matches!(verdict, SourceVerdict::Delayed { .. }));
             let kept = match verdict {
                 SourceVerdict::Conforming { logical } | SourceVerdict::Delayed { logical } => {
-                    source.outgoing.push(message, number, logical)
+                    source.outgoing.push(messages, message, number, logical)
                 }
                 SourceVerdict::Dropped => false,
                 SourceVerdict::Demoted => {
                     counters.demoted += 1;
-                    source.demote(message, number, sent)
+                    source.demote(messages, message, number, sent)
                 }
             };
             source.number_next += u64::from(kept);
-            counters.dropped += u64::from(!kept);
+            counters.dropped += u32::from(!kept);
         }
         policed
     }
@@ -195,9 +195,15 @@ impl<M: Memory> Source<M> {
     }
 
     /// Queues a message as best effort; `false` where there is no room.
-    fn demote(&mut self, message: Message<M>, number: u64, sent: Instant) -> bool {
+    fn demote(
+        &mut self,
+        messages: &mut Messages<Message<M>>,
+        message: Message<M>,
+        number: u64,
+        sent: Instant,
+    ) -> bool {
         let Some(demoted) = &mut self.demoted else { return false };
-        !demoted.outgoing.is_full() && demoted.outgoing.push(message, number, sent)
+        !demoted.outgoing.is_full() && demoted.outgoing.push(messages, message, number, sent)
     }
 
     /// Hands the next fragment to the link scheduler; `false` where it had no slot and the rest is dropped.
@@ -206,9 +212,10 @@ impl<M: Memory> Source<M> {
         channel: ChannelId,
         cpu_bound: Nanos,
         line: &mut Line<M>,
+        messages: &mut Messages<Message<M>>,
         now: Instant,
     ) -> bool {
-        let Some(fragment) = self.outgoing.peek() else { return true };
+        let Some(fragment) = self.outgoing.peek(messages) else { return true };
         let nominal = fragment.logical_arrival + cpu_bound;
         let wire_bytes = line.wire_bytes(fragment.bytes);
         // As in a forwarder, what the processor has missed does not move the link's chain.
@@ -217,9 +224,9 @@ impl<M: Memory> Source<M> {
         let packet = Packet::Source { channel, number: fragment.number, fragment: fragment.index, nominal };
         let queued = line.scheduler.enqueue(now, self.outlet.flow, key, packet).is_ok();
         if queued {
-            self.outgoing.made();
+            self.outgoing.made(messages);
         } else {
-            self.outgoing.drop_rest();
+            self.outgoing.drop_rest(messages);
         }
         queued
     }

@@ -21,7 +21,7 @@ impl<M: Memory> Node<M> {
             id: plane.config.id,
             name: plane.config.name.clone(),
             channels: plane.clips.len() as u32,
-            channels_soft: plane.clips.values().filter(|clip| clip.is_soft()).count() as u32,
+            channels_soft: plane.clips.iter().filter(|clip| clip.is_soft()).count() as u32,
             cpu_utilisation: plane.stages.cpu_utilisation(),
             buffer_bytes: plane.stages.buffer_bytes(),
             links: (0..plane.lines.len()).map(|link| self.link_status(LinkId(link as u16), now)).collect(),
@@ -89,10 +89,15 @@ impl<M: Memory> Node<M> {
             contract: *local.contract,
             guarantee: if degraded_by.is_empty() { local.contract.guarantee() } else { Guarantee::Degraded },
             degraded_by,
-            stages: self.plane.stages.granted(local),
+            stages: self.plane.stages.holding(local),
             state: view.state.into(),
             delivery: local.contract.delivery,
-            counters: self.plane.clips.get(&local.channel).map(|clip| clip.counters).unwrap_or_default(),
+            counters: self
+                .plane
+                .clips
+                .get(local.channel)
+                .map(|clip| clip.counters.shown())
+                .unwrap_or_default(),
         }
     }
 }

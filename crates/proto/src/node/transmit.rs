@@ -6,7 +6,7 @@ use punctual_analysis::mutation::{Mutation, active};
 
 use super::api::{PacketOut, Port, Transmit};
 use super::clip::{Clip, RoleState};
-use super::outgoing::{Fragment, Outgoing};
+use super::outgoing::{Fragment, Messages, Outgoing};
 use super::packet::Packet;
 use super::plane::Plane;
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
@@ -74,7 +74,7 @@ impl<M: Memory> Plane<M> {
             }
             Packet::Forward { channel, header, frame, nominal } => {
                 self.give_back_frame(channel);
-                let clip = self.clips.get_mut(&channel)?;
+                let clip = self.clips.get_mut(channel)?;
                 let RoleState::Forwarder(forwarder) = &clip.role else { return None };
                 let slack_ns = (nominal + forwarder.outlet.bound).minus(departure);
                 if header.fragment + 1 == header.fragments {
@@ -101,18 +101,17 @@ impl<M: Memory> Plane<M> {
         now: Instant,
         out: &mut [u8],
     ) -> Option<usize> {
-        let Clip { role: RoleState::Source(source), local, counters, .. } =
-            self.clips.get_mut(&channel)?.as_mut()
+        let Clip { role: RoleState::Source(source), local, counters, .. } = self.clips.get_mut(channel)?
         else {
             return None;
         };
-        let fragment = source.outgoing.fragment(number, index)?;
+        let fragment = source.outgoing.fragment(&self.messages, number, index)?;
         let header = Header {
             slack_ns: (nominal + source.outlet.bound).minus(departure),
             ..header_of(Kind::Guaranteed, local.path, local.cookie, NodeId(0), &fragment)
         };
-        let len = copy_message(&header, &source.outgoing, number, out);
-        if source.outgoing.sent(number) {
+        let len = copy_message(&header, &source.outgoing, &self.messages, number, out);
+        if source.outgoing.sent(&mut self.messages, number) {
             counters.messages_out += 1;
             counters.bytes_out += u64::from(fragment.message_bytes);
             if source.closing && source.outgoing.is_empty() {
@@ -134,18 +133,17 @@ impl<M: Memory> Plane<M> {
         now: Instant,
         out: &mut [u8],
     ) -> Option<usize> {
-        let Clip { role: RoleState::Source(source), local, .. } = self.clips.get_mut(&channel)?.as_mut()
-        else {
+        let Clip { role: RoleState::Source(source), local, .. } = self.clips.get_mut(channel)? else {
             return None;
         };
         let demoted = source.demoted.as_mut()?;
-        let fragment = demoted.outgoing.fragment(number, index)?;
+        let fragment = demoted.outgoing.fragment(&self.messages, number, index)?;
         let header = Header {
             demoted: true,
             ..header_of(Kind::Guaranteed, local.path, local.cookie, NodeId(0), &fragment)
         };
-        let len = copy_message(&header, &demoted.outgoing, number, out);
-        demoted.outgoing.sent(number);
+        let len = copy_message(&header, &demoted.outgoing, &self.messages, number, out);
+        demoted.outgoing.sent(&mut self.messages, number);
         self.arm_source(channel, now);
         len
     }
@@ -159,11 +157,11 @@ impl<M: Memory> Plane<M> {
         out: &mut [u8],
     ) -> Option<usize> {
         let flow = self.flows.get_mut(&channel)?;
-        let fragment = flow.outgoing.fragment(number, index)?;
+        let fragment = flow.outgoing.fragment(&self.messages, number, index)?;
         let port = Cookie(flow.to.port.port_hash());
         let header = header_of(Kind::BestEffort, flow.path, port, flow.destination, &fragment);
-        let len = copy_message(&header, &flow.outgoing, number, out);
-        if flow.outgoing.sent(number) {
+        let len = copy_message(&header, &flow.outgoing, &self.messages, number, out);
+        if flow.outgoing.sent(&mut self.messages, number) {
             flow.counters.messages_out += 1;
             flow.counters.bytes_out += u64::from(fragment.message_bytes);
             self.drain_flow(channel, now);
@@ -194,12 +192,13 @@ fn header_of(kind: Kind, path: PathId, cookie: Cookie, destination: NodeId, frag
 /// Writes header and payload; `None` where the frame is too short for them.
 fn copy_message<T: MessageRead>(
     header: &Header,
-    outgoing: &Outgoing<T>,
+    outgoing: &Outgoing,
+    messages: &Messages<T>,
     number: u64,
     out: &mut [u8],
 ) -> Option<usize> {
     let payload = out.get_mut(HEADER_BYTES..)?;
-    let bytes = outgoing.copy_to(number, header.fragment, payload)?;
+    let bytes = outgoing.copy_to(messages, number, header.fragment, payload)?;
     Some(header.write(out) + bytes)
 }
 

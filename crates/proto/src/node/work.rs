@@ -69,7 +69,7 @@ impl<M: Memory> Plane<M> {
         let owner = self.owners.get(work.handler as usize).copied().flatten()?;
         self.charge_flow(owner, work, now);
         match owner {
-            Owner::Clip(channel) => match self.clips.get(&channel).map(AsRef::as_ref) {
+            Owner::Clip(channel) => match self.clips.get(channel) {
                 Some(Clip { role: RoleState::Source(_), .. }) => self.run_source(channel, work.packets, now),
                 Some(Clip { role: RoleState::Forwarder(_), .. }) => {
                     self.run_forward(channel, work.packets, now)
@@ -107,7 +107,7 @@ impl<M: Memory> Plane<M> {
 
     fn unit(&self, owner: Owner, now: Instant) -> Option<Unit> {
         match owner {
-            Owner::Clip(channel) => match &self.clips.get(&channel)?.role {
+            Owner::Clip(channel) => match &self.clips.get(channel)?.role {
                 RoleState::Source(_) => self.source_unit(channel),
                 RoleState::Forwarder(_) => self.forward_unit(channel, now),
                 RoleState::Sink(_) => self.sink_unit(channel, now),
@@ -145,7 +145,7 @@ impl<M: Memory> Plane<M> {
 
     /// Tells the executor what a clip's handlers have to do next.
     pub fn arm_clip(&mut self, channel: crate::ids::ChannelId, now: Instant) {
-        match self.clips.get(&channel).map(|clip| &clip.role) {
+        match self.clips.get(channel).map(|clip| &clip.role) {
             Some(RoleState::Source(_)) => self.arm_source(channel, now),
             Some(_) => self.arm_input(channel, now),
             None => {}

@@ -350,7 +350,7 @@ impl Executor {
 
 impl Handler {
     /// Best effort goes round; a guaranteed handler stays until its message is done.
-    const fn takes_turns(&self) -> bool {
+    fn takes_turns(&self) -> bool {
         matches!(self.order.class, Class::BestEffort | Class::Background) || self.account.is_spent()
     }
 

@@ -10,7 +10,7 @@ use punctual_analysis::{Instant, Nanos, Soft};
 
 use super::Signalling;
 use super::budget;
-use super::channel::{Attempt, Channel, Setup, Way};
+use super::channel::{Attempt, Channel, Setup, Timer, Way};
 use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::{Input, State};
@@ -69,7 +69,7 @@ impl Signalling {
                 Ok(mut channel) => {
                     let consent =
                         if attempt.probe { Nanos::ZERO } else { self.config.signalling.consent_timeout };
-                    channel.deadline = Some(now + self.answer_time() + consent);
+                    channel.deadline = Timer::due(now + self.answer_time() + consent);
                     channel.state = if attempt.probe { State::Probing } else { State::Creating };
                     if let Some(setup) = &mut channel.setup {
                         setup.attempt = Some(attempt);
@@ -146,7 +146,7 @@ impl Signalling {
                 }
                 (Role::Sink, true) => self.answer_probe(&create, Ok(channel.take_setup().all_stages)),
                 (_, probe) => {
-                    channel.lease = Some(now + self.config.signalling.lease);
+                    channel.lease = Timer::due(now + self.config.signalling.lease);
                     self.pass_create(&mut channel, create.clone());
                     if !probe {
                         self.channels.insert(channel);
@@ -259,8 +259,8 @@ impl Signalling {
             position: create.route.position,
             state: if role == Role::Sink { State::Asking } else { State::Creating },
             drift: create.drift,
-            deadline: None,
-            lease: None,
+            deadline: Timer::OFF,
+            lease: Timer::OFF,
             reason: CloseReason::PathLost,
             setup: Some(Box::new(setup)),
         }
@@ -332,8 +332,8 @@ impl Signalling {
             inbox_messages = budget::inbox_messages(&create.contract, &terms, &bounds, before);
             setup.all_stages = stages;
         }
-        channel.deadline = Some(now + self.config.signalling.consent_timeout);
-        channel.lease = Some(now + self.config.signalling.lease);
+        channel.deadline = Timer::due(now + self.config.signalling.consent_timeout);
+        channel.lease = Timer::due(now + self.config.signalling.lease);
         self.events.push_back(Event::Incoming(Incoming {
             channel: channel.local.channel,
             listener,

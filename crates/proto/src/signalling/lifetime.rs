@@ -6,12 +6,13 @@ use alloc::vec::Vec;
 use punctual_analysis::{Instant, Nanos};
 
 use super::Signalling;
+use super::channel::Channel;
 use super::message::Message;
 use super::peer::Change;
 use super::resources::Resources;
 use super::states::{Input, State};
 use super::transitions::Particulars;
-use crate::ids::{ChannelId, ChannelNumber, Epoch, LinkId, NodeId, PathId};
+use crate::ids::{ChannelNumber, Epoch, LinkId, NodeId, PathId};
 use crate::limits::REFRESHES_PER_LEASE;
 use crate::node::api::{CloseReason, RefuseCause, Role};
 
@@ -52,8 +53,8 @@ impl Signalling {
             }
             // Taken off first, so that no timer can come twice.
             let Some(mut channel) = self.channels.take(id) else { return };
-            let over = channel.deadline.take_if(|deadline| *deadline <= now).is_some();
-            let leased = channel.lease.take_if(|lease| *lease <= now).is_some();
+            let over = channel.deadline.expires(now);
+            let leased = channel.lease.expires(now);
             let (state, role) = (channel.state, channel.local.role);
             self.channels.insert(channel);
             let (input, what) = match (over, leased, state) {
@@ -84,7 +85,8 @@ impl Signalling {
                 by_link.entry(link).or_default().push(channel.local.path.channel);
             }
         }
-        for (link, channels) in by_link {
+        for (link, mut channels) in by_link {
+            channels.sort_unstable();
             self.say_refresh(link, self.config.id, self.config.epoch, &channels);
         }
     }
@@ -133,21 +135,13 @@ impl Signalling {
     ) {
         let Change::Lost { restarted } = change;
         let Some(neighbour) = self.node_at(link) else { return };
-        let of_link: Vec<(ChannelId, Input, Option<NodeId>)> = self
-            .channels
-            .iter()
-            .filter_map(|channel| {
-                let id = channel.local.channel;
-                if channel.local.link_in == Some(link) {
-                    Some((id, Input::UpstreamLost, channel.way.nodes.first().copied()))
-                } else if channel.local.link_out == Some(link) {
-                    Some((id, Input::DownstreamLost, channel.way.nodes.last().copied()))
-                } else {
-                    None
-                }
-            })
-            .collect();
-        for (id, input, end) in of_link {
+        let of_link = |c: &Channel| [c.local.link_in, c.local.link_out].contains(&Some(link));
+        for id in self.channels.chosen(of_link) {
+            let Some(channel) = self.channels.get(id) else { continue };
+            let (input, end) = match channel.local.link_in == Some(link) {
+                true => (Input::UpstreamLost, channel.way.nodes.first().copied()),
+                false => (Input::DownstreamLost, channel.way.nodes.last().copied()),
+            };
             let peer_restarted = restarted && end == Some(neighbour);
             let reason = if peer_restarted { CloseReason::PeerRestarted } else { CloseReason::PathLost };
             let refusal = Some(self.refusal(self.unreachable(neighbour)));
@@ -158,16 +152,15 @@ impl Signalling {
     /// Closes all channels; keep driving until [`Self::is_quiet`].
     pub fn shutdown(&mut self, now: Instant, resources: &mut dyn Resources) {
         self.leaving = true;
-        let all: Vec<_> = self.channels.iter().map(|c| (c.local.channel, c.local.role, c.state)).collect();
-        for (id, role, state) in all {
-            let (input, reason) = match role {
+        for id in self.channels.chosen(|channel| !matches!(channel.state, State::Draining | State::Settling))
+        {
+            let Some(channel) = self.channels.get(id) else { continue };
+            let (input, reason) = match channel.local.role {
                 // What passes through cannot stay without this node.
                 Role::Forwarder => (Input::LeaseOver, CloseReason::Stopped),
                 Role::Source | Role::Sink => (Input::Close, CloseReason::Stopped),
             };
-            if !matches!(state, State::Draining | State::Settling) {
-                self.apply(id, input, Particulars::reason(reason), now, resources);
-            }
+            self.apply(id, input, Particulars::reason(reason), now, resources);
         }
     }
 }

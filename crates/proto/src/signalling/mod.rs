@@ -19,6 +19,7 @@ use crate::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId, PathId};
 use crate::limits::{LISTENERS_MAX, REASON_BYTES_MAX};
 use crate::node::api::{CloseReason, Event, RefuseCause, RequestError, Role};
 use crate::node::config::{LinkConfig, NodeConfig};
+use crate::shared::Shared;
 
 mod budget;
 mod channel;
@@ -32,7 +33,6 @@ mod peer;
 mod random;
 mod requests;
 pub mod resources;
-mod shared;
 mod states;
 mod stream;
 mod transitions;
@@ -46,7 +46,6 @@ use peer::{Ignored, Peer, Presence};
 pub use random::SplitMix64;
 use requests::Requests;
 pub use resources::{CommitTerms, LocalChannel, Resources};
-use shared::Shared;
 use states::{Input, State, transition};
 use transitions::Particulars;
 
@@ -276,9 +275,7 @@ impl Signalling {
         let port = found.ok_or(RequestError::Unknown)?;
         self.listeners.remove(&port);
         let waits = |c: &Channel| c.setup.as_ref().is_some_and(|setup| setup.listener == Some(listener));
-        let asking = |c: &&Channel| c.state == State::Asking && waits(c);
-        let waiting: Vec<_> = self.channels.iter().filter(asking).map(|c| c.local.channel).collect();
-        for channel in waiting {
+        for channel in self.channels.chosen(|c| c.state == State::Asking && waits(c)) {
             let refusal = self.refusal(RefuseCause::NoListener(port.clone()));
             // Unlike an agent's own refusal it is told: whoever keeps the channel's accounts did not ask for this.
             let what = Particulars { reason: CloseReason::Local, ..Particulars::refusal(refusal) };

@@ -10,7 +10,7 @@ use punctual_analysis::{Contract, Instant, Nanos};
 
 use super::Signalling;
 use super::budget;
-use super::channel::{Attempt, Channel};
+use super::channel::{Attempt, Channel, Timer};
 use super::resources::Resources;
 use super::states::State;
 use super::transitions::Particulars;
@@ -93,7 +93,7 @@ impl Signalling {
             match self.enter(id, None, &create, resources) {
                 Ok(mut channel) => {
                     channel.state = State::Offering;
-                    channel.deadline = Some(now + self.answer_time().min(ANSWER_TIME_MAX));
+                    channel.deadline = Timer::due(now + self.answer_time().min(ANSWER_TIME_MAX));
                     attempt.offering = Some(offering);
                     if let Some(setup) = &mut channel.setup {
                         setup.attempt = Some(attempt);

@@ -8,7 +8,7 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::Signalling;
 use super::budget;
-use super::channel::Channel;
+use super::channel::{Channel, Timer};
 use super::message::{Message, Route};
 use super::resources::{CommitTerms, Resources};
 use super::states::{Action, Input, Row, State, transition};
@@ -130,7 +130,7 @@ impl Signalling {
             resources.release(channel.local.channel);
         }
         if row.next != row.state {
-            channel.deadline = None;
+            channel.deadline = Timer::OFF;
         }
         channel.state = row.next;
         for action in row.actions.iter().filter(|action| !matches!(action, Action::TryNext)) {
@@ -175,12 +175,12 @@ impl Signalling {
                 let at_source = channel.local.role == Role::Source;
                 let grace = if at_source { grace } else { grace.min(channel.local.contract.deadline) };
                 channel.reason = what.reason;
-                channel.deadline = Some(now + grace);
-                channel.lease = None;
+                channel.deadline = Timer::due(now + grace);
+                channel.lease = Timer::OFF;
             }
             Action::StartSettling => {
                 let drains = self.config.signalling.grace.min(channel.local.contract.deadline);
-                channel.deadline = Some(now + drains + self.answer_time().min(SETTLING_TIME_MAX));
+                channel.deadline = Timer::due(now + drains + self.answer_time().min(SETTLING_TIME_MAX));
             }
             Action::TellOpened => {
                 let grant = self.grant(channel, core::mem::take(&mut what.stages));

@@ -74,7 +74,7 @@ pub struct ChannelStatus {
     /// nothing is guaranteed.
     #[serde(default)]
     pub degraded_by: Vec<String>,
-    /// Local stages.
+    /// Local stages as they are held now; what a bound was made of, and the smallest that was offered, the grant says.
     pub stages: Vec<StageGrant>,
     /// State of signalling (`open`, `creating`, ...).
     pub state: String,

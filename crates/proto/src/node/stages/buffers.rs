@@ -76,7 +76,7 @@ impl Stages {
     /// # Errors
     /// Where the node has no more; nothing changes then.
     pub fn reserve_buffers(&mut self, channel: ChannelId, wanted: Reserved) -> Result<(), RefuseCause> {
-        let had = self.held.get(&channel).map_or(Reserved::default(), |held| held.buffers.clone());
+        let had = self.held.get(channel).map_or(Reserved::default(), |held| held.buffers.clone());
         let free_bytes = self.buffer_bytes_max.saturating_sub(self.buffer_bytes - had.bytes);
         let refuse = |wanted_bytes, free_bytes| {
             Err(RefuseCause::Buffers(RefusalReason::Buffers { wanted_bytes, free_bytes }))
@@ -99,7 +99,7 @@ impl Stages {
             }
         }
         self.count_buffers(channel, &had, &wanted);
-        if let Some(held) = self.held.get_mut(&channel) {
+        if let Some(held) = self.held.get_mut(channel) {
             held.buffers = wanted;
         }
         Ok(())

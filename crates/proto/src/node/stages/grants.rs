@@ -9,7 +9,7 @@ use super::super::config;
 use super::models::path_costs;
 use super::planned::planned_bound;
 use super::{HeldStage, Stages};
-use crate::ids::{ChannelId, LinkId};
+use crate::ids::LinkId;
 use crate::signalling::LocalChannel;
 
 impl Stages {
@@ -29,42 +29,36 @@ impl Stages {
         if let Some(last) = grants.last_mut() {
             last.buffer_bytes = buffer_bytes;
         }
-        self.keep(local.channel, &grants);
-        debug_assert_eq!(self.granted(local), grants, "what is kept says what was granted");
         grants
     }
 
-    /// Keeps what was granted for [`Self::granted`].
-    pub(super) fn keep(&mut self, channel: ChannelId, grants: &[StageGrant]) {
-        let Some(held) = self.held.get_mut(&channel) else { return };
-        let stages = core::iter::once(&mut held.cpu).chain(held.link.as_mut().map(|(_, stage)| stage));
-        for (stage, grant) in stages.zip(grants) {
-            stage.granted = Granted::of(grant);
-        }
-    }
-
-    /// What was granted last of what is held.
-    pub fn granted(&self, local: &LocalChannel) -> Vec<StageGrant> {
+    /// What is held now, without what was said when it was granted: what a bound was made of, and the smallest one.
+    pub fn holding(&self, local: &LocalChannel) -> Vec<StageGrant> {
         let Some((held, cpu)) = self.held(local.channel).zip(self.cpu_stage(local)) else {
             return Vec::new();
         };
-        let costs_from = self.costs_from;
-        let own = StageGrant { costs_from, ..self.grant(cpu_kind(local.role), &cpu) };
-        let mut grants = Vec::from([held.cpu.granted.complete(own, cpu.wait)]);
-        grants[0].cost_parts = self.cpu_cost_parts(local);
-        if let Some(((link, stage), (_, kept))) = self.link_stage(local).zip(held.link.as_ref()) {
+        let mut holding = Vec::from([StageGrant {
+            cost_parts: self.cpu_cost_parts(local),
+            costs_from: self.costs_from,
+            utilisation: self.cpu_utilisation(),
+            ..self.grant(cpu_kind(local.role), &cpu)
+        }]);
+        if let Some((link, stage)) = self.link_stage(local) {
             let on = &self.links[usize::from(link.0)];
-            let own = StageGrant {
+            holding.push(StageGrant {
                 cost_parts: on.model.cost_parts(&local.contract, local.fragment_bytes),
                 propagation_max: on.propagation_max,
+                utilisation: on.policy.utilisation(),
                 ..self.grant(StageKind::Link, &stage)
-            };
-            grants.push(kept.granted.complete(own, Nanos::ZERO));
+            });
         }
-        if let Some(last) = grants.last_mut() {
+        for stage in &mut holding {
+            stage.made_of = Explanation::default();
+        }
+        if let Some(last) = holding.last_mut() {
             last.buffer_bytes = held.buffers.bytes;
         }
-        grants
+        holding
     }
 
     fn cpu_cost_parts(&self, local: &LocalChannel) -> CostParts {
@@ -127,35 +121,6 @@ impl Stages {
             buffer_bytes: 0,
             degraded: self.degraded,
         }
-    }
-}
-
-/// What a grant said that what is held does not say.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::node) struct Granted {
-    offered: Nanos,
-    blocking: Nanos,
-    interference: Nanos,
-    others: Nanos,
-    utilisation: Ppm,
-    /// Whether it was said what the bound is made of.
-    explained: bool,
-}
-
-impl Granted {
-    fn of(grant: &StageGrant) -> Self {
-        let StageGrant { offered, utilisation, made_of, .. } = *grant;
-        let Explanation { blocking, interference, others, own, .. } = made_of;
-        Self { offered, blocking, interference, others, utilisation, explained: own > Nanos::ZERO }
-    }
-
-    /// The grant, of which `own` is known; a bound includes `wait`.
-    fn complete(self, own: StageGrant, wait: Nanos) -> StageGrant {
-        let Self { offered, blocking, interference, others, utilisation, explained } = self;
-        let parts = if explained { own.made_of } else { Explanation::default() };
-        let release_latency = parts.release_latency + wait;
-        let made_of = Explanation { blocking, interference, others, release_latency, ..parts };
-        StageGrant { offered, utilisation, made_of, ..own }
     }
 }
 

@@ -2,14 +2,14 @@
 
 use alloc::boxed::Box;
 
-use punctual_analysis::{Activation, Demand, Nanos, Service};
+use punctual_analysis::{Activation, AdmissionPolicy, Demand, Nanos, Service};
 
-use super::Stages;
 use super::buffers::Reserved;
-use super::grants::Granted;
 use super::models::path_costs;
+use super::{Stages, counts_early};
 use crate::ids::{ChannelId, LinkId};
 use crate::signalling::LocalChannel;
+use crate::table::OfChannel;
 
 /// What a channel holds in one stage.
 #[derive(Clone, Copy, Debug)]
@@ -36,63 +36,109 @@ impl HeldStage {
     pub fn work_bound(&self) -> Nanos {
         self.bound - self.wait
     }
-    fn kept(&self) -> Kept {
-        Kept { bound: self.bound, early: self.demand.early, granted: Granted::default() }
-    }
     /// As it is now.
-    fn with(self, kept: &Kept) -> Self {
-        Self { bound: kept.bound, demand: Demand { early: kept.early, ..self.demand }, ..self }
+    fn with(self, bound: Nanos, early: Nanos) -> Self {
+        Self { bound, demand: Demand { early, ..self.demand }, ..self }
     }
 }
 
-/// What is kept of a held stage: the rest follows from the contract.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::node) struct Kept {
-    pub bound: Nanos,
-    /// How early a message may be served, where the stage's admission counts that.
-    pub(super) early: Nanos,
-    pub(super) granted: Granted,
+/// What few channels have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Special {
+    /// How early a message may be served, where the stage's admission counts that: processor and link.
+    early: (Nanos, Nanos),
+    /// The flow of this host's plan whose reservation it has of the processor.
+    planned: Option<u32>,
 }
 
-/// What a channel holds here.
+/// What a channel holds here: d of the stages; the rest follows from the contract.
 #[derive(Debug)]
 pub(in crate::node) struct Held {
-    pub cpu: Kept,
-    pub link: Option<(LinkId, Kept)>,
-    /// The flow of this host's plan whose reservation it has of the processor.
-    pub(super) planned: Option<u32>,
+    channel: ChannelId,
+    pub cpu: Nanos,
+    link_out: Option<LinkId>,
+    /// Without meaning where no link leads out.
+    link: Nanos,
+    special: Option<Box<Special>>,
     pub buffers: Reserved,
+}
+
+impl OfChannel for Held {
+    fn channel(&self) -> ChannelId {
+        self.channel
+    }
+}
+
+impl Held {
+    /// The link out and its bound.
+    pub fn link(&self) -> Option<(LinkId, Nanos)> {
+        self.link_out.map(|link| (link, self.link))
+    }
+
+    /// The bounds that are held from now on.
+    pub(super) fn set_bounds(&mut self, cpu: Nanos, link: Option<Nanos>) {
+        (self.cpu, self.link) = (cpu, link.unwrap_or_default());
+    }
+
+    /// The flow of this host's plan whose reservation it has of the processor.
+    pub(super) fn planned(&self) -> Option<usize> {
+        self.special.as_ref()?.planned.map(|index| index as usize)
+    }
+
+    fn early(&self) -> (Nanos, Nanos) {
+        self.special.as_ref().map_or((Nanos::ZERO, Nanos::ZERO), |special| special.early)
+    }
+
+    pub(super) fn set_early(&mut self, cpu: Nanos, link: Nanos) {
+        self.set_special(Special { early: (cpu, link), planned: self.planned().map(|index| index as u32) });
+    }
+
+    fn set_special(&mut self, special: Special) {
+        self.special = (special != Special::default()).then(|| Box::new(special));
+    }
 }
 
 impl Stages {
     pub(super) fn insert(&mut self, channel: ChannelId, cpu: &HeldStage, link: Option<(LinkId, &HeldStage)>) {
-        let held = Held {
-            cpu: cpu.kept(),
-            link: link.map(|(link, stage)| (link, stage.kept())),
-            planned: cpu.planned.map(|index| index as u32),
+        let early = |policy: &dyn AdmissionPolicy, stage: &HeldStage| {
+            if counts_early(policy, stage) { stage.demand.early } else { Nanos::ZERO }
+        };
+        let link_early =
+            link.map(|(link, stage)| early(self.links[usize::from(link.0)].policy.as_ref(), stage));
+        let mut held = Held {
+            channel,
+            cpu: cpu.bound,
+            link_out: link.map(|(link, _)| link),
+            link: link.map_or(Nanos::ZERO, |(_, stage)| stage.bound),
+            special: None,
             buffers: Reserved::default(),
         };
-        self.held.insert(channel, Box::new(held));
+        held.set_special(Special {
+            early: (early(self.cpu.as_ref(), cpu), link_early.unwrap_or_default()),
+            planned: cpu.planned.map(|index| index as u32),
+        });
+        self.held.insert(Box::new(held));
     }
 
     /// What a channel holds of the processor.
     pub(in crate::node) fn cpu_stage(&self, local: &LocalChannel) -> Option<HeldStage> {
         let held = self.held(local.channel)?;
-        let stage = match held.planned {
-            Some(index) => self.stage_of_plan(local, index as usize)?,
+        let stage = match held.planned() {
+            Some(index) => self.stage_of_plan(local, index)?,
             None => {
                 let service = local.contract.service(local.fragment_bytes).ok()?;
                 self.stage_of_cpu(local, service)
             }
         };
-        Some(stage.with(&held.cpu))
+        Some(stage.with(held.cpu, held.early().0))
     }
 
     /// What a channel holds of the link out.
     pub(super) fn link_stage(&self, local: &LocalChannel) -> Option<(LinkId, HeldStage)> {
-        let (link, kept) = self.held(local.channel)?.link.as_ref()?;
-        let stage = HeldStage::new(self.link_demand(local, *link, kept.early), kept.bound);
-        Some((*link, stage))
+        let held = self.held(local.channel)?;
+        let (link, bound) = held.link()?;
+        let stage = HeldStage::new(self.link_demand(local, link, held.early().1), bound);
+        Some((link, stage))
     }
 
     /// What a channel asks of the processor, without a bound yet.

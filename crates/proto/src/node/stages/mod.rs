@@ -13,7 +13,6 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use hashbrown::HashMap;
 use punctual_analysis::{
     Activation, ActivationError, AdmissionPolicy, Class, Contract, Cpu, Demand, Link, Nanos, PathCosts,
     Policing, Ppm, Refusal, RefusalReason, StageKey, Urgency, policy_by_name,
@@ -26,6 +25,7 @@ use super::plan::PlannedFlow;
 use crate::ids::{ChannelId, LinkId, NodeId};
 use crate::limits::{FRAGMENT_BYTES_MAX, FRAMES_GUARANTEED_DIVISOR, HEADER_BYTES, SIGNAL_BYTES_MAX};
 use crate::signalling::LocalChannel;
+use crate::table::Table;
 
 use self::buffers::Pool;
 pub(super) use self::buffers::{Pooled, Reserved};
@@ -89,8 +89,8 @@ pub(super) struct Stages {
     release_latency: Nanos,
     plan: Vec<PlannedStage>,
     links: Vec<LinkStage>,
-    /// Boxed: a table that has just grown is half empty, and none of this is needed for a packet.
-    held: HashMap<ChannelId, Box<Held>>,
+    /// None of this is needed for a packet.
+    held: Table<Held>,
     buffer_bytes: u64,
     buffer_bytes_max: u64,
 }
@@ -157,7 +157,7 @@ impl Stages {
             release_latency: config.cpu.release_latency,
             plan,
             links,
-            held: HashMap::new(),
+            held: Table::default(),
             buffer_bytes: 0,
             buffer_bytes_max: config.buffer_bytes_max,
         })
@@ -185,7 +185,7 @@ impl Stages {
     }
     /// What a channel holds.
     pub fn held(&self, channel: ChannelId) -> Option<&Held> {
-        self.held.get(&channel).map(Box::as_ref)
+        self.held.get(channel)
     }
 
     /// Tests the local stages, each with its smallest bound, together within `limit`; holds them unless `dry`.
@@ -209,7 +209,6 @@ impl Stages {
                 self.hold_cpu(local.channel, &cpu).map_err(refuse(cpu_kind))?;
                 cpu_grant.utilisation = self.cpu.utilisation();
                 self.insert(local.channel, &cpu, None);
-                self.keep(local.channel, &[cpu_grant]);
             }
             return Ok(Vec::from([cpu_grant]));
         };
@@ -228,10 +227,6 @@ impl Stages {
             self.insert(local.channel, &cpu, Some((link, &held)));
         }
         let grants = [cpu_grant, self.link_grant(local, link, &held, left)];
-        if !dry {
-            self.keep(local.channel, &grants);
-            debug_assert_eq!(self.granted(local), grants, "what is kept says what was granted");
-        }
         Ok(Vec::from(grants))
     }
 
@@ -260,22 +255,20 @@ impl Stages {
         if let Some((link, stage)) = &mut out {
             rehold(self.links[usize::from(link.0)].policy.as_mut(), key, stage, horizons(1, &taken));
         }
-        let held = self.held.get_mut(&local.channel)?;
-        (held.cpu.bound, held.cpu.early) = (cpu.bound, cpu.demand.early);
-        if let (Some((_, kept)), Some((_, stage))) = (&mut held.link, &out) {
-            (kept.bound, kept.early) = (stage.bound, stage.demand.early);
-        }
+        let held = self.held.get_mut(local.channel)?;
+        held.set_bounds(cpu.bound, out.map(|(_, stage)| stage.bound));
+        held.set_early(cpu.demand.early, out.map_or(Nanos::ZERO, |(_, stage)| stage.demand.early));
         Some(taken)
     }
 
     /// Gives everything back.
     pub fn release(&mut self, channel: ChannelId) {
-        let Some(held) = self.held.remove(&channel) else { return };
-        match held.planned {
-            Some(index) => self.plan[index as usize].taken = None,
+        let Some(held) = self.held.remove(channel) else { return };
+        match held.planned() {
+            Some(index) => self.plan[index].taken = None,
             None => drop(self.cpu.release(StageKey(channel.0))),
         }
-        if let Some((link, _)) = held.link {
+        if let Some((link, _)) = held.link() {
             self.links[usize::from(link.0)].policy.release(StageKey(channel.0));
         }
         self.count_buffers(channel, &held.buffers, &Reserved::default());
@@ -366,9 +359,19 @@ impl Stages {
     }
 }
 
+/// Relaxed bounds keep so many of their leading bits, and lose less than 1/64 by that. Channels of one contract then
+/// hold one of few bounds, not each its own: a stage keeps equal ones as one, and decides faster (docs/PERFORMANCE.md).
+const BOUND_BITS: u32 = 7;
+
+/// The largest bound with few different ones beside it that is not longer than `bound`.
+const fn rounded(bound: Nanos) -> Nanos {
+    let spare = u64::BITS.saturating_sub(bound.0.leading_zeros()).saturating_sub(BOUND_BITS);
+    Nanos(bound.0 >> spare << spare)
+}
+
 /// Moves one held bound; where its stage refuses, it stays and the share is handed on.
 fn relax_stage(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage, wanted: Nanos) {
-    let wanted = wanted.min(stage.bound_max);
+    let wanted = rounded(wanted).min(stage.bound_max);
     if wanted > stage.bound && policy.relax(key, wanted - stage.wait).is_ok() {
         stage.bound = wanted;
     }

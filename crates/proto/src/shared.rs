@@ -11,18 +11,18 @@ const FORGOTTEN_MAX: usize = 16;
 /// The values that are in use. Each lives as long as somebody beside this has it; what nobody has any more is less than
 /// half of it and [`FORGOTTEN_MAX`].
 #[derive(Debug)]
-pub(super) struct Shared<T> {
+pub(crate) struct Shared<T> {
     known: HashSet<Arc<T>>,
     sweep_at: usize,
 }
 
 impl<T: Eq + Hash> Shared<T> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { known: HashSet::new(), sweep_at: FORGOTTEN_MAX }
     }
 
     /// The one that is equal to `value`, from now on this one if there is none.
-    pub(super) fn get(&mut self, value: T) -> Arc<T> {
+    pub(crate) fn get(&mut self, value: T) -> Arc<T> {
         if let Some(known) = self.known.get(&value) {
             return known.clone();
         }

@@ -1,0 +1,132 @@
+//! Tables of what a node keeps of its channels. What is kept names its channel itself, so a table holds pointers only:
+//! 9 bytes a place, where a map of names to pointers takes 17, and a map of paths to names 25.
+
+use alloc::boxed::Box;
+use core::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::ids::{ChannelId, PathId};
+
+/// What is kept of a channel.
+pub(crate) trait OfChannel {
+    fn channel(&self) -> ChannelId;
+}
+
+/// Entries by their channel, one each. The order of iteration depends on nothing but what was done to the table.
+#[derive(Debug)]
+pub(crate) struct Table<T>(HashTable<Box<T>>);
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self(HashTable::new())
+    }
+}
+
+/// Handles are counted up by their node: a multiplication spreads them, and nobody else can choose them.
+const fn hash(channel: ChannelId) -> u64 {
+    channel.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl<T: OfChannel> Table<T> {
+    pub(crate) fn get(&self, channel: ChannelId) -> Option<&T> {
+        self.0.find(hash(channel), |entry| entry.channel() == channel).map(Box::as_ref)
+    }
+
+    pub(crate) fn get_mut(&mut self, channel: ChannelId) -> Option<&mut T> {
+        self.0.find_mut(hash(channel), |entry| entry.channel() == channel).map(Box::as_mut)
+    }
+
+    /// Takes an entry in, whose channel has none.
+    pub(crate) fn insert(&mut self, entry: Box<T>) {
+        debug_assert!(self.get(entry.channel()).is_none(), "one entry a channel");
+        self.0.insert_unique(hash(entry.channel()), entry, |entry| hash(entry.channel()));
+    }
+
+    pub(crate) fn remove(&mut self, channel: ChannelId) -> Option<Box<T>> {
+        let found = self.0.find_entry(hash(channel), |entry| entry.channel() == channel);
+        found.ok().map(|found| found.remove().0)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(Box::as_ref)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Channels by their path, which is looked up where they are kept. Paths come from other nodes: they are hashed with a
+/// secret.
+#[derive(Debug, Default)]
+pub(crate) struct Paths {
+    channels: HashTable<ChannelId>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Paths {
+    /// The channel of `path`; `is` tells whether a channel has it.
+    pub(crate) fn find(&self, path: &PathId, is: impl Fn(ChannelId) -> bool) -> Option<ChannelId> {
+        self.channels.find(self.hasher.hash_one(path), |channel| is(*channel)).copied()
+    }
+
+    /// Names a channel by `path`; `path_of` tells the path of each that is named, this one included.
+    pub(crate) fn insert(
+        &mut self,
+        path: &PathId,
+        channel: ChannelId,
+        path_of: impl Fn(ChannelId) -> Option<PathId>,
+    ) {
+        let hash = |path: &PathId| self.hasher.hash_one(path);
+        let again = |channel: &ChannelId| path_of(*channel).map_or(0, |path| hash(&path));
+        self.channels.insert_unique(hash(path), channel, again);
+    }
+
+    pub(crate) fn remove(&mut self, path: &PathId, channel: ChannelId) {
+        if let Ok(found) = self.channels.find_entry(self.hasher.hash_one(path), |known| *known == channel) {
+            found.remove();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{ChannelNumber, Epoch, NodeId};
+
+    struct Entry(ChannelId, PathId);
+
+    impl OfChannel for Entry {
+        fn channel(&self) -> ChannelId {
+            self.0
+        }
+    }
+
+    fn path(number: u64) -> PathId {
+        PathId { node: NodeId(7), channel: ChannelNumber(number as u32), epoch: Epoch(9) }
+    }
+
+    #[test]
+    fn channels_are_found_by_handle_and_by_path_while_tables_grow_and_shrink() {
+        let (mut table, mut paths) = (Table::default(), Paths::default());
+        for number in 0..1_000 {
+            let id = ChannelId(number);
+            table.insert(Box::new(Entry(id, path(number))));
+            paths.insert(&path(number), id, |id| table.get(id).map(|entry: &Entry| entry.1));
+        }
+        for number in (0..1_000).filter(|number| number % 3 == 0) {
+            assert!(table.remove(ChannelId(number)).is_some_and(|entry| entry.0.0 == number));
+            paths.remove(&path(number), ChannelId(number));
+        }
+        assert_eq!((table.len(), table.iter().count(), table.is_empty()), (666, 666, false));
+        for number in 0..1_000 {
+            let found = paths.find(&path(number), |id| table.get(id).is_some_and(|e| e.1 == path(number)));
+            assert_eq!(found, (number % 3 != 0).then_some(ChannelId(number)));
+        }
+    }
+}
