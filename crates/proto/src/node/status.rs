@@ -64,11 +64,7 @@ impl<M: Memory> Node<M> {
 
     /// For `channels`: every guaranteed channel that starts, passes or ends here, by handle.
     pub fn channels(&self) -> Vec<ChannelStatus> {
-        let views = self.signalling.channels();
-        let mut channels: Vec<ChannelStatus> =
-            views.into_iter().map(|view| self.channel_status(&view)).collect();
-        channels.sort_unstable_by_key(|channel| channel.channel);
-        channels
+        self.signalling.channels().map(|view| self.channel_status(&view)).collect()
     }
 
     /// One channel; `None` where it is not known here.

@@ -389,9 +389,11 @@ impl Signalling {
             packets_foreign: peer.packets_foreign,
         })
     }
-    /// Channels that start, pass or end here.
+    /// Channels that start, pass or end here, by handle.
     pub fn channels(&self) -> impl Iterator<Item = ChannelView<'_>> {
-        self.channels.iter().map(view)
+        let mut all: Vec<_> = self.channels.iter().map(view).collect();
+        all.sort_unstable_by_key(|channel| channel.local.channel);
+        all.into_iter()
     }
     /// One channel.
     pub fn channel(&self, channel: ChannelId) -> Option<ChannelView<'_>> {
