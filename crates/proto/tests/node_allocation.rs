@@ -64,7 +64,7 @@ fn allocations(
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Bytes that an idle channel may cost at one host, its reserved buffers (rings, packets) apart.
-const IDLE_CHANNEL_BYTES_MAX: i64 = 2_560;
+const IDLE_CHANNEL_BYTES_MAX: i64 = 1_536;
 
 /// What the applications' rings of one channel take, which the test makes and not the nodes.
 fn ring_bytes(open: &common::Open, contract: Contract) -> i64 {
