@@ -79,6 +79,7 @@ pub fn profile() -> Vec<Vec<u8>> {
         receive_packet_ns: 3_500,
         deliver_message_ns: 700,
         copy_kib_ns: 120,
+        cold_start_ns: 21_000,
     };
     let profile = Profile {
         version: PROFILE_VERSION,

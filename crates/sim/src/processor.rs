@@ -1,6 +1,7 @@
 //! A host's processor: what a unit of protocol work costs, and what disturbs it.
 //!
-//! Costs lie at or below what admission charges, worst cases often. Driver work, signalling and everything
+//! Costs lie at or below what admission charges, worst cases often. What a processor finds cold when it wakes makes its
+//! next units longer, by what is charged for that together. Driver work, signalling and everything
 //! else that is not ordered by the node is interference and stays within the configured bound.
 
 use punctual_analysis::Nanos;
@@ -30,6 +31,8 @@ pub struct Processor {
     costs: CpuCosts,
     interference: Bucket,
     wake_max: Nanos,
+    /// What is still cold since it woke.
+    cold: Nanos,
     /// Everything takes as long as it may.
     slow: bool,
     /// Real costs in percent of honest ones.
@@ -42,7 +45,7 @@ impl Processor {
     pub fn new(cpu: &CpuConfig, wake_max: Nanos, cost_percent: u32, dice: Dice) -> Self {
         let interference = Bucket::new(cpu.interference);
         let cost_percent = u64::from(cost_percent);
-        Self { costs: cpu.costs, interference, wake_max, slow: false, cost_percent, dice }
+        Self { costs: cpu.costs, interference, wake_max, cold: Nanos::ZERO, slow: false, cost_percent, dice }
     }
 
     /// One that takes as long as it may, whenever it may, if `slow`.
@@ -53,6 +56,7 @@ impl Processor {
 
     /// How long it takes from an event to the processor's looking at it, when it sleeps.
     pub fn wake_up(&mut self) -> Nanos {
+        self.cold = self.real(self.costs.cold_start);
         let least = if self.slow { self.wake_max } else { Nanos::ZERO };
         self.dice.span(least, self.wake_max)
     }
@@ -61,13 +65,29 @@ impl Processor {
     pub fn time_of(&mut self, work: &Work, now: SimTime) -> Nanos {
         let cost =
             self.costs.of_unit(work.kind, work.packets, work.bytes, work.message_edge) + work.application;
-        let most = Nanos(cost.0 * COST_PPM_MAX / 1_000_000 * self.cost_percent / 100);
+        let most = self.real(cost);
         let least = if self.slow { most } else { Nanos(most.0 * COST_PPM_MIN / 1_000_000) };
         let own = self.dice.span(least, most);
         if work.kind == WorkKind::Signalling {
             return self.interference.take(now, own);
         }
-        own + self.interrupted(now)
+        own + self.warmed_up() + self.interrupted(now)
+    }
+
+    /// The longest that work really takes that is to take `cost` at most.
+    fn real(&self, cost: Nanos) -> Nanos {
+        Nanos(cost.0 * COST_PPM_MAX / 1_000_000 * self.cost_percent / 100)
+    }
+
+    /// What cold caches add to a unit.
+    fn warmed_up(&mut self) -> Nanos {
+        if self.cold == Nanos::ZERO {
+            return Nanos::ZERO;
+        }
+        let least = if self.slow { self.cold } else { Nanos::ZERO };
+        let took = self.dice.span(least, self.cold);
+        self.cold = self.cold - took;
+        took
     }
 
     /// Time that driver work takes from a unit, now and then all that the bound allows.
@@ -101,6 +121,24 @@ mod tests {
         assert!(most <= assumed && most.0 * 100 >= assumed.0 * 99, "{most} of {assumed}");
         let mut slow = Processor::new(&cpu, Nanos(10), 300, Dice::new(1, 1));
         assert!((0..1_000).any(|t| slow.time_of(&work(WorkKind::Send), SimTime(t)) > assumed * 2));
+    }
+
+    #[test]
+    fn cold_caches_take_what_is_charged_once_a_busy_period() {
+        let cpu = CpuConfig { interference: Default::default(), ..CpuConfig::default() };
+        let unit = work(WorkKind::Send);
+        let assumed = cpu.costs.of_unit(unit.kind, unit.packets, unit.bytes, unit.message_edge);
+        let mut slow = Processor::new(&cpu, Nanos(10), 100, Dice::new(1, 1)).at_its_slowest(true);
+        for _ in 0..3 {
+            slow.wake_up();
+            let [first, second] = [(); 2].map(|()| slow.time_of(&unit, SimTime(0)));
+            assert_eq!(first - second, Nanos(cpu.costs.cold_start.0 * COST_PPM_MAX / 1_000_000));
+            assert!(first > assumed && second <= assumed, "{first} and {second}");
+        }
+        let mut usual = Processor::new(&cpu, Nanos(10), 100, Dice::new(1, 1));
+        usual.wake_up();
+        let took: Nanos = (0..100).map(|_| usual.time_of(&unit, SimTime(0))).sum();
+        assert!(took <= assumed * 100 + cpu.costs.cold_start);
     }
 
     #[test]

@@ -85,7 +85,8 @@ fn text(answer: &Answer, statistical: Option<Statistical>, explain: bool) -> Str
 }
 
 const EXPLANATION: &str = "offered: the smallest bound that the stage could promise now. It is made of: release (until the message is ready to
-be served), blocking (less urgent work that has begun), interference (work that our scheduler does not order), own
+be served), blocking (less urgent work that has begun), interference (work that our scheduler does not order; of it cold
+start, what the caches take that are cold after an idle time, once however many messages follow), own
 (the channel's own messages), others (more urgent channels). Offers, propagation and the clocks' drift over them make
 up what the route could promise; what the deadline leaves beyond that is shared out when the channel is opened.
 used now: how much of the stage is given away, without this channel.";
@@ -157,6 +158,7 @@ fn stages(grant: &Grant) -> String {
                 parts.release_latency.to_string(),
                 parts.blocking.to_string(),
                 parts.interference.to_string(),
+                stage.cold_start.to_string(),
                 parts.own.to_string(),
                 parts.others.to_string(),
                 stage.propagation_max.to_string(),
@@ -171,6 +173,7 @@ fn stages(grant: &Grant) -> String {
         "release",
         "blocking",
         "interference",
+        "cold start",
         "own",
         "others",
         "propagation",

@@ -116,23 +116,37 @@ fn profile(status: &HostStatus) -> String {
 
 /// What work was seen to cost beside what admission assumes for it; wake-ups beside the release latency.
 fn work(node: &NodeStatus) -> String {
+    let share = |percent: u32| match percent {
+        0 => "-".to_owned(),
+        1..400 => format!("{percent}%"),
+        _ => "over 400%".into(),
+    };
     let row = |path: &PathRecord| {
         vec![
             format!("{:?}", path.kind).to_lowercase(),
             path.units.to_string(),
+            path.first.to_string(),
             path.overruns.to_string(),
-            format!("{}%", path.p50_percent),
-            if path.p99_percent >= 400 { "over 400%".into() } else { format!("{}%", path.p99_percent) },
+            share(path.p50_percent),
+            share(path.p99_percent),
             format!("{} of {}", path.max, path.max_assumed),
             if path.at_risk { "AT RISK: measure again with 'punctual profile'" } else { "kept" }.into(),
         ]
     };
     let rows: Vec<Vec<String>> = node.work.iter().map(row).collect();
-    let head = ["work", "units", "overruns", "p50 of assumed", "p99 of assumed", "longest", "profile"];
-    let wakes = node.wakes;
+    let head =
+        ["work", "units", "first", "overruns", "p50 of assumed", "p99 of assumed", "longest", "profile"];
+    let (busy, wakes) = (node.busy, node.wakes);
     format!(
-        "{}\nwake-ups by time: {}, beyond the release latency {}, latest {}",
+        "{}\n(first: after idle time, with cold caches; the shares are those of the others)\n\
+         busy periods: {}; beyond their units' costs {} are allowed, half took at most {} of that, 99% {}, one {}\n\
+         wake-ups by time: {}, beyond the release latency {}, latest {}",
         table(&head, &rows),
+        busy.periods,
+        busy.allowed,
+        share(busy.p50_percent),
+        share(busy.p99_percent),
+        busy.excess_max,
         wakes.wakes,
         wakes.late,
         wakes.late_max

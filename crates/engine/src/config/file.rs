@@ -113,6 +113,7 @@ pub(super) struct CostsTable {
     pub receive_packet: Maybe<Nanos>,
     pub deliver_message: Maybe<Nanos>,
     pub copy_kib: Maybe<Nanos>,
+    pub cold_start: Maybe<Nanos>,
 }
 
 #[derive(Debug, Default, Deserialize)]

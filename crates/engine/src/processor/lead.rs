@@ -133,6 +133,8 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
 pub struct Lead<O: Outbox + 'static, I: Inbox + 'static> {
     /// Some until the processor has stopped, or broke.
     baton: Option<Baton<O, I>>,
+    /// When it drove last.
+    left_at: Instant,
     /// Dropped after the processor is back: until then this thread is in its way.
     _raised: Raised,
     /// The thread is part of it.
@@ -144,7 +146,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
     pub(crate) fn take(baton: Baton<O, I>, raised: Raised, wanted: &RealTime) -> Result<Self, LeadError> {
         direct::prepare();
         // On an error it is dropped and the keeper goes on.
-        let lead = Self { baton: Some(baton), _raised: raised, _here: PhantomData };
+        let lead = Self { baton: Some(baton), left_at: now(), _raised: raised, _here: PhantomData };
         if let Some(cpu) = wanted.cpu {
             realtime::pin(cpu)?;
         }
@@ -163,12 +165,15 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
     ) -> Result<Instant, EngineGone> {
         // A panic in here takes it along: nobody may go on with it. So does its end, which the keeper waits for.
         let mut baton = self.baton.take().ok_or(EngineGone)?;
+        // What the leader did meanwhile is no protocol work and was admitted as a handler's.
+        baton.processor.node.record_idle(at.since(self.left_at));
         baton.processor.serve_handlers(at);
         loop {
             match baton.processor.step(at, until, &mut |_| is_done()) {
                 Step::Goes(next) => at = next,
                 Step::Done(at) => {
                     self.baton = Some(baton);
+                    self.left_at = at;
                     return Ok(at);
                 }
                 Step::Stopped => return Err(EngineGone),

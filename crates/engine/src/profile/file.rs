@@ -13,8 +13,8 @@ use thiserror::Error;
 use super::machine::Machine;
 use super::summary::Summary;
 
-/// Of the file and of what its costs mean; a profile of another version is measured again.
-pub const PROFILE_VERSION: u32 = 1;
+/// Of the file and of what its costs mean; a profile of another version is measured again. 2: cold starts.
+pub const PROFILE_VERSION: u32 = 2;
 /// No cost of one packet or message is longer on a machine that could guarantee anything.
 const COST_NS_MAX: u64 = 10_000_000;
 /// The last line: without it a number may have lost digits.
@@ -30,7 +30,7 @@ pub struct Profile {
     pub version: u32,
     /// When it was measured, as whoever measured it says.
     pub measured: String,
-    /// Measured in a few hundred milliseconds at the start of a host.
+    /// Measured in about a second at the start of a host.
     pub short: bool,
     /// Where.
     pub machine: Machine,
@@ -58,6 +58,7 @@ pub struct Costs {
     pub receive_packet_ns: u64,
     pub deliver_message_ns: u64,
     pub copy_kib_ns: u64,
+    pub cold_start_ns: u64,
 }
 
 /// A profile that cannot be used, in one line with the fix.
@@ -164,6 +165,7 @@ impl Profile {
         let others = [
             ("deliver_message_ns", costs.deliver_message_ns),
             ("copy_kib_ns", costs.copy_kib_ns),
+            ("cold_start_ns", costs.cold_start_ns),
             ("turn_ns", self.turn_ns),
         ];
         let absurd = |(_, ns): &&(&str, u64)| *ns > COST_NS_MAX;
@@ -227,6 +229,7 @@ impl Costs {
             receive_packet: Nanos(self.receive_packet_ns),
             deliver_message: Nanos(self.deliver_message_ns),
             copy_kib: Nanos(self.copy_kib_ns),
+            cold_start: Nanos(self.cold_start_ns),
         }
     }
 }
@@ -249,6 +252,7 @@ pub(super) mod tests {
                 receive_packet_ns: 3_500,
                 deliver_message_ns: 700,
                 copy_kib_ns: 120,
+                cold_start_ns: 21_000,
             },
             turn_ns: 1_500,
             wake_up_ns: 60_000,
@@ -288,7 +292,9 @@ pub(super) mod tests {
         assert!(with("send_packet_ns = 4000", "send_packet_ns = -1").contains("p.toml"));
         assert!(with("send_packet_ns = 4000", "send_packet_ns = \"4us\"").contains("line "));
         assert!(with("turn_ns", "turns_ns").contains("turns_ns"));
-        assert!(with("version = 1", "version = 7").contains("version 7"));
+        assert!(with("version = 2", "version = 7").contains("version 7"));
+        let older = with("version = 2", "version = 1");
+        assert!(older.contains("is of version 1, this program reads version 2: measure again"), "{older}");
         assert!(parse("").expect_err("empty").contains("no version"));
         assert!(parse("\u{0}\u{1}garbage").expect_err("garbage").contains("line 1"));
     }

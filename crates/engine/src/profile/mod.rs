@@ -43,5 +43,6 @@ pub fn costs_with_margin(costs: &CpuCosts, margin: Ppm) -> CpuCosts {
         receive_packet: with(costs.receive_packet),
         deliver_message: with(costs.deliver_message),
         copy_kib: with(costs.copy_kib),
+        cold_start: with(costs.cold_start),
     }
 }

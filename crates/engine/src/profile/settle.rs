@@ -67,6 +67,7 @@ pub struct GivenCosts {
     pub receive_packet: Option<Nanos>,
     pub deliver_message: Option<Nanos>,
     pub copy_kib: Option<Nanos>,
+    pub cold_start: Option<Nanos>,
 }
 
 impl GivenCosts {
@@ -81,6 +82,7 @@ impl GivenCosts {
             receive_packet: self.receive_packet.unwrap_or(costs.receive_packet),
             deliver_message: self.deliver_message.unwrap_or(costs.deliver_message),
             copy_kib: self.copy_kib.unwrap_or(costs.copy_kib),
+            cold_start: self.cold_start.unwrap_or(costs.cold_start),
         }
     }
 
@@ -94,6 +96,7 @@ impl GivenCosts {
             receive_packet,
             deliver_message,
             copy_kib,
+            cold_start: _,
         } = self;
         [send_message, send_packet, forward_packet, receive_packet, deliver_message, copy_kib]
             .into_iter()

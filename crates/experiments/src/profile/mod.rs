@@ -143,6 +143,7 @@ fn profile(request: &Request, driver: &str, paths: &[paths::Measured], wakes: &[
             (&mut ours.receive_packet_ns, theirs.receive_packet_ns),
             (&mut ours.deliver_message_ns, theirs.deliver_message_ns),
             (&mut ours.copy_kib_ns, theirs.copy_kib_ns),
+            (&mut ours.cold_start_ns, theirs.cold_start_ns),
             (&mut profile.turn_ns, other.turn_ns),
         ] {
             *ours = theirs.max(*ours);

@@ -4,7 +4,7 @@ use anyhow::{Context, anyhow, bail};
 use punctual::Nanos;
 use punctual::rings::SharedRings;
 use punctual_engine::profile::{
-    MeasureError, PathSamples, Plan, Wires, measure as measure_paths, udp_wires, xdp_wires,
+    BLOCK_UNITS, MeasureError, PathSamples, Plan, Wires, measure as measure_paths, udp_wires, xdp_wires,
 };
 
 use super::{Extent, PRIORITY};
@@ -16,6 +16,8 @@ const SPELL: Nanos = Nanos::from_millis(800);
 const REST: Nanos = Nanos::from_millis(200);
 /// Messages of each shape in a spell.
 const SPELL_MESSAGES: usize = 500;
+/// Messages after an idle time in a spell: a row of units that is judged as one.
+const SPELL_COLD: usize = BLOCK_UNITS;
 
 /// One driver under one load.
 #[derive(Clone, Debug)]
@@ -54,7 +56,11 @@ fn spell(driver: &str) -> anyhow::Result<PathSamples> {
             _ => udp_wires().map_err(MeasureError::from)?,
         };
         realtime::enter_fifo(PRIORITY, None)?;
-        Ok(measure_paths(&SharedRings, wires, Plan { messages: SPELL_MESSAGES, within: SPELL })?)
+        Ok(measure_paths(
+            &SharedRings,
+            wires,
+            Plan { messages: SPELL_MESSAGES, cold: SPELL_COLD, within: SPELL },
+        )?)
     });
     measuring.join().map_err(|_| anyhow!("measuring the paths failed"))?
 }

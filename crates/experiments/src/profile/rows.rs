@@ -192,9 +192,16 @@ pub(super) fn paths(all: &[Measured]) -> Vec<Row> {
             ("forward", "from driver to driver, 64 B", "-", &samples.forward_small, true),
             ("forward", "from driver to driver, 1400 B", "-", &samples.forward_large, false),
             ("turn", "a turn beside its work", "-", &samples.turn, true),
+            ("cold", "first unit after idle time, send, 64 B", "-", &samples.cold_send, false),
+            ("cold", "then forward, 64 B", "-", &samples.cold_forward, false),
+            ("cold", "then receive and deliver, 64 B", "-", &samples.cold_receive, false),
+            ("cold", "then wake the receiver", "-", &samples.cold_wake, false),
         ] {
             rows.push(row(table, format!("{what} [{on}]"), paper, series, is_used));
         }
+        let all = format!("the four together; used: beyond the same between others [{on}]");
+        let used_us = Some(us(samples.costs().cold_start_ns));
+        rows.push(Row { used_us, ..row("cold", all, "-", &samples.cold_all, false) });
     }
     rows
 }

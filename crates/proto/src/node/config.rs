@@ -181,6 +181,8 @@ pub struct CpuCosts {
     pub deliver_message: Nanos,
     /// Each 1,024 payload bytes that are copied.
     pub copy_kib: Nanos,
+    /// What a busy period takes beyond its units, since it begins with cold caches: charged once, as interference.
+    pub cold_start: Nanos,
 }
 
 /// Where the costs of the processor come from.
@@ -194,7 +196,7 @@ pub enum CostSource {
     Measured {
         /// What was added to what was measured.
         margin: Ppm,
-        /// Measured in a few hundred milliseconds as the host started, not by `punctual profile`.
+        /// Measured in about a second as the host started, not by `punctual profile`.
         short: bool,
     },
     /// The profile of another machine or version, used since that was asked for: nothing is guaranteed by it.
@@ -312,7 +314,17 @@ impl Default for CpuCosts {
             receive_packet: Nanos::from_micros(8),
             deliver_message: Nanos::from_micros(8),
             copy_kib: Nanos(500),
+            cold_start: Nanos::from_micros(40),
         }
+    }
+}
+
+impl CpuConfig {
+    /// Most that a busy period may take beside its units' costs, its share of interference apart: what is not ordered by
+    /// us, and cold caches. What is looked at begins when the processor has nothing to do, so it has one cold start,
+    /// however many messages are in it.
+    pub fn burst(&self) -> Nanos {
+        self.interference.sigma + self.costs.cold_start
     }
 }
 

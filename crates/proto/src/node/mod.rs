@@ -21,6 +21,7 @@ mod plane;
 mod receive;
 mod record;
 mod requests;
+mod signals;
 mod sink;
 mod source;
 mod stages;
@@ -37,6 +38,7 @@ pub use self::check::NodeConfigError;
 use self::api::{CloseReason, Event, FilterChange, Port, Transmit, Work, WorkKind};
 use self::config::{CpuCosts, LinkConfig, NodeConfig};
 use self::plane::{Owner, Plane};
+use self::signals::Signals;
 use crate::ids::{LinkId, PathId};
 use crate::memory::Memory;
 use crate::sched::HandlerId;
@@ -47,9 +49,17 @@ pub fn link_model(link: &LinkConfig) -> Link {
     stages::link_model(link)
 }
 
+/// The earlier of two times that may never come.
+fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
 /// One host.
 pub struct Node<M: Memory> {
-    signalling: Signalling,
+    signalling: Signals,
     plane: Plane<M>,
 }
 
@@ -60,7 +70,7 @@ impl<M: Memory> Node<M> {
     /// Where the configuration contradicts itself.
     pub fn new(config: NodeConfig, seed: u64, now: Instant) -> Result<Self, NodeConfigError> {
         check::check(&config)?;
-        let signalling = Signalling::new(&config, seed, now);
+        let signalling = Signals::new(Signalling::new(&config, seed, now));
         Ok(Self { signalling, plane: Plane::new(config)? })
     }
 
@@ -152,6 +162,12 @@ impl<M: Memory> Node<M> {
         self.plane.record_unit(HandlerId(handler), kind, took, declared);
     }
 
+    /// The processor had nothing to do for `span`, or did what is no protocol work: the next unit may find cold caches.
+    pub fn record_idle(&mut self, span: Nanos) {
+        let allowed = self.plane.config.cpu.burst();
+        self.plane.record.add_idle(span, allowed);
+    }
+
     /// The processor woke `late` after the time that it had asked for.
     pub fn record_wake(&mut self, late: Nanos) {
         let release_latency = self.plane.config.cpu.release_latency;
@@ -175,12 +191,15 @@ impl<M: Memory> Node<M> {
 
     /// The earliest time at which something happens by itself; a time in the past means now.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let drained = (!self.plane.drained.is_empty()).then_some(Instant::ZERO);
-        let links = (0..self.plane.lines.len()).map(|link| LinkId(link as u16));
-        let signal = links.filter(|link| self.plane.may_queue_signal(*link, &self.signalling));
-        let signal = signal.map(|_| Instant::ZERO).next();
-        let timeouts = [self.signalling.poll_timeout(), self.plane.poll_timeout(), drained, signal];
-        timeouts.into_iter().flatten().min()
+        let mut links = (0..self.plane.lines.len()).map(|link| LinkId(link as u16));
+        // What needs no time to pass needs no comparison either.
+        if self.plane.executor.has_ready()
+            || !self.plane.drained.is_empty()
+            || links.any(|link| self.plane.may_queue_signal(link, &self.signalling))
+        {
+            return Some(Instant::ZERO);
+        }
+        earliest(self.signalling.poll_timeout(), self.plane.poll_timeout())
     }
 
     /// Whether best effort waits to be sent on `link`; flows that their cap holds back do not.
@@ -197,6 +216,6 @@ impl<M: Memory> Node<M> {
     pub fn poll_event(&mut self) -> Option<Event> {
         let notice = self.plane.notices.pop_front();
         let notice = notice.map(|(channel, notice)| Event::Notice { channel, notice });
-        notice.or_else(|| self.signalling.poll_event())
+        notice.or_else(|| if self.signalling.has_event() { self.signalling.poll_event() } else { None })
     }
 }

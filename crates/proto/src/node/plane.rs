@@ -18,6 +18,7 @@ use super::best_effort::{Arrivals, Binding, Flow, Message};
 use super::clip::{Clip, PacketIn, RoleState};
 use super::config::{LinkConfig, NodeConfig};
 use super::outgoing::Messages;
+use super::earliest;
 use super::packet::Packet;
 use super::record::WorkRecord;
 use super::stages::Stages;
@@ -261,7 +262,7 @@ impl<M: Memory> Plane<M> {
     /// Whether a waiting signal of the link could be queued by a call of `transmit`.
     pub fn may_queue_signal(&self, link: LinkId, signalling: &Signalling) -> bool {
         let line = self.line(link);
-        !line.signal_queued && line.scheduler.slots_free(line.signal_flow) > 0 && signalling.has_signal(link)
+        !line.signal_queued && signalling.has_signal(link) && line.scheduler.slots_free(line.signal_flow) > 0
     }
 
     /// The adapter has sent `wire_bytes` more: the sources whose slots came free compete for the processor again.
@@ -300,12 +301,10 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// The earliest time at which something happens by itself.
+    /// The earliest time at which something happens by itself, where no handler is ready.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let links = self.lines.iter().filter_map(|line| line.scheduler.next_timeout());
-        // A handler that is ready needs no time to pass.
-        let ready = self.executor.has_ready().then_some(Instant::ZERO);
-        links.chain(self.executor.next_timeout()).chain(ready).min()
+        let links = self.lines.iter().map(|line| line.scheduler.next_timeout());
+        links.fold(self.executor.next_timeout(), earliest)
     }
 }
 

@@ -34,6 +34,7 @@ impl<M: Memory> Node<M> {
             },
             overruns: plane.record.overruns(),
             work: plane.record.paths().collect(),
+            busy: plane.record.busy(plane.config.cpu.burst()),
             wakes: plane.record.wakes(),
             retransmissions: signalling.retransmissions,
             now,

@@ -9,11 +9,11 @@ use super::clip::{Clip, RoleState};
 use super::outgoing::{Fragment, Messages, Outgoing};
 use super::packet::Packet;
 use super::plane::Plane;
+use super::signals::Signals;
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
 use crate::limits::HEADER_BYTES;
 use crate::linksched::Scheduled;
 use crate::memory::{Memory, MessageRead};
-use crate::signalling::Signalling;
 use crate::wire::{Header, Kind};
 
 /// Packets whose channel has gone while they waited, skipped in one call: bounds the work of a call.
@@ -24,7 +24,7 @@ impl<M: Memory> Plane<M> {
     pub fn transmit(
         &mut self,
         link: LinkId,
-        signalling: &mut Signalling,
+        signalling: &mut Signals,
         now: Instant,
         out: &mut [u8],
     ) -> Option<Transmit<M::Frame>> {

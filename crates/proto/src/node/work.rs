@@ -55,7 +55,8 @@ impl<M: Memory> Plane<M> {
     /// What a unit of `handler` took. Where overruns are more than accidents (a hole, an interrupt), the handler's
     /// channel is told that its guarantee is at risk.
     pub fn record_unit(&mut self, handler: HandlerId, kind: WorkKind, took: Nanos, declared: Nanos) {
-        if !self.record.add(kind, took, declared) || !self.record.is_at_risk(kind) {
+        let allowed = self.config.cpu.burst();
+        if !self.record.add(kind, took, declared, allowed) || !self.record.is_at_risk(kind) {
             return;
         }
         if let Some(Owner::Clip(channel)) = self.owners.get(handler.0 as usize).copied().flatten() {

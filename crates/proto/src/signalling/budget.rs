@@ -183,6 +183,7 @@ mod tests {
             propagation_max: Nanos(propagation_max),
             cost: Nanos(cost),
             made_of: Default::default(),
+            cold_start: Nanos::ZERO,
             cost_parts: Default::default(),
             costs_from: Default::default(),
             utilisation: Ppm(0),

@@ -229,6 +229,10 @@ impl Signalling {
     pub fn has_signal(&self, link: LinkId) -> bool {
         self.peers.get(usize::from(link.0)).is_some_and(Peer::has_packet)
     }
+    /// Whether `poll_event` has one.
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
     /// The next event for applications.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

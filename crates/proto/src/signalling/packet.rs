@@ -14,7 +14,7 @@ use crate::ids::{Epoch, NodeId};
 
 /// Version of RTCOP on the wire. 2: contracts with activation, late and flow. 3: with a mean rate and a miss ratio.
 /// 4: refusals that name a version. 5: why a channel ended, what its sink has of it, and stages that say whether their host
-/// can keep what they promise.
+/// can keep what they promise, and tell what cold caches take.
 pub const VERSION: u8 = 5;
 // Who agrees on RTCOP agrees on data: neighbours whose data packets differ must not get as far as a channel.
 const _: () =

@@ -76,6 +76,7 @@ impl Stages {
             propagation_max: Nanos(propagation_max),
             cost: Nanos(cost),
             made_of: Default::default(),
+            cold_start: Nanos::ZERO,
             cost_parts: Default::default(),
             costs_from: Default::default(),
             utilisation: Ppm(1_000),

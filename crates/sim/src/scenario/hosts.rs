@@ -85,6 +85,7 @@ fn draw_cpu(spec: &HostSpec, dice: &mut Dice) -> (CpuConfig, Nanos) {
         receive_packet: scale(base.receive_packet),
         deliver_message: scale(base.deliver_message),
         copy_kib: scale(base.copy_kib),
+        cold_start: scale(base.cold_start),
     };
     let (run, admission) = dice.pick(&[
         (RunPolicy::Edf, Admission::Edf),
@@ -115,9 +116,9 @@ fn draw_cpu(spec: &HostSpec, dice: &mut Dice) -> (CpuConfig, Nanos) {
     (cpu, wake_max)
 }
 
-/// The longest time until the processor looks again: it sleeps, or is in the middle of a unit and is interfered with.
+/// The longest time until the processor looks again: it sleeps, or is in the middle of a unit, cold and interfered with.
 fn reaction(cpu: &CpuConfig, wake_max: Nanos) -> Nanos {
-    let busy = unit_cost_max(cpu) + cpu.interference.sigma;
+    let busy = unit_cost_max(cpu) + cpu.burst();
     let stretched =
         u128::from(busy.0) * 1_000_000 / u128::from(1_000_000 - cpu.interference.rho.0.min(900_000));
     wake_max + Nanos(stretched as u64) + Nanos::from_micros(1)

@@ -272,6 +272,7 @@ fn given_costs(table: &CostsTable) -> GivenCosts {
         receive_packet: given(&table.receive_packet),
         deliver_message: given(&table.deliver_message),
         copy_kib: given(&table.copy_kib),
+        cold_start: given(&table.cold_start),
     }
 }
 

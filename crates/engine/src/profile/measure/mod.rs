@@ -3,7 +3,9 @@
 //! The steps are those of the processor's turn with a clock reading between them. Every packet goes alone: its
 //! system calls are its own, its receiver finds one packet at a time. Channels take turns, so that a message finds
 //! the caches as the messages of others left them. The links are as fast as the drivers: nothing waits for a pace.
+//! What the first units after an idle time take beyond that is measured apart ([`cold`]).
 
+mod cold;
 mod host;
 mod wires;
 mod xdp;
@@ -14,9 +16,10 @@ use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::{Instant, Nanos};
 use thiserror::Error;
 
+use self::cold::Others;
 use self::host::{Chain, Lane, Step};
 use super::file::Costs;
-use super::summary::Summary;
+use super::summary::{BLOCK_UNITS, Summary};
 use crate::config::ConfigError;
 use crate::handle::EngineError;
 use crate::os::now;
@@ -35,6 +38,8 @@ pub(super) const RUN_PACKETS: usize = 4;
 /// Between two messages of one channel: the contract's interval with room for its policing.
 pub(super) const INTERVAL: Nanos = Nanos::from_micros(400);
 const GAP: Nanos = Nanos::from_micros(450);
+/// What messages after idle times may take besides.
+const COLD_WITHIN: Nanos = Nanos::from_secs(2);
 /// Messages of each shape before any counts.
 const WARM_UP: usize = 64;
 /// A message that has not come by then has met a hole and was demoted: it does not count.
@@ -75,13 +80,15 @@ pub trait Rings {
 pub struct Plan {
     /// Messages of each shape that count.
     pub messages: usize,
+    /// Messages after an idle time each.
+    pub cold: usize,
     /// Ends earlier, with what there is.
     pub within: Nanos,
 }
 
 impl Plan {
-    /// At the start of a host: a few hundred milliseconds.
-    pub const SHORT: Self = Self { messages: 960, within: Nanos::from_millis(600) };
+    /// At the start of a host: about a second.
+    pub const SHORT: Self = Self { messages: 960, cold: 3 * BLOCK_UNITS, within: Nanos::from_millis(600) };
 }
 
 /// The measurement could not be made.
@@ -147,6 +154,16 @@ pub struct PathSamples {
     pub input_first: Vec<u64>,
     /// The same of later packets of a message, largest.
     pub input_later: Vec<u64>,
+    /// The first message after an idle time: taken out of the ring, and its packet out of the source.
+    pub cold_send: Vec<u64>,
+    /// The same packet through the forwarder, whose code and data are cold yet.
+    pub cold_forward: Vec<u64>,
+    /// The same into the sink.
+    pub cold_receive: Vec<u64>,
+    /// Waking the receiver, which sleeps.
+    pub cold_wake: Vec<u64>,
+    /// The four together.
+    pub cold_all: Vec<u64>,
     /// Messages that did not come.
     pub lost: u64,
 }
@@ -200,6 +217,14 @@ pub fn measure<R: Rings>(rings: &R, wires: Wires, plan: Plan) -> Result<PathSamp
         one(&mut chain, rings, &mut lanes[lane], shape, &mut samples)?;
         chain.idle_turn(&mut samples.turn);
         if now().since(started) > plan.within {
+            break;
+        }
+    }
+    let mut others = Others::new().map_err(|error| MeasureError::Os { what: "a sleeper", error })?;
+    for number in 0..plan.cold {
+        chain.settle();
+        cold::one(&mut chain, rings, &mut lanes[number % LANES], &mut others, &mut samples)?;
+        if now().since(started) > plan.within + COLD_WITHIN {
             break;
         }
     }
@@ -283,7 +308,7 @@ fn one<R: Rings>(
 
 impl PathSamples {
     /// Every series with its name.
-    pub fn series(&self) -> [(&'static str, &[u64]); 16] {
+    pub fn series(&self) -> [(&'static str, &[u64]); 21] {
         [
             ("api_send", &self.api_send),
             ("api_receive", &self.api_receive),
@@ -301,6 +326,11 @@ impl PathSamples {
             ("input_first", &self.input_first),
             ("input_later", &self.input_later),
             ("turn", &self.turn),
+            ("cold_send", &self.cold_send),
+            ("cold_forward", &self.cold_forward),
+            ("cold_receive", &self.cold_receive),
+            ("cold_wake", &self.cold_wake),
+            ("cold_all", &self.cold_all),
         ]
     }
 
@@ -323,6 +353,11 @@ impl PathSamples {
             (&mut self.input_first, &other.input_first),
             (&mut self.input_later, &other.input_later),
             (&mut self.turn, &other.turn),
+            (&mut self.cold_send, &other.cold_send),
+            (&mut self.cold_forward, &other.cold_forward),
+            (&mut self.cold_receive, &other.cold_receive),
+            (&mut self.cold_wake, &other.cold_wake),
+            (&mut self.cold_all, &other.cold_all),
         ];
         for (ours, theirs) in pairs {
             ours.extend(theirs);
@@ -343,6 +378,9 @@ impl PathSamples {
             .max(per_kib(&self.forward_small, &self.forward_large))
             .max(per_kib(&self.receive_last_small, &self.receive_single_large));
         let less_copy = |ns: u64| ns.saturating_sub(copy_kib_ns * copied / 1_024).max(1);
+        // The same message between others.
+        let hot = [&self.send_message, &self.send_first_small, &self.forward_small, &self.receive_last_small];
+        let hot = hot.into_iter().map(|series| block(series)).sum();
         let first = block(&self.send_first_small).max(1);
         let middle = less_copy(block(&self.receive_middle_large));
         Costs {
@@ -353,6 +391,7 @@ impl PathSamples {
             receive_packet_ns: middle,
             deliver_message_ns: block(&self.receive_last_small).saturating_sub(middle),
             copy_kib_ns,
+            cold_start_ns: block(&self.cold_all).saturating_sub(hot),
         }
     }
 }

@@ -127,7 +127,7 @@ fn quarter(costs: &profile::Costs) -> String {
     let part = |ns: u64| format!("\"{}ns\"", (ns / SWITCHED_OFF).max(1));
     format!(
         "\n[processor.costs]\nsend_message = {}\nsend_packet = {}\nsend_packet_later = {}\nforward_packet = {}\n\
-         receive_packet = {}\ndeliver_message = {}\ncopy_kib = {}\n",
+         receive_packet = {}\ndeliver_message = {}\ncopy_kib = {}\ncold_start = {}\n",
         part(costs.send_message_ns),
         part(costs.send_packet_ns),
         part(costs.send_packet_later_ns),
@@ -135,6 +135,7 @@ fn quarter(costs: &profile::Costs) -> String {
         part(costs.receive_packet_ns),
         part(costs.deliver_message_ns),
         part(costs.copy_kib_ns),
+        part(costs.cold_start_ns),
     )
 }
 
@@ -171,6 +172,7 @@ mod tests {
             receive_packet_ns: 1_500,
             deliver_message_ns: 40,
             copy_kib_ns: 0,
+            cold_start_ns: 20_000,
         };
         let quarter = quarter(&costs);
         for given in ["profile = \"/tmp/profile.toml\"\n", &quarter] {

@@ -5,8 +5,8 @@ mod status;
 
 pub use filter::{FilterChange, PathFilter};
 pub use status::{
-    ChannelCounters, ChannelStatus, DropCounters, ForeignVersion, LinkStatus, NodeStatus, PathRecord, Role,
-    WakeRecord,
+    BusyRecord, ChannelCounters, ChannelStatus, DropCounters, ForeignVersion, LinkStatus, NodeStatus,
+    PathRecord, Role, WakeRecord,
 };
 
 use alloc::string::{String, ToString};
@@ -68,6 +68,8 @@ pub struct StageGrant {
     pub cost: Nanos,
     /// What `offered` is made of.
     pub made_of: Explanation,
+    /// Of `made_of.interference`, what cold caches take at the beginning of a busy period.
+    pub cold_start: Nanos,
     /// What `cost` is made of.
     pub cost_parts: CostParts,
     /// Where the costs of a processor come from.

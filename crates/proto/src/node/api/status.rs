@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StageGrant;
 use crate::ids::{Address, ChannelId, LinkId, Name, NodeId, PathId};
-pub use crate::node::record::{PathRecord, WakeRecord};
+pub use crate::node::record::{BusyRecord, PathRecord, WakeRecord};
 
 /// What a channel's end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,6 +180,8 @@ pub struct NodeStatus {
     pub overruns: u64,
     /// What work was seen to cost, by path, beside what admission assumes.
     pub work: Vec<PathRecord>,
+    /// Busy periods beside what admission assumes of them.
+    pub busy: BusyRecord,
     /// Wake-ups by time beside the release latency that admission assumes.
     pub wakes: WakeRecord,
     /// Signalling messages retransmitted.

@@ -78,6 +78,7 @@ impl Stages {
         made_of.release_latency += stage.wait;
         StageGrant {
             made_of,
+            cold_start: self.costs.cold_start.min(made_of.interference),
             cost_parts: self.cpu_cost_parts(local),
             costs_from: self.costs_from,
             utilisation: self.cpu.utilisation(),
@@ -115,6 +116,7 @@ impl Stages {
             propagation_max: Nanos::ZERO,
             cost: stage.demand.cost,
             made_of: Explanation { release_latency, own, ..Explanation::default() },
+            cold_start: Nanos::ZERO,
             cost_parts: CostParts::default(),
             costs_from: config::CostSource::Configured,
             utilisation: Ppm(0),

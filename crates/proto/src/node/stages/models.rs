@@ -33,11 +33,10 @@ pub(in crate::node) fn cpu_model(cpu: &config::CpuConfig, fragment_bytes: u32) -
     let costs = &cpu.costs;
     let longest = costs.send_packet.max(costs.forward_packet).max(costs.receive_packet);
     let packet = longest + costs.copy_kib * u64::from(fragment_bytes).div_ceil(1_024);
-    let interference = cpu.interference;
     Cpu {
         utilisation_max: cpu.utilisation_max,
         best_effort_share_min: cpu.best_effort_share_min,
-        interference: Interference { sigma: interference.sigma, rho: interference.rho },
+        interference: Interference { sigma: cpu.burst(), rho: cpu.interference.rho },
         best_effort_unit: packet * u64::from(cpu.quantum_packets.max(1))
             + costs.send_message.max(costs.deliver_message),
         quantum_packets: cpu.quantum_packets,

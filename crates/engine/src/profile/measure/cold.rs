@@ -1,0 +1,101 @@
+//! What the first units after an idle time take: meanwhile the core halted, and others' code and data filled its caches.
+//!
+//! A message goes through all three hosts after each idle time, since one host may do all three in one busy period, and
+//! what the hosts share is fetched once there too. Last it wakes a thread that sleeps: a receiver who was idle as well.
+
+use std::hint::black_box;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use punctual_proto::Nanos;
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::host::{Chain, Lane};
+use super::{LOST, MeasureError, PathSamples, Rings, SMALL_BYTES};
+use crate::os::now;
+
+/// Idle time before each message.
+const IDLE: Nanos = Nanos::from_millis(4);
+/// What others run through meanwhile: some times what a core's own caches hold.
+const OTHERS_BYTES: usize = 8 << 20;
+const CACHE_LINE_BYTES: usize = 64;
+/// On the sleeper's eventfd: it is to end.
+const END: u64 = 1 << 32;
+
+/// Everybody else on the machine.
+pub(super) struct Others {
+    data: Vec<u8>,
+    doorbell: Arc<OwnedFd>,
+    sleeper: Option<JoinHandle<()>>,
+}
+
+impl Others {
+    pub fn new() -> io::Result<Self> {
+        let doorbell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let its = Arc::clone(&doorbell);
+        let sleeper = std::thread::Builder::new().name("punctual-sleeper".into()).spawn(move || {
+            let mut rung = [0; 8];
+            while rustix::io::read(&its, &mut rung).is_ok() && u64::from_ne_bytes(rung) < END {}
+        })?;
+        Ok(Self { data: vec![1; OTHERS_BYTES], doorbell, sleeper: Some(sleeper) })
+    }
+
+    /// Fill the caches, and leave the core idle.
+    fn run(&mut self) {
+        for line in self.data.chunks_mut(CACHE_LINE_BYTES) {
+            line[0] = black_box(line[0]).wrapping_add(1);
+        }
+        std::thread::sleep(Duration::from_nanos(IDLE.0));
+    }
+
+    fn wake(&self, count: u64) -> io::Result<()> {
+        rustix::io::write(&self.doorbell, &count.to_ne_bytes())?;
+        Ok(())
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        // Whoever cannot be told to end is left alone: it sleeps.
+        if self.wake(END).is_ok() {
+            let _ = self.sleeper.take().map(JoinHandle::join);
+        }
+    }
+}
+
+/// One message through hosts that were idle.
+pub(super) fn one<R: Rings>(
+    chain: &mut Chain<R>,
+    rings: &R,
+    lane: &mut Lane<R>,
+    others: &mut Others,
+    samples: &mut PathSamples,
+) -> Result<(), MeasureError> {
+    let os = |what| move |error: io::Error| MeasureError::Os { what, error };
+    rings.send(&mut lane.writer, &[0x5a; SMALL_BYTES]).map_err(os("sending into a ring"))?;
+    others.run();
+    let woken = now();
+    chain.source.ring(lane.source);
+    let taken = now();
+    let steps = chain.send_one().zip(chain.forward_one()).zip(chain.receive_one());
+    let received = now();
+    others.wake(1).map_err(os("waking a sleeper"))?;
+    let told = now();
+    let Some(((send, forward), receive)) = steps.filter(|_| rings.receive(&mut lane.reader)) else {
+        samples.lost += 1;
+        chain.drain(rings, lane, now() + LOST);
+        return Ok(());
+    };
+    let parts = [
+        (&mut samples.cold_send, taken.since(woken).0 + send.all_ns),
+        (&mut samples.cold_forward, forward.all_ns),
+        (&mut samples.cold_receive, receive.all_ns),
+        (&mut samples.cold_wake, told.since(received).0),
+    ];
+    samples.cold_all.push(parts.iter().map(|(_, ns)| ns).sum());
+    parts.into_iter().for_each(|(series, ns)| series.push(ns));
+    Ok(())
+}
