@@ -204,8 +204,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         // Does nothing where nothing is due; asking for the earliest time of all costs more.
         self.node.handle_timeout(at);
         let (worked, at) = self.work(at);
-        progress |= worked > Nanos::ZERO;
-        progress |= self.transmit(at);
+        // After each unit everything is transmitted that may be.
+        progress |= worked > Nanos::ZERO || self.transmit(at);
         let ended = self.flush(at);
         // Many adapters are done at once: the window that opens is used at once.
         let completed = self.complete(ended);
