@@ -240,3 +240,36 @@ impl Ppm {
         if ns > u64::MAX as u128 { Nanos::MAX } else { Nanos(ns as u64) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn what_is_printed_of_a_bound_is_never_less() {
+        let printed = |ns: u64| Nanos(ns).at_least().to_string();
+        assert_eq!(printed(27_224_900), "27.23 ms");
+        assert_eq!((printed(27_220_000), printed(27_220_001)), ("27.22 ms".into(), "27.23 ms".into()));
+        assert_eq!(
+            (printed(9_999), printed(10_001), printed(9_999_901)),
+            ("9999 ns".into(), "10.1 us".into(), "10.00 ms".into())
+        );
+        assert_eq!((printed(9_999_999_999), printed(10_000_000_001)), ("10.00 s".into(), "10.01 s".into()));
+        for ns in (0..200_000_000_000).step_by(1_234_567).chain([u64::MAX, u64::MAX - 1]) {
+            assert!(Nanos(ns).at_least() >= Nanos(ns), "{ns}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_of_a_rate_is_never_more() {
+        let printed =
+            |ns: u64| Rate::every(Nanos(ns)).map(|rate| rate.at_most().to_string()).unwrap_or_default();
+        assert_eq!((printed(40_000_000), printed(33_366_667)), ("25/s".into(), "29.969/s".into()));
+        assert_eq!((printed(105_000_003), printed(1_000_000_000)), ("9.523/s".into(), "1/s".into()));
+        assert_eq!(
+            (printed(1_000_000_001), printed(27_224_900_001)),
+            ("one every 1000.01 ms".into(), "one every 27.23 s".into())
+        );
+    }
+}

@@ -223,6 +223,15 @@ pub enum RecvError {
     System(io::Error),
 }
 
+/// An error in one line: itself, and of its causes those that it does not say already.
+pub fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |line, cause| {
+        let cause = cause.to_string();
+        if line.contains(&cause) { line } else { format!("{line}: {cause}") }
+    })
+}
+
 /// Why a channel ended, in words.
 pub fn reason_text(reason: Option<CloseReason>) -> &'static str {
     match reason {
@@ -280,5 +289,27 @@ impl From<io::Error> for SendError {
 impl From<io::Error> for RecvError {
     fn from(error: io::Error) -> Self {
         Self::System(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Error)]
+    #[error("{what}")]
+    struct Nested {
+        what: &'static str,
+        #[source]
+        cause: Option<Box<Nested>>,
+    }
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let nested = |what, cause: Option<Nested>| Nested { what, cause: cause.map(Box::new) };
+        let told = nested("cannot start: no memory", Some(nested("no memory", None)));
+        assert_eq!(one_line(&told), "cannot start: no memory");
+        let untold = nested("cannot start", Some(nested("no rings", Some(nested("no memory", None)))));
+        assert_eq!(one_line(&untold), "cannot start: no rings: no memory");
     }
 }

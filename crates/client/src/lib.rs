@@ -45,7 +45,7 @@ mod trust;
 
 pub use channel::{Channel, Opening};
 pub use endsystem::{Endsystem, SOCKET_VARIABLE};
-pub use error::{ConnectError, Error, OpenError, RecvError, SendError, reason_text};
+pub use error::{ConnectError, Error, OpenError, RecvError, SendError, one_line, reason_text};
 pub use events::{ChannelEvent, Ending};
 pub use handler::{Handler, Reply};
 pub use lead::Lead;

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     match serve(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("punctuald: {error:#}");
+            eprintln!("punctuald: {}", punctual::one_line(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -99,7 +99,7 @@ fn what_cannot_be_is_refused_with_one_line() {
     assert!(refused("cam@b", zero).contains("message size 0 B"));
     let huge = punctual::Contract { message_bytes_max: 60 << 20, ..contract(1_000, 1_000, 100) };
     let line = refused("cam@b", huge);
-    assert!(line.starts_with("refused by node"), "{line}");
+    assert!(line.starts_with("refused by host a"), "{line}");
     let taken = b.listen("cam", |_| Consent::Accept).err().expect("taken").to_string();
     assert!(taken.contains("somebody listens on \"cam\" already"), "{taken}");
     for line in [refused("cam@mars", ok), taken] {

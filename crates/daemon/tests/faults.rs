@@ -172,7 +172,7 @@ fn a_hostile_ring_index_closes_its_channel_only() {
     rustix::io::write(&descriptors[3], &1_u64.to_ne_bytes()).expect("rung");
     let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
     let ended = receiver.recv_timeout(&mut [0; 100], PATIENCE);
-    assert!(matches!(ended, Err(RecvError::Closed(Some(CloseReason::Peer)))), "{ended:?}");
+    assert!(matches!(ended, Err(RecvError::Closed(Some(CloseReason::PeerVanished)))), "{ended:?}");
     assert_eq!(a.status().expect("status").api.broken_rings, 1);
 
     let ring = RingShape::new(4, 100).expect("a shape");
@@ -262,7 +262,7 @@ fn a_receiver_that_dies_ends_its_channels() {
             break error;
         }
     };
-    assert!(matches!(ended, SendError::Closed(Some(CloseReason::Peer))), "{ended:?}");
+    assert!(matches!(ended, SendError::Closed(Some(CloseReason::PeerVanished))), "{ended:?}");
     assert_eq!(channel.events().last(), Some(&ChannelEvent::PeerGone));
     assert!(b.listen("mortal", |_| Consent::Accept).is_ok(), "the name is free again");
     still_works(&mut others);
@@ -298,7 +298,7 @@ fn a_daemon_stops_while_messages_flow() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(ended, RecvError::Closed(Some(CloseReason::Peer))), "{ended:?}");
+    assert!(matches!(ended, RecvError::Closed(Some(CloseReason::PeerStopped))), "{ended:?}");
     assert_eq!(receiver.events().last(), Some(&ChannelEvent::PeerGone));
     assert!(matches!(a.status(), Err(Error::Disconnected)));
     assert_eq!(b.status().expect("the other host serves on").node.channels, 0);

@@ -8,7 +8,9 @@ use std::process::Command;
 use common::program::{Program, folder, write};
 use common::text::Text;
 use common::{PATIENCE, meet};
-use punctual::{CloseReason, Consent, Contract, Nanos, Rate, RecvError};
+use punctual::{
+    Channel, CloseReason, Consent, Contract, Ending, Endsystem, Guarantee, Nanos, Rate, Receiver, RecvError,
+};
 use rustix::process::Signal;
 
 /// Does `work` with the configuration of `name` on loopback network `net`.
@@ -48,9 +50,54 @@ fn two_daemons_carry_a_channel_and_stop_gracefully() {
     assert!(on_a.stop(Signal::TERM).success(), "a graceful stop is a success");
     assert!(!socket.exists());
     let ended = receiver.recv(&mut [0; 20_000]);
-    assert!(matches!(ended, Err(RecvError::Closed(Some(CloseReason::Peer)))), "{ended:?}");
+    assert!(matches!(ended, Err(RecvError::Closed(Some(CloseReason::PeerStopped)))), "{ended:?}");
     assert!(channel.send(b"nobody").is_err());
     assert!(on_b.stop(Signal::TERM).success());
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// An open channel from `a` to `b` with some messages through it, between two daemons of their own.
+fn stream(a: &Endsystem, b: &Endsystem) -> (Channel, Receiver) {
+    meet([a, b]);
+    let listener = b.listen("cam", |_| Consent::Accept).expect("a listener");
+    let rate = Rate::per_second(100).expect("a rate");
+    let contract = Contract::new(2_000, rate, 2, Nanos::from_millis(200)).expect("a contract");
+    let mut channel = a.open("cam@b", contract).expect("a channel");
+    let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
+    receiver.set_recv_timeout(Some(PATIENCE));
+    for number in 0..10_u8 {
+        channel.send(&[number; 2_000]).expect("sent");
+        receiver.recv(&mut [0; 2_000]).expect("received");
+    }
+    (channel, receiver)
+}
+
+#[test]
+fn a_sender_that_finishes_learns_what_arrived_or_that_nobody_knows() {
+    let folder = folder("finish");
+    let net = (std::process::id() % 250) as u8 ^ 1;
+    let (on_a, on_b) = (start(&folder, "a", net), start(&folder, "b", net));
+    let (a, b) = (on_a.connect(), on_b.connect());
+    let (channel, receiver) = stream(&a, &b);
+    let state = channel.state().expect("open");
+    assert_eq!(state.guarantee, Guarantee::Degraded, "both are best-effort hosts");
+    assert_eq!(state.status.degraded_by, ["a", "b"]);
+    assert_eq!(receiver.state().expect("open").status.degraded_by, ["a", "b"]);
+    assert_eq!(channel.grant().expect("of a channel").degraded_by(), ["a", "b"]);
+    let ending = channel.finish(PATIENCE).expect("the daemon lives").expect("in time");
+    assert_eq!(ending.reason, Some(CloseReason::Local));
+    assert_eq!(ending.receipt.map(|receipt| receipt.delivered), Some(10));
+    drop(receiver);
+
+    // The receiver's daemon dies with messages on their way: all were sent, and whether they came nobody can say.
+    let (mut channel, receiver) = stream(&a, &b);
+    on_b.stop(Signal::KILL);
+    channel.send(&[1; 2_000]).expect("it does not know yet");
+    assert!(channel.flush(PATIENCE).expect("it does not know yet"));
+    let ending = channel.finish(PATIENCE).expect("the daemon lives").expect("in time");
+    assert_eq!(ending, Ending { reason: Some(CloseReason::PathLost), receipt: None });
+    drop(receiver);
+    assert!(on_a.stop(Signal::TERM).success());
     std::fs::remove_dir_all(folder).expect("removed");
 }
 

@@ -1,6 +1,7 @@
 //! Who is who: nodes, channels, paths, links. One type each, so that they cannot be mixed up.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -97,11 +98,32 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+    /// The one of `names` that this probably is a slip of: one letter in three, two at most, are different.
+    pub fn slip_of<'a>(&self, names: impl Iterator<Item = &'a Self>) -> Option<&'a Self> {
+        let slips_max = (self.0.len() / 3).min(2);
+        let near = names.map(|name| (slips(&self.0, &name.0), name)).min_by_key(|(slips, _)| *slips);
+        near.filter(|(slips, _)| *slips <= slips_max).map(|(_, name)| name)
+    }
     /// 32 bits of the name for the header of best-effort packets (FNV-1a).
     pub fn port_hash(&self) -> u32 {
         self.0.bytes().fold(0x811c_9dc5, |hash, b| (hash ^ u32::from(b)).wrapping_mul(0x0100_0193))
     }
 }
+
+/// Letters to change, add or leave out (Levenshtein).
+fn slips(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.bytes().enumerate() {
+        let mut diagonal = core::mem::replace(&mut row[0], i + 1);
+        for (j, to) in b.bytes().enumerate() {
+            let change = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
 impl TryFrom<String> for Name {
     type Error = NameError;
     fn try_from(text: String) -> Result<Self, NameError> {
@@ -138,5 +160,24 @@ impl core::str::FromStr for Address {
     fn from_str(text: &str) -> Result<Self, NameError> {
         let (port, host) = text.split_once('@').ok_or_else(|| NameError { text: text.into() })?;
         Ok(Self { port: Name::new(port)?, host: Name::new(host)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_near_and_anything_else_is_another_name() {
+        let name = |text: &str| Name::new(text).expect("a name");
+        let known = ["camera", "hostb", "hostc", "a"].map(name);
+        let slip_of = |text: &str| name(text).slip_of(known.iter()).map(Name::as_str);
+        assert_eq!(slip_of("hotsb"), None, "two letters of five");
+        assert_eq!(slip_of("hstb"), Some("hostb"));
+        assert_eq!(slip_of("camrea"), Some("camera"));
+        assert_eq!(slip_of("kamera"), Some("camera"));
+        assert_eq!(slip_of("b"), None, "too short to tell");
+        assert_eq!(slip_of("somewhere"), None);
+        assert_eq!((slips("kitten", "sitting"), slips("", "abc"), slips("abc", "")), (3, 3, 3));
     }
 }

@@ -150,7 +150,7 @@ fn best_effort_is_bound_by_name_once_and_closed_by_its_handle() {
     assert_eq!(unknown, Err(RequestError::UnknownHost(name("h9"))));
     let itself = address("log", "h1");
     let routeless = world.nodes[0].open_best_effort(itself, 1_000, TestOutbox::new(1, 1_000), world.now);
-    assert_eq!(routeless, Err(RequestError::NoRoute(name("h1"))));
+    assert_eq!(routeless, Err(RequestError::Itself(name("h1"))));
 
     let outbox = TestOutbox::new(4, 1_000);
     let to = address("log", "h2");

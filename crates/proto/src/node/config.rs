@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Activation, BitRate, Contract, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
-use super::api::WorkKind;
+use super::api::{RequestError, WorkKind};
 use super::plan::PlannedFlow;
 use crate::ids::{Epoch, Name, NodeId};
 use crate::limits;
@@ -48,6 +48,21 @@ impl NodeConfig {
         match contract.activation {
             Activation::LowLatency { .. } => self.fragment_low_latency_bytes.unwrap_or(self.fragment_bytes),
             Activation::Deadline | Activation::Periodic { .. } => self.fragment_bytes,
+        }
+    }
+
+    /// Another host of the directory.
+    ///
+    /// # Errors
+    /// Nobody knows it, or it is this one.
+    pub fn resolve(&self, host: &Name) -> Result<NodeId, RequestError> {
+        match self.directory.iter().find(|(name, _)| name == host) {
+            Some((_, node)) if *node == self.id => Err(RequestError::Itself(host.clone())),
+            Some((_, node)) => Ok(*node),
+            None => Err(match host.slip_of(self.directory.iter().map(|(name, _)| name)) {
+                Some(like) => RequestError::UnknownHostLike { asked: host.clone(), like: like.clone() },
+                None => RequestError::UnknownHost(host.clone()),
+            }),
         }
     }
 

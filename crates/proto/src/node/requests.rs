@@ -171,9 +171,7 @@ impl<M: Memory> Node<M> {
         now: Instant,
     ) -> Result<ChannelId, RequestError> {
         let config = &self.plane.config;
-        let known = config.directory.iter().find(|(name, _)| *name == to.host);
-        let destination =
-            known.map(|(_, id)| *id).ok_or_else(|| RequestError::UnknownHost(to.host.clone()))?;
+        let destination = config.resolve(&to.host)?;
         let link = self.plane.best_effort_link(destination);
         let link = link.ok_or_else(|| RequestError::NoRoute(to.host.clone()))?;
         let channel = self.signalling.next_channel_id();

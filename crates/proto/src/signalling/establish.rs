@@ -34,7 +34,7 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) -> Result<ChannelId, RequestError> {
         request.contract.validate()?;
-        let node = self.resolve(&request.to.host)?;
+        let node = self.config.resolve(&request.to.host)?;
         let candidates = self.candidates(node);
         if candidates.is_empty() {
             return Err(RequestError::NoRoute(request.to.host));

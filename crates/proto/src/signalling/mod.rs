@@ -421,10 +421,6 @@ fn view(channel: &Channel) -> ChannelView<'_> {
 
 /// What the handlers look up.
 impl Signalling {
-    fn resolve(&self, host: &Name) -> Result<NodeId, RequestError> {
-        let found = self.config.directory.iter().find(|(name, _)| name == host);
-        found.map(|(_, node)| *node).ok_or_else(|| RequestError::UnknownHost(host.clone()))
-    }
     fn listener(&self, port: &Name) -> Option<ListenerId> {
         self.listeners.get(port).map(|listener| listener.id)
     }

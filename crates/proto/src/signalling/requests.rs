@@ -70,7 +70,7 @@ impl Signalling {
         now: Instant,
     ) -> Result<u64, RequestError> {
         contract.validate()?;
-        let node = self.resolve(&source.host)?;
+        let node = self.config.resolve(&source.host)?;
         let candidates = self.candidates(node);
         if candidates.is_empty() {
             return Err(RequestError::NoRoute(source.host.clone()));

@@ -193,7 +193,7 @@ fn what_cannot_be_tried_says_why() {
     let mut open = |request| network.at(0, |s, now, stages| s.open(request, now, stages));
     assert_eq!(open(stranger), Err(RequestError::UnknownHost(name("nobody"))));
     assert!(matches!(open(zero), Err(RequestError::Contract(_))));
-    assert_eq!(open(here), Err(RequestError::NoRoute(name("h1"))));
+    assert_eq!(open(here), Err(RequestError::Itself(name("h1"))));
     assert_eq!(open(token), Err(RequestError::Unknown));
     let again = network.at(0, |s, _, _| s.listen(name("in"), Nanos::ZERO));
     assert_eq!(again, Err(RequestError::NameTaken(name("in"))));

@@ -223,7 +223,7 @@ impl World {
     fn ask(&mut self, from: usize, to: usize) {
         let source = Address { port: name("port"), host: name(&format!("h{}", from + 1)) };
         let contract = Wish::default().contract().expect("a contract");
-        // `NoRoute` where it asks itself.
+        // `Itself` where it asks itself.
         let _ = self.net.node_mut(to).request(&source, name("port"), contract, UserId(0), self.net.now);
     }
 

@@ -229,6 +229,19 @@ pub enum RequestError {
     /// Not in the directory.
     #[error("host \"{0}\" is not in the directory: add it to [[host]] in the configuration")]
     UnknownHost(Name),
+    /// Not in the directory, but another host is.
+    #[error(
+        "host \"{asked}\" is not in the directory: did you mean \"{like}\"? Else add it to [[host]] in the configuration"
+    )]
+    UnknownHostLike {
+        /// What was given.
+        asked: Name,
+        /// What the directory has.
+        like: Name,
+    },
+    /// A channel from a host to itself.
+    #[error("\"{0}\" is this host: a channel leads to another one; ask from there, or name another host")]
+    Itself(Name),
     /// No route.
     #[error("no route to \"{0}\": add a [[route]] or a link to it")]
     NoRoute(Name),

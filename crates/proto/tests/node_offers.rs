@@ -1,0 +1,112 @@
+//! What a refusal offers is granted when it is asked for, on real nodes with whatever else they have granted: exactly as
+//! offered, and as it is printed.
+
+mod common;
+
+use common::{TestInbox, World, line_config, name};
+use punctual_proto::ids::Address;
+use punctual_proto::node::api::{ChannelRefusal, Event, Grant, OpenRequest, RefuseCause, UserId};
+use punctual_proto::node::config::{Admission, RunPolicy};
+use punctual_proto::signalling::SplitMix64;
+use punctual_proto::{BitRate, Contract, Nanos, Rate};
+
+/// What a host is told of a question: a yes to an open channel is consented to at once.
+fn ask(world: &mut World, to: usize, contract: Contract, probe: bool) -> Result<Grant, ChannelRefusal> {
+    let to = Address { port: name("in"), host: name(&format!("h{}", to + 1)) };
+    let request = OpenRequest { to, contract, user: UserId(1), probe, token: None };
+    let asked = world.nodes[0].open(request, world.now).expect("it can be tried");
+    for _ in 0..3_000 {
+        for host in 1..world.nodes.len() {
+            while let Some(event) = world.events[host].pop_front() {
+                if let Event::Incoming(incoming) = event {
+                    let inbox =
+                        TestInbox::new(incoming.inbox_messages as usize, contract.message_bytes_max as usize);
+                    world.nodes[host].consent(incoming.channel, inbox, world.now).expect("it was asked");
+                }
+            }
+        }
+        while let Some(event) = world.events[0].pop_front() {
+            match event {
+                Event::Opened { channel, grant } if channel == asked => return Ok(grant),
+                Event::Refused { channel, refusal } if channel == asked => return Err(refusal),
+                Event::Probed { channel, answer } if channel == asked => return answer,
+                _ => {}
+            }
+        }
+        world.run_for(Nanos::from_millis(1));
+    }
+    panic!("no answer within three seconds");
+}
+
+fn drawn(random: &mut SplitMix64) -> Contract {
+    let bytes = 1 + random.below(20_000) as u32;
+    let interval = Nanos(2_000_000 + random.below(80_000_000));
+    let burst = 1 + random.below(4) as u32;
+    let deadline = Nanos(200_000 + random.below(60_000_000));
+    Contract::new(bytes, Rate::every(interval).expect("a rate"), burst, deadline).expect("in range")
+}
+
+/// As people would type what is printed.
+fn printed(offer: Contract) -> Contract {
+    let thousandths = 1_000_000_000_000 / offer.rate_max.interval().0;
+    let interval = match thousandths {
+        0..1_000 => offer.rate_max.interval().at_least(),
+        thousandths => Nanos((1e12 / thousandths as f64).round() as u64),
+    };
+    Contract {
+        deadline: offer.deadline.at_least(),
+        rate_max: Rate::every(interval).expect("a rate"),
+        ..offer
+    }
+}
+
+#[test]
+fn what_is_offered_is_granted() {
+    let policies = [
+        (RunPolicy::Edf, Admission::Edf),
+        (RunPolicy::Edf, Admission::DOrder),
+        (RunPolicy::FixedPriority, Admission::FixedPriority),
+    ];
+    let (mut offered, mut deadlines, mut rates) = (0, 0, 0);
+    for seed in 0..72 {
+        let mut random = SplitMix64::new(seed);
+        let hosts = 2 + (seed % 3) as usize;
+        let (run, admission) = policies[(seed / 3) as usize % policies.len()];
+        let on_link = if admission == Admission::FixedPriority { Admission::Edf } else { admission };
+        let configs = (0..hosts).map(|index| {
+            let mut config = line_config(index, hosts, BitRate(10_000_000 + random.below(90_000_000)));
+            (config.cpu.run, config.cpu.admission) = (run, admission);
+            config.links.iter_mut().for_each(|link| link.admission = on_link);
+            config
+        });
+        let mut world = World::of(configs.collect());
+        world.run_for(Nanos::from_millis(100));
+        for node in &mut world.nodes[1..] {
+            node.listen(name("in")).expect("free");
+        }
+        for _ in 0..12 {
+            let (to, wanted) = (1 + random.below(hosts as u64 - 1) as usize, drawn(&mut random));
+            let Err(refusal) = ask(&mut world, to, wanted, random.below(2) == 0) else { continue };
+            let Some(offer) = refusal.offer else { continue };
+            offered += 1;
+            deadlines += u32::from(offer.deadline > wanted.deadline);
+            rates += u32::from(offer.interval() > wanted.interval());
+            assert!(!refusal.stages.is_empty(), "seed {seed}: who would say yes");
+            for (how, asked) in [("as offered", offer), ("as printed", printed(offer))] {
+                let answer = ask(&mut world, to, asked, true);
+                assert!(answer.is_ok(), "seed {seed}, {how}: {asked:?}: {answer:?}");
+            }
+            // Buffers are taken when a channel is opened only; they may lack.
+            match ask(&mut world, to, offer, false) {
+                Ok(grant) => assert!(grant.bound_possible <= offer.deadline, "seed {seed}"),
+                Err(no) => {
+                    assert!(matches!(no.cause, RefuseCause::Buffers(_)), "seed {seed}: {offer:?}: {no}")
+                }
+            }
+        }
+    }
+    assert!(
+        offered > 100 && deadlines > 50 && rates > 10,
+        "{offered} offers, {deadlines} deadlines, {rates} rates"
+    );
+}
