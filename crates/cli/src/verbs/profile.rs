@@ -18,9 +18,12 @@ pub struct Profile {
     /// Where the profile goes.
     #[arg(long, default_value = "profile.toml", value_name = "FILE")]
     output: PathBuf,
-    /// A few seconds instead of about a minute.
+    /// A few seconds instead of about a minute; does not replace a full profile.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
+    /// A quick profile may replace a full one.
+    #[arg(long)]
+    force: bool,
     /// About a minute: the default.
     #[arg(long)]
     full: bool,
@@ -65,6 +68,7 @@ impl Profile {
                 DriverName::Xdp => "xdp".into(),
             }),
             output: self.output,
+            force: self.force,
             plot: self.plot,
             progress: output.is_live(),
         };

@@ -42,6 +42,8 @@ pub struct Request {
     pub driver: Option<String>,
     /// Where the profile goes.
     pub output: PathBuf,
+    /// A quick profile may replace a full one there.
+    pub force: bool,
     /// Where the plot goes.
     pub plot: PathBuf,
     /// Says on stderr how far it is.
@@ -76,12 +78,31 @@ impl Extent {
     }
 }
 
+/// What follows the date of a quick profile in its file.
+const QUICK: &str = ", quick";
+
+/// A full profile costs a minute of an idle machine: a quick one does not replace it unasked.
+fn check_output(request: &Request) -> anyhow::Result<()> {
+    // What cannot be read as a profile is replaced: errors about it say to measure again.
+    let Ok(there) = Profile::load(&request.output) else { return Ok(()) };
+    let is_full = !there.short && !there.measured.ends_with(QUICK);
+    anyhow::ensure!(
+        !(request.quick && is_full && !request.force),
+        "{path} is a full profile (measured {}), which a quick one would replace: measure without --quick, give \
+         --output another file, or --force",
+        there.measured,
+        path = request.output.display()
+    );
+    Ok(())
+}
+
 /// Measures, writes the profile and the plot.
 ///
 /// # Errors
-/// Where the real-time class is refused, a driver cannot be opened, the machine is too busy to be measured, or a file
+/// Where a quick profile would replace a full one, the real-time class is refused, a driver cannot be opened, the machine is too busy to be measured, or a file
 /// cannot be written.
 pub fn run(request: &Request) -> anyhow::Result<Report> {
+    check_output(request)?;
     anyhow::ensure!(
         realtime::available(),
         "SCHED_FIFO was refused: profiles are measured in the processor's class: run as root or grant CAP_SYS_NICE"
@@ -130,8 +151,9 @@ fn driver(request: &Request, links: &[MeasuredLink]) -> String {
 /// The dearer of idle and loaded, cost by cost.
 fn profile(request: &Request, driver: &str, paths: &[paths::Measured], wakes: &[wake::Wakes]) -> Profile {
     let of_driver = paths.iter().filter(|one| one.driver == driver);
+    let measured = format!("{}{}", request.date, if request.quick { QUICK } else { "" });
     let profiles: Vec<Profile> =
-        of_driver.map(|one| profile_of(&one.samples, driver, &request.date, false)).collect();
+        of_driver.map(|one| profile_of(&one.samples, driver, &measured, false)).collect();
     let mut profile = profiles[0].clone();
     for other in &profiles[1..] {
         let (ours, theirs) = (&mut profile.costs, other.costs);
@@ -157,4 +179,39 @@ fn profile(request: &Request, driver: &str, paths: &[paths::Measured], wakes: &[
     }
     profile.wake_up_ns = wakes.iter().map(|one| Summary::of(&one.fifo).p999_ns).max().unwrap_or(0);
     profile
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quick_profile_replaces_a_full_one_only_by_force() {
+        let path = std::env::temp_dir().join(format!("punctual-quick-{}.toml", std::process::id()));
+        let request = |quick, force| Request {
+            quick,
+            date: "2026-01-31".into(),
+            config: None,
+            link: None,
+            driver: None,
+            output: path.clone(),
+            force,
+            plot: PathBuf::new(),
+            progress: false,
+        };
+        let measured = |text: &str| {
+            let samples = punctual_engine::profile::PathSamples::default();
+            profile_of(&samples, "udp", text, false).save(&path).expect("written");
+        };
+        assert!(check_output(&request(true, false)).is_ok(), "nothing is there");
+        measured("2026-01-30");
+        let no = check_output(&request(true, false)).expect_err("a full one is there").to_string();
+        assert!(no.contains("--force") && no.contains("2026-01-30") && no.contains("punctual-quick"), "{no}");
+        assert!(check_output(&request(true, true)).is_ok() && check_output(&request(false, false)).is_ok());
+        measured("2026-01-30, quick");
+        assert!(check_output(&request(true, false)).is_ok(), "a quick one may be replaced");
+        std::fs::write(&path, "version = 0").expect("written");
+        assert!(check_output(&request(true, false)).is_ok(), "so may what is no profile");
+        std::fs::remove_file(path).expect("removed");
+    }
 }

@@ -219,5 +219,10 @@ fn completion(link: &MeasuredLink) -> String {
 }
 
 fn holes_line(holes: &HoleSummary) -> String {
-    format!("platform holes: {}", serde_json::to_string(holes).unwrap_or_default())
+    let HoleSummary { count, total_ms, longest_ms, share, inconclusive, .. } = holes;
+    let verdict = if *inconclusive { ": too much, INCONCLUSIVE, measure again" } else { "" };
+    format!(
+        "platform holes: {count}, {total_ms:.1} ms together, the longest {longest_ms:.1} ms, {:.2} % of the time{verdict}",
+        share * 100.0
+    )
 }
