@@ -13,40 +13,34 @@ use crate::connection::{Shared, lock};
 use crate::error::{Error, OpenError};
 use crate::listener::{Accepted, ChannelRequest, Consent, IncomingRequest, ListenerQueue};
 
-/// Work for the agent thread, in the order in which the daemon said it.
-pub(crate) enum Job {
-    /// Something that an agent or a listener must hear.
-    Push(Push),
-    /// A channel ended: forget it if it was not established yet.
-    Closed(ChannelId),
-}
-
 /// Channels that an agent consented to and that are not established yet, with who listens.
 type Consented = HashMap<ChannelId, (Arc<ListenerQueue>, Accepted)>;
 
 /// Runs until the reader is gone.
-pub(crate) fn run(shared: &Shared, jobs: &Receiver<Job>) {
+pub(crate) fn run(shared: &Shared, jobs: &Receiver<Push>) {
     let mut consented = Consented::new();
     while let Ok(job) = jobs.recv() {
         match job {
-            Job::Push(Push::Incoming { channel, listener, from, user, contract, .. }) => {
+            Push::Incoming { channel, listener, from, user, contract, .. } => {
                 let request = IncomingRequest { from: from.to_string(), user, contract };
                 incoming(shared, &mut consented, channel, listener, request);
             }
-            Job::Push(Push::Established { channel }) => {
+            Push::Established { channel } => {
                 if let Some((queue, accepted)) = consented.remove(&channel) {
                     queue.add(accepted);
                 }
             }
-            Job::Push(Push::Requested { listener, to, contract, user, token }) => {
+            Push::Requested { listener, to, contract, user, token } => {
                 requested(shared, listener, ChannelRequest { to, user, contract }, token);
             }
-            Job::Push(_) => {}
-            Job::Closed(channel) => {
+            // Forgotten if it was not established yet.
+            Push::Closed { channel, .. } => {
                 if consented.remove(&channel).is_some() {
                     shared.forget(channel);
                 }
             }
+            // The reader's.
+            Push::Notice { .. } | Push::AskFailed { .. } => {}
         }
     }
 }

@@ -18,7 +18,7 @@ use punctual_proto::ids::{ChannelId, ListenerId};
 use punctual_proto::node::api::ChannelRefusal;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
-use crate::agents::{self, Job};
+use crate::agents;
 use crate::error::{Error, OnProcessor};
 use crate::events::{ChannelEvents, Ending};
 use crate::host::EmbeddedHost;
@@ -182,7 +182,7 @@ impl Shared {
         lock(&self.channels).remove(&channel);
     }
 
-    fn read(&self, jobs: &Sender<Job>) {
+    fn read(&self, jobs: &Sender<Push>) {
         let mut buffer = vec![0; PACKET_BYTES_MAX];
         while let Ok(Some(packet)) = socket::receive(&self.socket, &mut buffer, RecvFlags::empty()) {
             match packet.parse() {
@@ -226,7 +226,7 @@ impl Shared {
         }
     }
 
-    fn push(&self, push: Push, jobs: &Sender<Job>) {
+    fn push(&self, push: Push, jobs: &Sender<Push>) {
         match push {
             Push::Notice { channel, notice } => {
                 if let Some(events) = lock(&self.channels).get(&channel) {
@@ -237,7 +237,7 @@ impl Shared {
                 if let Some(events) = lock(&self.channels).get(&channel) {
                     events.close(Ending { reason: Some(reason), receipt });
                 }
-                let _ = jobs.send(Job::Closed(channel));
+                let _ = jobs.send(Push::Closed { channel, reason, receipt });
             }
             Push::AskFailed { token, refusal } => {
                 lock(&self.failed_asks).insert(token, refusal);
@@ -247,7 +247,7 @@ impl Shared {
             }
             // The agent thread lives as long as this one.
             other => {
-                let _ = jobs.send(Job::Push(other));
+                let _ = jobs.send(other);
             }
         }
     }

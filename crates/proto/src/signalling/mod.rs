@@ -203,7 +203,8 @@ impl Signalling {
             }
             Message::Refresh { node, epoch, channels } => self.on_refresh(link, node, epoch, &channels, now),
             Message::Ended { path, route, reason, receipt } => {
-                self.on_ended(link, path, &route, reason, receipt, now, resources);
+                let what = Particulars { receipt: Some(receipt), ..Particulars::reason(reason) };
+                self.on_ended(link, path, &route, what, now, resources);
             }
             Message::Request(request) => self.on_request(link, request, now),
             Message::RequestRefused { token, epoch, route, refusal } => {

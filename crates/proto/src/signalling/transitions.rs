@@ -215,21 +215,19 @@ impl Signalling {
         link: LinkId,
         path: PathId,
         route: &Route,
-        reason: CloseReason,
-        receipt: Receipt,
+        what: Particulars,
         now: Instant,
         resources: &mut dyn Resources,
     ) {
         if !route.leads(self.node_at(link), self.config.id) {
             self.counters.unexpected += 1;
         } else if route.next().is_some() {
-            self.pass_ended(path, route.advanced(), reason, receipt);
+            self.pass_ended(path, route.advanced(), what.reason, what.receipt.unwrap_or_default());
         } else {
             let waits = |c: &&Channel| matches!(c.state, State::Draining | State::Settling);
             let known = self.channels.of_path(path).filter(|c| c.local.link_out == Some(link));
             // Elsewhere DESTROY, which comes behind it hop by hop, says what is needed.
             if let Some(id) = known.filter(waits).map(|channel| channel.local.channel) {
-                let what = Particulars { receipt: Some(receipt), ..Particulars::reason(reason) };
                 self.apply(id, Input::Ended, what, now, resources);
             }
         }

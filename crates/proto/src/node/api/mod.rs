@@ -1,21 +1,21 @@
 //! The words between a [`Node`](super) and what drives it: requests, events, refusals, status.
 
 mod filter;
+mod refusal;
 mod status;
 
 pub use filter::{FilterChange, PathFilter};
+pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};
 pub use status::{
     BusyRecord, ChannelCounters, ChannelStatus, DropCounters, ForeignVersion, LinkStatus, NodeStatus,
     PathRecord, Role, WakeRecord,
 };
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use punctual_analysis::{
-    Contract, ContractError, CostParts, Explanation, Nanos, Ppm, Refusal, RefusalReason,
-};
+use punctual_analysis::{Contract, ContractError, CostParts, Explanation, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -108,116 +108,6 @@ impl Grant {
         nodes.dedup();
         nodes.into_iter().map(|node| name_of(&self.hosts, node)).collect()
     }
-}
-
-/// Why a channel was refused, in one place on the way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
-pub enum RefuseCause {
-    /// A stage's admission said no.
-    #[error("{kind}: {refusal}")]
-    Stage {
-        /// Which resource.
-        kind: StageKind,
-        /// Its reason and nearest offer.
-        refusal: Refusal,
-    },
-    /// Buffer memory of the node is used up.
-    #[error("buffers: {0}")]
-    Buffers(RefusalReason),
-    /// Nobody listens there.
-    #[error("nobody listens on \"{0}\"")]
-    NoListener(Name),
-    /// The receiving application said no.
-    #[error("the receiver refused: {0}")]
-    Receiver(String),
-    /// The receiving application did not answer.
-    #[error("the receiver did not answer in time")]
-    ReceiverSilent,
-    /// The next hop is down or not a neighbour.
-    #[error("node {0} cannot be reached from here")]
-    Unreachable(NodeId),
-    /// The sum of the smallest bounds is beyond the deadline.
-    #[error("the route's smallest end-to-end bound is {}, wanted {wanted}", possible.at_least())]
-    Deadline {
-        /// Smallest possible.
-        possible: Nanos,
-        /// Asked for.
-        wanted: Nanos,
-    },
-    /// Channel numbers or table space are used up.
-    #[error("no room for another channel")]
-    Exhausted,
-    /// The contract cannot be carried (too many fragments, packet larger than a link's).
-    #[error("the contract cannot be carried here: {0}")]
-    Unsuitable(String),
-    /// Signalling timed out.
-    #[error("no answer from the network")]
-    Timeout,
-    /// The next hop speaks another version of RTCOP: nothing can be agreed with it.
-    #[error("node {node} speaks version {theirs} of RTCOP, not {ours}: run the same release on both hosts")]
-    Version {
-        /// The next hop.
-        node: NodeId,
-        /// Its version.
-        theirs: u8,
-        /// The refusing node's.
-        ours: u8,
-    },
-}
-
-/// A no: which hop, why, and what it could offer instead.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
-#[error("{}: {}", of_host(&self.hosts, *.node), self.cause_named())]
-pub struct ChannelRefusal {
-    /// The hop.
-    pub node: NodeId,
-    /// Why.
-    pub cause: RefuseCause,
-    /// The nearest contract that the same route was found to accept a moment ago, if any. On its way to the source: what
-    /// the refusing hop takes for that.
-    pub offer: Option<Contract>,
-    /// The stages that said yes to the offer, where the application is told.
-    #[serde(default)]
-    pub stages: Vec<StageGrant>,
-    /// Names of the hosts spoken of, where the application is told.
-    #[serde(default)]
-    pub hosts: Vec<HostName>,
-}
-
-impl ChannelRefusal {
-    /// The cause, with hosts by name where that is known.
-    fn cause_named(&self) -> String {
-        match &self.cause {
-            RefuseCause::Unreachable(node) => {
-                alloc::format!("{} cannot be reached from here", of_host(&self.hosts, *node))
-            }
-            RefuseCause::Version { node, theirs, ours } => alloc::format!(
-                "{} speaks version {theirs} of RTCOP, not {ours}: run the same release on both hosts",
-                of_host(&self.hosts, *node)
-            ),
-            cause => cause.to_string(),
-        }
-    }
-}
-
-/// What people call a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostName {
-    /// The node.
-    pub node: NodeId,
-    /// Its host's name.
-    pub name: Name,
-}
-
-/// A node by its host's name, where that is among `hosts`.
-pub fn name_of(hosts: &[HostName], node: NodeId) -> String {
-    let known = hosts.iter().find(|host| host.node == node);
-    known.map_or_else(|| alloc::format!("node {node}"), |host| host.name.to_string())
-}
-
-fn of_host(hosts: &[HostName], node: NodeId) -> String {
-    let is_known = hosts.iter().any(|host| host.node == node);
-    alloc::format!("{}{}", if is_known { "host " } else { "" }, name_of(hosts, node))
 }
 
 /// A request that cannot even be tried.
