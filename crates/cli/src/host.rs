@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use punctual::{
-    Activation, ChannelRefusal, Contract, Delivery, Endsystem, FlowName, Horizon, Late, Nanos, OpenError,
-    Policing, Ppb, Rate, RefuseCause, Statistical,
+    Activation, ChannelRefusal, CloseReason, Contract, Delivery, Endsystem, FlowName, Horizon, Late, Nanos,
+    OpenError, Policing, Ppb, Rate, RefuseCause, Statistical, reason_text,
 };
 
 use crate::output::Usage;
@@ -44,20 +44,48 @@ pub fn not_opened(error: &OpenError) -> String {
     }
 }
 
+/// How a channel ended, with the fix.
+pub fn ended(reason: Option<CloseReason>) -> String {
+    let fix = match reason {
+        Some(CloseReason::PathLost) => {
+            "see 'punctual status' on the hosts on the way for the link that is down, then open it again"
+        }
+        Some(CloseReason::Peer) => "it wanted no more",
+        Some(CloseReason::PeerVanished) => "start it again",
+        Some(CloseReason::PeerStopped | CloseReason::PeerRestarted) => {
+            "open it again when the daemon there is back ('punctual status' shows its link alive)"
+        }
+        Some(CloseReason::LeaseOver) => "see 'punctual status' for losses on the way, then open it again",
+        Some(CloseReason::FilterRefused | CloseReason::RuntimeRefused) => "'punctual doctor' there says more",
+        Some(CloseReason::Local | CloseReason::Vanished | CloseReason::Stopped) | None => {
+            "start punctuald again and open it again"
+        }
+    };
+    format!("{}: {fix}", reason_text(reason))
+}
+
+/// That a promise is none, and because of which hosts; nothing where there are none.
+pub fn degraded(hosts: &[String]) -> String {
+    if hosts.is_empty() {
+        return String::new();
+    }
+    format!(" (DEGRADED by {}: nothing is guaranteed, see 'punctual doctor' there)", hosts.join(", "))
+}
+
 /// The traffic and the wish.
 #[derive(Args)]
 pub struct Traffic {
     /// Most messages a second (25/s, 30000/1001/s), or the time between them (40ms).
-    #[arg(long, value_parser = values::rate)]
+    #[arg(long, value_parser = values::rate, allow_hyphen_values = true)]
     pub rate: Rate,
     /// Longest message (110KB, 64KiB, 1400B).
-    #[arg(long, value_parser = values::bytes)]
+    #[arg(long, value_parser = values::bytes, allow_hyphen_values = true)]
     pub size: u32,
     /// Each message arrives within this time of its logical arrival (80ms).
-    #[arg(long, value_parser = values::span)]
+    #[arg(long, value_parser = values::span, allow_hyphen_values = true)]
     pub deadline: Nanos,
     /// Most messages at once.
-    #[arg(long, default_value_t = 1, value_parser = values::count)]
+    #[arg(long, default_value_t = 1, value_parser = values::count, allow_hyphen_values = true)]
     pub burst: u64,
     /// What happens to messages beyond rate and burst.
     #[arg(long, value_enum, default_value = "delay")]

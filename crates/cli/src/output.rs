@@ -2,9 +2,12 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::error::ErrorKind;
 use serde::Serialize;
+
+use crate::units::with_units;
 
 /// How a verb ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +62,25 @@ pub fn usage(error: &clap::Error, verb: Option<&str>) -> ExitCode {
         _ => cause.join(" ").trim_start_matches("error: ").to_owned(),
     };
     let help = verb.map_or_else(|| "--help".into(), |verb| format!("{verb} --help"));
-    eprintln!("punctual: {cause}: see 'punctual {help}'");
-    ExitCode::from(2)
+    // "tip: a similar value exists: 'send'" stands apart.
+    let tip = shown.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+    let tip = tip.map_or_else(String::new, |tip| format!(" ({tip})"));
+    let wants_json = verb != Some("recv") && std::env::args().any(|argument| argument == "--json");
+    failed(&format!("{cause}{tip}: see 'punctual {help}'"), 2, wants_json)
+}
+
+/// Whether a verb has printed its JSON: then it says there what went wrong.
+static PRINTED: AtomicBool = AtomicBool::new(false);
+
+/// One line on standard error, and where JSON is wanted and none was printed, an object on standard output.
+pub fn failed(line: &str, code: u8, wants_json: bool) -> ExitCode {
+    eprintln!("punctual: {line}");
+    if wants_json && !PRINTED.load(Ordering::Relaxed) {
+        let error = serde_json::json!({ "error": { "message": line, "exit_code": code } });
+        // A reader that has gone is no error.
+        let _ = writeln!(io::stdout().lock(), "{error:#}");
+    }
+    ExitCode::from(code)
 }
 
 /// Where and how to print.
@@ -77,14 +97,38 @@ impl Output {
     /// Where standard output cannot be written.
     pub fn print<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
         let printed = if self.json { serde_json::to_string_pretty(value)? } else { text(value) };
+        self.write(&printed)
+    }
+    /// The same for what programs exchange, whose keys do not say their units: as JSON each stands there twice.
+    ///
+    /// # Errors
+    /// Where standard output cannot be written.
+    pub fn print_with_units<T: Serialize>(
+        self,
+        value: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        if self.json {
+            return self.print(&with_units(serde_json::to_value(value)?), |_| String::new());
+        }
+        self.print(value, text)
+    }
+    fn write(self, printed: &str) -> anyhow::Result<()> {
+        PRINTED.fetch_or(self.json, Ordering::Relaxed);
         match writeln!(io::stdout().lock(), "{}", printed.trim_end()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => Ok(written?),
         }
     }
-    /// Whether colour and live progress are wanted on standard error.
+    /// Whether people read standard error.
     pub fn is_live(self) -> bool {
         !self.json && io::stderr().is_terminal()
+    }
+    /// Whether colour and live progress are wanted on standard error: people read it, and it is not somebody else's
+    /// prompt that a job in the background would write over.
+    pub fn is_foreground(self) -> bool {
+        let owner = || rustix::termios::tcgetpgrp(io::stderr()).ok();
+        self.is_live() && owner() == Some(rustix::process::getpgrp())
     }
 }
 

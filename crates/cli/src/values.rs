@@ -11,8 +11,10 @@ const FRAGMENT_BYTES_MAX: u32 = 65_443;
 fn split(text: &str) -> Result<(f64, &str), String> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let number =
-        text[..end].parse::<f64>().map_err(|_| format!("\"{text}\" does not begin with a number"))?;
+    let number = text[..end].parse::<f64>().map_err(|_| match text.starts_with('-') {
+        true => format!("\"{text}\" is negative: give it without the '-'"),
+        false => format!("\"{text}\" does not begin with a number"),
+    })?;
     Ok((number, text[end..].trim()))
 }
 

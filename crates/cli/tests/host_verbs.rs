@@ -2,37 +2,8 @@
 
 mod network;
 
-use network::{Network, Running};
+use network::{MESSAGES, Network, noise, one_line_through, with_contract};
 use serde_json::{Value, json};
-
-/// The contract of most tests: its buffers hold more messages than the tests send, so that a busy machine loses none.
-const CONTRACT: [&str; 6] = ["--rate", "100/s", "--size", "1KB", "--deadline", "1s"];
-const MESSAGES: usize = 50;
-
-/// `verb peer`, the contract, and more.
-fn with_contract<'a>(verb: &'a str, peer: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    [&[verb, peer], &CONTRACT[..], more].concat()
-}
-
-/// A receiver and a sender of lines on an open channel, after one line, with the sender waiting for more input.
-fn one_line_through(network: &Network) -> (Running, Running) {
-    let mut receiver = network.b.start_verb(&["recv", "cam"]);
-    network.b.await_listeners(1);
-    let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
-    sender.write(b"a line\n");
-    receiver.await_output(b"a line\n");
-    (receiver, sender)
-}
-
-/// Bytes without a pattern that a shifted or repeated message could hide in.
-fn noise(len: usize) -> Vec<u8> {
-    let step = |state: &mut u64| {
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        Some((*state >> 56) as u8)
-    };
-    let mut state = 1_u64;
-    std::iter::from_fn(|| step(&mut state)).take(len).collect()
-}
 
 #[test]
 fn what_is_sent_is_received_byte_for_byte() {
@@ -168,10 +139,19 @@ fn admit_answers_yes_or_no_with_an_offer_that_holds() {
     let no = ask("5ms");
     let answer = no.json();
     assert_eq!((no.code, &answer["admitted"], &answer["grant"]), (Some(1), &json!(false), &Value::Null));
-    assert!(answer["reason"].as_str().is_some_and(|reason| reason.starts_with("refused by node 1: ")));
+    assert!(answer["reason"].as_str().is_some_and(|reason| reason.starts_with("refused by host a: ")));
     let offered = answer["refusal"]["offer"]["deadline"].as_u64().expect("an offer");
     assert!(offered > 5_000_000);
     assert_eq!(ask(&format!("{offered}ns")).done().json()["admitted"], json!(true));
+    // As it is printed, too; and a microsecond less is not to be had.
+    let printed = answer["reason"].as_str().and_then(|reason| reason.rsplit("within ").next());
+    let printed = printed.expect("a deadline").replace(' ', "");
+    assert_eq!(ask(&printed).done().json()["admitted"], json!(true), "{printed}");
+    assert_eq!(ask(&format!("{}ns", offered - 1_000)).json()["admitted"], json!(false));
+    assert_eq!(answer["refusal"]["stages"].as_array().map(Vec::len), Some(3), "who would say yes");
+    let explained = [&["admit", "cam@b", "--explain", "--deadline", "5ms"], &video[..]].concat();
+    let text = String::from_utf8(network.a.verb(&explained).stdout).expect("text");
+    assert!(text.contains("What it could offer is made of") && text.contains("sink CPU"), "{text}");
     // A dry run holds nothing.
     assert_eq!(network.a.json(&["channels"]), json!([]));
 }
@@ -236,6 +216,15 @@ fn a_no_of_network_or_receiver_is_one_line_and_exit_code_1() {
     send("cam@b").complains(1, "nobody listens on \"cam\": start a receiver there first");
     send("cam@nowhere").complains(1, "add it to [[host]]");
     send("cam@far").complains(1, "no route to \"far\"");
+    send("cam@a").complains(1, "\"a\" is this host");
+    send("cam@fra").complains(1, "did you mean \"far\"?");
+    for (verb, code, line) in [("admit", 1, "did you mean"), ("send", 1, "did you mean")] {
+        let failed = network.a.verb(&with_contract(verb, "cam@farr", &["--json"]));
+        let error = failed.json()["error"].clone();
+        assert_eq!((failed.code, &error["exit_code"]), (Some(code), &json!(code)));
+        assert!(error["message"].as_str().is_some_and(|message| message.contains(line)), "{error}");
+        assert!(failed.stderr.starts_with("punctual: "), "{}", failed.stderr);
+    }
     let receiver = network.b.start_verb(&["recv", "cam", "--from", "far"]);
     network.b.await_listeners(1);
     send("cam@b").complains(1, "only far is let in");
@@ -259,6 +248,8 @@ fn mistakes_are_one_line_and_exit_code_2() {
         run("cam", "25/s", "1KB", "80ms", "1").complains(2, "cam@hostb");
         run("c/m@b", "25/s", "1KB", "80ms", "1").complains(2, "\"c/m\" is no name");
         run("cam@b", "0/s", "1KB", "80ms", "1").complains(2, "25/s");
+        run("cam@b", "-5/s", "1KB", "80ms", "1").complains(2, "give a rate as 25/s");
+        run("cam@b", "25/s", "1KB", "-80ms", "1").complains(2, "is negative");
         run("cam@b", "25/s", "0", "80ms", "1").complains(2, "message size 0 B: give 1 B");
         run("cam@b", "25/s", "4000MB", "80ms", "1").complains(2, "message size");
         run("cam@b", "25/s", "1KB", "0ms", "1").complains(2, "deadline 0 ns");
@@ -295,7 +286,7 @@ fn a_receiver_that_dies_ends_its_sender_and_leaves_nothing() {
     receiver.kill();
     network.a.await_no_channels();
     sender.write(b"another line\n");
-    sender.end().complains(1, "the channel is closed");
+    sender.end().complains(1, "after 1 messages: the application at the other end is gone");
     network.b.await_no_channels();
 }
 
@@ -309,7 +300,9 @@ fn a_daemon_that_stops_ends_the_verbs_that_need_it() {
     assert!(received.stderr.contains("the stream may be incomplete"), "{}", received.stderr);
     network.a.await_no_channels();
     sender.write(b"another line\n");
-    sender.end().complains(1, "the channel is closed");
+    sender
+        .end()
+        .complains(1, "after 1 messages: the daemon of the other host, or of one on the way, was shut down");
     network.b.verb(&["status"]).complains(1, "no daemon at");
     network.a.verb(&["status"]).done();
 }

@@ -1,11 +1,14 @@
 //! `punctual admit`: what would be offered.
 
 use clap::Args;
-use punctual::{Address, ChannelRefusal, CostParts, CostSource, Grant, OpenError, Statistical};
+use punctual::{
+    Address, ChannelRefusal, CostParts, CostSource, Grant, HostName, OpenError, StageGrant, Statistical,
+    name_of,
+};
 use serde::Serialize;
 
 use super::status::percent;
-use crate::host::{Host, Traffic, not_opened};
+use crate::host::{Host, Traffic, degraded, not_opened};
 use crate::output::{Outcome, Output, table};
 use crate::values;
 
@@ -33,6 +36,8 @@ struct Answer {
     admitted: bool,
     grant: Option<Grant>,
     refusal: Option<ChannelRefusal>,
+    /// Hosts on the way that guarantee nothing.
+    degraded_by: Vec<String>,
     /// One line for people.
     reason: Option<String>,
 }
@@ -45,21 +50,28 @@ impl Admit {
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let contract = self.traffic.contract()?;
         let answer = match self.host.connect()?.probe(&self.peer.to_string(), contract) {
-            Ok(grant) => Answer { admitted: true, grant: Some(grant), refusal: None, reason: None },
+            Ok(grant) => Answer {
+                admitted: true,
+                degraded_by: grant.degraded_by(),
+                grant: Some(grant),
+                refusal: None,
+                reason: None,
+            },
             Err(error) => {
                 let reason = Some(not_opened(&error));
                 let OpenError::Refused(refusal) = error else { return Err(error.into()) };
-                Answer { admitted: false, grant: None, refusal: Some(refusal), reason }
+                let refusal = Some(refusal);
+                Answer { admitted: false, grant: None, refusal, degraded_by: Vec::new(), reason }
             }
         };
-        output.print(&answer, |answer| text(answer, contract.statistical, self.explain))?;
+        output.print_with_units(&answer, |answer| text(answer, contract.statistical, self.explain))?;
         Ok(Outcome::from_ok(answer.admitted))
     }
 }
 
 fn text(answer: &Answer, statistical: Option<Statistical>, explain: bool) -> String {
     let Some(grant) = &answer.grant else {
-        return answer.reason.clone().unwrap_or_default();
+        return refusal_text(answer, explain);
     };
     let messages = match statistical {
         Some(Statistical { miss_ratio, .. }) => format!("all messages but {miss_ratio}"),
@@ -68,20 +80,32 @@ fn text(answer: &Answer, statistical: Option<Statistical>, explain: bool) -> Str
     let summary = format!(
         "yes: {messages} within {} (the route could promise {}), over {} nodes, {} stages",
         grant.deadline,
-        grant.bound_possible,
+        grant.bound_possible.at_least(),
         grant.route.len(),
         grant.stages.len()
     );
-    if explain {
-        format!(
-            "{summary}\n\n{}\n\n{}\n\n{}\n\n{EXPLANATION_COSTS}",
-            stages(grant),
-            EXPLANATION,
-            costs(grant)
-        )
-    } else {
-        summary
+    let summary = format!("{summary}{}", degraded(&answer.degraded_by));
+    if explain { format!("{summary}\n\n{}", explanation(&grant.stages, &grant.hosts)) } else { summary }
+}
+
+/// A no, and what the offer would be made of.
+fn refusal_text(answer: &Answer, explain: bool) -> String {
+    let reason = answer.reason.clone().unwrap_or_default();
+    match &answer.refusal {
+        Some(refusal) if explain && !refusal.stages.is_empty() => {
+            let explained = explanation(&refusal.stages, &refusal.hosts);
+            format!("{reason}\n\nWhat it could offer is made of:\n{explained}")
+        }
+        Some(_) if explain => {
+            format!("{reason}\nNo stages to show: nothing was found that the route would have accepted")
+        }
+        _ => reason,
     }
+}
+
+fn explanation(stages: &[StageGrant], hosts: &[HostName]) -> String {
+    let (bounds, costs) = (bounds(stages, hosts), costs(stages, hosts));
+    format!("{bounds}\n\n{EXPLANATION}\n\n{costs}\n\n{EXPLANATION_COSTS}")
 }
 
 const EXPLANATION: &str = "offered: the smallest bound that the stage could promise now. It is made of: release (until the message is ready to
@@ -106,13 +130,12 @@ fn costs_from(source: CostSource) -> String {
     }
 }
 
-fn costs(grant: &Grant) -> String {
+fn costs(stages: &[StageGrant], hosts: &[HostName]) -> String {
     let none = || "-".to_owned();
-    let rows: Vec<Vec<String>> = grant
-        .stages
+    let rows: Vec<Vec<String>> = stages
         .iter()
         .map(|stage| {
-            let mut row = vec![stage.node.to_string(), stage.kind.to_string(), stage.cost.to_string()];
+            let mut row = vec![name_of(hosts, stage.node), stage.kind.to_string(), stage.cost.to_string()];
             row.extend(match stage.cost_parts {
                 CostParts::Cpu { message, first_packets, later_packets, copy } => [
                     message.to_string(),
@@ -131,7 +154,7 @@ fn costs(grant: &Grant) -> String {
         })
         .collect();
     let head = [
-        "node",
+        "host",
         "stage",
         "cost",
         "message",
@@ -145,16 +168,15 @@ fn costs(grant: &Grant) -> String {
     table(&head, &rows)
 }
 
-fn stages(grant: &Grant) -> String {
-    let rows: Vec<Vec<String>> = grant
-        .stages
+fn bounds(stages: &[StageGrant], hosts: &[HostName]) -> String {
+    let rows: Vec<Vec<String>> = stages
         .iter()
         .map(|stage| {
             let parts = stage.made_of;
             vec![
-                stage.node.to_string(),
+                name_of(hosts, stage.node),
                 stage.kind.to_string(),
-                stage.offered.to_string(),
+                stage.offered.at_least().to_string(),
                 parts.release_latency.to_string(),
                 parts.blocking.to_string(),
                 parts.interference.to_string(),
@@ -167,7 +189,7 @@ fn stages(grant: &Grant) -> String {
         })
         .collect();
     let head = [
-        "node",
+        "host",
         "stage",
         "offered",
         "release",

@@ -22,7 +22,8 @@ const EXAMPLE: &str = "Example:
   blocks_ns = 1000000      # optional: what it blocks others for; by default its cost where it is not preemptible
   $ punctual analyze set.toml --json
 
-Responses and deadlines count from release; work that is blocked waits for all of what blocks it.";
+Responses and deadlines count from release; work that is blocked waits for all of what blocks it.
+Exit code 0 whatever the verdict, which is in \"schedulable\"; 1: the file cannot be read or makes no sense.";
 
 /// Worst-case response times of tasks on one resource.
 #[derive(Args)]

@@ -21,7 +21,7 @@ impl Channels {
     /// Where there is no daemon.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let channels = self.host.connect()?.channels()?;
-        output.print(&channels, |channels| text(channels))?;
+        output.print_with_units(&channels, |channels| text(channels))?;
         Ok(Outcome::Done)
     }
 }
@@ -77,8 +77,11 @@ fn row(channel: &ChannelStatus) -> Vec<String> {
     ]
 }
 
-/// A channel that drops what is late, or bears misses, says so.
+/// A channel that drops what is late, bears misses, or is guaranteed by nobody says so.
 fn state(channel: &ChannelStatus) -> String {
+    if !channel.degraded_by.is_empty() {
+        return format!("{}, DEGRADED by {}", channel.state, channel.degraded_by.join(", "));
+    }
     match (channel.contract.statistical, channel.contract.late) {
         (Some(Statistical { miss_ratio, .. }), _) => {
             format!("{}, soft ({miss_ratio} may miss)", channel.state)

@@ -96,7 +96,7 @@ impl Plan {
         let text = std::fs::read_to_string(&self.file).with_context(|| name.to_string())?;
         let folder = self.file.parent().unwrap_or(Path::new(""));
         let (report, plan) = read(&text, folder).map_err(|cause| anyhow::anyhow!("{name}: {cause}"))?;
-        output.print(&report, describe)?;
+        output.print_with_units(&report, describe)?;
         if !report.schedulable {
             anyhow::bail!(
                 "{name}: not schedulable: {}",

@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use anyhow::Context;
 use clap::Args;
 use punctual::{CloseReason, Consent, Contract, MessageInfo, Name, Nanos, RecvError};
 use serde::Serialize;
 
-use crate::host::Host;
+use crate::host::{Host, degraded, ended};
 use crate::output::{Outcome, Output};
+use crate::units::with_units;
 use crate::values;
 
 /// Listen on a name, take one channel, write its messages to standard output until it ends.
@@ -16,7 +16,8 @@ use crate::values;
 #[command(
     after_help = "Example: punctual recv cam | ffplay -f h264 -\nWith --json the summary goes to standard error: \
                         standard output carries the messages.\n\
-                        Exit code 0: the sender ended the channel, or --count messages came."
+                        Exit code 0: the sender ended the channel, or --count messages came; 1: it was killed, or the path \
+                        or a daemon was lost."
 )]
 pub struct Recv {
     /// The name that senders open to.
@@ -51,6 +52,10 @@ struct Received {
     demoted: u64,
     /// The least time that was left before a deadline; negative: after it.
     slack_ns_min: Option<i64>,
+    /// Hosts on the way that guarantee nothing.
+    degraded_by: Vec<String>,
+    /// How the channel ended; `None` where that is not why it stopped.
+    ended: Option<CloseReason>,
 }
 
 /// One message for `--info`.
@@ -97,6 +102,8 @@ impl Recv {
             late: 0,
             demoted: 0,
             slack_ns_min: None,
+            degraded_by: receiver.state().map(|state| state.status.degraded_by).unwrap_or_default(),
+            ended: None,
         };
         let mut stdout = io::stdout().lock();
         while self.count.is_none_or(|count| received.messages < count) {
@@ -107,10 +114,21 @@ impl Recv {
                 // Whoever read the output has had enough.
                 Ok((Err(error), _)) if error.kind() == io::ErrorKind::BrokenPipe => break,
                 Ok((Err(error), _)) => return Err(error.into()),
-                Err(RecvError::Closed(Some(CloseReason::Peer))) => break,
+                Err(RecvError::Closed(reason)) => {
+                    received.ended = reason;
+                    if reason == Some(CloseReason::Peer) {
+                        break;
+                    }
+                    self.summary(&received, output)?;
+                    anyhow::bail!(
+                        "the sender did not end it, the stream may be incomplete after {} messages: {}",
+                        received.messages,
+                        ended(reason)
+                    );
+                }
                 Err(error) => {
                     self.summary(&received, output)?;
-                    return Err(error).context("the sender did not end it, the stream may be incomplete");
+                    return Err(error.into());
                 }
             }
         }
@@ -138,17 +156,18 @@ impl Recv {
 
     fn summary(&self, received: &Received, output: Output) -> anyhow::Result<()> {
         if output.json {
-            eprintln!("{}", serde_json::to_string(received)?);
+            eprintln!("{}", with_units(serde_json::to_value(received)?));
         } else if output.is_live() || self.info {
             let least = received.slack_ns_min.map_or_else(|| "none came".into(), slack_text);
             eprintln!(
-                "{} messages, {} B from {}: {} lost, {} late, {} demoted; at the tightest {least}",
+                "{} messages, {} B from {}: {} lost, {} late, {} demoted; at the tightest {least}{}",
                 received.messages,
                 received.bytes,
                 received.from,
                 received.lost,
                 received.late,
                 received.demoted,
+                degraded(&received.degraded_by),
             );
         }
         Ok(())

@@ -4,10 +4,12 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use punctual::{Address, Channel, Grant};
+use punctual::{
+    Address, Channel, CloseReason, Contract, Ending, Grant, Guarantee, Policing, Receipt, SendError,
+};
 use serde::Serialize;
 
-use crate::host::{Host, Traffic, not_opened};
+use crate::host::{Host, Traffic, degraded, ended, not_opened};
 use crate::output::{Outcome, Output};
 use crate::split::{Messages, Split};
 use crate::values;
@@ -16,11 +18,15 @@ use crate::values;
 const PROGRESS: Duration = Duration::from_millis(500);
 /// How long the last messages may take.
 const FLUSH: Duration = Duration::from_secs(60);
+/// How long the daemon may take to say what arrived: it ends this sooner by itself.
+const SETTLE: Duration = Duration::from_secs(60);
 
 /// Send standard input through a guaranteed channel, message by message, at most at the contract's rate.
 #[derive(Args)]
 #[command(after_help = "Example: ffmpeg -re -i film.mp4 -c:v copy -bsf:v h264_mp4toannexb -f h264 - \\\n  \
-                        | punctual send cam@hostb --rate 25/s --size 110KB --deadline 80ms")]
+                        | punctual send cam@hostb --rate 25/s --size 110KB --deadline 80ms\n\
+                        Waits for the receiver's host to say what arrived. Exit code 0: all did (of a soft contract, or \
+                        with --policing demote: it ended in order); 1: not so, or nobody knows.")]
 pub struct Send {
     /// The listener and its host, as cam@hostb.
     #[arg(value_parser = values::address)]
@@ -41,6 +47,26 @@ struct Sent {
     /// In seconds.
     took_s: f64,
     grant: Option<Grant>,
+    /// Hosts on the way that guarantee nothing.
+    degraded_by: Vec<String>,
+    /// By the word of the receiver's host; `None` where that did not come.
+    #[serde(flatten)]
+    arrived: Arrived,
+}
+
+/// What came of it.
+#[derive(Default, Serialize)]
+struct Arrived {
+    /// Messages that the receiver was given.
+    delivered: Option<u64>,
+    /// Messages that it was not given, those that policing dropped apart.
+    lost: Option<u64>,
+    /// Messages that it was given after their deadline.
+    late: Option<u64>,
+    /// Messages that broke the contract and were dropped here.
+    dropped: u64,
+    /// How the channel ended.
+    ended: Option<CloseReason>,
 }
 
 impl Send {
@@ -53,36 +79,95 @@ impl Send {
         let channel = self.host.connect()?.open(&self.peer.to_string(), contract);
         let mut channel = channel.map_err(|error| anyhow::anyhow!(not_opened(&error)))?;
         let started = Instant::now();
-        let mut sent = Sent { messages: 0, bytes: 0, took_s: 0.0, grant: channel.grant().cloned() };
-        let mut messages = Messages::new(io::stdin().lock(), self.split, contract.message_bytes_max as usize);
-        let mut shown = started;
-        while let Some(message) = messages.next()? {
-            channel.send(&message)?;
-            sent.messages += 1;
-            sent.bytes += message.len() as u64;
-            sent.took_s = started.elapsed().as_secs_f64();
-            if output.is_live() && shown.elapsed() >= PROGRESS {
-                shown = Instant::now();
-                progress(&self.peer, &sent, &channel);
-            }
-        }
-        anyhow::ensure!(
-            channel.flush(FLUSH)?,
-            "the last messages were not sent within {} s",
-            FLUSH.as_secs()
-        );
+        let grant = channel.grant().cloned();
+        let degraded_by = grant.as_ref().map(Grant::degraded_by).unwrap_or_default();
+        let mut sent =
+            Sent { messages: 0, bytes: 0, took_s: 0.0, grant, degraded_by, arrived: Arrived::default() };
+        let streamed = self.stream(&mut channel, &mut sent, contract.message_bytes_max as usize, output);
         sent.took_s = started.elapsed().as_secs_f64();
-        if output.is_live() {
-            progress(&self.peer, &sent, &channel);
-            eprintln!();
-        } else if !output.json {
+        let outcome = streamed.and_then(|()| {
+            sent.arrived.dropped = channel.state().map_or(0, |state| state.status.counters.dropped);
+            sent.judge(channel.finish(SETTLE)?, &contract).map_err(anyhow::Error::msg)
+        });
+        let line_start = if output.is_foreground() { "\r\x1b[K" } else { "" };
+        if output.json {
+            output.print_with_units(&sent, |_| String::new())?;
+        } else {
+            eprint!("{line_start}");
+        }
+        outcome.map_err(|error| error.context(format!("{}: after {} messages", self.peer, sent.messages)))?;
+        if !output.json {
             eprintln!("{}", summary(&self.peer, &sent));
         }
-        channel.close()?;
-        if output.json {
-            output.print(&sent, |_| String::new())?;
-        }
         Ok(Outcome::Done)
+    }
+
+    /// Sends until the input ends and everything has left this host.
+    fn stream(
+        &self,
+        channel: &mut Channel,
+        sent: &mut Sent,
+        bytes_max: usize,
+        output: Output,
+    ) -> anyhow::Result<()> {
+        let mut messages = Messages::new(io::stdin().lock(), self.split, bytes_max);
+        let started = Instant::now();
+        let mut shown = started;
+        while let Some(message) = messages.next()? {
+            channel.send(&message).map_err(|error| sent.broken_off(error))?;
+            sent.messages += 1;
+            sent.bytes += message.len() as u64;
+            if shown.elapsed() >= PROGRESS && output.is_foreground() {
+                shown = Instant::now();
+                sent.took_s = started.elapsed().as_secs_f64();
+                progress(&self.peer, sent, channel);
+            }
+        }
+        let is_flushed = channel.flush(FLUSH).map_err(|error| sent.broken_off(error))?;
+        let within = FLUSH.as_secs();
+        anyhow::ensure!(
+            is_flushed,
+            "the last messages were not sent within {within} s: see 'punctual status'"
+        );
+        Ok(())
+    }
+}
+
+impl Sent {
+    /// Why a message could not be sent.
+    fn broken_off(&mut self, error: SendError) -> anyhow::Error {
+        match error {
+            SendError::Closed(reason) => {
+                self.arrived.ended = reason;
+                anyhow::anyhow!("{}", ended(reason))
+            }
+            error => error.into(),
+        }
+    }
+
+    /// Notes what arrived; an error where that is not what was asked for, or nobody knows.
+    fn judge(&mut self, ending: Option<Ending>, contract: &Contract) -> Result<(), String> {
+        let unknown = "whether the last messages arrived is not known";
+        let Some(Ending { reason, receipt }) = ending else {
+            return Err(format!("{unknown}: the daemon did not say within {} s", SETTLE.as_secs()));
+        };
+        self.arrived.ended = reason;
+        let Some(Receipt { delivered, late }) = receipt else {
+            return Err(format!("{unknown}: {}", ended(reason)));
+        };
+        let lost = (self.messages - self.arrived.dropped.min(self.messages)).saturating_sub(delivered);
+        (self.arrived.delivered, self.arrived.late) = (Some(delivered), Some(late));
+        self.arrived.lost = Some(lost);
+        // What was demoted may be under way still; a soft contract bears misses.
+        let may_miss = contract.guarantee() == Guarantee::Soft || contract.policing == Policing::Demote;
+        match reason {
+            Some(CloseReason::Local | CloseReason::Peer) if lost == 0 || may_miss => Ok(()),
+            Some(CloseReason::Local) => Err(format!(
+                "{lost} of them did not arrive: see 'punctual channels' and 'punctual status' on the hosts on the way for \
+                 what was dropped, and whether the receiver keeps up"
+            )),
+            reason => Err(format!("the receiver was given {delivered} of them: {}", ended(reason))),
+        }
     }
 }
 
@@ -93,8 +178,15 @@ fn progress(peer: &Address, sent: &Sent, channel: &Channel) {
 
 fn summary(peer: &Address, sent: &Sent) -> String {
     let rate = sent.messages as f64 / sent.took_s.max(1e-9);
-    let promised =
-        sent.grant.as_ref().map_or_else(String::new, |grant| format!(", within {}", grant.deadline));
+    let promised = sent.grant.as_ref().map_or_else(String::new, |grant| {
+        format!(", within {}{}", grant.deadline, degraded(&sent.degraded_by))
+    });
     let megabytes = sent.bytes as f64 / 1e6;
-    format!("{peer}: {} messages, {megabytes:.1} MB, {rate:.1}/s{promised}", sent.messages)
+    let Arrived { delivered, late, dropped, .. } = sent.arrived;
+    let dropped = if dropped > 0 { format!(", {dropped} dropped by policing") } else { String::new() };
+    let arrived = match delivered {
+        Some(delivered) => format!(", {delivered} arrived, {} late", late.unwrap_or(0)),
+        None => String::new(),
+    };
+    format!("{peer}: {} messages, {megabytes:.1} MB, {rate:.1}/s{promised}{dropped}{arrived}", sent.messages)
 }

@@ -21,7 +21,7 @@ impl Status {
     /// Where there is no daemon.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let status = self.host.connect()?.status()?;
-        output.print(&status, text)?;
+        output.print_with_units(&status, text)?;
         Ok(Outcome::Done)
     }
 }

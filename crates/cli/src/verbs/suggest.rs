@@ -80,7 +80,7 @@ impl Suggest {
             choices,
             given,
         };
-        output.print(&suggestion, describe)?;
+        output.print_with_units(&suggestion, describe)?;
         Ok(Outcome::Done)
     }
 }

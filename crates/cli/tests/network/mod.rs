@@ -2,6 +2,7 @@
 //!
 //! Addresses come from the process' id and ports from a counter, so that no two tests meet. Every wait ends: on a
 //! condition, or after [`PATIENCE`] with the test's failure.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io::{Read, Write};
 use std::mem;
@@ -311,4 +312,33 @@ pub fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     while !so() {
         assert!(Instant::now() < until, "it never came to this: {what}");
     }
+}
+
+/// The contract of most tests: its buffers hold more messages than the tests send, so that a busy machine loses none.
+pub const CONTRACT: [&str; 6] = ["--rate", "100/s", "--size", "1KB", "--deadline", "1s"];
+pub const MESSAGES: usize = 50;
+
+/// `verb peer`, the contract, and more.
+pub fn with_contract<'a>(verb: &'a str, peer: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&[verb, peer], &CONTRACT[..], more].concat()
+}
+
+/// A receiver and a sender of lines on an open channel, after one line, with the sender waiting for more input.
+pub fn one_line_through(network: &Network) -> (Running, Running) {
+    let mut receiver = network.b.start_verb(&["recv", "cam"]);
+    network.b.await_listeners(1);
+    let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
+    sender.write(b"a line\n");
+    receiver.await_output(b"a line\n");
+    (receiver, sender)
+}
+
+/// Bytes without a pattern that a shifted or repeated message could hide in.
+pub fn noise(len: usize) -> Vec<u8> {
+    let step = |state: &mut u64| {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        Some((*state >> 56) as u8)
+    };
+    let mut state = 1_u64;
+    std::iter::from_fn(|| step(&mut state)).take(len).collect()
 }

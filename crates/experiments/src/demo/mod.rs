@@ -127,10 +127,10 @@ pub const fn column(system: System) -> usize {
 /// A contract in one line.
 pub fn describe(contract: &Contract) -> String {
     format!(
-        "{} B, {:.0}/s, burst {}, within {}",
+        "{} B, {}, burst {}, within {}",
         contract.message_bytes_max,
-        contract.rate_max.as_per_second_f64(),
+        contract.rate_max.at_most(),
         contract.burst_messages_max,
-        contract.deadline
+        contract.deadline.at_least()
     )
 }

@@ -1,0 +1,125 @@
+//! What verbs say about channels and hosts: how streams end, who guarantees nothing, in which units.
+
+mod network;
+
+use network::{Network, eventually, one_line_through, with_contract};
+use serde_json::{Value, json};
+
+#[test]
+fn a_sender_that_is_killed_is_no_end_of_the_stream() {
+    let network = Network::start();
+    for json in [false, true] {
+        let more: &[&str] = if json { &["--json"] } else { &[] };
+        let mut receiver = network.b.start_verb(&[&["recv", "cam"], more].concat());
+        network.b.await_listeners(1);
+        let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
+        sender.write(b"a line\n");
+        receiver.await_output(b"a line\n");
+        sender.kill();
+        let received = receiver.end();
+        assert_eq!((received.code, received.stdout.as_slice()), (Some(1), b"a line\n".as_slice()));
+        let said = &received.stderr;
+        assert!(
+            said.contains("gone without having closed it") && said.contains("after 1 messages"),
+            "{said}"
+        );
+        if json {
+            let summary: Value =
+                serde_json::from_str(said.lines().next().unwrap_or_default()).expect("a summary");
+            assert_eq!((&summary["ended"], &summary["messages"]), (&json!("peer-vanished"), &json!(1)));
+        }
+        network.b.await_no_channels();
+    }
+}
+
+#[test]
+fn what_arrived_and_who_guarantees_nothing_is_said_at_both_ends() {
+    let network = Network::start();
+    let receiver = network.b.start_verb(&["recv", "cam", "--json"]);
+    network.b.await_listeners(1);
+    let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines", "--json"]));
+    sender.write(b"one\n");
+    eventually("it is open", || {
+        let channels = [&network.a, &network.b].map(|host| host.json(&["channels"])[0].clone());
+        channels.iter().all(|channel| channel["state"] == "open")
+    });
+    for host in [&network.a, &network.b] {
+        let channel = host.json(&["channels"])[0].clone();
+        assert_eq!(
+            (&channel["guarantee"], &channel["degraded_by"]),
+            (&json!("degraded"), &json!(["a", "b"]))
+        );
+        let text = String::from_utf8(host.verb(&["channels"]).done().stdout).expect("text");
+        assert!(text.contains("DEGRADED by a, b"), "{text}");
+    }
+    sender.write(b"two\nthree\n");
+    let sent = sender.end().done().json();
+    assert_eq!((&sent["messages"], &sent["delivered"], &sent["lost"]), (&json!(3), &json!(3), &json!(0)));
+    assert_eq!((&sent["ended"], &sent["degraded_by"]), (&json!("local"), &json!(["a", "b"])));
+    let received = receiver.end().done();
+    let summary: Value = serde_json::from_str(&received.stderr).expect("a summary");
+    assert_eq!((&summary["ended"], &summary["degraded_by"]), (&json!("peer"), &json!(["a", "b"])));
+
+    let _receiver = network.b.start_verb(&["recv", "cam"]);
+    network.b.await_listeners(1);
+    let yes = network.a.json(&with_contract("admit", "cam@b", &[]));
+    assert_eq!(yes["degraded_by"], json!(["a", "b"]));
+    let text = network.a.verb(&with_contract("admit", "cam@b", &[])).done().stdout;
+    assert!(String::from_utf8(text).expect("text").contains("DEGRADED by a, b"));
+}
+
+/// Every number in what the verbs print with `--json` says its unit, beside the key that always was there if that does
+/// not, or is a count or a name.
+#[test]
+fn numbers_say_their_units() {
+    const UNITS: [&str; 8] = ["_ns", "_ms", "_s", "_bytes", "_ppm", "_ppb", "_percent", "_per_second"];
+    const COUNTS: &str = "
+        api at_risk best_effort_dropped broken_rings burst_messages_max bytes_out channel channels
+        channels_soft clients delayed demoted driver_full dropped epoch errors expired filters_failed id
+        incomplete late late_wakes link links_failed listeners loop_ns_max loops malformed message_bytes_max
+        messages_in messages_out misses neighbour no_buffer no_receiver node not_reading occupancy_max
+        outbox_messages over_cap over_quota overflows overruns packets_best_effort packets_foreign
+        packets_guaranteed packets_signalling quantum_packets receive_pool_dry receiver_full replayed
+        requests retransmissions route runtimes_refused stalls too_large unauthenticated units unknown_path
+        user users version wake_late_ns_max wakes work_units wrong_cookie wrong_link packets_in
+        packets_out send_errors send_waits pool_dry truncated policed unknown priority listener dead quantum";
+    fn check(verb: &str, key: &str, value: &Value, beside: Option<&serde_json::Map<String, Value>>) {
+        match value {
+            Value::Object(object) => {
+                object.iter().for_each(|(key, value)| check(verb, key, value, Some(object)))
+            }
+            Value::Array(values) => values.iter().for_each(|value| check(verb, key, value, None)),
+            Value::Number(_) => {
+                let told = UNITS.iter().any(|unit| key.ends_with(unit));
+                let twin = beside.is_some_and(|object| {
+                    let named = |unit: &&str| object.contains_key(&format!("{key}{unit}"));
+                    UNITS.iter().any(named)
+                });
+                assert!(
+                    told || twin || COUNTS.split_whitespace().any(|count| count == key),
+                    "{verb}: {key}: {value}"
+                );
+            }
+            _ => {}
+        }
+    }
+    let network = Network::start();
+    let (_receiver, _sender) = one_line_through(&network);
+    for verb in ["status", "channels"] {
+        check(verb, "", &network.a.json(&[verb]), None);
+        check(verb, "", &network.b.json(&[verb]), None);
+    }
+    check("admit", "", &network.a.json(&with_contract("admit", "cam@b", &[])), None);
+    let no = network.a.verb(&[
+        "admit",
+        "cam@b",
+        "--rate",
+        "25/s",
+        "--size",
+        "110KB",
+        "--deadline",
+        "1ms",
+        "--json",
+    ]);
+    check("admit", "", &no.json(), None);
+}
