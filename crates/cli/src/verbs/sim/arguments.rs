@@ -67,7 +67,7 @@ pub struct Sim {
                                 "delay_max_ms", "corrupt_ppm"])]
     case: Option<PathBuf>,
     /// Where --minimise writes; default: target/sim/seed-N.toml.
-    #[arg(long, value_name = "FILE", requires = "minimise")]
+    #[arg(long, value_name = "FILE", requires = "minimise", conflicts_with_all = ["seed", "seeds", "campaign", "case"])]
     pub write: Option<PathBuf>,
     /// Hosts, links and perhaps channels, in TOML or JSON; drawn where missing.
     #[arg(long, value_name = "FILE")]
@@ -273,7 +273,10 @@ mod tests {
     #[test]
     fn what_does_not_go_together_is_refused() {
         for (run, others) in [
-            ("--campaign c.json", "--seed 1|--trace|--trace-file t.json|--minimise 1|--case c.toml"),
+            (
+                "--campaign c.json",
+                "--seed 1|--trace|--trace-file t.json|--minimise 1|--case c.toml|--write w.toml",
+            ),
             ("--minimise 1", "--seed 1|--seeds 0..2|--trace|--trace-file t.json|--case c.toml"),
             (
                 "--case c.toml",
@@ -281,6 +284,7 @@ mod tests {
                  --loss-ppm 1|--duplicate-ppm 1|--delay-ppm 1|--delay-ppm 1 --delay-max-ms 1|--corrupt-ppm 1|\
                  --seed 1|--seeds 0..2|--write w.toml",
             ),
+            ("--seeds 0..2", "--seed 1|--write w.toml"),
             ("--seed 1", "--seeds 0..2|--write w.toml|--delay-max-ms 5"),
         ] {
             assert!(parse(run).is_ok(), "{run}");
