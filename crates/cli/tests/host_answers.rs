@@ -109,6 +109,9 @@ fn numbers_say_their_units() {
         check(verb, "", &network.a.json(&[verb]), None);
         check(verb, "", &network.b.json(&[verb]), None);
     }
+    // The first one has given its name back.
+    let _listening = network.b.start_verb(&["recv", "cam"]);
+    network.b.await_listeners(1);
     check("admit", "", &network.a.json(&with_contract("admit", "cam@b", &[])), None);
     let no = network.a.verb(&[
         "admit",

@@ -217,7 +217,7 @@ fn a_no_of_network_or_receiver_is_one_line_and_exit_code_1() {
     send("cam@nowhere").complains(1, "add it to [[host]]");
     send("cam@far").complains(1, "no route to \"far\"");
     send("cam@a").complains(1, "\"a\" is this host");
-    send("cam@fra").complains(1, "did you mean \"far\"?");
+    send("cam@fare").complains(1, "did you mean \"far\"?");
     for (verb, code, line) in [("admit", 1, "did you mean"), ("send", 1, "did you mean")] {
         let failed = network.a.verb(&with_contract(verb, "cam@farr", &["--json"]));
         let error = failed.json()["error"].clone();
