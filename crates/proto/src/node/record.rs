@@ -4,7 +4,7 @@
 //! A unit's own time is no evidence: the first ones after an idle time find cold caches, which admission charges once a
 //! busy period ([`CpuCosts::cold_start`]). What it needs is that in no stretch of a busy period the units together take
 //! more than they are charged, that, and the burst of interference. So the sum of what they took beyond their costs is
-//! followed, and a unit overruns where it takes that sum beyond (the cumulative sum of Page 1954; ADR 0023).
+//! followed, and a unit overruns where it takes that sum beyond (the cumulative sum of Page 1954; ADR 0024).
 //!
 //! [`CpuCosts::cold_start`]: super::config::CpuCosts::cold_start
 
@@ -20,7 +20,7 @@ const STEPS: usize = 4 * STEPS_PER_WHOLE as usize;
 /// Overruns of one path that prove nothing.
 const OVERRUNS_TOLERATED: u64 = 100;
 /// One overrun in so many units of a path is an accident: interrupts and the platform, which takes a halted CPU's first
-/// units some 100 us longer in 1 of 50 to 150 of them. Where a cost is too low every second unit and more is one.
+/// units some 100 us longer in 1 of 30 to 150 of them. Where a cost is too low every second unit and more is one.
 const OVERRUN_UNITS: u64 = 20;
 /// The window is halved when it holds so many units: what was seen long ago counts less and less.
 const WINDOW_UNITS: u32 = 1 << 16;
