@@ -63,8 +63,8 @@ pub use punctual_ipc::ring::now;
 pub use punctual_proto::ids::{Address, ChannelId, Name};
 pub use punctual_proto::memory::MessageInfo;
 pub use punctual_proto::node::api::{
-    BusyRecord, ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason, DropCounters, ForeignVersion, Grant,
-    HostName, LinkStatus, NodeStatus, PathRecord, Receipt, RefuseCause, Role, StageGrant, StageKind, UserId,
-    WakeRecord, WorkKind, name_of,
+    BusyRecord, ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason, DropCounters, ForeignVersion,
+    Grant, HostName, LinkStatus, NodeStatus, PathRecord, Receipt, RefuseCause, Role, StageGrant, StageKind,
+    UserId, WakeRecord, WorkKind, name_of,
 };
 pub use punctual_proto::node::config::CostSource;
