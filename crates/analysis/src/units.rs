@@ -265,7 +265,8 @@ mod tests {
     fn what_is_printed_of_a_rate_is_never_more() {
         let printed =
             |ns: u64| Rate::every(Nanos(ns)).map(|rate| rate.at_most().to_string()).unwrap_or_default();
-        assert_eq!((printed(40_000_000), printed(33_366_667)), ("25/s".into(), "29.969/s".into()));
+        assert_eq!((printed(40_000_000), printed(33_366_700)), ("25/s".into(), "29.970/s".into()));
+        assert_eq!(printed(33_366_701), "29.969/s", "a nanosecond more is less");
         assert_eq!((printed(105_000_003), printed(1_000_000_000)), ("9.523/s".into(), "1/s".into()));
         assert_eq!(
             (printed(1_000_000_001), printed(27_224_900_001)),

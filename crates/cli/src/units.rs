@@ -8,13 +8,16 @@ use serde_json::{Map, Number, Value};
 
 /// Times.
 const NANOS: &[&str] = &[
+    "allowed",
     "blocking",
     "bound",
     "bound_possible",
     "copy",
+    "cold_start",
     "cost",
     "deadline",
     "drain",
+    "excess_max",
     "first_packets",
     "interference",
     "interarrival",

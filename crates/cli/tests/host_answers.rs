@@ -75,11 +75,11 @@ fn numbers_say_their_units() {
     const UNITS: [&str; 8] = ["_ns", "_ms", "_s", "_bytes", "_ppm", "_ppb", "_percent", "_per_second"];
     const COUNTS: &str = "
         api at_risk best_effort_dropped broken_rings burst_messages_max bytes_out channel channels
-        channels_soft clients delayed demoted driver_full dropped epoch errors expired filters_failed id
+        channels_soft clients delayed demoted driver_full dropped epoch errors expired filters_failed first id
         incomplete late late_wakes link links_failed listeners loop_ns_max loops malformed message_bytes_max
         messages_in messages_out misses neighbour no_buffer no_receiver node not_reading occupancy_max
         outbox_messages over_cap over_quota overflows overruns packets_best_effort packets_foreign
-        packets_guaranteed packets_signalling quantum_packets receive_pool_dry receiver_full replayed
+        packets_guaranteed packets_signalling periods quantum_packets receive_pool_dry receiver_full replayed
         requests retransmissions route runtimes_refused stalls too_large unauthenticated units unknown_path
         user users version wake_late_ns_max wakes work_units wrong_cookie wrong_link packets_in
         packets_out send_errors send_waits pool_dry truncated policed unknown priority listener dead quantum";

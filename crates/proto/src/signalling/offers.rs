@@ -2,7 +2,7 @@
 //!
 //! The hop that refuses knows nothing of the hops behind it and estimates. The source asks for that estimate along the
 //! same route; a yes says what the whole route could promise, so the offer becomes that; a no brings another estimate.
-//! At most [`OFFERS_MAX`] are asked for. What nobody has said yes to is not offered.
+//! At most [`OFFERS_MAX`] are asked for, for [`ASKING_TIME_MAX`] in all. What nobody has said yes to is not offered.
 
 use alloc::vec::Vec;
 
@@ -19,8 +19,8 @@ use crate::node::api::{ChannelRefusal, Event, HostName, OpenRequest, RefuseCause
 
 /// Most offers of one refusal that are asked for.
 const OFFERS_MAX: u8 = 8;
-/// Longest time that a refusal waits for the answer to an offer.
-const ANSWER_TIME_MAX: Nanos = Nanos::from_secs(2);
+/// Longest time that a refusal waits for answers to offers: what was said yes to until then is told.
+const ASKING_TIME_MAX: Nanos = Nanos::from_secs(2);
 
 /// A refusal on its way to the application, and what could be had instead.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub struct Offering {
     /// The best that was said yes to, and by which stages.
     found: Option<(Contract, Vec<StageGrant>)>,
     left: u8,
+    /// When it is told at the latest.
+    until: Instant,
 }
 
 impl Offering {
@@ -74,8 +76,9 @@ impl Signalling {
         let (refusal, via) = attempt.best.take().unwrap_or_else(nothing);
         let (wanted, offer) = (request.contract, refusal.offer);
         let Some(asked) = offer else { return self.tell_refused(id, &attempt, refusal) };
-        let offering = Offering { refusal, via, wanted, asked, found: None, left: OFFERS_MAX };
-        self.ask_offer(id, request, attempt, offering, now, resources);
+        let until = now + self.answer_time().min(ASKING_TIME_MAX);
+        let offering = Offering { refusal, via, wanted, asked, found: None, left: OFFERS_MAX, until };
+        self.ask_offer(id, request, attempt, offering, resources);
     }
 
     fn ask_offer(
@@ -84,7 +87,6 @@ impl Signalling {
         request: &OpenRequest,
         mut attempt: Attempt,
         mut offering: Offering,
-        now: Instant,
         resources: &mut dyn Resources,
     ) {
         loop {
@@ -93,7 +95,7 @@ impl Signalling {
             match self.enter(id, None, &create, resources) {
                 Ok(mut channel) => {
                     channel.state = State::Offering;
-                    channel.deadline = Timer::due(now + self.answer_time().min(ANSWER_TIME_MAX));
+                    channel.deadline = Timer::due(offering.until);
                     attempt.offering = Some(offering);
                     if let Some(setup) = &mut channel.setup {
                         setup.attempt = Some(attempt);
@@ -126,12 +128,12 @@ impl Signalling {
         } else {
             Ok((budget::possible(&what.stages, channel.drift.max(what.drift)), what.stages))
         };
-        if offering.next(answer).is_none() {
+        if offering.next(answer).is_none() || offering.until <= now {
             return self.tell_refused(id, &attempt, offering.told());
         }
         let (contract, to) = (offering.asked, channel.way.to.clone());
         let request = OpenRequest { to, contract, user: attempt.user, probe: true, token: None };
-        self.ask_offer(id, &request, attempt, offering, now, resources);
+        self.ask_offer(id, &request, attempt, offering, resources);
     }
 
     fn tell_refused(&mut self, id: ChannelId, attempt: &Attempt, refusal: ChannelRefusal) {

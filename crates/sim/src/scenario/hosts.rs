@@ -174,19 +174,23 @@ fn join(
     Ok(())
 }
 
-/// A link with so many packets outstanding that its own signalling is still in time: a slow one under heavy kernel
-/// traffic takes fewer than drawn.
+/// A link with so many packets outstanding, and such bursts of kernel traffic, that its own signalling is still in time: a
+/// slow one under heavy kernel traffic takes fewer and shorter ones than drawn.
 fn carrying_signals(mut config: LinkConfig, depth_min: u32, signalling: &SignallingConfig) -> LinkConfig {
     let period = 1_000_000_000 / u64::from(signalling.packets_per_second);
     let kept = u64::from(1_000_000 - config.interference.rho.0);
     let packet = config.paced_rate().time_of(u64::from(config.packet_bytes_max + config.overhead_bytes));
-    // The window, the signal itself, the waits for a completion or tick and for the processor; a margin of 5 %.
-    let needed = |depth: u32| {
-        let work = packet * u64::from(depth + 1) + config.interference.sigma + config.reaction * 2;
-        work.0 * 1_050_000 / kept
+    // The window, the signal itself, the waits for a completion or tick and for the processor; a margin.
+    let is_late = |config: &LinkConfig, margin_percent: u64| {
+        let (depth, sigma) = (config.pipeline_depth, config.interference.sigma);
+        let work = packet * u64::from(depth + 1) + sigma + config.reaction * 2;
+        work.0 * (100 + margin_percent) * 10_000 / kept > period
     };
-    while config.pipeline_depth > depth_min && needed(config.pipeline_depth) > period {
+    while config.pipeline_depth > depth_min && is_late(&config, 5) {
         config.pipeline_depth -= 1;
+    }
+    while config.interference.sigma > Nanos::ZERO && is_late(&config, 20) {
+        config.interference.sigma = Nanos(config.interference.sigma.0 / 2);
     }
     config
 }
