@@ -1,6 +1,6 @@
 //! The rows of HARTS table 1 and CLIPS tables 2 to 6, with their figures beside ours.
 
-use punctual_engine::profile::Summary;
+use punctual_engine::profile::{PathSamples, Summary};
 use serde::Serialize;
 
 use super::api::{OfSize, SIZES};
@@ -192,16 +192,27 @@ pub(super) fn paths(all: &[Measured]) -> Vec<Row> {
             ("forward", "from driver to driver, 64 B", "-", &samples.forward_small, true),
             ("forward", "from driver to driver, 1400 B", "-", &samples.forward_large, false),
             ("turn", "a turn beside its work", "-", &samples.turn, true),
-            ("cold", "first unit after idle time, send, 64 B", "-", &samples.cold_send, false),
-            ("cold", "then forward, 64 B", "-", &samples.cold_forward, false),
-            ("cold", "then receive and deliver, 64 B", "-", &samples.cold_receive, false),
-            ("cold", "then wake the receiver", "-", &samples.cold_wake, false),
         ] {
             rows.push(row(table, format!("{what} [{on}]"), paper, series, is_used));
         }
-        let all = format!("the four together; used: beyond the same between others [{on}]");
-        let used_us = Some(us(samples.costs().cold_start_ns));
-        rows.push(Row { used_us, ..row("cold", all, "-", &samples.cold_all, false) });
+        rows.extend(cold_units(&on, samples));
     }
+    rows
+}
+
+/// Units that begin after idle time, one behind the other (ADR 0024).
+fn cold_units(on: &str, samples: &PathSamples) -> Vec<Row> {
+    let mut rows: Vec<_> = [
+        ("first unit after idle time, send, 64 B", &samples.cold_send),
+        ("then forward, 64 B", &samples.cold_forward),
+        ("then receive and deliver, 64 B", &samples.cold_receive),
+        ("then wake the receiver", &samples.cold_wake),
+    ]
+    .into_iter()
+    .map(|(what, series)| row("cold", format!("{what} [{on}]"), "-", series, false))
+    .collect();
+    let all = format!("the four together; used: beyond the same between others [{on}]");
+    let used_us = Some(us(samples.costs().cold_start_ns));
+    rows.push(Row { used_us, ..row("cold", all, "-", &samples.cold_all, false) });
     rows
 }
