@@ -7,10 +7,8 @@ use std::process::Command;
 
 use common::program::{Program, folder, write};
 use common::text::Text;
-use common::{PATIENCE, meet};
-use punctual::{
-    Channel, CloseReason, Consent, Contract, Ending, Endsystem, Guarantee, Nanos, Rate, Receiver, RecvError,
-};
+use common::{PATIENCE, stream};
+use punctual::{CloseReason, Ending, Guarantee, RecvError};
 use rustix::process::Signal;
 
 /// Does `work` with the configuration of `name` on loopback network `net`.
@@ -33,19 +31,7 @@ fn two_daemons_carry_a_channel_and_stop_gracefully() {
     let net = (std::process::id() % 250) as u8;
     let (on_a, on_b) = (start(&folder, "a", net), start(&folder, "b", net));
     let (a, b) = (on_a.connect(), on_b.connect());
-    meet([&a, &b]);
-    let listener = b.listen("cam", |_| Consent::Accept).expect("a listener");
-    let rate = Rate::per_second(100).expect("a rate");
-    let contract = Contract::new(20_000, rate, 2, Nanos::from_millis(200)).expect("a contract");
-    let mut channel = a.open("cam@b", contract).expect("a channel");
-    let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
-    receiver.set_recv_timeout(Some(PATIENCE));
-    for number in 0..10_u8 {
-        channel.send(&[number; 20_000]).expect("sent");
-        receiver
-            .recv_in_place(|bytes, _| assert!(bytes.iter().all(|byte| *byte == number)))
-            .expect("received");
-    }
+    let (mut channel, mut receiver) = stream(&a, &b, 20_000);
     let socket = on_a.socket.clone();
     assert!(on_a.stop(Signal::TERM).success(), "a graceful stop is a success");
     assert!(!socket.exists());
@@ -56,29 +42,13 @@ fn two_daemons_carry_a_channel_and_stop_gracefully() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// An open channel from `a` to `b` with some messages through it, between two daemons of their own.
-fn stream(a: &Endsystem, b: &Endsystem) -> (Channel, Receiver) {
-    meet([a, b]);
-    let listener = b.listen("cam", |_| Consent::Accept).expect("a listener");
-    let rate = Rate::per_second(100).expect("a rate");
-    let contract = Contract::new(2_000, rate, 2, Nanos::from_millis(200)).expect("a contract");
-    let mut channel = a.open("cam@b", contract).expect("a channel");
-    let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
-    receiver.set_recv_timeout(Some(PATIENCE));
-    for number in 0..10_u8 {
-        channel.send(&[number; 2_000]).expect("sent");
-        receiver.recv(&mut [0; 2_000]).expect("received");
-    }
-    (channel, receiver)
-}
-
 #[test]
 fn a_sender_that_finishes_learns_what_arrived_or_that_nobody_knows() {
     let folder = folder("finish");
     let net = (std::process::id() % 250) as u8 ^ 1;
     let (on_a, on_b) = (start(&folder, "a", net), start(&folder, "b", net));
     let (a, b) = (on_a.connect(), on_b.connect());
-    let (channel, receiver) = stream(&a, &b);
+    let (channel, receiver) = stream(&a, &b, 2_000);
     let state = channel.state().expect("open");
     assert_eq!(state.guarantee, Guarantee::Degraded, "both are best-effort hosts");
     assert_eq!(state.status.degraded_by, ["a", "b"]);
@@ -90,7 +60,7 @@ fn a_sender_that_finishes_learns_what_arrived_or_that_nobody_knows() {
     drop(receiver);
 
     // The receiver's daemon dies with messages on their way: all were sent, and whether they came nobody can say.
-    let (mut channel, receiver) = stream(&a, &b);
+    let (mut channel, receiver) = stream(&a, &b, 2_000);
     on_b.stop(Signal::KILL);
     channel.send(&[1; 2_000]).expect("it does not know yet");
     assert!(channel.flush(PATIENCE).expect("it does not know yet"));

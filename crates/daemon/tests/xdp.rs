@@ -8,8 +8,7 @@ use std::process::Command;
 
 use common::program::{Program, folder};
 use common::text::Text;
-use common::{PATIENCE, eventually, meet};
-use punctual::{Consent, Contract, Endsystem, Nanos, Rate};
+use common::{eventually, meet, stream};
 use rustix::process::Signal;
 
 /// Runs a command line; returns what it printed.
@@ -92,20 +91,6 @@ fn start(network: &Network, folder: &Path, end: usize) -> Program {
     Program::start(folder, text, |line| network.inside(end, line))
 }
 
-/// A channel from `a` to `b` carries ten messages.
-fn carries(a: &Endsystem, b: &Endsystem) {
-    let listener = b.listen("cam", |_| Consent::Accept).expect("a listener");
-    let rate = Rate::per_second(100).expect("a rate");
-    let contract = Contract::new(20_000, rate, 2, Nanos::from_millis(300)).expect("a contract");
-    let mut channel = a.open("cam@b", contract).expect("a channel");
-    let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
-    receiver.set_recv_timeout(Some(PATIENCE));
-    for number in 0..10_u8 {
-        channel.send(&[number; 20_000]).expect("sent");
-        receiver.recv_in_place(|bytes, _| assert_eq!(bytes, [number; 20_000])).expect("received");
-    }
-}
-
 #[test]
 fn daemons_over_xdp_survive_devices_and_leave_none_changed() {
     let Some(network) = Network::new() else { return };
@@ -114,8 +99,7 @@ fn daemons_over_xdp_survive_devices_and_leave_none_changed() {
 
     let (on_a, on_b) = (start(&network, &folder, 0), start(&network, &folder, 1));
     let (a, b) = (on_a.connect(), on_b.connect());
-    meet([&a, &b]);
-    carries(&a, &b);
+    drop(stream(&a, &b, 20_000));
     let link = a.status().expect("status").engine["links"][0].clone();
     assert!(link["mode"].as_str().is_some_and(|mode| mode.starts_with("xdp (")), "{link}");
     assert_eq!(link["facts"]["napi_priority"], "40", "{link}");
@@ -126,8 +110,7 @@ fn daemons_over_xdp_survive_devices_and_leave_none_changed() {
     assert!(network.photograph(0).contains("tbf 7075:"));
     let on_a = start(&network, &folder, 0);
     let a = on_a.connect();
-    meet([&a, &b]);
-    carries(&a, &b);
+    drop(stream(&a, &b, 20_000));
     assert!(on_a.stop(Signal::TERM).success());
     assert!(on_b.stop(Signal::TERM).success());
     assert_eq!([0, 1].map(|end| network.photograph(end)), before);
@@ -139,8 +122,7 @@ fn daemons_over_xdp_survive_devices_and_leave_none_changed() {
     run(&network.inside(1, "ip link del vb")).expect("no cable");
     eventually("the link is lost", || !b.status().expect("status").node.links[0].alive);
     network.join();
-    meet([&a, &b]);
-    carries(&a, &b);
+    drop(stream(&a, &b, 20_000));
     assert!(on_a.stop(Signal::TERM).success());
     assert!(on_b.stop(Signal::TERM).success());
     for end in [0, 1] {

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use punctual::{Contract, Endsystem, HostConfig, Nanos, Rate};
+use punctual::{Channel, Consent, Contract, Endsystem, HostConfig, Nanos, Rate, Receiver};
 use punctual_daemon::DaemonError;
 use punctual_engine::config::parse;
 use punctual_ipc::wake::Alarm;
@@ -134,4 +134,21 @@ pub fn meet(hosts: [&Endsystem; 2]) {
 pub fn contract(bytes: u32, rate: u64, deadline_ms: u64) -> Contract {
     let rate = Rate::per_second(rate).expect("a rate");
     Contract::new(bytes, rate, 4, Nanos::from_millis(deadline_ms)).expect("a contract")
+}
+
+/// An open channel from `a` to `b`, two daemons of their own, that has carried ten of its longest messages unaltered.
+pub fn stream(a: &Endsystem, b: &Endsystem, bytes: u32) -> (Channel, Receiver) {
+    meet([a, b]);
+    let listener = b.listen("cam", |_| Consent::Accept).expect("a listener");
+    let rate = Rate::per_second(100).expect("a rate");
+    let contract = Contract::new(bytes, rate, 2, Nanos::from_millis(300)).expect("a contract");
+    let mut channel = a.open("cam@b", contract).expect("a channel");
+    let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
+    receiver.set_recv_timeout(Some(PATIENCE));
+    for number in 0..10_u8 {
+        let message = vec![number; bytes as usize];
+        channel.send(&message).expect("sent");
+        receiver.recv_in_place(|got, _| assert_eq!(got, message)).expect("received");
+    }
+    (channel, receiver)
 }
