@@ -71,11 +71,7 @@ impl Signalling {
                         if attempt.probe { Nanos::ZERO } else { self.config.signalling.consent_timeout };
                     channel.deadline = Timer::due(now + self.answer_time() + consent);
                     channel.state = if attempt.probe { State::Probing } else { State::Creating };
-                    if let Some(setup) = &mut channel.setup {
-                        setup.attempt = Some(attempt);
-                    }
-                    self.pass_create(&mut channel, create);
-                    self.channels.insert(channel);
+                    self.start(channel, attempt, create);
                     self.refresh_at.get_or_insert(now + self.refresh_interval());
                     return;
                 }
@@ -83,6 +79,15 @@ impl Signalling {
             }
         }
         self.refused(id, request, attempt, now, resources);
+    }
+
+    /// Sends what `attempt` asks for now on its way.
+    pub(super) fn start(&mut self, mut channel: Box<Channel>, attempt: Attempt, create: Create) {
+        if let Some(setup) = &mut channel.setup {
+            setup.attempt = Some(attempt);
+        }
+        self.pass_create(&mut channel, create);
+        self.channels.insert(channel);
     }
 
     /// CREATE as this node, the source, would receive it. Every route is tried under a fresh path, so what
@@ -363,10 +368,8 @@ impl Signalling {
     }
     /// `route` as its next receiver sees it.
     fn pass_probed(&mut self, path: PathId, route: Route, answer: Result<Vec<StageGrant>, ChannelRefusal>) {
-        let next = route.nodes.get(usize::from(route.position)).copied();
-        if let Some(link) = next.and_then(|node| self.link_to(node)) {
-            self.say(link, &Message::Probed { path, route, answer });
-        }
+        let link = self.link_along(&route);
+        self.say_to(link, &Message::Probed { path, route, answer });
     }
     pub(super) fn on_probed(
         &mut self,

@@ -24,7 +24,7 @@ impl Route {
         let once = self.nodes.iter().enumerate().all(|(i, node)| !self.nodes[..i].contains(node));
         fits && once && self.here() == Some(here) && (from.is_none() || self.before() == from)
     }
-    fn here(&self) -> Option<NodeId> {
+    pub fn here(&self) -> Option<NodeId> {
         self.nodes.get(usize::from(self.position)).copied()
     }
     pub fn before(&self) -> Option<NodeId> {

@@ -447,6 +447,10 @@ impl Signalling {
         let index = self.peers.iter().position(|peer| peer.node == node && peer.is_reachable())?;
         Some(LinkId(index as u16))
     }
+    /// To the node that `route`, as its next receiver sees it, is at.
+    fn link_along(&self, route: &message::Route) -> Option<LinkId> {
+        self.link_to(route.here()?)
+    }
     /// Why nothing can be said to a node.
     fn unreachable(&self, node: NodeId) -> RefuseCause {
         let peer = self.peers.iter().find(|peer| peer.node == node);

@@ -97,11 +97,7 @@ impl Signalling {
                     channel.state = State::Offering;
                     channel.deadline = Timer::due(offering.until);
                     attempt.offering = Some(offering);
-                    if let Some(setup) = &mut channel.setup {
-                        setup.attempt = Some(attempt);
-                    }
-                    self.pass_create(&mut channel, create);
-                    return self.channels.insert(channel);
+                    return self.start(channel, attempt, create);
                 }
                 Err(refusal) => {
                     if offering.next(Err(Some(refusal))).is_none() {

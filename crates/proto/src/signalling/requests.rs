@@ -164,10 +164,8 @@ impl Signalling {
 
     /// `route` as its next receiver sees it.
     fn pass_refused_request(&mut self, token: u64, epoch: Epoch, route: Route, refusal: ChannelRefusal) {
-        let next = route.nodes.get(usize::from(route.position)).copied();
-        if let Some(link) = next.and_then(|node| self.link_to(node)) {
-            self.say(link, &Message::RequestRefused { token, epoch, route, refusal });
-        }
+        let link = self.link_along(&route);
+        self.say_to(link, &Message::RequestRefused { token, epoch, route, refusal });
     }
 
     pub(super) fn on_refused_request(

@@ -205,10 +205,8 @@ impl Signalling {
     }
     /// `route` as its next receiver sees it.
     fn pass_ended(&mut self, path: PathId, route: Route, reason: CloseReason, receipt: Receipt) {
-        let next = route.nodes.get(usize::from(route.position)).copied();
-        if let Some(link) = next.and_then(|node| self.link_to(node)) {
-            self.say(link, &Message::Ended { path, route, reason, receipt });
-        }
+        let link = self.link_along(&route);
+        self.say_to(link, &Message::Ended { path, route, reason, receipt });
     }
     pub(super) fn on_ended(
         &mut self,
