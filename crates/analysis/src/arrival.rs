@@ -32,8 +32,8 @@ pub enum SourceVerdict {
 }
 
 /// What messages after one that was seen late make up for, each, as a part of the interval: half of what I' leaves below
-/// I, so that they are still more than I' apart by the next stage's clock.
-const CATCH_UP: u64 = 256;
+/// I. The other half is for clocks that differ (rho) and for stages behind, which make up for theirs by it.
+pub const CATCH_UP: u64 = 256;
 
 /// The regulator at the source: l(0) = t(0), l(i) = max(l(i-1) + I, t(i)) (HARTS 3.1), t when the application sent.
 ///

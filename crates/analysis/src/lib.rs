@@ -27,7 +27,8 @@ pub mod units;
 
 pub use activation::{Activation, ActivationError, FlowName, Late, Service};
 pub use arrival::{
-    Arrival, ArrivalTerms, ArrivalsWithin, EffectiveArrivals, LogicalArrivals, SourceVerdict, Verdict,
+    Arrival, ArrivalTerms, ArrivalsWithin, CATCH_UP, EffectiveArrivals, LogicalArrivals, SourceVerdict,
+    Verdict,
 };
 pub use clip::ClipParameters;
 pub use contract::{Contract, ContractError, Delivery, Guarantee, Horizon, Policing};

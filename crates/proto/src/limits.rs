@@ -1,6 +1,6 @@
 //! Every limit of the protocol, in one place. Related limits are asserted at compile time.
 
-use punctual_analysis::Nanos;
+use punctual_analysis::{CATCH_UP, Nanos};
 
 /// Burst of the caps on best-effort processing: what a processor would do in this time.
 pub const CPU_CAP_WINDOW: Nanos = Nanos::from_millis(10);
@@ -81,10 +81,13 @@ pub const EXECUTOR_MOVES_MAX: u32 = 64;
 pub const PRIORITY_LEVELS: u8 = 32;
 /// Default tolerance of one host's clock in ppm; rho is twice this.
 pub const CLOCK_TOLERANCE_PPM_DEFAULT: u32 = 100;
+/// Most of it: rho stays below what a source that makes up for time leaves of I above I'.
+pub const CLOCK_TOLERANCE_PPM_MAX: u32 = 1_900;
 
 const _: () = assert!(SIGNALS_WAITING_MAX * 4 <= FRAMES_MIN as usize);
 const _: () = assert!(ARRIVALS_SHARES.is_power_of_two());
 const _: () = assert!(REFRESHES_PER_LEASE >= 4);
+const _: () = assert!(2 * CLOCK_TOLERANCE_PPM_MAX as u64 * CATCH_UP <= 1_000_000);
 const _: () = assert!(FRAGMENT_BYTES_DEFAULT as usize + HEADER_BYTES + 28 <= 1_500);
 
 /// Largest RTCOP message; it may span several packets. Holds the grants of a longest route.

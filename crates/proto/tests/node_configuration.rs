@@ -49,7 +49,7 @@ fn sizes_and_clocks_are_within_their_ranges() {
     all_are_refused(&[
         ("fragment size 1 B", |c| c.fragment_bytes = 1),
         ("fragment size 70000 B", |c| c.fragment_low_latency_bytes = Some(70_000)),
-        ("clock tolerance", |c| c.clock_tolerance = Ppm(10_001)),
+        ("clock tolerance", |c| c.clock_tolerance = Ppm(1_901)),
         ("packets_per_second of 0", |c| c.signalling.packets_per_second = 0),
         ("below a millisecond", |c| c.signalling.retransmit = Nanos(1)),
         ("retransmits_max of 0", |c| c.signalling.retransmits_max = 0),

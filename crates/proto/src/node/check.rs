@@ -10,8 +10,8 @@ use thiserror::Error;
 use super::config::{Admission, LinkConfig, NodeConfig, RouteConfig, RunPolicy};
 use crate::ids::NodeId;
 use crate::limits::{
-    BEST_EFFORT_PACKET_BYTES_MIN, FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN, FRAMES_MIN, HEADER_BYTES,
-    LINKS_MAX, PIPELINE_DEPTH_MAX, ROUTE_NODES_MAX, SIGNAL_BYTES_MAX,
+    BEST_EFFORT_PACKET_BYTES_MIN, CLOCK_TOLERANCE_PPM_MAX, FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN,
+    FRAMES_MIN, HEADER_BYTES, LINKS_MAX, PIPELINE_DEPTH_MAX, ROUTE_NODES_MAX, SIGNAL_BYTES_MAX,
 };
 
 /// The configuration cannot be used.
@@ -38,7 +38,10 @@ pub(super) fn check(config: &NodeConfig) -> Result<(), NodeConfigError> {
             format!("fragment size {bytes} B: give {FRAGMENT_BYTES_MIN} to {FRAGMENT_BYTES_MAX} B")
         })?;
     }
-    ensure(config.clock_tolerance <= Ppm(10_000), || "clock tolerance beyond 10000 ppm".into())?;
+    ensure(config.clock_tolerance <= Ppm(CLOCK_TOLERANCE_PPM_MAX), || {
+        let given = config.clock_tolerance.0;
+        format!("clock tolerance {given} ppm: give at most {CLOCK_TOLERANCE_PPM_MAX}")
+    })?;
     check_cpu(config)?;
     ensure(config.links.len() <= LINKS_MAX, || format!("more than {LINKS_MAX} links"))?;
     let mut neighbours = BTreeSet::new();

@@ -92,13 +92,13 @@ fn check_terms(network: &Network, grant: &Grant) {
 fn the_worst_clock_on_the_route_decides_on_drift() {
     for worst in 0..4 {
         let mut network = Network::line(worst as u64, 4, |index, config| {
-            config.clock_tolerance = Ppm(if index == worst { 5_000 } else { 10 });
+            config.clock_tolerance = Ppm(if index == worst { 1_900 } else { 10 });
         });
         network.open(0, 3, 50);
         assert!(network.run_until(5 * SECOND, |n| n.all_in("open")), "worst {worst}");
         let (_, grant) = opened(&network, 0).expect("opened");
         let bounds: u64 = grant.stages.iter().map(|s| s.bound.0).sum();
-        let total = bounds + 3 * PROPAGATION_MAX + bounds.div_ceil(100);
+        let total = bounds + 3 * PROPAGATION_MAX + (bounds * 3_800).div_ceil(1_000_000);
         assert!((50 * MILLI - 10_000..=50 * MILLI).contains(&total), "worst {worst}: {total}");
     }
 }
