@@ -203,8 +203,9 @@ impl Ledger {
         self.silences.push(Silence::new(until));
     }
 
+    /// What is due from a fault's beginning on may feel it (ADR 0015).
     fn felt(&self, from: SimTime, until: SimTime, recovery: Nanos) -> (SimTime, SimTime) {
-        (from - self.deadline, until + self.deadline + recovery)
+        (from, until + self.deadline + recovery)
     }
 
     /// So many messages of a soft channel never came.
@@ -494,5 +495,15 @@ mod tests {
         assert_eq!(ledger.lost(SimTime(9_000)).iter().map(|lost| lost.0).collect::<Vec<_>>(), [0, 2]);
         ledger.close(SimTime(2_020));
         assert_eq!(ledger.lost(SimTime(9_000)).len(), 1, "what is due after closing is forfeited");
+    }
+
+    #[test]
+    fn what_was_due_before_a_fault_has_not_felt_it() {
+        for (fault, lost) in [(1_049, 0), (1_050, 0), (1_051, 1)] {
+            let mut ledger = Ledger::new(5, &contract(Policing::Delay), Nanos(50));
+            send(&mut ledger, 1_000);
+            ledger.excuse(SimTime(fault), SimTime(fault), Nanos(0));
+            assert_eq!(ledger.lost(SimTime(9_000)).len(), lost, "due at 1050, fault at {fault}");
+        }
     }
 }
