@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// What the calling thread has used since it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadUsage {
-    /// CPU time: without what a hypervisor or a more urgent thread took.
+    /// CPU time: without what a more urgent thread took, nor a hypervisor where it tells the kernel what it steals.
     pub cpu: Nanos,
     /// Times at which it gave the CPU away itself: it slept, or waited for something.
     pub waits: u64,

@@ -228,14 +228,7 @@ pub fn measure<R: Rings>(rings: &R, wires: Wires, plan: Plan) -> Result<PathSamp
             break;
         }
     }
-    let enough = samples.send_first_small.len().min(samples.receive_middle_large.len());
-    if enough < WARM_UP || samples.lost > enough as u64 {
-        return Err(MeasureError::Failed(format!(
-            "only {enough} messages came through in {}, {} were lost: the machine is overloaded",
-            now().since(started),
-            samples.lost
-        )));
-    }
+    samples.check(&plan, now().since(started))?;
     Ok(samples)
 }
 
@@ -365,6 +358,24 @@ impl PathSamples {
         self.lost += other.lost;
     }
 
+    /// Whether enough came through to charge by; `taken` is how long it took.
+    fn check(&self, plan: &Plan, taken: Nanos) -> Result<(), MeasureError> {
+        let short = |came: u64, of: &str| {
+            let (lost, why) = (self.lost, "were lost: the machine is overloaded");
+            Err(MeasureError::Failed(format!("only {came} messages {of} in {taken}, {lost} {why}")))
+        };
+        let came = self.send_first_small.len().min(self.receive_middle_large.len()) as u64;
+        if came < WARM_UP as u64 || self.lost > came {
+            return short(came, "came through");
+        }
+        // Without a whole block of them a cold processor would cost nothing.
+        let cold = Summary::of(&self.cold_all).samples;
+        if cold < plan.cold.min(BLOCK_UNITS) as u64 {
+            return short(cold, "after idle times came through");
+        }
+        Ok(())
+    }
+
     /// The unit costs that make the measured ones: the copy from the difference between small and largest packets
     /// (the dearest path's), later packets less their copy, delivery from what completing a message adds.
     pub fn costs(&self) -> Costs {
@@ -392,6 +403,32 @@ impl PathSamples {
             deliver_message_ns: block(&self.receive_last_small).saturating_sub(middle),
             copy_kib_ns,
             cold_start_ns: block(&self.cold_all).saturating_sub(hot),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::HOLE_NS;
+
+    fn check(cold: &[u64]) -> Result<(), String> {
+        let warm = vec![1_000; WARM_UP];
+        let samples = PathSamples {
+            send_first_small: warm.clone(),
+            receive_middle_large: warm,
+            cold_all: cold.to_vec(),
+            ..PathSamples::default()
+        };
+        samples.check(&Plan::SHORT, Nanos::from_secs(1)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_cold_processor_that_was_not_measured_is_an_error() {
+        assert_eq!(check(&[40_000; BLOCK_UNITS]), Ok(()));
+        for cold in [&[][..], &[40_000; BLOCK_UNITS - 1], &[HOLE_NS; BLOCK_UNITS]] {
+            let said = check(cold).expect_err("nothing to charge by");
+            assert!(said.contains("after idle times"), "{said}");
         }
     }
 }
