@@ -57,7 +57,8 @@ pub fn ended(reason: Option<CloseReason>) -> String {
         }
         Some(CloseReason::LeaseOver) => "see 'punctual status' for losses on the way, then open it again",
         Some(CloseReason::FilterRefused | CloseReason::RuntimeRefused) => "'punctual doctor' there says more",
-        Some(CloseReason::Local | CloseReason::Vanished | CloseReason::Stopped) | None => {
+        Some(CloseReason::Local) => "it was closed at this end",
+        Some(CloseReason::Vanished | CloseReason::Stopped) | None => {
             "start punctuald again and open it again"
         }
     };

@@ -52,8 +52,8 @@ struct Received {
     demoted: u64,
     /// The least time that was left before a deadline; negative: after it.
     slack_ns_min: Option<i64>,
-    /// Hosts on the way that guarantee nothing.
-    degraded_by: Vec<String>,
+    /// Hosts on the way that guarantee nothing; `None` where the channel ended before it was asked.
+    degraded_by: Option<Vec<String>>,
     /// How the channel ended; `None` where that is not why it stopped.
     ended: Option<CloseReason>,
 }
@@ -102,7 +102,7 @@ impl Recv {
             late: 0,
             demoted: 0,
             slack_ns_min: None,
-            degraded_by: receiver.state().map(|state| state.status.degraded_by).unwrap_or_default(),
+            degraded_by: receiver.state().map(|state| state.status.degraded_by).ok(),
             ended: None,
         };
         let mut stdout = io::stdout().lock();
@@ -167,7 +167,7 @@ impl Recv {
                 received.lost,
                 received.late,
                 received.demoted,
-                degraded(&received.degraded_by),
+                received.degraded_by.as_deref().map_or_else(String::new, degraded),
             );
         }
         Ok(())

@@ -63,8 +63,8 @@ struct Arrived {
     lost: Option<u64>,
     /// Messages that it was given after their deadline.
     late: Option<u64>,
-    /// Messages that broke the contract and were dropped here.
-    dropped: u64,
+    /// Messages that broke the contract and were dropped here; `None` where the channel ended before it was asked.
+    dropped: Option<u64>,
     /// How the channel ended.
     ended: Option<CloseReason>,
 }
@@ -86,7 +86,7 @@ impl Send {
         let streamed = self.stream(&mut channel, &mut sent, contract.message_bytes_max as usize, output);
         sent.took_s = started.elapsed().as_secs_f64();
         let outcome = streamed.and_then(|()| {
-            sent.arrived.dropped = channel.state().map_or(0, |state| state.status.counters.dropped);
+            sent.arrived.dropped = channel.state().map(|state| state.status.counters.dropped).ok();
             sent.judge(channel.finish(SETTLE)?, &contract).map_err(anyhow::Error::msg)
         });
         let line_start = if output.is_foreground() { "\r\x1b[K" } else { "" };
@@ -155,8 +155,16 @@ impl Sent {
         let Some(Receipt { delivered, late }) = receipt else {
             return Err(format!("{unknown}: {}", ended(reason)));
         };
-        let lost = (self.messages - self.arrived.dropped.min(self.messages)).saturating_sub(delivered);
         (self.arrived.delivered, self.arrived.late) = (Some(delivered), Some(late));
+        let missing = self.messages.saturating_sub(delivered);
+        let lost = match self.arrived.dropped {
+            Some(dropped) => missing.saturating_sub(dropped),
+            None if contract.policing == Policing::Drop && missing > 0 => {
+                let which = "policing dropped them here or they were lost";
+                return Err(format!("{missing} of them did not arrive, {which}: {}", ended(reason)));
+            }
+            None => missing,
+        };
         self.arrived.lost = Some(lost);
         // What was demoted may be under way still; a soft contract bears misses.
         let may_miss = contract.guarantee() == Guarantee::Soft || contract.policing == Policing::Demote;
@@ -183,7 +191,10 @@ fn summary(peer: &Address, sent: &Sent) -> String {
     });
     let megabytes = sent.bytes as f64 / 1e6;
     let Arrived { delivered, late, dropped, .. } = sent.arrived;
-    let dropped = if dropped > 0 { format!(", {dropped} dropped by policing") } else { String::new() };
+    let dropped = match dropped {
+        Some(dropped) if dropped > 0 => format!(", {dropped} dropped by policing"),
+        _ => String::new(),
+    };
     let arrived = match delivered {
         Some(delivered) => format!(", {delivered} arrived, {} late", late.unwrap_or(0)),
         None => String::new(),
