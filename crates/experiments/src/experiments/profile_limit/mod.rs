@@ -25,6 +25,9 @@ use crate::report::{Axis, Legend, Mark, Plot, Scale, Series};
 const DEADLINE: Nanos = Nanos::from_millis(5);
 /// I: short beside D, so that the load and not the burst decides.
 const INTERVAL: Nanos = Nanos::from_millis(1);
+/// B of a sender at its full rate whose timer comes now late, now in time. With 1 nearly every message would break its
+/// contract by some microseconds, and wait for it.
+const BURST: u32 = 2;
 /// Ten packets.
 const MESSAGE_BYTES: u32 = 14_000;
 /// Admission stops here, should it never refuse.

@@ -9,7 +9,7 @@ use punctual_engine::profile::{self, Profile};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 
 use super::evidence::Evidence;
-use super::{DEADLINE, INTERVAL, MESSAGE_BYTES};
+use super::{BURST, DEADLINE, INTERVAL, MESSAGE_BYTES};
 use crate::clock::{duration, now, wait_until};
 use crate::realtime;
 use crate::testbed::configuration::domain_key;
@@ -82,7 +82,7 @@ impl Pair {
 
     fn contract() -> anyhow::Result<Contract> {
         let rate = Rate::every(INTERVAL).context("the interval is out of range")?;
-        Ok(Contract::new(MESSAGE_BYTES, rate, 1, DEADLINE)?)
+        Ok(Contract::new(MESSAGE_BYTES, rate, BURST, DEADLINE)?)
     }
 
     fn open_one(&self) -> anyhow::Result<Result<(Channel, Receiver), String>> {
