@@ -184,8 +184,9 @@ impl Channel {
     }
 
     /// Ends the channel and waits for its end: what is queued is sent, the receiver's host takes what is under way and
-    /// says what its application was given. Bounded by the grace and some seconds, whatever happens on the way; `None`
-    /// where `timeout` came first. A best-effort flow ends at once, and nobody knows what arrived.
+    /// says what its application was given. Bounded by what the ring takes at the contract's rate, D and some seconds,
+    /// whatever happens on the way; `None` where `timeout` came first. A best-effort flow ends at once, and nobody knows
+    /// what arrived.
     ///
     /// # Errors
     /// Where the daemon is gone.

@@ -50,7 +50,7 @@ const RECEIVE_BATCH: usize = 64;
 const RETRY: Nanos = Nanos::from_micros(50);
 /// A wake-up later than this is counted.
 const LATE: Nanos = Nanos::from_millis(1);
-/// How long after its grace a stopping node may still be driven.
+/// How long after its grace a stopping node may still be driven. Whatever its channels would need, it stops by then.
 const STOP_MARGIN: Nanos = Nanos::from_millis(100);
 /// Commands taken in one turn.
 const COMMANDS_PER_TURN: usize = 16;

@@ -18,7 +18,7 @@ use crate::values;
 const PROGRESS: Duration = Duration::from_millis(500);
 /// How long the last messages may take.
 const FLUSH: Duration = Duration::from_secs(60);
-/// How long the daemon may take to say what arrived: it ends this sooner by itself.
+/// How long the daemon may take beyond D to say what arrived: it ends this sooner by itself.
 const SETTLE: Duration = Duration::from_secs(60);
 
 /// Send standard input through a guaranteed channel, message by message, at most at the contract's rate.
@@ -87,7 +87,7 @@ impl Send {
         sent.took_s = started.elapsed().as_secs_f64();
         let outcome = streamed.and_then(|()| {
             sent.arrived.dropped = channel.state().map(|state| state.status.counters.dropped).ok();
-            sent.judge(channel.finish(SETTLE)?, &contract).map_err(anyhow::Error::msg)
+            sent.judge(channel.finish(settle(&contract))?, &contract).map_err(anyhow::Error::msg)
         });
         let line_start = if output.is_foreground() { "\r\x1b[K" } else { "" };
         if output.json {
@@ -149,7 +149,7 @@ impl Sent {
     fn judge(&mut self, ending: Option<Ending>, contract: &Contract) -> Result<(), String> {
         let unknown = "whether the last messages arrived is not known";
         let Some(Ending { reason, receipt }) = ending else {
-            return Err(format!("{unknown}: the daemon did not say within {} s", SETTLE.as_secs()));
+            return Err(format!("{unknown}: the daemon did not say within {} s", settle(contract).as_secs()));
         };
         self.arrived.ended = reason;
         let Some(Receipt { delivered, late }) = receipt else {
@@ -177,6 +177,10 @@ impl Sent {
             reason => Err(format!("the receiver was given {delivered} of them: {}", ended(reason))),
         }
     }
+}
+
+fn settle(contract: &Contract) -> Duration {
+    SETTLE + Duration::from_nanos(contract.deadline.0)
 }
 
 fn progress(peer: &Address, sent: &Sent, channel: &Channel) {

@@ -274,7 +274,8 @@ pub struct SignallingConfig {
     pub retransmits_max: u32,
     /// How long the receiving application may think about an incoming channel.
     pub consent_timeout: Nanos,
-    /// How long a closing channel may drain.
+    /// How long a closing channel may drain at least, and all of a host that stops at most. A channel that is closed
+    /// otherwise may take what the last message of its ring needs: its place in it times I, and D.
     pub grace: Nanos,
     /// Rate of the implicit signalling channel of each link, in packets a second.
     pub packets_per_second: u32,

@@ -218,7 +218,7 @@ impl<M: Memory> Node<M> {
         Ok(channel)
     }
 
-    /// Tears everything down; drive on until `is_quiet` or the grace is over.
+    /// Tears everything down; drive on until `is_quiet` or the grace is over. What is not sent by then is lost.
     pub fn shutdown(&mut self, now: Instant) {
         let mut channels: Vec<ChannelId> = self.plane.clips.iter().map(|clip| clip.local.channel).collect();
         channels.sort_unstable();

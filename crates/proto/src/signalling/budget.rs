@@ -121,6 +121,14 @@ pub fn outbox_messages(contract: &Contract, first: Nanos) -> u32 {
     u32::try_from(waiting.saturating_add(u64::from(contract.burst_messages_max))).unwrap_or(u32::MAX)
 }
 
+/// The longest that a closing source may need until its receiver has all that its ring may hold: it is sent at the
+/// contract's rate, and the last message arrives D after its logical arrival.
+pub fn drain_max(contract: &Contract) -> Nanos {
+    // d(1) is no longer than D.
+    let waiting = u64::from(outbox_messages(contract, contract.deadline));
+    contract.interval() * waiting.saturating_sub(1) + contract.deadline
+}
+
 /// The least that a route could promise: what its stages offered.
 pub fn possible(stages: &[StageGrant], drift: Ppm) -> Nanos {
     let smallest: Vec<_> = stages.iter().map(|stage| StageGrant { bound: stage.offered, ..*stage }).collect();

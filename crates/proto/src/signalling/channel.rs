@@ -75,7 +75,7 @@ pub struct Setup {
 }
 
 /// A time at which something is due, or none. The end of time is none, so it takes 8 bytes where an option takes 16.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timer(Instant);
 
 impl Timer {
@@ -107,7 +107,7 @@ pub struct Channel {
     pub state: State,
     /// rho, by the worst clock on the route as far as this node knows.
     pub drift: Ppm,
-    /// When an answer, consent or the grace is over.
+    /// When an answer, consent or the time for what is under way is over.
     pub deadline: Timer,
     /// When it is freed unless it is refreshed; never at the source.
     pub lease: Timer,

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Instant, Nanos};
 
 use super::Signalling;
-use super::channel::Channel;
+use super::channel::{Channel, Timer};
 use super::message::Message;
 use super::peer::Change;
 use super::resources::Resources;
@@ -149,9 +149,10 @@ impl Signalling {
         }
     }
 
-    /// Closes all channels; keep driving until [`Self::is_quiet`].
+    /// Closes all channels; keep driving until [`Self::is_quiet`]. What is not sent within the grace is lost.
     pub fn shutdown(&mut self, now: Instant, resources: &mut dyn Resources) {
         self.leaving = true;
+        self.hasten(now);
         for id in self.channels.chosen(|channel| !matches!(channel.state, State::Draining | State::Settling))
         {
             let Some(channel) = self.channels.get(id) else { continue };
@@ -161,6 +162,15 @@ impl Signalling {
                 Role::Source | Role::Sink => (Input::Close, CloseReason::Stopped),
             };
             self.apply(id, input, Particulars::reason(reason), now, resources);
+        }
+    }
+    /// What was closing before has the grace of a host that stops, too.
+    fn hasten(&mut self, now: Instant) {
+        let latest = Timer::due(now + self.config.signalling.grace);
+        for id in self.channels.chosen(|channel| channel.state == State::Draining) {
+            let Some(mut channel) = self.channels.take(id) else { continue };
+            channel.deadline = channel.deadline.min(latest);
+            self.channels.insert(channel);
         }
     }
 }

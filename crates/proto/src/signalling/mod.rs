@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! - A channel holds resources here exactly while it is in the table (and [`State::holds`]).
-//! - Away from its source, every channel has a lease or a grace that ends by itself.
+//! - Away from its source, every channel has a lease, or while it closes a time, that ends by itself.
 //! - All tables are bounded (`limits`); what does not fit is refused with `Exhausted`.
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -315,7 +315,8 @@ impl Signalling {
         self.apply_request(channel, Input::Deny, Particulars::refusal(refusal), now, resources)
     }
     /// Closes a channel at one of its ends for a `reason` of this end's. At the source it keeps its stages until
-    /// [`Self::drained`] or the grace is over; `Closed` follows with the sink's word, or when that is not to be had.
+    /// [`Self::drained`] or the time for what is queued is over; `Closed` follows with the sink's word, or when that is
+    /// not to be had.
     ///
     /// # Errors
     /// There is none, or it is closing already.
@@ -330,7 +331,7 @@ impl Signalling {
         let what = Particulars { reason, ..Particulars::refusal(refusal) };
         self.apply_request(channel, Input::Close, what, now, resources)
     }
-    /// The node has nothing of a closing channel under way any more: releases it before its grace is over.
+    /// The node has nothing of a closing channel under way any more: releases it before its time is over.
     pub fn drained(&mut self, channel: ChannelId, now: Instant, resources: &mut dyn Resources) {
         if self.channels.get(channel).is_some_and(|channel| channel.state == State::Draining) {
             self.apply(channel, Input::Drained, Particulars::default(), now, resources);

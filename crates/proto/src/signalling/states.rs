@@ -51,7 +51,7 @@ pub enum Input {
     CommitFailed,
     /// No answer of the application (sink) or of the network (source).
     Silence,
-    /// Nothing is under way any more, or the grace is over.
+    /// Nothing is under way any more, or the time for it is over.
     Drained,
     /// The sink's last word.
     Ended,
@@ -75,7 +75,7 @@ pub enum Action {
     DestroyForward,
     /// DESTROY towards the source.
     DestroyBack,
-    /// Begin the time that what is under way may take.
+    /// Begin the time that what is queued or under way may take.
     StartGrace,
     /// Begin the time that the sink's word may take.
     StartSettling,

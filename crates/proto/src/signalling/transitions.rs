@@ -171,16 +171,13 @@ impl Signalling {
             Action::SendDone => self.send_ended(channel, CloseReason::Local, what.receipt),
             Action::SendEnded => self.send_ended(channel, what.reason.told(), what.receipt),
             Action::StartGrace => {
-                let grace = self.config.signalling.grace;
-                let at_source = channel.local.role == Role::Source;
-                let grace = if at_source { grace } else { grace.min(channel.local.contract.deadline) };
                 channel.reason = what.reason;
-                channel.deadline = Timer::due(now + grace);
+                channel.deadline = Timer::due(now + self.drain_time(channel));
                 channel.lease = Timer::OFF;
             }
             Action::StartSettling => {
-                let drains = self.config.signalling.grace.min(channel.local.contract.deadline);
-                channel.deadline = Timer::due(now + drains + self.answer_time().min(SETTLING_TIME_MAX));
+                let answered = channel.local.contract.deadline + self.answer_time().min(SETTLING_TIME_MAX);
+                channel.deadline = Timer::due(now + answered);
             }
             Action::TellOpened => {
                 let grant = self.grant(channel, core::mem::take(&mut what.stages));
@@ -197,6 +194,17 @@ impl Signalling {
                 self.events.push_back(Event::Closed { channel: id, reason: what.reason, receipt });
             }
         }
+    }
+
+    /// How long a closing channel may take here: at its source until what is queued is sent, behind it as long as the
+    /// last packet may be under way. A host that stops has its grace and no longer.
+    fn drain_time(&self, channel: &Channel) -> Nanos {
+        let grace = self.config.signalling.grace;
+        let needed = match channel.local.role {
+            Role::Source => budget::drain_max(&channel.local.contract).max(grace),
+            Role::Forwarder | Role::Sink => channel.local.contract.deadline,
+        };
+        if self.leaving { needed.min(grace) } else { needed }
     }
 
     fn send_ended(&mut self, channel: &Channel, reason: CloseReason, receipt: Option<Receipt>) {

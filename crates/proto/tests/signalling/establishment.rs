@@ -340,7 +340,7 @@ fn the_receiver_closes_and_everybody_is_told() {
 }
 
 #[test]
-fn a_drained_source_releases_before_its_grace() {
+fn a_drained_source_releases_before_its_time_is_over() {
     let mut network = Network::line(1, 3, |_, _| {});
     let channel = network.open(0, 2, 50);
     assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));

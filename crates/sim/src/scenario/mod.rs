@@ -299,7 +299,7 @@ impl Times {
 }
 
 /// Longest deadline and burst recovery that is drawn.
-const DEADLINE_MAX: Nanos = Nanos::from_millis(400);
+pub(crate) const DEADLINE_MAX: Nanos = Nanos::from_millis(400);
 
 /// Channels that are asked for alone, in the end.
 pub(crate) const REVIVALS: u64 = 3;

@@ -7,7 +7,7 @@ use punctual_analysis::Nanos;
 use punctual_proto::ids::PathId;
 
 use super::{Act, Event, World};
-use crate::scenario::host_of;
+use crate::scenario::{DEADLINE_MAX, host_of};
 use crate::time::SimTime;
 
 /// Between two looks.
@@ -73,12 +73,12 @@ impl World {
         self.hosts[source].node.holds(path) && !self.options.sabotage.sources_denied
     }
 
-    /// A lease from the last refresh, which may have been under way for as long as a stream retransmits, and a
-    /// grace; seen up to a look late.
+    /// A lease from the last refresh, which may have been under way for as long as a stream retransmits, and what the
+    /// last packet may take; seen up to a look late.
     fn orphan_time(&self) -> Nanos {
         let signalling = &self.scenario.hosts[0].config.signalling;
         let under_way = if self.touches.is_empty() { Nanos::ZERO } else { signalling.hello_interval * 6 };
-        signalling.lease + signalling.grace + under_way + LOOK + Nanos::from_millis(100)
+        signalling.lease + DEADLINE_MAX + under_way + LOOK + Nanos::from_millis(100)
     }
 
     /// Whether a host's processor or clock does not go on as it should, or did a moment ago.

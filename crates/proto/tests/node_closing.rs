@@ -1,0 +1,96 @@
+//! What is queued or under way when an end closes still arrives; who stops is bounded by its grace.
+
+mod common;
+
+use common::{Open, World, pattern};
+use punctual_proto::node::api::{CloseReason, Event, Receipt};
+use punctual_proto::{BitRate, Contract, Delivery, Nanos, Rate};
+
+const RATE: BitRate = BitRate(40_000_000);
+const BYTES: u32 = 1_000;
+
+fn contract(per_second: u64, burst: u32, deadline_ms: u64) -> Contract {
+    Contract::new(BYTES, Rate::per_second(per_second).unwrap(), burst, Nanos::from_millis(deadline_ms))
+        .unwrap()
+}
+
+/// Puts `count` messages into the ring at once.
+fn send(world: &mut World, open: &Open, count: u64) {
+    for number in 0..count {
+        assert!(
+            open.outbox.send(&pattern(1, number, BYTES as usize), world.now),
+            "{number}: the ring is full"
+        );
+    }
+    world.nodes[0].handle_outbox(open.source, world.now);
+}
+
+/// Lets the receiver read for `span`; how many messages it was given.
+fn read(world: &mut World, open: &Open, span: Nanos) -> u64 {
+    let (until, mut received) = (world.now + span, 0);
+    while world.now < until {
+        world.run_for(Nanos::from_millis(1));
+        while open.inbox.recv(|message, info| {
+            assert!(message == pattern(1, info.number, BYTES as usize));
+            received += 1;
+        }) {}
+    }
+    received
+}
+
+/// How the source was told that it ended.
+fn ended(world: &World, open: &Open) -> Option<(CloseReason, Option<Receipt>)> {
+    world.events[0].iter().find_map(|event| match event {
+        Event::Closed { channel, reason, receipt } if *channel == open.source => Some((*reason, *receipt)),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_burst_that_waits_for_itself_is_sent_after_its_sender_has_closed() {
+    let mut world = World::line(3, RATE);
+    let contract = contract(25, 50, 80);
+    let open = world.open(0, 2, contract).unwrap();
+    send(&mut world, &open, 50);
+    world.nodes[0].close(open.source, world.now).unwrap();
+    let needed = contract.interval() * 49 + contract.deadline;
+    assert_eq!(read(&mut world, &open, needed), 50, "the last one counts 49 intervals later");
+    world.run_for(contract.deadline + Nanos::from_millis(20));
+    let receipt = Receipt { delivered: 50, late: 0 };
+    assert_eq!(ended(&world, &open), Some((CloseReason::Local, Some(receipt))));
+    assert!(world.nodes.iter().all(|node| node.is_quiet()));
+}
+
+#[test]
+fn what_is_held_for_its_deadline_is_handed_over_after_its_sender_has_closed() {
+    let mut world = World::line(3, RATE);
+    let contract = Contract { delivery: Delivery::AtDeadline, ..contract(50, 20, 2_000) };
+    let open = world.open(0, 2, contract).unwrap();
+    send(&mut world, &open, 20);
+    let early = read(&mut world, &open, contract.interval() * 19 + Nanos::from_millis(5));
+    assert_eq!(early, 0, "all are held");
+    world.nodes[0].close(open.source, world.now).unwrap();
+    assert_eq!(read(&mut world, &open, contract.deadline), 20);
+    world.run_for(Nanos::from_millis(100));
+    let receipt = Receipt { delivered: 20, late: 0 };
+    assert_eq!(ended(&world, &open), Some((CloseReason::Local, Some(receipt))));
+}
+
+/// Also what was closing before it stopped.
+#[test]
+fn a_host_that_stops_takes_its_grace_and_no_longer() {
+    for closes in [false, true] {
+        let mut world = World::line(3, RATE);
+        let open = world.open(0, 2, contract(25, 50, 80)).unwrap();
+        send(&mut world, &open, 50);
+        if closes {
+            world.nodes[0].close(open.source, world.now).unwrap();
+        }
+        world.nodes[0].shutdown(world.now);
+        let received = read(&mut world, &open, Nanos::from_millis(520));
+        assert!((12..=14).contains(&received), "{received} messages in 500 ms");
+        assert!(world.nodes[0].is_quiet());
+        world.run_for(Nanos::from_millis(100));
+        assert!(world.nodes.iter().all(|node| node.is_quiet()), "told behind it");
+    }
+}
