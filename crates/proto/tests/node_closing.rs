@@ -4,7 +4,7 @@ mod common;
 
 use common::{Open, World, pattern};
 use punctual_proto::node::api::{CloseReason, Event, Receipt};
-use punctual_proto::{BitRate, Contract, Delivery, Nanos, Rate};
+use punctual_proto::{BitRate, Contract, Delivery, Nanos, Policing, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);
 const BYTES: u32 = 1_000;
@@ -93,4 +93,34 @@ fn a_host_that_stops_takes_its_grace_and_no_longer() {
         world.run_for(Nanos::from_millis(100));
         assert!(world.nodes.iter().all(|node| node.is_quiet()), "told behind it");
     }
+}
+
+#[test]
+fn demoted_messages_and_a_full_ring_are_sent_after_their_sender_has_closed() {
+    let mut world = World::line(3, RATE);
+    // The ring has room for all that may be under way in D.
+    let contract = Contract { policing: Policing::Demote, ..contract(100, 2, 2_000) };
+    let open = world.open(0, 2, contract).unwrap();
+    for number in 0..60 {
+        assert!(open.outbox.send(&pattern(1, number, BYTES as usize), world.now));
+    }
+    world.nodes[0].close(open.source, world.now).unwrap();
+    assert_eq!(read(&mut world, &open, Nanos::from_millis(200)), 60);
+    world.run_for(contract.deadline);
+    let receipt = Receipt { delivered: 60, late: 0 };
+    assert_eq!(ended(&world, &open), Some((CloseReason::Local, Some(receipt))));
+}
+
+/// Whatever closes it again: its application, then the host.
+#[test]
+fn an_end_that_is_drained_is_told_once() {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract(50, 1, 40)).unwrap();
+    world.settle();
+    world.nodes[0].close(open.source, world.now).unwrap();
+    world.nodes[0].shutdown(world.now);
+    world.run_for(Nanos::from_secs(1));
+    let closed = |event: &&Event| matches!(event, Event::Closed { channel, .. } if *channel == open.source);
+    assert_eq!(world.events[0].iter().filter(closed).count(), 1);
+    assert!(world.nodes.iter().all(|node| node.is_quiet()));
 }

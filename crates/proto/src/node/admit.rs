@@ -11,7 +11,7 @@ use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, bu
 
 use super::api::{FilterChange, Receipt, RefuseCause, Role, StageGrant};
 use super::clip::{
-    Clip, Counters, Demoted, Forwarder, Lenient, Outlet, PacketQueue, Punctual, RoleState, Sink, Source, Told,
+    Clip, Counters, Demoted, Ending, Forwarder, Lenient, Outlet, PacketQueue, Punctual, RoleState, Sink, Source, Told,
 };
 use super::filters::{Upstream, slack_ns_min};
 use super::outgoing::Outgoing;
@@ -297,7 +297,7 @@ impl<M: Memory> Plane<M> {
             link_arrivals: within_host(local),
             demoted,
             in_backlog: false,
-            closing: false,
+            ending: Ending::default(),
             listed: false,
         }
     }

@@ -78,10 +78,20 @@ pub(super) struct Source<M: Memory> {
     pub demoted: Option<Box<Demoted>>,
     /// It is among those whose ring is drained in the background.
     pub in_backlog: bool,
-    /// The application has closed it; what is queued is still sent.
-    pub closing: bool,
+    pub ending: Ending,
     /// It is among the link's blocked ones.
     pub listed: bool,
+}
+
+/// Where a source is in its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Ending {
+    #[default]
+    Open,
+    /// The application has closed it; what is queued is still sent.
+    Closing,
+    /// All of that has been sent, and signalling is told.
+    Drained,
 }
 
 /// The best-effort part of a source that demotes.

@@ -15,7 +15,7 @@ use punctual_analysis::{Instant, Nanos, Policing};
 use super::api::{DropCounters, FilterChange, Notice};
 use super::backlog::Backlog;
 use super::best_effort::{Arrivals, Binding, Flow, Message};
-use super::clip::{Clip, PacketIn, RoleState};
+use super::clip::{Clip, Ending, PacketIn, RoleState};
 use super::config::{LinkConfig, NodeConfig};
 use super::earliest;
 use super::outgoing::Messages;
@@ -291,13 +291,11 @@ impl<M: Memory> Plane<M> {
     }
 
     /// A source that is closed by its application: signalling hears when its last message is sent.
-    pub fn begin_closing(&mut self, channel: ChannelId) {
-        let Some(clip) = self.clips.get_mut(channel) else { return };
-        if let RoleState::Source(source) = &mut clip.role {
-            source.closing = true;
-            if source.outgoing.is_empty() {
-                self.drained.push_back(channel);
-            }
+    pub fn begin_closing(&mut self, channel: ChannelId, now: Instant) {
+        let Some(Clip { role: RoleState::Source(source), .. }) = self.clips.get_mut(channel) else { return };
+        if source.ending == Ending::Open {
+            source.ending = Ending::Closing;
+            self.drain_outbox(channel, now);
         }
     }
 

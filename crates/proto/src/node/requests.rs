@@ -153,9 +153,8 @@ impl<M: Memory> Node<M> {
         if self.close_best_effort(channel) {
             return Ok(());
         }
-        self.plane.drain_outbox(channel, now);
         self.signalling.close(channel, reason, now, &mut self.plane)?;
-        self.plane.begin_closing(channel);
+        self.plane.begin_closing(channel, now);
         Ok(())
     }
 
@@ -223,7 +222,7 @@ impl<M: Memory> Node<M> {
         let mut channels: Vec<ChannelId> = self.plane.clips.iter().map(|clip| clip.local.channel).collect();
         channels.sort_unstable();
         self.signalling.shutdown(now, &mut self.plane);
-        channels.into_iter().for_each(|channel| self.plane.begin_closing(channel));
+        channels.into_iter().for_each(|channel| self.plane.begin_closing(channel, now));
         let flows: Vec<ChannelId> = self.plane.flows.keys().copied().collect();
         for flow in flows {
             self.close_best_effort(flow);

@@ -7,7 +7,7 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::api::{Notice, WorkKind};
 use super::best_effort::{Message, key_of};
-use super::clip::{Clip, Demoted, RoleState, Source};
+use super::clip::{Clip, Demoted, Ending, RoleState, Source};
 use super::outgoing::{Fragment, Messages};
 use super::packet::Packet;
 use super::plane::{Line, Plane};
@@ -43,6 +43,9 @@ impl<M: Memory> Plane<M> {
         let Clip { role: RoleState::Source(source), cpu_bound, handler, local, .. } = clip else {
             return;
         };
+        if source.ends() {
+            self.drained.push_back(channel);
+        }
         let line = &mut self.lines[usize::from(source.outlet.link.0)];
         match source.outgoing.peek(&self.messages) {
             None => self.executor.idle(*handler),
@@ -192,6 +195,21 @@ impl<M: Memory> Source<M> {
     /// Whether more could be taken out of the ring.
     pub fn has_backlog(&self) -> bool {
         !self.is_full() && self.outbox.as_ref().is_some_and(Outbox::is_ready)
+    }
+
+    /// Whether everything that the application has put in has left.
+    fn is_drained(&self) -> bool {
+        let demoted = self.demoted.as_ref().is_none_or(|demoted| demoted.outgoing.is_empty());
+        demoted && self.outgoing.is_empty() && !self.outbox.as_ref().is_some_and(Outbox::is_ready)
+    }
+
+    /// Whether the last message of a closing source has left; said once.
+    fn ends(&mut self) -> bool {
+        let ends = self.ending == Ending::Closing && self.is_drained();
+        if ends {
+            self.ending = Ending::Drained;
+        }
+        ends
     }
 
     /// Queues a message as best effort; `false` where there is no room.

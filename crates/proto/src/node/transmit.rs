@@ -114,9 +114,6 @@ impl<M: Memory> Plane<M> {
         if source.outgoing.sent(&mut self.messages, number) {
             counters.messages_out += 1;
             counters.bytes_out += u64::from(fragment.message_bytes);
-            if source.closing && source.outgoing.is_empty() {
-                self.drained.push_back(channel);
-            }
             // A ring slot is free: what waited in the application's ring may come in.
             self.drain_outbox(channel, now);
         } else {
