@@ -11,7 +11,8 @@ use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, bu
 
 use super::api::{FilterChange, Receipt, RefuseCause, Role, StageGrant};
 use super::clip::{
-    Clip, Counters, Demoted, Ending, Forwarder, Lenient, Outlet, PacketQueue, Punctual, RoleState, Sink, Source, Told,
+    Clip, Counters, Demoted, Ending, Forwarder, Lenient, Outlet, PacketQueue, Punctual, RoleState, Sink,
+    Source, Told,
 };
 use super::filters::{Upstream, slack_ns_min};
 use super::outgoing::Outgoing;

@@ -176,9 +176,8 @@ pub const TABLE: &[Row] = &[
     forwarder(S::Open, I::DownstreamLost, S::Gone, &[A::DestroyBack]),
     forwarder(S::Open, I::LeaseOver, S::Gone, &[A::DestroyForward, A::DestroyBack]),
     forwarder(S::Draining, I::Drained, S::Gone, &[]),
-    forwarder(S::Draining, I::DestroyBack, S::Gone, &[]),
+    forwarder(S::Draining, I::DestroyBack, S::Gone, &[A::DestroyBack]),
     forwarder(S::Draining, I::UpstreamLost, S::Draining, &[]),
-    // The source learns of it by the lack of the sink's word, or sooner.
     forwarder(S::Draining, I::DownstreamLost, S::Gone, &[A::DestroyBack]),
     // Sink: establishment.
     sink(S::Asking, I::CreateAgain, S::Asking, &[]),

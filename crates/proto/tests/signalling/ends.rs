@@ -9,9 +9,14 @@ const RECEIPT: Receipt = Receipt { delivered: 7, late: 2 };
 
 /// An open channel over `hops` links, and its handles at both ends.
 fn open(seed: u64, hops: usize) -> (Network, ChannelId, ChannelId) {
+    open_within(seed, hops, 50)
+}
+
+/// The same with a deadline, for which its hosts drain.
+fn open_within(seed: u64, hops: usize, deadline_ms: u64) -> (Network, ChannelId, ChannelId) {
     let mut network = Network::line(seed, hops + 1, |_, _| {});
     network.hosts[hops].stages.receipt = RECEIPT;
-    let source = network.open(0, hops, 50);
+    let source = network.open(0, hops, deadline_ms);
     assert!(network.run_until(5 * SECOND, |n| n.all_in("open")), "seed {seed}");
     let sink = network.hosts[hops].events.iter().find_map(|event| match event {
         Event::Established { channel } => Some(*channel),
@@ -117,5 +122,19 @@ fn a_host_that_stops_says_so() {
             let (reason, _) = end(&network, other).expect("told");
             assert_eq!(reason, CloseReason::PeerStopped, "host {stopped} stops, told to {other}");
         }
+    }
+}
+
+/// The forwarder before the host that died hears it first; those before that one pass it on, though they drain.
+#[test]
+fn a_path_that_is_lost_while_it_drains_is_told_to_the_source_at_once() {
+    for hops in 2..=4 {
+        let (mut network, source, _) = open_within(hops as u64, hops, 10_000);
+        network.crash(hops);
+        network.close(0, source);
+        network.at(0, |s, now, stages| s.drained(source, now, stages));
+        // A neighbour's silence takes 5 s, the word would be overdue after 15.
+        network.run(7 * SECOND);
+        assert_eq!(end(&network, 0), Some((CloseReason::PathLost, None)), "{hops} hops");
     }
 }
