@@ -47,7 +47,7 @@ pub use random::SplitMix64;
 use requests::Requests;
 pub use resources::{CommitTerms, LocalChannel, Resources};
 use states::{Input, State, transition};
-use transitions::Particulars;
+use transitions::{CLOSED, Particulars};
 
 /// Longest time that retransmissions may take until a neighbour's silence is an answer.
 const ANSWER_TIME_MAX: Nanos = Nanos::from_secs(60);
@@ -327,7 +327,7 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
-        let refusal = self.refusal(RefuseCause::Receiver("closed".into()));
+        let refusal = self.refusal(RefuseCause::Receiver(CLOSED.into()));
         let what = Particulars { reason, ..Particulars::refusal(refusal) };
         self.apply_request(channel, Input::Close, what, now, resources)
     }

@@ -20,6 +20,9 @@ use crate::node::api::{
 /// Longest time that a sink's word may take beyond what is under way; about what a neighbour's silence takes.
 const SETTLING_TIME_MAX: Nanos = Nanos::from_secs(5);
 
+/// What the other end of a channel that is not open yet is told when one end closes it.
+pub const CLOSED: &str = "closed";
+
 /// What an input brings along.
 #[derive(Debug)]
 pub struct Particulars {
@@ -189,10 +192,21 @@ impl Signalling {
             }
             Action::TellEstablished => self.events.push_back(Event::Established { channel: id }),
             Action::TellClosed => {
+                self.answer_asker(channel, what);
                 let at_source = channel.local.role == Role::Source;
                 let receipt = what.receipt.filter(|_| at_source);
                 self.events.push_back(Event::Closed { channel: id, reason: what.reason, receipt });
             }
+        }
+    }
+
+    /// A receiver that has asked for the channel, which will not be: its source has closed it before.
+    fn answer_asker(&mut self, channel: &mut Channel, what: &mut Particulars) {
+        let attempt = channel.setup.as_mut().and_then(|setup| setup.attempt.as_mut());
+        if let Some(asked) = attempt.and_then(|attempt| attempt.asked.take()) {
+            let closed = || self.refusal(RefuseCause::Receiver(CLOSED.into()));
+            let refusal = what.refusal.take().unwrap_or_else(closed);
+            self.answer_no(&asked, refusal);
         }
     }
 

@@ -94,6 +94,24 @@ fn what_nobody_said_yes_to_is_not_offered() {
     assert!(network.nothing_held() && network.states(0).is_empty());
 }
 
+/// The source has opened a channel for a receiver that asked, is refused, asks for what is offered, and closes.
+#[test]
+fn a_receiver_that_asked_is_told_when_the_source_gives_up() {
+    let mut network = uneven(5, 3);
+    network.hosts[1].stages.interval_min = Nanos::from_millis(90);
+    network.run(SECOND);
+    let films = network.request(0, 50);
+    let token = network
+        .at(3, |s, now, _| s.request(&films.to, name("in"), films.contract, films.user, now))
+        .expect("can be tried");
+    assert!(network.run_until(SECOND, |n| n.states(0) == ["offering"]));
+    let signalling = network.hosts[0].signalling.as_ref().expect("alive");
+    let channel = signalling.channels().next().expect("offering").local.channel;
+    network.close(0, channel);
+    network.run(SECOND / 10);
+    assert_eq!(network.count(3, |e| matches!(e, Event::RequestFailed { token: t, .. } if *t == token)), 1);
+}
+
 #[test]
 fn hosts_are_told_by_name() {
     let mut network = Network::line(1, 3, |_, _| {});
