@@ -48,7 +48,10 @@ impl Offering {
                 self.found = Some((self.asked, stages));
                 (deadline < self.asked.deadline).then_some(tighter)
             }
-            Err(refusal) => refusal.and_then(|no| no.offer).filter(|_| self.found.is_none()),
+            Err(refusal) => {
+                let offer = refusal.and_then(|no| no.offer).filter(|_| self.found.is_none());
+                offer.map(|offer| relaxed(&self.wanted, &offer))
+            }
         };
         let next = next.filter(|next| self.left > 0 && next.validate().is_ok())?;
         self.left -= 1;
@@ -60,6 +63,11 @@ impl Offering {
         let (offer, stages) = self.found.map_or((None, Vec::new()), |(offer, by)| (Some(offer), by));
         ChannelRefusal { offer, stages, ..self.refusal }
     }
+}
+
+/// What was wanted with the deadline and the rate of a hop's offer: nothing else can be offered, whatever comes.
+const fn relaxed(wanted: &Contract, offer: &Contract) -> Contract {
+    Contract { deadline: offer.deadline, rate_max: offer.rate_max, ..*wanted }
 }
 
 impl Signalling {
@@ -74,8 +82,12 @@ impl Signalling {
     ) {
         let nothing = || (self.refusal(RefuseCause::Timeout), Vec::new());
         let (refusal, via) = attempt.best.take().unwrap_or_else(nothing);
-        let (wanted, offer) = (request.contract, refusal.offer);
-        let Some(asked) = offer else { return self.tell_refused(id, &attempt, refusal) };
+        let wanted = request.contract;
+        let offer =
+            refusal.offer.map(|offer| relaxed(&wanted, &offer)).filter(|offer| offer.validate().is_ok());
+        let Some(asked) = offer else {
+            return self.tell_refused(id, &attempt, ChannelRefusal { offer: None, ..refusal });
+        };
         let until = now + self.answer_time().min(ASKING_TIME_MAX);
         let offering = Offering { refusal, via, wanted, asked, found: None, left: OFFERS_MAX, until };
         self.ask_offer(id, request, attempt, offering, resources);
@@ -159,5 +171,43 @@ impl Signalling {
     pub(super) fn names_of(&self, nodes: &[NodeId]) -> Vec<HostName> {
         let known = self.config.directory.iter().filter(|(_, node)| nodes.contains(node));
         known.map(|(name, node)| HostName { node: *node, name: name.clone() }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_analysis::{Policing, Rate};
+
+    fn contract(bytes: u32, deadline_ms: u64) -> Contract {
+        let rate = Rate::per_second(50).expect("a rate");
+        Contract::new(bytes, rate, 3, Nanos::from_millis(deadline_ms)).expect("valid")
+    }
+
+    fn no(offer: Contract) -> ChannelRefusal {
+        let (stages, hosts) = (Vec::new(), Vec::new());
+        ChannelRefusal { node: NodeId(2), cause: RefuseCause::Exhausted, offer: Some(offer), stages, hosts }
+    }
+
+    /// A hop that offers another size, burst and policing is asked for the deadline and the rate that it offers.
+    #[test]
+    fn a_hop_can_offer_another_deadline_and_rate_and_nothing_else() {
+        let wanted = contract(1_000, 5);
+        let rate_max = Rate::per_second(20).expect("a rate");
+        let mut offering = Offering {
+            refusal: no(wanted),
+            via: Vec::new(),
+            wanted,
+            asked: wanted,
+            found: None,
+            left: OFFERS_MAX,
+            until: Instant(0),
+        };
+        let other = Contract { policing: Policing::Demote, burst_messages_max: 90, ..contract(7, 40) };
+        let asked = offering.next(Err(Some(no(Contract { rate_max, ..other }))));
+        assert_eq!(asked, Some(Contract { deadline: Nanos::from_millis(40), rate_max, ..wanted }));
+        // What was said yes to is what was asked for, and is all that is told.
+        assert_eq!(offering.next(Ok((Nanos::from_secs(1), Vec::new()))), None);
+        assert_eq!(offering.told().offer, asked);
     }
 }
