@@ -124,3 +124,23 @@ fn an_end_that_is_drained_is_told_once() {
     assert_eq!(world.events[0].iter().filter(closed).count(), 1);
     assert!(world.nodes.iter().all(|node| node.is_quiet()));
 }
+
+/// A source waits for its sink's word after it has given back all that it held.
+#[test]
+fn no_channel_is_shown_without_what_it_has_done() {
+    let mut world = World::line(2, RATE);
+    let contract = Contract { delivery: Delivery::AtDeadline, ..contract(50, 3, 400) };
+    let open = world.open(0, 1, contract).unwrap();
+    send(&mut world, &open, 3);
+    assert_eq!(read(&mut world, &open, Nanos::from_secs(1)), 3);
+    world.nodes[0].close(open.source, world.now).unwrap();
+    let mut waited = 0;
+    while ended(&world, &open).is_none() {
+        for channel in world.nodes[0].channels() {
+            assert!(channel.counters.messages_out == 3 && !channel.stages.is_empty(), "{channel:?}");
+        }
+        waited += 1;
+        world.run_for(Nanos::from_millis(1));
+    }
+    assert!(waited > 300 && !world.nodes[0].channels().iter().any(|c| c.channel == open.source));
+}

@@ -63,9 +63,11 @@ impl<M: Memory> Node<M> {
         }
     }
 
-    /// For `channels`: every guaranteed channel that starts, passes or ends here, by handle.
+    /// For `channels`: every guaranteed channel that starts, passes or ends here, by handle. One that has ended and of
+    /// which only the sink's word is waited for is none any more: nothing is known of what it has done.
     pub fn channels(&self) -> Vec<ChannelStatus> {
-        self.signalling.channels().map(|view| self.channel_status(&view)).collect()
+        let lives = self.signalling.channels().filter(|view| !view.has_ended);
+        lives.map(|view| self.channel_status(&view)).collect()
     }
 
     /// One channel; `None` where it is not known here.

@@ -80,6 +80,8 @@ pub struct ChannelView<'a> {
     pub degraded: &'a [NodeId],
     /// State as `channels` shows it (`open`, `creating`, ...).
     pub state: &'static str,
+    /// It has ended here, stages, clip and counters with it; only the sink's word is still waited for.
+    pub has_ended: bool,
 }
 
 /// What signalling counts.
@@ -418,6 +420,7 @@ fn view(channel: &Channel) -> ChannelView<'_> {
         to: &channel.way.to,
         degraded: &channel.way.degraded,
         state: channel.state.name(),
+        has_ended: channel.state == State::Settling,
     }
 }
 
