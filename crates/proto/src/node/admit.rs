@@ -107,7 +107,7 @@ impl<M: Memory> Resources for Plane<M> {
         let soft = self.stages.cpu_is_soft(local.channel);
         self.stages.reserve_buffers(local.channel, reserved(local, buffers, soft))?;
         self.install(local, &terms, buffers)?;
-        Ok(self.stages.grants(local, &offered))
+        Ok(self.stages.holding(local))
     }
 
     fn receipt(&self, channel: ChannelId) -> Receipt {

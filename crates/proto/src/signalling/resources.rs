@@ -95,7 +95,8 @@ pub trait Resources {
 
     /// Makes a held channel final: each bound moved to at most its limit in `terms` where that is feasible
     /// (the rest is handed on upstream), horizons and buffers taken from the bounds that were really
-    /// taken, data path ready. The grants come in the order of `hold`.
+    /// taken, data path ready. What is held now, in the order of `hold`: what a bound is made of, and the smallest one,
+    /// was said there.
     ///
     /// # Errors
     /// Why not (buffers, mostly); the channel stays held and signalling releases it.

@@ -69,10 +69,15 @@ pub fn commit(
     }
     let fixed = setup.arrival_error_fixed;
     let terms = budget::terms(&local.contract, stages, own.clone(), local.role, fixed, drift);
-    let grants = resources.commit(local, &terms)?;
+    let mut grants = resources.commit(local, &terms)?;
     let within = grants.iter().zip(&terms.bounds).all(|(grant, most)| grant.bound <= *most);
     if grants.len() != own.len() || !within {
         return Err(RefuseCause::Unsuitable("stages took more than their share".into()));
+    }
+    // What was said with the offer stays said: a stage that holds the channel knows the rest only.
+    for (grant, offer) in grants.iter_mut().zip(&setup.stages) {
+        let StageGrant { offered, made_of, cold_start, .. } = *offer;
+        *grant = StageGrant { offered, made_of, cold_start, ..*grant };
     }
     stages[own].copy_from_slice(&grants);
     setup.stages = grants;

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use punctual_analysis::{CostParts, Demand, Explanation, Nanos, Ppm};
+use punctual_analysis::{CostParts, Explanation, Nanos, Ppm};
 
 use super::super::api::{Role, StageGrant, StageKind};
 use super::super::config;
@@ -13,47 +13,14 @@ use crate::ids::LinkId;
 use crate::signalling::LocalChannel;
 
 impl Stages {
-    /// The grants of what is held now.
-    pub fn grants(&mut self, local: &LocalChannel, offered: &[Nanos]) -> Vec<StageGrant> {
-        let stages = self.cpu_stage(local).zip(self.held(local.channel));
-        let Some((cpu, buffer_bytes)) = stages.map(|(cpu, held)| (cpu, held.buffers.bytes)) else {
-            return Vec::new();
-        };
-        let mut grants = Vec::from([self.cpu_grant(local, &cpu, cpu.bound)]);
-        if let Some((link, stage)) = self.link_stage(local) {
-            grants.push(self.link_grant(local, link, &stage, stage.bound));
-        }
-        for (grant, offered) in grants.iter_mut().zip(offered) {
-            grant.offered = *offered;
-        }
-        if let Some(last) = grants.last_mut() {
-            last.buffer_bytes = buffer_bytes;
-        }
-        grants
-    }
-
-    /// What is held now, without what was said when it was granted: what a bound was made of, and the smallest one.
+    /// What is held now, without what was said when it was offered: what a bound is made of, and the smallest one.
     pub fn holding(&self, local: &LocalChannel) -> Vec<StageGrant> {
         let Some((held, cpu)) = self.held(local.channel).zip(self.cpu_stage(local)) else {
             return Vec::new();
         };
-        let mut holding = Vec::from([StageGrant {
-            cost_parts: self.cpu_cost_parts(local),
-            costs_from: self.costs_from,
-            utilisation: self.cpu_utilisation(),
-            ..self.grant(cpu_kind(local.role), &cpu)
-        }]);
+        let mut holding = Vec::from([self.cpu_part(local, &cpu)]);
         if let Some((link, stage)) = self.link_stage(local) {
-            let on = &self.links[usize::from(link.0)];
-            holding.push(StageGrant {
-                cost_parts: on.model.cost_parts(&local.contract, local.fragment_bytes),
-                propagation_max: on.propagation_max,
-                utilisation: on.policy.utilisation(),
-                ..self.grant(StageKind::Link, &stage)
-            });
-        }
-        for stage in &mut holding {
-            stage.made_of = Explanation::default();
+            holding.push(self.link_part(local, link, &stage));
         }
         if let Some(last) = holding.last_mut() {
             last.buffer_bytes = held.buffers.bytes;
@@ -70,44 +37,50 @@ impl Stages {
         parts.unwrap_or_default()
     }
 
-    pub(super) fn cpu_grant(&mut self, local: &LocalChannel, stage: &HeldStage, limit: Nanos) -> StageGrant {
+    /// What the processor's offer of `stage` within `limit` is made of; asked before it is held.
+    pub(super) fn explain_cpu(&mut self, stage: &HeldStage, limit: Nanos) -> Explanation {
         let mut made_of = match stage.planned {
             None => self.cpu.explain(&stage.demand, limit - stage.wait).unwrap_or_default(),
             Some(_) => planned_bound(stage),
         };
         made_of.release_latency += stage.wait;
+        made_of
+    }
+
+    /// The same of a link.
+    pub(super) fn explain_link(&mut self, link: LinkId, stage: &HeldStage, limit: Nanos) -> Explanation {
+        let policy = &mut self.links[usize::from(link.0)].policy;
+        policy.explain(&stage.demand, limit).unwrap_or_default()
+    }
+
+    /// Of what a processor's bound is made of, what cold caches take.
+    pub(super) fn cold_start_of(&self, made_of: &Explanation) -> Nanos {
+        self.costs.cold_start.min(made_of.interference)
+    }
+
+    /// A processor's part of a grant, without what its bound is made of.
+    pub(super) fn cpu_part(&self, local: &LocalChannel, stage: &HeldStage) -> StageGrant {
         StageGrant {
-            made_of,
-            cold_start: self.costs.cold_start.min(made_of.interference),
             cost_parts: self.cpu_cost_parts(local),
             costs_from: self.costs_from,
             utilisation: self.cpu.utilisation(),
-            ..self.grant(cpu_kind(local.role), stage)
+            ..self.part(cpu_kind(local.role), stage)
         }
     }
 
-    pub(super) fn link_grant(
-        &mut self,
-        local: &LocalChannel,
-        link: LinkId,
-        stage: &HeldStage,
-        limit: Nanos,
-    ) -> StageGrant {
-        let own = self.grant(StageKind::Link, stage);
-        let on = &mut self.links[usize::from(link.0)];
-        let made_of = on.policy.explain(&stage.demand, limit).unwrap_or_default();
+    /// The same of the link out.
+    pub(super) fn link_part(&self, local: &LocalChannel, link: LinkId, stage: &HeldStage) -> StageGrant {
+        let on = &self.links[usize::from(link.0)];
         StageGrant {
             cost_parts: on.model.cost_parts(&local.contract, local.fragment_bytes),
             propagation_max: on.propagation_max,
             utilisation: on.policy.utilisation(),
-            made_of,
-            ..own
+            ..self.part(StageKind::Link, stage)
         }
     }
 
-    /// What every grant says; the stage itself adds the rest.
-    fn grant(&self, kind: StageKind, stage: &HeldStage) -> StageGrant {
-        let Demand { release_latency, cost: own, .. } = stage.demand;
+    /// What every part says; the stage itself adds the rest.
+    fn part(&self, kind: StageKind, stage: &HeldStage) -> StageGrant {
         StageGrant {
             node: self.node,
             kind,
@@ -115,7 +88,7 @@ impl Stages {
             bound: stage.bound,
             propagation_max: Nanos::ZERO,
             cost: stage.demand.cost,
-            made_of: Explanation { release_latency, own, ..Explanation::default() },
+            made_of: Explanation::default(),
             cold_start: Nanos::ZERO,
             cost_parts: CostParts::default(),
             costs_from: config::CostSource::Configured,

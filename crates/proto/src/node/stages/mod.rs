@@ -199,35 +199,29 @@ impl Stages {
         dry: bool,
     ) -> Result<Vec<StageGrant>, RefuseCause> {
         self.check_suitable(local)?;
-        let key = StageKey(local.channel.0);
-        let cpu_kind = cpu_kind(local.role);
-        let refuse = |kind| move |refusal: Refusal| RefuseCause::Stage { kind, refusal };
-        let cpu = self.offer_cpu(local, limit)?.map_err(refuse(cpu_kind))?;
-        let mut cpu_grant = self.cpu_grant(local, &cpu, limit);
-        let Some(link) = local.link_out else {
-            if !dry {
-                self.hold_cpu(local.channel, &cpu).map_err(refuse(cpu_kind))?;
-                cpu_grant.utilisation = self.cpu.utilisation();
-                self.insert(local.channel, &cpu, None);
-            }
-            return Ok(Vec::from([cpu_grant]));
-        };
-        let demand = self.link_demand(local, link, cpu.bound);
-        let stage = &mut self.links[usize::from(link.0)];
-        let left = limit - cpu.bound - stage.propagation_max;
-        let refuse_link = refuse(StageKind::Link);
-        let held = HeldStage::new(demand, stage.policy.offer(&demand, left).map_err(refuse_link)?.bound);
+        let refuse = |refusal| RefuseCause::Stage { kind: cpu_kind(local.role), refusal };
+        let cpu = self.offer_cpu(local, limit)?.map_err(refuse)?;
+        let out = local.link_out.map(|link| self.offer_link(local, link, &cpu, limit)).transpose()?;
+        // Before the stages are held: then each would count the channel itself among the others.
+        let cpu_made_of = self.explain_cpu(&cpu, limit);
+        let out = out.map(|(link, stage, left)| (link, stage, self.explain_link(link, &stage, left)));
         if !dry {
-            stage.policy.hold(key, &held.demand, held.bound).map_err(refuse_link)?;
-            if let Err(refusal) = self.hold_cpu(local.channel, &cpu) {
-                self.links[usize::from(link.0)].policy.release(key);
-                return Err(refuse(cpu_kind)(refusal));
+            if let Some((link, stage, _)) = &out {
+                self.hold_link(local.channel, *link, stage)?;
             }
-            cpu_grant.utilisation = self.cpu.utilisation();
-            self.insert(local.channel, &cpu, Some((link, &held)));
+            if let Err(refusal) = self.hold_cpu(local.channel, &cpu) {
+                if let Some((link, ..)) = out {
+                    self.links[usize::from(link.0)].policy.release(StageKey(local.channel.0));
+                }
+                return Err(refuse(refusal));
+            }
+            self.insert(local.channel, &cpu, out.as_ref().map(|(link, stage, _)| (*link, stage)));
         }
-        let grants = [cpu_grant, self.link_grant(local, link, &held, left)];
-        Ok(Vec::from(grants))
+        let cold_start = self.cold_start_of(&cpu_made_of);
+        let cpu = StageGrant { made_of: cpu_made_of, cold_start, ..self.cpu_part(local, &cpu) };
+        let out =
+            out.map(|(link, stage, made_of)| StageGrant { made_of, ..self.link_part(local, link, &stage) });
+        Ok(core::iter::once(cpu).chain(out).collect())
     }
 
     /// Moves the held bounds to at most `bounds` (CPU, link), each where its stage still keeps everybody's;
@@ -321,6 +315,26 @@ impl Stages {
         Ok(answer)
     }
 
+    /// What the link out could promise, with what the processor leaves of `limit`; and how much that is.
+    fn offer_link(
+        &mut self,
+        local: &LocalChannel,
+        link: LinkId,
+        cpu: &HeldStage,
+        limit: Nanos,
+    ) -> Result<(LinkId, HeldStage, Nanos), RefuseCause> {
+        let demand = self.link_demand(local, link, cpu.bound);
+        let on = &mut self.links[usize::from(link.0)];
+        let left = limit - cpu.bound - on.propagation_max;
+        let offer = on.policy.offer(&demand, left).map_err(refused_by_link)?;
+        Ok((link, HeldStage::new(demand, offer.bound), left))
+    }
+
+    fn hold_link(&mut self, channel: ChannelId, link: LinkId, stage: &HeldStage) -> Result<(), RefuseCause> {
+        let policy = &mut self.links[usize::from(link.0)].policy;
+        policy.hold(StageKey(channel.0), &stage.demand, stage.bound).map_err(refused_by_link)
+    }
+
     fn hold_cpu(&mut self, channel: ChannelId, stage: &HeldStage) -> Result<(), Refusal> {
         match stage.planned {
             Some(index) => self.plan[index].taken = Some(channel),
@@ -410,6 +424,10 @@ fn after_timer(refusal: Refusal, wait: Nanos) -> Refusal {
     };
     let bound_possible = refusal.bound_possible.map(|possible| possible + wait);
     Refusal { reason, bound_possible, period_possible: None }
+}
+
+const fn refused_by_link(refusal: Refusal) -> RefuseCause {
+    RefuseCause::Stage { kind: StageKind::Link, refusal }
 }
 
 fn unsuitable(error: ActivationError) -> RefuseCause {

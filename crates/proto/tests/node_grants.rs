@@ -1,0 +1,53 @@
+//! What a grant says of itself: the parts of each bound, and what the stages hold.
+
+mod common;
+
+use common::{World, line_config};
+use punctual_proto::node::api::StageGrant;
+use punctual_proto::node::config::{Admission, RunPolicy};
+use punctual_proto::{BitRate, Contract, Nanos, Rate};
+
+const RATE: BitRate = BitRate(40_000_000);
+
+fn contract(bytes: u32, deadline_ms: u64) -> Contract {
+    Contract::new(bytes, Rate::per_second(25).unwrap(), 1, Nanos::from_millis(deadline_ms)).unwrap()
+}
+
+fn parts(stage: &StageGrant) -> Nanos {
+    let of = stage.made_of;
+    of.release_latency + of.blocking + of.interference + of.own + of.others
+}
+
+/// A channel is no other to itself, also where it has more than half of a stage and none like it would fit beside it.
+#[test]
+fn the_parts_of_a_bound_sum_up_to_what_was_offered() {
+    let policies = [
+        (RunPolicy::Edf, Admission::Edf),
+        (RunPolicy::Edf, Admission::DOrder),
+        (RunPolicy::Rmdp, Admission::Rmdp),
+    ];
+    for (run, admission) in policies {
+        let configs = (0..3).map(|index| {
+            let mut config = line_config(index, 3, RATE);
+            (config.cpu.run, config.cpu.admission) = (run, admission);
+            let on_link = if admission == Admission::DOrder { admission } else { Admission::Edf };
+            config.links.iter_mut().for_each(|link| link.admission = on_link);
+            config
+        });
+        let mut world = World::of(configs.collect());
+        let most = world.open(0, 2, contract(110_000, 200)).expect("22 of 40 Mbit/s");
+        let more = world.open(0, 2, contract(20_000, 200)).expect("4 of the rest");
+        for open in [&most, &more] {
+            assert_eq!(open.grant.stages.len(), 5);
+            for stage in &open.grant.stages {
+                assert_eq!(parts(stage), stage.offered, "{admission:?} {stage:?}");
+                assert_eq!(stage.made_of.own, stage.cost);
+                assert!(stage.offered <= stage.bound && stage.cold_start <= stage.made_of.interference);
+            }
+            let held = world.nodes[0].channel(open.source).expect("open").stages;
+            for (held, granted) in held.iter().zip(&open.grant.stages) {
+                assert_eq!((held.kind, held.bound, held.cost), (granted.kind, granted.bound, granted.cost));
+            }
+        }
+    }
+}
