@@ -9,7 +9,7 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 use super::budget::Account;
 use super::caps::{Bucket, Caps};
 use super::heap::IndexedHeap;
-use super::parameters::{Activation, Class, HandlerId, HandlerParameters, Trigger};
+use super::parameters::{Activation, Class, HandlerId, HandlerParameters};
 use crate::limits::{EXECUTOR_MOVES_MAX, PRIORITY_LEVELS};
 use crate::node::config::RunPolicy;
 use crate::slab::reserve;
@@ -63,7 +63,6 @@ pub struct Executor {
     waiting: IndexedHeap,
     /// Ready ones by the time at which the clock begins their next period.
     clocked: IndexedHeap,
-    has_clocks: bool,
     running: Option<HandlerId>,
     tickets: u64,
     caps: Caps,
@@ -81,7 +80,6 @@ impl Executor {
             ready: IndexedHeap::default(),
             waiting: IndexedHeap::default(),
             clocked: IndexedHeap::default(),
-            has_clocks: false,
             running: None,
             tickets: 0,
             caps: Caps::default(),
@@ -139,26 +137,16 @@ impl Executor {
         };
         if let Some(index) = self.free.pop() {
             self.handlers[index as usize] = Some(handler);
-            self.make_room(parameters.trigger);
             return HandlerId(index);
         }
         let handlers = self.handlers.len() + 1;
         reserve(&mut self.handlers, handlers);
         self.handlers.push(Some(handler));
         reserve(&mut self.free, handlers);
-        for heap in [&mut self.ready, &mut self.waiting] {
+        for heap in [&mut self.ready, &mut self.waiting, &mut self.clocked] {
             heap.reserve(handlers);
         }
-        self.make_room(parameters.trigger);
         HandlerId((handlers - 1) as u32)
-    }
-
-    /// Among those with a clock, where there is one more; most hosts have none.
-    fn make_room(&mut self, trigger: Trigger) {
-        self.has_clocks |= trigger != Trigger::Reactive;
-        if self.has_clocks {
-            self.clocked.reserve(self.handlers.len());
-        }
     }
 
     /// Forgets a handler, wherever it is. Its id may be given to another.
