@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use punctual_analysis::{Activation, BitRate, Contract, Nanos, Ppm};
+use punctual_analysis::{Activation, BitRate, Contract, Nanos, Ppm, Rate};
 use serde::{Deserialize, Serialize};
 
 use super::api::{RequestError, WorkKind};
@@ -293,6 +293,13 @@ impl Default for SignallingConfig {
             grace: Nanos::from_millis(500),
             packets_per_second: 50,
         }
+    }
+}
+
+impl SignallingConfig {
+    /// Of the implicit signalling channel of each link; `None` where [`Self::packets_per_second`] is no rate.
+    pub fn rate(&self) -> Option<Rate> {
+        Rate::per_second(self.packets_per_second.into())
     }
 }
 

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use punctual_analysis::arrival::{ArrivalTerms, LogicalArrivals};
 use punctual_analysis::mutation::{Mutation, active};
-use punctual_analysis::{Instant, Nanos, Policing};
+use punctual_analysis::{Instant, Nanos, Policing, Rate};
 
 use super::api::{DropCounters, FilterChange, Notice};
 use super::backlog::Backlog;
@@ -21,7 +21,7 @@ use super::earliest;
 use super::outgoing::Messages;
 use super::packet::Packet;
 use super::record::WorkRecord;
-use super::stages::Stages;
+use super::stages::{Stages, signal_rate};
 use crate::fragment::packet_wire_bytes;
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 use crate::limits::{
@@ -163,6 +163,7 @@ pub(super) struct Plane<M: Memory> {
 
 impl<M: Memory> Plane<M> {
     pub fn new(config: NodeConfig) -> Result<Self, super::check::NodeConfigError> {
+        let rate = signal_rate(&config)?;
         let stages = Stages::new(&config)?;
         let mut executor = Executor::new(config.cpu.run)
             .with_caps(config.cpu.utilisation_max, config.cpu.best_effort_cpu_cap)
@@ -176,9 +177,9 @@ impl<M: Memory> Plane<M> {
         own(&mut owners, backlog.handler, Owner::Backlog);
         let mut lines = Vec::with_capacity(config.links.len());
         for (index, link) in config.links.iter().enumerate() {
-            let handler = executor.add(signals_parameters(&config));
+            let handler = executor.add(signals_parameters(rate));
             own(&mut owners, handler, Owner::Signals(LinkId(index as u16)));
-            lines.push(line(link, &config, stages.signal_bound(index), handler));
+            lines.push(line(link, rate, stages.signal_bound(index), handler));
         }
         Ok(Self {
             config,
@@ -321,8 +322,7 @@ pub(super) fn best_effort_parameters(config: &NodeConfig) -> HandlerParameters {
 
 /// Signalling on the processor: one packet in each of the intervals that admission counts with. What exceeds that, a
 /// flood, waits for everybody else; but its head is served in the next interval, whatever best effort does.
-fn signals_parameters(config: &NodeConfig) -> HandlerParameters {
-    let interval = Nanos(1_000_000_000 / u64::from(config.signalling.packets_per_second));
+fn signals_parameters(rate: Rate) -> HandlerParameters {
     HandlerParameters {
         class: Class::Signalling,
         level: 0,
@@ -332,7 +332,7 @@ fn signals_parameters(config: &NodeConfig) -> HandlerParameters {
         budget: Some(Budget {
             packets: 1,
             // A neighbour whose clock is fast is still within it (I').
-            period: interval - interval / 128,
+            period: rate.policed_interval(),
             deadline: Nanos::ZERO,
         }),
         trigger: Trigger::Refilled,
@@ -349,16 +349,15 @@ fn own(owners: &mut Vec<Option<Owner>>, handler: HandlerId, owner: Owner) {
 
 fn line<M: Memory>(
     link: &LinkConfig,
-    config: &NodeConfig,
+    rate: Rate,
     signal_bound: Nanos,
     handler: HandlerId,
 ) -> Line<M> {
     let mut scheduler = LinkScheduler::new(LinkParameters::of(link));
-    let interval = Nanos(1_000_000_000 / u64::from(config.signalling.packets_per_second));
     Line {
         config: link.clone(),
         signal_flow: scheduler.add_channel(2, Nanos::ZERO),
-        signal_regulator: LogicalArrivals::new(interval, 1),
+        signal_regulator: LogicalArrivals::new(rate.interval(), 1),
         signal_bound,
         signal_queued: false,
         signal_packets: 0,

@@ -32,7 +32,7 @@ pub(super) use self::buffers::{Pooled, Reserved};
 use self::grants::cpu_kind;
 pub(super) use self::held::{Held, HeldStage};
 pub(crate) use self::models::link_model;
-pub(super) use self::models::{cpu_model, path_costs};
+pub(super) use self::models::{cpu_model, path_costs, signal_rate};
 use self::models::{fragment_bytes_max, hold_signalling, signal_contract};
 use self::planned::hold_plan;
 

@@ -68,12 +68,17 @@ pub(crate) fn link_model(link: &LinkConfig) -> Link {
 
 /// Signalling as a channel: one largest packet a period, due within it.
 pub(super) fn signal_contract(config: &NodeConfig) -> Result<Contract, NodeConfigError> {
-    let error = |what: &str| NodeConfigError { what: what.into() };
-    let pps = u64::from(config.signalling.packets_per_second);
-    let rate =
-        Rate::per_second(pps).ok_or_else(|| error("signalling packets_per_second: give 1 to 1000000"))?;
-    Contract::new(SIGNAL_BYTES_MAX as u32, rate, 1, rate.interval())
-        .map_err(|_| error("signalling packets_per_second: give 1 to 1000000"))
+    let rate = signal_rate(config)?;
+    Contract::new(SIGNAL_BYTES_MAX as u32, rate, 1, rate.interval()).map_err(|_| no_rate())
+}
+
+/// How often a link's signalling channel may send.
+pub(in crate::node) fn signal_rate(config: &NodeConfig) -> Result<Rate, NodeConfigError> {
+    config.signalling.rate().ok_or_else(no_rate)
+}
+
+fn no_rate() -> NodeConfigError {
+    NodeConfigError { what: "signalling packets_per_second: give 1 to 1000000".into() }
 }
 
 /// Holds signalling with a bound of a whole period where that is feasible: it is in no hurry.
