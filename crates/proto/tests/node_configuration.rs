@@ -5,6 +5,7 @@ mod common;
 use common::{TestMemory, line_config, name};
 use punctual_proto::ids::NodeId;
 use punctual_proto::node::Node;
+use punctual_proto::node::api::RequestError;
 use punctual_proto::node::config::{Admission, LinkConfig, NodeConfig, RouteConfig, RunPolicy};
 use punctual_proto::node::plan::PlannedFlow;
 use punctual_proto::{BitRate, FlowName, Instant, Nanos, Ppm};
@@ -124,4 +125,16 @@ fn routes_begin_with_a_neighbour_and_pass_every_node_once() {
         ("a node stands twice", |c| c.routes = vec![via(&[1, 2])]),
         ("longer than", |c| c.routes = vec![via(&(1..200).filter(|id| *id != 2).collect::<Vec<_>>())]),
     ]);
+}
+
+#[test]
+fn a_slip_of_a_name_is_another_host_and_never_the_one_that_asks() {
+    let config = line_config(0, 3, RATE);
+    let like = |text: &str| match config.resolve(&name(text)) {
+        Err(RequestError::UnknownHostLike { like, .. }) => Some(like),
+        Err(RequestError::UnknownHost(_)) => None,
+        other => panic!("{text}: {other:?}"),
+    };
+    assert_eq!(like("h2x"), Some(name("h2")));
+    assert_eq!(like("h1x"), None, "two letters from h2, one from h1, which asks");
 }

@@ -51,3 +51,15 @@ fn the_parts_of_a_bound_sum_up_to_what_was_offered() {
         }
     }
 }
+
+/// Stages come from the wire: whoever stands twice among them, not in a row, is named once.
+#[test]
+fn a_degraded_host_is_named_once() {
+    let mut world = World::line(3, RATE);
+    let mut grant = world.open(0, 2, contract(1_000, 100)).expect("room").grant;
+    let nodes: Vec<_> = grant.stages.iter().map(|stage| stage.node).collect();
+    for (stage, node) in grant.stages.iter_mut().zip([0, 2, 0, 2, 4].map(|index| nodes[index])) {
+        (stage.node, stage.degraded) = (node, stage.node != nodes[4]);
+    }
+    assert_eq!(grant.degraded_by(), ["h1", "h2"]);
+}

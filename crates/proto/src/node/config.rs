@@ -1,12 +1,12 @@
 //! What a node is told at its start. Plain data; `Node::new` checks it.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use punctual_analysis::{Activation, BitRate, Contract, Nanos, Ppm, Rate};
 use serde::{Deserialize, Serialize};
 
-use super::api::{RequestError, WorkKind};
+use super::api::{HostName, RequestError, WorkKind, name_of};
 use super::plan::PlannedFlow;
 use crate::ids::{Epoch, Name, NodeId};
 use crate::limits;
@@ -59,17 +59,25 @@ impl NodeConfig {
         match self.directory.iter().find(|(name, _)| name == host) {
             Some((_, node)) if *node == self.id => Err(RequestError::Itself(host.clone())),
             Some((_, node)) => Ok(*node),
-            None => Err(match host.slip_of(self.directory.iter().map(|(name, _)| name)) {
-                Some(like) => RequestError::UnknownHostLike { asked: host.clone(), like: like.clone() },
-                None => RequestError::UnknownHost(host.clone()),
-            }),
+            None => {
+                let others = self.directory.iter().filter(|(_, node)| *node != self.id);
+                Err(match host.slip_of(others.map(|(name, _)| name)) {
+                    Some(like) => RequestError::UnknownHostLike { asked: host.clone(), like: like.clone() },
+                    None => RequestError::UnknownHost(host.clone()),
+                })
+            }
         }
+    }
+
+    /// Names of nodes as the directory has them, each once.
+    pub fn names_of(&self, nodes: &[NodeId]) -> Vec<HostName> {
+        let known = self.directory.iter().filter(|(_, node)| nodes.contains(node));
+        known.map(|(name, node)| HostName { node: *node, name: name.clone() }).collect()
     }
 
     /// What people call a host.
     pub fn host_name(&self, node: NodeId) -> String {
-        let known = self.directory.iter().find(|(_, id)| *id == node);
-        known.map_or_else(|| alloc::format!("node {node}"), |(name, _)| name.to_string())
+        name_of(&self.names_of(&[node]), node)
     }
 }
 

@@ -347,12 +347,7 @@ fn own(owners: &mut Vec<Option<Owner>>, handler: HandlerId, owner: Owner) {
     owners[handler.0 as usize] = Some(owner);
 }
 
-fn line<M: Memory>(
-    link: &LinkConfig,
-    rate: Rate,
-    signal_bound: Nanos,
-    handler: HandlerId,
-) -> Line<M> {
+fn line<M: Memory>(link: &LinkConfig, rate: Rate, signal_bound: Nanos, handler: HandlerId) -> Line<M> {
     let mut scheduler = LinkScheduler::new(LinkParameters::of(link));
     Line {
         config: link.clone(),

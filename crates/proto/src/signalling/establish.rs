@@ -20,7 +20,7 @@ use crate::limits::{CHANNELS_MAX, HALF_OPEN_PER_NEIGHBOUR_MAX};
 use crate::node::api::{
     ChannelRefusal, CloseReason, Event, Incoming, RefuseCause, RequestError, Role, StageGrant,
 };
-use crate::node::api::{Grant, OpenRequest};
+use crate::node::api::{Grant, OpenRequest, degraded};
 
 impl Signalling {
     /// Opens (or probes) a channel; `Opened`, `Refused` or `Probed` follows.
@@ -354,8 +354,7 @@ impl Signalling {
 
     /// The stages of the whole route are known: so is who of them is degraded.
     pub(super) fn note_degraded(&mut self, channel: &mut Channel, stages: &[StageGrant]) {
-        let mut degraded: Vec<NodeId> = stages.iter().filter(|s| s.degraded).map(|s| s.node).collect();
-        degraded.dedup();
+        let degraded = degraded(stages);
         if !degraded.is_empty() {
             let Way { from, to, nodes, .. } = &*channel.way;
             let way = Way { from: from.clone(), to: to.clone(), nodes: nodes.clone(), degraded };
@@ -402,7 +401,7 @@ impl Signalling {
             deadline: channel.local.contract.deadline,
             bound_possible: budget::possible(&stages, channel.drift),
             stages,
-            hosts: self.names_of(&channel.way.nodes),
+            hosts: self.config.names_of(&channel.way.nodes),
             route: channel.way.nodes.clone(),
             outbox_messages: budget::outbox_messages(&channel.local.contract, here),
         }

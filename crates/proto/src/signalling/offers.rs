@@ -15,7 +15,7 @@ use super::resources::Resources;
 use super::states::State;
 use super::transitions::Particulars;
 use crate::ids::{ChannelId, NodeId};
-use crate::node::api::{ChannelRefusal, Event, HostName, OpenRequest, RefuseCause, StageGrant};
+use crate::node::api::{ChannelRefusal, Event, OpenRequest, RefuseCause, StageGrant};
 
 /// Most offers of one refusal that are asked for.
 const OFFERS_MAX: u8 = 8;
@@ -164,13 +164,7 @@ impl Signalling {
         };
         let stages = refusal.stages.iter().map(|stage| stage.node);
         let nodes: Vec<_> = [refusal.node].into_iter().chain(spoken_of).chain(stages).collect();
-        ChannelRefusal { hosts: self.names_of(&nodes), ..refusal }
-    }
-
-    /// Names of nodes as the directory has them, each once.
-    pub(super) fn names_of(&self, nodes: &[NodeId]) -> Vec<HostName> {
-        let known = self.config.directory.iter().filter(|(_, node)| nodes.contains(node));
-        known.map(|(name, node)| HostName { node: *node, name: name.clone() }).collect()
+        ChannelRefusal { hosts: self.config.names_of(&nodes), ..refusal }
     }
 }
 

@@ -104,10 +104,19 @@ pub struct Grant {
 impl Grant {
     /// Hosts on the way, by name, whose bounds are no guarantees; with one of them nothing is guaranteed.
     pub fn degraded_by(&self) -> Vec<String> {
-        let mut nodes: Vec<_> = self.stages.iter().filter(|s| s.degraded).map(|s| s.node).collect();
-        nodes.dedup();
-        nodes.into_iter().map(|node| name_of(&self.hosts, node)).collect()
+        degraded(&self.stages).into_iter().map(|node| name_of(&self.hosts, node)).collect()
     }
+}
+
+/// Nodes among `stages` whose bounds are no guarantees, each once, in the order of the route.
+pub fn degraded(stages: &[StageGrant]) -> Vec<NodeId> {
+    let mut nodes = Vec::new();
+    for StageGrant { node, .. } in stages.iter().filter(|stage| stage.degraded) {
+        if !nodes.contains(node) {
+            nodes.push(*node);
+        }
+    }
+    nodes
 }
 
 /// A request that cannot even be tried.
