@@ -22,6 +22,8 @@ const OVERRUNS_TOLERATED: u64 = 100;
 /// One overrun in so many units of a path is an accident: interrupts and the platform, which takes a halted CPU's first
 /// units some 100 us longer in 1 of 30 to 150 of them. Where a cost is too low every second unit and more is one.
 const OVERRUN_UNITS: u64 = 20;
+/// Warm units of a path of which half tell what its units take.
+const UNITS_TELLING: u32 = 1_000;
 /// The window is halved when it holds so many units: what was seen long ago counts less and less.
 const WINDOW_UNITS: u32 = 1 << 16;
 
@@ -59,6 +61,31 @@ impl Shares {
     }
 }
 
+/// Units that followed another one of their path in a busy period: that one has fetched their code and data.
+#[derive(Clone, Copy, Debug)]
+struct Warm {
+    units: u32,
+    /// Those that took more than is assumed.
+    dear: u32,
+}
+
+impl Warm {
+    const NEW: Self = Self { units: 0, dear: 0 };
+
+    fn add(&mut self, is_dear: bool) {
+        self.units += 1;
+        self.dear += u32::from(is_dear);
+        if self.units >= WINDOW_UNITS {
+            (self.units, self.dear) = (self.units / 2, self.dear / 2);
+        }
+    }
+
+    /// Whether half of them took more than is assumed, and they are many.
+    const fn is_too_dear(&self) -> bool {
+        self.units >= UNITS_TELLING && self.dear >= self.units.div_ceil(2)
+    }
+}
+
 /// One path.
 #[derive(Clone, Copy, Debug)]
 struct Path {
@@ -69,6 +96,7 @@ struct Path {
     max_assumed: Nanos,
     /// Of units that followed others.
     shares: Shares,
+    warm: Warm,
 }
 
 impl Path {
@@ -79,6 +107,7 @@ impl Path {
         max: Nanos::ZERO,
         max_assumed: Nanos::ZERO,
         shares: Shares::NEW,
+        warm: Warm::NEW,
     };
 
     fn add(&mut self, took: Nanos, assumed: Nanos, judged: Judged) {
@@ -91,10 +120,16 @@ impl Path {
         if !judged.is_first {
             self.shares.add(took, assumed);
         }
+        if judged.is_warm {
+            self.warm.add(took > assumed);
+        }
     }
 
+    /// Its overruns are no accident, or its units are dearer than is charged and only their busy periods too short for
+    /// that to have made one late: admission goes on giving away what is not there.
     fn is_at_risk(&self) -> bool {
-        self.overruns > OVERRUNS_TOLERATED && self.overruns.saturating_mul(OVERRUN_UNITS) >= self.units
+        let overruns = self.overruns.saturating_mul(OVERRUN_UNITS);
+        self.overruns > OVERRUNS_TOLERATED && overruns >= self.units || self.warm.is_too_dear()
     }
 }
 
@@ -103,6 +138,8 @@ impl Path {
 struct Judged {
     /// Nothing ran before it.
     is_first: bool,
+    /// A unit of its path ran before it.
+    is_warm: bool,
     /// With it the busy period has taken more than admission assumes.
     is_overrun: bool,
 }
@@ -116,12 +153,14 @@ struct BusyPeriod {
     excess_max: Nanos,
     /// Nothing has run since the processor was idle.
     begins: bool,
+    /// By path: whether a unit of it has.
+    ran: [bool; KINDS.len()],
 }
 
 impl BusyPeriod {
     /// `allowed`: what it may take beyond its units' costs.
-    fn judge(&mut self, kind: WorkKind, took: Nanos, assumed: Nanos, allowed: Nanos) -> Judged {
-        self.excess = match kind {
+    fn judge(&mut self, index: usize, took: Nanos, assumed: Nanos, allowed: Nanos) -> Judged {
+        self.excess = match KINDS[index] {
             // It runs where nothing guaranteed waits, so for them it is idle time, and its end may block them.
             WorkKind::BestEffort => (self.excess - took).max(took - assumed),
             _ => (self.excess + took) - assumed,
@@ -131,7 +170,8 @@ impl BusyPeriod {
         self.excess_max = self.excess_max.max(excess);
         // What an accident (a hole, an interrupt) took is counted once and then forgiven: others are not to blame.
         self.excess = excess.min(allowed);
-        Judged { is_first: core::mem::take(&mut self.begins), is_overrun }
+        let is_first = core::mem::take(&mut self.begins);
+        Judged { is_first, is_warm: core::mem::replace(&mut self.ran[index], true), is_overrun }
     }
 
     /// Nothing was left to do for `span`: who still waits for what was taken too long has that much less to wait.
@@ -144,6 +184,7 @@ impl BusyPeriod {
             return None;
         }
         self.begins = true;
+        self.ran = [false; KINDS.len()];
         Some(core::mem::take(&mut self.excess_max))
     }
 }
@@ -182,7 +223,8 @@ pub struct PathRecord {
     pub max: Nanos,
     /// What is assumed for that one.
     pub max_assumed: Nanos,
-    /// Overruns are no accident any more: guarantees are at risk.
+    /// Overruns are no accident any more, or half of the units that followed others of the path take more than is
+    /// charged: guarantees are at risk.
     pub at_risk: bool,
 }
 
@@ -215,8 +257,13 @@ pub struct WakeRecord {
 impl WorkRecord {
     pub const fn new() -> Self {
         Self {
-            paths: [Path::NEW; 4],
-            busy: BusyPeriod { excess: Nanos::ZERO, excess_max: Nanos::ZERO, begins: true },
+            paths: [Path::NEW; KINDS.len()],
+            busy: BusyPeriod {
+                excess: Nanos::ZERO,
+                excess_max: Nanos::ZERO,
+                begins: true,
+                ran: [false; KINDS.len()],
+            },
             periods: Shares::NEW,
             periods_count: 0,
             excess_max: Nanos::ZERO,
@@ -227,12 +274,12 @@ impl WorkRecord {
     }
 
     /// A unit of `kind` took `took` where `assumed` is assumed, and `allowed` more for a busy period; says whether that is
-    /// an overrun. Signalling is interference and has no record.
+    /// an overrun, or one of many that are too dear. Signalling is interference and has no record.
     pub fn add(&mut self, kind: WorkKind, took: Nanos, assumed: Nanos, allowed: Nanos) -> bool {
         let Some(index) = index_of(kind) else { return false };
-        let judged = self.busy.judge(kind, took, assumed, allowed);
+        let judged = self.busy.judge(index, took, assumed, allowed);
         self.paths[index].add(took, assumed, judged);
-        judged.is_overrun
+        judged.is_overrun || took > assumed && self.paths[index].warm.is_too_dear()
     }
 
     /// Nothing was left to do for `span`; `allowed` as above.
@@ -243,7 +290,7 @@ impl WorkRecord {
         self.excess_max = self.excess_max.max(excess);
     }
 
-    /// Whether the overruns of a path are no accident.
+    /// Whether a path's units take more than admission assumes, and that is no accident.
     pub fn is_at_risk(&self, kind: WorkKind) -> bool {
         index_of(kind).is_some_and(|index| self.paths[index].is_at_risk())
     }
@@ -370,6 +417,32 @@ mod tests {
         assert_eq!(run(&mut record, WorkKind::Receive, 10_000, US(16), US(9)), 0);
         assert!(run(&mut record, WorkKind::Receive, 10_000, US(16), US(7)) > 9_000);
         assert!(record.is_at_risk(WorkKind::Receive));
+    }
+
+    /// Twenty channels, each unit at twice its cost, in busy periods of a few units: the excess is never more than what
+    /// cold caches may take, and yet half of what admission gives away is not there.
+    #[test]
+    fn units_that_are_always_too_dear_are_a_risk_however_short_their_busy_periods() {
+        let mut record = WorkRecord::new();
+        let periods = |record: &mut WorkRecord, count: u32, took: Nanos| {
+            for _ in 0..count {
+                record.add_idle(IDLE, COLD);
+                // The other path's first unit finds cold caches and is no evidence.
+                record.add(WorkKind::Send, US(12), US(8), COLD);
+                for _ in 0..4 {
+                    record.add(WorkKind::Receive, took, US(8), COLD);
+                }
+            }
+        };
+        periods(&mut record, 333, US(16));
+        assert!(!record.is_at_risk(WorkKind::Receive), "999 warm units prove nothing");
+        periods(&mut record, 1, US(16));
+        let path = of(&record, WorkKind::Receive);
+        assert_eq!((path.overruns, path.at_risk), (0, true));
+        assert!(record.add(WorkKind::Receive, US(9), US(8), COLD), "the channel is told");
+        // What is charged is what is taken: what was is forgotten.
+        periods(&mut record, 40_000, US(8));
+        assert!(!record.is_at_risk(WorkKind::Receive) && !record.is_at_risk(WorkKind::Send));
     }
 
     #[test]
