@@ -32,7 +32,7 @@ use self::doorbells::{Allowance, Doorbells};
 use self::meter::Meter;
 use self::port::LinkPort;
 use self::share::Share;
-use self::spin::Spin;
+use self::spin::{Spin, Waited};
 use crate::command::{Answer, CommandQueue};
 use crate::direct;
 use crate::events::Events;
@@ -187,9 +187,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             return Step::Done(ended);
         }
         let until = self.next_turn(turn, ended).into_iter().chain(rest_until).min();
-        let begins = self.wait(until, turn.progress, ended);
-        self.node.record_idle(begins.since(ended));
-        Step::Goes(begins)
+        let Waited { idle_until, at } = self.wait(until, turn.progress, ended);
+        self.node.record_idle(idle_until.since(ended));
+        Step::Goes(at)
     }
 
     /// Begins at `at`. The clock is read anew only where something was done: a reading costs as much as a look at a

@@ -34,9 +34,24 @@ impl Spin {
     }
 }
 
+/// How a wait ended.
+pub(super) struct Waited {
+    /// What was taken in since then is work.
+    pub idle_until: Instant,
+    /// The time.
+    pub at: Instant,
+}
+
+impl Waited {
+    /// Nothing was taken in.
+    const fn until(at: Instant) -> Self {
+        Self { idle_until: at, at }
+    }
+}
+
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
-    /// Waits until something comes in or `until`, awake for as long as it was told to; returns the time.
-    pub(super) fn wait(&mut self, until: Option<Instant>, progress: bool, mut at: Instant) -> Instant {
+    /// Waits until something comes in or `until`, awake for as long as it was told to.
+    pub(super) fn wait(&mut self, until: Option<Instant>, progress: bool, mut at: Instant) -> Waited {
         if progress {
             self.spin.busy_at = at;
         }
@@ -45,24 +60,24 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             if !is_due && self.spin.is_over(at) {
                 let woken = self.sleep(until, at);
                 self.spin.looked_at = woken;
-                return woken;
+                return Waited::until(woken);
             }
             if at.since(self.spin.looked_at) >= LOOK {
                 self.spin.looked_at = at;
                 if self.look(at) {
-                    return now();
+                    return Waited::until(now());
                 }
             }
             if is_due {
-                return at;
+                return Waited::until(at);
             }
             self.ports.iter_mut().for_each(LinkPort::readable);
             if let Some(received) = self.receive(at) {
-                return received;
+                return Waited { idle_until: at, at: received };
             }
             at = now();
             if self.complete(at) {
-                return at;
+                return Waited::until(at);
             }
         }
     }
