@@ -1,4 +1,4 @@
-//! When a message counts as arrived: logically at its source, effectively at every stage later (design 3).
+//! When a message counts as arrived: logically at its source, effectively at every stage later (ARCHITECTURE, Words).
 //!
 //! Each value belongs to one channel: [`LogicalArrivals`] to its source, one [`EffectiveArrivals`] to each stage
 //! that takes packets from somebody else, one [`ArrivalsWithin`] to each behind a stage of the same host. Nothing
@@ -215,7 +215,7 @@ pub struct ArrivalTerms {
     pub early_max: Nanos,
 }
 
-/// The e-chain of design 3, "Trust nobody": for one channel at one stage.
+/// The e-chain, which trusts nobody (ARCHITECTURE, The life of a message): for one channel at one stage.
 ///
 /// m = max(n, received); c = largest e accepted of the previous message + I'. Demoted if received > n + J, or
 /// c > m + J, or an earlier packet of the message was demoted; else e = max(m, c, e of the packet before it).

@@ -40,7 +40,7 @@ pub enum Delivery {
     AtDeadline,
 }
 
-/// How early a stage may serve ahead of the logical arrival (design 3).
+/// How early a stage may serve ahead of the logical arrival (ARCHITECTURE, Words).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Horizon {

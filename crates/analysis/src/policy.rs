@@ -42,7 +42,7 @@ impl Urgency {
     }
 }
 
-/// What one channel asks of one stage (design 4).
+/// What one channel asks of one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
     /// C: the cost of a whole message here.

@@ -176,7 +176,7 @@ impl Rate {
     pub const fn interval(self) -> Nanos {
         Nanos(self.interval_ns)
     }
-    /// I' = I * (1 - 1/128): the span that policing and admission use (design 3).
+    /// I' = I * (1 - 1/128): the span that policing and admission use.
     pub const fn policed_interval(self) -> Nanos {
         Nanos(self.interval_ns - self.interval_ns / 128)
     }

@@ -35,7 +35,7 @@ pub struct Call {
     pub request: Request,
 }
 
-/// What a client asks. The papers' routine stands beside each (design 11).
+/// What a client asks. The papers' routine stands beside each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {

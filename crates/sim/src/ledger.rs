@@ -1,6 +1,6 @@
 //! What the checker knows of one channel: every message with its own reckoning of what was promised for it.
 //!
-//! The logical arrivals are computed here from the send times alone (design 3), never taken from the node.
+//! The logical arrivals are computed here from the send times alone, never taken from the node.
 
 use std::collections::VecDeque;
 

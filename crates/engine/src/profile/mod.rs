@@ -1,4 +1,4 @@
-//! The execution profile (design 9, CLIPS 6): what protocol work costs on this machine, measured, versioned and read
+//! The execution profile (ADR 0013, CLIPS 6): what protocol work costs on this machine, measured, versioned and read
 //! by admission.
 //!
 //! [`measure`] drives three real nodes (source, forwarder, sink) on one thread over real drivers and takes the time

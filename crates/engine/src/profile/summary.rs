@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Units whose mean is one block.
 pub const BLOCK_UNITS: usize = 32;
-/// A unit that took so long met a platform hole: counted, and left out (design 12: a hole is a millisecond or more).
+/// A unit that took so long met a platform hole: counted, and left out (a hole is a millisecond or more).
 pub const HOLE_NS: u64 = 1_000_000;
 
 /// One cost, in ns.

@@ -1,4 +1,4 @@
-//! `punctual profile`: the execution profile of this machine (design 9, CLIPS 6, HARTS table 1).
+//! `punctual profile`: the execution profile of this machine (ADR 0013, CLIPS 6, HARTS table 1).
 //!
 //! [`run`] measures, one thing at a time, everything first with an idle CPU and then under [`Hogs`]; the dearer of the
 //! two counts. What admission reads goes to a file ([`Profile`]); what the papers measured stands beside it in the

@@ -121,7 +121,7 @@ impl<M: Memory> Resources for Plane<M> {
     }
 }
 
-/// The buffer formulas of design 3 ("Horizon").
+/// The buffer formulas (GUARANTEES).
 fn buffers_of(local: &LocalChannel, terms: &Terms) -> Buffers {
     let contract = &local.contract;
     let period = contract.policed_interval();
@@ -239,7 +239,7 @@ impl<M: Memory> Plane<M> {
         Ok(())
     }
 
-    /// The handler of a channel whose stages are held (design 5).
+    /// The handler of a channel whose stages are held.
     fn handler_parameters(&self, local: &LocalChannel) -> Result<HandlerParameters, RefuseCause> {
         let stage = self.stages.cpu_stage(local).ok_or(RefuseCause::Exhausted)?;
         let Urgency { class, rate, place } = stage.demand.urgency;

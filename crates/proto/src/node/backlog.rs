@@ -1,5 +1,5 @@
 //! Rings into which an application puts more than its contract: what a conforming sender can have put in is
-//! taken at once, the rest at background priority, so that nobody else pays for it (design 5; CLIPS 5.2).
+//! taken at once, the rest at background priority, so that nobody else pays for it (CLIPS 5.2).
 
 use alloc::collections::VecDeque;
 

@@ -88,7 +88,7 @@ pub struct RouteConfig {
     pub via: Vec<NodeId>,
 }
 
-/// Which admission belongs to a stage's run-time policy (design 4).
+/// Which admission belongs to a stage's run-time policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Admission {
@@ -107,7 +107,7 @@ pub enum Admission {
     Fifo,
 }
 
-/// Run-time order of handlers on the processor (design 5).
+/// Run-time order of handlers on the processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunPolicy {
@@ -187,7 +187,7 @@ pub struct LinkConfig {
     pub admission: Admission,
 }
 
-/// Costs of protocol processing on this host (design 9): what a profile measures.
+/// Costs of protocol processing on this host (ADR 0013): what a profile measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuCosts {
     /// Taking a message from an application and the first packet's extra.
@@ -240,7 +240,7 @@ pub struct CpuConfig {
     pub best_effort_host: bool,
     /// r: longest time from an arrival to the processor's looking at it.
     pub release_latency: Nanos,
-    /// Most of the CPU that all real-time work may take (design 4: 0.95).
+    /// Most of the CPU that all real-time work may take.
     pub utilisation_max: Ppm,
     /// What cannot be given away.
     pub best_effort_share_min: Ppm,

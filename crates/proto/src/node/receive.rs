@@ -218,7 +218,7 @@ impl<M: Memory> Clip<M> {
         !header.demoted && header.slack_ns < slack_ns_min
     }
 
-    /// Polices a packet ("trust nobody", design 3).
+    /// Polices a packet (nobody is trusted; ARCHITECTURE, The life of a message).
     fn admit(&mut self, header: &Header, wire_bytes: u32, received: Instant) -> Option<Verdict> {
         let believes = active(Mutation::NoRepolicing) && self.local.link_out.is_some();
         let input = self.input_mut()?;

@@ -1,5 +1,5 @@
 //! What protocol work was seen to cost while it ran, beside what admission assumes: the profile checked online
-//! (design 9). A few counters for each path, constant work for each unit, no allocation.
+//! (ADR 0013). A few counters for each path, constant work for each unit, no allocation.
 //!
 //! A unit's own time is no evidence: the first ones after an idle time find cold caches, which admission charges once a
 //! busy period ([`CpuCosts::cold_start`]). What it needs is that in no stretch of a busy period the units together take

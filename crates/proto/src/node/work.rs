@@ -1,4 +1,4 @@
-//! The processor's units of work: picked at `begin`, their effects at `finish` (design 5).
+//! The processor's units of work: picked at `begin`, their effects at `finish`.
 //!
 //! Between the two the engine does nothing else, the simulator lets the unit's cost pass. A clip that went in
 //! between makes the unit a no-op.

@@ -1,5 +1,5 @@
 //! The arithmetic of the end-to-end deadline: what is left for a hop, who gets the leftover, what would
-//! have been possible (design 3 and 7).
+//! have been possible.
 //!
 //! sum over stages of (d(k) + p_max(k)) + rho * sum d(k) <= D holds from CREATE to the last refresh.
 

@@ -1,4 +1,5 @@
-//! RTCOP and HELLO of one node: a pure state machine (CLIPS 4.2, HARTS 3.2, design 7).
+//! RTCOP and HELLO of one node: a pure state machine (CLIPS 4.2, HARTS 3.2; ARCHITECTURE,
+//! The life of a channel).
 //!
 //! Two relatively independent halves, as in CLIPS Figure 2(a): the communication module carries messages to
 //! neighbours reliably, in order and exactly once (`packet`, `stream`, `peer`); the request and reply handlers

@@ -37,7 +37,7 @@ pub struct LocalChannel {
     pub handler_time: Nanos,
 }
 
-/// The final word on a channel's local stages (the reverse phase; design 3 and 7).
+/// The final word on a channel's local stages (the reverse phase).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitTerms {
     /// Most that each local stage's bound may become, in the order in which `hold` gave the stages; never

@@ -252,7 +252,7 @@ impl World {
     }
 
     /// `host` has no time for `length`: what it could not do meanwhile must still be done, which takes it
-    /// length * g / (1 - g) more, g the largest part of a resource that is given away (design 12).
+    /// length * g / (1 - g) more, g the largest part of a resource that is given away.
     fn hole(&mut self, host: usize, length: Nanos, until: SimTime) {
         let status = self.hosts[host].node.status(self.hosts[host].clock.read(self.now));
         let links = status.links.iter().map(|link| link.utilisation.0);
@@ -357,7 +357,7 @@ impl World {
         self.scenario.faults.is_none()
     }
 
-    /// How long a disturbed channel may take to be back within its bounds, besides D (design 3): 2 * I and 129 times
+    /// How long a disturbed channel may take to be back within its bounds, besides D (ADR 0015): 2 * I and 129 times
     /// J at its last stage. Stages recover at the same time: what one demotes does not move the next one's chain.
     pub(super) fn recovery(&self, channel: usize) -> Nanos {
         let channel = &self.channels[channel];

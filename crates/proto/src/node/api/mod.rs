@@ -407,7 +407,7 @@ impl<F: AsRef<[u8]>> PacketOut<F> {
     }
 }
 
-/// The two well-known ports (design 8).
+/// The two well-known ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Port {
     /// Data of channels and best effort.

@@ -391,7 +391,7 @@ fn relax_stage(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut Held
     }
 }
 
-/// Whether a policy counts early arrivals of what is held. EDF does not ask how early (design 4): the deadline
+/// Whether a policy counts early arrivals of what is held. EDF does not ask how early: the deadline
 /// stays the same; a timer keeps early packets back.
 fn counts_early(policy: &dyn AdmissionPolicy, stage: &HeldStage) -> bool {
     stage.wait == Nanos::ZERO && !matches!(policy.name(), "edf" | "d-order" | "fifo")
