@@ -162,6 +162,11 @@ impl Device {
         })
     }
 
+    /// Whether packets can go now.
+    pub(super) const fn carries(&self) -> bool {
+        self.up && self.carrier
+    }
+
     /// Whether its completions come at the pace of a medium: a NIC of this machine. Virtual devices complete at once,
     /// those of hypervisors when the host has taken the packet.
     pub fn has_own_pace(&self) -> bool {

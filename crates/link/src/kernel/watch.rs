@@ -2,7 +2,8 @@
 //!
 //! Messages of the kernel are only hints which link to look at again; what has changed is found by comparing facts.
 //! So a message that is lost (the socket says so) or that nobody expected does no harm, and a storm of them costs one
-//! look.
+//! look. One thing facts do not show: a device that was switched off and is on again has lost what it had. A message
+//! that says so is believed, and a lost one may have been such a message.
 
 use std::collections::VecDeque;
 use std::io;
@@ -40,7 +41,7 @@ pub enum Change {
         /// Whether the link's longest packet fits.
         fits: bool,
     },
-    /// The device is switched off, or has lost its carrier.
+    /// The device is switched off, or has lost its carrier. Also told of a moment that is over: [`Change::Up`] follows then.
     Down,
     /// It can carry packets again.
     Up,
@@ -63,6 +64,8 @@ struct Watched {
     source: Mac,
     destination: Option<Mac>,
     dirty: bool,
+    /// Since last looked at the device may have been one that carries nothing.
+    was_down: bool,
 }
 
 /// A subscription for some links.
@@ -102,6 +105,7 @@ impl Watcher {
             device: Some(path.device.clone()),
             // What changed since the path was found.
             dirty: true,
+            was_down: false,
         });
         self.links.len() - 1
     }
@@ -140,7 +144,7 @@ impl Watcher {
                 Ok((datagram, _)) => self.hint(&datagram),
                 // Messages were lost.
                 Err(error) if errno(&error) == Some(libc::ENOBUFS) => {
-                    self.links.iter_mut().for_each(|link| link.dirty = true);
+                    self.links.iter_mut().for_each(|link| (link.dirty, link.was_down) = (true, true));
                 }
                 Err(_) => return,
             }
@@ -153,6 +157,9 @@ impl Watcher {
                 RTM_NEWLINK | RTM_DELLINK => {
                     let Some(device) = Device::parse(body) else { continue };
                     self.mark(|link| link.is_on(device.index) || link.request.device == device.name);
+                    for link in self.links.iter_mut().filter(|link| link.is_on(device.index)) {
+                        link.was_down |= !device.carries();
+                    }
                 }
                 RTM_NEWNEIGH | RTM_DELNEIGH => {
                     let Some(entry) = Neighbour::parse(body) else { continue };
@@ -182,6 +189,7 @@ impl Watched {
             // Not answered: what is known stays.
             Err(_) => return,
         };
+        let was_down = std::mem::take(&mut self.was_down);
         let before = std::mem::replace(&mut self.device, now.clone());
         let same = matches!((&before, &now), (Some(before), Some(now)) if before.index == now.index);
         if before.is_some() && !same {
@@ -193,17 +201,26 @@ impl Watched {
         }
         // A device that has come back tells all that is not as usual.
         let before = before.filter(|_| same);
-        self.compare_device(before.as_ref(), &now, &mut tell);
+        self.compare_device(before.as_ref(), &now, was_down, &mut tell);
         if now.up {
             self.compare_path(&now, !same, tell);
         }
     }
 
-    fn compare_device(&self, before: Option<&Device>, now: &Device, tell: &mut impl FnMut(Change)) {
-        let carries = |device: &Device| device.up && device.carrier;
-        match (before.is_none_or(carries), carries(now)) {
+    fn compare_device(
+        &self,
+        before: Option<&Device>,
+        now: &Device,
+        was_down: bool,
+        tell: &mut impl FnMut(Change),
+    ) {
+        match (before.is_none_or(Device::carries), now.carries()) {
             (true, false) => tell(Change::Down),
             (false, true) => tell(Change::Up),
+            (true, true) if before.is_some() && was_down => {
+                tell(Change::Down);
+                tell(Change::Up);
+            }
             _ => {}
         }
         if before.is_none_or(|before| before.mtu != now.mtu) {

@@ -120,6 +120,9 @@ fn changes_are_told_once_and_in_order() {
     let mac = |source, destination| Change::Mac { source: Mac(source), destination: Some(Mac(destination)) };
     assert_eq!(after("ip link set va mtu 1400", Pair::left), [Change::Mtu { mtu: 1_400, fits: false }]);
     assert_eq!(after("ip link set va mtu 9000", Pair::left), [Change::Mtu { mtu: 9_000, fits: true }]);
+    // Nobody looked meanwhile, and still it is told.
+    let off_and_on = "sh -c 'ip link set va down && ip link set va up'";
+    assert_eq!(after(off_and_on, Pair::left), [Change::Down, Change::Up]);
     let other = [2, 0, 0, 0, 0, 9];
     assert_eq!(after("ip link set va address 02:00:00:00:00:09", Pair::left), [mac(other, MACS[1])]);
     let line = format!("ip neighbour replace {} lladdr 02:00:00:00:00:08 dev va", ADDRESSES[1]);
