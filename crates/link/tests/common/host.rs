@@ -8,6 +8,7 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -53,6 +54,18 @@ impl Host {
     /// Runs many commands of `ip` inside, one a line.
     pub fn ip_batch(&self, script: &str) {
         run(&self.line("ip -batch -"), script);
+    }
+
+    /// Waits until the kernel calls `device` up, which it does some time after both of its ends are.
+    pub fn await_up(&self, device: &str) {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let seen = self.run(&format!("ip link show {device}"));
+            if seen.contains(" state UP ") {
+                return;
+            }
+            assert!(Instant::now() < until, "it never came up: {seen}");
+        }
     }
 
     /// Runs `work` on a thread of its own inside.

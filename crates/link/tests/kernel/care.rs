@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use punctual_link::kernel::napi::{ThreadClass, instances};
 use punctual_link::kernel::{CareOptions, Device, DeviceCare, KernelError, ShaperRate, leftovers};
 
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+
 use crate::namespaces::{ADDRESSES, Pair, hang_with, privileged};
 
 const RATE: ShaperRate = ShaperRate { rate_bps: 20_000_000, burst_bytes: 6_000 };
@@ -170,6 +172,8 @@ fn the_shaper_bounds_also_what_segmentation_offload_sends() {
     let care = take(&pair, shaped).expect("care");
     let receiver = pair.within_right(|| UdpSocket::bind((ADDRESSES[1], 9_000))).expect("a receiver");
     receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+    // All of them may wait there: nobody takes any while this thread does not run.
+    set_socket_recv_buffer_size_force(&receiver, 4 << 20).expect("a buffer");
     let sender = pair.within(|| UdpSocket::bind((ADDRESSES[0], 0))).expect("a sender");
     let segment = SEGMENT;
     // SAFETY: pointer and length describe a number that lives across the call.

@@ -38,20 +38,28 @@ impl Pair {
         pair
     }
 
-    /// Lays the cable.
+    /// Lays the cable; what the kernel does by itself to new devices is done, or is not, when this returns.
     pub fn join(&self) {
         self.left(&format!(
             "ip link add va numrxqueues 2 numtxqueues 2 type veth peer name vb numrxqueues 1 numtxqueues 1 netns {}",
             self.right.name()
         ));
-        for (host, device, end) in [(&self.left, "va", 0), (&self.right, "vb", 1)] {
+        // Without addresses that the kernel makes when it has time; where there is no IPv6, it makes none.
+        let ipv6 = std::path::Path::new("/proc/sys/net/ipv6").exists();
+        let ends = [(&self.left, "va", 0), (&self.right, "vb", 1)];
+        for (host, device, end) in ends {
             let mac: Vec<String> = MACS[end].iter().map(|byte| format!("{byte:02x}")).collect();
+            let no_addresses =
+                if ipv6 { format!("link set {device} addrgenmode none\n") } else { String::new() };
             let script = format!(
-                "link set {device} address {}\nlink set {device} up\naddress add {}/30 dev {device}\n",
+                "{no_addresses}link set {device} address {}\nlink set {device} up\naddress add {}/30 dev {device}\n",
                 mac.join(":"),
                 ADDRESSES[end],
             );
             host.ip_batch(&script);
+        }
+        for (host, device, _) in ends {
+            host.await_up(device);
         }
     }
 

@@ -45,6 +45,9 @@ impl Cable {
             );
             host.ip_batch(&script);
         }
+        for host in ends {
+            host.await_up(&device);
+        }
         cable
     }
 
