@@ -29,15 +29,19 @@ fn server() -> (String, JoinHandle<anyhow::Result<()>>) {
     (address, thread)
 }
 
+/// A port that no other process has: from its id, and below those that the kernel gives to whoever asks for any
+/// (`ip_local_port_range`).
+fn own_port() -> u16 {
+    24_000 + (std::process::id() % 8_000) as u16
+}
+
 #[test]
 fn roles_are_started_there_and_end_with_the_connection() {
     let (address, thread) = server();
     let mut remote = Remote::connect(&address).expect("a peer");
     let error = remote.ends().expect_err("loopback is no link").to_string();
     assert!(error.contains("this very machine"), "{error}");
-    let free = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port = free.local_addr().expect("bound").port();
-    drop(free);
+    let port = own_port();
     let echo = Order::Echo {
         role: 1,
         through: Through::Kernel { port },
@@ -49,7 +53,11 @@ fn roles_are_started_there_and_end_with_the_connection() {
     assert_eq!(remote.order(&echo).expect("heard"), Answer::Done);
     let server = std::net::SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
     let mut caller = SocketCaller::new(server, Wait::Block).expect("a socket");
-    assert!(caller.call(&[7; 64]).expect("a call"), "it answers");
+    // A call that is answered later than an experiment waits is lost.
+    let until = now() + Nanos::from_secs(20);
+    while !caller.call(&[7; 64]).expect("a call") {
+        assert!(now() < until, "it answers");
+    }
     let unknown = remote.order(&Order::Counted { role: 9 }).expect("heard");
     assert!(matches!(unknown, Answer::Failed { why } if why.contains('9')), "an order that makes no sense");
     drop(remote);
@@ -79,9 +87,7 @@ fn nonsense_and_silence_are_one_line() {
     std::io::Write::write_all(&mut stream, b"GET / HTTP/1.1\r\n\r\n").expect("said");
     let error = thread.join().expect("no panic").expect_err("refused").to_string();
     assert!(error.contains("bench --serve"), "{error}");
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let nobody = free.local_addr().expect("bound").to_string();
-    drop(free);
+    let nobody = format!("{}:{}", Ipv4Addr::LOCALHOST, own_port());
     let error = Remote::connect(&nobody).err().expect("nobody").to_string();
     assert!(error.contains("punctual bench --serve"), "{error}");
 }
@@ -146,11 +152,17 @@ fn every_way(bed: &Bed, conditions: &Conditions) -> anyhow::Result<()> {
     arrives(&mut pair, |pair| pair.send_engine(engine, None, 8_192, Class::Ordinary), 8_192)
 }
 
-/// Whether some call is answered.
+/// Whether some call is answered; one that is answered later than an experiment waits is lost.
 fn is_answered(caller: &mut dyn Caller) -> anyhow::Result<bool> {
     let interval = Nanos::from_millis(10);
-    let plan = Plan { until: crate::clock::now() + interval * 5, bytes: 64, interval };
-    Ok(!caller.run(plan, 1)?.samples.is_empty())
+    let until = now() + Nanos::from_secs(20);
+    while now() < until {
+        let plan = Plan { until: now() + interval * 5, bytes: 64, interval };
+        if !caller.run(plan, 1)?.samples.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// One message of `bytes` is counted by the sink at the other end.

@@ -202,20 +202,26 @@ mod tests {
     use crate::session::stream::contract;
     use crate::testbed::{LinkSpec, Network, NetworkSpec, Privilege};
 
+    /// A slice, and its messages: the last ones are due long before its end, so that a source that is late sends all.
+    const SLICE: Nanos = Nanos::from_millis(800);
+    const MESSAGES: u64 = 30;
+
     fn streams() -> Vec<StreamSpec> {
-        let every = |ms| Arrivals::Periodic { interval: Nanos::from_millis(ms) };
+        let times = (0..MESSAGES).map(|index| Nanos::from_millis(10) * index).collect();
+        let arrivals = Arrivals::Recorded { times, period: SLICE };
         let small = Content::of_size(256);
         let promise = contract(256, 100, 2, 50);
         let answer = StreamSpec {
             from: "b",
             to: "a",
-            ..StreamSpec::guaranteed("answer", promise, small.clone(), every(10))
+            ..StreamSpec::guaranteed("answer", promise, small.clone(), arrivals.clone())
         };
         let control = StreamSpec {
             answered_by: Some("answer"),
-            ..StreamSpec::guaranteed("control", promise, small, every(10))
+            ..StreamSpec::guaranteed("control", promise, small, arrivals.clone())
         };
-        vec![answer, control, StreamSpec::best_effort("bulk", Content::of_size(5_000), every(10))]
+        // Two packets each: all of a slice fit a socket's buffer.
+        vec![answer, control, StreamSpec::best_effort("bulk", Content::of_size(2_000), arrivals)]
     }
 
     #[test]
@@ -230,10 +236,10 @@ mod tests {
         let mut track = Track::open(&mut world, &streams(), false).expect("streams");
         for with_bulk in [false, true] {
             let active = |spec: &StreamSpec| with_bulk || spec.name != "bulk";
-            track.slice(Nanos::from_millis(300), active, |_| {}).expect("a slice");
+            track.slice(SLICE, active, |_| {}).expect("a slice");
         }
         let loaded = track.loaded.clone();
-        assert_eq!(loaded.total(), Nanos::from_millis(600));
+        assert_eq!(loaded.total(), SLICE * 2);
         let finished = track.finish().expect("the logs");
         let excuses = Excuses::new(&[], Ppm(0));
         let figures = |index: usize| {

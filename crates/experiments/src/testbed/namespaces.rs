@@ -109,21 +109,29 @@ pub fn list() -> Vec<(String, u32)> {
     names.filter_map(|name| owner(&name).map(|pid| (name, pid))).collect()
 }
 
-/// Removes the namespaces of processes that are gone, and what still runs in them; returns how many.
+/// Removes the namespaces of processes that are gone, and what still runs in them; returns how many. Others may do the
+/// same at the same time.
 ///
 /// # Errors
 /// Where `ip` refuses.
 pub fn remove_stale() -> Result<usize, ToolError> {
-    let stale: Vec<String> =
-        list().into_iter().filter(|(_, pid)| !alive(*pid)).map(|(name, _)| name).collect();
-    for name in &stale {
-        for pid in run(&format!("ip netns pids {name}"))?.split_whitespace().filter_map(parse_pid) {
-            // It may have ended by itself meanwhile.
-            let _ = kill_process(pid, Signal::KILL);
+    let mut removed = 0;
+    for (name, _) in list().into_iter().filter(|(_, pid)| !alive(*pid)) {
+        match remove(&name) {
+            Ok(()) => removed += 1,
+            Err(_) if !Path::new(DIRECTORY).join(&name).exists() => {}
+            Err(error) => return Err(error),
         }
-        run(&format!("ip netns delete {name}"))?;
     }
-    Ok(stale.len())
+    Ok(removed)
+}
+
+fn remove(name: &str) -> Result<(), ToolError> {
+    for pid in run(&format!("ip netns pids {name}"))?.split_whitespace().filter_map(parse_pid) {
+        // It may have ended by itself meanwhile.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    run(&format!("ip netns delete {name}")).map(drop)
 }
 
 fn owner(name: &str) -> Option<u32> {

@@ -286,6 +286,8 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::Duration;
 
+    use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+
     use super::*;
     use crate::clock::now;
     use crate::testbed::Privilege;
@@ -316,6 +318,8 @@ mod tests {
         let receiver = b.namespace.within(|| UdpSocket::bind(target)).expect("a receiver");
         let sender = a.namespace.within(|| UdpSocket::bind("0.0.0.0:0")).expect("a sender");
         receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+        // All of them may wait there: nobody takes any while this thread does not run.
+        set_socket_recv_buffer_size_force(&receiver, 4 << 20).expect("a buffer");
         // 400 frames of 1538 B on the wire at 20 Mbit/s, the shaper's burst less: about 243 ms.
         let begun = now();
         for _ in 0..400 {
@@ -337,8 +341,8 @@ mod tests {
         if !privileged() {
             return;
         }
-        // Above the largest pid that Linux gives out: certainly dead.
-        let name = format!("punctual-{}-0-left", 1 << 23);
+        // Above the largest pid that Linux gives out: certainly dead. Others who do the same have another name.
+        let name = format!("punctual-{}-0-{}", 1 << 23, std::process::id());
         crate::testbed::command::run(&format!("ip netns add {name}")).expect("a namespace");
         namespaces::remove_stale().expect("a sweep");
         assert!(namespaces::list().iter().all(|(left, _)| *left != name));

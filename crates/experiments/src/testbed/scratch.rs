@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn it_goes_and_takes_the_dead_with_it() {
-        let dead = std::env::temp_dir().join(format!("{PREFIX}{}-0", 1 << 23));
+        let dead = std::env::temp_dir().join(format!("{PREFIX}{}-{}", 1 << 23, std::process::id()));
         std::fs::create_dir_all(&dead).expect("a directory");
         let scratch = Scratch::create().expect("a directory");
         assert!(!dead.exists(), "what a dead run left is swept");
