@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 
 use punctual_engine::os::attributes::{Attributes, SELF, attributes, set_attributes};
 use punctual_engine::os::realtime::{RealTime, SchedulingClass, runtime};
@@ -12,7 +12,7 @@ use punctual_proto::ids::Address;
 use punctual_proto::node::api::{Event, OpenRequest, UserId};
 use punctual_proto::{Contract, Nanos, Rate};
 
-use support::{TestInbox, TestOutbox, expect, name, node, open, start};
+use support::{TestInbox, TestOutbox, deadline_turn, expect, name, node, open, start, without_deadline};
 
 /// Where the host permits it the thread runs in the class; where not, the start fails. Never anything between.
 #[test]
@@ -37,9 +37,6 @@ fn a_real_time_class_is_held_or_refused() {
         Err(error) => assert!(error.to_string().contains("grant CAP_"), "{error}"),
     }
 }
-
-/// The kernel's admission counts for the whole machine: one test at a time.
-static DEADLINE: Mutex<()> = Mutex::new(());
 
 /// Threads that hold all that the kernel still gives, and sleep; they end with this.
 struct Hogs(Vec<(mpsc::Sender<()>, std::thread::JoinHandle<()>)>);
@@ -88,7 +85,7 @@ impl Drop for Hogs {
 /// A channel for which the kernel has no runtime left is refused, and the host goes on as before.
 #[test]
 fn a_channel_without_runtime_is_refused() {
-    let _alone = DEADLINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = deadline_turn();
     let period = Nanos::from_millis(1);
     let real_time = RealTime { class: SchedulingClass::Deadline { period }, cpu: None, lock_memory: false };
     let (link_a, link_b) = MemoryLink::pair(MemoryOptions::default()).expect("a pair");
@@ -96,7 +93,7 @@ fn a_channel_without_runtime_is_refused() {
     let wanted = EngineConfig { node: node(1), links, real_time, spin: Nanos::ZERO, seed: 1 };
     let a = match Engine::start::<TestOutbox, TestInbox>(wanted) {
         Ok(engine) => engine,
-        Err(error) => return assert!(error.to_string().contains("was refused"), "{error}"),
+        Err(error) => return without_deadline(&error),
     };
     let b = start(node(2), Box::new(link_b));
     let before = a.statistics().runtime_ns;
@@ -117,12 +114,13 @@ fn a_channel_without_runtime_is_refused() {
     assert_eq!((after.runtime_ns, after.runtimes_refused), (before, 1));
     assert_eq!(a.call(|node, _| node.channels().len()), Ok(0));
     drop(hogs);
+    assert_eq!(a.stop(), Ok(()));
 }
 
 /// By deadline the thread holds what admission has given away, more while a channel stands, and the kernel says so.
 #[test]
 fn the_runtime_follows_admission_or_the_start_is_refused() {
-    let _alone = DEADLINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = deadline_turn();
     let period = Nanos::from_millis(1);
     let real_time = RealTime { class: SchedulingClass::Deadline { period }, cpu: None, lock_memory: false };
     let options = MemoryOptions::default();
@@ -131,7 +129,7 @@ fn the_runtime_follows_admission_or_the_start_is_refused() {
     let wanted = EngineConfig { node: node(1), links, real_time, spin: Nanos::ZERO, seed: 1 };
     let a = match Engine::start::<TestOutbox, TestInbox>(wanted) {
         Ok(engine) => engine,
-        Err(error) => return assert!(error.to_string().contains("was refused"), "{error}"),
+        Err(error) => return without_deadline(&error),
     };
     let b = start(node(2), Box::new(link_b));
     let held = || {
@@ -154,24 +152,40 @@ fn the_runtime_follows_admission_or_the_start_is_refused() {
         matches!(event, Event::Closed { channel, .. } if channel == source).then_some(())
     });
     assert_eq!(held(), idle);
+    assert_eq!(a.stop(), Ok(()), "the next one finds its share free");
 }
 
-/// Where the kernel's own admission is used up by others, a start is refused and a channel is.
+/// A thread that may not run everywhere is refused before the kernel is asked; one that never sleeps needs more of a CPU
+/// than there is.
 #[test]
 fn what_the_kernel_does_not_give_is_refused() {
-    let _alone = DEADLINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = deadline_turn();
     let period = Nanos::from_millis(1);
     let class = SchedulingClass::Deadline { period };
-    let links = || -> Vec<Box<dyn Link>> {
-        vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)]
+    let started = |real_time, spin| {
+        let links: Vec<Box<dyn Link>> =
+            vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
+        Engine::start::<TestOutbox, TestInbox>(EngineConfig {
+            node: node(1),
+            links,
+            real_time,
+            spin,
+            seed: 1,
+        })
     };
     let pinned = RealTime { class, cpu: Some(0), lock_memory: false };
-    let wanted =
-        EngineConfig { node: node(1), links: links(), real_time: pinned, spin: Nanos::ZERO, seed: 1 };
-    let error = Engine::start::<TestOutbox, TestInbox>(wanted).err().expect("refused").to_string();
+    let error = started(pinned, Nanos::ZERO).err().expect("refused").to_string();
     assert!(error.contains("cpu = 0") && error.contains("class = \"fifo\""), "{error}");
-    let real_time = RealTime { cpu: None, ..pinned };
-    let wanted = EngineConfig { node: node(1), links: links(), real_time, spin: Nanos::MAX, seed: 1 };
-    let error = Engine::start::<TestOutbox, TestInbox>(wanted).err().expect("refused").to_string();
-    assert!(error.contains("give a shorter spin") || error.contains("was refused"), "{error}");
+    let anywhere = RealTime { cpu: None, ..pinned };
+    let error = started(anywhere, Nanos::MAX).err().expect("refused");
+    match started(anywhere, Nanos::ZERO) {
+        Ok(engine) => {
+            assert!(error.to_string().contains("give a shorter spin"), "{error}");
+            assert_eq!(engine.stop(), Ok(()));
+        }
+        Err(refused) => {
+            assert!(error.to_string().contains("was refused"), "{error}");
+            without_deadline(&refused);
+        }
+    }
 }

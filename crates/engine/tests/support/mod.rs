@@ -2,14 +2,16 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use punctual_engine::os::attributes::{Attributes, SELF, set_attributes};
 use punctual_engine::os::wait::Doorbell;
 use punctual_engine::os::{now, realtime::RealTime};
-use punctual_engine::{Engine, EngineConfig, EngineHandle, Events};
+use punctual_engine::{Engine, EngineConfig, EngineError, EngineHandle, Events};
 use punctual_link::{Link, MemoryLink, MemoryOptions, UdpLink, UdpOptions};
 use punctual_proto::ids::{Address, ChannelId, Epoch, Name, NodeId};
 use punctual_proto::memory::{Inbox, MessageInfo, MessageRead, MessageWrite, Outbox};
@@ -165,6 +167,29 @@ pub fn over_udp(port: u16, pace: Pace) -> (Handle, Handle) {
     let open = |options| Box::new(UdpLink::open(&options).expect("loopback sockets"));
     let (a, b) = (open(end(port, port + 2)), open(end(port + 2, port)));
     (start(paced(1), a), start(paced(2), b))
+}
+
+/// The kernel's admission of `SCHED_DEADLINE` counts for the whole machine: one test at a time, whatever its program. The
+/// turn ends with the file.
+pub fn deadline_turn() -> File {
+    let path = std::env::temp_dir().join("punctual-test-deadline");
+    // Where others made it, opening it to make it may be refused (`fs.protected_regular`).
+    let file = File::open(&path).or_else(|_| {
+        std::fs::OpenOptions::new().create(true).append(true).open(&path)?;
+        File::open(&path)
+    });
+    let file = file.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("a turn");
+    file
+}
+
+/// For engines that may not be started by deadline: says that a test is skipped, where the kernel gives no thread that class.
+pub fn without_deadline(error: &EngineError) {
+    assert!(error.to_string().contains("was refused"), "{error}");
+    let least = Attributes::Deadline { runtime: Nanos::from_micros(10), period: Nanos::from_millis(1) };
+    let given = std::thread::spawn(move || set_attributes(SELF, least)).join().expect("no panic");
+    assert!(given.is_err(), "the kernel gives {least:?}, and the engine says: {error}");
+    eprintln!("SKIPPED: no SCHED_DEADLINE here: {error}");
 }
 
 fn wait_readable(events: &Events) {
