@@ -105,9 +105,9 @@ fn config(id: u32, neighbours: &[u32]) -> Result<NodeConfig, MeasureError> {
             .map(|(host, id)| Ok((name(host)?, NodeId(id))))
             .collect::<Result<_, MeasureError>>()?,
         routes: far,
-        // Channels open within milliseconds.
+        // Channels open within milliseconds; a hole of less than a second ends none.
         signalling: SignallingConfig {
-            hello_interval: Nanos::from_millis(50),
+            hello_interval: Nanos::from_millis(250),
             retransmit: Nanos::from_millis(10),
             packets_per_second: 10_000,
             ..SignallingConfig::default()
