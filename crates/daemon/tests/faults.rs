@@ -322,41 +322,6 @@ fn a_full_inbox_loses_only_its_own() {
 }
 
 #[test]
-fn nothing_leaks() {
-    let pair = Pair::start();
-    let (a, b) = (pair.a.connect(), pair.b.connect());
-    let descriptors = || std::fs::read_dir("/proc/self/fd").expect("/proc").count();
-    let round = || {
-        let listener = b.listen("cam", |_| Consent::Accept).expect("a listener");
-        let channel = a.open("cam@b", contract(100, 10, 200)).expect("a channel");
-        let receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
-        let flow = a.best_effort("bulk@b", 100).expect("a flow");
-        drop((channel, receiver, flow, listener));
-        eventually("all is given back", || {
-            [&a, &b].iter().all(|host| {
-                let status = host.status().expect("status");
-                status.node.channels == 0
-                    && status.users.iter().all(|user| user.channels + user.buffer_bytes == 0)
-            })
-        });
-    };
-    round();
-    // Other tests of this process come and go: the smallest of several counts is what stays.
-    let settled = |rounds: usize| {
-        (0..rounds)
-            .map(|_| {
-                round();
-                descriptors()
-            })
-            .min()
-            .expect("a round")
-    };
-    let before = settled(3);
-    let after = settled(30);
-    assert!(after < before + 30, "{before} descriptors became {after}");
-}
-
-#[test]
 fn a_second_daemon_and_a_stale_socket() {
     let pair = Pair::start();
     let (to_b, _to_a) = common::memory_links();

@@ -5,31 +5,27 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
+use common::hosts;
 use common::program::{Program, folder, write};
 use common::text::Text;
 use common::{PATIENCE, stream};
 use punctual::{CloseReason, Ending, Guarantee, RecvError};
 use rustix::process::Signal;
 
-/// Does `work` with the configuration of `name` on loopback network `net`.
-fn with_text<R>(folder: &Path, name: &str, net: u8, work: impl FnOnce(Text<'_>) -> R) -> R {
-    let [own, peer] = if name == "a" { [1, 2] } else { [2, 1] };
-    let link = format!(
-        "driver = \"udp\"\nlocal = \"127.99.{net}.{own}\"\npeer = \"127.99.{net}.{peer}\"\nrate = \"100Mbit/s\""
-    );
-    let socket = folder.join(format!("{name}.sock"));
-    work(Text { name, socket: &socket, processor: "", daemon: "", signalling: "", link: &link })
+/// Does `work` with the configuration of a host that measures its profile. Its neighbour notices after ten seconds that it
+/// is dead: until then programs may do what they can do before.
+fn with_text<R>(folder: &Path, name: &str, cable: u16, work: impl FnOnce(Text<'_>) -> R) -> R {
+    hosts::with_text(folder, name, cable, |text| work(Text { processor: "", hello: "2s", ..text }))
 }
 
-fn start(folder: &Path, name: &str, net: u8) -> Program {
-    with_text(folder, name, net, |text| Program::start(folder, text, str::to_owned))
+fn start(folder: &Path, name: &str, cable: u16) -> Program {
+    with_text(folder, name, cable, |text| Program::start(folder, text, str::to_owned))
 }
 
 #[test]
 fn two_daemons_carry_a_channel_and_stop_gracefully() {
     let folder = folder("pair");
-    let net = (std::process::id() % 250) as u8;
-    let (on_a, on_b) = (start(&folder, "a", net), start(&folder, "b", net));
+    let (on_a, on_b) = (start(&folder, "a", 0), start(&folder, "b", 0));
     let (a, b) = (on_a.connect(), on_b.connect());
     let (mut channel, mut receiver) = stream(&a, &b, 20_000);
     let socket = on_a.socket.clone();
@@ -45,8 +41,7 @@ fn two_daemons_carry_a_channel_and_stop_gracefully() {
 #[test]
 fn a_sender_that_finishes_learns_what_arrived_or_that_nobody_knows() {
     let folder = folder("finish");
-    let net = (std::process::id() % 250) as u8 ^ 1;
-    let (on_a, on_b) = (start(&folder, "a", net), start(&folder, "b", net));
+    let (on_a, on_b) = (start(&folder, "a", 1), start(&folder, "b", 1));
     let (a, b) = (on_a.connect(), on_b.connect());
     let (channel, receiver) = stream(&a, &b, 2_000);
     let state = channel.state().expect("open");
@@ -74,7 +69,7 @@ fn a_sender_that_finishes_learns_what_arrived_or_that_nobody_knows() {
 #[test]
 fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     let folder = folder("wrong");
-    let good = with_text(&folder, "a", 1, |text| write(&folder, text));
+    let good = with_text(&folder, "a", 2, |text| write(&folder, text));
     let run = |arguments: &[&str], config: &Path| {
         Command::new(env!("CARGO_BIN_EXE_punctuald"))
             .args(arguments)

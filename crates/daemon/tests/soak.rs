@@ -9,8 +9,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use common::hosts::udp;
 use common::program::{Program, folder};
-use common::text::Text;
+use common::text::{HELLO, Text};
 use common::{PATIENCE, contract, eventually};
 use punctual::{Channel, Consent, Endsystem, Receiver};
 use punctual_engine::os::realtime::{self, RealTime, SchedulingClass};
@@ -18,6 +19,8 @@ use rustix::process::{Pid, Signal};
 
 /// Cycles before anything is compared: allocators and the kernel's caches settle.
 const WARM_UP: usize = 4;
+/// Cycles that are compared, at least: four in each quarter.
+const COMPARED: usize = 16;
 /// What memory may differ by, in KiB, besides a twentieth.
 const MEMORY_SLACK_KIB: u64 = 1_024;
 
@@ -51,36 +54,24 @@ fn real_time() -> bool {
 /// `a` in the middle; `b`, to which things happen; and `c`, to which nothing does.
 struct Network<'a> {
     folder: &'a Path,
-    net: u8,
     flags: &'static str,
 }
 
 impl Network<'_> {
     fn start(&self, name: &str) -> Program {
-        let net = self.net;
-        let port = |end: &str| if end == "c" { 7_431 } else { 7_411 };
-        let wire = |number: u8, other: &str| {
-            let [own, peer] = if name == "a" { [1, 2] } else { [2, 1] };
-            format!(
-                "driver = \"udp\"\nrate = \"200Mbit/s\"\nlocal = \"127.97.{net}.{}\"\npeer = \"127.97.{net}.{}\"\n\
-                 data_port = {port}\nsignalling_port = {}\n",
-                number * 4 + own,
-                number * 4 + peer,
-                port(other) + 1,
-                port = port(other),
-            )
-        };
+        let wire = |number: u16| format!("{}rate = \"200Mbit/s\"\n", udp(number, u16::from(name != "a")));
         let third = "[[host]]\nname = \"c\"\nid = 3\n";
         let second = "[[link]]\nname = \"to-c\"\nneighbour = \"c\"\nprediction_error = \"500ms\"\n";
         let link = match name {
-            "a" => format!("{}{third}{second}{}", wire(0, "b"), wire(1, "c")),
-            "b" => format!("{}{third}", wire(0, "b")),
-            _ => format!("{}{third}", wire(1, "c")),
+            "a" => format!("{}{third}{second}{}", wire(0), wire(1)),
+            "b" => format!("{}{third}", wire(0)),
+            _ => format!("{}{third}", wire(1)),
         };
         let socket = self.folder.join(format!("{name}.sock"));
         let processor = "profile_measure = false";
         let signalling = "lease = \"4s\"\ngrace = \"300ms\"";
-        let text = Text { name, socket: &socket, processor, daemon: "", signalling, link: &link };
+        let text =
+            Text { name, socket: &socket, processor, daemon: "", hello: HELLO, signalling, link: &link };
         Program::start_as(self.folder, text, self.flags, str::to_owned)
     }
 }
@@ -198,7 +189,7 @@ fn nothing_grows_and_what_no_fault_touches_keeps_its_promise() {
     println!("{seconds} s, seed {seed}");
     let folder = folder("soak");
     let flags = if real_time() { "" } else { "--best-effort-host" };
-    let network = Network { folder: &folder, net: (std::process::id() % 250) as u8, flags };
+    let network = Network { folder: &folder, flags };
     let (on_a, mut on_b, on_c) = (network.start("a"), network.start("b"), network.start("c"));
     let (a, c) = (on_a.connect(), on_c.connect());
     let alive =
@@ -217,7 +208,7 @@ fn nothing_grows_and_what_no_fault_touches_keeps_its_promise() {
         let _over = Over(&over);
         let mut dice = Dice(seed);
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(seconds) || memory.len() < 2 * WARM_UP {
+        while begun.elapsed() < Duration::from_secs(seconds) || memory.len() < WARM_UP + COMPARED {
             cycle(&network, &on_a, &mut on_b, &mut dice, &carried);
             eventually("hosts hold what they held, and see one another", || held() == alone && alive(2));
             memory.push([memory_kib(on_a.pid()), memory_kib(on_c.pid())]);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::program::{Program, folder};
-use common::text::Text;
+use common::text::{HELLO, Text};
 use common::{eventually, meet, stream};
 use rustix::process::Signal;
 
@@ -51,6 +51,11 @@ impl Network {
             let address = format!("ip address add 10.98.0.{}/30 dev {device}", end + 1);
             run(&self.inside(end, &address)).expect("an address");
         }
+        // The kernel calls a device up some time after both ends are.
+        for (end, device) in ["va", "vb"].into_iter().enumerate() {
+            let show = self.inside(end, &format!("ip link show {device}"));
+            eventually("the cable is up", || run(&show).expect("a device").contains(" state UP "));
+        }
     }
 
     /// What a user sees of a device, its neighbours left out.
@@ -87,7 +92,8 @@ fn start(network: &Network, folder: &Path, end: usize) -> Program {
         2 - end
     );
     let processor = "profile_measure = false";
-    let text = Text { name, socket: &socket, processor, daemon: "", signalling: "", link: &link };
+    let text =
+        Text { name, socket: &socket, processor, daemon: "", hello: HELLO, signalling: "", link: &link };
     Program::start(folder, text, |line| network.inside(end, line))
 }
 

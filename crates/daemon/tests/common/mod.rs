@@ -1,6 +1,7 @@
 //! Two daemons, `a` and `b`, in this process, joined by a memory link.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod hosts;
 pub mod program;
 pub mod text;
 
@@ -17,7 +18,7 @@ use punctual_engine::config::parse;
 use punctual_ipc::wake::Alarm;
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 
-use text::Text;
+use text::{HELLO, Text};
 
 /// How long anything may take before a test gives up. Generous: the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,6 +30,7 @@ pub fn config(name: &str, socket: &Path, daemon: &str) -> HostConfig {
         socket,
         processor: "best_effort_host = true\nprofile_measure = false",
         daemon,
+        hello: HELLO,
         signalling: "grace = \"300ms\"\nconsent_timeout = \"5s\"",
         link: "driver = \"memory\"\nrate = \"400Mbit/s\"",
     };

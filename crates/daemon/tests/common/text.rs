@@ -7,6 +7,9 @@ pub fn other(name: &str) -> &'static str {
     if name == "a" { "b" } else { "a" }
 }
 
+/// Between HELLOs, unless a test needs another time: a neighbour is taken for dead when it is silent for five times as long.
+pub const HELLO: &str = "250ms";
+
 /// A host's configuration; `processor`, `daemon`, `signalling` and `link` are more lines of these tables.
 #[derive(Clone, Copy)]
 pub struct Text<'a> {
@@ -14,13 +17,14 @@ pub struct Text<'a> {
     pub socket: &'a Path,
     pub processor: &'a str,
     pub daemon: &'a str,
+    pub hello: &'a str,
     pub signalling: &'a str,
     pub link: &'a str,
 }
 
 impl Text<'_> {
     pub fn to_toml(self) -> String {
-        let Self { name, socket, processor, daemon, signalling, link } = self;
+        let Self { name, socket, processor, daemon, hello, signalling, link } = self;
         format!(
             r#"
             [node]
@@ -32,7 +36,7 @@ impl Text<'_> {
             {daemon}
             [signalling]
             key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-            hello = "250ms"
+            hello = "{hello}"
             {signalling}
             [[host]]
             name = "a"
