@@ -11,14 +11,15 @@ use punctual_link::{Link, MemoryLink, MemoryOptions};
 /// Longer than anything that happens here, on however loaded a host.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `prediction_error`: ordinary threads on a busy machine are late by any time, which is not what is tested here.
+/// `prediction_error`: ordinary threads on a busy machine are late by any time, which is not what is tested here. An engine
+/// that is led and not driven is taken for dead after five HELLOs.
 pub fn config(name: &str, neighbour: &str) -> HostConfig {
     let text = format!(
         r#"
         node.name = "{name}"
         processor.best_effort_host = true
         processor.profile_measure = false
-        signalling = {{ key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", hello = "250ms" }}
+        signalling = {{ key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f", hello = "1s" }}
         host = [{{ name = "a", id = 1 }}, {{ name = "b", id = 2 }}]
         link = [{{ name = "l", neighbour = "{neighbour}", driver = "memory", rate = "400Mbit/s",
                   prediction_error = "500ms" }}]
