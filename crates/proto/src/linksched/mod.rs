@@ -26,6 +26,7 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
 use crate::limits;
+use crate::node::earliest;
 use pacer::Pacer;
 pub use parameters::{
     BestEffortKey, Class, FlowIndex, Guaranteed, LinkCounters, LinkParameters, Occupancy, Overflow,
@@ -192,18 +193,17 @@ impl<P> LinkScheduler<P> {
     /// When `poll` may have something by the passing of time: the head of queue 3 becomes current, the pace
     /// opens, a capped flow refills. A time in the past means: poll now.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let current = self.guaranteed.has_current();
-        let throttled = self.best_effort.throttled().filter(|_| !current);
-        let waiting = current || self.best_effort.has_round();
-        // A cap that holds best effort back opens later than the window, or instead of it.
-        let opens = match throttled {
-            None => self.pacer.opens(),
-            Some(until) => Some(self.pacer.opens().map_or(until, |opens| opens.max(until))),
-        };
-        let opens = opens.filter(|_| waiting);
+        let release = self.guaranteed.release_next();
         // While queue 1 holds the link, nobody asks best effort and a refill in the past would not go away.
-        let refill = self.best_effort.refill_next().filter(|_| !self.guaranteed.has_current());
-        [self.guaranteed.release_next(), opens, refill].into_iter().flatten().min()
+        if self.guaranteed.has_current() {
+            return earliest(release, self.pacer.opens());
+        }
+        let next = earliest(release, self.best_effort.refill_next());
+        if !self.best_effort.has_round() {
+            return next;
+        }
+        // A cap that holds best effort back opens later than the window, or instead of it.
+        earliest(next, self.pacer.opens().max(self.best_effort.throttled()))
     }
 
     /// Bytes handed over that have not left.

@@ -11,7 +11,7 @@ use super::plane::Plane;
 use super::work::Unit;
 use crate::ids::ChannelId;
 use crate::memory::Memory;
-use crate::sched::{Activation, HandlerId};
+use crate::sched::{Activation, Executor, HandlerId};
 
 /// Sources whose ring holds more than was taken at once, each once.
 pub(super) struct Backlog {
@@ -25,28 +25,28 @@ impl Backlog {
     }
 }
 
-impl<M: Memory> Plane<M> {
+impl Backlog {
     /// Lists a source whose ring was not emptied.
-    pub fn queue_backlog(&mut self, channel: ChannelId, now: Instant) {
-        let Some(Clip { role: RoleState::Source(source), .. }) = self.clips.get_mut(channel) else {
-            return;
-        };
+    pub fn list<M: Memory>(&mut self, clip: &mut Clip<M>, executor: &mut Executor, now: Instant) {
+        let RoleState::Source(source) = &mut clip.role else { return };
         if source.has_backlog() && !core::mem::replace(&mut source.in_backlog, true) {
-            self.backlog.channels.push_back(channel);
-            self.arm_backlog(now);
+            self.channels.push_back(clip.local.channel);
+            self.arm(executor, now);
         }
     }
 
     /// Tells the executor whether there is a backlog.
-    pub fn arm_backlog(&mut self, now: Instant) {
-        if self.backlog.channels.is_empty() {
-            self.executor.idle(self.backlog.handler);
+    pub fn arm(&self, executor: &mut Executor, now: Instant) {
+        if self.channels.is_empty() {
+            executor.idle(self.handler);
         } else {
             let activation = Activation { eligible: now, deadline: now };
-            self.executor.ready(self.backlog.handler, activation, now);
+            executor.ready(self.handler, activation, now);
         }
     }
+}
 
+impl<M: Memory> Plane<M> {
     /// What one unit of the backlog would be.
     pub fn backlog_unit(&self) -> Option<Unit> {
         self.backlog.channels.front()?;

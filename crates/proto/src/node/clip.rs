@@ -12,6 +12,7 @@ use punctual_analysis::{Guarantee, Instant, Nanos};
 use super::api::{ChannelCounters, Notice};
 use super::best_effort::Slot;
 use super::outgoing::Outgoing;
+use super::plane::Line;
 use crate::fragment::Reassembly;
 use crate::ids::{ChannelId, LinkId};
 use crate::linksched::FlowIndex;
@@ -226,6 +227,14 @@ impl<M: Memory> Clip<M> {
     /// The frames that it keeps of a pool, where it shares one.
     pub fn pooled_mut(&mut self) -> Option<&mut u32> {
         self.lenient.as_mut()?.pooled.as_mut()
+    }
+
+    /// Has given back frames of the driver; one that shares a pool, to that.
+    pub fn give_back_frames(&mut self, count: u32, lines: &mut [Line<M>]) {
+        let Some(link) = self.local.link_in else { return };
+        let Some(pooled) = self.pooled_mut() else { return };
+        *pooled -= count;
+        lines[usize::from(link.0)].soft_frames -= count;
     }
 
     /// Whether not every message is promised.

@@ -4,7 +4,7 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::api::WorkKind;
 use super::best_effort::key_of;
-use super::clip::{Clip, RoleState};
+use super::clip::{Clip, Forwarder, RoleState};
 use super::packet::Packet;
 use super::plane::Plane;
 use super::work::Unit;
@@ -15,9 +15,7 @@ use crate::wire::Kind;
 
 impl<M: Memory> Plane<M> {
     /// What one unit of the forwarder's handler would be.
-    pub fn forward_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
-        let clip = self.clips.get(channel)?;
-        let RoleState::Forwarder(forwarder) = &clip.role else { return None };
+    pub fn forward_unit(&self, clip: &Clip<M>, forwarder: &Forwarder, now: Instant) -> Option<Unit> {
         let quantum = self.executor.unit_packets(clip.handler);
         let run = forwarder.input.head_run(&self.waiting, clip.cpu_horizon, quantum, now);
         let unit = Unit {
@@ -60,7 +58,7 @@ impl<M: Memory> Plane<M> {
                 forwarder.dropping = Some(number);
             }
         }
-        (0..freed).for_each(|_| self.give_back_frame(channel));
+        clip.give_back_frames(freed, &mut self.lines);
     }
 
     /// What one unit of the best-effort arrivals would be.

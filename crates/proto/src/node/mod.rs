@@ -50,7 +50,7 @@ pub fn link_model(link: &LinkConfig) -> Link {
 }
 
 /// The earlier of two times that may never come.
-fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
@@ -195,7 +195,8 @@ impl<M: Memory> Node<M> {
         // What needs no time to pass needs no comparison either.
         if self.plane.executor.has_ready()
             || !self.plane.drained.is_empty()
-            || links.any(|link| self.plane.may_queue_signal(link, &self.signalling))
+            || self.signalling.has_signals()
+                && links.any(|link| self.plane.may_queue_signal(link, &self.signalling))
         {
             return Some(Instant::ZERO);
         }

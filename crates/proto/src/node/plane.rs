@@ -21,6 +21,7 @@ use super::earliest;
 use super::outgoing::Messages;
 use super::packet::Packet;
 use super::record::WorkRecord;
+use super::signals::Signals;
 use super::stages::{Stages, signal_rate};
 use crate::fragment::packet_wire_bytes;
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
@@ -31,7 +32,6 @@ use crate::linksched::{BestEffortKey, FlowIndex, Guaranteed, LinkParameters, Lin
 use crate::memory::Memory;
 use crate::sched::{Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
 use crate::shared::Shared;
-use crate::signalling::Signalling;
 use crate::slab::{Slab, reserve};
 use crate::table::{Paths, Table};
 
@@ -225,15 +225,6 @@ impl<M: Memory> Plane<M> {
         &mut self.lines[usize::from(link.0)]
     }
 
-    /// A channel has given back a frame of the driver; one that shares a pool, to that.
-    pub fn give_back_frame(&mut self, channel: ChannelId) {
-        let Some(clip) = self.clips.get_mut(channel) else { return };
-        let Some(link) = clip.local.link_in else { return };
-        let Some(pooled) = clip.pooled_mut() else { return };
-        *pooled -= 1;
-        self.lines[usize::from(link.0)].soft_frames -= 1;
-    }
-
     /// The channel that takes packets of `path` from a link.
     pub fn channel_of(&self, path: &PathId) -> Option<ChannelId> {
         self.paths.find(path, |id| self.clips.get(id).is_some_and(|clip| clip.local.path == *path))
@@ -261,7 +252,7 @@ impl<M: Memory> Plane<M> {
     }
 
     /// Whether a waiting signal of the link could be queued by a call of `transmit`.
-    pub fn may_queue_signal(&self, link: LinkId, signalling: &Signalling) -> bool {
+    pub fn may_queue_signal(&self, link: LinkId, signalling: &Signals) -> bool {
         let line = self.line(link);
         !line.signal_queued && signalling.has_signal(link) && line.scheduler.slots_free(line.signal_flow) > 0
     }
@@ -272,7 +263,7 @@ impl<M: Memory> Plane<M> {
         scheduler.complete_each(wire_bytes, |flow| left.push(flow));
         while let Some(flow) = self.line_mut(link).left.pop() {
             if let Some(Some(channel)) = self.line(link).sources.get(flow.0 as usize).copied() {
-                self.arm_source(channel, now);
+                self.arm_clip(channel, now);
             }
         }
         self.unblock_one(link, now);
@@ -285,9 +276,10 @@ impl<M: Memory> Plane<M> {
             flow.listed = false;
             return self.arm_flow(channel, now);
         }
-        if let Some(Clip { role: RoleState::Source(source), .. }) = self.clips.get_mut(channel) {
+        let Some(clip) = self.clips.get_mut(channel) else { return };
+        if let RoleState::Source(source) = &mut clip.role {
             source.listed = false;
-            self.arm_source(channel, now);
+            clip.arm_source(&mut self.lines, &mut self.executor, &self.messages, &mut self.drained, now);
         }
     }
 

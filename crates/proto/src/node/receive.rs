@@ -9,11 +9,12 @@ use punctual_analysis::mutation::{Mutation, active};
 use super::api::Port;
 use super::best_effort::Waiting;
 use super::clip::{Clip, PacketIn, PacketQueue, RoleState};
-use super::plane::{Plane, SignalIn};
-use crate::ids::{ChannelId, LinkId};
+use super::plane::{Line, Plane, SignalIn};
+use super::stages::Stages;
+use crate::ids::LinkId;
 use crate::limits::{HEADER_BYTES, SIGNALS_WAITING_MAX};
 use crate::memory::Memory;
-use crate::sched::{Activation, HandlerId};
+use crate::sched::{Activation, Executor, HandlerId};
 use crate::slab::{Next, Slab};
 use crate::wire::{Header, Kind, WireError};
 
@@ -89,7 +90,12 @@ impl<M: Memory> Plane<M> {
                 let nominal = received.offset(header.slack_ns);
                 let next = Next::NONE;
                 let packet = PacketIn { frame, header: *header, nominal, effective, next };
-                self.queue_guaranteed(channel, packet, now);
+                if clip.queue(packet, &mut self.waiting, &mut self.lines, &self.stages) {
+                    clip.arm_input(&mut self.executor, &self.waiting, now);
+                } else {
+                    clip.counters.overflows += 1;
+                    self.drops.no_buffer += 1;
+                }
             }
             Some(Verdict::Demoted) => {
                 clip.counters.demoted += 1;
@@ -98,41 +104,6 @@ impl<M: Memory> Plane<M> {
                 self.receive_best_effort(link, received, frame, header, now);
             }
             None => self.drops.unknown_path += 1,
-        }
-    }
-
-    fn queue_guaranteed(&mut self, channel: ChannelId, packet: PacketIn<M::Frame>, now: Instant) {
-        let Some(clip) = self.clips.get_mut(channel) else { return };
-        let is_pooled = clip.pooled_mut().is_some();
-        let pool = clip.local.link_in.filter(|_| is_pooled);
-        let dry = pool
-            .is_some_and(|link| self.lines[usize::from(link.0)].soft_frames >= self.stages.pool_frames(link));
-        let Some(input) = clip.input_mut() else { return };
-        if dry || !input.push(&mut self.waiting, packet) {
-            clip.counters.overflows += 1;
-            self.drops.no_buffer += 1;
-            return;
-        }
-        let used = input.packets_used;
-        if let Some(link) = pool {
-            clip.pooled_mut().into_iter().for_each(|kept| *kept += 1);
-            self.lines[usize::from(link.0)].soft_frames += 1;
-        }
-        clip.counters.occupancy_max = clip.counters.occupancy_max.max(used);
-        self.arm_input(channel, now);
-    }
-
-    /// Tells the executor what a forwarder's or sink's handler has to do next.
-    pub fn arm_input(&mut self, channel: ChannelId, now: Instant) {
-        let Some(clip) = self.clips.get(channel) else { return };
-        match clip.next_activation(&self.waiting) {
-            None => self.executor.idle(clip.handler),
-            Some(activation) => self.executor.ready(clip.handler, activation, now),
-        }
-        let Some((handler, activation)) = clip.next_delivery() else { return };
-        match activation {
-            None => self.executor.idle(handler),
-            Some(activation) => self.executor.ready(handler, activation, now),
         }
     }
 
@@ -209,6 +180,43 @@ impl<M: Memory> Clip<M> {
             RoleState::Source(_) => None,
             RoleState::Forwarder(forwarder) => Some(&mut forwarder.input),
             RoleState::Sink(sink) => Some(&mut sink.input),
+        }
+    }
+
+    /// Queues a packet for the handler; nothing is done where no buffer is free.
+    fn queue(
+        &mut self,
+        packet: PacketIn<M::Frame>,
+        waiting: &mut Slab<PacketIn<M::Frame>>,
+        lines: &mut [Line<M>],
+        stages: &Stages,
+    ) -> bool {
+        let is_pooled = self.pooled_mut().is_some();
+        let pool = self.local.link_in.filter(|_| is_pooled);
+        let dry = pool.is_some_and(|link| lines[usize::from(link.0)].soft_frames >= stages.pool_frames(link));
+        let Some(input) = self.input_mut() else { return false };
+        if dry || !input.push(waiting, packet) {
+            return false;
+        }
+        let used = input.packets_used;
+        if let Some(link) = pool {
+            self.pooled_mut().into_iter().for_each(|kept| *kept += 1);
+            lines[usize::from(link.0)].soft_frames += 1;
+        }
+        self.counters.occupancy_max = self.counters.occupancy_max.max(used);
+        true
+    }
+
+    /// Tells the executor what a forwarder's or sink's handlers have to do next.
+    pub fn arm_input(&self, executor: &mut Executor, waiting: &Slab<PacketIn<M::Frame>>, now: Instant) {
+        match self.next_activation(waiting) {
+            None => executor.idle(self.handler),
+            Some(activation) => executor.ready(self.handler, activation, now),
+        }
+        let Some((handler, activation)) = self.next_delivery() else { return };
+        match activation {
+            None => executor.idle(handler),
+            Some(activation) => executor.ready(handler, activation, now),
         }
     }
 

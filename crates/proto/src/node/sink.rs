@@ -23,9 +23,7 @@ struct Timing {
 
 impl<M: Memory> Plane<M> {
     /// What one unit of the sink's handler would be.
-    pub fn sink_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
-        let clip = self.clips.get(channel)?;
-        let RoleState::Sink(sink) = &clip.role else { return None };
+    pub fn sink_unit(&self, clip: &Clip<M>, sink: &Sink<M>, now: Instant) -> Option<Unit> {
         let quantum = self.executor.unit_packets(clip.handler);
         let run = sink.input.head_run(&self.waiting, clip.cpu_horizon, quantum, now);
         let Run { packets, bytes, ends_message } = run;
@@ -78,7 +76,7 @@ impl<M: Memory> Plane<M> {
             );
         }
         let after = (clip.counters.misses, clip.counters.overruns);
-        (0..freed).for_each(|_| self.give_back_frame(channel));
+        clip.give_back_frames(freed, &mut self.lines);
         if after.0 > before.0 {
             self.notice(channel, Notice::Late);
         }
@@ -95,7 +93,7 @@ impl<M: Memory> Plane<M> {
         let margin = self.config.wakeup_margin;
         let Some(clip) = self.clips.get_mut(channel) else { return };
         clip.accept(header, payload_of(header, frame.as_ref()), now, Instant(u64::MAX), margin, now);
-        self.arm_input(channel, now);
+        clip.arm_input(&mut self.executor, &self.waiting, now);
     }
 }
 

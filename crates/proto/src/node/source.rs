@@ -2,6 +2,8 @@
 //!
 //! Slot occupancy control (HARTS 5.2.2): the handler only runs when the link has a slot for what it makes.
 
+use alloc::collections::VecDeque;
+
 use punctual_analysis::arrival::SourceVerdict;
 use punctual_analysis::{Instant, Nanos};
 
@@ -15,7 +17,7 @@ use super::work::Unit;
 use crate::ids::ChannelId;
 use crate::linksched::Guaranteed;
 use crate::memory::{Inbox, Memory, MessageRead, Outbox};
-use crate::sched::Activation;
+use crate::sched::{Activation, Executor, HandlerId};
 
 /// Messages beyond a burst that are taken out of a ring in one call.
 const DRAIN_EXTRA_MESSAGES: u32 = 16;
@@ -29,60 +31,20 @@ impl<M: Memory> Plane<M> {
         if let RoleState::Sink(sink) = &mut clip.role {
             return sink.inbox.iter_mut().for_each(Inbox::resume);
         }
-        let policed = clip.drain(&mut self.messages, now, self.config.cpu.release_latency);
-        if policed {
+        let drained = clip.drain(&mut self.messages, now, self.config.cpu.release_latency);
+        if !drained.is_empty {
+            self.backlog.list(clip, &mut self.executor, now);
+        }
+        clip.arm_source(&mut self.lines, &mut self.executor, &self.messages, &mut self.drained, now);
+        if drained.policed {
             self.notice(channel, Notice::Policed);
-        }
-        self.queue_backlog(channel, now);
-        self.arm_source(channel, now);
-    }
-
-    /// Tells the executor what the source's handlers have to do.
-    pub fn arm_source(&mut self, channel: ChannelId, now: Instant) {
-        let Some(clip) = self.clips.get_mut(channel) else { return };
-        let Clip { role: RoleState::Source(source), cpu_bound, handler, local, .. } = clip else {
-            return;
-        };
-        if source.ends() {
-            self.drained.push_back(channel);
-        }
-        let line = &mut self.lines[usize::from(source.outlet.link.0)];
-        match source.outgoing.peek(&self.messages) {
-            None => self.executor.idle(*handler),
-            Some(fragment) => {
-                let eligible = fragment.logical_arrival;
-                let activation = Activation { eligible, deadline: eligible + *cpu_bound };
-                self.executor.ready(*handler, activation, now);
-                let run = run_of(&fragment, self.executor.unit_packets(*handler));
-                if line.scheduler.slots_free(source.outlet.flow) < run {
-                    self.executor.block(*handler);
-                    line.wait(channel, &mut source.listed);
-                } else {
-                    self.executor.unblock(*handler, now);
-                }
-            }
-        }
-        let Some(demoted) = &source.demoted else { return };
-        let key = key_of(local.path);
-        match demoted.outgoing.peek(&self.messages) {
-            Some(fragment) if line.scheduler.best_effort_space(now, key, line.wire_bytes(fragment.bytes)) => {
-                let eligible = fragment.logical_arrival;
-                self.executor.ready(demoted.handler, Activation { eligible, deadline: eligible }, now);
-            }
-            Some(_) => {
-                self.executor.idle(demoted.handler);
-                line.wait(channel, &mut source.listed);
-            }
-            None => self.executor.idle(demoted.handler),
         }
     }
 
     /// What one unit of the source's handler would be.
-    pub fn source_unit(&self, channel: ChannelId) -> Option<Unit> {
-        let clip = self.clips.get(channel)?;
-        let RoleState::Source(source) = &clip.role else { return None };
+    pub fn source_unit(&self, source: &Source<M>, handler: HandlerId) -> Option<Unit> {
         let fragment = source.outgoing.peek(&self.messages)?;
-        let run = run_of(&fragment, self.executor.unit_packets(clip.handler));
+        let run = run_of(&fragment, self.executor.unit_packets(handler));
         let free = self.line(source.outlet.link).scheduler.slots_free(source.outlet.flow);
         let packets = if free < run { 0 } else { run };
         let bytes = packets * fragment.bytes;
@@ -148,27 +110,84 @@ fn run_of(fragment: &Fragment, packets_max: u32) -> u32 {
     u32::from(fragment.fragments - fragment.index).min(packets_max)
 }
 
+/// What was found in an application's ring.
+#[derive(Clone, Copy, Debug, Default)]
+struct Drained {
+    /// The contract was broken.
+    policed: bool,
+    /// The last look found no message.
+    is_empty: bool,
+}
+
 impl<M: Memory> Clip<M> {
+    /// Tells the executor what the source's handlers have to do, and `drained` of a closing one whose last message has left.
+    pub fn arm_source(
+        &mut self,
+        lines: &mut [Line<M>],
+        executor: &mut Executor,
+        messages: &Messages<Message<M>>,
+        drained: &mut VecDeque<ChannelId>,
+        now: Instant,
+    ) {
+        let Self { role: RoleState::Source(source), cpu_bound, handler, local, .. } = self else { return };
+        if source.ends() {
+            drained.push_back(local.channel);
+        }
+        let line = &mut lines[usize::from(source.outlet.link.0)];
+        match source.outgoing.peek(messages) {
+            None => executor.idle(*handler),
+            Some(fragment) => {
+                let eligible = fragment.logical_arrival;
+                let activation = Activation { eligible, deadline: eligible + *cpu_bound };
+                executor.ready(*handler, activation, now);
+                let run = run_of(&fragment, executor.unit_packets(*handler));
+                if line.scheduler.slots_free(source.outlet.flow) < run {
+                    executor.block(*handler);
+                    line.wait(local.channel, &mut source.listed);
+                } else {
+                    executor.unblock(*handler, now);
+                }
+            }
+        }
+        let Some(demoted) = &source.demoted else { return };
+        let key = key_of(local.path);
+        match demoted.outgoing.peek(messages) {
+            Some(fragment) if line.scheduler.best_effort_space(now, key, line.wire_bytes(fragment.bytes)) => {
+                let eligible = fragment.logical_arrival;
+                executor.ready(demoted.handler, Activation { eligible, deadline: eligible }, now);
+            }
+            Some(_) => {
+                executor.idle(demoted.handler);
+                line.wait(local.channel, &mut source.listed);
+            }
+            None => executor.idle(demoted.handler),
+        }
+    }
+
     /// Takes messages out of the ring. The application's word about when it sent one says whether it kept its contract;
-    /// its message counts from the time on that our wake-up may take. `true` where the contract was broken.
-    fn drain(&mut self, messages: &mut Messages<Message<M>>, now: Instant, wakeup: Nanos) -> bool {
-        let Self { role: RoleState::Source(source), counters, local, .. } = self else { return false };
-        let contract = *local.contract;
-        let mut policed = false;
+    /// its message counts from the time on that our wake-up may take.
+    fn drain(&mut self, messages: &mut Messages<Message<M>>, now: Instant, wakeup: Nanos) -> Drained {
+        let mut drained = Drained::default();
+        let Self { role: RoleState::Source(source), counters, local, .. } = self else { return drained };
+        let contract = &local.contract;
         // More than a burst at once breaks the contract: it waits for the background.
         for _ in 0..contract.burst_messages_max.saturating_add(DRAIN_EXTRA_MESSAGES) {
             let ready = if source.is_full() { None } else { source.outbox.as_mut() };
-            let Some((message, claimed)) = ready.and_then(|outbox| outbox.take(now)) else { break };
+            let Some(outbox) = ready else { break };
+            let Some((message, claimed)) = outbox.take(now) else {
+                drained.is_empty = true;
+                break;
+            };
             let sent = claimed.min(now);
             let number = source.number_next;
             counters.messages_in += 1;
             if message.len() > contract.message_bytes_max {
                 counters.dropped += 1;
-                policed = true;
+                drained.policed = true;
                 continue;
             }
             let verdict = source.regulator.accept_seen(sent, now - wakeup, contract.policing);
-            policed |= !matches!(verdict, SourceVerdict::Conforming { .. });
+            drained.policed |= !matches!(verdict, SourceVerdict::Conforming { .. });
             counters.delayed += u32::from(matches!(verdict, SourceVerdict::Delayed { .. }));
             let kept = match verdict {
                 SourceVerdict::Conforming { logical } | SourceVerdict::Delayed { logical } => {
@@ -183,7 +202,7 @@ impl<M: Memory> Clip<M> {
             source.number_next += u64::from(kept);
             counters.dropped += u32::from(!kept);
         }
-        policed
+        drained
     }
 }
 

@@ -73,8 +73,8 @@ impl<M: Memory> Plane<M> {
                 self.write_flow(channel, number, fragment, now, out)
             }
             Packet::Forward { channel, header, frame, nominal } => {
-                self.give_back_frame(channel);
                 let clip = self.clips.get_mut(channel)?;
+                clip.give_back_frames(1, &mut self.lines);
                 let RoleState::Forwarder(forwarder) = &clip.role else { return None };
                 let slack_ns = (nominal + forwarder.outlet.bound).minus(departure);
                 if header.fragment + 1 == header.fragments {
@@ -101,10 +101,8 @@ impl<M: Memory> Plane<M> {
         now: Instant,
         out: &mut [u8],
     ) -> Option<usize> {
-        let Clip { role: RoleState::Source(source), local, counters, .. } = self.clips.get_mut(channel)?
-        else {
-            return None;
-        };
+        let clip = self.clips.get_mut(channel)?;
+        let Clip { role: RoleState::Source(source), local, counters, .. } = clip else { return None };
         let fragment = source.outgoing.fragment(&self.messages, number, index)?;
         let header = Header {
             slack_ns: (nominal + source.outlet.bound).minus(departure),
@@ -117,7 +115,7 @@ impl<M: Memory> Plane<M> {
             // A ring slot is free: what waited in the application's ring may come in.
             self.drain_outbox(channel, now);
         } else {
-            self.arm_source(channel, now);
+            clip.arm_source(&mut self.lines, &mut self.executor, &self.messages, &mut self.drained, now);
         }
         len
     }
@@ -130,9 +128,8 @@ impl<M: Memory> Plane<M> {
         now: Instant,
         out: &mut [u8],
     ) -> Option<usize> {
-        let Clip { role: RoleState::Source(source), local, .. } = self.clips.get_mut(channel)? else {
-            return None;
-        };
+        let clip = self.clips.get_mut(channel)?;
+        let Clip { role: RoleState::Source(source), local, .. } = clip else { return None };
         let demoted = source.demoted.as_mut()?;
         let fragment = demoted.outgoing.fragment(&self.messages, number, index)?;
         let header = Header {
@@ -141,7 +138,7 @@ impl<M: Memory> Plane<M> {
         };
         let len = copy_message(&header, &demoted.outgoing, &self.messages, number, out);
         demoted.outgoing.sent(&mut self.messages, number);
-        self.arm_source(channel, now);
+        clip.arm_source(&mut self.lines, &mut self.executor, &self.messages, &mut self.drained, now);
         len
     }
 

@@ -6,7 +6,7 @@
 use punctual_analysis::{Instant, Nanos};
 
 use super::api::{Notice, Work, WorkKind};
-use super::clip::{Clip, RoleState};
+use super::clip::RoleState;
 use super::plane::{Owner, Plane};
 use crate::memory::Memory;
 use crate::sched::HandlerId;
@@ -68,15 +68,13 @@ impl<M: Memory> Plane<M> {
     pub fn finish(&mut self, work: &Work, now: Instant) -> Option<Owner> {
         let handler = HandlerId(work.handler);
         let owner = self.owners.get(work.handler as usize).copied().flatten()?;
-        self.charge_flow(owner, work, now);
+        let cost = work.declared_cost(&self.config.cpu.costs);
+        self.charge_flow(owner, handler, cost, now);
         match owner {
-            Owner::Clip(channel) => match self.clips.get(channel) {
-                Some(Clip { role: RoleState::Source(_), .. }) => self.run_source(channel, work.packets, now),
-                Some(Clip { role: RoleState::Forwarder(_), .. }) => {
-                    self.run_forward(channel, work.packets, now)
-                }
-                Some(Clip { role: RoleState::Sink(_), .. }) => self.run_sink(channel, work.packets, now),
-                None => {}
+            Owner::Clip(channel) => match work.kind {
+                WorkKind::Send => self.run_source(channel, work.packets, now),
+                WorkKind::Forward => self.run_forward(channel, work.packets, now),
+                _ => self.run_sink(channel, work.packets, now),
             },
             Owner::Demoted(channel) => self.run_demoted(channel, now),
             Owner::Delivery(channel) => self.run_delivery(channel, now),
@@ -87,7 +85,7 @@ impl<M: Memory> Plane<M> {
         }
         // Signalling has a rate of its own and counts as interference.
         if work.kind != WorkKind::Signalling {
-            self.executor.charge(handler, work.declared_cost(&self.config.cpu.costs), now);
+            self.executor.charge(handler, cost, now);
         }
         self.executor.finished(handler, work.packets, now);
         self.rearm(owner, now);
@@ -95,11 +93,10 @@ impl<M: Memory> Plane<M> {
     }
 
     /// The flow that a unit was for pays for it, if it is best effort.
-    fn charge_flow(&mut self, owner: Owner, work: &Work, now: Instant) {
-        let cost = work.declared_cost(&self.config.cpu.costs);
+    fn charge_flow(&mut self, owner: Owner, handler: HandlerId, cost: Nanos, now: Instant) {
         match owner {
             Owner::Clip(_) | Owner::Demoted(_) | Owner::Flow(_) => {
-                self.executor.charge_flow(HandlerId(work.handler), cost, now);
+                self.executor.charge_flow(handler, cost, now);
             }
             Owner::Arrivals => self.arrivals.charge_head(cost, now),
             Owner::Delivery(_) | Owner::Backlog | Owner::Signals(_) => {}
@@ -108,11 +105,14 @@ impl<M: Memory> Plane<M> {
 
     fn unit(&self, owner: Owner, now: Instant) -> Option<Unit> {
         match owner {
-            Owner::Clip(channel) => match &self.clips.get(channel)?.role {
-                RoleState::Source(_) => self.source_unit(channel),
-                RoleState::Forwarder(_) => self.forward_unit(channel, now),
-                RoleState::Sink(_) => self.sink_unit(channel, now),
-            },
+            Owner::Clip(channel) => {
+                let clip = self.clips.get(channel)?;
+                match &clip.role {
+                    RoleState::Source(source) => self.source_unit(source, clip.handler),
+                    RoleState::Forwarder(forwarder) => self.forward_unit(clip, forwarder, now),
+                    RoleState::Sink(sink) => self.sink_unit(clip, sink, now),
+                }
+            }
             Owner::Demoted(channel) => self.demoted_unit(channel),
             Owner::Delivery(channel) => self.delivery_unit(channel, now),
             Owner::Flow(channel) => self.flow_unit(channel),
@@ -139,17 +139,19 @@ impl<M: Memory> Plane<M> {
             }
             Owner::Flow(channel) => self.arm_flow(channel, now),
             Owner::Arrivals => self.arm_arrivals(now),
-            Owner::Backlog => self.arm_backlog(now),
+            Owner::Backlog => self.backlog.arm(&mut self.executor, now),
             Owner::Signals(link) => self.arm_signals(link, now),
         }
     }
 
     /// Tells the executor what a clip's handlers have to do next.
     pub fn arm_clip(&mut self, channel: crate::ids::ChannelId, now: Instant) {
-        match self.clips.get(channel).map(|clip| &clip.role) {
-            Some(RoleState::Source(_)) => self.arm_source(channel, now),
-            Some(_) => self.arm_input(channel, now),
-            None => {}
+        let Some(clip) = self.clips.get_mut(channel) else { return };
+        match &clip.role {
+            RoleState::Source(_) => {
+                clip.arm_source(&mut self.lines, &mut self.executor, &self.messages, &mut self.drained, now);
+            }
+            _ => clip.arm_input(&mut self.executor, &self.waiting, now),
         }
     }
 }

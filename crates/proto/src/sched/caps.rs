@@ -35,7 +35,12 @@ impl Bucket {
 
     /// How long the share takes to earn `cost`.
     fn price(&self, cost: Nanos) -> Nanos {
-        let paid = (u128::from(cost.0) * 1_000_000).div_ceil(u128::from(self.share.0.max(1)));
+        let share = self.share.0.max(1);
+        // All but absurd costs (five hours) fit; a division of 128 bits takes several times as long.
+        if let Some(parts) = cost.0.checked_mul(1_000_000) {
+            return Nanos(parts.div_ceil(share.into()));
+        }
+        let paid = (u128::from(cost.0) * 1_000_000).div_ceil(share.into());
         Nanos(u64::try_from(paid).unwrap_or(u64::MAX))
     }
 
@@ -64,17 +69,20 @@ impl Caps {
         let all = self.all.as_mut().and_then(|bucket| bucket.charge(cost, now));
         let own = self.best_effort.as_mut().filter(|_| is_best_effort);
         let own = own.and_then(|bucket| bucket.charge(cost, now));
-        self.throttled = [self.throttled, all, own].into_iter().flatten().max();
+        // None is before any time.
+        self.throttled = self.throttled.max(all).max(own);
     }
 
     /// Of the work that was charged last, `saved` was not taken.
     pub(super) fn refund(&mut self, saved: Nanos, is_best_effort: bool, now: Instant) {
-        let own = self.best_effort.as_mut().filter(|_| is_best_effort);
-        for bucket in self.all.as_mut().into_iter().chain(own) {
+        if let Some(bucket) = &mut self.all {
             bucket.refund(saved);
         }
-        let buckets = [self.all, self.best_effort].into_iter().flatten();
-        self.throttled = buckets.filter_map(|bucket| bucket.spent_until(now)).max();
+        if let Some(bucket) = self.best_effort.as_mut().filter(|_| is_best_effort) {
+            bucket.refund(saved);
+        }
+        let spent_until = |bucket: Option<Bucket>| bucket.and_then(|bucket| bucket.spent_until(now));
+        self.throttled = spent_until(self.all).max(spent_until(self.best_effort));
     }
 
     /// Forgets a wait that is over.

@@ -12,6 +12,7 @@ use super::heap::IndexedHeap;
 use super::parameters::{Activation, Class, HandlerId, HandlerParameters};
 use crate::limits::{EXECUTOR_MOVES_MAX, PRIORITY_LEVELS};
 use crate::node::config::RunPolicy;
+use crate::node::earliest;
 use crate::slab::reserve;
 
 const LEVEL_LOWEST: u8 = PRIORITY_LEVELS - 1;
@@ -250,9 +251,12 @@ impl Executor {
     pub fn next_timeout(&self) -> Option<Instant> {
         let waiting = self.waiting.peek().map(|(key, _)| instant(key));
         let throttled = self.caps.throttled().filter(|_| self.ready.peek().is_some() && !self.has_ready());
+        if throttled.is_none() {
+            return waiting;
+        }
         // What has spent its budget is held by the caps only until the clock begins its next period.
-        let refilled = self.clocked.peek().filter(|_| throttled.is_some()).map(|(key, _)| instant(key));
-        waiting.into_iter().chain(throttled).chain(refilled).min()
+        let refilled = self.clocked.peek().map(|(key, _)| instant(key));
+        earliest(waiting, earliest(throttled, refilled))
     }
 
     /// Whether `pick` may return a handler without time passing.

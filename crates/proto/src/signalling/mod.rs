@@ -233,6 +233,10 @@ impl Signalling {
     pub fn has_signal(&self, link: LinkId) -> bool {
         self.peers.get(usize::from(link.0)).is_some_and(Peer::has_packet)
     }
+    /// Whether it has one for any link.
+    pub fn has_signals(&self) -> bool {
+        self.peers.iter().any(Peer::has_packet)
+    }
     /// Whether `poll_event` has one.
     pub fn has_event(&self) -> bool {
         !self.events.is_empty()
