@@ -87,8 +87,9 @@ impl<M: Memory> Plane<M> {
         if work.kind != WorkKind::Signalling {
             self.executor.charge(handler, cost, now);
         }
-        self.executor.finished(handler, work.packets, now);
+        // Its new head first: it is placed once.
         self.rearm(owner, now);
+        self.executor.finished(handler, work.packets, now);
         Some(owner)
     }
 
