@@ -331,9 +331,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             }
         }
         for port in &mut self.ports {
-            let node = &mut self.node;
-            any |=
-                port.transmit(at, &self.shared.counters, |link, buffer| node.poll_transmit(link, at, buffer));
+            any |= port.transmit(&mut self.node, at, &self.shared.counters);
         }
         any
     }

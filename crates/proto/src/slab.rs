@@ -133,13 +133,12 @@ impl<T: Linked> Slab<T> {
     }
 
     fn take_slot(&mut self, item: T) -> u32 {
-        let slot = Slot(Some(item));
         if let Some(index) = self.free.pop() {
-            self.runs[index as usize / RUN_SLOTS][index as usize % RUN_SLOTS] = slot;
+            self.runs[index as usize / RUN_SLOTS][index as usize % RUN_SLOTS].0 = Some(item);
             return index;
         }
         self.reserve(self.len + 1);
-        self.runs[self.len / RUN_SLOTS].push(slot);
+        self.runs[self.len / RUN_SLOTS].push(Slot(Some(item)));
         self.len += 1;
         (self.len - 1) as u32
     }

@@ -7,12 +7,15 @@ use std::os::fd::BorrowedFd;
 
 use punctual_link::{Frame, Link, LinkError, Port, Received, Stream};
 use punctual_proto::ids::{LinkId, PathId};
+use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::node::Node;
 use punctual_proto::node::api::{self, FilterChange, PacketOut};
 use punctual_proto::node::config::{LinkConfig, Pace};
 use punctual_proto::{Instant, Nanos};
 
 use super::filters::{driver_filter, path_key};
 use super::rest::Rest;
+use crate::memory::HostMemory;
 use crate::statistics::{Counters, LinkReport};
 
 /// How long a packet may wait in the driver's queue for others to share its system call. Part of the link's
@@ -142,11 +145,13 @@ impl LinkPort {
         (wire_bytes > 0).then_some(wire_bytes)
     }
 
-    /// Fills the driver's buffers with what `next` gives; returns whether it gave anything.
-    pub fn transmit<F>(&mut self, at: Instant, counters: &Counters, mut next: F) -> bool
-    where
-        F: FnMut(LinkId, &mut [u8]) -> Option<api::Transmit<Frame>>,
-    {
+    /// Fills the driver's buffers with what the node gives; returns whether it gave anything.
+    pub fn transmit<O: Outbox, I: Inbox>(
+        &mut self,
+        node: &mut Node<HostMemory<O, I>>,
+        at: Instant,
+        counters: &Counters,
+    ) -> bool {
         let mut any = false;
         let id = self.id;
         (self.full, self.unfinished) = (false, false);
@@ -154,11 +159,15 @@ impl LinkPort {
             if self.failed {
                 return any;
             }
+            if !node.may_transmit(id) {
+                self.flush_if_waiting(at, counters);
+                return any;
+            }
             let Some(buffer) = self.buffer(counters) else {
                 self.full = true;
                 break;
             };
-            let Some(transmit) = next(id, buffer) else {
+            let Some(transmit) = node.poll_transmit(id, at, buffer) else {
                 self.flush_if_waiting(at, counters);
                 return any;
             };

@@ -249,6 +249,11 @@ impl<P> Queue<P> {
         self.throttled
     }
 
+    /// Whether no flow waits for anything.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.has_round() && self.capped.peek().is_none()
+    }
+
     /// Whether a flow is in the round.
     pub(super) const fn has_round(&self) -> bool {
         self.round.head != NONE

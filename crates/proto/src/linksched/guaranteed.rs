@@ -238,6 +238,11 @@ impl<P> Queues<P> {
         self.early.peek().map(|(release, _)| Instant(release))
     }
 
+    /// Whether neither queue has an entry.
+    pub(super) fn is_empty(&self) -> bool {
+        self.current.peek().is_none() && self.early.peek().is_none()
+    }
+
     /// Whether queue 1 has an entry.
     pub(super) fn has_current(&self) -> bool {
         self.current.peek().is_some()

@@ -137,6 +137,11 @@ impl<P> LinkScheduler<P> {
         self.best_effort.remove(key, drained);
     }
 
+    /// Whether nothing is queued, so that `poll` has nothing at any time.
+    pub fn is_empty(&self) -> bool {
+        self.guaranteed.is_empty() && self.best_effort.is_empty()
+    }
+
     /// The packet to hand to the adapter now, if any may go.
     pub fn poll(&mut self, now: Instant) -> Option<Scheduled<P>> {
         let until = self.current_until(now);

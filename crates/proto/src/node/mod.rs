@@ -102,6 +102,11 @@ impl<M: Memory> Node<M> {
         self.plane.transmit(link, &mut self.signalling, now, out)
     }
 
+    /// Whether [`Node::poll_transmit`] may have something for `link`: who asks first needs no buffer for nothing.
+    pub fn may_transmit(&self, link: LinkId) -> bool {
+        !self.plane.line(link).scheduler.is_empty() || self.signalling.has_signal(link)
+    }
+
     /// What the driver of a link is to know about channels that come in on it. To be asked before
     /// [`Node::poll_transmit`]: the packet that tells a source to begin may be next.
     pub fn poll_filter(&mut self) -> Option<(LinkId, FilterChange)> {

@@ -178,8 +178,8 @@ impl Executor {
 
     /// Nothing is queued at the handler any more.
     pub fn idle(&mut self, id: HandlerId) {
-        if let Some(handler) = self.get_mut(id) {
-            handler.head = None;
+        // One without a head is in no queue.
+        if self.get_mut(id).and_then(|handler| handler.head.take()).is_some() {
             self.unqueue(id);
         }
     }
@@ -302,27 +302,34 @@ impl Executor {
         if self.running == Some(id) {
             return;
         }
-        self.unqueue(id);
         let policy = self.policy;
         let Some(handler) = self.get_mut(id).filter(|handler| !handler.blocked) else { return };
+        // Idle or blocked ones are in no queue.
         let Some(head) = handler.head else { return };
         let release = handler.account.release(head.eligible);
         if release > now {
-            self.waiting.set(id.0, u128::from(release.0));
-            return;
+            return self.place_waiting(id, release);
         }
         handler.renew(now);
         let (key, refills) = (handler.key(policy), handler.account.refills());
         if let Some(until) = handler.held(now) {
-            self.waiting.set(id.0, u128::from(refills.map_or(until, |refills| refills.min(until)).0));
-            return;
+            return self.place_waiting(id, refills.map_or(until, |refills| refills.min(until)));
         }
+        self.waiting.remove(id.0);
         if let Some(key) = key {
             self.ready.set(id.0, key);
         }
-        if let Some(refills) = refills {
-            self.clocked.set(id.0, u128::from(refills.0));
+        match refills {
+            Some(refills) => self.clocked.set(id.0, u128::from(refills.0)),
+            None => self.clocked.remove(id.0),
         }
+    }
+
+    /// Puts a handler among those that become eligible at `until`.
+    fn place_waiting(&mut self, id: HandlerId, until: Instant) {
+        self.ready.remove(id.0);
+        self.clocked.remove(id.0);
+        self.waiting.set(id.0, u128::from(until.0));
     }
 
     /// Makes ready what has become eligible and promotes refilled budgets; `false` where more are due.

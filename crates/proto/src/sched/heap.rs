@@ -72,7 +72,7 @@ impl IndexedHeap {
         let before = core::mem::replace(&mut self.entries[at], entry);
         if entry < before {
             self.sift_up(at);
-        } else {
+        } else if entry > before {
             self.sift_down(at);
         }
     }
