@@ -144,6 +144,9 @@ impl<P> LinkScheduler<P> {
 
     /// The packet to hand to the adapter now, if any may go.
     pub fn poll(&mut self, now: Instant) -> Option<Scheduled<P>> {
+        if self.is_empty() {
+            return None;
+        }
         let until = self.current_until(now);
         if !self.guaranteed.settle(until, limits::LINK_MOVES_MAX) {
             return None;
