@@ -14,6 +14,7 @@ mod chernoff;
 pub mod clip;
 pub mod contract;
 pub mod mutation;
+pub mod ordered;
 pub mod path;
 pub mod plan;
 pub mod policies;

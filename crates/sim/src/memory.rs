@@ -251,17 +251,30 @@ impl Delivered {
     }
 }
 
-/// Where all inboxes of one host put what they deliver.
-pub type DeliveredList = Rc<RefCell<Vec<Delivered>>>;
+/// Where all inboxes of one host put what they deliver, and have their buffers from.
+#[derive(Clone, Debug, Default)]
+pub struct Deliveries(Rc<Shelf>);
+
+#[derive(Debug, Default)]
+struct Shelf {
+    delivered: RefCell<Vec<Delivered>>,
+    spare: RefCell<Vec<Vec<u8>>>,
+}
+
+impl Deliveries {
+    /// What was delivered since it was last asked for.
+    pub fn take(&self) -> Vec<Delivered> {
+        self.0.delivered.take()
+    }
+}
 
 #[derive(Debug)]
 struct InRing {
     key: u64,
     message_bytes_max: u32,
-    delivered: DeliveredList,
+    host: Deliveries,
     slots: u32,
     used: u32,
-    spare: Vec<Vec<u8>>,
 }
 
 /// An application's incoming ring.
@@ -269,10 +282,9 @@ struct InRing {
 pub struct SimInbox(Rc<RefCell<InRing>>);
 
 impl SimInbox {
-    /// A ring for `slots` messages that delivers into `delivered`.
-    pub fn new(key: u64, slots: u32, message_bytes_max: u32, delivered: &DeliveredList) -> Self {
-        let (delivered, spare) = (delivered.clone(), Vec::new());
-        let ring = InRing { key, message_bytes_max, delivered, slots, used: 0, spare };
+    /// A ring for `slots` messages of a `host`.
+    pub fn new(key: u64, slots: u32, message_bytes_max: u32, host: &Deliveries) -> Self {
+        let ring = InRing { key, message_bytes_max, host: host.clone(), slots, used: 0 };
         Self(Rc::new(RefCell::new(ring)))
     }
 
@@ -303,7 +315,7 @@ impl Inbox for SimInbox {
             return None;
         }
         ring.used += 1;
-        let mut bytes = ring.spare.pop().unwrap_or_default();
+        let mut bytes = ring.host.0.spare.borrow_mut().pop().unwrap_or_default();
         bytes.clear();
         bytes.resize(ring.message_bytes_max as usize, 0);
         Some(SimSlot { bytes, ring: self.0.clone() })
@@ -312,7 +324,7 @@ impl Inbox for SimInbox {
     fn publish(&mut self, slot: SimSlot, info: MessageInfo) {
         operation();
         let ring = self.0.borrow();
-        ring.delivered.borrow_mut().push(Delivered { inbox: ring.key, info, slot });
+        ring.host.0.delivered.borrow_mut().push(Delivered { inbox: ring.key, info, slot });
     }
 }
 
@@ -337,7 +349,7 @@ impl Drop for SimSlot {
         operation();
         let mut ring = self.ring.borrow_mut();
         ring.used -= 1;
-        ring.spare.push(std::mem::take(&mut self.bytes));
+        ring.host.0.spare.borrow_mut().push(std::mem::take(&mut self.bytes));
     }
 }
 
@@ -375,14 +387,14 @@ mod tests {
 
     #[test]
     fn an_inbox_refuses_when_full_and_cuts_what_is_too_long() {
-        let delivered = DeliveredList::default();
-        let mut inbox = SimInbox::new(8, 1, 20, &delivered);
+        let host = Deliveries::default();
+        let mut inbox = SimInbox::new(8, 1, 20, &host);
         let mut slot = inbox.reserve().expect("free");
         assert!(inbox.reserve().is_none());
         slot.copy_from(16, &[7; 100]);
         inbox.publish(slot, MessageInfo { len: 20, ..MessageInfo::default() });
         assert!(inbox.reserve().is_none(), "until the application has read it");
-        let read = delivered.borrow_mut().pop().expect("delivered");
+        let read = host.take().pop().expect("delivered");
         assert_eq!(read.bytes()[15..], [0, 7, 7, 7, 7]);
         drop(read);
         assert!(inbox.reserve().is_some());

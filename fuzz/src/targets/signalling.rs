@@ -9,7 +9,7 @@ use punctual_proto::ids::LinkId;
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{Event, Port};
 use punctual_proto::{Instant, Nanos, Ppm};
-use punctual_sim::memory::{DeliveredList, FramePool, SimFrame, SimInbox, SimMemory, SimOutbox};
+use punctual_sim::memory::{Deliveries, FramePool, SimFrame, SimInbox, SimMemory, SimOutbox};
 
 use crate::input::{Input, put_bytes};
 use crate::insider::{self, Body, Insider, TAG_BYTES, sign};
@@ -25,7 +25,7 @@ struct Bench {
     frames: FramePool,
     neighbours: [Insider; 2],
     out: Vec<u8>,
-    delivered: DeliveredList,
+    delivered: Deliveries,
     steps: u32,
 }
 
@@ -33,7 +33,7 @@ impl Bench {
     fn new() -> Self {
         let node = Node::new(config(1, 3), 9, START).expect("a configuration");
         let neighbours = [Insider::new(1, 2), Insider::new(3, 2)];
-        let (frames, delivered) = (FramePool::default(), DeliveredList::default());
+        let (frames, delivered) = (FramePool::default(), Deliveries::default());
         Self { node, now: START, frames, neighbours, out: vec![0; 2_048], delivered, steps: 0 }
     }
 
@@ -114,7 +114,7 @@ impl Bench {
                 _ => {}
             }
         }
-        self.delivered.borrow_mut().clear();
+        drop(self.delivered.take());
         self.settle();
     }
 }

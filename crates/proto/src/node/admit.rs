@@ -176,7 +176,7 @@ fn reserved(local: &LocalChannel, buffers: Buffers, soft: bool) -> Reserved {
     };
     let pooled = local.soft.as_deref().filter(|_| soft).map(|own| {
         let period = local.contract.policed_interval();
-        Box::new(Pooled { period, mean_period: own.mean_period, ratio: own.miss_ratio })
+        Pooled { period, mean_period: own.mean_period, ratio: own.miss_ratio }
     });
     Reserved { bytes, frames, pooled }
 }

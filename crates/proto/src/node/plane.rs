@@ -60,6 +60,9 @@ pub(super) struct SignalIn<F> {
     pub frame: F,
 }
 
+/// No channel has this handle: they are counted from 1 on.
+const NO_SOURCE: ChannelId = ChannelId(0);
+
 /// One link of this host.
 pub(super) struct Line<M: Memory> {
     pub config: LinkConfig,
@@ -81,8 +84,8 @@ pub(super) struct Line<M: Memory> {
     pub soft_frames: u32,
     /// Sources and flows that wait for room in this link's queues, each once.
     pub blocked: VecDeque<ChannelId>,
-    /// The sources of this host, by their flow.
-    pub sources: Vec<Option<ChannelId>>,
+    /// The sources of this host, by their flow; [`NO_SOURCE`] for flows of channels that pass through.
+    sources: Vec<ChannelId>,
     /// Flows whose packets have left in the completion at hand; empty otherwise.
     left: Vec<FlowIndex>,
 }
@@ -105,9 +108,14 @@ impl<M: Memory> Line<M> {
         let index = flow.0 as usize;
         if self.sources.len() <= index {
             reserve(&mut self.sources, index + 1);
-            self.sources.resize(index + 1, None);
+            self.sources.resize(index + 1, NO_SOURCE);
         }
-        self.sources[index] = source;
+        self.sources[index] = source.unwrap_or(NO_SOURCE);
+    }
+
+    /// The source of this host that a flow belongs to.
+    fn source_of(&self, flow: FlowIndex) -> Option<ChannelId> {
+        self.sources.get(flow.0 as usize).copied().filter(|source| *source != NO_SOURCE)
     }
 
     /// Queues the token of one outgoing signalling packet at its logical arrival.
@@ -262,7 +270,7 @@ impl<M: Memory> Plane<M> {
         let Line { scheduler, left, .. } = self.line_mut(link);
         scheduler.complete_each(wire_bytes, |flow| left.push(flow));
         while let Some(flow) = self.line_mut(link).left.pop() {
-            if let Some(Some(channel)) = self.line(link).sources.get(flow.0 as usize).copied() {
+            if let Some(channel) = self.line(link).source_of(flow) {
                 self.arm_clip(channel, now);
             }
         }

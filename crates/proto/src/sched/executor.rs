@@ -27,11 +27,23 @@ struct Order {
     period: Nanos,
 }
 
+/// A handler's head PDU, or none: nothing is queued. None is one that never becomes eligible, so it takes 16 bytes where
+/// an option takes 24.
+#[derive(Clone, Copy, Debug)]
+struct Head(Activation);
+
+impl Head {
+    const NONE: Self = Self(Activation { eligible: Instant(u64::MAX), deadline: Instant(u64::MAX) });
+
+    fn get(self) -> Option<Activation> {
+        (self.0.eligible != Self::NONE.0.eligible).then_some(self.0)
+    }
+}
+
 #[derive(Debug)]
 struct Handler {
     order: Order,
-    /// Its head PDU; none: nothing queued.
-    head: Option<Activation>,
+    head: Head,
     /// Out of slots.
     blocked: bool,
     /// Its place in a FIFO: smaller is nearer to the head.
@@ -129,7 +141,7 @@ impl Executor {
         let HandlerParameters { class, level, place, quantum_packets, period, .. } = parameters;
         let handler = Handler {
             order: Order { class, level, place, quantum_packets, period },
-            head: None,
+            head: Head::NONE,
             blocked: false,
             ticket: 0,
             turn_packets: 0,
@@ -171,15 +183,17 @@ impl Executor {
             self.tickets += 1;
         }
         if let Some(handler) = self.get_mut(id) {
-            handler.head = Some(activation);
+            handler.head = Head(activation);
         }
         self.place(id, now);
     }
 
     /// Nothing is queued at the handler any more.
     pub fn idle(&mut self, id: HandlerId) {
+        let Some(handler) = self.get_mut(id) else { return };
         // One without a head is in no queue.
-        if self.get_mut(id).and_then(|handler| handler.head.take()).is_some() {
+        if handler.head.get().is_some() {
+            handler.head = Head::NONE;
             self.unqueue(id);
         }
     }
@@ -305,7 +319,7 @@ impl Executor {
         let policy = self.policy;
         let Some(handler) = self.get_mut(id).filter(|handler| !handler.blocked) else { return };
         // Idle or blocked ones are in no queue.
-        let Some(head) = handler.head else { return };
+        let Some(head) = handler.head.get() else { return };
         let release = handler.account.release(head.eligible);
         if release > now {
             return self.place_waiting(id, release);
@@ -361,14 +375,11 @@ impl Handler {
 
     /// Whether `activation` begins a new stay in the FIFO: after idleness, or with another message.
     fn starts_anew(&self, activation: &Activation) -> bool {
-        match &self.head {
-            None => true,
-            Some(head) => !self.takes_turns() && head != activation,
-        }
+        self.head.get().is_none_or(|head| !self.takes_turns() && head != *activation)
     }
 
     fn renew(&mut self, now: Instant) {
-        if let Some(head) = self.head {
+        if let Some(head) = self.head.get() {
             self.account.renew(head.eligible, now);
         }
     }
@@ -380,7 +391,7 @@ impl Handler {
 
     /// Band and place within it; the smaller, the more urgent. None without a head.
     fn key(&self, policy: RunPolicy) -> Option<u128> {
-        let head = self.head?;
+        let head = self.head.get()?;
         let class = if self.account.is_spent() { Class::Background } else { self.order.class };
         Some(match policy {
             RunPolicy::Edf => match class {

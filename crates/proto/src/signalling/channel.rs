@@ -1,12 +1,13 @@
 //! Channels at one node: what is known of each, and when each must be looked at again.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use punctual_analysis::mutation::{Mutation, active};
+use punctual_analysis::ordered::Ordered;
 use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::offers::Offering;
@@ -146,7 +147,7 @@ impl Channel {
 pub struct Channels {
     by_id: Table<Channel>,
     by_path: Paths,
-    timers: BTreeSet<(Instant, ChannelId)>,
+    timers: Ordered<(Instant, ChannelId), ()>,
     half_open: BTreeMap<LinkId, usize>,
 }
 
@@ -154,7 +155,7 @@ impl Channels {
     pub fn insert(&mut self, channel: Box<Channel>) {
         let id = channel.local.channel;
         if let Some(at) = channel.wake() {
-            self.timers.insert((at, id));
+            self.timers.insert((at, id), ());
         }
         if let (true, Some(link)) = (channel.is_half_open(), channel.local.link_in) {
             *self.half_open.entry(link).or_default() += 1;
@@ -195,7 +196,7 @@ impl Channels {
         let after = channel.wake();
         if before != after {
             before.map(|at| self.timers.remove(&(at, id)));
-            after.map(|at| self.timers.insert((at, id)));
+            after.map(|at| self.timers.insert((at, id), ()));
         }
     }
     /// In no order that means anything.
@@ -217,7 +218,7 @@ impl Channels {
     }
     /// The channel whose time comes first.
     pub fn first_timer(&self) -> Option<(Instant, ChannelId)> {
-        self.timers.first().copied()
+        self.timers.first().map(|(due, ())| *due)
     }
     /// Whether a channel starts here.
     pub fn has_sources(&self) -> bool {

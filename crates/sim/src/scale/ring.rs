@@ -7,7 +7,7 @@ use punctual_proto::node::api::{Event as NodeEvent, OpenRequest, Port, UserId};
 use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
 
 use super::{NODES_MIN, Size};
-use crate::memory::{DeliveredList, FramePool, SimFrame, SimInbox, SimMemory, SimOutbox};
+use crate::memory::{Deliveries, FramePool, SimFrame, SimInbox, SimMemory, SimOutbox};
 use crate::queue::Queue;
 use crate::scenario::{ScenarioError, node_id};
 use crate::time::SimTime;
@@ -46,7 +46,7 @@ struct Host {
     node: Node<SimMemory>,
     /// The only wake-up that counts; others are stale.
     wakes: Option<SimTime>,
-    delivered: DeliveredList,
+    delivered: Deliveries,
     /// Those that start here, in the order of their handles.
     channels: Vec<Channel>,
 }
@@ -138,7 +138,7 @@ impl Ring {
             hosts.push(Host {
                 node,
                 wakes: None,
-                delivered: DeliveredList::default(),
+                delivered: Deliveries::default(),
                 channels: Vec::with_capacity(size.channels_per_node),
             });
         }
@@ -279,7 +279,7 @@ impl Ring {
                 self.hosts[number].node.finish_work(work, now);
                 self.transmit(number, now);
             }
-            self.received += self.hosts[number].delivered.borrow_mut().drain(..).count() as u64;
+            self.received += self.hosts[number].delivered.take().len() as u64;
             let timeout = self.hosts[number].node.poll_timeout();
             if timeout.is_none_or(|at| at > now) {
                 self.sleep(number, timeout);

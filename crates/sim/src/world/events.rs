@@ -215,7 +215,7 @@ impl World {
 
     /// Judges what the node of `host` has delivered since the last look.
     pub(super) fn deliver(&mut self, host: usize) {
-        let delivered = std::mem::take(&mut *self.hosts[host].delivered.borrow_mut());
+        let delivered = self.hosts[host].delivered.take();
         for mut message in delivered {
             if message.inbox >= FLOOD_KEYS {
                 self.judge_flood(host, &message);

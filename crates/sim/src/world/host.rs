@@ -12,7 +12,7 @@ use crate::adapter::Adapter;
 use crate::dice::{Dice, Draw};
 use crate::faults::{Lie, Moment};
 use crate::filters::Filters;
-use crate::memory::{Delivered, DeliveredList, FramePool, SimFrame, SimMemory};
+use crate::memory::{Delivered, Deliveries, FramePool, SimFrame, SimMemory};
 use crate::options::Sabotage;
 use crate::processor::Processor;
 use crate::scenario::HostPlan;
@@ -71,7 +71,7 @@ pub(super) struct Host {
     pub calls: VecDeque<Call>,
     /// The only timer event that counts; others are stale.
     pub timer: Option<SimTime>,
-    pub delivered: DeliveredList,
+    pub delivered: Deliveries,
     pub frames: FramePool,
     pub filters: Filters,
     /// Where channels to it are listened for.
@@ -155,7 +155,7 @@ impl Host {
             sent: VecDeque::new(),
             calls: VecDeque::new(),
             timer: None,
-            delivered: DeliveredList::default(),
+            delivered: Deliveries::default(),
             frames: FramePool::default(),
             filters: Filters::new(sabotage.burst_percent),
             listener: None,
@@ -191,7 +191,7 @@ impl Host {
         self.sent.clear();
         self.calls.clear();
         self.timer = None;
-        self.delivered.borrow_mut().clear();
+        drop(self.delivered.take());
         self.hoard.clear();
         self.filters.forget();
         self.receiver = None;

@@ -7,7 +7,7 @@ use punctual_proto::node::api::{CloseReason, Event, Grant, Incoming, OpenRequest
 use punctual_proto::wire::Header;
 use punctual_proto::{Contract, Nanos};
 use punctual_sim::ledger::Ledger;
-use punctual_sim::memory::{DeliveredList, InboxWatch, SimInbox, SimMemory, SimOutbox};
+use punctual_sim::memory::{Deliveries, InboxWatch, SimInbox, SimMemory, SimOutbox};
 use punctual_sim::time::{HostClock, SimTime};
 
 use super::operation::{Operation, Wish};
@@ -59,7 +59,7 @@ pub struct World {
     paths: BTreeMap<PathId, usize>,
     sinks: BTreeMap<(usize, ChannelId), usize>,
     watches: Vec<InboxWatch>,
-    delivered: DeliveredList,
+    delivered: Deliveries,
     sent: u64,
 }
 
@@ -76,7 +76,7 @@ impl World {
             paths: BTreeMap::new(),
             sinks: BTreeMap::new(),
             watches: Vec::new(),
-            delivered: DeliveredList::default(),
+            delivered: Deliveries::default(),
             sent: 0,
         };
         (0..HOSTS).for_each(|node| world.listen(node, true));
@@ -327,7 +327,7 @@ impl World {
                 self.hear(node, event);
             }
         }
-        let delivered = std::mem::take(&mut *self.delivered.borrow_mut());
+        let delivered = self.delivered.take();
         for message in delivered.iter().filter(|message| message.inbox != FLOW_KEY) {
             let Some(channel) = self.channels.get_mut(message.inbox as usize) else { continue };
             let Some(ledger) = channel.ledger.as_mut().filter(|_| !channel.touched) else { continue };

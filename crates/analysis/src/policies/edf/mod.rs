@@ -11,7 +11,7 @@ mod staircase;
 #[cfg(test)]
 mod tests;
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
 use blocking::BlockingCurve;
@@ -22,6 +22,7 @@ pub use qpa::is_feasible;
 
 use super::nearest::{BOUND_MAX, period_possible};
 use super::share::Share;
+use crate::ordered::Ordered;
 use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey, Urgency};
 use crate::stage::StageModel;
 use crate::units::{Nanos, Ppm};
@@ -66,7 +67,7 @@ impl Held {
 #[derive(Debug)]
 pub struct Edf {
     model: StageModel,
-    channels: BTreeMap<StageKey, Arc<Held>>,
+    channels: Ordered<StageKey, Arc<Held>>,
     /// All that channels hold, each once: in use by its channels and this.
     groups: BTreeSet<Arc<Held>>,
     used: Share,
@@ -83,7 +84,7 @@ impl Edf {
     pub fn new(model: StageModel) -> Self {
         Self {
             model,
-            channels: BTreeMap::new(),
+            channels: Ordered::default(),
             groups: BTreeSet::new(),
             used: Share::default(),
             offset: 0,

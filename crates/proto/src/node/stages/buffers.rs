@@ -2,29 +2,28 @@
 //!
 //! Invariant: what a link counts as taken is the sum of its channels' own frames and of its pool.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use punctual_analysis::buffers::{PoolPart, pooled};
 use punctual_analysis::{Nanos, Ppb, RefusalReason};
 
-use super::Stages;
+use super::{Held, Stages};
 use crate::ids::{ChannelId, LinkId};
 use crate::node::api::RefuseCause;
 
 /// Buffers of a channel here.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(in crate::node) struct Reserved {
     /// Bytes of rings and packets.
     pub bytes: u64,
     /// Frames of the driver of the link that it comes in on.
     pub frames: Option<(LinkId, u32)>,
     /// Whether those come out of the pool of that link's soft channels: means and the miss ratio that is borne.
-    pub pooled: Option<Box<Pooled>>,
+    pub pooled: Option<Pooled>,
 }
 
 /// How a soft channel shares a pool.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct Pooled {
     pub period: Nanos,
     pub mean_period: Nanos,
@@ -65,7 +64,7 @@ impl Reserved {
     /// Its part of the pool of `link`.
     fn part(&self) -> Option<(LinkId, PoolPart, Ppb)> {
         let (link, most) = self.frames?;
-        let Pooled { period, mean_period, ratio } = **self.pooled.as_ref()?;
+        let Pooled { period, mean_period, ratio } = self.pooled?;
         Some((link, PoolPart { most, period, mean_period }, ratio))
     }
 }
@@ -76,7 +75,7 @@ impl Stages {
     /// # Errors
     /// Where the node has no more; nothing changes then.
     pub fn reserve_buffers(&mut self, channel: ChannelId, wanted: Reserved) -> Result<(), RefuseCause> {
-        let had = self.held.get(channel).map_or(Reserved::default(), |held| held.buffers.clone());
+        let had = self.held.get(channel).map(Held::buffers).unwrap_or_default();
         let free_bytes = self.buffer_bytes_max.saturating_sub(self.buffer_bytes - had.bytes);
         let refuse = |wanted_bytes, free_bytes| {
             Err(RefuseCause::Buffers(RefusalReason::Buffers { wanted_bytes, free_bytes }))
@@ -100,7 +99,7 @@ impl Stages {
         }
         self.count_buffers(channel, &had, &wanted);
         if let Some(held) = self.held.get_mut(channel) {
-            held.buffers = wanted;
+            held.set_buffers(wanted);
         }
         Ok(())
     }

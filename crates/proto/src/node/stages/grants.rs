@@ -23,7 +23,7 @@ impl Stages {
             holding.push(self.link_part(local, link, &stage));
         }
         if let Some(last) = holding.last_mut() {
-            last.buffer_bytes = held.buffers.bytes;
+            last.buffer_bytes = held.buffers().bytes;
         }
         holding
     }

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use punctual_analysis::{Activation, AdmissionPolicy, Demand, Nanos, Service};
 
-use super::buffers::Reserved;
+use super::buffers::{Pooled, Reserved};
 use super::models::path_costs;
 use super::{Stages, counts_early};
 use crate::ids::{ChannelId, LinkId};
@@ -49,6 +49,8 @@ struct Special {
     early: (Nanos, Nanos),
     /// The flow of this host's plan whose reservation it has of the processor.
     planned: Option<u32>,
+    /// See [`Reserved`].
+    pooled: Option<Pooled>,
 }
 
 /// What a channel holds here: d of the stages; the rest follows from the contract.
@@ -60,7 +62,8 @@ pub(in crate::node) struct Held {
     /// Without meaning where no link leads out.
     link: Nanos,
     special: Option<Box<Special>>,
-    pub buffers: Reserved,
+    buffer_bytes: u64,
+    frames: Option<(LinkId, u32)>,
 }
 
 impl OfChannel for Held {
@@ -85,12 +88,26 @@ impl Held {
         self.special.as_ref()?.planned.map(|index| index as usize)
     }
 
+    /// Its buffers here.
+    pub(super) fn buffers(&self) -> Reserved {
+        Reserved { bytes: self.buffer_bytes, frames: self.frames, pooled: self.special().pooled }
+    }
+
+    pub(super) fn set_buffers(&mut self, Reserved { bytes, frames, pooled }: Reserved) {
+        (self.buffer_bytes, self.frames) = (bytes, frames);
+        self.set_special(Special { pooled, ..self.special() });
+    }
+
     fn early(&self) -> (Nanos, Nanos) {
-        self.special.as_ref().map_or((Nanos::ZERO, Nanos::ZERO), |special| special.early)
+        self.special().early
     }
 
     pub(super) fn set_early(&mut self, cpu: Nanos, link: Nanos) {
-        self.set_special(Special { early: (cpu, link), planned: self.planned().map(|index| index as u32) });
+        self.set_special(Special { early: (cpu, link), ..self.special() });
+    }
+
+    fn special(&self) -> Special {
+        self.special.as_deref().copied().unwrap_or_default()
     }
 
     fn set_special(&mut self, special: Special) {
@@ -111,11 +128,13 @@ impl Stages {
             link_out: link.map(|(link, _)| link),
             link: link.map_or(Nanos::ZERO, |(_, stage)| stage.bound),
             special: None,
-            buffers: Reserved::default(),
+            buffer_bytes: 0,
+            frames: None,
         };
         held.set_special(Special {
             early: (early(self.cpu.as_ref(), cpu), link_early.unwrap_or_default()),
             planned: cpu.planned.map(|index| index as u32),
+            pooled: None,
         });
         self.held.insert(Box::new(held));
     }

@@ -265,7 +265,7 @@ impl Stages {
         if let Some((link, _)) = held.link() {
             self.links[usize::from(link.0)].policy.release(StageKey(channel.0));
         }
-        self.count_buffers(channel, &held.buffers, &Reserved::default());
+        self.count_buffers(channel, &held.buffers(), &Reserved::default());
     }
 
     fn check_suitable(&self, local: &LocalChannel) -> Result<(), RefuseCause> {
