@@ -35,6 +35,11 @@ impl<K: Ord, V> Ordered<K, V> {
         self.len == 0
     }
 
+    /// All entries, in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = &(K, V)> {
+        self.blocks.iter().flatten()
+    }
+
     /// The entry with the smallest key.
     pub fn first(&self) -> Option<&(K, V)> {
         self.blocks.first()?.first()
@@ -114,7 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn check(map: &Ordered<u16, u32>, model: &BTreeMap<u16, u32>) {
-        let entries: Vec<_> = map.blocks.iter().flatten().copied().collect();
+        let entries: Vec<_> = map.iter().copied().collect();
         assert!(entries.iter().copied().eq(model.iter().map(|(key, value)| (*key, *value))));
         assert_eq!((map.len(), map.is_empty()), (model.len(), model.is_empty()));
         assert_eq!(map.first().copied(), entries.first().copied());

@@ -16,6 +16,7 @@
 //! | [`batch`], [`campaign`] | many seeds on many cores, in pieces that add up |
 //! | [`trace`] | what happened, for people |
 //! | [`minimise`](mod@minimise), [`cut`], [`case`] | the smallest plan that goes wrong, and how it is written down |
+//! | [`resident`] | what a run has in memory while it goes on |
 //! | [`scale`] | large networks: what channels cost by their number |
 
 pub mod adapter;
@@ -37,6 +38,7 @@ pub mod outcome;
 pub mod processor;
 pub mod queue;
 pub mod ranges;
+pub mod resident;
 pub mod scale;
 pub mod scenario;
 pub mod sender;

@@ -4,6 +4,7 @@ use punctual_analysis::{Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
 use crate::faults::{Fault, FaultKind, FaultKinds};
+use crate::resident::Scales;
 use crate::topology::Topology;
 
 /// How a run is set up. The default draws everything from the seed.
@@ -25,6 +26,8 @@ pub struct Options {
     pub traffic: Traffic,
     /// Whether to keep a readable timeline.
     pub trace: bool,
+    /// What tells how much memory is in use: then it must not grow while applications send.
+    pub memory: Option<Scales>,
 }
 
 /// Kinds of runs.

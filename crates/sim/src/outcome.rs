@@ -3,6 +3,7 @@
 use punctual_analysis::Nanos;
 use serde::{Deserialize, Serialize};
 
+use crate::resident::Reading;
 use crate::trace::Timeline;
 
 /// Something that must not happen, happened.
@@ -55,6 +56,8 @@ pub struct Outcome {
     pub digest: [u8; 32],
     /// The timeline, where it was asked for.
     pub trace: Timeline,
+    /// Memory in use, where that was asked for.
+    pub memory: Vec<Reading>,
 }
 
 /// Violations of one run that keep their text.

@@ -10,6 +10,7 @@ mod ring;
 use punctual_analysis::Nanos;
 use serde::{Deserialize, Serialize};
 
+use crate::resident::resident_bytes;
 use crate::scenario::ScenarioError;
 
 pub use queues::scheduler_ns;
@@ -94,14 +95,6 @@ pub fn measure(size: Size, cpu: CpuClock) -> Result<Found, ScenarioError> {
         packet_ns: (cpu() - began).as_secs_f64() * 1e9 / packet_hops.max(1) as f64,
         packet_hops,
     })
-}
-
-/// Memory of this process; 0 where the system does not say.
-fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|word| word.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1_024
 }
 
 /// By which power of x the y grow: the slope of the line through the logarithms with the smallest squares.

@@ -27,9 +27,9 @@ impl World {
             Act::Answer { channel } => self.call(self.channels[channel].plan.to, Call::Answer(channel)),
             Act::Send { channel } => self.send(channel),
             Act::Close { channel, at_sink } => {
-                let is_open = self.channels[channel].state == State::Open;
-                if is_open {
-                    self.call(self.channels[channel].host(at_sink), Call::Close { channel, at_sink });
+                let open = self.channels.get(channel).filter(|known| known.state == State::Open);
+                if let Some(host) = open.map(|known| known.host(at_sink)) {
+                    self.call(host, Call::Close { channel, at_sink });
                 }
             }
             Act::Flood { flood } => self.flood(flood),
@@ -44,7 +44,8 @@ impl World {
     }
 
     fn ask(&mut self, origin: usize) {
-        let number = self.channels.len();
+        self.forget_attempts();
+        let number = self.channels.count();
         let plan = self.scenario.channels[origin];
         let dice = Dice::of(self.outcome.seed, Draw::Sender(number as u64));
         let sender = Sender::new(plan.arrivals, plan.contract, dice).with_full_messages(plan.full);
@@ -63,14 +64,12 @@ impl World {
     /// The source sends what it wants to now, and comes back.
     fn send(&mut self, number: usize) {
         let now = self.now;
-        let gone = self.channels[number]
-            .plan
-            .vanishes_at
-            .is_some_and(|at| at <= now && now < self.scenario.times.heals);
-        if self.channels[number].state != State::Open || now >= self.scenario.times.stops || gone {
+        let Some(channel) = self.channels.get(number) else { return };
+        let gone = channel.plan.vanishes_at.is_some_and(|at| at <= now && now < self.scenario.times.heals);
+        if channel.state != State::Open || now >= self.scenario.times.stops || gone {
             return;
         }
-        let rests_until = self.channels[number].rests_until;
+        let rests_until = channel.rests_until;
         if now < rests_until {
             return self.queue.schedule(rests_until, Event::Act(Act::Send { channel: number }));
         }
@@ -129,7 +128,7 @@ impl World {
 
     fn close_all(&mut self) {
         self.check_lost();
-        for channel in 0..self.channels.len() {
+        for channel in self.channels.numbers() {
             if self.channels[channel].state == State::Open {
                 let at_sink = self.channels[channel].plan.sink_closes;
                 self.call(self.channels[channel].host(at_sink), Call::Close { channel, at_sink });
@@ -138,13 +137,13 @@ impl World {
     }
 
     fn check_lost(&mut self) {
-        for number in 0..self.channels.len() {
+        for number in self.channels.numbers() {
             let lost = self.channels[number].ledger.lost(self.now);
             self.report_lost(number, &lost);
         }
     }
 
-    fn report_lost(&mut self, number: usize, lost: &[(u64, SimTime)]) {
+    pub(super) fn report_lost(&mut self, number: usize, lost: &[(u64, SimTime)]) {
         if self.channels[number].is_soft() {
             return self.channels[number].ledger.bear(lost.len() as u64);
         }
@@ -175,7 +174,8 @@ impl World {
             Call::Close { channel, at_sink } => self.do_close(host, channel, at_sink, now),
             Call::StartFlood(flood) => self.start_flood(host, flood, now),
             Call::Doorbell(channel) => {
-                let open = self.channels[channel].source.filter(|_| !self.channels[channel].source_gone);
+                let known = self.channels.get(channel).filter(|known| !known.source_gone);
+                let open = known.and_then(|known| known.source);
                 let before = effort();
                 open.inspect(|&id| self.hosts[host].node.handle_outbox(id, now));
                 self.check_effort(host, Effort::Outbox, before);

@@ -54,6 +54,8 @@ pub(super) struct Channel {
     pub revived: bool,
     /// When it was asked for.
     pub asked_at: SimTime,
+    /// It was over when somebody looked last.
+    pub was_over: bool,
 }
 
 impl Channel {
@@ -81,6 +83,7 @@ impl Channel {
             origin,
             revived: false,
             asked_at: now,
+            was_over: false,
         }
     }
 
@@ -126,6 +129,17 @@ impl Channel {
             self.source_gone = true;
         }
         self.state = if self.source_gone && self.sink_gone { State::Closed } else { State::Closing };
+    }
+
+    /// What a node holds of its rings.
+    pub fn held(&self) -> Vec<&'static str> {
+        let outbox = self.outbox.as_ref();
+        let held = [
+            (outbox.is_some_and(|outbox| outbox.is_held()), "the outgoing ring"),
+            (outbox.is_some_and(|outbox| outbox.taken() > 0), "a message of the outgoing ring"),
+            (self.inbox.as_ref().is_some_and(|inbox| inbox.is_held()), "the incoming ring"),
+        ];
+        held.into_iter().filter_map(|(held, what)| held.then_some(what)).collect()
     }
 
     /// Whether `host` is on its way.

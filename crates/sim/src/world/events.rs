@@ -51,6 +51,8 @@ impl World {
                     if let Some((number, at_sink)) = known.filter(current) {
                         gone.remove(&number);
                         self.closed(host, number, at_sink, reason);
+                    } else {
+                        self.handles.remove(&(host, channel));
                     }
                 }
                 NodeEvent::Established { .. }
@@ -92,6 +94,7 @@ impl World {
         channel.slack_max = slack_max(&wanted, &grant);
         channel.grant = Some(grant);
         channel.state = State::Open;
+        self.channels.admit(number);
         self.feel_all(number);
         if self.channels[number].revived {
             let act = Act::Close { channel: number, at_sink: false };
@@ -222,7 +225,7 @@ impl World {
                 continue;
             }
             if self.fault_dice.chance(self.options.sabotage.misdeliver) {
-                message.inbox = (message.inbox + 1) % self.channels.len() as u64;
+                message.inbox = (message.inbox + 1) % self.channels.count() as u64;
             }
             self.judge(host, &message);
             if self.fault_dice.chance(self.options.sabotage.deliver_twice) {
@@ -236,6 +239,9 @@ impl World {
 
     fn judge(&mut self, host: usize, message: &Delivered) {
         let number = message.inbox as usize;
+        if self.channels.get(number).is_none() {
+            return self.violate(&format!("host {host}: channel {number} is over for long and delivers"));
+        }
         let clock = self.hosts[host].clock;
         let channel = &mut self.channels[number];
         let judgement = channel.ledger.deliver(self.now, &message.info, message.bytes(), &clock);

@@ -239,7 +239,7 @@ impl World {
             }
         }
         self.last_change = now;
-        for channel in &mut self.channels {
+        for channel in self.channels.iter_mut() {
             if channel.plan.from == host && !channel.source_gone {
                 channel.outbox = None;
                 channel.lose(false, now);
@@ -270,7 +270,7 @@ impl World {
         let renumbered = matches!(place, Place::SentBy(host) if self.hosts[host].lies == Some(Lie::Numbers));
         let touch = Touch { place, from: self.now, until, data, signals, renumbered };
         self.touches.push(touch);
-        for channel in 0..self.channels.len() {
+        for channel in self.channels.numbers() {
             self.feel(channel, touch);
         }
     }

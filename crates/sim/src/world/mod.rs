@@ -5,6 +5,7 @@
 //! begins. Nothing else reads or moves virtual time, and nothing else draws from the dice.
 
 mod applications;
+mod attempts;
 mod backlog;
 mod channel;
 mod effort;
@@ -20,6 +21,7 @@ mod revival;
 mod soft;
 mod step;
 mod versions;
+mod weight;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -27,7 +29,7 @@ use std::collections::BTreeMap;
 use punctual_proto::ids::{ChannelId, LinkId, Name, PathId};
 use punctual_proto::node::api::{NodeStatus, Port};
 
-use self::channel::Channel;
+use self::attempts::Attempts;
 use self::faults::{Touch, Turn};
 use self::host::{Call, Host};
 use self::orphans::Orphans;
@@ -122,7 +124,7 @@ pub(crate) struct World {
     now: SimTime,
     queue: Queue<Event>,
     hosts: Vec<Host>,
-    channels: Vec<Channel>,
+    channels: Attempts,
     floods: Vec<Flood>,
     handles: Handles,
     paths: BTreeMap<PathId, usize>,
@@ -171,7 +173,7 @@ impl World {
             now: SimTime(0),
             queue: Queue::default(),
             hosts,
-            channels: Vec::new(),
+            channels: Attempts::new(),
             handles: Handles::new(),
             paths: BTreeMap::new(),
             at_rest: Vec::new(),
@@ -196,12 +198,14 @@ impl World {
     pub fn run(mut self) -> Outcome {
         while let Some((at, event)) = self.queue.next_until(self.scenario.times.ends) {
             self.now = at;
+            self.weigh();
             self.happen(event);
             if self.outcome.violations_total > STOP_AFTER {
                 break;
             }
         }
         self.check_quiet();
+        self.check_memory();
         self.outcome.elapsed = self.now.since(SimTime(0));
         (self.outcome.digest, self.outcome.trace) = self.journal.finish();
         self.outcome

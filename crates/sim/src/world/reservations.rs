@@ -153,7 +153,7 @@ impl World {
 
     /// A lease after the last close nothing is left anywhere; then nodes shut down.
     pub(super) fn check_empty(&mut self) {
-        self.judge_soft();
+        self.channels.numbers().into_iter().for_each(|number| self.judge_soft(number));
         self.check_nothing_left();
         for host in 0..self.hosts.len() {
             self.call(host, Call::Shutdown);
@@ -187,19 +187,10 @@ impl World {
     /// Every attempt has come to its end, and its rings were given back.
     fn check_attempts(&mut self) {
         let clean = self.is_well();
-        for number in 0..self.channels.len() {
+        for number in self.channels.numbers() {
             let channel = &self.channels[number];
             let ended = matches!(channel.state, State::Closed | State::Refused);
-            let outbox = channel.outbox.as_ref();
-            let held: Vec<&str> = [
-                (outbox.is_some_and(|outbox| outbox.is_held()), "the outgoing ring"),
-                (outbox.is_some_and(|outbox| outbox.taken() > 0), "a message of the outgoing ring"),
-                (channel.inbox.as_ref().is_some_and(|inbox| inbox.is_held()), "the incoming ring"),
-            ]
-            .into_iter()
-            .filter_map(|(held, what)| held.then_some(what))
-            .collect();
-            let state = channel.state;
+            let (held, state) = (channel.held(), channel.state);
             if !ended && clean {
                 self.violate(&format!("channel {number} is {state:?} long after it was closed"));
             }

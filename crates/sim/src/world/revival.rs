@@ -12,10 +12,7 @@ impl World {
     /// Asks for some of the channels that were admitted once, one after the other.
     pub(super) fn revive(&mut self) {
         self.check_nothing_left();
-        let admitted = self.channels.iter().filter(|channel| channel.grant.is_some());
-        let mut plans: Vec<usize> = admitted.map(|channel| channel.origin).collect();
-        plans.sort_unstable();
-        plans.dedup();
+        let mut plans: Vec<usize> = self.channels.admitted().collect();
         let refused = self.options.sabotage.revivals_refused;
         for turn in 0..REVIVALS.min(plans.len() as u64) {
             let plan = plans.remove(self.dice.between(0, plans.len() as u64 - 1) as usize);

@@ -33,25 +33,21 @@ impl World {
         }
     }
 
-    /// What soft channels have missed, once all of it is due. Independent sources keep their ratio; what a fault touched
+    /// What a soft channel has missed, once all of it is due. Independent sources keep their ratio; what a fault touched
     /// does not count.
-    pub(super) fn judge_soft(&mut self) {
-        if !self.scenario.is_independent() {
-            return;
-        }
-        for number in 0..self.channels.len() {
-            let Some(soft) = self.channels[number].plan.contract.statistical else { continue };
-            let (judged, missed) = self.channels[number].ledger.borne();
-            self.outcome.soft_messages += judged;
-            self.outcome.soft_misses += missed;
-            self.outcome.soft_borne_milli += judged * u64::from(soft.miss_ratio.parts()) / 1_000_000;
-            if missed > most(judged, soft.miss_ratio) {
-                let channel = self.describe(number);
-                self.violate(&format!(
-                    "{channel} misses {missed} of {judged} messages, its contract bears {}",
-                    soft.miss_ratio
-                ));
-            }
+    pub(super) fn judge_soft(&mut self, number: usize) {
+        let soft = self.channels[number].plan.contract.statistical;
+        let Some(soft) = soft.filter(|_| self.scenario.is_independent()) else { return };
+        let (judged, missed) = self.channels[number].ledger.borne();
+        self.outcome.soft_messages += judged;
+        self.outcome.soft_misses += missed;
+        self.outcome.soft_borne_milli += judged * u64::from(soft.miss_ratio.parts()) / 1_000_000;
+        if missed > most(judged, soft.miss_ratio) {
+            let channel = self.describe(number);
+            self.violate(&format!(
+                "{channel} misses {missed} of {judged} messages, its contract bears {}",
+                soft.miss_ratio
+            ));
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::policies::testing::{random_demand, random_model};
 const LIMIT: Nanos = Nanos::from_millis(400);
 
 fn held(policy: &Edf) -> Vec<(Demand, Nanos)> {
-    policy.channels.values().map(|held| (held.demand(), held.bound)).collect()
+    policy.channels.iter().map(|(_, held)| (held.demand(), held.bound)).collect()
 }
 
 /// Whether QPA lets the newcomer in beside the held ones.
@@ -60,8 +60,8 @@ fn an_offer_is_the_smallest_bound_that_the_demand_bound_test_allows() {
 
 fn policy_without(policy: &Edf, key: u64) -> Edf {
     let mut other = Edf::new(policy.model);
-    for (&key, held) in policy.channels.iter().filter(|(held, _)| held.0 != key) {
-        other.insert(key, &held.demand(), held.bound);
+    for (key, held) in policy.channels.iter().filter(|(held, _)| held.0 != key) {
+        other.insert(*key, &held.demand(), held.bound);
     }
     other
 }

@@ -177,6 +177,11 @@ impl Sim {
         Ok(Options { trace: self.is_traced(), ..options })
     }
 
+    /// Whether it is a day in the life of a network.
+    pub const fn is_long(&self) -> bool {
+        self.uptime_h.is_some()
+    }
+
     /// Whether the timeline is wanted.
     pub const fn is_traced(&self) -> bool {
         self.trace || self.trace_file.is_some()

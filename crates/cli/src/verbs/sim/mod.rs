@@ -15,8 +15,9 @@ use std::thread;
 use anyhow::{Context, anyhow};
 use punctual_experiments::clock::process_cpu;
 use punctual_sim::case::{CaseError, Cases};
+use punctual_sim::resident::{Scales, resident_bytes};
 use punctual_sim::trace::chrome;
-use punctual_sim::{Report, Timeline, TopologyError, run_many};
+use punctual_sim::{Options, Report, Timeline, TopologyError, run_many};
 
 pub use self::arguments::Sim;
 use self::arguments::Wanted;
@@ -36,6 +37,9 @@ impl Sim {
                 let count = seeds.end - seeds.start;
                 self.check_trace(count)?;
                 let progress = Progress::new(count, output);
+                // Of several runs beside one another nobody can tell whose memory it is.
+                let memory = (count == 1 && self.is_long()).then_some(resident_bytes as Scales);
+                let options = Options { memory, ..options };
                 let threads = cores().min(usize::try_from(count).unwrap_or(usize::MAX));
                 self.report(output, || {
                     let outcomes = run_many(seeds, &options, threads, |outcome| progress.step(outcome))?;
@@ -81,7 +85,8 @@ impl Sim {
         }
         let traces = outcomes.iter().filter(|_| self.trace);
         let trace = traces.flat_map(|outcome| outcome.trace.lines()).collect();
-        output.print(&Printed { report, trace, core_seconds }, describe)?;
+        let memory = outcomes.iter().flat_map(|outcome| outcome.memory.clone()).collect();
+        output.print(&Printed { report, trace, core_seconds, memory }, describe)?;
         Ok(Outcome::from_ok(holds))
     }
 }

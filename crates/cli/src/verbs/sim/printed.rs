@@ -1,6 +1,7 @@
 //! What was found, as it is printed.
 
 use punctual_sim::Report;
+use punctual_sim::resident::Reading;
 use serde::Serialize;
 
 /// Of a range of seeds. The JSON is the same on every run: how long it took is for people only.
@@ -12,13 +13,17 @@ pub struct Printed {
     pub trace: Vec<String>,
     #[serde(skip)]
     pub core_seconds: f64,
+    /// Of a long run.
+    #[serde(skip)]
+    pub memory: Vec<Reading>,
 }
 
 /// For people.
 pub fn describe(printed: &Printed) -> String {
-    let Printed { report, trace, core_seconds } = printed;
+    let Printed { report, trace, core_seconds, memory } = printed;
     let mut lines = trace.clone();
     lines.extend(sums(report));
+    lines.extend(resident(memory));
     lines.push(pace(report, *core_seconds));
     lines.push(verdict(report, &report.digest));
     lines.join("\n")
@@ -52,6 +57,13 @@ pub fn sums(report: &Report) -> Vec<String> {
     }
     lines.push(format!("slowest message: {} % of its deadline", report.tightness_percent));
     lines
+}
+
+/// What was in memory in the course of a long run.
+fn resident(memory: &[Reading]) -> Option<String> {
+    let readings: Vec<String> = memory.iter().map(|reading| (reading.bytes / 1_024).to_string()).collect();
+    let last = memory.last()?;
+    Some(format!("resident memory until {}, in KiB: {}", last.at, readings.join(" ")))
 }
 
 /// How fast it was.

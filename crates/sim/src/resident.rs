@@ -1,0 +1,74 @@
+//! What a run has in memory while it goes on. Channels come and go for days; neither nodes nor checkers may keep anything
+//! of them.
+
+use punctual_analysis::Nanos;
+
+/// Reads how many bytes are in use: of the process, or of what a test counts. The simulator itself asks no system.
+pub type Scales = fn() -> u64;
+
+/// Readings of a long run.
+pub const READINGS: u64 = 24;
+/// What the last quarter of them may lie above the second one, in percent: more channels may be open by chance.
+const GROWTH_PERCENT_MAX: u64 = 5;
+
+/// What was in use at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Virtual time since the run began.
+    pub at: Nanos,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Memory of this process that is in RAM; 0 where the system does not say.
+pub fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|word| word.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1_024
+}
+
+/// What is wrong with the readings of a run, [`READINGS`] or so: the mean of their last quarter lies above that of the
+/// second one, when everything has been there once. Nothing where there are too few of them.
+pub fn growth(readings: &[Reading]) -> Option<String> {
+    let quarter = readings.len() / 4;
+    if quarter == 0 {
+        return None;
+    }
+    let mean =
+        |readings: &[Reading]| readings.iter().map(|reading| reading.bytes).sum::<u64>() / quarter as u64;
+    let (early, late) = (&readings[quarter..2 * quarter], &readings[readings.len() - quarter..]);
+    let (before, after) = (mean(early), mean(late));
+    (after > before + before * GROWTH_PERCENT_MAX / 100).then(|| {
+        let (from, to) = (early[0].at, late[0].at);
+        format!(
+            "memory grows: {before} B in use in the quarter from {from} on, {after} B in that from {to} on"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readings(bytes: fn(u64) -> u64) -> Vec<Reading> {
+        (1..=READINGS)
+            .map(|hour| Reading { at: Nanos::from_secs(hour * 3_600), bytes: bytes(hour) })
+            .collect()
+    }
+
+    #[test]
+    fn what_grows_all_the_time_is_seen_and_what_has_grown_is_not() {
+        let wrong = |bytes| growth(&readings(bytes));
+        assert_eq!(wrong(|_| 1_000_000), None);
+        assert_eq!(wrong(|hour| if hour < 6 { 1_000 } else { 1_000_000 + hour % 5 * 10_000 }), None);
+        let found = wrong(|hour| 1_000_000 + hour * 10_000).expect("a leak");
+        assert!(found.contains("1095000 B") && found.contains("1215000 B"), "{found}");
+        assert_eq!(growth(&readings(|hour| hour)[..3]), None, "too few to tell");
+    }
+
+    #[test]
+    fn this_process_is_in_memory() {
+        assert!(resident_bytes() > 100_000, "{}", resident_bytes());
+    }
+}

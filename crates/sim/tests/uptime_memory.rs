@@ -1,0 +1,50 @@
+//! Hosts that are up for long, by what is allocated: neither nodes nor the record of the run keep anything of channels
+//! that have come and gone.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use punctual_analysis::Nanos;
+use punctual_sim::resident::READINGS;
+use punctual_sim::{FaultKinds, Options, SizeChoice, Traffic, run};
+
+struct Counting;
+
+static IN_USE_BYTES: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call is passed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        IN_USE_BYTES.fetch_add(layout.size() as u64, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        IN_USE_BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Two hours here; `punctual sim --seed 1 --size small --uptime-h 24` judges the whole day by what is resident.
+#[test]
+fn memory_stays_flat_while_channels_come_and_go() {
+    let options = Options {
+        sizes: SizeChoice::Small,
+        traffic: Traffic::Uptime(Nanos::from_secs(2 * 3_600)),
+        memory: Some(|| IN_USE_BYTES.load(Ordering::Relaxed)),
+        ..Options::default().with_faults(FaultKinds::NONE)
+    };
+    let outcome = run(1, &options).expect("runs");
+    for reading in &outcome.memory {
+        println!("{}: {} B", reading.at, reading.bytes);
+    }
+    assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
+    assert_eq!(outcome.memory.len() as u64, READINGS);
+    assert!(outcome.admitted > 500, "{} channels", outcome.admitted);
+}
