@@ -20,10 +20,11 @@ pub struct Reading {
     pub bytes: u64,
 }
 
-/// Memory of this process that is in RAM; 0 where the system does not say.
+/// What this process has taken of the machine's memory and used; 0 where the system does not say. Its code is not in it,
+/// which comes into memory as it is run for the first time.
 pub fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|word| word.parse::<u64>().ok());
     kib.unwrap_or(0) * 1_024
 }
