@@ -118,8 +118,11 @@ impl World {
         self.judge_soft(number);
         let Some(channel) = self.channels.known[number].take() else { return };
         for at_sink in [false, true] {
-            if let Some(id) = channel.handle(at_sink) {
-                self.handles.remove(&(channel.host(at_sink), id));
+            let Some(id) = channel.handle(at_sink) else { continue };
+            let key = (channel.host(at_sink), id);
+            // In a host's next life the same handle is somebody else's.
+            if self.handles.get(&key) == Some(&(number, at_sink)) {
+                self.handles.remove(&key);
             }
         }
         if let Some(path) = channel.path {
