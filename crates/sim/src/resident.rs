@@ -29,21 +29,24 @@ pub fn resident_bytes() -> u64 {
     kib.unwrap_or(0) * 1_024
 }
 
-/// What is wrong with the readings of a run, [`READINGS`] or so: the mean of their last quarter lies above that of the
-/// second one, when everything has been there once. Nothing where there are too few of them.
-pub fn growth(readings: &[Reading]) -> Option<String> {
+/// The means of the second quarter of the readings of a run, when everything has been there once, and of the last one.
+/// Nothing where there are too few of them.
+pub fn before_and_after(readings: &[Reading]) -> Option<[Reading; 2]> {
     let quarter = readings.len() / 4;
-    if quarter == 0 {
-        return None;
-    }
-    let mean =
-        |readings: &[Reading]| readings.iter().map(|reading| reading.bytes).sum::<u64>() / quarter as u64;
-    let (early, late) = (&readings[quarter..2 * quarter], &readings[readings.len() - quarter..]);
-    let (before, after) = (mean(early), mean(late));
-    (after > before + before * GROWTH_PERCENT_MAX / 100).then(|| {
-        let (from, to) = (early[0].at, late[0].at);
+    let mean = |readings: &[Reading]| {
+        let bytes = readings.iter().map(|reading| reading.bytes).sum::<u64>();
+        Reading { at: readings[0].at, bytes: bytes / quarter as u64 }
+    };
+    (quarter > 0).then(|| [&readings[quarter..2 * quarter], &readings[readings.len() - quarter..]].map(mean))
+}
+
+/// What is wrong with the readings of a run.
+pub fn growth(readings: &[Reading]) -> Option<String> {
+    let [before, after] = before_and_after(readings)?;
+    (after.bytes > before.bytes + before.bytes * GROWTH_PERCENT_MAX / 100).then(|| {
         format!(
-            "memory grows: {before} B in use in the quarter from {from} on, {after} B in that from {to} on"
+            "memory grows: {} B in use in the quarter from {} on, {} B in that from {} on",
+            before.bytes, before.at, after.bytes, after.at
         )
     })
 }
