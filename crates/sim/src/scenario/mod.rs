@@ -296,6 +296,16 @@ impl Times {
             *at = *at - planned + span;
         }
     }
+
+    /// A channel that is closed takes up to `span` until all that waits in its ring is sent; so does each that is asked for
+    /// alone in the end.
+    pub fn add_drain(&mut self, span: Nanos) {
+        let revivals = if self.empty > self.revives { REVIVALS + 1 } else { 0 };
+        self.revives = self.revives + span;
+        for at in [&mut self.empty, &mut self.ends] {
+            *at = *at + span * (revivals + 1);
+        }
+    }
 }
 
 /// Longest deadline and burst recovery that is drawn.
