@@ -1,7 +1,11 @@
 //! Every target over its corpus and some thousand mutations of it; the same on every machine.
 
+use std::collections::BTreeSet;
+
 use punctual_fuzz::driver::{corpus, corpus_folder, run};
 use punctual_fuzz::{TARGETS, insider, target, targets};
+use punctual_ipc::api::{Call, FromDaemon};
+use punctual_proto::node::api::DropCounters;
 
 const SEED: u64 = 1;
 
@@ -34,6 +38,46 @@ fn every_target_is_tested_and_what_honest_encoders_make_is_accepted() {
         let seeds = (target.seeds)();
         assert!(!seeds.is_empty(), "{}", target.name);
         seeds.iter().for_each(|bytes| (target.run)(bytes));
+    }
+}
+
+fn corpus_of(name: &str) -> Vec<Vec<u8>> {
+    corpus(&corpus_folder(target(name).expect("a target"))).expect("a corpus")
+}
+
+/// What a corpus says in another version of its language ends at the first check: nothing behind that is tried.
+/// `punctual-fuzz seeds TARGET` mends that.
+#[test]
+fn conversations_reach_every_state_and_nothing_of_them_is_dropped() {
+    let conversations = corpus_of("signalling");
+    let reached: Vec<_> = conversations.iter().map(|bytes| targets::signalling::reach(bytes)).collect();
+    for (number, reached) in reached.iter().enumerate() {
+        let has_ended = ["draining", "settling"].into_iter().any(|state| reached.states.contains(state));
+        assert!(
+            reached.states.contains("open") && has_ended,
+            "conversation {number} came no further than {:?}",
+            reached.states
+        );
+        assert_eq!(reached.drops, DropCounters::default(), "conversation {number}");
+    }
+    let states: BTreeSet<&str> =
+        reached.iter().flat_map(|reached| &reached.states).map(String::as_str).collect();
+    let all = ["accepted", "asking", "creating", "draining", "open", "settling"];
+    assert_eq!(states.into_iter().collect::<Vec<_>>(), all);
+}
+
+#[test]
+fn corpora_speak_what_is_spoken_now() {
+    let datagrams = targets::signalling::reach(&corpus_of("datagram").concat());
+    assert_eq!((datagrams.drops.version, datagrams.drops.malformed), (0, 0), "{datagrams:?}");
+    assert!(datagrams.states.contains("open"), "{datagrams:?}");
+    for bytes in corpus_of("request") {
+        let read = serde_json::from_slice::<Call>(&bytes);
+        assert!(read.is_ok(), "{read:?}: {}", bytes.escape_ascii());
+    }
+    for bytes in corpus_of("answer") {
+        let read = serde_json::from_slice::<FromDaemon>(&bytes);
+        assert!(read.is_ok(), "{read:?}: {}", bytes.escape_ascii());
     }
 }
 

@@ -4,20 +4,28 @@
 //! Whatever comes, the host does bounded work, keeps its accounts, and has nothing left when the leases are over.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
-use punctual_proto::ids::LinkId;
+use punctual_proto::ids::{Address, LinkId};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{Event, Port};
+use punctual_proto::node::api::{DropCounters, Event, OpenRequest, Port, UserId};
 use punctual_proto::{Instant, Nanos, Ppm};
 use punctual_sim::memory::{Deliveries, FramePool, SimFrame, SimInbox, SimMemory, SimOutbox};
 
 use crate::input::{Input, put_bytes};
 use crate::insider::{self, Body, Insider, TAG_BYTES, sign};
 use crate::net::{START, config, name};
-use crate::targets::node::honest_packets;
+use crate::targets::node::{Wish, honest_packets};
 
 /// More packets or units than an input can cause without time passing.
 const STEPS_MAX: u32 = 50_000;
+
+/// The host's: that of the one in the middle of an honest line, so that its answers to a recording are the recorded ones.
+const SEED: u64 = 101;
+/// What would let no time pass is what applications do: open a channel, over the first link or (with 0x10) the second,
+const OPEN: u8 = 0x08;
+/// and close what they have.
+const CLOSE: u8 = 0x09;
 
 struct Bench {
     node: Node<SimMemory>,
@@ -31,7 +39,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let node = Node::new(config(1, 3), 9, START).expect("a configuration");
+        let node = Node::new(config(1, 3), SEED, START).expect("a configuration");
         let neighbours = [Insider::new(1, 2), Insider::new(3, 2)];
         let (frames, delivered) = (FramePool::default(), Deliveries::default());
         Self { node, now: START, frames, neighbours, out: vec![0; 2_048], delivered, steps: 0 }
@@ -84,6 +92,23 @@ impl Bench {
         }
         self.now = until;
         self.steps = 0;
+    }
+
+    /// An application wants a channel over `link`.
+    fn open(&mut self, link: usize) {
+        let to = Address { port: name("port"), host: name(["h1", "h3"][link]) };
+        if let Some(contract) = Wish::default().contract() {
+            let request = OpenRequest { to, contract, user: UserId(0), probe: false, token: None };
+            let _ = self.node.open(request, self.now);
+        }
+        self.settle();
+    }
+
+    fn close(&mut self) {
+        for channel in self.node.channels() {
+            let _ = self.node.close(channel.channel, self.now);
+        }
+        self.settle();
     }
 
     /// What applications do: consent to most channels, use those that open.
@@ -180,8 +205,33 @@ pub fn datagram_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
+/// What a host was brought to by an input.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// States of channels that were seen there.
+    pub states: BTreeSet<String>,
+    /// What was thrown away at its edge.
+    pub drops: DropCounters,
+}
+
 /// A sequence of what the attacker does.
 pub fn run(data: &[u8]) {
+    sequence(data, |_| ());
+}
+
+/// The same; what it came to.
+///
+/// # Panics
+/// Where the host does what it should not.
+pub fn reach(data: &[u8]) -> Reached {
+    let mut states = BTreeSet::new();
+    let drops =
+        sequence(data, |node| states.extend(node.channels().into_iter().map(|channel| channel.state)));
+    Reached { states, drops }
+}
+
+/// Shows the host before and after applications answer, and returns what it threw away.
+fn sequence(data: &[u8], mut look: impl FnMut(&Node<SimMemory>)) -> DropCounters {
     let mut bench = Bench::new();
     let before = bench.node.status(bench.now);
     bench.node.listen(name("port")).expect("a free name");
@@ -190,6 +240,8 @@ pub fn run(data: &[u8]) {
     while let Some(operation) = input.u8() {
         let link = usize::from(operation >> 4 & 1);
         match operation % 8 {
+            0 if operation & !0x10 == OPEN => bench.open(link),
+            1 if operation == CLOSE => bench.close(),
             0 => bench.run_for(Nanos::from_millis(10) * u64::from(operation >> 5)),
             1 => bench.run_for(Nanos::from_secs(1) * u64::from(operation >> 4)),
             2 => {
@@ -216,7 +268,9 @@ pub fn run(data: &[u8]) {
                 }
             }
         }
+        look(&bench.node);
         bench.answer_events(operation & 0x80 != 0);
+        look(&bench.node);
         let status = bench.node.status(bench.now);
         assert!(status.cpu_utilisation <= Ppm::ONE, "{:?}", status.cpu_utilisation);
         assert!(status.links.iter().all(|link| link.utilisation <= Ppm::ONE));
@@ -234,29 +288,36 @@ pub fn run(data: &[u8]) {
     assert!(
         after.links.iter().zip(&before.links).all(|(after, before)| after.utilisation == before.utilisation)
     );
+    after.drops
 }
 
 /// What the neighbours of the host in the middle say to it when a channel passes it, ends at it and starts at it.
 pub fn seeds() -> Vec<Vec<u8>> {
-    [(0, 2), (0, 1), (1, 2), (2, 1), (2, 0)].into_iter().map(|(from, to)| conversation(from, to)).collect()
+    [(0, 2), (0, 1), (1, 2), (2, 1), (2, 0), (1, 0)]
+        .into_iter()
+        .map(|(from, to)| conversation(from, to))
+        .collect()
 }
 
 fn conversation(from: usize, to: usize) -> Vec<u8> {
-    let mut script = Vec::new();
+    let mut steps: Vec<Vec<u8>> = Vec::new();
     for packet in honest_packets(from, to).iter().filter(|packet| packet.node == 1) {
         let link = (packet.link.0 as u8) << 4;
         // HELLOs and acknowledgements the attacker makes by itself.
-        match (packet.port, insider::read(&packet.bytes).map(|packet| packet.body)) {
-            (Port::Data, _) => {
-                script.push(2 | link);
-                put_bytes(&mut script, &packet.bytes);
-            }
-            (Port::Signalling, Some(Body::Segment(_, bytes))) => {
-                script.push(5 | link);
-                put_bytes(&mut script, &bytes);
-            }
-            _ => {}
-        }
+        let (operation, bytes) = match (packet.port, insider::read(&packet.bytes).map(|packet| packet.body)) {
+            (Port::Data, _) => (2, packet.bytes.clone()),
+            (Port::Signalling, Some(Body::Segment(_, bytes))) => (5, bytes),
+            _ => continue,
+        };
+        let mut step = vec![operation | link];
+        put_bytes(&mut step, &bytes);
+        steps.push(step);
     }
-    script
+    if from == 1 {
+        // What is said last answers to the end, once everything has left.
+        let (open, second) = (OPEN | (to as u8 / 2) << 4, 1 | 1 << 4);
+        steps.insert(steps.len() - 1, vec![CLOSE, second]);
+        steps.insert(0, vec![open]);
+    }
+    steps.concat()
 }
