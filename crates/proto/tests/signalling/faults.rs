@@ -144,6 +144,35 @@ fn the_other_end_learns_that_the_peer_restarted() {
 }
 
 #[test]
+fn a_receiver_whose_channel_is_not_refreshed_is_told_that_its_lease_is_over() {
+    // HELLOs are so rare that the lease alone notices. The source of three hosts, then the forwarder falls silent.
+    for victim in [0, 1] {
+        let mut network = Network::line(1, 3, |_, config| {
+            config.signalling.hello_interval = Nanos::from_secs(30);
+        });
+        network.open(0, 2, 50);
+        assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+        // Long enough for a lease that nobody renews: refreshes count.
+        let timing = &network.hosts[2].config.signalling;
+        let (lease, grace) = (timing.lease.0, timing.grace.0);
+        network.run(2 * lease);
+        assert!(network.all_in("open"));
+        network.crash(victim);
+        let closed = |n: &Network| n.has(2, |e| matches!(e, Event::Closed { .. }));
+        // The last refresh came at most a fifth of a lease and a packet ago.
+        network.run(lease * 7 / 10);
+        assert!(!closed(&network), "victim {victim}: too early");
+        // A sink that hears it from the forwarder waits for what is under way.
+        network.run(lease * 3 / 10 + grace);
+        assert!(closed(&network), "victim {victim}: too late");
+        let told = |e: &Event| matches!(e, Event::Closed { reason: CloseReason::LeaseOver, .. });
+        assert!(network.has(2, told), "victim {victim}: {:?}", network.hosts[2].events);
+        network.run(SECOND);
+        assert!(network.nothing_held(), "victim {victim}");
+    }
+}
+
+#[test]
 fn an_unanswered_open_ends_with_the_reason() {
     let mut network = Network::line(1, 3, |_, _| {});
     network.run(SECOND);
