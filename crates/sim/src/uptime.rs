@@ -22,18 +22,10 @@ pub fn stretch(plan: &mut Scenario, span: Nanos, dice: &mut Dice) {
     for channel in drawn {
         lives(channel, plan, dice);
     }
-    let drain = plan.channels.iter().map(|channel| drain_max(&channel.contract)).max();
-    plan.times.add_drain(drain.unwrap_or_default());
+    plan.times.add_drain(plan.drain_max());
     for flood in &mut plan.floods {
         flood.interval = flood.interval.max(FLOOD_INTERVAL);
     }
-}
-
-/// The longest until everything that may wait in a ring is sent at the contract's rate, and received.
-fn drain_max(contract: &Contract) -> Nanos {
-    let waiting =
-        contract.deadline.div_ceil(contract.policed_interval()) + u64::from(contract.burst_messages_max);
-    contract.interval() * waiting + contract.deadline
 }
 
 /// One channel again and again.

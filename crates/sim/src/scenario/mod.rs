@@ -193,6 +193,7 @@ impl Scenario {
         let ends = channels.iter().map(|plan| (plan.from, plan.to));
         give_routes(&mut hosts, ends.chain(floods.iter().map(|plan| (plan.from, plan.to))));
         let mut plan = Self { hosts, channels, floods, faults, schedule, times };
+        plan.times.wait_for(plan.drain_max());
         match options.traffic {
             Traffic::Drawn | Traffic::For(_) => {}
             Traffic::Uptime(span) => uptime::stretch(&mut plan, span, &mut Dice::of(seed, Draw::Uptime)),
@@ -264,6 +265,17 @@ fn class_of(seed: u64) -> Class {
     }
 }
 
+impl Scenario {
+    /// The longest until everything that may wait in a channel's ring is sent at its contract's rate, and received.
+    pub(crate) fn drain_max(&self) -> Nanos {
+        let drain = |contract: &Contract| {
+            let early = contract.deadline.div_ceil(contract.policed_interval());
+            contract.interval() * (early + u64::from(contract.burst_messages_max)) + contract.deadline
+        };
+        self.channels.iter().map(|channel| drain(&channel.contract)).max().unwrap_or_default()
+    }
+}
+
 impl Times {
     fn draw(options: &Options, hosts: &[HostPlan], heals: bool, dice: &mut Dice) -> Self {
         let traffic = match options.traffic {
@@ -297,6 +309,14 @@ impl Times {
         }
     }
 
+    /// Channels that are closed all at once are given `drain` to send what waits in their rings.
+    fn wait_for(&mut self, drain: Nanos) {
+        let more = drain + FAREWELL - self.revives.since(self.closes);
+        for at in [&mut self.revives, &mut self.empty, &mut self.ends] {
+            *at = *at + more;
+        }
+    }
+
     /// A channel that is closed takes up to `span` until all that waits in its ring is sent; so does each that is asked for
     /// alone in the end.
     pub fn add_drain(&mut self, span: Nanos) {
@@ -315,6 +335,9 @@ pub(crate) const DEADLINE_MAX: Nanos = Nanos::from_millis(400);
 pub(crate) const REVIVALS: u64 = 3;
 /// How long each of them takes.
 const REVIVAL: Nanos = Nanos::from_millis(600);
+
+/// From a channel's last message until nobody holds it any more.
+const FAREWELL: Nanos = Nanos::from_millis(300);
 
 /// How long applications go on after everything is well again.
 const HEALED_TRAFFIC: Nanos = Nanos::from_millis(900);
