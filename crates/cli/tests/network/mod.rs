@@ -72,6 +72,19 @@ impl Host {
         Running { stdin: child.stdin.take(), child, stdout, stderr, what: arguments.join(" ") }
     }
 
+    /// Runs a command of the shell, for which `$PUNCTUAL` is the program, to its end in a terminal of its own; what that
+    /// showed.
+    pub fn in_terminal(&self, command: &str) -> String {
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--return", "--command", command, "/dev/null"]);
+        script.env("PUNCTUAL", env!("CARGO_BIN_EXE_punctual")).env("PUNCTUAL_SOCKET", &self.socket);
+        script.env("SHELL", "/bin/sh").stdin(Stdio::null());
+        let ended = script.output().expect("script, of bsdutils, makes terminals");
+        let shown = String::from_utf8_lossy(&ended.stdout).into_owned();
+        assert!(ended.status.success(), "{command}: {shown} {}", String::from_utf8_lossy(&ended.stderr));
+        shown
+    }
+
     /// Runs `punctual ARGUMENTS` to its end without input.
     pub fn verb(&self, arguments: &[&str]) -> Ended {
         self.start_verb(arguments).end()
