@@ -1,4 +1,5 @@
-//! Runs a target without a fuzzer: every input of its corpus, then mutations of them that a seed determines.
+//! Runs a target without a fuzzer: what honest encoders make and every input of its corpus, then mutations of them that a
+//! seed determines.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,6 +20,15 @@ pub fn corpus(folder: &Path) -> std::io::Result<Vec<Vec<u8>>> {
         std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
     files.sort();
     files.into_iter().map(std::fs::read).collect()
+}
+
+/// Where a run begins: what honest encoders make now, and the corpus. (What hosts say in a conversation depends on what
+/// admission answers; a recording reaches less with each change of that.)
+///
+/// # Errors
+/// As [`corpus`].
+pub fn inputs(target: &Target) -> std::io::Result<Vec<Vec<u8>>> {
+    Ok([(target.seeds)(), corpus(&corpus_folder(target))?].concat())
 }
 
 /// Where the corpora lie.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use punctual_fuzz::driver::{corpus, corpus_folder, run};
+use punctual_fuzz::driver::{corpus_folder, inputs, run};
 use punctual_fuzz::{TARGETS, Target, target};
 
 const USAGE: &str = "usage:
@@ -48,7 +48,7 @@ fn act(words: &[&str]) -> Result<(), Box<dyn Error>> {
             let target = known(name)?;
             let count = rest.first().map_or(Ok(1_000_000), |count| count.parse())?;
             let seed = rest.get(1).map_or(Ok(1), |seed| seed.parse())?;
-            let done = run(target, &corpus(&corpus_folder(target))?, seed, count);
+            let done = run(target, &inputs(target)?, seed, count);
             let rate = done.executions as f64 / done.took.as_secs_f64();
             println!(
                 "{name} seed {seed}: {} executions in {:.1} s, {rate:.0} a second, the slowest {:.3} ms",

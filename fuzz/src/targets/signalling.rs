@@ -210,6 +210,8 @@ pub fn datagram_seeds() -> Vec<Vec<u8>> {
 pub struct Reached {
     /// States of channels that were seen there.
     pub states: BTreeSet<String>,
+    /// Those that were there at its end.
+    pub left: Vec<String>,
     /// What was thrown away at its edge.
     pub drops: DropCounters,
 }
@@ -224,10 +226,12 @@ pub fn run(data: &[u8]) {
 /// # Panics
 /// Where the host does what it should not.
 pub fn reach(data: &[u8]) -> Reached {
-    let mut states = BTreeSet::new();
-    let drops =
-        sequence(data, |node| states.extend(node.channels().into_iter().map(|channel| channel.state)));
-    Reached { states, drops }
+    let (mut states, mut left) = (BTreeSet::new(), Vec::new());
+    let drops = sequence(data, |node| {
+        left = node.channels().into_iter().map(|channel| channel.state).collect();
+        states.extend(left.iter().cloned());
+    });
+    Reached { states, left, drops }
 }
 
 /// Shows the host before and after applications answer, and returns what it threw away.
