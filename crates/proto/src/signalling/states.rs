@@ -139,6 +139,7 @@ pub const TABLE: &[Row] = &[
     source(S::Creating, I::Close, S::Gone, &[A::DestroyForward, A::TellClosed]),
     // Source: life and end.
     source(S::Open, I::Close, S::Draining, &[A::StartGrace]),
+    source(S::Open, I::Ended, S::Gone, &[A::DestroyForward, A::TellClosed]),
     source(S::Open, I::DestroyBack, S::Gone, &[A::TellClosed]),
     source(S::Open, I::LeaseOver, S::Gone, &[A::DestroyForward, A::TellClosed]),
     source(S::Open, I::DownstreamLost, S::Gone, &[A::TellClosed]),

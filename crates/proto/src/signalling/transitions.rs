@@ -249,7 +249,7 @@ impl Signalling {
         } else if route.next().is_some() {
             self.pass_ended(path, route.advanced(), what.reason, what.receipt.unwrap_or_default());
         } else {
-            let waits = |c: &&Channel| matches!(c.state, State::Draining | State::Settling);
+            let waits = |c: &&Channel| matches!(c.state, State::Open | State::Draining | State::Settling);
             let known = self.channels.of_path(path).filter(|c| c.local.link_out == Some(link));
             // Elsewhere DESTROY, which comes behind it hop by hop, says what is needed.
             if let Some(id) = known.filter(waits).map(|channel| channel.local.channel) {

@@ -93,7 +93,7 @@ fn each_end_is_told_why_the_other_ended() {
         let (mut network, _, sink) = open(2, 3);
         network.close_for(3, sink, here);
         network.run(2 * SECOND);
-        assert_eq!(end(&network, 0), Some((there, None)), "{here:?} at the sink");
+        assert_eq!(end(&network, 0), Some((there, Some(RECEIPT))), "{here:?} at the sink");
         assert_eq!(end(&network, 3), Some((here, None)));
     }
 }
