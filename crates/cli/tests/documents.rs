@@ -25,7 +25,9 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
 /// Names of all functions.
 fn functions() -> BTreeSet<String> {
     let mut files = Vec::new();
-    sources(&root().join("crates"), &mut files);
+    for folder in ["crates", "fuzz/src", "fuzz/tests"] {
+        sources(&root().join(folder), &mut files);
+    }
     let mut names = BTreeSet::new();
     for file in files {
         let text = std::fs::read_to_string(file).expect("a source");
