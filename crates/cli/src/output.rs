@@ -72,11 +72,22 @@ pub fn usage(error: &clap::Error, verb: Option<&str>) -> ExitCode {
 /// Whether a verb has printed its JSON: then it says there what went wrong.
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
+/// What scripts read of a failure.
+pub fn failure(line: &str, code: u8) -> serde_json::Value {
+    serde_json::json!({ "message": line, "exit_code": code })
+}
+
+/// One line on standard error, in one piece: another program may write to the same terminal.
+pub fn tell(line: &str) {
+    // A terminal that cannot be written is no reason to fail.
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
 /// One line on standard error, and where JSON is wanted and none was printed, an object on standard output.
 pub fn failed(line: &str, code: u8, wants_json: bool) -> ExitCode {
     eprintln!("punctual: {line}");
     if wants_json && !PRINTED.load(Ordering::Relaxed) {
-        let error = serde_json::json!({ "error": { "message": line, "exit_code": code } });
+        let error = serde_json::json!({ "error": failure(line, code) });
         // A reader that has gone is no error.
         let _ = writeln!(io::stdout().lock(), "{error:#}");
     }

@@ -122,7 +122,10 @@ impl<R: Read> Messages<R> {
 
     fn too_long(&self, len: usize) -> io::Error {
         let most = self.bytes_max;
-        io::Error::new(io::ErrorKind::InvalidData, format!("a message of {len} B: --size allows {most} B"))
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("a message of {len} B: --size allows {most} B, give more or another --split"),
+        )
     }
 }
 
@@ -163,7 +166,7 @@ mod tests {
     #[test]
     fn too_long_a_message_is_an_error() {
         let error = all(b"0123456789a\n", Split::Lines, 10).expect_err("too long").to_string();
-        assert_eq!(error, "a message of 12 B: --size allows 10 B");
+        assert_eq!(error, "a message of 12 B: --size allows 10 B, give more or another --split");
         let endless = vec![b'x'; 1 << 20];
         let mut messages = Messages::new(&endless[..], Split::Lines, 10);
         assert!(messages.next().is_err());

@@ -33,6 +33,24 @@ fn a_sender_that_is_killed_is_no_end_of_the_stream() {
 }
 
 #[test]
+fn a_sender_that_fails_is_no_end_of_the_stream() {
+    let network = Network::start();
+    let mut receiver = network.b.start_verb(&["recv", "cam"]);
+    network.b.await_listeners(1);
+    let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines", "--json"]));
+    sender.write(b"a line\n");
+    receiver.await_output(b"a line\n");
+    sender.write(&[&[b'x'; 100_000][..], b"\n"].concat());
+    let sent = sender.end();
+    let error = &sent.json()["error"];
+    assert_eq!((sent.code, &error["exit_code"]), (Some(1), &json!(1)));
+    assert!(error["message"].as_str().is_some_and(|said| said.contains("--size allows")), "{error}");
+    let received = receiver.end();
+    assert_eq!((received.code, received.stdout.as_slice()), (Some(1), b"a line\n".as_slice()));
+    assert!(received.stderr.contains("gone without having closed it"), "{}", received.stderr);
+}
+
+#[test]
 fn what_arrived_and_who_guarantees_nothing_is_said_at_both_ends() {
     let network = Network::start();
     let receiver = network.b.start_verb(&["recv", "cam", "--json"]);

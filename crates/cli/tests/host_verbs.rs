@@ -274,7 +274,9 @@ fn a_message_longer_than_the_contract_ends_the_sender_not_the_host() {
     let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
     sender.write(format!("short\n{}\n", "long".repeat(1_000)).as_bytes());
     sender.end().complains(1, "1000 B");
-    receiver.end().done();
+    let received = receiver.end();
+    assert_eq!((received.code, received.stdout.as_slice()), (Some(1), b"short\n".as_slice()));
+    assert!(received.stderr.contains("the stream may be incomplete"), "{}", received.stderr);
     network.a.await_no_channels();
     assert_eq!(network.b.json(&["status"])["node"]["channels"], json!(0));
 }

@@ -9,7 +9,7 @@ use punctual_engine::{CallError, LeadError};
 use punctual_ipc::api::ApiError;
 use punctual_ipc::ring::RingError;
 use punctual_proto::ids::NameError;
-use punctual_proto::node::api::{ChannelRefusal, CloseReason, RequestError};
+use punctual_proto::node::api::{ChannelRefusal, CloseReason, RefuseCause, RequestError};
 use thiserror::Error;
 
 use crate::host::HostError;
@@ -136,7 +136,14 @@ fn describe(refusal: &ChannelRefusal) -> String {
             offer.burst_messages_max,
             offer.deadline.at_least(),
         ),
-        None => refusal.to_string(),
+        None => match refusal.cause {
+            RefuseCause::Unreachable(_) => {
+                format!(
+                    "{refusal}: 'punctual status' on both shows whether punctuald runs there and the link is alive"
+                )
+            }
+            _ => refusal.to_string(),
+        },
     }
 }
 

@@ -7,7 +7,7 @@ use punctual::{CloseReason, Consent, Contract, MessageInfo, Name, Nanos, RecvErr
 use serde::Serialize;
 
 use crate::host::{Host, degraded, ended};
-use crate::output::{Outcome, Output};
+use crate::output::{Outcome, Output, tell};
 use crate::units::with_units;
 use crate::values;
 
@@ -156,10 +156,10 @@ impl Recv {
 
     fn summary(&self, received: &Received, output: Output) -> anyhow::Result<()> {
         if output.json {
-            eprintln!("{}", with_units(serde_json::to_value(received)?));
-        } else if output.is_live() || self.info {
+            tell(&with_units(serde_json::to_value(received)?).to_string());
+        } else {
             let least = received.slack_ns_min.map_or_else(|| "none came".into(), slack_text);
-            eprintln!(
+            tell(&format!(
                 "{} messages, {} B from {}: {} lost, {} late, {} demoted; at the tightest {least}{}",
                 received.messages,
                 received.bytes,
@@ -168,7 +168,7 @@ impl Recv {
                 received.late,
                 received.demoted,
                 received.degraded_by.as_deref().map_or_else(String::new, degraded),
-            );
+            ));
         }
         Ok(())
     }

@@ -8,9 +8,10 @@ use punctual::{
     Address, Channel, CloseReason, Contract, Ending, Grant, Guarantee, Policing, Receipt, SendError,
 };
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::host::{Host, Traffic, degraded, ended, not_opened};
-use crate::output::{Outcome, Output};
+use crate::output::{Outcome, Output, failure, tell};
 use crate::split::{Messages, Split};
 use crate::values;
 
@@ -52,6 +53,9 @@ struct Sent {
     /// By the word of the receiver's host; `None` where that did not come.
     #[serde(flatten)]
     arrived: Arrived,
+    /// As every verb gives it where it fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Value>,
 }
 
 /// What came of it.
@@ -81,23 +85,43 @@ impl Send {
         let started = Instant::now();
         let grant = channel.grant().cloned();
         let degraded_by = grant.as_ref().map(Grant::degraded_by).unwrap_or_default();
-        let mut sent =
-            Sent { messages: 0, bytes: 0, took_s: 0.0, grant, degraded_by, arrived: Arrived::default() };
+        let mut sent = Sent {
+            messages: 0,
+            bytes: 0,
+            took_s: 0.0,
+            grant,
+            degraded_by,
+            arrived: Arrived::default(),
+            error: None,
+        };
         let streamed = self.stream(&mut channel, &mut sent, contract.message_bytes_max as usize, output);
         sent.took_s = started.elapsed().as_secs_f64();
-        let outcome = streamed.and_then(|()| {
-            sent.arrived.dropped = channel.state().map(|state| state.status.counters.dropped).ok();
-            sent.judge(channel.finish(settle(&contract))?, &contract).map_err(anyhow::Error::msg)
-        });
+        let outcome = match streamed {
+            Ok(()) => {
+                sent.arrived.dropped = channel.state().map(|state| state.status.counters.dropped).ok();
+                let ending = channel.finish(settle(&contract));
+                ending
+                    .map_err(Into::into)
+                    .and_then(|it| sent.judge(it, &contract).map_err(anyhow::Error::msg))
+            }
+            Err(error) => {
+                // Not closed, but left behind by a program that ends: the receiver must not take it for the whole.
+                std::mem::forget(channel);
+                Err(error)
+            }
+        };
+        let outcome = outcome
+            .map_err(|error| error.context(format!("{}: after {} messages", self.peer, sent.messages)));
+        sent.error = outcome.as_ref().err().map(|error| failure(&punctual::one_line(error.as_ref()), 1));
         let line_start = if output.is_foreground() { "\r\x1b[K" } else { "" };
         if output.json {
             output.print_with_units(&sent, |_| String::new())?;
         } else {
             eprint!("{line_start}");
         }
-        outcome.map_err(|error| error.context(format!("{}: after {} messages", self.peer, sent.messages)))?;
+        outcome?;
         if !output.json {
-            eprintln!("{}", summary(&self.peer, &sent));
+            tell(&summary(&self.peer, &sent));
         }
         Ok(Outcome::Done)
     }
@@ -189,7 +213,8 @@ fn progress(peer: &Address, sent: &Sent, channel: &Channel) {
 }
 
 fn summary(peer: &Address, sent: &Sent) -> String {
-    let rate = sent.messages as f64 / sent.took_s.max(1e-9);
+    // n messages are n - 1 intervals.
+    let rate = sent.messages.saturating_sub(1) as f64 / sent.took_s.max(1e-9);
     let promised = sent.grant.as_ref().map_or_else(String::new, |grant| {
         format!(", within {}{}", grant.deadline, degraded(&sent.degraded_by))
     });
