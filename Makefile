@@ -1,5 +1,5 @@
 # Build, show, test. Every target works on a fresh Debian 12 with Rust: `scripts/setup` brings what building needs; fuzz and
-# coverage fetch their tools themselves, sanitize leaves Miri and valgrind out where they are not installed, and says so.
+# coverage fetch their tools themselves, sanitize leaves Miri out where it is not installed, and says so.
 
 # Absolute, so that the paths below hold whatever the caller's environment says; override on the command line.
 CARGO_TARGET_DIR := $(CURDIR)/target
@@ -40,7 +40,7 @@ campaign: build ## 10,000 simulated networks, 10^8 messages; Ctrl-C and again: i
 fuzz: setup ## each fuzz target for FUZZ_SECONDS, guided by coverage
 	scripts/fuzz $(FUZZ_SECONDS)
 
-sanitize: setup ## the unsafe code under address and thread sanitizers, Miri, valgrind
+sanitize: setup ## the unsafe code under address and thread sanitizers, Miri
 	scripts/sanitize
 
 coverage: setup ## lines of analysis and proto that tests and corpora reach

@@ -19,9 +19,10 @@ const REFUSALS_PER_CALL: usize = 4;
 
 pub(super) struct Receiver {
     pool: Pool,
-    headers: Box<[libc::mmsghdr]>,
-    vectors: Box<[libc::iovec]>,
-    _controls: Box<[Control]>,
+    // No boxes: every move of one forbids the raw pointers that lead into it.
+    headers: Vec<libc::mmsghdr>,
+    vectors: Vec<libc::iovec>,
+    _controls: Vec<Control>,
     frames: Box<[Option<Frame>]>,
     armed_from: usize,
     ports: [PortState; 2],
@@ -35,7 +36,7 @@ struct PortState {
     drops: u32,
 }
 
-// SAFETY: the raw pointers in `headers` and `vectors` point into the boxed slices and frames of the same value,
+// SAFETY: the raw pointers in `headers` and `vectors` point into the vectors and frames of the same value,
 // which move with it (their heap addresses stay), and nothing else uses them.
 unsafe impl Send for Receiver {}
 
@@ -48,12 +49,12 @@ struct Facts {
 
 impl Receiver {
     pub(super) fn new(frames: u32, packet_bytes_max: usize) -> Self {
-        let mut controls: Box<[Control]> = vec![[0; 8]; BATCH_PACKETS].into();
+        let mut controls: Vec<Control> = vec![[0; 8]; BATCH_PACKETS];
         let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        let mut vectors: Box<[libc::iovec]> = vec![empty; BATCH_PACKETS].into();
+        let mut vectors = vec![empty; BATCH_PACKETS];
         // SAFETY: `mmsghdr` is plain data for which all zeroes is a valid, empty value.
         let blank: libc::mmsghdr = unsafe { mem::zeroed() };
-        let mut headers: Box<[libc::mmsghdr]> = vec![blank; BATCH_PACKETS].into();
+        let mut headers = vec![blank; BATCH_PACKETS];
         for (n, header) in headers.iter_mut().enumerate() {
             header.msg_hdr.msg_iov = &raw mut vectors[n];
             header.msg_hdr.msg_iovlen = 1;

@@ -18,9 +18,10 @@ const SKB_OVERHEAD_BYTES_MIN: u32 = 512;
 const REFUSALS_PER_PACKET: usize = 2;
 
 pub(super) struct Transmitter {
-    buffers: Box<[Box<[u8]>]>,
-    headers: Box<[libc::mmsghdr]>,
-    vectors: Box<[libc::iovec]>,
+    // No boxes: every move of one forbids the raw pointers that lead into it.
+    buffers: Vec<Vec<u8>>,
+    headers: Vec<libc::mmsghdr>,
+    vectors: Vec<libc::iovec>,
     queued: [(Port, u32); BATCH_PACKETS],
     start: usize,
     end: usize,
@@ -28,21 +29,20 @@ pub(super) struct Transmitter {
     finished_bytes: u32,
 }
 
-// SAFETY: the raw pointers in `headers` and `vectors` point into the boxed slices of the same value, which move
+// SAFETY: the raw pointers in `headers` and `vectors` point into the vectors of the same value, which move
 // with it (their heap addresses stay), and nothing else uses them.
 unsafe impl Send for Transmitter {}
 
 impl Transmitter {
     pub(super) fn new(packet_bytes_max: usize) -> Self {
-        let mut buffers: Box<[Box<[u8]>]> =
-            (0..BATCH_PACKETS).map(|_| vec![0; packet_bytes_max].into()).collect();
-        let mut vectors: Box<[libc::iovec]> = buffers
+        let mut buffers = vec![vec![0; packet_bytes_max]; BATCH_PACKETS];
+        let mut vectors: Vec<libc::iovec> = buffers
             .iter_mut()
             .map(|buffer| libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: 0 })
             .collect();
         // SAFETY: `mmsghdr` is plain data for which all zeroes is a valid, empty value.
         let blank: libc::mmsghdr = unsafe { mem::zeroed() };
-        let mut headers: Box<[libc::mmsghdr]> = vec![blank; BATCH_PACKETS].into();
+        let mut headers = vec![blank; BATCH_PACKETS];
         for (header, vector) in headers.iter_mut().zip(vectors.iter_mut()) {
             header.msg_hdr.msg_iov = vector;
             header.msg_hdr.msg_iovlen = 1;
