@@ -143,7 +143,8 @@ pub trait AdmissionPolicy: core::fmt::Debug + Send {
     /// A refusal with its reason and the nearest feasible offer.
     fn offer(&mut self, demand: &Demand, bound_limit: Nanos) -> Result<Offer, Refusal>;
 
-    /// Reserves for `key` with `bound`, which must be feasible (it is tested).
+    /// Reserves for `key` with `bound`, which must be feasible (it is tested), in place of what it holds; that stays where
+    /// this is refused.
     ///
     /// # Errors
     /// A refusal where the bound is not feasible (any more).

@@ -403,13 +403,9 @@ fn rehold(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage
         return;
     }
     let demand = Demand { early, ..stage.demand };
-    policy.release(key);
+    // In place: what is held need not be feasible again once it is given up.
     if policy.hold(key, &demand, stage.work_bound()).is_ok() {
         stage.demand = demand;
-    } else {
-        // It was feasible a moment ago and nothing else has changed.
-        let restored = policy.hold(key, &stage.demand, stage.work_bound());
-        debug_assert!(restored.is_ok());
     }
 }
 
