@@ -41,10 +41,15 @@ mod tests {
     fn work_is_seen() {
         let before = used();
         let mut sum = 0u64;
-        while used() - before < Nanos::from_millis(5) {
-            sum = (0..10_000u64).fold(sum, |sum, n| sum.wrapping_add(n * n));
+        // What kernel threads of others used goes with them when they end.
+        for round in 0.. {
+            if used() - before >= Nanos::from_millis(5) {
+                break;
+            }
+            assert!(round < 1_000_000, "work is not seen");
+            sum = (0..10_000u64).fold(sum, |sum, n| sum.wrapping_add(std::hint::black_box(n * n)));
         }
-        assert!(sum > 0 && used() > before);
+        assert!(sum > 0);
     }
 
     #[test]
