@@ -39,6 +39,7 @@ mod stream;
 mod transitions;
 mod window;
 
+pub use budget::drain_max;
 use channel::{Channel, Channels, Way};
 use message::Message;
 use packet::{Key, Rejected};

@@ -10,6 +10,7 @@ mod tight;
 use punctual_analysis::{BitRate, Contract, Nanos, Ppm};
 use punctual_proto::ids::NodeId;
 use punctual_proto::node::config::NodeConfig;
+use punctual_proto::signalling::drain_max;
 use thiserror::Error;
 
 use self::channels::{draw_activations, draw_applications, draw_channels, draw_floods, draw_sizes};
@@ -266,13 +267,9 @@ fn class_of(seed: u64) -> Class {
 }
 
 impl Scenario {
-    /// The longest until everything that may wait in a channel's ring is sent at its contract's rate, and received.
+    /// The longest that any of the channels may need to close.
     pub(crate) fn drain_max(&self) -> Nanos {
-        let drain = |contract: &Contract| {
-            let early = contract.deadline.div_ceil(contract.policed_interval());
-            contract.interval() * (early + u64::from(contract.burst_messages_max)) + contract.deadline
-        };
-        self.channels.iter().map(|channel| drain(&channel.contract)).max().unwrap_or_default()
+        self.channels.iter().map(|channel| drain_max(&channel.contract)).max().unwrap_or_default()
     }
 }
 
