@@ -20,8 +20,8 @@ pub(super) struct File {
     pub node: Spanned<NodeTable>,
     #[serde(default = "unplaced")]
     pub processor: Spanned<ProcessorTable>,
-    #[serde(default)]
-    pub daemon: DaemonTable,
+    #[serde(default = "unplaced")]
+    pub daemon: Spanned<DaemonTable>,
     pub signalling: Spanned<SignallingTable>,
     #[serde(default)]
     pub host: Vec<Spanned<HostTable>>,

@@ -107,7 +107,9 @@ impl Default for DaemonConfig {
 #[derive(Debug, Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("{path}: {error}")]
+    #[error(
+        "cannot read the configuration {path}: {error}: name a file that is there and that this user may read"
+    )]
     Read {
         /// Which.
         path: String,
@@ -172,10 +174,7 @@ pub fn load(path: &Path) -> Result<HostConfig, ConfigError> {
 /// The first thing that is wrong, in one line.
 pub fn parse(text: &str, path: &Path) -> Result<HostConfig, ConfigError> {
     let source = Source { text, path };
-    let file: file::File = toml::from_str(text).map_err(|error| {
-        let what = error.message().lines().collect::<Vec<_>>().join(" ");
-        source.error(error.span().map_or(0, |span| span.start), what)
-    })?;
+    let file: file::File = toml::from_str(text).map_err(|error| source.mistake(&error))?;
     convert::convert(file, &source)
 }
 
@@ -191,6 +190,34 @@ impl Source<'_> {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         ConfigError::Line { path: self.path.display().to_string(), line, what: what.into() }
+    }
+
+    /// What the parser says, with the key that it is about and what to do.
+    fn mistake(&self, error: &toml::de::Error) -> ConfigError {
+        let at = error.span().map_or(0, |span| span.start.min(self.text.len()));
+        let mut what = error.message().lines().collect::<Vec<_>>().join(" ");
+        if let Some(key) = self.key_at(at).filter(|key| !what.contains(&format!("`{key}`"))) {
+            what = format!("{key}: {what}");
+        }
+        if what.contains("missing field") {
+            what += ": add it; docs/punctuald.example.toml explains every key";
+        } else if what.contains("duplicate key") {
+            what += ": remove one";
+        }
+        self.error(at, what)
+    }
+
+    /// The key whose value, or which itself, is at this byte; `None` for headers of tables.
+    fn key_at(&self, at: usize) -> Option<&str> {
+        let start = self.text[..at].rfind('\n').map_or(0, |end| end + 1);
+        let before = &self.text[start..at];
+        let key = match before.rsplit_once('=') {
+            Some((key, _)) => key,
+            None => self.text[start..].lines().next()?.split_once('=')?.0,
+        };
+        // Inside an inline table.
+        let key = key.rsplit(['{', ',']).next().unwrap_or(key).trim();
+        (!key.is_empty()).then_some(key)
     }
 
     /// A path of the file: relative ones start where it lies.

@@ -24,7 +24,12 @@ pub(super) fn key(text: &str) -> Result<[u8; 32], String> {
 
 /// The key in a file that only its owner and group can read.
 pub(super) fn key_in(path: &Path) -> Result<[u8; 32], String> {
-    let named = |error: io::Error| format!("key_file {}: {error}", path.display());
+    let named = |error: io::Error| {
+        format!(
+            "key_file {}: {error}: name a file that this user may read, made with `openssl rand -hex 32`",
+            path.display()
+        )
+    };
     let mode = fs::metadata(path).map_err(named)?.permissions().mode();
     if mode & 0o007 != 0 {
         return Err(format!("key_file {0} is open to everybody: chmod 600 {0}", path.display()));
@@ -44,11 +49,21 @@ pub(super) fn next_boot(path: &Path) -> Result<u64, ConfigError> {
             ))
         })?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(fail(error)),
+        Err(error) => return Err(fail(with_fix(error))),
     };
-    let next = last.checked_add(1).ok_or_else(|| fail(io::ErrorKind::InvalidData.into()))?;
-    replace(path, &format!("{next}\n")).map_err(fail)?;
+    let next = last.checked_add(1).ok_or_else(|| {
+        fail(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "holds the last number that there is: leave epoch_file out",
+        ))
+    })?;
+    replace(path, &format!("{next}\n")).map_err(|error| fail(with_fix(error)))?;
     Ok(next)
+}
+
+fn with_fix(error: io::Error) -> io::Error {
+    let fix = "name a file in a directory that the daemon may write, or leave epoch_file out";
+    io::Error::new(error.kind(), format!("{error}: {fix}"))
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
@@ -80,7 +95,8 @@ mod tests {
         fs::write(&path, "seven").expect("written");
         let error = next_boot(&path).expect_err("refused").to_string();
         assert!(error.contains("epoch_file") && error.contains("no number"), "{error}");
-        assert!(next_boot(&folder.join("missing/epoch")).is_err());
+        let error = next_boot(&folder.join("missing/epoch")).expect_err("no directory").to_string();
+        assert!(error.contains("epoch_file") && error.contains("may write"), "{error}");
         fs::remove_dir_all(folder).expect("removed");
     }
 
@@ -97,6 +113,7 @@ mod tests {
         assert!(key_in(&path).is_err_and(|what| what.contains("chmod 600")));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("mode");
         assert_eq!(key_in(&path), Ok([0xab; 32]));
+        assert!(key_in(&folder.join("none")).is_err_and(|what| what.contains("name a file")));
         fs::remove_dir_all(folder).expect("removed");
     }
 }

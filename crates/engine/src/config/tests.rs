@@ -176,7 +176,7 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
         (small("policy = \"edf\"\nadmission = \"fixed-priority\"", MEMORY, ""), 3, "does not match policy"),
         (small("policy = \"lottery\"", MEMORY, ""), 4, "lottery"),
         (small("priority = 99", MEMORY, ""), 3, "1 to 97"),
-        (small("priority = 9\nbest_effort_host = true", MEMORY, ""), 3, "exclude"),
+        (small("priority = 9\nbest_effort_host = true", MEMORY, ""), 3, "exclude each other: leave one out"),
         (small("release_latency = 200", MEMORY, ""), 4, "10ms"),
         (small("release_latency = \"200\"", MEMORY, ""), 4, "10ms"),
         (small("", "driver = \"udp\"", ""), 13, "local and peer"),
@@ -200,6 +200,35 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
         (small("", MEMORY, "").replace("name = \"a\"\n[proc", "name = \"z\"\n[proc"), 1, "has no [[host]]"),
         (small("", MEMORY, "").replace(KEY, "0f"), 5, "64 hexadecimal digits"),
         (small("", MEMORY, "").replace("1Gbit/s", "1 parsec"), 16, "40Mbit/s"),
+        (small("", MEMORY, "").replace("1Gbit/s", "1 parsec"), 16, "rate: "),
+        (small("", MEMORY, "").replace("rate = \"1Gbit/s\"", ""), 13, "missing field `rate`: add it"),
+        (small("", udp, "device = 3"), 20, "device: "),
+        (small("costs = { send_packet = 3 }", MEMORY, ""), 4, "send_packet: "),
+        (small("", MEMORY, "rate = \"1Gbit/s\""), 18, "rate: duplicate key: remove one"),
+        (small("", "driver = \"memory\"\ndata_port = 4", ""), 13, "data_port: driver \"memory\""),
+        (small("", &udp.replace("10.0.0.2", "10.0.0.1"), ""), 13, "give the address of b"),
+        (
+            small("", &xdp.replace("10.0.0.2", "10.0.0.1"), "peer_data_port = 1\npeer_signalling_port = 2"),
+            13,
+            "this host itself",
+        ),
+        (small("", &udp.replace("10.0.0.2", "0.0.0.0"), ""), 13, "peer 0.0.0.0 is no host's"),
+        (small("", &udp.replace("10.0.0.2", "::1"), ""), 13, "one family"),
+        (small("", udp, "data_port = 7412"), 13, "data_port and signalling_port are both 7412: give two"),
+        (small("", udp, "peer_data_port = 0"), 13, "peer_data_port 0: give 1"),
+        (small("", udp, "[daemon]\nsocket_mode = \"rw\""), 20, "socket_mode \"rw\": write"),
+        (
+            small("deadline_period = \"1ms\"", MEMORY, ""),
+            3,
+            "deadline_period is for class = \"deadline\": leave it out",
+        ),
+        (small("", MEMORY, "").replace(&format!("key = \"{KEY}\""), ""), 5, "key, key_file: give one"),
+        (
+            small("", xdp, "kernel_rate = \"10%\"\ninterference_burst = \"1000s\""),
+            13,
+            "interference_burst is too long: give less",
+        ),
+        (small("", xdp, "packet = \"5GiB\""), 13, "packet of 5368709120 B is too large: give less"),
     ];
     for (text, line, says) in cases {
         let error = read(&text).expect_err(says);
@@ -269,13 +298,30 @@ fn a_deadline_processor_is_neither_pinned_nor_has_a_priority() {
     assert_eq!(own.rho.0 - usual.rho.0, 50_000);
     for (rest, named) in [
         ("cpu = 1", "cannot be scheduled by deadline"),
-        ("priority = 3", "has none"),
+        ("priority = 3", "has none: leave it out"),
         ("spin = \"always\"", "for nothing"),
-        ("deadline_period = \"10us\"", "the kernel takes"),
+        ("deadline_period = \"10us\"", "the kernel takes: give"),
         ("best_effort_host = true", "exclude each other"),
     ] {
         let error = read(&text(rest)).expect_err(rest);
         assert!(error.contains(named) && error.lines().count() == 1, "{error}");
     }
     assert!(read(&small("deadline_period = \"1ms\"", MEMORY, "")).is_err());
+}
+
+#[test]
+fn two_hosts_of_one_address_need_ports_of_their_own() {
+    let udp = "driver = \"udp\"\nlocal = \"127.0.0.1\"\npeer = \"127.0.0.1\"\n";
+    let own = "data_port = 1\nsignalling_port = 2\npeer_data_port = 3\npeer_signalling_port = 4";
+    assert!(read(&small("", &format!("{udp}{own}"), "")).is_ok());
+    for crossed in [own.replace('3', "1"), own.replace('4', "1")] {
+        let error = read(&small("", &format!("{udp}{crossed}"), "")).expect_err("its own port");
+        assert!(error.contains("peer_data_port and peer_signalling_port"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named_with_the_fix() {
+    let error = super::load(Path::new("/no/such.toml")).expect_err("nothing is there").to_string();
+    assert!(error.contains("/no/such.toml") && error.contains("name a file that is there"), "{error}");
 }

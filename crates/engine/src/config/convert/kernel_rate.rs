@@ -47,7 +47,7 @@ pub(super) fn of(
         None => bytes_in(rate, BURST).max(BURST_BYTES_MIN),
     };
     let Ok(burst_bytes) = u32::try_from(burst_bytes) else {
-        return refuse("interference_burst is too long".into());
+        return refuse("interference_burst is too long: give less, as \"1ms\"".into());
     };
     let interference = Interference {
         sigma: drained.time_of(burst_bytes.into()),

@@ -14,6 +14,7 @@ use super::super::xdp::PACKET_BYTES_MAX;
 use super::super::{
     ConfigError, DATA_PORT_DEFAULT, LinkDriver, SIGNALLING_PORT_DEFAULT, Source, XdpSettings,
 };
+use super::addresses;
 use super::kernel_rate::{self, KernelRate};
 use super::{Hosts, bytes_u32, given_bytes, lookup, pick};
 use crate::os::realtime::{RealTime, SchedulingClass};
@@ -33,11 +34,14 @@ pub(super) fn links(
     for table in tables {
         let (at, table) = (table.span().start, table.get_ref());
         let link = link(table, hosts, fragment_bytes, at, source)?;
-        drivers.push(match table.driver {
+        let driver = match table.driver {
             DriverName::Memory => memory(table, at, source)?,
             DriverName::Udp => udp(table, &link, real_time, at, source)?,
             DriverName::Xdp => xdp(table, &link, at, source)?,
-        });
+        };
+        addresses::check(&driver, table.neighbour.as_str())
+            .map_err(|what| source.error(at, format!("[[link]] \"{}\": {what}", table.name)))?;
+        drivers.push(driver);
         if table.driver != DriverName::Xdp {
             no_xdp_keys(table, at, source)?;
         }
@@ -109,14 +113,25 @@ fn frames_default(packet_bytes: u32) -> u32 {
 }
 
 fn memory(table: &LinkTable, at: usize, source: &Source<'_>) -> Result<LinkDriver, ConfigError> {
-    let ports = [table.data_port, table.signalling_port, table.peer_data_port, table.peer_signalling_port];
-    let addressed = table.local.is_some() || table.peer.is_some() || table.device.is_some();
-    if addressed || ports.iter().any(Option::is_some) {
-        let what =
-            format!("[[link]] \"{}\": driver \"memory\" has no addresses, devices or ports", table.name);
-        return Err(source.error(at, what));
+    let keys = [
+        ("local", table.local.is_some()),
+        ("peer", table.peer.is_some()),
+        ("device", table.device.is_some()),
+        ("data_port", table.data_port.is_some()),
+        ("signalling_port", table.signalling_port.is_some()),
+        ("peer_data_port", table.peer_data_port.is_some()),
+        ("peer_signalling_port", table.peer_signalling_port.is_some()),
+    ];
+    match keys.into_iter().find(|(_, given)| *given) {
+        None => Ok(LinkDriver::Memory),
+        Some((key, _)) => Err(source.error(
+            at,
+            format!(
+                "[[link]] \"{}\": {key}: driver \"memory\" has no addresses, devices or ports: leave it out",
+                table.name
+            ),
+        )),
     }
-    Ok(LinkDriver::Memory)
 }
 
 fn udp(
@@ -127,8 +142,10 @@ fn udp(
     source: &Source<'_>,
 ) -> Result<LinkDriver, ConfigError> {
     let (Some(local), Some(peer)) = (table.local, table.peer) else {
-        let what =
-            format!("[[link]] \"{}\": driver \"udp\" needs local and peer, two IP addresses", table.name);
+        let what = format!(
+            "[[link]] \"{}\": driver \"udp\" needs local and peer: give two IP addresses",
+            table.name
+        );
         return Err(source.error(at, what));
     };
     let data_port = table.data_port.unwrap_or(DATA_PORT_DEFAULT);
@@ -162,14 +179,9 @@ fn xdp(
     let refuse = |what: String| Err(source.error(at, format!("[[link]] \"{}\": {what}", table.name)));
     let (Some(device), Some(local), Some(peer)) = (&table.device, table.local, table.peer) else {
         return refuse(
-            "driver \"xdp\" needs device, local and peer: an interface and two IP addresses".into(),
+            "driver \"xdp\" needs device, local and peer: give an interface and two IP addresses".into(),
         );
     };
-    if local.is_ipv4() != peer.is_ipv4() {
-        return refuse(format!(
-            "local {local} and peer {peer} are not of one family: give both as IPv4 or IPv6"
-        ));
-    }
     if table.socket_buffer.is_some() || table.socket_priority.is_some() {
         return refuse("socket_buffer and socket_priority are for driver \"udp\": use frames".into());
     }

@@ -1,6 +1,7 @@
 //! From the file's tables to what the node, the drivers and the engine are told, with the checks that need to know
 //! a line. The node checks the rest when it is made.
 
+mod addresses;
 mod kernel_rate;
 mod link;
 mod plan;
@@ -97,7 +98,7 @@ fn bytes_u32(
 ) -> Result<u32, ConfigError> {
     let Some(Text(bytes)) = given else { return Ok(default) };
     u32::try_from(bytes.0)
-        .map_err(|_| source.error(at, format!("{key} of {} B is too large: less than 4 GiB", bytes.0)))
+        .map_err(|_| source.error(at, format!("{key} of {} B is too large: give less than 4 GiB", bytes.0)))
 }
 
 /// The same without a default.
@@ -155,10 +156,10 @@ fn real_time(
     let refuse = |what: String| Err(source.error(span.start, format!("[processor] {what}")));
     let best_effort = table.best_effort_host.unwrap_or(false);
     if best_effort && table.priority.is_some() {
-        return refuse("priority and best_effort_host = true exclude each other".into());
+        return refuse("priority and best_effort_host = true exclude each other: leave one out".into());
     }
     if best_effort && table.class.is_some() {
-        return refuse("class and best_effort_host = true exclude each other".into());
+        return refuse("class and best_effort_host = true exclude each other: leave one out".into());
     }
     let priority = table.priority.unwrap_or(PRIORITY_DEFAULT);
     if !(1..=97).contains(&priority) {
@@ -171,7 +172,9 @@ fn real_time(
             Err(what) => return refuse(what),
         },
         ClassName::Fifo if table.deadline_period.is_some() => {
-            return refuse("deadline_period is for class = \"deadline\"".into());
+            return refuse(
+                "deadline_period is for class = \"deadline\": leave it out, or give that class".into(),
+            );
         }
         ClassName::Fifo => SchedulingClass::Fifo { priority },
     };
@@ -186,13 +189,15 @@ fn deadline_class(table: &ProcessorTable) -> Result<SchedulingClass, String> {
         return Err(RealTimeError::PinnedDeadline { cpu }.to_string());
     }
     if table.priority.is_some() {
-        return Err("priority is for class = \"fifo\": a deadline thread has none".into());
+        return Err("priority is for class = \"fifo\", a deadline thread has none: leave it out".into());
     }
     if pick(&table.spin, Spin(Nanos::ZERO)).0 == Nanos::MAX {
         return Err(RealTimeError::SpinningDeadline.to_string());
     }
     if !(least..=most).contains(&period) {
-        return Err(format!("deadline_period {period}: the kernel takes {least} to {most}"));
+        return Err(format!(
+            "deadline_period {period} is none that the kernel takes: give {least} to {most}"
+        ));
     }
     Ok(SchedulingClass::Deadline { period })
 }
@@ -287,12 +292,13 @@ fn profile(table: &ProcessorTable, source: &Source<'_>) -> ProfileSettings {
     }
 }
 
-fn daemon(table: DaemonTable, source: &Source<'_>) -> Result<DaemonConfig, ConfigError> {
+fn daemon(table: Spanned<DaemonTable>, source: &Source<'_>) -> Result<DaemonConfig, ConfigError> {
+    let (at, table) = (table.span().start, table.into_inner());
     let default = DaemonConfig::default();
     let socket_mode = match &table.socket_mode {
         None => default.socket_mode,
         Some(text) => u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777).ok_or_else(|| {
-            source.error(0, format!("[daemon] socket_mode \"{text}\": write permissions like \"0660\""))
+            source.error(at, format!("[daemon] socket_mode \"{text}\": write permissions like \"0660\""))
         })?,
     };
     Ok(DaemonConfig {
@@ -318,7 +324,7 @@ fn signalling(
     let domain_key = match (&table.key, &table.key_file) {
         (Some(text), None) => secrets::key(text),
         (None, Some(path)) => secrets::key_in(&source.resolve(path)),
-        _ => Err("give either key or key_file".into()),
+        _ => Err("key, key_file: give one of them".into()),
     };
     let default = SignallingConfig::default();
     Ok(SignallingConfig {
