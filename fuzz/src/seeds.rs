@@ -132,6 +132,8 @@ pub const API_WORDS: &[&str] = &[
     "ring",
     "slots",
     "message_bytes_max",
+    "resolve",
+    "host",
     "status",
     "channels",
     "after",

@@ -207,6 +207,17 @@ impl Endsystem {
         }
     }
 
+    /// Whether channels can come from a host: whether this host's directory has it.
+    ///
+    /// # Errors
+    /// Where the name is none, not in the directory, or this host's; or the daemon is gone.
+    pub fn check_host(&self, host: &str) -> Result<(), Error> {
+        match self.connection.shared.call(Request::Resolve { host: Name::new(host)? })?.0 {
+            Answer::Resolved { .. } => Ok(()),
+            _ => Err(Error::Unexpected),
+        }
+    }
+
     /// The host's state: links, utilisation, counters, quotas.
     ///
     /// # Errors

@@ -239,6 +239,12 @@ pub fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     })
 }
 
+/// What programs of this project print under the key `error` on standard output where JSON is wanted, beside the line on
+/// standard error: the same line and the exit code.
+pub fn failure(line: &str, exit_code: u8) -> serde_json::Value {
+    serde_json::json!({ "message": line, "exit_code": exit_code })
+}
+
 /// Why a channel ended, in words.
 pub fn reason_text(reason: Option<CloseReason>) -> &'static str {
     match reason {

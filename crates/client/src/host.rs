@@ -18,9 +18,10 @@ use punctual_ipc::service::server::Server;
 use punctual_ipc::service::{Host, HostGone};
 use punctual_ipc::wake::Alarm;
 use punctual_link::Link;
-use punctual_proto::ids::ChannelId;
+use punctual_proto::ids::{ChannelId, Name, NodeId};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::Event;
+use punctual_proto::node::api::{Event, RequestError};
+use punctual_proto::node::config::NodeConfig;
 use punctual_proto::{Contract, Instant};
 use thiserror::Error;
 
@@ -47,8 +48,8 @@ pub enum HostError {
 pub struct EngineHost {
     engine: EngineHandle<OutboxReader, InboxWriter>,
     events: Events,
-    /// Names of the links, in their order.
-    links: Vec<String>,
+    /// The node's configuration, for names of hosts and of links.
+    node: NodeConfig,
     best_effort_host: bool,
     class: SchedulingClass,
     /// Priorities of co-scheduled threads; `None`: it is not allowed.
@@ -81,15 +82,14 @@ impl Prepared {
         let Self { config, profile } = self;
         let engine = Engine::start(config.engine_config(links)?)?;
         let events = engine.events();
-        let links = config.node.links.iter().map(|link| link.name.clone()).collect();
         Ok(EngineHost {
             engine,
             events,
-            links,
             best_effort_host: config.is_best_effort_host(),
             class: config.real_time.class,
             co_scheduling: config.co_scheduling,
             profile,
+            node: config.node,
         })
     }
 }
@@ -99,7 +99,8 @@ impl EngineHost {
     fn link_reports(&self) -> Vec<serde_json::Value> {
         // An engine that has stopped has none.
         let reports = self.engine.link_reports().unwrap_or_default();
-        self.links.iter().zip(&reports).map(|(name, report)| link_report(name, report)).collect()
+        let both = self.node.links.iter().zip(&reports);
+        both.map(|(link, report)| link_report(&link.name, report)).collect()
     }
 
     /// What the processor's costs rest on.
@@ -138,6 +139,10 @@ impl Host for EngineHost {
     fn restore(&self, thread: u32, before: Attributes) {
         // Only a thread that has just ended cannot be set back.
         let _ = attributes::restore(thread, before);
+    }
+
+    fn resolve(&self, host: &Name) -> Result<NodeId, RequestError> {
+        self.node.resolve(host)
     }
 
     fn call<R, F>(&self, request: F) -> Result<R, HostGone>

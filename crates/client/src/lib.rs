@@ -45,7 +45,7 @@ mod trust;
 
 pub use channel::{Channel, Opening};
 pub use endsystem::{Endsystem, SOCKET_VARIABLE};
-pub use error::{ConnectError, Error, OpenError, RecvError, SendError, one_line, reason_text};
+pub use error::{ConnectError, Error, OpenError, RecvError, SendError, failure, one_line, reason_text};
 pub use events::{ChannelEvent, Ending};
 pub use handler::{Handler, Reply};
 pub use lead::Lead;
@@ -58,6 +58,7 @@ pub use punctual_analysis::{
     Late, Nanos, Policing, Ppb, Ppm, Rate, Statistical,
 };
 pub use punctual_engine::config::HostConfig;
+pub use punctual_engine::counted;
 pub use punctual_ipc::api::{ApiError, HostStatus, SOCKET_DEFAULT};
 pub use punctual_ipc::ring::now;
 pub use punctual_proto::ids::{Address, ChannelId, Name};

@@ -15,6 +15,7 @@ pub mod priorities;
 mod processor;
 pub mod profile;
 mod statistics;
+mod words;
 
 pub use events::Events;
 pub use handle::{CallError, Engine, EngineConfig, EngineError, EngineGone, EngineHandle, WatchError};
@@ -22,3 +23,4 @@ pub use memory::HostMemory;
 pub use os::realtime::{RealTime, RealTimeError, SchedulingClass};
 pub use processor::lead::{Lead, LeadError};
 pub use statistics::{EngineStatistics, LinkReport};
+pub use words::counted;

@@ -134,6 +134,11 @@ pub enum Request {
         /// Ring of this end.
         ring: RingShape,
     },
+    /// Whether the host's directory has another host.
+    Resolve {
+        /// Which.
+        host: Name,
+    },
     /// State of the host.
     Status,
     /// Channels of the host after a handle, as many as fit.
@@ -213,6 +218,11 @@ pub enum Answer {
         channel: ChannelId,
         /// The ring.
         ring: RingShape,
+    },
+    /// To `Resolve`.
+    Resolved {
+        /// Its number.
+        node: NodeId,
     },
     /// To `Status`.
     Status(Box<HostStatus>),

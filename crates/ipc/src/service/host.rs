@@ -3,10 +3,10 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use punctual_analysis::{Contract, Instant};
-use punctual_proto::ids::ChannelId;
+use punctual_proto::ids::{ChannelId, Name, NodeId};
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
-use punctual_proto::node::api::Event;
+use punctual_proto::node::api::{Event, RequestError};
 use thiserror::Error;
 
 use crate::ring::{InboxWriter, OutboxReader};
@@ -44,6 +44,12 @@ pub trait Host {
 
     /// Puts a thread back to what it was; one that is gone needs nothing.
     fn restore(&self, thread: u32, before: Self::Scheduling);
+
+    /// Another host of the directory.
+    ///
+    /// # Errors
+    /// Where there is none of that name, or it is this host.
+    fn resolve(&self, host: &Name) -> Result<NodeId, RequestError>;
 
     /// Runs `request` on the processor's thread.
     ///

@@ -103,6 +103,9 @@ impl<H: Host> Service<H> {
             Request::Alternate { channel } => self.alternate(client, channel),
             Request::OpenBestEffort { to, ring } => self.open_best_effort(client, user, to, ring),
             Request::BindBestEffort { port, ring } => self.bind_best_effort(client, user, port, ring),
+            Request::Resolve { host } => {
+                Ok(Some((Answer::Resolved { node: self.host.resolve(&host)? }, Vec::new())))
+            }
             Request::Status => self.status(),
             Request::Channels { after } => self.channels(after),
             Request::Channel { channel } => self.channel(channel),

@@ -12,15 +12,16 @@ use punctual_ipc::service::{ClientId, Effect, Host, HostGone, Service};
 use punctual_ipc::shm::Region;
 use punctual_ipc::socket::Peer;
 use punctual_ipc::wake::Alarm;
-use punctual_proto::ids::ChannelId;
+use punctual_proto::ids::{ChannelId, Name, NodeId};
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
-use punctual_proto::node::api::Event;
+use punctual_proto::node::api::{Event, RequestError};
+use punctual_proto::node::config::NodeConfig;
 use punctual_proto::{Contract, Instant, Nanos};
 use punctual_sim::memory::SimFrame;
 
 use crate::input::Input;
-use crate::net::Net;
+use crate::net::{Net, config};
 use crate::shm::scribble;
 
 const HOSTS: usize = 2;
@@ -50,6 +51,7 @@ type Clock = Rc<RefCell<Instant>>;
 /// An engine whose thread is the caller's.
 struct Engine {
     node: Rc<RefCell<Node<RingMemory>>>,
+    config: NodeConfig,
     now: Clock,
     watched: Rc<RefCell<BTreeMap<ChannelId, OwnedFd>>>,
     bell: Alarm,
@@ -72,6 +74,10 @@ impl Host for Engine {
     }
 
     fn restore(&self, _: u32, _: u8) {}
+
+    fn resolve(&self, host: &Name) -> Result<NodeId, RequestError> {
+        self.config.resolve(host)
+    }
 
     fn call<R, F>(&self, request: F) -> Result<R, HostGone>
     where
@@ -147,6 +153,7 @@ impl Bench {
         let service = |index| {
             let engine = Engine {
                 node: net.share(index),
+                config: config(index, HOSTS),
                 now: Rc::clone(&now),
                 watched: Rc::default(),
                 bell: ALARM.with(Clone::clone),

@@ -21,6 +21,7 @@ use self::host::{Chain, Lane, Step};
 use super::file::Costs;
 use super::summary::{BLOCK_UNITS, Summary};
 use crate::config::ConfigError;
+use crate::counted;
 use crate::handle::EngineError;
 use crate::os::now;
 
@@ -362,7 +363,10 @@ impl PathSamples {
     fn check(&self, plan: &Plan, taken: Nanos) -> Result<(), MeasureError> {
         let short = |came: u64, of: &str| {
             let (lost, why) = (self.lost, "were lost: the machine is overloaded");
-            Err(MeasureError::Failed(format!("only {came} messages {of} in {taken}, {lost} {why}")))
+            Err(MeasureError::Failed(format!(
+                "only {} {of} in {taken}, {lost} {why}",
+                counted(came, "message")
+            )))
         };
         let came = self.send_first_small.len().min(self.receive_middle_large.len()) as u64;
         if came < WARM_UP as u64 || self.lost > came {
