@@ -17,7 +17,7 @@ use punctual::{Contract, OpenError};
 use crate::excuse::Excuses;
 use crate::interrupt;
 use crate::loads::film;
-use crate::report::save;
+use crate::report::{ensure_writable, save};
 use crate::session::{System, Track, World};
 use crate::testbed::{Daemons, Embedded, Network, Options, Privilege, privilege};
 use crate::witness::Witness;
@@ -44,6 +44,9 @@ pub fn run(options: &DemoOptions) -> anyhow::Result<(i32, Option<Outcome>)> {
         && let Some(status) = privilege::enter_user_namespace()?
     {
         return Ok((status, None));
+    }
+    for name in ["report.html", "report.json"] {
+        ensure_writable(&options.directory.join(name)).context("--directory")?;
     }
     let outcome = perform(options, privilege)?;
     page::write(&outcome, &options.directory)?;

@@ -1,6 +1,6 @@
 //! Judges a run: what was promised, what was observed, whether every guarantee held.
 
-use punctual::{ChannelRefusal, Contract, Nanos, Ppm};
+use punctual::{ChannelRefusal, Contract, Nanos, Ppm, counted};
 use serde::Serialize;
 
 use super::{describe, scenario};
@@ -117,16 +117,29 @@ pub struct Check {
     pub limit: f64,
     /// Whether it held.
     pub ok: bool,
+    /// How many samples stand behind it, where that decides what may be judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+    /// What a reader must know of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 impl Check {
     /// `value` may be `limit` at most.
     pub fn at_most(name: String, value: f64, limit: f64) -> Self {
-        Self { name, value, limit, ok: value <= limit }
+        Self { name, value, limit, ok: value <= limit, samples: None, note: None }
     }
     /// `value` must be `limit` at least.
     pub fn at_least(name: String, value: f64, limit: f64) -> Self {
-        Self { name, value, limit, ok: value >= limit }
+        Self { name, value, limit, ok: value >= limit, samples: None, note: None }
+    }
+    /// "ok" or not, and what stands behind it.
+    pub fn word(&self) -> String {
+        let word = if self.ok { "ok" } else { "NOT OK" };
+        let samples = self.samples.map(|samples| counted(samples, "sample"));
+        let behind: Vec<String> = samples.into_iter().chain(self.note.clone()).collect();
+        if behind.is_empty() { word.into() } else { format!("{word} ({})", behind.join("; ")) }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use punctual::counted;
+
 use super::outcome::{Outcome, Verdict};
 use super::scenario;
 use super::table::{COLUMNS, latency_cells};
@@ -49,13 +51,13 @@ pub fn write(outcome: &Outcome, directory: &Path) -> anyhow::Result<()> {
     page.text(&format!("Asked for: {}. {}", outcome.refused.wanted, outcome.refused.reason));
     page.text(&format!("Offered instead: {}.", outcome.refused.offer.as_deref().unwrap_or("nothing")));
     page.heading("Platform holes").text(&format!(
-        "{} holes, {:.1} ms in all, the longest {:.1} ms, {:.2} % of the CPUs' time; {} of {} samples excused.",
-        outcome.holes.count,
+        "{}, {:.1} ms in all, the longest {:.1} ms, {:.2} % of the CPUs' time; {} of {} excused.",
+        counted(outcome.holes.count, "hole"),
         outcome.holes.total_ms,
         outcome.holes.longest_ms,
         outcome.holes.share * 100.0,
         outcome.holes.excused,
-        outcome.holes.samples
+        counted(outcome.holes.samples, "sample")
     ));
     page.note(&outcome.holes.rule);
     save(&directory.join("report.html"), &page.finish())

@@ -1,7 +1,7 @@
 //! HARTS 6.3: burstiness and message size. The same loads in messages of 4 to 32 KB; the paper's queues
 //! overflowed and lost packets of channels that kept their contracts.
 
-use punctual::Nanos;
+use punctual::{Nanos, counted};
 
 use super::Conditions;
 use super::findings::{Compared, Findings};
@@ -40,8 +40,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Findings> {
     findings.compared = vec![Compared {
         what: "loss of conforming messages, 4 to 32 KB".into(),
         paper: "some, by the burstiness of the source".into(),
-        punctual: format!("{ours} messages"),
-        kernel: format!("{kernel} messages"),
+        punctual: counted(ours, "message"),
+        kernel: counted(kernel, "message"),
     }];
     let rows: Vec<Compared> = PACKETS.iter().map(|&packets| latency_row(&findings, packets)).collect();
     findings.compared.extend(rows);

@@ -243,8 +243,10 @@ mod tests {
     use super::*;
 
     fn costs(ratios: [f64; 4]) -> Vec<Cost> {
-        let cost =
-            |(quantum, ratio)| Cost { quantum, ratio: Ratio { ratio, identical: 1.0, half_width: 0.002 } };
+        let cost = |(quantum, ratio)| Cost {
+            quantum,
+            ratio: Ratio { ratio, samples: 1, identical: 1.0, half_width: 0.002 },
+        };
         [1, 2, 4, 8].into_iter().zip(ratios).map(cost).collect()
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use punctual::counted;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -114,13 +115,14 @@ impl Measured {
         let led_no_more: u64 = contenders.iter().map(|contender| contender.led_no_more).sum();
         if led_no_more > 0 {
             self.doubts.push(format!(
-                "in {led_no_more} blocks a client stayed away from its engine too long, and led it no more"
+                "in {} a client stayed away from its engine too long, and led it no more",
+                counted(led_no_more, "block")
             ));
         }
         let demoted = pairs.iter_mut().map(Pair::demoted).sum::<anyhow::Result<u64>>()?;
         if demoted > 0 {
             self.doubts
-                .push(format!("{demoted} handlers took too long, and were given threads of their own"));
+                .push(format!("handlers that took too long, and were given threads of their own: {demoted}"));
         }
         Ok(())
     }
@@ -202,28 +204,27 @@ impl Report {
         }
         let mut checks = Table::new(&["check", "found", "limit", ""]);
         for check in &self.checks {
-            let word = if check.ok { "ok" } else { "NOT OK" };
             checks.rows.push(vec![
                 check.name.clone(),
                 format!("{:.3}", check.value),
                 format!("{:.3}", check.limit),
-                word.into(),
+                check.word(),
             ]);
         }
         let doubts = self.doubts.iter().map(|doubt| format!("doubt: {doubt}\n"));
         let notes: String = self.notes.iter().map(|note| format!("note: {note}\n")).chain(doubts).collect();
         format!(
-            "{} ({})\n\n{}\n{}\n{}\n{notes}holes: {} of {:.1} ms in all ({:.2} % of the CPUs' time), {} of {} samples excused\nplot: {}\n{}",
+            "{} ({})\n\n{}\n{}\n{}\n{notes}{} of {:.1} ms in all ({:.2} % of the CPUs' time), {} of {} excused\nplot: {}\n{}",
             self.experiment,
             self.paper,
             self.table.text(),
             compared.text(),
             checks.text(),
-            self.holes.count,
+            counted(self.holes.count, "platform hole"),
             self.holes.total_ms,
             self.holes.share * 100.0,
             self.holes.excused,
-            self.holes.samples,
+            counted(self.holes.samples, "sample"),
             self.plot.display(),
             self.last_word(),
         )

@@ -28,6 +28,7 @@ pub mod sim_scale;
 pub mod sim_speed;
 pub mod small_messages;
 pub mod sweep;
+pub mod tail;
 pub mod video_traces;
 pub mod worker;
 
@@ -40,6 +41,7 @@ use serde::Serialize;
 use crate::excuse::Excuses;
 use crate::interrupt;
 use crate::measure::{Latencies, Side};
+use crate::report::ensure_writable;
 use crate::testbed::configuration::Driver;
 use crate::testbed::{Options, Privilege, driver, privilege};
 use crate::witness::Witness;
@@ -354,6 +356,10 @@ impl Experiment {
         interrupt::install()?;
         if wanted.peer.is_some() && !self.peer {
             bail!("{} runs on one machine only: leave --peer out", self.name);
+        }
+        for ending in ["svg", "json"] {
+            ensure_writable(&wanted.directory.join(format!("{}.{ending}", self.name)))
+                .context("--directory")?;
         }
         let run = match self.run {
             Run::Simulated(_) if wanted.driver.is_some() => {

@@ -7,7 +7,7 @@
 use punctual::{BitRate, Contract, Nanos, Ppm, Rate};
 use serde::Serialize;
 
-use super::{Conditions, Measured};
+use super::{Conditions, Measured, tail};
 use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::loads::hogs::Hogs;
@@ -199,24 +199,20 @@ fn judge(contenders: &[Contender], bulk: &[[Option<f64>; 4]], excuses: &Excuses)
         let side = |index: usize| &contenders[index].sides[load];
         compare(side(against), side(PUNCTUAL), side(AGAIN), statistic, excuses)
     };
-    use Statistic::{Jitter, Mean, P999};
-    for (load, against, statistic, limit) in [
-        (1, PLAIN, Mean, 0.88),
-        (1, PLAIN, Jitter, 0.57),
-        (1, PLAIN, P999, 0.5),
-        (2, PLAIN, P999, 0.1),
-        (2, PLAIN, Jitter, 0.3),
-        (1, TUNED, P999, 0.7),
-        (2, TUNED, P999, 0.7),
-    ] {
-        let found = ratio(load, against, statistic);
-        let name = format!(
-            "{}: {} of the round trip against {} sockets",
-            LOADS[load],
-            statistic.name(),
-            contenders[against].name
-        );
-        measured.checks.push(Check::at_most(name, found.ratio, limit));
+    use Statistic::{Jitter, Mean, P99, P999};
+    let named = |load: usize, against: usize, statistic: Statistic| {
+        let (load, statistic, against) = (LOADS[load], statistic.name(), contenders[against].name);
+        format!("{load}: {statistic} of the round trip against {against} sockets")
+    };
+    for (load, against, statistic, limit) in
+        [(1, PLAIN, Mean, 0.88), (1, PLAIN, Jitter, 0.57), (2, PLAIN, Jitter, 0.3)]
+    {
+        let found = ratio(load, against, statistic).ratio;
+        measured.checks.push(Check::at_most(named(load, against, statistic), found, limit));
+    }
+    for (load, against, limit) in [(1, PLAIN, 0.5), (2, PLAIN, 0.1), (1, TUNED, 0.7), (2, TUNED, 0.7)] {
+        let of = |statistic| ratio(load, against, statistic);
+        tail::check(&mut measured, |statistic| named(load, against, statistic), limit, of);
     }
     // A lost answer is in no quantile.
     let lost: u64 = contenders[PUNCTUAL].lost.iter().sum();
@@ -225,7 +221,7 @@ fn judge(contenders: &[Contender], bulk: &[[Option<f64>; 4]], excuses: &Excuses)
         lost as f64,
         0.0,
     ));
-    let noise = [Mean, Jitter, P999].map(|statistic| {
+    let noise = [Mean, Jitter, P99, P999].map(|statistic| {
         let found = ratio(1, PLAIN, statistic);
         format!("{} {:.2} (half-width {:.2})", statistic.name(), found.identical, found.half_width)
     });

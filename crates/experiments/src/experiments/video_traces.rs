@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use punctual::{BitRate, Nanos};
+use punctual::{BitRate, Nanos, counted};
 use punctual_analysis::suggest::{Choice, Kind, Packets, Trace, choices};
 
 use super::Conditions;
@@ -127,8 +127,10 @@ fn compared(findings: &Findings, traces: &[(&'static str, Trace)]) -> Vec<Compar
                 figure.map_or("-".into(), |one| {
                     let latency = &one.figures.latency;
                     format!(
-                        "p99 {:.1}, max {:.1} ms, {} misses",
-                        latency.p99_ms, latency.max_ms, one.figures.misses
+                        "p99 {:.1}, max {:.1} ms, {}",
+                        latency.p99_ms,
+                        latency.max_ms,
+                        counted(one.figures.misses, "miss")
                     )
                 })
             };

@@ -39,6 +39,8 @@ pub struct Figures {
 pub struct Ratio {
     /// B / A.
     pub ratio: f64,
+    /// Samples of the side that has fewer, without those that holes explain.
+    pub samples: u64,
     /// A' / A: one, but for the noise.
     pub identical: f64,
     /// 95 of 100 resampled A' / A lie so close to one.
@@ -88,6 +90,7 @@ pub fn compare(a: &Side, b: &Side, again: &Side, statistic: Statistic, excuses: 
     let base = of(&a);
     Ratio {
         ratio: of(&b) / base,
+        samples: fewer(&a, &b),
         identical: of(&again) / base,
         half_width: half_width(&a, &again, statistic),
     }
@@ -104,7 +107,7 @@ pub fn compare_rounds(a: &Side, b: &Side, again: &Side, statistic: Statistic, ex
     };
     let (mut found, mut identical) = (ratios(&b), ratios(&again));
     if found.is_empty() || identical.is_empty() {
-        return Ratio { ratio: f64::NAN, identical: f64::NAN, half_width: f64::INFINITY };
+        return Ratio { ratio: f64::NAN, samples: 0, identical: f64::NAN, half_width: f64::INFINITY };
     }
     let mut random = Random(SEED);
     let mut drawn = vec![0.0; identical.len()];
@@ -113,7 +116,13 @@ pub fn compare_rounds(a: &Side, b: &Side, again: &Side, statistic: Statistic, ex
         Statistic::Median.of(&mut drawn)
     });
     let median = |ratios: &mut [f64]| Statistic::Median.of(ratios);
-    Ratio { ratio: median(&mut found), half_width, identical: median(&mut identical) }
+    Ratio { ratio: median(&mut found), samples: fewer(&a, &b), half_width, identical: median(&mut identical) }
+}
+
+/// Samples of the side that has fewer.
+fn fewer(a: &[Vec<f64>], b: &[Vec<f64>]) -> u64 {
+    let [a, b] = [a, b].map(|blocks| blocks.iter().map(Vec::len).sum::<usize>());
+    a.min(b) as u64
 }
 
 /// By how much two identical sides differ in 95 of 100 resamplings of their rounds. Both are drawn from all blocks

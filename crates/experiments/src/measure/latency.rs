@@ -6,6 +6,8 @@ use serde::Serialize;
 
 /// Longest latency that is told apart.
 const LATENCY_MAX: u64 = 100_000_000_000;
+/// Samples from which p99 is worth reading.
+pub const SAMPLES_FOR_P99: u64 = 1_000;
 /// Samples from which p99.9 is worth reading.
 pub const SAMPLES_FOR_P999: u64 = 10_000;
 

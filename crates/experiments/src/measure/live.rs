@@ -34,9 +34,9 @@ pub struct LiveView {
     pub refused: u64,
     /// Payload bytes delivered.
     pub delivered_bytes: u64,
-    /// Messages delivered after their bound.
+    /// Messages delivered after their bound that no hole seen so far excuses.
     pub late: u64,
-    /// Of these excused by a hole.
+    /// Messages delivered after their bound that a hole excuses.
     pub excused: u64,
     /// Messages that were not the ones sent.
     pub damaged: u64,
@@ -79,14 +79,40 @@ impl Live {
     /// The figures now.
     pub fn view(&self, excuses: &Excuses) -> LiveView {
         let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
-        let excused = judged.late.iter().filter(|(logical, delivered)| excuses.covers(*logical, *delivered));
+        let is_excused = |(logical, delivered): &&(Instant, Instant)| excuses.covers(*logical, *delivered);
+        let excused = judged.late.iter().filter(is_excused).count();
         LiveView {
             refused: self.refused.load(Ordering::Relaxed),
             delivered_bytes: self.delivered_bytes.load(Ordering::Relaxed),
-            late: judged.late.len() as u64,
-            excused: excused.count() as u64,
+            late: (judged.late.len() - excused) as u64,
+            excused: excused as u64,
             damaged: self.damaged.load(Ordering::Relaxed),
             latencies: judged.latencies.summary(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_analysis::Ppm;
+
+    use super::*;
+    use crate::excuse::Hole;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn what_a_hole_excuses_is_no_miss_while_it_runs() {
+        let live = Live::new(Some(Nanos(10 * MS)));
+        for (logical, delivered) in [(100, 105), (100, 130), (200, 230)] {
+            let logical = Instant(logical * MS);
+            let stamp = Stamp { stream: 0, sequence: 0, sent: logical, logical };
+            live.received(&stamp, Instant(delivered * MS), 100, true);
+        }
+        let hole = Hole { start: Instant(101 * MS), end: Instant(125 * MS) };
+        let view = live.view(&Excuses::new(&[hole], Ppm(0)));
+        assert_eq!((view.late, view.excused, view.latencies.samples), (1, 1, 3));
+        let unseen = live.view(&Excuses::new(&[], Ppm(0)));
+        assert_eq!((unseen.late, unseen.excused), (2, 0));
     }
 }

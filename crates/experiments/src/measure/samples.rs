@@ -52,6 +52,8 @@ pub enum Statistic {
     Jitter,
     /// Median.
     Median,
+    /// 99 of 100 are at or below.
+    P99,
     /// 999 of 1000 are at or below.
     P999,
     /// Largest.
@@ -65,6 +67,7 @@ impl Statistic {
             Self::Mean => "mean",
             Self::Jitter => "jitter",
             Self::Median => "p50",
+            Self::P99 => "p99",
             Self::P999 => "p99.9",
             Self::Max => "max",
         }
@@ -76,6 +79,7 @@ impl Statistic {
             Self::Mean => mean(spans),
             Self::Jitter => deviation(spans),
             Self::Median => quantile(spans, 0.5),
+            Self::P99 => quantile(spans, 0.99),
             Self::P999 => quantile(spans, 0.999),
             Self::Max => spans.iter().copied().fold(0.0, f64::max),
         }
@@ -148,6 +152,7 @@ mod tests {
         assert_eq!(of(Statistic::Mean), moments.mean_us);
         assert_eq!(of(Statistic::Jitter), moments.std_us);
         assert_eq!(of(Statistic::Median), moments.p50_us);
+        assert_eq!(of(Statistic::P99), moments.p99_us);
         assert_eq!(Some(of(Statistic::P999)), moments.p999_us);
         assert_eq!(of(Statistic::Max), moments.max_us);
         assert_eq!(Statistic::P999.of(&mut []), 0.0);

@@ -21,6 +21,7 @@ use punctual_engine::profile::{Profile, Summary, profile_of};
 use crate::excuse::{HoleSummary, summarise};
 use crate::loads::hogs::Hogs;
 use crate::realtime;
+use crate::report::ensure_writable;
 use crate::witness::Witness;
 
 pub use links::MeasuredLink;
@@ -81,8 +82,19 @@ impl Extent {
 /// What follows the date of a quick profile in its file.
 const QUICK: &str = ", quick";
 
-/// A full profile costs a minute of an idle machine: a quick one does not replace it unasked.
+/// Nothing is measured that could not be written. A full profile costs a minute of an idle machine: a quick one does not
+/// replace it unasked.
 fn check_output(request: &Request) -> anyhow::Result<()> {
+    let output = &request.output;
+    anyhow::ensure!(
+        output.is_file() || !output.exists(),
+        "--output: {} is no file, and a profile takes the place of what is there: name a file",
+        output.display()
+    );
+    // It is written beside it first.
+    ensure_writable(&output.with_extension("new")).context("--output")?;
+    ensure_writable(output).context("--output")?;
+    ensure_writable(&request.plot).context("--plot")?;
     // What cannot be read as a profile is replaced: errors about it say to measure again.
     let Ok(there) = Profile::load(&request.output) else { return Ok(()) };
     let is_full = !there.short && !there.measured.ends_with(QUICK);
@@ -196,7 +208,7 @@ mod tests {
             driver: None,
             output: path.clone(),
             force,
-            plot: PathBuf::new(),
+            plot: path.with_extension("svg"),
             progress: false,
         };
         let measured = |text: &str| {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use punctual::counted;
 use punctual_engine::profile::{BLOCK_UNITS, MARGIN_DEFAULT, Profile};
 use serde::Serialize;
 
@@ -111,9 +112,9 @@ impl Report {
         let machine = &self.profile.machine;
         let links: Vec<String> = self.links.iter().map(link_line).collect();
         format!(
-            "{}, {} CPUs, kernel {}, host {}, driver {}\n\n{}\n\n{}\nreaction to the clock (delta) {:.1} us; RT throttling {throttling}; {}\n{}\nprofile: {}\nplot: {}",
+            "{}, {}, kernel {}, host {}, driver {}\n\n{}\n\n{}\nreaction to the clock (delta) {:.1} us; RT throttling {throttling}; {}\n{}\nprofile: {}\nplot: {}",
             machine.cpu,
-            machine.cores,
+            counted(machine.cores, "CPU"),
             machine.kernel,
             machine.host,
             machine.driver,

@@ -109,6 +109,14 @@ pub fn list() -> Vec<(String, u32)> {
     names.filter_map(|name| owner(&name).map(|pid| (name, pid))).collect()
 }
 
+/// Names of the namespaces whose process is gone, in order.
+pub fn stale() -> Vec<String> {
+    let mut names: Vec<String> =
+        list().into_iter().filter(|(_, pid)| !alive(*pid)).map(|(name, _)| name).collect();
+    names.sort();
+    names
+}
+
 /// Removes the namespaces of processes that are gone, and what still runs in them; returns how many. Others may do the
 /// same at the same time.
 ///
@@ -116,7 +124,7 @@ pub fn list() -> Vec<(String, u32)> {
 /// Where `ip` refuses.
 pub fn remove_stale() -> Result<usize, ToolError> {
     let mut removed = 0;
-    for (name, _) in list().into_iter().filter(|(_, pid)| !alive(*pid)) {
+    for name in stale() {
         match remove(&name) {
             Ok(()) => removed += 1,
             Err(_) if !Path::new(DIRECTORY).join(&name).exists() => {}

@@ -1,5 +1,6 @@
 //! What must hold of the flows' rates, and what is shown of them.
 
+use punctual::counted;
 use serde::Serialize;
 
 use super::phase::{Phase, Rates};
@@ -117,7 +118,7 @@ fn check(measured: &mut Measured, ours: &World, capped: &World, excuses: &Excuse
         // In every phase from its own on.
         let rates = ours.phases[index..].iter().map(|phase| phase.whole()[index]);
         let off = rates.map(|rate| (rate / promised(messages) - 1.0).abs());
-        let name = format!("{messages} messages a period: largest distance from its bandwidth");
+        let name = format!("{} a period: largest distance from its bandwidth", counted(messages, "message"));
         measured.checks.push(Check::at_most(name, off.fold(0.0, f64::max), 0.01));
     }
     let outside = |phase: &Phase| phase.outside_holes(excuses);
