@@ -2,7 +2,8 @@
 //!
 //! To add a verb: a module in `verbs`, a variant of [`Verb`], a line in [`Verb::run`].
 //! Exit codes (stable): 0 done, 1 refused or failed, 2 wrong usage, 3 inconclusive. What fails says so in one line on standard
-//! error, and with `--json` also as `{"error": {"message", "exit_code"}}` on standard output, unless the verb's own object is there.
+//! error, and with `--json` also as `{"error": {"message", "exit_code"}}` on standard output, unless the verb's own object
+//! (or of `recv` a part of the stream) is there.
 
 mod doctor;
 pub mod files;
@@ -79,13 +80,11 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return output::usage(&error, asked_verb().as_deref()),
     };
-    // Its standard output carries messages.
-    let is_stream = matches!(cli.verb, Verb::Recv(_));
     match cli.verb.run(Output { json: cli.json }) {
         Ok(outcome) => outcome.exit_code(),
         Err(error) => {
             let code = if error.is::<Usage>() { 2 } else { 1 };
-            output::failed(&punctual::one_line(error.as_ref()), code, cli.json && !is_stream)
+            output::failed(&punctual::one_line(error.as_ref()), code, cli.json)
         }
     }
 }

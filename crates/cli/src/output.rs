@@ -65,16 +65,17 @@ pub fn usage(error: &clap::Error, verb: Option<&str>) -> ExitCode {
     // "tip: a similar value exists: 'send'" stands apart.
     let tip = shown.lines().find_map(|line| line.trim().strip_prefix("tip: "));
     let tip = tip.map_or_else(String::new, |tip| format!(" ({tip})"));
-    let wants_json = verb != Some("recv") && std::env::args().any(|argument| argument == "--json");
+    let wants_json = std::env::args().any(|argument| argument == "--json");
     failed(&format!("{cause}{tip}: see 'punctual {help}'"), 2, wants_json)
 }
 
-/// Whether a verb has printed its JSON: then it says there what went wrong.
+/// Whether standard output has a verb's JSON, which says itself what went wrong, or a part of a stream, which no other
+/// bytes may follow.
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
-/// What scripts read of a failure.
-pub fn failure(line: &str, code: u8) -> serde_json::Value {
-    serde_json::json!({ "message": line, "exit_code": code })
+/// Standard output is a stream from now on.
+pub fn begin_stream() {
+    PRINTED.store(true, Ordering::Relaxed);
 }
 
 /// One line on standard error, in one piece: another program may write to the same terminal.
@@ -85,9 +86,9 @@ pub fn tell(line: &str) {
 
 /// One line on standard error, and where JSON is wanted and none was printed, an object on standard output.
 pub fn failed(line: &str, code: u8, wants_json: bool) -> ExitCode {
-    eprintln!("punctual: {line}");
+    tell(&format!("punctual: {line}"));
     if wants_json && !PRINTED.load(Ordering::Relaxed) {
-        let error = serde_json::json!({ "error": failure(line, code) });
+        let error = serde_json::json!({ "error": punctual::failure(line, code) });
         // A reader that has gone is no error.
         let _ = writeln!(io::stdout().lock(), "{error:#}");
     }

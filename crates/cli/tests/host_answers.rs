@@ -20,13 +20,15 @@ fn a_sender_that_is_killed_is_no_end_of_the_stream() {
         assert_eq!((received.code, received.stdout.as_slice()), (Some(1), b"a line\n".as_slice()));
         let said = &received.stderr;
         assert!(
-            said.contains("gone without having closed it") && said.contains("after 1 messages"),
+            said.contains("gone without having closed it") && said.contains("after 1 message: "),
             "{said}"
         );
         if json {
             let summary: Value =
                 serde_json::from_str(said.lines().next().unwrap_or_default()).expect("a summary");
             assert_eq!((&summary["ended"], &summary["messages"]), (&json!("peer-vanished"), &json!(1)));
+            // Standard output is a stream by now.
+            assert_eq!(summary["error"]["exit_code"], json!(1));
         }
         network.b.await_no_channels();
     }

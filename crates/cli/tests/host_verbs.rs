@@ -92,6 +92,7 @@ fn status_and_doctor_say_that_the_host_guarantees_nothing() {
     let findings = report["findings"].as_array().expect("a list");
     let daemon = findings.iter().find(|finding| finding["name"] == "daemon").expect("it looks at the daemon");
     assert_eq!(daemon["state"], json!("problem"));
+    assert!(findings.iter().any(|finding| finding["name"] == "leftover namespaces"), "{report}");
     assert!(findings.iter().all(|finding| finding["state"] == "ok" || finding["fix"] != ""), "{report}");
 }
 
@@ -229,6 +230,24 @@ fn a_no_of_network_or_receiver_is_one_line_and_exit_code_1() {
     network.b.await_listeners(1);
     send("cam@b").complains(1, "only far is let in");
     network.b.verb(&["recv", "cam"]).complains(1, "somebody listens on \"cam\" already");
+    for (arguments, code, line) in [
+        (&["recv", "cam", "--json"][..], 1, "listens on \"cam\" already"),
+        (&["recv", "cam", "--json", "--socket", "/no/such"], 1, "start punctuald"),
+        (
+            &["recv", "cam", "--json", "--from", "nowhere"],
+            1,
+            "--from: host \"nowhere\" is not in the directory: add it",
+        ),
+        (&["recv", "cam", "--json", "--from", "c/m"], 2, "no name"),
+    ] {
+        let failed = network.b.verb(arguments);
+        let error = failed.json()["error"].clone();
+        assert_eq!((failed.code, &error["exit_code"]), (Some(code), &json!(code)), "{arguments:?}");
+        assert!(error["message"].as_str().is_some_and(|message| message.contains(line)), "{error}");
+        assert_eq!(failed.stderr.lines().count(), 1, "{}", failed.stderr);
+    }
+    network.b.verb(&["recv", "other", "--from", "farr"]).complains(1, "did you mean \"far\"?");
+    network.b.verb(&["recv", "other", "--from", "b"]).complains(1, "\"b\" is this host");
     let heavy = ["send", "cam@b", "--rate", "1000/s", "--size", "1MB", "--deadline", "1s"];
     network.a.verb(&heavy).complains(1, "% may be given away");
     network.a.verb(&["status", "--socket", "/no/such"]).complains(1, "start punctuald");
@@ -288,7 +307,7 @@ fn a_receiver_that_dies_ends_its_sender_and_leaves_nothing() {
     receiver.kill();
     network.a.await_no_channels();
     sender.write(b"another line\n");
-    sender.end().complains(1, "after 1 messages: the application at the other end is gone");
+    sender.end().complains(1, "after 1 message: the application at the other end is gone");
     network.b.await_no_channels();
 }
 
@@ -304,7 +323,7 @@ fn a_daemon_that_stops_ends_the_verbs_that_need_it() {
     sender.write(b"another line\n");
     sender
         .end()
-        .complains(1, "after 1 messages: the daemon of the other host, or of one on the way, was shut down");
+        .complains(1, "after 1 message: the daemon of the other host, or of one on the way, was shut down");
     network.b.verb(&["status"]).complains(1, "no daemon at");
     network.a.verb(&["status"]).done();
 }

@@ -147,6 +147,24 @@ fn suggest_says_what_each_choice_reserves() {
 }
 
 #[test]
+fn what_takes_minutes_looks_first_where_its_output_goes() {
+    let place = file("no-directory", "");
+    let began = std::time::Instant::now();
+    let profile = complaint(&["profile", "--output", &format!("{place}/profile.toml")], 1);
+    assert!(
+        profile.contains("--output: cannot write") && profile.contains("choose another place"),
+        "{profile}"
+    );
+    let folder = std::env::temp_dir().display().to_string();
+    assert!(complaint(&["profile", "--output", &folder], 1).contains("is no file"));
+    let plot = complaint(&["profile", "--output", &file("new-profile.toml", ""), "--plot", &folder], 1);
+    assert!(plot.contains("--plot: cannot write"), "{plot}");
+    let bench = complaint(&["bench", "sim-scale", "--directory", &place], 1);
+    assert!(bench.contains("--directory: cannot write") && bench.contains("sim-scale.svg"), "{bench}");
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "nothing was measured");
+}
+
+#[test]
 fn usage_is_one_line_and_exit_code_2() {
     assert!(complaint(&[], 2).contains("--help"));
     assert!(complaint(&["fly"], 2).contains("fly"));

@@ -30,7 +30,7 @@ struct Arguments {
     /// Only checks the configuration.
     #[arg(long)]
     check: bool,
-    /// Says "ready", and what --check found, as JSON on standard output.
+    /// Says "ready", what --check found, and what failed, as JSON on standard output, a line each.
     #[arg(long)]
     json: bool,
 }
@@ -45,10 +45,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
     match serve(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("punctuald: {}", punctual::one_line(error.as_ref()));
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&punctual::one_line(error.as_ref()), 1, arguments.json),
     }
 }
 
@@ -61,8 +58,19 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
     let shown = error.to_string();
     let cause: Vec<&str> = shown.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
-    eprintln!("punctuald: {}: see 'punctuald --help'", cause.join(" ").trim_start_matches("error: "));
-    ExitCode::from(2)
+    let line = format!("{}: see 'punctuald --help'", cause.join(" ").trim_start_matches("error: "));
+    failed(&line, 2, std::env::args().any(|argument| argument == "--json"))
+}
+
+/// One line on standard error, and where JSON is wanted, one on standard output.
+fn failed(line: &str, code: u8, wants_json: bool) -> ExitCode {
+    eprintln!("punctuald: {line}");
+    if wants_json {
+        let error = serde_json::json!({ "error": punctual::failure(line, code) });
+        // A reader that has gone is no error.
+        let _ = writeln!(std::io::stdout().lock(), "{error}");
+    }
+    ExitCode::from(code)
 }
 
 fn serve(arguments: &Arguments) -> anyhow::Result<()> {
@@ -109,12 +117,8 @@ fn say(arguments: &Arguments, config: &HostConfig, state: &str) -> anyhow::Resul
         });
         writeln!(out, "{line}")?;
     } else {
-        writeln!(
-            out,
-            "{state}: host {name}, {} links, socket {}",
-            config.node.links.len(),
-            socket.display()
-        )?;
+        let links = punctual::counted(config.node.links.len(), "link");
+        writeln!(out, "{state}: host {name}, {links}, socket {}", socket.display())?;
     }
     Ok(out.flush()?)
 }

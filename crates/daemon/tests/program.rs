@@ -80,7 +80,7 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     };
     let checked = run(&["--check"], &good);
     assert!(checked.status.success());
-    assert!(String::from_utf8_lossy(&checked.stdout).starts_with("ok: host a, 1 links"));
+    assert!(String::from_utf8_lossy(&checked.stdout).starts_with("ok: host a, 1 link,"));
 
     let bad = folder.join("bad.toml");
     let text = std::fs::read_to_string(&good).expect("read").replace("rate =", "speed =");
@@ -90,6 +90,11 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
         let said = String::from_utf8_lossy(&failed.stderr);
         assert_eq!((failed.status.code(), said.lines().count()), (Some(1), 1), "{said}");
         assert!(said.contains("speed"), "{said}");
+        let failed = run(&[arguments, &["--json"]].concat(), &bad);
+        let object: serde_json::Value = serde_json::from_slice(&failed.stdout).expect("one object");
+        assert_eq!((failed.status.code(), &object["error"]["exit_code"]), (Some(1), &1.into()));
+        assert!(object["error"]["message"].as_str().is_some_and(|line| line.contains("speed")), "{object}");
+        assert_eq!(String::from_utf8_lossy(&failed.stderr), said, "the line is there all the same");
     }
     std::fs::remove_dir_all(folder).expect("removed");
 }
@@ -103,4 +108,8 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         assert_eq!((failed.status.code(), said.lines().count()), (Some(2), 1), "{said}");
         assert!(said.contains("punctuald --help"), "{said}");
     }
+    let failed = Command::new(env!("CARGO_BIN_EXE_punctuald")).args(["--json", "--check"]).output();
+    let failed = failed.expect("punctuald runs");
+    let object: serde_json::Value = serde_json::from_slice(&failed.stdout).expect("one object");
+    assert_eq!((failed.status.code(), &object["error"]["exit_code"]), (Some(2), &2.into()));
 }

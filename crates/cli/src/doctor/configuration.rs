@@ -6,7 +6,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
 use punctual_engine::config::{HostConfig, LinkDriver, load};
-use punctual_engine::{RealTime, SchedulingClass};
+use punctual_engine::{RealTime, SchedulingClass, counted};
 use punctual_link::kernel::Device;
 
 use super::system::try_real_time;
@@ -28,7 +28,7 @@ pub fn check(path: Option<&Path>, serving: bool) -> Vec<Finding> {
             vec![Finding::problem("configuration", error.to_string(), fix)]
         }
         Ok(config) => {
-            let summary = format!("host {}, {} links", config.node.name, config.node.links.len());
+            let summary = format!("host {}, {}", config.node.name, counted(config.node.links.len(), "link"));
             let mut findings = vec![Finding::ok("configuration", summary), real_time(&config)];
             findings.extend(deadline(&config, serving));
             for (driver, link) in config.drivers.iter().zip(&config.node.links) {

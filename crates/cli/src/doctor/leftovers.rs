@@ -1,13 +1,38 @@
-//! What daemons that were killed left on devices, and putting it back.
+//! What programs that were killed left behind: daemons on devices, demos and experiments as network namespaces. Putting
+//! it back, and removing them.
 
+use punctual_experiments::testbed::namespaces::{remove_stale, stale};
 use punctual_link::kernel::{Leftover, leftovers};
 
 use super::Finding;
 
 const NAME: &str = "leftovers";
 
-/// What is there; with `repair` it is put back.
+/// What is there; with `repair` it is put back or removed.
 pub fn check(repair: bool) -> Vec<Finding> {
+    let mut findings = devices(repair);
+    findings.push(namespaces(stale(), repair));
+    findings
+}
+
+/// Test beds whose program is gone; what still runs in them takes processor time.
+fn namespaces(names: Vec<String>, repair: bool) -> Finding {
+    const NAME: &str = "leftover namespaces";
+    if names.is_empty() {
+        return Finding::ok(NAME, "none of demos or experiments");
+    }
+    let found = format!("{} of demos or experiments that were killed: {}", names.len(), names.join(", "));
+    if !repair {
+        let fix = "punctual doctor --repair, as root; the next punctual demo or bench removes them, too";
+        return Finding::note(NAME, found, fix);
+    }
+    match remove_stale() {
+        Ok(_) => Finding::ok(NAME, format!("{found}: removed, and what ran in them ended")),
+        Err(error) => Finding::problem(NAME, format!("{found}: {error}"), "run it as root"),
+    }
+}
+
+fn devices(repair: bool) -> Vec<Finding> {
     match leftovers() {
         Ok(found) if found.is_empty() => {
             vec![Finding::ok(NAME, "none on the devices of this network namespace")]
@@ -35,5 +60,19 @@ fn put_back(leftover: Leftover) -> Finding {
     match leftover.repair() {
         Ok(()) => Finding::ok(NAME, format!("{what}: put back")),
         Err(error) => Finding::problem(NAME, format!("{what}: {error}"), "run it as root"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::State;
+
+    #[test]
+    fn namespaces_that_nobody_owns_are_named_with_the_fix() {
+        assert_eq!(namespaces(Vec::new(), false).state, State::Ok);
+        let left = namespaces(vec!["punctual-8388608-0-a".into(), "punctual-8388608-0-b".into()], false);
+        assert!(left.state == State::Note && left.fix.contains("doctor --repair"), "{left:?}");
+        assert!(left.found.contains("punctual-8388608-0-a, punctual-8388608-0-b"), "{left:?}");
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
+use punctual::counted;
 use punctual_engine::os::realtime::{RealTime, SchedulingClass, apply};
 
 use super::{Finding, preemption};
@@ -128,8 +129,8 @@ fn isolation() -> Finding {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     let isolated = read("/sys/devices/system/cpu/isolated").unwrap_or_default();
     let found = match isolated.as_str() {
-        "" => format!("{cpus} CPUs, none isolated"),
-        list => format!("{cpus} CPUs, isolated: {list}"),
+        "" => format!("{}, none isolated", counted(cpus, "CPU")),
+        list => format!("{}, isolated: {list}", counted(cpus, "CPU")),
     };
     let fix =
         "for the tightest bounds boot with isolcpus=N nohz_full=N rcu_nocbs=N and set [processor] cpu = N";

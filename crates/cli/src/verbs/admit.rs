@@ -3,7 +3,7 @@
 use clap::Args;
 use punctual::{
     Address, ChannelRefusal, CostParts, CostSource, Grant, HostName, OpenError, StageGrant, Statistical,
-    name_of,
+    counted, name_of,
 };
 use serde::Serialize;
 
@@ -78,11 +78,11 @@ fn text(answer: &Answer, statistical: Option<Statistical>, explain: bool) -> Str
         None => "every message".into(),
     };
     let summary = format!(
-        "yes: {messages} within {} (the route could promise {}), over {} nodes, {} stages",
+        "yes: {messages} within {} (the route could promise {}), over {}, {}",
         grant.deadline,
         grant.bound_possible.at_least(),
-        grant.route.len(),
-        grant.stages.len()
+        counted(grant.route.len(), "node"),
+        counted(grant.stages.len(), "stage")
     );
     let summary = format!("{summary}{}", degraded(&answer.degraded_by));
     if explain { format!("{summary}\n\n{}", explanation(&grant.stages, &grant.hosts)) } else { summary }

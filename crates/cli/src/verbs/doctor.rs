@@ -16,13 +16,15 @@ const CONFIG_DEFAULT: &str = "/etc/punctual.toml";
 /// Check this host and its configuration, with the fix for each finding.
 #[derive(Args)]
 #[command(after_help = "Examples: punctual doctor --config /etc/punctual.toml\n          \
-                        punctual doctor --repair    after a daemon was killed: puts its devices back\n\
+                        punctual doctor --repair    after a daemon, demo or bench was killed: puts its devices back, \
+                        removes its namespaces\n\
                         Exit code 0: no problem; 1: guarantees are not possible like this.")]
 pub struct Doctor {
     /// The daemon's configuration [default: /etc/punctual.toml where there is one].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Put back what a daemon that was killed left on network devices (qdisc, NAPI threads, interrupt deferral).
+    /// Put back what a daemon that was killed left on network devices (qdisc, NAPI threads, interrupt deferral), and remove
+    /// the network namespaces of demos and experiments that were killed, with what still runs in them.
     #[arg(long)]
     repair: bool,
     #[command(flatten)]

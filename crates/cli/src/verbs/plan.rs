@@ -96,8 +96,8 @@ impl Plan {
         let text = std::fs::read_to_string(&self.file).with_context(|| name.to_string())?;
         let folder = self.file.parent().unwrap_or(Path::new(""));
         let (report, plan) = read(&text, folder).map_err(|cause| anyhow::anyhow!("{name}: {cause}"))?;
-        output.print_with_units(&report, describe)?;
         if !report.schedulable {
+            output.print_with_units(&report, describe)?;
             anyhow::bail!(
                 "{name}: not schedulable: {}",
                 report.fix.as_deref().unwrap_or("no processor time to give away")
@@ -108,6 +108,7 @@ impl Plan {
             let written = head + &toml::to_string(&plan)?;
             std::fs::write(path, written).with_context(|| path.display().to_string())?;
         }
+        output.print_with_units(&report, describe)?;
         Ok(Outcome::Done)
     }
 }

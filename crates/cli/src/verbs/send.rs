@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use punctual::{
-    Address, Channel, CloseReason, Contract, Ending, Grant, Guarantee, Policing, Receipt, SendError,
+    Address, Channel, CloseReason, Contract, Ending, Grant, Guarantee, Policing, Receipt, SendError, counted,
+    failure,
 };
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::host::{Host, Traffic, degraded, ended, not_opened};
-use crate::output::{Outcome, Output, failure, tell};
+use crate::output::{Outcome, Output, tell};
 use crate::split::{Messages, Split};
 use crate::values;
 
@@ -110,8 +111,9 @@ impl Send {
                 Err(error)
             }
         };
-        let outcome = outcome
-            .map_err(|error| error.context(format!("{}: after {} messages", self.peer, sent.messages)));
+        let outcome = outcome.map_err(|error| {
+            error.context(format!("{}: after {}", self.peer, counted(sent.messages, "message")))
+        });
         sent.error = outcome.as_ref().err().map(|error| failure(&punctual::one_line(error.as_ref()), 1));
         let line_start = if output.is_foreground() { "\r\x1b[K" } else { "" };
         if output.json {
@@ -228,5 +230,8 @@ fn summary(peer: &Address, sent: &Sent) -> String {
         Some(delivered) => format!(", {delivered} arrived, {} late", late.unwrap_or(0)),
         None => String::new(),
     };
-    format!("{peer}: {} messages, {megabytes:.1} MB, {rate:.1}/s{promised}{dropped}{arrived}", sent.messages)
+    format!(
+        "{peer}: {}, {megabytes:.1} MB, {rate:.1}/s{promised}{dropped}{arrived}",
+        counted(sent.messages, "message")
+    )
 }

@@ -1,7 +1,9 @@
 //! `punctual status`: this host at a glance.
 
 use clap::Args;
-use punctual::{DropCounters, ForeignVersion, HostStatus, LinkStatus, Nanos, NodeStatus, PathRecord, Ppm};
+use punctual::{
+    DropCounters, ForeignVersion, HostStatus, LinkStatus, Nanos, NodeStatus, PathRecord, Ppm, counted,
+};
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
@@ -54,7 +56,7 @@ fn text(status: &HostStatus) -> String {
         .collect();
     format!(
         "host {} (node {}), up {}{degraded}\nprocessor {}\n{}channels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n{}\n\n{}\n\n\
-         API: {} requests, {} errors, {} malformed, {} over quota, {} not reading, {} broken rings\n\
+         API: {}, {}, {} malformed, {} over quota, {} not reading, {}\n\
          packets dropped at the edge: {}",
         node.name,
         node.id,
@@ -69,12 +71,12 @@ fn text(status: &HostStatus) -> String {
         links(node),
         drivers(status),
         table(&["user", "clients", "listeners", "channels", "buffer bytes"], &users),
-        api.requests,
-        api.errors,
+        counted(api.requests, "request"),
+        counted(api.errors, "error"),
         api.malformed,
         api.over_quota,
         api.not_reading,
-        api.broken_rings,
+        counted(api.broken_rings, "broken ring"),
         drops(&node.drops),
     )
 }
@@ -109,8 +111,9 @@ fn profile(status: &HostStatus) -> String {
     let warnings = told["warnings"].as_array().into_iter().flatten().filter_map(|line| line.as_str());
     let warnings = warnings.map(|warning| format!("WARNING: {warning}"));
     let summary = told["summary"].as_str().map(str::to_owned);
-    let quantum =
-        told["quantum_packets"].as_u64().map(|packets| format!("quantum: {packets} packets at most"));
+    let quantum = told["quantum_packets"]
+        .as_u64()
+        .map(|packets| format!("quantum: {} at most", counted(packets, "packet")));
     summary.into_iter().chain(quantum).chain(warnings).map(|line| line + "\n").collect()
 }
 
@@ -219,7 +222,7 @@ fn drivers(status: &HostStatus) -> String {
                 text(&facts["device"]),
                 text(&facts["qdisc"]),
                 text(&facts["napi_priority"]),
-                counted(&lost),
+                nonzero(&lost),
             ]
         })
         .collect();
@@ -228,11 +231,11 @@ fn drivers(status: &HostStatus) -> String {
 
 /// The reasons for which something was dropped; "none" where nothing was.
 fn drops(drops: &DropCounters) -> String {
-    counted(&serde_json::to_value(drops).unwrap_or_default())
+    nonzero(&serde_json::to_value(drops).unwrap_or_default())
 }
 
 /// The counts of an object that are not zero; "none" where all are.
-fn counted(counts: &serde_json::Value) -> String {
+fn nonzero(counts: &serde_json::Value) -> String {
     let told = counts.as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() != Some(0));
     let told: Vec<String> =
         told.map(|(reason, count)| format!("{} {count}", reason.replace('_', " "))).collect();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use punctual::counted;
 use punctual_analysis::suggest::{
     Choice, Fare, Kind, Packets, Reservation, Trace, choices, fare, reservation,
 };
@@ -121,8 +122,8 @@ fn show_bytes(bytes: u64) -> String {
 
 fn describe(suggestion: &Suggestion) -> String {
     let mut text = format!(
-        "{} frames, largest {}, mean {}\n",
-        suggestion.frames,
+        "{}, largest {}, mean {}\n",
+        counted(suggestion.frames, "frame"),
         show_bytes(suggestion.frame_bytes_max.into()),
         show_bit_rate(suggestion.bits_per_second_mean)
     );
@@ -150,8 +151,8 @@ fn idea(kind: Kind) -> &'static str {
 fn describe_contract(contract: &Contract, reserves: &Reservation, fare: &Fare) -> String {
     format!(
         "  contract  S {} B, R {:.3}/s, B {}, D {}\n  reserves  {} on each link, {} at the source, {} at the sink\n  \
-         fares     {} messages, {} delayed by policing, longest wait {}, frame complete within {}\n            \
-         with policing drop: {} messages lost, {} of {} frames damaged\n",
+         fares     {}, {} delayed by policing, longest wait {}, frame complete within {}\n            \
+         with policing drop: {} lost, {} of {} damaged\n",
         contract.message_bytes_max,
         contract.rate_max.as_per_second_f64(),
         contract.burst_messages_max,
@@ -159,12 +160,12 @@ fn describe_contract(contract: &Contract, reserves: &Reservation, fare: &Fare) -
         show_bit_rate(reserves.bits_per_second),
         show_bytes(reserves.source_buffer_bytes),
         show_bytes(reserves.sink_buffer_bytes),
-        fare.messages,
+        counted(fare.messages, "message"),
         fare.messages_delayed,
         fare.wait_max,
         fare.latency_max,
-        fare.messages_dropped,
+        counted(fare.messages_dropped, "message"),
         fare.frames_damaged,
-        fare.frames,
+        counted(fare.frames, "frame"),
     )
 }

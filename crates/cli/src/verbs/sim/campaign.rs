@@ -4,6 +4,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::time::Instant;
 
+use punctual::counted;
 use punctual_experiments::interrupt;
 use punctual_sim::Options;
 use punctual_sim::campaign::{Campaign, Record};
@@ -54,7 +55,7 @@ fn describe(printed: &Printed<'_>) -> String {
     lines.push(format!("code {}, {:.0} core-seconds", record.code, record.core_seconds));
     lines.push(verdict(&record.report, &record.digest_sum.to_string()));
     if !complete {
-        lines.push(format!("stopped: {left} seeds are left, the same command goes on"));
+        lines.push(format!("stopped with {} left: the same command goes on", counted(*left, "seed")));
     }
     lines.join("\n")
 }
@@ -79,10 +80,10 @@ impl Piece {
         let per_seed = self.began.elapsed().as_secs_f64() / done.max(1) as f64;
         let eta = self.seeds.saturating_sub(done) as f64 * per_seed;
         format!(
-            "{done} of {} seeds, {} messages in all, {} violations, {:.0} min {:.0} s to go",
-            self.seeds,
-            record.report.messages,
-            record.report.violations_total,
+            "{done} of {}, {} in all, {}, {:.0} min {:.0} s to go",
+            counted(self.seeds, "seed"),
+            counted(record.report.messages, "message"),
+            counted(record.report.violations_total, "violation"),
             (eta / 60.0).floor(),
             eta % 60.0,
         )

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use punctual::counted;
 use punctual_sim::case::{Case, Cases};
 use punctual_sim::minimise::{Found, minimise};
 use punctual_sim::{Options, Report, Scenario};
@@ -42,9 +43,12 @@ struct Smallest {
 pub fn run(case: Case, options: &Options, file: &Path, output: Output) -> anyhow::Result<Outcome> {
     let ticker = Ticker::new(output);
     let found = minimise(case.seed, options, |cut, runs| {
-        let left = |list: &Option<Vec<usize>>| list.as_ref().map_or("all".into(), |l| l.len().to_string());
-        let (hosts, channels) = (left(&cut.hosts), left(&cut.channels));
-        ticker.show(|| format!("{runs} runs: {hosts} hosts, {channels} channels"));
+        let left = |list: &Option<Vec<usize>>, noun| match list {
+            Some(list) => counted(list.len(), noun),
+            None => format!("all {noun}s"),
+        };
+        let (hosts, channels) = (left(&cut.hosts, "host"), left(&cut.channels, "channel"));
+        ticker.show(|| format!("{}: {hosts}, {channels}", counted(runs, "run")));
     })?;
     ticker.end();
     let minimum = match found {
@@ -78,9 +82,10 @@ pub fn run(case: Case, options: &Options, file: &Path, output: Output) -> anyhow
 }
 
 fn describe(smallest: &Smallest, runs: u32, report: &Report) -> String {
-    let Smallest { hosts, channels, faults, .. } = smallest;
-    let mut lines =
-        vec![format!("smallest of {runs} plans: {hosts} hosts, {channels} channels, {faults} faults")];
+    let [hosts, channels, faults] =
+        [(smallest.hosts, "host"), (smallest.channels, "channel"), (smallest.faults, "fault")]
+            .map(|(count, noun)| counted(count, noun));
+    let mut lines = vec![format!("smallest of {}: {hosts}, {channels}, {faults}", counted(runs, "plan"))];
     lines.extend(smallest.plan.iter().cloned());
     lines.extend(sums(report));
     lines.push(format!("again: punctual sim --case {} --trace", smallest.file.display()));

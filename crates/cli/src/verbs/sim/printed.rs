@@ -1,5 +1,6 @@
 //! What was found, as it is printed.
 
+use punctual::counted;
 use punctual_sim::Report;
 use punctual_sim::resident::Reading;
 use serde::Serialize;
@@ -34,24 +35,26 @@ pub fn sums(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> =
         report.violations.iter().map(|v| format!("violation, seed {}: {}", v.seed, v.what)).collect();
     lines.push(format!(
-        "{} seeds: {} channels admitted, {} refused; {} messages, {} late, {} touched by faults; \
-         {} best-effort messages",
-        report.seeds,
-        report.admitted,
+        "{}: {} admitted, {} refused; {}, {} late, {} touched by faults; {}",
+        counted(report.seeds, "seed"),
+        counted(report.admitted, "channel"),
         report.refused,
-        report.messages,
+        counted(report.messages, "message"),
         report.misses,
         report.excused,
-        report.best_effort,
+        counted(report.best_effort, "best-effort message"),
     ));
     if report.refused_versions > 0 {
-        lines.push(format!("{} channels refused across hosts of two versions", report.refused_versions));
+        lines.push(format!(
+            "{} refused across hosts of two versions",
+            counted(report.refused_versions, "channel")
+        ));
     }
     if report.soft_messages > 0 {
         lines.push(format!(
-            "soft channels of independent sources: {} of {} messages missed, their contracts bear {}",
+            "soft channels of independent sources: {} of {} missed, their contracts bear {}",
             report.soft_misses,
-            report.soft_messages,
+            counted(report.soft_messages, "message"),
             report.soft_borne_milli / 1_000,
         ));
     }
@@ -75,5 +78,5 @@ pub fn pace(report: &Report, core_seconds: f64) -> String {
 /// The last word.
 pub fn verdict(report: &Report, digest: &str) -> String {
     let word = if report.holds() { "every promise held" } else { "VIOLATED" };
-    format!("{word}: {} violations; digest {digest}", report.violations_total)
+    format!("{word}: {}; digest {digest}", counted(report.violations_total, "violation"))
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use punctual::counted;
 use punctual_sim::Outcome;
 
 use crate::output::Output;
@@ -75,7 +76,14 @@ impl Progress {
         let done = add(&self.done, 1);
         let messages = add(&self.messages, outcome.messages);
         let violations = add(&self.violations, outcome.violations_total);
-        let line = || format!("{done} of {} seeds, {messages} messages, {violations} violations", self.seeds);
+        let line = || {
+            format!(
+                "{done} of {}, {}, {}",
+                counted(self.seeds, "seed"),
+                counted(messages, "message"),
+                counted(violations, "violation")
+            )
+        };
         self.ticker.show(line);
     }
 
