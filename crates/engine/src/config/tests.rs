@@ -215,6 +215,57 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
         (small("", &udp.replace("10.0.0.2", "0.0.0.0"), ""), 13, "peer 0.0.0.0 is no host's"),
         (small("", &udp.replace("10.0.0.2", "::1"), ""), 13, "one family"),
         (small("", udp, "data_port = 7412"), 13, "data_port and signalling_port are both 7412: give two"),
+        (small("quantum = 0", MEMORY, ""), 3, "[processor] quantum = 0: give"),
+        (small("cpu_share_max = \"0%\"", MEMORY, ""), 3, "[processor] cpu_share_max is nothing: give"),
+        (
+            small("best_effort_share_min = \"99%\"", MEMORY, ""),
+            3,
+            "best_effort_share_min leaves channels nothing",
+        ),
+        (
+            small("", MEMORY, "").replace("[signalling]", "[signalling]\nretransmits_max = 0"),
+            5,
+            "[signalling] retransmits_max = 0: give",
+        ),
+        (
+            small("", MEMORY, "").replace("[signalling]", "[signalling]\nhello = \"1us\""),
+            5,
+            "[signalling] hello is below a millisecond: give",
+        ),
+        (small("", MEMORY, "rate_error = \"50%\""), 13, "rate_error is a half or more: give"),
+        (
+            small("", MEMORY, "propagation_min = \"1s\""),
+            13,
+            "propagation_min is longer than propagation_max: exchange",
+        ),
+        (small("", MEMORY, "best_effort_cap = \"0%\""), 13, "best_effort_cap is nothing: give"),
+        (
+            small("", MEMORY, "interference_share = \"100%\""),
+            13,
+            "interference_share (or kernel_rate) leave channels nothing: give",
+        ),
+        (small("", MEMORY, "packet = \"500B\""), 13, "packet of 500 B holds neither"),
+        (
+            small("", MEMORY, "").replace("neighbour = \"b\"", "neighbour = \"a\""),
+            13,
+            "neighbour is this host: name",
+        ),
+        (small("", MEMORY, "[[route]]\nvia = [\"b\", \"b\"]"), 18, "via passes a host twice: leave"),
+        (small("", MEMORY, "[[route]]\nvia = [\"b\", \"a\"]"), 18, "via passes this host: leave"),
+        (
+            small("", MEMORY, "[[host]]\nname = \"c\"\nid = 3\n[[route]]\nvia = [\"c\"]"),
+            21,
+            "no [[link]] leads to: name a neighbour",
+        ),
+        (
+            small(
+                "",
+                MEMORY,
+                "[[link]]\nname = \"m\"\nneighbour = \"b\"\nrate = \"1Gbit/s\"\ndriver = \"memory\"",
+            ),
+            18,
+            "link \"l\" leads to neighbour b already: remove one",
+        ),
         (small("", udp, "peer_data_port = 0"), 13, "peer_data_port 0: give 1"),
         (small("", udp, "[daemon]\nsocket_mode = \"rw\""), 20, "socket_mode \"rw\": write"),
         (

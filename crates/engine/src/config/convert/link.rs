@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use punctual_link::UdpOptions;
 use punctual_link::kernel::{CareOptions, ShaperRate};
 use punctual_link::xdp::{AttachMode, ClassifierOptions, ZeroCopy};
+use punctual_proto::ids::NodeId;
 use punctual_proto::node::config::{Admission, Interference, LinkConfig};
 use punctual_proto::{Nanos, limits};
 use toml::Spanned;
@@ -16,6 +17,7 @@ use super::super::{
 };
 use super::addresses;
 use super::kernel_rate::{self, KernelRate};
+use super::ranges;
 use super::{Hosts, bytes_u32, given_bytes, lookup, pick};
 use crate::os::realtime::{RealTime, SchedulingClass};
 
@@ -25,6 +27,7 @@ const FRAME_BYTES_MAX: u32 = 64 << 20;
 pub(super) fn links(
     tables: &[Spanned<LinkTable>],
     hosts: &Hosts,
+    own: NodeId,
     fragment_bytes: u32,
     real_time: RealTime,
     source: &Source<'_>,
@@ -33,14 +36,15 @@ pub(super) fn links(
     let mut drivers = Vec::with_capacity(tables.len());
     for table in tables {
         let (at, table) = (table.span().start, table.get_ref());
+        let refuse = |what| source.error(at, format!("[[link]] \"{}\": {what}", table.name));
         let link = link(table, hosts, fragment_bytes, at, source)?;
+        ranges::link(&link, fragment_bytes, own).map_err(refuse)?;
         let driver = match table.driver {
             DriverName::Memory => memory(table, at, source)?,
             DriverName::Udp => udp(table, &link, real_time, at, source)?,
             DriverName::Xdp => xdp(table, &link, at, source)?,
         };
-        addresses::check(&driver, table.neighbour.as_str())
-            .map_err(|what| source.error(at, format!("[[link]] \"{}\": {what}", table.name)))?;
+        addresses::check(&driver, table.neighbour.as_str()).map_err(refuse)?;
         drivers.push(driver);
         if table.driver != DriverName::Xdp {
             no_xdp_keys(table, at, source)?;
@@ -48,6 +52,7 @@ pub(super) fn links(
         links.push(link);
     }
     one_device_each(tables, &drivers, source)?;
+    one_link_each(tables, source)?;
     share_ports(&mut drivers);
     Ok((links, drivers))
 }
@@ -288,6 +293,19 @@ fn one_device_each(
                      device for each, or driver \"udp\""
                 ),
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Routes name hosts, not links.
+fn one_link_each(tables: &[Spanned<LinkTable>], source: &Source<'_>) -> Result<(), ConfigError> {
+    let mut seen = HashMap::new();
+    for table in tables {
+        let LinkTable { name, neighbour, .. } = table.get_ref();
+        if let Some(other) = seen.insert(neighbour, name) {
+            let what = format!("link \"{other}\" leads to neighbour {neighbour} already: remove one");
+            return Err(source.error(table.span().start, format!("[[link]] \"{name}\": {what}")));
         }
     }
     Ok(())

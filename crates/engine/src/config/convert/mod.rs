@@ -6,6 +6,7 @@ mod kernel_rate;
 mod link;
 mod plan;
 mod priorities;
+mod ranges;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,7 +14,7 @@ use std::ops::Range;
 use punctual_proto::ids::{Epoch, Name, NodeId};
 use punctual_proto::limits;
 use punctual_proto::node::config::{
-    Admission, CpuConfig, Interference, NodeConfig, RouteConfig, RunPolicy, SignallingConfig,
+    Admission, CpuConfig, Interference, LinkConfig, NodeConfig, RouteConfig, RunPolicy, SignallingConfig,
 };
 use punctual_proto::{Nanos, Ppm};
 use toml::Spanned;
@@ -57,7 +58,8 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
     let real_time = real_time(file.processor.get_ref(), source, file.processor.span())?;
     let spin = pick(&file.processor.get_ref().spin, Spin(Nanos::ZERO)).0;
     let fragment_max = fragment_bytes.max(fragment_low_latency_bytes.unwrap_or(0));
-    let (links, drivers) = link::links(&file.link, &hosts, fragment_max, real_time, source)?;
+    let (links, drivers) = link::links(&file.link, &hosts, id, fragment_max, real_time, source)?;
+    let routes = routes(&file.route, &hosts, id, &links, source)?;
     let node = NodeConfig {
         id,
         name: own.name.clone(),
@@ -72,7 +74,7 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
             .iter()
             .map(|host| (host.get_ref().name.clone(), NodeId(host.get_ref().id)))
             .collect(),
-        routes: routes(&file.route, &hosts, source)?,
+        routes,
         signalling: signalling(&file.signalling, source)?,
         buffer_bytes_max: buffers(&own),
         wakeup_margin: pick(&own.wakeup_margin, WAKEUP_MARGIN_DEFAULT),
@@ -244,7 +246,7 @@ fn cpu(
              fixed-priority with fixed-priority, rmdp with rmdp, fifo with fifo",
         ));
     }
-    Ok(CpuConfig {
+    let cpu = CpuConfig {
         costs: given_costs(&table.costs).over(&default.costs),
         costs_from: default.costs_from,
         best_effort_host: class == SchedulingClass::BestEffortHost,
@@ -264,7 +266,9 @@ fn cpu(
             Some(path) => plan::load(&source.resolve(path), own).map_err(|what| source.error(at, what))?,
             None => Vec::new(),
         },
-    })
+    };
+    ranges::processor(&cpu).map_err(|what| source.error(at, format!("[processor] {what}")))?;
+    Ok(cpu)
 }
 
 fn given_costs(table: &CostsTable) -> GivenCosts {
@@ -327,7 +331,7 @@ fn signalling(
         _ => Err("key, key_file: give one of them".into()),
     };
     let default = SignallingConfig::default();
-    Ok(SignallingConfig {
+    let signalling = SignallingConfig {
         domain_key: domain_key.map_err(|what| source.error(at, format!("[signalling] {what}")))?,
         lease: pick(&table.lease, default.lease),
         hello_interval: pick(&table.hello, default.hello_interval),
@@ -336,12 +340,16 @@ fn signalling(
         consent_timeout: pick(&table.consent_timeout, default.consent_timeout),
         grace: pick(&table.grace, default.grace),
         packets_per_second: table.packets_per_second.unwrap_or(default.packets_per_second),
-    })
+    };
+    ranges::signalling(&signalling).map_err(|what| source.error(at, format!("[signalling] {what}")))?;
+    Ok(signalling)
 }
 
 fn routes(
     tables: &[Spanned<RouteTable>],
     hosts: &Hosts,
+    own: NodeId,
+    links: &[LinkConfig],
     source: &Source<'_>,
 ) -> Result<Vec<RouteConfig>, ConfigError> {
     let route = |table: &Spanned<RouteTable>| {
@@ -356,7 +364,9 @@ fn routes(
             .iter()
             .map(|name| lookup(hosts, name, "[[route]] host", at, source))
             .collect::<Result<_, _>>()?;
-        Ok(RouteConfig { via })
+        let route = RouteConfig { via };
+        ranges::route(&route, own, links).map_err(|what| source.error(at, format!("[[route]] {what}")))?;
+        Ok(route)
     };
     tables.iter().map(route).collect()
 }
