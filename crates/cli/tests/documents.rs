@@ -59,3 +59,25 @@ fn every_test_that_a_document_names_exists() {
         assert!(missing.is_empty(), "{document} names tests that do not exist: {missing:?}");
     }
 }
+
+#[test]
+fn a_release_of_the_changelog_has_each_heading_once() {
+    let text = std::fs::read_to_string(root().join("CHANGELOG.md")).expect("the changelog");
+    for release in text.split("\n## ").skip(1) {
+        let mut seen = BTreeSet::new();
+        for heading in release.lines().filter(|line| line.starts_with("### ")) {
+            assert!(seen.insert(heading), "{heading} stands twice");
+        }
+    }
+}
+
+/// Numbers of jobs (`%1`) are an interactive shell's.
+#[test]
+fn the_readme_names_jobs_by_their_process_ids() {
+    let text = std::fs::read_to_string(root().join("README.md")).expect("the readme");
+    let is_job = |word: &str| {
+        word.strip_prefix('%').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let jobs: Vec<&str> = text.split_whitespace().filter(|word| is_job(word)).collect();
+    assert!(jobs.is_empty(), "{jobs:?}");
+}
