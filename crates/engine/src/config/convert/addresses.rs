@@ -40,7 +40,8 @@ pub(super) fn check(driver: &LinkDriver, neighbour: &str) -> Result<(), String> 
             ""
         };
         return Err(format!(
-            "peer {peer} is local, too: the link would lead to this host itself; give the address of {neighbour}{ports}"
+            "peer {peer} is the local address, too: the link would lead to this host itself; give the address of \
+             {neighbour}{ports}"
         ));
     }
     Ok(())
