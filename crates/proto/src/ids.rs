@@ -25,10 +25,32 @@ impl fmt::Display for NodeId {
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 
-/// A channel's number at its source.
+/// A channel's number at its source: guaranteed channels have the lower half, flows of best effort the upper one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ChannelNumber(pub u32);
+
+impl ChannelNumber {
+    /// Of each half.
+    const COUNT: u32 = 1 << 31;
+
+    /// The guaranteed channel's after this one that is not taken: at most a question for each that is. From the last on
+    /// they come again from the first, which is 1, so a user who opens and closes for ever gets nobody else's.
+    pub fn next_free(self, is_taken: impl Fn(Self) -> bool) -> Self {
+        let mut number = self;
+        loop {
+            number = Self(((number.0 + 1) % Self::COUNT).max(1));
+            if !is_taken(number) {
+                return number;
+            }
+        }
+    }
+
+    /// That of a flow of best effort: those of 2^31 handles in a row differ.
+    pub const fn of_flow(flow: ChannelId) -> Self {
+        Self(Self::COUNT | (flow.0 % Self::COUNT as u64) as u32)
+    }
+}
 
 /// Names a channel on every hop: (source node, channel number, epoch of the source).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -166,6 +188,21 @@ impl core::str::FromStr for Address {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_channels_and_flows_never_meet() {
+        let last = ChannelNumber((1 << 31) - 1);
+        assert_eq!(ChannelNumber(0).next_free(|_| false), ChannelNumber(1));
+        assert_eq!(ChannelNumber(last.0 - 1).next_free(|_| false), last);
+        let taken = [1, 2, 4].map(ChannelNumber);
+        assert_eq!(
+            last.next_free(|number| taken.contains(&number)),
+            ChannelNumber(3),
+            "those in use are kept"
+        );
+        assert_eq!(ChannelNumber::of_flow(ChannelId(5)), ChannelNumber((1 << 31) + 5));
+        assert_eq!(ChannelNumber::of_flow(ChannelId((7 << 31) + 5)), ChannelNumber((1 << 31) + 5));
+    }
 
     #[test]
     fn a_slip_is_near_and_anything_else_is_another_name() {

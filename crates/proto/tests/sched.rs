@@ -493,12 +493,45 @@ fn what_work_did_not_take_counts_against_no_cap() {
         executor.charge(picked, us(100), now);
         executor.ready(picked, Activation { eligible: now, deadline: now }, now);
         executor.finished(picked, 1, now);
-        executor.refund(picked, us(90), now);
+        executor.refund(us(90), now);
     }
     assert!(
         (50_000..=50_510).contains(&units),
         "{units}: half of the time in units of 10 us, and the window"
     );
+}
+
+#[test]
+fn what_guaranteed_work_did_not_take_is_no_credit_of_best_effort() {
+    let us = Nanos::from_micros;
+    let mut executor = Executor::new(RunPolicy::Edf).with_caps(Ppm(950_000), Ppm(100_000));
+    let timed = executor.add(budgeted(1, 1_000_000, Trigger::Periodic));
+    let flow = executor.add(parameters(Class::BestEffort));
+    let mut now = Instant(1_000_000_000);
+    let end = now + Nanos::from_millis(1_000);
+    let head = |now| Activation { eligible: now, deadline: now };
+    executor.ready(flow, head(now), now);
+    let mut units = 0_u64;
+    while now < end {
+        executor.ready(timed, head(now), now);
+        let Some(picked) = executor.pick(now) else {
+            now = executor.next_timeout().expect("a period begins").max(now + Nanos(1));
+            continue;
+        };
+        now = now + us(100);
+        executor.charge(picked, us(100), now);
+        if picked == timed {
+            // The last of its budget: what exceeds it would be best effort, this was not.
+            executor.finished(picked, 1, now);
+            executor.idle(picked);
+            executor.refund(us(100), now);
+        } else {
+            units += 1;
+            executor.ready(picked, head(now), now);
+            executor.finished(picked, 1, now);
+        }
+    }
+    assert!((1_000..=1_013).contains(&units), "{units} units of 100 us under a cap of a tenth");
 }
 
 #[test]

@@ -162,7 +162,7 @@ impl<M: Memory> Node<M> {
     /// count against `cpu_share_max`.
     pub fn record_unit(&mut self, handler: u32, kind: WorkKind, took: Nanos, declared: Nanos, now: Instant) {
         if kind != WorkKind::Signalling {
-            self.plane.executor.refund(HandlerId(handler), declared - took, now);
+            self.plane.executor.refund(declared - took, now);
         }
         self.plane.record_unit(HandlerId(handler), kind, took, declared);
     }

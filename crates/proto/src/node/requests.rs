@@ -14,9 +14,6 @@ use crate::ids::{Address, ChannelId, ChannelNumber, ListenerId, Name, PathId};
 use crate::limits::{BEST_EFFORT_OUTGOING_MAX, HEADER_BYTES};
 use crate::memory::Memory;
 
-/// Best-effort flows take their numbers from the upper half, channels from the lower.
-const FLOW_NUMBERS: u32 = 1 << 31;
-
 impl<M: Memory> Node<M> {
     /// Listens on a name.
     ///
@@ -173,9 +170,15 @@ impl<M: Memory> Node<M> {
         let destination = config.resolve(&to.host)?;
         let link = self.plane.best_effort_link(destination);
         let link = link.ok_or_else(|| RequestError::NoRoute(to.host.clone()))?;
-        let channel = self.signalling.next_channel_id();
-        let number = ChannelNumber(FLOW_NUMBERS | (channel.0 as u32 & (FLOW_NUMBERS - 1)));
-        let path = PathId { node: config.id, channel: number, epoch: config.epoch };
+        let (channel, path) = loop {
+            let channel = self.signalling.next_channel_id();
+            let number = ChannelNumber::of_flow(channel);
+            let path = PathId { node: config.id, channel: number, epoch: config.epoch };
+            // Another flow can have the number only if it has lived for 2^31 handles.
+            if self.plane.flows.values().all(|flow| flow.path != path) {
+                break (channel, path);
+            }
+        };
         let packet_bytes = self.plane.line(link).config.best_effort_bytes_max();
         let fragment_bytes = config.fragment_bytes.min(packet_bytes.saturating_sub(HEADER_BYTES as u32));
         let parameters = best_effort_parameters(config);

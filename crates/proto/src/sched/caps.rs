@@ -55,17 +55,20 @@ impl Bucket {
 pub(super) struct Caps {
     all: Option<Bucket>,
     best_effort: Option<Bucket>,
+    /// Whether the last charge was for best effort: what is given back was paid from the same buckets.
+    last_was_best_effort: bool,
     /// Best effort waits until then.
     throttled: Option<Instant>,
 }
 
 impl Caps {
     pub(super) fn new(all: Ppm, best_effort: Ppm) -> Self {
-        Self { all: Bucket::of(all), best_effort: Bucket::of(best_effort), throttled: None }
+        Self { all: Bucket::of(all), best_effort: Bucket::of(best_effort), ..Self::default() }
     }
 
     /// Work of `cost` was done.
     pub(super) fn charge(&mut self, cost: Nanos, is_best_effort: bool, now: Instant) {
+        self.last_was_best_effort = is_best_effort;
         let all = self.all.as_mut().and_then(|bucket| bucket.charge(cost, now));
         let own = self.best_effort.as_mut().filter(|_| is_best_effort);
         let own = own.and_then(|bucket| bucket.charge(cost, now));
@@ -74,11 +77,12 @@ impl Caps {
     }
 
     /// Of the work that was charged last, `saved` was not taken.
-    pub(super) fn refund(&mut self, saved: Nanos, is_best_effort: bool, now: Instant) {
+    pub(super) fn refund(&mut self, saved: Nanos, now: Instant) {
+        let was_best_effort = self.last_was_best_effort;
         if let Some(bucket) = &mut self.all {
             bucket.refund(saved);
         }
-        if let Some(bucket) = self.best_effort.as_mut().filter(|_| is_best_effort) {
+        if let Some(bucket) = self.best_effort.as_mut().filter(|_| was_best_effort) {
             bucket.refund(saved);
         }
         let spent_until = |bucket: Option<Bucket>| bucket.and_then(|bucket| bucket.spent_until(now));

@@ -129,11 +129,10 @@ impl Executor {
         self.caps.charge(cost, is_best_effort, now);
     }
 
-    /// Of the work that the handler was charged for last, `saved` was not taken. Changes the caps of all and of best
-    /// effort; a flow's own share is by declared costs.
-    pub fn refund(&mut self, id: HandlerId, saved: Nanos, now: Instant) {
-        let is_best_effort = self.get(id).is_some_and(Handler::takes_turns);
-        self.caps.refund(saved, is_best_effort, now);
+    /// Of the work that was charged last, `saved` was not taken. Goes to the caps that paid for it, whatever its handler
+    /// has become since (it may just have spent its budget); a flow's own share is by declared costs.
+    pub fn refund(&mut self, saved: Nanos, now: Instant) {
+        self.caps.refund(saved, now);
     }
 
     /// Takes in a handler, idle; reserves its memory.

@@ -15,7 +15,7 @@ use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::{Input, State};
 use super::transitions::{Particulars, commit};
-use crate::ids::{ChannelId, ChannelNumber, Cookie, LinkId, NodeId, PathId};
+use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
 use crate::limits::{CHANNELS_MAX, HALF_OPEN_PER_NEIGHBOUR_MAX};
 use crate::node::api::{
     ChannelRefusal, CloseReason, Event, Incoming, RefuseCause, RequestError, Role, StageGrant,
@@ -98,9 +98,11 @@ impl Signalling {
         attempt: &Attempt,
         via: Vec<NodeId>,
     ) -> Create {
-        self.channel_number = self.channel_number.wrapping_add(1);
-        let channel = ChannelNumber(self.channel_number);
-        let path = PathId { node: self.config.id, channel, epoch: self.config.epoch };
+        let (node, epoch) = (self.config.id, self.config.epoch);
+        let path_of = |channel| PathId { node, channel, epoch };
+        self.channel_number =
+            self.channel_number.next_free(|channel| self.channels.of_path(path_of(channel)).is_some());
+        let path = path_of(self.channel_number);
         let nodes: Vec<_> = core::iter::once(self.config.id).chain(via).collect();
         let asker = |back: &Route| back.last() == nodes.last().copied();
         let token = attempt.asked.as_ref().filter(|asked| asker(&asked.back)).map(|asked| asked.token);

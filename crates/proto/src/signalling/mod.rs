@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use punctual_analysis::{Contract, Instant, Nanos, Ppm};
 
-use crate::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId, PathId};
+use crate::ids::{Address, ChannelId, ChannelNumber, LinkId, ListenerId, Name, NodeId, PathId};
 use crate::limits::{LISTENERS_MAX, REASON_BYTES_MAX};
 use crate::node::api::{CloseReason, Event, RefuseCause, RequestError, Role};
 use crate::node::config::{LinkConfig, NodeConfig};
@@ -43,7 +43,7 @@ pub use budget::drain_max;
 use channel::{Channel, Channels, Way};
 use message::Message;
 use packet::{Key, Rejected};
-pub use packet::{VERSION as RTCOP_VERSION, tag};
+pub use packet::{VERSION as RTCOP_VERSION, renumbered, tag};
 use peer::{Ignored, Peer, Presence};
 pub use random::SplitMix64;
 use requests::Requests;
@@ -132,7 +132,8 @@ pub struct Signalling {
     events: VecDeque<Event>,
     channel_id: u64,
     listener_id: u64,
-    channel_number: u32,
+    /// The last that was given away.
+    channel_number: ChannelNumber,
     /// When our channels are refreshed; `None` while there are none.
     refresh_at: Option<Instant>,
     /// Shut down: nothing new.
@@ -158,7 +159,7 @@ impl Signalling {
             events: VecDeque::new(),
             channel_id: 0,
             listener_id: 0,
-            channel_number: 0,
+            channel_number: ChannelNumber::default(),
             refresh_at: None,
             leaving: false,
             counters: SignallingCounters::default(),

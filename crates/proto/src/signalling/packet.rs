@@ -6,11 +6,15 @@
 //! The envelope is the same in every version: the version first, the tag over all of it last, the tag's key from the
 //! domain key. So a node knows a member of its domain that speaks another version from a stranger or a broken bit.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use punctual_analysis::{Instant, Ppm};
 use serde::{Deserialize, Serialize};
 
 use super::stream::Received;
 use crate::ids::{Epoch, NodeId};
+use crate::limits::SIGNAL_BYTES_MAX;
 
 /// Version of RTCOP on the wire. 2: contracts with activation, late and flow. 3: with a mean rate and a miss ratio.
 /// 4: refusals that name a version. 5: why a channel ended, what its sink has of it, and stages that say whether their host
@@ -95,6 +99,22 @@ pub enum Rejected {
 /// What authenticates a packet to the members of a domain, whichever version it is of: its last bytes.
 pub fn tag(domain_key: &[u8; 32], packet: &[u8]) -> [u8; TAG_BYTES] {
     Key::new(domain_key).tag(packet)
+}
+
+/// A packet as the member of the domain that sent it could send it again: under the number that `again` makes of its own,
+/// with the tag to it; with its number. `None` for what is none of this version. For those who play such a member.
+pub fn renumbered(
+    domain_key: &[u8; 32],
+    packet: &[u8],
+    again: impl FnOnce(u64) -> u64,
+) -> Option<(u64, Vec<u8>)> {
+    let key = Key::new(domain_key);
+    let packet = key.open(packet).ok()?;
+    let number = again(packet.number);
+    let mut bytes = vec![0; SIGNAL_BYTES_MAX];
+    let len = key.seal(&Packet { number, ..packet }, &mut bytes)?;
+    bytes.truncate(len);
+    Some((number, bytes))
 }
 
 /// The key of the domain.

@@ -2,6 +2,7 @@
 
 use punctual_analysis::Nanos;
 use punctual_proto::node::api::{CloseReason, Event, RefuseCause};
+use punctual_proto::signalling::renumbered;
 
 use crate::network::{Agent, Flying, MILLI, Network, SECOND};
 
@@ -243,6 +244,29 @@ fn recordings_change_nothing_in_this_life_or_the_next() {
             assert_eq!(holds, network.hosts.iter().map(|host| host.stages.holds).collect::<Vec<_>>());
             assert!(!network.has(2, |e| matches!(e, Event::Closed { .. })));
         }
+    }
+}
+
+/// What the simulator's insider sends: it has the domain's key, so its packets are taken; what they repeat changes nothing.
+#[test]
+fn recordings_under_fresh_numbers_are_taken_and_change_nothing() {
+    for seed in 0..5 {
+        let (mut network, tape) = recorded(seed);
+        network.open(0, 2, 50);
+        assert!(network.run_until(5 * SECOND, |n| n.all_in("open")), "seed {seed}");
+        let counters = |n: &Network| {
+            let each = n.hosts.iter().filter_map(|host| host.signalling.as_ref()).map(|s| s.counters());
+            each.fold((0, 0), |(replayed, foreign), c| (replayed + c.replayed, foreign + c.unauthenticated))
+        };
+        let holds = |n: &Network| n.hosts.iter().map(|host| host.stages.holds).collect::<Vec<_>>();
+        let before = (counters(&network), holds(&network));
+        for (index, flying) in tape.iter().enumerate() {
+            let (_, bytes) =
+                renumbered(&[9; 32], &flying.bytes, |_| 1_000_000 + index as u64).expect("a packet");
+            network.deliver(&Flying { bytes, ..*flying });
+        }
+        assert_eq!((counters(&network), holds(&network)), before, "seed {seed}");
+        assert!(network.all_in("open"), "seed {seed}");
     }
 }
 

@@ -52,7 +52,7 @@ fn what(kind: FaultKind, links: &[usize], dice: &mut Dice) -> Mischief {
         FaultKind::Heap => Mischief::Heap { host, link },
         FaultKind::Lie => Mischief::Lie { host, about: lie(dice) },
         FaultKind::Flood => {
-            let kind = dice.pick(&[Noise::Signals, Noise::Replays]);
+            let kind = dice.pick(&[Noise::Signals, Noise::Replays, Noise::Insider]);
             Mischief::Noise { host, link, kind, interval: Nanos(dice.log_between(100_000, 5_000_000)) }
         }
         FaultKind::Version => Mischief::Version { host },

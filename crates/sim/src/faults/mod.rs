@@ -144,6 +144,8 @@ pub enum Noise {
     Signals,
     /// Signalling that was recorded on this link.
     Replays,
+    /// The same again with the domain's key, as fresh packets of the host itself.
+    Insider,
     /// Data of random bytes.
     Garbage,
     /// Data of a channel that passes here, with another cookie.
@@ -155,7 +157,7 @@ pub enum Noise {
 impl Noise {
     /// Whether it comes to the signalling port.
     pub const fn is_signalling(self) -> bool {
-        matches!(self, Self::Signals | Self::Replays)
+        matches!(self, Self::Signals | Self::Replays | Self::Insider)
     }
 }
 

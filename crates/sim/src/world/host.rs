@@ -123,6 +123,8 @@ pub(super) struct Wire {
     /// The frames that somebody recorded: signalling, and the last one of data.
     pub signals: VecDeque<Vec<u8>>,
     pub data: Vec<u8>,
+    /// Signalling packets that an insider has put between the host's own, which leave under higher numbers since.
+    pub insertions: u64,
 }
 
 impl Host {

@@ -36,6 +36,8 @@ impl World {
             let life = self.hosts[host].life;
             self.queue.schedule(flight.departs, Event::Sent { host, life, link, wire_bytes });
         }
+        let mut renumbered = self.renumber(host, index, port, bytes);
+        let bytes = renumbered.as_deref_mut().unwrap_or(bytes);
         self.falsify(host, index, port, bytes);
         let cut = self.hosts[host].wires[index].cuts > 0;
         if self.sabotaged(port, bytes) || cut || self.lost(host, link, port, bytes) {

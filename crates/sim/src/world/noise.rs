@@ -3,9 +3,10 @@
 use punctual_analysis::Nanos;
 use punctual_proto::ids::{ChannelNumber, Cookie, LinkId};
 use punctual_proto::node::api::Port;
-use punctual_proto::signalling::RTCOP_VERSION;
+use punctual_proto::signalling::{RTCOP_VERSION, renumbered};
 use punctual_proto::wire::{self, Header, Kind};
 
+use super::host::Wire;
 use super::{Event, World};
 use crate::dice::mix;
 use crate::faults::{Lie, Mischief, Noise};
@@ -15,6 +16,16 @@ use crate::memory::SimFrame;
 const RECORDED: usize = 16;
 /// How far invented message numbers lie ahead. (A near one that is delivered costs the message that bears it later.)
 const NUMBERS_AHEAD: u64 = 1 << 40;
+
+impl Wire {
+    fn record(&mut self, signal: Vec<u8>) {
+        if self.signals.len() == RECORDED {
+            self.signals.pop_front();
+        }
+        self.signals.push_back(signal);
+    }
+}
+
 impl World {
     /// What becomes of a frame of `host` on its way out, if the host is not what it should be.
     pub(super) fn falsify(&mut self, host: usize, index: usize, port: Port, bytes: &mut [u8]) {
@@ -32,13 +43,18 @@ impl World {
                 wire.data.clear();
                 wire.data.extend_from_slice(bytes);
             }
-            Port::Signalling => {
-                if wire.signals.len() == RECORDED {
-                    wire.signals.pop_front();
-                }
-                wire.signals.push_back(bytes.to_vec());
-            }
+            Port::Signalling => wire.record(bytes.to_vec()),
         }
+    }
+
+    /// A signalling packet of a host among whose packets are an insider's: as if those were its own.
+    pub(super) fn renumber(&self, host: usize, index: usize, port: Port, bytes: &[u8]) -> Option<Vec<u8>> {
+        let insertions = self.hosts[host].wires[index].insertions;
+        if port != Port::Signalling || insertions == 0 {
+            return None;
+        }
+        let key = &self.scenario.hosts[host].config.signalling.domain_key;
+        renumbered(key, bytes, |number| number + insertions).map(|(_, bytes)| bytes)
     }
 
     fn lie(&mut self, about: Lie, bytes: &mut [u8]) {
@@ -84,6 +100,16 @@ impl World {
             Noise::Replays => {
                 let which = self.fault_dice.between(0, wire.signals.len().checked_sub(1)? as u64);
                 wire.signals.get(which as usize).cloned()
+            }
+            Noise::Insider => {
+                let which = self.fault_dice.between(0, wire.signals.len().checked_sub(1)? as u64);
+                let key = &self.scenario.hosts[host].config.signalling.domain_key;
+                let (newest, _) = renumbered(key, wire.signals.back()?, |number| number)?;
+                let (_, bytes) = renumbered(key, wire.signals.get(which as usize)?, |_| newest + 1)?;
+                let wire = &mut self.hosts[host].wires[link];
+                wire.insertions += 1;
+                wire.record(bytes.clone());
+                Some(bytes)
             }
             Noise::Signals | Noise::Garbage => {
                 let version = if kind == Noise::Signals { RTCOP_VERSION } else { wire::VERSION };

@@ -114,15 +114,38 @@ impl Staircase {
 
     /// Adds a series up to the horizon.
     pub(super) fn add(&mut self, series: &Series) {
+        let mut changed = None;
         for (at, cost) in series.steps(0, self.horizon) {
-            self.add_step(at, cost * i64::from(series.channels), series.channels);
+            let index = self.block_of(at);
+            self.leave(changed.replace(index), index);
+            self.add_step(index, at, cost * i64::from(series.channels), series.channels);
         }
+        self.sum_up(changed);
     }
 
     /// Takes away a series that was added.
     pub(super) fn remove(&mut self, series: &Series) {
+        let mut changed = None;
         for (at, cost) in series.steps(0, self.horizon) {
-            self.remove_step(at, cost * i64::from(series.channels), series.channels);
+            let index = self.block_of(at);
+            self.leave(changed.replace(index), index);
+            self.remove_step(index, at, cost * i64::from(series.channels), series.channels);
+            if self.blocks[index].steps.is_empty() {
+                self.blocks.remove(index);
+                changed = None;
+            }
+        }
+        self.sum_up(changed);
+    }
+
+    /// A series changes block after block: each is summed up once, when its last step is done.
+    fn leave(&mut self, changed: Option<usize>, next: usize) {
+        self.sum_up(changed.filter(|changed| *changed != next));
+    }
+
+    fn sum_up(&mut self, block: Option<usize>) {
+        if let Some(block) = block {
+            self.blocks[block].sum_up();
         }
     }
 
@@ -154,9 +177,9 @@ impl Staircase {
         self.blocks.partition_point(|block| block.first() <= at).saturating_sub(1)
     }
 
-    fn add_step(&mut self, at: i64, added: i64, channels: u32) {
+    /// The block is to be summed up.
+    fn add_step(&mut self, index: usize, at: i64, added: i64, channels: u32) {
         let fresh = self.step(at, added, channels);
-        let index = self.block_of(at);
         let block = &mut self.blocks[index];
         match block.steps.binary_search_by_key(&at, |step| step.at) {
             Ok(place) => {
@@ -172,26 +195,20 @@ impl Staircase {
             let rest = block.steps.split_off(BLOCK_STEPS_MAX / 2);
             self.blocks.insert(index + 1, Block::new(rest));
         }
-        self.blocks[index].sum_up();
     }
 
-    fn remove_step(&mut self, at: i64, added: i64, channels: u32) {
-        let index = self.block_of(at);
-        let block = &mut self.blocks[index];
-        let Ok(place) = block.steps.binary_search_by_key(&at, |step| step.at) else {
+    /// The block is to be summed up, or to be taken out if it is empty.
+    fn remove_step(&mut self, index: usize, at: i64, added: i64, channels: u32) {
+        let steps = &mut self.blocks[index].steps;
+        let Ok(place) = steps.binary_search_by_key(&at, |step| step.at) else {
             debug_assert!(false, "a step that was added is there");
             return;
         };
-        block.steps[place].added -= added;
-        block.steps[place].channels -= channels;
-        if block.steps[place].channels == 0 {
-            block.steps.remove(place);
+        steps[place].added -= added;
+        steps[place].channels -= channels;
+        if steps[place].channels == 0 {
+            steps.remove(place);
             self.steps -= 1;
-        }
-        if block.steps.is_empty() {
-            self.blocks.remove(index);
-        } else {
-            self.blocks[index].sum_up();
         }
     }
 }
