@@ -1,5 +1,5 @@
 # Build, show, test. Every target works on a fresh Debian 12 with Rust: `scripts/setup` brings what building needs; fuzz and
-# coverage fetch their tools themselves, sanitize leaves Miri out where it is not installed, and says so.
+# coverage fetch their tools themselves, sanitize leaves out what needs a nightly compiler where there is none, and says so.
 
 # Absolute, so that the paths below hold whatever the caller's environment says; override on the command line.
 CARGO_TARGET_DIR := $(CURDIR)/target
