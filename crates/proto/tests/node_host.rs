@@ -1,0 +1,179 @@
+//! What a host's own side forces on its channels: applications that vanish, a driver that does not let packets in, a
+//! kernel that gives no more time, a processor that has no time for best effort.
+
+mod common;
+
+use common::{Open, World, name, pattern};
+use punctual_proto::ids::{Address, ChannelId, ChannelNumber, Cookie, Epoch, LinkId, NodeId, PathId};
+use punctual_proto::limits::ARRIVALS_AHEAD_MAX;
+use punctual_proto::node::api::{
+    CloseReason, Event, FilterChange, OpenRequest, Port, RefuseCause, RequestError, UserId,
+};
+use punctual_proto::wire::{Header, Kind};
+use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+
+const RATE: BitRate = BitRate(40_000_000);
+
+fn contract() -> Contract {
+    Contract::new(1_000, Rate::per_second(100).unwrap(), 2, Nanos::from_millis(50)).unwrap()
+}
+
+/// Why a host's end of a channel ended, as its application is told.
+fn reasons(world: &World, host: usize, channel: ChannelId) -> Vec<CloseReason> {
+    let reason = |event: &Event| match event {
+        Event::Closed { channel: closed, reason, .. } if *closed == channel => Some(*reason),
+        _ => None,
+    };
+    world.events[host].iter().filter_map(reason).collect()
+}
+
+/// Both ends are told once, the source and the sink what is given here, and nothing is left.
+fn assert_ends(world: &mut World, open: &Open, source: CloseReason, sink: CloseReason) {
+    world.run_for(Nanos::from_secs(2));
+    let last = world.nodes.len() - 1;
+    assert_eq!(reasons(world, 0, open.source), [source]);
+    assert_eq!(reasons(world, last, open.sink), [sink]);
+    assert!(world.nodes.iter().all(|node| node.is_quiet() && node.channels().is_empty()));
+}
+
+#[test]
+fn the_other_end_of_a_vanished_application_is_told_so() {
+    for at_source in [true, false] {
+        let mut world = World::line(3, RATE);
+        let open = world.open(0, 2, contract()).unwrap();
+        let (host, channel) = if at_source { (0, open.source) } else { (2, open.sink) };
+        world.nodes[host].abandon(channel, world.now).unwrap();
+        let (here, there) = (CloseReason::Vanished, CloseReason::PeerVanished);
+        let (source, sink) = if at_source { (here, there) } else { (there, here) };
+        assert_ends(&mut world, &open, source, sink);
+        assert_eq!(world.nodes[host].abandon(channel, world.now), Err(RequestError::Unknown));
+    }
+}
+
+/// What the driver of the link that the channel comes in on was told to let in.
+fn filtered(world: &mut World, host: usize) -> Option<PathId> {
+    match world.nodes[host].poll_filter() {
+        Some((_, FilterChange::Set(filter))) => Some(filter.path),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_driver_that_refuses_a_filter_ends_the_channel_and_both_ends_know_why() {
+    for host in [1, 2] {
+        let mut world = World::line(3, RATE);
+        let open = world.open(0, 2, contract()).unwrap();
+        let path = filtered(&mut world, host).expect("a filter of the channel");
+        let stranger = PathId { node: NodeId(9), ..path };
+        world.nodes[host].abort_path(stranger, CloseReason::FilterRefused, world.now);
+        world.run_for(Nanos::from_millis(100));
+        assert!(reasons(&world, 0, open.source).is_empty(), "another path is another channel");
+        world.nodes[host].abort_path(path, CloseReason::FilterRefused, world.now);
+        assert_ends(&mut world, &open, CloseReason::FilterRefused, CloseReason::FilterRefused);
+    }
+}
+
+#[test]
+fn a_kernel_that_gives_no_more_time_ends_the_channel_that_was_admitted_last() {
+    for host in [0, 1, 2] {
+        let mut world = World::line(3, RATE);
+        assert!(!world.nodes[host].abort_newest(CloseReason::RuntimeRefused, world.now), "there is none");
+        let first = world.open(0, 2, contract()).unwrap();
+        let second = world.open(0, 2, contract()).unwrap();
+        assert!(world.nodes[host].abort_newest(CloseReason::RuntimeRefused, world.now));
+        world.run_for(Nanos::from_secs(2));
+        assert_eq!(reasons(&world, 0, second.source), [CloseReason::RuntimeRefused], "host {host}");
+        assert_eq!(reasons(&world, 2, second.sink), [CloseReason::RuntimeRefused], "host {host}");
+        assert!(first.outbox.send(&pattern(1, 0, 1_000), world.now));
+        world.nodes[0].handle_outbox(first.source, world.now);
+        world.run_for(contract().deadline);
+        assert!(first.inbox.recv(|_, info| assert!(!info.demoted)), "the first one goes on");
+    }
+}
+
+/// Asks for a channel, and stops the world as soon as `ready` says so.
+fn asks_until(world: &mut World, mut ready: impl FnMut(&mut World) -> bool) -> ChannelId {
+    let last = world.nodes.len() - 1;
+    world.nodes[last].listen(name("port")).unwrap();
+    let to = Address { port: name("port"), host: name(&format!("h{}", last + 1)) };
+    let request = OpenRequest { to, contract: contract(), user: UserId(0), probe: false, token: None };
+    let channel = world.nodes[0].open(request, world.now).unwrap();
+    for _ in 0..100_000 {
+        if ready(world) {
+            return channel;
+        }
+        world.run_for(Nanos::from_micros(10));
+    }
+    panic!("the channel was not being set up within a second");
+}
+
+#[test]
+fn who_cannot_serve_a_channel_refuses_it_while_it_is_set_up_and_says_why() {
+    let driver = (CloseReason::FilterRefused, "the driver does not let its packets in");
+    let kernel = (CloseReason::RuntimeRefused, "the kernel does not give the processor more time");
+    for host in [0, 1, 2] {
+        for (reason, text) in [driver, kernel] {
+            let mut world = World::line(3, RATE);
+            // The first that the host holds of it: no later one can tell of more that is held.
+            let channel = asks_until(&mut world, |world| world.nodes[host].abort_newest(reason, world.now));
+            world.run_for(Nanos::from_secs(2));
+            let refusal = world.events[0].iter().find_map(|event| match event {
+                Event::Refused { channel: refused, refusal } if *refused == channel => Some(refusal),
+                _ => None,
+            });
+            let refusal = refusal.expect("the source is told");
+            assert_eq!(refusal.cause, RefuseCause::Unsuitable(text.into()), "host {host}");
+            assert_eq!(refusal.node, NodeId(host as u32 + 1));
+            assert!(world.nodes.iter().all(|node| node.is_quiet() && node.channels().is_empty()));
+        }
+    }
+}
+
+/// A best-effort packet from the first host of three to the last.
+fn best_effort_packet(flow: u32) -> Vec<u8> {
+    let header = Header {
+        kind: Kind::BestEffort,
+        demoted: false,
+        path: PathId { node: NodeId(1), channel: ChannelNumber(flow), epoch: Epoch(1) },
+        cookie: Cookie(0),
+        message: 0,
+        fragment: 0,
+        fragments: 1,
+        message_bytes: 100,
+        slack_ns: 0,
+        logical_arrival: Instant(0),
+        payload_bytes: 100,
+        destination: NodeId(3),
+    };
+    let mut bytes = vec![0; 1_500];
+    let begin = header.write(&mut bytes);
+    bytes.truncate(begin + 100);
+    bytes
+}
+
+/// A flood may stay in the driver's ring: none is asked for that the processor would only queue.
+#[test]
+fn best_effort_is_taken_while_the_processor_has_time_for_it_only() {
+    let mut world = World::line(3, RATE);
+    let link = LinkId(0);
+    world.settle();
+    for number in 0..2 * ARRIVALS_AHEAD_MAX {
+        assert_eq!(world.nodes[1].has_best_effort_room(link), number < ARRIVALS_AHEAD_MAX, "{number} wait");
+        let frame = world.pool.frame(&best_effort_packet(number as u32));
+        world.nodes[1].handle_frame(link, Port::Data, world.now, frame, world.now);
+    }
+    world.run_for(Nanos::from_secs(1));
+    assert!(world.nodes[1].has_best_effort_room(link), "they are done");
+}
+
+/// Not before a channel's packet has been served either.
+#[test]
+fn best_effort_waits_in_the_driver_for_what_is_more_urgent() {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract()).unwrap();
+    assert!(open.outbox.send(&pattern(1, 0, 1_000), world.now));
+    world.nodes[0].handle_outbox(open.source, world.now);
+    assert!(!world.nodes[0].has_best_effort_room(LinkId(0)), "a message waits for the processor");
+    world.settle();
+    assert!(world.nodes[0].has_best_effort_room(LinkId(0)));
+}
