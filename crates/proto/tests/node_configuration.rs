@@ -54,6 +54,9 @@ fn sizes_and_clocks_are_within_their_ranges() {
         ("packets_per_second of 0", |c| c.signalling.packets_per_second = 0),
         ("below a millisecond", |c| c.signalling.retransmit = Nanos(1)),
         ("retransmits_max of 0", |c| c.signalling.retransmits_max = 0),
+        ("cannot carry its own signalling", |c| {
+            c.links[0] = LinkConfig::new("left", NodeId(1), BitRate(10_000));
+        }),
     ]);
 }
 
