@@ -1,6 +1,8 @@
 """Line coverage by crate from an lcov file; tests that stand beside the code are left out."""
 
 import collections
+import itertools
+import re
 import sys
 
 
@@ -30,12 +32,40 @@ def read(path):
     return files
 
 
+def uncalled(path):
+    """File -> first line -> name of the functions that nothing calls, whatever they were compiled for."""
+    calls = collections.defaultdict(lambda: collections.defaultdict(int))
+    with open(path, encoding="utf-8") as report:
+        for line in report:
+            kind, _, rest = line.strip().partition(":")
+            if kind == "SF":
+                current, begins = rest, {}
+            elif kind == "FN":
+                begins[rest.split(",")[-1]] = int(rest.split(",")[0])
+            elif kind == "FNDA":
+                count, name = rest.split(",", 1)
+                calls[current][begins[name]] += int(count)
+    found = collections.defaultdict(dict)
+    for source, begins in calls.items():
+        for number, count in begins.items():
+            named = re.search(r"\bfn (\w+)", line_of(source, number))
+            if named and not count and not is_test(source) and number < tests_begin(source):
+                found[source][number] = named[1]
+    return found
+
+
+def line_of(path, number):
+    with open(path, encoding="utf-8") as source:
+        return next(itertools.islice(source, number - 1, None))
+
+
 def is_test(path):
     return "/tests/" in path or path.endswith(("/tests.rs", "/testing.rs"))
 
 
 def main():
     least, report, *options = sys.argv[1:]
+    never = uncalled(report) if "--files" in options else {}
     crates = collections.defaultdict(lambda: [0, 0])
     for path, lines in sorted(read(report).items()):
         reached = sum(lines.values())
@@ -46,6 +76,8 @@ def main():
             missing = [str(number) for number, hit in sorted(lines.items()) if not hit]
             share = 100 * reached / max(len(lines), 1)
             print(f"{share:5.1f} % {path.split('/crates/')[1]}: {' '.join(missing)}")
+            for number, name in sorted(never.get(path, {}).items()):
+                print(f"        nothing calls {name}, line {number}")
     low = False
     for crate, (reached, lines) in sorted(crates.items()):
         share = 100 * reached / lines
