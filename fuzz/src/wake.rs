@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-pub use punctual_ipc::wake::{arm, must_wake};
+pub use punctual_ipc::wake::{arm, is_armed, must_wake};
 
 thread_local! {
     static NOTHING: io::Result<OwnedFd> = std::fs::File::open("/dev/null").map(OwnedFd::from);

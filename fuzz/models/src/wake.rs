@@ -14,7 +14,7 @@ use crate::shm::descriptor;
 #[path = "../../../crates/ipc/src/wake/flag.rs"]
 mod flag;
 
-pub use flag::{arm, must_wake};
+pub use flag::{arm, is_armed, must_wake};
 
 thread_local! {
     static SIGNALS: RefCell<HashMap<RawFd, Rc<Signal>>> = RefCell::default();

@@ -312,10 +312,16 @@ impl OutboxWriter {
     /// # Errors
     /// See [`PushError`]; where the ring is full the bell rings as soon as there is room.
     pub fn fill(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<u64, PushError> {
-        self.fill_at(None, fill)
+        self.fill_at(None, fill).inspect(|_| self.wake_reader())
     }
 
-    /// The same, sent at `at`; none: when it is in the ring.
+    fn wake_reader(&self) {
+        if wake::must_wake(Header(&self.region).consumer_sleeps()) {
+            self.doorbell.ring();
+        }
+    }
+
+    /// The same, sent at `at` (none: when it is in the ring), and nobody is told.
     fn fill_at(
         &mut self,
         at: Option<Instant>,
@@ -338,11 +344,7 @@ impl OutboxWriter {
         self.region.half(offset).store(len, Ordering::Relaxed);
         self.region.word(offset + SENT_AT).store(at.unwrap_or_else(super::now).0, Ordering::Relaxed);
         self.produced += 1;
-        let header = Header(&self.region);
-        header.producer().store(self.produced, Ordering::Release);
-        if wake::must_wake(header.consumer_sleeps()) {
-            self.doorbell.ring();
-        }
+        Header(&self.region).producer().store(self.produced, Ordering::Release);
         Ok(self.produced - 1)
     }
 
@@ -352,12 +354,14 @@ impl OutboxWriter {
     /// # Errors
     /// As [`OutboxWriter::fill`].
     pub fn push_beside(&mut self, message: &[u8], at: Instant) -> Result<bool, PushError> {
-        let waits = Header(&self.region).consumer_sleeps().swap(0, Ordering::Relaxed) != 0;
-        let pushed = self.push_at(Some(at), &[IoSlice::new(message)]);
-        if waits && pushed.is_err() {
-            Header(&self.region).consumer_sleeps().store(1, Ordering::Relaxed);
+        self.push_at(Some(at), &[IoSlice::new(message)])?;
+        // Both ends are on this thread: nobody else exchanges the flag meanwhile.
+        let sleeps = Header(&self.region).consumer_sleeps();
+        let waits = wake::is_armed(sleeps);
+        if waits {
+            sleeps.store(0, Ordering::Relaxed);
         }
-        pushed.map(|_| waits)
+        Ok(waits)
     }
 
     /// Puts one message together from parts.
@@ -365,7 +369,7 @@ impl OutboxWriter {
     /// # Errors
     /// As [`OutboxWriter::fill`].
     pub fn push(&mut self, parts: &[IoSlice<'_>]) -> Result<u64, PushError> {
-        self.push_at(None, parts)
+        self.push_at(None, parts).inspect(|_| self.wake_reader())
     }
 
     fn push_at(&mut self, at: Option<Instant>, parts: &[IoSlice<'_>]) -> Result<u64, PushError> {

@@ -1,11 +1,10 @@
 //! The sleep flag. The parent module says why no wake-up is lost.
 
-use crate::sync::atomic::{AtomicU32, Ordering, fence};
+use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// Says "I am about to sleep". The caller looks at the ring again *after* this.
 pub fn arm(flag: &AtomicU32) {
-    flag.store(1, Ordering::Relaxed);
-    fence(Ordering::SeqCst);
+    flag.swap(1, Ordering::AcqRel);
 }
 
 /// Whether the flag is up already.
@@ -15,6 +14,5 @@ pub fn is_armed(flag: &AtomicU32) -> bool {
 
 /// To be asked *after* publishing: whether the other side must be woken; takes the flag down.
 pub fn must_wake(flag: &AtomicU32) -> bool {
-    fence(Ordering::SeqCst);
-    flag.load(Ordering::Relaxed) != 0 && flag.swap(0, Ordering::Relaxed) != 0
+    flag.swap(0, Ordering::AcqRel) != 0
 }
