@@ -8,6 +8,7 @@ CARGO ?= cargo
 SEEDS ?= 0..200
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 1200
+SOAK_SEED ?= 1
 PUNCTUAL := $(CARGO_TARGET_DIR)/release/punctual
 MUTATIONS := $(CARGO) test --locked --release -p punctual-sim --features mutations --test mutations --
 
@@ -46,8 +47,9 @@ sanitize: setup ## the unsafe code under address and thread sanitizers, Miri
 coverage: setup ## lines of analysis and proto that tests and corpora reach
 	scripts/coverage
 
-soak: setup ## real daemons for SOAK_SECONDS: killed, stopped, continued; nothing may grow
-	PUNCTUAL_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --locked --release -p punctual-daemon --test soak -- --nocapture
+soak: setup ## real daemons for SOAK_SECONDS beside faults of SOAK_SEED (as root; steps the wall clock); nothing may grow or be late
+	PUNCTUAL_TEST_WALL_CLOCK=1 PUNCTUAL_SOAK_SECONDS=$(SOAK_SECONDS) PUNCTUAL_SOAK_SEED=$(SOAK_SEED) \
+		$(CARGO) test --locked --release -p punctual-daemon --test soak -- --nocapture
 
 bench: build ## the micro-benchmarks of docs/PERFORMANCE.md
 	$(CARGO) bench --locked --workspace

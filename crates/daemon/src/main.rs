@@ -42,7 +42,9 @@ fn main() -> ExitCode {
     };
     let filter = EnvFilter::try_from_env("PUNCTUAL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let colour = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(std::io::stderr).init();
+    // A log that takes no more, on a full disk, costs its lines, and not the daemon.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).log_internal_errors(false);
+    log.with_writer(std::io::stderr).init();
     match serve(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&punctual::one_line(error.as_ref()), 1, arguments.json),
@@ -64,10 +66,10 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 /// One line on standard error, and where JSON is wanted, one on standard output.
 fn failed(line: &str, code: u8, wants_json: bool) -> ExitCode {
-    eprintln!("punctuald: {line}");
+    // Neither is an error where nobody can be told: on a full disk, or of a reader that has gone.
+    let _ = writeln!(std::io::stderr(), "punctuald: {line}");
     if wants_json {
         let error = serde_json::json!({ "error": punctual::failure(line, code) });
-        // A reader that has gone is no error.
         let _ = writeln!(std::io::stdout().lock(), "{error}");
     }
     ExitCode::from(code)

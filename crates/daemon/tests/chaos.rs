@@ -6,11 +6,15 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Barrier;
+use std::time::Duration;
 
+use common::harm::{self, Disk};
 use common::hosts::{Hosts, Wanted, with_text};
+use common::network::{Cable, Network, driver};
 use common::program::{Program, folder, write};
-use common::{PATIENCE, contract, eventually};
-use punctual::{Endsystem, RecvError};
+use common::text::Text;
+use common::{PATIENCE, contract, eventually, meet};
+use punctual::{Channel, CloseReason, Consent, Endsystem, Receiver, RecvError, SendError};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 /// Time on a CPU so far, in ticks of 10 ms.
@@ -116,18 +120,9 @@ fn a_daemon_without_descriptors_rests_and_recovers() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// In its environment this program is a client that may not map what it is given.
-const STARVED: &str = "PUNCTUAL_TEST_STARVED";
-
 #[test]
 fn starved_client() {
-    let Some(socket) = std::env::var_os(STARVED) else { return };
-    let host = Endsystem::connect_to(Path::new(&socket)).expect("connected");
-    let limit = |bytes| Rlimit { current: Some(bytes), maximum: Some(bytes) };
-    setrlimit(Resource::As, limit(1 << 20)).expect("a limit");
-    // 40 MB of rings do not fit: an error, or the end of this process, and neither is the daemon's business.
-    let opened = host.open("bystander@b", contract(4_000_000, 1, 2_000));
-    assert!(opened.is_err(), "a ring without memory");
+    harm::be_starved();
 }
 
 #[test]
@@ -137,13 +132,7 @@ fn a_client_without_memory_harms_only_itself() {
     let watcher = hosts.a.connect();
     let before = watcher.status().expect("status");
     for _ in 0..3 {
-        // However it ends.
-        let own = std::env::current_exe().expect("this program");
-        let _ = Command::new(own)
-            .args(["--exact", "starved_client", "--nocapture"])
-            .env(STARVED, &hosts.a.socket)
-            .output()
-            .expect("it runs");
+        harm::starve(&hosts.a.socket, "bystander@b");
     }
     eventually("all is given back", || {
         let now = watcher.status().expect("status");
@@ -154,42 +143,21 @@ fn a_client_without_memory_harms_only_itself() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// A disk of one page at a folder, full; gone where the test drops it.
-struct FullDisk<'a>(&'a Path);
-
-impl<'a> FullDisk<'a> {
-    fn mount(at: &'a Path) -> Self {
-        std::fs::create_dir_all(at).expect("a folder");
-        let made = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4k", "tmpfs"]).arg(at).status();
-        assert!(made.expect("mount").success(), "a disk");
-        let disk = Self(at);
-        assert!(std::fs::write(at.join("filler"), [0; 8_192]).is_err(), "more than fits");
-        disk
-    }
-}
-
-impl Drop for FullDisk<'_> {
-    fn drop(&mut self) {
-        let gone = Command::new("umount").arg(self.0).status();
-        if !gone.is_ok_and(|status| status.success()) {
-            eprintln!("warning: the disk at {} stays behind", self.0.display());
-        }
-    }
+/// A configuration whose log and epoch are on the disk, and what it says when it starts.
+fn on_disk(folder: &Path, disk: &Disk, cable: u16) -> std::path::PathBuf {
+    let config = with_text(folder, "a", cable, |text| write(folder, text));
+    let text = std::fs::read_to_string(&config).expect("read");
+    let epoch = format!("epoch_file = \"{}\"\n[processor]", disk.path("epoch").display());
+    std::fs::write(&config, text.replace("[processor]", &epoch)).expect("written");
+    config
 }
 
 #[test]
 fn a_full_disk_is_one_line_with_its_cause() {
-    if !rustix::process::getuid().is_root() {
-        eprintln!("SKIPPED: mounting needs root");
-        return;
-    }
     let folder = folder("full");
-    let at = folder.join("disk");
-    let disk = FullDisk::mount(&at);
-    let config = with_text(&folder, "a", 4, |text| write(&folder, text));
-    let text = std::fs::read_to_string(&config).expect("read");
-    let epoch = format!("epoch_file = \"{}\"\n[processor]", at.join("epoch").display());
-    std::fs::write(&config, text.replace("[processor]", &epoch)).expect("written");
+    let Some(disk) = Disk::mount(&folder.join("disk")) else { return };
+    disk.fill(&disk.log());
+    let config = on_disk(&folder, &disk, 4);
     let failed = Command::new(env!("CARGO_BIN_EXE_punctuald"))
         .args(["--best-effort-host", "--config"])
         .arg(&config)
@@ -201,6 +169,143 @@ fn a_full_disk_is_one_line_with_its_cause() {
     assert!(said.contains("epoch_file") && said.contains("No space left"), "{said}");
     drop(disk);
     std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// A running daemon writes nothing but its log. What has no room there is lost, and nothing else.
+#[test]
+fn a_disk_that_fills_up_costs_lines_of_the_log() {
+    let folder = folder("log");
+    let Some(disk) = Disk::mount(&folder.join("disk")) else { return };
+    let log = disk.log();
+    let logged = |line: &str| format!("{line} 2>>{}", log.display());
+    let mut hosts = Hosts::start(&folder, 6, &Wanted::default(), logged);
+    let text = std::fs::read_to_string(&log).expect("the log");
+    assert!(text.contains("ready"), "{text}");
+    disk.fill(&log);
+    for _ in 0..20 {
+        hosts.are_undisturbed();
+        assert!(hosts.a.connect().status().is_ok());
+    }
+    // It says "stopped", or tries to; the other one goes on.
+    let Hosts { a, connections: [_, on_b], .. } = hosts;
+    assert!(a.stop(Signal::TERM).success(), "a graceful stop is a success");
+    assert!(!std::fs::read_to_string(&log).expect("the log").contains("stopped"), "there was room");
+    // Nor does one fail to start since it cannot say so.
+    let again = with_text(&folder, "a", 6, |text| Program::start(&folder, text, logged));
+    meet([&again.connect(), &on_b]);
+    disk.free();
+    assert!(again.stop(Signal::TERM).success());
+    assert!(std::fs::read_to_string(&log).expect("the log").contains("stopped"), "lines come again");
+    drop(disk);
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// A host that does not know a channel's fate for as long as a device is down says so at either end, and is well again
+/// when it is up; channels over another device notice nothing.
+#[test]
+fn a_device_that_goes_down_ends_what_goes_over_it_and_nothing_else() {
+    let Some(network) = Network::new("down", 3) else { return };
+    let cables = [Cable { number: 0, hosts: [0, 1] }, Cable { number: 1, hosts: [0, 2] }];
+    for cable in cables {
+        network.join(cable);
+    }
+    let folder = folder("down");
+    for driver in ["udp", driver()] {
+        goes_down(&network, cables, &folder, driver);
+    }
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// `a` in the middle, `b` and `c`, each on a cable.
+fn three(network: &Network, cables: [Cable; 2], folder: &Path, driver: &str) -> [Program; 3] {
+    let rate = "rate = \"100Mbit/s\"\nprediction_error = \"500ms\"\n";
+    let third = "[[host]]\nname = \"c\"\nid = 3\n";
+    let [to_b, to_c] = cables.map(|cable| [0, 1].map(|end| format!("{}{rate}", cable.link(end, driver))));
+    let second = "[[link]]\nname = \"to-c\"\nneighbour = \"c\"\n";
+    let hosts = [
+        (0, "a", format!("{}{third}{second}{}", to_b[0], to_c[0])),
+        (1, "b", format!("{}{third}", to_b[1])),
+        (2, "c", format!("{}{third}", to_c[1])),
+    ];
+    hosts.map(|(host, name, link)| {
+        let (socket, processor) = (folder.join(format!("{name}.sock")), "profile_measure = false");
+        // A neighbour is dead after five.
+        let (daemon, hello, signalling) = ("", "500ms", "");
+        let text = Text { name, socket: &socket, processor, daemon, hello, signalling, link: &link };
+        Program::start(folder, text, |line| network.inside(host, line))
+    })
+}
+
+fn carry((channel, receiver): &mut (Channel, Receiver)) {
+    channel.send(&[5; 2_000]).expect("sent");
+    let info = receiver.recv_timeout(&mut [0; 2_000], PATIENCE).expect("received");
+    assert!(!info.demoted);
+}
+
+/// Both ends of `over` are told that it is over, while `beside` goes on.
+fn both_are_told(over: &mut (Channel, Receiver), beside: &mut (Channel, Receiver)) {
+    let at_sink = loop {
+        match over.1.recv_timeout(&mut [0; 2_000], PATIENCE) {
+            Err(RecvError::Closed(reason)) => break reason,
+            other => drop(other.expect("what was under way")),
+        }
+        carry(beside);
+    };
+    let at_source = loop {
+        match over.0.send(&[5; 2_000]) {
+            Err(SendError::Closed(reason)) => break reason,
+            other => other.expect("it does not know yet"),
+        }
+        carry(beside);
+    };
+    for reason in [at_sink, at_source] {
+        let is_lost = matches!(reason, Some(CloseReason::PathLost | CloseReason::LeaseOver));
+        assert!(is_lost, "{reason:?}");
+    }
+}
+
+fn goes_down(network: &Network, cables: [Cable; 2], folder: &Path, driver: &str) {
+    let hosts = three(network, cables, folder, driver);
+    let [a, b, c] = [0, 1, 2].map(|host: usize| hosts[host].connect());
+    let alive =
+        |count| a.status().expect("status").node.links.iter().filter(|link| link.alive).count() == count;
+    let open = |host: &Endsystem, to: &str| {
+        let listener = host.listen("cam", |_| Consent::Accept).expect("a listener");
+        let channel = a.open(to, contract(2_000, 50, 300)).expect("a channel");
+        (channel, listener.accept_timeout(PATIENCE).expect("no error").expect("a channel"))
+    };
+    eventually("they see each other", || alive(2));
+    let mut beside = open(&c, "cam@c");
+    for down in [0, 1] {
+        eventually("both are there", || alive(2));
+        let mut over = open(&b, "cam@b");
+        carry(&mut over);
+        // For a moment: what is sent then is lost or late, and nobody is told more than that.
+        network.switch(cables[0], down, "down");
+        over.0.send(&[5; 2_000]).expect("it is not known yet");
+        assert!(over.0.flush(PATIENCE).expect("it is not known yet"));
+        carry(&mut beside);
+        let came = over.1.try_recv(&mut [0; 2_000]);
+        assert!(matches!(came, Err(RecvError::WouldBlock)), "{driver}: it is not down");
+        network.switch(cables[0], down, "up");
+        eventually("messages come again", || {
+            over.0.send(&[5; 2_000]).expect("the channel stands");
+            over.1.recv_timeout(&mut [0; 2_000], Duration::from_millis(20)).is_ok()
+        });
+        // For long: what was reserved is free again.
+        network.switch(cables[0], down, "down");
+        both_are_told(&mut over, &mut beside);
+        eventually("nothing is reserved for it", || {
+            b.status().expect("status").node.channels == 0 && a.status().expect("status").node.channels == 1
+        });
+        network.switch(cables[0], down, "up");
+    }
+    eventually("both are there", || alive(2));
+    carry(&mut open(&b, "cam@b"));
+    carry(&mut beside);
+    for host in hosts {
+        assert!(host.stop(Signal::TERM).success());
+    }
 }
 
 /// Its neighbour works on meanwhile, and a client of its own sends.

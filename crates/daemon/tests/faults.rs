@@ -3,66 +3,16 @@
 mod common;
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
+use common::raw::Raw;
 use common::{Daemon, PATIENCE, Pair, config, contract, eventually};
 use punctual::{
     ChannelEvent, CloseReason, Consent, Endsystem, Error, Name, OpenError, RecvError, RefuseCause, SendError,
 };
-use punctual_ipc::api::{Answer, ApiError, Call, FromDaemon, PACKET_BYTES_MAX, Push, Request, VERSION};
+use punctual_ipc::api::{Answer, ApiError, FromDaemon, PACKET_BYTES_MAX, Push, Request, VERSION};
 use punctual_ipc::ring::RingShape;
 use punctual_ipc::shm::Region;
-use punctual_ipc::socket::{self, Packet};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
-
-/// A client that speaks the API by hand.
-struct Raw(OwnedFd);
-
-impl Raw {
-    fn connect(path: &Path) -> Self {
-        let socket =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-        let socket = socket.expect("a socket");
-        rustix::net::connect(&socket, &SocketAddrUnix::new(path).expect("an address")).expect("connected");
-        rustix::net::sockopt::set_socket_timeout(
-            &socket,
-            rustix::net::sockopt::Timeout::Recv,
-            Some(PATIENCE),
-        )
-        .expect("a timeout");
-        Self(socket)
-    }
-
-    fn greeted(path: &Path) -> Self {
-        let raw = Self::connect(path);
-        let hello = Request::Hello { version: VERSION, program: "raw".into() };
-        assert!(matches!(raw.ask(hello).0, Ok(Answer::Hello { .. })));
-        raw
-    }
-
-    fn send(&self, bytes: &[u8]) {
-        let packet = Packet { bytes: bytes.to_vec(), descriptors: Vec::new() };
-        socket::send(&self.0, &packet, SendFlags::empty()).expect("sent");
-    }
-
-    /// The next packet; `None` at the end of the connection.
-    fn receive(&self) -> Option<(FromDaemon, Vec<OwnedFd>)> {
-        let mut buffer = vec![0; PACKET_BYTES_MAX];
-        let packet = socket::receive(&self.0, &mut buffer, RecvFlags::empty()).expect("received")?;
-        Some((packet.parse().expect("a message of the API"), packet.descriptors))
-    }
-
-    fn ask(&self, request: Request) -> (Result<Answer, ApiError>, Vec<OwnedFd>) {
-        self.send(&Packet::new(&Call { id: 7, request }, Vec::new()).expect("small").bytes);
-        loop {
-            match self.receive().expect("an answer") {
-                (FromDaemon::Answer { id: 7, result }, descriptors) => return (result, descriptors),
-                (FromDaemon::Push(_), _) => {}
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-}
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 fn error_of(answer: Option<(FromDaemon, Vec<OwnedFd>)>) -> ApiError {
     match answer {

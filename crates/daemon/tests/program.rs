@@ -99,6 +99,45 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
+/// Good in itself, made for a faster host: only admission here can say that it does not fit.
+#[test]
+fn a_plan_that_cannot_be_scheduled_here_is_one_line_with_the_flow_and_the_fix() {
+    let folder = folder("plan");
+    let flow = |name: &str, cost_ns: u64| {
+        format!(
+            "[[host.flow]]\nname = \"{name}\"\nperiod_ns = 10000000\npackets = 4\ncost_ns = {cost_ns}\n\
+             unit_ns = 100000\ndeadline_ns = 9000000\nrate_ns = 9921875\nplace = 1\n"
+        )
+    };
+    let plan = folder.join("plan.toml");
+    let start = |second_cost_ns| {
+        let flows = flow("cam", 4_000_000) + &flow("film", second_cost_ns);
+        std::fs::write(&plan, format!("version = 1\n[[host]]\nname = \"a\"\n{flows}")).expect("written");
+        let processor = format!("policy = \"rmdp\"\nplan = \"{}\"\nprofile_measure = false", plan.display());
+        let config =
+            hosts::with_text(&folder, "a", 3, |text| write(&folder, Text { processor: &processor, ..text }));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_punctuald"));
+        command.args(["--best-effort-host", "--config"]).arg(config).env("PUNCTUAL_LOG", "error");
+        command
+    };
+    // 10 ms in each 9.
+    let failed = start(6_000_000).output().expect("punctuald runs");
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert_eq!((failed.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("the plan cannot be scheduled here: flow \"film\""), "{said}");
+    assert!(said.contains("make it again with 'punctual plan'"), "{said}");
+    // A lighter one is served.
+    let mut served =
+        start(1_000_000).arg("--json").stdout(std::process::Stdio::piped()).spawn().expect("punctuald runs");
+    let mut line = String::new();
+    let mut out = std::io::BufReader::new(served.stdout.take().expect("its output"));
+    std::io::BufRead::read_line(&mut out, &mut line).expect("a line");
+    served.kill().expect("it runs");
+    served.wait().expect("it ends");
+    assert!(line.contains("\"state\":\"ready\""), "{line}");
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
 #[test]
 fn wrong_usage_is_one_line_and_exit_code_2() {
     for arguments in [&[][..], &["--no-such-option"][..], &["--config"][..]] {

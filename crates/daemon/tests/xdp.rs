@@ -1,107 +1,97 @@
-//! The program over AF_XDP, between two network namespaces that the test makes (needs root): channels, a daemon that
-//! is killed, a device that vanishes, and devices that are as before in the end.
+//! The program over AF_XDP, between network namespaces that the test makes (needs root): channels, a daemon that is
+//! killed, a device that vanishes, a flood of signalling; and hosts that are as before in the end.
 
 mod common;
 
+use std::collections::BTreeSet;
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
 
+use common::network::{Cable, Network, run};
 use common::program::{Program, folder};
 use common::text::{HELLO, Text};
-use common::{eventually, meet, stream};
+use common::{PATIENCE, eventually, meet, stream};
+use punctual::Endsystem;
+use punctual_engine::config::SIGNALLING_PORT_DEFAULT;
 use rustix::process::Signal;
 
-/// Runs a command line; returns what it printed.
-fn run(line: &str) -> Result<String, String> {
-    let output = Command::new("sh").args(["-c", line]).output().map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(if output.status.success() { &output.stdout } else { &output.stderr });
-    if output.status.success() { Ok(said.into_owned()) } else { Err(format!("{line}: {said}")) }
+/// Between `a` and `b`, and between `a` and somebody else.
+const CABLE: Cable = Cable { number: 0, hosts: [0, 1] };
+const OTHER: Cable = Cable { number: 1, hosts: [0, 2] };
+
+/// The configuration of `a` (end 0) or `b`, with `more` tables.
+fn text<R>(folder: &Path, end: usize, more: &str, work: impl FnOnce(Text<'_>) -> R) -> R {
+    let name = ["a", "b"][end];
+    let socket = folder.join(format!("{name}.sock"));
+    let link = format!("{}interrupt_defer = \"20us\"\nrate = \"100Mbit/s\"\n{more}", CABLE.link(end, "xdp"));
+    let processor = "profile_measure = false";
+    work(Text { name, socket: &socket, processor, daemon: "", hello: HELLO, signalling: "", link: &link })
 }
 
-/// Two namespaces; a cable between them is `va` in the first and `vb` in the second.
-struct Network([String; 2]);
-
-impl Network {
-    /// `None`, said aloud, where namespaces cannot be made.
-    fn new() -> Option<Self> {
-        let name = |end| format!("punctual-{}-d-{end}", std::process::id());
-        let network = Self([name("a"), name("b")]);
-        if !rustix::process::getuid().is_root() || run("unshare --net true").is_err() {
-            eprintln!("SKIPPED: network namespaces need root");
-            return None;
-        }
-        for namespace in &network.0 {
-            run(&format!("ip netns add {namespace}")).expect("a namespace");
-        }
-        network.join();
-        Some(network)
-    }
-
-    fn inside(&self, end: usize, line: &str) -> String {
-        format!("nsenter --net=/run/netns/{} {line}", self.0[end])
-    }
-
-    fn join(&self) {
-        let one = "numrxqueues 1 numtxqueues 1";
-        let cable = format!("ip link add va {one} type veth peer name vb {one} netns {}", self.0[1]);
-        run(&self.inside(0, &cable)).expect("a cable");
-        for (end, device) in ["va", "vb"].into_iter().enumerate() {
-            let up = format!("sh -c 'ip link set lo up && ip link set {device} up'");
-            run(&self.inside(end, &up)).expect("a device");
-            let address = format!("ip address add 10.98.0.{}/30 dev {device}", end + 1);
-            run(&self.inside(end, &address)).expect("an address");
-        }
-        // The kernel calls a device up some time after both ends are.
-        for (end, device) in ["va", "vb"].into_iter().enumerate() {
-            let show = self.inside(end, &format!("ip link show {device}"));
-            eventually("the cable is up", || run(&show).expect("a device").contains(" state UP "));
-        }
-    }
-
-    /// What a user sees of a device, its neighbours left out.
-    fn photograph(&self, end: usize) -> String {
-        let device = ["va", "vb"][end];
-        let look = format!("sh -c 'ip -details link show {device}; tc qdisc show dev {device}'");
-        run(&self.inside(end, &look)).expect("a photograph")
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for namespace in &self.0 {
-            let _ = run(&format!("ip netns delete {namespace}"));
-        }
-    }
+fn start_with(network: &Network, folder: &Path, end: usize, more: &str) -> Program {
+    text(folder, end, more, |text| Program::start(folder, text, |line| network.inside(end, line)))
 }
 
 fn start(network: &Network, folder: &Path, end: usize) -> Program {
-    let name = ["a", "b"][end];
-    let socket = folder.join(format!("{name}.sock"));
-    let link = format!(
-        r#"
-        driver = "xdp"
-        device = "v{name}"
-        local = "10.98.0.{}"
-        peer = "10.98.0.{}"
-        kernel_rate = "10%"
-        napi_priority = 40
-        interrupt_defer = "20us"
-        rate = "100Mbit/s"
-        "#,
-        end + 1,
-        2 - end
-    );
-    let processor = "profile_measure = false";
-    let text =
-        Text { name, socket: &socket, processor, daemon: "", hello: HELLO, signalling: "", link: &link };
-    Program::start(folder, text, |line| network.inside(end, line))
+    start_with(network, folder, end, "")
+}
+
+fn photographs(network: &Network) -> [String; 2] {
+    [0, 1].map(|end| network.photograph(CABLE, end))
+}
+
+/// What bpftool says; `None`, said aloud, where it is not there.
+fn bpftool(line: &str) -> Option<serde_json::Value> {
+    if run("command -v bpftool").is_err() {
+        eprintln!("SKIPPED: what is in the kernel is not looked at: no bpftool");
+        return None;
+    }
+    let text = run(&format!("bpftool --json {line}")).expect("bpftool works");
+    Some(serde_json::from_str(&text).expect("JSON"))
+}
+
+/// The number of the program of a device.
+fn program(network: &Network, end: usize) -> u64 {
+    let shown = network.run(end, &format!("ip -json -details link show {}", CABLE.device(end)));
+    let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    shown[0]["xdp"]["prog"]["id"].as_u64().expect("a program is attached")
+}
+
+/// All of the classifier of a device that is in the kernel: the arguments by which bpftool shows each of them.
+fn in_kernel(network: &Network, end: usize) -> Vec<String> {
+    let program = program(network, end);
+    let Some(shown) = bpftool(&format!("prog show id {program}")) else { return Vec::new() };
+    let maps = shown["map_ids"].as_array().expect("maps").iter().map(|id| format!("map show id {id}"));
+    let links = bpftool("link show").expect("it is there");
+    let links = links.as_array().into_iter().flatten().filter(|link| link["prog_id"] == program);
+    let links: Vec<_> = links.map(|link| format!("link show id {}", link["id"])).collect();
+    assert_eq!(links.len(), 1, "one link holds the program");
+    let all: Vec<_> = maps.chain(links).chain([format!("prog show id {program}")]).collect();
+    assert!(all.len() > 6, "{all:?}");
+    all
+}
+
+/// The kernel frees some time after the last user has gone; it uses no number again for long.
+fn are_gone(objects: &[String]) {
+    for object in objects {
+        eventually("it is out of the kernel", || run(&format!("bpftool {object}")).is_err());
+    }
+}
+
+/// Numbers of all programs in the kernel that are this one, by their tag, whoever loaded them.
+fn programs(tag: &serde_json::Value) -> BTreeSet<u64> {
+    let shown = bpftool("prog show").unwrap_or_default();
+    let ours = shown.as_array().into_iter().flatten().filter(|program| program["tag"] == *tag);
+    ours.filter_map(|program| program["id"].as_u64()).collect()
 }
 
 #[test]
 fn daemons_over_xdp_survive_devices_and_leave_none_changed() {
-    let Some(network) = Network::new() else { return };
+    let Some(network) = Network::new("daemons", 2) else { return };
+    network.join(CABLE);
     let folder = folder("xdp");
-    let before = [0, 1].map(|end| network.photograph(end));
+    let before = photographs(&network);
 
     let (on_a, on_b) = (start(&network, &folder, 0), start(&network, &folder, 1));
     let (a, b) = (on_a.connect(), on_b.connect());
@@ -109,31 +99,136 @@ fn daemons_over_xdp_survive_devices_and_leave_none_changed() {
     let link = a.status().expect("status").engine["links"][0].clone();
     assert!(link["mode"].as_str().is_some_and(|mode| mode.starts_with("xdp (")), "{link}");
     assert_eq!(link["facts"]["napi_priority"], "40", "{link}");
-    assert!(network.photograph(0).contains("tbf 7075:") && network.photograph(0).contains("xdp"));
+    let during = network.photograph(CABLE, 0);
+    assert!(during.contains("tbf 7075:") && during.contains("xdp"), "{during}");
+    let killed = in_kernel(&network, 0);
 
     // Killed, and started again: what the dead one left is taken over, and put back in the end.
     on_a.stop(Signal::KILL);
-    assert!(network.photograph(0).contains("tbf 7075:"));
+    are_gone(&killed);
+    assert!(network.photograph(CABLE, 0).contains("tbf 7075:"));
     let on_a = start(&network, &folder, 0);
     let a = on_a.connect();
     drop(stream(&a, &b, 20_000));
+    let stopped = [0, 1].map(|end| in_kernel(&network, end)).concat();
     assert!(on_a.stop(Signal::TERM).success());
     assert!(on_b.stop(Signal::TERM).success());
-    assert_eq!([0, 1].map(|end| network.photograph(end)), before);
+    assert_eq!(photographs(&network), before);
+    are_gone(&stopped);
 
     // The other one's device vanishes and comes back; both go on.
     let (on_a, on_b) = (start(&network, &folder, 0), start(&network, &folder, 1));
     let (a, b) = (on_a.connect(), on_b.connect());
     meet([&a, &b]);
-    run(&network.inside(1, "ip link del vb")).expect("no cable");
+    network.run(1, &format!("ip link del {}", CABLE.device(1)));
     eventually("the link is lost", || !b.status().expect("status").node.links[0].alive);
-    network.join();
+    network.join(CABLE);
     drop(stream(&a, &b, 20_000));
     assert!(on_a.stop(Signal::TERM).success());
     assert!(on_b.stop(Signal::TERM).success());
-    for end in [0, 1] {
-        let after = network.photograph(end);
+    for after in photographs(&network) {
         assert!(!after.contains("7075") && !after.contains("xdp"), "{after}");
     }
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// What fails after the first link's program was loaded takes it out again.
+#[test]
+fn a_daemon_that_cannot_start_leaves_nothing_in_the_kernel() {
+    let Some(network) = Network::new("bad", 2) else { return };
+    network.join(CABLE);
+    let folder = folder("xdp-bad");
+    let before = photographs(&network);
+    let good = start(&network, &folder, 0);
+    let number = program(&network, 0);
+    let tag =
+        bpftool(&format!("prog show id {number}")).map(|shown| shown["tag"].clone()).unwrap_or_default();
+    let seen = programs(&tag);
+    assert!(tag.is_null() || seen.contains(&number), "{tag} is not in {seen:?}");
+    assert!(good.stop(Signal::TERM).success());
+    eventually("its program is gone", || !programs(&tag).contains(&number));
+    let loaded = programs(&tag);
+    // A device that is not there, one that is no link's, and ports that are taken.
+    let third =
+        "[[host]]\nname = \"c\"\nid = 3\n[[link]]\nname = \"to-c\"\nneighbour = \"c\"\nrate = \"1Mbit/s\"\n";
+    let none = format!("{third}{}prediction_error = \"1ms\"\n", OTHER.link(0, "xdp"));
+    let loopback = none.replace(&OTHER.device(0), "lo");
+    for (more, says) in [(&none, OTHER.device(0)), (&loopback, "lo".into())] {
+        let more = format!("prediction_error = \"1ms\"\n{more}");
+        let config = text(&folder, 0, &more, |text| common::program::write(&folder, text));
+        let line =
+            format!("{} --best-effort-host --config {}", env!("CARGO_BIN_EXE_punctuald"), config.display());
+        let failed = Command::new("sh")
+            .args(["-c", &network.inside(0, &line)])
+            .env("PUNCTUAL_LOG", "error")
+            .output()
+            .expect("punctuald runs");
+        let said = String::from_utf8_lossy(&failed.stderr);
+        assert_eq!((failed.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.contains(&says), "{said}");
+        assert_eq!(photographs(&network), before);
+        // Others may load theirs meanwhile, but not for so long.
+        eventually("nothing of it is in the kernel", || programs(&tag).is_subset(&loaded));
+    }
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// A counter of a link of this host.
+fn counted(host: &Endsystem, link: usize, names: &[&str]) -> u64 {
+    let links = host.status().expect("status").engine["links"][link].clone();
+    names.iter().fold(&links, |value, name| &value[name]).as_u64().expect("a counter")
+}
+
+/// Only the driver sees what comes in beyond ten times `packets_per_second` and a heap of some dozens, and only from that
+/// neighbour; what others signal goes on.
+#[test]
+fn a_flood_of_signalling_ends_in_the_driver_and_other_neighbours_are_heard() {
+    const FLOOD: u64 = 50_000;
+    let Some(network) = Network::new("flood", 3) else { return };
+    network.join(CABLE);
+    network.join(OTHER);
+    let folder = folder("xdp-flood");
+    let third = "[[host]]\nname = \"c\"\nid = 3\n";
+    let link = OTHER.link(0, "xdp");
+    let second = format!(
+        "prediction_error = \"500ms\"\n{third}[[link]]\nname = \"to-c\"\nneighbour = \"c\"\nrate = \"100Mbit/s\"\n\
+         prediction_error = \"5ms\"\n{link}"
+    );
+    let (on_a, on_b) = (start_with(&network, &folder, 0, &second), start_with(&network, &folder, 1, third));
+    let (a, b) = (on_a.connect(), on_b.connect());
+    let is_alive =
+        || a.status().expect("status").node.links[0].alive && b.status().expect("status").node.links[0].alive;
+    eventually("they see each other", is_alive);
+    let listener = b.listen("bystander", |_| punctual::Consent::Accept).expect("a listener");
+    let mut channel = a.open("bystander@b", common::contract(200, 50, 300)).expect("a channel");
+    let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
+
+    let begun = std::time::Instant::now();
+    let sent = network.within(2, || {
+        let socket =
+            UdpSocket::bind((OTHER.address(1), SIGNALLING_PORT_DEFAULT)).expect("the neighbour's port");
+        socket.connect((OTHER.address(0), SIGNALLING_PORT_DEFAULT)).expect("an address");
+        (0..FLOOD).filter(|_| socket.send(&[1; 100]).is_ok()).count() as u64
+    });
+    assert!(sent > FLOOD / 2, "{sent} packets left");
+    let heard = b.status().expect("status").node.links[0].packets_signalling;
+    let policed = || counted(&a, 1, &["drops", "policed"]);
+    eventually("most of it is policed", || policed() > sent / 2);
+    let taken = counted(&a, 1, &["packets_in"]);
+    // Ten times 50 a second, policed 1/128 wider; 33 at once, and what 5 ms of jitter and an interval make.
+    let most = (begun.elapsed().as_secs_f64() * 504.0) as u64 + 40;
+    assert!(taken > 0 && taken <= most, "{taken} of {sent} packets passed the driver, {most} may");
+
+    for _ in 0..20 {
+        channel.send(b"undisturbed").expect("sent");
+        receiver.recv_timeout(&mut [0; 200], PATIENCE).expect("received");
+        assert!(is_alive());
+    }
+    eventually("HELLOs go on", || {
+        assert!(is_alive());
+        b.status().expect("status").node.links[0].packets_signalling > heard + 3
+    });
+    assert_eq!([&a, &b].map(|host| counted(host, 0, &["drops", "policed"])), [0, 0]);
+    println!("{sent} packets in {:?}: {} policed, {taken} taken", begun.elapsed(), policed());
     std::fs::remove_dir_all(folder).expect("removed");
 }

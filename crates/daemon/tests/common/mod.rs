@@ -1,9 +1,14 @@
 //! Two daemons, `a` and `b`, in this process, joined by a memory link.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod census;
+pub mod harm;
 pub mod hosts;
+pub mod network;
 pub mod program;
+pub mod raw;
 pub mod text;
+pub mod witness;
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use punctual_link::UdpOptions;
 use punctual_link::kernel::{CareOptions, ShaperRate};
 use punctual_link::xdp::{AttachMode, ClassifierOptions, ZeroCopy};
 use punctual_proto::ids::NodeId;
-use punctual_proto::node::config::{Admission, Interference, LinkConfig};
+use punctual_proto::node::config::{Admission, Interference, LinkConfig, SignallingConfig};
 use punctual_proto::{Nanos, limits};
 use toml::Spanned;
 
@@ -18,7 +18,7 @@ use super::super::{
 use super::addresses;
 use super::kernel_rate::{self, KernelRate};
 use super::ranges;
-use super::{Hosts, bytes_u32, given_bytes, lookup, pick};
+use super::{Hosts, bytes_u32, given_bytes, lookup, pick, signals};
 use crate::os::realtime::{RealTime, SchedulingClass};
 
 /// Memory that a link's receive buffers take at most unless configured otherwise.
@@ -30,6 +30,7 @@ pub(super) fn links(
     own: NodeId,
     fragment_bytes: u32,
     real_time: RealTime,
+    signalling: &SignallingConfig,
     source: &Source<'_>,
 ) -> Result<(Vec<LinkConfig>, Vec<LinkDriver>), ConfigError> {
     let mut links = Vec::with_capacity(tables.len());
@@ -42,7 +43,7 @@ pub(super) fn links(
         let driver = match table.driver {
             DriverName::Memory => memory(table, at, source)?,
             DriverName::Udp => udp(table, &link, real_time, at, source)?,
-            DriverName::Xdp => xdp(table, &link, at, source)?,
+            DriverName::Xdp => xdp(table, &link, signalling, at, source)?,
         };
         addresses::check(&driver, table.neighbour.as_str()).map_err(refuse)?;
         drivers.push(driver);
@@ -178,6 +179,7 @@ fn udp(
 fn xdp(
     table: &LinkTable,
     link: &LinkConfig,
+    signalling: &SignallingConfig,
     at: usize,
     source: &Source<'_>,
 ) -> Result<LinkDriver, ConfigError> {
@@ -213,6 +215,10 @@ fn xdp(
                 XdpMode::Native => AttachMode::Native,
                 XdpMode::Generic => AttachMode::Generic,
             },
+            signalling_rate: signals::bound(signalling, link),
+            // Best effort may take all that is left of the link, in packets of any size: no rate of packets is too many.
+            // What bounds it are its own buffers, taken only while nothing more urgent waits for the processor.
+            best_effort_rate: None,
             ..ClassifierOptions::new(device, local, peer, data_port, signalling_port)
         },
         queue: table.queue.unwrap_or(0),

@@ -7,6 +7,7 @@ mod link;
 mod plan;
 mod priorities;
 mod ranges;
+mod signals;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -58,7 +59,8 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
     let real_time = real_time(file.processor.get_ref(), source, file.processor.span())?;
     let spin = pick(&file.processor.get_ref().spin, Spin(Nanos::ZERO)).0;
     let fragment_max = fragment_bytes.max(fragment_low_latency_bytes.unwrap_or(0));
-    let (links, drivers) = link::links(&file.link, &hosts, id, fragment_max, real_time, source)?;
+    let signalling = signalling(&file.signalling, source)?;
+    let (links, drivers) = link::links(&file.link, &hosts, id, fragment_max, real_time, &signalling, source)?;
     let routes = routes(&file.route, &hosts, id, &links, source)?;
     let node = NodeConfig {
         id,
@@ -75,7 +77,7 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
             .map(|host| (host.get_ref().name.clone(), NodeId(host.get_ref().id)))
             .collect(),
         routes,
-        signalling: signalling(&file.signalling, source)?,
+        signalling,
         buffer_bytes_max: buffers(&own),
         wakeup_margin: pick(&own.wakeup_margin, WAKEUP_MARGIN_DEFAULT),
     };

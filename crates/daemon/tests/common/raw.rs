@@ -1,0 +1,73 @@
+//! A client that speaks the API by hand.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use punctual_ipc::api::{Answer, ApiError, Call, FromDaemon, PACKET_BYTES_MAX, Request, VERSION};
+use punctual_ipc::socket::{self, Packet};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::PATIENCE;
+
+/// A client that speaks the API by hand.
+pub struct Raw(OwnedFd);
+
+impl Raw {
+    pub fn connect(path: &Path) -> Self {
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let socket = socket.expect("a socket");
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path).expect("an address")).expect("connected");
+        rustix::net::sockopt::set_socket_timeout(
+            &socket,
+            rustix::net::sockopt::Timeout::Recv,
+            Some(PATIENCE),
+        )
+        .expect("a timeout");
+        Self(socket)
+    }
+
+    pub fn greeted(path: &Path) -> Self {
+        let raw = Self::connect(path);
+        let hello = Request::Hello { version: VERSION, program: "raw".into() };
+        assert!(matches!(raw.ask(hello).0, Ok(Answer::Hello { .. })));
+        raw
+    }
+
+    pub fn send(&self, bytes: &[u8]) {
+        self.send_with(bytes, Vec::new());
+    }
+
+    /// With descriptors, which no request has.
+    pub fn send_with(&self, bytes: &[u8], descriptors: Vec<OwnedFd>) {
+        let packet = Packet { bytes: bytes.to_vec(), descriptors };
+        socket::send(&self.0, &packet, SendFlags::empty()).expect("sent");
+    }
+
+    /// The next packet; `None` at the end of the connection.
+    pub fn receive(&self) -> Option<(FromDaemon, Vec<OwnedFd>)> {
+        let mut buffer = vec![0; PACKET_BYTES_MAX];
+        let packet = socket::receive(&self.0, &mut buffer, RecvFlags::empty()).expect("received")?;
+        Some((packet.parse().expect("a message of the API"), packet.descriptors))
+    }
+
+    pub fn ask(&self, request: Request) -> (Result<Answer, ApiError>, Vec<OwnedFd>) {
+        self.ask_with(request, Vec::new())
+    }
+
+    pub fn ask_with(
+        &self,
+        request: Request,
+        descriptors: Vec<OwnedFd>,
+    ) -> (Result<Answer, ApiError>, Vec<OwnedFd>) {
+        let call = Packet::new(&Call { id: 7, request }, Vec::new()).expect("small");
+        self.send_with(&call.bytes, descriptors);
+        loop {
+            match self.receive().expect("an answer") {
+                (FromDaemon::Answer { id: 7, result }, descriptors) => return (result, descriptors),
+                (FromDaemon::Push(_), _) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}

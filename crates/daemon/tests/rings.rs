@@ -1,0 +1,163 @@
+//! What a program can do with the rings and descriptors that it has, and with those that it has not: it gets nothing of
+//! others, and harms itself at most. Two daemons as processes, so that what they hold can be counted.
+
+mod common;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use common::census::{descriptors, mappings};
+use common::eventually;
+use common::hosts::{Hosts, Wanted};
+use common::program::folder;
+use common::raw::Raw;
+use punctual_ipc::api::{Answer, Request};
+use punctual_ipc::ring::RingShape;
+use punctual_ipc::shm::Region;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{MemfdFlags, SealFlags};
+
+/// A ring of the client's own, as it was handed out.
+struct Own {
+    shape: RingShape,
+    descriptors: Vec<OwnedFd>,
+}
+
+impl Own {
+    fn new((answer, descriptors): (Result<Answer, punctual_ipc::api::ApiError>, Vec<OwnedFd>)) -> Self {
+        match answer {
+            Ok(Answer::Ring { ring: shape, .. }) => Self { shape, descriptors },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn region(&self) -> Region {
+        Region::open(&self.descriptors[0], self.shape.bytes()).expect("its own ring")
+    }
+
+    fn ring_doorbell(&self) {
+        rustix::io::write(&self.descriptors[3], &1_u64.to_ne_bytes()).expect("rung");
+    }
+}
+
+fn inode(file: impl AsFd) -> u64 {
+    rustix::fs::fstat(file).expect("a file").st_ino
+}
+
+/// A flow of the client's own, whose ring has so many slots of 100 B.
+fn flow(slots: u32) -> Request {
+    let ring = RingShape::new(slots, 100).expect("a shape");
+    Request::OpenBestEffort { to: "bulk@b".parse().expect("an address"), ring }
+}
+
+/// The client has a ring and two ends of a bell for each of its own channels; no request gives it another's.
+#[test]
+fn nobody_is_handed_the_ring_of_another() {
+    let folder = folder("rings-handed");
+    let mut hosts = Hosts::start(&folder, 0, &Wanted::default(), str::to_owned);
+    let raw = Raw::greeted(&hosts.a.socket);
+    let (first, second) = (Own::new(raw.ask(flow(4))), Own::new(raw.ask(flow(64))));
+    assert_ne!(inode(&first.descriptors[0]), inode(&second.descriptors[0]), "a file each");
+    let channel = hosts.channel.id();
+    let thread = std::process::id();
+    for request in [
+        Request::Consent { channel },
+        Request::Refuse { channel, why: String::new() },
+        Request::Close { channel },
+        Request::Channel { channel },
+        Request::CoSchedule { channel, thread },
+        Request::Alternate { channel },
+        Request::Status,
+    ] {
+        let (answer, descriptors) = raw.ask(request);
+        assert!(descriptors.is_empty(), "{answer:?} brought descriptors");
+    }
+    // Its own one for another of its own: the wrong size, and nothing of anybody behind its end.
+    assert!(Region::open(&first.descriptors[0], second.shape.bytes()).is_err(), "longer than it is");
+    assert!(rustix::fs::ftruncate(&first.descriptors[0], second.shape.bytes()).is_err(), "it cannot grow");
+    assert!(rustix::fs::ftruncate(&first.descriptors[0], 0).is_err(), "nor be cut");
+    hosts.are_undisturbed();
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// Requests with files and bells that the client made, or of another ring: the daemon maps none and keeps none.
+#[test]
+fn foreign_descriptors_are_neither_mapped_nor_kept() {
+    let folder = folder("rings-foreign");
+    let mut hosts = Hosts::start(&folder, 1, &Wanted::default(), str::to_owned);
+    let raw = Raw::greeted(&hosts.a.socket);
+    let own = Own::new(raw.ask(flow(4)));
+    let pid = hosts.a.pid();
+    let shape = RingShape::new(16, 100).expect("a shape");
+    let forged = || {
+        let file = rustix::fs::memfd_create("forged", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
+        let file = file.expect("a memory file");
+        rustix::fs::ftruncate(&file, shape.bytes()).expect("room");
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+            .expect("sealed");
+        file
+    };
+    let bell = || eventfd(0, EventfdFlags::CLOEXEC).expect("a bell");
+    let round = || {
+        let file = forged();
+        let watched = Region::open(&file, shape.bytes()).expect("mapped here");
+        let sent = vec![file, bell(), bell(), own.descriptors[3].try_clone().expect("another")];
+        let (answer, descriptors) = raw.ask_with(flow(16), sent);
+        let Ok(Answer::Ring { channel, .. }) = answer else { panic!("{answer:?}") };
+        let given = Region::open(&descriptors[0], shape.bytes()).expect("the daemon's own");
+        // What the daemon sets up in a ring is in its file, and not in the one that came.
+        let words = |region: &Region| {
+            (0..shape.bytes() as usize / 8)
+                .filter(|at| region.word(at * 8).load(Ordering::SeqCst) != 0)
+                .count()
+        };
+        assert_eq!(words(&watched), 0, "the daemon wrote to a file that it was sent");
+        drop(given);
+        assert_eq!(raw.ask(Request::Close { channel }).0, Ok(Answer::Done));
+        let (status, none) = raw.ask_with(Request::Status, vec![forged(), bell()]);
+        assert!(status.is_ok() && none.is_empty());
+    };
+    // The first one makes what stays.
+    round();
+    let before = (descriptors(pid), mappings(pid));
+    (0..50).for_each(|_| round());
+    // Each would be 50 more at least.
+    eventually("none is kept", || descriptors(pid) <= before.0 && mappings(pid) <= before.1);
+    hosts.are_undisturbed();
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// Every position, length and offset of the client's own rings is as hostile as can be: what lies outside of a ring is
+/// neither read nor written. Of its own rings the broken ones end; nobody else's message changes, is late or comes twice.
+#[test]
+fn positions_that_point_out_of_a_ring_reach_nothing() {
+    let folder = folder("rings-hostile");
+    let mut hosts = Hosts::start(&folder, 2, &Wanted::default(), str::to_owned);
+    let listener = hosts.connections[1].bind_best_effort("bulk", 100).expect("a receiver");
+    let raw = Raw::greeted(&hosts.a.socket);
+    let values = [1, 3, 5, 64, 1 << 12, 1 << 31, 1 << 32, 1 << 63, u64::MAX / 3, u64::MAX - 7, u64::MAX];
+    for (round, value) in values.into_iter().enumerate() {
+        let broken = hosts.a.connect().status().expect("status").api.broken_rings;
+        let own = Own::new(raw.ask(flow(4)));
+        let region = own.region();
+        for at in 0..own.shape.bytes() as usize / 8 {
+            region.word(at * 8).store(value, Ordering::SeqCst);
+            // The daemon looks while it changes.
+            if at % 8 == round % 8 {
+                own.ring_doorbell();
+            }
+        }
+        own.ring_doorbell();
+        hosts.are_undisturbed();
+        eventually("its ring is given up, or had nothing in it", || {
+            let status = hosts.a.connect().status().expect("status");
+            status.api.broken_rings > broken || value <= 4
+        });
+    }
+    drop((listener, raw));
+    let watcher = hosts.a.connect();
+    eventually("only the bystander is left", || watcher.status().expect("status").node.channels == 1);
+    let state = hosts.receiver.state().expect("state");
+    assert_eq!((state.misses, state.policed, state.status.counters.demoted), (0, 0, 0), "{state:?}");
+    std::fs::remove_dir_all(folder).expect("removed");
+}

@@ -1,0 +1,101 @@
+//! What happens while the soak lasts, and when.
+
+use punctual::Nanos;
+use punctual_engine::os::now;
+use rustix::process::Signal;
+
+use crate::common::harm;
+use crate::common::program::Program;
+use crate::common::witness::sleep_until;
+use crate::stage::{Stage, TO_B};
+
+/// Draws; every run prints its seed.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    /// Lets up to so many milliseconds pass: what happens then happens at any moment of what goes on meanwhile.
+    pub fn moment(&mut self, most_ms: u64) {
+        sleep_until(now() + Nanos::from_micros(self.below(most_ms * 1_000)));
+    }
+}
+
+/// What happens to `b`, its cable, the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    Nothing,
+    Kill,
+    Stop,
+    CutAtA,
+    CutAtB,
+    StepClock,
+    FullDisk,
+    Starved,
+    Crowd,
+}
+
+pub const FAULTS: [Fault; 9] = [
+    Fault::Nothing,
+    Fault::Kill,
+    Fault::Stop,
+    Fault::CutAtA,
+    Fault::CutAtB,
+    Fault::StepClock,
+    Fault::FullDisk,
+    Fault::Starved,
+    Fault::Crowd,
+];
+
+impl Fault {
+    /// Lets it happen, and end, at moments that the dice say. What `b` is afterwards: killed ones are started again.
+    pub fn happen(self, stage: &Stage, on_b: &mut Program, dice: &mut Dice) {
+        dice.moment(300);
+        match self {
+            Self::Nothing => {}
+            Self::Kill => {
+                on_b.signal(Signal::KILL);
+                on_b.wait();
+                dice.moment(300);
+                *on_b = stage.start(1);
+            }
+            Self::Stop => {
+                on_b.freeze();
+                // Neighbours take it for dead after half a second.
+                dice.moment(1_000);
+                on_b.signal(Signal::CONT);
+            }
+            Self::CutAtA | Self::CutAtB => {
+                let end = usize::from(self == Self::CutAtB);
+                stage.network.switch(TO_B, end, "down");
+                dice.moment(1_000);
+                stage.network.switch(TO_B, end, "up");
+            }
+            Self::StepClock => {
+                let Some(clock) = &stage.clock else { return };
+                assert!(clock.step(i128::from(dice.below(800)) - 400), "stepped");
+                dice.moment(300);
+                assert!(clock.step(0), "and back");
+            }
+            Self::FullDisk => {
+                stage.disk.fill(&stage.log);
+                dice.moment(300);
+                on_b.signal(Signal::KILL);
+                on_b.wait();
+                stage.refuses_to_start();
+                // Without one to keep it needs no disk.
+                *on_b = stage.start(1);
+                dice.moment(300);
+                stage.disk.free();
+            }
+            Self::Starved => harm::starve(&stage.socket(usize::from(dice.below(2) == 0)), "cam@b"),
+            Self::Crowd => {
+                let served = harm::crowd(&stage.socket(0), 10, 20);
+                assert_eq!(served, 200, "all are served by the one that nothing happens to");
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! How much signalling the driver of a link lets in: whatever a conforming neighbour may send, and a bounded rest.
+//!
+//! The neighbour regulates its signalling to logical arrivals I apart, I = 1 / `packets_per_second`, and sends each packet
+//! within I of that (the bound of the implicit channel). On its way it is late by the link's jitter at most. So what comes
+//! in any time x is at most `ceil((I + jitter) / I') + x / I' + 1` packets, I' = I (1 - 1/128) for a fast clock: a token
+//! bucket. What exceeds the rate that admission counts with waits in the background of the processor in any case, so the
+//! bucket may be wide, and is: a driver that drops too early would make a small flood end channels that the processor
+//! could have kept.
+
+use punctual_link::xdp::Rate;
+use punctual_proto::Nanos;
+use punctual_proto::node::config::{LinkConfig, SignallingConfig};
+
+/// A neighbour that is configured for so many times our `packets_per_second` conforms, too.
+const MARGIN: u32 = 10;
+/// More than a restarted neighbour, or what stood still between it and us, delivers at once.
+const HEAP_PACKETS: u64 = 32;
+
+/// The bucket of a link; `None` where nothing can be sent (refused when the node is made).
+pub(super) fn bound(signalling: &SignallingConfig, link: &LinkConfig) -> Option<Rate> {
+    let packets_per_second = signalling.packets_per_second.saturating_mul(MARGIN).min(1_000_000_000);
+    let fastest = SignallingConfig { packets_per_second, ..signalling.clone() }.rate()?;
+    let policed = fastest.policed_interval().max(Nanos(1));
+    let jitter = link.propagation_max - link.propagation_min + link.prediction_error;
+    let heap = (fastest.interval() + jitter).div_ceil(policed).saturating_add(1 + HEAP_PACKETS);
+    Some(Rate {
+        packets_per_second: u32::try_from(1_000_000_000_u64.div_ceil(policed.0)).unwrap_or(u32::MAX),
+        burst_packets: u32::try_from(heap).unwrap_or(u32::MAX),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_proto::BitRate;
+    use punctual_proto::ids::NodeId;
+
+    use super::*;
+
+    /// Packets of those that come at `times_ns` that the bucket lets in (`conforms` of the program).
+    fn let_in(rate: Rate, times_ns: impl Iterator<Item = u64>) -> u64 {
+        let interval = 1_000_000_000_u64.div_ceil(rate.packets_per_second.into());
+        let depth = interval * u64::from(rate.burst_packets);
+        let mut full_at = 0;
+        times_ns
+            .filter(|now| {
+                let next = full_at.max(*now) + interval;
+                let conforms = next - now <= depth;
+                full_at = if conforms { next } else { full_at };
+                conforms
+            })
+            .count() as u64
+    }
+
+    fn link() -> LinkConfig {
+        let link = LinkConfig::new("wire", NodeId(2), BitRate(100_000_000));
+        LinkConfig { propagation_max: Nanos::from_millis(3), prediction_error: Nanos::from_millis(7), ..link }
+    }
+
+    #[test]
+    fn whatever_a_conforming_neighbour_sends_is_let_in() {
+        const PACKETS: u64 = 20_000;
+        for packets_per_second in [1, 50, 100_000] {
+            let rate =
+                bound(&SignallingConfig { packets_per_second, ..SignallingConfig::default() }, &link());
+            let rate = rate.expect("a bucket");
+            for times in [1, 2, u64::from(MARGIN)] {
+                // Its clock is fast by half a per cent, and all that falls into a heap's time comes at its end.
+                let interval = 1_000_000_000 / (u64::from(packets_per_second) * times) * 199 / 200;
+                for heap in [1, interval + 10_000_000, interval * HEAP_PACKETS] {
+                    let sent = (0..PACKETS).map(|number| (number * interval).div_ceil(heap) * heap);
+                    assert_eq!(let_in(rate, sent), PACKETS, "{rate:?}, {times} times, heaps of {heap} ns");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_flood_is_cut_to_the_margin() {
+        let rate = bound(&SignallingConfig::default(), &link()).expect("a bucket");
+        // A packet every microsecond for ten seconds.
+        let taken = let_in(rate, (0..10_000_000).map(|number| number * 1_000));
+        let most = 10 * 50 * 10 * 128 / 127 + 20 + u64::from(rate.burst_packets);
+        assert!(taken <= most && taken > 10 * 50 * 10, "{taken} of at most {most}");
+    }
+}
