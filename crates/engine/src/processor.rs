@@ -142,8 +142,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             ports.push(LinkPort::new(LinkId(index as u16), driver, link));
         }
         let received = Vec::with_capacity(RECEIVE_BATCH);
-        let spin = ports.iter().map(LinkPort::spin).fold(config.spin, Nanos::max);
-        realtime::check_spin(&config.real_time, spin)?;
+        let spin = Spin::new(config.spin, ports.iter().map(LinkPort::spins));
+        realtime::check_spin(&config.real_time, spin.longest())?;
         let grace = config.node.signalling.grace + STOP_MARGIN;
         let node = Node::new(config.node, config.seed, now())?;
         let share = Share::of(config.real_time.class, node.cpu_utilisation(), &shared.counters)?;
@@ -156,7 +156,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             meter: Meter::default(),
             events: VecDeque::new(),
             commanded: true,
-            spin: Spin::new(spin),
+            spin,
             share,
             successor: None,
             is_led: false,
@@ -236,6 +236,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             let count = self.received.len();
             for packet in self.received.drain(..) {
                 let from = port::node_port(packet.port);
+                self.spin.stay(packet.stream, at);
                 self.node.handle_frame(port.id, from, Instant(packet.received_ns), packet.frame, at);
             }
             // One packet's demultiplexing counts in the unit that it makes; what is done for many is shared out.
@@ -307,6 +308,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             if self.transmit(at) {
                 at = now();
             }
+            self.spin.stay_for(kind, at);
             let own = at.since(begun);
             self.node.record_unit(handler, kind, self.meter.unit(kind, packets, own), declared, at);
             let spent = at.since(started).max(Nanos(1));

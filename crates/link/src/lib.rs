@@ -26,7 +26,7 @@ use thiserror::Error;
 
 pub use memory::{MemoryLink, MemoryOptions};
 pub use pool::{Frame, Pool};
-pub use stream::{Filter, PathKey, Stream, StreamDrops};
+pub use stream::{Filter, PathKey, Spins, Stream, StreamDrops};
 pub use udp::{UdpLink, UdpOptions};
 
 /// The two well-known ports of a node.
@@ -41,6 +41,14 @@ pub enum Port {
 impl Port {
     /// Both, in the order in which a link receives them.
     pub const ALL: [Self; 2] = [Self::Signalling, Self::Data];
+
+    /// What is known of a packet's stream by its port alone.
+    const fn stream(self) -> Stream {
+        match self {
+            Self::Signalling => Stream::Signalling,
+            Self::Data => Stream::Guaranteed,
+        }
+    }
 }
 
 /// A packet that came in.
@@ -50,6 +58,8 @@ pub struct Received {
     pub frame: Frame,
     /// Which port it came to.
     pub port: Port,
+    /// Its class; a driver that does not tell streams apart knows [`Stream::Signalling`] from [`Stream::Guaranteed`].
+    pub stream: Stream,
     /// When the driver had it, on this host's `CLOCK_MONOTONIC`; never in the future, never decreasing within a
     /// port (where the driver tells streams apart: within a stream).
     pub received_ns: u64,
@@ -204,10 +214,9 @@ pub trait Link: Send {
         StreamDrops::default()
     }
 
-    /// How long to go on looking for packets after the last one, in ns, before the thread sleeps until a descriptor
-    /// is readable. A thread of a real-time class that never sleeps is throttled by the system: 0 unless asked for.
-    fn spin_ns(&self) -> u64 {
-        0
+    /// How long the thread shall go on looking for packets before it sleeps.
+    fn spins(&self) -> Spins {
+        Spins::default()
     }
 
     /// More about what it runs on, for people: names and values.

@@ -25,6 +25,28 @@ impl Stream {
     pub const ALL: [Self; 4] = [Self::Signalling, Self::LowLatency, Self::Guaranteed, Self::BestEffort];
 }
 
+/// How long to go on looking for packets after one of each stream, in ns, before the thread sleeps until a descriptor is
+/// readable. A thread of a real-time class that never sleeps is throttled by the system: 0 unless asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spins([u64; Stream::ALL.len()]);
+
+impl Spins {
+    /// So long after each stream, in ns.
+    pub fn new(of: impl FnMut(Stream) -> u64) -> Self {
+        Self(Stream::ALL.map(of))
+    }
+
+    /// After a packet of this stream, in ns.
+    pub const fn after(&self, stream: Stream) -> u64 {
+        self.0[stream as usize]
+    }
+
+    /// The longest, in ns.
+    pub fn longest(&self) -> u64 {
+        self.0.into_iter().max().unwrap_or(0)
+    }
+}
+
 /// A channel's name on the wire: source node, number there, life of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathKey {

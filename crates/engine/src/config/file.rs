@@ -213,6 +213,10 @@ pub(super) struct LinkTable {
     pub kernel_rate: Maybe<RateOrShare>,
     pub interrupt_defer: Maybe<Nanos>,
     pub spin: Maybe<Nanos>,
+    pub spin_signalling: Maybe<Nanos>,
+    pub spin_low_latency: Maybe<Nanos>,
+    pub spin_guaranteed: Maybe<Nanos>,
+    pub spin_best_effort: Maybe<Nanos>,
     // The scheduler's and admission's.
     pub rate: Text<BitRate>,
     pub rate_error: Maybe<Ppm>,

@@ -257,8 +257,6 @@ impl HostConfig {
             None => random()?,
         };
         let node = NodeConfig { epoch: Epoch(epoch), links: self.paced_links(), ..self.node.clone() };
-        let spin = self.xdp_links().map(|(_, settings)| settings.spin).chain([self.spin]).max();
-        let spin = spin.unwrap_or_default();
-        Ok(EngineConfig { node, links, real_time: self.real_time, spin, seed: random()? })
+        Ok(EngineConfig { node, links, real_time: self.real_time, spin: self.spin, seed: random()? })
     }
 }

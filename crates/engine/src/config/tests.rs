@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use punctual_link::UdpOptions;
 use punctual_link::kernel::{CareOptions, ShaperRate};
 use punctual_link::xdp::{AttachMode, ZeroCopy};
+use punctual_link::{Spins, Stream, UdpOptions};
 use punctual_proto::ids::NodeId;
 use punctual_proto::node::config::{Admission, CpuConfig, Interference, LinkConfig, Pace, RunPolicy};
 use punctual_proto::{BitRate, Nanos, Ppm};
@@ -131,9 +131,9 @@ fn every_key_of_a_link_over_xdp_means_what_the_example_says() {
     let said = everything_said();
     let xdp = |line: &str| {
         let key = line.trim_start_matches("# ").split(" = ").next().unwrap_or("").to_owned();
-        let keys =
-            ["queue", "xdp_mode", "zero_copy", "napi_priority", "kernel_rate", "interrupt_defer", "spin"];
-        keys.contains(&key.as_str()).then(|| line.trim_start_matches("# ").to_owned())
+        let keys = ["queue", "xdp_mode", "zero_copy", "napi_priority", "kernel_rate", "interrupt_defer"];
+        (keys.contains(&key.as_str()) || key.starts_with("spin"))
+            .then(|| line.trim_start_matches("# ").to_owned())
     };
     let is_of_udp =
         |line: &&str| !["socket_", "interference_", "pace"].iter().any(|start| line.starts_with(start));
@@ -147,7 +147,7 @@ fn every_key_of_a_link_over_xdp_means_what_the_example_says() {
     let [link] = &config.node.links[..] else { panic!("one link") };
     assert_eq!((settings.classifier.device.as_str(), settings.queue, settings.frames), ("eth0", 0, 8_192));
     assert_eq!((settings.classifier.mode, settings.zero_copy), (AttachMode::Auto, ZeroCopy::Auto));
-    assert_eq!((settings.spin, settings.pace_by_device, link.pace), (Nanos::ZERO, true, Pace::Clock));
+    assert_eq!((settings.spins, settings.pace_by_device, link.pace), (Spins::default(), true, Pace::Clock));
     // 10 % of 40 Mbit/s; the least burst; both in the time of a link of 40 Mbit/s less 1 %.
     let kernel_rate = Some(ShaperRate { rate_bps: 4_000_000, burst_bytes: 3_084 });
     assert_eq!(settings.care, CareOptions { kernel_rate, napi_priority: Some(60), interrupt_defer_ns: 0 });
@@ -328,6 +328,20 @@ fn links_of_one_address_share_its_ports() {
     };
     assert_eq!(shared(read(&small("", &udp(2), &second)).expect("two links")), [true, true]);
     assert_eq!(shared(read(&small("", &udp(2), "")).expect("one link")), [false]);
+}
+
+#[test]
+fn each_class_of_a_link_may_be_waited_for_awake() {
+    let xdp = "driver = \"xdp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"";
+    let spins = |keys: &str| {
+        let config = read(&small("", &format!("{xdp}\n{keys}"), "")).expect("a link");
+        let LinkDriver::Xdp(settings) = &config.drivers[0] else { panic!("xdp") };
+        Stream::ALL.map(|stream| settings.spins.after(stream) / 1_000)
+    };
+    assert_eq!(spins("spin = \"20us\""), [20; 4]);
+    assert_eq!(spins("spin = \"20us\"\nspin_best_effort = \"0us\""), [20, 20, 20, 0]);
+    let each = "spin_signalling = \"1us\"\nspin_low_latency = \"2us\"\nspin_guaranteed = \"3us\"";
+    assert_eq!(spins(each), [1, 2, 3, 0]);
 }
 
 #[test]

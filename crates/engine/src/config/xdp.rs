@@ -2,8 +2,7 @@
 
 use punctual_link::kernel::{CareOptions, Device, Follow, FollowError, Mac, Opener, PathRequest, follow};
 use punctual_link::xdp::{Addresses, ClassifierOptions, XdpLink, XdpMemory, XdpOptions, ZeroCopy};
-use punctual_link::{Link, LinkError};
-use punctual_proto::Nanos;
+use punctual_link::{Link, LinkError, Spins};
 
 /// Sizes of frames: what the kernel takes on pages of 4 KiB.
 const FRAME_BYTES: [usize; 2] = [2_048, 4_096];
@@ -26,7 +25,7 @@ pub struct XdpSettings {
     /// What the device shall be like.
     pub care: CareOptions,
     /// How long to look for packets before sleeping.
-    pub spin: Nanos,
+    pub spins: Spins,
     /// No pace was configured: completions, where the device has a pace of its own.
     pub pace_by_device: bool,
 }
@@ -82,7 +81,7 @@ pub(super) fn open(links: &[&XdpSettings]) -> Result<Vec<Box<dyn Link>>, FollowE
         let addresses = Addresses::new(Mac::default(), None);
         let options = XdpOptions { addresses: Some(addresses.clone()), ..link.options() };
         let opener = Box::new(XdpOpener { options, addresses, memory: memory.clone() });
-        Follow { request: link.request(), care: link.care, spin_ns: link.spin.0, opener }
+        Follow { request: link.request(), care: link.care, spins: link.spins, opener }
     });
     Ok(follow(follows.collect())?.into_iter().map(|link| Box::new(link) as Box<dyn Link>).collect())
 }

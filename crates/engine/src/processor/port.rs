@@ -5,7 +5,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use punctual_link::{Frame, Link, LinkError, Port, Received, Stream};
+use punctual_link::{Frame, Link, LinkError, Port, Received, Spins, Stream};
 use punctual_proto::ids::{LinkId, PathId};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
@@ -250,8 +250,8 @@ impl LinkPort {
     }
 
     /// How long the link wants to be looked at before its thread sleeps.
-    pub fn spin(&self) -> Nanos {
-        Nanos(self.driver.spin_ns())
+    pub fn spins(&self) -> Spins {
+        self.driver.spins()
     }
 
     pub fn report(&self) -> LinkReport {

@@ -1,11 +1,14 @@
 //! Waiting awake: a sleeping thread is woken in microseconds to tens of them, a ring is looked at in nanoseconds.
 //!
-//! After its last piece of work the processor looks at the drivers' rings for the configured time; the descriptors
+//! After its last piece of work the processor looks at the drivers' rings for the configured time, after packets for what
+//! their link says of their class (what leaves counts as guaranteed or best effort); the descriptors
 //! (doorbells of applications, commands) it looks at every [`LOOK`], since that is a system call. While it does so
 //! nobody of a lower class gets the CPU: worth it on a core of its own, or for the length of a round trip. There is no
 //! pause instruction between two looks: the core is nobody else's, and a packet that comes during one is seen later.
 
+use punctual_link::{Spins, Stream};
 use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::node::api::WorkKind;
 use punctual_proto::{Instant, Nanos};
 
 use super::Processor;
@@ -15,22 +18,52 @@ use crate::os::now;
 /// Between two looks at the descriptors of a processor that does not sleep: some percent of its time.
 const LOOK: Nanos = Nanos::from_micros(10);
 
-/// How long to stay awake, and since when.
+/// How long to stay awake.
 pub(super) struct Spin {
+    /// After anything was done.
     span: Nanos,
-    /// When something was done last.
-    busy_at: Instant,
+    /// After a packet: the longest that a link asks for.
+    after: Spins,
+    awake_until: Instant,
     /// When the descriptors were looked at last.
     looked_at: Instant,
 }
 
 impl Spin {
-    pub const fn new(span: Nanos) -> Self {
-        Self { span, busy_at: Instant::ZERO, looked_at: Instant::ZERO }
+    pub fn new(span: Nanos, links: impl Iterator<Item = Spins> + Clone) -> Self {
+        let after = Spins::new(|stream| links.clone().map(|spins| spins.after(stream)).max().unwrap_or(0));
+        Self { span, after, awake_until: Instant::ZERO, looked_at: Instant::ZERO }
+    }
+
+    /// The longest that it may stay awake at a time.
+    pub fn longest(&self) -> Nanos {
+        self.span.max(Nanos(self.after.longest()))
+    }
+
+    /// A packet of this stream came or went.
+    pub fn stay(&mut self, stream: Stream, at: Instant) {
+        self.awake_until = self.awake_until.max(at + Nanos(self.after.after(stream)));
+    }
+
+    /// A unit was done.
+    pub fn stay_for(&mut self, kind: WorkKind, at: Instant) {
+        if let Some(stream) = stream_of(kind) {
+            self.stay(stream, at);
+        }
     }
 
     fn is_over(&self, at: Instant) -> bool {
-        at.since(self.busy_at) >= self.span
+        at >= self.awake_until
+    }
+}
+
+/// The stream that a unit's packets count as; `None` where that was told as they came in.
+const fn stream_of(kind: WorkKind) -> Option<Stream> {
+    match kind {
+        WorkKind::Send => Some(Stream::Guaranteed),
+        WorkKind::Forward | WorkKind::Receive => None,
+        WorkKind::BestEffort => Some(Stream::BestEffort),
+        WorkKind::Signalling => Some(Stream::Signalling),
     }
 }
 
@@ -53,7 +86,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// Waits until something comes in or `until`, awake for as long as it was told to.
     pub(super) fn wait(&mut self, until: Option<Instant>, progress: bool, mut at: Instant) -> Waited {
         if progress {
-            self.spin.busy_at = at;
+            self.spin.awake_until = self.spin.awake_until.max(at + self.spin.span);
         }
         loop {
             let is_due = until.is_some_and(|until| until <= at);
@@ -80,5 +113,30 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 return Waited::until(at);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_class_keeps_the_processor_awake_for_its_own_time() {
+        let of = |low_latency, best_effort| {
+            Spins::new(|stream| match stream {
+                Stream::LowLatency => low_latency,
+                Stream::BestEffort => best_effort,
+                _ => 10,
+            })
+        };
+        let mut spin = Spin::new(Nanos(5), [of(100, 0), of(50, 20)].into_iter());
+        assert_eq!(spin.longest(), Nanos(100), "the longest of both links");
+        spin.stay(Stream::BestEffort, Instant(1_000));
+        assert!(!spin.is_over(Instant(1_019)) && spin.is_over(Instant(1_020)));
+        spin.stay(Stream::LowLatency, Instant(1_000));
+        spin.stay_for(WorkKind::Send, Instant(1_010));
+        spin.stay_for(WorkKind::Receive, Instant(2_000));
+        assert!(!spin.is_over(Instant(1_099)) && spin.is_over(Instant(1_100)), "no class shortens another's");
+        assert_eq!(Spin::new(Nanos(5), [].into_iter()).longest(), Nanos(5));
     }
 }

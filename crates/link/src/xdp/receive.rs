@@ -86,7 +86,7 @@ impl Receiver {
                 let Some((frame, received_ns)) = received else { continue };
                 let received_ns = self.time(stream, received_ns, &mut now_ns, statistics);
                 let port = if stream == Stream::Signalling { Port::Signalling } else { Port::Data };
-                out.push(Received { frame, port, received_ns });
+                out.push(Received { frame, port, stream, received_ns });
             }
             inlet.ring.release();
         }

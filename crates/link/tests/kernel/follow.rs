@@ -8,7 +8,7 @@ use punctual_link::kernel::{
     CareOptions, Device, Follow, FollowedLink, Mac, Opener, ShaperRate, follow, leftovers,
 };
 use punctual_link::xdp::{Addresses, ClassifierOptions, XdpLink, XdpMemory, XdpOptions};
-use punctual_link::{Filter, Link, LinkError, PathKey, Port, Received, Stream};
+use punctual_link::{Filter, Link, LinkError, PathKey, Port, Received, Spins, Stream};
 use rustix::event::{Timespec, epoll};
 
 use crate::facts::request;
@@ -56,7 +56,8 @@ fn open() -> FollowedLink {
     let memory = XdpMemory::new(options.frames_needed(), 2_048).expect("memory");
     let opener = Box::new(Xdp { options, addresses, memory });
     let mut links =
-        follow(vec![Follow { request: request(), care: everything(), spin_ns: 0, opener }]).expect("a link");
+        follow(vec![Follow { request: request(), care: everything(), spins: Spins::default(), opener }])
+            .expect("a link");
     links.remove(0)
 }
 

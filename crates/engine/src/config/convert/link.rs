@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use punctual_link::UdpOptions;
 use punctual_link::kernel::{CareOptions, ShaperRate};
 use punctual_link::xdp::{AttachMode, ClassifierOptions, ZeroCopy};
+use punctual_link::{Spins, Stream, UdpOptions};
 use punctual_proto::ids::NodeId;
 use punctual_proto::node::config::{Admission, Interference, LinkConfig, SignallingConfig};
 use punctual_proto::{Nanos, limits};
@@ -234,7 +234,7 @@ fn xdp(
             napi_priority: table.napi_priority,
             interrupt_defer_ns: pick(&table.interrupt_defer, Nanos::ZERO).0,
         },
-        spin: pick(&table.spin, Nanos::ZERO),
+        spins: spins(table),
         pace_by_device: table.pace.is_none(),
     }))
 }
@@ -255,6 +255,20 @@ fn interference(
     })
 }
 
+/// How long to wait awake after packets of each class: what is said of the class, else of all.
+fn spins(table: &LinkTable) -> Spins {
+    let all = pick(&table.spin, Nanos::ZERO);
+    Spins::new(|stream| {
+        let own = match stream {
+            Stream::Signalling => &table.spin_signalling,
+            Stream::LowLatency => &table.spin_low_latency,
+            Stream::Guaranteed => &table.spin_guaranteed,
+            Stream::BestEffort => &table.spin_best_effort,
+        };
+        pick(own, all).0
+    })
+}
+
 /// Keys that only the driver "xdp" can carry out.
 fn no_xdp_keys(table: &LinkTable, at: usize, source: &Source<'_>) -> Result<(), ConfigError> {
     let keys = [
@@ -265,6 +279,10 @@ fn no_xdp_keys(table: &LinkTable, at: usize, source: &Source<'_>) -> Result<(), 
         ("kernel_rate", table.kernel_rate.is_some()),
         ("interrupt_defer", table.interrupt_defer.is_some()),
         ("spin", table.spin.is_some()),
+        ("spin_signalling", table.spin_signalling.is_some()),
+        ("spin_low_latency", table.spin_low_latency.is_some()),
+        ("spin_guaranteed", table.spin_guaranteed.is_some()),
+        ("spin_best_effort", table.spin_best_effort.is_some()),
     ];
     match keys.into_iter().find(|(_, given)| *given) {
         None => Ok(()),

@@ -16,7 +16,7 @@ use super::mailbox::{Bell, Mailbox, Parcel};
 use crate::kernel::{
     CareOptions, Change, Device, DeviceCare, KernelError, Mac, PathRequest, RESOLVE_PATIENCE, Watcher,
 };
-use crate::{Link, LinkError};
+use crate::{Link, LinkError, Spins};
 
 /// How often neighbours are asked for that the kernel does not need itself, and everything is looked at again.
 const REFRESH: Duration = Duration::from_secs(10);
@@ -42,8 +42,8 @@ pub struct Follow {
     pub request: PathRequest,
     /// What its device shall be like.
     pub care: CareOptions,
-    /// How long to look for packets before sleeping, in ns.
-    pub spin_ns: u64,
+    /// How long to look for packets before sleeping.
+    pub spins: Spins,
     /// Makes its drivers.
     pub opener: Box<dyn Opener>,
 }
@@ -71,15 +71,15 @@ pub fn follow(links: Vec<Follow>) -> Result<Vec<FollowedLink>, FollowError> {
     let (mut kept, mut drivers) = (Vec::new(), Vec::new());
     for (number, link) in links.into_iter().enumerate() {
         let of_link = |error| FollowError { link: Some(number), error };
-        let spin_ns = link.spin_ns;
+        let spins = link.spins;
         let (link, driver) = Kept::open(link, &mut watcher, Arc::clone(&bell)).map_err(of_link)?;
-        drivers.push((driver, Arc::clone(&link.mailbox), spin_ns));
+        drivers.push((driver, Arc::clone(&link.mailbox), spins));
         kept.push(link);
     }
     let keeper = Arc::new(Keeper::start(watcher, kept, bell).map_err(os)?);
     let followed = drivers
         .into_iter()
-        .map(|(driver, mailbox, spin_ns)| FollowedLink::new(driver, mailbox, spin_ns, Arc::clone(&keeper)))
+        .map(|(driver, mailbox, spins)| FollowedLink::new(driver, mailbox, spins, Arc::clone(&keeper)))
         .collect::<io::Result<_>>();
     followed.map_err(os)
 }

@@ -11,7 +11,9 @@ use rustix::event::epoll;
 
 use super::keeper::Keeper;
 use super::mailbox::{Condition, Mailbox, Parcel};
-use crate::{Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, Stream, StreamDrops};
+use crate::{
+    Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, Spins, Stream, StreamDrops,
+};
 
 type Driver = Box<dyn Link>;
 
@@ -38,7 +40,7 @@ pub struct FollowedLink {
     statistics: LinkStatistics,
     drops: StreamDrops,
     packet_bytes_max: usize,
-    spin_ns: u64,
+    spins: Spins,
     /// What was known about the device when the mailbox was free last.
     condition: RefCell<Condition>,
     /// The last link to go stops it.
@@ -49,7 +51,7 @@ impl FollowedLink {
     pub(super) fn new(
         driver: Driver,
         mailbox: Arc<Mailbox>,
-        spin_ns: u64,
+        spins: Spins,
         keeper: Arc<Keeper>,
     ) -> io::Result<Self> {
         let gate = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -69,7 +71,7 @@ impl FollowedLink {
             statistics: LinkStatistics::default(),
             drops: StreamDrops::default(),
             packet_bytes_max,
-            spin_ns,
+            spins,
             condition: RefCell::default(),
             _keeper: keeper,
         })
@@ -251,8 +253,8 @@ impl Link for FollowedLink {
         }
     }
 
-    fn spin_ns(&self) -> u64 {
-        self.spin_ns
+    fn spins(&self) -> Spins {
+        self.spins
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
