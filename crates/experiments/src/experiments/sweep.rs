@@ -88,7 +88,8 @@ impl Worlds {
                 for (name, arrivals) in &point.set {
                     track.set_arrivals(name, arrivals.clone());
                 }
-                let slice = track.slice(sweep.slice, |_| true, |_| ())?;
+                let length = sweep.warm_up + conditions.brief(sweep.slice - sweep.warm_up);
+                let slice = track.slice(length, |_| true, |_| ())?;
                 windows.push(slice.from, slice.until);
             }
             windows.push(of_point);
