@@ -11,9 +11,16 @@ use serde_json::Value;
 const KEYS: [&str; 7] = ["experiment", "paper", "quick", "holes", "points", "checks", "plot"];
 const PUNCTUAL: &str = env!("CARGO_BIN_EXE_punctual");
 
-/// `punctual bench WORDS --json`: its exit status, what it printed, what it complained.
+/// `punctual bench WORDS --json` from the source tree, where examples are: its exit status, what it printed, what it complained.
 fn bench(words: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(PUNCTUAL).arg("bench").args(words).arg("--json").output().expect("it starts");
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = Command::new(PUNCTUAL)
+        .current_dir(tree)
+        .arg("bench")
+        .args(words)
+        .arg("--json")
+        .output()
+        .expect("it starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     (output.status.code(), text(output.stdout), text(output.stderr))
 }

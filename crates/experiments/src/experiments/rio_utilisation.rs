@@ -33,6 +33,9 @@ struct Point {
 }
 
 fn loads(conditions: &Conditions) -> &'static [f64] {
+    if conditions.smoke {
+        return &[0.8];
+    }
     if conditions.quick { &[0.4, 0.8, 0.95, 1.2] } else { &[0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.2] }
 }
 

@@ -34,7 +34,7 @@ use crate::witness::Witness;
 
 /// What the hosts are told of their link: no more than a's processor, which shares its CPU with the stranger's machine, can
 /// fill with smallest packets.
-const RATE: BitRate = BitRate(200_000_000);
+const RATE: BitRate = BitRate(100_000_000);
 /// The pace may be so many packets ahead: a flood at the full rate in spite of wake-ups that are late by (P - 1) U, 200 us.
 const PIPELINE: &str = "pipeline_depth = 8\n";
 /// The driver's part of the receiving CPU, which runs before the processor.
