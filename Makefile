@@ -26,9 +26,9 @@ build: setup ## target/release/punctual and target/release/punctuald
 demo: build ## three hosts, a video, a control loop and a flood; target/demo/report.html
 	$(PUNCTUAL) demo
 
-test: build ## all tests, deliberate faults in short, then 200 simulated networks
+test: build ## all tests, every experiment in short (as root), deliberate faults in short, then 200 simulated networks
 	scripts/check-format
-	PUNCTUAL_TEST_WALL_CLOCK=1 $(CARGO) test --locked --workspace
+	PUNCTUAL_TEST_WALL_CLOCK=1 PUNCTUAL_TEST_EXPERIMENTS=1 $(CARGO) test --locked --workspace
 	$(MUTATIONS) --short
 	$(PUNCTUAL) sim --seeds $(SEEDS)
 

@@ -78,6 +78,19 @@ impl Excuses {
         self.spans.get(first).is_some_and(|span| span.start <= delivered)
     }
 
+    /// The arrivals that a hole may touch, where a message is due `deadline` after its arrival: ascending, disjoint spans.
+    pub fn touched(&self, deadline: Nanos) -> Vec<(Instant, Instant)> {
+        let mut touched: Vec<(Instant, Instant)> = Vec::with_capacity(self.spans.len());
+        for span in &self.spans {
+            let from = span.start - deadline;
+            match touched.last_mut() {
+                Some(last) if from <= last.1 => last.1 = span.end,
+                _ => touched.push((from, span.end)),
+            }
+        }
+        touched
+    }
+
     /// The last hole that began before `at`.
     pub fn last_before(&self, at: Instant) -> Option<&Hole> {
         self.holes[..self.holes.partition_point(|hole| hole.start < at)].last()
@@ -174,6 +187,13 @@ mod tests {
         // 110 + 10 = 120; at 115 5 ms are undrained, so 120 + (5 + 5) = 130.
         assert!(excuses.covers(at(130), at(150)));
         assert!(!excuses.covers(at(131), at(150)));
+    }
+
+    #[test]
+    fn what_holes_may_touch_is_disjoint() {
+        let excuses = Excuses::new(&[hole(100, 110), hole(115, 120), hole(200, 201)], Ppm(0));
+        assert_eq!(excuses.touched(Nanos::from_millis(10)), [(at(90), at(120)), (at(190), at(201))]);
+        assert_eq!(excuses.touched(Nanos::ZERO).len(), 3);
     }
 
     #[test]

@@ -24,6 +24,17 @@ pub fn pin(cpu: u32) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// Pins another thread to one CPU.
+///
+/// # Errors
+/// Where there is no such thread or CPU, or it may not be moved.
+pub fn pin_thread(thread: u32, cpu: u32) -> std::io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu as usize);
+    let pid = i32::try_from(thread).ok().and_then(rustix::thread::Pid::from_raw);
+    Ok(sched_setaffinity(Some(pid.ok_or(rustix::io::Errno::SRCH)?), &set)?)
+}
+
 /// Puts the calling thread into `SCHED_FIFO` at `priority` (1 to 99), on one CPU or on any.
 ///
 /// # Errors

@@ -26,6 +26,9 @@ pub struct Bench {
     /// Fewer points and shorter slices: done within 60 s.
     #[arg(long)]
     quick: bool,
+    /// As short as it runs at all, to see that it does; its figures say nothing.
+    #[arg(long, hide = true)]
+    smoke: bool,
     /// Where the plot, the JSON and the daemons' logs go.
     #[arg(long, default_value = "target/bench", value_name = "DIR")]
     directory: PathBuf,
@@ -75,21 +78,20 @@ impl Bench {
             return Ok(Outcome::Done);
         }
         let experiment = find(name).map_err(|error| Usage(error.to_string()))?;
-        if self.peer.is_some() && !experiment.peer {
-            return Err(Usage(format!("{name} runs on one machine only: leave --peer out")).into());
-        }
-        if self.driver.is_some() && experiment.is_simulated() {
-            return Err(Usage(format!("{name} is simulated, without drivers: leave --driver out")).into());
+        let driver = self.driver.map(|driver| match driver {
+            DriverName::Udp => Driver::Udp,
+            DriverName::Xdp => Driver::Xdp,
+        });
+        if let Some(why) = experiment.objection(self.peer.is_some(), driver) {
+            return Err(Usage(why).into());
         }
         let rate = self.rate;
         let wanted = Wanted {
-            quick: self.quick,
+            quick: self.quick || self.smoke,
+            smoke: self.smoke,
             directory: self.directory,
             progress: output.is_live(),
-            driver: self.driver.map(|driver| match driver {
-                DriverName::Udp => Driver::Udp,
-                DriverName::Xdp => Driver::Xdp,
-            }),
+            driver,
             peer: self.peer.map(|address| Peer { address, rate }),
         };
         let (status, report) = experiment.run(wanted)?;

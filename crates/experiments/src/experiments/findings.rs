@@ -114,7 +114,7 @@ impl Findings {
         let least = ours().map(|one| one.figures.delivered_ratio).fold(f64::INFINITY, f64::min);
         self.checks.extend([
             Check::at_most(
-                "conforming messages late or lost outside platform holes".into(),
+                "conforming messages late, lost or refused outside platform holes".into(),
                 missed as f64,
                 0.0,
             ),
@@ -157,7 +157,7 @@ impl Findings {
     /// As every experiment is told.
     pub fn measured(self) -> Measured {
         let ours = || self.figures.iter().filter(|one| one.guaranteed && one.system == System::Punctual);
-        let samples = ours().map(|one| one.figures.offered - one.figures.refused).sum();
+        let samples = ours().map(|one| one.figures.judged()).sum();
         let excused = ours().map(|one| one.figures.excused).sum();
         let table = self.table();
         Measured {
@@ -188,6 +188,7 @@ impl Findings {
             "max",
             "misses",
             "excused",
+            "refused conforming",
             "refused",
         ]);
         for one in &self.figures {
@@ -199,7 +200,8 @@ impl Findings {
                     .map(|v| format!("{v:.3}")),
             );
             row.extend(crate::demo::table::latency_cells(&figures.latency));
-            row.extend([figures.misses, figures.excused, figures.refused].map(|count| count.to_string()));
+            let counts = [figures.misses, figures.excused, figures.refused_conforming, figures.refused];
+            row.extend(counts.map(|count| count.to_string()));
             points.rows.push(row);
         }
         points

@@ -100,7 +100,7 @@ fn sweep(
     let mut found: Vec<Found> = points
         .map(|(bytes, depth)| Found { bytes, depth, access: Side::default(), laps: Side::default(), lost: 0 })
         .collect();
-    let rounds = if conditions.quick { 10 } else { 60 };
+    let rounds = conditions.rounds((10, 0), (60, 0)).0;
     for round in 0..rounds {
         conditions.progress(format_args!("round {} of {rounds}", round + 1));
         for turn in 0..found.len() {

@@ -33,10 +33,11 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Findings> {
     findings.x = "message KB";
     findings.check_guarantees();
     let lost = |findings: &Findings, system| -> u64 {
-        CHANNELS.iter().flat_map(|stream| findings.of(PART, system, stream)).map(|one| one.figures.lost).sum()
+        let figures = CHANNELS.iter().flat_map(|stream| findings.of(PART, system, stream));
+        figures.map(|one| one.figures.never_came()).sum()
     };
     let (ours, kernel) = (lost(&findings, System::Punctual), lost(&findings, System::Kernel));
-    findings.checks.push(Check::at_most("conforming messages lost".into(), ours as f64, 0.0));
+    findings.checks.push(Check::at_most("conforming messages lost or refused".into(), ours as f64, 0.0));
     findings.compared = vec![Compared {
         what: "loss of conforming messages, 4 to 32 KB".into(),
         paper: "some, by the burstiness of the source".into(),
@@ -76,7 +77,12 @@ fn latency_row(findings: &Findings, packets: usize) -> Compared {
         let figure = findings.of(PART, system, BURSTY).find(|one| one.x == x);
         figure.map_or("-".into(), |one| {
             let latency = &one.figures.latency;
-            format!("p50 {:.1}, max {:.1} ms, {} lost", latency.p50_ms, latency.max_ms, one.figures.lost)
+            format!(
+                "p50 {:.1}, max {:.1} ms, {} lost",
+                latency.p50_ms,
+                latency.max_ms,
+                one.figures.never_came()
+            )
         })
     };
     Compared {
@@ -95,8 +101,8 @@ fn plot(findings: &Findings) -> Plot {
     for (colour, stream) in CHANNELS.iter().enumerate() {
         for system in [System::Punctual, System::Kernel] {
             let lost = findings.of(PART, system, stream).map(|one| {
-                let taken = (one.figures.offered - one.figures.refused).max(1);
-                (one.x, one.figures.lost as f64 * 100.0 / taken as f64)
+                let judged = one.figures.judged().max(1);
+                (one.x, one.figures.never_came() as f64 * 100.0 / judged as f64)
             });
             series.push(Series {
                 name: format!("{stream}, {}", system.name()),

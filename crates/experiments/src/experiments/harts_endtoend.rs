@@ -89,8 +89,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let fragments = fragments(conditions.driver);
     let mut own = Own::open(&bed, fragments[2] + HEADER_BYTES, conditions)?;
     let witness = conditions.witness()?;
-    let length = Nanos::from_millis(if conditions.quick { 700 } else { 4_000 });
-    let singles = if conditions.quick { 40 } else { 400 };
+    let length = conditions.rounds((1, 700), (1, 4_000)).1;
+    let singles = conditions.amount(40, 400) as usize;
     let mut found = Vec::new();
     for fragment in fragments {
         let options = Options {

@@ -47,7 +47,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let witness = conditions.witness()?;
     let mut measurements: Vec<(u32, [Side; 2])> = Vec::new();
     // The paper sent 12,000 packets.
-    let packets = if conditions.quick { 12_000 } else { 60_000 };
+    let packets = conditions.amount(12_000, 60_000);
     for fragments in FRAGMENTS {
         conditions.progress(format_args!("{fragments} fragments"));
         measurements.push((fragments, measure(fragments, packets / fragments)?));

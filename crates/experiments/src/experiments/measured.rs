@@ -10,9 +10,8 @@ use super::findings::Compared;
 use super::{Experiment, Wanted};
 use crate::demo::outcome::Check;
 use crate::excuse::{HoleSummary, summarise};
-use crate::report::{Plot, Table, save};
+use crate::report::{Bars, Plot, Table, save};
 use crate::session::{Contender, Pair};
-use crate::testbed::configuration::Driver;
 use crate::witness::Testimony;
 
 const PLOT_SIZE: (u32, u32) = (860, 460);
@@ -32,6 +31,8 @@ pub struct Measured {
     pub compared: Vec<Compared>,
     /// The figure, redrawn.
     pub plot: Option<Plot>,
+    /// Below it: rows of panels.
+    pub bars: Vec<Vec<Bars>>,
     /// Platform holes.
     pub testimony: Testimony,
     /// Samples that count.
@@ -81,8 +82,8 @@ pub struct Report {
 pub struct Ground {
     /// Whether processors ran in the real-time class; without it nothing is guaranteed.
     pub real_time: bool,
-    /// What carried Punctual's links.
-    pub driver: Driver,
+    /// What carried Punctual's links: `udp`, `xdp`, `memory`, `null-device`, or `none`.
+    pub driver: &'static str,
     /// The other machine, where there was one.
     pub peer: Option<String>,
 }
@@ -139,7 +140,7 @@ impl Measured {
     ) -> anyhow::Result<Report> {
         let plot = wanted.directory.join(format!("{}.svg", experiment.name));
         if let Some(drawn) = &self.plot {
-            save(&plot, &drawn.svg(PLOT_SIZE)?)?;
+            save(&plot, &drawn.svg_above(&self.bars, PLOT_SIZE)?)?;
         }
         let report = Report {
             experiment: experiment.name,
@@ -177,12 +178,12 @@ fn shown(value: &Value) -> String {
 impl Report {
     /// 0 where everything held, 1 where something did not, 3 where the run proves nothing.
     pub fn exit_status(&self) -> i32 {
-        let ok = self.checks.iter().all(|check| check.ok);
         let proves_nothing = self.is_degraded() || self.holes.inconclusive || !self.doubts.is_empty();
-        match (!proves_nothing, ok) {
-            (true, true) => 0,
-            (true, false) => 1,
-            (false, _) => 3,
+        match proves_nothing {
+            true => 3,
+            false if self.checks.iter().any(Check::has_failed) => 1,
+            false if self.checks.iter().any(|check| check.inconclusive) => 3,
+            false => 0,
         }
     }
 
@@ -237,6 +238,9 @@ impl Report {
             _ if self.is_degraded() => "degraded: no real-time class, nothing is guaranteed",
             _ if !self.doubts.is_empty() => {
                 "inconclusive: not everything was done as it is named; run it again"
+            }
+            _ if !self.holes.inconclusive => {
+                "inconclusive: two equal sides differed too much to tell; run it again, or in full length"
             }
             _ => "inconclusive: the platform took too much time away; run it again",
         }

@@ -13,7 +13,7 @@ use crate::excuse::Excuses;
 use crate::loads::hogs::Hogs;
 use crate::loads::{Bulk, Class};
 use crate::measure::{Figures, Ratio, Statistic, compare};
-use crate::report::{Axis, Legend, Plot, Series};
+use crate::report::{Axis, Bars, Legend, Plot, Series};
 use crate::session::{Bed, Block, Contender, Hosting, Pair, Wait, rounds};
 use crate::testbed::{LinkSpec, Options};
 use crate::witness::Witness;
@@ -32,6 +32,9 @@ const DEADLINE: Nanos = Nanos::from_millis(10);
 /// Loads in order.
 const LOADS: [&str; 3] = ["idle", "bulk", "bulk and hogs"];
 const HOGS: usize = 4;
+/// Width of a histogram's bar, and beyond what all round trips are in the last one.
+const BAR_MS: f64 = 0.1;
+const LAST_BAR_MS: f64 = 8.0;
 
 #[derive(Serialize)]
 struct Point {
@@ -64,14 +67,12 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     for (load, name) in LOADS.iter().enumerate() {
         let _hogs = (load == 2).then(|| Hogs::start(HOGS)).transpose()?;
         let before = worlds.bulk_bytes()?;
-        let (count, length) = match (conditions.quick, load) {
-            (true, 0) => (2, 300),
-            (true, _) => (4, 1_150),
-            (false, 0) => (10, 500),
-            (false, _) => (20, 2_000),
+        let (count, length) = match load {
+            0 => conditions.rounds((2, 300), (10, 500)),
+            _ => conditions.rounds((4, 1_150), (20, 2_000)),
         };
         let block = Block {
-            length: Nanos::from_millis(length),
+            length,
             interval: INTERVAL,
             bytes: BYTES as usize,
             bulk: (load > 0).then_some(Nanos::ZERO),
@@ -228,6 +229,7 @@ fn judge(contenders: &[Contender], bulk: &[[Option<f64>; 4]], excuses: &Excuses)
     measured.notes.push(format!("two identical plain worlds under bulk differed by: {}", noise.join(", ")));
     compared(&mut measured, contenders, excuses);
     measured.plot = Some(plot(contenders, excuses));
+    measured.bars = bars(contenders, bulk, excuses);
     measured
 }
 
@@ -243,6 +245,27 @@ fn compared(measured: &mut Measured, contenders: &[Contender], excuses: &Excuses
     measured.compare("beside bulk, tuned sockets", "-", show(PUNCTUAL, 1), show(TUNED, 1));
     measured.compare("beside bulk and hogs", "-", show(PUNCTUAL, 2), show(PLAIN, 2));
     measured.compare("beside bulk and hogs, tuned sockets", "-", show(PUNCTUAL, 2), show(TUNED, 2));
+}
+
+/// Figure 9, how many round trips at which latency, and figure 10, what bulk had meanwhile.
+fn bars(contenders: &[Contender], bulk: &[[Option<f64>; 4]], excuses: &Excuses) -> Vec<Vec<Bars>> {
+    let worlds = || [PLAIN, TUNED, PUNCTUAL].into_iter().enumerate();
+    let histograms = |load: usize| -> Vec<Bars> {
+        let panel = |(colour, world): (usize, usize)| {
+            let samples = contenders[world].sides[load].samples();
+            let spans = samples.filter(|one| !one.is_excused(excuses)).map(|one| one.span.0 as f64 / 1e6);
+            let title = format!("{}, {}", contenders[world].name, LOADS[load]);
+            Bars::histogram(&title, "round trip, ms", spans, (BAR_MS, LAST_BAR_MS, colour))
+        };
+        worlds().map(panel).collect()
+    };
+    let bandwidth = |load: usize| {
+        let had = worlds().map(|(colour, world)| {
+            (contenders[world].name.to_owned(), bulk[load][world].unwrap_or_default(), colour)
+        });
+        Bars::named(&format!("figure 10: {}", LOADS[load]), "bulk, Mbit/s", had)
+    };
+    vec![histograms(1), histograms(2), vec![bandwidth(1), bandwidth(2)]]
 }
 
 /// Share of round trips above a latency: what figure 9's histograms say about the tail.

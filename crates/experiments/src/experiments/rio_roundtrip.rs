@@ -98,8 +98,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let mut pair = Pair::create(&bed, conditions)?;
     let engine = pair.start_engines(&options(true, pairs.len(), conditions), Hosting::Embedded)?;
     let witness = conditions.witness()?;
-    let (count, length) = if conditions.quick { (5, 600) } else { (20, 2_000) };
-    let length = Nanos::from_millis(length);
+    let (count, length) = conditions.rounds((5, 600), (20, 2_000));
     // Those who block are called at a pace, so that every wait is a sleep; those who spin at once again.
     let block = |interval| Block { length, interval, bytes: BYTES as usize, bulk: None };
     for round in 0..count {

@@ -33,6 +33,9 @@ struct Point {
 }
 
 fn loads(conditions: &Conditions) -> &'static [f64] {
+    if conditions.smoke {
+        return &[0.8];
+    }
     if conditions.quick { &[0.4, 0.8, 0.95, 1.2] } else { &[0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.2] }
 }
 
@@ -46,11 +49,11 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let (mut contenders, mut pairs) = worlds(&bed, loads.len(), conditions)?;
     let rate = pairs[0].link().rate;
     let witness = conditions.witness()?;
-    let (count, length) = if conditions.quick { (2, 1_800) } else { (10, 2_000) };
+    let (count, length) = conditions.rounds((2, 1_800), (10, 2_000));
     for (index, load) in loads.iter().enumerate() {
         let offered = BitRate((rate.0 as f64 * load) as u64);
         let block = Block {
-            length: Nanos::from_millis(length),
+            length,
             interval: INTERVAL,
             bytes: BYTES as usize,
             bulk: Some(offered.time_of(BULK_WIRE_BYTES)),

@@ -50,7 +50,9 @@ struct Scheduler {
 /// # Errors
 /// Where a network cannot be set up, does not open its channels, or the run is interrupted.
 pub fn run(conditions: &Wanted) -> anyhow::Result<Measured> {
-    let (nodes, own, flows): (&[usize], &[usize], &[usize]) = if conditions.quick {
+    let (nodes, own, flows): (&[usize], &[usize], &[usize]) = if conditions.smoke {
+        (&[10, 20], &[10, 20], &[100, 1_000])
+    } else if conditions.quick {
         (&[10, 100, 1_000], &[10, 100, 1_000], &[100, 1_000, 10_000, 100_000])
     } else {
         (&[10, 100, 1_000, 10_000], &[10, 100, 1_000, 10_000], &[100, 1_000, 10_000, 100_000, 1_000_000])

@@ -39,7 +39,11 @@ struct Point {
 /// # Errors
 /// Where a run cannot be set up, or is interrupted.
 pub fn run(conditions: &Wanted) -> anyhow::Result<Measured> {
-    let (seeds, turns) = if conditions.quick { (16, 3) } else { (64, 5) };
+    let (seeds, turns) = match conditions.smoke {
+        true => (1, 1),
+        false if conditions.quick => (16, 3),
+        false => (64, 5),
+    };
     let loads = [
         Load { name: "short runs", traffic: Nanos::from_millis(1_000), faults: FaultKinds::NONE },
         Load { name: "long runs", traffic: Nanos::from_secs(8), faults: FaultKinds::NONE },

@@ -77,8 +77,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let far = Place { namespace: None, cpu: pair.far_cpu() };
     let near = Place { namespace: None, cpu: pair.place.cpu };
     let witness = conditions.witness()?;
-    let (rounds, length) = if conditions.quick { (5, 1_500) } else { (20, 3_000) };
-    let length = Nanos::from_millis(length);
+    let (rounds, length) = conditions.rounds((5, 1_500), (20, 3_000));
     let ends = [pair.endsystem(engine)?, pair.far_endsystem(engine)?];
     let told_before = told_lost(ends)?;
     let mut points = Vec::new();

@@ -73,6 +73,8 @@ impl Worlds {
     /// # Errors
     /// Where a stream is refused or breaks, or the run is interrupted.
     pub fn run(&mut self, sweep: &Sweep, conditions: &Conditions) -> anyhow::Result<Findings> {
+        let (slice, warm_up) = (conditions.brief(sweep.slice), conditions.brief(sweep.warm_up));
+        let sweep = &Sweep { slice, warm_up, ..sweep.clone() };
         let [punctual, kernel] = &mut self.worlds;
         let open = |world: &mut World| Track::open(world, &sweep.streams, conditions.real_time);
         let mut tracks = [open(punctual).context("guaranteed channels")?, open(kernel).context("baseline")?];

@@ -13,6 +13,8 @@ use crate::measure::Live;
 
 /// How long a continuous source waits when its queue is full: short against any interval of the experiments.
 const FULL_WAIT: Nanos = Nanos::from_micros(500);
+/// How far a message may be ahead of its contract and count as conforming: jitter of wake-ups.
+const AHEAD_MAX: Nanos = Nanos::from_micros(250);
 /// How long a sleeper stays deaf to Ctrl-C.
 const DEAF: Nanos = Nanos::from_millis(100);
 
@@ -29,6 +31,8 @@ pub struct Sent {
     pub bytes: u32,
     /// Whether it was taken; if not, it was policed or met a full queue, and is not sent.
     pub taken: bool,
+    /// Whether its contract allows it now; true where the stream has none.
+    pub conforms: bool,
 }
 
 /// All messages of a sender, in order.
@@ -101,12 +105,13 @@ impl Sending {
         let sent = now();
         let logical = self.regulator.as_ref().map_or(sent, |regulator| regulator.peek(sent));
         Stamp { stream: self.stream, sequence, sent, logical }.write(&mut self.buffer);
+        let conforms = self.regulator.as_ref().is_none_or(|regulator| regulator.conforms(sent + AHEAD_MAX));
         let offered = self.outlet.offer(&self.buffer)?;
         if let (Offered::Taken, Some(regulator)) = (offered, self.regulator.as_mut()) {
             regulator.accept(sent, Policing::Delay);
         }
         let bytes = u32::try_from(self.buffer.len())?;
-        Ok((offered, Sent { sequence, sent, logical, bytes, taken: offered == Offered::Taken }))
+        Ok((offered, Sent { sequence, sent, logical, bytes, taken: offered == Offered::Taken, conforms }))
     }
 
     fn record(&mut self, sent: Sent) {

@@ -33,6 +33,12 @@ pub fn of_thread(tid: u32) -> Option<Nanos> {
     text.split_whitespace().next()?.parse().ok().map(Nanos)
 }
 
+/// CPU time that the process `pid`, or the kernel thread of that number, has used.
+pub fn of_process(pid: u32) -> Option<Nanos> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok().map(Nanos)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

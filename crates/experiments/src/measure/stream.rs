@@ -34,12 +34,24 @@ pub struct Miss {
     pub sequence: u64,
     /// By how much it was late, in ms.
     pub excess_ms: f64,
-    /// Whether it never came whole.
-    pub lost: bool,
+    /// What went wrong.
+    pub kind: MissKind,
     /// How long before its logical arrival the last hole had ended, in ms.
     pub after_hole_ms: Option<f64>,
     /// How long that hole was, in ms.
     pub hole_ms: Option<f64>,
+}
+
+/// What is wrong with a missed message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MissKind {
+    /// It came after its bound.
+    Late,
+    /// It was taken and never came whole.
+    Lost,
+    /// It kept its contract and was not taken.
+    Refused,
 }
 
 /// Most misses that are told one by one.
@@ -50,15 +62,18 @@ const MISSES_TOLD_MAX: usize = 10;
 pub struct StreamSummary {
     /// Messages that the application made.
     pub offered: u64,
-    /// Of these not taken: policed (guaranteed), or a full queue (best effort).
+    /// Of these not taken, whatever the reason.
     pub refused: u64,
+    /// Of these the guaranteed ones that kept their contract: misses. The others were policed, or are best effort that met
+    /// a full queue.
+    pub refused_conforming: u64,
     /// Delivered.
     pub delivered: u64,
     /// Taken and never delivered.
     pub lost: u64,
     /// Not byte for byte what was sent.
     pub damaged: u64,
-    /// Guaranteed messages late, lost or damaged: all of them, excused or not.
+    /// Guaranteed messages late, lost, damaged, or refused though they kept their contract: all of them, excused or not.
     pub misses: u64,
     /// Of these excused by a platform hole.
     pub excused: u64,
@@ -78,6 +93,9 @@ pub struct StreamSummary {
     pub delivered_mbit_s: f64,
     /// The same with every header, as the link counts it.
     pub delivered_wire_mbit_s: f64,
+    /// What was delivered of what was due in steady state, Mbit/s of payload: guaranteed streams by their logical arrival,
+    /// others by the time of delivery.
+    pub due_mbit_s: f64,
     /// Delivered against min(offered, reserved), window by window; guaranteed streams by logical arrival.
     pub delivered_ratio: f64,
     /// For plots.
@@ -119,6 +137,10 @@ impl StreamSummary {
         self.offered += 1;
         if !message.taken {
             self.refused += 1;
+            if question.contract.is_some() && message.conforms {
+                self.refused_conforming += 1;
+                self.miss(message, (MissKind::Refused, Nanos::ZERO), message.sent, question.excuses);
+            }
             return;
         }
         match arrival {
@@ -141,30 +163,47 @@ impl StreamSummary {
     fn judge(&mut self, message: &Sent, due: Instant, delivered: Option<Instant>, excuses: &Excuses) {
         let at = delivered.unwrap_or(due + Nanos(1));
         let excess = at.since(due);
-        if excess == Nanos::ZERO {
-            return;
+        if excess > Nanos::ZERO {
+            let kind = if delivered.is_some() { MissKind::Late } else { MissKind::Lost };
+            self.miss(message, (kind, excess), at, excuses);
         }
+    }
+
+    /// `at`: when it was delivered, or refused. A message that was refused arrived just then: only a hole at that time, or the
+    /// backlog of one, excuses it.
+    fn miss(&mut self, message: &Sent, (kind, excess): (MissKind, Nanos), at: Instant, excuses: &Excuses) {
         self.misses += 1;
-        if excuses.covers(message.logical, at) {
+        let arrived = message.logical.min(at);
+        if excuses.covers(arrived, at) {
             self.excused += 1;
             return;
         }
         self.worst_excess_ms = self.worst_excess_ms.max(excess.as_millis_f64());
         if self.unexcused_misses.len() < MISSES_TOLD_MAX {
-            let hole = excuses.last_before(message.logical);
+            let hole = excuses.last_before(arrived);
             self.unexcused_misses.push(Miss {
                 sequence: message.sequence,
                 excess_ms: excess.as_millis_f64(),
-                lost: delivered.is_none(),
-                after_hole_ms: hole.map(|hole| message.logical.since(hole.end).as_millis_f64()),
+                kind,
+                after_hole_ms: hole.map(|hole| arrived.since(hole.end).as_millis_f64()),
                 hole_ms: hole.map(|hole| hole.length().as_millis_f64()),
             });
         }
     }
 
-    /// (latency in ms, share of messages later than that), falling; a lost message is later than anything.
+    /// Messages that were to come and never did: lost, or refused though they kept their contract.
+    pub const fn never_came(&self) -> u64 {
+        self.lost + self.refused_conforming
+    }
+
+    /// (latency in ms, share of messages later than that), falling; one that never came is later than anything.
     pub fn exceedance(&self) -> Vec<(f64, f64)> {
-        self.latencies.exceedance(self.lost)
+        self.latencies.exceedance(self.never_came())
+    }
+
+    /// Messages that are judged: what broke the contract and was refused is policed.
+    pub const fn judged(&self) -> u64 {
+        self.offered - self.refused + self.refused_conforming
     }
 
     /// Misses that no hole excuses.
@@ -223,6 +262,7 @@ impl Rates {
         let span = question.steady.total();
         summary.offered_mbit_s = mbit_per_s(self.offered.iter().sum(), span);
         summary.delivered_mbit_s = mbit_per_s(self.delivered, span);
+        summary.due_mbit_s = mbit_per_s(self.matched, span);
         summary.delivered_wire_mbit_s = mbit_per_s(self.delivered_wire, span);
         summary.reserved_mbit_s =
             question.contract.map(|contract| reserved_bytes(contract, Nanos::from_secs(1)) * 8e-6);
@@ -256,7 +296,7 @@ mod tests {
     }
     fn sent(sequence: u64, taken: bool) -> Sent {
         let at = Instant((100 + sequence * 10) * MS);
-        Sent { sequence, sent: at, logical: at, bytes: 1_000, taken }
+        Sent { sequence, sent: at, logical: at, bytes: 1_000, taken, conforms: true }
     }
     fn received(sequence: u64, latency_ms: u64) -> Received {
         let delivered = Instant((100 + sequence * 10 + latency_ms) * MS);
@@ -278,17 +318,32 @@ mod tests {
 
     #[test]
     fn late_lost_and_damaged_messages_are_misses() {
-        let sends = (0..5).map(|sequence| sent(sequence, sequence != 4)).collect();
+        let policed = Sent { conforms: false, ..sent(4, false) };
+        let sends = (0..4).map(|sequence| sent(sequence, true)).chain([policed]).collect();
         let mut receives = vec![received(0, 10), received(1, 11), received(3, 2)];
         receives[2].intact = false;
         let summary = ask(&sends, &receives, &[], Some(&contract()));
         assert_eq!((summary.offered, summary.refused, summary.delivered), (5, 1, 3));
         assert_eq!((summary.lost, summary.damaged), (1, 1));
-        assert_eq!(summary.misses, 3, "1 is late, 2 is lost, 3 is damaged, 4 was never taken");
-        assert_eq!(summary.unexcused(), 3);
+        assert_eq!(summary.misses, 3, "1 is late, 2 is lost, 3 is damaged, 4 was policed");
+        assert_eq!((summary.unexcused(), summary.judged(), summary.refused_conforming), (3, 4, 0));
         assert!((summary.worst_excess_ms - 1.0).abs() < 1e-9);
-        let told: Vec<_> = summary.unexcused_misses.iter().map(|miss| (miss.sequence, miss.lost)).collect();
-        assert_eq!(told, [(1, false), (2, true), (3, true)]);
+        let told: Vec<_> = summary.unexcused_misses.iter().map(|miss| (miss.sequence, miss.kind)).collect();
+        assert_eq!(told, [(1, MissKind::Late), (2, MissKind::Lost), (3, MissKind::Lost)]);
+    }
+
+    #[test]
+    fn a_conforming_message_that_is_refused_is_a_miss_unless_a_hole_is_there() {
+        let sends = vec![sent(0, false), sent(1, true), sent(2, false)];
+        let receives = vec![received(1, 1)];
+        let hole = Hole { start: Instant(118 * MS), end: Instant(121 * MS) };
+        let summary = ask(&sends, &receives, &[hole], Some(&contract()));
+        assert_eq!((summary.refused, summary.refused_conforming, summary.judged()), (2, 2, 3));
+        assert_eq!((summary.misses, summary.excused), (2, 1), "the hole was at 2, not at 0");
+        let [miss] = &summary.unexcused_misses[..] else { panic!("{:?}", summary.unexcused_misses) };
+        assert_eq!((miss.sequence, miss.kind, miss.excess_ms), (0, MissKind::Refused, 0.0));
+        let best_effort = ask(&sends, &receives, &[], None);
+        assert_eq!((best_effort.misses, best_effort.refused_conforming), (0, 0));
     }
 
     #[test]
@@ -308,6 +363,7 @@ mod tests {
         let summary = ask(&sends, &receives, &[], Some(&contract()));
         assert!((summary.offered_mbit_s - 0.8).abs() < 1e-9, "{summary:?}");
         assert!((summary.delivered_mbit_s - 0.64).abs() < 1e-9);
+        assert!((summary.due_mbit_s - 0.64).abs() < 1e-9);
         assert_eq!(wire_bytes(1_401), 1_401 + 2 * 130);
         assert!((summary.reserved_mbit_s.unwrap() - 0.8).abs() < 1e-9);
         assert!((summary.delivered_ratio - 0.8).abs() < 1e-9);
@@ -316,7 +372,10 @@ mod tests {
     #[test]
     fn what_is_offered_beyond_the_contract_is_not_expected() {
         // 200 messages a second where 100 are reserved: every other one is refused.
-        let half = |n: u64| Sent { sent: Instant((100 + n * 5) * MS), ..sent(n / 2, n.is_multiple_of(2)) };
+        let half = |n: u64| {
+            let taken = n.is_multiple_of(2);
+            Sent { sent: Instant((100 + n * 5) * MS), conforms: taken, ..sent(n / 2, taken) }
+        };
         let sends = (0..10).map(half).collect();
         let receives = (0..5).map(|sequence| received(sequence, 1)).collect();
         let summary = ask(&sends, &receives, &[], Some(&contract()));

@@ -44,6 +44,22 @@ impl Windows {
         Some(before + at.since(self.spans[index].0))
     }
 
+    /// The same without `others`, which ascend and do not overlap.
+    #[must_use]
+    pub fn without(&self, others: impl IntoIterator<Item = (Instant, Instant)> + Clone) -> Self {
+        let mut left = Self::default();
+        for &(from, until) in &self.spans {
+            let mut at = from;
+            for (begin, end) in others.clone().into_iter().filter(|&(begin, end)| end > from && begin < until)
+            {
+                left.push(at, begin);
+                at = at.max(end);
+            }
+            left.push(at, until);
+        }
+        left
+    }
+
     /// The same spans, each begun `warm_up` later: steady state.
     #[must_use]
     pub fn after(&self, warm_up: Nanos) -> Self {
@@ -67,5 +83,16 @@ mod tests {
         let positions = [9, 10, 19, 20, 41, 45].map(|at| windows.position(Instant(at)).map(|n| n.0));
         assert_eq!(positions, [None, Some(0), Some(9), None, Some(11), None]);
         assert_eq!(windows.after(Nanos(5)).total(), Nanos(5));
+    }
+
+    #[test]
+    fn what_is_taken_out_is_gone() {
+        let mut windows = Windows::default();
+        windows.push(Instant(10), Instant(20));
+        windows.push(Instant(40), Instant(45));
+        let holes = [(5, 11), (13, 15), (19, 41), (50, 60)].map(|(from, to)| (Instant(from), Instant(to)));
+        let left: Vec<_> = windows.without(holes).spans().iter().map(|(from, to)| (from.0, to.0)).collect();
+        assert_eq!(left, [(11, 13), (15, 19), (41, 45)]);
+        assert_eq!(windows.without([]).total(), windows.total());
     }
 }

@@ -118,6 +118,7 @@ fn a_pair_works_over_machines() {
         let peer = Peer { address: format!("{address}:{port}"), rate: Some(link.rate) };
         let conditions = Conditions {
             quick: true,
+            smoke: false,
             directory: std::env::temp_dir(),
             real_time: false,
             progress: false,

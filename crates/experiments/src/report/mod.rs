@@ -1,8 +1,10 @@
 //! Results for people and programs: SVG plots, one self-contained HTML page, JSON.
 
+pub mod bars;
 pub mod html;
 pub mod plot;
 
+pub use bars::{Bar, Bars};
 pub use html::{Page, Table};
 pub use plot::{Axis, Legend, Mark, Plot, Scale, Series};
 

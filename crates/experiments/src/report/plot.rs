@@ -6,8 +6,10 @@ use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::bars::{self, Bars};
+
 /// The colours of series, told apart by most colour-blind people (Okabe and Ito).
-const PALETTE: [RGBColor; 7] = [
+pub(super) const PALETTE: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -16,9 +18,9 @@ const PALETTE: [RGBColor; 7] = [
     RGBColor(230, 159, 0),
     RGBColor(90, 90, 90),
 ];
-const INK: RGBColor = RGBColor(40, 44, 52);
-const GRID: RGBColor = RGBColor(226, 229, 234);
-const FONT: &str = "sans-serif";
+pub(super) const INK: RGBColor = RGBColor(40, 44, 52);
+pub(super) const GRID: RGBColor = RGBColor(226, 229, 234);
+pub(super) const FONT: &str = "sans-serif";
 
 /// How an axis is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,11 +128,25 @@ impl Plot {
     /// # Errors
     /// Where the plot cannot be drawn: never for finite values.
     pub fn svg(&self, size: (u32, u32)) -> anyhow::Result<String> {
+        self.svg_above(&[], size)
+    }
+
+    /// The same, and below it panels of bars, each row of them `size`.
+    ///
+    /// # Errors
+    /// As [`Plot::svg`].
+    pub fn svg_above(&self, rows: &[Vec<Bars>], size: (u32, u32)) -> anyhow::Result<String> {
         let mut document = String::new();
         {
-            let root = SVGBackend::with_string(&mut document, size).into_drawing_area();
+            let parts = 1 + rows.len();
+            let whole = (size.0, size.1 * u32::try_from(parts)?);
+            let root = SVGBackend::with_string(&mut document, whole).into_drawing_area();
             root.fill(&WHITE).map_err(drawing)?;
-            self.draw(&root)?;
+            let areas = root.split_evenly((parts, 1));
+            self.draw(&areas[0])?;
+            for (row, area) in rows.iter().zip(&areas[1..]) {
+                bars::draw(row, area)?;
+            }
             root.present().map_err(drawing)?;
         }
         Ok(document)
@@ -256,7 +272,7 @@ impl Plot {
 }
 
 /// Four significant digits, no trailing zeros.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     if value != 0.0 && value.abs() < 0.001 {
         return format!("{value:.0e}");
     }
@@ -268,7 +284,7 @@ fn short(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
 }
 
-fn drawing(error: impl std::fmt::Display) -> anyhow::Error {
+pub(super) fn drawing(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("cannot draw a plot: {error}")
 }
 

@@ -15,6 +15,7 @@ pub mod nodes;
 pub mod orders;
 pub mod pair;
 pub mod place;
+pub mod receive;
 pub mod roles;
 pub mod stream;
 pub mod track;

@@ -144,6 +144,11 @@ impl Pair {
         self.network.as_ref()
     }
 
+    /// The hosts' CPUs; none where they are machines, or there are not enough.
+    pub fn cpus(&self) -> &[u32] {
+        &self.cpus
+    }
+
     /// b's CPU, where it is on this machine and has one of its own.
     pub fn far_cpu(&self) -> Option<u32> {
         self.cpus.get(1).copied()
@@ -195,6 +200,13 @@ impl Pair {
         self.order(Order::Engine { role, config: far, hosting }).context("engine of b")?;
         self.near.engine(role)?.see_neighbours()?;
         Ok(role)
+    }
+
+    /// What an engine of a would be told, with a's end of the link at `end`.
+    pub fn text_at(&self, end: End, options: &Options) -> String {
+        let there = End { address: self.address, device: String::new() };
+        let options = Options { ends: Some([end, there]), ..options.clone() };
+        configuration::text(&self.spec, 0, &options, &self.key, Path::new(""))
     }
 
     /// The bare drivers of both hosts: a's, b's. Only over namespaces.

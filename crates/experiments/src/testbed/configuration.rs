@@ -33,6 +33,8 @@ pub struct Options {
     pub cpus: Vec<u32>,
     /// Further lines for `[processor]`.
     pub processor: String,
+    /// Whether processors measure what their work costs as they start; else they go by what is assumed or given.
+    pub measure: bool,
     /// The ends of the only link, where it is no test bed's.
     pub ends: Option<[End; 2]>,
     /// Whether the processors run in the real-time class. Where not, nothing is guaranteed.
@@ -70,11 +72,12 @@ pub enum Driver {
 pub fn text(spec: &NetworkSpec, place: usize, options: &Options, key: &str, socket: &Path) -> String {
     let cpu = options.cpus.get(place).map(|cpu| format!("cpu = {cpu}\n")).unwrap_or_default();
     let mut text = format!(
-        "[node]\nname = \"{}\"\n{}\n\n[processor]\nbest_effort_host = {}\nprofile_measure = false\n{cpu}{}\n[daemon]\nsocket = \"{}\"\n\n\
+        "[node]\nname = \"{}\"\n{}\n\n[processor]\nbest_effort_host = {}\nprofile_measure = {}\n{cpu}{}\n[daemon]\nsocket = \"{}\"\n\n\
          [signalling]\nkey = \"{key}\"\nhello = \"250ms\"\n",
         spec.hosts[place],
         options.node,
         !options.real_time,
+        options.measure,
         options.processor,
         socket.display(),
     );

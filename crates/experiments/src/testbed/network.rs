@@ -29,6 +29,8 @@ pub enum Wire {
     /// The same shaper without a bridge: what comes in at one port leaves at the other. A frame is the sender's until it is
     /// on the wire, so completions come at its pace.
     Paced,
+    /// Without a bridge and without a shaper: what comes in at one port leaves at the other, as fast as the machine copies.
+    Open,
     /// One pair of devices: as fast as the machine copies. The rate is only what the hosts are told.
     Direct,
 }
@@ -56,6 +58,11 @@ impl LinkSpec {
     #[must_use]
     pub const fn paced(self) -> Self {
         Self { wire: Wire::Paced, ..self }
+    }
+
+    /// One without any shaper, through a namespace of the wire's; hosts are told `rate`.
+    pub const fn open(rate: BitRate) -> Self {
+        Self { wire: Wire::Open, ..Self::new(rate, Nanos::ZERO) }
     }
 
     /// A direct one; hosts are told `rate`.
@@ -134,6 +141,11 @@ impl Network {
         Ok(network)
     }
 
+    /// Where the emulated wires are: link `i` has the ports `l<i>` and `r<i>` there.
+    pub const fn wire(&self) -> &Namespace {
+        &self.wire
+    }
+
     /// The host of that name.
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.hosts.iter().find(|host| host.name == name)
@@ -145,7 +157,7 @@ impl Network {
         let mtu = link.mtu;
         match link.wire {
             Wire::Shaped => self.bridge(index, link)?,
-            Wire::Paced => self.redirect(index, link)?,
+            Wire::Paced | Wire::Open => self.redirect(index, link)?,
             Wire::Direct => {
                 let pair = format!(
                     "link add right mtu {mtu} type veth peer name left mtu {mtu} netns {}\n",
@@ -182,7 +194,7 @@ impl Network {
         };
         let both = format!("{}{}", through("l", "r"), through("r", "l"));
         self.wire.feed("tc -batch -", &both)?;
-        self.shape(index, link)
+        if link.wire == Wire::Open { Ok(()) } else { self.shape(index, link) }
     }
 
     /// The pairs of devices between the wire and its two hosts.
@@ -228,8 +240,9 @@ pub fn address(link: usize, end: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, u8::try_from(link).unwrap_or(u8::MAX), end)
 }
 
-/// A hardware address that is known before the device is made: no ARP on the links.
-fn hardware_address(end: usize) -> String {
+/// A hardware address that is known before the device is made: no ARP on the links. The ends of link `i` are 2 i + 1 and
+/// 2 i + 2.
+pub fn hardware_address(end: usize) -> String {
     format!("02:70:75:6e:00:{end:02x}")
 }
 

@@ -76,7 +76,11 @@ fn sum(policy: PolicyKind, way: Way, shapes: &[Shape], stages: usize, load: f64,
 /// # Errors
 /// None; the others' are.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let sets = if conditions.quick { 4 } else { 24 };
+    let sets = match conditions.smoke {
+        true => 1,
+        false if conditions.quick => 4,
+        false => 24,
+    };
     let mut measured = Measured::new(
         "load of the fullest stage that the channels ask for",
         &["policy", "stages", "sharing", "load", "accepted", "offered", "ratio", "of_search"],

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use punctual::{Channel, Nanos};
-use punctual_link::{Port, UdpLink, UdpOptions};
+use punctual_link::{Link, Port};
 use serde::Serialize;
 
 use crate::clock::duration;
 use crate::loads::Class;
-use crate::session::{Pair, Place};
+use crate::session::Place;
 
 pub(super) const FLOOD_BYTES: u32 = 1;
 const PATIENCE: Nanos = Nanos::from_millis(50);
@@ -20,7 +20,9 @@ const PATIENCE: Nanos = Nanos::from_millis(50);
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Flood {
     None,
+    /// A best-effort flow of the neighbour's.
     BestEffort,
+    /// A stranger's packets that bear the neighbour's address, from a machine of its own.
     Stray,
 }
 
@@ -62,18 +64,9 @@ impl Flooding {
         })
     }
 
-    /// Smallest datagrams to the data port, by `sendmmsg`.
-    pub(super) fn stray(pair: &Pair) -> anyhow::Result<Self> {
-        let own = crate::testbed::network::address(0, 1);
-        let port = punctual_engine::config::DATA_PORT_DEFAULT;
-        let options = UdpOptions {
-            peer_data_port: port,
-            packet_bytes_max: FLOOD_BYTES as usize,
-            ..UdpOptions::new(own.into(), pair.address.into(), port + 100, port + 101)
-        };
-        let mut link = pair.place.within(|| Ok(UdpLink::open(&options)?))?;
-        Self::start(&pair.place, move |stop, sent| {
-            use punctual_link::Link;
+    /// Smallest datagrams to the data port, by a driver of its own.
+    pub(super) fn stray(mut link: Box<dyn Link>, place: &Place) -> anyhow::Result<Self> {
+        Self::start(place, move |stop, sent| {
             while !stop.load(Ordering::Relaxed) {
                 let mut queued = 0;
                 while link.transmit_buffer().is_some() {
@@ -81,6 +74,7 @@ impl Flooding {
                     queued += 1;
                 }
                 link.flush()?;
+                link.completed();
                 sent.fetch_add(queued, Ordering::Relaxed);
             }
             Ok(())

@@ -1,18 +1,23 @@
-//! Receive livelock: a flood of smallest best-effort packets as fast as the machine can send beside a guaranteed
-//! channel, with early demultiplexing (driver xdp) and without (driver udp).
+//! Receive livelock: a flood of smallest packets as fast as the machine can send beside a guaranteed channel, with early
+//! demultiplexing (driver xdp) and without (driver udp).
 //!
-//! Two floods: a best-effort flow of the neighbour, and stray packets to Punctual's port from a program that just sends.
+//! Two floods: a best-effort flow of the neighbour, paced by its host, and a stranger's packets to Punctual's port, from a
+//! machine of its own that nothing but the rate of the [`segment`] holds back. What belongs to b runs on b's CPU, under
+//! both drivers: the receive work of its device (above everything), its processor, its application.
 
 mod flood;
 mod judge;
+mod segment;
 mod stages;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use punctual::{BitRate, Contract, Nanos};
+use serde::Serialize;
 
 use self::flood::{FLOOD_BYTES, FLOODS, Flood, Flooding};
+use self::segment::Segment;
 use self::stages::Stages;
 use super::{Conditions, Measured};
 use crate::clock::now;
@@ -22,14 +27,14 @@ use crate::loads::{
 };
 use crate::measure::{Live, Windows};
 use crate::session::stream::contract;
-use crate::session::{Bed, Hosting, Pair, RoleId};
+use crate::session::{Bed, Hosting, Pair, Place, RoleId, receive};
 use crate::testbed::configuration::Driver;
 use crate::testbed::{LinkSpec, Options, driver};
 use crate::witness::Witness;
 
-/// What the receiving adapter takes in: a link's rate is its measured drain rate. 380,000 smallest packets a second, for
-/// which the driver of a veth, that builds a buffer anew for each, needs half a CPU; `sendmmsg` sends 200,000 of them.
-const RATE: BitRate = BitRate(400_000_000);
+/// What the hosts are told of their link: no more than a's processor, which shares its CPU with the stranger's machine, can
+/// fill with smallest packets.
+const RATE: BitRate = BitRate(100_000_000);
 /// The pace may be so many packets ahead: a flood at the full rate in spite of wake-ups that are late by (P - 1) U, 200 us.
 const PIPELINE: &str = "pipeline_depth = 8\n";
 /// The driver's part of the receiving CPU, which runs before the processor.
@@ -38,20 +43,30 @@ const BYTES: u32 = 1_400;
 const PER_SECOND: u64 = 1_000;
 const DEADLINE_MS: u64 = 10;
 const LEAD: Nanos = Nanos::from_millis(50);
-/// The devices of a and of b, and how many packets of the kernel wait for one that is full.
-const DEVICES: [&str; 2] = ["right", "left"];
-const QUEUE_PACKETS: u32 = 1_000;
 const DRAIN: Nanos = Nanos::from_millis(300);
 
-/// One driver's world.
+/// What a flood was.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Pressure {
+    /// Packets a second that the flooding program handed over.
+    #[serde(rename = "flood_per_s")]
+    sent_per_s: f64,
+    /// Those that the segment handed to b's device.
+    handed_per_s: f64,
+    /// What receiving took of b's CPU before anything is classified or in a socket.
+    receive_cpu: f64,
+}
+
+/// One driver's world. Fields drop in this order.
 struct World {
     driver: Driver,
+    segment: Segment,
     pair: Pair,
     engine: RoleId,
     guaranteed: Option<Sending>,
     sink: Sink,
     windows: Vec<Windows>,
-    floods_per_s: Vec<f64>,
+    pressures: Vec<Pressure>,
     /// What every stage counted, flood by flood.
     stages: Vec<BTreeMap<String, u64>>,
 }
@@ -66,7 +81,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
         drivers.insert(0, Driver::Xdp);
     }
     let witness = conditions.witness()?;
-    let length = Nanos::from_millis(if conditions.quick { 5_000 } else { 20_000 });
+    let length = conditions.rounds((1, 5_000), (1, 20_000)).1;
     let mut worlds = Vec::new();
     for driver in drivers {
         worlds.push(World::create(driver, conditions)?);
@@ -89,48 +104,39 @@ fn promise() -> Contract {
     contract(BYTES, PER_SECOND, 4, DEADLINE_MS)
 }
 
-/// Has a device that is full hold its sender back, as a wire with flow control does: what is lost is lost at the receiving
-/// host then, and for reasons of that host. A veth does so where its sender has a queue at its root; without one its 256
-/// packets overflow when the other CPU stands still for half a millisecond, whoever they are for.
-fn control_flow(pair: &Pair) -> anyhow::Result<()> {
-    let Some(network) = pair.network() else { return Ok(()) };
-    for (host, device) in network.hosts.iter().zip(DEVICES) {
-        host.namespace.feed(&format!("tc qdisc add dev {device} root pfifo limit {QUEUE_PACKETS}"), "")?;
-    }
-    Ok(())
-}
-
 impl World {
     fn create(driver: Driver, conditions: &Conditions) -> anyhow::Result<Self> {
-        let bed = Bed { link: LinkSpec::direct(RATE), pinned: true };
+        let bed = Bed { link: LinkSpec::open(RATE), pinned: true };
         let mut pair = Pair::create(&bed, conditions)?;
-        control_flow(&pair)?;
-        // Receive work in a kernel thread above the processors: what the flood brings is thrown away there before the
-        // device's ring is full, and not by the CPU that happens to send it.
-        let kthread = if driver == Driver::Xdp { "napi_priority = 60\n" } else { "" };
+        let kthread = if driver == Driver::Xdp { receive::LINK_OPTION } else { "" };
         let options = Options {
             driver,
             real_time: conditions.real_time,
-            processor: format!("{INTERFERENCE}{}", super::FAST_COSTS),
+            measure: true,
+            processor: INTERFERENCE.into(),
             link: format!("{PIPELINE}{kthread}"),
             ..Options::default()
         };
         let engine = pair.start_engines(&options, Hosting::Embedded)?;
+        let segment = Segment::join(&pair, driver)?;
         let (near, far) = (pair.endsystem(engine)?, pair.far_endsystem(engine)?);
         let (outlet, inlet) = channel::guaranteed(near, far, "guaranteed", promise())?;
         let live = Arc::new(Live::new(Some(promise().deadline)));
         let content = Content::of_size(BYTES as usize);
         let sending = Sending::new(Box::new(outlet), 1, content.clone(), Some(&promise()), Arc::clone(&live));
         let receiving = Receiving { inlet: Box::new(inlet), stream: 1, content, answers: None, live };
-        let sink = Sink::start(receiving, class(conditions))?;
+        // Threads inherit the CPU of who starts them.
+        let far = Place { namespace: None, cpu: pair.far_cpu() };
+        let sink = far.on_cpu(Class::Ordinary, || Ok(Sink::start(receiving, class(conditions))?))?;
         Ok(Self {
             driver,
+            segment,
             pair,
             engine,
             guaranteed: Some(sending),
             sink,
             windows: Vec::new(),
-            floods_per_s: Vec::new(),
+            pressures: Vec::new(),
             stages: Vec::new(),
         })
     }
@@ -147,8 +153,13 @@ impl World {
                 let channel = self.pair.endsystem(self.engine)?.best_effort("flood@b", FLOOD_BYTES)?;
                 Some(Flooding::best_effort(channel, sink, &self.pair.place)?)
             }
-            Flood::Stray => Some(Flooding::stray(&self.pair)?),
+            Flood::Stray => {
+                let link = self.segment.driver(&self.pair, conditions.driver)?;
+                Some(Flooding::stray(link, &self.pair.place)?)
+            }
         };
+        let (handed, receive_cpu) = (self.segment.handed()?, self.segment.receive_cpu());
+        let begun = now();
         let from = now() + LEAD;
         let until = from + length;
         if let Some(sending) = self.guaranteed.take() {
@@ -159,8 +170,16 @@ impl World {
         let mut windows = Windows::default();
         windows.push(from, until);
         self.windows.push(windows);
+        let (span, of_stranger) = (now().since(begun), self.segment.handed()? - handed);
+        let receive = self.segment.receive_cpu() - receive_cpu;
         let sent = flooding.map(Flooding::stop).transpose()?.unwrap_or_default();
-        self.floods_per_s.push(sent as f64 * 1e9 / (length + LEAD).as_u64() as f64);
+        let handed = if flood == Flood::Stray { of_stranger } else { sent };
+        let a_second = |count: u64| count as f64 / span.as_secs_f64();
+        self.pressures.push(Pressure {
+            sent_per_s: a_second(sent),
+            handed_per_s: a_second(handed),
+            receive_cpu: receive.as_secs_f64() / span.as_secs_f64(),
+        });
         crate::clock::wait_until(now() + DRAIN)?;
         self.stages.push(Stages::read(&self.pair, self.engine)?.since(&before));
         Ok(())
@@ -172,7 +191,7 @@ impl World {
         Ok(Finished {
             driver: self.driver,
             windows: self.windows,
-            floods_per_s: self.floods_per_s,
+            pressures: self.pressures,
             stages: self.stages,
             sent,
             received,
@@ -183,7 +202,7 @@ impl World {
 struct Finished {
     driver: Driver,
     windows: Vec<Windows>,
-    floods_per_s: Vec<f64>,
+    pressures: Vec<Pressure>,
     stages: Vec<BTreeMap<String, u64>>,
     sent: SendLog,
     received: ReceiveLog,

@@ -7,7 +7,7 @@ use punctual::Endsystem;
 use punctual_proto::node::api::ChannelCounters;
 use serde_json::Value;
 
-use super::DEVICES;
+use crate::session::receive::DEVICES;
 use crate::session::{Pair, RoleId};
 
 /// Counters by stage and name.

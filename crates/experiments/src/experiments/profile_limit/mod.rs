@@ -36,6 +36,9 @@ const CHANNELS_MAX: usize = 400;
 const RATIO_MIN: f64 = 0.6;
 /// Between two steps of the search, as a part of the channels.
 const STEP_PERCENT: usize = 15;
+/// So often a step is tried until it is clean: a miss may be the platform's in pieces that the witness does not see, and only
+/// what misses each time is what the machine does not carry.
+const TRIES: usize = 3;
 /// The search is over before what admission on a quarter of the costs would refuse.
 const CARRIED_MAX: usize = 3;
 
@@ -47,8 +50,11 @@ struct Extent {
 }
 
 impl Extent {
-    fn new(quick: bool) -> Self {
-        if quick {
+    fn new(conditions: &Conditions) -> Self {
+        if conditions.smoke {
+            let brief = Nanos::from_millis(300);
+            Self { at_limit: brief, each: brief, steps_max: 1 }
+        } else if conditions.quick {
             Self { at_limit: Nanos::from_secs(15), each: Nanos::from_millis(2_500), steps_max: 7 }
         } else {
             Self { at_limit: Nanos::from_secs(600), each: Nanos::from_secs(10), steps_max: 20 }
@@ -70,7 +76,7 @@ struct Run {
 /// Where the engines do not start, the machine cannot be measured, or a channel breaks.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     anyhow::ensure!(conditions.real_time, "profile-limit needs the real-time class: run as root");
-    let extent = Extent::new(conditions.quick);
+    let extent = Extent::new(conditions);
     let columns =
         ["channels", "admission", "seconds", "messages", "late", "late outside holes", "which stage"];
     let mut found = Measured::new("channels", &columns);
@@ -94,7 +100,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     Ok(found)
 }
 
-/// Goes on from the run at the limit: up while it is clean, else down until it is.
+/// Goes on from the run at the limit: up while it is clean, else down until it is. A step is clean where one of [`TRIES`] is.
 fn search(
     conditions: &Conditions,
     extent: &Extent,
@@ -109,17 +115,33 @@ fn search(
         if channels == 0 || channels > admitted * CARRIED_MAX {
             break;
         }
-        conditions.progress(format_args!("{channels} channels without admission"));
+        if carries(conditions, extent, costs, runs, channels)? != up {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Tries `channels` without admission, with engines of its own each time, until they are carried without a miss.
+fn carries(
+    conditions: &Conditions,
+    extent: &Extent,
+    costs: &[punctual_engine::profile::Costs; 2],
+    runs: &mut Vec<Run>,
+    channels: usize,
+) -> anyhow::Result<bool> {
+    for again in 1..=TRIES {
+        conditions.progress(format_args!("{channels} channels without admission, {again} of {TRIES} tries"));
         let pair = Pair::start(Costs::Quarter(*costs), &conditions.directory)?;
         let ends = pair.open(channels).context("admission was to be off")?;
         let carried = traffic::carry(&pair, ends, extent.each)?;
         let clean = carried.is_clean();
         runs.push(Run { channels, admission: false, span: extent.each, carried });
-        if clean != up {
-            break;
+        if clean {
+            return Ok(true);
         }
     }
-    Ok(())
+    Ok(false)
 }
 
 fn record(found: &mut Measured, run: &Run) {
@@ -158,7 +180,8 @@ fn judge(found: &mut Measured, runs: &[Run]) {
         limit.carried.unexcused as f64,
         0.0,
     ));
-    let clean = runs.iter().filter(|run| run.carried.is_clean()).map(|run| run.channels).max().unwrap_or(0);
+    let most = |runs: &mut dyn Iterator<Item = &Run>| runs.map(|run| run.channels).max().unwrap_or(0);
+    let clean = most(&mut runs.iter().filter(|run| run.carried.is_clean()));
     if !limit.carried.is_clean() {
         found.notes.push(format!(
             "the run at the limit missed, so its ratio means nothing: the machine carried {clean} channels of the {} \
@@ -167,7 +190,7 @@ fn judge(found: &mut Measured, runs: &[Run]) {
         ));
         return;
     }
-    if runs.iter().all(|run| run.carried.is_clean()) {
+    if clean == most(&mut runs.iter()) {
         found.notes.push(format!("no miss up to {clean} channels: the machine may carry more"));
     }
     let ratio = limit.channels as f64 / clean.max(1) as f64;

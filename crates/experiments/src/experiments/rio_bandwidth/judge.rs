@@ -125,8 +125,10 @@ fn check(measured: &mut Measured, ours: &World, capped: &World, excuses: &Excuse
     let (least, distance) = (least_left(ours, outside), distance_from_cap(capped, outside));
     let name = "best effort, of what guaranteed flows leave, outside holes";
     measured.checks.push(Check::at_least(name.into(), least, 0.95));
-    let name = "best effort at 40 %: distance from the cap, outside holes";
-    measured.checks.push(Check::at_most(name.into(), distance, 0.01));
+    let name = format!(
+        "best effort at 40 % of what the link certainly has ({RATE_LESS_ERROR} of its rate): distance from the cap, outside holes"
+    );
+    measured.checks.push(Check::at_most(name, distance, 0.01));
     measured.notes.push(format!(
         "holes included: best effort {:.1} % of what guaranteed flows leave, {:.2} % from the cap",
         least_left(ours, Phase::whole) * 100.0,

@@ -63,7 +63,7 @@ struct World {
 /// Where the test bed fails, a flow is refused, or the run is interrupted.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::new(LINK, QUEUE), pinned: true };
-    let phase = Nanos::from_millis(if conditions.quick { 3_000 } else { 10_000 });
+    let phase = WARM_UP + conditions.rounds((1, 2_500), (1, 9_500)).1;
     let witness = conditions.witness()?;
     let mut worlds = [World::punctual(&bed, conditions)?, World::kernel(&bed, conditions)?];
     for world in &mut worlds {

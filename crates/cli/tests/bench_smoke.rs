@@ -1,0 +1,85 @@
+//! Every experiment runs to its end and leaves the report that scripts rely on. What it finds is not judged here: the
+//! runs are as short as they can be.
+
+use std::path::Path;
+use std::process::Command;
+
+use punctual_experiments::testbed::Privilege;
+use serde_json::Value;
+
+/// What every report has.
+const KEYS: [&str; 7] = ["experiment", "paper", "quick", "holes", "points", "checks", "plot"];
+const PUNCTUAL: &str = env!("CARGO_BIN_EXE_punctual");
+
+/// `punctual bench WORDS --json` from the source tree, where examples are: its exit status, what it printed, what it complained.
+fn bench(words: &[&str]) -> (Option<i32>, String, String) {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = Command::new(PUNCTUAL)
+        .current_dir(tree)
+        .arg("bench")
+        .args(words)
+        .arg("--json")
+        .output()
+        .expect("it starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// What is wrong with a run of `name`.
+fn fault(name: &str, directory: &Path) -> Option<String> {
+    let directory = directory.to_str().expect("a path of letters");
+    let (status, printed, complained) = bench(&[name, "--smoke", "--directory", directory]);
+    if !matches!(status, Some(0 | 1 | 3)) || printed.is_empty() {
+        return Some(format!("status {status:?}: {complained}"));
+    }
+    let report: Value = match serde_json::from_str(&printed) {
+        Ok(report) => report,
+        Err(error) => return Some(format!("no JSON: {error}")),
+    };
+    let missing: Vec<&str> = KEYS.into_iter().filter(|key| report.get(key).is_none()).collect();
+    let full = |key: &str| report[key].as_array().is_some_and(|list| !list.is_empty());
+    let check = |one: &Value| {
+        one["name"].is_string()
+            && one["ok"].is_boolean()
+            && one.get("value").is_some()
+            && one.get("limit").is_some()
+    };
+    let checks = report["checks"].as_array().into_iter().flatten().all(check);
+    let drawn = report["plot"].as_str().is_some_and(|path| Path::new(path).is_file());
+    let whole = missing.is_empty() && full("points") && full("checks") && checks && drawn;
+    let named = report["experiment"] == name && report["quick"] == true;
+    (!whole || !named).then(|| format!("keys missing: {missing:?}, plot {drawn}: {printed}"))
+}
+
+#[test]
+fn every_experiment_ends_with_a_report() {
+    if std::env::var_os("PUNCTUAL_TEST_EXPERIMENTS").is_none() {
+        eprintln!(
+            "SKIPPED: takes over a minute of real time: set PUNCTUAL_TEST_EXPERIMENTS=1, as `make test` does"
+        );
+        return;
+    }
+    if !Privilege::detect().is_ok_and(|privilege| privilege == Privilege::Root) {
+        eprintln!("SKIPPED: experiments need network namespaces and the real-time class: run as root");
+        return;
+    }
+    let daemon = Path::new(PUNCTUAL).with_file_name("punctuald");
+    assert!(daemon.is_file(), "{} is not there: cargo build -p punctual-daemon", daemon.display());
+    let (status, listed, complained) = bench(&["list"]);
+    assert_eq!(status, Some(0), "{complained}");
+    let all: Vec<Value> = serde_json::from_str(&listed).expect("a list");
+    let directory = std::env::temp_dir().join(format!("punctual-bench-smoke-{}", std::process::id()));
+    let mut faults = Vec::new();
+    for name in all.iter().map(|one| one["name"].as_str().expect("a name")) {
+        let begun = std::time::Instant::now();
+        let fault = fault(name, &directory);
+        println!(
+            "{name}: {:.1} s{}",
+            begun.elapsed().as_secs_f64(),
+            if fault.is_some() { ", failed" } else { "" }
+        );
+        faults.extend(fault.map(|why| format!("{name}: {why}")));
+    }
+    std::fs::remove_dir_all(&directory).expect("what was written goes");
+    assert!(all.len() > 20 && faults.is_empty(), "{} experiments; {}", all.len(), faults.join("\n"));
+}
