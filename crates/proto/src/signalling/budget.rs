@@ -122,11 +122,12 @@ pub fn outbox_messages(contract: &Contract, first: Nanos) -> u32 {
 }
 
 /// The longest that a closing source may need until its receiver has all that its ring may hold: it is sent at the
-/// contract's rate, and the last message arrives D after its logical arrival.
+/// contract's rate, a soft channel's at its mean rate, and the last message arrives D after its logical arrival.
 pub fn drain_max(contract: &Contract) -> Nanos {
     // d(1) is no longer than D.
     let waiting = u64::from(outbox_messages(contract, contract.deadline));
-    contract.interval() * waiting.saturating_sub(1) + contract.deadline
+    let mean = contract.statistical.map_or(Nanos::ZERO, |statistical| statistical.mean_rate.interval());
+    contract.interval().max(mean) * waiting + contract.deadline
 }
 
 /// The least that a route could promise: what its stages offered.
@@ -177,6 +178,8 @@ pub const fn wants_time(cause: &RefuseCause) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use punctual_analysis::{Ppb, Statistical};
+
     use super::super::random::SplitMix64;
     use super::*;
     use crate::ids::NodeId;
@@ -202,6 +205,19 @@ mod tests {
 
     fn contract(deadline: u64) -> Contract {
         Contract::new(1_000, Rate::per_second(100).expect("a rate"), 2, Nanos(deadline)).expect("valid")
+    }
+
+    #[test]
+    fn a_full_ring_drains_at_the_mean_rate_of_a_soft_channel() {
+        // B = 2 and what may wait for d(1) = D at 100 messages a second: 10.
+        let hard = contract(80_000_000);
+        assert_eq!(outbox_messages(&hard, hard.deadline), 2 + 9);
+        assert_eq!(drain_max(&hard), Nanos::from_millis(11 * 10 + 80));
+        let mean_rate = Rate::per_second(20).expect("a rate");
+        let miss_ratio = Ppb::new(1_000_000).expect("a ratio");
+        let statistical = Statistical { mean_rate, mean_over: Nanos::from_millis(200), miss_ratio };
+        let soft = Contract { statistical: Some(statistical), ..hard };
+        assert_eq!(drain_max(&soft), Nanos::from_millis(11 * 50 + 80));
     }
 
     #[test]
