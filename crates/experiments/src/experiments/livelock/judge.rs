@@ -57,6 +57,31 @@ const COLUMNS: [&str; 16] = [
     "max_ms",
 ];
 
+impl Point {
+    /// `rates`: the whole and what no hole touches, in Mbit/s.
+    fn of(world: &Finished, index: usize, summary: &StreamSummary, rates: [f64; 2]) -> Self {
+        Self {
+            driver: world.driver,
+            flood: FLOODS[index],
+            pressure: world.pressures[index],
+            mbit_s: rates[0],
+            mbit_s_outside_holes: rates[1],
+            offered: summary.offered,
+            delivered: summary.delivered,
+            refused: summary.refused_conforming,
+            lost: summary.lost,
+            late: summary.misses - summary.lost - summary.refused_conforming,
+            misses: summary.misses,
+            excused: summary.excused,
+            p50_ms: summary.latency.p50_ms,
+            p99_ms: summary.latency.p99_ms,
+            max_ms: summary.latency.max_ms,
+            unexcused: summary.unexcused_misses.clone(),
+            stages: world.stages[index].clone(),
+        }
+    }
+}
+
 pub(super) fn judge(worlds: &[Finished], excuses: &Excuses, conditions: &Conditions) -> Measured {
     let mut measured = Measured::new("flood", &COLUMNS);
     let mut series = Vec::new();
@@ -80,25 +105,7 @@ pub(super) fn judge(worlds: &[Finished], excuses: &Excuses, conditions: &Conditi
                 &Question { steady: &untouched, ..question },
             );
             let rates = [summary.due_mbit_s, outside.due_mbit_s];
-            let point = Point {
-                driver: world.driver,
-                flood,
-                pressure: world.pressures[index],
-                mbit_s: rates[0],
-                mbit_s_outside_holes: rates[1],
-                offered: summary.offered,
-                delivered: summary.delivered,
-                refused: summary.refused_conforming,
-                lost: summary.lost,
-                late: summary.misses - summary.lost - summary.refused_conforming,
-                misses: summary.misses,
-                excused: summary.excused,
-                p50_ms: summary.latency.p50_ms,
-                p99_ms: summary.latency.p99_ms,
-                max_ms: summary.latency.max_ms,
-                unexcused: summary.unexcused_misses.clone(),
-                stages: world.stages[index].clone(),
-            };
+            let point = Point::of(world, index, &summary, rates);
             // Early demultiplexing is what is promised; the other driver is shown beside it.
             if world.driver == conditions.driver {
                 hold(&mut measured, (world.driver, flood), &summary, rates, &mut quiet);
