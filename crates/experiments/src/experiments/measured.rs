@@ -10,7 +10,7 @@ use super::findings::Compared;
 use super::{Experiment, Wanted};
 use crate::demo::outcome::Check;
 use crate::excuse::{HoleSummary, summarise};
-use crate::report::{Bars, Plot, Table, save};
+use crate::report::{Plot, Row, Table, save};
 use crate::session::{Contender, Pair};
 use crate::witness::Testimony;
 
@@ -31,8 +31,8 @@ pub struct Measured {
     pub compared: Vec<Compared>,
     /// The figure, redrawn.
     pub plot: Option<Plot>,
-    /// Below it: rows of panels.
-    pub bars: Vec<Vec<Bars>>,
+    /// Below it.
+    pub rows: Vec<Row>,
     /// Platform holes.
     pub testimony: Testimony,
     /// Samples that count.
@@ -140,7 +140,7 @@ impl Measured {
     ) -> anyhow::Result<Report> {
         let plot = wanted.directory.join(format!("{}.svg", experiment.name));
         if let Some(drawn) = &self.plot {
-            save(&plot, &drawn.svg_above(&self.bars, PLOT_SIZE)?)?;
+            save(&plot, &drawn.svg_above(&self.rows, PLOT_SIZE)?)?;
         }
         let report = Report {
             experiment: experiment.name,

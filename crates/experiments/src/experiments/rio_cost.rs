@@ -14,7 +14,7 @@ use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::loads::Class;
 use crate::measure::{Figures, Side, Statistic, compare_rounds};
-use crate::report::{Axis, Bars, Legend, Plot, Series};
+use crate::report::{Axis, Bars, Legend, Plot, Row, Series};
 use crate::session::receive::{self, ReceiveClass, ReceiveThreads};
 use crate::session::{Bed, Block, Contender, Hosting, Pair, Wait, rounds};
 use crate::testbed::configuration::Driver;
@@ -193,7 +193,7 @@ fn judge(contenders: &[Contender], counted: &Result<[f64; 2], String>, excuses: 
     }
     compared(&mut measured, contenders, excuses);
     measured.plot = Some(plot(contenders, excuses));
-    measured.bars = bars(contenders, excuses);
+    measured.rows = bars(contenders, excuses).into_iter().map(Row::Bars).collect();
     measured
 }
 

@@ -13,7 +13,7 @@ use crate::excuse::Excuses;
 use crate::loads::hogs::Hogs;
 use crate::loads::{Bulk, Class};
 use crate::measure::{Figures, Ratio, Statistic, compare};
-use crate::report::{Axis, Bars, Legend, Plot, Series};
+use crate::report::{Axis, Bars, Legend, Plot, Row, Series};
 use crate::session::{Bed, Block, Contender, Hosting, Pair, Wait, rounds};
 use crate::testbed::{LinkSpec, Options};
 use crate::witness::Witness;
@@ -229,7 +229,7 @@ fn judge(contenders: &[Contender], bulk: &[[Option<f64>; 4]], excuses: &Excuses)
     measured.notes.push(format!("two identical plain worlds under bulk differed by: {}", noise.join(", ")));
     compared(&mut measured, contenders, excuses);
     measured.plot = Some(plot(contenders, excuses));
-    measured.bars = bars(contenders, bulk, excuses);
+    measured.rows = bars(contenders, bulk, excuses).into_iter().map(Row::Bars).collect();
     measured
 }
 

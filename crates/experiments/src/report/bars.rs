@@ -159,7 +159,7 @@ fn chart<Y: Ranged<ValueType = f64> + ValueFormatter<f64>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Axis, Legend, Plot};
+    use crate::report::{Axis, Legend, Plot, Row};
 
     #[test]
     fn samples_are_counted_by_span_and_the_tail_in_one_bar() {
@@ -182,7 +182,7 @@ mod tests {
             marks: Vec::new(),
             legend: Legend::Top,
         };
-        let rows = [vec![one, empty], vec![named]];
+        let rows = [Row::Bars(vec![one, empty]), Row::Bars(vec![named])];
         let document = plot.svg_above(&rows, (800, 300)).expect("a drawing");
         let bars = |colour: &str| document.matches(&format!("fill=\"{colour}\"")).count();
         assert_eq!((bars("#0072B2"), bars("#D55E00")), (2, 1), "{document}");

@@ -6,7 +6,7 @@ pub mod plot;
 
 pub use bars::{Bar, Bars};
 pub use html::{Page, Table};
-pub use plot::{Axis, Legend, Mark, Plot, Scale, Series};
+pub use plot::{Axis, Legend, Mark, Plot, Row, Scale, Series};
 
 use std::fs::OpenOptions;
 use std::io;

@@ -94,6 +94,15 @@ pub struct Plot {
     pub legend: Legend,
 }
 
+/// What stands below a plot, as wide and as high as it.
+#[derive(Clone, Debug)]
+pub enum Row {
+    /// Panels side by side.
+    Bars(Vec<Bars>),
+    /// Another plot.
+    Plot(Plot),
+}
+
 /// A corner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Legend {
@@ -131,11 +140,11 @@ impl Plot {
         self.svg_above(&[], size)
     }
 
-    /// The same, and below it panels of bars, each row of them `size`.
+    /// The same, and rows below it, each of them `size`.
     ///
     /// # Errors
     /// As [`Plot::svg`].
-    pub fn svg_above(&self, rows: &[Vec<Bars>], size: (u32, u32)) -> anyhow::Result<String> {
+    pub fn svg_above(&self, rows: &[Row], size: (u32, u32)) -> anyhow::Result<String> {
         let mut document = String::new();
         {
             let parts = 1 + rows.len();
@@ -145,7 +154,10 @@ impl Plot {
             let areas = root.split_evenly((parts, 1));
             self.draw(&areas[0])?;
             for (row, area) in rows.iter().zip(&areas[1..]) {
-                bars::draw(row, area)?;
+                match row {
+                    Row::Bars(panels) => bars::draw(panels, area)?,
+                    Row::Plot(plot) => plot.draw(area)?,
+                }
             }
             root.present().map_err(drawing)?;
         }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{Conditions, Measured};
 use crate::demo::outcome::Check;
-use crate::report::{Axis, Legend, Plot, Series};
+use crate::report::{Axis, Legend, Plot, Row, Series};
 use network::{Shape, Way, accepted};
 
 const STAGES: [usize; 2] = [3, 8];
@@ -85,8 +85,9 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
         "load of the fullest stage that the channels ask for",
         &["policy", "stages", "sharing", "load", "accepted", "offered", "ratio", "of_search"],
     );
-    let mut series = Vec::new();
+    let mut plots = Vec::new();
     for (policy, policy_name) in POLICIES {
+        let mut series = Vec::new();
         for stages in STAGES {
             let search: Vec<Sum> =
                 LOADS.iter().map(|&load| sum(policy, Way::Search, &Shape::ALL, stages, load, sets)).collect();
@@ -118,13 +119,12 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
                         OF_SEARCH_MIN,
                     ));
                 }
-                if policy == PolicyKind::Edf && (stages == 8 || way == Way::Shared(Sharing::default())) {
+                if stages == 8 || way == Way::Shared(Sharing::default()) {
                     series.push(curve(format!("{}, {stages} stages", name(way)), colour, stages, &found));
-                } else if stages == 8 && way == Way::Shared(Sharing::default()) {
-                    series.push(curve(format!("{policy_name}, 8 stages"), series.len(), 3, &found));
                 }
             }
         }
+        plots.push(plot(policy_name, series));
     }
     measured.compare(
         "leftover of D shared evenly, against all to the bottleneck",
@@ -132,7 +132,9 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
         "see the points: it depends on the path, and both are below what signalling does".into(),
         "-".into(),
     );
-    measured.plot = Some(plot(series));
+    let mut plots = plots.into_iter();
+    measured.plot = plots.next();
+    measured.rows = plots.map(Row::Plot).collect();
     Ok(measured)
 }
 
@@ -141,9 +143,9 @@ fn curve(name: String, colour: usize, stages: usize, found: &[Sum]) -> Series {
     Series { name, colour, dashed: stages == 3, dots: true, points }
 }
 
-fn plot(series: Vec<Series>) -> Plot {
+fn plot(policy: &str, series: Vec<Series>) -> Plot {
     Plot {
-        title: "Channels accepted, by load, policy and way of sharing the leftover (edf unless named)".into(),
+        title: format!("Channels accepted under {policy}, by load and way of sharing the leftover"),
         x: Axis::linear("load of the fullest stage that the channels ask for"),
         y: Axis::linear("share of channels accepted"),
         series,
