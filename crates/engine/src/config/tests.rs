@@ -187,7 +187,7 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
         (small("", MEMORY, "[[host]]\nname = \"c\"\nid = 2"), 18, "the id 2 of \"b\""),
         (small("", MEMORY, "[[host]]\nname = \"b\"\nid = 3"), 18, "stands twice"),
         (small("", udp, "device = 3"), 20, "string"),
-        (small("", udp, "queue = 0"), 13, "queue is for driver \"xdp\""),
+        (small("", udp, "queue = 0"), 13, "queue: only for driver \"xdp\""),
         (small("", &udp.replace("udp", "xdp"), ""), 13, "needs device"),
         (small("", xdp, "packet = \"9000B\""), 13, "at most 3776 B"),
         (small("", xdp, "napi_priority = 99"), 13, "1 to 98"),

@@ -128,15 +128,16 @@ fn memory(table: &LinkTable, at: usize, source: &Source<'_>) -> Result<LinkDrive
         ("peer_data_port", table.peer_data_port.is_some()),
         ("peer_signalling_port", table.peer_signalling_port.is_some()),
     ];
-    match keys.into_iter().find(|(_, given)| *given) {
-        None => Ok(LinkDriver::Memory),
-        Some((key, _)) => Err(source.error(
-            at,
-            format!(
-                "[[link]] \"{}\": {key}: driver \"memory\" has no addresses, devices or ports: leave it out",
-                table.name
-            ),
-        )),
+    let why = "driver \"memory\" has no addresses, devices or ports: leave it out";
+    none_of(&keys, why).map_err(|what| source.error(at, format!("[[link]] \"{}\": {what}", table.name)))?;
+    Ok(LinkDriver::Memory)
+}
+
+/// That none of these keys is given; else the first that is, and why it must not.
+fn none_of(keys: &[(&str, bool)], why: &str) -> Result<(), String> {
+    match keys.iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((key, _)) => Err(format!("{key}: {why}")),
     }
 }
 
@@ -284,16 +285,8 @@ fn no_xdp_keys(table: &LinkTable, at: usize, source: &Source<'_>) -> Result<(), 
         ("spin_guaranteed", table.spin_guaranteed.is_some()),
         ("spin_best_effort", table.spin_best_effort.is_some()),
     ];
-    match keys.into_iter().find(|(_, given)| *given) {
-        None => Ok(()),
-        Some((key, _)) => Err(source.error(
-            at,
-            format!(
-                "[[link]] \"{}\": {key} is for driver \"xdp\": leave it out, or change the driver",
-                table.name
-            ),
-        )),
-    }
+    none_of(&keys, "only for driver \"xdp\": leave it out, or change the driver")
+        .map_err(|what| source.error(at, format!("[[link]] \"{}\": {what}", table.name)))
 }
 
 /// A device has one XDP program, one qdisc at its root and one pace.
