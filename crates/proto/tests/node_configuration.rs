@@ -51,9 +51,9 @@ fn sizes_and_clocks_are_within_their_ranges() {
         ("fragment size 1 B", |c| c.fragment_bytes = 1),
         ("fragment size 70000 B", |c| c.fragment_low_latency_bytes = Some(70_000)),
         ("clock tolerance", |c| c.clock_tolerance = Ppm(1_901)),
-        ("packets_per_second of 0", |c| c.signalling.packets_per_second = 0),
-        ("below a millisecond", |c| c.signalling.retransmit = Nanos(1)),
-        ("retransmits_max of 0", |c| c.signalling.retransmits_max = 0),
+        ("packets_per_second = 0", |c| c.signalling.packets_per_second = 0),
+        ("retransmit is below a millisecond", |c| c.signalling.retransmit = Nanos(1)),
+        ("retransmits_max = 0", |c| c.signalling.retransmits_max = 0),
         ("cannot carry its own signalling", |c| {
             c.links[0] = LinkConfig::new("left", NodeId(1), BitRate(10_000));
         }),
@@ -78,8 +78,8 @@ fn processors_serve_as_they_admit_and_leave_something_over() {
     all_are_refused(&[
         ("does not match admission", |c| c.cpu.run = RunPolicy::Fifo),
         ("does not match admission", |c| c.cpu.admission = Admission::Rmdp),
-        ("best_effort_cpu_cap of 0", |c| c.cpu.best_effort_cpu_cap = Ppm(0)),
-        ("best_effort_flow_cpu_cap of 0", |c| c.cpu.best_effort_flow_cpu_cap = Ppm(0)),
+        ("processor best_effort_cpu_cap is nothing", |c| c.cpu.best_effort_cpu_cap = Ppm(0)),
+        ("processor best_effort_flow_cpu_cap is nothing", |c| c.cpu.best_effort_flow_cpu_cap = Ppm(0)),
         ("served in the order of rmdp", |c| c.cpu.plan = vec![planned(1_000_000)]),
         ("\"film\" stands twice", |c| {
             (c.cpu.run, c.cpu.admission) = (RunPolicy::Rmdp, Admission::Rmdp);
@@ -89,9 +89,9 @@ fn processors_serve_as_they_admit_and_leave_something_over() {
             (c.cpu.run, c.cpu.admission) = (RunPolicy::Rmdp, Admission::Rmdp);
             c.cpu.plan = vec![planned(0)];
         }),
-        ("quantum of 0", |c| c.cpu.quantum_packets = 0),
-        ("utilisation_max", |c| c.cpu.utilisation_max = Ppm(0)),
-        ("leaves nothing for channels", |c| c.cpu.best_effort_share_min = c.cpu.utilisation_max),
+        ("quantum = 0", |c| c.cpu.quantum_packets = 0),
+        ("cpu_share_max is nothing", |c| c.cpu.utilisation_max = Ppm(0)),
+        ("leaves channels nothing", |c| c.cpu.best_effort_share_min = c.cpu.utilisation_max),
     ]);
 }
 
@@ -99,18 +99,18 @@ fn processors_serve_as_they_admit_and_leave_something_over() {
 fn links_carry_what_is_to_be_sent() {
     all_are_refused(&[
         ("link left: rate 0", |c| c.links[0].rate = BitRate(0)),
-        ("rate_error of a half", |c| c.links[0].rate_error = Ppm(500_000)),
+        ("rate_error is a half", |c| c.links[0].rate_error = Ppm(500_000)),
         ("pipeline_depth 0", |c| c.links[0].pipeline_depth = 0),
-        ("its packets hold 200 B", |c| c.links[0].packet_bytes_max = 200),
+        ("packet of 200 B holds neither", |c| c.links[0].packet_bytes_max = 200),
         ("frames: give", |c| c.links[0].frames = 1),
         ("propagation_min is longer", |c| {
             c.links[0].propagation_min = Nanos::from_secs(1);
         }),
-        ("leave nothing for channels", |c| c.links[0].best_effort_share_min = Ppm(1_000_000)),
-        ("best_effort_cap of 0", |c| c.links[0].best_effort_cap = Ppm(0)),
-        ("best_effort_flow_cap of 0", |c| c.links[0].best_effort_flow_cap = Ppm(0)),
-        ("is not another host", |c| c.links[0].neighbour = NodeId(77)),
-        ("is not another host", |c| c.links[0].neighbour = c.id),
+        ("leave channels nothing", |c| c.links[0].best_effort_share_min = Ppm(1_000_000)),
+        ("best_effort_cap is nothing", |c| c.links[0].best_effort_cap = Ppm(0)),
+        ("best_effort_flow_cap is nothing", |c| c.links[0].best_effort_flow_cap = Ppm(0)),
+        ("neighbour 77 is not in the directory", |c| c.links[0].neighbour = NodeId(77)),
+        ("neighbour is this host", |c| c.links[0].neighbour = c.id),
         ("two links to node 1", |c| c.links.push(LinkConfig::new("again", NodeId(1), RATE))),
         ("more than", |c| c.links = vec![c.links[0].clone(); 70_000]),
     ]);
@@ -122,11 +122,11 @@ fn routes_begin_with_a_neighbour_and_pass_every_node_once() {
         RouteConfig { via: nodes.iter().copied().map(NodeId).collect() }
     }
     all_are_refused(&[
-        ("its first node is no neighbour", |c| c.routes = vec![via(&[9])]),
-        ("its first node is no neighbour", |c| c.routes = vec![via(&[])]),
-        ("a node stands twice", |c| c.routes = vec![via(&[1, 3, 1])]),
-        ("a node stands twice", |c| c.routes = vec![via(&[1, 2])]),
-        ("longer than", |c| c.routes = vec![via(&(1..200).filter(|id| *id != 2).collect::<Vec<_>>())]),
+        ("begins with a host that no [[link]] leads to", |c| c.routes = vec![via(&[9])]),
+        ("begins with a host that no [[link]] leads to", |c| c.routes = vec![via(&[])]),
+        ("passes a host twice", |c| c.routes = vec![via(&[1, 3, 1])]),
+        ("passes this host", |c| c.routes = vec![via(&[1, 2])]),
+        ("via is too long", |c| c.routes = vec![via(&(1..200).filter(|id| *id != 2).collect::<Vec<_>>())]),
     ]);
 }
 

@@ -1,4 +1,5 @@
-//! Checks of a node's configuration: what contradicts itself is an error with its fix, before anything runs.
+//! Checks of a node's configuration: what contradicts itself is an error with its fix, before anything runs. Whoever reads
+//! the parts from a file checks each where it stands, and tells the line.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -7,7 +8,7 @@ use alloc::string::String;
 use punctual_analysis::{Activation, BitRate, Nanos, Ppm};
 use thiserror::Error;
 
-use super::config::{Admission, LinkConfig, NodeConfig, RouteConfig, RunPolicy};
+use super::config::{Admission, CpuConfig, LinkConfig, NodeConfig, RouteConfig, RunPolicy, SignallingConfig};
 use crate::ids::NodeId;
 use crate::limits::{
     BEST_EFFORT_PACKET_BYTES_MIN, CLOCK_TOLERANCE_PPM_MAX, FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN,
@@ -20,6 +21,13 @@ use crate::limits::{
 pub struct NodeConfigError {
     /// What is wrong and what would be right.
     pub what: String,
+}
+
+impl NodeConfigError {
+    /// The same, told of a part.
+    fn of(self, part: &str) -> Self {
+        Self { what: format!("{part}{}", self.what) }
+    }
 }
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), NodeConfigError> {
@@ -42,17 +50,26 @@ pub(super) fn check(config: &NodeConfig) -> Result<(), NodeConfigError> {
         let given = config.clock_tolerance.0;
         format!("clock tolerance {given} ppm: give at most {CLOCK_TOLERANCE_PPM_MAX}")
     })?;
-    check_cpu(config)?;
+    config.cpu.check().map_err(|error| error.of("processor "))?;
     ensure(config.links.len() <= LINKS_MAX, || format!("more than {LINKS_MAX} links"))?;
     let mut neighbours = BTreeSet::new();
+    let fragment_bytes = config.fragment_bytes.max(config.fragment_low_latency_bytes.unwrap_or(0));
     for link in &config.links {
-        check_link(config, link)?;
+        let of_link = |error: NodeConfigError| error.of(&format!("link {}: ", link.name));
+        link.check(fragment_bytes, config.id).map_err(of_link)?;
+        let known = config.directory.iter().any(|(_, id)| *id == link.neighbour);
+        ensure(known, || {
+            format!("link {}: neighbour {} is not in the directory", link.name, link.neighbour)
+        })?;
         ensure(neighbours.insert(link.neighbour), || {
             format!("two links to node {}: keep one a neighbour", link.neighbour)
         })?;
     }
-    config.routes.iter().try_for_each(|route| check_route(config, route, &neighbours))?;
-    check_signalling(config)
+    for route in &config.routes {
+        let of_route = |error: NodeConfigError| error.of(&format!("route via {:?}: ", route.via));
+        route.check(config.id, &config.links).map_err(of_route)?;
+    }
+    config.signalling.check().map_err(|error| error.of("signalling "))
 }
 
 fn check_directory(config: &NodeConfig) -> Result<(), NodeConfigError> {
@@ -68,111 +85,145 @@ fn check_directory(config: &NodeConfig) -> Result<(), NodeConfigError> {
     ensure(own, || format!("this host (\"{}\", id {}) is not in the directory", config.name, config.id))
 }
 
-fn check_cpu(config: &NodeConfig) -> Result<(), NodeConfigError> {
-    let cpu = &config.cpu;
-    let matched = matches!(
-        (cpu.run, cpu.admission),
-        (RunPolicy::Edf, Admission::Edf | Admission::DOrder | Admission::Statistical)
-            | (RunPolicy::FixedPriority, Admission::FixedPriority)
-            | (RunPolicy::Rmdp, Admission::Rmdp)
-            | (RunPolicy::Fifo, Admission::Fifo)
-    );
-    ensure(matched, || {
-        format!(
-            "processor policy {:?} does not match admission {:?}: pair edf with edf, d-order or statistical, fixed-priority \
-             with fixed-priority, rmdp with rmdp, fifo with fifo",
-            cpu.run, cpu.admission
-        )
-    })?;
-    ensure(cpu.best_effort_cpu_cap > Ppm(0), || "processor best_effort_cpu_cap of 0".into())?;
-    ensure(cpu.best_effort_flow_cpu_cap > Ppm(0), || "processor best_effort_flow_cpu_cap of 0".into())?;
-    ensure(cpu.plan.is_empty() || cpu.run == RunPolicy::Rmdp, || {
-        format!(
-            "a plan is served in the order of rmdp: set processor policy = \"rmdp\" instead of {:?}",
-            cpu.run
-        )
-    })?;
-    let mut planned = BTreeSet::new();
-    for flow in &cpu.plan {
-        ensure(planned.insert(flow.name), || format!("flow \"{}\" stands twice in the plan", flow.name))?;
-        let activation = Activation::Periodic { period: flow.period_ns, packets: flow.packets };
-        let invalid =
-            |error| NodeConfigError { what: format!("flow \"{}\" of the plan: {error}", flow.name) };
-        activation.validate(Nanos::MAX).map_err(invalid)?;
+impl CpuConfig {
+    /// Checks it alone.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Result<(), NodeConfigError> {
+        let matched = matches!(
+            (self.run, self.admission),
+            (RunPolicy::Edf, Admission::Edf | Admission::DOrder | Admission::Statistical)
+                | (RunPolicy::FixedPriority, Admission::FixedPriority)
+                | (RunPolicy::Rmdp, Admission::Rmdp)
+                | (RunPolicy::Fifo, Admission::Fifo)
+        );
+        ensure(matched, || {
+            format!(
+                "policy {:?} does not match admission {:?}: pair edf with edf, d-order or statistical, fixed-priority with \
+                 fixed-priority, rmdp with rmdp, fifo with fifo",
+                self.run, self.admission
+            )
+        })?;
+        ensure(self.best_effort_cpu_cap > Ppm(0), || {
+            "best_effort_cpu_cap is nothing: give more than \"0%\"".into()
+        })?;
+        ensure(self.best_effort_flow_cpu_cap > Ppm(0), || {
+            "best_effort_flow_cpu_cap is nothing: give more than \"0%\"".into()
+        })?;
+        self.check_plan()?;
+        ensure(self.quantum_packets >= 1, || "quantum = 0: give 1 or more".into())?;
+        ensure(self.utilisation_max > Ppm(0), || "cpu_share_max is nothing: give more than \"0%\"".into())?;
+        ensure(self.utilisation_max <= Ppm::ONE, || {
+            "cpu_share_max is more than all: give at most \"100%\"".into()
+        })?;
+        ensure(self.best_effort_share_min < self.utilisation_max, || {
+            "best_effort_share_min leaves channels nothing of cpu_share_max: give less, or a larger cpu_share_max".into()
+        })
     }
-    ensure(cpu.quantum_packets >= 1, || "processor quantum of 0 packets: give at least 1".into())?;
-    ensure(cpu.utilisation_max <= Ppm::ONE && cpu.utilisation_max > Ppm(0), || {
-        "processor utilisation_max: give more than 0 and at most 1".into()
-    })?;
-    ensure(cpu.best_effort_share_min < cpu.utilisation_max, || {
-        "processor best_effort_share_min leaves nothing for channels".into()
-    })
+
+    fn check_plan(&self) -> Result<(), NodeConfigError> {
+        ensure(self.plan.is_empty() || self.run == RunPolicy::Rmdp, || {
+            format!("plan is served in the order of rmdp: set policy = \"rmdp\" instead of {:?}", self.run)
+        })?;
+        let mut planned = BTreeSet::new();
+        for flow in &self.plan {
+            ensure(planned.insert(flow.name), || format!("plan: flow \"{}\" stands twice in it", flow.name))?;
+            let activation = Activation::Periodic { period: flow.period_ns, packets: flow.packets };
+            let invalid = |error| NodeConfigError {
+                what: format!("plan: flow \"{}\" of the plan: {error}", flow.name),
+            };
+            activation.validate(Nanos::MAX).map_err(invalid)?;
+        }
+        Ok(())
+    }
 }
 
-fn check_link(config: &NodeConfig, link: &LinkConfig) -> Result<(), NodeConfigError> {
-    let name = &link.name;
-    ensure(link.rate > BitRate(0), || format!("link {name}: rate 0"))?;
-    ensure(link.rate_error < Ppm(500_000), || format!("link {name}: rate_error of a half or more"))?;
-    ensure((1..=PIPELINE_DEPTH_MAX).contains(&link.pipeline_depth), || {
-        format!("link {name}: pipeline_depth {}: give 1 to {PIPELINE_DEPTH_MAX}", link.pipeline_depth)
-    })?;
-    let fragment = config.fragment_bytes.max(config.fragment_low_latency_bytes.unwrap_or(0));
-    let needed = (fragment + HEADER_BYTES as u32).max(SIGNAL_BYTES_MAX as u32);
-    ensure(link.packet_bytes_max >= needed, || {
-        format!(
-            "link {name}: its packets hold {} B, fragments and signalling need {needed} B",
-            link.packet_bytes_max
-        )
-    })?;
-    let packets = BEST_EFFORT_PACKET_BYTES_MIN..=link.packet_bytes_max;
-    ensure(packets.contains(&link.best_effort_bytes_max()), || {
-        format!(
-            "link {name}: best-effort packets of {} B: give {BEST_EFFORT_PACKET_BYTES_MIN} B to {} B, its largest packet",
-            link.best_effort_bytes_max(),
-            link.packet_bytes_max
-        )
-    })?;
-    ensure(link.frames >= FRAMES_MIN, || {
-        format!("link {name}: {} frames: give {FRAMES_MIN} or more", link.frames)
-    })?;
-    ensure(link.propagation_min <= link.propagation_max, || {
-        format!("link {name}: propagation_min is longer than propagation_max")
-    })?;
-    let taken = link.best_effort_share_min.0.saturating_add(link.interference.rho.0);
-    ensure(taken < 1_000_000, || {
-        format!("link {name}: best_effort_share_min and interference leave nothing for channels")
-    })?;
-    ensure(link.best_effort_cap > Ppm(0), || format!("link {name}: best_effort_cap of 0"))?;
-    ensure(link.best_effort_flow_cap > Ppm(0), || format!("link {name}: best_effort_flow_cap of 0"))?;
-    let known = config.directory.iter().any(|(_, id)| *id == link.neighbour);
-    ensure(known && link.neighbour != config.id, || {
-        format!("link {name}: neighbour {} is not another host of the directory", link.neighbour)
-    })
+impl LinkConfig {
+    /// Checks it as a link of host `own` whose longest fragments are of `fragment_bytes`.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self, fragment_bytes: u32, own: NodeId) -> Result<(), NodeConfigError> {
+        ensure(self.neighbour != own, || "neighbour is this host: name the host at the other end".into())?;
+        ensure(self.rate > BitRate(0), || "rate 0: give more".into())?;
+        ensure(self.rate_error < Ppm(500_000), || {
+            "rate_error is a half or more: give less, and a rate that it keeps".into()
+        })?;
+        ensure((1..=PIPELINE_DEPTH_MAX).contains(&self.pipeline_depth), || {
+            format!("pipeline_depth {}: give 1 to {PIPELINE_DEPTH_MAX}", self.pipeline_depth)
+        })?;
+        self.check_packets(fragment_bytes)?;
+        ensure(self.frames >= FRAMES_MIN, || format!("{} frames: give {FRAMES_MIN} or more", self.frames))?;
+        ensure(self.propagation_min <= self.propagation_max, || {
+            "propagation_min is longer than propagation_max: exchange them".into()
+        })?;
+        let taken = self.best_effort_share_min.0.saturating_add(self.interference.rho.0);
+        ensure(taken < Ppm::ONE.0, || {
+            "best_effort_share_min and interference_share (or kernel_rate) leave channels nothing: give less"
+                .into()
+        })?;
+        ensure(self.best_effort_cap > Ppm(0), || "best_effort_cap is nothing: give more than \"0%\"".into())?;
+        ensure(self.best_effort_flow_cap > Ppm(0), || {
+            "best_effort_flow_cap is nothing: give more than \"0%\"".into()
+        })
+    }
+
+    fn check_packets(&self, fragment_bytes: u32) -> Result<(), NodeConfigError> {
+        let most = self.packet_bytes_max;
+        let needed = fragment_bytes.saturating_add(HEADER_BYTES as u32).max(SIGNAL_BYTES_MAX as u32);
+        ensure(most >= needed, || {
+            format!(
+                "packet of {most} B holds neither a fragment with its header nor signalling: give {needed} B or more, or a \
+                 smaller fragment"
+            )
+        })?;
+        let bytes = self.best_effort_bytes_max();
+        ensure((BEST_EFFORT_PACKET_BYTES_MIN..=most).contains(&bytes), || {
+            format!(
+                "packet_best_effort of {bytes} B: give {BEST_EFFORT_PACKET_BYTES_MIN} B to {most} B, the largest packet"
+            )
+        })
+    }
 }
 
-fn check_route(
-    config: &NodeConfig,
-    route: &RouteConfig,
-    neighbours: &BTreeSet<NodeId>,
-) -> Result<(), NodeConfigError> {
-    let first = route.via.first();
-    ensure(first.is_some_and(|first| neighbours.contains(first)), || {
-        format!("route via {:?}: its first node is no neighbour", route.via)
-    })?;
-    ensure(route.via.len() < ROUTE_NODES_MAX, || {
-        format!("route via {:?}: longer than {ROUTE_NODES_MAX} nodes", route.via)
-    })?;
-    let mut seen = BTreeSet::from([config.id]);
-    let simple = route.via.iter().all(|node| seen.insert(*node));
-    ensure(simple, || format!("route via {:?}: a node stands twice on it", route.via))
+impl RouteConfig {
+    /// Checks it as a route of host `own`, which has these links.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self, own: NodeId, links: &[LinkConfig]) -> Result<(), NodeConfigError> {
+        let via = &self.via;
+        ensure(links.iter().any(|link| via.first() == Some(&link.neighbour)), || {
+            "via begins with a host that no [[link]] leads to: name a neighbour first".into()
+        })?;
+        ensure(via.len() < ROUTE_NODES_MAX, || {
+            format!("via is too long: name fewer than {ROUTE_NODES_MAX} hosts")
+        })?;
+        ensure(!via.contains(&own), || "via passes this host: leave it out".into())?;
+        let mut seen = BTreeSet::new();
+        ensure(via.iter().all(|node| seen.insert(*node)), || "via passes a host twice: leave one out".into())
+    }
 }
 
-fn check_signalling(config: &NodeConfig) -> Result<(), NodeConfigError> {
-    let s = &config.signalling;
-    ensure(s.packets_per_second >= 1, || "signalling packets_per_second of 0".into())?;
-    let spans = [s.lease, s.hello_interval, s.retransmit, s.consent_timeout];
-    ensure(spans.iter().all(|span| *span >= Nanos::from_millis(1)), || {
-        "signalling times below a millisecond".into()
-    })?;
-    ensure(s.retransmits_max >= 1, || "signalling retransmits_max of 0".into())
+impl SignallingConfig {
+    /// Checks it alone.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Result<(), NodeConfigError> {
+        ensure(self.packets_per_second >= 1, || "packets_per_second = 0: give 1 or more".into())?;
+        let times = [
+            ("lease", self.lease),
+            ("hello", self.hello_interval),
+            ("retransmit", self.retransmit),
+            ("consent_timeout", self.consent_timeout),
+        ];
+        for (key, time) in times {
+            ensure(time >= Nanos::from_millis(1), || {
+                format!("{key} is below a millisecond: give \"1ms\" or more")
+            })?;
+        }
+        ensure(self.retransmits_max >= 1, || "retransmits_max = 0: give 1 or more".into())
+    }
 }

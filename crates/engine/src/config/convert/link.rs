@@ -17,7 +17,6 @@ use super::super::{
 };
 use super::addresses;
 use super::kernel_rate::{self, KernelRate};
-use super::ranges;
 use super::{Hosts, bytes_u32, given_bytes, lookup, pick, signals};
 use crate::os::realtime::{RealTime, SchedulingClass};
 
@@ -37,9 +36,9 @@ pub(super) fn links(
     let mut drivers = Vec::with_capacity(tables.len());
     for table in tables {
         let (at, table) = (table.span().start, table.get_ref());
-        let refuse = |what| source.error(at, format!("[[link]] \"{}\": {what}", table.name));
+        let refuse = |what: String| source.error(at, format!("[[link]] \"{}\": {what}", table.name));
         let link = link(table, hosts, fragment_bytes, at, source)?;
-        ranges::link(&link, fragment_bytes, own).map_err(refuse)?;
+        link.check(fragment_bytes, own).map_err(|error| refuse(error.what))?;
         let driver = match table.driver {
             DriverName::Memory => memory(table, at, source)?,
             DriverName::Udp => udp(table, &link, real_time, at, source)?,

@@ -6,7 +6,6 @@ mod kernel_rate;
 mod link;
 mod plan;
 mod priorities;
-mod ranges;
 mod signals;
 
 use std::collections::HashMap;
@@ -269,7 +268,7 @@ fn cpu(
             None => Vec::new(),
         },
     };
-    ranges::processor(&cpu).map_err(|what| source.error(at, format!("[processor] {what}")))?;
+    cpu.check().map_err(|what| source.error(at, format!("[processor] {what}")))?;
     Ok(cpu)
 }
 
@@ -343,7 +342,7 @@ fn signalling(
         grace: pick(&table.grace, default.grace),
         packets_per_second: table.packets_per_second.unwrap_or(default.packets_per_second),
     };
-    ranges::signalling(&signalling).map_err(|what| source.error(at, format!("[signalling] {what}")))?;
+    signalling.check().map_err(|what| source.error(at, format!("[signalling] {what}")))?;
     Ok(signalling)
 }
 
@@ -367,7 +366,7 @@ fn routes(
             .map(|name| lookup(hosts, name, "[[route]] host", at, source))
             .collect::<Result<_, _>>()?;
         let route = RouteConfig { via };
-        ranges::route(&route, own, links).map_err(|what| source.error(at, format!("[[route]] {what}")))?;
+        route.check(own, links).map_err(|what| source.error(at, format!("[[route]] {what}")))?;
         Ok(route)
     };
     tables.iter().map(route).collect()
