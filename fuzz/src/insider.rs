@@ -57,6 +57,10 @@ pub struct Hello {
     pub echo: Option<(u64, u64)>,
     /// Of the clock, in ppm.
     pub tolerance: u32,
+    /// How long after `sent` it leaves at the latest, in ns.
+    pub departure: u64,
+    /// What its packets take to the neighbour's driver at most, in ns.
+    pub travel_max: u64,
 }
 
 /// Which of three HELLOs.
@@ -145,6 +149,8 @@ impl Insider {
                 sent: now,
                 echo: Some((hello.nonce, now)),
                 tolerance: 100,
+                departure: 0,
+                travel_max: u64::MAX,
             }),
             Body::Segment(number, _) => {
                 self.received = self.received.max(number.saturating_add(1));

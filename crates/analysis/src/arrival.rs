@@ -31,23 +31,25 @@ pub enum SourceVerdict {
     Demoted,
 }
 
-/// What messages after one that was seen late make up for, each, as a part of the interval: half of what I' leaves below
-/// I. The other half is for clocks that differ (rho) and for stages behind, which make up for theirs by it.
+/// What messages after a late one make up for, each, as a part of the interval: half of what I' leaves below I. The other
+/// half is for clocks that differ (rho) and for stages behind, which make up for theirs by it.
 pub const CATCH_UP: u64 = 256;
 
-/// The regulator at the source: l(0) = t(0), l(i) = max(l(i-1) + I, t(i)) (HARTS 3.1), t when the application sent.
+/// The regulator at the source: l(0) = t(0), l(i) = max(l(i-1) + I·(1 - 1/256), t(i)), t when the application sent
+/// (HARTS 3.1 has I; ADR 0029).
 ///
-/// A message that its host saw late counts from then on ([`LogicalArrivals::accept_seen`]). The following ones come
-/// I·(1 - 1/256) apart until they are back at their own l: else a host that once stood still would keep a sender at its
-/// full rate waiting for good.
+/// A sender that keeps its full rate by the clock and is late once is back at its own times soon: with I between its
+/// logical arrivals it would keep the largest lateness for good. For the same reason what its host saw late counts from
+/// then on ([`LogicalArrivals::accept_seen`]) and is made up for likewise.
 #[derive(Clone, Debug)]
 pub struct LogicalArrivals {
-    interval: Nanos,
-    /// How far l may run ahead of t while "at most B + R·t messages in any t" holds: (B-1)·I.
-    burst_tolerance: Nanos,
-    /// I after the last message's own l.
+    /// I·(1 - 1/256).
+    spacing: Nanos,
+    /// How far l may run ahead of t within the contract: (B-1)·I and the jitter allowance a.
+    tolerance: Nanos,
+    /// A spacing after the last message's own l.
     next: Instant,
-    /// I·(1 - 1/256) after what the last message counted from: its own l, or later; 0 before there is one.
+    /// The same after what the last message counted from: its own l, or later; 0 before there is one.
     served_next: Instant,
     /// Of a soft channel.
     mean: Option<Box<Mean>>,
@@ -63,10 +65,15 @@ struct Mean {
 }
 
 impl LogicalArrivals {
-    /// A regulator for bursts of at most `burst_messages_max` with `interval` between messages.
+    /// A regulator for bursts of at most `burst_messages_max` with `interval` between messages, without a jitter allowance.
     pub fn new(interval: Nanos, burst_messages_max: u32) -> Self {
-        let burst_tolerance = interval * u64::from(burst_messages_max.saturating_sub(1));
-        Self { interval, burst_tolerance, next: Instant::ZERO, served_next: Instant::ZERO, mean: None }
+        Self {
+            spacing: interval - Nanos(interval.0 / CATCH_UP),
+            tolerance: interval * u64::from(burst_messages_max.saturating_sub(1)),
+            next: Instant::ZERO,
+            served_next: Instant::ZERO,
+            mean: None,
+        }
     }
 
     /// The regulator of a contract.
@@ -75,7 +82,8 @@ impl LogicalArrivals {
             let (interval, over) = (statistical.mean_rate.interval(), statistical.mean_over);
             Box::new(Mean { interval, over, due: Instant::ZERO })
         });
-        Self { mean, ..Self::new(contract.interval(), contract.burst_messages_max) }
+        let plain = Self::new(contract.interval(), contract.burst_messages_max);
+        Self { mean, tolerance: plain.tolerance + contract.jitter_allowance(), ..plain }
     }
 
     /// l of a message sent at `sent`; changes nothing.
@@ -84,12 +92,12 @@ impl LogicalArrivals {
         sent.max(self.next).max(by_mean)
     }
 
-    /// Whether a message sent at `sent` keeps "at most B + R·t messages in any t"; changes nothing.
+    /// Whether a message sent at `sent` keeps the contract; changes nothing.
     ///
-    /// With l(j) = t(k) + (j-k)·I since the last time the regulator was idle, l(j) - t(j) <= (B-1)·I says
-    /// exactly j-k+1 <= B + R·(t(j)-t(k)).
+    /// With l(j) = t(k) + (j-k)·I since the last time the regulator was idle, l(j) - t(j) <= (B-1)·I + a says
+    /// exactly j-k+1 <= B + R·(t(j)-t(k) + a). The spacing makes R 1/255 larger.
     pub fn conforms(&self, sent: Instant) -> bool {
-        self.peek(sent).since(sent) <= self.burst_tolerance
+        self.peek(sent).since(sent) <= self.tolerance
     }
 
     /// Takes a message in. One that is dropped or demoted does not count against later ones.
@@ -104,9 +112,9 @@ impl LogicalArrivals {
         match (conforms, policing) {
             (false, Policing::Drop) => return SourceVerdict::Dropped,
             (false, Policing::Demote) => return SourceVerdict::Demoted,
-            _ => self.next = own + self.interval,
+            _ => self.next = own + self.spacing,
         }
-        self.served_next = logical + (self.interval - Nanos(self.interval.0 / CATCH_UP));
+        self.served_next = logical + self.spacing;
         if let Some(mean) = &mut self.mean {
             mean.due = mean.due.max(logical) + mean.interval;
         }
@@ -209,7 +217,7 @@ pub struct ArrivalTerms {
     pub wire_bytes_max: u64,
     /// Packets whose n lies more than that, and J, ahead of their receive time are demoted.
     ///
-    /// With D no honest packet is: it left its source at l or later and n <= l + D. Without it
+    /// With D and what its source may send ahead of l no honest packet is: n <= l + D. Without it
     /// a neighbour that lies about slack could push e, and its channel, arbitrarily far into the future, and
     /// the recovery bound D + 2·I + 129·J would not hold.
     pub early_max: Nanos,

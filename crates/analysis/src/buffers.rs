@@ -8,14 +8,15 @@ use crate::chernoff::{Variables, tail};
 use crate::statistical::Ppb;
 use crate::units::Nanos;
 
-/// At the source: a burst of `burst_messages_max`, and what stage 1 has not served yet: B + ceil(d(1)/I').
-pub fn source(burst_messages_max: u32, bound: Nanos, period: Nanos) -> u64 {
-    u64::from(burst_messages_max).saturating_add(bound.div_ceil(period))
+/// At the source: a burst of `burst_messages_max`, and what comes until stage 1 has served it, `span` after it may begin:
+/// B + ceil((a + d(1))/I').
+pub fn source(burst_messages_max: u32, span: Nanos, period: Nanos) -> u64 {
+    u64::from(burst_messages_max).saturating_add(span.div_ceil(period))
 }
 
-/// At a later stage that may serve `horizon` early: ceil((h(k) + d(k))/I') + ceil(J(k)/I').
+/// At a stage behind the ring that may serve `horizon` early: ceil((h(k) + d(k))/I') + ceil(J(k)/I').
 ///
-/// With h(k) = sum of d(j), j < k, this is the cumulative horizon's ceil(sum(d(j), j <= k)/I'). After
+/// With h(k) = a + sum of d(j), j < k, a the jitter allowance, this is the cumulative horizon's ceil((a + sum(d(j), j <= k))/I'). After
 /// relaxation h(k) is what the hop committed to.
 pub fn cumulative(horizon: Nanos, bound: Nanos, jitter: Nanos, period: Nanos) -> u64 {
     (horizon + bound).div_ceil(period).saturating_add(jitter.div_ceil(period))
@@ -32,9 +33,9 @@ pub fn regulated(
     (previous_bound + previous_horizon + bound).div_ceil(period).saturating_add(jitter.div_ceil(period))
 }
 
-/// At a sink that holds messages to l + D: ceil(D/I') + ceil(J/I').
-pub fn sink_at_deadline(deadline: Nanos, jitter: Nanos, period: Nanos) -> u64 {
-    deadline.div_ceil(period).saturating_add(jitter.div_ceil(period))
+/// At a sink that holds messages to l + D and gets them up to `early` ahead of l: ceil((a + D)/I') + ceil(J/I').
+pub fn sink_at_deadline(early: Nanos, deadline: Nanos, jitter: Nanos, period: Nanos) -> u64 {
+    (early + deadline).div_ceil(period).saturating_add(jitter.div_ceil(period))
 }
 
 /// What one soft channel may keep of a pool.
@@ -82,7 +83,8 @@ mod tests {
         assert_eq!(cumulative(MS(50), MS(30), MS(1), MS(40)), 3);
         assert_eq!(cumulative(Nanos::ZERO, MS(40), Nanos::ZERO, MS(40)), 1);
         assert_eq!(regulated(MS(20), MS(5), MS(20), Nanos::ZERO, MS(40)), 2);
-        assert_eq!(sink_at_deadline(MS(80), MS(2), MS(40)), 3);
+        assert_eq!(sink_at_deadline(Nanos::ZERO, MS(80), MS(2), MS(40)), 3);
+        assert_eq!(sink_at_deadline(MS(1), MS(80), MS(2), MS(40)), 4);
     }
 
     #[test]

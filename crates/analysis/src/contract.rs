@@ -15,6 +15,10 @@ pub const BURST_MESSAGES_MAX: u32 = 1 << 16;
 pub const SPAN_MAX: Nanos = Nanos::from_secs(3600);
 /// Shortest interval between messages: a million messages a second.
 pub const INTERVAL_MIN: Nanos = Nanos(1_000);
+/// Longest jitter allowance of a contract that does not say: what ordinary timers of busy or virtual machines are late by.
+pub const JITTER_DEFAULT_MAX: Nanos = Nanos::from_millis(10);
+/// The same in intervals: buffers grow by as many messages (ADR 0029).
+pub const JITTER_DEFAULT_INTERVALS: u64 = 10;
 
 /// What happens at the source to a message that breaks the contract.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -97,6 +101,10 @@ pub struct Contract {
     /// What makes the guarantee soft: the mean rate and the miss ratio that is borne. None: it is hard.
     #[serde(default)]
     pub statistical: Option<Statistical>,
+    /// How late the sender's timer may be without its messages waiting for it later: up to [`SPAN_MAX`]. None: as much
+    /// as [`Contract::jitter_allowance`] says.
+    #[serde(default)]
+    pub jitter: Option<Nanos>,
 }
 
 /// Why a contract makes no sense, with what would.
@@ -125,6 +133,12 @@ pub enum ContractError {
     Deadline {
         /// The deadline that was asked for.
         deadline: Nanos,
+    },
+    /// The jitter allowance is too long.
+    #[error("jitter allowance {jitter}: give at most an hour")]
+    Jitter {
+        /// What was asked for.
+        jitter: Nanos,
     },
     /// The activation is out of range.
     #[error(transparent)]
@@ -157,6 +171,7 @@ impl Contract {
             late: Late::default(),
             flow: None,
             statistical: None,
+            jitter: None,
         };
         contract.validate()?;
         Ok(contract)
@@ -180,6 +195,9 @@ impl Contract {
         if self.deadline == Nanos::ZERO || self.deadline > SPAN_MAX {
             return Err(ContractError::Deadline { deadline: self.deadline });
         }
+        if let Some(jitter) = self.jitter.filter(|jitter| *jitter > SPAN_MAX) {
+            return Err(ContractError::Jitter { jitter });
+        }
         self.activation.validate(self.deadline)?;
         if let Some(statistical) = &self.statistical {
             statistical.validate(self)?;
@@ -191,6 +209,21 @@ impl Contract {
     pub fn guarantee(&self) -> Guarantee {
         let soft = self.statistical.is_some() || self.late == Late::Drop;
         if soft { Guarantee::Soft } else { Guarantee::Hard }
+    }
+
+    /// a: how far ahead of its logical arrival a message may be sent and still keep the contract, and be served. Late
+    /// timers move logical arrivals; up to that much nobody waits for it. Without a wish, ten intervals and at most 10 ms.
+    pub fn jitter_allowance(&self) -> Nanos {
+        let default = || (self.interval() * JITTER_DEFAULT_INTERVALS).min(JITTER_DEFAULT_MAX);
+        self.jitter.unwrap_or_else(default)
+    }
+    /// How far ahead of its logical arrival stages may serve a message on top of what bounds upstream allow: a, or
+    /// nothing where every hop holds to the logical arrival.
+    pub fn early_service(&self) -> Nanos {
+        match self.horizon {
+            Horizon::Cumulative => self.jitter_allowance(),
+            Horizon::Regulated => Nanos::ZERO,
+        }
     }
 
     /// I, the interval between messages.

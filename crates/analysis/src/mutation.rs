@@ -47,6 +47,14 @@ pub enum Mutation {
     RefuseKeepsHold,
     /// Signalling has no channel of its own on links.
     SignallingAsBestEffort,
+    /// A hop moves a logical arrival to its clock and does not say what that may be wrong by.
+    OffsetErrorLeftOut,
+    /// A sink tells lateness by slack, which ends where a packet is handed to the driver.
+    LatenessBySlack,
+    /// A HELLO does not say that it waits for the adapter.
+    HelloWithoutDeparture,
+    /// A host that knows that its stage is broken tells nobody.
+    BreachNotAnnounced,
 }
 
 /// Whether the core has this fault.

@@ -206,7 +206,7 @@ impl fmt::Display for AtMost {
 }
 
 /// A drain rate in bits a second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
 #[serde(transparent)]
 pub struct BitRate(pub u64);
 

@@ -175,16 +175,19 @@ fn a_channel_recovers_within_the_bound() {
 fn the_source_regulates_and_tells_which_message_breaks_the_contract() {
     let mut source = LogicalArrivals::new(MS(10), 3);
     let at = |ms: u64| Instant(MS(ms).0);
+    // What makes up for lateness: 10 ms / 256.
+    let made_up = Nanos(39_062);
+    let after = |count: u64| at(100) + (MS(10) - made_up) * count;
     let burst: Vec<_> = (0..4).map(|_| source.accept(at(100), Policing::Delay)).collect();
-    let expected = [100, 110, 120].map(|ms| SourceVerdict::Conforming { logical: at(ms) });
+    let expected = [0, 1, 2].map(|count| SourceVerdict::Conforming { logical: after(count) });
     assert_eq!(burst[..3], expected);
-    assert_eq!(burst[3], SourceVerdict::Delayed { logical: at(130) });
+    assert_eq!(burst[3], SourceVerdict::Delayed { logical: after(3) });
     // What is dropped or demoted does not count against later messages.
     for _ in 0..10 {
         assert_eq!(source.accept(at(105), Policing::Drop), SourceVerdict::Dropped);
         assert_eq!(source.accept(at(105), Policing::Demote), SourceVerdict::Demoted);
     }
-    assert_eq!(source.accept(at(120), Policing::Drop), SourceVerdict::Conforming { logical: at(140) });
+    assert_eq!(source.accept(at(120), Policing::Drop), SourceVerdict::Conforming { logical: after(4) });
     assert_eq!(source.accept(at(200), Policing::Delay), SourceVerdict::Conforming { logical: at(200) });
 }
 
@@ -206,7 +209,9 @@ fn the_source_polices_the_mean_of_a_soft_contract() {
     assert!(sent[8..].windows(2).all(|pair| pair[1].since(pair[0]) == MS(40)), "{sent:?}");
     for (first, begin) in sent.iter().enumerate() {
         for (count, at) in sent[first..].iter().enumerate() {
-            assert!(count as u64 <= (at.since(*begin) + MS(200)).0 / MS(40).0);
+            // By when they were sent; their logical arrivals, up to the jitter allowance later, keep the mean exactly.
+            let allowed = at.since(*begin) + MS(200) + contract.jitter_allowance();
+            assert!(count as u64 <= allowed.0 / MS(40).0, "{count} since {begin:?}");
         }
     }
     let mut delayed = LogicalArrivals::of(&contract);
@@ -316,6 +321,53 @@ fn a_sender_at_its_full_rate_is_back_at_its_own_arrivals_after_its_host_stood_st
         (before, lag) = (Some(logical), logical.since(sent));
     }
     assert_eq!(lag, Nanos::ZERO);
+}
+
+/// A timer that is late is made up for by the sender's next messages: it does not keep the largest lateness for good.
+#[test]
+fn a_late_timer_is_made_up_for() {
+    let contract = Contract::new(100, Rate::every(INTERVAL).unwrap(), 1, MS(50)).unwrap();
+    let contract = Contract { jitter: Some(MS(6)), ..contract };
+    let mut source = LogicalArrivals::of(&contract);
+    let mut before: Option<Instant> = None;
+    for number in 0..400 {
+        let late = if number == 100 { MS(5) } else { Nanos::ZERO };
+        let sent = Instant(1_000_000_000) + INTERVAL * number + late;
+        let SourceVerdict::Conforming { logical } = source.accept(sent, Policing::Drop) else {
+            panic!("message {number} keeps its contract")
+        };
+        // More than I' apart: what admission counts with. Never further ahead than the allowance.
+        assert!(before.is_none_or(|before| logical.since(before) > PERIOD), "message {number}");
+        let left = MS(5) - Nanos(INTERVAL.0 / 256) * number.saturating_sub(100);
+        assert_eq!(logical.since(sent), if number > 100 { left } else { Nanos::ZERO }, "message {number}");
+        before = Some(logical);
+    }
+}
+
+/// A sender that runs its clock's rate ahead of time gets B and what the allowance holds, and no more.
+#[test]
+fn the_allowance_is_no_second_burst() {
+    let contract = Contract::new(100, Rate::every(INTERVAL).unwrap(), 2, MS(50)).unwrap();
+    let contract = Contract { jitter: Some(INTERVAL * 3), ..contract };
+    let mut source = LogicalArrivals::of(&contract);
+    let taken = |source: &mut LogicalArrivals, at: Instant| {
+        (0..20).filter(|_| source.accept(at, Policing::Drop) != SourceVerdict::Dropped).count()
+    };
+    assert_eq!(taken(&mut source, Instant(1_000_000_000)), 2 + 3);
+    assert_eq!(taken(&mut source, Instant(1_000_000_000) + INTERVAL), 1);
+}
+
+#[test]
+fn an_allowance_is_a_part_of_the_contract() {
+    let of = |interval| Contract::new(100, Rate::every(interval).unwrap(), 1, MS(50)).unwrap();
+    assert_eq!(of(MS(40)).jitter_allowance(), MS(10));
+    assert_eq!(of(Nanos(100_000)).jitter_allowance(), Nanos(1_000_000), "ten intervals");
+    let asked = Contract { jitter: Some(MS(20)), ..of(MS(1)) };
+    assert_eq!((asked.jitter_allowance(), asked.early_service()), (MS(20), MS(20)));
+    let regulated = Contract { horizon: punctual_analysis::Horizon::Regulated, ..asked };
+    assert_eq!(regulated.early_service(), Nanos::ZERO);
+    let absurd = Contract { jitter: Some(Nanos::MAX), ..asked };
+    assert!(absurd.validate().unwrap_err().to_string().contains("at most an hour"));
 }
 
 /// Whoever lies about when it sent gets no message earlier than it was seen, nor two closer than I'.

@@ -88,7 +88,11 @@ pub struct Traffic {
     /// Most messages at once.
     #[arg(long, default_value_t = 1, value_parser = values::count, allow_hyphen_values = true)]
     pub burst: u64,
-    /// What happens to messages beyond rate and burst.
+    /// How late the sender's timer may be without later messages waiting for it (2ms; 0ns for none). Left out: ten
+    /// message intervals, at most 10 ms.
+    #[arg(long, value_name = "TIME", value_parser = values::span, allow_hyphen_values = true)]
+    pub jitter: Option<Nanos>,
+    /// What happens to messages beyond rate, burst and jitter.
     #[arg(long, value_enum, default_value = "delay")]
     pub policing: PolicingName,
     /// Hand messages over at their deadline instead of as soon as they are there.
@@ -140,6 +144,19 @@ pub enum PolicingName {
     Demote,
 }
 
+/// How many messages were late, and of how many that is not sure, for people.
+pub fn lateness(late: u64, perhaps_late: u64, unmeasured: u64) -> String {
+    let mut text = format!("{late} late");
+    for (count, which) in
+        [(perhaps_late, "perhaps late"), (unmeasured, "of which nobody knows when they were due")]
+    {
+        if count > 0 {
+            text += &format!(", {count} {which}");
+        }
+    }
+    text
+}
+
 impl Traffic {
     /// The contract.
     ///
@@ -170,6 +187,7 @@ impl Traffic {
                 mean_over: self.mean_over,
                 miss_ratio,
             }),
+            jitter: self.jitter,
         };
         contract.validate().map_err(|error| Usage(error.to_string()))?;
         Ok(contract)

@@ -12,17 +12,22 @@ const NANOS: &[&str] = &[
     "blocking",
     "bound",
     "bound_possible",
+    "by_max",
     "copy",
     "cold_start",
     "cost",
     "deadline",
     "drain",
+    "error",
     "excess_max",
     "first_packets",
     "interference",
     "interarrival",
     "late_max",
     "later_packets",
+    "jitter",
+    "jitter_allowance",
+    "latency",
     "latency_max",
     "limit",
     "max",
@@ -33,6 +38,9 @@ const NANOS: &[&str] = &[
     "offered",
     "others",
     "own",
+    "p50",
+    "p99",
+    "p999",
     "period",
     "period_possible",
     "possible",
@@ -41,6 +49,7 @@ const NANOS: &[&str] = &[
     "release_latency",
     "response",
     "round_trip_min",
+    "round_trip_recent",
     "unit_cost_max",
     "uptime",
     "wait",
@@ -49,6 +58,8 @@ const NANOS: &[&str] = &[
 ];
 /// Shares in millionths.
 const PPM: &[&str] = &["cpu_utilisation", "margin", "utilisation"];
+/// Bits a second.
+const BPS: &[&str] = &["configured", "drains"];
 /// Shares in thousand millionths.
 const PPB: &[&str] = &["miss_ratio"];
 /// Rates, kept as the time between two messages.
@@ -81,7 +92,7 @@ fn of_object(object: Map<String, Value>) -> Map<String, Value> {
 
 fn twins(key: &str, value: &Value) -> Vec<(String, Value)> {
     let Some(number) = value.as_u64() else { return Vec::new() };
-    let unit = [(NANOS, "ns"), (PPM, "ppm"), (PPB, "ppb")];
+    let unit = [(NANOS, "ns"), (PPM, "ppm"), (PPB, "ppb"), (BPS, "bps")];
     let unit = unit.into_iter().find(|(keys, _)| keys.contains(&key)).map(|(_, unit)| unit);
     let rate = RATES.iter().find(|(rate, ..)| *rate == key).filter(|_| number > 0);
     let same = unit.map(|unit| (format!("{key}_{unit}"), value.clone()));

@@ -92,7 +92,8 @@ fn what_arrived_and_who_guarantees_nothing_is_said_at_both_ends() {
 /// not, or is a count or a name.
 #[test]
 fn numbers_say_their_units() {
-    const UNITS: [&str; 8] = ["_ns", "_ms", "_s", "_bytes", "_ppm", "_ppb", "_percent", "_per_second"];
+    const UNITS: [&str; 9] =
+        ["_bps", "_ns", "_ms", "_s", "_bytes", "_ppm", "_ppb", "_percent", "_per_second"];
     const COUNTS: &str = "
         api at_risk best_effort_dropped broken_rings burst_messages_max bytes_out channel channels
         channels_soft clients delayed demoted driver_full dropped epoch errors expired filters_failed first id
@@ -102,7 +103,8 @@ fn numbers_say_their_units() {
         packets_guaranteed packets_signalling periods quantum_packets receive_pool_dry receiver_full replayed
         requests retransmissions route runtimes_refused stalls too_large unauthenticated units unknown_path
         user users version wake_late_ns_max wakes work_units wrong_cookie wrong_link packets_in
-        packets_out send_errors send_waits pool_dry truncated policed unknown priority listener dead quantum";
+        packets_out send_errors send_waits pool_dry truncated policed unknown priority listener dead quantum
+        clock_breaks histogram wire_bytes_in times messages lost perhaps_late unmeasured late_arrivals";
     fn check(verb: &str, key: &str, value: &Value, beside: Option<&serde_json::Map<String, Value>>) {
         match value {
             Value::Object(object) => {

@@ -86,7 +86,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (sent, seen) = (camera.state()?, viewer.state()?);
     println!("promised: within {}; observed at most {}", seen.promised, seen.observed_max);
     println!("{} frames seen, {} late", seen.status.counters.messages_out, seen.misses);
-    println!("{} frames were ready early and waited at the source", sent.policed);
+    println!("{} frames were ready earlier than the jitter allowance and waited at the source", sent.policed);
     camera.close()?;
     Ok(())
 }

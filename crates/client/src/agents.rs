@@ -40,7 +40,7 @@ pub(crate) fn run(shared: &Shared, jobs: &Receiver<Push>) {
                 }
             }
             // The reader's.
-            Push::Notice { .. } | Push::AskFailed { .. } => {}
+            Push::Notice { .. } | Push::Stage { .. } | Push::AskFailed { .. } => {}
         }
     }
 }

@@ -233,6 +233,11 @@ impl Shared {
                     events.notice(notice);
                 }
             }
+            Push::Stage { channel, stage, healed } => {
+                if let Some(events) = lock(&self.channels).get(&channel) {
+                    events.stage(stage, healed);
+                }
+            }
             Push::Closed { channel, reason, receipt } => {
                 if let Some(events) = lock(&self.channels).get(&channel) {
                     events.close(Ending { reason: Some(reason), receipt });

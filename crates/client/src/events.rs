@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use punctual_ipc::ring::RingCloser;
-use punctual_proto::node::api::{CloseReason, Notice, Receipt};
+use punctual_proto::node::api::{BrokenStage, CloseReason, Notice, Receipt};
 
 use crate::connection::lock;
 
@@ -15,12 +15,16 @@ const EVENTS_MAX: usize = 32;
 const REASON_WITHIN: Duration = Duration::from_millis(250);
 
 /// Something that happened to a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelEvent {
     /// Messages broke the contract and were delayed, dropped or demoted.
     Policed,
-    /// A message missed its bound.
+    /// A message was surely delivered later than its deadline.
     Late,
+    /// A stage on the way breaks its promise: nothing is guaranteed until it is healed.
+    Degraded(BrokenStage),
+    /// It has kept its promise for a lease.
+    Healed(BrokenStage),
     /// The receiver did not keep up; messages were dropped.
     Overrun,
     /// The costs that admission assumed are exceeded: guarantees are at risk.
@@ -65,6 +69,11 @@ impl ChannelEvents {
             Notice::Overrun => ChannelEvent::Overrun,
             Notice::ProfileAtRisk => ChannelEvent::ProfileAtRisk,
         };
+        lock(&self.state).add(event);
+    }
+
+    pub(crate) fn stage(&self, stage: BrokenStage, healed: bool) {
+        let event = if healed { ChannelEvent::Healed(stage) } else { ChannelEvent::Degraded(stage) };
         lock(&self.state).add(event);
     }
 

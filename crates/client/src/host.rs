@@ -1,12 +1,14 @@
 //! A host in this process: an engine with the API service around it. Embedded endsystems and `punctuald` are
 //! made of the same parts; the daemon only adds a socket that other processes can connect to.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 
 use punctual_engine::config::{ConfigError, DaemonConfig, HostConfig};
 use punctual_engine::os::attributes::{self, Attributes, attributes, set_attributes};
+use punctual_engine::os::now;
 use punctual_engine::priorities::Priorities;
 use punctual_engine::profile::{SettleError, Settled, settle};
 use punctual_engine::{
@@ -18,13 +20,14 @@ use punctual_ipc::service::server::Server;
 use punctual_ipc::service::{Host, HostGone};
 use punctual_ipc::wake::Alarm;
 use punctual_link::Link;
-use punctual_proto::ids::{ChannelId, Name, NodeId};
+use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{Event, RequestError};
+use punctual_proto::node::api::{BrokenStage, CloseReason, Event, LinkChange, RequestError};
 use punctual_proto::node::config::NodeConfig;
 use punctual_proto::{Contract, Instant};
 use thiserror::Error;
 
+use crate::journal::{Journal, Line};
 use crate::rings::SharedRings;
 
 /// A host that did not start.
@@ -55,6 +58,7 @@ pub struct EngineHost {
     /// Priorities of co-scheduled threads; `None`: it is not allowed.
     co_scheduling: Option<Priorities>,
     profile: Settled,
+    journal: RefCell<Journal>,
 }
 
 /// A host that knows what protocol work costs here, and has nothing open yet.
@@ -89,6 +93,7 @@ impl Prepared {
             class: config.real_time.class,
             co_scheduling: config.co_scheduling,
             profile,
+            journal: RefCell::new(Journal::new(&config.node)),
             node: config.node,
         })
     }
@@ -170,6 +175,21 @@ impl Host for EngineHost {
         self.events.as_fd()
     }
 
+    fn link_changed(&self, link: LinkId, change: LinkChange) {
+        let line = self.journal.borrow_mut().link(link, change, now());
+        line.into_iter().for_each(Line::say);
+    }
+
+    fn stage_changed(&self, stage: &BrokenStage, healed: bool) {
+        let line = self.journal.borrow_mut().stage(stage, healed, now());
+        line.into_iter().for_each(Line::say);
+    }
+
+    fn channel_closed(&self, what: &str, reason: CloseReason) {
+        let line = self.journal.borrow_mut().closed(what, reason, now());
+        line.into_iter().for_each(Line::say);
+    }
+
     fn statistics(&self) -> serde_json::Value {
         let counted = self.engine.statistics();
         serde_json::json!({
@@ -209,7 +229,7 @@ fn class_report(class: SchedulingClass, runtime_ns: u64) -> serde_json::Value {
 }
 
 fn link_report(name: &str, report: &LinkReport) -> serde_json::Value {
-    let LinkReport { mode, facts, statistics: counted, drops, failed } = report;
+    let LinkReport { mode, facts, statistics: counted, drops, foreign_bps, failed } = report;
     let facts: serde_json::Map<_, _> =
         facts.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into())).collect();
     serde_json::json!({
@@ -217,6 +237,7 @@ fn link_report(name: &str, report: &LinkReport) -> serde_json::Value {
         "mode": mode,
         "failed": failed,
         "facts": facts,
+        "foreign_bps": foreign_bps,
         "packets_in": counted.packets_in,
         "packets_out": counted.packets_out,
         "overflows": counted.overflows,

@@ -36,6 +36,7 @@ mod error;
 mod events;
 mod handler;
 pub mod host;
+mod journal;
 mod lead;
 mod listener;
 mod receiver;
@@ -58,14 +59,16 @@ pub use punctual_analysis::{
     Late, Nanos, Policing, Ppb, Ppm, Rate, Statistical,
 };
 pub use punctual_engine::config::HostConfig;
-pub use punctual_engine::counted;
+pub use punctual_engine::{counted, rate_text};
 pub use punctual_ipc::api::{ApiError, HostStatus, SOCKET_DEFAULT};
 pub use punctual_ipc::ring::now;
 pub use punctual_proto::ids::{Address, ChannelId, Name};
-pub use punctual_proto::memory::MessageInfo;
+pub use punctual_proto::latencies::{Observation, Observed};
+pub use punctual_proto::memory::{MessageInfo, Timeliness};
 pub use punctual_proto::node::api::{
-    BusyRecord, ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason, DropCounters, ForeignVersion,
-    Grant, HostName, LinkStatus, NodeStatus, PathRecord, Receipt, RefuseCause, Role, StageGrant, StageKind,
-    UserId, WakeRecord, WorkKind, name_of,
+    BrokenStage, BusyRecord, Cause, ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason,
+    DropCounters, ForeignVersion, Grant, HostName, LinkStatus, NodeStatus, PathRecord, Receipt, RefuseCause,
+    Role, StageGrant, StageKind, UserId, WakeRecord, WorkKind, name_of,
 };
-pub use punctual_proto::node::config::CostSource;
+pub use punctual_proto::node::config::{CostSource, Degraded, KernelTraffic};
+pub use punctual_proto::watch::Lateness;

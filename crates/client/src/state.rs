@@ -20,7 +20,7 @@ pub struct ChannelState {
     pub observed_max: Nanos,
     /// Messages that missed their bound at this end.
     pub misses: u64,
-    /// Messages that broke the contract: delayed, dropped or demoted.
+    /// Messages that broke the contract, beyond its jitter allowance: delayed, dropped or demoted.
     pub policed: u64,
     /// Everything.
     pub status: ChannelStatus,

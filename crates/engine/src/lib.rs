@@ -23,4 +23,4 @@ pub use memory::HostMemory;
 pub use os::realtime::{RealTime, RealTimeError, SchedulingClass};
 pub use processor::lead::{Lead, LeadError};
 pub use statistics::{EngineStatistics, LinkReport};
-pub use words::counted;
+pub use words::{counted, rate_text};

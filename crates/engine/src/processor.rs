@@ -26,7 +26,7 @@ use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{CloseReason, Event};
-use punctual_proto::{Instant, Nanos};
+use punctual_proto::{BitRate, Instant, Nanos};
 
 use self::doorbells::{Allowance, Doorbells};
 use self::meter::Meter;
@@ -201,6 +201,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let mut progress = received.is_some() | self.complete(at);
         progress |= self.ring_outboxes(at);
         progress |= self.obey(at);
+        if self.node.is_looking() {
+            self.tell_foreign_traffic();
+        }
         // Does nothing where nothing is due; asking for the earliest time of all costs more.
         self.node.handle_timeout(at);
         let (worked, at) = self.work(at);
@@ -377,6 +380,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let wanted = if stalled { Some(at + RETRY) } else { wanted };
         let rests = self.ports.iter().filter_map(LinkPort::rests_until).min();
         [retry, wanted, rests, self.doorbells.next_unmute(), self.stop_at].into_iter().flatten().min()
+    }
+
+    /// What others put on the links' devices, for the causes of what is late.
+    fn tell_foreign_traffic(&mut self) {
+        for port in &self.ports {
+            let rate = BitRate(port.foreign_bps().unwrap_or(0));
+            self.node.handle_foreign_traffic(port.id, rate);
+        }
     }
 
     /// Looks at the descriptors without waiting; whether anything is there.

@@ -17,6 +17,8 @@ pub struct LinkReport {
     pub statistics: LinkStatistics,
     /// What it dropped before it took a buffer.
     pub drops: StreamDrops,
+    /// What others sent by its device in the last second, in bits a second; `None`: nobody looks, or it is not known yet.
+    pub foreign_bps: Option<u64>,
     /// It has failed for good.
     pub failed: bool,
 }

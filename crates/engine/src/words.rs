@@ -12,9 +12,23 @@ pub fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> Strin
     format!("{count} {noun}{ending}")
 }
 
+/// A rate in bits a second for people.
+pub fn rate_text(bps: u64) -> String {
+    match bps {
+        0..1_000_000 => format!("{} kbit/s", bps.div_ceil(1_000)),
+        _ => format!("{} Mbit/s", (bps + 500_000) / 1_000_000),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::counted;
+    use super::{counted, rate_text};
+
+    #[test]
+    fn rates_are_round() {
+        let rates = [0, 95_001, 999_999, 1_499_999, 60_200_000].map(rate_text);
+        assert_eq!(rates, ["0 kbit/s", "96 kbit/s", "1000 kbit/s", "1 Mbit/s", "60 Mbit/s"]);
+    }
 
     #[test]
     fn only_one_is_singular() {

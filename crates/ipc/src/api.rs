@@ -7,7 +7,8 @@
 use punctual_analysis::{Contract, Nanos};
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name, NodeId};
 use punctual_proto::node::api::{
-    ChannelRefusal, ChannelStatus, CloseReason, Grant, NodeStatus, Notice, Receipt, RequestError, UserId,
+    BrokenStage, ChannelRefusal, ChannelStatus, CloseReason, Grant, NodeStatus, Notice, Receipt,
+    RequestError, UserId,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -15,7 +16,8 @@ use thiserror::Error;
 use crate::ring::RingShape;
 
 /// Version of this API; the first thing that a client says. 2: why a channel ended in more words, and what its sink has.
-pub const VERSION: u32 = 2;
+/// 3: latencies by the hosts' clocks, and which stage broke its promise; entries of incoming rings have their clock error.
+pub const VERSION: u32 = 3;
 /// Largest packet either way.
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
 /// Most descriptors with a packet.
@@ -289,6 +291,15 @@ pub enum Push {
         reason: CloseReason,
         /// At the source: what the sink has of it; `None` where that was not to be learnt.
         receipt: Option<Receipt>,
+    },
+    /// A stage on a channel's way breaks its promise, or keeps it again.
+    Stage {
+        /// Which channel.
+        channel: ChannelId,
+        /// Which stage, and the likely cause.
+        stage: BrokenStage,
+        /// It has kept its promise for a lease.
+        healed: bool,
     },
     /// Something to know about a channel.
     Notice {

@@ -191,13 +191,13 @@ static __always_inline int is_consistent(const struct wire *wire, __u16 bytes)
 
 	if (wire->version != WIRE_VERSION || (wire->kind != WIRE_GUARANTEED && !is_best_effort))
 		return 0;
-	if (flags & ~(is_best_effort ? 0 : WIRE_DEMOTED))
+	if (is_best_effort ? flags : flags & ~(WIRE_DEMOTED | WIRE_UNPROMISED) || flags == WIRE_UNPROMISED)
 		return 0;
-	if (!wire->source || (wire->destination != 0) != is_best_effort)
+	if (!wire->source || (is_best_effort && !wire->end))
 		return 0;
 	return little16(wire->fragment) < little16(wire->fragments) &&
-	       little32(wire->payload_bytes) <= bytes - sizeof(*wire) &&
-	       little32(wire->payload_bytes) <= little32(wire->message_bytes);
+	       little16(wire->payload_bytes) <= bytes - sizeof(*wire) &&
+	       little16(wire->payload_bytes) <= little32(wire->message_bytes);
 }
 
 static __always_inline int classify_data(struct xdp_md *ctx, const struct wire *wire, __u16 offset, __u16 bytes)

@@ -7,10 +7,11 @@
 #include "kernel.h"
 
 /* The wire: a data packet behind its UDP header, little-endian. */
-#define WIRE_VERSION 1
+#define WIRE_VERSION 2
 #define WIRE_GUARANTEED 1
 #define WIRE_BEST_EFFORT 2
 #define WIRE_DEMOTED 1
+#define WIRE_UNPROMISED 2 /* only with WIRE_DEMOTED */
 
 struct wire {
 	__u8 version;
@@ -26,8 +27,9 @@ struct wire {
 	__u32 message_bytes;
 	__s64 slack_ns;
 	__u64 logical_arrival_ns;
-	__u32 payload_bytes;
-	__u32 destination;
+	__u16 payload_bytes;
+	__u16 age;
+	__u32 end; /* destination of best effort, clock error of a channel */
 };
 
 _Static_assert(sizeof(struct wire) == 64, "the header has 64 bytes");

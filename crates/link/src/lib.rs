@@ -219,6 +219,11 @@ pub trait Link: Send {
         Spins::default()
     }
 
+    /// What others sent by the link's device lately, in bits a second; `None`: nobody looks, or it is not known yet.
+    fn foreign_bps(&self) -> Option<u64> {
+        None
+    }
+
     /// More about what it runs on, for people: names and values.
     fn facts(&self) -> Vec<(&'static str, String)> {
         Vec::new()

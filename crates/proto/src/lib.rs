@@ -9,6 +9,8 @@ extern crate alloc;
 
 pub mod fragment;
 pub mod ids;
+pub mod latencies;
+pub mod limiter;
 pub mod limits;
 pub mod linksched;
 pub mod memory;
@@ -18,6 +20,7 @@ mod shared;
 pub mod signalling;
 mod slab;
 mod table;
+pub mod watch;
 pub mod wire;
 
 pub use punctual_analysis::{

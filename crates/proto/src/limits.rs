@@ -39,6 +39,20 @@ pub const REFRESHES_PER_LEASE: u64 = 5;
 pub const HELLO_INTERVAL_DEFAULT: Nanos = Nanos::from_secs(1);
 /// HELLOs missed until a neighbour is taken for dead.
 pub const HELLOS_MISSED_MAX: u64 = 4;
+/// Probes of a neighbour's clock and of the link in a HELLO's interval, while channels use the link.
+pub const PROBES_PER_HELLO: u64 = 10;
+/// They take at most this part of the signalling budget: one packet in so many.
+pub const PROBES_BUDGET_DIVISOR: u64 = 5;
+/// What was late is looked at in slots of this length ...
+pub const WATCH_SLOT: Nanos = Nanos::from_millis(100);
+/// ... so many of them: a second.
+pub const WATCH_SLOTS: usize = 10;
+/// A stage that was late in so many of them is broken.
+pub const WATCH_SLOTS_LATE: usize = 3;
+/// Between two words to a neighbour about what comes late from it.
+pub const LATE_ARRIVALS_INTERVAL: Nanos = Nanos::from_secs(1);
+/// Broken stages of other hosts that a node remembers.
+pub const STAGES_BROKEN_MAX: usize = 1_024;
 /// Best-effort and demoted packets that may wait for a node's processor.
 pub const ARRIVALS_PACKETS_MAX: usize = 1_024;
 /// While so many wait, drivers that can are asked for no more.

@@ -4,7 +4,10 @@
 //! fragment into a frame only when the link scheduler picks that packet (HARTS 5.1); received fragments are
 //! copied once, to index times fragment size of a slot of the receiver's ring.
 
-use punctual_analysis::Instant;
+use punctual_analysis::{Instant, Nanos};
+
+pub use crate::latencies::Latencies;
+pub use crate::node::lateness::Timeliness;
 
 /// The family of buffers that a host uses.
 pub trait Memory {
@@ -54,14 +57,21 @@ pub struct MessageInfo {
     pub number: u64,
     /// Its length.
     pub len: u32,
-    /// l: the logical arrival at the source, on the *source's* clock.
+    /// l: the logical arrival at the source, on *this* host's clock; of best effort on the source's.
     pub logical_arrival: Instant,
-    /// The latest time at which it had to be delivered, on *this* host's clock.
+    /// The most that the time since then may be wrong by, either way; `None` where nobody knows the clocks of all hosts on
+    /// the way, and for best effort.
+    pub clock_error: Option<Nanos>,
+    /// l + D: the latest time at which it had to be delivered, on *this* host's clock.
     pub deadline: Instant,
     /// When it was delivered, on this host's clock.
     pub delivered: Instant,
-    /// It broke its contract somewhere and travelled as best effort: no promise held for it.
+    /// It travelled as best effort from some stage on: it came there too late, too early or too much for its contract.
     pub demoted: bool,
+    /// Its source found it beyond the contract: no promise held for it.
+    pub unpromised: bool,
+    /// Whether it was delivered by its deadline, as far as the clocks tell.
+    pub timeliness: Timeliness,
 }
 
 /// An application's incoming ring.
@@ -72,6 +82,10 @@ pub trait Inbox {
     fn reserve(&mut self) -> Option<Self::Slot>;
     /// Makes a filled slot visible to the application and wakes it if it sleeps.
     fn publish(&mut self, slot: Self::Slot, info: MessageInfo);
+    /// What was observed of the messages that were published; `None` where this ring does not keep it.
+    fn observed(&self) -> Option<&Latencies> {
+        None
+    }
     /// The application has taken a message and says so: one that waited for that is made visible. Only rings that hold
     /// messages back have anything to do.
     fn resume(&mut self) {}

@@ -9,7 +9,7 @@ use punctual_proto::Instant;
 use punctual_proto::fragment::{Extent, Fragmentation, Outcome, Reassembly, Rejection, packet_wire_bytes};
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, NodeId, PathId};
 use punctual_proto::memory::MessageWrite;
-use punctual_proto::wire::{Header, Kind};
+use punctual_proto::wire::{Age, ClockError, Header, Kind};
 
 const SIZE: u32 = 100;
 const LONGEST: u32 = 1_000;
@@ -37,6 +37,7 @@ fn header_of(message: u64, len: u32, fragment: u16) -> Header {
     Header {
         kind: Kind::Guaranteed,
         demoted: false,
+        unpromised: false,
         path: PathId { node: NodeId(1), channel: ChannelNumber(1), epoch: Epoch(1) },
         cookie: Cookie(1),
         message,
@@ -45,7 +46,9 @@ fn header_of(message: u64, len: u32, fragment: u16) -> Header {
         message_bytes: len,
         slack_ns: 0,
         logical_arrival: Instant(0),
+        age: Age::NONE,
         payload_bytes: cut.extent(fragment).expect("in range").len,
+        clock_error: ClockError::NONE,
         destination: NodeId(0),
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{World, line_config};
 use punctual_proto::node::api::StageGrant;
-use punctual_proto::node::config::{Admission, RunPolicy};
+use punctual_proto::node::config::{Admission, Degraded, RunPolicy};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);
@@ -59,7 +59,7 @@ fn a_degraded_host_is_named_once() {
     let mut grant = world.open(0, 2, contract(1_000, 100)).expect("room").grant;
     let nodes: Vec<_> = grant.stages.iter().map(|stage| stage.node).collect();
     for (stage, node) in grant.stages.iter_mut().zip([0, 2, 0, 2, 4].map(|index| nodes[index])) {
-        (stage.node, stage.degraded) = (node, stage.node != nodes[4]);
+        (stage.node, stage.degraded) = (node, (stage.node != nodes[4]).then_some(Degraded::NoRealTime));
     }
     assert_eq!(grant.degraded_by(), ["h1", "h2"]);
 }

@@ -9,7 +9,7 @@ use punctual_proto::limits::ARRIVALS_AHEAD_MAX;
 use punctual_proto::node::api::{
     CloseReason, Event, FilterChange, OpenRequest, Port, RefuseCause, RequestError, UserId,
 };
-use punctual_proto::wire::{Header, Kind};
+use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);
@@ -134,6 +134,7 @@ fn best_effort_packet(flow: u32) -> Vec<u8> {
     let header = Header {
         kind: Kind::BestEffort,
         demoted: false,
+        unpromised: false,
         path: PathId { node: NodeId(1), channel: ChannelNumber(flow), epoch: Epoch(1) },
         cookie: Cookie(0),
         message: 0,
@@ -142,7 +143,9 @@ fn best_effort_packet(flow: u32) -> Vec<u8> {
         message_bytes: 100,
         slack_ns: 0,
         logical_arrival: Instant(0),
+        age: Age::NONE,
         payload_bytes: 100,
+        clock_error: ClockError::NONE,
         destination: NodeId(3),
     };
     let mut bytes = vec![0; 1_500];

@@ -22,8 +22,34 @@ pub struct Adapter {
     interference: Bucket,
     free_at: SimTime,
     last_arrival: SimTime,
+    /// What breaks the assumptions.
+    broken: Broken,
     dice: Dice,
 }
+
+/// How a link breaks what was configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// It drains at this percentage of its rate.
+    pub rate_percent: u32,
+    /// Foreign packets come at this percentage of its rate.
+    pub foreign_percent: u32,
+    /// Up to when they are counted.
+    pub foreign_until: SimTime,
+    /// Packets travel so much longer.
+    pub longer: Nanos,
+}
+
+impl Broken {
+    /// Not at all.
+    pub const NOT: Self =
+        Self { rate_percent: 100, foreign_percent: 0, foreign_until: SimTime(0), longer: Nanos::ZERO };
+}
+
+/// A device's queue holds so much: foreign packets beyond are dropped ...
+const FOREIGN_QUEUE: Nanos = Nanos::from_millis(100);
+/// ... and where a link is broken, ours beyond this.
+const QUEUE: Nanos = Nanos::from_millis(200);
 
 /// When a packet leaves and when it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,18 +73,45 @@ impl Adapter {
             interference: Bucket::new(config.interference),
             free_at: SimTime(0),
             last_arrival: SimTime(0),
+            broken: Broken::NOT,
             dice,
         }
+    }
+
+    /// Whether a link that breaks its promise has no room for another packet at `now`.
+    pub fn overflows(&self, now: SimTime) -> bool {
+        self.broken != Broken::NOT && self.free_at.since(now) > QUEUE
     }
 
     /// Takes a packet of `wire_bytes` at `now`, behind all that it has taken before.
     pub fn accept(&mut self, now: SimTime, wire_bytes: u32) -> Flight {
         let kernel = self.kernel_traffic(now);
-        let departs = self.free_at.max(now) + kernel + self.rate.time_of(u64::from(wire_bytes));
+        self.take_foreign(now);
+        let drain = self.rate.time_of(u64::from(wire_bytes)).0 * 100 / u64::from(self.broken.rate_percent);
+        let departs = self.free_at.max(now) + kernel + Nanos(drain);
         self.free_at = departs;
-        let arrives = departs + self.dice.span(self.propagation.0, self.propagation.1);
+        let travel = self.dice.span(self.propagation.0, self.propagation.1) + self.broken.longer;
+        let arrives = departs + travel;
         self.last_arrival = self.last_arrival.max(arrives);
         Flight { departs, arrives: self.last_arrival }
+    }
+
+    /// Breaks what was configured, or keeps it again.
+    pub const fn set_broken(&mut self, broken: Broken) {
+        self.broken = broken;
+    }
+
+    /// Foreign packets that have come since the last look are queued before ours.
+    fn take_foreign(&mut self, now: SimTime) {
+        let Broken { foreign_percent, foreign_until, .. } = self.broken;
+        if foreign_percent == 0 {
+            return;
+        }
+        let came = Nanos(now.since(foreign_until).0 * u64::from(foreign_percent) / 100);
+        self.broken.foreign_until = now;
+        // What drained meanwhile made room; what does not fit is lost.
+        let full = now + FOREIGN_QUEUE;
+        self.free_at = (self.free_at.max(foreign_until) + came).min(full.max(self.free_at));
     }
 
     /// Kernel packets that slip in ahead, now and then as many as the bound allows.

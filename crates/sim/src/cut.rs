@@ -8,7 +8,7 @@ use punctual_analysis::{Nanos, Ppm};
 use punctual_proto::ids::NodeId;
 use serde::{Deserialize, Serialize};
 
-use crate::faults::{Fault, Mischief};
+use crate::faults::{Breach, Fault, Mischief};
 use crate::options::Faults;
 use crate::scenario::{HostPlan, Scenario, host_of, node_id};
 
@@ -190,8 +190,14 @@ fn moved_fault(fault: Fault, moved: &Moved<'_>) -> Option<Fault> {
     let (host, link) = match &mut what {
         Mischief::Partition { host, link, .. }
         | Mischief::Heap { host, link }
-        | Mischief::Noise { host, link, .. } => (host, Some(link)),
-        Mischief::Pause { host }
+        | Mischief::Noise { host, link, .. }
+        | Mischief::Breach(
+            Breach::SlowLink { host, link, .. }
+            | Breach::Foreign { host, link, .. }
+            | Breach::Longer { host, link, .. },
+        ) => (host, Some(link)),
+        Mischief::Breach(Breach::SlowProcessor { host, .. } | Breach::Drift { host, .. })
+        | Mischief::Pause { host }
         | Mischief::Crash { host, .. }
         | Mischief::Jump { host, .. }
         | Mischief::Freeze { host }

@@ -1,5 +1,7 @@
 //! What a run found, and the JSON that scripts rely on.
 
+use std::ops::AddAssign;
+
 use punctual_analysis::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +46,8 @@ pub struct Outcome {
     pub excused: u64,
     /// Packets of open soft channels that hosts had dropped, since they had expired, when they were compared.
     pub expired: u64,
+    /// What was told of how late messages were.
+    pub told: ToldCounts,
     /// Largest latency of a conforming message in percent of its channel's deadline.
     pub tightness_percent: u64,
     /// Virtual time that passed.
@@ -58,6 +62,41 @@ pub struct Outcome {
     pub trace: Timeline,
     /// Memory in use, where that was asked for.
     pub memory: Vec<Reading>,
+}
+
+/// What was told of messages and stages, beside the truth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToldCounts {
+    /// Messages whose lateness was compared with the truth.
+    pub compared: u64,
+    /// Those of which nothing was told, since no clock was known.
+    pub unmeasured: u64,
+    /// Those that were late by more than the error that was stated.
+    pub late: u64,
+    /// Those of them that were told as late or perhaps late.
+    pub late_told: u64,
+    /// Messages that were told as surely late.
+    pub surely_late: u64,
+    /// Runs in which a broken stage made messages late.
+    pub breaches: u64,
+    /// Those in which it was named at an end of a late channel within a second.
+    pub named: u64,
+    /// Those in which another stage was named.
+    pub misnamed: u64,
+}
+
+impl AddAssign for ToldCounts {
+    fn add_assign(&mut self, more: Self) {
+        let Self { compared, unmeasured, late, late_told, surely_late, breaches, named, misnamed } = more;
+        self.compared += compared;
+        self.unmeasured += unmeasured;
+        self.late += late;
+        self.late_told += late_told;
+        self.surely_late += surely_late;
+        self.breaches += breaches;
+        self.named += named;
+        self.misnamed += misnamed;
+    }
 }
 
 /// Violations of one run that keep their text.
@@ -94,6 +133,9 @@ pub struct Report {
     pub excused: u64,
     /// Sum.
     pub expired: u64,
+    /// Sums.
+    #[serde(default)]
+    pub told: ToldCounts,
     /// Largest.
     pub tightness_percent: u64,
     /// All that were kept.
@@ -130,6 +172,7 @@ impl Report {
         self.packet_hops += outcome.packets;
         self.excused += outcome.excused;
         self.expired += outcome.expired;
+        self.told += outcome.told;
         self.tightness_percent = self.tightness_percent.max(outcome.tightness_percent);
         self.violations.extend(outcome.violations.iter().cloned());
         self.violations_total += outcome.violations_total;

@@ -48,6 +48,11 @@ impl Processor {
         Self { costs: cpu.costs, interference, wake_max, cold: Nanos::ZERO, slow: false, cost_percent, dice }
     }
 
+    /// Everything takes so many percent of its honest costs from now on.
+    pub fn set_cost_percent(&mut self, percent: u32) {
+        self.cost_percent = u64::from(percent);
+    }
+
     /// One that takes as long as it may, whenever it may, if `slow`.
     #[must_use]
     pub fn at_its_slowest(self, slow: bool) -> Self {

@@ -70,6 +70,14 @@ impl HostClock {
         self.offset_ns = self.offset_ns.saturating_add(by.0);
     }
 
+    /// It runs `ppb` faster from `at` on than it did; what it shows goes on.
+    pub fn drift_more(&mut self, at: SimTime, ppb: i64) {
+        let shown = self.read(at);
+        self.drift_ppb += ppb;
+        let anew = Self { least: Instant::ZERO, ..*self }.read(at);
+        self.offset_ns = self.offset_ns.saturating_add_signed(shown.minus(anew));
+    }
+
     /// It steps back at `at`, which shows as standing still until it has caught up.
     pub fn step_back(&mut self, at: SimTime, by: Nanos) {
         self.least = self.read(at);

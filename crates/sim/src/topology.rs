@@ -271,6 +271,7 @@ impl ChannelSpec {
             late: self.late,
             flow: None,
             statistical: None,
+            jitter: None,
         };
         contract.validate().map_err(|error| wrong(format!("channel: {error}")))?;
         Ok(contract)

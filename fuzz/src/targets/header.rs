@@ -3,7 +3,7 @@
 use punctual_proto::Instant;
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, NodeId, PathId};
 use punctual_proto::limits::HEADER_BYTES;
-use punctual_proto::wire::{Header, Kind};
+use punctual_proto::wire::{Age, ClockError, Header, Kind};
 
 /// A datagram on the data port.
 pub fn run(data: &[u8]) {
@@ -26,6 +26,7 @@ pub fn packet(kind: Kind, fragment: u16, message_bytes: u32, size: u32) -> Vec<u
     let header = Header {
         kind,
         demoted: kind == Kind::Guaranteed && fragment % 2 == 1,
+        unpromised: false,
         path: PathId { node: NodeId(1), channel: ChannelNumber(2), epoch: Epoch(1) },
         cookie: Cookie(0x1234_5678),
         message: 3,
@@ -34,7 +35,9 @@ pub fn packet(kind: Kind, fragment: u16, message_bytes: u32, size: u32) -> Vec<u
         message_bytes,
         slack_ns: -5,
         logical_arrival: Instant(1_000_000_000),
+        age: Age::NONE,
         payload_bytes,
+        clock_error: ClockError::NONE,
         destination: NodeId(if kind == Kind::BestEffort { 9 } else { 0 }),
     };
     let mut bytes = vec![0x55; HEADER_BYTES + payload_bytes as usize];

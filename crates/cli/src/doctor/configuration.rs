@@ -10,7 +10,7 @@ use punctual_engine::{RealTime, SchedulingClass, counted};
 use punctual_link::kernel::Device;
 
 use super::system::try_real_time;
-use super::{Finding, xdp};
+use super::{Finding, traffic, xdp};
 
 /// Every check of a configuration; `serving`: a daemon runs, so its ports are taken.
 pub fn check(path: Option<&Path>, serving: bool) -> Vec<Finding> {
@@ -31,6 +31,7 @@ pub fn check(path: Option<&Path>, serving: bool) -> Vec<Finding> {
             let summary = format!("host {}, {}", config.node.name, counted(config.node.links.len(), "link"));
             let mut findings = vec![Finding::ok("configuration", summary), real_time(&config)];
             findings.extend(deadline(&config, serving));
+            findings.extend(traffic::check(&config, serving));
             for (driver, link) in config.drivers.iter().zip(&config.node.links) {
                 if let LinkDriver::Xdp(settings) = driver {
                     findings.push(rate(&settings.classifier.device, link.rate.0));

@@ -5,7 +5,9 @@ pub mod configuration;
 pub mod leftovers;
 mod preemption;
 pub mod system;
+mod traffic;
 mod xdp;
+mod xdp_cost;
 
 use serde::Serialize;
 

@@ -8,7 +8,7 @@ use punctual_link::kernel::{Device, KernelError, RESOLVE_PATIENCE};
 use punctual_link::xdp::{AttachMode, ZeroCopy};
 use rustix::process::{Resource, getrlimit};
 
-use super::Finding;
+use super::{Finding, xdp_cost};
 
 /// What loading programs, AF_XDP sockets and the settings of devices take.
 const CAPABILITIES: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_BPF", 39)];
@@ -25,7 +25,7 @@ pub fn check(config: &HostConfig, serving: bool) -> Vec<Finding> {
         return Vec::new();
     }
     let settings: Vec<&XdpSettings> = links.iter().map(|(_, settings)| *settings).collect();
-    let mut findings = vec![rights(&settings), locked_memory(&settings)];
+    let mut findings = vec![rights(&settings), locked_memory(&settings), xdp_cost::check()];
     for (name, settings) in links {
         findings.extend(link(name, settings, serving));
     }

@@ -2,9 +2,10 @@
 
 use clap::Args;
 use punctual::{
-    Address, ChannelRefusal, CostParts, CostSource, Grant, HostName, OpenError, StageGrant, Statistical,
-    counted, name_of,
+    Address, ChannelRefusal, Contract, CostParts, CostSource, Grant, Horizon, HostName, Nanos, OpenError,
+    StageGrant, Statistical, counted, name_of,
 };
+use punctual_analysis::CATCH_UP;
 use serde::Serialize;
 
 use super::status::percent;
@@ -38,6 +39,8 @@ struct Answer {
     refusal: Option<ChannelRefusal>,
     /// Hosts on the way that guarantee nothing.
     degraded_by: Vec<String>,
+    /// Why, a line for each host and reason.
+    degraded_why: Vec<String>,
     /// One line for people.
     reason: Option<String>,
 }
@@ -53,6 +56,7 @@ impl Admit {
             Ok(grant) => Answer {
                 admitted: true,
                 degraded_by: grant.degraded_by(),
+                degraded_why: grant.degraded_why(),
                 grant: Some(grant),
                 refusal: None,
                 reason: None,
@@ -61,19 +65,20 @@ impl Admit {
                 let reason = Some(not_opened(&error));
                 let OpenError::Refused(refusal) = error else { return Err(error.into()) };
                 let refusal = Some(refusal);
-                Answer { admitted: false, grant: None, refusal, degraded_by: Vec::new(), reason }
+                let (degraded_by, degraded_why) = (Vec::new(), Vec::new());
+                Answer { admitted: false, grant: None, refusal, degraded_by, degraded_why, reason }
             }
         };
-        output.print_with_units(&answer, |answer| text(answer, contract.statistical, self.explain))?;
+        output.print_with_units(&answer, |answer| text(answer, &contract, self.explain))?;
         Ok(Outcome::from_ok(answer.admitted))
     }
 }
 
-fn text(answer: &Answer, statistical: Option<Statistical>, explain: bool) -> String {
+fn text(answer: &Answer, contract: &Contract, explain: bool) -> String {
     let Some(grant) = &answer.grant else {
         return refusal_text(answer, explain);
     };
-    let messages = match statistical {
+    let messages = match contract.statistical {
         Some(Statistical { miss_ratio, .. }) => format!("all messages but {miss_ratio}"),
         None => "every message".into(),
     };
@@ -84,8 +89,34 @@ fn text(answer: &Answer, statistical: Option<Statistical>, explain: bool) -> Str
         counted(grant.route.len(), "node"),
         counted(grant.stages.len(), "stage")
     );
-    let summary = format!("{summary}{}", degraded(&answer.degraded_by));
-    if explain { format!("{summary}\n\n{}", explanation(&grant.stages, &grant.hosts)) } else { summary }
+    let why: String = answer.degraded_why.iter().map(|line| format!("\n  {line}")).collect();
+    let summary = format!("{summary}{}{why}", degraded(&answer.degraded_by));
+    if !explain {
+        return summary;
+    }
+    format!("{summary}\n\n{}\n\n{}", explanation(&grant.stages, &grant.hosts), headroom(contract))
+}
+
+/// Headroom in the rate that is compared with none.
+const HEADROOM: f64 = 1.1;
+
+/// What a sender whose timer is late waits for, with a contract of exactly its rate and with headroom.
+fn headroom(contract: &Contract) -> String {
+    // Of each interval of the sender, what the next message may come closer.
+    let made_up = |rate: f64| Nanos((1e9 * (1.0 - (1.0 - 1.0 / CATCH_UP as f64) / rate)) as u64);
+    let served = match contract.horizon {
+        Horizon::Cumulative => "and waits for nothing",
+        Horizon::Regulated => "and waits only where hops hold to the logical arrival, as this channel asks",
+    };
+    format!(
+        "jitter: a message up to {} ahead of its logical arrival keeps the contract {served}: a sender of exactly the \n\
+         contract's rate whose timer is late by no more has no standing delay. What its timer is late beyond that, its next \n\
+         messages wait for and are counted as policed, until it is made up: {} a second where the contract is exactly the \n\
+         sender's rate, {} with 10 % of headroom (--rate). --jitter sets the allowance; it costs buffers at each stage.",
+        contract.jitter_allowance(),
+        made_up(1.0),
+        made_up(HEADROOM),
+    )
 }
 
 /// A no, and what the offer would be made of.

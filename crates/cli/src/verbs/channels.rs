@@ -1,7 +1,7 @@
 //! `punctual channels`: promises and evidence.
 
 use clap::Args;
-use punctual::{ChannelStatus, Late, Role, Statistical};
+use punctual::{ChannelStatus, Late, Nanos, Observed, Role, Statistical};
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
@@ -31,21 +31,8 @@ fn text(channels: &[ChannelStatus]) -> String {
         return "no channels".into();
     }
     let head = [
-        "id",
-        "path",
-        "role",
-        "from",
-        "to",
-        "state",
-        "promised",
-        "observed max",
-        "messages",
-        "misses",
-        "waited",
-        "dropped",
-        "demoted",
-        "lost",
-        "expired",
+        "id", "path", "role", "from", "to", "state", "promised", "last", "p99", "max", "+-", "messages",
+        "late", "perhaps", "waited", "dropped", "demoted", "lost", "expired",
     ];
     table(&head, &channels.iter().map(row).collect::<Vec<_>>())
 }
@@ -57,6 +44,9 @@ fn row(channel: &ChannelStatus) -> Vec<String> {
         Role::Forwarder => "forwarder",
         Role::Sink => "sink",
     };
+    let observed = |value: fn(&Observed) -> Nanos| {
+        channel.observed.as_ref().map_or_else(|| "-".into(), |observed| value(observed).to_string())
+    };
     let at_sink = |value: String| if channel.role == Role::Sink { value } else { "-".into() };
     vec![
         channel.channel.0.to_string(),
@@ -66,21 +56,36 @@ fn row(channel: &ChannelStatus) -> Vec<String> {
         channel.to.to_string(),
         state(channel),
         channel.contract.deadline.to_string(),
-        at_sink(counters.latency_max.to_string()),
+        observed(|observed| observed.last.latency),
+        observed(|observed| observed.p99),
+        observed(|observed| observed.max.latency),
+        observed(|observed| observed.last.error),
         counters.messages_out.to_string(),
         at_sink(counters.misses.to_string()),
+        at_sink((counters.perhaps_late + counters.unmeasured).to_string()),
         counters.delayed.to_string(),
         counters.dropped.to_string(),
         counters.demoted.to_string(),
-        (counters.incomplete + counters.overruns + counters.overflows).to_string(),
+        lost(channel).to_string(),
         counters.expired.to_string(),
     ]
 }
 
+/// At the sink all that is missing; elsewhere what this host dropped.
+fn lost(channel: &ChannelStatus) -> u64 {
+    let counters = &channel.counters;
+    let here = counters.incomplete + counters.overruns + counters.overflows;
+    if channel.role == Role::Sink { counters.lost.max(here) } else { here }
+}
+
 /// A channel that drops what is late, bears misses, or is guaranteed by nobody says so.
 fn state(channel: &ChannelStatus) -> String {
+    if let Some(stage) = channel.broken.first() {
+        return format!("{}, DEGRADED: {stage}", channel.state);
+    }
     if !channel.degraded_by.is_empty() {
-        return format!("{}, DEGRADED by {}", channel.state, channel.degraded_by.join(", "));
+        let (by, why) = (channel.degraded_by.join(", "), channel.degraded_why.join("; "));
+        return format!("{}, DEGRADED by {by} ({why})", channel.state);
     }
     match (channel.contract.statistical, channel.contract.late) {
         (Some(Statistical { miss_ratio, .. }), _) => {

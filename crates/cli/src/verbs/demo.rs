@@ -7,9 +7,9 @@ use punctual_experiments::demo::{self, DemoOptions};
 
 use crate::output::{Outcome, Output};
 
-/// Run the main job on three hosts in network namespaces, beside plain kernel sockets.
+/// Run the main job on three hosts in network namespaces, beside kernel sockets, plain and with priorities set by hand.
 ///
-/// Needs root for guarantees; without it the demo runs degraded and says so. Takes about 35 s.
+/// Needs root for guarantees; without it the demo runs degraded and says so. Takes about 40 s.
 #[derive(Args)]
 #[command(after_help = "Example: sudo punctual demo\nThen open target/demo/report.html")]
 pub struct Demo {

@@ -5,12 +5,13 @@ use std::io::{self, Write};
 use anyhow::Context;
 use clap::Args;
 use punctual::{
-    CloseReason, Consent, Contract, MessageInfo, Name, Nanos, Receiver, RecvError, counted, failure,
+    CloseReason, Consent, Contract, MessageInfo, Name, Nanos, Receiver, RecvError, Timeliness, counted,
+    failure,
 };
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::host::{Host, degraded, ended};
+use crate::host::{Host, degraded, ended, lateness};
 use crate::output::{Outcome, Output, begin_stream, tell};
 use crate::units::with_units;
 use crate::values;
@@ -52,11 +53,19 @@ struct Received {
     bytes: u64,
     /// Messages that never came.
     lost: u64,
-    /// Messages that came after their deadline.
+    /// Messages that surely came after their deadline, by the clocks of the hosts on the way.
     late: u64,
+    /// Messages whose deadline lay within the clocks' error of when they came.
+    perhaps_late: u64,
+    /// Messages of which nobody knows, since the clocks were not known.
+    unmeasured: u64,
     demoted: u64,
     /// The least time that was left before a deadline; negative: after it.
     slack_ns_min: Option<i64>,
+    /// The longest from a logical arrival to the delivery.
+    latency_ns_max: Option<Nanos>,
+    /// The most that these times may be wrong by.
+    clock_error_ns_max: Option<Nanos>,
     /// Hosts on the way that guarantee nothing; `None` where the channel ended before it was asked.
     degraded_by: Option<Vec<String>>,
     /// How the channel ended; `None` where that is not why it stopped.
@@ -78,12 +87,33 @@ impl Received {
             bytes: 0,
             lost: 0,
             late: 0,
+            perhaps_late: 0,
+            unmeasured: 0,
             demoted: 0,
             slack_ns_min: None,
+            latency_ns_max: None,
+            clock_error_ns_max: None,
             degraded_by: receiver.state().map(|state| state.status.degraded_by).ok(),
             ended: None,
             error: None,
         })
+    }
+}
+
+impl Received {
+    /// Counts a promised message by when it came.
+    fn judge(&mut self, info: &MessageInfo, slack_ns: i64, latency: Nanos) {
+        match info.timeliness {
+            Timeliness::InTime => {}
+            Timeliness::PerhapsLate => self.perhaps_late += 1,
+            Timeliness::Late => self.late += 1,
+            Timeliness::Unmeasured => self.unmeasured += 1,
+        }
+        if info.clock_error.is_some() {
+            self.slack_ns_min = Some(self.slack_ns_min.map_or(slack_ns, |least| least.min(slack_ns)));
+            self.latency_ns_max = self.latency_ns_max.max(Some(latency));
+            self.clock_error_ns_max = self.clock_error_ns_max.max(info.clock_error);
+        }
     }
 }
 
@@ -92,8 +122,30 @@ impl Received {
 struct Line {
     number: u64,
     bytes: u32,
+    /// Left before the deadline; negative: after it.
     slack_ns: i64,
+    /// From the logical arrival to the delivery.
+    latency_ns: Nanos,
+    /// Most that both may be wrong by; `None` where nobody knows the clocks.
+    clock_error_ns: Option<Nanos>,
+    timeliness: Timeliness,
     demoted: bool,
+}
+
+impl Line {
+    fn text(&self) -> String {
+        let Some(error) = self.clock_error_ns else { return "when it was due is not known".into() };
+        let judged = match self.timeliness {
+            Timeliness::Late => " LATE",
+            Timeliness::PerhapsLate => " perhaps late",
+            Timeliness::InTime | Timeliness::Unmeasured => "",
+        };
+        format!(
+            "{} after its logical arrival (+-{error}), {}{judged}",
+            self.latency_ns,
+            slack_text(self.slack_ns)
+        )
+    }
 }
 
 impl Recv {
@@ -173,13 +225,23 @@ impl Recv {
         received.bytes += u64::from(info.len);
         received.lost = (info.number + 1).saturating_sub(received.messages);
         received.demoted += u64::from(info.demoted);
-        received.late += u64::from(slack_ns < 0 && !info.demoted);
-        received.slack_ns_min = Some(received.slack_ns_min.map_or(slack_ns, |least| least.min(slack_ns)));
+        let latency = info.delivered.since(info.logical_arrival);
+        if !info.unpromised {
+            received.judge(info, slack_ns, latency);
+        }
         if self.info {
-            let line = Line { number: info.number, bytes: info.len, slack_ns, demoted: info.demoted };
+            let line = Line {
+                number: info.number,
+                bytes: info.len,
+                slack_ns,
+                latency_ns: latency,
+                clock_error_ns: info.clock_error,
+                timeliness: info.timeliness,
+                demoted: info.demoted,
+            };
             match serde_json::to_string(&line) {
                 Ok(json) if output.json => eprintln!("{json}"),
-                _ => eprintln!("message {}: {} B, {}", line.number, line.bytes, slack_text(slack_ns)),
+                _ => eprintln!("message {}: {} B, {}", line.number, line.bytes, line.text()),
             }
         }
     }
@@ -190,14 +252,15 @@ fn summary(received: &Received, output: Output) -> anyhow::Result<()> {
         tell(&with_units(serde_json::to_value(received)?).to_string());
         return Ok(());
     }
-    let least = received.slack_ns_min.map_or_else(|| "none came".into(), slack_text);
+    let least = received.slack_ns_min.map_or_else(|| "none was measured".into(), slack_text);
+    let error = received.clock_error_ns_max.map_or_else(String::new, |error| format!(" (+-{error})"));
     tell(&format!(
-        "{}, {} B from {}: {} lost, {} late, {} demoted; at the tightest {least}{}",
+        "{}, {} B from {}: {} lost, {}, {} demoted; at the tightest {least}{error}{}",
         counted(received.messages, "message"),
         received.bytes,
         received.from,
         received.lost,
-        received.late,
+        lateness(received.late, received.perhaps_late, received.unmeasured),
         received.demoted,
         received.degraded_by.as_deref().map_or_else(String::new, degraded),
     ));
@@ -206,5 +269,5 @@ fn summary(received: &Received, output: Output) -> anyhow::Result<()> {
 
 fn slack_text(slack_ns: i64) -> String {
     let span = Nanos(slack_ns.unsigned_abs());
-    if slack_ns < 0 { format!("{span} LATE") } else { format!("{span} before its deadline") }
+    if slack_ns < 0 { format!("{span} after its deadline") } else { format!("{span} before its deadline") }
 }

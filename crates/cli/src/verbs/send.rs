@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use punctual::{
-    Address, Channel, CloseReason, Contract, Ending, Grant, Guarantee, Policing, Receipt, SendError, counted,
-    failure,
+    Address, Channel, CloseReason, Contract, Ending, Grant, Guarantee, Nanos, Policing, Receipt, SendError,
+    counted, failure,
 };
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::host::{Host, Traffic, degraded, ended, not_opened};
+use crate::host::{Host, Traffic, degraded, ended, lateness, not_opened};
 use crate::output::{Outcome, Output, tell};
 use crate::split::{Messages, Split};
 use crate::values;
@@ -66,8 +66,14 @@ struct Arrived {
     delivered: Option<u64>,
     /// Messages that it was not given, those that policing dropped apart.
     lost: Option<u64>,
-    /// Messages that it was given after their deadline.
+    /// Messages that it was surely given after their deadline, by the clocks of the hosts on the way.
     late: Option<u64>,
+    /// Messages whose deadline lay within the clocks' error of when it was given them.
+    perhaps_late: Option<u64>,
+    /// Messages of which nobody knows, since the clocks were not known.
+    unmeasured: Option<u64>,
+    /// The longest from a logical arrival to its delivery.
+    latency_max_ns: Option<Nanos>,
     /// Messages that broke the contract and were dropped here; `None` where the channel ended before it was asked.
     dropped: Option<u64>,
     /// How the channel ended.
@@ -178,10 +184,18 @@ impl Sent {
             return Err(format!("{unknown}: the daemon did not say within {} s", settle(contract).as_secs()));
         };
         self.arrived.ended = reason;
-        let Some(Receipt { delivered, late }) = receipt else {
+        let Some(receipt) = receipt else {
             return Err(format!("{unknown}: {}", ended(reason)));
         };
-        (self.arrived.delivered, self.arrived.late) = (Some(delivered), Some(late));
+        let Receipt { delivered, late, perhaps_late, unmeasured, latency_max, .. } = receipt;
+        self.arrived = Arrived {
+            delivered: Some(delivered),
+            late: Some(late),
+            perhaps_late: Some(perhaps_late),
+            unmeasured: Some(unmeasured),
+            latency_max_ns: Some(latency_max),
+            ..self.arrived
+        };
         let missing = self.messages.saturating_sub(delivered);
         let lost = match self.arrived.dropped {
             Some(dropped) => missing.saturating_sub(dropped),
@@ -221,13 +235,17 @@ fn summary(peer: &Address, sent: &Sent) -> String {
         format!(", within {}{}", grant.deadline, degraded(&sent.degraded_by))
     });
     let megabytes = sent.bytes as f64 / 1e6;
-    let Arrived { delivered, late, dropped, .. } = sent.arrived;
+    let Arrived { delivered, late, perhaps_late, unmeasured, latency_max_ns, dropped, .. } = sent.arrived;
     let dropped = match dropped {
         Some(dropped) if dropped > 0 => format!(", {dropped} dropped by policing"),
         _ => String::new(),
     };
     let arrived = match delivered {
-        Some(delivered) => format!(", {delivered} arrived, {} late", late.unwrap_or(0)),
+        Some(delivered) => format!(
+            ", {delivered} arrived, {}{}",
+            lateness(late.unwrap_or(0), perhaps_late.unwrap_or(0), unmeasured.unwrap_or(0)),
+            latency_max_ns.map_or_else(String::new, |most| format!(", {most} at most"))
+        ),
         None => String::new(),
     };
     format!(

@@ -2,7 +2,8 @@
 
 use clap::Args;
 use punctual::{
-    DropCounters, ForeignVersion, HostStatus, LinkStatus, Nanos, NodeStatus, PathRecord, Ppm, counted,
+    BrokenStage, DropCounters, ForeignVersion, HostStatus, KernelTraffic, Lateness, LinkStatus, Nanos,
+    NodeStatus, PathRecord, Ppm, counted, rate_text,
 };
 
 use crate::host::Host;
@@ -55,12 +56,13 @@ fn text(status: &HostStatus) -> String {
         })
         .collect();
     format!(
-        "host {} (node {}), up {}{degraded}\nprocessor {}\n{}channels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n{}\n\n{}\n\n\
+        "host {} (node {}), up {}{degraded}{}\nprocessor {}\n{}channels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n{}\n\n{}\n\n\
          API: {}, {}, {} malformed, {} over quota, {} not reading, {}\n\
          packets dropped at the edge: {}",
         node.name,
         node.id,
         status.uptime,
+        broken(node),
         class(status),
         profile(status),
         soft(node),
@@ -79,6 +81,14 @@ fn text(status: &HostStatus) -> String {
         counted(api.broken_rings, "broken ring"),
         drops(&node.drops),
     )
+}
+
+/// A line for each stage that breaks its promise, this host's or one on the ways of its channels.
+fn broken(node: &NodeStatus) -> String {
+    let line = |stage: &BrokenStage| {
+        format!("\nDEGRADED: {stage}; nothing is guaranteed across it until it has healed")
+    };
+    node.broken.iter().map(line).collect()
 }
 
 /// How many channels, and how many of them are soft.
@@ -141,10 +151,11 @@ fn work(node: &NodeStatus) -> String {
         ["work", "units", "first", "overruns", "p50 of assumed", "p99 of assumed", "longest", "profile"];
     let (busy, wakes) = (node.busy, node.wakes);
     format!(
-        "{}\n(first: after idle time, with cold caches; the shares are those of the others)\n\
+        "{}\n{}(first: after idle time, with cold caches; the shares are those of the others)\n\
          busy periods: {}; beyond their units' costs {} are allowed, half took at most {} of that, 99% {}, one {}\n\
          wake-ups by time: {}, beyond the release latency {}, latest {}",
         table(&head, &rows),
+        late_service(node),
         busy.periods,
         busy.allowed,
         share(busy.p50_percent),
@@ -156,7 +167,27 @@ fn work(node: &NodeStatus) -> String {
     )
 }
 
+/// What was served later than its bound, where anything was.
+fn late_service(node: &NodeStatus) -> String {
+    let Lateness { times, by_max } = node.late_service;
+    if times == 0 {
+        String::new()
+    } else {
+        format!("served later than their bounds: {times}, up to {by_max}\n")
+    }
+}
+
+/// What came in over a link later than it may: signalling, which nobody can forge, and packets of channels.
+fn late_in(link: &LinkStatus) -> String {
+    let (signals, packets) = (link.late_signals, link.late_packets);
+    match signals.times + packets.times {
+        0 => "0".into(),
+        times => format!("{times}, up to {}", signals.by_max.max(packets.by_max)),
+    }
+}
+
 fn links(node: &NodeStatus) -> String {
+    let span = |span: Option<Nanos>| span.map_or_else(|| "-".into(), |span| span.to_string());
     let rows: Vec<Vec<String>> = node
         .links
         .iter()
@@ -175,7 +206,9 @@ fn links(node: &NodeStatus) -> String {
                 link.packets_guaranteed.to_string(),
                 link.packets_best_effort.to_string(),
                 link.best_effort_dropped.to_string(),
-                link.round_trip_min.map_or_else(|| "-".into(), |rtt| rtt.to_string()),
+                late_in(link),
+                span(link.round_trip_min),
+                span(link.round_trip_recent),
                 clock,
             ]
         })
@@ -188,7 +221,9 @@ fn links(node: &NodeStatus) -> String {
         "guaranteed",
         "best-effort",
         "dropped",
+        "came late",
         "round trip",
+        "last",
         "clock of neighbour",
     ];
     table(&head, &rows)
@@ -198,7 +233,11 @@ fn links(node: &NodeStatus) -> String {
 fn state(link: &LinkStatus) -> String {
     match link.foreign {
         Some(ForeignVersion { theirs, ours }) => format!("VERSION {theirs}, OURS {ours}"),
+        None if link.alive && link.kernel_traffic == KernelTraffic::Unbounded => {
+            "alive, DEGRADED: kernel traffic is not bounded".into()
+        }
         None if link.alive => "alive".into(),
+        None if link.unauthenticated > 0 => "DOWN, AUTHENTICATION FAILS".into(),
         None => "DOWN".into(),
     }
 }
@@ -222,11 +261,12 @@ fn drivers(status: &HostStatus) -> String {
                 text(&facts["device"]),
                 text(&facts["qdisc"]),
                 text(&facts["napi_priority"]),
+                link["foreign_bps"].as_u64().map_or_else(|| "-".into(), rate_text),
                 nonzero(&lost),
             ]
         })
         .collect();
-    table(&["link", "driver", "device", "qdisc", "NAPI priority", "lost in the driver"], &rows)
+    table(&["link", "driver", "device", "qdisc", "NAPI priority", "others send", "lost in the driver"], &rows)
 }
 
 /// The reasons for which something was dropped; "none" where nothing was.

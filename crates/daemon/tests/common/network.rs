@@ -41,7 +41,7 @@ impl Cable {
         let (own, peer) = (self.address(end), self.address(1 - end));
         let text = format!("driver = \"{driver}\"\nlocal = \"{own}\"\npeer = \"{peer}\"\n");
         if driver != "xdp" {
-            return text;
+            return format!("{text}kernel_traffic = \"exclusive\"\n");
         }
         let device = self.device(end);
         format!("{text}device = \"{device}\"\nkernel_rate = \"10%\"\nnapi_priority = 40\n")

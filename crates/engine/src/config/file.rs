@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use punctual_proto::ids::Name;
-use punctual_proto::node::config::{Admission, Pace, RunPolicy};
+use punctual_proto::node::config::{Admission, Pace, RunPolicy, WhileBroken};
 use punctual_proto::{BitRate, Nanos, Ppm};
 use serde::Deserialize;
 use toml::Spanned;
@@ -140,6 +140,7 @@ pub(super) struct SignallingTable {
     pub consent_timeout: Maybe<Nanos>,
     pub grace: Maybe<Nanos>,
     pub packets_per_second: Option<u32>,
+    pub while_broken: Option<WhileBroken>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -169,6 +170,13 @@ pub(super) enum DriverName {
     Udp,
     Xdp,
     Memory,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum KernelTrafficName {
+    Shaped,
+    Exclusive,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -211,6 +219,8 @@ pub(super) struct LinkTable {
     pub zero_copy: Option<ZeroCopyChoice>,
     pub napi_priority: Option<u8>,
     pub kernel_rate: Maybe<RateOrShare>,
+    pub kernel_traffic: Option<KernelTrafficName>,
+    pub device_rate: Maybe<BitRate>,
     pub interrupt_defer: Maybe<Nanos>,
     pub spin: Maybe<Nanos>,
     pub spin_signalling: Maybe<Nanos>,

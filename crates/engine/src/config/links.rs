@@ -1,14 +1,15 @@
 //! Opens the drivers of a host's links.
 
-use punctual_link::kernel::{Device, FollowError};
+use punctual_link::kernel::{Device, FollowError, FollowedLink};
 use punctual_link::{Link, UdpLink};
 use punctual_proto::node::config::{LinkConfig, Pace};
 
+use super::devices::Devices;
 use super::xdp::{self, XdpSettings};
 use super::{ConfigError, HostConfig, LinkDriver};
 
 /// Links with their places in the configuration.
-type Placed = Vec<(usize, Box<dyn Link>)>;
+type Placed = Vec<(usize, FollowedLink)>;
 
 impl HostConfig {
     /// Opens a driver for every link.
@@ -27,16 +28,20 @@ impl HostConfig {
     where
         F: FnMut(&str) -> Option<Box<dyn Link>>,
     {
+        let mut devices = Devices::take(self)?;
         let name = |index: usize| self.node.links[index].name.clone();
         let mut links: Vec<Option<Box<dyn Link>>> = self.drivers.iter().map(|_| None).collect();
-        for (index, link) in self.open_xdp()? {
-            links[index] = Some(link);
+        for (index, mut link) in self.open_xdp()? {
+            devices.watched(index).into_iter().for_each(|watched| link.watch(watched));
+            links[index] = Some(Box::new(link));
         }
         for (index, driver) in self.drivers.iter().enumerate() {
             match driver {
                 LinkDriver::Udp(options) => {
                     let failed = |error| ConfigError::Link { name: name(index), error };
-                    links[index] = Some(Box::new(UdpLink::open(options).map_err(failed)?));
+                    let mut link = UdpLink::open(options).map_err(failed)?;
+                    devices.watched(index).into_iter().for_each(|watched| link.watch(watched));
+                    links[index] = Some(Box::new(link));
                 }
                 LinkDriver::Memory => {
                     let name = name(index);

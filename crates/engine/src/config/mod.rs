@@ -2,6 +2,7 @@
 //! `docs/punctuald.example.toml`, unknown keys are errors. Every error is one line with file, line, key and fix.
 
 mod convert;
+mod devices;
 mod file;
 mod links;
 pub mod quantity;
@@ -14,9 +15,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use punctual_link::kernel::{KernelError, ShaperRate};
 use punctual_link::{Link, LinkError, UdpOptions};
 use punctual_proto::ids::Epoch;
-use punctual_proto::node::config::NodeConfig;
+use punctual_proto::node::config::{KernelTraffic, NodeConfig};
 use thiserror::Error;
 
 use crate::handle::EngineConfig;
@@ -29,6 +31,8 @@ pub use self::xdp::{XdpSettings, frame_bytes};
 
 /// Port of data unless configured otherwise.
 pub const DATA_PORT_DEFAULT: u16 = 7_411;
+/// `SO_PRIORITY` of a socket that needs no privilege for it.
+const SOCKET_PRIORITY_DEFAULT: u32 = 6;
 /// Port of signalling unless configured otherwise.
 pub const SIGNALLING_PORT_DEFAULT: u16 = 7_412;
 /// Where the daemon listens unless configured otherwise.
@@ -41,6 +45,8 @@ pub struct HostConfig {
     pub node: NodeConfig,
     /// A driver for each of `node.links`.
     pub drivers: Vec<LinkDriver>,
+    /// What the device of each of them carries beside it.
+    pub beside: Vec<Beside>,
     /// The class of the processor.
     pub real_time: RealTime,
     /// How long it looks at its links before it sleeps, if no link asks for longer; `Nanos::MAX`: always.
@@ -68,6 +74,23 @@ pub enum LinkDriver {
     Xdp(XdpSettings),
     /// Rings inside one process: the embedding program gives them.
     Memory,
+}
+
+/// What a link's device carries beside it, as the operator says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// There is no wire: memory and loopback.
+    Nothing,
+    /// The device is Punctual's alone.
+    Exclusive,
+    /// As much as `interference_burst` and `_share` say.
+    Stated,
+    /// As much as the shaper of kernel traffic lets through.
+    Shaped,
+    /// Everything goes through this shaper, ours first.
+    Behind(ShaperRate),
+    /// Nobody says.
+    Unknown,
 }
 
 /// The daemon's API socket and what each user may take.
@@ -147,6 +170,25 @@ pub enum ConfigError {
     MemoryLink {
         /// Which.
         name: String,
+    },
+    /// Two links leave by one device, and the file does not say so.
+    #[error(
+        "links \"{one}\" and \"{other}\" both leave by interface {device}: give each device = \"{device}\" and device_rate, \
+         what it drains, and rates that fit it together"
+    )]
+    SharedDevice {
+        /// A link.
+        one: String,
+        /// Another.
+        other: String,
+        /// Their device.
+        device: String,
+    },
+    /// A device cannot be had as it is configured.
+    #[error("{error}")]
+    Device {
+        /// Why.
+        error: KernelError,
     },
     /// The boot count or the random source failed.
     #[error("{what}: {error}")]
@@ -232,9 +274,14 @@ impl HostConfig {
     pub fn run_on_best_effort_host(&mut self) {
         self.real_time = RealTime { cpu: self.real_time.cpu, ..RealTime::BEST_EFFORT_HOST };
         self.node.cpu.best_effort_host = true;
-        for driver in &mut self.drivers {
-            if let LinkDriver::Udp(options) = driver {
-                options.socket_buffer_required = false;
+        for (index, driver) in self.drivers.iter_mut().enumerate() {
+            let LinkDriver::Udp(options) = driver else { continue };
+            options.socket_buffer_required = false;
+            if let Beside::Behind(_) = self.beside[index] {
+                // Takes a privilege.
+                self.beside[index] = Beside::Unknown;
+                self.node.links[index].kernel_traffic = KernelTraffic::Unbounded;
+                options.priority = SOCKET_PRIORITY_DEFAULT;
             }
         }
     }

@@ -2,14 +2,16 @@
 
 use std::path::Path;
 
-use punctual_link::kernel::{CareOptions, ShaperRate};
+use punctual_link::kernel::{CareOptions, FIRST_CLASS, ShaperRate};
 use punctual_link::xdp::{AttachMode, ZeroCopy};
 use punctual_link::{Spins, Stream, UdpOptions};
 use punctual_proto::ids::NodeId;
-use punctual_proto::node::config::{Admission, CpuConfig, Interference, LinkConfig, Pace, RunPolicy};
+use punctual_proto::node::config::{
+    Admission, CpuConfig, Degraded, Interference, KernelTraffic, LinkConfig, Pace, RunPolicy,
+};
 use punctual_proto::{BitRate, Nanos, Ppm};
 
-use super::{DaemonConfig, HostConfig, LinkDriver, parse};
+use super::{Beside, DaemonConfig, HostConfig, LinkDriver, parse};
 use crate::os::realtime::{RealTime, SchedulingClass};
 use crate::profile::{GivenCosts, QUANTUM_MAX};
 
@@ -137,6 +139,7 @@ fn every_key_of_a_link_over_xdp_means_what_the_example_says() {
     };
     let is_of_udp =
         |line: &&str| !["socket_", "interference_", "pace"].iter().any(|start| line.starts_with(start));
+    let said = said.replace("\"exclusive\"", "\"shaped\"");
     let text: Vec<String> = said
         .lines()
         .filter(is_of_udp)
@@ -150,7 +153,7 @@ fn every_key_of_a_link_over_xdp_means_what_the_example_says() {
     assert_eq!((settings.spins, settings.pace_by_device, link.pace), (Spins::default(), true, Pace::Clock));
     // 10 % of 40 Mbit/s; the least burst; both in the time of a link of 40 Mbit/s less 1 %.
     let kernel_rate = Some(ShaperRate { rate_bps: 4_000_000, burst_bytes: 3_084 });
-    assert_eq!(settings.care, CareOptions { kernel_rate, napi_priority: Some(60), interrupt_defer_ns: 0 });
+    assert_eq!(settings.care, CareOptions { kernel_rate, napi_priority: Some(60), ..CareOptions::default() });
     assert_eq!(link.interference, Interference { sigma: Nanos(623_031), rho: Ppm(101_011) });
 }
 
@@ -317,7 +320,9 @@ fn what_is_said_arrives() {
 
 #[test]
 fn links_of_one_address_share_its_ports() {
-    let udp = |peer: u8| format!("driver = \"udp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.{peer}\"");
+    let udp = |peer: u8| {
+        format!("driver = \"udp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.{peer}\"\ndevice_rate = \"2Gbit/s\"")
+    };
     let second = format!(
         "[[host]]\nname = \"c\"\nid = 3\n[[link]]\nname = \"m\"\nneighbour = \"c\"\nrate = \"1Gbit/s\"\n{}",
         udp(3)
@@ -383,6 +388,108 @@ fn two_hosts_of_one_address_need_ports_of_their_own() {
         let error = read(&small("", &format!("{udp}{crossed}"), "")).expect_err("its own port");
         assert!(error.contains("peer_data_port and peer_signalling_port"), "{error}");
     }
+}
+
+/// Two links to neighbours b and c, with these lines.
+fn two(one: &str, another: &str) -> Result<HostConfig, String> {
+    let second = format!(
+        "[[host]]\nname = \"c\"\nid = 3\n[[link]]\nname = \"m\"\nneighbour = \"c\"\nrate = \"600Mbit/s\"\n{another}\n"
+    );
+    read(&small("", one, &second).replace("\nrate = \"1Gbit/s\"", "\nrate = \"400Mbit/s\""))
+}
+
+#[test]
+fn links_of_one_device_fit_it_or_are_refused() {
+    let udp = |local: u8, keys: &str| {
+        format!("driver = \"udp\"\nlocal = \"10.0.0.{local}\"\npeer = \"10.0.{local}.9\"\n{keys}")
+    };
+    let whole = "device_rate = \"1Gbit/s\"";
+    let named = "device = \"eth0\"\n";
+    let refused = |one: &str, another: &str, words: &[&str]| {
+        let error = two(one, another).expect_err("they do not fit");
+        assert!(words.iter().all(|word| error.contains(word)) && error.lines().count() == 1, "{error}");
+    };
+    // By address and by name; said on one of them only; too much together.
+    refused(
+        &udp(1, ""),
+        &udp(1, "").replace(".1.9", ".1.8"),
+        &["10.0.0.1", "\"l\" 400 Mbit/s", "device_rate"],
+    );
+    refused(&udp(1, named), &udp(2, named), &["device eth0", "device_rate"]);
+    refused(&udp(1, &format!("{named}{whole}")), &udp(2, named), &["give each of them device_rate"]);
+    let small = whole.replace("1G", "999M");
+    let both = |rate: &str| [1, 2].map(|local| udp(local, &format!("{named}{rate}")));
+    let [one, another] = both(&small);
+    refused(&one, &another, &["drains 999 Mbit/s", "together claim 1000 Mbit/s", "lower their rates"]);
+    let exclusive = format!("{another}\nkernel_traffic = \"exclusive\"").replace("999M", "1G");
+    refused(&both(whole)[0], &exclusive, &["says otherwise of its kernel traffic"]);
+    let xdp = another.replace("\"udp\"", "\"xdp\"").replace("999M", "1G");
+    refused(&both(whole)[0], &xdp, &["a device of its own"]);
+    let error = two(&udp(1, "device_rate = \"1Mbit/s\""), &udp(2, "")).expect_err("less than its link");
+    assert!(error.contains("device_rate 1 Mbit/s is less"), "{error}");
+    // They fit: each waits for the other's window, two packets of 1,530 B at 990 Mbit/s.
+    let [one, another] = both(whole);
+    let config = two(&one, &another).expect("they fit");
+    let waits = config.node.links.iter().map(|link| link.interference.sigma).collect::<Vec<_>>();
+    assert_eq!(waits, [Nanos(24_728); 2]);
+    // Other devices, and loopback, share nothing.
+    assert!(two(&udp(1, named), &udp(2, "device = \"eth1\"")).is_ok());
+    let loopback = |peer: u8| format!("driver = \"udp\"\nlocal = \"127.0.0.1\"\npeer = \"127.0.0.{peer}\"");
+    assert!(two(&loopback(2), &loopback(3)).is_ok());
+}
+
+#[test]
+fn what_is_known_of_kernel_traffic_decides_whether_a_link_is_degraded() {
+    let link = |driver: &str, keys: &str| {
+        let text = format!(
+            "driver = \"{driver}\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"\n{keys}"
+        );
+        read(&small("", &text, ""))
+    };
+    let beside = |driver: &str, keys: &str| {
+        let config = link(driver, keys).expect(keys);
+        (config.beside[0], config.node.links[0].degraded())
+    };
+    let unknown = (Beside::Unknown, Some(Degraded::KernelTraffic));
+    for driver in ["udp", "xdp"] {
+        assert_eq!(beside(driver, ""), unknown);
+        assert_eq!(beside(driver, "kernel_traffic = \"exclusive\""), (Beside::Exclusive, None));
+        assert_eq!(beside(driver, "interference_burst = \"1ms\""), (Beside::Stated, None));
+    }
+    assert_eq!(beside("xdp", "kernel_rate = \"10%\""), (Beside::Shaped, None));
+    assert_eq!(read(&small("", MEMORY, "")).expect("memory").beside, [Beside::Nothing]);
+    for (driver, keys, words) in [
+        ("xdp", "kernel_traffic = \"shaped\"", "needs kernel_rate"),
+        ("xdp", "kernel_traffic = \"exclusive\"\nkernel_rate = \"10%\"", "exclude each other"),
+        ("udp", "kernel_traffic = \"shaped\"\ninterference_share = \"1%\"", "leave it out"),
+        ("udp", "kernel_traffic = \"shaped\"\nsocket_priority = 3", "leave it out"),
+        ("udp", "kernel_traffic = \"mine\"", "exclusive"),
+    ] {
+        let error = link(driver, keys).expect_err(keys);
+        assert!(error.contains(words) && error.lines().count() == 1, "{error}");
+    }
+    let loopback =
+        "driver = \"udp\"\nlocal = \"127.0.0.1\"\npeer = \"127.0.0.2\"\nkernel_traffic = \"shaped\"";
+    assert!(read(&small("", loopback, "")).is_err_and(|error| error.contains("loopback")));
+}
+
+#[test]
+fn behind_a_shaper_an_urgent_packet_waits_for_two_bursts_and_a_timer() {
+    let udp = "driver = \"udp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\nkernel_traffic = \"shaped\"\nrate_error = \"0%\"";
+    let config = read(&small("", udp, "")).expect("a link");
+    // 1 Gbit/s less what segmentation hides; 250 us of that.
+    let rate = ShaperRate { rate_bps: 984_000_000, burst_bytes: 30_750 };
+    assert_eq!(config.beside, [Beside::Behind(rate)]);
+    let link = &config.node.links[0];
+    assert_eq!(link.interference, Interference { sigma: Nanos::from_micros(600), rho: Ppm(16_000) });
+    assert_eq!((link.kernel_traffic, link.paced_rate()), (KernelTraffic::Behind, BitRate(984_000_000)));
+    let LinkDriver::Udp(options) = &config.drivers[0] else { panic!("udp") };
+    assert_eq!(options.priority, FIRST_CLASS);
+    // Without privileges nothing is shaped, and nothing is guaranteed.
+    let mut unprivileged = config.clone();
+    unprivileged.run_on_best_effort_host();
+    assert_eq!(unprivileged.beside, [Beside::Unknown]);
+    assert!(matches!(&unprivileged.drivers[0], LinkDriver::Udp(options) if options.priority == 6));
 }
 
 #[test]

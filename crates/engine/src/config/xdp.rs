@@ -1,6 +1,8 @@
 //! Links over AF_XDP: what the file says of one, and how all of a host are opened together.
 
-use punctual_link::kernel::{CareOptions, Device, Follow, FollowError, Mac, Opener, PathRequest, follow};
+use punctual_link::kernel::{
+    CareOptions, Device, Follow, FollowError, FollowedLink, Mac, Opener, PathRequest, follow,
+};
 use punctual_link::xdp::{Addresses, ClassifierOptions, XdpLink, XdpMemory, XdpOptions, ZeroCopy};
 use punctual_link::{Link, LinkError, Spins};
 
@@ -69,7 +71,7 @@ pub fn frame_bytes<'a>(links: impl IntoIterator<Item = &'a XdpSettings>) -> usiz
 ///
 /// # Errors
 /// The first that cannot be opened, by its place in the list (none: none can be).
-pub(super) fn open(links: &[&XdpSettings]) -> Result<Vec<Box<dyn Link>>, FollowError> {
+pub(super) fn open(links: &[&XdpSettings]) -> Result<Vec<FollowedLink>, FollowError> {
     if links.is_empty() {
         return Ok(Vec::new());
     }
@@ -83,7 +85,7 @@ pub(super) fn open(links: &[&XdpSettings]) -> Result<Vec<Box<dyn Link>>, FollowE
         let opener = Box::new(XdpOpener { options, addresses, memory: memory.clone() });
         Follow { request: link.request(), care: link.care, spins: link.spins, opener }
     });
-    Ok(follow(follows.collect())?.into_iter().map(|link| Box::new(link) as Box<dyn Link>).collect())
+    follow(follows.collect())
 }
 
 struct XdpOpener {

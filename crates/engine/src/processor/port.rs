@@ -164,6 +164,7 @@ impl LinkPort {
                 return any;
             }
             let Some(buffer) = self.buffer(counters) else {
+                node.handle_full(id, at);
                 self.full = true;
                 break;
             };
@@ -254,12 +255,18 @@ impl LinkPort {
         self.driver.spins()
     }
 
+    /// What others put on the link's device lately, in bits of the wire a second, where that is measured.
+    pub fn foreign_bps(&self) -> Option<u64> {
+        self.driver.foreign_bps()
+    }
+
     pub fn report(&self) -> LinkReport {
         LinkReport {
             mode: self.driver.mode(),
             facts: self.driver.facts(),
             statistics: self.driver.statistics(),
             drops: self.driver.stream_drops(),
+            foreign_bps: self.driver.foreign_bps(),
             failed: self.failed,
         }
     }

@@ -1,12 +1,17 @@
-//! The main job: a film, a control loop and a flood over three hosts, through Punctual and through the kernel.
+//! The main job: a film, a control loop and a flood over three hosts, through Punctual, through the kernel, and through
+//! the kernel with strict priority at every hop, the best that a user can do by hand.
 //!
-//! a - r - b, r forwards, r - b is the bottleneck. The two systems take turns on identical networks; half-way a
-//! second video joins that breaks its contract threefold. [`scenario`] says what is sent, [`table`] shows it
-//! while it runs, [`outcome`] judges it, [`page`] draws it.
+//! a - r - b, r forwards, r - b is the bottleneck. The systems take turns on identical networks; half-way a second video
+//! joins that breaks its contract threefold. At last the channel too many, which Punctual has refused, runs where nobody
+//! refuses it. [`scenario`] says what is sent, [`stretch`] when, [`table`] shows it while it runs, [`outcome`] judges it
+//! from what [`ran`], [`by_hand`] compares, [`page`] draws it.
 
+pub mod by_hand;
 pub mod outcome;
 pub mod page;
+pub mod ran;
 pub mod scenario;
+pub mod stretch;
 pub mod table;
 
 use std::path::{Path, PathBuf};
@@ -14,14 +19,17 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use punctual::{Contract, OpenError};
 
+use crate::clock::{now, wait_until};
 use crate::excuse::Excuses;
 use crate::interrupt;
 use crate::loads::film;
 use crate::report::{ensure_writable, save};
-use crate::session::{System, Track, World};
+use crate::session::{StreamSpec, System, Track, World};
+use crate::testbed::priority::prioritise;
 use crate::testbed::{Daemons, Embedded, Network, Options, Privilege, privilege};
 use crate::witness::Witness;
-use outcome::{Outcome, Refused, Setting};
+use outcome::{Outcome, Ran, Refused, Setting};
+use stretch::{Stretch, Timetable};
 use table::LiveTable;
 
 /// What the caller wants.
@@ -58,48 +66,83 @@ pub fn run(options: &DemoOptions) -> anyhow::Result<(i32, Option<Outcome>)> {
 fn perform(options: &DemoOptions, privilege: Privilege) -> anyhow::Result<Outcome> {
     let real_time = privilege == Privilege::Root;
     let film = film::load()?;
+    let mut worlds = worlds(privilege, &options.directory.join("logs"))?;
+    let [punctual, kernel, by_hand] = &mut worlds;
     let specs = scenario::streams(&film);
-    let (mut punctual, mut kernel) = worlds(privilege, &options.directory.join("logs"))?;
+    let with_extra: Vec<StreamSpec> = specs.iter().cloned().chain([scenario::extra()]).collect();
     let mut tracks = [
-        Track::open(&mut punctual, &specs, real_time).context("opening the guaranteed channels")?,
-        Track::open(&mut kernel, &specs, real_time).context("opening the baseline's sockets")?,
+        Track::open(punctual, &specs, real_time).context("opening the guaranteed channels")?,
+        Track::open(kernel, &specs, real_time).context("opening the baseline's sockets")?,
+        Track::open(by_hand, &with_extra, real_time).context("opening the prioritised sockets")?,
     ];
-    let refused = ask_too_much(&punctual)?;
+    let refused = ask_too_much(punctual)?;
     let load = punctual.guaranteed_load(&["a", "r"])?;
     let mut witness =
         if real_time { Some(Witness::start().context("witness of platform holes")?) } else { None };
     let mut table = LiveTable::new(options.show, privilege, &refused);
-    for number in 0..scenario::SLICES {
-        let second_half = number >= scenario::SLICES / 2;
-        for turn in 0..tracks.len() {
-            let active = |spec: &crate::session::StreamSpec| second_half || spec.name != scenario::INTRUDER;
-            let (running, others) = split(&mut tracks, turn);
-            running.slice(scenario::SLICE, active, |running| {
-                let holes = witness.as_mut().map(Witness::so_far).unwrap_or_default().holes;
-                table.show(running, others, &Excuses::new(&holes, load));
-            })?;
-        }
-    }
-    let [of_punctual, of_kernel] = tracks;
-    let loaded = [of_punctual.loaded.clone(), of_kernel.loaded.clone()];
-    let finished = [of_punctual.finish()?, of_kernel.finish()?];
+    let timetables = run_all(&mut tracks, |tracks, turn| {
+        let holes = witness.as_mut().map(Witness::so_far).unwrap_or_default().holes;
+        table.show(tracks, turn, &Excuses::new(&holes, load));
+    })?;
+    let ran = finish(tracks, timetables)?;
     let testimony = witness.map(Witness::stop).unwrap_or_default();
     table.end();
-    drop((punctual, kernel));
+    drop(worlds);
     let setting = Setting { privilege, guaranteed_load: load, refused, testimony };
-    Ok(Outcome::judge(setting, loaded, finished))
+    Ok(Outcome::judge(setting, &ran))
 }
 
-/// Both systems, each on hosts of its own.
-fn worlds(privilege: Privilege, logs: &Path) -> anyhow::Result<(World, World)> {
+/// All slices of all systems in turns, then the stretch of the channel too many where nobody refuses it.
+fn run_all(
+    tracks: &mut [Track; 3],
+    mut show: impl FnMut([&Track; 3], usize),
+) -> anyhow::Result<[Timetable; 3]> {
+    let mut timetables = <[Timetable; 3]>::default();
+    let mut run = |tracks: &mut [Track; 3], turn: usize, stretch: Stretch| -> anyhow::Result<()> {
+        let (running, others) = split(tracks, turn);
+        let slice = running.slice(
+            scenario::SLICE,
+            |spec| stretch.sends(spec),
+            |running| show(beside(running, others, turn), turn),
+        )?;
+        timetables[turn].push(stretch, slice);
+        Ok(())
+    };
+    for number in 0..scenario::SLICES {
+        for turn in 0..tracks.len() {
+            run(tracks, turn, Stretch::of_slice(number))?;
+        }
+    }
+    // What the last slice has left in the queues is not this stretch's.
+    wait_until(now() + stretch::SETTLE)?;
+    let by_hand = column(System::KernelPriority);
+    tracks[by_hand].set_arrivals(scenario::INTRUDER, scenario::FRAMES);
+    run(tracks, by_hand, Stretch::ChannelTooMany)?;
+    Ok(timetables)
+}
+
+fn finish(tracks: [Track; 3], timetables: [Timetable; 3]) -> anyhow::Result<[Ran; 3]> {
+    let mut ran = Vec::with_capacity(tracks.len());
+    for (track, timetable) in tracks.into_iter().zip(timetables) {
+        ran.push(Ran { system: track.system(), timetable, finished: track.finish()? });
+    }
+    ran.try_into().map_err(|_| anyhow::anyhow!("three systems ran"))
+}
+
+/// The systems, each on hosts of its own.
+fn worlds(privilege: Privilege, logs: &Path) -> anyhow::Result<[World; 3]> {
     let spec = scenario::network();
     let options = Options { real_time: privilege == Privilege::Root, ..Options::default() };
     if privilege == Privilege::InProcess {
-        return Ok((World::Embedded(Embedded::start(&spec, &options)?), World::kernel(None)));
+        let embedded = World::Embedded(Embedded::start(&spec, &options)?);
+        return Ok([embedded, World::kernel(None), World::kernel_priority(None)]);
     }
     let network = Network::create(&spec)?;
     let daemons = Daemons::start(&network, &spec, &options, logs)?;
-    Ok((World::Daemons { daemons, network }, World::kernel(Some(Network::create(&spec)?))))
+    let kernel = World::kernel(Some(Network::create(&spec)?));
+    let by_hand = Network::create(&spec)?;
+    prioritise(&by_hand, &spec)?;
+    Ok([World::Daemons { daemons, network }, kernel, World::kernel_priority(Some(by_hand))])
 }
 
 /// Asks for a channel that does not fit any more, and keeps the answer.
@@ -114,16 +157,31 @@ fn ask_too_much(world: &World) -> anyhow::Result<Refused> {
     }
 }
 
-fn split(tracks: &mut [Track; 2], turn: usize) -> (&mut Track, &Track) {
-    let [punctual, kernel] = tracks;
-    if turn == 0 { (punctual, kernel) } else { (kernel, punctual) }
+/// The track whose turn it is, and the others in order.
+fn split(tracks: &mut [Track; 3], turn: usize) -> (&mut Track, [&Track; 2]) {
+    let [punctual, kernel, by_hand] = tracks;
+    match turn {
+        0 => (punctual, [kernel, by_hand]),
+        1 => (kernel, [punctual, by_hand]),
+        _ => (by_hand, [punctual, kernel]),
+    }
 }
 
-/// Which column of a pair belongs to a system.
+/// All tracks in order again.
+const fn beside<'a>(running: &'a Track, [one, other]: [&'a Track; 2], turn: usize) -> [&'a Track; 3] {
+    match turn {
+        0 => [running, one, other],
+        1 => [one, running, other],
+        _ => [one, other, running],
+    }
+}
+
+/// Which place among the systems one has.
 pub const fn column(system: System) -> usize {
     match system {
         System::Punctual => 0,
         System::Kernel => 1,
+        System::KernelPriority => 2,
     }
 }
 

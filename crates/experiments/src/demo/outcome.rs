@@ -3,10 +3,12 @@
 use punctual::{ChannelRefusal, Contract, Nanos, Ppm, counted};
 use serde::Serialize;
 
+use super::by_hand::{self, Comparison, PROMISES, Promise, StretchOutcome};
+pub use super::ran::Ran;
+use super::stretch::Stretch;
 use super::{describe, scenario};
 use crate::excuse::{Excuses, HoleSummary, summarise};
-use crate::loads::{SendLog, Sent};
-use crate::measure::{Latencies, Question, StreamSummary, Windows};
+use crate::measure::{LatencySummary, StreamSummary};
 use crate::session::{Finished, System};
 use crate::testbed::Privilege;
 use crate::witness::Testimony;
@@ -81,7 +83,7 @@ impl Verdict {
     }
 }
 
-/// One stream in both systems.
+/// One stream in all systems.
 #[derive(Clone, Debug, Serialize)]
 pub struct StreamOutcome {
     /// Its name.
@@ -94,6 +96,9 @@ pub struct StreamOutcome {
     pub punctual: StreamSummary,
     /// Through the kernel.
     pub kernel: StreamSummary,
+    /// Through the kernel with priorities by hand.
+    #[serde(rename = "kernel-priority")]
+    pub kernel_priority: StreamSummary,
 }
 
 impl StreamOutcome {
@@ -102,6 +107,7 @@ impl StreamOutcome {
         match system {
             System::Punctual => &self.punctual,
             System::Kernel => &self.kernel,
+            System::KernelPriority => &self.kernel_priority,
         }
     }
 }
@@ -179,65 +185,59 @@ pub struct Outcome {
     pub holes: HoleSummary,
     /// What had to hold.
     pub checks: Vec<Check>,
-    /// Every stream.
+    /// Every stream, over the stretches that all systems ran.
     pub streams: Vec<StreamOutcome>,
-    /// Round trip of the control loop through Punctual and through the kernel: p50, p99, max in ms.
-    pub round_trip: [crate::measure::LatencySummary; 2],
+    /// Round trip of the control loop through each system: p50, p99, max in ms.
+    pub round_trip: [LatencySummary; 3],
     /// The channel too many.
     pub refused: Refused,
     /// What of the bottleneck was used in steady state, headers counted, by each system; packets of messages that
     /// never became whole do not count.
-    pub link_filled: [f64; 2],
-    /// How long each system was loaded.
+    pub link_filled: [f64; 3],
+    /// What each system promises.
+    pub promises: [Promise; 3],
+    /// The run's stretches one by one.
+    pub stretches: Vec<StretchOutcome>,
+    /// Punctual against priorities by hand.
+    pub comparison: Vec<Comparison>,
+    /// How long each system was loaded in the stretches that all ran.
     #[serde(skip)]
-    pub loaded: [Nanos; 2],
+    pub loaded: [Nanos; 3],
 }
 
 impl Outcome {
     /// The figures as text.
     pub fn table(&self) -> String {
-        super::page::figures(self).text()
+        let by_hand = [
+            Some(by_hand::where_by_hand_is_better(&self.comparison)),
+            by_hand::what_too_many_did(&self.stretches),
+        ];
+        let sentences: String = by_hand.into_iter().flatten().map(|one| one + "\n").collect();
+        format!(
+            "{}\n{}\n{}",
+            super::page::figures(self).text(),
+            super::page::by_stretch(self).text(),
+            sentences
+        )
     }
 
-    /// Joins the logs of both systems (Punctual first) and judges.
-    pub fn judge(setting: Setting, loaded: [Windows; 2], finished: [Vec<Finished>; 2]) -> Self {
+    /// Judges the logs of all systems, Punctual's first.
+    pub fn judge(setting: Setting, worlds: &[Ran; 3]) -> Self {
         let Setting { privilege, guaranteed_load, refused, testimony } = setting;
         let excuses = Excuses::new(&testimony.holes, guaranteed_load);
-        let round_trip = [round_trip(&finished[0]), round_trip(&finished[1])];
-        let steady = [loaded[0].after(scenario::WARM_UP), loaded[1].after(scenario::WARM_UP)];
-        let everything = Windows::everything();
-        let summarise_all = |system: usize| -> Vec<StreamSummary> {
-            let (loaded, steady) = (&loaded[system], &steady[system]);
-            let judge = |one: &Finished| {
-                let contract = one.spec.contract.as_ref();
-                StreamSummary::new(
-                    &one.sent,
-                    &one.received,
-                    &Question { contract, excuses: &excuses, judged: &everything, loaded, steady },
-                )
-            };
-            finished[system].iter().map(judge).collect()
-        };
-        let (punctual, kernel) = (summarise_all(0), summarise_all(1));
-        let link_filled = [filled(&finished[0], &punctual), filled(&finished[1], &kernel)];
-        let streams: Vec<StreamOutcome> = finished[0]
-            .iter()
-            .zip(punctual.into_iter().zip(kernel))
-            .map(|(one, (punctual, kernel))| StreamOutcome {
-                name: one.spec.name,
-                contract: one.spec.contract.as_ref().map(describe),
-                promised_ms: one.spec.deadline().map(Nanos::as_millis_f64),
-                punctual,
-                kernel,
-            })
-            .collect();
+        let spans = worlds.each_ref().map(|world| world.timetable.of(&Stretch::COMPARED));
+        let summaries = [0, 1, 2].map(|index| worlds[index].summaries(&spans[index], &excuses));
+        let link_filled = [0, 1, 2].map(|index| worlds[index].link_filled(&summaries[index]));
+        let round_trip = [0, 1, 2].map(|index| worlds[index].round_trip(&spans[index]));
+        let streams = join(&worlds[0].finished, summaries);
         let guaranteed = || streams.iter().filter(|stream| stream.promised_ms.is_some());
         let samples = guaranteed().map(|stream| stream.punctual.judged()).sum();
         let excused = guaranteed().map(|stream| stream.punctual.excused).sum();
         let holes = summarise(&testimony, samples, excused);
-        let checks = checks(&streams, &refused, &finished[0]);
+        let checks = checks(&streams, &refused, &worlds[0].finished);
         let verdict = verdict(&checks, privilege, &holes);
         let summary = sentence(verdict, &streams, &checks, &holes);
+        let stretches = by_hand::stretches(worlds, &excuses);
         Self {
             verdict,
             summary,
@@ -248,9 +248,27 @@ impl Outcome {
             round_trip,
             refused,
             link_filled,
-            loaded: loaded.map(|spans| spans.total()),
+            promises: PROMISES,
+            comparison: by_hand::compare(&stretches),
+            stretches,
+            loaded: spans.map(|spans| spans.loaded.total()),
         }
     }
+}
+
+/// The streams that all systems have, with their figures.
+fn join(finished: &[Finished], [punctual, kernel, by_hand]: [Vec<StreamSummary>; 3]) -> Vec<StreamOutcome> {
+    let figures = punctual.into_iter().zip(kernel).zip(by_hand);
+    let joined =
+        finished.iter().zip(figures).map(|(one, ((punctual, kernel), kernel_priority))| StreamOutcome {
+            name: one.spec.name,
+            contract: one.spec.contract.as_ref().map(describe),
+            promised_ms: one.spec.deadline().map(Nanos::as_millis_f64),
+            punctual,
+            kernel,
+            kernel_priority,
+        });
+    joined.collect()
 }
 
 fn checks(streams: &[StreamOutcome], refused: &Refused, finished: &[Finished]) -> Vec<Check> {
@@ -295,29 +313,6 @@ fn film_frames(finished: &[Finished]) -> (f64, f64) {
     (frames.len() as f64, count as f64)
 }
 
-/// From sending a request to having its answer.
-fn round_trip(finished: &[Finished]) -> crate::measure::LatencySummary {
-    let find = |name: &str| finished.iter().find(|one| one.spec.name == name);
-    let mut latencies = Latencies::default();
-    if let (Some(control), Some(answer)) = (find("control"), find("answer")) {
-        let sent: &SendLog = &control.sent;
-        for received in &answer.received {
-            let request = sent.binary_search_by_key(&received.sequence, |one: &Sent| one.sequence);
-            if let Ok(index) = request {
-                latencies.record(received.delivered.since(sent[index].sent));
-            }
-        }
-    }
-    latencies.summary()
-}
-
-/// The share of the bottleneck that was delivered towards b, headers counted.
-fn filled(finished: &[Finished], summaries: &[StreamSummary]) -> f64 {
-    let towards_b = finished.iter().zip(summaries).filter(|(one, _)| one.spec.to == "b");
-    let mbit_s: f64 = towards_b.map(|(_, summary)| summary.delivered_wire_mbit_s).sum();
-    mbit_s * 1e6 / scenario::BOTTLENECK.0 as f64
-}
-
 fn verdict(checks: &[Check], privilege: Privilege, holes: &HoleSummary) -> Verdict {
     let ok = checks.iter().all(|check| check.ok);
     match (privilege, holes.inconclusive, ok) {
@@ -331,11 +326,13 @@ fn verdict(checks: &[Check], privilege: Privilege, holes: &HoleSummary) -> Verdi
 fn sentence(verdict: Verdict, streams: &[StreamOutcome], checks: &[Check], holes: &HoleSummary) -> String {
     let failed: Vec<&str> =
         checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
-    let of_kernel: u64 = streams.iter().map(|stream| stream.kernel.misses).sum();
+    let missed =
+        |system| -> u64 { streams.iter().map(|stream: &StreamOutcome| stream.of(system).misses).sum() };
+    let (of_kernel, by_hand) = (missed(System::Kernel), missed(System::KernelPriority));
     match verdict {
         Verdict::Held => format!(
             "Held: every one of {} guaranteed messages kept its bound ({} excused by platform holes); plain kernel \
-             sockets missed {of_kernel}.",
+             sockets missed {of_kernel}, with priority by hand {by_hand}.",
             holes.samples, holes.excused
         ),
         Verdict::Missed => format!("Not held: {}.", failed.join("; ")),

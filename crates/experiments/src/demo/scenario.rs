@@ -16,16 +16,22 @@ const QUEUE: Nanos = Nanos::from_millis(150);
 /// Turns of each system.
 pub const SLICES: usize = 4;
 /// One turn: a whole number of every stream's interval, and long enough for the queues to fill.
-pub const SLICE: Nanos = Nanos::from_millis(3_600);
+pub const SLICE: Nanos = Nanos::from_millis(2_400);
 /// Rates are measured from here on in a turn.
 pub const WARM_UP: Nanos = Nanos::from_millis(400);
 /// The stream that breaks its contract, from half-way on.
 pub const INTRUDER: &str = "second-video";
+/// The channel too many, where nobody refuses it.
+pub const EXTRA: &str = "extra-video";
 /// The film.
 pub const FILM: &str = "video";
 /// The flood.
 pub const BULK: &str = "bulk";
 
+/// 25 a second: what every video's contract allows.
+pub const FRAMES: Arrivals = Arrivals::Periodic { interval: Nanos::from_millis(40) };
+
+const EXTRA_BYTES: u32 = 105_000;
 const BULK_BYTES: usize = 1_400;
 /// Header of a packet and what UDP, IP and Ethernet add on the wire.
 const PACKET_EXTRA_BYTES: usize = 64 + 66;
@@ -52,8 +58,7 @@ pub fn streams(film: &Content) -> Vec<StreamSpec> {
         ..StreamSpec::guaranteed("control", loop_contract, small, every(10_000))
     };
     let frame_bytes_max = u32::try_from(film.len_max()).unwrap_or(u32::MAX);
-    let video =
-        StreamSpec::guaranteed(FILM, contract(frame_bytes_max, 25, 2, 80), film.clone(), every(40_000));
+    let video = StreamSpec::guaranteed(FILM, contract(frame_bytes_max, 25, 2, 80), film.clone(), FRAMES);
     // About 5 Mbit/s by contract, three times that in fact.
     let intruder = StreamSpec::guaranteed(
         INTRUDER,
@@ -74,5 +79,10 @@ fn bulk() -> StreamSpec {
 
 /// A second film of the same kind: one too many for the bottleneck.
 pub fn too_much() -> Contract {
-    contract(105_000, 25, 1, 80)
+    contract(EXTRA_BYTES, 25, 1, 80)
+}
+
+/// What sends in the channel too many where nobody refuses it: all that its contract allows, and no more.
+pub fn extra() -> StreamSpec {
+    StreamSpec::guaranteed(EXTRA, too_much(), Content::of_size(EXTRA_BYTES as usize), FRAMES)
 }

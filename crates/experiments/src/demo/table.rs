@@ -4,7 +4,6 @@ use std::io::{IsTerminal, Write};
 
 use punctual::{Instant, Nanos};
 
-use super::column;
 use super::outcome::Refused;
 use crate::clock::now;
 use crate::excuse::Excuses;
@@ -16,7 +15,7 @@ use crate::testbed::Privilege;
 /// How often plain lines are printed.
 const PLAIN_EVERY: Nanos = Nanos::from_secs(2);
 
-/// Shows two tracks.
+/// Shows all tracks.
 pub struct LiveTable {
     terminal: bool,
     show: bool,
@@ -38,16 +37,16 @@ impl LiveTable {
         Self { terminal: std::io::stdout().is_terminal(), show, begun, lines: 0, last_plain: Instant::ZERO }
     }
 
-    /// Draws the figures of the running track and of the other one.
-    pub fn show(&mut self, running: &Track, other: &Track, excuses: &Excuses) {
+    /// Draws the figures of all tracks; it is the turn of one of them.
+    pub fn show(&mut self, tracks: [&Track; 3], turn: usize, excuses: &Excuses) {
         if !self.show {
             return;
         }
         if self.terminal {
-            self.draw(running, other, excuses);
+            self.draw(tracks, turn, excuses);
         } else if now().since(self.last_plain) >= PLAIN_EVERY {
             self.last_plain = now();
-            self.draw(running, other, excuses);
+            self.draw(tracks, turn, excuses);
         }
     }
 
@@ -59,10 +58,10 @@ impl LiveTable {
         }
     }
 
-    fn draw(&mut self, running: &Track, other: &Track, excuses: &Excuses) {
+    fn draw(&mut self, tracks: [&Track; 3], turn: usize, excuses: &Excuses) {
         let seconds = now().since(self.begun).as_secs_f64();
-        let mut text = format!("{seconds:5.1} s   now: {}\n", running.system().name());
-        text += &rows(running, other, excuses).text();
+        let mut text = format!("{seconds:5.1} s   now: {}\n", tracks[turn].system().name());
+        text += &rows(tracks, excuses).text();
         let mut out = std::io::stdout().lock();
         if self.terminal && self.lines > 0 {
             // Up to the table's first line; each line is cleared before it is written.
@@ -78,44 +77,33 @@ impl LiveTable {
 }
 
 /// The columns of the live table and of the report's.
-pub const COLUMNS: [&str; 14] = [
-    "stream",
-    "bound",
-    "p50 ms",
-    "p99",
-    "max",
-    "misses",
-    "excused",
-    "policed",
-    "Mbit/s",
-    "| kernel p50 ms",
-    "p99",
-    "max",
-    "misses",
-    "Mbit/s",
-];
+pub const COLUMNS: [&str; 10] =
+    ["stream", "bound", "through", "p50 ms", "p99", "max", "missed", "in holes", "policed", "Mbit/s"];
 
-fn rows(running: &Track, other: &Track, excuses: &Excuses) -> Table {
-    let mut table = Table::new(&COLUMNS);
-    let mut tracks = [running, other];
-    tracks.sort_by_key(|track| column(track.system()));
-    let [of_punctual, of_kernel] = tracks.map(|track| track.views(excuses));
-    let spans = tracks.map(Track::loaded_so_far);
-    for ((spec, ours), (_, theirs)) in of_punctual.iter().zip(&of_kernel) {
+fn rows(tracks: [&Track; 3], excuses: &Excuses) -> Table {
+    let mut table = Table::new(&COLUMNS).with_words(3);
+    let views = tracks.map(|track| track.views(excuses));
+    for (index, (spec, _)) in views[0].iter().enumerate() {
         let promised = spec.deadline();
-        let bound = promised.map_or("-".into(), |deadline| format!("{:.0} ms", deadline.as_millis_f64()));
-        let counted = |count: u64| promised.map_or("-".into(), |_| count.to_string());
-        let mut row = vec![spec.name.into(), bound];
-        row.extend(latency_cells(&ours.latencies));
-        row.extend([counted(ours.late), counted(ours.excused), counted(ours.refused)]);
-        row.push(format!("{:.1}", mbit_per_s(ours.delivered_bytes, spans[column(System::Punctual)])));
-        row.extend(latency_cells(&theirs.latencies));
-        // Nothing was promised there: as in the report, what came late did.
-        row.push(counted(theirs.late + theirs.excused));
-        row.push(format!("{:.1}", mbit_per_s(theirs.delivered_bytes, spans[column(System::Kernel)])));
-        table.rows.push(row);
+        for (track, views) in tracks.iter().zip(&views) {
+            let view = &views[index].1;
+            let counted = |count: u64| promised.map_or("-".into(), |_| count.to_string());
+            let mut row = head(spec.name, promised.map(Nanos::as_millis_f64), track.system()).to_vec();
+            row.extend(latency_cells(&view.latencies));
+            row.extend([counted(view.late + view.excused), counted(view.excused), counted(view.refused)]);
+            row.push(format!("{:.1}", mbit_per_s(view.delivered_bytes, track.loaded_so_far())));
+            table.rows.push(row);
+        }
     }
     table
+}
+
+/// Stream, bound, system: the first two only once for all systems.
+pub fn head(stream: &str, bound_ms: Option<f64>, system: System) -> [String; 3] {
+    let first = system == System::Punctual;
+    let bound = bound_ms.map_or("-".into(), |ms| format!("{ms:.0} ms"));
+    let once = |text: String| if first { text } else { String::new() };
+    [once(stream.into()), once(bound), system.name().into()]
 }
 
 /// p50, p99, max.

@@ -8,11 +8,12 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 
 use punctual_analysis::Instant;
-use rustix::net::sockopt::set_socket_recv_buffer_size;
+use rustix::net::sockopt::{set_ip_tos, set_socket_recv_buffer_size};
 
 use super::{Inlet, Offered, Outlet};
 use crate::clock::{duration, now};
 use crate::testbed::namespaces::Namespace;
+use crate::testbed::priority::Precedence;
 
 /// Payload of a datagram, as Punctual's default.
 pub const FRAGMENT_BYTES: usize = 1_400;
@@ -84,6 +85,14 @@ impl KernelOutlet {
         socket.connect(target)?;
         socket.set_nonblocking(true)?;
         Ok(Self { socket, message: 0, packet: Vec::with_capacity(HEADER_BYTES + FRAGMENT_BYTES) })
+    }
+
+    /// Says which queue its packets join on hosts that have priorities.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    pub fn mark(&self, precedence: Precedence) -> io::Result<()> {
+        Ok(set_ip_tos(&self.socket, precedence.type_of_service())?)
     }
 }
 

@@ -14,6 +14,8 @@ use crate::loads::{Sent, Stamp};
 #[derive(Debug, Default)]
 pub struct Live {
     deadline: Option<Nanos>,
+    /// Whether latencies count from sending.
+    from_sending: bool,
     refused: AtomicU64,
     delivered_bytes: AtomicU64,
     damaged: AtomicU64,
@@ -40,7 +42,7 @@ pub struct LiveView {
     pub excused: u64,
     /// Messages that were not the ones sent.
     pub damaged: u64,
-    /// From the logical arrival.
+    /// From the logical arrival, or from sending ([`Live::from_sending`]).
     pub latencies: LatencySummary,
 }
 
@@ -48,6 +50,12 @@ impl Live {
     /// Of a stream with that promise, if any.
     pub fn new(deadline: Option<Nanos>) -> Self {
         Self { deadline, ..Self::default() }
+    }
+
+    /// The same for a system that promises nothing and sends at once: its latencies count from sending.
+    #[must_use]
+    pub fn from_sending(self) -> Self {
+        Self { from_sending: true, ..self }
     }
 
     /// The sender's end.
@@ -65,7 +73,7 @@ impl Live {
             self.damaged();
         }
         let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
-        judged.latencies.record(latency);
+        judged.latencies.record(if self.from_sending { delivered.since(stamp.sent) } else { latency });
         if self.deadline.is_some_and(|deadline| latency > deadline) {
             judged.late.push((stamp.logical, delivered));
         }

@@ -201,6 +201,11 @@ impl StreamSummary {
         self.latencies.exceedance(self.never_came())
     }
 
+    /// The same with latencies from sending.
+    pub fn exceedance_from_sending(&self) -> Vec<(f64, f64)> {
+        self.since_sent.exceedance(self.never_came())
+    }
+
     /// Messages that are judged: what broke the contract and was refused is policed.
     pub const fn judged(&self) -> u64 {
         self.offered - self.refused + self.refused_conforming

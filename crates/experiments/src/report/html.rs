@@ -9,12 +9,20 @@ pub struct Table {
     pub head: Vec<String>,
     /// Rows of cells; a cell that begins with `!` is shown as bad, with `+` as good.
     pub rows: Vec<Vec<String>>,
+    /// How many of the first columns hold words: they begin at the left. The others hold numbers and end at the right.
+    pub words: usize,
 }
 
 impl Table {
-    /// A table with these columns.
+    /// A table with these columns, the first one of words.
     pub fn new(head: &[&str]) -> Self {
-        Self { head: head.iter().map(|&name| name.into()).collect(), rows: Vec::new() }
+        Self { head: head.iter().map(|&name| name.into()).collect(), rows: Vec::new(), words: 1 }
+    }
+
+    /// The same with so many columns of words.
+    #[must_use]
+    pub fn with_words(self, words: usize) -> Self {
+        Self { words, ..self }
     }
 
     /// The table as plain text in columns.
@@ -35,7 +43,7 @@ impl Table {
                 let width = widths.get(column).copied().unwrap_or(0);
                 let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
                 let (before, after) =
-                    if column == 0 { ("", padding.as_str()) } else { (padding.as_str(), "") };
+                    if column < self.words { ("", padding.as_str()) } else { (padding.as_str(), "") };
                 text += &format!("{}{before}{cell}{after}", if column == 0 { "" } else { "  " });
             }
             text.truncate(text.trim_end().len());
@@ -61,7 +69,7 @@ p{max-width:50rem}.dim{color:var(--dim)}\
 .verdict.good{border-color:var(--good);color:var(--good)}.verdict.bad{border-color:var(--bad);color:var(--bad)}\
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.92rem;margin:.6rem 0}\
 th,td{padding:.32rem .55rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}\
-th:first-child,td:first-child{text-align:left}th{color:var(--dim);font-weight:600}\
+th.word,td.word{text-align:left}th{color:var(--dim);font-weight:600}\
 td.good{color:var(--good);font-weight:600}td.bad{color:var(--bad);font-weight:600}\
 .plots{display:flex;flex-wrap:wrap;gap:1rem}.plots svg{max-width:100%;height:auto;border:1px solid var(--line)}\
 .wide{overflow-x:auto}";
@@ -99,12 +107,15 @@ impl Page {
 
     /// A table.
     pub fn table(&mut self, table: &Table) -> &mut Self {
-        let head: String = table.head.iter().map(|cell| format!("<th>{}</th>", escape(cell))).collect();
-        let rows: String = table
-            .rows
-            .iter()
-            .map(|row| format!("<tr>{}</tr>\n", row.iter().map(|cell| data(cell)).collect::<String>()))
-            .collect();
+        let is_word = |column: usize| column < table.words;
+        let title = |(column, cell): (usize, &String)| {
+            format!("<th{}>{}</th>", if is_word(column) { " class=\"word\"" } else { "" }, escape(cell))
+        };
+        let head: String = table.head.iter().enumerate().map(title).collect();
+        let line = |row: &Vec<String>| -> String {
+            row.iter().enumerate().map(|(column, cell)| data(cell, is_word(column))).collect()
+        };
+        let rows: String = table.rows.iter().map(|row| format!("<tr>{}</tr>\n", line(row))).collect();
         self.add(format_args!("<div class=\"wide\"><table><tr>{head}</tr>\n{rows}</table></div>"))
     }
 
@@ -131,7 +142,10 @@ impl Page {
     }
 }
 
-fn data(cell: &str) -> String {
+fn data(cell: &str, is_word: bool) -> String {
+    if is_word {
+        return format!("<td class=\"word\">{}</td>", escape(cell));
+    }
     match (cell.strip_prefix('!'), cell.strip_prefix('+')) {
         (Some(bad), _) => format!("<td class=\"bad\">{}</td>", escape(bad)),
         (_, Some(good)) => format!("<td class=\"good\">{}</td>", escape(good)),
@@ -154,7 +168,7 @@ mod tests {
         table.rows.push(vec!["loop".into(), "+0".into()]);
         let page = Page::new("a & b").table(&table).verdict(Some(false), "3 < 4").finish();
         assert!(page.contains("<title>a &amp; b</title>"));
-        assert!(page.contains("<td>&lt;video&gt;</td><td class=\"bad\">3</td>"));
+        assert!(page.contains("<td class=\"word\">&lt;video&gt;</td><td class=\"bad\">3</td>"));
         assert!(page.contains("<td class=\"good\">0</td>"));
         assert!(page.contains("verdict bad\">3 &lt; 4"));
     }

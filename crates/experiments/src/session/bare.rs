@@ -10,7 +10,7 @@ use punctual_link::{Link, Port, Received};
 use punctual_proto::Instant;
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, NodeId, PathId};
 use punctual_proto::limits::HEADER_BYTES;
-use punctual_proto::wire::{Header, Kind};
+use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -39,6 +39,7 @@ impl Bare {
         let header = Header {
             kind: Kind::BestEffort,
             demoted: false,
+            unpromised: false,
             path: PathId { node: NodeId(own), channel: ChannelNumber(1), epoch: Epoch(1) },
             cookie: Cookie(0),
             message: 0,
@@ -47,7 +48,9 @@ impl Bare {
             message_bytes: bytes,
             slack_ns: 0,
             logical_arrival: Instant::ZERO,
+            age: Age::NONE,
             payload_bytes: bytes,
+            clock_error: ClockError::NONE,
             destination: NodeId(peer),
         };
         let mut packet = vec![0; HEADER_BYTES + bytes as usize].into_boxed_slice();

@@ -70,7 +70,9 @@ impl Track {
         let mut streams: Vec<Stream> = Vec::with_capacity(specs.len());
         for (number, spec) in specs.iter().enumerate() {
             let (outlet, inlet) = world.connect(spec).with_context(|| format!("stream {}", spec.name))?;
-            let live = Arc::new(Live::new(spec.deadline()));
+            let live = Live::new(spec.deadline());
+            let live = if world.system() == System::Punctual { live } else { live.from_sending() };
+            let live = Arc::new(live);
             let stream = u32::try_from(number)?;
             let content = spec.content.clone();
             let sending =
@@ -176,7 +178,7 @@ impl Track {
         let last = self.streams.iter().filter_map(|stream| {
             let sent = stream.sending.as_ref()?.log.iter().rev().find(|sent| sent.taken)?;
             // The kernel sends at once what a regulator would hold back.
-            let from = if self.system == System::Kernel { sent.sent } else { sent.logical };
+            let from = if self.system == System::Punctual { sent.logical } else { sent.sent };
             Some(from + stream.spec.deadline().unwrap_or_default())
         });
         let due = last.max().unwrap_or_default() + LOST_AFTER;

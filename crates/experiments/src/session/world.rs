@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::StreamSpec;
 use crate::loads::{Inlet, Outlet, channel, kernel};
+use crate::testbed::priority::Precedence;
 use crate::testbed::{Daemons, Embedded, Network};
 
 /// Which system.
@@ -16,6 +17,8 @@ pub enum System {
     Punctual,
     /// Plain kernel UDP sockets: the baseline.
     Kernel,
+    /// The same sockets with strict priority at every hop: the best that a user can do by hand.
+    KernelPriority,
 }
 
 impl System {
@@ -24,6 +27,7 @@ impl System {
         match self {
             Self::Punctual => "Punctual",
             Self::Kernel => "kernel UDP",
+            Self::KernelPriority => "priority by hand",
         }
     }
 }
@@ -48,6 +52,8 @@ pub enum World {
         network: Option<Network>,
         /// The next port that no stream has.
         next_port: u16,
+        /// Whether guaranteed streams go before the others.
+        priority: bool,
     },
 }
 
@@ -57,14 +63,22 @@ const FIRST_PORT: u16 = 7_100;
 impl World {
     /// The baseline on `network`, or on loopback.
     pub const fn kernel(network: Option<Network>) -> Self {
-        Self::Kernel { network, next_port: FIRST_PORT }
+        Self::Kernel { network, next_port: FIRST_PORT, priority: false }
+    }
+
+    /// The baseline with priorities on `network`, whose hosts have queues for them ([`prioritise`]), or on loopback.
+    ///
+    /// [`prioritise`]: crate::testbed::priority::prioritise
+    pub const fn kernel_priority(network: Option<Network>) -> Self {
+        Self::Kernel { network, next_port: FIRST_PORT, priority: true }
     }
 
     /// Which system this is.
     pub const fn system(&self) -> System {
         match self {
             Self::Daemons { .. } | Self::Embedded(_) => System::Punctual,
-            Self::Kernel { .. } => System::Kernel,
+            Self::Kernel { priority: false, .. } => System::Kernel,
+            Self::Kernel { priority: true, .. } => System::KernelPriority,
         }
     }
 
@@ -99,9 +113,9 @@ impl World {
     /// Where the system refuses it.
     pub fn connect(&mut self, spec: &StreamSpec) -> anyhow::Result<Ends> {
         match self {
-            Self::Kernel { network, next_port } => {
+            Self::Kernel { network, next_port, priority } => {
                 *next_port += 1;
-                connect_sockets(network.as_ref(), *next_port, spec)
+                connect_sockets(network.as_ref(), *next_port, *priority, spec)
                     .with_context(|| format!("sockets for {}", spec.name))
             }
             _ => connect_channel(self.endsystem(spec.from)?, self.endsystem(spec.to)?, spec),
@@ -109,7 +123,12 @@ impl World {
     }
 }
 
-fn connect_sockets(network: Option<&Network>, port: u16, spec: &StreamSpec) -> anyhow::Result<Ends> {
+fn connect_sockets(
+    network: Option<&Network>,
+    port: u16,
+    priority: bool,
+    spec: &StreamSpec,
+) -> anyhow::Result<Ends> {
     let (outlet, inlet) = match network {
         Some(network) => {
             let host = |name| network.host(name).with_context(|| format!("no host {name} in this network"));
@@ -118,6 +137,9 @@ fn connect_sockets(network: Option<&Network>, port: u16, spec: &StreamSpec) -> a
         }
         None => kernel::loopback()?,
     };
+    if priority {
+        outlet.mark(if spec.contract.is_some() { Precedence::High } else { Precedence::Low })?;
+    }
     Ok((Box::new(outlet), Box::new(inlet)))
 }
 

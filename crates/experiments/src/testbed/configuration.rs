@@ -105,7 +105,7 @@ fn link(spec: &NetworkSpec, place: usize, neighbour: usize, options: &Options) -
             let word = if driver == Driver::Xdp { "xdp" } else { "udp" };
             let [own, peer] = ends(number, rightwards, options);
             format!(
-                "driver = \"{word}\"\ndevice = \"{}\"\nlocal = \"{}\"\npeer = \"{}\"",
+                "driver = \"{word}\"\nkernel_traffic = \"exclusive\"\ndevice = \"{}\"\nlocal = \"{}\"\npeer = \"{}\"",
                 own.device, own.address, peer.address
             )
         }

@@ -11,6 +11,7 @@ pub mod driver;
 pub mod embedded;
 pub mod namespaces;
 pub mod network;
+pub mod priority;
 pub mod privilege;
 pub mod scratch;
 

@@ -12,7 +12,7 @@ use super::command::ToolError;
 use super::namespaces::{self, Namespace};
 
 /// What a frame has beside the packet, as the kernel counts it.
-const ETHERNET_BYTES: u64 = 14;
+pub(super) const ETHERNET_BYTES: u64 = 14;
 /// Longest IP packet unless told otherwise.
 const MTU: u32 = 1500;
 /// What Ethernet adds to a frame on the wire.
@@ -68,6 +68,11 @@ impl LinkSpec {
     /// A direct one; hosts are told `rate`.
     pub const fn direct(rate: BitRate) -> Self {
         Self { wire: Wire::Direct, ..Self::new(rate, Nanos::ZERO) }
+    }
+
+    /// What its queue holds.
+    pub(super) fn queue_bytes(&self) -> u64 {
+        (u128::from(self.rate.0) * u128::from(self.queue.as_u64()) / 8_000_000_000).max(1) as u64
     }
 
     /// The same for longer packets.
@@ -270,13 +275,17 @@ fn configure(
 }
 
 fn shaper(device: &str, link: &LinkSpec) -> String {
-    let queue = (u128::from(link.rate.0) * u128::from(link.queue.as_u64()) / 8_000_000_000).max(1) as u64;
-    let burst = SHAPER_BURST_FRAMES * (u64::from(link.mtu) + ETHERNET_BYTES + WIRE_EXTRA_BYTES);
+    let burst = shaper_burst(link);
     format!(
         "qdisc add dev {device} root tbf rate {rate}bit burst {burst} limit {limit} overhead {WIRE_EXTRA_BYTES}\n",
         rate = link.rate.0,
-        limit = queue.max(2 * burst),
+        limit = link.queue_bytes().max(2 * burst),
     )
+}
+
+/// What a shaper of `link` lets through at once after idling, in bytes.
+pub(super) fn shaper_burst(link: &LinkSpec) -> u64 {
+    SHAPER_BURST_FRAMES * (u64::from(link.mtu) + ETHERNET_BYTES + WIRE_EXTRA_BYTES)
 }
 
 /// No IPv6: its multicast and duplicate address detection are traffic that nobody asked for.

@@ -14,8 +14,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant as Deadline;
 
-use punctual_analysis::Instant;
-use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite};
+use punctual_analysis::{Instant, Nanos};
+use punctual_proto::latencies::{Latencies, Observation};
+use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite, Timeliness};
 
 use super::free_list::FreeList;
 use super::{HEADER_BYTES, Header, LINE_BYTES, RingCloser, RingError, RingHandles, RingShape};
@@ -24,9 +25,15 @@ use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::wake::{self, Alarm, Bell, BellRope, Doorbell};
 
-/// Of an entry: number, logical arrival, deadline, delivered (8 B each), length, slot, flags (4 B each).
+/// Of an entry: number, logical arrival, deadline, delivered (8 B each), length, slot, flags (4 B each), clock error (8 B).
 const ENTRY_BYTES: usize = LINE_BYTES;
 const DEMOTED: u32 = 1;
+const UNPROMISED: u32 = 2;
+/// Where the timeliness stands in the flags.
+const TIMELINESS_SHIFT: u32 = 2;
+/// In the order of their bits.
+const TIMELINESS: [Timeliness; 4] =
+    [Timeliness::Unmeasured, Timeliness::InTime, Timeliness::PerhapsLate, Timeliness::Late];
 
 fn entry_offset(shape: RingShape, position: u64) -> usize {
     HEADER_BYTES + (position % u64::from(shape.slots)) as usize * ENTRY_BYTES
@@ -57,6 +64,7 @@ pub fn inbox(shape: RingShape, alarm: &Alarm) -> Result<(InboxWriter, RingHandle
         alarm: alarm.clone(),
         upcall: None,
         turns: None,
+        latencies: Latencies::default(),
     };
     Ok((writer, RingHandles { shape, descriptors: vec![file, hear, ring] }))
 }
@@ -87,6 +95,8 @@ pub struct InboxWriter {
     /// Complete messages that wait until the one before is taken; `None` unless the ring alternates. Their slots are
     /// the ring's, so that it never holds more than they are.
     turns: Option<VecDeque<(InboxSlot, MessageInfo)>>,
+    /// Of the messages that were promised.
+    latencies: Latencies,
 }
 
 impl fmt::Debug for InboxWriter {
@@ -204,6 +214,9 @@ impl Inbox for InboxWriter {
         if !Arc::ptr_eq(&slot.shared, &self.shared) {
             return;
         }
+        if let Some(error) = info.clock_error.filter(|_| !info.unpromised) {
+            self.latencies.add(Observation { latency: info.delivered.since(info.logical_arrival), error });
+        }
         if self.call_up(&slot, &info) {
             return;
         }
@@ -212,6 +225,10 @@ impl Inbox for InboxWriter {
             Some(turns) if !taken || !turns.is_empty() => turns.push_back((slot, info)),
             _ => self.show(slot, &info),
         }
+    }
+
+    fn observed(&self) -> Option<&Latencies> {
+        Some(&self.latencies)
     }
 
     fn resume(&mut self) {
@@ -248,19 +265,36 @@ fn write_entry(region: &Region, offset: usize, slot: u32, info: &MessageInfo, sh
     }
     region.half(offset + 32).store(info.len.min(shape.message_bytes_max), Ordering::Relaxed);
     region.half(offset + 36).store(slot, Ordering::Relaxed);
-    region.half(offset + 40).store(if info.demoted { DEMOTED } else { 0 }, Ordering::Relaxed);
+    region.half(offset + 40).store(flags_of(info), Ordering::Relaxed);
+    let error_ns = info.clock_error.map_or(u64::MAX, |error| error.0);
+    region.word(offset + 48).store(error_ns, Ordering::Relaxed);
+}
+
+fn flags_of(info: &MessageInfo) -> u32 {
+    let timeliness = match info.timeliness {
+        Timeliness::Unmeasured => 0,
+        Timeliness::InTime => 1,
+        Timeliness::PerhapsLate => 2,
+        Timeliness::Late => 3,
+    };
+    let bit = |is: bool, bit: u32| if is { bit } else { 0 };
+    bit(info.demoted, DEMOTED) | bit(info.unpromised, UNPROMISED) | timeliness << TIMELINESS_SHIFT
 }
 
 fn read_entry(region: &Region, offset: usize) -> (u32, MessageInfo) {
     let word = |index: usize| region.word(offset + index * 8).load(Ordering::Relaxed);
     let half = |at: usize| region.half(offset + at).load(Ordering::Relaxed);
+    let flags = half(40);
     let info = MessageInfo {
         number: word(0),
         logical_arrival: Instant(word(1)),
         deadline: Instant(word(2)),
         delivered: Instant(word(3)),
         len: half(32),
-        demoted: half(40) & DEMOTED != 0,
+        clock_error: Some(Nanos(word(6))).filter(|error| *error != Nanos::MAX),
+        demoted: flags & DEMOTED != 0,
+        unpromised: flags & UNPROMISED != 0,
+        timeliness: TIMELINESS[(flags >> TIMELINESS_SHIFT & 3) as usize],
     };
     (half(36), info)
 }

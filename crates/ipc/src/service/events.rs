@@ -49,10 +49,18 @@ impl<H: Host> Service<H> {
                 }
             }
             Event::Closed { channel, reason, receipt } => {
+                if let Some(end) = self.ends.get(&channel) {
+                    self.host.channel_closed(&end.what, reason);
+                }
                 self.tell(channel, Push::Closed { channel, reason, receipt });
                 self.host.unwatch(channel);
                 self.release_end(channel);
             }
+            Event::Stage { channel: Some(channel), stage, healed } => {
+                self.tell(channel, Push::Stage { channel, stage, healed });
+            }
+            Event::Stage { channel: None, stage, healed } => self.host.stage_changed(&stage, healed),
+            Event::Link { link, change } => self.host.link_changed(link, change),
             Event::Notice { channel, notice } => self.tell(channel, Push::Notice { channel, notice }),
         }
     }
@@ -121,7 +129,9 @@ impl<H: Host> Service<H> {
                     self.asked.remove(&token);
                 }
                 let stage = Stage::Incoming { contract, messages: inbox_messages };
-                self.ends.insert(channel, End::new(client, owner, stage));
+                let port = self.listeners.get(&listener).map(|(_, port)| port.as_str()).unwrap_or_default();
+                let what = format!("{port} from {from}");
+                self.ends.insert(channel, End::new(client, owner, stage, what));
                 return self.push(client, Push::Incoming { channel, listener, from, user, contract, token });
             }
             Err(why) => why,

@@ -3,10 +3,10 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use punctual_analysis::{Contract, Instant};
-use punctual_proto::ids::{ChannelId, Name, NodeId};
+use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{Event, RequestError};
+use punctual_proto::node::api::{BrokenStage, CloseReason, Event, LinkChange, RequestError};
 use thiserror::Error;
 
 use crate::ring::{InboxWriter, OutboxReader};
@@ -77,6 +77,16 @@ pub trait Host {
 
     /// Readable while there may be events.
     fn events(&self) -> BorrowedFd<'_>;
+
+    /// Says in the log what became of a link.
+    fn link_changed(&self, link: LinkId, change: LinkChange);
+
+    /// Says in the log that a stage breaks its promise, or has healed.
+    fn stage_changed(&self, stage: &BrokenStage, healed: bool);
+
+    /// Says in the log why a channel that ends here was closed, where nobody wanted that; `what`: "to PORT@HOST" at its
+    /// source, "PORT from HOST" at its sink.
+    fn channel_closed(&self, what: &str, reason: CloseReason);
 
     /// The processor's counters, for `status`.
     fn statistics(&self) -> serde_json::Value;

@@ -5,6 +5,7 @@
 //! that client is gone and the network has not answered yet); a client that goes takes its listeners and
 //! channels along. Quotas count from the request until the node says that the channel is closed.
 
+mod acceptance;
 mod co_schedule;
 mod events;
 mod host;
@@ -28,6 +29,7 @@ use crate::ring::outgoing::OutboxHealth;
 use crate::socket::{Packet, Peer};
 use crate::wake::Alarm;
 
+pub use acceptance::{ACCEPT_BYTES_MAX, ACCEPT_MESSAGES_MAX, ACCEPT_TIME};
 pub use host::{Host, HostGone};
 
 /// A connected program; never reused.
@@ -74,11 +76,13 @@ struct End {
     health: Option<Health>,
     /// The ring was found broken, and the channel is being closed for it.
     broken: bool,
+    /// Its name and whither or whence, for the log.
+    what: String,
 }
 
 impl End {
-    fn new(client: ClientId, user: UserId, stage: Stage) -> Self {
-        Self { client: Some(client), user, stage, ring_bytes: 0, health: None, broken: false }
+    fn new(client: ClientId, user: UserId, stage: Stage, what: String) -> Self {
+        Self { client: Some(client), user, stage, ring_bytes: 0, health: None, broken: false, what }
     }
 }
 

@@ -7,6 +7,7 @@ use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{ChannelStatus, OpenRequest, RequestError, UserId};
 
+use super::acceptance::accept_messages;
 use super::{ClientId, Effect, End, Health, Host, HostGone, Service, Stage};
 use crate::api::{
     Answer, ApiError, Call, HostStatus, PACKET_BYTES_MAX, Request, Resource, TEXT_BYTES_MAX, VERSION,
@@ -173,9 +174,10 @@ impl<H: Host> Service<H> {
 
     fn start_open(&mut self, client: ClientId, user: UserId, request: OpenRequest, stage: Stage) -> Outcome {
         self.accounts.take(user, Resource::Channels, 1)?;
+        let what = format!("to {}", request.to);
         let opening = self.ask_node(move |node, now| node.open(request, now));
         let channel = opening.inspect_err(|_| self.accounts.give_back(user, Resource::Channels, 1))?;
-        self.ends.insert(channel, End::new(client, user, stage));
+        self.ends.insert(channel, End::new(client, user, stage, what));
         Ok(None)
     }
 
@@ -207,7 +209,8 @@ impl<H: Host> Service<H> {
 
     fn consent(&mut self, client: ClientId, user: UserId, channel: ChannelId) -> Outcome {
         let (contract, messages) = self.incoming(client, channel)?;
-        let made = self.make_inbox(user, messages, contract.message_bytes_max);
+        let slots = messages.saturating_add(accept_messages(&contract));
+        let made = self.make_inbox(user, slots, contract.message_bytes_max);
         let (writer, handles) = made.inspect_err(|error| {
             let why = reason(error);
             let _ = self.ask_node(move |node, now| node.refuse(channel, &why, now));
@@ -327,7 +330,11 @@ impl<H: Host> Service<H> {
         health: Health,
     ) {
         let ring_bytes = handles.shape.bytes();
-        let end = End { ring_bytes, health: Some(health), ..End::new(client, user, Stage::BestEffort) };
+        let end = End {
+            ring_bytes,
+            health: Some(health),
+            ..End::new(client, user, Stage::BestEffort, String::new())
+        };
         self.ends.insert(channel, end);
     }
 

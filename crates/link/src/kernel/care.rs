@@ -11,6 +11,9 @@ use super::record::{NapiBefore, Record, State, abandoned, is_recorded};
 pub struct CareOptions {
     /// Bounds the kernel's own packets.
     pub kernel_rate: Option<ShaperRate>,
+    /// Bounds all that the device sends: packets of sockets with the priority [`super::FIRST_CLASS`] first, all others
+    /// behind. Instead of `kernel_rate`.
+    pub whole_rate: Option<ShaperRate>,
     /// Runs receive work in kernel threads of this `SCHED_FIFO` priority, 1 to 99.
     pub napi_priority: Option<u8>,
     /// Keeps interrupts off for so long after packets came, in ns; 0: leaves that as it is.
@@ -21,6 +24,10 @@ impl CareOptions {
     /// Whether there is nothing to do.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
+    }
+
+    const fn is_shaped(&self) -> bool {
+        self.kernel_rate.is_some() || self.whole_rate.is_some()
     }
 
     fn touches_napi(&self) -> bool {
@@ -40,7 +47,7 @@ pub struct CareStatus {
 impl CareStatus {
     /// What is not as it was asked for, and has been changed by somebody else.
     pub fn trouble(&self, wanted: &CareOptions) -> Option<String> {
-        if wanted.kernel_rate.is_some() && !self.shaped {
+        if wanted.is_shaped() && !self.shaped {
             return Some("the qdisc 7075: that bounds kernel traffic was removed: restart punctuald".into());
         }
         let class = wanted.napi_priority.map(ThreadClass::fifo)?;
@@ -96,7 +103,7 @@ impl DeviceCare {
     /// # Errors
     /// Where the kernel does not tell.
     pub fn status(&self) -> Result<CareStatus, KernelError> {
-        let shaped = self.options.kernel_rate.is_some() && qdisc::is_installed(&self.device)?;
+        let shaped = self.options.is_shaped() && qdisc::is_installed(&self.device)?;
         let mut threads = Vec::new();
         if self.options.napi_priority.is_some() {
             for thread in napi::instances(&self.device, self.queue)?.iter().filter_map(|napi| napi.thread) {
@@ -127,13 +134,17 @@ impl DeviceCare {
     }
 
     fn bound_kernel_traffic(&mut self) -> Result<(), KernelError> {
-        let (Some(rate), Some((record, state))) = (self.options.kernel_rate, &mut self.kept) else {
+        let Some((record, state)) = self.kept.as_mut().filter(|_| self.options.is_shaped()) else {
             return Ok(());
         };
         // Ours without a record: its file was lost. What was before it is not known any more.
         state.qdisc = Some(qdisc::survey(&self.device)?);
         record.write(state)?;
-        qdisc::install(&self.device, rate)
+        match (self.options.whole_rate, self.options.kernel_rate) {
+            (Some(rate), _) => qdisc::install_in_order(&self.device, rate),
+            (None, Some(rate)) => qdisc::install(&self.device, rate),
+            (None, None) => Ok(()),
+        }
     }
 
     fn run_napi_in_threads(&mut self) -> Result<(), KernelError> {

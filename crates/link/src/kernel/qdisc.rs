@@ -7,6 +7,9 @@
 //! headers. Not counted are preamble and gap of the second and further packets of a segmented run that fits the burst
 //! (24 B each: 1.6 % of full packets, more only where a program asks for runs of tiny ones).
 //!
+//! Where our packets pass the qdiscs too (`udp`), the bucket holds back everything, and has classes inside
+//! ([`super::classes`]).
+//!
 //! The handle 7075: ("pu") marks it as ours. Whatever the kernel attaches by itself (no handle) comes back when ours is
 //! deleted. A single classless qdisc of a kind in [`RESTORABLE`] is put on record and set up again as it was; it is
 //! refused where anything else stands there.
@@ -15,6 +18,7 @@ use std::fmt;
 use std::io;
 
 use super::attributes::{Attributes, Body};
+use super::classes;
 use super::device::Device;
 use super::error::KernelError;
 use super::netlink::{Netlink, errno};
@@ -22,14 +26,14 @@ use super::netlink::{Netlink, errno};
 const RTM_NEWQDISC: u16 = 36;
 const RTM_DELQDISC: u16 = 37;
 const RTM_GETQDISC: u16 = 38;
-const NLM_F_REPLACE: u16 = 0x100;
-const NLM_F_CREATE: u16 = 0x400;
+pub(super) const NLM_F_REPLACE: u16 = 0x100;
+pub(super) const NLM_F_CREATE: u16 = 0x400;
 /// `struct tcmsg`.
 const HEADER_BYTES: usize = 20;
 const TC_H_ROOT: u32 = u32::MAX;
 const TC_H_INGRESS: u32 = 0xffff_fff1;
-const TCA_KIND: u16 = 1;
-const TCA_OPTIONS: u16 = 2;
+pub(super) const TCA_KIND: u16 = 1;
+pub(super) const TCA_OPTIONS: u16 = 2;
 const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
 const TCA_TBF_BURST: u16 = 6;
@@ -46,12 +50,12 @@ const ETHERNET_BYTES: u32 = 18;
 /// How long a full queue of the shaper delays kernel traffic; beyond, it is dropped.
 const QUEUE_MS: u64 = 50;
 /// Shortest queue: two runs of segmentation offload.
-const QUEUE_BYTES_MIN: u64 = 128 << 10;
+pub(super) const QUEUE_BYTES_MIN: u64 = 128 << 10;
 
 /// Kinds that the kernel takes back as it had shown them.
 pub const RESTORABLE: [&str; 3] = ["pfifo", "bfifo", "tbf"];
 
-/// What bounds kernel traffic: at most `burst_bytes + rate * t` bytes of the wire in any time t.
+/// What bounds traffic: at most `burst_bytes + rate * t` bytes of the wire in any time t.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShaperRate {
     /// Rate, in bits of the wire a second.
@@ -104,7 +108,8 @@ impl Qdisc {
     /// Set up by somebody; what the kernel attaches by itself has no handle.
     fn is_foreign(&self) -> bool {
         // `ingress` and `clsact` do not touch what is sent.
-        self.handle != 0 && !self.is_ours() && self.parent != TC_H_INGRESS
+        let inside = classes::MAJORS.contains(&(self.handle >> 16));
+        self.handle != 0 && !self.is_ours() && !inside && self.parent != TC_H_INGRESS
     }
 }
 
@@ -153,6 +158,20 @@ pub(super) fn install(device: &Device, rate: ShaperRate) -> Result<(), KernelErr
     )
 }
 
+/// The same for all that the device sends: ours first, the kernel's packets behind.
+///
+/// # Errors
+/// As [`install`].
+pub(super) fn install_in_order(device: &Device, rate: ShaperRate) -> Result<(), KernelError> {
+    install(device, rate)?;
+    classes::install(device, rate, queue_bytes(rate))
+}
+
+/// What may wait of the kernel's packets.
+fn queue_bytes(rate: ShaperRate) -> u64 {
+    (rate.rate_bps / 8 * QUEUE_MS / 1_000).max(QUEUE_BYTES_MIN)
+}
+
 /// Undoes [`install`]; does nothing where our shaper is not there any more.
 ///
 /// # Errors
@@ -179,11 +198,11 @@ fn replace(device: &Device, qdisc: &Qdisc) -> Result<(), KernelError> {
     ask(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, &body).map_err(failed(device))
 }
 
-fn ask(kind: u16, flags: u16, body: &Body) -> io::Result<()> {
+pub(super) fn ask(kind: u16, flags: u16, body: &Body) -> io::Result<()> {
     Netlink::route()?.ask(kind, flags, body).map(drop)
 }
 
-fn failed(device: &Device) -> impl FnOnce(io::Error) -> KernelError {
+pub(super) fn failed(device: &Device) -> impl FnOnce(io::Error) -> KernelError {
     KernelError::net(format!("the qdisc of interface {}", device.name))
 }
 
@@ -214,7 +233,7 @@ fn header(device: &Device, handle: u32) -> Body {
 /// Options of the token bucket. Rates beyond 32 bits of bytes a second have an attribute of their own.
 fn token_bucket(rate: ShaperRate) -> Vec<u8> {
     let bytes_per_s = (rate.rate_bps / 8).max(1);
-    let queue = (bytes_per_s * QUEUE_MS / 1_000).max(QUEUE_BYTES_MIN).min(u32::MAX.into()) as u32;
+    let queue = queue_bytes(rate).min(u32::MAX.into()) as u32;
     let bytes_per_s_32 = u32::try_from(bytes_per_s).unwrap_or(u32::MAX);
     let mut parameters = Vec::with_capacity(36);
     // struct tc_ratespec: cell_log, linklayer, overhead, cell_align, mpu, rate.

@@ -11,6 +11,7 @@ mod transmit;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::kernel::{DeviceCondition, Watched};
 use crate::{Link, LinkError, LinkStatistics, Port, Received};
 
 use receive::Receiver;
@@ -46,8 +47,8 @@ pub struct UdpOptions {
     pub socket_buffer_bytes: usize,
     /// Whether less than that is an error (or is taken as it comes).
     pub socket_buffer_required: bool,
-    /// `SO_PRIORITY`: 0 to 6 without privilege.
-    pub priority: u8,
+    /// `SO_PRIORITY`: 0 to 6 without privilege; [`crate::kernel::FIRST_CLASS`] goes first in our shaper.
+    pub priority: u32,
 }
 
 impl UdpOptions {
@@ -79,6 +80,7 @@ pub struct UdpLink {
     transmitter: Transmitter,
     packet_bytes_max: usize,
     statistics: LinkStatistics,
+    watched: Option<Watched>,
 }
 
 impl UdpLink {
@@ -97,7 +99,13 @@ impl UdpLink {
             transmitter: Transmitter::new(options.packet_bytes_max),
             packet_bytes_max: options.packet_bytes_max,
             statistics: LinkStatistics::default(),
+            watched: None,
         })
+    }
+
+    /// From now on with an account of what it sends by its device.
+    pub fn watch(&mut self, watched: Watched) {
+        self.watched = Some(watched);
     }
 }
 
@@ -128,7 +136,11 @@ impl Link for UdpLink {
     }
 
     fn transmit(&mut self, port: Port, len: usize, wire_bytes: u32) -> Result<(), LinkError> {
-        self.transmitter.queue(port, len, wire_bytes)
+        self.transmitter.queue(port, len, wire_bytes)?;
+        if let Some(watched) = &self.watched {
+            watched.count(len);
+        }
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), LinkError> {
@@ -155,7 +167,22 @@ impl Link for UdpLink {
         LinkStatistics { overflows: self.receiver.kernel_drops(), ..self.statistics }
     }
 
+    fn foreign_bps(&self) -> Option<u64> {
+        self.watched.as_ref()?.foreign_bps()
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let Some(watched) = &self.watched else { return Vec::new() };
+        let DeviceCondition { device, qdisc, trouble } = watched.condition();
+        let rest = [("qdisc", qdisc), ("trouble", trouble)];
+        let rest = rest.into_iter().filter_map(|(name, value)| value.map(|value| (name, value)));
+        [("device", device)].into_iter().chain(rest).collect()
+    }
+
     fn mode(&self) -> String {
-        "udp".into()
+        match self.watched.as_ref().and_then(|watched| watched.condition().trouble) {
+            Some(trouble) => format!("udp; {trouble}"),
+            None => "udp".into(),
+        }
     }
 }

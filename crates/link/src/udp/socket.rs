@@ -60,7 +60,7 @@ pub(super) fn open(options: &UdpOptions, port: Port) -> Result<OwnedFd, LinkErro
     }
     set_buffers(&socket, options)?;
     set_path_mtu_discovery(&socket, local.is_ipv4()).map_err(os("IP_MTU_DISCOVER"))?;
-    let priority = libc::c_int::from(options.priority);
+    let priority = options.priority as libc::c_int;
     set_int(&socket, libc::SOL_SOCKET, libc::SO_PRIORITY, priority)
         .map_err(|e| os(&format!("SO_PRIORITY {priority} (more than 6 needs CAP_NET_ADMIN)"))(e))?;
     set_int(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).map_err(os("SO_TIMESTAMPNS"))?;

@@ -95,13 +95,14 @@ pub struct Data {
     pub message_bytes: u32,
     pub slack_ns: i64,
     pub payload_bytes: u32,
+    /// Of best effort; of a channel its clock error.
     pub destination: u32,
 }
 
 impl Data {
     pub fn guaranteed(payload_bytes: u32) -> Self {
         Self {
-            version: 1,
+            version: 2,
             kind: 1,
             flags: 0,
             path: PATH,
@@ -132,7 +133,8 @@ impl Data {
         packet.extend(self.message_bytes.to_le_bytes());
         packet.extend(self.slack_ns.to_le_bytes());
         packet.extend(2_u64.to_le_bytes());
-        packet.extend(self.payload_bytes.to_le_bytes());
+        packet.extend((self.payload_bytes as u16).to_le_bytes());
+        packet.extend(3_u16.to_le_bytes());
         packet.extend(self.destination.to_le_bytes());
         assert_eq!(packet.len(), HEADER_BYTES);
         packet.extend((0..self.payload_bytes).map(|i| i as u8));

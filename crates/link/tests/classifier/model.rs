@@ -86,8 +86,8 @@ fn data(packet: &[u8], filter: &Filter) -> Result<Stream, Reason> {
     let le16 = |at: usize| u16::from_le_bytes([packet[at], packet[at + 1]]);
     let le64 = |at: usize| u64::from(le32(at)) | u64::from(le32(at + 4)) << 32;
     let (source, channel, cookie, destination) = (le32(4), le32(8), le32(12), le32(60));
-    let (message_bytes, payload_bytes) = (le32(36), le32(56));
-    let shape = matches!((packet[0], packet[1], le16(2), destination), (1, 1, 0 | 1, 0) | (1, 2, 0, 1..));
+    let (message_bytes, payload_bytes) = (le32(36), u32::from(le16(56)));
+    let shape = matches!((packet[0], packet[1], le16(2), destination), (2, 1, 0 | 1 | 3, _) | (2, 2, 0, 1..));
     let lengths = payload_bytes as usize <= packet.len() - 64 && payload_bytes <= message_bytes;
     if !shape || source == 0 || le16(32) >= le16(34) || !lengths {
         return Err(Reason::Malformed);
@@ -107,5 +107,5 @@ fn data(packet: &[u8], filter: &Filter) -> Result<Stream, Reason> {
     if filter.slack_ns_min.is_some_and(|least| le64(40).cast_signed() < least) {
         return Err(Reason::Expired);
     }
-    Ok(if le16(2) == 1 { Stream::BestEffort } else { filter.stream })
+    Ok(if le16(2) != 0 { Stream::BestEffort } else { filter.stream })
 }

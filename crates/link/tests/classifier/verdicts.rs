@@ -84,13 +84,12 @@ fn what_nobody_may_use_is_dropped_for_its_reason() {
         Data { path, ..good }
     };
     let cases = [
-        (Reason::Malformed, Data { version: 2, ..good }),
+        (Reason::Malformed, Data { version: 1, ..good }),
         (Reason::Malformed, Data { kind: 0, ..good }),
         (Reason::Malformed, Data { kind: 3, ..good }),
         (Reason::Malformed, Data { flags: 2, ..good }),
         (Reason::Malformed, Data { flags: 0x100, ..good }),
         (Reason::Malformed, Data { flags: 1, ..best_effort }),
-        (Reason::Malformed, Data { destination: 9, ..good }),
         (Reason::Malformed, Data { destination: 0, ..best_effort }),
         (Reason::Malformed, other(|path| path.node = 0)),
         (Reason::Malformed, Data { fragments: 0, ..good }),

@@ -6,7 +6,9 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use punctual_link::kernel::napi::{ThreadClass, instances};
-use punctual_link::kernel::{CareOptions, Device, DeviceCare, KernelError, ShaperRate, leftovers};
+use punctual_link::kernel::{
+    CareOptions, Device, DeviceCare, FIRST_CLASS, KernelError, ShaperRate, leftovers,
+};
 
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
@@ -15,7 +17,12 @@ use crate::namespaces::{ADDRESSES, Pair, hang_with, privileged};
 const RATE: ShaperRate = ShaperRate { rate_bps: 20_000_000, burst_bytes: 6_000 };
 
 fn everything() -> CareOptions {
-    CareOptions { kernel_rate: Some(RATE), napi_priority: Some(60), interrupt_defer_ns: 30_000 }
+    CareOptions {
+        kernel_rate: Some(RATE),
+        napi_priority: Some(60),
+        interrupt_defer_ns: 30_000,
+        ..CareOptions::default()
+    }
 }
 
 /// A pair whose left end has NAPI instances without an XDP program.
@@ -195,4 +202,43 @@ fn the_shaper_bounds_also_what_segmentation_offload_sends() {
     let least = Duration::from_nanos(beyond_burst * 8_000_000_000 / RATE.rate_bps);
     assert!(took >= least, "80 packets in {took:?}, the shaper allows them in {least:?}");
     pair.within(|| drop(care));
+}
+
+#[test]
+fn behind_the_shaper_ours_go_first_and_runs_are_cut() {
+    if !privileged() {
+        return;
+    }
+    let pair = Pair::new();
+    let before = pair.photograph();
+    let shaped = CareOptions { whole_rate: Some(RATE), ..CareOptions::default() };
+    let care = take(&pair, shaped).expect("care");
+    let during = pair.photograph();
+    assert!(during.contains("tbf 7075: root") && during.contains("htb 7076: parent 7075:1"), "{during}");
+    assert!(pair.within(|| care.status()).expect("a status").shaped);
+    let receiver = pair.within_right(|| UdpSocket::bind((ADDRESSES[1], 9_000))).expect("a receiver");
+    receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+    set_socket_recv_buffer_size_force(&receiver, 4 << 20).expect("a buffer");
+    let socket = || pair.within(|| UdpSocket::bind((ADDRESSES[0], 0))).expect("a sender");
+    let (kernels, ours) = (socket(), socket());
+    let set = |socket: &UdpSocket, level, name, value: u32| {
+        // SAFETY: pointer and length describe a number that lives across the call.
+        let result =
+            unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), 4) };
+        assert_eq!(result, 0);
+    };
+    set(&kernels, libc::SOL_UDP, libc::UDP_SEGMENT, 1_472);
+    set(&ours, libc::SOL_SOCKET, libc::SO_PRIORITY, FIRST_CLASS);
+    // 61 ms at that rate, then one of ours.
+    for _ in 0..5 {
+        kernels.send_to(&[7; 20 * 1_472], (ADDRESSES[1], 9_000)).expect("twenty packets");
+    }
+    ours.send_to(&[1; 100], (ADDRESSES[1], 9_000)).expect("a packet");
+    let mut buffer = [0; 2_048];
+    let ahead = (0..101).position(|_| receiver.recv(&mut buffer).expect("a packet") == 100);
+    // What the bucket let through at once, the unit that it holds, and what left while we sent; in one queue it would be
+    // all hundred.
+    assert!(ahead.is_some_and(|ahead| ahead < 50), "{ahead:?} packets of the kernel's went first");
+    pair.within(|| drop(care));
+    assert_eq!(pair.photograph(), before);
 }

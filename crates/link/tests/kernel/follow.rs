@@ -37,7 +37,7 @@ impl Opener for Xdp {
 
 fn everything() -> CareOptions {
     let kernel_rate = Some(ShaperRate { rate_bps: 50_000_000, burst_bytes: 8_000 });
-    CareOptions { kernel_rate, napi_priority: Some(61), interrupt_defer_ns: 20_000 }
+    CareOptions { kernel_rate, napi_priority: Some(61), interrupt_defer_ns: 20_000, ..CareOptions::default() }
 }
 
 /// A link at the left end, in the namespace of this thread.
@@ -149,7 +149,7 @@ const FILTER: Filter = Filter {
 fn data_packet() -> Vec<u8> {
     let mut packet = vec![5; 164];
     packet[..64].fill(0);
-    (packet[0], packet[1], packet[34]) = (1, 1, 1);
+    (packet[0], packet[1], packet[34]) = (2, 1, 1);
     for (at, word) in [(4, 2), (8, 7), (12, FILTER.cookie), (36, 100), (56, 100)] {
         packet[at..at + 4].copy_from_slice(&u32::to_le_bytes(word));
     }

@@ -106,7 +106,7 @@ pub const EPOCH: u64 = 1;
 fn header(packet: &mut [u8], kind: u8, channel: u32, source: u32, destination: u32) {
     let payload = packet.len() as u32 - 64;
     packet[..64].fill(0);
-    (packet[0], packet[1]) = (1, kind);
+    (packet[0], packet[1]) = (2, kind);
     let words = [(4, source), (8, channel), (12, COOKIE), (36, payload), (56, payload), (60, destination)];
     for (at, word) in words {
         packet[at..at + 4].copy_from_slice(&u32::to_le_bytes(word));

@@ -227,6 +227,13 @@ impl<S: MessageWrite> Reassembly<S> {
         self.messages().len()
     }
 
+    /// One more than the newest message number that was taken in: all before it came, are in progress, or are lost.
+    pub fn seen_until(&self) -> u64 {
+        let newest =
+            self.messages().iter().map(|message| message.number.saturating_add(1)).max().unwrap_or(0);
+        self.over.end().max(self.over_demoted.end()).max(newest)
+    }
+
     /// Messages given up since the channel was established, a fragment of which never came.
     pub fn incomplete(&self) -> u64 {
         self.incomplete.into()

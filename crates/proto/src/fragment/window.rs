@@ -44,6 +44,11 @@ impl Window {
         Self { bits, end: 0 }
     }
 
+    /// One more than the newest number that was closed.
+    pub(super) const fn end(&self) -> u64 {
+        self.end
+    }
+
     /// Numbers that it remembers one by one.
     pub(super) fn span(&self) -> u64 {
         self.bits.words().len() as u64 * 64

@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use punctual_analysis::{Instant, Nanos, Ppm};
+use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
 use super::heap::Heap;
 use super::packets::Queued;
@@ -83,10 +83,10 @@ struct Cap {
 
 impl Cap {
     /// `None` where the share is no cap.
-    fn of(share: Ppm, parameters: &LinkParameters) -> Option<Self> {
+    fn of(share: Ppm, rate: BitRate, packet_wire_bytes: u64) -> Option<Self> {
         (share < Ppm::ONE).then(|| {
-            let byte_time = ByteTime::of(parameters.rate.less(Ppm(Ppm::ONE.0 - share.0)));
-            let burst_bytes = u64::from(parameters.best_effort_wire_bytes) * BEST_EFFORT_CAP_BURST_PACKETS;
+            let byte_time = ByteTime::of(rate.less(Ppm(Ppm::ONE.0 - share.0)));
+            let burst_bytes = packet_wire_bytes * BEST_EFFORT_CAP_BURST_PACKETS;
             Self { byte_time, tolerance: byte_time.time_of(burst_bytes) }
         })
     }
@@ -108,6 +108,8 @@ pub(super) struct Queue<P> {
     cap: Option<Cap>,
     /// The bucket of all flows together, when its bytes have been paid for, and until when it holds all back.
     whole: Option<Cap>,
+    /// Of the link; shares of it are caps.
+    rate: BitRate,
     whole_tat: Instant,
     throttled: Option<Instant>,
     quantum_bytes: u64,
@@ -122,7 +124,8 @@ impl<P> Queue<P> {
         let mut packets = Slab::new();
         packets.reserve(parameters.best_effort_packets_max as usize);
         let mut capped = Heap::new();
-        let cap = Cap::of(parameters.best_effort_flow_cap, parameters);
+        let quantum_bytes = u64::from(parameters.best_effort_wire_bytes);
+        let cap = Cap::of(parameters.best_effort_flow_cap, parameters.rate, quantum_bytes);
         if cap.is_some() {
             capped.reserve(flows_max);
         }
@@ -136,14 +139,20 @@ impl<P> Queue<P> {
             idle: List::EMPTY,
             capped,
             cap,
-            whole: Cap::of(parameters.best_effort_cap, parameters),
+            whole: Cap::of(parameters.best_effort_cap, parameters.rate, quantum_bytes),
+            rate: parameters.rate,
             whole_tat: Instant::ZERO,
             throttled: None,
-            quantum_bytes: u64::from(parameters.best_effort_wire_bytes),
+            quantum_bytes,
             flow_bytes_max: u64::from(parameters.best_effort_flow_bytes_max),
             flows_max,
             packets_max: parameters.best_effort_packets_max,
         }
+    }
+
+    /// From now on all flows together take at most this share of the link.
+    pub(super) fn set_cap(&mut self, share: Ppm) {
+        self.whole = Cap::of(share, self.rate, self.quantum_bytes);
     }
 
     /// Whether a packet would be taken.

@@ -23,7 +23,7 @@ mod packets;
 mod parameters;
 
 use punctual_analysis::mutation::{Mutation, active};
-use punctual_analysis::{Instant, Nanos};
+use punctual_analysis::{Instant, Nanos, Ppm};
 
 use crate::limits;
 use crate::node::earliest;
@@ -125,6 +125,11 @@ impl<P> LinkScheduler<P> {
     /// Whether `enqueue_best_effort` would take the packet: who asks first does no work that is dropped later.
     pub fn best_effort_space(&self, now: Instant, key: BestEffortKey, wire_bytes: u32) -> bool {
         self.best_effort.space(now, key, wire_bytes)
+    }
+
+    /// From now on best effort as a whole takes at most this share of the rate; [`Ppm::ONE`] is no cap.
+    pub fn set_best_effort_cap(&mut self, share: Ppm) {
+        self.best_effort.set_cap(share);
     }
 
     /// Whether a best-effort flow has packets that its cap does not hold back.

@@ -51,6 +51,8 @@ struct Terms {
     arrival_error: Nanos,
     upstream: Nanos,
     upstream_min: Nanos,
+    /// How far ahead of its logical arrival a message may leave its source.
+    early: Nanos,
 }
 
 impl Terms {
@@ -61,6 +63,7 @@ impl Terms {
             arrival_error: terms.arrival_error(&bounds),
             upstream: terms.upstream(0, &bounds),
             upstream_min: terms.upstream_min,
+            early: terms.early,
             bounds,
         }
     }
@@ -79,7 +82,9 @@ impl Terms {
 
 impl<M: Memory> Resources for Plane<M> {
     fn hold(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause> {
-        self.stages.hold(local, limit, false)
+        let held = self.stages.hold(local, limit, false);
+        self.divide_rest(local.link_out);
+        held
     }
 
     fn probe(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause> {
@@ -111,13 +116,14 @@ impl<M: Memory> Resources for Plane<M> {
     }
 
     fn receipt(&self, channel: ChannelId) -> Receipt {
-        let counters = self.clips.get(channel).map(|clip| clip.counters).unwrap_or_default();
-        Receipt { delivered: counters.messages_out, late: counters.misses.into() }
+        self.clips.get(channel).map(Clip::receipt).unwrap_or_default()
     }
 
     fn release(&mut self, channel: ChannelId) {
         self.remove_clip(channel);
+        let link_out = self.stages.held(channel).and_then(|held| held.link());
         self.stages.release(channel);
+        self.divide_rest(link_out.map(|(link, _)| link));
     }
 }
 
@@ -139,11 +145,11 @@ fn buffers_of(local: &LocalChannel, terms: &Terms) -> Buffers {
         }
     };
     let cpu = match local.role {
-        Role::Source => buffers::source(contract.burst_messages_max, terms.bounds[0], period),
+        Role::Source => buffers::source(contract.burst_messages_max, terms.early + terms.bounds[0], period),
         Role::Forwarder | Role::Sink => stage(0),
     };
     let sink = match contract.delivery {
-        Delivery::AtDeadline => buffers::sink_at_deadline(contract.deadline, jitter, period),
+        Delivery::AtDeadline => buffers::sink_at_deadline(terms.early, contract.deadline, jitter, period),
         Delivery::Asap => cpu,
     };
     Buffers {
@@ -216,8 +222,8 @@ impl<M: Memory> Plane<M> {
                 return Err(RefuseCause::Exhausted);
             }
         };
-        let Terms { upstream: most, upstream_min: least, arrival_error, .. } = *terms;
-        let upstream = Upstream { most, least, arrival_error };
+        let Terms { upstream: most, upstream_min: least, arrival_error, early, .. } = *terms;
+        let upstream = Upstream { most, least, arrival_error, early };
         self.set_filter(local, upstream, buffers);
         let lenient = Lenient {
             slack_ns_min: slack_ns_min(&local.contract, upstream).unwrap_or(i64::MIN),
@@ -317,7 +323,7 @@ impl<M: Memory> Plane<M> {
             jitter: terms.arrival_error,
             packets_max: packets,
             wire_bytes_max: wire_bytes,
-            early_max: contract.deadline,
+            early_max: terms.early + contract.deadline,
         });
         self.waiting.add_room(packets_max);
         PacketQueue {

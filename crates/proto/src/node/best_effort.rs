@@ -17,7 +17,7 @@ use crate::limits::{
     BEST_EFFORT_MESSAGES_MAX, BEST_EFFORT_OUTGOING_MAX, BEST_EFFORT_SENDERS_MAX,
 };
 use crate::linksched::BestEffortKey;
-use crate::memory::{Inbox, Memory, MessageInfo, MessageRead, Outbox};
+use crate::memory::{Inbox, Memory, MessageInfo, MessageRead, Outbox, Timeliness};
 use crate::sched::{Bucket, HandlerId};
 use crate::wire::Header;
 
@@ -101,9 +101,12 @@ impl<M: Memory> Binding<M> {
                     number: header.message,
                     len: header.message_bytes,
                     logical_arrival: header.logical_arrival,
+                    clock_error: None,
                     deadline: now,
                     delivered: now,
                     demoted: true,
+                    unpromised: true,
+                    timeliness: Timeliness::Unmeasured,
                 };
                 inbox.publish(slot, info);
             }

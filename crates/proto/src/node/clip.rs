@@ -9,8 +9,9 @@ use core::ops::AddAssign;
 use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals, LogicalArrivals};
 use punctual_analysis::{Guarantee, Instant, Nanos};
 
-use super::api::{ChannelCounters, Notice};
+use super::api::{ChannelCounters, Notice, Receipt};
 use super::best_effort::Slot;
+use super::lateness::Timeliness;
 use super::outgoing::Outgoing;
 use super::plane::Line;
 use crate::fragment::Reassembly;
@@ -237,6 +238,27 @@ impl<M: Memory> Clip<M> {
         lines[usize::from(link.0)].soft_frames -= count;
     }
 
+    /// Messages that a sink was never given, though later ones were taken in: numbers that are missing.
+    pub fn lost(&self) -> u64 {
+        let RoleState::Sink(Sink { reassembly, punctual, .. }) = &self.role else { return 0 };
+        let held = punctual.as_ref().map_or(0, |punctual| punctual.held.len());
+        let here = self.counters.messages_out + held as u64 + reassembly.in_progress() as u64;
+        reassembly.seen_until().saturating_sub(here)
+    }
+
+    /// What the source is told of its messages.
+    pub fn receipt(&self) -> Receipt {
+        let Counters { messages_out, misses, perhaps_late, unmeasured, latency_max, .. } = self.counters;
+        Receipt {
+            delivered: messages_out,
+            late: misses.into(),
+            perhaps_late: perhaps_late.into(),
+            unmeasured: unmeasured.into(),
+            lost: self.lost(),
+            latency_max,
+        }
+    }
+
     /// Whether not every message is promised.
     pub fn is_soft(&self) -> bool {
         self.local.contract.guarantee() == Guarantee::Soft
@@ -255,6 +277,9 @@ pub(super) struct Counters {
     pub dropped: Count,
     pub demoted: Count,
     pub misses: Count,
+    pub perhaps_late: Count,
+    pub unmeasured: Count,
+    pub late_arrivals: Count,
     pub incomplete: Count,
     pub overruns: Count,
     pub overflows: Count,
@@ -279,7 +304,17 @@ impl From<Count> for u64 {
 }
 
 impl Counters {
-    /// As `channels` shows them.
+    /// Counts a promised message by when it was delivered.
+    pub fn judge(&mut self, timeliness: Timeliness) {
+        match timeliness {
+            Timeliness::InTime => {}
+            Timeliness::PerhapsLate => self.perhaps_late += 1,
+            Timeliness::Late => self.misses += 1,
+            Timeliness::Unmeasured => self.unmeasured += 1,
+        }
+    }
+
+    /// As `channels` shows them; what is lost is not counted but told by the numbers that are missing.
     pub fn shown(&self) -> ChannelCounters {
         ChannelCounters {
             messages_in: self.messages_in,
@@ -289,6 +324,10 @@ impl Counters {
             dropped: self.dropped.into(),
             demoted: self.demoted.into(),
             misses: self.misses.into(),
+            perhaps_late: self.perhaps_late.into(),
+            unmeasured: self.unmeasured.into(),
+            late_arrivals: self.late_arrivals.into(),
+            lost: 0,
             incomplete: self.incomplete.into(),
             overruns: self.overruns.into(),
             overflows: self.overflows.into(),

@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use punctual_analysis::{Activation, BitRate, Contract, Nanos, Ppm, Rate};
 use serde::{Deserialize, Serialize};
@@ -142,6 +143,19 @@ pub struct Interference {
     pub rho: Ppm,
 }
 
+/// What else goes out by the link's device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KernelTraffic {
+    /// Nothing that [`LinkConfig::interference`] does not tell.
+    #[default]
+    Bounded,
+    /// The same, and the kernel's packets go behind all of ours: best effort leaves them half of what is not given away.
+    Behind,
+    /// Nobody bounds it: what is promised across the link is no guarantee.
+    Unbounded,
+}
+
 /// One point-to-point link to a neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
@@ -173,6 +187,8 @@ pub struct LinkConfig {
     pub prediction_error: Nanos,
     /// Kernel traffic beside us.
     pub interference: Interference,
+    /// What is known of it.
+    pub kernel_traffic: KernelTraffic,
     /// What cannot be given away.
     pub best_effort_share_min: Ppm,
     /// Most of the link's rate that one best-effort flow may take; `Ppm::ONE` is no cap.
@@ -260,10 +276,39 @@ pub struct CpuConfig {
     pub plan: Vec<PlannedFlow>,
 }
 
+/// Why a bound is no guarantee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Degraded {
+    /// The processor runs without a real-time class.
+    NoRealTime,
+    /// The processor's costs were measured on another machine or by another version.
+    ForeignCosts,
+    /// Nobody bounds what else goes out by the link's device.
+    KernelTraffic,
+    /// The stage breaks its promise now; a channel across it is none of these once it has healed.
+    Broken,
+}
+
+impl fmt::Display for Degraded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoRealTime => "no real-time class",
+            Self::ForeignCosts => "costs of another machine",
+            Self::KernelTraffic => "kernel traffic beside a link is not bounded",
+            Self::Broken => "a stage breaks its promise now",
+        })
+    }
+}
+
 impl CpuConfig {
-    /// Whether what is promised here is no guarantee.
-    pub const fn is_degraded(&self) -> bool {
-        self.best_effort_host || matches!(self.costs_from, CostSource::Foreign { .. })
+    /// Why what is promised here is no guarantee, if it is none.
+    pub const fn degraded(&self) -> Option<Degraded> {
+        match self.costs_from {
+            _ if self.best_effort_host => Some(Degraded::NoRealTime),
+            CostSource::Foreign { .. } => Some(Degraded::ForeignCosts),
+            CostSource::Configured | CostSource::Measured { .. } => None,
+        }
     }
 }
 
@@ -287,6 +332,19 @@ pub struct SignallingConfig {
     pub grace: Nanos,
     /// Rate of the implicit signalling channel of each link, in packets a second.
     pub packets_per_second: u32,
+    /// What is asked for across a stage of this host that breaks its promise.
+    pub while_broken: WhileBroken,
+}
+
+/// What becomes of who asks for a channel across a stage that breaks its promise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhileBroken {
+    /// It is granted as degraded: nothing is guaranteed, and both ends are told by which stage.
+    #[default]
+    Degrade,
+    /// It is refused with that reason.
+    Refuse,
 }
 
 impl Default for SignallingConfig {
@@ -300,6 +358,7 @@ impl Default for SignallingConfig {
             consent_timeout: Nanos::from_secs(10),
             grace: Nanos::from_millis(500),
             packets_per_second: 50,
+            while_broken: WhileBroken::default(),
         }
     }
 }
@@ -397,6 +456,11 @@ impl LinkConfig {
         }
     }
 
+    /// Why what is promised across it is no guarantee, if it is none.
+    pub fn degraded(&self) -> Option<Degraded> {
+        (self.kernel_traffic == KernelTraffic::Unbounded).then_some(Degraded::KernelTraffic)
+    }
+
     /// Largest best-effort packet, from our header on.
     pub fn best_effort_bytes_max(&self) -> u32 {
         self.packet_best_effort_bytes_max.unwrap_or(self.packet_bytes_max)
@@ -424,6 +488,7 @@ impl LinkConfig {
             propagation_max: Nanos::from_micros(200),
             prediction_error: Nanos::from_micros(500),
             interference: Interference::default(),
+            kernel_traffic: KernelTraffic::Bounded,
             best_effort_share_min: Ppm(50_000),
             best_effort_flow_cap: Ppm::ONE,
             best_effort_cap: Ppm::ONE,

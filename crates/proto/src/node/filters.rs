@@ -2,15 +2,15 @@
 //!
 //! **The bucket.** Let U be the most that all stages before this host may take together, propagation included, J
 //! the arrival error here, P the packets of a largest message, I' the policed interval. Message i leaves its source
-//! at l(i) or later, since the source regulates to l, and a packet of it that keeps its nominal arrival comes
+//! at l(i) - a or later, since the source regulates to that (a its jitter allowance), and a packet of it that keeps its nominal arrival comes
 //! at n + J <= l(i) + U + J or earlier; a later one is demoted here in any case. So what comes in an interval
-//! [t, t + x] belongs to messages with l in [t - U - J, t + x]. The l lie at least I' apart, also on this host's
-//! clock (I' = I (1 - 1/128) covers its drift), hence at most floor((x + U + J) / I') + 1 messages, of at most P
-//! packets each:
+//! [t, t + x] belongs to messages with l in [t - U - J, t + x + a]. The l lie at least I' apart, also on this host's
+//! clock (I' = I (1 - 1/128) covers its drift), hence at most floor((x + a + U + J) / I') + 1 messages, of at
+//! most P packets each:
 //!
-//! `packets(x) <= P ((x + U + J) / I' + 1) <= P (ceil((U + J) / I') + 1) + x P / I'`.
+//! `packets(x) <= P ((x + a + U + J) / I' + 1) <= P (ceil((a + U + J) / I') + 1) + x P / I'`.
 //!
-//! That is a token bucket of P (ceil((U + J) / I') + 1) packets and one more each I' / P (rounded down: wider).
+//! That is a token bucket of P (ceil((a + U + J) / I') + 1) packets and one more each I' / P (rounded down: wider).
 //! A driver that counts at any time between the arrival and the receive time that it reports counts within the same
 //! bounds: J covers what lies between.
 //!
@@ -40,6 +40,8 @@ pub(super) struct Upstream {
     pub least: Nanos,
     /// J.
     pub arrival_error: Nanos,
+    /// a.
+    pub early: Nanos,
 }
 
 /// The slack below which a packet of a soft channel cannot keep its deadline any more; the driver drops it then, or
@@ -53,7 +55,8 @@ pub(super) fn slack_ns_min(contract: &Contract, upstream: Upstream) -> Option<i6
 fn filter(local: &LocalChannel, upstream: Upstream, buffers: u32) -> PathFilter {
     let contract = &local.contract;
     let (packets, period) = (contract.packets_max(local.fragment_bytes).max(1), contract.policed_interval());
-    let messages = (upstream.most + upstream.arrival_error).div_ceil(period).saturating_add(1);
+    let messages =
+        (upstream.early + upstream.most + upstream.arrival_error).div_ceil(period).saturating_add(1);
     let burst_packets = u32::try_from(messages.saturating_mul(u64::from(packets))).unwrap_or(u32::MAX);
     PathFilter {
         path: local.path,
@@ -117,6 +120,7 @@ mod tests {
             most: Nanos::from_millis(30),
             least: Nanos::from_millis(20),
             arrival_error: Nanos::from_millis(1),
+            early: Nanos::ZERO,
         };
         let hard = filter(&local(contract), upstream, 12);
         // I' is 9.92 ms: 31 ms hold 4 more messages of 3 packets.
@@ -124,6 +128,8 @@ mod tests {
             (hard.burst_packets, hard.buffers, hard.packet_bytes_max),
             (15, 12, 1_000 + HEADER_BYTES as u32)
         );
+        let jittery = Upstream { early: Nanos::from_millis(9), ..upstream };
+        assert_eq!(filter(&local(contract), jittery, 12).burst_packets, 18);
         assert_eq!(hard.interval, Nanos(contract.policed_interval().0 / 3));
         assert_eq!((hard.slack_ns_min, hard.low_latency), (None, false));
         let soft = Contract { late: Late::Drop, ..contract };
@@ -135,7 +141,8 @@ mod tests {
         let rate = Rate::per_second(1_000_000).expect("a rate");
         let contract = Contract::new(64 << 20, rate, 1, Nanos::from_secs(3_600)).expect("a contract");
         let contract = Contract { late: Late::Drop, ..contract };
-        let upstream = Upstream { most: Nanos::MAX, least: Nanos::ZERO, arrival_error: Nanos::MAX };
+        let upstream =
+            Upstream { most: Nanos::MAX, least: Nanos::ZERO, arrival_error: Nanos::MAX, early: Nanos::MAX };
         let filter = filter(&local(contract), upstream, 0);
         assert_eq!((filter.burst_packets, filter.interval, filter.buffers), (u32::MAX, Nanos(1), 1));
         assert!(filter.slack_ns_min.is_some_and(|slack| slack < 0));

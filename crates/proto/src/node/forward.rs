@@ -36,6 +36,7 @@ impl<M: Memory> Plane<M> {
         };
         let line = &mut self.lines[usize::from(forwarder.outlet.link.0)];
         let mut freed = 0;
+        let mut late = Nanos::ZERO;
         for _ in 0..packets {
             let Some(packet) = forwarder.input.pop(&mut self.waiting) else { break };
             let number = packet.header.message;
@@ -43,6 +44,7 @@ impl<M: Memory> Plane<M> {
                 freed += 1;
                 continue;
             }
+            late = late.max(now.since(packet.effective + *cpu_bound));
             let nominal = packet.nominal + *cpu_bound;
             let wire_bytes = line.wire_bytes(packet.header.payload_bytes);
             // What this processor has missed itself (it had no time for a while) does not move the link's chain: the
@@ -59,6 +61,7 @@ impl<M: Memory> Plane<M> {
             }
         }
         clip.give_back_frames(freed, &mut self.lines);
+        self.note_processor(late, now);
     }
 
     /// What one unit of the best-effort arrivals would be.

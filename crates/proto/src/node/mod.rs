@@ -4,16 +4,19 @@
 //! requests of applications (`open`, `listen`, ...) and getters. `Signalling` decides which channels there are,
 //! the data plane moves their packets; they meet in the trait `Resources` and here.
 
+mod accidents;
 mod admit;
 pub mod api;
 mod backlog;
 mod best_effort;
+mod breaches;
 mod check;
 mod clip;
 pub mod config;
 mod filters;
 mod flow;
 mod forward;
+pub mod lateness;
 mod outgoing;
 mod packet;
 pub mod plan;
@@ -36,7 +39,9 @@ use punctual_analysis::{Instant, Link, Nanos, Ppm};
 pub use self::check::NodeConfigError;
 
 use self::api::{CloseReason, Event, FilterChange, Port, Transmit, Work, WorkKind};
+use self::breaches::Looks;
 use self::config::{CpuCosts, LinkConfig, NodeConfig};
+use self::lateness::NeighbourClock;
 use self::plane::{Owner, Plane};
 use self::signals::Signals;
 use crate::ids::{LinkId, PathId};
@@ -61,6 +66,7 @@ pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<I
 pub struct Node<M: Memory> {
     signalling: Signals,
     plane: Plane<M>,
+    looks: Looks,
 }
 
 impl<M: Memory> Node<M> {
@@ -71,7 +77,7 @@ impl<M: Memory> Node<M> {
     pub fn new(config: NodeConfig, seed: u64, now: Instant) -> Result<Self, NodeConfigError> {
         check::check(&config)?;
         let signalling = Signals::new(Signalling::new(&config, seed, now));
-        Ok(Self { signalling, plane: Plane::new(config)? })
+        Ok(Self { looks: Looks::new(config.links.len()), signalling, plane: Plane::new(config)? })
     }
 
     /// A packet came in on `link` at the driver's time `received`, not after `now`. Constant work.
@@ -89,6 +95,11 @@ impl<M: Memory> Node<M> {
     /// The adapter has sent `wire_bytes` more, in the order of hand-over (only links paced by completions).
     pub fn handle_sent(&mut self, link: LinkId, wire_bytes: u32, now: Instant) {
         self.plane.complete(link, wire_bytes, now);
+    }
+
+    /// The driver of a link had no room for the next packet: what leaves late is not this processor's fault.
+    pub fn handle_full(&mut self, link: LinkId, now: Instant) {
+        self.plane.line_mut(link).full_at = now;
     }
 
     /// The next packet that `link` may take now: written to `out`, or a frame that passes through, which fits
@@ -152,8 +163,13 @@ impl<M: Memory> Node<M> {
             if let Some(signal) = self.plane.line_mut(link).signals_in.pop_front() {
                 let packet = signal.frame.as_ref();
                 self.signalling.handle_signal(link, signal.received, now, packet, &mut self.plane);
+                let view = self.signalling.neighbour(link, now);
+                self.plane.line_mut(link).neighbour = NeighbourClock::of(&view);
             }
             self.plane.arm_signals(link, now);
+        }
+        if let Some(channel) = self.plane.first_data.take() {
+            self.signalling.first_data(channel, now, &mut self.plane);
         }
     }
 
@@ -192,6 +208,9 @@ impl<M: Memory> Node<M> {
         while let Some(channel) = self.plane.drained.pop_front() {
             self.signalling.drained(channel, now, &mut self.plane);
         }
+        if self.looks_due().is_some_and(|due| due <= now) {
+            self.look(now);
+        }
     }
 
     /// The earliest time at which something happens by itself; a time in the past means now.
@@ -205,7 +224,7 @@ impl<M: Memory> Node<M> {
         {
             return Some(Instant::ZERO);
         }
-        earliest(self.signalling.poll_timeout(), self.plane.poll_timeout())
+        earliest(self.looks_due(), earliest(self.signalling.poll_timeout(), self.plane.poll_timeout()))
     }
 
     /// Whether best effort waits to be sent on `link`; flows that their cap holds back do not.

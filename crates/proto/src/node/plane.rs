@@ -10,14 +10,15 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use punctual_analysis::arrival::{ArrivalTerms, LogicalArrivals};
 use punctual_analysis::mutation::{Mutation, active};
-use punctual_analysis::{Instant, Nanos, Policing, Rate};
+use punctual_analysis::{Instant, Nanos, Policing, Ppm, Rate};
 
 use super::api::{DropCounters, FilterChange, Notice};
 use super::backlog::Backlog;
 use super::best_effort::{Arrivals, Binding, Flow, Message};
 use super::clip::{Clip, Ending, PacketIn, RoleState};
-use super::config::{LinkConfig, NodeConfig};
+use super::config::{KernelTraffic, LinkConfig, NodeConfig};
 use super::earliest;
+use super::lateness::NeighbourClock;
 use super::outgoing::Messages;
 use super::packet::Packet;
 use super::record::WorkRecord;
@@ -34,6 +35,7 @@ use crate::sched::{Budget, Class, Executor, HandlerId, HandlerParameters, Trigge
 use crate::shared::Shared;
 use crate::slab::{Slab, reserve};
 use crate::table::{Paths, Table};
+use crate::watch::Watch;
 
 /// Whose handler it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,17 @@ pub(super) struct Line<M: Memory> {
     pub signal_packets: u64,
     /// Data packets of another version that came in.
     pub packets_foreign: u64,
+    /// The neighbour's clock, and what its packets take to our driver at most.
+    pub neighbour: NeighbourClock,
+    /// What has come in over it, in bytes of the wire.
+    pub bytes_in: u64,
+    /// When its driver had no room last.
+    pub full_at: Instant,
+    /// Packets that left later than the link's bound for them since the adapter had not sent those before: what is paced by
+    /// completions tells that itself.
+    pub departures_watch: Watch,
+    /// What came in later than that. Packets of data tell it, which somebody on the wire can forge.
+    pub arrivals_watch: Watch,
     pub signals_in: VecDeque<SignalIn<M::Frame>>,
     pub signals_handler: HandlerId,
     /// Frames of this link's driver that best effort may keep, and those that it does.
@@ -165,8 +178,14 @@ pub(super) struct Plane<M: Memory> {
     pub filters: VecDeque<(LinkId, FilterChange)>,
     /// Closing sources that have sent everything.
     pub drained: VecDeque<ChannelId>,
+    /// A channel that ends here, of which the unit that was just done has taken in the first packet.
+    pub first_data: Option<ChannelId>,
     /// What units of work took, beside what admission assumes.
     pub record: WorkRecord,
+    /// Packets that this processor served later than its bound for them.
+    pub processor_watch: Watch,
+    /// Something was late since the node looked.
+    pub stirred: bool,
 }
 
 impl<M: Memory> Plane<M> {
@@ -189,7 +208,7 @@ impl<M: Memory> Plane<M> {
             own(&mut owners, handler, Owner::Signals(LinkId(index as u16)));
             lines.push(line(link, rate, stages.signal_bound(index), handler));
         }
-        Ok(Self {
+        let mut plane = Self {
             config,
             stages,
             lines,
@@ -209,8 +228,13 @@ impl<M: Memory> Plane<M> {
             notices: VecDeque::with_capacity(ARRIVALS_PACKETS_MAX),
             filters: VecDeque::new(),
             drained: VecDeque::new(),
+            first_data: None,
             record: WorkRecord::new(),
-        })
+            processor_watch: Watch::default(),
+            stirred: false,
+        };
+        (0..plane.lines.len()).for_each(|link| plane.divide_rest(Some(LinkId(link as u16))));
+        Ok(plane)
     }
 
     /// A handler for `owner`.
@@ -224,6 +248,18 @@ impl<M: Memory> Plane<M> {
     pub fn remove_handler(&mut self, handler: HandlerId) {
         self.executor.remove(handler);
         self.owners[handler.0 as usize] = None;
+    }
+
+    /// Where the kernel's packets go behind ours, best effort takes at most half of what is not given away: the kernel has
+    /// the other half, and what best effort leaves.
+    pub fn divide_rest(&mut self, link: Option<LinkId>) {
+        let Some(link) = link else { return };
+        let given = self.stages.link_utilisation(link);
+        let line = self.line_mut(link);
+        if line.config.kernel_traffic == KernelTraffic::Behind {
+            let half = Ppm(Ppm::ONE.0.saturating_sub(given.0) / 2);
+            line.scheduler.set_best_effort_cap(half.min(line.config.best_effort_cap));
+        }
     }
 
     pub fn line(&self, link: LinkId) -> &Line<M> {
@@ -249,6 +285,14 @@ impl<M: Memory> Plane<M> {
         let route = self.config.routes.iter().find(|route| route.via.last() == Some(&destination));
         let next = route.and_then(|route| route.via.first()).copied().unwrap_or(destination);
         self.link_to(next)
+    }
+
+    /// The processor has served something `late`, if that is any time.
+    pub fn note_processor(&mut self, late: Nanos, now: Instant) {
+        if late > Nanos::ZERO {
+            self.processor_watch.late(late, now);
+            self.stirred = true;
+        }
     }
 
     /// Tells an application something once.
@@ -357,6 +401,11 @@ fn line<M: Memory>(link: &LinkConfig, rate: Rate, signal_bound: Nanos, handler: 
         signal_queued: false,
         signal_packets: 0,
         packets_foreign: 0,
+        neighbour: NeighbourClock::default(),
+        bytes_in: 0,
+        arrivals_watch: Watch::default(),
+        full_at: Instant::ZERO,
+        departures_watch: Watch::default(),
         signals_in: VecDeque::with_capacity(SIGNALS_WAITING_MAX),
         signals_handler: handler,
         best_effort_frames_max: link.frames / FRAMES_BEST_EFFORT_DIVISOR,

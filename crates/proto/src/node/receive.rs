@@ -16,11 +16,13 @@ use crate::limits::{HEADER_BYTES, SIGNALS_WAITING_MAX};
 use crate::memory::Memory;
 use crate::sched::{Activation, Executor, HandlerId};
 use crate::slab::{Next, Slab};
-use crate::wire::{Header, Kind, WireError};
+use crate::wire::{Age, Header, Kind, WireError};
 
 impl<M: Memory> Plane<M> {
     /// A packet from `link`.
     pub fn receive(&mut self, link: LinkId, port: Port, received: Instant, frame: M::Frame, now: Instant) {
+        let line = self.line_mut(link);
+        line.bytes_in += frame.as_ref().len() as u64 + u64::from(line.config.overhead_bytes);
         match port {
             Port::Signalling => self.receive_signal(link, received, frame, now),
             Port::Data => self.receive_data(link, received, frame, now),
@@ -81,10 +83,18 @@ impl<M: Memory> Plane<M> {
         if clip.local.link_in != Some(link) {
             return self.drops.wrong_link += 1;
         }
-        let wire_bytes = self.lines[usize::from(link.0)].wire_bytes(header.payload_bytes);
+        let line = &mut self.lines[usize::from(link.0)];
+        let wire_bytes = line.wire_bytes(header.payload_bytes);
         if clip.has_expired(header) {
             return clip.counters.expired += 1;
         }
+        let mut header = *header;
+        if let Some(late) = line.neighbour.bring_here(&mut header, received) {
+            line.arrivals_watch.late(late, now);
+            self.stirred = true;
+            clip.counters.late_arrivals += 1;
+        }
+        let header = &header;
         match clip.admit(header, wire_bytes, received) {
             Some(Verdict::Accepted { effective }) => {
                 let nominal = received.offset(header.slack_ns);
@@ -100,7 +110,7 @@ impl<M: Memory> Plane<M> {
             Some(Verdict::Demoted) => {
                 clip.counters.demoted += 1;
                 // Its slack says nothing any more, and nobody may judge it by that.
-                let header = Header { demoted: true, slack_ns: 0, ..*header };
+                let header = Header { demoted: true, slack_ns: 0, age: Age::NONE, ..*header };
                 self.receive_best_effort(link, received, frame, header, now);
             }
             None => self.drops.unknown_path += 1,

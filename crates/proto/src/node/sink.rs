@@ -1,9 +1,11 @@
 //! A channel's sink at this host: reassembly into the receiver's ring, delivery, evidence.
 
-use punctual_analysis::{Delivery, Instant, Nanos};
+use punctual_analysis::mutation::{Mutation, active};
+use punctual_analysis::{Delivery, Instant, Nanos, Ppm};
 
 use super::api::{Notice, WorkKind};
 use super::clip::{Clip, Count, Counters, Held, Punctual, RoleState, Run, Sink};
+use super::lateness::{Timeliness, drifted, timeliness};
 use super::plane::Plane;
 use super::work::Unit;
 use crate::fragment::Outcome;
@@ -12,13 +14,14 @@ use crate::limits::HEADER_BYTES;
 use crate::memory::{Inbox, Memory, MessageInfo};
 use crate::wire::Header;
 
-/// When a message of a fragment arrived logically and what it has to keep.
+/// What a delivery is judged by.
 #[derive(Clone, Copy)]
-struct Timing {
-    /// l on this host's clock, as early as it can have been.
-    logical: Instant,
-    /// e + d of this stage: what a miss is measured against.
-    due: Instant,
+struct Judge {
+    /// D.
+    deadline: Nanos,
+    /// Of this host's clock.
+    tolerance: Ppm,
+    now: Instant,
 }
 
 impl<M: Memory> Plane<M> {
@@ -48,7 +51,7 @@ impl<M: Memory> Plane<M> {
     pub fn run_delivery(&mut self, channel: ChannelId, now: Instant) {
         let Some(clip) = self.clips.get_mut(channel) else { return };
         let before = clip.counters.misses;
-        clip.deliver_held(now);
+        clip.deliver_held(self.config.clock_tolerance, now);
         if clip.counters.misses > before {
             self.notice(channel, Notice::Late);
         }
@@ -56,27 +59,32 @@ impl<M: Memory> Plane<M> {
 
     /// Takes up to `packets` packets in.
     pub fn run_sink(&mut self, channel: ChannelId, packets: u32, now: Instant) {
-        let margin = self.config.wakeup_margin;
+        let host = Host { margin: self.config.wakeup_margin, tolerance: self.config.clock_tolerance };
+        let mut late = Nanos::ZERO;
         let Some(clip) = self.clips.get_mut(channel) else { return };
         let before = (clip.counters.misses, clip.counters.overruns);
+        let is_first = clip.counters.messages_in == 0;
         let mut freed = 0;
         for _ in 0..packets {
             let Some(input) = clip.input_mut() else { break };
             let Some(packet) = input.pop(&mut self.waiting) else { break };
-            let due = packet.effective + clip.cpu_bound;
             let frame = packet.frame;
             freed += 1;
+            late = late.max(now.since(packet.effective + clip.cpu_bound));
             clip.accept(
                 &packet.header,
                 payload_of(&packet.header, frame.as_ref()),
                 packet.nominal,
-                due,
-                margin,
+                host,
                 now,
             );
         }
         let after = (clip.counters.misses, clip.counters.overruns);
         clip.give_back_frames(freed, &mut self.lines);
+        self.note_processor(late, now);
+        if is_first {
+            self.first_data = Some(channel);
+        }
         if after.0 > before.0 {
             self.notice(channel, Notice::Late);
         }
@@ -90,10 +98,15 @@ impl<M: Memory> Plane<M> {
         let Some(channel) = self.channel_of(&header.path) else {
             return self.drops.unknown_path += 1;
         };
-        let margin = self.config.wakeup_margin;
+        let host = Host { margin: self.config.wakeup_margin, tolerance: self.config.clock_tolerance };
         let Some(clip) = self.clips.get_mut(channel) else { return };
-        clip.accept(header, payload_of(header, frame.as_ref()), now, Instant(u64::MAX), margin, now);
+        let before = clip.counters.misses;
+        clip.accept(header, payload_of(header, frame.as_ref()), now, host, now);
+        let is_late = clip.counters.misses > before;
         clip.arm_input(&mut self.executor, &self.waiting, now);
+        if is_late {
+            self.notice(channel, Notice::Late);
+        }
     }
 }
 
@@ -101,41 +114,47 @@ fn payload_of<'a>(header: &Header, packet: &'a [u8]) -> &'a [u8] {
     packet.get(HEADER_BYTES..HEADER_BYTES + header.payload_bytes as usize).unwrap_or_default()
 }
 
+/// What a host's sinks have in common.
+#[derive(Clone, Copy)]
+struct Host {
+    /// How long before its deadline a message that waits for it is handed over.
+    margin: Nanos,
+    /// Of its clock.
+    tolerance: Ppm,
+}
+
 impl<M: Memory> Clip<M> {
-    fn accept(
-        &mut self,
-        header: &Header,
-        payload: &[u8],
-        nominal: Instant,
-        due: Instant,
-        margin: Nanos,
-        now: Instant,
-    ) {
+    fn accept(&mut self, header: &Header, payload: &[u8], nominal: Instant, host: Host, now: Instant) {
         let deadline = self.local.contract.deadline;
+        let judge = Judge { deadline, tolerance: host.tolerance, now };
         let Self { role: RoleState::Sink(sink), counters, cpu_bound, .. } = self else { return };
-        let timing = Timing { logical: nominal - sink.upstream, due };
-        let Sink { reassembly, inbox, .. } = sink;
+        let Sink { reassembly, inbox, upstream, .. } = sink;
         counters.messages_in += u64::from(header.fragment == 0);
         match reassembly.accept(header, payload, || inbox.as_mut()?.reserve()) {
             Outcome::Complete { slot, demoted } => {
-                let deadline = timing.logical + deadline;
+                let by_slack = active(Mutation::LatenessBySlack);
                 let info = MessageInfo {
                     number: header.message,
                     len: header.message_bytes,
-                    logical_arrival: header.logical_arrival,
-                    deadline,
+                    logical_arrival: if by_slack { nominal - *upstream } else { header.logical_arrival },
+                    clock_error: header.clock_error.known(),
+                    deadline: header.logical_arrival + deadline,
                     delivered: now,
                     demoted,
+                    unpromised: header.unpromised,
+                    timeliness: Timeliness::Unmeasured,
                 };
-                // Admission answers for the processor within d before the deadline, not within the margin.
-                let deliver_at = deadline - margin.max(*cpu_bound);
+                // By slack, which needs no clock but this one: as early as l can have been. Admission answers for the
+                // processor within d before the deadline, not within the margin.
+                let due = nominal - *upstream + deadline;
+                let deliver_at = due - host.margin.max(*cpu_bound);
                 let punctual = sink.punctual.as_deref_mut().filter(|punctual| {
                     let waits = deliver_at > now || !punctual.held.is_empty();
                     !demoted && waits
                 });
                 match punctual {
-                    Some(punctual) => punctual.hold(Held { deliver_at, due: deadline, slot, info }),
-                    None => deliver(inbox.as_mut(), counters, slot, info, timing, now),
+                    Some(punctual) => punctual.hold(Held { deliver_at, due, slot, info }),
+                    None => deliver(inbox.as_mut(), counters, slot, info, judge),
                 }
             }
             Outcome::NoSlot => counters.overruns += 1,
@@ -146,14 +165,13 @@ impl<M: Memory> Clip<M> {
     }
 
     /// Delivers what waits for its deadline and is due.
-    fn deliver_held(&mut self, now: Instant) {
-        let deadline = self.local.contract.deadline;
+    fn deliver_held(&mut self, tolerance: Ppm, now: Instant) {
+        let judge = Judge { deadline: self.local.contract.deadline, tolerance, now };
         let Self { role: RoleState::Sink(sink), counters, .. } = self else { return };
         let Some(punctual) = &mut sink.punctual else { return };
         while punctual.held.front().is_some_and(|held| held.deliver_at <= now) {
-            let Some(Held { due, slot, info, .. }) = punctual.held.pop_front() else { break };
-            let timing = Timing { logical: due - deadline, due };
-            deliver(sink.inbox.as_mut(), counters, slot, info, timing, now);
+            let Some(Held { slot, info, .. }) = punctual.held.pop_front() else { break };
+            deliver(sink.inbox.as_mut(), counters, slot, info, judge);
         }
     }
 }
@@ -172,15 +190,20 @@ fn deliver<I: Inbox>(
     counters: &mut Counters,
     slot: I::Slot,
     info: MessageInfo,
-    timing: Timing,
-    now: Instant,
+    judge: Judge,
 ) {
     let Some(inbox) = inbox else { return };
     counters.messages_out += 1;
     counters.bytes_out += u64::from(info.len);
-    if !info.demoted {
-        counters.misses += u32::from(now > timing.due);
-        counters.latency_max = counters.latency_max.max(now.since(timing.logical));
+    let latency = judge.now.since(info.logical_arrival);
+    // This host's clock drifts while it measures.
+    let clock_error = info.clock_error.map(|error| error + drifted(judge.tolerance, latency));
+    let timeliness = timeliness(latency, clock_error, judge.deadline);
+    if !info.unpromised {
+        counters.judge(timeliness);
+        if clock_error.is_some() {
+            counters.latency_max = counters.latency_max.max(latency);
+        }
     }
-    inbox.publish(slot, MessageInfo { delivered: now, ..info });
+    inbox.publish(slot, MessageInfo { delivered: judge.now, clock_error, timeliness, ..info });
 }

@@ -10,11 +10,13 @@ use punctual_analysis::{Instant, Nanos};
 use super::api::{Notice, WorkKind};
 use super::best_effort::{Message, key_of};
 use super::clip::{Clip, Demoted, Ending, RoleState, Source};
+use super::config::Pace;
 use super::outgoing::{Fragment, Messages};
 use super::packet::Packet;
 use super::plane::{Line, Plane};
 use super::work::Unit;
 use crate::ids::ChannelId;
+use crate::limits::WATCH_SLOT;
 use crate::linksched::Guaranteed;
 use crate::memory::{Inbox, Memory, MessageRead, Outbox};
 use crate::sched::{Activation, Executor, HandlerId};
@@ -62,6 +64,7 @@ impl<M: Memory> Plane<M> {
         let Some(clip) = self.clips.get_mut(channel) else { return };
         let Clip { role: RoleState::Source(source), cpu_bound, counters, .. } = clip else { return };
         let line = &mut self.lines[usize::from(source.outlet.link.0)];
+        let due = source.outgoing.peek(&self.messages).map(|fragment| fragment.logical_arrival + *cpu_bound);
         for _ in 0..packets {
             if !source.make_fragment(channel, *cpu_bound, line, &mut self.messages, now) {
                 counters.overflows += 1;
@@ -70,6 +73,10 @@ impl<M: Memory> Plane<M> {
         }
         let used = line.scheduler.occupancy(source.outlet.flow).slots_used_max;
         counters.occupancy_max = counters.occupancy_max.max(used);
+        // Where the adapter sets the pace, or had no room, the source may have waited for it.
+        if line.config.pace == Pace::Clock && now.since(line.full_at) >= WATCH_SLOT {
+            self.note_processor(due.map_or(Nanos::ZERO, |due| now.since(due)), now);
+        }
     }
 
     /// What one unit of the demoted part would be.
@@ -129,7 +136,10 @@ impl<M: Memory> Clip<M> {
         drained: &mut VecDeque<ChannelId>,
         now: Instant,
     ) {
-        let Self { role: RoleState::Source(source), cpu_bound, handler, local, .. } = self else { return };
+        let Self { role: RoleState::Source(source), cpu_bound, cpu_horizon, handler, local, .. } = self
+        else {
+            return;
+        };
         if source.ends() {
             drained.push_back(local.channel);
         }
@@ -137,8 +147,9 @@ impl<M: Memory> Clip<M> {
         match source.outgoing.peek(messages) {
             None => executor.idle(*handler),
             Some(fragment) => {
-                let eligible = fragment.logical_arrival;
-                let activation = Activation { eligible, deadline: eligible + *cpu_bound };
+                let logical = fragment.logical_arrival;
+                let activation =
+                    Activation { eligible: logical - *cpu_horizon, deadline: logical + *cpu_bound };
                 executor.ready(*handler, activation, now);
                 let run = run_of(&fragment, executor.unit_packets(*handler));
                 if line.scheduler.slots_free(source.outlet.flow) < run {

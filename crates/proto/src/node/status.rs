@@ -1,15 +1,22 @@
 //! What a node shows of itself.
 
+use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use punctual_analysis::{Guarantee, Instant};
 
 use super::Node;
-use super::api::{ChannelStatus, DropCounters, ForeignVersion, LinkStatus, NodeStatus};
+use super::api::{
+    ChannelCounters, ChannelStatus, DegradedHost, DropCounters, ForeignVersion, LinkStatus, NodeStatus,
+    hosts_of,
+};
+use super::clip::RoleState;
 use crate::ids::{ChannelId, LinkId};
-use crate::memory::Memory;
+use crate::latencies::Latencies;
+use crate::memory::{Inbox, Memory};
 use crate::signalling::{ChannelView, RTCOP_VERSION};
+use crate::watch::Watch;
 
 impl<M: Memory> Node<M> {
     /// For `status`.
@@ -36,6 +43,8 @@ impl<M: Memory> Node<M> {
             work: plane.record.paths().collect(),
             busy: plane.record.busy(plane.config.cpu.burst()),
             wakes: plane.record.wakes(),
+            late_service: plane.processor_watch.total(),
+            broken: self.broken_stages(),
             retransmissions: signalling.retransmissions,
             now,
         }
@@ -49,12 +58,20 @@ impl<M: Memory> Node<M> {
             link,
             name: line.config.name.clone(),
             neighbour: line.config.neighbour,
+            neighbour_name: self.plane.config.host_name(line.config.neighbour),
             alive: neighbour.alive,
             foreign: neighbour.foreign_version.map(|theirs| ForeignVersion { theirs, ours: RTCOP_VERSION }),
             packets_foreign: line.packets_foreign + neighbour.packets_foreign,
-            clock_offset_ns: neighbour.clock_offset_ns,
+            clock_offset_ns: neighbour.clock.map(|clock| (clock.offset_ns, clock.error_at(now).0)),
+            clock_breaks: neighbour.clock_breaks,
+            wire_bytes_in: line.bytes_in,
+            late_signals: self.signalling.arrivals(link).map(Watch::total).unwrap_or_default(),
+            late_packets: line.arrivals_watch.total(),
             round_trip_min: neighbour.round_trip_min,
+            round_trip_recent: neighbour.round_trip_recent,
+            unauthenticated: neighbour.unauthenticated,
             utilisation: self.plane.stages.link_utilisation(link),
+            kernel_traffic: line.config.kernel_traffic,
             packets_guaranteed: counters.guaranteed_packets.saturating_sub(line.signal_packets),
             packets_best_effort: counters.best_effort_packets,
             packets_signalling: line.signal_packets,
@@ -77,8 +94,11 @@ impl<M: Memory> Node<M> {
 
     fn channel_status(&self, view: &ChannelView<'_>) -> ChannelStatus {
         let local = view.local;
-        let degraded_by =
-            view.degraded.iter().map(|node| self.plane.config.host_name(*node)).collect::<Vec<_>>();
+        let clip = self.plane.clips.get(local.channel);
+        let broken = self.signalling.broken_on(local.channel);
+        let name = |node| self.plane.config.host_name(node);
+        let degraded_by: Vec<_> = hosts_of(view.degraded).into_iter().map(name).collect();
+        let line = |host: &DegradedHost| format!("{}: {}", name(host.node), host.why);
         ChannelStatus {
             channel: local.channel,
             path: local.path,
@@ -86,17 +106,24 @@ impl<M: Memory> Node<M> {
             from: view.from.to_string(),
             to: view.to.clone(),
             contract: *local.contract,
-            guarantee: if degraded_by.is_empty() { local.contract.guarantee() } else { Guarantee::Degraded },
+            jitter_allowance: local.contract.jitter_allowance(),
+            guarantee: match degraded_by.is_empty() && broken.is_empty() {
+                true => local.contract.guarantee(),
+                false => Guarantee::Degraded,
+            },
+            broken,
             degraded_by,
+            degraded_why: view.degraded.iter().map(line).collect(),
             stages: self.plane.stages.holding(local),
             state: view.state.into(),
             delivery: local.contract.delivery,
-            counters: self
-                .plane
-                .clips
-                .get(local.channel)
-                .map(|clip| clip.counters.shown())
+            counters: clip
+                .map(|clip| ChannelCounters { lost: clip.lost(), ..clip.counters.shown() })
                 .unwrap_or_default(),
+            observed: clip.and_then(|clip| match &clip.role {
+                RoleState::Sink(sink) => sink.inbox.as_ref()?.observed().map(Latencies::observed),
+                _ => None,
+            }),
         }
     }
 }

@@ -1,20 +1,21 @@
 //! Packets that go out: the link scheduler picks one, only then its bytes are copied into the driver's buffer.
 //! What passes through is not copied: its header is rewritten where it is, and its frame is handed over.
 
-use punctual_analysis::Instant;
 use punctual_analysis::mutation::{Mutation, active};
+use punctual_analysis::{Instant, Nanos};
 
 use super::api::{PacketOut, Port, Transmit};
 use super::clip::{Clip, RoleState};
+use super::config::Pace;
 use super::outgoing::{Fragment, Messages, Outgoing};
 use super::packet::Packet;
 use super::plane::Plane;
 use super::signals::Signals;
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
-use crate::limits::HEADER_BYTES;
-use crate::linksched::Scheduled;
+use crate::limits::{HEADER_BYTES, WATCH_SLOT};
+use crate::linksched::{Class, Scheduled};
 use crate::memory::{Memory, MessageRead};
-use crate::wire::{Header, Kind};
+use crate::wire::{Age, ClockError, Header, Kind};
 
 /// Packets whose channel has gone while they waited, skipped in one call: bounds the work of a call.
 const SKIPS_MAX: usize = 64;
@@ -33,11 +34,12 @@ impl<M: Memory> Plane<M> {
         }
         for _ in 0..SKIPS_MAX {
             let scheduled = self.line_mut(link).scheduler.poll(now)?;
+            self.judge_departure(link, &scheduled, now);
             let wire_bytes = scheduled.wire_bytes;
             if matches!(scheduled.packet, Packet::Signal) {
                 let line = self.line_mut(link);
                 line.signal_queued = false;
-                if let Some(len) = signalling.poll_signal(link, now, out) {
+                if let Some(len) = signalling.poll_signal(link, now, scheduled.departure_latest, out) {
                     line.signal_packets += 1;
                     let packet = PacketOut::Written(len);
                     return Some(Transmit { port: Port::Signalling, wire_bytes, packet });
@@ -53,6 +55,24 @@ impl<M: Memory> Plane<M> {
             self.line_mut(link).scheduler.retract();
         }
         None
+    }
+
+    /// Whether a guaranteed packet leaves within the bound of its link; if not, the adapter was slow where it sets the pace or
+    /// had no room, else this processor.
+    fn judge_departure(&mut self, link: LinkId, scheduled: &Scheduled<Packet<M::Frame>>, now: Instant) {
+        let Class::Guaranteed { deadline, .. } = scheduled.class else { return };
+        let late = scheduled.departure_latest.since(deadline);
+        if late == Nanos::ZERO {
+            return;
+        }
+        let line = self.line_mut(link);
+        let is_held = line.config.pace == Pace::Completion || now.since(line.full_at) < WATCH_SLOT;
+        if is_held {
+            line.departures_watch.late(late, now);
+            self.stirred = true;
+        } else {
+            self.note_processor(late, now);
+        }
     }
 
     fn write(
@@ -77,11 +97,12 @@ impl<M: Memory> Plane<M> {
                 clip.give_back_frames(1, &mut self.lines);
                 let RoleState::Forwarder(forwarder) = &clip.role else { return None };
                 let slack_ns = (nominal + forwarder.outlet.bound).minus(departure);
+                let age = Age::of(departure.since(header.logical_arrival));
                 if header.fragment + 1 == header.fragments {
                     clip.counters.messages_out += 1;
                     clip.counters.bytes_out += u64::from(header.message_bytes);
                 }
-                return pass_on(&Header { slack_ns, ..header }, frame, out);
+                return pass_on(&Header { slack_ns, age, ..header }, frame, out);
             }
             Packet::Pass { link_in, header, frame } => {
                 self.line_mut(link_in).best_effort_frames -= 1;
@@ -106,6 +127,7 @@ impl<M: Memory> Plane<M> {
         let fragment = source.outgoing.fragment(&self.messages, number, index)?;
         let header = Header {
             slack_ns: (nominal + source.outlet.bound).minus(departure),
+            age: Age::of(departure.since(fragment.logical_arrival)),
             ..header_of(Kind::Guaranteed, local.path, local.cookie, NodeId(0), &fragment)
         };
         let len = copy_message(&header, &source.outgoing, &self.messages, number, out);
@@ -134,6 +156,7 @@ impl<M: Memory> Plane<M> {
         let fragment = demoted.outgoing.fragment(&self.messages, number, index)?;
         let header = Header {
             demoted: true,
+            unpromised: true,
             ..header_of(Kind::Guaranteed, local.path, local.cookie, NodeId(0), &fragment)
         };
         let len = copy_message(&header, &demoted.outgoing, &self.messages, number, out);
@@ -170,6 +193,7 @@ fn header_of(kind: Kind, path: PathId, cookie: Cookie, destination: NodeId, frag
     Header {
         kind,
         demoted: false,
+        unpromised: false,
         path,
         cookie,
         message: fragment.wire_number,
@@ -178,7 +202,9 @@ fn header_of(kind: Kind, path: PathId, cookie: Cookie, destination: NodeId, frag
         message_bytes: fragment.message_bytes,
         slack_ns: 0,
         logical_arrival: fragment.logical_arrival,
+        age: Age::NONE,
         payload_bytes: fragment.bytes,
+        clock_error: ClockError::NONE,
         destination,
     }
 }

@@ -74,6 +74,7 @@ pub fn terms(
         budget: contract.deadline - behind - propagation,
         upstream_min: stages.iter().take(own.start).map(|stage| stage.bound).sum(),
         horizon: contract.horizon,
+        early: contract.early_service(),
         arrival_error_fixed: fixed,
         drift,
         role,
@@ -104,20 +105,20 @@ fn shares(leftover: Nanos, stages: &[StageGrant], own: Range<usize>, drift: Ppm)
 pub fn inbox_messages(contract: &Contract, terms: &CommitTerms, bounds: &[Nanos], before: Nanos) -> u32 {
     let period = contract.policed_interval();
     let held = match contract.horizon {
-        Horizon::Cumulative => terms.upstream(0, bounds),
+        Horizon::Cumulative => terms.horizon(0, bounds),
         Horizon::Regulated => before,
     };
     let span = match contract.delivery {
-        punctual_analysis::Delivery::AtDeadline => contract.deadline,
+        punctual_analysis::Delivery::AtDeadline => terms.early + contract.deadline,
         punctual_analysis::Delivery::Asap => held + bounds.iter().copied().sum(),
     };
     let messages = span.div_ceil(period).saturating_add(terms.arrival_error(bounds).div_ceil(period));
     u32::try_from(messages.saturating_add(1)).unwrap_or(u32::MAX)
 }
 
-/// Messages that the source's ring must hold: B + ceil(d(1) / I').
+/// Messages that the source's ring must hold: B + ceil((a + d(1)) / I'), a what a late timer may bring at once.
 pub fn outbox_messages(contract: &Contract, first: Nanos) -> u32 {
-    let waiting = first.div_ceil(contract.policed_interval());
+    let waiting = (contract.jitter_allowance() + first).div_ceil(contract.policed_interval());
     u32::try_from(waiting.saturating_add(u64::from(contract.burst_messages_max))).unwrap_or(u32::MAX)
 }
 
@@ -199,7 +200,7 @@ mod tests {
             costs_from: Default::default(),
             utilisation: Ppm(0),
             buffer_bytes: 0,
-            degraded: false,
+            degraded: None,
         }
     }
 
@@ -209,15 +210,17 @@ mod tests {
 
     #[test]
     fn a_full_ring_drains_at_the_mean_rate_of_a_soft_channel() {
-        // B = 2 and what may wait for d(1) = D at 100 messages a second: 10.
+        // B = 2 and what may wait for d(1) = D and the jitter allowance of an interval, at 100 messages a second: 10.
         let hard = contract(80_000_000);
-        assert_eq!(outbox_messages(&hard, hard.deadline), 2 + 9);
-        assert_eq!(drain_max(&hard), Nanos::from_millis(11 * 10 + 80));
+        assert_eq!(outbox_messages(&hard, hard.deadline), 2 + 10);
+        let punctual = Contract { jitter: Some(Nanos::ZERO), ..hard };
+        assert_eq!(outbox_messages(&punctual, hard.deadline), 2 + 9);
+        assert_eq!(drain_max(&hard), Nanos::from_millis(12 * 10 + 80));
         let mean_rate = Rate::per_second(20).expect("a rate");
         let miss_ratio = Ppb::new(1_000_000).expect("a ratio");
         let statistical = Statistical { mean_rate, mean_over: Nanos::from_millis(200), miss_ratio };
         let soft = Contract { statistical: Some(statistical), ..hard };
-        assert_eq!(drain_max(&soft), Nanos::from_millis(11 * 50 + 80));
+        assert_eq!(drain_max(&soft), Nanos::from_millis(12 * 50 + 80));
     }
 
     #[test]

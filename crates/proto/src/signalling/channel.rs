@@ -15,7 +15,7 @@ use super::requests::Asked;
 use super::resources::LocalChannel;
 use super::states::State;
 use crate::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId, PathId};
-use crate::node::api::{ChannelRefusal, CloseReason, Role, StageGrant, UserId};
+use crate::node::api::{ChannelRefusal, CloseReason, DegradedHost, Role, StageGrant, UserId};
 use crate::table::{OfChannel, Paths, Table};
 
 /// What only the source knows: how the application asked, and what else can be tried.
@@ -56,7 +56,7 @@ pub struct Way {
     pub to: Address,
     pub nodes: Vec<NodeId>,
     /// Those of them that say of themselves that they cannot keep what they promise; known when the stages are final.
-    pub degraded: Vec<NodeId>,
+    pub degraded: Vec<DegradedHost>,
 }
 
 /// What is known of a channel only until its stages are final.
@@ -125,6 +125,9 @@ impl OfChannel for Channel {
 }
 
 impl Channel {
+    fn links(&self) -> impl Iterator<Item = LinkId> + use<> {
+        [self.local.link_in, self.local.link_out].into_iter().flatten()
+    }
     /// The node behind this one.
     pub fn next(&self) -> Option<NodeId> {
         self.way.nodes.get(usize::from(self.position) + 1).copied()
@@ -149,6 +152,8 @@ pub struct Channels {
     by_path: Paths,
     timers: Ordered<(Instant, ChannelId), ()>,
     half_open: BTreeMap<LinkId, usize>,
+    /// How many use a link, in either direction.
+    on_link: BTreeMap<LinkId, usize>,
 }
 
 impl Channels {
@@ -159,6 +164,9 @@ impl Channels {
         }
         if let (true, Some(link)) = (channel.is_half_open(), channel.local.link_in) {
             *self.half_open.entry(link).or_default() += 1;
+        }
+        for link in channel.links() {
+            *self.on_link.entry(link).or_default() += 1;
         }
         let path = channel.local.path;
         self.by_id.insert(channel);
@@ -176,6 +184,11 @@ impl Channels {
             && let Some(count) = self.half_open.get_mut(&link)
         {
             *count -= 1;
+        }
+        for link in channel.links() {
+            if let Some(count) = self.on_link.get_mut(&link) {
+                *count -= 1;
+            }
         }
         Some(channel)
     }
@@ -212,6 +225,10 @@ impl Channels {
     }
     pub fn len(&self) -> usize {
         self.by_id.len()
+    }
+    /// Whether channels use a link, in either direction.
+    pub fn use_link(&self, link: LinkId) -> bool {
+        self.on_link.get(&link).is_some_and(|count| *count > 0)
     }
     pub fn half_open(&self, link: LinkId) -> usize {
         self.half_open.get(&link).copied().unwrap_or(0)

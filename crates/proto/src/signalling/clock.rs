@@ -1,34 +1,60 @@
-//! Cristian's probabilistic clock synchronisation with one neighbour: of a window of round trips, the one
-//! whose error bound is smallest now gives the offset.
+//! How far a neighbour's clock is from ours, and by how much that may be wrong (ADR 0025; after Cristian 1989).
 //!
-//! With t1, t4 on our clock and t2, t3 on the neighbour's, offset = ((t2 - t1) + (t3 - t4)) / 2 is wrong by
-//! half the difference of the two delays. Both are at least `propagation_min`, so by at most
-//! `round_trip / 2 - propagation_min`; the clocks part by at most the sum of their tolerances.
-
-use alloc::collections::VecDeque;
+//! A packet that the neighbour stamped t3 on its clock and that came here at t4 on ours took at least `propagation_min`, so
+//! offset = theirs - ours >= t3 - t4 + `propagation_min`. One of ours, stamped t1 here and t2 there, bounds it from above:
+//! offset <= t2 - t1 - `propagation_min`. Each bound weakens by the clocks' drift while it ages; what comes is compared with
+//! what is left of it, and the better one stays. So the fastest packet of each direction counts, whatever exchange it was
+//! of, and a queue that grows in one direction makes nothing wrong.
+//!
+//! Bounds that contradict each other again and again show that a clock was stepped, or drifts faster than it may: both are
+//! dropped, and what was seen of its drift is believed from then on.
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 
-/// Round trips that are remembered.
-const SAMPLES: usize = 16;
+use crate::node::lateness::drifted;
 
-/// The four time stamps of one exchange.
-#[derive(Clone, Copy, Debug)]
-pub struct RoundTrip {
-    /// t1: we sent, our clock.
-    pub sent: Instant,
-    /// t2: the neighbour received, its clock.
-    pub there_received: Instant,
-    /// t3: the neighbour sent, its clock.
-    pub there_sent: Instant,
-    /// t4: we received, our clock.
-    pub received: Instant,
+/// Receive stamps of drivers are moved from one clock to another: they may be so much too early.
+const STAMP_ERROR: Nanos = Nanos(2_000);
+/// Contradicting stamps of one direction, one after the other, until what is known is dropped.
+const CONTRADICTIONS_MAX: u8 = 3;
+/// What moves faster was stepped.
+const DRIFT_MAX: Ppm = Ppm(10_000);
+
+/// A neighbour's clock less ours, as it was known at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockOffset {
+    /// Theirs less ours, in nanoseconds.
+    pub offset_ns: i64,
+    /// Most that this may be wrong by.
+    pub error: Nanos,
+    /// When, on our clock.
+    pub at: Instant,
+    /// How fast the two may part.
+    pub drift: Ppm,
 }
 
+impl ClockOffset {
+    /// One of their readings on our clock.
+    pub const fn to_ours(&self, theirs: Instant) -> Instant {
+        theirs.offset(self.offset_ns.saturating_neg())
+    }
+    /// Most that it may be wrong by at `at`.
+    pub fn error_at(&self, at: Instant) -> Nanos {
+        self.error + drifted(self.drift, at.since(self.at))
+    }
+}
+
+/// Which end of the interval that the offset lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Lower,
+    Upper,
+}
+
+/// A bound as it was when it was seen.
 #[derive(Clone, Copy, Debug)]
-struct Sample {
+struct Bound {
     offset_ns: i64,
-    error: Nanos,
     at: Instant,
 }
 
@@ -36,51 +62,152 @@ struct Sample {
 #[derive(Clone, Debug)]
 pub struct ClockFilter {
     propagation_min: Nanos,
-    drift: Ppm,
-    samples: VecDeque<Sample>,
+    /// Of the two clocks together, as their hosts say.
+    tolerance: Ppm,
+    /// What was seen beyond that; 0 before.
+    observed: Ppm,
+    lower: Option<Bound>,
+    upper: Option<Bound>,
+    /// Contradicting ones in a row, by end.
+    contradictions: [u8; 2],
+    /// Times at which all was dropped.
+    breaks: u32,
     round_trip_min: Option<Nanos>,
+    round_trip_recent: Option<Nanos>,
 }
 
 impl ClockFilter {
-    /// `propagation_min`: of either direction; `drift`: the two clocks' tolerances together.
-    pub const fn new(propagation_min: Nanos, drift: Ppm) -> Self {
-        Self { propagation_min, drift, samples: VecDeque::new(), round_trip_min: None }
+    /// `propagation_min`: of either direction; `tolerance`: of the two clocks together.
+    pub const fn new(propagation_min: Nanos, tolerance: Ppm) -> Self {
+        Self {
+            propagation_min,
+            tolerance,
+            observed: Ppm(0),
+            lower: None,
+            upper: None,
+            contradictions: [0; 2],
+            breaks: 0,
+            round_trip_min: None,
+            round_trip_recent: None,
+        }
     }
     /// Takes the neighbour's tolerance for what it says it is.
-    pub const fn set_drift(&mut self, drift: Ppm) {
-        self.drift = drift;
+    pub const fn set_tolerance(&mut self, tolerance: Ppm) {
+        self.tolerance = tolerance;
     }
-    pub fn clear(&mut self) {
-        *self = Self::new(self.propagation_min, self.drift);
+    /// Another life of the neighbour: nothing is known.
+    pub const fn clear(&mut self) {
+        *self = Self::new(self.propagation_min, self.tolerance);
     }
-    /// Takes an exchange in. One whose stamps contradict each other is ignored.
-    pub fn add(&mut self, trip: RoundTrip) {
-        let whole = trip.received.minus(trip.sent);
-        let held = trip.there_sent.minus(trip.there_received);
-        if whole < 0 || held < 0 {
-            return;
-        }
-        let drifted = self.drift.of(Nanos(whole as u64));
-        let round_trip = Nanos(whole.saturating_sub(held).max(0) as u64);
-        let there = i128::from(trip.there_received.minus(trip.sent));
-        let back = i128::from(trip.there_sent.minus(trip.received));
-        let offset_ns = ((there + back) / 2) as i64;
-        // One more nanosecond for the two halvings.
-        let error = (round_trip / 2 - self.propagation_min) + drifted + Nanos(1);
-        if self.samples.len() == SAMPLES {
-            self.samples.pop_front();
-        }
-        self.samples.push_back(Sample { offset_ns, error, at: trip.received });
-        self.round_trip_min = Some(self.round_trip_min.map_or(round_trip, |least| least.min(round_trip)));
-    }
-    /// The neighbour's clock less ours and the most that this can be wrong by, in nanoseconds, at `now`.
-    pub fn offset_ns(&self, now: Instant) -> Option<(i64, u64)> {
-        let aged = |sample: &Sample| (sample.error + self.drift.of(now.since(sample.at))).0;
-        let best = self.samples.iter().min_by_key(|sample| aged(sample))?;
-        Some((best.offset_ns, aged(best)))
+    /// How often a clock was stepped, or was seen to drift faster than it may.
+    pub const fn breaks(&self) -> u32 {
+        self.breaks
     }
     pub const fn round_trip_min(&self) -> Option<Nanos> {
         self.round_trip_min
+    }
+    /// The last one: what the smallest hides once a queue grows.
+    pub const fn round_trip_recent(&self) -> Option<Nanos> {
+        self.round_trip_recent
+    }
+
+    /// The neighbour's packet, stamped `there_sent` on its clock, came at `received`.
+    pub fn heard(&mut self, there_sent: Instant, received: Instant) {
+        let least = self.propagation_min.0 as i64 - STAMP_ERROR.0 as i64;
+        let offset_ns = there_sent.minus(received).saturating_add(least);
+        self.bound(End::Lower, Bound { offset_ns, at: received });
+    }
+    /// Ours, stamped `sent`, came there at `there_received` on its clock.
+    pub fn echoed(&mut self, sent: Instant, there_received: Instant) {
+        let least = self.propagation_min.0 as i64 - STAMP_ERROR.0 as i64;
+        let offset_ns = there_received.minus(sent).saturating_sub(least);
+        self.bound(End::Upper, Bound { offset_ns, at: sent });
+    }
+    /// An exchange took `whole` here and was `held` there meanwhile.
+    pub fn exchanged(&mut self, whole: Nanos, held: Nanos) {
+        let round_trip = whole - held;
+        self.round_trip_recent = Some(round_trip);
+        self.round_trip_min = Some(self.round_trip_min.map_or(round_trip, |least| least.min(round_trip)));
+    }
+
+    /// The neighbour's clock less ours at `now`; `None` before both directions were heard.
+    pub fn offset(&self, now: Instant) -> Option<ClockOffset> {
+        let (lower, upper) = (self.aged(End::Lower, now)?, self.aged(End::Upper, now)?);
+        let width = upper.saturating_sub(lower).max(0);
+        // Where a clock drifts faster than it may the two come too close, and then meet: what the fastest exchange took
+        // can always be on one way.
+        let least =
+            self.round_trip_min.map_or(Nanos::ZERO, |round_trip| round_trip / 2 - self.propagation_min);
+        let error = Nanos(width as u64).div_ceil(Nanos(2)).max(least.0) + 1;
+        let offset_ns = lower.saturating_add(width / 2);
+        Some(ClockOffset { offset_ns, error: Nanos(error), at: now, drift: self.drift() })
+    }
+
+    fn drift(&self) -> Ppm {
+        self.tolerance.max(self.observed)
+    }
+
+    fn end(&self, end: End) -> Option<Bound> {
+        match end {
+            End::Lower => self.lower,
+            End::Upper => self.upper,
+        }
+    }
+
+    /// What is left of a bound at `now`, which may lie before it.
+    fn aged(&self, end: End, now: Instant) -> Option<i64> {
+        let Bound { offset_ns, at } = self.end(end)?;
+        let drifted = self.drift().of(now.since(at).max(at.since(now))).0 as i64;
+        Some(match end {
+            End::Lower => offset_ns.saturating_sub(drifted),
+            End::Upper => offset_ns.saturating_add(drifted),
+        })
+    }
+
+    fn bound(&mut self, end: End, bound: Bound) {
+        if self.contradicts(end, bound) {
+            self.contradictions[end as usize] += 1;
+            if self.contradictions[end as usize] < CONTRADICTIONS_MAX {
+                return;
+            }
+            self.forget(end, bound);
+        }
+        self.contradictions[end as usize] = 0;
+        let known = self.aged(end, bound.at);
+        let better = known.is_none_or(|known| match end {
+            End::Lower => bound.offset_ns >= known,
+            End::Upper => bound.offset_ns <= known,
+        });
+        if better {
+            match end {
+                End::Lower => self.lower = Some(bound),
+                End::Upper => self.upper = Some(bound),
+            }
+        }
+    }
+
+    /// Whether a bound and what is known of the other end leave no offset between them.
+    fn contradicts(&self, end: End, bound: Bound) -> bool {
+        match end {
+            End::Lower => self.aged(End::Upper, bound.at).is_some_and(|upper| bound.offset_ns > upper),
+            End::Upper => self.aged(End::Lower, bound.at).is_some_and(|lower| bound.offset_ns < lower),
+        }
+    }
+
+    /// What was known is wrong, as `bound` shows: by a step, or by drift of which that tells how fast it is at least.
+    fn forget(&mut self, end: End, bound: Bound) {
+        let other = if end == End::Lower { self.upper } else { self.lower };
+        if let Some(Bound { offset_ns, at }) = other {
+            let moved = u128::from(bound.offset_ns.abs_diff(offset_ns)) * 1_000_000;
+            let span = u128::from(bound.at.since(at).max(Nanos(1)).0);
+            let seen = Ppm(u32::try_from(moved.div_ceil(span) * 2).unwrap_or(u32::MAX));
+            if seen <= DRIFT_MAX {
+                self.observed = self.observed.max(seen);
+            }
+        }
+        (self.lower, self.upper) = (None, None);
+        self.contradictions = [0; 2];
+        self.breaks = self.breaks.saturating_add(1);
     }
 }
 
@@ -89,52 +216,129 @@ mod tests {
     use super::super::random::SplitMix64;
     use super::*;
 
-    /// Their clock: 5 s ahead of ours and fast by `ppm`.
-    fn theirs(ours: u64, ppm: i64) -> u64 {
-        (ours as i128 + 5_000_000_000 + ours as i128 * i128::from(ppm) / 1_000_000) as u64
+    /// Two clocks, and what travels between them.
+    struct Clocks {
+        filter: ClockFilter,
+        random: SplitMix64,
+        /// Theirs less ours at 0, and how fast it grows.
+        offset_ns: i64,
+        ppm: i64,
+        propagation_min: u64,
+    }
+
+    impl Clocks {
+        fn new(seed: u64, ppm: i64, tolerance: Ppm) -> Self {
+            let filter = ClockFilter::new(Nanos(20_000), tolerance);
+            let random = SplitMix64::new(seed);
+            Self { filter, random, offset_ns: 5_000_000_000, ppm, propagation_min: 20_000 }
+        }
+        fn offset(&self, ours: u64) -> i64 {
+            self.offset_ns + (ours as i128 * i128::from(self.ppm) / 1_000_000) as i64
+        }
+        fn theirs(&self, ours: u64) -> Instant {
+            Instant(ours).offset(self.offset(ours))
+        }
+        /// An exchange that begins at `t1`, each way with up to so much of queueing.
+        fn exchange(&mut self, t1: u64, there_max: u64, back_max: u64) -> u64 {
+            let t2 = t1 + self.propagation_min + self.random.below(there_max);
+            let t3 = t2 + self.random.below(500_000_000);
+            let t4 = t3 + self.propagation_min + self.random.below(back_max);
+            self.filter.heard(self.theirs(t3), Instant(t4));
+            self.filter.echoed(Instant(t1), self.theirs(t2));
+            let held = self.theirs(t3).since(self.theirs(t2));
+            self.filter.exchanged(Nanos(t4 - t1), held);
+            t4
+        }
+        /// By how much what is known at `now` is wrong, and by how much it may be.
+        fn wrong(&self, now: u64) -> (u64, u64) {
+            let known = self.filter.offset(Instant(now)).expect("both directions were heard");
+            (known.offset_ns.abs_diff(self.offset(now)), known.error.0)
+        }
     }
 
     #[test]
     fn the_bound_holds_with_drift_and_lopsided_delays() {
         for seed in 0..50 {
-            let mut random = SplitMix64::new(seed);
             let ppm = if seed % 2 == 0 { 100 } else { -100 };
-            let mut filter = ClockFilter::new(Nanos(20_000), Ppm(200));
-            for round in 1..200u64 {
-                let t1 = round * 1_000_000_000;
-                let t2 = t1 + 20_000 + random.below(3_000_000);
-                let t3 = t2 + random.below(500_000_000);
-                let t4 = t3 + 20_000 + random.below(300_000);
-                filter.add(RoundTrip {
-                    sent: Instant(t1),
-                    there_received: Instant(theirs(t2, ppm)),
-                    there_sent: Instant(theirs(t3, ppm)),
-                    received: Instant(t4),
-                });
-                let now = t4 + random.below(1_000_000_000);
-                let (offset, bound) = filter.offset_ns(Instant(now)).expect("a sample");
-                let real = theirs(now, ppm) as i64 - now as i64;
-                assert!(
-                    (offset - real).unsigned_abs() <= bound,
-                    "seed {seed} round {round}: {offset} {real} {bound}"
-                );
+            let mut clocks = Clocks::new(seed, ppm, Ppm(200));
+            for round in 1..200 {
+                let t4 = clocks.exchange(round * 1_000_000_000, 3_000_000, 300_000);
+                let now = t4 + clocks.random.below(1_000_000_000);
+                let (wrong, error) = clocks.wrong(now);
+                assert!(wrong <= error, "seed {seed} round {round}: {wrong} {error}");
             }
+            assert_eq!(clocks.filter.breaks(), 0, "seed {seed}");
         }
     }
 
     #[test]
-    fn contradicting_stamps_are_ignored() {
+    fn the_fastest_packet_of_each_direction_counts_whatever_exchange_it_was_of() {
+        let mut clocks = Clocks::new(1, 0, Ppm(0));
+        // Quick there and slow back, then the other way round: no exchange alone tells less than 5 ms.
+        for (there, back) in [(1, 10_000_000), (10_000_000, 1)] {
+            clocks.random = SplitMix64::new(7);
+            clocks.exchange(1_000_000_000, there, back);
+        }
+        let (wrong, error) = clocks.wrong(3_000_000_000);
+        assert!(wrong <= error);
+        let lower = clocks.filter.lower.expect("heard").offset_ns;
+        let upper = clocks.filter.upper.expect("echoed").offset_ns;
+        assert!(upper - lower <= 2 * STAMP_ERROR.0 as i64, "{lower} {upper}");
+    }
+
+    #[test]
+    fn a_queue_that_grows_one_way_makes_nothing_wrong() {
+        let mut clocks = Clocks::new(3, 50, Ppm(200));
+        for round in 1..100 {
+            let t4 = clocks.exchange(round * 100_000_000, 1 + round * 2_000_000, 50_000);
+            let (wrong, error) = clocks.wrong(t4);
+            assert!(wrong <= error && error < 3_000_000, "round {round}: {wrong} {error}");
+        }
+    }
+
+    #[test]
+    fn a_clock_beyond_its_tolerance_is_noticed_and_believed_to_be_that_fast() {
+        for ppm in [-900, 700] {
+            let mut clocks = Clocks::new(9, ppm, Ppm(200));
+            let mut worst = 0.0_f64;
+            for round in 1..300 {
+                let t4 = clocks.exchange(round * 100_000_000, 100_000, 100_000);
+                if clocks.filter.lower.is_some() && clocks.filter.upper.is_some() {
+                    let (wrong, error) = clocks.wrong(t4);
+                    let late = clocks.filter.breaks() > 0 && round > 50;
+                    worst = worst.max(wrong as f64 / error as f64);
+                    assert!(!late || wrong <= error, "{ppm} round {round}: {wrong} {error}");
+                }
+            }
+            assert!(clocks.filter.breaks() > 0 && worst < 20.0, "{worst}");
+            assert!(clocks.filter.drift() >= Ppm(ppm.unsigned_abs() as u32), "{:?}", clocks.filter.drift());
+        }
+    }
+
+    #[test]
+    fn a_step_is_forgotten_soon_and_one_lying_stamp_changes_nothing() {
+        let mut clocks = Clocks::new(5, 0, Ppm(200));
+        for round in 1..20 {
+            clocks.exchange(round * 1_000_000_000, 100_000, 100_000);
+        }
+        let before = clocks.filter.offset(Instant(20_000_000_000));
+        clocks.filter.heard(clocks.theirs(20_000_000_000), Instant(19_000_000_000));
+        assert_eq!(clocks.filter.offset(Instant(20_000_000_000)), before);
+        clocks.offset_ns += 700_000_000;
+        for round in 20..26 {
+            clocks.exchange(round * 1_000_000_000, 100_000, 100_000);
+        }
+        let (wrong, error) = clocks.wrong(26_500_000_000);
+        assert!(wrong <= error && clocks.filter.breaks() == 1, "{wrong} {error}");
+        assert_eq!(clocks.filter.drift(), Ppm(200), "a step is no drift");
+    }
+
+    #[test]
+    fn nothing_is_known_of_one_direction_alone() {
         let mut filter = ClockFilter::new(Nanos::ZERO, Ppm(200));
-        let at = Instant;
-        filter.add(RoundTrip { sent: at(9), there_received: at(0), there_sent: at(0), received: at(1) });
-        filter.add(RoundTrip { sent: at(0), there_received: at(9), there_sent: at(0), received: at(1) });
-        assert_eq!(filter.offset_ns(at(10)), None);
-        filter.add(RoundTrip {
-            sent: at(0),
-            there_received: at(u64::MAX),
-            there_sent: at(u64::MAX),
-            received: at(u64::MAX),
-        });
-        assert!(filter.offset_ns(at(u64::MAX)).is_some());
+        filter.heard(Instant(u64::MAX), Instant(0));
+        assert_eq!(filter.offset(Instant(10)), None);
+        filter.echoed(Instant(0), Instant(u64::MAX));
+        assert!(filter.offset(Instant(u64::MAX)).is_some());
     }
 }

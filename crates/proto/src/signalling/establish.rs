@@ -20,7 +20,8 @@ use crate::limits::{CHANNELS_MAX, HALF_OPEN_PER_NEIGHBOUR_MAX};
 use crate::node::api::{
     ChannelRefusal, CloseReason, Event, Incoming, RefuseCause, RequestError, Role, StageGrant,
 };
-use crate::node::api::{Grant, OpenRequest, degraded};
+use crate::node::api::{DegradedHost, Grant, OpenRequest, degraded};
+use crate::node::config::Degraded;
 
 impl Signalling {
     /// Opens (or probes) a channel; `Opened`, `Refused` or `Probed` follows.
@@ -356,7 +357,9 @@ impl Signalling {
 
     /// The stages of the whole route are known: so is who of them is degraded.
     pub(super) fn note_degraded(&mut self, channel: &mut Channel, stages: &[StageGrant]) {
-        let degraded = degraded(stages);
+        // A broken stage heals, and says so itself.
+        let lasts = |host: &DegradedHost| host.why != Degraded::Broken;
+        let degraded: Vec<_> = degraded(stages).into_iter().filter(lasts).collect();
         if !degraded.is_empty() {
             let Way { from, to, nodes, .. } = &*channel.way;
             let way = Way { from: from.clone(), to: to.clone(), nodes: nodes.clone(), degraded };
@@ -401,6 +404,7 @@ impl Signalling {
         let here: Nanos = own.map(|stage| stage.bound).sum();
         Grant {
             deadline: channel.local.contract.deadline,
+            jitter_allowance: channel.local.contract.jitter_allowance(),
             bound_possible: budget::possible(&stages, channel.drift),
             stages,
             hosts: self.config.names_of(&channel.way.nodes),

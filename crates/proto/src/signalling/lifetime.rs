@@ -27,8 +27,11 @@ impl Signalling {
     /// Whatever is due by itself at `now`.
     pub fn handle_timeout(&mut self, now: Instant, resources: &mut dyn Resources) {
         for index in 0..self.peers.len() {
-            if let Some(change) = self.peers[index].handle_timeout(now) {
-                self.on_change(LinkId(index as u16), change, now, resources);
+            let link = LinkId(index as u16);
+            let probes = self.channels.use_link(link);
+            if let Some(change) = self.peers[index].handle_timeout(probes, now) {
+                self.tell_link(link, Some(change));
+                self.on_change(link, change, now, resources);
             }
         }
         self.expire_channels(now, resources);
@@ -41,7 +44,8 @@ impl Signalling {
 
     /// When `handle_timeout` has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let peers = self.peers.iter().map(super::peer::Peer::poll_timeout).min();
+        let probes = |index: usize| self.channels.use_link(LinkId(index as u16));
+        let peers = self.peers.iter().enumerate().map(|(index, peer)| peer.poll_timeout(probes(index))).min();
         let channels = self.channels.first_timer().map(|(at, _)| at);
         [peers, channels, self.requests.poll_timeout(), self.refresh_at].into_iter().flatten().min()
     }

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Address, ChannelNumber, Cookie, Epoch, Name, NodeId, PathId};
 use crate::limits::ROUTE_NODES_MAX;
-use crate::node::api::{ChannelRefusal, CloseReason, Receipt, StageGrant, UserId};
+use crate::node::api::{
+    Breach, ChannelRefusal, CloseReason, LateArrivals, Receipt, StageGrant, StageName, UserId,
+};
 
 /// The nodes of a route and where on it the message is: source routing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +99,17 @@ pub struct Request {
     pub user: UserId,
 }
 
+/// What a host says of one of its stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageReport {
+    pub stage: StageName,
+    /// The host's life, and which of its reports in that.
+    pub epoch: Epoch,
+    pub number: u64,
+    /// `None`: it keeps its promise.
+    pub breach: Option<Breach>,
+}
+
 /// Everything that RTCOP says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
@@ -140,6 +153,10 @@ pub enum Message {
         epoch: Epoch,
         channels: Vec<ChannelNumber>,
     },
+    /// To the host at the other end of the link: its packets came later than they may.
+    LateArrivals(LateArrivals),
+    /// A stage of `stage.node` breaks its promise, or keeps it again. Goes along the channels that pass it, both ways.
+    Stage(StageReport),
     Request(Request),
     RequestRefused {
         token: u64,

@@ -18,16 +18,18 @@ use punctual_analysis::{Contract, Instant, Nanos, Ppm};
 
 use crate::ids::{Address, ChannelId, ChannelNumber, LinkId, ListenerId, Name, NodeId, PathId};
 use crate::limits::{LISTENERS_MAX, REASON_BYTES_MAX};
-use crate::node::api::{CloseReason, Event, RefuseCause, RequestError, Role};
+use crate::node::api::{CloseReason, DegradedHost, Event, RefuseCause, RequestError, Role};
 use crate::node::config::{LinkConfig, NodeConfig};
 use crate::shared::Shared;
 
+mod breaches;
 mod budget;
 mod channel;
 mod clock;
 mod establish;
 mod lifetime;
 mod message;
+mod news;
 mod offers;
 mod packet;
 mod peer;
@@ -39,9 +41,12 @@ mod stream;
 mod transitions;
 mod window;
 
+use breaches::Breaches;
 pub use budget::drain_max;
 use channel::{Channel, Channels, Way};
+pub use clock::ClockOffset;
 use message::Message;
+use news::LinkNews;
 use packet::{Key, Rejected};
 pub use packet::{VERSION as RTCOP_VERSION, renumbered, tag};
 use peer::{Ignored, Peer, Presence};
@@ -59,10 +64,18 @@ const ANSWER_TIME_MAX: Nanos = Nanos::from_secs(60);
 pub struct NeighbourView {
     /// Whether HELLOs come.
     pub alive: bool,
-    /// The neighbour's clock less ours, and the error bound of that; `None` before the first round trip.
-    pub clock_offset_ns: Option<(i64, u64)>,
+    /// The neighbour's clock less ours; `None` before the first round trip.
+    pub clock: Option<ClockOffset>,
+    /// How often one of the two clocks was stepped or drifted beyond its tolerance, in this life of the neighbour.
+    pub clock_breaks: u32,
+    /// What packets of the neighbour take to our driver at most, as it says; `Nanos::MAX` before it has.
+    pub travel_max: Nanos,
     /// Smallest round trip measured in this life of the neighbour.
     pub round_trip_min: Option<Nanos>,
+    /// The last round trip measured.
+    pub round_trip_recent: Option<Nanos>,
+    /// Packets that came in over the link and do not authenticate, or are not from that neighbour to this node.
+    pub unauthenticated: u64,
     /// The version that it speaks, where that is not [`RTCOP_VERSION`] and nothing can be agreed with it.
     pub foreign_version: Option<u8>,
     /// Signalling of other versions that came in over the link, by members of the domain.
@@ -79,7 +92,7 @@ pub struct ChannelView<'a> {
     /// Listener.
     pub to: &'a Address,
     /// Hosts on the way whose bounds are no guarantees.
-    pub degraded: &'a [NodeId],
+    pub degraded: &'a [DegradedHost],
     /// State as `channels` shows it (`open`, `creating`, ...).
     pub state: &'static str,
     /// It has ended here, stages, clip and counters with it; only the sink's word is still waited for.
@@ -123,6 +136,8 @@ pub struct Signalling {
     random: SplitMix64,
     /// By link.
     peers: Vec<Peer>,
+    /// By link: what was told of it.
+    news: Vec<LinkNews>,
     channels: Channels,
     /// Of the channels.
     ways: Shared<Way>,
@@ -130,6 +145,7 @@ pub struct Signalling {
     requests: Requests,
     listeners: BTreeMap<Name, Listener>,
     events: VecDeque<Event>,
+    breaches: Breaches,
     channel_id: u64,
     listener_id: u64,
     /// The last that was given away.
@@ -150,6 +166,7 @@ impl Signalling {
             drift: budget::drift(config),
             key: Key::new(&config.signalling.domain_key),
             peers: config.links.iter().map(|link| Peer::new(config, link, random.next(), now)).collect(),
+            news: alloc::vec![LinkNews::NEW; config.links.len()],
             random,
             channels: Channels::default(),
             ways: Shared::new(),
@@ -157,6 +174,7 @@ impl Signalling {
             requests: Requests::default(),
             listeners: BTreeMap::new(),
             events: VecDeque::new(),
+            breaches: Breaches::default(),
             channel_id: 0,
             listener_id: 0,
             channel_number: ChannelNumber::default(),
@@ -185,15 +203,22 @@ impl Signalling {
                 if let Some(change) = peer.handle_foreign(version, now) {
                     self.on_change(link, change, now, resources);
                 }
-                return;
+                return self.tell_link(link, None);
             }
-            Err(Rejected::Unauthenticated) => return self.counters.unauthenticated += 1,
+            Err(Rejected::Unauthenticated) => return self.on_unauthenticated(link, now),
         };
-        match peer.handle(&packet, received, now) {
-            Ok(Some(change)) => self.on_change(link, change, now, resources),
-            Ok(None) => {}
-            Err(Ignored::Misdirected) => return self.counters.unauthenticated += 1,
+        let late = peer.watch.total().times;
+        let handled = peer.handle(&packet, received, now);
+        self.breaches.stirred |= peer.watch.total().times > late;
+        let change = match handled {
+            Ok(change) => change,
+            Err(Ignored::Misdirected) => return self.on_unauthenticated(link, now),
             Err(Ignored::Replayed) => return self.counters.replayed += 1,
+        };
+        // Before what it costs the channels.
+        self.tell_link(link, change);
+        if let Some(change) = change {
+            self.on_change(link, change, now, resources);
         }
         while let Some(message) = self.peers.get_mut(usize::from(link.0)).and_then(Peer::next_message) {
             self.on_message(link, message, now, resources);
@@ -211,6 +236,8 @@ impl Signalling {
                 let what = Particulars { receipt: Some(receipt), ..Particulars::reason(reason) };
                 self.on_ended(link, path, &route, what, now, resources);
             }
+            Message::LateArrivals(late) => self.breaches.late_arrivals.push_back((link, late)),
+            Message::Stage(report) => self.on_stage(link, report),
             Message::Request(request) => self.on_request(link, request, now),
             Message::RequestRefused { token, epoch, route, refusal } => {
                 self.on_refused_request(link, token, epoch, &route, refusal);
@@ -222,11 +249,17 @@ impl Signalling {
         }
     }
 
-    /// Writes the next packet for `link` into `out`; HELLOs are stamped with `now`. `None`: nothing to send,
-    /// or `out` is shorter than that packet.
-    pub fn poll_signal(&mut self, link: LinkId, now: Instant, out: &mut [u8]) -> Option<usize> {
+    /// Writes the next packet for `link` into `out`; HELLOs are stamped with `now`, and say that they leave at
+    /// `departure` at the latest. `None`: nothing to send, or `out` is shorter than that packet.
+    pub fn poll_signal(
+        &mut self,
+        link: LinkId,
+        now: Instant,
+        departure: Instant,
+        out: &mut [u8],
+    ) -> Option<usize> {
         let peer = self.peers.get_mut(usize::from(link.0))?;
-        let (len, again) = peer.poll_packet(&self.key, now, out)?;
+        let (len, again) = peer.poll_packet(&self.key, now, departure, out)?;
         self.counters.packets_sent += 1;
         self.counters.retransmissions += u64::from(again);
         Some(len)
@@ -308,6 +341,13 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
         self.apply_request(channel, Input::Consent, Particulars::default(), now, resources)
+    }
+    /// The first packet of a channel that ends here has come. Where that waits for its CONFIRM, this is as good: a source
+    /// sends only once it has the ACCEPT, and CONFIRM may wait for its turn on each link.
+    pub fn first_data(&mut self, channel: ChannelId, now: Instant, resources: &mut dyn Resources) {
+        if self.channels.get(channel).is_some_and(|channel| channel.state == State::Accepted) {
+            self.apply(channel, Input::FirstData, Particulars::default(), now, resources);
+        }
     }
     /// The receiving application says no to `Incoming`.
     ///
@@ -396,10 +436,15 @@ impl Signalling {
 
     /// The neighbour at the other end of a link; the error bound of its clock grows with its age at `now`.
     pub fn neighbour(&self, link: LinkId, now: Instant) -> NeighbourView {
-        self.peers.get(usize::from(link.0)).map_or_else(NeighbourView::default, |peer| NeighbourView {
+        let index = usize::from(link.0);
+        self.peers.get(index).map_or_else(NeighbourView::default, |peer| NeighbourView {
             alive: peer.presence() == Presence::Alive,
-            clock_offset_ns: peer.clock.offset_ns(now),
+            clock: peer.clock.offset(now),
+            clock_breaks: peer.clock.breaks(),
+            travel_max: peer.their_travel_max,
             round_trip_min: peer.clock.round_trip_min(),
+            round_trip_recent: peer.clock.round_trip_recent(),
+            unauthenticated: self.news.get(index).map_or(0, |news| news.unauthenticated),
             foreign_version: peer.foreign_version(),
             packets_foreign: peer.packets_foreign,
         })

@@ -9,7 +9,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use punctual_analysis::{Instant, Ppm};
+use punctual_analysis::{Instant, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
 use super::stream::Received;
@@ -18,11 +18,12 @@ use crate::limits::SIGNAL_BYTES_MAX;
 
 /// Version of RTCOP on the wire. 2: contracts with activation, late and flow. 3: with a mean rate and a miss ratio.
 /// 4: refusals that name a version. 5: why a channel ended, what its sink has of it, and stages that say whether their host
-/// can keep what they promise, and tell what cold caches take.
-pub const VERSION: u8 = 5;
+/// can keep what they promise, and tell what cold caches take. 6: HELLOs that say when they are due, and what stages are
+/// late by.
+pub const VERSION: u8 = 6;
 // Who agrees on RTCOP agrees on data: neighbours whose data packets differ must not get as far as a channel.
 const _: () =
-    assert!(crate::wire::VERSION == 1, "another version of data packets: raise RTCOP's VERSION, too");
+    assert!(crate::wire::VERSION == 2, "another version of data packets: raise RTCOP's VERSION, too");
 /// Bytes of the tag.
 pub const TAG_BYTES: usize = 16;
 /// Most bytes of a packet that are not a segment's.
@@ -67,6 +68,10 @@ pub struct Hello {
     pub echo: Option<Echo>,
     /// Of the sender's clock.
     pub tolerance: Ppm,
+    /// How long after `sent` its last bit leaves the sender at the latest.
+    pub departure: Nanos,
+    /// How long whatever leaves the sender on this link takes to the receiver's driver at most.
+    pub travel_max: Nanos,
 }
 
 /// One end begins, the other answers, the first answers that: after three packets both have a round trip.
@@ -192,7 +197,15 @@ mod tests {
         assert!(len <= crate::limits::SIGNAL_BYTES_MAX, "{len}");
         let echo = Some(Echo { nonce: u64::MAX, received: Instant(u64::MAX) });
         let sent = Instant(u64::MAX);
-        let hello = Hello { step: HelloStep::Third, nonce: u64::MAX, sent, echo, tolerance: Ppm(u32::MAX) };
+        let hello = Hello {
+            step: HelloStep::Third,
+            nonce: u64::MAX,
+            sent,
+            echo,
+            tolerance: Ppm(u32::MAX),
+            departure: Nanos::MAX,
+            travel_max: Nanos::MAX,
+        };
         let len = key.seal(&packet(Body::Hello(hello)), &mut out).expect("fits");
         assert!(len <= crate::limits::SIGNAL_PACKET_BYTES_MIN, "{len}");
         assert_eq!(key.open(&out[..len]), Ok(packet(Body::Hello(hello))));

@@ -6,17 +6,21 @@
 
 use alloc::collections::VecDeque;
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Ppm};
 
-use super::clock::{ClockFilter, RoundTrip};
+use super::clock::ClockFilter;
 use super::message::Message;
 use super::packet::{Body, Echo, Hello, HelloStep, Key, Life, OVERHEAD_BYTES_MAX, Packet, VERSION};
 use super::random::SplitMix64;
 use super::stream::{ReceiveStream, SendStream};
 use super::window::ReplayWindow;
 use crate::ids::NodeId;
-use crate::limits::{HELLOS_MISSED_MAX, SIGNAL_PACKET_BYTES_MIN, SIGNAL_SEGMENTS_MAX};
-use crate::node::config::{LinkConfig, NodeConfig};
+use crate::limits::{
+    HELLOS_MISSED_MAX, PROBES_BUDGET_DIVISOR, PROBES_PER_HELLO, SIGNAL_PACKET_BYTES_MIN, SIGNAL_SEGMENTS_MAX,
+};
+use crate::node::config::{LinkConfig, NodeConfig, SignallingConfig};
+use crate::watch::Watch;
 
 /// HELLOs of ours that may still be echoed.
 const NONCES: usize = 8;
@@ -86,6 +90,14 @@ pub struct Peer {
     acknowledge: bool,
     hello_due: Option<HelloStep>,
     hello_at: Instant,
+    /// Between probes, and when the next is due while channels use the link.
+    probe_interval: Nanos,
+    probe_at: Instant,
+    /// What our packets take to its driver at most; what its packets take to ours, as it says.
+    travel_max: Nanos,
+    pub their_travel_max: Nanos,
+    /// Its HELLOs that came later than they may: what the link here does, by packets that nobody can forge.
+    pub watch: Watch,
     stranger_answered: Option<Instant>,
     nonces: VecDeque<(u64, Instant)>,
     echo: Option<Echo>,
@@ -115,6 +127,11 @@ impl Peer {
             acknowledge: false,
             hello_due: None,
             hello_at: now,
+            probe_interval: probe_interval(&config.signalling),
+            probe_at: now,
+            travel_max: link.propagation_max + link.prediction_error,
+            their_travel_max: Nanos::MAX,
+            watch: Watch::default(),
             stranger_answered: None,
             nonces: VecDeque::new(),
             echo: None,
@@ -262,16 +279,13 @@ impl Peer {
     }
 
     fn take_hello(&mut self, hello: &Hello, received: Instant, now: Instant) {
-        let echoed = hello.echo.and_then(|echo| {
-            let index = self.nonces.iter().position(|(nonce, _)| *nonce == echo.nonce)?;
-            let (_, sent) = self.nonces[index];
-            // Older ones could only be echoed by a recording, or by what was overtaken.
-            self.nonces.drain(..=index);
-            Some(RoundTrip { sent, there_received: echo.received, there_sent: hello.sent, received })
-        });
-        self.clock.set_drift(Ppm(self.tolerance.0.saturating_add(hello.tolerance.0)));
-        if let Some(trip) = echoed {
-            self.clock.add(trip);
+        self.clock.set_tolerance(Ppm(self.tolerance.0.saturating_add(hello.tolerance.0)));
+        self.judge_travel(hello, received, now);
+        self.their_travel_max = hello.travel_max;
+        self.clock.heard(hello.sent, received);
+        if let Some((sent, echo)) = hello.echo.and_then(|echo| Some((self.echoed(echo.nonce)?, echo))) {
+            self.clock.echoed(sent, echo.received);
+            self.clock.exchanged(received.since(sent), hello.sent.since(echo.received));
         }
         self.echo = Some(Echo { nonce: hello.nonce, received });
         match hello.step {
@@ -283,6 +297,24 @@ impl Peer {
             }
             HelloStep::Second => self.hello_due = Some(HelloStep::Third),
             HelloStep::Third => {}
+        }
+    }
+
+    /// When the HELLO of ours was sent that has `nonce`; it cannot be echoed again.
+    fn echoed(&mut self, nonce: u64) -> Option<Instant> {
+        let index = self.nonces.iter().position(|(known, _)| *known == nonce)?;
+        let (_, sent) = self.nonces[index];
+        // Older ones could only be echoed by a recording, or by what was overtaken.
+        self.nonces.drain(..=index);
+        Some(sent)
+    }
+
+    /// Whether a HELLO came later than what its sender said of its departure and of the link: surely, whatever its clock.
+    fn judge_travel(&mut self, hello: &Hello, received: Instant, now: Instant) {
+        let Some(clock) = self.clock.offset(received) else { return };
+        let due = clock.to_ours(hello.sent) + hello.departure + hello.travel_max + clock.error;
+        if received > due {
+            self.watch.late(received.since(due), now);
         }
     }
 
@@ -300,8 +332,13 @@ impl Peer {
         message
     }
 
-    /// What is due by itself.
-    pub fn handle_timeout(&mut self, now: Instant) -> Option<Change> {
+    /// What is due by itself. `probes`: channels use the link, so its clock and its travel times matter.
+    pub fn handle_timeout(&mut self, probes: bool, now: Instant) -> Option<Change> {
+        if probes && self.presence == Presence::Alive && self.probe_at <= now {
+            self.hello_due.get_or_insert(HelloStep::Third);
+            let quarter = self.probe_interval / 4;
+            self.probe_at = now + (self.probe_interval - quarter / 2) + Nanos(self.random.below(quarter.0));
+        }
         if self.hello_at <= now {
             self.hello_due = Some(HelloStep::First);
             // Loss must not make a neighbour that is there look absent.
@@ -346,23 +383,43 @@ impl Peer {
         self.clock.clear();
         Change::Lost { restarted: false }
     }
-    pub fn poll_timeout(&self) -> Instant {
+    /// See [`Self::handle_timeout`].
+    pub fn poll_timeout(&self, probes: bool) -> Instant {
         if self.broken {
             return Instant::ZERO;
         }
+        let probe = (probes && self.presence == Presence::Alive).then_some(self.probe_at);
         let silence = (self.presence != Presence::Dead).then(|| self.silence_ends());
         let again = self.association.as_ref().and_then(|_| self.send.poll_timeout());
-        [silence, again].into_iter().flatten().fold(self.hello_at, Instant::min)
+        [silence, again, probe].into_iter().flatten().fold(self.hello_at, Instant::min)
     }
 
     pub fn has_packet(&self) -> bool {
         self.hello_due.is_some() || self.association.is_some() && (self.acknowledge || self.send.has_due())
     }
-    /// The next packet; how long it is and whether it is a retransmission.
-    pub fn poll_packet(&mut self, key: &Key, now: Instant, out: &mut [u8]) -> Option<(usize, bool)> {
+    /// The next packet, whose last bit leaves at `departure` at the latest; how long it is and whether it is a
+    /// retransmission.
+    pub fn poll_packet(
+        &mut self,
+        key: &Key,
+        now: Instant,
+        departure: Instant,
+        out: &mut [u8],
+    ) -> Option<(usize, bool)> {
         if let Some(step) = self.hello_due {
             let nonce = self.random.next();
-            let hello = Hello { step, nonce, sent: now, echo: self.echo, tolerance: self.tolerance };
+            let hello = Hello {
+                step,
+                nonce,
+                sent: now,
+                echo: self.echo,
+                tolerance: self.tolerance,
+                departure: match active(Mutation::HelloWithoutDeparture) {
+                    true => Nanos::ZERO,
+                    false => departure.since(now),
+                },
+                travel_max: self.travel_max,
+            };
             let len = key.seal(&self.packet(Body::Hello(hello)), out)?;
             self.hello_due = None;
             self.echo = None;
@@ -403,4 +460,10 @@ impl Peer {
             body,
         }
     }
+}
+
+/// Between two probes of a neighbour: no more than their part of the signalling budget.
+fn probe_interval(config: &SignallingConfig) -> Nanos {
+    let packet = Nanos::from_secs(1) / u64::from(config.packets_per_second.max(1));
+    (config.hello_interval / PROBES_PER_HELLO).max(packet * PROBES_BUDGET_DIVISOR)
 }

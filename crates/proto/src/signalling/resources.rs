@@ -49,6 +49,8 @@ pub struct CommitTerms {
     pub upstream_min: Nanos,
     /// How early stages may serve.
     pub horizon: Horizon,
+    /// What of that the source begins with: its jitter allowance, none where hops hold to the logical arrival.
+    pub early: Nanos,
     /// The part of J that does not depend on bounds.
     pub arrival_error_fixed: Nanos,
     /// rho: twice the tolerance of one clock.
@@ -62,7 +64,7 @@ impl CommitTerms {
     pub fn horizon(&self, index: usize, bounds: &[Nanos]) -> Nanos {
         match self.horizon {
             Horizon::Regulated => Nanos::ZERO,
-            Horizon::Cumulative => self.upstream(index, bounds),
+            Horizon::Cumulative => self.early + self.upstream(index, bounds),
         }
     }
     /// J of this node, given the bounds that its stages really took.

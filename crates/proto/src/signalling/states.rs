@@ -37,6 +37,8 @@ pub enum Input {
     Refuse,
     Probed,
     Confirm,
+    /// Data has come: its source has the ACCEPT (sink only).
+    FirstData,
     /// DESTROY from the side of the source.
     DestroyForward,
     /// DESTROY from the side of the sink.
@@ -191,12 +193,15 @@ pub const TABLE: &[Row] = &[
     sink(S::Asking, I::LeaseOver, S::Gone, &[A::DestroyBack, A::TellClosed]),
     sink(S::Accepted, I::CreateAgain, S::Accepted, &[]),
     sink(S::Accepted, I::Confirm, S::Open, &[A::TellEstablished]),
+    // It need not wait for CONFIRM, which has a turn of its own on each link.
+    sink(S::Accepted, I::FirstData, S::Open, &[A::TellEstablished]),
     sink(S::Accepted, I::DestroyForward, S::Gone, &[A::TellClosed]),
     sink(S::Accepted, I::Close, S::Gone, &[A::DestroyBack, A::TellClosed]),
     sink(S::Accepted, I::UpstreamLost, S::Gone, &[A::TellClosed]),
     sink(S::Accepted, I::LeaseOver, S::Gone, &[A::DestroyBack, A::TellClosed]),
     // Sink: life and end.
     sink(S::Open, I::CreateAgain, S::Open, &[]),
+    sink(S::Open, I::Confirm, S::Open, &[]),
     sink(S::Open, I::DestroyForward, S::Draining, &[A::StartGrace]),
     sink(S::Open, I::Close, S::Gone, &[A::SendEnded, A::DestroyBack, A::TellClosed]),
     sink(S::Open, I::UpstreamLost, S::Gone, &[A::TellClosed]),
@@ -248,12 +253,13 @@ mod tests {
         S::Settling,
         S::Gone,
     ];
-    const INPUTS: [Input; 17] = [
+    const INPUTS: [Input; 18] = [
         I::CreateAgain,
         I::Accept,
         I::Refuse,
         I::Probed,
         I::Confirm,
+        I::FirstData,
         I::DestroyForward,
         I::DestroyBack,
         I::Consent,

@@ -147,6 +147,9 @@ impl Signalling {
         if matches!(row.next, State::Accepted | State::Open) {
             channel.setup = None;
         }
+        if row.next == State::Open && row.state != State::Open {
+            self.tell_opened_across(&channel);
+        }
         if row.next != State::Gone {
             self.channels.insert(channel);
         } else if row.actions.contains(&Action::TryNext) {

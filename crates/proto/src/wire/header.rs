@@ -6,14 +6,18 @@ use thiserror::Error;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::clocks::{Age, ClockError};
 use crate::ids::{ChannelNumber, Cookie, Epoch, NodeId, PathId};
 use crate::limits::{FRAGMENT_BYTES_MAX, HEADER_BYTES};
 
-/// The version of the wire format that this crate speaks.
-pub const VERSION: u8 = 1;
+/// The version of the wire format that this crate speaks. 2: the logical arrival is on the receiving host's clock, with its error and the age at departure (ADR 0025).
+pub const VERSION: u8 = 2;
 
-/// Flag bit 0: the packet broke its contract somewhere and travels as best effort.
+/// Flag bit 0: the packet travels as best effort: it came to some stage too late, too early or too much for its contract.
 const DEMOTED: u16 = 1;
+/// Flag bit 1, only with bit 0: its source found it beyond its contract, so nothing was ever promised for it.
+const UNPROMISED: u16 = 2;
+const BEYOND_CONTRACT: u16 = DEMOTED | UNPROMISED;
 
 /// What a data packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,7 +68,7 @@ pub enum Malformed {
     /// Flags that nobody has defined, or `demoted` on best effort.
     #[error("flags {0:#06x} do not fit its kind")]
     Flags(u16),
-    /// A source that is no node, a best-effort packet to nobody, or a channel's packet with a destination.
+    /// A source that is no node, or a best-effort packet to nobody.
     #[error("source or destination node does not fit its kind")]
     Nodes,
     /// Fragment index, count, message length and payload length contradict one another.
@@ -77,8 +81,11 @@ pub enum Malformed {
 pub struct Header {
     /// Guaranteed or best effort.
     pub kind: Kind,
-    /// It broke its contract somewhere and travels as best effort; only of guaranteed data.
+    /// It travels as best effort, since it came to some stage too late, too early or too much for its contract; only of
+    /// guaranteed data.
     pub demoted: bool,
+    /// Its source demoted it: the sender broke the contract, and nothing was ever promised for it.
+    pub unpromised: bool,
     /// The channel, on every hop; of best effort its source and flow.
     pub path: PathId,
     /// The channel's cookie; of best effort the hash of the port's name.
@@ -93,10 +100,16 @@ pub struct Header {
     pub message_bytes: u32,
     /// Nominal arrival plus bound at the last stage, less the latest departure of the last bit there, in ns.
     pub slack_ns: i64,
-    /// Logical arrival of the message, on the source's clock.
+    /// Logical arrival of the message: of a channel on the clock of the host that sent this packet (rewritten at each
+    /// hop), of best effort on the source's.
     pub logical_arrival: Instant,
-    /// Payload of this packet in bytes.
+    /// How long after its logical arrival the packet leaves its last host at the latest; 0 for best effort and where
+    /// nothing is promised.
+    pub age: Age,
+    /// Payload of this packet in bytes, at most [`FRAGMENT_BYTES_MAX`].
     pub payload_bytes: u32,
+    /// Of a channel: the most that its logical arrival may be wrong by.
+    pub clock_error: ClockError,
     /// Where best effort goes; node 0 for channels.
     pub destination: NodeId,
 }
@@ -118,11 +131,14 @@ struct Layout {
     message_bytes: U32,
     slack_ns: I64,
     logical_arrival_ns: U64,
-    payload_bytes: U32,
-    destination: U32,
+    payload_bytes: U16,
+    age: U16,
+    /// Destination of best effort, clock error of a channel.
+    end: U32,
 }
 
 const _: () = assert!(size_of::<Layout>() == HEADER_BYTES);
+const _: () = assert!(FRAGMENT_BYTES_MAX <= u16::MAX as u32);
 
 impl Header {
     /// Checks a packet once and for all; gives its header and payload. Bytes behind the payload (padding)
@@ -193,14 +209,20 @@ impl Header {
 impl Layout {
     fn to_header(&self) -> Result<Header, Malformed> {
         let kind = Kind::from_wire(self.kind).ok_or(Malformed::Kind(self.kind))?;
-        let demoted = match (kind, self.flags.get()) {
-            (_, 0) => false,
-            (Kind::Guaranteed, DEMOTED) => true,
+        let (demoted, unpromised) = match (kind, self.flags.get()) {
+            (_, 0) => (false, false),
+            (Kind::Guaranteed, DEMOTED) => (true, false),
+            (Kind::Guaranteed, BEYOND_CONTRACT) => (true, true),
             (_, flags) => return Err(Malformed::Flags(flags)),
+        };
+        let (clock_error, destination) = match kind {
+            Kind::Guaranteed => (ClockError::from_bits(self.end.get()), NodeId(0)),
+            Kind::BestEffort => (ClockError::UNKNOWN, NodeId(self.end.get())),
         };
         Ok(Header {
             kind,
             demoted,
+            unpromised,
             path: PathId {
                 node: NodeId(self.source.get()),
                 channel: ChannelNumber(self.channel.get()),
@@ -213,8 +235,10 @@ impl Layout {
             message_bytes: self.message_bytes.get(),
             slack_ns: self.slack_ns.get(),
             logical_arrival: Instant(self.logical_arrival_ns.get()),
-            payload_bytes: self.payload_bytes.get(),
-            destination: NodeId(self.destination.get()),
+            age: Age::from_bits(self.age.get()),
+            payload_bytes: self.payload_bytes.get().into(),
+            clock_error,
+            destination,
         })
     }
 
@@ -222,7 +246,11 @@ impl Layout {
         Self {
             version: VERSION,
             kind: header.kind.to_wire(),
-            flags: U16::new(if header.demoted { DEMOTED } else { 0 }),
+            flags: U16::new(match (header.demoted, header.unpromised) {
+                (false, _) => 0,
+                (true, false) => DEMOTED,
+                (true, true) => BEYOND_CONTRACT,
+            }),
             source: U32::new(header.path.node.0),
             channel: U32::new(header.path.channel.0),
             cookie: U32::new(header.cookie.0),
@@ -233,8 +261,12 @@ impl Layout {
             message_bytes: U32::new(header.message_bytes),
             slack_ns: I64::new(header.slack_ns),
             logical_arrival_ns: U64::new(header.logical_arrival.0),
-            payload_bytes: U32::new(header.payload_bytes),
-            destination: U32::new(header.destination.0),
+            payload_bytes: U16::new(header.payload_bytes as u16),
+            age: U16::new(header.age.to_bits()),
+            end: U32::new(match header.kind {
+                Kind::Guaranteed => header.clock_error.to_bits(),
+                Kind::BestEffort => header.destination.0,
+            }),
         }
     }
 }

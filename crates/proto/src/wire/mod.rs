@@ -15,10 +15,10 @@
 //!      +---------------+---------------+-------------------------------+
 //!  40  |                          slack, signed                        |
 //!      +---------------------------------------------------------------+
-//!  48  |                 logical arrival at the source                 |
-//!      +-------------------------------+-------------------------------+
-//!  56  |         payload bytes         |       destination node        |
-//!      +-------------------------------+-------------------------------+
+//!  48  |                        logical arrival                        |
+//!      +---------------+---------------+-------------------------------+
+//!  56  | payload bytes | age at depart.|  clock error, or destination  |
+//!      +---------------+---------------+-------------------------------+
 //!  64  |  payload ...                                                  |
 //! ```
 //!
@@ -26,7 +26,7 @@
 //! |-------:|-----------------|------|-----------------------------------------------------------------------|
 //! |      0 | version         | u8   | [`VERSION`]; another one is refused before anything else is looked at |
 //! |      1 | kind            | u8   | 1 guaranteed, 2 best effort                                           |
-//! |      2 | flags           | u16  | bit 0: demoted (guaranteed data only); the others are zero            |
+//! |      2 | flags           | u16  | guaranteed data only: bit 0: demoted; bit 1, only with it: by its source; the others are zero |
 //! |      4 | source node     | u32  | never 0                                                               |
 //! |      8 | channel number  | u32  | at the source                                                         |
 //! |     12 | cookie          | u32  | the channel's; of best effort the hash of the port's name             |
@@ -36,9 +36,15 @@
 //! |     34 | fragment count  | u16  | 1 or more                                                             |
 //! |     36 | message length  | u32  | bytes, up to [`MESSAGE_BYTES_MAX`]                                    |
 //! |     40 | slack           | i64  | ns: nominal arrival + bound - latest departure of the last bit        |
-//! |     48 | logical arrival | u64  | ns on the source's clock                                              |
-//! |     56 | payload bytes   | u32  | of this packet; what follows it is padding                            |
-//! |     60 | destination     | u32  | node of best effort; 0 for a channel, whose route is known            |
+//! |     48 | logical arrival | u64  | ns: of a channel on the clock of the host that sent the packet, of best effort on the source's |
+//! |     56 | payload bytes   | u16  | of this packet; what follows it is padding                            |
+//! |     58 | age             | u16  | latest departure of the last bit less logical arrival ([`Age`]); 0 says nothing |
+//! |     60 | clock error     | u32  | of a channel: ns that its logical arrival may be wrong by; all bits set: unknown |
+//! |     60 | destination     | u32  | of best effort: never node 0                                          |
+//!
+//! Each hop moves the logical arrival of a channel's packet to its own clock and adds what that may be wrong by to the
+//! clock error, so that every host knows how late a message is (ADR 0025). Nothing is scheduled or policed by it: a clock
+//! that lies changes only what is told.
 //!
 //! All fragments of a message but the last carry the same number of bytes, the *fragment size*, and the last
 //! one carries the rest, so fragment i lies at i times fragment size in the message. Every header tells that
@@ -48,7 +54,9 @@
 //! Parsing is the only way in: whoever holds a parsed [`Header`] may rely on its counts, and on nothing else
 //! that a neighbour wrote (path, cookie, slack and numbers are checked by whom they concern).
 
+mod clocks;
 mod header;
 
+pub use clocks::{Age, ClockError};
 pub use header::{Header, Kind, Malformed, VERSION, WireError};
 pub use punctual_analysis::contract::MESSAGE_BYTES_MAX;

@@ -4,5 +4,6 @@ mod ends;
 mod establishment;
 mod faults;
 mod network;
+mod news;
 mod offers;
 mod versions;

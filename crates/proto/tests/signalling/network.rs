@@ -9,7 +9,9 @@ use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
 use punctual_proto::node::api::{
     CloseReason, Event, OpenRequest, Receipt, RefuseCause, Role, StageGrant, StageKind, UserId,
 };
-use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
+use punctual_proto::node::config::{
+    CpuConfig, Degraded, LinkConfig, NodeConfig, RouteConfig, SignallingConfig,
+};
 use punctual_proto::signalling::{CommitTerms, LocalChannel, RTCOP_VERSION, Resources, Signalling};
 
 pub const SECOND: u64 = 1_000_000_000;
@@ -52,7 +54,7 @@ pub struct Stages {
     /// Takes nothing that comes more often.
     pub interval_min: Nanos,
     /// Says of itself that it cannot keep what it promises.
-    pub degraded: bool,
+    pub degraded: Option<Degraded>,
     /// What its applications were given.
     pub receipt: Receipt,
 }
@@ -403,7 +405,7 @@ impl Network {
                 let Some(signalling) = &mut host.signalling else { break };
                 let id = LinkId(link as u16);
                 let expected = signalling.has_signal(id);
-                let len = signalling.poll_signal(id, local, &mut out);
+                let len = signalling.poll_signal(id, local, local, &mut out);
                 assert_eq!(expected, len.is_some(), "has_signal and poll_signal agree");
                 let Some(len) = len else { break };
                 let foreign = [index, to].map(|host| self.foreign == Some(host));

@@ -2,7 +2,8 @@
 
 use punctual_analysis::Nanos;
 use punctual_proto::ids::NodeId;
-use punctual_proto::node::api::{ChannelRefusal, Event, RefuseCause};
+use punctual_proto::node::api::{ChannelRefusal, DegradedHost, Event, RefuseCause};
+use punctual_proto::node::config::Degraded;
 
 use crate::network::{MILLI, Network, SECOND, name};
 
@@ -130,19 +131,22 @@ fn hosts_are_told_by_name() {
 fn a_degraded_host_is_known_at_both_ends() {
     for degraded in 0..4 {
         let mut network = Network::line(degraded as u64, 4, |_, _| {});
-        network.hosts[degraded].stages.degraded = true;
+        network.hosts[degraded].stages.degraded = Some(Degraded::KernelTraffic);
         network.open(0, 3, 50);
         assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
         let node = NodeId(degraded as u32 + 1);
         for index in 0..4 {
             let signalling = network.hosts[index].signalling.as_ref().expect("alive");
             let known: Vec<_> = signalling.channels().map(|channel| channel.degraded.to_vec()).collect();
-            assert_eq!(known, [[node]], "host {index}");
+            assert_eq!(known, [[DegradedHost { node, why: Degraded::KernelTraffic }]], "host {index}");
         }
         let grant = network.hosts[0].events.iter().find_map(|event| match event {
             Event::Opened { grant, .. } => Some(grant.clone()),
             _ => None,
         });
-        assert_eq!(grant.expect("opened").degraded_by(), [format!("h{}", degraded + 1)]);
+        let (grant, name) = (grant.expect("opened"), format!("h{}", degraded + 1));
+        assert_eq!(grant.degraded_by(), [name.as_str()]);
+        let why = format!("{name}: kernel traffic beside a link is not bounded");
+        assert_eq!(grant.degraded_why(), [why]);
     }
 }

@@ -2,7 +2,7 @@
 
 use punctual_analysis::{Nanos, Ppm};
 
-use super::{Fault, FaultKind, FaultKinds, Lie, Mischief, Moment, Noise};
+use super::{Breach, Fault, FaultKind, FaultKinds, Lie, Mischief, Moment, Noise};
 use crate::dice::Dice;
 use crate::time::SimTime;
 
@@ -25,6 +25,9 @@ pub fn draw(
     if kinds.is_empty() {
         return Vec::new();
     }
+    if kinds == [FaultKind::Breach] {
+        return breach(links, from, until, dice);
+    }
     let count = dice.between(1, 3) + dice.between(0, 3) * dice.between(0, 1);
     let mut chosen = dice.pick(&kinds);
     let mut faults = Vec::new();
@@ -39,6 +42,25 @@ pub fn draw(
     }
     faults.sort_by_key(|fault| fault.at);
     faults
+}
+
+/// One alone, and long enough to be told: from the middle of the traffic on, to its end.
+fn breach(links: &[usize], from: SimTime, until: SimTime, dice: &mut Dice) -> Vec<Fault> {
+    let third = until.since(from).0 / 3;
+    let at = SimTime(dice.between(from.0 + third, from.0 + third * 3 / 2));
+    let host = dice.between(0, links.len() as u64 - 1) as usize;
+    let link = dice.between(0, (links[host] as u64).max(1) - 1) as u16;
+    let what = match dice.between(0, 8) {
+        0..=2 => Breach::SlowLink { host, link, percent: dice.between(10, 70) as u32 },
+        3 | 4 => Breach::Foreign { host, link, percent: dice.between(40, 150) as u32 },
+        5 | 6 => Breach::Longer { host, link, by: Nanos(dice.log_between(2_000_000, 60_000_000)) },
+        7 => Breach::SlowProcessor { host, percent: dice.between(300, 2_000) as u32 },
+        _ => {
+            let ppb = dice.between(150_000, 900_000) as i64;
+            Breach::Drift { host, ppb: if dice.chance(Ppm(500_000)) { ppb } else { -ppb } }
+        }
+    };
+    vec![Fault { at, lasts: until.since(at), what: Mischief::Breach(what) }]
 }
 
 fn what(kind: FaultKind, links: &[usize], dice: &mut Dice) -> Mischief {
@@ -56,7 +78,7 @@ fn what(kind: FaultKind, links: &[usize], dice: &mut Dice) -> Mischief {
             Mischief::Noise { host, link, kind, interval: Nanos(dice.log_between(100_000, 5_000_000)) }
         }
         FaultKind::Version => Mischief::Version { host },
-        FaultKind::Forge | FaultKind::Frames | FaultKind::Apps => {
+        FaultKind::Breach | FaultKind::Forge | FaultKind::Frames | FaultKind::Apps => {
             let kind = dice.pick(&[Noise::Garbage, Noise::Cookies, Noise::Cookies, Noise::Strangers]);
             Mischief::Noise { host, link, kind, interval: Nanos(dice.log_between(200_000, 20_000_000)) }
         }

@@ -111,6 +111,76 @@ pub enum Mischief {
         /// Which.
         host: usize,
     },
+    /// An assumption is broken, for so long: a stage cannot keep its promise.
+    Breach(Breach),
+}
+
+/// An assumption that is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breach {
+    /// The link drains at this percentage of its rate.
+    SlowLink {
+        /// Whose.
+        host: usize,
+        /// Its link.
+        link: u16,
+        /// Of the configured rate.
+        percent: u32,
+    },
+    /// Somebody else's packets take this percentage of the link, in the device's queue among ours.
+    Foreign {
+        /// Whose.
+        host: usize,
+        /// Its link.
+        link: u16,
+        /// Of the link's rate.
+        percent: u32,
+    },
+    /// Every packet travels so much longer.
+    Longer {
+        /// Whose.
+        host: usize,
+        /// Its link.
+        link: u16,
+        /// Than it does otherwise.
+        by: Nanos,
+    },
+    /// Protocol work takes this percentage of what it really takes.
+    SlowProcessor {
+        /// Whose.
+        host: usize,
+        /// Of its costs.
+        percent: u32,
+    },
+    /// The clock runs so much faster or slower than it did.
+    Drift {
+        /// Whose.
+        host: usize,
+        /// In parts per 10^9.
+        ppb: i64,
+    },
+}
+
+impl Breach {
+    /// Whose stage or clock it is.
+    pub const fn host(&self) -> usize {
+        match self {
+            Self::SlowLink { host, .. }
+            | Self::Foreign { host, .. }
+            | Self::Longer { host, .. }
+            | Self::SlowProcessor { host, .. }
+            | Self::Drift { host, .. } => *host,
+        }
+    }
+    /// Which link of that host's, where it is a link.
+    pub const fn link(&self) -> Option<u16> {
+        match self {
+            Self::SlowLink { link, .. } | Self::Foreign { link, .. } | Self::Longer { link, .. } => {
+                Some(*link)
+            }
+            Self::SlowProcessor { .. } | Self::Drift { .. } => None,
+        }
+    }
 }
 
 /// When a host that is to crash does.
@@ -186,11 +256,13 @@ pub enum FaultKind {
     Version,
     /// [`Mischief::Deaf`], agents that never answer, sources that vanish, hundreds of requests at once.
     Apps,
+    /// [`Mischief::Breach`]: one in a run, alone. Not among all kinds: those leave the assumptions as they are.
+    Breach,
 }
 
 impl FaultKind {
-    /// All of them.
-    pub const ALL: [Self; 11] = [
+    /// All of them, those last that are drawn only where they are asked for.
+    pub const ALL: [Self; 12] = [
         Self::Frames,
         Self::Partition,
         Self::Pause,
@@ -202,6 +274,7 @@ impl FaultKind {
         Self::Forge,
         Self::Version,
         Self::Apps,
+        Self::Breach,
     ];
 
     /// Its name, in lower case.
@@ -218,6 +291,7 @@ impl FaultKind {
             Self::Forge => "forge",
             Self::Version => "version",
             Self::Apps => "apps",
+            Self::Breach => "breach",
         }
     }
 }
@@ -229,8 +303,8 @@ pub struct FaultKinds(u16);
 impl FaultKinds {
     /// None.
     pub const NONE: Self = Self(0);
-    /// All.
-    pub const ALL: Self = Self((1 << FaultKind::ALL.len()) - 1);
+    /// All that leave the assumptions as they are.
+    pub const ALL: Self = Self((1 << FaultKind::Breach as u16) - 1);
 
     /// With `kind`.
     #[must_use]
@@ -268,7 +342,7 @@ impl fmt::Display for FaultKinds {
 /// No set of kinds of fault.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "\"{0}\" is no kind of fault: give all, none, or a list of frames, partition, pause, crash, clock, heap, lie, flood, forge, version, apps"
+    "\"{0}\" is no kind of fault: give all, none, or a list of frames, partition, pause, crash, clock, heap, lie, flood, forge, version, apps; or breach, alone"
 )]
 pub struct UnknownKind(String);
 

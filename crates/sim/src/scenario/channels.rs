@@ -135,6 +135,7 @@ fn draw_contract(dice: &mut Dice) -> Contract {
         late: Late::Deliver,
         flow: None,
         statistical: None,
+        jitter: None,
     }
 }
 

@@ -6,7 +6,7 @@ use punctual_analysis::{BitRate, Nanos, Ppm};
 use punctual_proto::ids::{Epoch, Name};
 use punctual_proto::node::config::{
     Admission, CostSource, CpuConfig, CpuCosts, Interference, LinkConfig, NodeConfig, Pace, RunPolicy,
-    SignallingConfig,
+    SignallingConfig, WhileBroken,
 };
 
 use super::{HostPlan, LinkPlan, ScenarioError, node_id};
@@ -69,6 +69,7 @@ fn signalling(seed: u64, hosts: usize) -> SignallingConfig {
         consent_timeout: Nanos::from_millis(400),
         grace: Nanos::from_millis(100),
         packets_per_second: 150,
+        while_broken: WhileBroken::Degrade,
     }
 }
 

@@ -96,8 +96,9 @@ impl Backlog {
             for stage in channel.stages.iter().filter(|stage| stage.kind == StageKind::Link) {
                 let cost = i128::from(stage.cost.0);
                 slope += cost * UNITS / period + 1;
-                // d + h is no more than D.
-                burst += cost + cost * i128::from(channel.contract.deadline.0) / period + 1;
+                // d + h is no more than D and the jitter allowance.
+                let span = channel.contract.deadline + channel.contract.jitter_allowance();
+                burst += cost + cost * i128::from(span.0) / period + 1;
             }
         }
         Others { slope, burst }

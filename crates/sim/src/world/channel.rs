@@ -1,7 +1,7 @@
 //! One attempt to open a channel, and what becomes of it.
 
 use punctual_proto::ids::{ChannelId, PathId};
-use punctual_proto::node::api::Grant;
+use punctual_proto::node::api::{CloseReason, Grant};
 
 use crate::ledger::Ledger;
 use crate::memory::{InboxWatch, SimOutbox};
@@ -56,6 +56,8 @@ pub(super) struct Channel {
     pub asked_at: SimTime,
     /// It was over when somebody looked last.
     pub was_over: bool,
+    /// When an end was first told that it is over, and why.
+    pub ended_at: Option<(SimTime, CloseReason)>,
 }
 
 impl Channel {
@@ -84,6 +86,7 @@ impl Channel {
             revived: false,
             asked_at: now,
             was_over: false,
+            ended_at: None,
         }
     }
 

@@ -55,8 +55,11 @@ impl World {
                         self.handles.remove(&(host, channel));
                     }
                 }
-                NodeEvent::Established { .. }
+                NodeEvent::Stage { channel, stage, healed: false } => self.told_of(host, channel, &stage),
+                NodeEvent::Stage { healed: true, .. }
+                | NodeEvent::Established { .. }
                 | NodeEvent::Notice { .. }
+                | NodeEvent::Link { .. }
                 | NodeEvent::Requested { .. }
                 | NodeEvent::RequestFailed { .. } => {}
             }
@@ -175,6 +178,7 @@ impl World {
 
     fn closed(&mut self, host: usize, number: usize, at_sink: bool, reason: CloseReason) {
         self.note(host, Entry::Close { channel: number, at_sink });
+        self.note_end(number, reason);
         self.last_change = self.now;
         let channel = &mut self.channels[number];
         let wanted = matches!(channel.state, State::Closing | State::Closed | State::Refused | State::Asked);
@@ -255,6 +259,11 @@ impl World {
             self.outcome.tightness_percent = self.outcome.tightness_percent.max(percent);
         }
         self.note(host, Entry::Deliver { channel: number, index: judgement.index, latency_ns });
+        // What else went wrong may have moved its logical arrival; where an assumption is broken nothing else does.
+        let is_known = judgement.is_known && (self.is_broken() || self.is_untouched());
+        if let Some(due) = judgement.due.filter(|_| is_known) {
+            self.compare_told(host, number, &message.info, due);
+        }
         for wrong in judgement.wrong {
             self.violate(&format!("{}: {wrong}", self.describe(number)));
         }

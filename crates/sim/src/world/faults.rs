@@ -19,6 +19,8 @@ use crate::time::SimTime;
 
 /// A version's host is down for so long when it changes.
 pub(super) const UPGRADE: Nanos = Nanos::from_millis(20);
+/// Exchanges that a clock's change may go unnoticed for.
+const EXCHANGES_UNTIL_NOTICED: u64 = 10;
 /// Epochs of a host's lives lie so far apart.
 const EPOCHS: u64 = 1 << 32;
 
@@ -57,6 +59,14 @@ pub(super) struct Touch {
 }
 
 impl World {
+    /// What clocks say of a host's messages may be wrong until its neighbours have noticed, by its next exchanges.
+    pub(super) fn misread(&mut self, host: usize, until: SimTime) {
+        let noticed =
+            until + self.scenario.hosts[host].config.signalling.hello_interval * EXCHANGES_UNTIL_NOTICED;
+        let host = &mut self.hosts[host];
+        host.clock_odd_until = host.clock_odd_until.max(noticed);
+    }
+
     pub(super) fn schedule_faults(&mut self) {
         for fault in 0..self.scenario.schedule.len() {
             let at = self.scenario.schedule[fault].at;
@@ -93,17 +103,21 @@ impl World {
             Mischief::Crash { host, moment } => {
                 self.hosts[host].armed = Some(Armed { moment, lasts: fault.lasts });
             }
+            Mischief::Breach(breach) => self.breach(breach, until),
             Mischief::Jump { host, by } => {
+                self.misread(host, until);
                 self.hosts[host].clock.jump(by);
                 self.hole(host, by, self.now);
                 self.wake(host);
             }
             Mischief::Freeze { host } => {
+                self.misread(host, until);
                 let now = self.now;
                 self.hosts[host].clock.step_back(now, fault.lasts);
                 self.hole(host, fault.lasts, until);
             }
             Mischief::Restamp { host, by } => {
+                self.misread(host, until);
                 self.hosts[host].stamps_early = by;
                 self.hole(host, by, until);
             }
@@ -148,6 +162,7 @@ impl World {
                 self.crash(host, UPGRADE);
                 self.speak(host, false);
             }
+            Mischief::Breach(breach) => self.mend(breach),
             Mischief::Deaf { host } => {
                 self.hosts[host].is_deaf = false;
                 self.hosts[host].hoard.clear();
@@ -169,7 +184,7 @@ impl World {
         }
     }
 
-    fn between(&self, host: usize, link: u16) -> Place {
+    pub(super) fn between(&self, host: usize, link: u16) -> Place {
         Place::Between(host, self.scenario.hosts[host].links[usize::from(link)].peer)
     }
 
@@ -262,7 +277,7 @@ impl World {
     }
 
     /// A fault acts at `place` from now until `until`.
-    fn touch(&mut self, place: Place, until: SimTime, data: bool, signals: bool) {
+    pub(super) fn touch(&mut self, place: Place, until: SimTime, data: bool, signals: bool) {
         if let Place::Host(host) = place {
             self.hosts[host].unwell_until = self.hosts[host].unwell_until.max(until);
             self.hosts[host].backlogs.iter_mut().for_each(|backlog| backlog.forget(until));
@@ -357,7 +372,7 @@ impl World {
         self.scenario.faults.is_none()
     }
 
-    /// How long a disturbed channel may take to be back within its bounds, besides D (ADR 0015): 2 * I and 129 times
+    /// How long a disturbed channel may take to be back within its bounds, besides D (ADR 0015): 2 * I and 257 times
     /// J at its last stage. Stages recover at the same time: what one demotes does not move the next one's chain.
     pub(super) fn recovery(&self, channel: usize) -> Nanos {
         let channel = &self.channels[channel];
@@ -368,7 +383,7 @@ impl World {
         });
         let fixed: Nanos = hops.map(arrival_error).sum();
         let drift = Ppm(200).of(channel.plan.contract.deadline);
-        channel.plan.contract.interval() * 2 + (fixed + drift) * 129 + Nanos::from_millis(1)
+        channel.plan.contract.interval() * 2 + (fixed + drift) * 257 + Nanos::from_millis(1)
     }
 
     /// Asks again for every channel that is not there, each once.
@@ -406,6 +421,7 @@ fn host_of(what: &Mischief) -> usize {
         | Mischief::Noise { host, .. }
         | Mischief::Version { host }
         | Mischief::Deaf { host } => host,
+        Mischief::Breach(ref breach) => breach.host(),
     }
 }
 

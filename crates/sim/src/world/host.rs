@@ -104,6 +104,8 @@ pub(super) struct Host {
     pub backlogs: Vec<Backlog>,
     /// Its processor or clock does not go on as it should.
     pub unwell_until: SimTime,
+    /// Its clock has jumped, stood still, drifted, or its stamps were wrong: what is told by it may be wrong until then.
+    pub clock_odd_until: SimTime,
 }
 
 /// A crash that waits for its moment.
@@ -175,6 +177,7 @@ impl Host {
             wires: plan.links.iter().map(|_| Wire::default()).collect(),
             backlogs: plan.config.links.iter().map(|link| Backlog::new(link, signals)).collect(),
             unwell_until: SimTime(0),
+            clock_odd_until: SimTime(0),
         })
     }
 

@@ -7,6 +7,7 @@
 mod applications;
 mod attempts;
 mod backlog;
+mod breach;
 mod channel;
 mod effort;
 mod events;
@@ -30,6 +31,7 @@ use punctual_proto::ids::{ChannelId, LinkId, Name, PathId};
 use punctual_proto::node::api::{NodeStatus, Port};
 
 use self::attempts::Attempts;
+use self::breach::BrokenStage;
 use self::faults::{Touch, Turn};
 use self::host::{Call, Host};
 use self::orphans::Orphans;
@@ -133,6 +135,8 @@ pub(crate) struct World {
     /// Faults of the schedule, as channels feel them.
     touches: Vec<Touch>,
     orphans: Orphans,
+    /// The broken stage of this run, and who was told of it.
+    broken: Option<BrokenStage>,
     /// Largest burst and quantum, for what a call may do.
     burst_max: u64,
     quantum_max: u64,
@@ -179,6 +183,7 @@ impl World {
             at_rest: Vec::new(),
             touches: Vec::new(),
             orphans: Orphans::new(),
+            broken: None,
             burst_max,
             quantum_max,
             last_change: SimTime(0),
@@ -206,6 +211,7 @@ impl World {
         }
         self.check_quiet();
         self.check_memory();
+        self.check_named();
         self.outcome.elapsed = self.now.since(SimTime(0));
         (self.outcome.digest, self.outcome.trace) = self.journal.finish();
         self.outcome

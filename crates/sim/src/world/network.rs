@@ -9,6 +9,7 @@ use punctual_proto::wire::Header;
 
 use super::host::Arrived;
 use super::{Event, World};
+use crate::adapter::Flight as Flown;
 use crate::cut::FrameFault;
 use crate::journal::Entry;
 use crate::memory::SimFrame;
@@ -30,11 +31,18 @@ impl World {
         self.note(host, Entry::Transmit { link: link.0, bytes: wire_bytes });
         self.check_time(host, port, bytes);
         let index = usize::from(link.0);
-        let flight = self.hosts[host].adapters[index].accept(self.now, wire_bytes);
+        let overflows = self.hosts[host].adapters[index].overflows(self.now);
+        let flight = match overflows {
+            true => Flown { departs: self.now, arrives: self.now },
+            false => self.hosts[host].adapters[index].accept(self.now, wire_bytes),
+        };
         let config = &self.scenario.hosts[host].config.links[index];
         if config.pace == Pace::Completion {
             let life = self.hosts[host].life;
             self.queue.schedule(flight.departs, Event::Sent { host, life, link, wire_bytes });
+        }
+        if overflows {
+            return;
         }
         let mut renumbered = self.renumber(host, index, port, bytes);
         let bytes = renumbered.as_deref_mut().unwrap_or(bytes);

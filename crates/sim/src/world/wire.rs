@@ -1,6 +1,6 @@
 //! Packets on the wire, against what their channel was granted.
 //!
-//! A packet leaves a link's queues at e - h or later, with e >= n. The slack that it carries is
+//! A packet leaves a link's queues at e - h or later, with e >= n; h counts the contract's jitter allowance. The slack that it carries is
 //! n + d less its departure, which comes later still: so slack never exceeds d + h.
 
 use punctual_analysis::{Contract, Horizon, Nanos};
@@ -19,8 +19,12 @@ pub(super) fn slack_max(contract: &Contract, grant: &Grant) -> Vec<(usize, i64)>
     let links = (1..stages.len()).step_by(2);
     let most = |link: usize| match contract.horizon {
         Horizon::Regulated => stages[link].bound,
-        Horizon::Cumulative if link == 1 => bounds(&stages[..2]),
-        Horizon::Cumulative => contract.deadline - bounds(&stages[link + 1..]) - propagation(&stages[link..]),
+        Horizon::Cumulative if link == 1 => contract.jitter_allowance() + bounds(&stages[..2]),
+        Horizon::Cumulative => {
+            contract.jitter_allowance() + contract.deadline
+                - bounds(&stages[link + 1..])
+                - propagation(&stages[link..])
+        }
     };
     links.filter_map(|link| Some((host_of(stages[link].node)?, most(link).0 as i64))).collect()
 }

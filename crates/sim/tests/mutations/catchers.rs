@@ -4,7 +4,7 @@ use punctual_analysis::Nanos;
 use punctual_proto::ids::NodeId;
 use punctual_proto::node::api::Event;
 use punctual_proto::node::config::{NodeConfig, RouteConfig};
-use punctual_sim::{Class, FaultChoice, Faults, Options, Traffic};
+use punctual_sim::{Class, FaultChoice, FaultKind, FaultKinds, Faults, Options, SizeChoice, Traffic};
 
 use crate::checks::{arrivals, link, oracle};
 use crate::network::{Network, SECOND};
@@ -19,6 +19,8 @@ pub enum Catcher {
     Tight,
     /// The simulator, links that channels take all of.
     Crowded,
+    /// The simulator, one assumption broken.
+    Breach,
     /// The oracle, what the policy of this name holds.
     Oracle(&'static str),
     /// The simulation of one stage, adversarial arrivals, what the policy of this name admits.
@@ -40,7 +42,7 @@ impl Catcher {
     /// What catches.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Drawn | Self::Tight | Self::Crowded => "simulator",
+            Self::Drawn | Self::Tight | Self::Crowded | Self::Breach => "simulator",
             Self::Oracle(_) => "oracle (response-time-analysis)",
             Self::Stage(_) => "stage simulation",
             Self::Link => "link simulation",
@@ -55,6 +57,7 @@ impl Catcher {
             Self::Drawn => "drawn networks, faults in every fourth".into(),
             Self::Tight => "class tight, no link faults".into(),
             Self::Crowded => "class crowded, no link faults".into(),
+            Self::Breach => "small networks, one assumption broken".into(),
             Self::Oracle(policy) => format!("what {policy} holds, bounds least or wider"),
             Self::Stage(policy) => format!("what {policy} admits, at and off its critical instants"),
             Self::Link => "what edf admits, depth 1 to 4, window full of best effort".into(),
@@ -67,7 +70,9 @@ impl Catcher {
     /// What a unit of its work is, and how many there may be until it has seen the fault.
     pub fn limit(self) -> (&'static str, u64) {
         match self {
-            Self::Drawn | Self::Tight | Self::Crowded | Self::Crash | Self::Twin => ("seed", 500),
+            Self::Drawn | Self::Tight | Self::Crowded | Self::Breach | Self::Crash | Self::Twin => {
+                ("seed", 500)
+            }
             Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals => ("set", 20_000),
         }
     }
@@ -75,7 +80,7 @@ impl Catcher {
     /// How many runs or sets of the core without a fault must hold, at least.
     pub fn honest(self) -> u64 {
         match self {
-            Self::Crowded => 20,
+            Self::Crowded | Self::Breach => 20,
             Self::Tight => 40,
             Self::Drawn | Self::Crash | Self::Twin => 100,
             Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals => 2_000,
@@ -88,6 +93,7 @@ impl Catcher {
             Self::Drawn => simulate(seed, &Options::default()),
             Self::Tight => simulate(seed, &of_class(Class::Tight)),
             Self::Crowded => simulate(seed, &Options { traffic: Traffic::Drawn, ..of_class(Class::Crowded) }),
+            Self::Breach => untrue(seed),
             Self::Oracle(policy) => oracle::broken_bound(policy, seed),
             Self::Stage(policy) => soundness::missed(policy, seed),
             Self::Link => link::late_packet(seed),
@@ -112,6 +118,23 @@ fn simulate(seed: u64, options: &Options) -> Option<String> {
         Ok(outcome) => outcome.violations.into_iter().next().map(|violation| violation.what),
         Err(error) => Some(error.to_string()),
     }
+}
+
+/// Untrue words about what comes late, or a broken stage that is not named.
+fn untrue(seed: u64) -> Option<String> {
+    let options = Options {
+        sizes: SizeChoice::Small,
+        traffic: Traffic::For(Nanos::from_secs(4)),
+        ..Options::default().with_faults(FaultKinds::NONE.with(FaultKind::Breach))
+    };
+    let told = match punctual_sim::run(seed, &options) {
+        Ok(outcome) => match outcome.violations.into_iter().next() {
+            Some(violation) => return Some(violation.what),
+            None => outcome.told,
+        },
+        Err(error) => return Some(error.to_string()),
+    };
+    (told.named < told.breaches).then(|| format!("a broken stage is not named within a second: {told:?}"))
 }
 
 /// A host of four in a row crashes at some step of a channel's life: a lease later nobody holds anything.

@@ -42,4 +42,8 @@ pub const FAULTS: &[Fault] = &[
     fault(M::DuplicateCreateHeldTwice, "duplicate CREATE reserved twice", C::Twin),
     fault(M::RefuseKeepsHold, "REFUSE keeps one hop's hold", C::Drawn),
     fault(M::SignallingAsBestEffort, "signalling as plain best effort", C::Crowded),
+    fault(M::OffsetErrorLeftOut, "the error of a clock's offset left out", C::Drawn),
+    fault(M::LatenessBySlack, "lateness told by slack", C::Breach),
+    fault(M::HelloWithoutDeparture, "a HELLO that does not say when it leaves", C::Crowded),
+    fault(M::BreachNotAnnounced, "a broken stage that nobody is told of", C::Breach),
 ];

@@ -12,10 +12,10 @@ use punctual_ipc::service::{ClientId, Effect, Host, HostGone, Service};
 use punctual_ipc::shm::Region;
 use punctual_ipc::socket::Peer;
 use punctual_ipc::wake::Alarm;
-use punctual_proto::ids::{ChannelId, Name, NodeId};
+use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{Event, RequestError};
+use punctual_proto::node::api::{BrokenStage, CloseReason, Event, LinkChange, RequestError};
 use punctual_proto::node::config::NodeConfig;
 use punctual_proto::{Contract, Instant, Nanos};
 use punctual_sim::memory::SimFrame;
@@ -103,6 +103,12 @@ impl Host for Engine {
     fn events(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
+
+    fn link_changed(&self, _: LinkId, _: LinkChange) {}
+
+    fn stage_changed(&self, _: &BrokenStage, _: bool) {}
+
+    fn channel_closed(&self, _: &str, _: CloseReason) {}
 
     fn statistics(&self) -> serde_json::Value {
         serde_json::Value::Null

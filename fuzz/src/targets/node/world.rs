@@ -354,7 +354,9 @@ impl World {
             Event::Probed { .. }
             | Event::Established { .. }
             | Event::RequestFailed { .. }
-            | Event::Notice { .. } => {}
+            | Event::Link { .. }
+            | Event::Notice { .. }
+            | Event::Stage { .. } => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use punctual_link::kernel::{CareOptions, ShaperRate};
+use punctual_link::kernel::{CareOptions, FIRST_CLASS, ShaperRate};
 use punctual_link::xdp::{AttachMode, ClassifierOptions, ZeroCopy};
 use punctual_link::{Spins, Stream, UdpOptions};
 use punctual_proto::ids::NodeId;
@@ -13,15 +13,18 @@ use toml::Spanned;
 use super::super::file::{DriverName, LinkTable, XdpMode, ZeroCopyChoice};
 use super::super::xdp::PACKET_BYTES_MAX;
 use super::super::{
-    ConfigError, DATA_PORT_DEFAULT, LinkDriver, SIGNALLING_PORT_DEFAULT, Source, XdpSettings,
+    Beside, ConfigError, DATA_PORT_DEFAULT, LinkDriver, SIGNALLING_PORT_DEFAULT, Source, XdpSettings,
 };
 use super::addresses;
 use super::kernel_rate::{self, KernelRate};
-use super::{Hosts, bytes_u32, given_bytes, lookup, pick, signals};
+use super::{Hosts, bytes_u32, devices, given_bytes, lookup, pick, signals};
 use crate::os::realtime::{RealTime, SchedulingClass};
 
 /// Memory that a link's receive buffers take at most unless configured otherwise.
 const FRAME_BYTES_MAX: u32 = 64 << 20;
+
+/// What the node is told of each link, its driver, and what its device carries beside it.
+type Links = (Vec<LinkConfig>, Vec<LinkDriver>, Vec<Beside>);
 
 pub(super) fn links(
     tables: &[Spanned<LinkTable>],
@@ -31,17 +34,19 @@ pub(super) fn links(
     real_time: RealTime,
     signalling: &SignallingConfig,
     source: &Source<'_>,
-) -> Result<(Vec<LinkConfig>, Vec<LinkDriver>), ConfigError> {
+) -> Result<Links, ConfigError> {
     let mut links = Vec::with_capacity(tables.len());
     let mut drivers = Vec::with_capacity(tables.len());
+    let mut besides = Vec::with_capacity(tables.len());
     for table in tables {
         let (at, table) = (table.span().start, table.get_ref());
         let refuse = |what: String| source.error(at, format!("[[link]] \"{}\": {what}", table.name));
-        let link = link(table, hosts, fragment_bytes, at, source)?;
+        let beside = devices::beside(table, &default_of(table)).map_err(refuse)?;
+        let link = link(table, beside, hosts, fragment_bytes, at, source)?;
         link.check(fragment_bytes, own).map_err(|error| refuse(error.what))?;
         let driver = match table.driver {
             DriverName::Memory => memory(table, at, source)?,
-            DriverName::Udp => udp(table, &link, real_time, at, source)?,
+            DriverName::Udp => udp(table, &link, beside, real_time, at, source)?,
             DriverName::Xdp => xdp(table, &link, signalling, at, source)?,
         };
         addresses::check(&driver, table.neighbour.as_str()).map_err(refuse)?;
@@ -50,15 +55,23 @@ pub(super) fn links(
             no_xdp_keys(table, at, source)?;
         }
         links.push(link);
+        besides.push(beside);
     }
     one_device_each(tables, &drivers, source)?;
     one_link_each(tables, source)?;
+    devices::share(tables, &drivers, &besides, &mut links, source)?;
     share_ports(&mut drivers);
-    Ok((links, drivers))
+    Ok((links, drivers, besides))
+}
+
+/// A link with the defaults for all that the table does not say.
+fn default_of(table: &LinkTable) -> LinkConfig {
+    LinkConfig::new(&table.name, NodeId(0), table.rate.0)
 }
 
 fn link(
     table: &LinkTable,
+    beside: Beside,
     hosts: &Hosts,
     fragment_bytes: u32,
     at: usize,
@@ -95,7 +108,11 @@ fn link(
         propagation_min: pick(&table.propagation_min, default.propagation_min),
         propagation_max: pick(&table.propagation_max, default.propagation_max),
         prediction_error: pick(&table.prediction_error, default.prediction_error),
-        interference: interference(table, &default, at, source)?,
+        interference: match beside {
+            Beside::Behind(rate) => devices::behind(rate, pick(&table.reaction, default.reaction)),
+            _ => interference(table, &default, at, source)?,
+        },
+        kernel_traffic: devices::kernel_traffic(beside),
         best_effort_share_min: pick(&table.best_effort_share_min, default.best_effort_share_min),
         best_effort_flow_cap: pick(&table.best_effort_flow_cap, default.best_effort_flow_cap),
         best_effort_cap: pick(&table.best_effort_cap, default.best_effort_cap),
@@ -126,6 +143,8 @@ fn memory(table: &LinkTable, at: usize, source: &Source<'_>) -> Result<LinkDrive
         ("signalling_port", table.signalling_port.is_some()),
         ("peer_data_port", table.peer_data_port.is_some()),
         ("peer_signalling_port", table.peer_signalling_port.is_some()),
+        ("kernel_traffic", table.kernel_traffic.is_some()),
+        ("device_rate", table.device_rate.is_some()),
     ];
     let why = "driver \"memory\" has no addresses, devices or ports: leave it out";
     none_of(&keys, why).map_err(|what| source.error(at, format!("[[link]] \"{}\": {what}", table.name)))?;
@@ -143,6 +162,7 @@ fn none_of(keys: &[(&str, bool)], why: &str) -> Result<(), String> {
 fn udp(
     table: &LinkTable,
     link: &LinkConfig,
+    beside: Beside,
     real_time: RealTime,
     at: usize,
     source: &Source<'_>,
@@ -154,6 +174,10 @@ fn udp(
         );
         return Err(source.error(at, what));
     };
+    if let (Beside::Behind(_), Some(_)) = (beside, table.socket_priority) {
+        let what = "socket_priority follows from kernel_traffic = \"shaped\": leave it out";
+        return Err(source.error(at, format!("[[link]] \"{}\": {what}", table.name)));
+    }
     let data_port = table.data_port.unwrap_or(DATA_PORT_DEFAULT);
     let signalling_port = table.signalling_port.unwrap_or(SIGNALLING_PORT_DEFAULT);
     let default = UdpOptions::new(local, peer, data_port, signalling_port);
@@ -171,7 +195,10 @@ fn udp(
             at,
         )? as usize,
         socket_buffer_required: real_time.class != SchedulingClass::BestEffortHost,
-        priority: table.socket_priority.unwrap_or(default.priority),
+        priority: match beside {
+            Beside::Behind(_) => FIRST_CLASS,
+            _ => table.socket_priority.map_or(default.priority, u32::from),
+        },
         ..default
     }))
 }
@@ -231,6 +258,7 @@ fn xdp(
         care: CareOptions {
             kernel_rate: kernel_rate
                 .map(|KernelRate { rate_bps, burst_bytes, .. }| ShaperRate { rate_bps, burst_bytes }),
+            whole_rate: None,
             napi_priority: table.napi_priority,
             interrupt_defer_ns: pick(&table.interrupt_defer, Nanos::ZERO).0,
         },

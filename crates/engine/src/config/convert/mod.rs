@@ -2,6 +2,7 @@
 //! a line. The node checks the rest when it is made.
 
 mod addresses;
+mod devices;
 mod kernel_rate;
 mod link;
 mod plan;
@@ -59,7 +60,8 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
     let spin = pick(&file.processor.get_ref().spin, Spin(Nanos::ZERO)).0;
     let fragment_max = fragment_bytes.max(fragment_low_latency_bytes.unwrap_or(0));
     let signalling = signalling(&file.signalling, source)?;
-    let (links, drivers) = link::links(&file.link, &hosts, id, fragment_max, real_time, &signalling, source)?;
+    let (links, drivers, beside) =
+        link::links(&file.link, &hosts, id, fragment_max, real_time, &signalling, source)?;
     let routes = routes(&file.route, &hosts, id, &links, source)?;
     let node = NodeConfig {
         id,
@@ -85,7 +87,18 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
     let profile = profile(file.processor.get_ref(), source);
     let quantum = file.processor.get_ref().quantum;
     let co_scheduling = priorities::of(&file.processor, real_time.class, source)?;
-    Ok(HostConfig { node, drivers, real_time, spin, co_scheduling, profile, quantum, daemon, epoch_file })
+    Ok(HostConfig {
+        node,
+        drivers,
+        beside,
+        real_time,
+        spin,
+        co_scheduling,
+        profile,
+        quantum,
+        daemon,
+        epoch_file,
+    })
 }
 
 fn pick<Q: Copy>(given: &Option<Text<Q>>, default: Q) -> Q {
@@ -341,6 +354,7 @@ fn signalling(
         consent_timeout: pick(&table.consent_timeout, default.consent_timeout),
         grace: pick(&table.grace, default.grace),
         packets_per_second: table.packets_per_second.unwrap_or(default.packets_per_second),
+        while_broken: table.while_broken.unwrap_or(default.while_broken),
     };
     signalling.check().map_err(|what| source.error(at, format!("[signalling] {what}")))?;
     Ok(signalling)

@@ -11,6 +11,7 @@ use rustix::event::epoll;
 
 use super::keeper::Keeper;
 use super::mailbox::{Condition, Mailbox, Parcel};
+use crate::kernel::Watched;
 use crate::{
     Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, Spins, Stream, StreamDrops,
 };
@@ -43,6 +44,7 @@ pub struct FollowedLink {
     spins: Spins,
     /// What was known about the device when the mailbox was free last.
     condition: RefCell<Condition>,
+    watched: Option<Watched>,
     /// The last link to go stops it.
     _keeper: Arc<Keeper>,
 }
@@ -73,8 +75,19 @@ impl FollowedLink {
             packet_bytes_max,
             spins,
             condition: RefCell::default(),
+            watched: None,
             _keeper: keeper,
         })
+    }
+
+    /// From now on with an account of what it sends by its device.
+    pub fn watch(&mut self, watched: Watched) {
+        self.watched = Some(watched);
+    }
+
+    /// What who watches the device says is wrong with it.
+    fn device_trouble(&self) -> Option<String> {
+        self.watched.as_ref()?.condition().trouble
     }
 
     /// Whether there is a driver now.
@@ -176,13 +189,16 @@ impl Link for FollowedLink {
         let queued = driver.transmit(port, len, wire_bytes);
         if queued.is_ok() {
             self.outstanding_bytes += u64::from(wire_bytes);
+            self.watched.iter().for_each(|watched| watched.count(len));
         }
         self.outcome(queued, ())
     }
 
     fn transmit_frame(&mut self, port: Port, frame: Frame, wire_bytes: u32) -> Result<(), Frame> {
         let Some(driver) = &mut self.driver else { return Err(frame) };
+        let bytes = frame.as_ref().len();
         driver.transmit_frame(port, frame, wire_bytes)?;
+        self.watched.iter().for_each(|watched| watched.count(bytes));
         self.outstanding_bytes += u64::from(wire_bytes);
         Ok(())
     }
@@ -245,9 +261,13 @@ impl Link for FollowedLink {
         self.drops + now
     }
 
+    fn foreign_bps(&self) -> Option<u64> {
+        self.watched.as_ref()?.foreign_bps()
+    }
+
     fn mode(&self) -> String {
         let mode = self.driver.as_ref().map_or_else(|| "closed".into(), |driver| driver.mode());
-        match self.condition().trouble() {
+        match self.condition().trouble().or_else(|| self.device_trouble()) {
             Some(trouble) => format!("{mode}; {trouble}"),
             None => mode,
         }
@@ -258,7 +278,11 @@ impl Link for FollowedLink {
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
-        self.condition().facts()
+        let mut facts = self.condition().facts();
+        if self.condition().trouble().is_none() {
+            facts.extend(self.device_trouble().map(|trouble| ("trouble", trouble)));
+        }
+        facts
     }
 }
 

@@ -1,9 +1,11 @@
 //! The words between a [`Node`](super) and what drives it: requests, events, refusals, status.
 
+mod breach;
 mod filter;
 mod refusal;
 mod status;
 
+pub use breach::{Breach, BrokenStage, Cause, LateArrivals, StageName};
 pub use filter::{FilterChange, PathFilter};
 pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};
 pub use status::{
@@ -11,6 +13,7 @@ pub use status::{
     PathRecord, Role, WakeRecord,
 };
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -19,8 +22,8 @@ use punctual_analysis::{Contract, ContractError, CostParts, Explanation, Nanos, 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::config::{CostSource, CpuCosts};
-use crate::ids::{Address, ChannelId, ListenerId, Name, NodeId};
+use super::config::{CostSource, CpuCosts, Degraded};
+use crate::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId};
 
 /// Who asks, for quotas and for the receiver's agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -78,9 +81,9 @@ pub struct StageGrant {
     pub utilisation: Ppm,
     /// Bytes of buffers reserved behind this stage.
     pub buffer_bytes: u64,
-    /// Its host runs without a real-time class, or with costs of another machine: the bound is no guarantee.
+    /// Why the bound is no guarantee, if it is none.
     #[serde(default)]
-    pub degraded: bool,
+    pub degraded: Option<Degraded>,
 }
 
 /// A yes: what is promised.
@@ -88,6 +91,9 @@ pub struct StageGrant {
 pub struct Grant {
     /// Every message is delivered by its logical arrival plus this.
     pub deadline: Nanos,
+    /// So far ahead of its logical arrival a message keeps the contract: what a sender's timer may be late by.
+    #[serde(default)]
+    pub jitter_allowance: Nanos,
     /// The smallest end-to-end bound that the route could have given.
     pub bound_possible: Nanos,
     /// Stage by stage, from the source on.
@@ -97,21 +103,48 @@ pub struct Grant {
     /// Their names, as the source knows them.
     #[serde(default)]
     pub hosts: Vec<HostName>,
-    /// Messages that the source's ring must hold: B + ceil(d(1) / I').
+    /// Messages that the source's ring must hold: B + ceil((a + d(1)) / I'), a the jitter allowance.
     pub outbox_messages: u32,
 }
 
 impl Grant {
     /// Hosts on the way, by name, whose bounds are no guarantees; with one of them nothing is guaranteed.
     pub fn degraded_by(&self) -> Vec<String> {
-        degraded(&self.stages).into_iter().map(|node| name_of(&self.hosts, node)).collect()
+        let hosts = degraded(&self.stages);
+        hosts_of(&hosts).into_iter().map(|node| name_of(&self.hosts, node)).collect()
+    }
+
+    /// The same with the reasons, a line each.
+    pub fn degraded_why(&self) -> Vec<String> {
+        let line =
+            |DegradedHost { node, why }: &DegradedHost| format!("{}: {why}", name_of(&self.hosts, *node));
+        degraded(&self.stages).iter().map(line).collect()
     }
 }
 
-/// Nodes among `stages` whose bounds are no guarantees, each once, in the order of the route.
-pub fn degraded(stages: &[StageGrant]) -> Vec<NodeId> {
+/// A host whose bounds are no guarantees, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DegradedHost {
+    /// Which.
+    pub node: NodeId,
+    /// Why.
+    pub why: Degraded,
+}
+
+/// What of `stages` is no guarantee: each host with each reason once, in the order of the route.
+pub fn degraded(stages: &[StageGrant]) -> Vec<DegradedHost> {
+    let mut hosts = Vec::new();
+    for StageGrant { node, degraded, .. } in stages {
+        let host = degraded.map(|why| DegradedHost { node: *node, why });
+        hosts.extend(host.filter(|host| !hosts.contains(host)));
+    }
+    hosts
+}
+
+/// The hosts, each once, in their order.
+pub fn hosts_of(degraded: &[DegradedHost]) -> Vec<NodeId> {
     let mut nodes = Vec::new();
-    for StageGrant { node, .. } in stages.iter().filter(|stage| stage.degraded) {
+    for DegradedHost { node, .. } in degraded {
         if !nodes.contains(node) {
             nodes.push(*node);
         }
@@ -242,22 +275,46 @@ impl CloseReason {
 pub struct Receipt {
     /// Messages that its application was given.
     pub delivered: u64,
-    /// Those of them that missed their bound.
+    /// Those of them that were surely delivered later than their deadline, by the clocks of the hosts on the way.
     pub late: u64,
+    /// Those whose deadline lay within the clocks' error of their delivery.
+    pub perhaps_late: u64,
+    /// Those of which nobody knows, since the clocks of the hosts were not known yet.
+    pub unmeasured: u64,
+    /// Messages that are missing before the last one that came.
+    pub lost: u64,
+    /// The longest from a logical arrival to the delivery, by the clocks as they are known.
+    pub latency_max: Nanos,
 }
 
 /// Something that a channel's application should know; counted, told at most once per kind until read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Notice {
-    /// Messages broke the contract and were delayed, dropped or demoted.
+    /// Messages broke the contract, beyond its jitter allowance, and were delayed, dropped or demoted.
     Policed,
-    /// A message missed its bound.
+    /// A message was surely delivered later than its deadline.
     Late,
     /// The receiver did not free its ring; messages were dropped.
     Overrun,
     /// The profile's costs are exceeded: guarantees are at risk.
     ProfileAtRisk,
+}
+
+/// What became of a link, for whoever runs the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkChange {
+    /// The neighbour is there.
+    Up,
+    /// The neighbour is silent, or what was said to it was not heard.
+    Down,
+    /// The neighbour was there all the time, and has forgotten what was agreed with it: it restarted, or gave us up.
+    Restarted,
+    /// Signalling that does not authenticate, or is not from that neighbour to this node: another key, or other ids.
+    Unauthenticated {
+        /// All of them so far.
+        packets: u64,
+    },
 }
 
 /// What the node tells its driver, for applications.
@@ -319,6 +376,22 @@ pub enum Event {
         reason: CloseReason,
         /// At the source: what the sink has of it; `None` where that was not to be learnt.
         receipt: Option<Receipt>,
+    },
+    /// A stage on a channel's way breaks its promise, or keeps it again.
+    Stage {
+        /// Which channel, of an end here; `None`: said once for the host.
+        channel: Option<ChannelId>,
+        /// Which stage, and what is known of it.
+        stage: BrokenStage,
+        /// It has kept its promise for a lease.
+        healed: bool,
+    },
+    /// What became of a link.
+    Link {
+        /// Which.
+        link: LinkId,
+        /// What.
+        change: LinkChange,
     },
     /// See [`Notice`].
     Notice {

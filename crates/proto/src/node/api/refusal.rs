@@ -7,7 +7,7 @@ use punctual_analysis::{Contract, Nanos, Refusal, RefusalReason};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{StageGrant, StageKind};
+use super::{Breach, StageGrant, StageKind};
 use crate::ids::{Name, NodeId};
 
 /// Why a channel was refused, in one place on the way.
@@ -24,6 +24,14 @@ pub enum RefuseCause {
     /// Buffer memory of the node is used up.
     #[error("buffers: {0}")]
     Buffers(RefusalReason),
+    /// A stage breaks its promise, and the operator wants nothing admitted across it meanwhile.
+    #[error("{}", broken_text(*kind, breach))]
+    Broken {
+        /// Which resource.
+        kind: StageKind,
+        /// How.
+        breach: Breach,
+    },
     /// Nobody listens there.
     #[error("nobody listens on \"{0}\"")]
     NoListener(Name),
@@ -113,6 +121,10 @@ pub struct HostName {
 pub fn name_of(hosts: &[HostName], node: NodeId) -> String {
     let known = hosts.iter().find(|host| host.node == node);
     known.map_or_else(|| alloc::format!("node {node}"), |host| host.name.to_string())
+}
+
+fn broken_text(kind: StageKind, breach: &Breach) -> String {
+    alloc::format!("{kind}: it {breach}: ask again when it has kept its promise for a lease")
 }
 
 fn of_host(hosts: &[HostName], node: NodeId) -> String {

@@ -6,9 +6,12 @@ use alloc::vec::Vec;
 use punctual_analysis::{Contract, Delivery, Guarantee, Instant, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
-use super::StageGrant;
+use super::{BrokenStage, StageGrant};
 use crate::ids::{Address, ChannelId, LinkId, Name, NodeId, PathId};
+use crate::latencies::Observed;
+use crate::node::config::KernelTraffic;
 pub use crate::node::record::{BusyRecord, PathRecord, WakeRecord};
+use crate::watch::Lateness;
 
 /// What a channel's end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,14 +34,26 @@ pub struct ChannelCounters {
     pub messages_out: u64,
     /// Payload bytes of those.
     pub bytes_out: u64,
-    /// Messages delayed by policing at the source.
+    /// Messages that broke the contract, beyond its jitter allowance, and were delayed for that at the source.
     pub delayed: u64,
     /// Messages dropped by policing at the source.
     pub dropped: u64,
     /// Packets or messages demoted to best effort.
     pub demoted: u64,
-    /// Messages that missed their bound at this end.
+    /// Messages that were surely delivered later than their deadline, by the clocks of the hosts on the way.
     pub misses: u64,
+    /// Messages whose deadline lay within the clocks' error of their delivery.
+    #[serde(default)]
+    pub perhaps_late: u64,
+    /// Messages of which nobody knows that: the clocks of the hosts were not known yet.
+    #[serde(default)]
+    pub unmeasured: u64,
+    /// Packets that came in later than the link before may bring them.
+    #[serde(default)]
+    pub late_arrivals: u64,
+    /// Messages that are missing at the sink before the last one that came.
+    #[serde(default)]
+    pub lost: u64,
     /// Messages never completed (a fragment was lost) .
     pub incomplete: u64,
     /// Messages lost since the receiver's ring was full.
@@ -47,7 +62,7 @@ pub struct ChannelCounters {
     pub overflows: u64,
     /// Packets of a soft channel dropped since they came too late for the deadline.
     pub expired: u64,
-    /// Largest latency observed at the sink, from the logical arrival as far as this host can tell.
+    /// Largest latency at the sink from the logical arrival, by the clocks as they are known.
     pub latency_max: Nanos,
     /// Most slots or messages of the reservation in use at once.
     pub occupancy_max: u32,
@@ -68,12 +83,17 @@ pub struct ChannelStatus {
     pub to: Address,
     /// The contract.
     pub contract: Contract,
+    /// Its jitter allowance.
+    #[serde(default)]
+    pub jitter_allowance: Nanos,
     /// How firm the promise is.
     pub guarantee: Guarantee,
-    /// Hosts on the way, by name, that run without a real-time class or with costs of another machine: with one of them
-    /// nothing is guaranteed.
+    /// Hosts on the way, by name, whose bounds are no guarantees: with one of them nothing is guaranteed.
     #[serde(default)]
     pub degraded_by: Vec<String>,
+    /// Why, a line for each host and reason.
+    #[serde(default)]
+    pub degraded_why: Vec<String>,
     /// Local stages as they are held now; what a bound was made of, and the smallest that was offered, the grant says.
     pub stages: Vec<StageGrant>,
     /// State of signalling (`open`, `creating`, ...).
@@ -82,6 +102,12 @@ pub struct ChannelStatus {
     pub delivery: Delivery,
     /// Counters.
     pub counters: ChannelCounters,
+    /// Latencies at the sink; `None` elsewhere.
+    #[serde(default)]
+    pub observed: Option<Observed>,
+    /// Stages on the way that break their promise now, as far as this host knows: nothing is guaranteed meanwhile.
+    #[serde(default)]
+    pub broken: Vec<BrokenStage>,
 }
 
 /// A link as `status` shows it.
@@ -93,6 +119,9 @@ pub struct LinkStatus {
     pub name: String,
     /// The neighbour.
     pub neighbour: NodeId,
+    /// Its name.
+    #[serde(default)]
+    pub neighbour_name: String,
     /// Whether HELLOs come.
     pub alive: bool,
     /// Set where the neighbour is there and speaks another version, so that nothing can be agreed with it.
@@ -103,10 +132,31 @@ pub struct LinkStatus {
     pub packets_foreign: u64,
     /// The neighbour's clock less ours, and the error bound of that; `None` before the first round trip.
     pub clock_offset_ns: Option<(i64, u64)>,
+    /// How often one of the two clocks was stepped, or drifted beyond its tolerance, in this life of the neighbour.
+    #[serde(default)]
+    pub clock_breaks: u32,
+    /// What came in over the link since the start, in bytes of the wire.
+    #[serde(default)]
+    pub wire_bytes_in: u64,
+    /// HELLOs of the neighbour that surely came later than they may, since the start: nobody can forge them.
+    #[serde(default)]
+    pub late_signals: Lateness,
+    /// Packets of channels that did.
+    #[serde(default)]
+    pub late_packets: Lateness,
     /// Smallest round trip measured.
     pub round_trip_min: Option<Nanos>,
+    /// The last one: the smallest does not show that a queue grows.
+    #[serde(default)]
+    pub round_trip_recent: Option<Nanos>,
+    /// Signalling that came in over it and does not authenticate, or is not from that neighbour to this node.
+    #[serde(default)]
+    pub unauthenticated: u64,
     /// Given away to channels.
     pub utilisation: Ppm,
+    /// What is known of other traffic on its device.
+    #[serde(default)]
+    pub kernel_traffic: KernelTraffic,
     /// Guaranteed packets sent.
     pub packets_guaranteed: u64,
     /// Best-effort packets sent.
@@ -184,6 +234,12 @@ pub struct NodeStatus {
     pub busy: BusyRecord,
     /// Wake-ups by time beside the release latency that admission assumes.
     pub wakes: WakeRecord,
+    /// Packets that this processor served later than its bound for them, since the start.
+    #[serde(default)]
+    pub late_service: Lateness,
+    /// Stages that break their promise now: this host's, and those on the ways of its channels.
+    #[serde(default)]
+    pub broken: Vec<BrokenStage>,
     /// Signalling messages retransmitted.
     pub retransmissions: u64,
     /// This host's time.

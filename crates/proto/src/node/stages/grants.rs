@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{CostParts, Explanation, Nanos, Ppm};
 
 use super::super::api::{Role, StageGrant, StageKind};
-use super::super::config;
+use super::super::config::{self, Degraded};
 use super::models::path_costs;
 use super::planned::planned_bound;
 use super::{HeldStage, Stages};
@@ -64,6 +64,7 @@ impl Stages {
             cost_parts: self.cpu_cost_parts(local),
             costs_from: self.costs_from,
             utilisation: self.cpu.utilisation(),
+            degraded: self.degraded.or(self.cpu_breach.map(|_| Degraded::Broken)),
             ..self.part(cpu_kind(local.role), stage)
         }
     }
@@ -75,6 +76,7 @@ impl Stages {
             cost_parts: on.model.cost_parts(&local.contract, local.fragment_bytes),
             propagation_max: on.propagation_max,
             utilisation: on.policy.utilisation(),
+            degraded: on.degraded.or(on.breach.map(|_| Degraded::Broken)),
             ..self.part(StageKind::Link, stage)
         }
     }
@@ -94,7 +96,7 @@ impl Stages {
             costs_from: config::CostSource::Configured,
             utilisation: Ppm(0),
             buffer_bytes: 0,
-            degraded: self.degraded,
+            degraded: None,
         }
     }
 }

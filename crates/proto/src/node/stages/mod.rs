@@ -18,9 +18,9 @@ use punctual_analysis::{
     Policing, Ppm, Refusal, RefusalReason, StageKey, Urgency, policy_by_name,
 };
 
-use super::api::{RefuseCause, StageGrant, StageKind};
+use super::api::{Breach, RefuseCause, StageGrant, StageKind};
 use super::check::NodeConfigError;
-use super::config::{self, Admission, NodeConfig};
+use super::config::{self, Admission, Degraded, NodeConfig};
 use super::plan::PlannedFlow;
 use crate::ids::{ChannelId, LinkId, NodeId};
 use crate::limits::{FRAGMENT_BYTES_MAX, FRAMES_GUARANTEED_DIVISOR, HEADER_BYTES, SIGNAL_BYTES_MAX};
@@ -59,10 +59,14 @@ struct LinkStage {
     packet_bytes_max: u32,
     packet_best_effort_bytes_max: u32,
     signal_bound: Nanos,
+    /// Why its bounds are no guarantees.
+    degraded: Option<Degraded>,
     /// Frames that channels may reserve, and those that they have.
     frames_max: u32,
     frames: u32,
     pool: Pool,
+    /// It breaks its promise.
+    breach: Option<Breach>,
 }
 
 /// A flow of this host's plan; admission holds it from the start on.
@@ -84,8 +88,11 @@ pub(super) struct Stages {
     cpu: Box<dyn AdmissionPolicy>,
     costs: config::CpuCosts,
     costs_from: config::CostSource,
-    /// See [`config::CpuConfig::is_degraded`].
-    degraded: bool,
+    /// Why the processor's bounds are no guarantees.
+    degraded: Option<Degraded>,
+    /// What is known of this node's own stages, and what that means for who wants to cross them.
+    cpu_breach: Option<Breach>,
+    while_broken: config::WhileBroken,
     release_latency: Nanos,
     plan: Vec<PlannedStage>,
     links: Vec<LinkStage>,
@@ -138,9 +145,11 @@ impl Stages {
                 packet_bytes_max,
                 packet_best_effort_bytes_max: link.best_effort_bytes_max(),
                 signal_bound,
+                degraded: link.degraded(),
                 frames_max,
                 frames: 0,
                 pool: Pool::default(),
+                breach: None,
             });
         }
         if let Some(demand) = cpu_demand {
@@ -153,7 +162,9 @@ impl Stages {
             cpu,
             costs: config.cpu.costs,
             costs_from: config.cpu.costs_from,
-            degraded: config.cpu.is_degraded(),
+            degraded: config.cpu.degraded(),
+            cpu_breach: None,
+            while_broken: config.signalling.while_broken,
             release_latency: config.cpu.release_latency,
             plan,
             links,
@@ -199,6 +210,7 @@ impl Stages {
         dry: bool,
     ) -> Result<Vec<StageGrant>, RefuseCause> {
         self.check_suitable(local)?;
+        self.check_broken(local)?;
         let refuse = |refusal| RefuseCause::Stage { kind: cpu_kind(local.role), refusal };
         let cpu = self.offer_cpu(local, limit)?.map_err(refuse)?;
         let out = local.link_out.map(|link| self.offer_link(local, link, &cpu, limit)).transpose()?;
@@ -224,6 +236,28 @@ impl Stages {
         Ok(core::iter::once(cpu).chain(out).collect())
     }
 
+    /// The processor breaks its promise, or keeps it again.
+    pub const fn set_cpu_breach(&mut self, breach: Option<Breach>) {
+        self.cpu_breach = breach;
+    }
+    /// A link does.
+    pub fn set_link_breach(&mut self, link: LinkId, breach: Option<Breach>) {
+        self.links[usize::from(link.0)].breach = breach;
+    }
+
+    /// Refuses what would cross a broken stage, where the operator wants that.
+    fn check_broken(&self, local: &LocalChannel) -> Result<(), RefuseCause> {
+        if self.while_broken == config::WhileBroken::Degrade {
+            return Ok(());
+        }
+        let link = local.link_out.and_then(|link| self.links[usize::from(link.0)].breach);
+        let cpu = self.cpu_breach.map(|breach| (cpu_kind(local.role), breach));
+        match cpu.or(link.map(|breach| (StageKind::Link, breach))) {
+            Some((kind, breach)) => Err(RefuseCause::Broken { kind, breach }),
+            None => Ok(()),
+        }
+    }
+
     /// Moves the held bounds to at most `bounds` (CPU, link), each where its stage still keeps everybody's;
     /// returns the bounds that are held now.
     pub fn relax(
@@ -244,10 +278,13 @@ impl Stages {
         let wanted = bounds.first().copied().unwrap_or(cpu.bound);
         relax_stage(self.cpu.as_mut(), key, &mut cpu, wanted);
         taken[0] = cpu.bound;
-        let early_cpu = horizons(0, &taken);
-        rehold(self.cpu.as_mut(), key, &mut cpu, early_cpu);
+        // To a policy that counts it early service is jitter, which costs others: nobody gets that without having asked.
+        let unasked =
+            if local.contract.jitter.is_none() { local.contract.early_service() } else { Nanos::ZERO };
+        rehold(self.cpu.as_mut(), key, &mut cpu, horizons(0, &taken) - unasked);
         if let Some((link, stage)) = &mut out {
-            rehold(self.links[usize::from(link.0)].policy.as_mut(), key, stage, horizons(1, &taken));
+            let policy = self.links[usize::from(link.0)].policy.as_mut();
+            rehold(policy, key, stage, horizons(1, &taken) - unasked);
         }
         let held = self.held.get_mut(local.channel)?;
         held.set_bounds(cpu.bound, out.map(|(_, stage)| stage.bound));

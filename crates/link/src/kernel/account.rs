@@ -1,0 +1,126 @@
+//! A link's part in what its device sends, and what is known of the device: between the link, which counts, and an ordinary
+//! thread, which compares.
+//!
+//! The link never waits: it adds to a counter that only it writes, and looks at what the thread has left where that is free.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+/// Not known yet.
+const UNKNOWN: u64 = u64::MAX;
+
+/// What a device is like, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCondition {
+    /// Its name.
+    pub device: String,
+    /// The shaper that we put there.
+    pub qdisc: Option<String>,
+    /// What is not as it should be.
+    pub trouble: Option<String>,
+}
+
+/// What a link and the thread that watches its device share.
+#[derive(Debug)]
+pub struct Account {
+    /// Bytes that the link handed over, as the device counts them. Written by the link alone.
+    sent_bytes: AtomicU64,
+    foreign_bps: AtomicU64,
+    condition: Mutex<DeviceCondition>,
+}
+
+impl Account {
+    /// Nothing sent, nothing known but this.
+    pub fn new(condition: DeviceCondition) -> Self {
+        let (sent_bytes, foreign_bps) = (AtomicU64::new(0), AtomicU64::new(UNKNOWN));
+        Self { sent_bytes, foreign_bps, condition: Mutex::new(condition) }
+    }
+
+    /// Bytes that the link has handed over, Ethernet headers included.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Others sent so many bits a second by the device lately; `None`: not known.
+    pub fn set_foreign_bps(&self, bps: Option<u64>) {
+        self.foreign_bps.store(bps.unwrap_or(UNKNOWN), Ordering::Relaxed);
+    }
+
+    /// From now on the device is like this. For the thread that watches; waits for nobody but a link's glance.
+    pub fn set_condition(&self, condition: DeviceCondition) {
+        *self.condition.lock().unwrap_or_else(PoisonError::into_inner) = condition;
+    }
+}
+
+/// A link's end of its account.
+pub struct Watched {
+    account: Arc<Account>,
+    /// Ethernet, IP and UDP headers.
+    header_bytes: u64,
+    /// As it was when the lock was free last.
+    condition: RefCell<DeviceCondition>,
+    /// The last link to go stops it.
+    _watch: Arc<dyn Send + Sync>,
+}
+
+impl Watched {
+    /// For a link whose packets have so many bytes of headers before ours; `watch` lives as long as it.
+    pub fn new(account: Arc<Account>, header_bytes: u32, watch: Arc<dyn Send + Sync>) -> Self {
+        let condition = RefCell::default();
+        Self { account, header_bytes: header_bytes.into(), condition, _watch: watch }
+    }
+
+    /// A packet of so many bytes, from our header on, was handed over.
+    pub fn count(&self, bytes: usize) {
+        let sent = &self.account.sent_bytes;
+        // It has one writer.
+        sent.store(sent.load(Ordering::Relaxed) + self.header_bytes + bytes as u64, Ordering::Relaxed);
+    }
+
+    /// What others sent by the device lately, in bits a second; `None`: not known yet.
+    pub fn foreign_bps(&self) -> Option<u64> {
+        Some(self.account.foreign_bps.load(Ordering::Relaxed)).filter(|bps| *bps != UNKNOWN)
+    }
+
+    /// What the device is like.
+    pub fn condition(&self) -> DeviceCondition {
+        match self.account.condition.try_lock() {
+            Ok(condition) => self.condition.replace(condition.clone()),
+            Err(TryLockError::Poisoned(poisoned)) => self.condition.replace(poisoned.into_inner().clone()),
+            Err(TryLockError::WouldBlock) => DeviceCondition::default(),
+        };
+        self.condition.borrow().clone()
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Watched").field(&self.account).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_and_found_is_told() {
+        let account = Arc::new(Account::new(DeviceCondition::default()));
+        let watched = Watched::new(Arc::clone(&account), 42, Arc::new(()));
+        watched.count(100);
+        watched.count(58);
+        assert_eq!(account.sent_bytes(), 242);
+        assert_eq!(watched.foreign_bps(), None);
+        account.set_foreign_bps(Some(0));
+        assert_eq!(watched.foreign_bps(), Some(0));
+        let condition = DeviceCondition { device: "eth0".into(), ..DeviceCondition::default() };
+        account.set_condition(condition.clone());
+        assert_eq!(watched.condition(), condition);
+        // The thread is at it: what was known before.
+        let busy = account.condition.lock().expect("not poisoned");
+        assert_eq!(watched.condition(), condition);
+        drop(busy);
+    }
+}

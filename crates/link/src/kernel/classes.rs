@@ -1,0 +1,77 @@
+//! Inside the shaper of a device whose kernel traffic goes behind ours: an `htb` with two classes.
+//!
+//! The token bucket outside (see [`super::qdisc`]) cuts runs of segmentation offload as they come in and lets through what
+//! the link drains, so of what goes before an urgent packet there is at most one unit that the bucket holds already, and
+//! what it let through at once. Inside, strict priority: packets of sockets with [`FIRST_CLASS`] as their priority, which
+//! only `CAP_NET_ADMIN` may set, then everything else. The classes' own rates are so high that they never hold anything
+//! back.
+
+use super::attributes::Body;
+use super::device::Device;
+use super::error::KernelError;
+use super::qdisc::{
+    NLM_F_CREATE, NLM_F_REPLACE, QUEUE_BYTES_MIN, ShaperRate, TCA_KIND, TCA_OPTIONS, ask, failed,
+};
+
+const RTM_NEWQDISC: u16 = 36;
+const RTM_NEWTCLASS: u16 = 40;
+const TCA_HTB_PARMS: u16 = 1;
+const TCA_HTB_INIT: u16 = 2;
+const TCA_HTB_RATE64: u16 = 6;
+const TCA_HTB_CEIL64: u16 = 7;
+const HTB_VERSION: u32 = 3;
+const LINKLAYER_ETHERNET: u8 = 1;
+
+/// The only class of a `tbf` at the root, with our handle.
+const INSIDE: u32 = 0x7075_0001;
+const HANDLE: u32 = 0x7076_0000;
+/// `SO_PRIORITY` of a socket whose packets go first.
+pub const FIRST_CLASS: u32 = HANDLE | 1;
+const OTHERS: u32 = HANDLE | 2;
+/// Majors of everything that is set up here.
+pub(super) const MAJORS: std::ops::RangeInclusive<u32> = 0x7076..=0x7078;
+/// So many times faster than the bucket outside: never what limits.
+const AMPLE: u64 = 8;
+/// How much a class may send at once, in ticks of 64 ns at its rate: 10 ms.
+const BURST_TICKS: u32 = 10_000_000 / 64;
+/// Packets of ours that may wait: more than all links of a host hand over in a window.
+const FIRST_PACKETS_MAX: u32 = 1_000;
+
+/// Puts the classes into the bucket that is at the root.
+pub(super) fn install(device: &Device, rate: ShaperRate, queue_bytes: u64) -> Result<(), KernelError> {
+    let globals: Vec<u8> = [HTB_VERSION, 10, OTHERS & 0xffff, 0, 0].map(u32::to_ne_bytes).concat();
+    let options = Body::default().with(TCA_HTB_INIT, &globals);
+    change(device, RTM_NEWQDISC, INSIDE, HANDLE, "htb", options.bytes())?;
+    for (class, order) in [(FIRST_CLASS, 0), (OTHERS, 1)] {
+        change(device, RTM_NEWTCLASS, HANDLE, class, "htb", &ample(device, rate, order))?;
+    }
+    change(device, RTM_NEWQDISC, FIRST_CLASS, 0x7077_0000, "pfifo", &FIRST_PACKETS_MAX.to_ne_bytes())?;
+    let limit = u32::try_from(queue_bytes.max(QUEUE_BYTES_MIN)).unwrap_or(u32::MAX);
+    change(device, RTM_NEWQDISC, OTHERS, 0x7078_0000, "bfifo", &limit.to_ne_bytes())
+}
+
+fn change(
+    device: &Device,
+    request: u16,
+    parent: u32,
+    handle: u32,
+    kind: &str,
+    options: &[u8],
+) -> Result<(), KernelError> {
+    let header = [0, device.index, handle, parent, 0].map(u32::to_ne_bytes).concat();
+    let body = Body::new(&header).with_text(TCA_KIND, kind).with(TCA_OPTIONS, options);
+    ask(request, NLM_F_CREATE | NLM_F_REPLACE, &body).map_err(failed(device))
+}
+
+/// Options of a class that never waits for its own rate: `struct tc_htb_opt`.
+fn ample(device: &Device, rate: ShaperRate, order: u32) -> Vec<u8> {
+    let bytes_per_s = (rate.rate_bps / 8).max(1).saturating_mul(AMPLE);
+    let mut specification = vec![0, LINKLAYER_ETHERNET, 0, 0, 0, 0, 0, 0];
+    specification.extend(u32::try_from(bytes_per_s).unwrap_or(u32::MAX).to_ne_bytes());
+    let quantum = device.mtu + 18;
+    let rest = [BURST_TICKS, BURST_TICKS, quantum, 0, order].map(u32::to_ne_bytes).concat();
+    let parameters = [&specification[..], &specification, &rest].concat();
+    let options = Body::default().with(TCA_HTB_PARMS, &parameters);
+    let rate = bytes_per_s.to_ne_bytes();
+    options.with(TCA_HTB_RATE64, &rate).with(TCA_HTB_CEIL64, &rate).bytes().to_vec()
+}

@@ -1,0 +1,177 @@
+//! Latencies of messages as a histogram of fixed size: buckets of an eighth of a power of two, so that what it says of a
+//! quantile is wrong by at most 6 %.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// Buckets in each power of two.
+const PER_POWER: u64 = 8;
+/// The first bucket holds all below 1,024 ns, the last all from 17 s on.
+const POWER_MIN: u32 = 10;
+const POWERS: usize = 24;
+const BUCKETS: usize = 1 + POWERS * PER_POWER as usize + 1;
+
+/// What was observed of one channel's messages, from their logical arrival to their delivery.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    buckets: [u32; BUCKETS],
+    count: u64,
+    last: Observation,
+    max: Observation,
+}
+
+/// A latency and what it may be wrong by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observation {
+    /// From the logical arrival; zero where the clocks say that it came before that.
+    pub latency: Nanos,
+    /// Most that this may be wrong by, either way.
+    pub error: Nanos,
+}
+
+/// The same for people and programs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observed {
+    /// Messages whose latency is known.
+    pub messages: u64,
+    /// The last one's.
+    pub last: Observation,
+    /// The largest.
+    pub max: Observation,
+    /// Half of them took no longer.
+    pub p50: Nanos,
+    /// 99 of 100.
+    pub p99: Nanos,
+    /// 999 of 1,000.
+    pub p999: Nanos,
+    /// Buckets that are not empty: the latency up to which (exclusive) each counts, and how many.
+    pub histogram: Vec<(Nanos, u64)>,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        let none = Observation::default();
+        Self { buckets: [0; BUCKETS], count: 0, last: none, max: none }
+    }
+}
+
+impl Latencies {
+    /// Counts a message. Constant time.
+    pub fn add(&mut self, observation: Observation) {
+        let bucket = &mut self.buckets[index_of(observation.latency)];
+        *bucket = bucket.saturating_add(1);
+        self.count += 1;
+        self.last = observation;
+        if observation.latency >= self.max.latency {
+            self.max = observation;
+        }
+    }
+
+    /// The latency that `per_mille` of the messages did not exceed, wrong by at most 6 % (below 1 us by that much);
+    /// zero before there are any.
+    pub fn quantile(&self, per_mille: u64) -> Nanos {
+        let counted = self.buckets.iter().map(|count| u64::from(*count)).sum::<u64>();
+        let wanted = (counted * per_mille).div_ceil(1_000).max(1);
+        let mut seen = 0;
+        for (index, count) in self.buckets.iter().enumerate() {
+            seen += u64::from(*count);
+            if seen >= wanted {
+                return middle_of(index).min(self.max.latency);
+            }
+        }
+        Nanos::ZERO
+    }
+
+    /// All of it.
+    pub fn observed(&self) -> Observed {
+        let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        Observed {
+            messages: self.count,
+            last: self.last,
+            max: self.max,
+            p50: self.quantile(500),
+            p99: self.quantile(990),
+            p999: self.quantile(999),
+            histogram: filled.map(|(index, count)| (end_of(index), u64::from(*count))).collect(),
+        }
+    }
+}
+
+fn index_of(latency: Nanos) -> usize {
+    let Some(power) = latency.0.checked_ilog2().filter(|power| *power >= POWER_MIN) else { return 0 };
+    let eighth = (latency.0 >> (power - 3)) & (PER_POWER - 1);
+    let index = 1 + u64::from(power - POWER_MIN) * PER_POWER + eighth;
+    (index as usize).min(BUCKETS - 1)
+}
+
+/// Where the bucket begins.
+fn begin_of(index: usize) -> u64 {
+    let Some(place) = index.checked_sub(1) else { return 0 };
+    let (power, eighth) = (POWER_MIN + (place as u64 / PER_POWER) as u32, place as u64 % PER_POWER);
+    (PER_POWER + eighth) << (power - 3)
+}
+
+fn end_of(index: usize) -> Nanos {
+    Nanos(if index + 1 < BUCKETS { begin_of(index + 1) } else { u64::MAX })
+}
+
+/// As far from both ends, in proportion.
+fn middle_of(index: usize) -> Nanos {
+    let (begin, end) = (begin_of(index), end_of(index).0);
+    match index {
+        0 => Nanos(end),
+        _ if end == u64::MAX => Nanos(end),
+        _ => Nanos((u128::from(begin) * u128::from(end) * 2 / u128::from(begin + end)) as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(latency: u64) -> Observation {
+        Observation { latency: Nanos(latency), error: Nanos(7) }
+    }
+
+    #[test]
+    fn every_latency_falls_between_the_ends_of_its_bucket() {
+        let mut latency = 1_u64;
+        while latency < 1 << 40 {
+            for near in [latency - 1, latency, latency + 1] {
+                let index = index_of(Nanos(near));
+                assert!((begin_of(index)..end_of(index).0).contains(&near), "{near} in {index}");
+            }
+            latency += latency / 100 + 1;
+        }
+        assert_eq!((index_of(Nanos::ZERO), index_of(Nanos::MAX)), (0, BUCKETS - 1));
+    }
+
+    #[test]
+    fn a_quantile_is_wrong_by_six_in_a_hundred_at_most() {
+        let mut latency = 1_100_u64;
+        while latency < 15_000_000_000 {
+            let mut latencies = Latencies::default();
+            for other in [latency, latency, latency * 4] {
+                latencies.add(at(other));
+            }
+            let off = latencies.quantile(500).0.abs_diff(latency);
+            assert!(off * 100 <= latency * 6, "{latency}: {:?}", latencies.quantile(500));
+            latency += latency / 37;
+        }
+    }
+
+    #[test]
+    fn what_was_observed_is_told() {
+        let mut latencies = Latencies::default();
+        assert_eq!(latencies.observed(), Observed::default());
+        for latency in [5_000, 3_000_000, 20_000] {
+            latencies.add(at(latency));
+        }
+        let observed = latencies.observed();
+        assert_eq!((observed.messages, observed.last, observed.max), (3, at(20_000), at(3_000_000)));
+        assert_eq!(observed.p999, Nanos(3_000_000), "never more than the largest");
+        assert_eq!(observed.histogram.iter().map(|(_, count)| count).sum::<u64>(), 3);
+    }
+}

@@ -1,0 +1,65 @@
+//! Keeps what repeats itself from being said over and over: so often in a while, then only counted.
+
+use punctual_analysis::{Instant, Nanos};
+
+/// One thing that may be said at most `times` within `every`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limiter {
+    times: u32,
+    every: Nanos,
+    /// When the first of the present while was said.
+    begun: Option<Instant>,
+    said: u32,
+    left_out: u64,
+}
+
+impl Limiter {
+    /// Nothing has been said yet.
+    pub const fn new(times: u32, every: Nanos) -> Self {
+        Self { times, every, begun: None, said: 0, left_out: 0 }
+    }
+
+    /// Whether to say it at `now`, and if so, how often it was left out since it was said last.
+    pub fn pass(&mut self, now: Instant) -> Option<u64> {
+        if self.begun.is_none_or(|begun| now.since(begun) >= self.every) {
+            self.begun = Some(now);
+            self.said = 0;
+        }
+        if self.said == self.times {
+            self.left_out += 1;
+            return None;
+        }
+        self.said += 1;
+        Some(core::mem::take(&mut self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Nanos = Nanos::from_secs(60);
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Nanos::from_secs(seconds)
+    }
+
+    #[test]
+    fn what_repeats_itself_is_said_once_a_while_and_counted() {
+        let mut limiter = Limiter::new(1, MINUTE);
+        assert_eq!(limiter.pass(at(5)), Some(0), "at once");
+        assert!((0..600).all(|tenth| limiter.pass(at(5) + Nanos::from_millis(100) * tenth).is_none()));
+        assert_eq!(limiter.pass(at(65)), Some(600));
+        assert_eq!(limiter.pass(at(66)), None);
+        assert_eq!(limiter.pass(at(10_000)), Some(1), "however long it was silent");
+    }
+
+    #[test]
+    fn several_may_be_said_before_the_rest_is_left_out() {
+        let mut limiter = Limiter::new(3, MINUTE);
+        let said = (0..10).filter(|second| limiter.pass(at(*second)).is_some()).count();
+        assert_eq!(said, 3);
+        assert_eq!(limiter.pass(at(60)), Some(7));
+        assert_eq!([61, 62, 63].map(|second| limiter.pass(at(second))), [Some(0), Some(0), None]);
+    }
+}

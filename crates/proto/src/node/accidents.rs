@@ -1,0 +1,103 @@
+//! Overruns of one path in the latest time: whether they are the platform's accidents or more than that (ADR 0024).
+//!
+//! A platform takes the processor away for some milliseconds a few times in ten seconds, whatever is to be done then. So
+//! accidents are counted against time, and not against units: a share of units says nothing where units are many. Time is
+//! what the record has seen, work and idle spans together.
+
+use punctual_analysis::Nanos;
+
+/// Accidents of the last one to two of these count.
+const SPELL: Nanos = Nanos::from_secs(30);
+/// An overrun is grave that goes so many times beyond what busy periods are allowed,
+const GRAVE_TIMES: u64 = 10;
+/// and at least so far: idle processors that wake are some 100 us late in 1 of 30 units.
+const GRAVE_MIN: Nanos = Nanos::from_micros(500);
+/// Most grave ones in one to two spells. A platform has 10 to 30 in a minute.
+const GRAVE_TOLERATED: u32 = 100;
+/// The most that all overruns of one to two spells may take beyond what is allowed: 1 % of two. A platform takes 0.2 to
+/// 0.7 % in holes.
+const BEYOND_TOLERATED: Nanos = Nanos::from_millis(600);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Spell {
+    grave: u32,
+    beyond: Nanos,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Accidents {
+    present: Spell,
+    former: Spell,
+    /// When the present spell began.
+    begun: Nanos,
+}
+
+impl Accidents {
+    pub const NEW: Self = {
+        let none = Spell { grave: 0, beyond: Nanos::ZERO };
+        Self { present: none, former: none, begun: Nanos::ZERO }
+    };
+
+    /// One that took `beyond` more than the `allowed`, after `elapsed` of the record's time.
+    pub fn add(&mut self, beyond: Nanos, allowed: Nanos, elapsed: Nanos) {
+        *self = self.at(elapsed);
+        self.present.beyond += beyond;
+        self.present.grave += u32::from(beyond >= GRAVE_MIN.max(allowed * GRAVE_TIMES));
+    }
+
+    /// Whether those of the latest time are more than accidents.
+    pub fn are_too_many(&self, elapsed: Nanos) -> bool {
+        let Self { present, former, .. } = self.at(elapsed);
+        present.grave + former.grave > GRAVE_TOLERATED || present.beyond + former.beyond > BEYOND_TOLERATED
+    }
+
+    /// As it is after `elapsed`: what is older than a spell counts once more, then no more.
+    fn at(&self, elapsed: Nanos) -> Self {
+        let spells = (elapsed - self.begun).0 / SPELL.0;
+        let begun = self.begun + SPELL * spells;
+        match spells {
+            0 => *self,
+            1 => Self { present: Spell::default(), former: self.present, begun },
+            _ => Self { begun, ..Self::NEW },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOWED: Nanos = Nanos::from_micros(40);
+
+    fn every(interval: Nanos, count: u64, beyond: impl Fn(u64) -> Nanos) -> Accidents {
+        let mut accidents = Accidents::NEW;
+        (0..count).for_each(|n| accidents.add(beyond(n), ALLOWED, interval * n));
+        accidents
+    }
+
+    #[test]
+    fn holes_of_a_shared_machine_are_accidents_for_ever() {
+        // 4 to 13 ms, three in ten seconds, for an hour.
+        let interval = Nanos::from_millis(3_300);
+        let hole = |n: u64| Nanos::from_millis(4 + n * 7 % 10);
+        for count in [1, 20, 1_090] {
+            assert!(!every(interval, count, hole).are_too_many(interval * count), "{count}");
+        }
+        // Late wake-ups of an idle processor at 1 kHz, one in thirty.
+        let late = |_| Nanos::from_micros(110);
+        assert!(!every(Nanos::from_millis(30), 10_000, late).are_too_many(Nanos::from_secs(300)));
+    }
+
+    #[test]
+    fn many_grave_ones_or_much_time_are_none_and_pass() {
+        let grave = every(Nanos::from_millis(250), 101, |_| Nanos::from_micros(500));
+        assert!(grave.are_too_many(Nanos::from_secs(26)), "101 in 25 s");
+        assert!(grave.are_too_many(Nanos::from_secs(59)));
+        assert!(!grave.are_too_many(Nanos::from_secs(60)), "that is over");
+        let long = every(Nanos::from_millis(50), 1_000, |_| Nanos::from_micros(650));
+        assert!(long.are_too_many(Nanos::from_secs(50)), "1.3 % of the time");
+        let small = every(Nanos::from_millis(5), 2_000, |_| Nanos::from_micros(310));
+        assert!(small.are_too_many(Nanos::from_secs(10)), "none of them is grave, together they are 6 %");
+    }
+}

@@ -1,0 +1,182 @@
+//! Stages that break their promise: which, by how much, and what the likely cause is (ADR 0026).
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+
+use punctual_analysis::{BitRate, Nanos};
+use serde::{Deserialize, Serialize};
+
+use crate::ids::NodeId;
+use crate::watch::Lateness;
+
+/// A stage of the domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StageName {
+    /// Whose it is.
+    pub node: NodeId,
+    /// Its link to this neighbour; `None`: its processor.
+    pub towards: Option<NodeId>,
+}
+
+impl StageName {
+    /// The processor of a host.
+    pub const fn processor(node: NodeId) -> Self {
+        Self { node, towards: None }
+    }
+    /// The link of a host to a neighbour.
+    pub const fn link(node: NodeId, towards: NodeId) -> Self {
+        Self { node, towards: Some(towards) }
+    }
+    /// Where it stands on a route, as the place of its host there; `None` where it does not.
+    pub fn place_on(&self, nodes: &[NodeId]) -> Option<usize> {
+        let place = nodes.iter().position(|node| *node == self.node)?;
+        let fits = self.towards.is_none_or(|towards| nodes.get(place + 1) == Some(&towards));
+        fits.then_some(place)
+    }
+}
+
+/// What a breach probably comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// The link drains more slowly than it is configured.
+    SlowLink {
+        /// What came out of it at its other end.
+        drains: BitRate,
+        /// What admission counts on.
+        configured: BitRate,
+    },
+    /// Somebody else's packets leave on the link's device.
+    ForeignTraffic {
+        /// How many.
+        rate: BitRate,
+    },
+    /// What was sent came through, and each packet took longer than the link may take.
+    LongerTravel,
+    /// The processor served what waited for it later than it may.
+    SlowProcessor,
+}
+
+impl Cause {
+    /// How much it says, for who knows another one already: a rate more than none.
+    pub(crate) const fn kind(&self) -> u8 {
+        match self {
+            Self::LongerTravel | Self::SlowProcessor => 0,
+            Self::SlowLink { .. } => 1,
+            Self::ForeignTraffic { .. } => 2,
+        }
+    }
+}
+
+/// How a stage breaks its promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Breach {
+    /// In the second before it was told.
+    pub late: Lateness,
+    /// The likely cause.
+    pub cause: Cause,
+}
+
+/// A breach for people and programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokenStage {
+    /// Whose stage it is.
+    pub host: String,
+    /// The neighbour that the link leads to; `None` for the processor.
+    pub towards: Option<String>,
+    /// In the second before it was told.
+    pub late: Lateness,
+    /// The likely cause.
+    pub cause: Cause,
+}
+
+impl BrokenStage {
+    /// The stage alone.
+    pub fn name(&self) -> String {
+        let Self { host, towards, .. } = self;
+        towards
+            .as_ref()
+            .map_or_else(|| format!("processor of {host}"), |towards| format!("link {host}-{towards}"))
+    }
+}
+
+impl fmt::Display for BrokenStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name(), Breach { late: self.late, cause: self.cause })
+    }
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { late: Lateness { times, by_max }, cause } = self;
+        match cause {
+            Cause::SlowLink { drains, configured } => {
+                write!(f, "drains at {}, configured {}", Rounded(*drains), Rounded(*configured))?;
+            }
+            Cause::ForeignTraffic { rate } => {
+                write!(f, "carries foreign traffic of about {}", Rounded(*rate))?
+            }
+            Cause::LongerTravel => write!(f, "takes longer than its propagation_max and prediction_error")?,
+            Cause::SlowProcessor => write!(f, "serves later than its bounds")?,
+        }
+        write!(f, "; up to {by_max} late, {times} times in a second")
+    }
+}
+
+/// A rate as people say it.
+struct Rounded(BitRate);
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text: String = match self.0.0 {
+            bits if bits < 1_000_000 => format!("{} kbit/s", bits.div_ceil(1_000)),
+            bits if bits < 100_000_000 => format!("{:.1} Mbit/s", bits as f64 / 1e6),
+            bits => format!("{:.0} Mbit/s", bits as f64 / 1e6),
+        };
+        f.write_str(&text)
+    }
+}
+
+/// What a host is told by a neighbour that its packets came late: what it needs to find the cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LateArrivals {
+    /// Packets of signalling, which nobody can forge, that surely came later than they may, in the last second.
+    pub late: Lateness,
+    /// What came over the link since the last look, all together.
+    pub received: BitRate,
+    /// How long that was.
+    pub span: Nanos,
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn a_stage_stands_on_routes_that_lead_through_it() {
+        let route = [NodeId(3), NodeId(1), NodeId(2)];
+        assert_eq!(StageName::processor(NodeId(1)).place_on(&route), Some(1));
+        assert_eq!(StageName::link(NodeId(1), NodeId(2)).place_on(&route), Some(1));
+        for other in [StageName::link(NodeId(2), NodeId(1)), StageName::link(NodeId(3), NodeId(2))] {
+            assert_eq!(other.place_on(&route), None);
+        }
+    }
+
+    #[test]
+    fn a_breach_is_told_in_one_line() {
+        let broken = BrokenStage {
+            host: "a".into(),
+            towards: Some("r".into()),
+            late: Lateness { times: 9, by_max: Nanos::from_millis(12) },
+            cause: Cause::SlowLink { drains: BitRate(20_000_000), configured: BitRate(95_000_000) },
+        };
+        let text = broken.to_string();
+        assert_eq!(
+            text,
+            "link a-r drains at 20.0 Mbit/s, configured 95.0 Mbit/s; up to 12.00 ms late, 9 times in a second"
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! Holds this node's stages to their promises: looks at what was late, finds the likely cause, tells whom it concerns
+//! (ADR 0026).
+//!
+//! What is decided here rests on what nobody on the wire can forge: HELLOs that came late, a neighbour's word that ours
+//! did, and this processor's own clock. Packets of data are counted beside it and refuse nobody. Looks happen only while
+//! something is late or broken: a host on which all is well is not woken.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use punctual_analysis::{BitRate, Instant, Nanos};
+
+use super::Node;
+use super::api::{Breach, Cause, LateArrivals, StageName};
+use crate::ids::LinkId;
+use crate::limits::{LATE_ARRIVALS_INTERVAL, WATCH_SLOT};
+use crate::memory::Memory;
+
+/// More than this part of what was sent must be missing at the other end before the link is called slow.
+const SENT_BEYOND_RECEIVED: u64 = 20;
+/// Foreign traffic beyond this part of the link's rate is worth naming.
+const FOREIGN_PART: u64 = 20;
+
+/// What is known beside the watches.
+#[derive(Debug)]
+pub(super) struct Looks {
+    /// When the next one is due; none while nothing is late.
+    pub next: Option<Instant>,
+    processor: Option<Breach>,
+    links: Vec<LinkLook>,
+}
+
+/// One link, both ways.
+#[derive(Clone, Copy, Debug, Default)]
+struct LinkLook {
+    /// What the neighbour said last of our packets, and when.
+    reported: Option<(LateArrivals, Instant)>,
+    /// As it was announced.
+    breach: Option<Breach>,
+    /// When the neighbour was last told of its packets.
+    told: Option<Instant>,
+    /// Others' packets on the link's device, as the driver's host says.
+    foreign: BitRate,
+    sent: Flow,
+    received: Flow,
+}
+
+/// Bytes on the wire between two looks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    since: Instant,
+    bytes: u64,
+    /// Of the last span that was long enough.
+    rate: BitRate,
+    span: Nanos,
+}
+
+impl Flow {
+    /// Takes a count that only grows.
+    fn look(&mut self, bytes: u64, now: Instant) {
+        let span = now.since(self.since);
+        // The first look after a rest says nothing of now.
+        if span > LATE_ARRIVALS_INTERVAL * 2 {
+            (self.since, self.bytes) = (now, bytes);
+        } else if span >= WATCH_SLOT * 2 {
+            let bits = u128::from(bytes.saturating_sub(self.bytes)) * 8_000_000_000;
+            self.rate = BitRate(u64::try_from(bits / u128::from(span.0)).unwrap_or(u64::MAX));
+            (self.since, self.bytes, self.span) = (now, bytes, span);
+        }
+    }
+}
+
+impl Looks {
+    pub fn new(links: usize) -> Self {
+        Self { next: None, processor: None, links: vec![LinkLook::default(); links] }
+    }
+}
+
+impl<M: Memory> Node<M> {
+    /// What others than this node put on the device of a link, as its driver's host measures it. Finds causes only.
+    pub fn handle_foreign_traffic(&mut self, link: LinkId, rate: BitRate) {
+        if let Some(look) = self.looks.links.get_mut(usize::from(link.0)) {
+            look.foreign = rate;
+        }
+    }
+
+    /// Whether it looks for causes now: only then [`Node::handle_foreign_traffic`] matters.
+    pub fn is_looking(&self) -> bool {
+        self.looks.next.is_some()
+    }
+
+    /// Whether there is something to look at.
+    pub(super) fn looks_due(&self) -> Option<Instant> {
+        match self.looks.next {
+            Some(next) => Some(next),
+            None if self.plane.stirred || self.signalling.has_late_arrivals() => Some(Instant::ZERO),
+            None => None,
+        }
+    }
+
+    /// Looks at all stages.
+    pub(super) fn look(&mut self, now: Instant) {
+        self.plane.stirred = false;
+        while let Some((link, late)) = self.signalling.poll_late_arrivals() {
+            if let Some(look) = self.looks.links.get_mut(usize::from(link.0)) {
+                look.reported = Some((late, now));
+            }
+        }
+        let mut goes_on = self.look_at_processor(now);
+        for index in 0..self.looks.links.len() {
+            let link = LinkId(index as u16);
+            goes_on |= self.look_at_arrivals(link, now);
+            goes_on |= self.look_at_departures(link, now);
+        }
+        self.looks.next = goes_on.then(|| now + WATCH_SLOT);
+    }
+
+    fn look_at_processor(&mut self, now: Instant) -> bool {
+        let lease = self.plane.config.signalling.lease;
+        let watch = &mut self.plane.processor_watch;
+        watch.heals(lease, now);
+        let late = watch.recent(now);
+        let breach = watch.broken_since().map(|_| Breach { late, cause: Cause::SlowProcessor });
+        let goes_on = watch.is_stirred(now);
+        if breach.is_some() != self.looks.processor.is_some() {
+            self.looks.processor = breach;
+            self.plane.stages.set_cpu_breach(breach);
+            self.signalling.announce(None, breach);
+        }
+        goes_on
+    }
+
+    /// What comes in: the neighbour, whose link it is, is told.
+    fn look_at_arrivals(&mut self, link: LinkId, now: Instant) -> bool {
+        let lease = self.plane.config.signalling.lease;
+        let Some(watch) = self.signalling.arrivals_mut(link) else { return false };
+        watch.heals(lease, now);
+        let (late, is_broken, stirred) =
+            (watch.recent(now), watch.broken_since().is_some(), watch.is_stirred(now));
+        let look = &mut self.looks.links[usize::from(link.0)];
+        look.received.look(self.plane.line(link).bytes_in, now);
+        let may_tell = look.told.is_none_or(|told| now.since(told) >= LATE_ARRIVALS_INTERVAL);
+        if is_broken && late.times > 0 && may_tell {
+            look.told = Some(now);
+            let Flow { rate, span, .. } = look.received;
+            self.signalling.tell_late(link, LateArrivals { late, received: rate, span });
+        }
+        stirred || self.plane.line(link).arrivals_watch.is_stirred(now)
+    }
+
+    /// What goes out: this node's own stage, by its neighbour's word.
+    fn look_at_departures(&mut self, link: LinkId, now: Instant) -> bool {
+        let lease = self.plane.config.signalling.lease;
+        let counters = *self.plane.line(link).scheduler.counters();
+        let (configured, full_at) = (self.plane.line(link).config.rate, self.plane.line(link).full_at);
+        let watch = &mut self.plane.line_mut(link).departures_watch;
+        watch.heals(lease, now);
+        let (own, stirred) = (watch.broken_since().map(|_| watch.recent(now)), watch.is_stirred(now));
+        let look = &mut self.looks.links[usize::from(link.0)];
+        look.sent.look(counters.guaranteed_bytes + counters.best_effort_bytes, now);
+        let reported = look.reported.filter(|(_, at)| now.since(*at) < lease);
+        // What waits here comes out as fast as the link drains.
+        let held = own.is_some() || now.since(full_at) < LATE_ARRIVALS_INTERVAL;
+        let own = own.map(|late| LateArrivals { late, received: look.sent.rate, span: look.sent.span });
+        let late = reported.map(|(late, _)| late).or(own);
+        let breach = late.map(|late| Breach { late: late.late, cause: look.cause(&late, configured, held) });
+        let changed = match (&breach, &look.breach) {
+            (Some(breach), Some(known)) => breach.cause.kind() > known.cause.kind(),
+            (breach, known) => breach.is_some() != known.is_some(),
+        };
+        look.reported = reported;
+        if changed {
+            look.breach = breach;
+            let neighbour = self.plane.line(link).config.neighbour;
+            self.plane.stages.set_link_breach(link, breach);
+            self.signalling.announce(Some(neighbour), breach);
+        }
+        reported.is_some() || stirred
+    }
+
+    /// This node's broken stages and those on the ways of its channels.
+    pub(super) fn broken_stages(&self) -> Vec<super::api::BrokenStage> {
+        let broken = self.signalling.broken_stages();
+        broken
+            .map(|(stage, breach): (StageName, Breach)| self.signalling.broken_stage(stage, breach))
+            .collect()
+    }
+}
+
+impl LinkLook {
+    /// The likely cause of what came late. `held`: packets wait here for the link.
+    fn cause(&self, late: &LateArrivals, configured: BitRate, held: bool) -> Cause {
+        if self.foreign.0 > configured.0 / FOREIGN_PART {
+            return Cause::ForeignTraffic { rate: self.foreign };
+        }
+        let received = late.received;
+        let missing = self.sent.rate.0 > received.0 + received.0 / SENT_BEYOND_RECEIVED;
+        // With full queues what comes out is what the link drains at.
+        let filled = received.0 > configured.0 / 2 && received.0 < configured.0 - configured.0 / FOREIGN_PART;
+        if late.span > Nanos::ZERO && (missing || filled || held) {
+            Cause::SlowLink { drains: received, configured }
+        } else {
+            Cause::LongerTravel
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! How late packets and messages are, by the clocks of the hosts that they came through (ADR 0025).
+//!
+//! Each hop moves a packet's logical arrival to its own clock and adds what that may be wrong by. Nothing is policed,
+//! scheduled or dropped by it: a clock that lies changes only what is told.
+
+use punctual_analysis::mutation::{Mutation, active};
+use punctual_analysis::{Instant, Nanos, Ppm};
+use serde::{Deserialize, Serialize};
+
+use crate::signalling::{ClockOffset, NeighbourView};
+use crate::wire::{ClockError, Header};
+
+/// What a line knows of the neighbour's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NeighbourClock {
+    offset: Option<ClockOffset>,
+    /// What its packets take to our driver at most.
+    travel_max: Nanos,
+}
+
+impl NeighbourClock {
+    pub const fn of(view: &NeighbourView) -> Self {
+        Self { offset: view.clock, travel_max: view.travel_max }
+    }
+
+    /// Moves the logical arrival of a packet that came in at `received` to this host's clock. Says by how much the packet
+    /// came later than it may, surely: its age is by the clock of the host that it comes from, as its logical arrival is,
+    /// so errors of hops before cancel.
+    pub fn bring_here(&self, header: &mut Header, received: Instant) -> Option<Nanos> {
+        let Some(offset) = self.offset else {
+            header.clock_error = ClockError::UNKNOWN;
+            return None;
+        };
+        let logical = offset.to_ours(header.logical_arrival);
+        let error = offset.error_at(received);
+        header.logical_arrival = logical;
+        // The offset is that of now; since the logical arrival the clocks have drifted apart.
+        let error_here = if active(Mutation::OffsetErrorLeftOut) { Nanos::ZERO } else { error };
+        header.clock_error =
+            header.clock_error.plus(error_here + drifted(offset.drift, received.since(logical)));
+        let due = logical + header.age.span()? + self.travel_max + error;
+        (received > due).then(|| received.since(due))
+    }
+}
+
+/// Most that clocks part by in `span`, as the path of messages reckons it: without a division of 128 bits. Spans of hours are
+/// cut to five.
+pub const fn drifted(drift: Ppm, span: Nanos) -> Nanos {
+    Nanos(span.0.saturating_mul(drift.0 as u64) / 1_000_000 + 1)
+}
+
+/// What is known of how late a message was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timeliness {
+    /// Not later than its deadline, whatever the clocks.
+    InTime,
+    /// Within the clocks' error of its deadline.
+    PerhapsLate,
+    /// Later than its deadline, whatever the clocks.
+    Late,
+    /// Nobody knows the clocks.
+    #[default]
+    Unmeasured,
+}
+
+/// What `latency` says beside a deadline, where it may be wrong by `error` either way.
+pub fn timeliness(latency: Nanos, error: Option<Nanos>, deadline: Nanos) -> Timeliness {
+    match error {
+        None => Timeliness::Unmeasured,
+        Some(error) if latency > deadline + error => Timeliness::Late,
+        Some(error) if latency + error > deadline => Timeliness::PerhapsLate,
+        Some(_) => Timeliness::InTime,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{ChannelNumber, Cookie, Epoch, NodeId, PathId};
+    use crate::wire::{Age, Kind};
+
+    fn header(logical: u64, age: u64) -> Header {
+        Header {
+            kind: Kind::Guaranteed,
+            demoted: false,
+            unpromised: false,
+            path: PathId { node: NodeId(1), channel: ChannelNumber(1), epoch: Epoch(1) },
+            cookie: Cookie(0),
+            message: 0,
+            fragment: 0,
+            fragments: 1,
+            message_bytes: 0,
+            slack_ns: 0,
+            logical_arrival: Instant(logical),
+            age: Age::of(Nanos(age)),
+            payload_bytes: 0,
+            clock_error: ClockError::NONE.plus(Nanos(1_000)),
+            destination: NodeId(0),
+        }
+    }
+
+    /// Their clock is 500 us ahead, known to 10 us; packets take 100 us at most.
+    fn neighbour() -> NeighbourClock {
+        let offset = ClockOffset {
+            offset_ns: 500_000,
+            error: Nanos(10_000),
+            at: Instant(10_000_000),
+            drift: Ppm(200),
+        };
+        NeighbourClock { offset: Some(offset), travel_max: Nanos(100_000) }
+    }
+
+    #[test]
+    fn the_logical_arrival_comes_to_this_clock_with_its_error() {
+        let mut header = header(10_500_000, 320_000);
+        assert_eq!(neighbour().bring_here(&mut header, Instant(10_400_000)), None);
+        assert_eq!(header.logical_arrival, Instant(10_000_000));
+        // What it had, the offset's, 400 us of aging and 400 us since the logical arrival at 200 ppm.
+        assert_eq!(header.clock_error.known(), Some(Nanos(1_000 + 10_000 + 80 + 80 + 2)));
+    }
+
+    #[test]
+    fn only_what_is_surely_later_than_it_may_be_is_late() {
+        let received = |late: u64| 10_000_000 + 320_000 + 100_000 + 10_000 + 86 + late;
+        for (late, told) in [(0, None), (2_000, Some(2_000))] {
+            let mut header = header(10_500_000, 320_000);
+            let by = neighbour().bring_here(&mut header, Instant(received(late)));
+            // Ages are rounded up by a thousandth at most.
+            let error = by.map(|by| told.map_or(by.0, |told: u64| told.abs_diff(by.0)));
+            assert_eq!(by.is_some(), told.is_some(), "{by:?}");
+            assert!(error.is_none_or(|error| error <= 330), "{by:?}");
+        }
+        let mut aged = header(10_500_000, 320_000);
+        aged.age = Age::NONE;
+        assert_eq!(neighbour().bring_here(&mut aged, Instant(received(9_000_000))), None);
+    }
+
+    #[test]
+    fn without_a_clock_nothing_is_told() {
+        let mut header = header(10_500_000, 1);
+        assert_eq!(NeighbourClock::default().bring_here(&mut header, Instant(99_000_000)), None);
+        assert_eq!(header.clock_error, ClockError::UNKNOWN);
+    }
+
+    #[test]
+    fn timeliness_is_sure_only_beyond_the_error() {
+        let told = |latency| timeliness(Nanos(latency), Some(Nanos(10)), Nanos(50));
+        assert_eq!([told(40), told(41)], [Timeliness::InTime, Timeliness::PerhapsLate]);
+        assert_eq!([told(60), told(61)], [Timeliness::PerhapsLate, Timeliness::Late]);
+        assert_eq!(timeliness(Nanos(5), None, Nanos(1)), Timeliness::Unmeasured);
+    }
+}

@@ -1,0 +1,58 @@
+//! What is told of a link: that it came up or went down, and that packets on it do not authenticate.
+//!
+//! Told once each, as an event: whoever reads them has it in the log. Packets that do not authenticate may be a flood;
+//! they are told at once and then at most once in [`AGAIN`], with their number.
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::Signalling;
+use super::peer::{Change, Presence};
+use crate::ids::LinkId;
+use crate::limiter::Limiter;
+use crate::node::api::{Event, LinkChange};
+
+/// How soon packets that do not authenticate are told again.
+const AGAIN: Nanos = Nanos::from_secs(60);
+
+/// What was told of one link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinkNews {
+    /// Whether its neighbour is there.
+    is_up: bool,
+    /// Packets that did not authenticate, or were not from its neighbour to this node.
+    pub unauthenticated: u64,
+    failures: Limiter,
+}
+
+impl LinkNews {
+    pub const NEW: Self = Self { is_up: false, unauthenticated: 0, failures: Limiter::new(1, AGAIN) };
+}
+
+impl Signalling {
+    /// Tells what has become of a link, if anything; `change`: what the neighbour lost.
+    pub(super) fn tell_link(&mut self, link: LinkId, change: Option<Change>) {
+        let index = usize::from(link.0);
+        let (Some(news), Some(peer)) = (self.news.get_mut(index), self.peers.get(index)) else { return };
+        let is_up = peer.presence() == Presence::Alive;
+        let was_up = core::mem::replace(&mut news.is_up, is_up);
+        let change = match (was_up, is_up) {
+            (false, true) => LinkChange::Up,
+            (true, false) => LinkChange::Down,
+            // Neither was silent for long enough to be missed: another life answers.
+            (true, true) if change.is_some() => LinkChange::Restarted,
+            _ => return,
+        };
+        self.events.push_back(Event::Link { link, change });
+    }
+
+    /// A packet came in on a link that is not its neighbour's, or not for this node.
+    pub(super) fn on_unauthenticated(&mut self, link: LinkId, now: Instant) {
+        self.counters.unauthenticated += 1;
+        let Some(news) = self.news.get_mut(usize::from(link.0)) else { return };
+        news.unauthenticated += 1;
+        if news.failures.pass(now).is_some() {
+            let change = LinkChange::Unauthenticated { packets: news.unauthenticated };
+            self.events.push_back(Event::Link { link, change });
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Whether a stage keeps its promise: what was late in the last second, and since when that is no accident (ADR 0026).
+//!
+//! One lateness is counted and told, and proves nothing about the next minute: an interrupt, a hypervisor. A stage is
+//! *broken* once it was late in [`WATCH_SLOTS_LATE`] of the last [`WATCH_SLOTS`] slots of [`WATCH_SLOT`]; it has *healed*
+//! when it has not been late for a lease. Constant work and memory.
+
+use punctual_analysis::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{WATCH_SLOT, WATCH_SLOTS, WATCH_SLOTS_LATE};
+
+/// What came late to, or left late, one stage.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    slots: [Slot; WATCH_SLOTS],
+    /// Of all time.
+    total: Lateness,
+    broken: Option<Broken>,
+}
+
+/// How often something was late, and how much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// How often.
+    pub times: u64,
+    /// By how much at most.
+    pub by_max: Nanos,
+}
+
+impl Lateness {
+    fn add(&mut self, by: Nanos) {
+        self.times += 1;
+        self.by_max = self.by_max.max(by);
+    }
+    fn and(self, other: Self) -> Self {
+        Self { times: self.times + other.times, by_max: self.by_max.max(other.by_max) }
+    }
+}
+
+/// A span of [`WATCH_SLOT`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// Which, counted from the clock's origin.
+    number: u64,
+    late: Lateness,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Broken {
+    since: Instant,
+    /// It was late then.
+    last: Instant,
+}
+
+impl Watch {
+    /// Something was late by `by`. Says whether the stage is broken by that and was not before.
+    pub fn late(&mut self, by: Nanos, now: Instant) -> bool {
+        let number = now.0 / WATCH_SLOT.0;
+        let slot = &mut self.slots[(number % WATCH_SLOTS as u64) as usize];
+        if slot.number != number {
+            *slot = Slot { number, late: Lateness::default() };
+        }
+        slot.late.add(by);
+        self.total.add(by);
+        if let Some(broken) = &mut self.broken {
+            broken.last = now;
+            return false;
+        }
+        let breaks = self.slots_late(now) >= WATCH_SLOTS_LATE;
+        if breaks {
+            self.broken = Some(Broken { since: now, last: now });
+        }
+        breaks
+    }
+
+    /// Says whether a broken stage has kept its promise for `lease` and is none any more.
+    pub fn heals(&mut self, lease: Nanos, now: Instant) -> bool {
+        let heals = self.heals_at(lease).is_some_and(|at| at <= now);
+        if heals {
+            self.broken = None;
+        }
+        heals
+    }
+
+    /// When a broken stage heals, unless it is late again.
+    pub fn heals_at(&self, lease: Nanos) -> Option<Instant> {
+        self.broken.map(|broken| broken.last + lease)
+    }
+
+    /// Since when it is broken.
+    pub fn broken_since(&self) -> Option<Instant> {
+        self.broken.map(|broken| broken.since)
+    }
+
+    /// Whether something was late in the last second, or the stage is broken.
+    pub fn is_stirred(&self, now: Instant) -> bool {
+        self.broken.is_some() || self.slots_late(now) > 0
+    }
+
+    /// What was late in the last second.
+    pub fn recent(&self, now: Instant) -> Lateness {
+        self.recent_slots(now).fold(Lateness::default(), |sum, slot| sum.and(slot.late))
+    }
+
+    /// What was late since the start.
+    pub const fn total(&self) -> Lateness {
+        self.total
+    }
+
+    fn slots_late(&self, now: Instant) -> usize {
+        self.recent_slots(now).count()
+    }
+
+    fn recent_slots(&self, now: Instant) -> impl Iterator<Item = &Slot> {
+        let newest = now.0 / WATCH_SLOT.0;
+        let is_recent = move |slot: &&Slot| newest.saturating_sub(slot.number) < WATCH_SLOTS as u64;
+        self.slots.iter().filter(move |slot| slot.late.times > 0).filter(is_recent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    const LEASE: Nanos = Nanos::from_secs(20);
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Nanos::from_millis(millis)
+    }
+
+    #[test]
+    fn accidents_are_counted_and_break_nothing() {
+        let mut watch = Watch::default();
+        for second in 0..60 {
+            // Twice a second, and a crowd at a time.
+            for millis in [0, 1, 2, 50, 500] {
+                assert!(!watch.late(Nanos(millis + 1), at(second * 1_000 + millis)));
+            }
+        }
+        assert_eq!(watch.total(), Lateness { times: 300, by_max: Nanos(501) });
+        assert_eq!(watch.recent(at(59_900)), Lateness { times: 5, by_max: Nanos(501) });
+        assert_eq!(watch.recent(at(61_000)), Lateness::default());
+        assert_eq!(watch.broken_since(), None);
+    }
+
+    #[test]
+    fn what_is_late_again_and_again_is_broken_until_it_keeps_its_promise_for_a_lease() {
+        let mut watch = Watch::default();
+        let broken = (0..10).map(|n| watch.late(Nanos(7), at(n * 100 + 5))).collect::<Vec<_>>();
+        assert_eq!(broken.iter().filter(|broken| **broken).count(), 1, "said once");
+        assert_eq!(broken.iter().position(|broken| *broken), Some(WATCH_SLOTS_LATE - 1));
+        assert_eq!(watch.broken_since(), Some(at(205)));
+        assert!(!watch.heals(LEASE, at(905 + 19_999)));
+        watch.late(Nanos(1), at(10_000));
+        assert_eq!(watch.heals_at(LEASE), Some(at(30_000)));
+        assert!(!watch.heals(LEASE, at(29_999)) && watch.heals(LEASE, at(30_000)));
+        assert!(!watch.heals(LEASE, at(90_000)), "said once");
+        assert_eq!(watch.broken_since(), None);
+    }
+}

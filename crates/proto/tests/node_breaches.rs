@@ -1,0 +1,138 @@
+//! Who may say that a stage is broken: signalling and this host's own clock; never packets of data, which whoever sees the wire
+//! can forge. In a line h1 - h2 - h3 a stranger on the wire repeats the data of a channel, with its right cookie, 30 ms late; or
+//! everything is late, HELLOs too.
+
+mod common;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use common::{Open, World, pattern};
+use punctual_proto::ids::LinkId;
+use punctual_proto::limits::HEADER_BYTES;
+use punctual_proto::node::api::{Event, Port};
+use punctual_proto::wire::Header;
+use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+
+const RATE: BitRate = BitRate(40_000_000);
+const LATE: Nanos = Nanos::from_millis(30);
+const BYTES: u32 = 200;
+
+fn contract() -> Contract {
+    Contract::new(BYTES, Rate::per_second(200).unwrap(), 1, Nanos::from_millis(20)).unwrap()
+}
+
+/// Sends for `span`, a message every 5 ms.
+fn stream(world: &mut World, open: &Open, span: Nanos, mut between: impl FnMut(&mut World)) {
+    let until = world.now + span;
+    let mut number = 0;
+    while world.now < until {
+        open.outbox.send(&pattern(1, number, BYTES as usize), world.now);
+        world.nodes[0].handle_outbox(open.source, world.now);
+        world.run_for(Nanos::from_millis(5));
+        while open.inbox.recv(|_, _| {}) {}
+        between(world);
+        number += 1;
+    }
+}
+
+fn told_of_stages(world: &World) -> usize {
+    world.events.iter().flatten().filter(|event| matches!(event, Event::Stage { .. })).count()
+}
+
+type Kept = Rc<RefCell<VecDeque<Vec<u8>>>>;
+
+/// Keeps a copy of what h1 sends on the data port.
+fn record(world: &mut World) -> Kept {
+    let kept = Kept::default();
+    let copies = kept.clone();
+    world.tap = Some(Box::new(move |node, port, bytes| {
+        if node == 0 && port == Port::Data {
+            copies.borrow_mut().push_back(bytes.clone());
+        }
+        true
+    }));
+    kept
+}
+
+#[test]
+fn data_that_is_late_is_counted_and_decides_nothing_about_others() {
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract()).expect("it fits");
+    let kept = record(&mut world);
+    let mut repeated: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
+    stream(&mut world, &open, Nanos::from_secs(3), |world| {
+        let copies = kept.borrow_mut().drain(..).map(|bytes| (world.now + LATE, bytes)).collect::<Vec<_>>();
+        repeated.extend(copies);
+        while repeated.front().is_some_and(|(at, _)| *at <= world.now) {
+            let (_, bytes) = repeated.pop_front().unwrap();
+            assert!(Header::parse(&bytes).is_ok() && bytes.len() > HEADER_BYTES);
+            world.inject(1, LinkId(0), Port::Data, &bytes);
+        }
+    });
+    let status = world.nodes[1].status(world.now);
+    let link = &status.links[0];
+    assert!(link.late_packets.times > 300 && link.late_packets.by_max >= Nanos::from_millis(25), "{link:?}");
+    assert_eq!((link.late_signals.times, told_of_stages(&world)), (0, 0));
+    assert!(world.nodes.iter().all(|node| node.status(world.now).broken.is_empty()));
+    // Only the channel that was forged is shown to suffer.
+    let other = world.open(0, 2, contract()).expect("others are admitted");
+    assert!(other.grant.degraded_by().is_empty());
+    assert!(
+        world.nodes[1].channel(open_at_forwarder(&world)).is_some_and(|c| c.counters.late_arrivals > 300)
+    );
+}
+
+/// The forwarder's handle of the first channel.
+fn open_at_forwarder(world: &World) -> punctual_proto::ids::ChannelId {
+    world.nodes[1].channels()[0].channel
+}
+
+#[test]
+fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease() {
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract()).expect("it fits");
+    stream(&mut world, &open, Nanos::from_secs(2), |_| {});
+    assert_eq!(told_of_stages(&world), 0);
+
+    // Whatever h1 sends comes 30 ms later.
+    let delayed: Rc<RefCell<VecDeque<(Port, Vec<u8>)>>> = Rc::default();
+    let queue = delayed.clone();
+    world.tap = Some(Box::new(move |node, port, bytes| {
+        if node == 0 {
+            queue.borrow_mut().push_back((port, bytes.clone()));
+        }
+        node != 0
+    }));
+    let mut waiting: VecDeque<(Instant, Port, Vec<u8>)> = VecDeque::new();
+    stream(&mut world, &open, Nanos::from_secs(3), |world| {
+        let at = world.now + LATE;
+        waiting.extend(delayed.borrow_mut().drain(..).map(|(port, bytes)| (at, port, bytes)));
+        while waiting.front().is_some_and(|(at, ..)| *at <= world.now) {
+            let (_, port, bytes) = waiting.pop_front().unwrap();
+            world.inject(1, LinkId(0), port, &bytes);
+        }
+    });
+    for end in [0, 2] {
+        let named = world.events[end].iter().find_map(|event| match event {
+            Event::Stage { channel: Some(_), stage, healed: false } => Some(stage.name()),
+            _ => None,
+        });
+        assert_eq!(named.as_deref(), Some("link h1-h2"), "h{}", end + 1);
+    }
+    assert!(!world.nodes[0].channel(open.source).expect("open").broken.is_empty());
+    let misses = world.nodes[2].channel(open.sink).expect("open").counters.misses;
+    assert!(misses > 400, "{misses} of 600");
+
+    world.tap = None;
+    for (_, port, bytes) in waiting {
+        world.inject(1, LinkId(0), port, &bytes);
+    }
+    stream(&mut world, &open, Nanos::from_secs(22), |_| {});
+    for end in [0, 2] {
+        assert!(world.events[end].iter().any(|event| matches!(event, Event::Stage { healed: true, .. })));
+    }
+    assert!(world.nodes.iter().all(|node| node.status(world.now).broken.is_empty()));
+    assert!(world.open(0, 2, contract()).expect("it fits").grant.degraded_by().is_empty());
+}

@@ -1,0 +1,66 @@
+//! What a node tells of its links: each change once, and packets that do not authenticate once a minute.
+
+use punctual_proto::ids::LinkId;
+use punctual_proto::node::api::{Event, LinkChange};
+
+use crate::network::{Network, SECOND};
+
+/// What host `index` was told of its link 0.
+fn told(network: &Network, index: usize) -> Vec<LinkChange> {
+    let changes = network.hosts[index].events.iter().filter_map(|event| match event {
+        Event::Link { link: LinkId(0), change } => Some(*change),
+        _ => None,
+    });
+    changes.collect()
+}
+
+#[test]
+fn a_link_that_comes_and_goes_is_told_once_each_time() {
+    use LinkChange::{Down, Restarted, Up};
+    for seed in 0..20 {
+        let mut network = Network::line(seed, 2, |_, _| {});
+        assert!(network.run_until(5 * SECOND, |n| n.alive(0, 0) && n.alive(1, 0)), "seed {seed}");
+        network.run(5 * SECOND);
+        assert_eq!((told(&network, 0), told(&network, 1)), (vec![Up], vec![Up]), "seed {seed}");
+        network.crash(1);
+        assert!(network.run_until(60 * SECOND, |n| !n.alive(0, 0)), "seed {seed}");
+        network.run(20 * SECOND);
+        assert_eq!(told(&network, 0), [Up, Down], "seed {seed}");
+        network.start(1);
+        network.run(20 * SECOND);
+        assert_eq!(told(&network, 0), [Up, Down, Up], "seed {seed}");
+        // Back before anybody missed it.
+        network.crash(1);
+        network.start(1);
+        network.run(20 * SECOND);
+        assert_eq!(told(&network, 0), [Up, Down, Up, Restarted], "seed {seed}");
+    }
+}
+
+#[test]
+fn packets_that_do_not_authenticate_are_told_at_once_and_then_once_a_minute() {
+    for seed in 0..5 {
+        let mut network = Network::line(seed, 2, |host, config| {
+            if host == 1 {
+                config.signalling.domain_key[0] ^= 1;
+            }
+        });
+        network.run(5 * SECOND);
+        for index in [0, 1] {
+            assert!(!network.alive(index, 0));
+            let told = told(&network, index);
+            assert!(
+                matches!(told[..], [LinkChange::Unauthenticated { packets: 1 }]),
+                "seed {seed}: {told:?}"
+            );
+        }
+        network.run(300 * SECOND);
+        let told = told(&network, 0);
+        assert!((5..=6).contains(&told.len()), "seed {seed}: {told:?}");
+        let host = &network.hosts[0];
+        let now = host.local(network.now);
+        let view = host.signalling.as_ref().expect("alive").neighbour(LinkId(0), now);
+        let Some(LinkChange::Unauthenticated { packets }) = told.last() else { panic!("{told:?}") };
+        assert!(*packets > 100 && view.unauthenticated >= *packets, "{view:?}, {told:?}");
+    }
+}

@@ -1,0 +1,92 @@
+//! Whether what a sink tells of a message's lateness is true: judged by true time, which no node knows.
+
+use punctual_analysis::Nanos;
+use punctual_proto::memory::{MessageInfo, Timeliness};
+
+use crate::time::{HostClock, SimTime};
+
+/// Readings of clocks are whole nanoseconds, and latencies do not go below zero.
+const ROUNDING: Nanos = Nanos(100);
+
+/// What is told of one message beside the truth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// It was later than its deadline by more than what is stated as the clocks' error.
+    pub is_late: bool,
+    /// It is told as late, or perhaps late.
+    pub tells: bool,
+    /// It is told as surely late.
+    pub tells_surely: bool,
+    /// Nothing is told, since no clock is known.
+    pub unmeasured: bool,
+}
+
+/// Judges what `info` tells of a message that was due at `due`, by `deadline` after its logical arrival, and was delivered
+/// `now` at a host with `clock`. `Err`: what is not true of it.
+pub fn check(
+    info: &MessageInfo,
+    deadline: Nanos,
+    due: SimTime,
+    now: SimTime,
+    clock: &HostClock,
+) -> Result<Told, String> {
+    let Some(error) = info.clock_error else {
+        return Ok(Told { unmeasured: true, ..Told::default() });
+    };
+    let logical = clock.read(due - deadline);
+    let off = info.logical_arrival.0.abs_diff(logical.0);
+    if off > error.0 + ROUNDING.0 {
+        return Err(format!(
+            "message {}: its logical arrival is told off by {off} ns, stated are {error}",
+            info.number
+        ));
+    }
+    let late = now.since(due);
+    let told = Told {
+        is_late: late > error + ROUNDING,
+        tells: matches!(info.timeliness, Timeliness::Late | Timeliness::PerhapsLate),
+        tells_surely: info.timeliness == Timeliness::Late,
+        unmeasured: false,
+    };
+    if told.is_late && !told.tells {
+        return Err(format!("message {} is late by {late} and told as in time (+-{error})", info.number));
+    }
+    if told.tells_surely && late == Nanos::ZERO {
+        return Err(format!("message {} is in time and told as surely late (+-{error})", info.number));
+    }
+    if late > error * 2 + ROUNDING && !told.tells_surely {
+        return Err(format!(
+            "message {} is late by {late} and not told as surely late (+-{error})",
+            info.number
+        ));
+    }
+    Ok(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_analysis::Instant;
+
+    const CLOCK: HostClock = HostClock::new(1_000_000, 0);
+
+    fn judge(late: u64, timeliness: Timeliness, off: u64) -> Result<Told, String> {
+        let (deadline, due) = (Nanos(10_000), SimTime(50_000));
+        let info = MessageInfo {
+            logical_arrival: Instant(1_040_000 + off),
+            clock_error: Some(Nanos(1_000)),
+            timeliness,
+            ..MessageInfo::default()
+        };
+        check(&info, deadline, due, SimTime(50_000) + Nanos(late) - Nanos(1_000), &CLOCK)
+    }
+
+    #[test]
+    fn lies_are_seen() {
+        use Timeliness::{InTime, Late, PerhapsLate};
+        assert!(judge(0, InTime, 1_000).is_ok() && judge(0, InTime, 1_200).is_err(), "a logical arrival");
+        assert!(judge(2_000, InTime, 0).is_ok() && judge(2_200, InTime, 0).is_err(), "hidden");
+        assert!(judge(1_000, Late, 0).is_err() && judge(1_001, Late, 0).is_ok(), "slander");
+        assert!(judge(3_000, PerhapsLate, 0).is_ok() && judge(3_200, PerhapsLate, 0).is_err(), "timid");
+    }
+}

@@ -1,0 +1,171 @@
+//! Assumptions that are broken on purpose, and whether the stage that cannot keep its promise is named.
+//!
+//! The world knows which stage it is. Whoever is told of another one was told wrong; and once a message has come later than
+//! the clocks' error explains, both ends of its channel must have been told of the right one within a second.
+
+use punctual_analysis::Nanos;
+use punctual_proto::ids::ChannelId;
+use punctual_proto::node::api::{self, CloseReason};
+
+use super::World;
+use super::faults::Place;
+use crate::adapter::Broken;
+use crate::faults::Breach;
+use crate::time::SimTime;
+use crate::told::{self, Told};
+
+/// Within that of a late message the stage is named.
+const NAMED_WITHIN: Nanos = Nanos::from_secs(1);
+
+/// The broken stage of a run.
+#[derive(Clone, Debug)]
+pub(super) struct BrokenStage {
+    /// Its host and, of a link, the neighbour, as they are called; `None`: a clock, which is no stage.
+    name: Option<(String, Option<String>)>,
+    until: SimTime,
+    /// The first message that was late: when, and of which channel.
+    late: Option<(SimTime, usize)>,
+    /// When the ends of channels were told: channel, at its sink, when.
+    named: Vec<(usize, bool, SimTime)>,
+    misnamed: bool,
+}
+
+impl World {
+    pub(super) fn breach(&mut self, breach: Breach, until: SimTime) {
+        let host = breach.host();
+        let called = |host: usize| self.scenario.hosts[host].config.name.to_string();
+        let towards = breach.link().map(|link| called(self.hosts[host].adapters[usize::from(link)].peer));
+        let is_stage = !matches!(breach, Breach::Drift { .. });
+        let name = is_stage.then(|| (called(host), towards));
+        self.broken = Some(BrokenStage { name, until, late: None, named: Vec::new(), misnamed: false });
+        let place = breach.link().map_or(Place::Host(host), |link| self.between(host, link));
+        // What it leaves behind drains until everything must be well.
+        self.touch(place, self.scenario.times.heals, true, true);
+        let now = self.now;
+        let broken = Broken { foreign_until: now, ..Broken::NOT };
+        match breach {
+            Breach::SlowLink { percent, .. } => {
+                self.break_link(&breach, Broken { rate_percent: percent, ..broken })
+            }
+            Breach::Foreign { percent, .. } => {
+                self.break_link(&breach, Broken { foreign_percent: percent, ..broken })
+            }
+            Breach::Longer { by, .. } => self.break_link(&breach, Broken { longer: by, ..broken }),
+            Breach::SlowProcessor { percent, .. } => self.hosts[host].processor.set_cost_percent(percent),
+            Breach::Drift { ppb, .. } => {
+                self.misread(host, until);
+                self.hosts[host].clock.drift_more(now, ppb);
+            }
+        }
+    }
+
+    pub(super) fn mend(&mut self, breach: Breach) {
+        let (host, now) = (breach.host(), self.now);
+        match breach {
+            Breach::SlowProcessor { .. } => self.hosts[host].processor.set_cost_percent(100),
+            Breach::Drift { ppb, .. } => self.hosts[host].clock.drift_more(now, -ppb),
+            _ => self.break_link(&breach, Broken::NOT),
+        }
+    }
+
+    fn break_link(&mut self, breach: &Breach, broken: Broken) {
+        if let Some(link) = breach.link() {
+            self.hosts[breach.host()].adapters[usize::from(link)].set_broken(broken);
+        }
+    }
+
+    /// Whether a stage of this run was broken on purpose.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// Whether no fault has happened, and none can: steps of clocks and stamps wear off slowly.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.touches.is_empty() && self.scenario.faults.is_none()
+    }
+
+    /// An end was told of a stage that breaks its promise.
+    pub(super) fn told_of(&mut self, host: usize, channel: Option<ChannelId>, stage: &api::BrokenStage) {
+        let known = channel.and_then(|channel| self.handles.get(&(host, channel)).copied());
+        let now = self.now;
+        let is_well = self.broken.is_none() && self.touches.is_empty() && self.scenario.faults.is_none();
+        if is_well {
+            self.violate(&format!("host {host} is told of a broken stage where nothing is: {stage}"));
+        }
+        let Some(broken) = &mut self.broken else { return };
+        let is_right = broken.name.as_ref() == Some(&(stage.host.clone(), stage.towards.clone()));
+        if is_right {
+            broken.named.extend(known.map(|(number, at_sink)| (number, at_sink, now)));
+        } else if now < broken.until {
+            broken.misnamed = true;
+            self.journal.explain(|| format!("misnamed: {stage}"));
+        }
+    }
+
+    /// Compares what was told of a delivered message with the truth; what clocks that were touched say is not compared.
+    pub(super) fn compare_told(
+        &mut self,
+        host: usize,
+        number: usize,
+        info: &punctual_proto::memory::MessageInfo,
+        due: SimTime,
+    ) {
+        let Some(grant) = &self.channels[number].grant else { return };
+        // A source that had no time counts its messages from later on, and makes up for it slowly.
+        if self.hosts[self.channels[number].plan.from].unwell_until > SimTime(0) {
+            return;
+        }
+        let odd = |host: usize| self.hosts[host].clock_odd_until >= self.now;
+        let on_way = grant.route.iter().filter_map(|node| crate::scenario::host_of(*node));
+        if on_way.into_iter().any(odd) {
+            return;
+        }
+        let deadline = self.channels[number].plan.contract.deadline;
+        let counts = &mut self.outcome.told;
+        counts.compared += 1;
+        match told::check(info, deadline, due, self.now, &self.hosts[host].clock) {
+            Ok(Told { is_late, tells, tells_surely, unmeasured }) => {
+                counts.unmeasured += u64::from(unmeasured);
+                counts.late += u64::from(is_late);
+                counts.late_told += u64::from(is_late && tells);
+                counts.surely_late += u64::from(tells_surely);
+                let now = self.now;
+                if let Some(broken) = self.broken.as_mut().filter(|broken| is_late && now < broken.until) {
+                    broken.late.get_or_insert((now, number));
+                }
+            }
+            Err(wrong) => {
+                let what = format!("{}: {wrong}", self.describe(number));
+                self.violate(&what);
+            }
+        }
+    }
+
+    /// At the end of a run: whether the broken stage was named.
+    pub(super) fn check_named(&mut self) {
+        let Some(BrokenStage { name, until, late, named, misnamed }) = self.broken.take() else { return };
+        self.outcome.told.misnamed += u64::from(misnamed);
+        let Some((at, number)) = late.filter(|_| name.is_some()) else { return };
+        let in_time = |at_sink: bool| {
+            named
+                .iter()
+                .any(|(of, sink, when)| *of == number && *sink == at_sink && *when <= at + NAMED_WITHIN)
+        };
+        // Nobody is told any more of what is over.
+        let was_open = at + NAMED_WITHIN < until
+            && self
+                .channels
+                .get(number)
+                .is_some_and(|channel| channel.ended_at.is_none_or(|(ended, _)| ended > at + NAMED_WITHIN));
+        if was_open {
+            self.outcome.told.breaches += 1;
+            self.outcome.told.named += u64::from(in_time(false) && in_time(true));
+        }
+    }
+
+    /// A channel has ended, at one of its ends.
+    pub(super) fn note_end(&mut self, number: usize, reason: CloseReason) {
+        let now = self.now;
+        self.channels[number].ended_at.get_or_insert((now, reason));
+    }
+}
