@@ -96,6 +96,8 @@ pub struct Peer {
     /// What our packets take to its driver at most; what its packets take to ours, as it says.
     travel_max: Nanos,
     pub their_travel_max: Nanos,
+    /// When its newest HELLO left, on its clock.
+    newest_sent: Option<Instant>,
     /// Its HELLOs that came later than they may: what the link here does, by packets that nobody can forge.
     pub watch: Watch,
     stranger_answered: Option<Instant>,
@@ -131,6 +133,7 @@ impl Peer {
             probe_at: now,
             travel_max: link.propagation_max + link.prediction_error,
             their_travel_max: Nanos::MAX,
+            newest_sent: None,
             watch: Watch::default(),
             stranger_answered: None,
             nonces: VecDeque::new(),
@@ -258,6 +261,7 @@ impl Peer {
         self.send.clear();
         self.broken = false;
         self.clock.clear();
+        self.newest_sent = None;
         Some(Change::Lost { restarted: former.life.epoch != packet.life.epoch })
     }
 
@@ -310,7 +314,12 @@ impl Peer {
     }
 
     /// Whether a HELLO came later than what its sender said of its departure and of the link: surely, whatever its clock.
+    /// One that was sent before another that came already proves nothing: who has the domain's key can send it again.
     fn judge_travel(&mut self, hello: &Hello, received: Instant, now: Instant) {
+        if self.newest_sent.is_some_and(|newest| hello.sent <= newest) {
+            return;
+        }
+        self.newest_sent = Some(hello.sent);
         let Some(clock) = self.clock.offset(received) else { return };
         let due = clock.to_ours(hello.sent) + hello.departure + hello.travel_max + clock.error;
         if received > due {
@@ -381,6 +390,7 @@ impl Peer {
         self.nonces.clear();
         self.echo = None;
         self.clock.clear();
+        self.newest_sent = None;
         Change::Lost { restarted: false }
     }
     /// See [`Self::handle_timeout`].

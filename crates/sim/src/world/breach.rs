@@ -79,11 +79,6 @@ impl World {
         self.broken.is_some()
     }
 
-    /// Whether no fault has happened, and none can: steps of clocks and stamps wear off slowly.
-    pub(super) fn is_untouched(&self) -> bool {
-        self.touches.is_empty() && self.scenario.faults.is_none()
-    }
-
     /// An end was told of a stage that breaks its promise.
     pub(super) fn told_of(&mut self, host: usize, channel: Option<ChannelId>, stage: &api::BrokenStage) {
         let known = channel.and_then(|channel| self.handles.get(&(host, channel)).copied());

@@ -260,7 +260,7 @@ impl World {
         }
         self.note(host, Entry::Deliver { channel: number, index: judgement.index, latency_ns });
         // What else went wrong may have moved its logical arrival; where an assumption is broken nothing else does.
-        let is_known = judgement.is_known && (self.is_broken() || self.is_untouched());
+        let is_known = judgement.is_known && (self.is_broken() || !judgement.excused);
         if let Some(due) = judgement.due.filter(|_| is_known) {
             self.compare_told(host, number, &message.info, due);
         }

@@ -89,7 +89,9 @@ impl World {
             let (peer, there) = (adapter.peer, LinkId(adapter.peer_link));
             let frame = SimFrame::new(&bytes, &self.hosts[peer].frames);
             let port = if kind.is_signalling() { Port::Signalling } else { Port::Data };
-            self.queue.schedule(self.now, Event::Arrive { host: peer, link: there, port, frame });
+            // Nothing is faster than the wire.
+            let least = self.scenario.hosts[host].config.links[usize::from(link)].propagation_min;
+            self.queue.schedule(self.now + least, Event::Arrive { host: peer, link: there, port, frame });
         }
         self.queue.schedule(self.now + interval.max(Nanos(1)), Event::Noise { fault });
     }
