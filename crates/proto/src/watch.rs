@@ -73,6 +73,11 @@ impl Watch {
         breaks
     }
 
+    /// Takes back what was late in the last second, as far as nothing was decided by it.
+    pub fn forget_recent(&mut self) {
+        self.slots = Default::default();
+    }
+
     /// Says whether a broken stage has kept its promise for `lease` and is none any more.
     pub fn heals(&mut self, lease: Nanos, now: Instant) -> bool {
         let heals = self.heals_at(lease).is_some_and(|at| at <= now);

@@ -125,7 +125,7 @@ impl<M: Memory> Node<M> {
         if breach.is_some() != self.looks.processor.is_some() {
             self.looks.processor = breach;
             self.plane.stages.set_cpu_breach(breach);
-            self.signalling.announce(None, breach);
+            self.signalling.announce(None, breach, now);
         }
         goes_on
     }
@@ -173,7 +173,7 @@ impl<M: Memory> Node<M> {
             look.breach = breach;
             let neighbour = self.plane.line(link).config.neighbour;
             self.plane.stages.set_link_breach(link, breach);
-            self.signalling.announce(Some(neighbour), breach);
+            self.signalling.announce(Some(neighbour), breach, now);
         }
         reported.is_some() || stirred
     }

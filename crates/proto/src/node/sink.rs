@@ -14,6 +14,9 @@ use crate::limits::HEADER_BYTES;
 use crate::memory::{Inbox, Memory, MessageInfo};
 use crate::wire::Header;
 
+/// Messages that wait for their deadlines and are delivered in one unit at most: after a pause a whole ring may be due.
+const DELIVERIES_PER_UNIT_MAX: usize = 16;
+
 /// What a delivery is judged by.
 #[derive(Clone, Copy)]
 struct Judge {
@@ -41,7 +44,7 @@ impl<M: Memory> Plane<M> {
         let clip = self.clips.get(channel)?;
         let RoleState::Sink(sink) = &clip.role else { return None };
         let held = sink.punctual.iter().flat_map(|punctual| &punctual.held);
-        let due = held.take_while(|held| held.deliver_at <= now).count() as u64;
+        let due = held.take(DELIVERIES_PER_UNIT_MAX).take_while(|held| held.deliver_at <= now).count() as u64;
         let application = clip.local.handler_time * due;
         let unit = Unit { kind: WorkKind::Receive, packets: 0, bytes: 0, message_edge: false, application };
         (due > 0).then_some(unit)
@@ -164,12 +167,15 @@ impl<M: Memory> Clip<M> {
         counters.incomplete = Count(u32::try_from(sink.reassembly.incomplete()).unwrap_or(u32::MAX));
     }
 
-    /// Delivers what waits for its deadline and is due.
+    /// Delivers what waits for its deadline and is due, up to a unit.
     fn deliver_held(&mut self, tolerance: Ppm, now: Instant) {
         let judge = Judge { deadline: self.local.contract.deadline, tolerance, now };
         let Self { role: RoleState::Sink(sink), counters, .. } = self else { return };
         let Some(punctual) = &mut sink.punctual else { return };
-        while punctual.held.front().is_some_and(|held| held.deliver_at <= now) {
+        for _ in 0..DELIVERIES_PER_UNIT_MAX {
+            if punctual.held.front().is_none_or(|held| held.deliver_at > now) {
+                break;
+            }
             let Some(Held { slot, info, .. }) = punctual.held.pop_front() else { break };
             deliver(sink.inbox.as_mut(), counters, slot, info, judge);
         }

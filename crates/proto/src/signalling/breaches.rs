@@ -3,13 +3,15 @@
 //! The host at the end of a link tells the one at its beginning what comes late; that one, whose stage it is, decides, and
 //! tells the ends of all channels that pass the stage. Its report goes along their ways, once over each link, and is taken
 //! only from the side on which the stage lies: a host can speak of its own stages and pass on what others say of theirs,
-//! for channels that pass through it, and for no other.
+//! for channels that pass through it, and for no other. The host repeats it as often as it refreshes its channels; who has not
+//! heard it for a lease takes the stage for healed, or for gone.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use punctual_analysis::mutation::{Mutation, active};
+use punctual_analysis::{Instant, Nanos};
 
 use super::Signalling;
 use super::channel::Channel;
@@ -24,29 +26,58 @@ use crate::watch::Watch;
 #[derive(Debug, Default)]
 pub struct Breaches {
     /// The last report of each stage that was heard of.
-    reports: BTreeMap<StageName, StageReport>,
+    reports: BTreeMap<StageName, Known>,
     /// Reports of this node.
     number: u64,
+    /// When this node repeats what it says of its own stages; `None`: they keep their promise.
+    repeat_at: Option<Instant>,
     /// A HELLO came late since the node looked.
     pub stirred: bool,
     /// What neighbours say of our packets, until the node looks.
     pub late_arrivals: VecDeque<(LinkId, LateArrivals)>,
 }
 
+/// A report and when it came.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    report: StageReport,
+    heard: Instant,
+}
+
 impl Breaches {
     fn of(&self, stage: &StageName) -> Option<Breach> {
-        self.reports.get(stage)?.breach
+        self.reports.get(stage)?.report.breach
     }
 
     /// Whether a report is news; it is known from now on.
-    fn take(&mut self, report: StageReport) -> bool {
-        let known = self.reports.get(&report.stage);
+    fn take(&mut self, report: StageReport, now: Instant) -> bool {
+        let known = self.reports.get(&report.stage).map(|known| known.report);
         let news = known.is_none_or(|known| known.epoch != report.epoch || known.number < report.number);
         let room = known.is_some() || self.reports.len() < STAGES_BROKEN_MAX;
         if news && room {
-            self.reports.insert(report.stage, report);
+            self.reports.insert(report.stage, Known { report, heard: now });
         }
         news && room
+    }
+
+    /// Broken stages that `node` itself has reported.
+    fn own(&self, node: NodeId) -> Vec<StageReport> {
+        let reports = self.reports.values().map(|known| known.report);
+        reports.filter(|report| report.stage.node == node && report.breach.is_some()).collect()
+    }
+
+    /// Takes out the reports of other nodes that were last heard a lease before `now`.
+    fn expired(&mut self, node: NodeId, lease: Nanos, now: Instant) -> Vec<StageReport> {
+        let over = |known: &Known| known.report.stage.node != node && known.heard + lease <= now;
+        let gone: Vec<_> =
+            self.reports.values().filter(|known| over(known)).map(|known| known.report).collect();
+        self.reports.retain(|_, known| !over(known));
+        gone
+    }
+
+    fn poll_timeout(&self, node: NodeId, lease: Nanos) -> Option<Instant> {
+        let others = self.reports.values().filter(|known| known.report.stage.node != node);
+        others.map(|known| known.heard + lease).chain(self.repeat_at).min()
     }
 }
 
@@ -74,23 +105,57 @@ impl Signalling {
     }
 
     /// Tells all whom it concerns that one of this node's stages breaks its promise, or keeps it again.
-    pub fn announce(&mut self, towards: Option<NodeId>, breach: Option<Breach>) {
+    pub fn announce(&mut self, towards: Option<NodeId>, breach: Option<Breach>, now: Instant) {
         if active(Mutation::BreachNotAnnounced) {
             return;
         }
-        self.breaches.number += 1;
         let stage = StageName { node: self.config.id, towards };
-        let report = StageReport { stage, epoch: self.config.epoch, number: self.breaches.number, breach };
         let before = self.breaches.of(&stage);
-        self.breaches.take(report);
+        let report = self.report(stage, breach, now);
         let known = breach.or(before);
-        self.spread(None, &report, known);
+        self.spread(None, &report, known, true);
         self.tell_stage(None, stage, known, breach.is_none());
+        let again = now + self.refresh_interval();
+        self.breaches.repeat_at = (!self.breaches.own(self.config.id).is_empty()).then_some(again);
+    }
+
+    /// The next report of a stage of this node.
+    fn report(&mut self, stage: StageName, breach: Option<Breach>, now: Instant) -> StageReport {
+        self.breaches.number += 1;
+        let report = StageReport { stage, epoch: self.config.epoch, number: self.breaches.number, breach };
+        self.breaches.take(report, now);
+        report
+    }
+
+    /// Repeats what this node says of its stages, and forgets what others have not repeated for a lease.
+    pub(super) fn refresh_breaches(&mut self, now: Instant) {
+        if self.breaches.repeat_at.is_some_and(|at| at <= now) {
+            self.breaches.repeat_at = Some(now + self.refresh_interval());
+            for StageReport { stage, breach, .. } in self.breaches.own(self.config.id) {
+                let report = self.report(stage, breach, now);
+                self.spread(None, &report, breach, false);
+            }
+        }
+        for StageReport { stage, breach, .. } in
+            self.breaches.expired(self.config.id, self.config.signalling.lease, now)
+        {
+            let across = |c: &&Channel| is_open_end(c) && stage.place_on(&c.way.nodes).is_some();
+            let mut ends: Vec<_> = self.channels.iter().filter(across).map(|c| c.local.channel).collect();
+            ends.sort_unstable();
+            for channel in ends {
+                self.tell_stage(Some(channel), stage, breach, true);
+            }
+        }
+    }
+
+    /// When [`Self::refresh_breaches`] has something to do.
+    pub(super) fn breaches_due(&self) -> Option<Instant> {
+        self.breaches.poll_timeout(self.config.id, self.config.signalling.lease)
     }
 
     /// Stages that break their promise, as far as this node knows: its own and those on the ways of its channels.
     pub fn broken_stages(&self) -> impl Iterator<Item = (StageName, Breach)> {
-        self.breaches.reports.iter().filter_map(|(stage, report)| Some((*stage, report.breach?)))
+        self.breaches.reports.iter().filter_map(|(stage, known)| Some((*stage, known.report.breach?)))
     }
     /// Those on a channel's way.
     pub fn broken_on(&self, channel: ChannelId) -> Vec<BrokenStage> {
@@ -110,7 +175,7 @@ impl Signalling {
     }
 
     /// A report from a neighbour.
-    pub(super) fn on_stage(&mut self, link: LinkId, report: StageReport) {
+    pub(super) fn on_stage(&mut self, link: LinkId, report: StageReport, now: Instant) {
         if report.stage.node == self.config.id
             || !self.channels.iter().any(|c| concerns(c, link, &report.stage))
         {
@@ -118,14 +183,15 @@ impl Signalling {
             return;
         }
         let before = self.breaches.of(&report.stage);
-        if self.breaches.take(report) {
-            self.spread(Some(link), &report, report.breach.or(before));
+        if self.breaches.take(report, now) {
+            let kind = |breach: Option<Breach>| breach.map(|breach| breach.cause.kind());
+            self.spread(Some(link), &report, report.breach.or(before), kind(report.breach) != kind(before));
         }
     }
 
     /// Passes a report on along the channels that pass the stage, and tells the ends here.
-    /// `known`: what the stage does, or did until now.
-    fn spread(&mut self, from: Option<LinkId>, report: &StageReport, known: Option<Breach>) {
+    /// `known`: what the stage does, or did until now; `is_news`: it was not said before.
+    fn spread(&mut self, from: Option<LinkId>, report: &StageReport, known: Option<Breach>, is_news: bool) {
         let mut links = BTreeSet::new();
         let mut ends = Vec::new();
         for channel in self.channels.iter() {
@@ -138,7 +204,7 @@ impl Signalling {
                 Some(link) if local.link_in == Some(link) => links.extend(local.link_out),
                 Some(_) => links.extend(local.link_in),
             }
-            if is_open_end(channel) {
+            if is_news && is_open_end(channel) {
                 ends.push(local.channel);
             }
         }
@@ -160,7 +226,7 @@ impl Signalling {
                 continue;
             }
             if stage.node == self.config.id
-                && let Some(report) = self.breaches.reports.get(&stage).copied()
+                && let Some(Known { report, .. }) = self.breaches.reports.get(&stage).copied()
             {
                 for link in [channel.local.link_in, channel.local.link_out].into_iter().flatten() {
                     self.say(link, &Message::Stage(report));

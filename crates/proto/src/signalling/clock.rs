@@ -103,6 +103,10 @@ impl ClockFilter {
     pub const fn breaks(&self) -> u32 {
         self.breaks
     }
+    /// Whether the last stamps of a direction contradict what is known: a clock may just have been stepped.
+    pub const fn is_doubted(&self) -> bool {
+        self.contradictions[0] > 0 || self.contradictions[1] > 0
+    }
     pub const fn round_trip_min(&self) -> Option<Nanos> {
         self.round_trip_min
     }

@@ -36,6 +36,7 @@ impl Signalling {
         }
         self.expire_channels(now, resources);
         self.expire_requests(now);
+        self.refresh_breaches(now);
         if self.refresh_at.is_some_and(|at| at <= now) {
             self.refresh_at = self.channels.has_sources().then(|| now + self.refresh_interval());
             self.refresh();
@@ -47,7 +48,8 @@ impl Signalling {
         let probes = |index: usize| self.channels.use_link(LinkId(index as u16));
         let peers = self.peers.iter().enumerate().map(|(index, peer)| peer.poll_timeout(probes(index))).min();
         let channels = self.channels.first_timer().map(|(at, _)| at);
-        [peers, channels, self.requests.poll_timeout(), self.refresh_at].into_iter().flatten().min()
+        let breaches = self.breaches_due();
+        [peers, channels, self.requests.poll_timeout(), self.refresh_at, breaches].into_iter().flatten().min()
     }
 
     fn expire_channels(&mut self, now: Instant, resources: &mut dyn Resources) {

@@ -237,7 +237,7 @@ impl Signalling {
                 self.on_ended(link, path, &route, what, now, resources);
             }
             Message::LateArrivals(late) => self.breaches.late_arrivals.push_back((link, late)),
-            Message::Stage(report) => self.on_stage(link, report),
+            Message::Stage(report) => self.on_stage(link, report, now),
             Message::Request(request) => self.on_request(link, request, now),
             Message::RequestRefused { token, epoch, route, refusal } => {
                 self.on_refused_request(link, token, epoch, &route, refusal);

@@ -284,13 +284,18 @@ impl Peer {
 
     fn take_hello(&mut self, hello: &Hello, received: Instant, now: Instant) {
         self.clock.set_tolerance(Ppm(self.tolerance.0.saturating_add(hello.tolerance.0)));
-        self.judge_travel(hello, received, now);
-        self.their_travel_max = hello.travel_max;
+        let breaks = self.clock.breaks();
         self.clock.heard(hello.sent, received);
         if let Some((sent, echo)) = hello.echo.and_then(|echo| Some((self.echoed(echo.nonce)?, echo))) {
             self.clock.echoed(sent, echo.received);
             self.clock.exchanged(received.since(sent), hello.sent.since(echo.received));
         }
+        if self.clock.breaks() != breaks {
+            // What was judged by a clock that was stepped meanwhile proves nothing.
+            self.watch.forget_recent();
+        }
+        self.judge_travel(hello, received, now);
+        self.their_travel_max = hello.travel_max;
         self.echo = Some(Echo { nonce: hello.nonce, received });
         match hello.step {
             HelloStep::First => {
@@ -320,6 +325,9 @@ impl Peer {
             return;
         }
         self.newest_sent = Some(hello.sent);
+        if self.clock.is_doubted() {
+            return;
+        }
         let Some(clock) = self.clock.offset(received) else { return };
         let due = clock.to_ours(hello.sent) + hello.departure + hello.travel_max + clock.error;
         if received > due {

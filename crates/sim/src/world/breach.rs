@@ -79,12 +79,22 @@ impl World {
         self.broken.is_some()
     }
 
+    /// Whether a fault gave a stage no time, or held back what it sent, so shortly ago that it cannot have healed since.
+    pub(super) fn was_disturbed(&self, stage: &api::BrokenStage) -> bool {
+        let called =
+            |name: &str| self.scenario.hosts.iter().position(|plan| plan.config.name.to_string() == name);
+        let Some(host) = called(&stage.host) else { return false };
+        let lease = self.scenario.hosts[host].config.signalling.lease;
+        let towards = stage.towards.as_deref().and_then(called);
+        self.touches.iter().any(|touch| touch.disturbs(host, towards, lease, self.now))
+    }
+
     /// An end was told of a stage that breaks its promise.
     pub(super) fn told_of(&mut self, host: usize, channel: Option<ChannelId>, stage: &api::BrokenStage) {
         let known = channel.and_then(|channel| self.handles.get(&(host, channel)).copied());
         let now = self.now;
-        let is_well = self.broken.is_none() && self.touches.is_empty() && self.scenario.faults.is_none();
-        if is_well {
+        let frames = !self.scenario.faults.is_none();
+        if self.broken.is_none() && !frames && !self.was_disturbed(stage) {
             self.violate(&format!("host {host} is told of a broken stage where nothing is: {stage}"));
         }
         let Some(broken) = &mut self.broken else { return };

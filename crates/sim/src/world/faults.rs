@@ -21,6 +21,12 @@ use crate::time::SimTime;
 pub(super) const UPGRADE: Nanos = Nanos::from_millis(20);
 /// Exchanges that a clock's change may go unnoticed for.
 const EXCHANGES_UNTIL_NOTICED: u64 = 10;
+/// What is believed of clocks ages so fast, by the tolerances that hosts are drawn with.
+const AGING_PPM: u64 = 200;
+/// Stamps that are early by more contradict what is known: no error of clocks is that large.
+const RESTAMPED_UNNOTICED_MAX: Nanos = Nanos::from_millis(10);
+/// Within that everybody has heard that a stage has healed.
+const TOLD_WITHIN: Nanos = Nanos::from_secs(2);
 /// Epochs of a host's lives lie so far apart.
 const EPOCHS: u64 = 1 << 32;
 
@@ -56,6 +62,19 @@ pub(super) struct Touch {
     signals: bool,
     /// Message numbers were invented.
     renumbered: bool,
+}
+
+impl Touch {
+    /// Whether the stage of `host`, or of its link `towards` a neighbour, may be broken by it at `now`: it takes a lease to heal,
+    /// and a moment for that to be told.
+    pub(super) fn disturbs(&self, host: usize, towards: Option<usize>, lease: Nanos, now: SimTime) -> bool {
+        let here = match (self.place, towards) {
+            (Place::Host(at), _) => at == host || Some(at) == towards,
+            (Place::Between(a, b), Some(there)) => (a, b) == (host, there) || (b, a) == (host, there),
+            (Place::Between(..) | Place::SentBy(_) | Place::Sink(_), _) => false,
+        };
+        here && now <= self.until + lease + TOLD_WITHIN
+    }
 }
 
 impl World {
@@ -117,7 +136,9 @@ impl World {
                 self.hole(host, fault.lasts, until);
             }
             Mischief::Restamp { host, by } => {
-                self.misread(host, until);
+                // A stamp that is early by less than the error of the clocks contradicts nothing: it is believed until it has aged.
+                let aged = Nanos(by.min(RESTAMPED_UNNOTICED_MAX).0 * (1_000_000 / AGING_PPM));
+                self.misread(host, until + aged);
                 self.hosts[host].stamps_early = by;
                 self.hole(host, by, until);
             }

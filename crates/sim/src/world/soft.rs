@@ -20,8 +20,9 @@ impl World {
             let Some(&number) = self.paths.get(&told.path) else { continue };
             let wanted = self.channels[number].plan.contract.guarantee();
             // While a stage is broken, and until it has healed, nothing is guaranteed.
-            let is_broken = told.guarantee == Guarantee::Degraded && !told.broken.is_empty();
-            if told.guarantee != wanted && !(is_broken && self.is_broken()) {
+            let is_degraded = told.guarantee == Guarantee::Degraded && !told.broken.is_empty();
+            let may_be = self.is_broken() || told.broken.iter().all(|stage| self.was_disturbed(stage));
+            if told.guarantee != wanted && !(is_degraded && may_be) {
                 self.violate(&format!(
                     "channel {number}: host {host} calls its guarantee {:?}, it is {wanted:?}",
                     told.guarantee
