@@ -57,11 +57,13 @@ impl<M: Memory> Plane<M> {
         None
     }
 
-    /// Whether a guaranteed packet leaves within the bound of its link; if not, the adapter was slow where it sets the pace or
-    /// had no room, else this processor.
+    /// Whether a guaranteed packet may leave within the bound of its link; if it surely does not, the adapter was slow where it
+    /// sets the pace or had no room, else this processor. The latest departure proves nothing: it takes what interferes for
+    /// whole before each packet.
     fn judge_departure(&mut self, link: LinkId, scheduled: &Scheduled<Packet<M::Frame>>, now: Instant) {
         let Class::Guaranteed { deadline, .. } = scheduled.class else { return };
-        let late = scheduled.departure_latest.since(deadline);
+        let soonest = now + self.line(link).config.rate.time_of(u64::from(scheduled.wire_bytes));
+        let late = soonest.since(deadline);
         if late == Nanos::ZERO {
             return;
         }
