@@ -67,9 +67,11 @@ impl<M: Memory> Plane<M> {
         if late == Nanos::ZERO {
             return;
         }
+        // A processor that is late itself queues packets late: the link had no time left for them.
+        let is_queued_late = self.processor_watch.is_stirred(now);
         let line = self.line_mut(link);
         let is_held = line.config.pace == Pace::Completion || now.since(line.full_at) < WATCH_SLOT;
-        if is_held {
+        if is_held && !is_queued_late {
             line.departures_watch.late(late, now);
             self.stirred = true;
         } else {

@@ -4,13 +4,14 @@
 //! offset = theirs - ours >= t3 - t4 + `propagation_min`. One of ours, stamped t1 here and t2 there, bounds it from above:
 //! offset <= t2 - t1 - `propagation_min`. Each bound weakens by the clocks' drift while it ages; what comes is compared with
 //! what is left of it, and the better one stays. So the fastest packet of each direction counts, whatever exchange it was
-//! of, and a queue that grows in one direction makes nothing wrong.
+//! of, and a queue that grows in one direction makes nothing wrong. None is kept for longer than `CLOCK_BOUND_AGE_MAX`.
 //!
 //! Bounds that contradict each other again and again show that a clock was stepped, or drifts faster than it may: both are
 //! dropped, and what was seen of its drift is believed from then on.
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 
+use crate::limits::CLOCK_BOUND_AGE_MAX;
 use crate::node::lateness::drifted;
 
 /// Receive stamps of drivers are moved from one clock to another: they may be so much too early.
@@ -177,7 +178,8 @@ impl ClockFilter {
             self.forget(end, bound);
         }
         self.contradictions[end as usize] = 0;
-        let known = self.aged(end, bound.at);
+        let is_old = |known: Bound| bound.at.since(known.at) > CLOCK_BOUND_AGE_MAX;
+        let known = self.aged(end, bound.at).filter(|_| !self.end(end).is_some_and(is_old));
         let better = known.is_none_or(|known| match end {
             End::Lower => bound.offset_ns >= known,
             End::Upper => bound.offset_ns <= known,

@@ -5,6 +5,7 @@
 
 use punctual_analysis::Nanos;
 use punctual_proto::ids::ChannelId;
+use punctual_proto::limits::CLOCK_BOUND_AGE_MAX;
 use punctual_proto::node::api::{self, CloseReason};
 
 use super::World;
@@ -41,6 +42,9 @@ impl World {
         let place = breach.link().map_or(Place::Host(host), |link| self.between(host, link));
         // What it leaves behind drains until everything must be well.
         self.touch(place, self.scenario.times.heals, true, true);
+        // What a stage cannot do it cannot do for best effort either.
+        let heals = self.scenario.times.heals;
+        self.hosts[host].backlogs.iter_mut().for_each(|backlog| backlog.forget(heals));
         let now = self.now;
         let broken = Broken { foreign_until: now, ..Broken::NOT };
         match breach {
@@ -53,7 +57,7 @@ impl World {
             Breach::Longer { by, .. } => self.break_link(&breach, Broken { longer: by, ..broken }),
             Breach::SlowProcessor { percent, .. } => self.hosts[host].processor.set_cost_percent(percent),
             Breach::Drift { ppb, .. } => {
-                self.misread(host, until);
+                self.misread(host, until + CLOCK_BOUND_AGE_MAX);
                 self.hosts[host].clock.drift_more(now, ppb);
             }
         }
@@ -163,8 +167,12 @@ impl World {
                 .get(number)
                 .is_some_and(|channel| channel.ended_at.is_none_or(|(ended, _)| ended > at + NAMED_WITHIN));
         if was_open {
+            let is_named = in_time(false) && in_time(true);
             self.outcome.told.breaches += 1;
-            self.outcome.told.named += u64::from(in_time(false) && in_time(true));
+            self.outcome.told.named += u64::from(is_named);
+            if !is_named {
+                self.journal.explain(|| format!("{name:?} is not named: channel {number}, late at {at:?}, told {named:?}"));
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 //! excused, neither on other links of the same host nor beside it.
 
 use punctual_analysis::{Nanos, Policing, Ppm};
+use punctual_proto::limits::CLOCK_BOUND_AGE_MAX;
 use punctual_proto::node::config::LinkConfig;
 use punctual_proto::node::link_model;
 
@@ -21,10 +22,6 @@ use crate::time::SimTime;
 pub(super) const UPGRADE: Nanos = Nanos::from_millis(20);
 /// Exchanges that a clock's change may go unnoticed for.
 const EXCHANGES_UNTIL_NOTICED: u64 = 10;
-/// What is believed of clocks ages so fast, by the tolerances that hosts are drawn with.
-const AGING_PPM: u64 = 200;
-/// Stamps that are early by more contradict what is known: no error of clocks is that large.
-const RESTAMPED_UNNOTICED_MAX: Nanos = Nanos::from_millis(10);
 /// Within that everybody has heard that a stage has healed.
 const TOLD_WITHIN: Nanos = Nanos::from_secs(2);
 /// Epochs of a host's lives lie so far apart.
@@ -136,9 +133,8 @@ impl World {
                 self.hole(host, fault.lasts, until);
             }
             Mischief::Restamp { host, by } => {
-                // A stamp that is early by less than the error of the clocks contradicts nothing: it is believed until it has aged.
-                let aged = Nanos(by.min(RESTAMPED_UNNOTICED_MAX).0 * (1_000_000 / AGING_PPM));
-                self.misread(host, until + aged);
+                // A stamp that is early by less than the error of the clocks contradicts nothing.
+                self.misread(host, until + CLOCK_BOUND_AGE_MAX);
                 self.hosts[host].stamps_early = by;
                 self.hole(host, by, until);
             }
