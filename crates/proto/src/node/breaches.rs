@@ -39,6 +39,8 @@ struct LinkLook {
     breach: Option<Breach>,
     /// When the neighbour was last told of its packets.
     told: Option<Instant>,
+    /// Those beyond this node were told of the neighbour's packets.
+    arrivals_announced: bool,
     /// Others' packets on the link's device, as the driver's host says.
     foreign: BitRate,
     sent: Flow,
@@ -144,6 +146,11 @@ impl<M: Memory> Node<M> {
             look.told = Some(now);
             let Flow { rate, span, .. } = look.received;
             self.signalling.tell_late(link, LateArrivals { late, received: rate, span });
+        }
+        if is_broken != look.arrivals_announced {
+            look.arrivals_announced = is_broken;
+            let breach = Breach { late, cause: Cause::LongerTravel };
+            self.signalling.announce_arrivals(link, is_broken.then_some(breach), now);
         }
         stirred || self.plane.line(link).arrivals_watch.is_stirred(now)
     }

@@ -6,80 +6,21 @@
 //! for channels that pass through it, and for no other. The host repeats it as often as it refreshes its channels; who has not
 //! heard it for a lease takes the stage for healed, or for gone.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::BTreeSet;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
+use punctual_analysis::Instant;
 use punctual_analysis::mutation::{Mutation, active};
-use punctual_analysis::{Instant, Nanos};
 
 use super::Signalling;
 use super::channel::Channel;
-use super::message::{Message, StageReport};
+use super::message::{Message, StageReport, Witness};
+use super::reports::Changed;
 use super::states::State;
 use crate::ids::{ChannelId, LinkId, NodeId};
-use crate::limits::STAGES_BROKEN_MAX;
 use crate::node::api::{Breach, BrokenStage, Event, LateArrivals, Role, StageName};
 use crate::watch::Watch;
-
-/// What is known of stages, this node's and others'.
-#[derive(Debug, Default)]
-pub struct Breaches {
-    /// The last report of each stage that was heard of.
-    reports: BTreeMap<StageName, Known>,
-    /// Reports of this node.
-    number: u64,
-    /// When this node repeats what it says of its own stages; `None`: they keep their promise.
-    repeat_at: Option<Instant>,
-    /// A HELLO came late since the node looked.
-    pub stirred: bool,
-    /// What neighbours say of our packets, until the node looks.
-    pub late_arrivals: VecDeque<(LinkId, LateArrivals)>,
-}
-
-/// A report and when it came.
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    report: StageReport,
-    heard: Instant,
-}
-
-impl Breaches {
-    fn of(&self, stage: &StageName) -> Option<Breach> {
-        self.reports.get(stage)?.report.breach
-    }
-
-    /// Whether a report is news; it is known from now on.
-    fn take(&mut self, report: StageReport, now: Instant) -> bool {
-        let known = self.reports.get(&report.stage).map(|known| known.report);
-        let news = known.is_none_or(|known| known.epoch != report.epoch || known.number < report.number);
-        let room = known.is_some() || self.reports.len() < STAGES_BROKEN_MAX;
-        if news && room {
-            self.reports.insert(report.stage, Known { report, heard: now });
-        }
-        news && room
-    }
-
-    /// Broken stages that `node` itself has reported.
-    fn own(&self, node: NodeId) -> Vec<StageReport> {
-        let reports = self.reports.values().map(|known| known.report);
-        reports.filter(|report| report.stage.node == node && report.breach.is_some()).collect()
-    }
-
-    /// Takes out the reports of other nodes that were last heard a lease before `now`.
-    fn expired(&mut self, node: NodeId, lease: Nanos, now: Instant) -> Vec<StageReport> {
-        let over = |known: &Known| known.report.stage.node != node && known.heard + lease <= now;
-        let gone: Vec<_> =
-            self.reports.values().filter(|known| over(known)).map(|known| known.report).collect();
-        self.reports.retain(|_, known| !over(known));
-        gone
-    }
-
-    fn poll_timeout(&self, node: NodeId, lease: Nanos) -> Option<Instant> {
-        let others = self.reports.values().filter(|known| known.report.stage.node != node);
-        others.map(|known| known.heard + lease).chain(self.repeat_at).min()
-    }
-}
 
 impl Signalling {
     /// What a neighbour said of packets of ours that came late.
@@ -106,45 +47,52 @@ impl Signalling {
 
     /// Tells all whom it concerns that one of this node's stages breaks its promise, or keeps it again.
     pub fn announce(&mut self, towards: Option<NodeId>, breach: Option<Breach>, now: Instant) {
-        if active(Mutation::BreachNotAnnounced) {
-            return;
-        }
         let stage = StageName { node: self.config.id, towards };
+        let changed = self.report(stage, Witness::Owner, breach, now);
+        self.tell_stage(None, stage, changed.known(), breach.is_none());
+    }
+
+    /// Tells those beyond this node what comes late over a link, or no longer does: its owner's word would have to come over
+    /// the same link.
+    pub fn announce_arrivals(&mut self, link: LinkId, breach: Option<Breach>, now: Instant) {
+        let Some(neighbour) = self.node_at(link) else { return };
+        let stage = StageName { node: neighbour, towards: Some(self.config.id) };
+        self.report(stage, Witness::Receiver, breach, now);
+    }
+
+    /// Takes down and spreads what this node has to say of a stage.
+    fn report(
+        &mut self,
+        stage: StageName,
+        witness: Witness,
+        breach: Option<Breach>,
+        now: Instant,
+    ) -> Changed {
         let before = self.breaches.of(&stage);
-        let report = self.report(stage, breach, now);
-        let known = breach.or(before);
-        self.spread(None, &report, known, true);
-        self.tell_stage(None, stage, known, breach.is_none());
+        if active(Mutation::BreachNotAnnounced) {
+            return Changed { before, after: breach };
+        }
+        let report = self.breaches.next_report(stage, witness, breach, self.config.epoch, now);
+        let changed = Changed { before, after: self.breaches.of(&stage) };
+        self.spread(None, &report, changed);
         let again = now + self.refresh_interval();
         self.breaches.repeat_at = (!self.breaches.own(self.config.id).is_empty()).then_some(again);
+        changed
     }
 
-    /// The next report of a stage of this node.
-    fn report(&mut self, stage: StageName, breach: Option<Breach>, now: Instant) -> StageReport {
-        self.breaches.number += 1;
-        let report = StageReport { stage, epoch: self.config.epoch, number: self.breaches.number, breach };
-        self.breaches.take(report, now);
-        report
-    }
-
-    /// Repeats what this node says of its stages, and forgets what others have not repeated for a lease.
+    /// Repeats what this node says of stages, and forgets what others have not repeated for a lease.
     pub(super) fn refresh_breaches(&mut self, now: Instant) {
         if self.breaches.repeat_at.is_some_and(|at| at <= now) {
-            self.breaches.repeat_at = Some(now + self.refresh_interval());
-            for StageReport { stage, breach, .. } in self.breaches.own(self.config.id) {
-                let report = self.report(stage, breach, now);
-                self.spread(None, &report, breach, false);
+            for StageReport { stage, witness, breach, .. } in self.breaches.own(self.config.id) {
+                self.report(stage, witness, breach, now);
             }
         }
-        for StageReport { stage, breach, .. } in
-            self.breaches.expired(self.config.id, self.config.signalling.lease, now)
-        {
-            let across = |c: &&Channel| is_open_end(c) && stage.place_on(&c.way.nodes).is_some();
-            let mut ends: Vec<_> = self.channels.iter().filter(across).map(|c| c.local.channel).collect();
-            ends.sort_unstable();
-            for channel in ends {
-                self.tell_stage(Some(channel), stage, breach, true);
-            }
+        let lease = self.config.signalling.lease;
+        for StageReport { stage, breach, .. } in self.breaches.expired(self.config.id, lease, now) {
+            let changed = Changed { before: breach, after: self.breaches.of(&stage) };
+            let across = |c: &&Channel| stage.place_on(&c.way.nodes).is_some();
+            let ends: Vec<_> = self.channels.iter().filter(across).filter_map(open_end).collect();
+            self.tell_ends(ends, stage, changed);
         }
     }
 
@@ -155,7 +103,7 @@ impl Signalling {
 
     /// Stages that break their promise, as far as this node knows: its own and those on the ways of its channels.
     pub fn broken_stages(&self) -> impl Iterator<Item = (StageName, Breach)> {
-        self.breaches.reports.iter().filter_map(|(stage, known)| Some((*stage, known.report.breach?)))
+        self.breaches.stages().into_iter()
     }
     /// Those on a channel's way.
     pub fn broken_on(&self, channel: ChannelId) -> Vec<BrokenStage> {
@@ -176,7 +124,8 @@ impl Signalling {
 
     /// A report from a neighbour.
     pub(super) fn on_stage(&mut self, link: LinkId, report: StageReport, now: Instant) {
-        if report.stage.node == self.config.id
+        if report.reporter() == Some(self.config.id)
+            || report.stage.node == self.config.id
             || !self.channels.iter().any(|c| concerns(c, link, &report.stage))
         {
             self.counters.unexpected += 1;
@@ -184,57 +133,59 @@ impl Signalling {
         }
         let before = self.breaches.of(&report.stage);
         if self.breaches.take(report, now) {
-            let kind = |breach: Option<Breach>| breach.map(|breach| breach.cause.kind());
-            self.spread(Some(link), &report, report.breach.or(before), kind(report.breach) != kind(before));
+            let changed = Changed { before, after: self.breaches.of(&report.stage) };
+            self.spread(Some(link), &report, changed);
         }
     }
 
-    /// Passes a report on along the channels that pass the stage, and tells the ends here.
-    /// `known`: what the stage does, or did until now; `is_news`: it was not said before.
-    fn spread(&mut self, from: Option<LinkId>, report: &StageReport, known: Option<Breach>, is_news: bool) {
+    /// Passes a report on along the channels that pass the stage, and tells the ends here what `changed`.
+    fn spread(&mut self, from: Option<LinkId>, report: &StageReport, changed: Changed) {
         let mut links = BTreeSet::new();
         let mut ends = Vec::new();
         for channel in self.channels.iter() {
             let local = &channel.local;
             match from {
                 None if report.stage.place_on(&channel.way.nodes).is_none() => continue,
-                None => links.extend([local.link_in, local.link_out].into_iter().flatten()),
+                None => links.extend(report.witness.links(local.link_in, local.link_out)),
                 Some(link) if !concerns(channel, link, &report.stage) => continue,
                 // Onward: away from the stage.
                 Some(link) if local.link_in == Some(link) => links.extend(local.link_out),
                 Some(_) => links.extend(local.link_in),
             }
-            if is_news && is_open_end(channel) {
-                ends.push(local.channel);
-            }
+            ends.extend(open_end(channel));
         }
         for link in links {
             self.say(link, &Message::Stage(*report));
         }
-        ends.sort_unstable();
-        for channel in ends {
-            self.tell_stage(Some(channel), report.stage, known, report.breach.is_none());
+        self.tell_ends(ends, report.stage, changed);
+    }
+
+    /// A channel that has just been opened here: its hosts are told what this node says of stages on its way, and its end
+    /// of those that are known already.
+    pub(super) fn tell_opened_across(&mut self, channel: &Channel) {
+        let on_way = |stage: &StageName| stage.place_on(&channel.way.nodes).is_some();
+        let own = self.breaches.own(self.config.id);
+        for report in own.into_iter().filter(|report| on_way(&report.stage)) {
+            for link in report.witness.links(channel.local.link_in, channel.local.link_out) {
+                self.say(link, &Message::Stage(report));
+            }
+        }
+        if channel.local.role == Role::Forwarder {
+            return;
+        }
+        for (stage, breach) in self.breaches.stages().into_iter().filter(|(stage, _)| on_way(stage)) {
+            self.tell_stage(Some(channel.local.channel), stage, Some(breach), false);
         }
     }
 
-    /// A channel that has just been opened here: its hosts are told of this node's broken stages on its way, and its end
-    /// of those that are known already.
-    pub(super) fn tell_opened_across(&mut self, channel: &Channel) {
-        let broken: Vec<_> = self.broken_stages().collect();
-        for (stage, breach) in broken {
-            if stage.place_on(&channel.way.nodes).is_none() {
-                continue;
-            }
-            if stage.node == self.config.id
-                && let Some(Known { report, .. }) = self.breaches.reports.get(&stage).copied()
-            {
-                for link in [channel.local.link_in, channel.local.link_out].into_iter().flatten() {
-                    self.say(link, &Message::Stage(report));
-                }
-            }
-            if channel.local.role != Role::Forwarder {
-                self.tell_stage(Some(channel.local.channel), stage, Some(breach), false);
-            }
+    /// Tells ends here, unless they know it all.
+    fn tell_ends(&mut self, mut ends: Vec<ChannelId>, stage: StageName, changed: Changed) {
+        if !changed.is_news() {
+            return;
+        }
+        ends.sort_unstable();
+        for channel in ends {
+            self.tell_stage(Some(channel), stage, changed.known(), changed.after.is_none());
         }
     }
 
@@ -261,7 +212,8 @@ fn concerns(channel: &Channel, link: LinkId, stage: &StageName) -> bool {
     place != here && side == Some(link)
 }
 
-fn is_open_end(channel: &Channel) -> bool {
-    channel.local.role != Role::Forwarder
-        && matches!(channel.state, State::Accepted | State::Open | State::Draining)
+/// The handle of a channel that ends here and is open.
+fn open_end(channel: &Channel) -> Option<ChannelId> {
+    let is_open = matches!(channel.state, State::Accepted | State::Open | State::Draining);
+    (channel.local.role != Role::Forwarder && is_open).then_some(channel.local.channel)
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Contract, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Address, ChannelNumber, Cookie, Epoch, Name, NodeId, PathId};
+use crate::ids::{Address, ChannelNumber, Cookie, Epoch, LinkId, Name, NodeId, PathId};
 use crate::limits::ROUTE_NODES_MAX;
 use crate::node::api::{
     Breach, ChannelRefusal, CloseReason, LateArrivals, Receipt, StageGrant, StageName, UserId,
@@ -99,15 +99,43 @@ pub struct Request {
     pub user: UserId,
 }
 
-/// What a host says of one of its stages.
+/// What a host says of a stage of its own, or of the link that it receives from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageReport {
     pub stage: StageName,
-    /// The host's life, and which of its reports in that.
+    pub witness: Witness,
+    /// The reporting host's life, and which of its reports in that.
     pub epoch: Epoch,
     pub number: u64,
     /// `None`: it keeps its promise.
     pub breach: Option<Breach>,
+}
+
+impl StageReport {
+    /// Who says it.
+    pub const fn reporter(&self) -> Option<NodeId> {
+        match self.witness {
+            Witness::Owner => Some(self.stage.node),
+            Witness::Receiver => self.stage.towards,
+        }
+    }
+}
+
+/// Who says that a stage breaks its promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Witness {
+    /// The host whose stage it is: to all.
+    Owner,
+    /// The host at the other end of a link: to those beyond it, since the owner's word may stand in the queue of that link.
+    Receiver,
+}
+
+impl Witness {
+    /// By which of a channel's links at the reporting host it goes.
+    pub fn links(self, link_in: Option<LinkId>, link_out: Option<LinkId>) -> impl Iterator<Item = LinkId> {
+        let link_in = link_in.filter(|_| self == Self::Owner);
+        [link_in, link_out].into_iter().flatten()
+    }
 }
 
 /// Everything that RTCOP says.
@@ -155,7 +183,7 @@ pub enum Message {
     },
     /// To the host at the other end of the link: its packets came later than they may.
     LateArrivals(LateArrivals),
-    /// A stage of `stage.node` breaks its promise, or keeps it again. Goes along the channels that pass it, both ways.
+    /// A stage breaks its promise, or keeps it again. Goes along the channels that pass it, away from it.
     Stage(StageReport),
     Request(Request),
     RequestRefused {

@@ -171,7 +171,9 @@ impl World {
             self.outcome.told.breaches += 1;
             self.outcome.told.named += u64::from(is_named);
             if !is_named {
-                self.journal.explain(|| format!("{name:?} is not named: channel {number}, late at {at:?}, told {named:?}"));
+                self.journal.explain(|| {
+                    format!("{name:?} is not named: channel {number}, late at {at:?}, told {named:?}")
+                });
             }
         }
     }

@@ -1,0 +1,120 @@
+//! Reports of stages that break their promise, as one node knows them: its own and others', each by who saw it.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::message::{StageReport, Witness};
+use crate::ids::{Epoch, LinkId, NodeId};
+use crate::limits::STAGES_BROKEN_MAX;
+use crate::node::api::{Breach, LateArrivals, StageName};
+
+/// What is known of stages, this node's and others'.
+#[derive(Debug, Default)]
+pub struct Breaches {
+    /// The last report of each stage by each witness.
+    reports: BTreeMap<(StageName, Witness), Known>,
+    /// Reports of this node.
+    number: u64,
+    /// When this node repeats what it says; `None`: it has nothing to say.
+    pub repeat_at: Option<Instant>,
+    /// A HELLO came late since the node looked.
+    pub stirred: bool,
+    /// What neighbours say of our packets, until the node looks.
+    pub late_arrivals: VecDeque<(LinkId, LateArrivals)>,
+}
+
+/// A report and when it came.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    report: StageReport,
+    heard: Instant,
+}
+
+/// What was known of a stage, and what is now.
+#[derive(Clone, Copy, Debug)]
+pub struct Changed {
+    pub before: Option<Breach>,
+    pub after: Option<Breach>,
+}
+
+impl Changed {
+    /// Whether there is something to tell: it breaks its promise, keeps it again, or does so for another reason.
+    pub fn is_news(&self) -> bool {
+        let kind = |breach: Option<Breach>| breach.map(|breach| breach.cause.kind());
+        kind(self.before) != kind(self.after)
+    }
+    /// What the stage does, or did until now.
+    pub fn known(&self) -> Option<Breach> {
+        self.after.or(self.before)
+    }
+}
+
+impl Breaches {
+    /// What a stage does; its owner knows the cause better than who sees what comes out.
+    pub fn of(&self, stage: &StageName) -> Option<Breach> {
+        let by = |witness| self.reports.get(&(*stage, witness))?.report.breach;
+        by(Witness::Owner).or_else(|| by(Witness::Receiver))
+    }
+
+    /// All that are broken, each once.
+    pub fn stages(&self) -> Vec<(StageName, Breach)> {
+        let mut stages: Vec<_> = self.reports.keys().map(|(stage, _)| *stage).collect();
+        stages.dedup();
+        stages.into_iter().filter_map(|stage| Some((stage, self.of(&stage)?))).collect()
+    }
+
+    /// The next report of this node, whose life is `epoch`.
+    pub fn next_report(
+        &mut self,
+        stage: StageName,
+        witness: Witness,
+        breach: Option<Breach>,
+        epoch: Epoch,
+        now: Instant,
+    ) -> StageReport {
+        self.number += 1;
+        let report = StageReport { stage, witness, epoch, number: self.number, breach };
+        self.take(report, now);
+        report
+    }
+
+    /// Whether a report is newer than what is known; it is known from now on.
+    pub fn take(&mut self, report: StageReport, now: Instant) -> bool {
+        let key = (report.stage, report.witness);
+        let known = self.reports.get(&key).map(|known| known.report);
+        let newer = known.is_none_or(|known| known.epoch != report.epoch || known.number < report.number);
+        let room = known.is_some() || self.reports.len() < STAGES_BROKEN_MAX;
+        if newer && room {
+            self.reports.insert(key, Known { report, heard: now });
+        }
+        newer && room
+    }
+
+    /// What `node`, this one, says of broken stages.
+    pub fn own(&self, node: NodeId) -> Vec<StageReport> {
+        let reports = self.reports.values().map(|known| known.report);
+        reports.filter(|report| report.reporter() == Some(node) && report.breach.is_some()).collect()
+    }
+
+    /// Takes out what others said a lease before `now` for the last time.
+    pub fn expired(&mut self, node: NodeId, lease: Nanos, now: Instant) -> Vec<StageReport> {
+        let over = |known: &Known| known.is_of_another(node) && known.heard + lease <= now;
+        let gone = self.reports.values().filter(|known| over(known)).map(|known| known.report).collect();
+        self.reports.retain(|_, known| !over(known));
+        gone
+    }
+
+    /// When something is to be repeated, or expires.
+    pub fn poll_timeout(&self, node: NodeId, lease: Nanos) -> Option<Instant> {
+        let others = self.reports.values().filter(|known| known.is_of_another(node));
+        others.map(|known| known.heard + lease).chain(self.repeat_at).min()
+    }
+}
+
+impl Known {
+    fn is_of_another(&self, node: NodeId) -> bool {
+        self.report.reporter() != Some(node)
+    }
+}
