@@ -120,6 +120,12 @@ impl LogicalArrivals {
         }
         if conforms { SourceVerdict::Conforming { logical } } else { SourceVerdict::Delayed { logical } }
     }
+
+    /// l of the last message taken in by what its application said alone, whatever its host did meanwhile: what its lateness
+    /// counts from. Never after the logical arrival that it is served from.
+    pub fn claimed(&self) -> Instant {
+        self.next - self.spacing
+    }
 }
 
 /// The e-chain of a channel at a stage: e of successive messages lie at least I' apart.

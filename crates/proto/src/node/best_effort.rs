@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::api::{ChannelCounters, DropCounters};
-use super::outgoing::{Messages, Outgoing};
+use super::outgoing::{Arrival, Messages, Outgoing};
 use crate::fragment::{Outcome, Reassembly, Rejection};
 use crate::ids::{Address, ChannelId, LinkId, NodeId, PathId};
 use crate::limits::{
@@ -54,7 +54,7 @@ impl<M: Memory> Flow<M> {
             let Some((message, sent)) = ready.and_then(|outbox| outbox.take(now)) else { break };
             let number = self.counters.messages_in;
             self.counters.messages_in += 1;
-            if message.len() > self.message_bytes_max || !self.outgoing.push(messages, message, number, sent)
+            if message.len() > self.message_bytes_max || !self.outgoing.push(messages, message, number, Arrival::at(sent))
             {
                 self.counters.dropped += 1;
             }

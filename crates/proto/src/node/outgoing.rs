@@ -14,7 +14,7 @@ use crate::slab::{Fifo, Linked, Next, Slab};
 pub(super) struct Entry<T> {
     message: Option<T>,
     wire_number: u64,
-    logical_arrival: Instant,
+    arrival: Arrival,
     bytes: u32,
     cut: Fragmentation,
     /// Behind it in its queue.
@@ -45,7 +45,7 @@ impl<T> Entry<T> {
             fragments: self.cut.fragments(),
             message_bytes: self.bytes,
             bytes: self.cut.extent(index)?.len,
-            logical_arrival: self.logical_arrival,
+            arrival: self.arrival,
         })
     }
 }
@@ -68,8 +68,24 @@ pub(super) struct Fragment {
     pub message_bytes: u32,
     /// Length of this fragment.
     pub bytes: u32,
-    /// l of the message.
-    pub logical_arrival: Instant,
+    /// When the message came.
+    pub arrival: Arrival,
+}
+
+/// When a message came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arrival {
+    /// l, from which stages serve it: no sooner than the host could know of it.
+    pub logical: Instant,
+    /// l by what the application said alone: what its lateness is told from.
+    pub claimed: Instant,
+}
+
+impl Arrival {
+    /// One that nothing held up.
+    pub const fn at(logical: Instant) -> Self {
+        Self { logical, claimed: logical }
+    }
 }
 
 /// The queue.
@@ -123,14 +139,14 @@ impl Outgoing {
         messages: &mut Messages<T>,
         message: T,
         wire_number: u64,
-        logical_arrival: Instant,
+        arrival: Arrival,
     ) -> bool {
         let bytes = message.len();
         let Some(cut) = Fragmentation::new(bytes, self.fragment_bytes) else { return false };
         let entry = Entry {
             message: Some(message),
             wire_number,
-            logical_arrival,
+            arrival,
             bytes,
             cut,
             next: Next::NONE,
@@ -253,8 +269,8 @@ mod tests {
         let first = Rc::new((0..250u8).collect::<Vec<_>>());
         let mut messages = Messages::new();
         let mut queue = Outgoing::new(&mut messages, 2, 100);
-        assert!(queue.push(&mut messages, Bytes(first.clone()), 0, Instant(7)));
-        assert!(queue.push(&mut messages, Bytes(Rc::new(vec![9; 10])), 5, Instant(8)));
+        assert!(queue.push(&mut messages, Bytes(first.clone()), 0, Arrival::at(Instant(7))));
+        assert!(queue.push(&mut messages, Bytes(Rc::new(vec![9; 10])), 5, Arrival::at(Instant(8))));
         assert!(queue.is_full());
         let mut seen = Vec::new();
         while let Some(fragment) = queue.peek(&messages) {
@@ -280,8 +296,8 @@ mod tests {
     fn a_dropped_rest_leaves_a_gap_and_frees_the_slot() {
         let mut messages = Messages::new();
         let mut queue = Outgoing::new(&mut messages, 4, 100);
-        assert!(queue.push(&mut messages, Bytes(Rc::new(vec![1; 250])), 0, Instant(0)));
-        assert!(queue.push(&mut messages, Bytes(Rc::new(vec![2; 10])), 2, Instant(2)));
+        assert!(queue.push(&mut messages, Bytes(Rc::new(vec![1; 250])), 0, Arrival::at(Instant(0))));
+        assert!(queue.push(&mut messages, Bytes(Rc::new(vec![2; 10])), 2, Arrival::at(Instant(2))));
         queue.made(&mut messages);
         queue.drop_rest(&mut messages);
         assert_eq!(queue.peek(&messages).map(|f| f.wire_number), Some(2));

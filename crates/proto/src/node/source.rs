@@ -11,7 +11,7 @@ use super::api::{Notice, WorkKind};
 use super::best_effort::{Message, key_of};
 use super::clip::{Clip, Demoted, Ending, RoleState, Source};
 use super::config::Pace;
-use super::outgoing::{Fragment, Messages};
+use super::outgoing::{Arrival, Fragment, Messages};
 use super::packet::Packet;
 use super::plane::{Line, Plane};
 use super::work::Unit;
@@ -64,7 +64,7 @@ impl<M: Memory> Plane<M> {
         let Some(clip) = self.clips.get_mut(channel) else { return };
         let Clip { role: RoleState::Source(source), cpu_bound, counters, .. } = clip else { return };
         let line = &mut self.lines[usize::from(source.outlet.link.0)];
-        let due = source.outgoing.peek(&self.messages).map(|fragment| fragment.logical_arrival + *cpu_bound);
+        let due = source.outgoing.peek(&self.messages).map(|fragment| fragment.arrival.logical + *cpu_bound);
         for _ in 0..packets {
             if !source.make_fragment(channel, *cpu_bound, line, &mut self.messages, now) {
                 counters.overflows += 1;
@@ -147,7 +147,7 @@ impl<M: Memory> Clip<M> {
         match source.outgoing.peek(messages) {
             None => executor.idle(*handler),
             Some(fragment) => {
-                let logical = fragment.logical_arrival;
+                let logical = fragment.arrival.logical;
                 let activation =
                     Activation { eligible: logical - *cpu_horizon, deadline: logical + *cpu_bound };
                 executor.ready(*handler, activation, now);
@@ -164,7 +164,7 @@ impl<M: Memory> Clip<M> {
         let key = key_of(local.path);
         match demoted.outgoing.peek(messages) {
             Some(fragment) if line.scheduler.best_effort_space(now, key, line.wire_bytes(fragment.bytes)) => {
-                let eligible = fragment.logical_arrival;
+                let eligible = fragment.arrival.logical;
                 executor.ready(demoted.handler, Activation { eligible, deadline: eligible }, now);
             }
             Some(_) => {
@@ -202,7 +202,8 @@ impl<M: Memory> Clip<M> {
             counters.delayed += u32::from(matches!(verdict, SourceVerdict::Delayed { .. }));
             let kept = match verdict {
                 SourceVerdict::Conforming { logical } | SourceVerdict::Delayed { logical } => {
-                    source.outgoing.push(messages, message, number, logical)
+                    let arrival = Arrival { logical, claimed: source.regulator.claimed() };
+                    source.outgoing.push(messages, message, number, arrival)
                 }
                 SourceVerdict::Dropped => false,
                 SourceVerdict::Demoted => {
@@ -251,7 +252,7 @@ impl<M: Memory> Source<M> {
         sent: Instant,
     ) -> bool {
         let Some(demoted) = &mut self.demoted else { return false };
-        !demoted.outgoing.is_full() && demoted.outgoing.push(messages, message, number, sent)
+        !demoted.outgoing.is_full() && demoted.outgoing.push(messages, message, number, Arrival::at(sent))
     }
 
     /// Hands the next fragment to the link scheduler; `false` where it had no slot and the rest is dropped.
@@ -264,7 +265,7 @@ impl<M: Memory> Source<M> {
         now: Instant,
     ) -> bool {
         let Some(fragment) = self.outgoing.peek(messages) else { return true };
-        let nominal = fragment.logical_arrival + cpu_bound;
+        let nominal = fragment.arrival.logical + cpu_bound;
         let wire_bytes = line.wire_bytes(fragment.bytes);
         // As in a forwarder, what the processor has missed does not move the link's chain.
         let effective = self.link_arrivals.accept(fragment.wire_number, nominal);

@@ -131,7 +131,7 @@ impl<M: Memory> Plane<M> {
         let fragment = source.outgoing.fragment(&self.messages, number, index)?;
         let header = Header {
             slack_ns: (nominal + source.outlet.bound).minus(departure),
-            age: Age::of(departure.since(fragment.logical_arrival)),
+            age: Age::of(departure.since(fragment.arrival.claimed)),
             ..header_of(Kind::Guaranteed, local.path, local.cookie, NodeId(0), &fragment)
         };
         let len = copy_message(&header, &source.outgoing, &self.messages, number, out);
@@ -205,7 +205,7 @@ fn header_of(kind: Kind, path: PathId, cookie: Cookie, destination: NodeId, frag
         fragments: fragment.fragments,
         message_bytes: fragment.message_bytes,
         slack_ns: 0,
-        logical_arrival: fragment.logical_arrival,
+        logical_arrival: fragment.arrival.claimed,
         age: Age::NONE,
         payload_bytes: fragment.bytes,
         clock_error: ClockError::NONE,

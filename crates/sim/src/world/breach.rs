@@ -120,10 +120,6 @@ impl World {
         due: SimTime,
     ) {
         let Some(grant) = &self.channels[number].grant else { return };
-        // A source that had no time counts its messages from later on, and makes up for it slowly.
-        if self.hosts[self.channels[number].plan.from].unwell_until > SimTime(0) {
-            return;
-        }
         let odd = |host: usize| self.hosts[host].clock_odd_until >= self.now;
         let on_way = grant.route.iter().filter_map(|node| crate::scenario::host_of(*node));
         if on_way.into_iter().any(odd) {
