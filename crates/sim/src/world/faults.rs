@@ -22,6 +22,8 @@ use crate::time::SimTime;
 pub(super) const UPGRADE: Nanos = Nanos::from_millis(20);
 /// Exchanges that a clock's change may go unnoticed for.
 const EXCHANGES_UNTIL_NOTICED: u64 = 10;
+/// Longer than runs with a broken assumption.
+const BREACH_RECOVERY: Nanos = Nanos::from_secs(3_600);
 /// Within that everybody has heard that a stage has healed.
 const TOLD_WITHIN: Nanos = Nanos::from_secs(2);
 /// Epochs of a host's lives lie so far apart.
@@ -394,6 +396,10 @@ impl World {
     pub(super) fn recovery(&self, channel: usize) -> Nanos {
         let channel = &self.channels[channel];
         let Some(grant) = &channel.grant else { return Nanos::ZERO };
+        // A source at its full rate makes up for what a stage has held back at a 256th of that rate: for the rest of the run.
+        if self.is_broken() {
+            return BREACH_RECOVERY;
+        }
         let hops = grant.route.windows(2).filter_map(|pair| {
             let host = self.scenario.hosts.get(scenario::host_of(pair[0])?)?;
             host.config.links.iter().find(|link| link.neighbour == pair[1])
