@@ -63,7 +63,7 @@ pub use punctual_engine::{counted, rate_text};
 pub use punctual_ipc::api::{ApiError, HostStatus, SOCKET_DEFAULT};
 pub use punctual_ipc::ring::now;
 pub use punctual_proto::ids::{Address, ChannelId, Name};
-pub use punctual_proto::latencies::{Observation, Observed};
+pub use punctual_proto::latencies::{Bucket, Observation, Observed};
 pub use punctual_proto::memory::{MessageInfo, Timeliness};
 pub use punctual_proto::node::api::{
     BrokenStage, BusyRecord, Cause, ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason,

@@ -46,8 +46,17 @@ pub struct Observed {
     pub p99: Nanos,
     /// 999 of 1,000.
     pub p999: Nanos,
-    /// Buckets that are not empty: the latency up to which (exclusive) each counts, and how many.
-    pub histogram: Vec<(Nanos, u64)>,
+    /// Buckets that are not empty, the smallest latencies first.
+    pub histogram: Vec<Bucket>,
+}
+
+/// Messages of similar latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// All took less than this, in nanoseconds, and no less than the bucket before.
+    pub below_ns: u64,
+    /// How many.
+    pub messages: u64,
 }
 
 impl Default for Latencies {
@@ -94,7 +103,9 @@ impl Latencies {
             p50: self.quantile(500),
             p99: self.quantile(990),
             p999: self.quantile(999),
-            histogram: filled.map(|(index, count)| (end_of(index), u64::from(*count))).collect(),
+            histogram: filled
+                .map(|(index, count)| Bucket { below_ns: end_of(index).0, messages: u64::from(*count) })
+                .collect(),
         }
     }
 }
@@ -172,6 +183,6 @@ mod tests {
         let observed = latencies.observed();
         assert_eq!((observed.messages, observed.last, observed.max), (3, at(20_000), at(3_000_000)));
         assert_eq!(observed.p999, Nanos(3_000_000), "never more than the largest");
-        assert_eq!(observed.histogram.iter().map(|(_, count)| count).sum::<u64>(), 3);
+        assert_eq!(observed.histogram.iter().map(|bucket| bucket.messages).sum::<u64>(), 3);
     }
 }

@@ -54,7 +54,8 @@ impl<M: Memory> Flow<M> {
             let Some((message, sent)) = ready.and_then(|outbox| outbox.take(now)) else { break };
             let number = self.counters.messages_in;
             self.counters.messages_in += 1;
-            if message.len() > self.message_bytes_max || !self.outgoing.push(messages, message, number, Arrival::at(sent))
+            if message.len() > self.message_bytes_max
+                || !self.outgoing.push(messages, message, number, Arrival::at(sent))
             {
                 self.counters.dropped += 1;
             }

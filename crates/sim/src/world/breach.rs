@@ -5,7 +5,6 @@
 
 use punctual_analysis::Nanos;
 use punctual_proto::ids::ChannelId;
-use punctual_proto::limits::CLOCK_BOUND_AGE_MAX;
 use punctual_proto::node::api::{self, CloseReason};
 
 use super::World;
@@ -57,7 +56,7 @@ impl World {
             Breach::Longer { by, .. } => self.break_link(&breach, Broken { longer: by, ..broken }),
             Breach::SlowProcessor { percent, .. } => self.hosts[host].processor.set_cost_percent(percent),
             Breach::Drift { ppb, .. } => {
-                self.misread(host, until + CLOCK_BOUND_AGE_MAX);
+                self.misread(host, until, Nanos::ZERO);
                 self.hosts[host].clock.drift_more(now, ppb);
             }
         }

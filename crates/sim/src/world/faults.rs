@@ -22,6 +22,8 @@ use crate::time::SimTime;
 pub(super) const UPGRADE: Nanos = Nanos::from_millis(20);
 /// Exchanges that a clock's change may go unnoticed for.
 const EXCHANGES_UNTIL_NOTICED: u64 = 10;
+/// Clocks of neighbours are known better than that.
+const NOTICEABLE: Nanos = Nanos::from_millis(10);
 /// Longer than runs with a broken assumption.
 const BREACH_RECOVERY: Nanos = Nanos::from_secs(3_600);
 /// Within that everybody has heard that a stage has healed.
@@ -77,10 +79,11 @@ impl Touch {
 }
 
 impl World {
-    /// What clocks say of a host's messages may be wrong until its neighbours have noticed, by its next exchanges.
-    pub(super) fn misread(&mut self, host: usize, until: SimTime) {
-        let noticed =
-            until + self.scenario.hosts[host].config.signalling.hello_interval * EXCHANGES_UNTIL_NOTICED;
+    /// What clocks say of a host's messages may be wrong until its neighbours have noticed, by its next exchanges. What is wrong
+    /// `by` less than the error of the clocks contradicts nothing: it is forgotten with its age.
+    pub(super) fn misread(&mut self, host: usize, until: SimTime, by: Nanos) {
+        let exchanges = self.scenario.hosts[host].config.signalling.hello_interval * EXCHANGES_UNTIL_NOTICED;
+        let noticed = until + if by < NOTICEABLE { exchanges.max(CLOCK_BOUND_AGE_MAX) } else { exchanges };
         let host = &mut self.hosts[host];
         host.clock_odd_until = host.clock_odd_until.max(noticed);
     }
@@ -123,20 +126,19 @@ impl World {
             }
             Mischief::Breach(breach) => self.breach(breach, until),
             Mischief::Jump { host, by } => {
-                self.misread(host, until);
+                self.misread(host, until, by);
                 self.hosts[host].clock.jump(by);
                 self.hole(host, by, self.now);
                 self.wake(host);
             }
             Mischief::Freeze { host } => {
-                self.misread(host, until);
+                self.misread(host, until, fault.lasts);
                 let now = self.now;
                 self.hosts[host].clock.step_back(now, fault.lasts);
                 self.hole(host, fault.lasts, until);
             }
             Mischief::Restamp { host, by } => {
-                // A stamp that is early by less than the error of the clocks contradicts nothing.
-                self.misread(host, until + CLOCK_BOUND_AGE_MAX);
+                self.misread(host, until, by);
                 self.hosts[host].stamps_early = by;
                 self.hole(host, by, until);
             }
