@@ -55,6 +55,10 @@ pub enum Mutation {
     HelloWithoutDeparture,
     /// A host that knows that its stage is broken tells nobody.
     BreachNotAnnounced,
+    /// A host that knows that a link to it is broken leaves it to that link's owner to tell those beyond.
+    ReceiverSilent,
+    /// Lateness counts from when the host served a message, not from when it was sent.
+    LatenessFromServing,
 }
 
 /// Whether the core has this fault.

@@ -38,8 +38,9 @@ pub const REFRESHES_PER_LEASE: u64 = 5;
 /// Between HELLOs to a neighbour: an idle node wakes less than five times a second.
 pub const HELLO_INTERVAL_DEFAULT: Nanos = Nanos::from_secs(1);
 /// What one packet told of a neighbour's clock is forgotten after so long, however good it was: where the clock ran faster than
-/// it may, or was stepped by less than the error, it is wrong.
-pub const CLOCK_BOUND_AGE_MAX: Nanos = Nanos::from_secs(5);
+/// it may, or was stepped by less than the error, it is wrong. A queue that stands in one direction for longer than that makes
+/// the error as large as itself.
+pub const CLOCK_BOUND_AGE_MAX: Nanos = Nanos::from_secs(60);
 /// HELLOs missed until a neighbour is taken for dead.
 pub const HELLOS_MISSED_MAX: u64 = 4;
 /// Probes of a neighbour's clock and of the link in a HELLO's interval, while channels use the link.

@@ -89,14 +89,8 @@ fn open_at_forwarder(world: &World) -> punctual_proto::ids::ChannelId {
     world.nodes[1].channels()[0].channel
 }
 
-#[test]
-fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease() {
-    let mut world = World::line(3, RATE);
-    let open = world.open(0, 2, contract()).expect("it fits");
-    stream(&mut world, &open, Nanos::from_secs(2), |_| {});
-    assert_eq!(told_of_stages(&world), 0);
-
-    // Whatever h1 sends comes 30 ms later.
+/// From now on whatever h1 sends comes [`LATE`] later: the stream goes on for `span` like that. What is under way in the end.
+fn stream_delayed(world: &mut World, open: &Open, span: Nanos) -> VecDeque<(Instant, Port, Vec<u8>)> {
     let delayed: Rc<RefCell<VecDeque<(Port, Vec<u8>)>>> = Rc::default();
     let queue = delayed.clone();
     world.tap = Some(Box::new(move |node, port, bytes| {
@@ -106,7 +100,7 @@ fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease()
         node != 0
     }));
     let mut waiting: VecDeque<(Instant, Port, Vec<u8>)> = VecDeque::new();
-    stream(&mut world, &open, Nanos::from_secs(3), |world| {
+    stream(world, open, span, |world| {
         let at = world.now + LATE;
         waiting.extend(delayed.borrow_mut().drain(..).map(|(port, bytes)| (at, port, bytes)));
         while waiting.front().is_some_and(|(at, ..)| *at <= world.now) {
@@ -114,6 +108,17 @@ fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease()
             world.inject(1, LinkId(0), port, &bytes);
         }
     });
+    waiting
+}
+
+#[test]
+fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease() {
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract()).expect("it fits");
+    stream(&mut world, &open, Nanos::from_secs(2), |_| {});
+    assert_eq!(told_of_stages(&world), 0);
+
+    let waiting = stream_delayed(&mut world, &open, Nanos::from_secs(3));
     for end in [0, 2] {
         let named = world.events[end].iter().find_map(|event| match event {
             Event::Stage { channel: Some(_), stage, healed: false } => Some(stage.name()),
@@ -135,4 +140,20 @@ fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease()
     }
     assert!(world.nodes.iter().all(|node| node.status(world.now).broken.is_empty()));
     assert!(world.open(0, 2, contract()).expect("it fits").grant.degraded_by().is_empty());
+}
+
+#[test]
+fn a_host_that_is_gone_leaves_no_broken_stage_behind() {
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract()).expect("it fits");
+    stream(&mut world, &open, Nanos::from_secs(2), |_| {});
+    stream_delayed(&mut world, &open, Nanos::from_secs(3));
+    assert!(!world.nodes[2].status(world.now).broken.is_empty());
+    // Nobody takes back what h1 said: nothing of it comes any more.
+    world.tap = Some(Box::new(|node, _, _| node != 0));
+    world.run_for(Nanos::from_secs(45));
+    for node in [1, 2] {
+        let broken = world.nodes[node].status(world.now).broken;
+        assert!(broken.is_empty(), "h{}: {broken:?}", node + 1);
+    }
 }

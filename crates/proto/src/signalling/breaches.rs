@@ -55,7 +55,9 @@ impl Signalling {
     /// Tells those beyond this node what comes late over a link, or no longer does: its owner's word would have to come over
     /// the same link.
     pub fn announce_arrivals(&mut self, link: LinkId, breach: Option<Breach>, now: Instant) {
-        let Some(neighbour) = self.node_at(link) else { return };
+        let Some(neighbour) = self.node_at(link).filter(|_| !active(Mutation::ReceiverSilent)) else {
+            return;
+        };
         let stage = StageName { node: neighbour, towards: Some(self.config.id) };
         self.report(stage, Witness::Receiver, breach, now);
     }

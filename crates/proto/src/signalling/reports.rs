@@ -118,3 +118,55 @@ impl Known {
         self.report.reporter() != Some(node)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::api::Cause;
+    use crate::watch::Lateness;
+
+    const LEASE: Nanos = Nanos::from_secs(20);
+    const HERE: NodeId = NodeId(9);
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Nanos::from_secs(seconds)
+    }
+
+    fn report(witness: Witness, number: u64, cause: Option<Cause>) -> StageReport {
+        let stage = StageName { node: NodeId(1), towards: Some(NodeId(2)) };
+        let breach = cause.map(|cause| Breach { late: Lateness::default(), cause });
+        StageReport { stage, witness, epoch: Epoch(1), number, breach }
+    }
+
+    #[test]
+    fn a_link_is_broken_while_one_of_its_ends_says_so_and_its_owner_knows_the_cause() {
+        use Witness::{Owner, Receiver};
+        let (slow, longer) = (Cause::SlowProcessor, Cause::LongerTravel);
+        let mut known = Breaches::default();
+        let stage = report(Owner, 1, None).stage;
+        let mut take = |report| {
+            assert!(known.take(report, at(0)));
+            known.of(&stage).map(|breach| breach.cause)
+        };
+        assert_eq!(take(report(Receiver, 1, Some(longer))), Some(longer));
+        assert_eq!(take(report(Owner, 1, Some(slow))), Some(slow));
+        assert_eq!(take(report(Owner, 2, None)), Some(longer));
+        assert_eq!(take(report(Receiver, 2, None)), None);
+        assert!(!known.take(report(Owner, 2, Some(slow)), at(0)), "an old one");
+    }
+
+    #[test]
+    fn what_others_do_not_repeat_for_a_lease_is_forgotten() {
+        let mut known = Breaches::default();
+        known.take(report(Witness::Owner, 1, Some(Cause::LongerTravel)), at(0));
+        known.take(report(Witness::Owner, 2, Some(Cause::LongerTravel)), at(7));
+        known.take(report(Witness::Receiver, 1, Some(Cause::LongerTravel)), at(9));
+        assert_eq!(known.poll_timeout(HERE, LEASE), Some(at(27)));
+        assert!(known.expired(HERE, LEASE, at(26)).is_empty());
+        assert_eq!(known.expired(NodeId(1), LEASE, at(27)), [], "its own word stands");
+        assert_eq!(known.expired(HERE, LEASE, at(27)).len(), 1);
+        assert_eq!(known.stages().len(), 1);
+        assert_eq!(known.expired(HERE, LEASE, at(29)).len(), 1);
+        assert!(known.stages().is_empty() && known.poll_timeout(HERE, LEASE).is_none());
+    }
+}
