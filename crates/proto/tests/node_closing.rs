@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Open, World, pattern};
-use punctual_proto::node::api::{CloseReason, Event, Receipt};
+use punctual_proto::node::api::{CloseReason, Event, Port, Receipt};
 use punctual_proto::{BitRate, Contract, Delivery, Nanos, Policing, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);
@@ -151,4 +151,30 @@ fn no_channel_is_shown_without_what_it_has_done() {
         world.run_for(Nanos::from_millis(1));
     }
     assert!(waited > 300 && !world.nodes[0].channels().iter().any(|c| c.channel == open.source));
+}
+
+#[test]
+fn the_source_is_told_where_messages_were_lost() {
+    for (from, place) in [(0, "h1-h2"), (1, "h2-h3")] {
+        let mut world = World::line(3, RATE);
+        let open = world.open(0, 2, contract(50, 20, 2_000)).unwrap();
+        let mut packets = 0;
+        world.tap = Some(Box::new(move |node, port, _| {
+            let is_data = node == from && port == Port::Data;
+            packets += u32::from(is_data);
+            // The last one, too: nothing that came after it shows that it is missing.
+            !(is_data && [3, 9, 10, 20].contains(&packets))
+        }));
+        send(&mut world, &open, 20);
+        assert_eq!(read(&mut world, &open, Nanos::from_secs(1)), 16);
+        world.nodes[0].close(open.source, world.now).unwrap();
+        world.run_for(Nanos::from_secs(3));
+        let receipt = world.events[0].iter().find_map(|event| match event {
+            Event::Closed { receipt, .. } => *receipt,
+            _ => None,
+        });
+        let Receipt { delivered, late, lost_at, .. } = receipt.expect("the sink's word");
+        let lost_at = lost_at.map(|lost| (open.grant.place(&lost.stage), lost.messages));
+        assert_eq!((delivered, late, lost_at), (16, 0, Some((format!("link {place}"), 4))));
+    }
 }

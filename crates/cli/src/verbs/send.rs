@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use punctual::{
-    Address, Channel, CloseReason, Contract, Ending, Grant, Guarantee, Nanos, Policing, Receipt, SendError,
-    counted, failure,
+    Address, Channel, CloseReason, Contract, Ending, Grant, Guarantee, LostAt, Nanos, Policing, Receipt,
+    SendError, counted, failure,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -59,6 +59,13 @@ struct Sent {
     error: Option<Value>,
 }
 
+/// A place at which messages were lost.
+#[derive(Serialize)]
+struct LostHere {
+    place: String,
+    messages: u64,
+}
+
 /// What came of it.
 #[derive(Default, Serialize)]
 struct Arrived {
@@ -66,6 +73,8 @@ struct Arrived {
     delivered: Option<u64>,
     /// Messages that it was not given, those that policing dropped apart.
     lost: Option<u64>,
+    /// Where most of those were lost, and how many, as far as the hosts on the way have said.
+    lost_at: Option<LostHere>,
     /// Messages that it was surely given after their deadline, by the clocks of the hosts on the way.
     late: Option<u64>,
     /// Messages whose deadline lay within the clocks' error of when it was given them.
@@ -78,6 +87,14 @@ struct Arrived {
     dropped: Option<u64>,
     /// How the channel ended.
     ended: Option<CloseReason>,
+}
+
+impl Arrived {
+    fn lost_where(&self) -> String {
+        let named =
+            |LostHere { place, messages }: &LostHere| format!(", {messages} of those were lost at {place}");
+        self.lost_at.as_ref().map_or_else(String::new, named)
+    }
 }
 
 impl Send {
@@ -187,13 +204,16 @@ impl Sent {
         let Some(receipt) = receipt else {
             return Err(format!("{unknown}: {}", ended(reason)));
         };
-        let Receipt { delivered, late, perhaps_late, unmeasured, latency_max, .. } = receipt;
+        let Receipt { delivered, late, perhaps_late, unmeasured, latency_max, lost_at, .. } = receipt;
+        let place = |lost: LostAt| Some((self.grant.as_ref()?.place(&lost.stage), lost.messages));
+        let lost_at = lost_at.and_then(place).map(|(place, messages)| LostHere { place, messages });
         self.arrived = Arrived {
             delivered: Some(delivered),
             late: Some(late),
             perhaps_late: Some(perhaps_late),
             unmeasured: Some(unmeasured),
             latency_max_ns: Some(latency_max),
+            lost_at,
             ..self.arrived
         };
         let missing = self.messages.saturating_sub(delivered);
@@ -211,8 +231,9 @@ impl Sent {
         match reason {
             Some(CloseReason::Local | CloseReason::Peer) if lost == 0 || may_miss => Ok(()),
             Some(CloseReason::Local) => Err(format!(
-                "{lost} of them did not arrive: see 'punctual channels' and 'punctual status' on the hosts on the way for \
-                 what was dropped, and whether the receiver keeps up"
+                "{lost} of them did not arrive{}: see 'punctual channels' and 'punctual status' on the hosts on the way for \
+                 what was dropped, and whether the receiver keeps up",
+                self.arrived.lost_where()
             )),
             reason => Err(format!("the receiver was given {delivered} of them: {}", ended(reason))),
         }

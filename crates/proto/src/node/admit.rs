@@ -9,7 +9,7 @@ use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, buffers};
 
-use super::api::{FilterChange, Receipt, RefuseCause, Role, StageGrant};
+use super::api::{FilterChange, Passed, Receipt, RefuseCause, Role, StageGrant};
 use super::clip::{
     Clip, Counters, Demoted, Ending, Forwarder, Lenient, Outlet, PacketQueue, Punctual, RoleState, Sink,
     Source, Told,
@@ -117,6 +117,10 @@ impl<M: Memory> Resources for Plane<M> {
 
     fn receipt(&self, channel: ChannelId) -> Receipt {
         self.clips.get(channel).map(Clip::receipt).unwrap_or_default()
+    }
+
+    fn passed(&self, channel: ChannelId) -> Passed {
+        self.clips.get(channel).map(Clip::passed).unwrap_or_default()
     }
 
     fn release(&mut self, channel: ChannelId) {

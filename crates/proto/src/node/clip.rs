@@ -9,7 +9,7 @@ use core::ops::AddAssign;
 use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals, LogicalArrivals};
 use punctual_analysis::{Guarantee, Instant, Nanos};
 
-use super::api::{ChannelCounters, Notice, Receipt};
+use super::api::{ChannelCounters, Notice, Passed, Receipt};
 use super::best_effort::Slot;
 use super::lateness::Timeliness;
 use super::outgoing::Outgoing;
@@ -248,8 +248,11 @@ impl<M: Memory> Clip<M> {
 
     /// What the source is told of its messages.
     pub fn receipt(&self) -> Receipt {
-        let Counters { messages_out, misses, perhaps_late, unmeasured, latency_max, .. } = self.counters;
+        let Counters { messages_in, messages_out, misses, perhaps_late, unmeasured, latency_max, .. } =
+            self.counters;
         Receipt {
+            received: messages_in,
+            lost_at: None,
             delivered: messages_out,
             late: misses.into(),
             perhaps_late: perhaps_late.into(),
@@ -257,6 +260,11 @@ impl<M: Memory> Clip<M> {
             lost: self.lost(),
             latency_max,
         }
+    }
+
+    /// What has passed here.
+    pub const fn passed(&self) -> Passed {
+        Passed { messages_in: self.counters.messages_in, messages_out: self.counters.messages_out }
     }
 
     /// Whether not every message is promised.

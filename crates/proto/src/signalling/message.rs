@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{Address, ChannelNumber, Cookie, Epoch, LinkId, Name, NodeId, PathId};
 use crate::limits::ROUTE_NODES_MAX;
 use crate::node::api::{
-    Breach, ChannelRefusal, CloseReason, LateArrivals, Receipt, StageGrant, StageName, UserId,
+    Breach, ChannelRefusal, CloseReason, LateArrivals, Passed, Receipt, StageGrant, StageName, UserId,
 };
 
 /// The nodes of a route and where on it the message is: source routing.
@@ -180,6 +180,13 @@ pub enum Message {
         node: NodeId,
         epoch: Epoch,
         channels: Vec<ChannelNumber>,
+    },
+    /// From a host between, whose part of the channel has drained, to the source: what has passed it.
+    Passed {
+        path: PathId,
+        route: Route,
+        node: NodeId,
+        passed: Passed,
     },
     /// To the host at the other end of the link: its packets came later than they may.
     LateArrivals(LateArrivals),

@@ -28,6 +28,7 @@ mod channel;
 mod clock;
 mod establish;
 mod lifetime;
+mod losses;
 mod message;
 mod news;
 mod offers;
@@ -45,6 +46,7 @@ mod window;
 pub use budget::drain_max;
 use channel::{Channel, Channels, Way};
 pub use clock::ClockOffset;
+use losses::Losses;
 use message::Message;
 use news::LinkNews;
 use packet::{Key, Rejected};
@@ -147,6 +149,7 @@ pub struct Signalling {
     listeners: BTreeMap<Name, Listener>,
     events: VecDeque<Event>,
     breaches: Breaches,
+    losses: Losses,
     channel_id: u64,
     listener_id: u64,
     /// The last that was given away.
@@ -176,6 +179,7 @@ impl Signalling {
             listeners: BTreeMap::new(),
             events: VecDeque::new(),
             breaches: Breaches::default(),
+            losses: Losses::default(),
             channel_id: 0,
             listener_id: 0,
             channel_number: ChannelNumber::default(),
@@ -236,6 +240,9 @@ impl Signalling {
             Message::Ended { path, route, reason, receipt } => {
                 let what = Particulars { receipt: Some(receipt), ..Particulars::reason(reason) };
                 self.on_ended(link, path, &route, what, now, resources);
+            }
+            Message::Passed { path, route, node, passed } => {
+                self.on_passed(link, path, &route, (node, passed));
             }
             Message::LateArrivals(late) => self.breaches.late_arrivals.push_back((link, late)),
             Message::Stage(report) => self.on_stage(link, report, now),

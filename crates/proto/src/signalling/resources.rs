@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Contract, Horizon, Nanos, Ppm, Soft};
 
 use crate::ids::{ChannelId, Cookie, LinkId, PathId};
-use crate::node::api::{Receipt, RefuseCause, Role, StageGrant};
+use crate::node::api::{Passed, Receipt, RefuseCause, Role, StageGrant};
 
 /// A channel as one node sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +110,9 @@ pub trait Resources {
 
     /// What the application of a channel that ends here was given so far.
     fn receipt(&self, channel: ChannelId) -> Receipt;
+
+    /// What of the channel has passed here so far.
+    fn passed(&self, channel: ChannelId) -> Passed;
 
     /// Gives back all that the channel holds or has committed; does nothing where that is nothing.
     fn release(&mut self, channel: ChannelId);

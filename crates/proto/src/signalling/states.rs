@@ -81,6 +81,8 @@ pub enum Action {
     StartGrace,
     /// Begin the time that the sink's word may take.
     StartSettling,
+    /// What has passed here, to the source.
+    SendPassed,
     /// The sink's last word to the source: what it had closed has come to its end.
     SendDone,
     /// The same where the sink closes.
@@ -178,7 +180,7 @@ pub const TABLE: &[Row] = &[
     forwarder(S::Open, I::UpstreamLost, S::Gone, &[A::DestroyForward]),
     forwarder(S::Open, I::DownstreamLost, S::Gone, &[A::DestroyBack]),
     forwarder(S::Open, I::LeaseOver, S::Gone, &[A::DestroyForward, A::DestroyBack]),
-    forwarder(S::Draining, I::Drained, S::Gone, &[]),
+    forwarder(S::Draining, I::Drained, S::Gone, &[A::SendPassed]),
     forwarder(S::Draining, I::DestroyBack, S::Gone, &[A::DestroyBack]),
     forwarder(S::Draining, I::UpstreamLost, S::Draining, &[]),
     forwarder(S::Draining, I::DownstreamLost, S::Gone, &[A::DestroyBack]),

@@ -14,7 +14,7 @@ use super::resources::{CommitTerms, Resources};
 use super::states::{Action, Input, Row, State, transition};
 use crate::ids::{ChannelId, LinkId, PathId};
 use crate::node::api::{
-    ChannelRefusal, CloseReason, Event, OpenRequest, Receipt, RefuseCause, Role, StageGrant,
+    ChannelRefusal, CloseReason, Event, OpenRequest, Passed, Receipt, RefuseCause, Role, StageGrant,
 };
 
 /// Longest time that a sink's word may take beyond what is under way; about what a neighbour's silence takes.
@@ -35,7 +35,11 @@ pub struct Particulars {
     pub reason: CloseReason,
     /// What its sink has of it, where that is known.
     pub receipt: Option<Receipt>,
+    /// What of it has passed this host.
+    pub passed: Passed,
 }
+
+const NOTHING_PASSED: Passed = Passed { messages_in: 0, messages_out: 0 };
 
 impl Default for Particulars {
     fn default() -> Self {
@@ -44,7 +48,14 @@ impl Default for Particulars {
 }
 impl Particulars {
     pub const fn reason(reason: CloseReason) -> Self {
-        Self { stages: Vec::new(), drift: Ppm(0), refusal: None, reason, receipt: None }
+        Self {
+            stages: Vec::new(),
+            drift: Ppm(0),
+            refusal: None,
+            reason,
+            receipt: None,
+            passed: NOTHING_PASSED,
+        }
     }
     pub fn stages(stages: Vec<StageGrant>) -> Self {
         Self { stages, ..Self::default() }
@@ -132,6 +143,9 @@ impl Signalling {
         if row.role == Role::Sink && row.next == State::Gone {
             what.receipt = Some(resources.receipt(channel.local.channel));
         }
+        if row.input == Input::Drained {
+            what.passed = resources.passed(channel.local.channel);
+        }
         let refused = row.role == Role::Forwarder && row.input == Input::Refuse;
         let keeps = refused && active(Mutation::RefuseKeepsHold);
         if row.state.holds() && !row.next.holds() && !keeps {
@@ -179,6 +193,7 @@ impl Signalling {
                 self.say_to(down, &Message::Destroy { path, reason: what.reason.told() })
             }
             Action::DestroyBack => self.say_to(up, &Message::Destroy { path, reason: what.reason.told() }),
+            Action::SendPassed => self.send_passed(channel, what.passed),
             Action::SendDone => self.send_ended(channel, CloseReason::Local, what.receipt),
             Action::SendEnded => self.send_ended(channel, what.reason.told(), what.receipt),
             Action::StartGrace => {
@@ -189,6 +204,7 @@ impl Signalling {
             Action::StartSettling => {
                 let answered = channel.local.contract.deadline + self.answer_time().min(SETTLING_TIME_MAX);
                 channel.deadline = Timer::due(now + answered);
+                self.losses.begin(path, self.config.id, what.passed);
             }
             Action::TellOpened => {
                 let grant = self.grant(channel, core::mem::take(&mut what.stages));
@@ -202,7 +218,9 @@ impl Signalling {
             Action::TellClosed => {
                 self.answer_asker(channel, what);
                 let at_source = channel.local.role == Role::Source;
-                let receipt = what.receipt.filter(|_| at_source);
+                let lost_at = self.losses.end(path, &channel.way.nodes, what.receipt.as_ref());
+                let receipt =
+                    what.receipt.filter(|_| at_source).map(|receipt| Receipt { lost_at, ..receipt });
                 self.events.push_back(Event::Closed { channel: id, reason: what.reason, receipt });
             }
         }

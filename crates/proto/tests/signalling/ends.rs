@@ -6,8 +6,16 @@ use punctual_proto::node::api::{CloseReason, Event, Receipt};
 
 use crate::network::{MILLI, Network, SECOND};
 
-const RECEIPT: Receipt =
-    Receipt { delivered: 7, late: 2, perhaps_late: 1, unmeasured: 3, lost: 4, latency_max: Nanos(5) };
+const RECEIPT: Receipt = Receipt {
+    delivered: 7,
+    late: 2,
+    perhaps_late: 1,
+    unmeasured: 3,
+    lost: 4,
+    lost_at: None,
+    received: 7,
+    latency_max: Nanos(5),
+};
 
 /// An open channel over `hops` links, and its handles at both ends.
 fn open(seed: u64, hops: usize) -> (Network, ChannelId, ChannelId) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate, Refusal, RefusalReason};
 use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
 use punctual_proto::node::api::{
-    CloseReason, Event, OpenRequest, Receipt, RefuseCause, Role, StageGrant, StageKind, UserId,
+    CloseReason, Event, OpenRequest, Passed, Receipt, RefuseCause, Role, StageGrant, StageKind, UserId,
 };
 use punctual_proto::node::config::{
     CpuConfig, Degraded, LinkConfig, NodeConfig, RouteConfig, SignallingConfig,
@@ -134,6 +134,9 @@ impl Resources for Stages {
         }
         self.committed.push((LocalChannel::clone(local), terms.clone(), stages.clone()));
         Ok(stages)
+    }
+    fn passed(&self, _: ChannelId) -> Passed {
+        Passed::default()
     }
     fn receipt(&self, _: ChannelId) -> Receipt {
         self.receipt

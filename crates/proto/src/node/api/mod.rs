@@ -114,6 +114,15 @@ impl Grant {
         hosts_of(&hosts).into_iter().map(|node| name_of(&self.hosts, node)).collect()
     }
 
+    /// A place on the way, by name: `link a-r`, or `host r`.
+    pub fn place(&self, stage: &StageName) -> String {
+        let host = name_of(&self.hosts, stage.node);
+        match stage.towards {
+            Some(towards) => format!("link {host}-{}", name_of(&self.hosts, towards)),
+            None => format!("host {host}"),
+        }
+    }
+
     /// The same with the reasons, a line each.
     pub fn degraded_why(&self) -> Vec<String> {
         let line =
@@ -283,8 +292,30 @@ pub struct Receipt {
     pub unmeasured: u64,
     /// Messages that are missing before the last one that came.
     pub lost: u64,
+    /// Where most of those were lost that the source has sent, as far as the hosts on the way have said.
+    pub lost_at: Option<LostAt>,
+    /// Messages of which the first packet came to the sink's host.
+    pub received: u64,
     /// The longest from a logical arrival to the delivery, by the clocks as they are known.
     pub latency_max: Nanos,
+}
+
+/// A place at which messages were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostAt {
+    /// A link, or a host (its driver's ring, its buffers, policing, or packets of the message that did not reach it).
+    pub stage: StageName,
+    /// How many: left the host before and did not come, or came and did not leave.
+    pub messages: u64,
+}
+
+/// What of a channel has passed a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Passed {
+    /// Messages whose first packet came in.
+    pub messages_in: u64,
+    /// Messages whose last packet went out.
+    pub messages_out: u64,
 }
 
 /// Something that a channel's application should know; counted, told at most once per kind until read.
