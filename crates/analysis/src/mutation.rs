@@ -55,6 +55,8 @@ pub enum Mutation {
     HelloWithoutDeparture,
     /// A host that knows that its stage is broken tells nobody.
     BreachNotAnnounced,
+    /// A measured rate counts what a token bucket lets through at first.
+    RateOfTheBucket,
 }
 
 /// Whether the core has this fault.

@@ -66,6 +66,10 @@ impl<M: Memory> Plane<M> {
             return;
         }
         let line = self.line_mut(link);
+        // It is filled on purpose, and nobody's channel waits.
+        if line.filler.is_some() {
+            return;
+        }
         let is_held = line.config.pace == Pace::Completion || now.since(line.full_at) < WATCH_SLOT;
         if is_held {
             line.departures_watch.late(late, now);
@@ -108,6 +112,7 @@ impl<M: Memory> Plane<M> {
                 self.line_mut(link_in).best_effort_frames -= 1;
                 return pass_on(&header, frame, out);
             }
+            Packet::Filler { link } => self.write_filler(link, now, out),
             Packet::Signal => None,
         };
         written.map(PacketOut::Written)

@@ -34,6 +34,7 @@ mod offers;
 mod packet;
 mod peer;
 mod random;
+mod rates;
 mod requests;
 pub mod resources;
 mod states;
@@ -51,6 +52,8 @@ use packet::{Key, Rejected};
 pub use packet::{VERSION as RTCOP_VERSION, renumbered, tag};
 use peer::{Ignored, Peer, Presence};
 pub use random::SplitMix64;
+use rates::Closed;
+pub use rates::RateWord;
 use requests::Requests;
 pub use resources::{CommitTerms, LocalChannel, Resources};
 use states::{Input, State, transition};
@@ -68,6 +71,8 @@ pub struct NeighbourView {
     pub clock: Option<ClockOffset>,
     /// How often one of the two clocks was stepped or drifted beyond its tolerance, in this life of the neighbour.
     pub clock_breaks: u32,
+    /// Its lives that were met.
+    pub lives: u32,
     /// What packets of the neighbour take to our driver at most, as it says; `Nanos::MAX` before it has.
     pub travel_max: Nanos,
     /// Smallest round trip measured in this life of the neighbour.
@@ -146,6 +151,8 @@ pub struct Signalling {
     listeners: BTreeMap<Name, Listener>,
     events: VecDeque<Event>,
     breaches: Breaches,
+    /// Links that are being measured.
+    closed: Closed,
     channel_id: u64,
     listener_id: u64,
     /// The last that was given away.
@@ -175,6 +182,7 @@ impl Signalling {
             listeners: BTreeMap::new(),
             events: VecDeque::new(),
             breaches: Breaches::default(),
+            closed: Closed::default(),
             channel_id: 0,
             listener_id: 0,
             channel_number: ChannelNumber::default(),
@@ -237,6 +245,7 @@ impl Signalling {
                 self.on_ended(link, path, &route, what, now, resources);
             }
             Message::LateArrivals(late) => self.breaches.late_arrivals.push_back((link, late)),
+            Message::Rate(word) => self.on_rate(link, word),
             Message::Stage(report) => self.on_stage(link, report),
             Message::Request(request) => self.on_request(link, request, now),
             Message::RequestRefused { token, epoch, route, refusal } => {
@@ -376,6 +385,9 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
+        if self.close_waiting(channel, reason) {
+            return Ok(());
+        }
         let refusal = self.refusal(RefuseCause::Receiver(CLOSED.into()));
         let what = Particulars { reason, ..Particulars::refusal(refusal) };
         self.apply_request(channel, Input::Close, what, now, resources)
@@ -441,6 +453,7 @@ impl Signalling {
             alive: peer.presence() == Presence::Alive,
             clock: peer.clock.offset(now),
             clock_breaks: peer.clock.breaks(),
+            lives: peer.lives,
             travel_max: peer.their_travel_max,
             round_trip_min: peer.clock.round_trip_min(),
             round_trip_recent: peer.clock.round_trip_recent(),

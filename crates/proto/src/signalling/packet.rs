@@ -19,8 +19,8 @@ use crate::limits::SIGNAL_BYTES_MAX;
 /// Version of RTCOP on the wire. 2: contracts with activation, late and flow. 3: with a mean rate and a miss ratio.
 /// 4: refusals that name a version. 5: why a channel ended, what its sink has of it, and stages that say whether their host
 /// can keep what they promise, and tell what cold caches take. 6: HELLOs that say when they are due, and what stages are
-/// late by.
-pub const VERSION: u8 = 6;
+/// late by. 7: the rate of a link is measured.
+pub const VERSION: u8 = 7;
 // Who agrees on RTCOP agrees on data: neighbours whose data packets differ must not get as far as a channel.
 const _: () =
     assert!(crate::wire::VERSION == 2, "another version of data packets: raise RTCOP's VERSION, too");
