@@ -60,6 +60,7 @@ impl World {
                 | NodeEvent::Established { .. }
                 | NodeEvent::Notice { .. }
                 | NodeEvent::Link { .. }
+                | NodeEvent::Rate { .. }
                 | NodeEvent::Requested { .. }
                 | NodeEvent::RequestFailed { .. } => {}
             }

@@ -10,6 +10,7 @@ pub(super) mod arrivals;
 pub(super) mod filler;
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -134,8 +135,25 @@ impl<M: Memory> Node<M> {
         Ok(())
     }
 
+    /// The link of this name.
+    ///
+    /// # Errors
+    /// The names that there are.
+    pub fn link_named(&self, name: &str) -> Result<LinkId, Vec<String>> {
+        let names = || self.plane.config.links.iter().map(|link| &link.name);
+        match names().position(|known| known == name) {
+            Some(index) => Ok(LinkId(index as u16)),
+            None => Err(names().cloned().collect()),
+        }
+    }
+
+    /// A link's name, empty where there is no such link.
+    pub fn link_name(&self, link: LinkId) -> &str {
+        self.plane.config.links.get(usize::from(link.0)).map_or("", |link| &link.name)
+    }
+
     /// What is known of a link's rate.
-    pub(super) fn rate_status(&self, link: LinkId) -> RateStatus {
+    pub fn rate_status(&self, link: LinkId) -> RateStatus {
         let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.line(link).config);
         RateStatus {
             rate: config.rate,
