@@ -89,6 +89,10 @@ pub const RATE_ERROR_MAX: Ppm = Ppm(250_000);
 pub const RATE_FULL_TIMES: u32 = 8;
 /// Between two attempts of a link that measures itself.
 pub const RATE_AGAIN: Nanos = Nanos::from_millis(500);
+/// What a link drains is looked at no more often than this ...
+pub const RATE_LOOK_MIN: Nanos = Nanos::from_millis(200);
+/// ... and what lies further back says nothing.
+pub const RATE_LOOK_MAX: Nanos = Nanos::from_secs(3);
 /// Channels that may wait for links that are being measured.
 pub const RATE_WAITING_MAX: usize = 1_024;
 /// Frames of a link's driver unless configured otherwise.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Slow, World, line_config, name};
+use common::{Slow, TestOutbox, World, line_config, name};
 use punctual_proto::ids::{Address, LinkId};
 use punctual_proto::node::api::{Event, MeasuredRate, OpenRequest, RateRefusal, RefuseCause, UserId};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
@@ -235,4 +235,24 @@ fn two_neighbours_that_want_to_measure_at_once_do_so_one_after_the_other() {
     let (there, back) = (rate(0, world.now), rate(1, world.now));
     assert!(is_right(there.measured.expect("measured"), DRAINS), "{there:?}");
     assert!(back.measured.is_some_and(|back| back.at_least && back.rate.0 > 90_000_000), "{back:?}");
+}
+
+#[test]
+fn what_a_link_drains_is_seen_while_it_is_used() {
+    let mut world = slow_world(2);
+    assert_eq!(world.nodes[0].status(world.now).links[0].rate.observed, None);
+    let outbox = TestOutbox::new(1, 1_400);
+    let to = Address { port: name("bulk"), host: name("h2") };
+    let flow = world.nodes[0].open_best_effort(to, 1_400, outbox.clone(), world.now).expect("a flow");
+    for _ in 0..500 {
+        outbox.stuff(&[7; 1_400], 60, world.now);
+        world.nodes[0].handle_outbox(flow, world.now);
+        world.run_for(Nanos::from_millis(10));
+    }
+    let status = &world.nodes[0].status(world.now).links[0];
+    let seen = status.rate.observed.expect("the link was behind");
+    assert!(!seen.at_least && is_right(MeasuredRate { error: Ppm(20_000), ..seen }, DRAINS), "{seen:?}");
+    assert_eq!((status.rate.rate, status.rate.measured), (CONFIGURED, None));
+    // In the other direction nothing went.
+    assert_eq!(world.nodes[1].status(world.now).links[0].rate.observed, None);
 }

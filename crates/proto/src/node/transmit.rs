@@ -39,6 +39,7 @@ impl<M: Memory> Plane<M> {
             if matches!(scheduled.packet, Packet::Signal) {
                 let line = self.line_mut(link);
                 line.signal_queued = false;
+                signalling.set_received(link, line.bytes_in);
                 if let Some(len) = signalling.poll_signal(link, now, scheduled.departure_latest, out) {
                     line.signal_packets += 1;
                     let packet = PacketOut::Written(len);

@@ -71,6 +71,8 @@ pub struct NeighbourView {
     pub clock: Option<ClockOffset>,
     /// How often one of the two clocks was stepped or drifted beyond its tolerance, in this life of the neighbour.
     pub clock_breaks: u32,
+    /// What of ours came in there, in bytes of the wire, and when that was, on its clock.
+    pub their_received: Option<(u64, Instant)>,
     /// Its lives that were met.
     pub lives: u32,
     /// What packets of the neighbour take to our driver at most, as it says; `Nanos::MAX` before it has.
@@ -453,6 +455,7 @@ impl Signalling {
             alive: peer.presence() == Presence::Alive,
             clock: peer.clock.offset(now),
             clock_breaks: peer.clock.breaks(),
+            their_received: peer.their_received,
             lives: peer.lives,
             travel_max: peer.their_travel_max,
             round_trip_min: peer.clock.round_trip_min(),

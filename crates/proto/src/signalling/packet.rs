@@ -72,6 +72,8 @@ pub struct Hello {
     pub departure: Nanos,
     /// How long whatever leaves the sender on this link takes to the receiver's driver at most.
     pub travel_max: Nanos,
+    /// What came in over the link since the sender's start, in bytes of the wire.
+    pub received_bytes: u64,
 }
 
 /// One end begins, the other answers, the first answers that: after three packets both have a round trip.
@@ -205,6 +207,7 @@ mod tests {
             tolerance: Ppm(u32::MAX),
             departure: Nanos::MAX,
             travel_max: Nanos::MAX,
+            received_bytes: u64::MAX,
         };
         let len = key.seal(&packet(Body::Hello(hello)), &mut out).expect("fits");
         assert!(len <= crate::limits::SIGNAL_PACKET_BYTES_MIN, "{len}");

@@ -100,6 +100,9 @@ pub struct Peer {
     newest_sent: Option<Instant>,
     /// Its HELLOs that came later than they may: what the link here does, by packets that nobody can forge.
     pub watch: Watch,
+    /// What came in over the link, to be told; what of ours came in there, as it says, and when on its clock.
+    pub received_bytes: u64,
+    pub their_received: Option<(u64, Instant)>,
     /// Its HELLOs may be late now: somebody fills the link on purpose.
     pub excused: bool,
     /// Lives of it that were met.
@@ -139,6 +142,8 @@ impl Peer {
             their_travel_max: Nanos::MAX,
             newest_sent: None,
             watch: Watch::default(),
+            received_bytes: 0,
+            their_received: None,
             excused: false,
             lives: 0,
             stranger_answered: None,
@@ -263,6 +268,7 @@ impl Peer {
         let former = self.association.replace(Association { life: packet.life, window, stream });
         self.presence = Presence::Alive;
         self.lives = self.lives.wrapping_add(1);
+        self.their_received = None;
         self.foreign = None;
         let former = former?;
         self.send.clear();
@@ -294,6 +300,9 @@ impl Peer {
         self.judge_travel(hello, received, now);
         self.their_travel_max = hello.travel_max;
         self.clock.heard(hello.sent, received);
+        if self.their_received.is_none_or(|(_, at)| at < hello.sent) {
+            self.their_received = Some((hello.received_bytes, hello.sent));
+        }
         if let Some((sent, echo)) = hello.echo.and_then(|echo| Some((self.echoed(echo.nonce)?, echo))) {
             self.clock.echoed(sent, echo.received);
             self.clock.exchanged(received.since(sent), hello.sent.since(echo.received));
@@ -436,6 +445,7 @@ impl Peer {
                     false => departure.since(now),
                 },
                 travel_max: self.travel_max,
+                received_bytes: self.received_bytes,
             };
             let len = key.seal(&self.packet(Body::Hello(hello)), out)?;
             self.hello_due = None;

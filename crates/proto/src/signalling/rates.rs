@@ -90,6 +90,12 @@ impl Signalling {
     pub fn channels_on(&self, link: LinkId) -> u32 {
         u32::try_from(self.channels.count_on(link)).unwrap_or(u32::MAX)
     }
+    /// What has come in over a link, in bytes of the wire: its neighbour is told.
+    pub fn set_received(&mut self, link: LinkId, bytes: u64) {
+        if let Some(peer) = self.peers.get_mut(usize::from(link.0)) {
+            peer.received_bytes = bytes;
+        }
+    }
     /// Nothing new begins.
     pub const fn is_leaving(&self) -> bool {
         self.leaving

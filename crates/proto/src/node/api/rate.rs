@@ -10,12 +10,15 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasuredRate {
     /// Bits of the wire a second, by this host's count of overhead.
+    #[serde(rename = "rate_bps")]
     pub rate: BitRate,
     /// The most that this may be wrong by.
+    #[serde(rename = "error_ppm")]
     pub error: Ppm,
     /// This host could not fill the link: it drains so much at least.
     pub at_least: bool,
     /// When, on this host's clock.
+    #[serde(rename = "at_ns")]
     pub at: Instant,
 }
 
@@ -58,6 +61,7 @@ pub enum RateRefusal {
     )]
     Uneven {
         /// By how much the rate may be wrong.
+        #[serde(rename = "error_ppm")]
         error: Ppm,
     },
     /// The link cannot carry signalling at the rate that was measured.
@@ -78,13 +82,17 @@ fn in_use(channels: u32, there: bool) -> alloc::string::String {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateStatus {
     /// What admission, pace and slack use: configured, or measured.
+    #[serde(rename = "rate_bps")]
     pub rate: BitRate,
     /// Its error: they use the rate less this.
+    #[serde(rename = "error_ppm")]
     pub error: Ppm,
     /// `rate = "auto"`: the rate is the measured one, and nothing is admitted before there is one.
     pub auto: bool,
     /// The last measurement.
     pub measured: Option<MeasuredRate>,
+    /// What it was seen to drain while it was used, lately.
+    pub observed: Option<MeasuredRate>,
     /// Why the last attempt came to nothing.
     pub refused: Option<RateRefusal>,
 }

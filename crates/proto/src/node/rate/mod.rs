@@ -8,6 +8,7 @@
 
 pub(super) mod arrivals;
 pub(super) mod filler;
+mod watch;
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -18,6 +19,7 @@ use punctual_analysis::{BitRate, Instant, Ppm};
 
 pub use self::arrivals::Counted;
 use self::arrivals::FillerArrivals;
+use self::watch::{DrainWatch, Seen};
 use super::Node;
 use super::api::{Event, MeasuredRate, RateRefusal, RateStatus};
 use super::config::{KernelTraffic, LinkConfig};
@@ -75,6 +77,8 @@ struct LinkRate {
     /// The last measurement, and in which life of the neighbour it was.
     measured: Option<(MeasuredRate, u32)>,
     refused: Option<RateRefusal>,
+    /// What it is seen to drain while it is used.
+    watch: DrainWatch,
     /// A link that measures itself does not try again before.
     again_at: Instant,
 }
@@ -160,6 +164,7 @@ impl<M: Memory> Node<M> {
             error: config.rate_error,
             auto: config.rate_auto,
             measured: rate.measured.map(|(measured, _)| measured),
+            observed: rate.watch.observed(),
             refused: rate.refused,
         }
     }
@@ -180,6 +185,15 @@ impl<M: Memory> Node<M> {
             self.on_rate_word(link, word, now);
         }
         let neighbour = self.signalling.neighbour(link, now);
+        let line = self.plane.line(link);
+        let counters = line.scheduler.counters();
+        let sent = counters.guaranteed_bytes + counters.best_effort_bytes;
+        let (configured, packet) = (line.config.rate, line.wire_bytes(line.config.packet_bytes_max));
+        let drift = Ppm(self.plane.config.clock_tolerance.0.saturating_mul(2));
+        if let Some((bytes, at)) = neighbour.their_received {
+            let seen = Seen { sent, received: bytes, at, now };
+            self.rates.links[usize::from(link.0)].watch.look(seen, configured, packet, drift);
+        }
         let rate = &mut self.rates.links[usize::from(link.0)];
         if rate.is_busy() && (!neighbour.alive || rate.life != neighbour.lives) {
             self.drop_rate(link, RateRefusal::NoNeighbour, now);
