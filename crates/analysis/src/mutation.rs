@@ -55,8 +55,8 @@ pub enum Mutation {
     HelloWithoutDeparture,
     /// A host that knows that its stage is broken tells nobody.
     BreachNotAnnounced,
-    /// A measured rate counts what a token bucket lets through at first.
-    RateOfTheBucket,
+    /// The error of a measured rate leaves out how unevenly packets came.
+    RateErrorLeftOut,
 }
 
 /// Whether the core has this fault.

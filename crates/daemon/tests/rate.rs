@@ -11,9 +11,10 @@ use common::network::{Cable, Network};
 use common::program::{Program, folder};
 use common::text::{HELLO, Text};
 use common::{PATIENCE, contract, eventually};
-use punctual::{Consent, Endsystem, OpenError, RateRefusal, RateStatus, RefuseCause};
+use punctual::{Consent, Endsystem, MeasuredRate, OpenError, RateRefusal, RateStatus, RefuseCause};
 
 const CABLE: Cable = Cable { number: 0, hosts: [0, 1] };
+const AUTO: &str = "rate = \"auto\"\nrate_max = \"200Mbit/s\"";
 const WIRE: &str = "tbf rate 20mbit burst 16kb latency 50ms";
 /// Of our largest packets from our header on, and what each takes of the wire by our count. The bucket counts less of it.
 const PACKET_BYTES: usize = 1_464;
@@ -21,17 +22,16 @@ const WIRE_BYTES: u64 = PACKET_BYTES as u64 + 66;
 const BUCKET_BYTES: u64 = PACKET_BYTES as u64 + 42;
 const DRAINS_BPS: u64 = 20_000_000 * WIRE_BYTES / BUCKET_BYTES;
 
-fn start(network: &Network, folder: &Path, end: usize, rate: &str) -> Program {
+/// The daemon of `a` or `b`, which lives on that host of the network; `link`: the driver and the rate.
+fn start(network: &Network, folder: &Path, end: usize, host: usize, link: &str) -> Program {
     let name = ["a", "b"][end];
     let socket = folder.join(format!("{name}.sock"));
     let (own, peer) = (CABLE.address(end), CABLE.address(1 - end));
-    let link = format!(
-        "driver = \"udp\"\nkernel_traffic = \"exclusive\"\nlocal = \"{own}\"\npeer = \"{peer}\"\n{rate}\n"
-    );
+    let link = format!("kernel_traffic = \"exclusive\"\nlocal = \"{own}\"\npeer = \"{peer}\"\n{link}\n");
     let processor = "profile_measure = false";
     let text =
         Text { name, socket: &socket, processor, daemon: "", hello: HELLO, signalling: "", link: &link };
-    Program::start_as(folder, text, "--best-effort-host", |line| network.inside(end, line))
+    Program::start_as(folder, text, "--best-effort-host", |line| network.inside(host, line))
 }
 
 fn rate_of(host: &Endsystem) -> RateStatus {
@@ -44,6 +44,13 @@ fn cause(refused: Result<punctual::Channel, OpenError>) -> RefuseCause {
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("it was admitted"),
     }
+}
+
+/// The truth lies within the stated error.
+fn is_the_wire(found: MeasuredRate) {
+    let error = found.rate.0 / 1_000_000 * u64::from(found.error.0);
+    assert!(found.rate.0.abs_diff(DRAINS_BPS) <= error, "{found:?}");
+    assert!(found.error.0 <= 250_000 && !found.at_least, "{found:?}");
 }
 
 /// What a plain socket gets through in half a second, after the bucket is empty; bits of the wire a second.
@@ -79,20 +86,18 @@ fn a_link_finds_its_rate_out_by_itself() {
     network.join(CABLE);
     network.run(0, &format!("tc qdisc replace dev {} root {WIRE}", CABLE.device(0)));
     let folder = folder("rate");
-    let on_a = start(&network, &folder, 0, "rate = \"auto\"\nrate_max = \"200Mbit/s\"");
+    let on_a = start(&network, &folder, 0, 0, &format!("driver = \"udp\"\n{AUTO}"));
     let a = on_a.connect();
     let early = cause(a.open("cam@b", contract(200, 100, 100)));
     assert_eq!(early, RefuseCause::RateUnknown(RateRefusal::NoNeighbour), "nobody has answered");
-    let on_b = start(&network, &folder, 1, "rate = \"95Mbit/s\"");
+    let on_b = start(&network, &folder, 1, 1, "driver = \"udp\"\nrate = \"95Mbit/s\"");
     let b = on_b.connect();
     eventually("the link is measured", || rate_of(&a).measured.is_some());
     let rate = rate_of(&a);
     let found = rate.measured.expect("measured");
     let hand = by_hand(&network);
     println!("auto found {found}, by hand {:.1} Mbit/s", hand as f64 / 1e6);
-    let error = found.rate.0 / 1_000_000 * u64::from(found.error.0);
-    assert!(found.rate.0.abs_diff(DRAINS_BPS) <= error, "{found:?}");
-    assert!(found.error.0 <= 250_000 && !found.at_least, "{found:?}");
+    is_the_wire(found);
     // The wire by hand is what the bucket lets through, too, so far as this machine lets it be seen.
     assert!(hand.abs_diff(DRAINS_BPS) < DRAINS_BPS / 5, "{hand}");
     assert!(rate.rate.less(rate.error) <= found.surely() && found.surely().0 <= DRAINS_BPS, "{rate:?}");
@@ -112,4 +117,38 @@ fn a_link_finds_its_rate_out_by_itself() {
     assert!(back.at_least && back.rate.0 > 60_000_000, "{back:?}");
     let unknown = a.measure_rate("to-c").expect_err("no such link").to_string();
     assert!(unknown.contains("to-b"), "{unknown}");
+}
+
+/// AF_XDP passes the qdiscs of its own host by: the wire is between the hosts, a bridge with a bucket.
+#[test]
+fn a_link_over_xdp_does_so_too() {
+    const TO_B: Cable = Cable { number: 1, hosts: [1, 2] };
+    let Some(network) = Network::new("ratexdp", 3) else { return };
+    network.join(CABLE);
+    network.join(TO_B);
+    let (near, far) = (CABLE.device(1), TO_B.device(0));
+    network.run(1, "ip link add name wire type bridge forward_delay 0");
+    for device in [&near, &far, &"wire".to_owned()] {
+        network.run(1, &format!("ip address flush dev {device}"));
+        network.run(1, &format!("ip link set {device} up"));
+    }
+    for device in [&near, &far] {
+        network.run(1, &format!("ip link set {device} master wire"));
+    }
+    let on_b = TO_B.device(1);
+    network.run(2, &format!("ip address flush dev {on_b}"));
+    network.run(2, &format!("ip address add {}/30 dev {on_b}", CABLE.address(1)));
+    network.run(1, &format!("tc qdisc replace dev {far} root {WIRE}"));
+    let folder = folder("ratexdp");
+    let xdp = |device: &str, rate: &str| format!("driver = \"xdp\"\ndevice = \"{device}\"\n{rate}");
+    let on_a = start(&network, &folder, 0, 0, &xdp(&CABLE.device(0), AUTO));
+    let on_b = start(&network, &folder, 1, 2, &xdp(&on_b, "rate = \"95Mbit/s\""));
+    let (a, b) = (on_a.connect(), on_b.connect());
+    eventually("the link is measured", || rate_of(&a).measured.is_some());
+    let found = rate_of(&a).measured.expect("measured");
+    println!("auto found {found} over xdp");
+    is_the_wire(found);
+    let _listener = b.listen("cam", |_| Consent::Accept).expect("a listener");
+    assert!(matches!(cause(a.open("cam@b", contract(7_500, 500, 200))), RefuseCause::Stage { .. }));
+    a.open("cam@b", contract(7_500, 100, 200)).expect("it fits");
 }

@@ -3,12 +3,12 @@
 
 mod common;
 
+use common::rate::{TRIED as CONFIGURED, is_right, measured, wrong};
 use common::{Slow, TestOutbox, World, line_config, name};
 use punctual_proto::ids::{Address, LinkId};
 use punctual_proto::node::api::{Event, MeasuredRate, OpenRequest, RateRefusal, RefuseCause, UserId};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
-const CONFIGURED: BitRate = BitRate(95_000_000);
 const DRAINS: BitRate = BitRate(20_000_000);
 const LINK: LinkId = LinkId(0);
 
@@ -32,26 +32,9 @@ fn auto_world() -> World {
     world
 }
 
-fn measured(world: &mut World, node: usize) -> Result<MeasuredRate, RateRefusal> {
-    for _ in 0..10_000 {
-        world.run_for(Nanos::from_millis(1));
-        while let Some(event) = world.events[node].pop_front() {
-            if let Event::Rate { link: LINK, result } = event {
-                return result;
-            }
-        }
-    }
-    panic!("no word about the measurement within ten seconds");
-}
-
 fn measure(world: &mut World) -> Result<MeasuredRate, RateRefusal> {
     world.nodes[0].measure_rate(LINK, world.now)?;
     measured(world, 0)
-}
-
-fn is_right(measured: MeasuredRate, truth: BitRate) -> bool {
-    let wrong = measured.rate.0.abs_diff(truth.0);
-    wrong <= measured.rate.0 * u64::from(measured.error.0) / 1_000_000
 }
 
 fn ask(world: &mut World) -> punctual_proto::ids::ChannelId {
@@ -255,4 +238,11 @@ fn what_a_link_drains_is_seen_while_it_is_used() {
     assert_eq!((status.rate.rate, status.rate.measured), (CONFIGURED, None));
     // In the other direction nothing went.
     assert_eq!(world.nodes[1].status(world.now).links[0].rate.observed, None);
+}
+
+#[test]
+fn whatever_the_wire_the_truth_lies_within_the_stated_error() {
+    for seed in 0..300 {
+        assert_eq!(wrong(seed), None, "seed {seed}");
+    }
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod line;
+pub mod rate;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -215,13 +216,16 @@ pub struct Slow {
     pub wait_max: Nanos,
     /// How far it may run ahead.
     pub burst: Nanos,
+    /// From when until when nothing comes out; then all of it.
+    pub stall: (Instant, Instant),
     free_at: Instant,
 }
 
 impl Slow {
     pub fn new(node: usize, rate: BitRate) -> Self {
         let (wait_max, burst) = (Nanos::from_millis(100), Nanos::ZERO);
-        Self { node, rate, overhead_bytes: 66, wait_max, burst, free_at: Instant(0) }
+        let stall = (Instant(0), Instant(0));
+        Self { node, rate, overhead_bytes: 66, wait_max, burst, stall, free_at: Instant(0) }
     }
 
     /// When a packet of `bytes` that comes now is through; `None` where it is lost.
@@ -231,7 +235,8 @@ impl Slow {
             return None;
         }
         self.free_at = begins + self.rate.time_of(bytes as u64 + self.overhead_bytes);
-        Some(self.free_at.max(now))
+        let at = self.free_at.max(now);
+        Some(if at >= self.stall.0 { at.max(self.stall.1) } else { at })
     }
 }
 

@@ -73,9 +73,13 @@ pub enum RateRefusal {
 
 fn in_use(channels: u32, there: bool) -> alloc::string::String {
     let whose = if there { ", as the neighbour says" } else { "" };
-    let them = if channels == 1 { "1 guaranteed channel uses" } else { "guaranteed channels use" };
-    let count = if channels == 1 { alloc::string::String::new() } else { alloc::format!("{channels} ") };
-    alloc::format!("{count}{them} the link{whose}: a measurement would harm them, close them first")
+    let them = match channels {
+        1 => "a guaranteed channel uses".into(),
+        _ => alloc::format!("{channels} guaranteed channels use"),
+    };
+    alloc::format!(
+        "{them} the link{whose}: a measurement would harm what is promised; try again without channels"
+    )
 }
 
 /// Where a link's rate comes from, and what is known of it.

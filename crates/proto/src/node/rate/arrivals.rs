@@ -66,7 +66,7 @@ impl FillerArrivals {
         if header.message < self.number_next {
             return true;
         }
-        self.number_next = header.message + 1;
+        self.number_next = header.message.saturating_add(1);
         let due = self.marks.last().is_none_or(|last| received.since(last.received) >= RATE_MARK_INTERVAL);
         if due && self.marks.len() < RATE_MARKS_MAX {
             let (sent, packets, number) = (header.logical_arrival, self.packets, header.message);
@@ -81,9 +81,6 @@ impl FillerArrivals {
         let marks = self.marks.len();
         if marks < RATE_MARKS_MIN {
             return None;
-        }
-        if active(Mutation::RateOfTheBucket) {
-            return self.window(0, marks - 1);
         }
         let first = marks / 3;
         let windows = [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (0, 2)];
@@ -124,7 +121,8 @@ impl Counted {
     /// What the rate may be wrong by, clocks apart: both ends of the window, and a packet more or less.
     pub(super) fn unevenness(&self) -> Ppm {
         let million = u128::from(Ppm::ONE.0);
-        let time = (u128::from(self.jitter.0) * 2 * million).div_ceil(u128::from(self.span.0.max(1)));
+        let jitter = if active(Mutation::RateErrorLeftOut) { 0 } else { u128::from(self.jitter.0) };
+        let time = (jitter * 2 * million).div_ceil(u128::from(self.span.0.max(1)));
         let count = million.div_ceil(u128::from(self.packets.max(1)));
         Ppm(u32::try_from(time + count).unwrap_or(u32::MAX).min(Ppm::ONE.0))
     }

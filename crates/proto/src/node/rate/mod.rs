@@ -300,7 +300,9 @@ impl<M: Memory> Node<M> {
         let wire_bytes = line.wire_bytes(
             line.config.best_effort_bytes_max().saturating_sub(crate::limits::HEADER_BYTES as u32),
         );
-        let through = counted.rate(wire_bytes);
+        // No neighbour knows of more than was tried.
+        let tried = line.config.rate_ceiling.unwrap_or(line.config.rate).max(line.config.rate);
+        let through = counted.rate(wire_bytes).min(tried);
         // The receiver's clock against ours: each within the domain's tolerance.
         let clocks = self.plane.config.clock_tolerance.0.saturating_mul(2);
         let error = Ppm(counted.unevenness().0.saturating_add(clocks).min(Ppm::ONE.0));

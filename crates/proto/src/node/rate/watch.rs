@@ -58,8 +58,10 @@ impl DrainWatch {
             return;
         }
         let (came, gone) = (seen.received - last.received, seen.sent.saturating_sub(last.sent));
-        let rate = (u128::from(came) * 8_000_000_000 / u128::from(span.0.max(1))) as u64;
-        self.was_behind = gone > came + came / MISSING_PART && came > u64::from(packet) * MISSING_PART;
+        let rate = u128::from(came) * 8_000_000_000 / u128::from(span.0.max(1));
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        self.was_behind =
+            gone > came.saturating_add(came / MISSING_PART) && came > u64::from(packet) * MISSING_PART;
         let at_least = !(self.was_behind && was_behind);
         if at_least && rate < configured.0 / FILLED_PART {
             return;
