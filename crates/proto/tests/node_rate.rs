@@ -246,3 +246,20 @@ fn whatever_the_wire_the_truth_lies_within_the_stated_error() {
         assert_eq!(wrong(seed), None, "seed {seed}");
     }
 }
+
+#[test]
+fn other_traffic_on_the_link_is_no_part_of_the_error_that_is_not_stated() {
+    // It is in the same queues; with a wire that is not filled, and one that is.
+    for drains in [20_000_000, 80_000_000] {
+        let mut world = slow_world(2);
+        world.slow.as_mut().unwrap().rate = BitRate(drains);
+        let outbox = TestOutbox::new(1, 1_400);
+        let to = Address { port: name("bulk"), host: name("h2") };
+        let flow = world.nodes[0].open_best_effort(to, 1_400, outbox.clone(), world.now).expect("a flow");
+        outbox.stuff(&[7; 1_400], 6_000, world.now);
+        world.nodes[0].handle_outbox(flow, world.now);
+        let found = measure(&mut world).expect("it can be measured");
+        assert!(is_right(found, BitRate(drains)), "{drains}: {found:?}");
+        assert!(found.rate.0 > drains / 10 * 8, "a half is the other flow's: {found:?}");
+    }
+}

@@ -254,7 +254,7 @@ impl<M: Memory> Node<M> {
     pub fn poll_event(&mut self) -> Option<Event> {
         let notice = self.plane.notices.pop_front();
         let notice = notice.map(|(channel, notice)| Event::Notice { channel, notice });
-        let notice = notice.or_else(|| self.rates.events.pop());
+        let notice = notice.or_else(|| self.rates.events.pop_front());
         notice.or_else(|| if self.signalling.has_event() { self.signalling.poll_event() } else { None })
     }
 }

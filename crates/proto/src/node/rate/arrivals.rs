@@ -26,6 +26,8 @@ struct Mark {
     packets: u64,
     /// Those that were sent before it.
     number: u64,
+    /// Bytes of the wire that others' packets took that were sent before it.
+    others: u64,
 }
 
 /// What came through in a window.
@@ -41,6 +43,8 @@ pub struct Counted {
     offered: u64,
     /// By the sender's clock.
     offered_span: Nanos,
+    /// Bytes of the wire of other packets that were sent between them.
+    others: u64,
 }
 
 /// Counts the packets of one measurement.
@@ -70,7 +74,8 @@ impl FillerArrivals {
         let due = self.marks.last().is_none_or(|last| received.since(last.received) >= RATE_MARK_INTERVAL);
         if due && self.marks.len() < RATE_MARKS_MAX {
             let (sent, packets, number) = (header.logical_arrival, self.packets, header.message);
-            self.marks.push(Mark { received, sent, packets, number });
+            let others = u64::try_from(header.slack_ns).unwrap_or(0);
+            self.marks.push(Mark { received, sent, packets, number, others });
         }
         self.packets += 1;
         true
@@ -103,23 +108,43 @@ impl FillerArrivals {
         let off = |mark: &Mark| mark.received.minus(even(mark)).unsigned_abs();
         let jitter = Nanos(self.marks[begin..end].iter().map(off).max().unwrap_or(0));
         let (offered, offered_span) = (to.number - from.number, to.sent.since(from.sent));
-        Some(Counted { packets, span, jitter, offered, offered_span })
+        let others = to.others.saturating_sub(from.others);
+        Some(Counted { packets, span, jitter, offered, offered_span, others })
     }
 }
 
 impl Counted {
-    /// The rate at which packets of `wire_bytes` came through.
+    /// The rate at which packets of `wire_bytes` came through, and others with them: in the same proportion.
     pub(super) fn rate(&self, wire_bytes: u32) -> BitRate {
-        rate_of(self.packets, self.span, wire_bytes)
+        let others = u128::from(self.others) * u128::from(self.packets.min(self.offered))
+            / u128::from(self.offered.max(1));
+        rate_of(u128::from(self.packets) * u128::from(wire_bytes) + others, self.span)
     }
 
-    /// The rate at which they were sent.
+    /// The rate at which all were sent.
     pub(super) fn offered_rate(&self, wire_bytes: u32) -> BitRate {
-        rate_of(self.offered, self.offered_span, wire_bytes)
+        let bytes = u128::from(self.offered) * u128::from(wire_bytes) + u128::from(self.others);
+        rate_of(bytes, self.offered_span)
     }
 
-    /// What the rate may be wrong by, clocks apart: both ends of the window, and a packet more or less.
-    pub(super) fn unevenness(&self) -> Ppm {
+    /// The most that the rate may be wrong by since of others' packets more or fewer were lost than of ours.
+    fn of_others(&self, wire_bytes: u32) -> Ppm {
+        let million = u128::from(Ppm::ONE.0);
+        let lost = u128::from(self.offered.saturating_sub(self.packets));
+        let unsure = u128::from(self.others) * lost / u128::from(self.offered.max(1));
+        let through = u128::from(self.packets) * u128::from(wire_bytes);
+        let share = (unsure * million).div_ceil(through.max(1));
+        Ppm(u32::try_from(share).unwrap_or(u32::MAX).min(Ppm::ONE.0))
+    }
+
+    /// What the rate of packets of `wire_bytes` may be wrong by, clocks apart.
+    pub(super) fn error(&self, wire_bytes: u32) -> Ppm {
+        let sum = self.unevenness().0.saturating_add(self.of_others(wire_bytes).0);
+        Ppm(sum.min(Ppm::ONE.0))
+    }
+
+    /// Of that: both ends of the window, and a packet more or less.
+    fn unevenness(&self) -> Ppm {
         let million = u128::from(Ppm::ONE.0);
         let jitter = if active(Mutation::RateErrorLeftOut) { 0 } else { u128::from(self.jitter.0) };
         let time = (jitter * 2 * million).div_ceil(u128::from(self.span.0.max(1)));
@@ -128,8 +153,8 @@ impl Counted {
     }
 }
 
-fn rate_of(packets: u64, span: Nanos, wire_bytes: u32) -> BitRate {
-    let bits = u128::from(packets) * u128::from(wire_bytes) * 8_000_000_000;
+fn rate_of(bytes: u128, span: Nanos) -> BitRate {
+    let bits = bytes.saturating_mul(8_000_000_000);
     BitRate(u64::try_from(bits / u128::from(span.0.max(1))).unwrap_or(u64::MAX))
 }
 
@@ -183,6 +208,26 @@ mod tests {
         let counted = counted(3_000, stalled).expect("enough");
         let (rate, error) = (counted.rate(1_000).0, u64::from(counted.unevenness().0));
         assert!(rate.abs_diff(40_000_000) <= 40_000_000 * error / 1_000_000, "{rate} {error}");
+    }
+
+    #[test]
+    fn packets_of_others_count_as_far_as_they_came_through() {
+        // Between two of ours one of others, half as long; three of four of ours come through.
+        let mut arrivals = FillerArrivals::new(COOKIE);
+        let mut came = 0;
+        for number in (0..3_000u64).filter(|number| number % 4 != 3) {
+            let sent = Instant(number * 100_000);
+            let header = filler_header(Default::default(), NodeId(2), COOKIE, number, 900, sent);
+            let header = Header { slack_ns: number as i64 * 500, ..header };
+            assert!(arrivals.take(&header, Instant(came * 600_000)));
+            came += 1;
+        }
+        let counted = arrivals.counted().expect("enough");
+        // 1,000 B and three quarters of 4/3 times 500 B each 600 us, if others fared as ours did.
+        assert!(counted.rate(1_000).0.abs_diff(20_000_000) < 50_000, "{counted:?}");
+        // All of them may have come through, or a half: a sixth of ours.
+        let error = counted.error(1_000);
+        assert!((160_000..190_000).contains(&error.0), "{error:?}");
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub(in crate::node) struct Filler {
     /// Made and not handed over.
     queued: u32,
     bytes_left: u64,
+    /// What the link had handed over before.
+    handed_before: u64,
     /// How often the driver had no room: then the link, not this host, sets the pace.
     pub full_times: u32,
     /// No more are made.
@@ -42,7 +44,13 @@ impl Filler {
 }
 
 impl<M: Memory> Line<M> {
-    fn filler_wire_bytes(&self) -> u32 {
+    /// Bytes of the wire that were handed over since the start.
+    pub(super) fn handed_bytes(&self) -> u64 {
+        let counters = self.scheduler.counters();
+        counters.guaranteed_bytes + counters.best_effort_bytes
+    }
+
+    pub(super) fn filler_wire_bytes(&self) -> u32 {
         self.wire_bytes(filler_payload_bytes(&self.config))
     }
 }
@@ -96,12 +104,14 @@ impl<M: Memory> Plane<M> {
             ..line.config.clone()
         };
         line.scheduler.set_parameters(&LinkParameters::of(&full_pace));
+        let handed_before = line.handed_bytes();
         line.filler = Some(Filler {
             cookie,
             handler,
             number_next: 0,
             queued: 0,
             bytes_left: RATE_BYTES_MAX,
+            handed_before,
             full_times: 0,
             stopped: false,
         });
@@ -180,11 +190,15 @@ impl<M: Memory> Plane<M> {
         let path = self.filler_path();
         let line = self.line_mut(link);
         let (payload_bytes, neighbour) = (filler_payload_bytes(&line.config), line.config.neighbour);
+        let (handed, wire_bytes) = (line.handed_bytes(), u64::from(line.filler_wire_bytes()));
         let filler = line.filler.as_mut()?;
         let (number, cookie) = (filler.number_next, filler.cookie);
+        // What others have taken of the link meanwhile came through or not as ours did.
+        let others = (handed - filler.handed_before).saturating_sub((number + 1) * wire_bytes);
         filler.number_next += 1;
         filler.queued = filler.queued.saturating_sub(1);
         let header = filler_header(path, neighbour, cookie, number, payload_bytes, now);
+        let header = Header { slack_ns: i64::try_from(others).unwrap_or(i64::MAX), ..header };
         let payload = out.get_mut(HEADER_BYTES..HEADER_BYTES + payload_bytes as usize)?;
         // The buffer may hold what somebody else has sent.
         payload.fill(0);

@@ -11,6 +11,7 @@ pub(super) mod filler;
 mod watch;
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -95,19 +96,26 @@ pub(super) struct Rates {
     links: Vec<LinkRate>,
     /// As configured: what a measurement adds to is no configuration.
     errors: Vec<Ppm>,
-    pub events: Vec<Event>,
+    pub events: VecDeque<Event>,
+    /// When something is due by itself; asked in each turn.
+    due: Option<Instant>,
 }
 
 impl Rates {
     pub fn new(links: &[LinkConfig]) -> Self {
         let errors = links.iter().map(|link| link.rate_error).collect();
-        Self { links: vec![LinkRate::default(); links.len()], errors, events: Vec::new() }
+        Self { links: vec![LinkRate::default(); links.len()], errors, events: VecDeque::new(), due: None }
     }
 
     /// When something is due by itself.
-    pub fn due(&self) -> Option<Instant> {
+    pub const fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// To be called when the state of a link may have changed.
+    fn settle_due(&mut self) {
         let of = |link: &LinkRate| earliest(link.own.due(), link.theirs.map(|(_, until)| until));
-        self.links.iter().map(of).fold(None, earliest)
+        self.due = self.links.iter().map(of).fold(None, earliest);
     }
 
     fn is_busy(&self) -> bool {
@@ -177,6 +185,7 @@ impl<M: Memory> Node<M> {
         rate.own = Own::Asked { token, until: now + RATE_ANSWER_TIME };
         self.signalling.close_link(link);
         self.signalling.say_rate(link, RateWord::Ask { token });
+        self.rates.settle_due();
     }
 
     /// Looks at what neighbours said, and whether a link is to be measured that was not. After each packet of signalling.
@@ -186,8 +195,7 @@ impl<M: Memory> Node<M> {
         }
         let neighbour = self.signalling.neighbour(link, now);
         let line = self.plane.line(link);
-        let counters = line.scheduler.counters();
-        let sent = counters.guaranteed_bytes + counters.best_effort_bytes;
+        let sent = line.handed_bytes();
         let (configured, packet) = (line.config.rate, line.wire_bytes(line.config.packet_bytes_max));
         let drift = Ppm(self.plane.config.clock_tolerance.0.saturating_mul(2));
         if let Some((bytes, at)) = neighbour.their_received {
@@ -208,6 +216,7 @@ impl<M: Memory> Node<M> {
                 self.note_refused(link, refusal);
             }
         }
+        self.rates.settle_due();
     }
 
     fn note_refused(&mut self, link: LinkId, refusal: RateRefusal) {
@@ -297,15 +306,13 @@ impl<M: Memory> Node<M> {
     /// What the neighbour's count means.
     fn judge_rate(&self, link: LinkId, counted: &Counted, now: Instant) -> MeasuredRate {
         let (line, rate) = (self.plane.line(link), &self.rates.links[usize::from(link.0)]);
-        let wire_bytes = line.wire_bytes(
-            line.config.best_effort_bytes_max().saturating_sub(crate::limits::HEADER_BYTES as u32),
-        );
+        let wire_bytes = line.filler_wire_bytes();
         // No neighbour knows of more than was tried.
         let tried = line.config.rate_ceiling.unwrap_or(line.config.rate).max(line.config.rate);
         let through = counted.rate(wire_bytes).min(tried);
         // The receiver's clock against ours: each within the domain's tolerance.
         let clocks = self.plane.config.clock_tolerance.0.saturating_mul(2);
-        let error = Ppm(counted.unevenness().0.saturating_add(clocks).min(Ppm::ONE.0));
+        let error = Ppm(counted.error(wire_bytes).0.saturating_add(clocks).min(Ppm::ONE.0));
         let missing = Ppm(error.0.max(OFFERED.0));
         let mut filled =
             through < counted.offered_rate(wire_bytes).less(missing) || rate.full_times >= RATE_FULL_TIMES;
@@ -328,7 +335,7 @@ impl<M: Memory> Node<M> {
             }
             Err(refusal) => self.note_refused(link, refusal),
         }
-        self.rates.events.push(Event::Rate { link, result });
+        self.rates.events.push_back(Event::Rate { link, result });
         self.signalling.open_link(link, now, &mut self.plane);
     }
 
@@ -374,6 +381,7 @@ impl<M: Memory> Node<M> {
                 Own::Idle => {}
             }
         }
+        self.rates.settle_due();
     }
 
     /// The time is over: DONE once the last packet is handed over.
