@@ -4,6 +4,7 @@
 //! when the link is open again: the packets that filled it have left by then. The wait is bounded by the measurement's own
 //! times, and so is their number; beyond it, and on a host that stops, they are refused.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
@@ -57,9 +58,9 @@ pub enum RateWord {
 #[derive(Debug)]
 enum Waiting {
     /// A channel that starts here.
-    Open(ChannelId, OpenRequest, Attempt),
+    Open(ChannelId, Box<(OpenRequest, Attempt)>),
     /// One that came over a link.
-    Create(LinkId, Create),
+    Create(LinkId, Box<Create>),
 }
 
 /// Links that are being measured, and who waits.
@@ -134,8 +135,11 @@ impl Signalling {
     }
     fn go_on(&mut self, waiting: Waiting, now: Instant, resources: &mut dyn Resources) {
         match waiting {
-            Waiting::Open(id, request, attempt) => self.try_routes(id, &request, attempt, now, resources),
-            Waiting::Create(link, create) => self.on_create(link, create, now, resources),
+            Waiting::Open(id, wanted) => {
+                let (request, attempt) = *wanted;
+                self.try_routes(id, &request, attempt, now, resources);
+            }
+            Waiting::Create(link, create) => self.on_create(link, *create, now, resources),
         }
     }
     fn is_closed(&self, link: Option<LinkId>) -> Option<LinkId> {
@@ -154,7 +158,7 @@ impl Signalling {
         let Some(link) = self.is_closed(next.and_then(|next| self.link_to(next))) else {
             return Some(attempt);
         };
-        self.closed.waiting.push_back((link, Waiting::Open(id, request.clone(), attempt)));
+        self.closed.waiting.push_back((link, Waiting::Open(id, Box::new((request.clone(), attempt)))));
         None
     }
 
@@ -167,7 +171,7 @@ impl Signalling {
         let is_same =
             |waiting: &Waiting| matches!(waiting, Waiting::Create(_, known) if known.path == create.path);
         if !self.closed.waiting.iter().any(|(_, waiting)| is_same(waiting)) {
-            self.closed.waiting.push_back((link, Waiting::Create(from, create.clone())));
+            self.closed.waiting.push_back((link, Waiting::Create(from, Box::new(create.clone()))));
         }
         true
     }
@@ -184,10 +188,10 @@ impl Signalling {
     }
     /// An application closes what it has asked for; `false` where nothing of it waits.
     pub(super) fn close_waiting(&mut self, id: ChannelId, reason: CloseReason) -> bool {
-        let is = |waiting: &Waiting| matches!(waiting, Waiting::Open(known, ..) if *known == id);
+        let is = |waiting: &Waiting| matches!(waiting, Waiting::Open(known, _) if *known == id);
         let Some(at) = self.closed.waiting.iter().position(|(_, waiting)| is(waiting)) else { return false };
-        let Some((_, Waiting::Open(_, _, attempt))) = self.closed.waiting.remove(at) else { return false };
-        if let Some(asked) = &attempt.asked {
+        let Some((_, Waiting::Open(_, wanted))) = self.closed.waiting.remove(at) else { return false };
+        if let Some(asked) = &wanted.1.asked {
             self.answer_no(asked, self.refusal(RefuseCause::Receiver(super::CLOSED.into())));
         }
         self.events.push_back(Event::Closed { channel: id, reason, receipt: None });

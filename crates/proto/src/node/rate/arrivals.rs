@@ -214,13 +214,11 @@ mod tests {
     fn packets_of_others_count_as_far_as_they_came_through() {
         // Between two of ours one of others, half as long; three of four of ours come through.
         let mut arrivals = FillerArrivals::new(COOKIE);
-        let mut came = 0;
-        for number in (0..3_000u64).filter(|number| number % 4 != 3) {
+        for (came, number) in (0..3_000u64).filter(|number| number % 4 != 3).enumerate() {
             let sent = Instant(number * 100_000);
             let header = filler_header(Default::default(), NodeId(2), COOKIE, number, 900, sent);
             let header = Header { slack_ns: number as i64 * 500, ..header };
-            assert!(arrivals.take(&header, Instant(came * 600_000)));
-            came += 1;
+            assert!(arrivals.take(&header, Instant(came as u64 * 600_000)));
         }
         let counted = arrivals.counted().expect("enough");
         // 1,000 B and three quarters of 4/3 times 500 B each 600 us, if others fared as ours did.
