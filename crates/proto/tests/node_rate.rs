@@ -263,3 +263,19 @@ fn other_traffic_on_the_link_is_no_part_of_the_error_that_is_not_stated() {
         assert!(found.rate.0 > drains / 10 * 8, "a half is the other flow's: {found:?}");
     }
 }
+
+#[test]
+fn a_refresh_of_what_waits_does_not_end_it() {
+    let mut configs: Vec<_> = (0..3).map(|index| line_config(index, 3, CONFIGURED)).collect();
+    // Refreshed each 100 ms.
+    configs.iter_mut().for_each(|config| config.signalling.lease = Nanos::from_millis(500));
+    let mut world = World::of(configs);
+    world.slow = Some(Slow::new(0, DRAINS));
+    world.run_for(Nanos::from_secs(3));
+    // h1 fills the link to h2; the CREATE from h3 waits at h2 for it.
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    world.run_for(Nanos::from_millis(20));
+    let began = world.now;
+    world.open(2, 0, contract()).expect("it is admitted");
+    assert!(world.now.since(began) > Nanos::from_millis(250));
+}

@@ -113,6 +113,10 @@ impl Signalling {
         let mut by_link: BTreeMap<LinkId, Vec<ChannelNumber>> = BTreeMap::new();
         for number in channels {
             let path = PathId { node, channel: *number, epoch };
+            // It is not lost, it has not begun.
+            if self.is_waiting(path) {
+                continue;
+            }
             let known = self.channels.of_path(path).filter(|channel| channel.local.link_in == Some(link));
             let Some((id, link_out)) = known.map(|channel| (channel.local.channel, channel.local.link_out))
             else {

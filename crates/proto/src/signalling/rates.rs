@@ -176,6 +176,12 @@ impl Signalling {
         true
     }
 
+    /// Whether the CREATE of a path waits.
+    pub(super) fn is_waiting(&self, path: PathId) -> bool {
+        let is = |waiting: &Waiting| matches!(waiting, Waiting::Create(_, create) if create.path == path);
+        self.closed.waiting.iter().any(|(_, waiting)| is(waiting))
+    }
+
     /// What waits and has ended before it began: its source says so.
     pub(super) fn forget_waiting(&mut self, path: PathId) {
         let is = |waiting: &Waiting| matches!(waiting, Waiting::Create(_, create) if create.path == path);
