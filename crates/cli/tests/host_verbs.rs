@@ -347,6 +347,8 @@ fn profile_measures_a_link_of_the_running_daemon_while_no_channel_uses_it() {
     refused.complains(1, "link to-b is not measured: a guaranteed channel uses the link");
     sender.end().done();
     receiver.end().done();
+    let quick = network.a.verb(&["profile", "--link", "to-b", "--quick"]);
+    quick.complains(2, "--link alone asks the running daemon");
     network.a.verb(&["profile", "--link", "to-c"]).complains(1, "no link \"to-c\": there are to-b");
 }
 

@@ -64,7 +64,7 @@ pub const ARRIVALS_SHARES: usize = 1_024;
 /// How long a link is filled to measure what it drains.
 pub const RATE_TIME: Nanos = Nanos::from_millis(300);
 /// Most bytes of the wire that this takes.
-pub const RATE_BYTES_MAX: u64 = 64 << 20;
+pub const RATE_BYTES_MAX: u64 = 256 << 20;
 /// Packets of it that wait for the link scheduler at once.
 pub const RATE_QUEUED_MAX: u32 = 8;
 /// Between two packets whose times are kept.

@@ -279,3 +279,23 @@ fn a_refresh_of_what_waits_does_not_end_it() {
     world.open(2, 0, contract()).expect("it is admitted");
     assert!(world.now.since(began) > Nanos::from_millis(250));
 }
+
+#[test]
+fn a_neighbour_that_never_says_that_it_is_done_keeps_nobody_waiting_for_long() {
+    // h1 fills the link to h2 and is never heard again; h3 wants a channel to it meanwhile, and one to h2.
+    let mut world = slow_world(3);
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    world.run_for(Nanos::from_millis(100));
+    world.tap = Some(Box::new(|node, _, _| node != 0));
+    let to = Address { port: name("port"), host: name("h1") };
+    let request = OpenRequest { to, contract: contract(), user: UserId(0), probe: false, token: None };
+    let waits = world.nodes[2].open(request, world.now).expect("the request can be tried");
+    world.open(2, 1, contract()).expect("another link is nobody's business");
+    let refused = |world: &World| {
+        let is = |event: &Event| matches!(event, Event::Refused { channel, .. } if *channel == waits);
+        world.events[2].iter().any(is)
+    };
+    assert!(!refused(&world));
+    world.run_for(Nanos::from_secs(7));
+    assert!(refused(&world), "{:?}", world.events[2]);
+}

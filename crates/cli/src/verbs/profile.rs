@@ -8,7 +8,7 @@ use punctual_experiments::profile::{Report, Request, run};
 
 use crate::host::Host;
 use crate::link_rate::{self, LinkRate};
-use crate::output::{Outcome, Output};
+use crate::output::{Outcome, Output, Usage};
 
 /// Measure this machine's execution profile, which admission rests on, beside the papers' tables.
 #[derive(Args)]
@@ -64,6 +64,10 @@ impl Profile {
     /// Where the machine cannot be measured or the profile not be written.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         if let (Some(link), None) = (&self.link, &self.config) {
+            if self.quick || self.full || self.force || self.driver.is_some() {
+                let why = "--link alone asks the running daemon: leave out --quick, --full, --force and --driver, or give --config";
+                return Err(Usage(why.into()).into());
+            }
             let rate = LinkRate::new(link, &self.host.connect()?.measure_rate(link)?);
             output.print(&rate, link_rate::text)?;
             return Ok(Outcome::Done);

@@ -511,7 +511,7 @@ fn a_link_that_measures_itself_knows_no_rate_and_contradicts_what_needs_one() {
     for (driver, keys, words) in [
         ("udp", "kernel_traffic = \"shaped\"", "the shaper of kernel traffic needs the rate"),
         ("xdp", "kernel_rate = \"10%\"", "the shaper of kernel traffic needs the rate"),
-        ("udp", "device_rate = \"1Gbit/s\"", "share"),
+        ("udp", "device_rate = \"2Gbit/s\"", "share"),
         ("udp", "rate_max = \"much\"", "Mbit/s"),
     ] {
         let error = link(driver, keys).expect_err(keys);

@@ -8,35 +8,30 @@
 
 pub(super) mod arrivals;
 pub(super) mod filler;
+mod outcome;
 mod watch;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use punctual_analysis::{BitRate, Instant, Ppm};
+use punctual_analysis::{Instant, Ppm};
 
 pub use self::arrivals::Counted;
 use self::arrivals::FillerArrivals;
 use self::watch::{DrainWatch, Seen};
 use super::Node;
-use super::api::{Event, MeasuredRate, RateRefusal, RateStatus};
-use super::config::{KernelTraffic, LinkConfig};
+use super::api::{Event, MeasuredRate, RateRefusal};
+use super::config::LinkConfig;
 use super::earliest;
 use crate::ids::{Cookie, LinkId};
 use crate::limits::{
     RATE_AGAIN, RATE_ANSWER_TIME, RATE_ATTEMPTS_MAX, RATE_DRAIN_TIME, RATE_ERROR_GOOD, RATE_ERROR_MAX,
-    RATE_FULL_TIMES, RATE_STEP, RATE_TIME,
+    RATE_STEP, RATE_TIME,
 };
 use crate::memory::Memory;
 use crate::signalling::RateWord;
-
-/// Less than this part of what was offered must be missing for the link to count as filled.
-const OFFERED: Ppm = Ppm(20_000);
-/// What a shaper of ours does not count, at most (ADR 0027): it holds the link below its rate by so much.
-const SHAPED: Ppm = Ppm(16_000);
 
 /// How far the measurement of this host's own direction is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,36 +142,6 @@ impl<M: Memory> Node<M> {
         Ok(())
     }
 
-    /// The link of this name.
-    ///
-    /// # Errors
-    /// The names that there are.
-    pub fn link_named(&self, name: &str) -> Result<LinkId, Vec<String>> {
-        let names = || self.plane.config.links.iter().map(|link| &link.name);
-        match names().position(|known| known == name) {
-            Some(index) => Ok(LinkId(index as u16)),
-            None => Err(names().cloned().collect()),
-        }
-    }
-
-    /// A link's name, empty where there is no such link.
-    pub fn link_name(&self, link: LinkId) -> &str {
-        self.plane.config.links.get(usize::from(link.0)).map_or("", |link| &link.name)
-    }
-
-    /// What is known of a link's rate.
-    pub fn rate_status(&self, link: LinkId) -> RateStatus {
-        let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.line(link).config);
-        RateStatus {
-            rate: config.rate,
-            error: config.rate_error,
-            auto: config.rate_auto,
-            measured: rate.measured.map(|(measured, _)| measured),
-            observed: rate.watch.observed(),
-            refused: rate.refused,
-        }
-    }
-
     fn ask_rate(&mut self, link: LinkId, now: Instant) {
         let (token, life) = (self.signalling.rate_token(), self.signalling.neighbour(link, now).lives);
         let rate = &mut self.rates.links[usize::from(link.0)];
@@ -238,7 +203,7 @@ impl<M: Memory> Node<M> {
             }
             (RateWord::Busy { token, channels }, Own::Asked { token: asked, .. }) if token == asked => {
                 let in_use = RateRefusal::InUse { channels, there: true };
-                self.end_rate(link, Err(if channels > 0 { in_use } else { RateRefusal::Busy }), now);
+                self.conclude_rate(link, if channels > 0 { in_use } else { RateRefusal::Busy }, now);
             }
             (RateWord::Done { token }, _) => self.on_rate_done(link, token, now),
             (RateWord::Report { token, counted }, Own::Waiting { token: asked, .. }) if token == asked => {
@@ -255,6 +220,11 @@ impl<M: Memory> Node<M> {
             && self.plane.line(link).config.neighbour < self.plane.config.id;
         if yields {
             self.end_rate(link, Err(RateRefusal::Busy), now);
+        }
+        // What it asked for before is over for it; who has waited for that goes first.
+        if self.rates.links[usize::from(link.0)].theirs.take().is_some() {
+            self.plane.line_mut(link).counting = None;
+            self.signalling.open_link(link, now, &mut self.plane);
         }
         let channels = self.signalling.channels_on(link);
         if channels > 0 || self.rates.is_busy() || self.signalling.is_leaving() {
@@ -295,32 +265,17 @@ impl<M: Memory> Node<M> {
             rate.own = Own::Idle;
             return self.ask_rate(link, now);
         }
-        let best = rate.best.ok_or(RateRefusal::TooFew);
+        self.conclude_rate(link, RateRefusal::TooFew, now);
+    }
+
+    /// Ends it with the best attempt; `otherwise`: there was none.
+    fn conclude_rate(&mut self, link: LinkId, otherwise: RateRefusal, now: Instant) {
+        let best = self.rates.links[usize::from(link.0)].best.ok_or(otherwise);
         let even = best.and_then(|best| match best.error <= RATE_ERROR_MAX {
             true => Ok(best),
             false => Err(RateRefusal::Uneven { error: best.error }),
         });
         self.end_rate(link, even, now);
-    }
-
-    /// What the neighbour's count means.
-    fn judge_rate(&self, link: LinkId, counted: &Counted, now: Instant) -> MeasuredRate {
-        let (line, rate) = (self.plane.line(link), &self.rates.links[usize::from(link.0)]);
-        let wire_bytes = line.filler_wire_bytes();
-        // No neighbour knows of more than was tried.
-        let tried = line.config.rate_ceiling.unwrap_or(line.config.rate).max(line.config.rate);
-        let through = counted.rate(wire_bytes).min(tried);
-        // The receiver's clock against ours: each within the domain's tolerance.
-        let clocks = self.plane.config.clock_tolerance.0.saturating_mul(2);
-        let error = Ppm(counted.error(wire_bytes).0.saturating_add(clocks).min(Ppm::ONE.0));
-        let missing = Ppm(error.0.max(OFFERED.0));
-        let mut filled =
-            through < counted.offered_rate(wire_bytes).less(missing) || rate.full_times >= RATE_FULL_TIMES;
-        if line.config.kernel_traffic == KernelTraffic::Behind {
-            let shaped = line.config.rate.less(line.config.rate_error).less(SHAPED);
-            filled &= through < shaped.less(missing);
-        }
-        MeasuredRate { rate: through, error, at_least: !filled, at: now }
     }
 
     /// It is over: the link is everybody's again, and who waited goes on.
@@ -337,19 +292,6 @@ impl<M: Memory> Node<M> {
         }
         self.rates.events.push_back(Event::Rate { link, result });
         self.signalling.open_link(link, now, &mut self.plane);
-    }
-
-    /// A link that measures itself drains so much from now on.
-    fn use_rate(&mut self, link: LinkId, measured: MeasuredRate) -> Result<MeasuredRate, RateRefusal> {
-        if !self.plane.line(link).config.rate_auto {
-            return Ok(measured);
-        }
-        let error = Ppm(measured.error.0.max(self.rates.errors[usize::from(link.0)].0));
-        if measured.rate == BitRate(0) || !self.plane.set_link_rate(link, measured.rate, error) {
-            return Err(RateRefusal::TooSlow);
-        }
-        self.signalling.set_link_rate(link, measured.rate, error);
-        Ok(measured)
     }
 
     /// The neighbour is gone, or did not answer in time.
