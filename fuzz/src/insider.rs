@@ -61,6 +61,8 @@ pub struct Hello {
     pub departure: u64,
     /// What its packets take to the neighbour's driver at most, in ns.
     pub travel_max: u64,
+    /// What came in over the link so far, in bytes.
+    pub received_bytes: u64,
 }
 
 /// Which of three HELLOs.
@@ -151,6 +153,7 @@ impl Insider {
                 tolerance: 100,
                 departure: 0,
                 travel_max: u64::MAX,
+                received_bytes: u64::MAX,
             }),
             Body::Segment(number, _) => {
                 self.received = self.received.max(number.saturating_add(1));

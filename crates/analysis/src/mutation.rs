@@ -59,6 +59,8 @@ pub enum Mutation {
     ReceiverSilent,
     /// Lateness counts from when the host served a message, not from when it was sent.
     LatenessFromServing,
+    /// The error of a measured rate leaves out how unevenly packets came.
+    RateErrorLeftOut,
 }
 
 /// Whether the core has this fault.

@@ -8,6 +8,7 @@
 mod doctor;
 pub mod files;
 mod host;
+mod link_rate;
 mod output;
 mod split;
 mod units;

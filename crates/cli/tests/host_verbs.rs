@@ -329,9 +329,33 @@ fn a_daemon_that_stops_ends_the_verbs_that_need_it() {
 }
 
 #[test]
+fn profile_measures_a_link_of_the_running_daemon_while_no_channel_uses_it() {
+    let network = Network::start();
+    let status = || network.a.json(&["status"])["node"]["links"][0]["rate"].clone();
+    assert_eq!((&status()["rate_bps"], &status()["measured"]), (&json!(100_000_000), &Value::Null));
+    let rate = network.a.verb(&["profile", "--link", "to-b", "--json"]).done().json();
+    assert_eq!((&rate["link"], &rate["rate_configured_bps"]), (&json!("to-b"), &json!(100_000_000)));
+    let measured = rate["rate_measured_bps"].as_u64().expect("measured");
+    // Loopback carries whatever this machine has time for.
+    assert!(measured > 1_000_000 && measured <= 100_000_000, "{rate}");
+    assert!(rate["error_bps"].is_u64() && rate["at_least"].is_boolean(), "{rate}");
+    assert_eq!(status()["measured"]["rate_bps"], rate["rate_measured_bps"]);
+    let text = String::from_utf8(network.a.verb(&["status"]).done().stdout).expect("text");
+    assert!(text.contains("rate of to-b: configured 100.0 Mbit/s; measured "), "{text}");
+    let (receiver, sender) = one_line_through(&network);
+    let refused = network.a.verb(&["profile", "--link", "to-b"]);
+    refused.complains(1, "link to-b is not measured: a guaranteed channel uses the link");
+    sender.end().done();
+    receiver.end().done();
+    let quick = network.a.verb(&["profile", "--link", "to-b", "--quick"]);
+    quick.complains(2, "--link alone asks the running daemon");
+    network.a.verb(&["profile", "--link", "to-c"]).complains(1, "no link \"to-c\": there are to-b");
+}
+
+#[test]
 fn every_host_verb_shows_an_example() {
     let network = Network::start();
-    for verb in ["status", "channels", "admit", "send", "recv", "doctor"] {
+    for verb in ["status", "channels", "admit", "send", "recv", "doctor", "profile"] {
         let help = String::from_utf8(network.a.verb(&[verb, "--help"]).done().stdout).expect("text");
         assert!(
             (help.contains("Example: ") || help.contains("Examples: "))

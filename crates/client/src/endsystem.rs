@@ -9,7 +9,7 @@ use punctual_ipc::api::{Answer, HostStatus, Request, SOCKET_DEFAULT};
 use punctual_ipc::ring::{InboxReader, RingHandles, RingShape};
 use punctual_link::Link;
 use punctual_proto::ids::{Address, Name};
-use punctual_proto::node::api::{ChannelStatus, Grant};
+use punctual_proto::node::api::{ChannelStatus, Grant, RateStatus};
 use punctual_proto::{Contract, Nanos};
 
 use crate::channel::{Channel, Opened, Opening};
@@ -214,6 +214,19 @@ impl Endsystem {
     pub fn check_host(&self, host: &str) -> Result<(), Error> {
         match self.connection.shared.call(Request::Resolve { host: Name::new(host)? })?.0 {
             Answer::Resolved { .. } => Ok(()),
+            _ => Err(Error::Unexpected),
+        }
+    }
+
+    /// Measures what a link of this host drains towards its neighbour, and says what is known then. Takes half a second,
+    /// longer where it is done again for a better figure. Harms no channel: while one uses the link it is refused, and who
+    /// opens one meanwhile waits.
+    ///
+    /// # Errors
+    /// There is no such link, channels use it, the neighbour does not answer, this user may not; or the daemon is gone.
+    pub fn measure_rate(&self, link: &str) -> Result<RateStatus, Error> {
+        match self.connection.shared.call(Request::MeasureRate { link: link.into() })?.0 {
+            Answer::Rate(rate) => Ok(rate),
             _ => Err(Error::Unexpected),
         }
     }

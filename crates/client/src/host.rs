@@ -22,7 +22,9 @@ use punctual_ipc::wake::Alarm;
 use punctual_link::Link;
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{BrokenStage, CloseReason, Event, LinkChange, RequestError};
+use punctual_proto::node::api::{
+    BrokenStage, CloseReason, Event, LinkChange, MeasuredRate, RateRefusal, RequestError,
+};
 use punctual_proto::node::config::NodeConfig;
 use punctual_proto::{Contract, Instant};
 use thiserror::Error;
@@ -177,6 +179,11 @@ impl Host for EngineHost {
 
     fn link_changed(&self, link: LinkId, change: LinkChange) {
         let line = self.journal.borrow_mut().link(link, change, now());
+        line.into_iter().for_each(Line::say);
+    }
+
+    fn rate_measured(&self, link: LinkId, result: Result<MeasuredRate, RateRefusal>) {
+        let line = self.journal.borrow_mut().rate(link, result, now());
         line.into_iter().for_each(Line::say);
     }
 

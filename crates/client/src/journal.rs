@@ -4,7 +4,7 @@
 
 use punctual_proto::ids::LinkId;
 use punctual_proto::limiter::Limiter;
-use punctual_proto::node::api::{BrokenStage, CloseReason, LinkChange};
+use punctual_proto::node::api::{BrokenStage, CloseReason, LinkChange, MeasuredRate, RateRefusal};
 use punctual_proto::node::config::NodeConfig;
 use punctual_proto::{Instant, Nanos};
 
@@ -75,6 +75,24 @@ impl Journal {
             _ => Line::Warn(format!(
                 "{name} is down: {neighbour} does not answer; is its daemon running, and do packets get through?{left_out}"
             )),
+        })
+    }
+
+    /// What a link was measured to drain, or why it was not, at `now`. That somebody else measures is no news.
+    pub(crate) fn rate(
+        &mut self,
+        link: LinkId,
+        result: Result<MeasuredRate, RateRefusal>,
+        now: Instant,
+    ) -> Option<Line> {
+        if result == Err(RateRefusal::Busy) {
+            return None;
+        }
+        let Link { name, limiter, .. } = self.links.get_mut(usize::from(link.0))?;
+        let left_out = left_out(limiter.pass(now)?);
+        Some(match result {
+            Ok(measured) => Line::Info(format!("{name} drains {measured}, as measured{left_out}")),
+            Err(why) => Line::Warn(format!("{name} was not measured: {why}{left_out}")),
         })
     }
 

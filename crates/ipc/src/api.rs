@@ -7,8 +7,8 @@
 use punctual_analysis::{Contract, Nanos};
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name, NodeId};
 use punctual_proto::node::api::{
-    BrokenStage, ChannelRefusal, ChannelStatus, CloseReason, Grant, NodeStatus, Notice, Receipt,
-    RequestError, UserId,
+    BrokenStage, ChannelRefusal, ChannelStatus, CloseReason, Grant, NodeStatus, Notice, RateRefusal,
+    RateStatus, Receipt, RequestError, UserId,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -17,7 +17,8 @@ use crate::ring::RingShape;
 
 /// Version of this API; the first thing that a client says. 2: why a channel ended in more words, and what its sink has.
 /// 3: latencies by the hosts' clocks, and which stage broke its promise; entries of incoming rings have their clock error.
-pub const VERSION: u32 = 3;
+/// 4: what links drain.
+pub const VERSION: u32 = 4;
 /// Largest packet either way.
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
 /// Most descriptors with a packet.
@@ -141,6 +142,11 @@ pub enum Request {
         /// Which.
         host: Name,
     },
+    /// Measures what a link drains towards its neighbour; for root and the daemon's own user. Answered when it is done.
+    MeasureRate {
+        /// The link's name.
+        link: String,
+    },
     /// State of the host.
     Status,
     /// Channels of the host after a handle, as many as fit.
@@ -226,6 +232,8 @@ pub enum Answer {
         /// Its number.
         node: NodeId,
     },
+    /// To `MeasureRate`: what is known now.
+    Rate(RateStatus),
     /// To `Status`.
     Status(Box<HostStatus>),
     /// To `Channels`.
@@ -351,6 +359,17 @@ pub enum ApiError {
     /// A thread does not get its channel's priority.
     #[error("not co-scheduled: {0}")]
     CoSchedule(String),
+    /// A link was not measured.
+    #[error("link {link} is not measured: {why}")]
+    MeasureRate {
+        /// Its name.
+        link: String,
+        /// Why not.
+        why: RateRefusal,
+    },
+    /// Somebody else may ask for this.
+    #[error("{0}")]
+    Forbidden(String),
     /// The daemon is going down.
     #[error("the daemon is shutting down")]
     ShuttingDown,

@@ -1,6 +1,6 @@
 //! Every limit of the protocol, in one place. Related limits are asserted at compile time.
 
-use punctual_analysis::{CATCH_UP, Nanos};
+use punctual_analysis::{CATCH_UP, Nanos, Ppm};
 
 /// Burst of the caps on best-effort processing: what a processor would do in this time.
 pub const CPU_CAP_WINDOW: Nanos = Nanos::from_millis(10);
@@ -65,6 +65,40 @@ pub const ARRIVALS_AHEAD_MAX: usize = 64;
 pub const ARRIVALS_OF_PATH_MAX: u32 = 128;
 /// Places in which flows that come in keep their share of the processor: a power of two.
 pub const ARRIVALS_SHARES: usize = 1_024;
+/// How long a link is filled to measure what it drains.
+pub const RATE_TIME: Nanos = Nanos::from_millis(300);
+/// Most bytes of the wire that this takes.
+pub const RATE_BYTES_MAX: u64 = 256 << 20;
+/// Packets of it that wait for the link scheduler at once.
+pub const RATE_QUEUED_MAX: u32 = 8;
+/// Between two packets whose times are kept.
+pub const RATE_MARK_INTERVAL: Nanos = Nanos::from_millis(5);
+/// Most of them.
+pub const RATE_MARKS_MAX: usize = 96;
+/// Fewer say nothing.
+pub const RATE_MARKS_MIN: usize = 12;
+/// How long a neighbour may take to answer that it counts.
+pub const RATE_ANSWER_TIME: Nanos = Nanos::from_secs(2);
+/// How long the queues on the way may take to drain, and the report to come.
+pub const RATE_DRAIN_TIME: Nanos = Nanos::from_secs(5);
+/// How often it is looked whether the last packet is handed over.
+pub const RATE_STEP: Nanos = Nanos::from_millis(1);
+/// Attempts at a better figure.
+pub const RATE_ATTEMPTS_MAX: u8 = 4;
+/// An error that is good enough at once, and the largest that is of use.
+pub const RATE_ERROR_GOOD: Ppm = Ppm(20_000);
+/// See above.
+pub const RATE_ERROR_MAX: Ppm = Ppm(250_000);
+/// A driver that had no room so often in a measurement is what sets the pace.
+pub const RATE_FULL_TIMES: u32 = 8;
+/// Between two attempts of a link that measures itself.
+pub const RATE_AGAIN: Nanos = Nanos::from_millis(500);
+/// What a link drains is looked at no more often than this ...
+pub const RATE_LOOK_MIN: Nanos = Nanos::from_millis(200);
+/// ... and what lies further back says nothing.
+pub const RATE_LOOK_MAX: Nanos = Nanos::from_secs(3);
+/// Channels that may wait for links that are being measured.
+pub const RATE_WAITING_MAX: usize = 1_024;
 /// Frames of a link's driver unless configured otherwise.
 pub const FRAMES_DEFAULT: u32 = 8_192;
 /// Fewest frames of a link's driver.

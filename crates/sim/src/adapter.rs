@@ -2,7 +2,7 @@
 //! packets, and the cable behind it.
 
 use punctual_analysis::{BitRate, Nanos};
-use punctual_proto::node::config::LinkConfig;
+use punctual_proto::node::config::{Interference, LinkConfig};
 
 use crate::bucket::Bucket;
 use crate::dice::Dice;
@@ -94,6 +94,14 @@ impl Adapter {
         let arrives = departs + travel;
         self.last_arrival = self.last_arrival.max(arrives);
         Flight { departs, arrives: self.last_arrival }
+    }
+
+    /// What it drains where no kernel packets come, and the least beside them in any `span`.
+    pub fn drains(&self, span: Nanos) -> (BitRate, BitRate) {
+        let Interference { sigma, rho } = self.interference.bound();
+        let taken = rho.of(span) + sigma;
+        let left = u128::from(self.rate.0) * u128::from((span - taken).0) / u128::from(span.0.max(1));
+        (self.rate, BitRate(left as u64))
     }
 
     /// Breaks what was configured, or keeps it again.

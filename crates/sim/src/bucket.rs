@@ -22,6 +22,11 @@ impl Bucket {
         Self { bound, level: u128::from(bound.sigma.0) * PPM, at: SimTime(0) }
     }
 
+    /// Its bound.
+    pub const fn bound(&self) -> Interference {
+        self.bound
+    }
+
     /// What may be taken at `now`.
     pub fn available(&mut self, now: SimTime) -> Nanos {
         let gain = u128::from(now.since(self.at).0) * u128::from(self.bound.rho.0);

@@ -26,6 +26,9 @@ pub struct Options {
     pub traffic: Traffic,
     /// Whether to keep a readable timeline.
     pub trace: bool,
+    /// Every host asks again and again what its links drain: what is said must be true, and harm nobody. Drawn networks
+    /// without it stay as they are.
+    pub measure: bool,
     /// What tells how much memory is in use: then it must not grow while applications send.
     pub memory: Option<Scales>,
 }

@@ -62,6 +62,8 @@ pub struct Outcome {
     pub trace: Timeline,
     /// Memory in use, where that was asked for.
     pub memory: Vec<Reading>,
+    /// Links that were measured.
+    pub measured: u64,
 }
 
 /// What was told of messages and stages, beside the truth.

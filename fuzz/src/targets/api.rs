@@ -123,6 +123,7 @@ fn requests() -> Vec<Request> {
         Request::Alternate { channel },
         Request::OpenBestEffort { to, ring },
         Request::BindBestEffort { port: port(), ring },
+        Request::MeasureRate { link: "l".into() },
         Request::Status,
         Request::Channels { after: Some(channel) },
         Request::Channel { channel },

@@ -1,19 +1,19 @@
 //! The configuration: whether it parses, and whether this host can carry it out.
 
-use std::fs;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
 use punctual_engine::config::{HostConfig, LinkDriver, load};
 use punctual_engine::{RealTime, SchedulingClass, counted};
-use punctual_link::kernel::Device;
 
+use super::rate::KnownRates;
 use super::system::try_real_time;
-use super::{Finding, traffic, xdp};
+use super::{Finding, rate, traffic, xdp};
 
 /// Every check of a configuration; `serving`: a daemon runs, so its ports are taken.
-pub fn check(path: Option<&Path>, serving: bool) -> Vec<Finding> {
+/// `rates`: what that daemon knows of its links.
+pub fn check(path: Option<&Path>, serving: bool, rates: &KnownRates) -> Vec<Finding> {
     let Some(path) = path else {
         let fix = "name yours with --config; docs/punctuald.example.toml explains every key";
         return vec![Finding::note("configuration", "none was given", fix)];
@@ -33,16 +33,13 @@ pub fn check(path: Option<&Path>, serving: bool) -> Vec<Finding> {
             findings.extend(deadline(&config, serving));
             findings.extend(traffic::check(&config, serving));
             for (driver, link) in config.drivers.iter().zip(&config.node.links) {
-                if let LinkDriver::Xdp(settings) = driver {
-                    findings.push(rate(&settings.classifier.device, link.rate.0));
-                }
+                findings.extend(rate::check(link, driver, rates.get(&link.name), serving));
                 let LinkDriver::Udp(options) = driver else { continue };
                 findings.push(address(&link.name, options.local));
                 if !serving {
                     findings.push(port(&link.name, options.local, options.data_port));
                     findings.push(port(&link.name, options.local, options.signalling_port));
                 }
-                findings.extend(options.device.as_ref().map(|device| rate(device, link.rate.0)));
             }
             findings.extend(xdp::check(&config, serving));
             findings
@@ -106,28 +103,6 @@ fn port(link: &str, local: IpAddr, port: u16) -> Finding {
     }
 }
 
-/// Whether a link is configured for more than its interface carries.
-fn rate(device: &str, rate_bps: u64) -> Finding {
-    let name = "link rate";
-    if Device::named(device).is_err() {
-        let fix = format!("ip link shows what there is; correct \"device\" (now \"{device}\")");
-        return Finding::problem(name, format!("there is no interface {device}"), fix);
-    }
-    // Virtual interfaces have no speed, or say -1; a /sys of another network namespace does not know it.
-    let folder = Path::new("/sys/class/net").join(device);
-    let speed =
-        fs::read_to_string(folder.join("speed")).ok().and_then(|text| text.trim().parse::<u64>().ok());
-    match speed.filter(|speed| *speed > 0) {
-        None => Finding::ok(name, format!("{device}: its speed is not known; measure the drain rate")),
-        Some(speed_mbps) => {
-            let found =
-                format!("{device}: {} Mbit/s configured, {speed_mbps} possible", rate_bps / 1_000_000);
-            let fix = "lower \"rate\" of the link to the measured drain rate";
-            Finding::judge(name, found, rate_bps <= speed_mbps * 1_000_000, Finding::problem, fix)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,8 +119,10 @@ mod tests {
         drop(taken);
         assert_eq!(port("l", local, number).state, State::Ok);
         assert_eq!(address("l", [192, 0, 2, 1].into()).state, State::Problem);
-        assert_eq!(rate("no-such-interface", 1).state, State::Problem);
-        assert_eq!(check(Some(Path::new("/does/not/exist.toml")), false)[0].state, State::Problem);
-        assert_eq!(check(None, false)[0].state, State::Note);
+        assert_eq!(
+            check(Some(Path::new("/does/not/exist.toml")), false, &KnownRates::new())[0].state,
+            State::Problem
+        );
+        assert_eq!(check(None, false, &KnownRates::new())[0].state, State::Note);
     }
 }

@@ -4,6 +4,7 @@
 pub mod configuration;
 pub mod leftovers;
 mod preemption;
+pub mod rate;
 pub mod system;
 mod traffic;
 mod xdp;

@@ -7,6 +7,7 @@ use punctual::LinkStatus;
 use punctual_engine::config::load;
 use serde_json::Value;
 
+use crate::doctor::rate::KnownRates;
 use crate::doctor::{Finding, Report, State, configuration, leftovers, system};
 use crate::host::Host;
 use crate::output::{Outcome, Output};
@@ -42,32 +43,35 @@ impl Doctor {
         let mut findings = system::check();
         let path =
             self.config.clone().or_else(|| Some(PathBuf::from(CONFIG_DEFAULT)).filter(|path| path.exists()));
-        let daemon = self.daemon(self.config.as_deref());
+        let (daemon, rates) = self.daemon(self.config.as_deref());
         let serving = daemon.iter().all(|finding| finding.state != State::Note || finding.name != "daemon");
         findings.extend(daemon);
         findings.extend(leftovers::check(self.repair));
-        findings.extend(configuration::check(path.as_deref(), serving));
+        findings.extend(configuration::check(path.as_deref(), serving, &rates));
         let report = Report::new(findings);
         output.print(&report, Report::text)?;
         Ok(Outcome::from_ok(report.ok))
     }
 
     /// The daemon that was asked for, or else that of the named configuration; what is wrong with its links and stages, and what
-    /// it knows of its neighbours.
-    fn daemon(&self, config: Option<&Path>) -> Vec<Finding> {
+    /// it knows of its neighbours; and of its links' rates.
+    fn daemon(&self, config: Option<&Path>) -> (Vec<Finding>, KnownRates) {
         let named = config.and_then(|path| load(path).ok()).map(|config| config.daemon.socket);
         let host = Host { socket: self.host.socket.clone().or(named) };
         let endsystem = match host.connect() {
             Ok(endsystem) => endsystem,
             Err(error) => {
                 let fix = "punctuald --config FILE; --socket PATH where it serves another socket";
-                return vec![Finding::note("daemon", format!("{error:#}"), fix)];
+                return (vec![Finding::note("daemon", format!("{error:#}"), fix)], KnownRates::new());
             }
         };
         let found = format!("serves host {}", endsystem.host());
         let status = match endsystem.status() {
             Ok(status) => status,
-            Err(error) => return vec![Finding::problem("daemon", error.to_string(), "look at its log")],
+            Err(error) => {
+                let finding = Finding::problem("daemon", error.to_string(), "look at its log");
+                return (vec![finding], KnownRates::new());
+            }
         };
         let daemon = if is_best_effort_host(&status) {
             Finding::problem(
@@ -84,7 +88,8 @@ impl Doctor {
         });
         let authentication = status.node.links.iter().filter_map(authentication);
         let troubles = troubles(&status.engine["links"]);
-        std::iter::once(daemon).chain(broken).chain(authentication).chain(troubles).collect()
+        let rates = status.node.links.iter().map(|link| (link.name.clone(), link.rate)).collect();
+        (std::iter::once(daemon).chain(broken).chain(authentication).chain(troubles).collect(), rates)
     }
 }
 

@@ -6,14 +6,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args, ValueEnum};
 use punctual_experiments::profile::{Report, Request, run};
 
-use crate::output::{Outcome, Output};
+use crate::host::Host;
+use crate::link_rate::{self, LinkRate};
+use crate::output::{Outcome, Output, Usage};
 
 /// Measure this machine's execution profile, which admission rests on, beside the papers' tables.
 #[derive(Args)]
 #[command(after_help = "Examples: sudo punctual profile --output /var/lib/punctual/profile.toml\n          \
+                  sudo punctual profile --link to-b    what this link of the running daemon drains, in half a second\n          \
                   sudo punctual profile --quick --config /etc/punctual.toml --link to-b --json\n\
                   The host reads it with profile = \"/var/lib/punctual/profile.toml\" in [processor].\n\
-                  Measure on an otherwise idle machine; a running punctuald disturbs it.")]
+                  Measure on an otherwise idle machine; a running punctuald disturbs it, unless it measures its own link.")]
 pub struct Profile {
     /// Where the profile goes.
     #[arg(long, default_value = "profile.toml", value_name = "FILE")]
@@ -31,7 +34,8 @@ pub struct Profile {
     /// where a neighbour answers.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Only the drain rate of this link of the configuration.
+    /// Only what this link drains: measured by the running daemon with the neighbour's help, while no channel uses it. With
+    /// --config it is measured without a daemon, by what the driver completes.
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
     /// What the costs are measured on [default: what the configuration says, or udp].
@@ -40,6 +44,8 @@ pub struct Profile {
     /// Where the plot goes.
     #[arg(long, default_value = "target/profile.svg", value_name = "FILE")]
     plot: PathBuf,
+    #[command(flatten)]
+    host: Host,
 }
 
 /// Drivers that one host can measure alone.
@@ -57,6 +63,15 @@ impl Profile {
     /// # Errors
     /// Where the machine cannot be measured or the profile not be written.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
+        if let (Some(link), None) = (&self.link, &self.config) {
+            if self.quick || self.full || self.force || self.driver.is_some() {
+                let why = "--link alone asks the running daemon: leave out --quick, --full, --force and --driver, or give --config";
+                return Err(Usage(why.into()).into());
+            }
+            let rate = LinkRate::new(link, &self.host.connect()?.measure_rate(link)?);
+            output.print(&rate, link_rate::text)?;
+            return Ok(Outcome::Done);
+        }
         let request = Request {
             quick: self.quick,
             date: today(),

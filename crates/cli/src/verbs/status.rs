@@ -7,6 +7,7 @@ use punctual::{
 };
 
 use crate::host::Host;
+use crate::link_rate;
 use crate::output::{Outcome, Output, table};
 
 /// Show this host's links, load, drops, quotas and API counters.
@@ -226,7 +227,11 @@ fn links(node: &NodeStatus) -> String {
         "last",
         "clock of neighbour",
     ];
-    table(&head, &rows)
+    let rates = node
+        .links
+        .iter()
+        .map(|link| format!("\nrate of {}: {}", link.name, link_rate::line(&link.rate, node.now)));
+    table(&head, &rows) + &rates.collect::<String>()
 }
 
 /// Of the neighbour.

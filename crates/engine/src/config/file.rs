@@ -9,7 +9,7 @@ use punctual_proto::{BitRate, Nanos, Ppm};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::quantity::{Bytes, RateOrShare, Spin, Text};
+use super::quantity::{Bytes, RateOrAuto, RateOrShare, Spin, Text};
 use crate::profile::Mismatch;
 
 type Maybe<Q> = Option<Text<Q>>;
@@ -228,7 +228,8 @@ pub(super) struct LinkTable {
     pub spin_guaranteed: Maybe<Nanos>,
     pub spin_best_effort: Maybe<Nanos>,
     // The scheduler's and admission's.
-    pub rate: Text<BitRate>,
+    pub rate: Text<RateOrAuto>,
+    pub rate_max: Maybe<BitRate>,
     pub rate_error: Maybe<Ppm>,
     pub packet: Maybe<Bytes>,
     pub packet_best_effort: Maybe<Bytes>,

@@ -90,6 +90,31 @@ impl Quantity for BitRate {
     }
 }
 
+/// A rate that is written down, or one that is to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateOrAuto {
+    /// So much.
+    Rate(BitRate),
+    /// To be measured once the neighbour is there.
+    Auto,
+}
+
+impl Quantity for RateOrAuto {
+    const WHAT: &'static str = "rate";
+    const EXAMPLE: &'static str = "\"40Mbit/s\" (bit/s, kbit/s, Mbit/s, Gbit/s), or \"auto\"";
+    const UNITS: &'static [(&'static str, u64)] = BitRate::UNITS;
+    fn from_smallest(count: u64) -> Option<Self> {
+        BitRate::from_smallest(count).map(Self::Rate)
+    }
+    fn parse(text: &str) -> Result<Self, QuantityError> {
+        if text.trim() == "auto" {
+            return Ok(Self::Auto);
+        }
+        let wrong = |error| QuantityError { what: Self::WHAT, example: Self::EXAMPLE, ..error };
+        BitRate::parse(text).map(Self::Rate).map_err(wrong)
+    }
+}
+
 impl Quantity for Ppm {
     const WHAT: &'static str = "proportion";
     const EXAMPLE: &'static str = "\"2%\" or \"100ppm\", at most 100%";

@@ -95,6 +95,7 @@ fn every_key_of_the_example_exists_with_the_default_that_it_shows() {
     assert_eq!(explicit.real_time.cpu.take(), Some(1));
     assert_eq!(explicit.node.fragment_low_latency_bytes.take(), Some(1_400));
     assert_eq!(explicit.node.links[0].packet_best_effort_bytes_max.take(), Some(1_464));
+    assert_eq!(explicit.node.links[0].rate_ceiling.take(), Some(BitRate(1_000_000_000)));
     assert!(explicit.profile.given.is_complete(), "{:?}", explicit.profile.given);
     explicit.profile.given = GivenCosts::default();
     assert_eq!(explicit.quantum.take(), Some(QUANTUM_MAX));
@@ -490,6 +491,42 @@ fn behind_a_shaper_an_urgent_packet_waits_for_two_bursts_and_a_timer() {
     unprivileged.run_on_best_effort_host();
     assert_eq!(unprivileged.beside, [Beside::Unknown]);
     assert!(matches!(&unprivileged.drivers[0], LinkDriver::Udp(options) if options.priority == 6));
+}
+
+#[test]
+fn a_link_that_measures_itself_knows_no_rate_and_contradicts_what_needs_one() {
+    let link = |driver: &str, keys: &str| {
+        let text = format!(
+            "driver = \"{driver}\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"no-such\"\n{keys}"
+        );
+        read(&small("", &text, "").replace("rate = \"1Gbit/s\"\n", "rate = \"auto\"\n"))
+    };
+    for driver in ["udp", "xdp"] {
+        let config = link(driver, "rate_max = \"300Mbit/s\"").expect("a link");
+        let one = &config.node.links[0];
+        assert_eq!((one.rate_auto, one.rate), (true, BitRate(300_000_000)));
+        // Without a name plate or a word a gigabit is tried.
+        assert_eq!(link(driver, "").expect("a link").node.links[0].rate, BitRate(1_000_000_000));
+    }
+    for (driver, keys, words) in [
+        ("udp", "kernel_traffic = \"shaped\"", "the shaper of kernel traffic needs the rate"),
+        ("xdp", "kernel_rate = \"10%\"", "the shaper of kernel traffic needs the rate"),
+        ("udp", "device_rate = \"2Gbit/s\"", "share"),
+        ("udp", "rate_max = \"much\"", "Mbit/s"),
+    ] {
+        let error = link(driver, keys).expect_err(keys);
+        assert!(error.contains(words) && error.lines().count() == 1, "{error}");
+    }
+    let memory = small("", MEMORY, "").replace("rate = \"1Gbit/s\"\n", "rate = \"auto\"\n");
+    assert!(read(&memory).is_err_and(|error| error.contains("no wire")));
+    let less = read(&small("", &format!("{MEMORY}\nrate_max = \"1Mbit/s\""), "")).expect_err("less");
+    assert!(less.contains("rate_max 1 Mbit/s is less than rate 1000 Mbit/s"), "{less}");
+    let auto =
+        "driver = \"udp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndata_port = 9\nsignalling_port = 10\n";
+    let other = "[[host]]\nname = \"c\"\nid = 3\n[[link]]\nname = \"m\"\nneighbour = \"c\"\nrate = \"auto\"\n\
+         driver = \"udp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.3\"\n";
+    let shared = read(&small("", auto, other)).expect_err("one device");
+    assert!(shared.contains("give link \"m\" a rate instead of \"auto\""), "{shared}");
 }
 
 #[test]

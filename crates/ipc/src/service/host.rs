@@ -6,7 +6,9 @@ use punctual_analysis::{Contract, Instant};
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{BrokenStage, CloseReason, Event, LinkChange, RequestError};
+use punctual_proto::node::api::{
+    BrokenStage, CloseReason, Event, LinkChange, MeasuredRate, RateRefusal, RequestError,
+};
 use thiserror::Error;
 
 use crate::ring::{InboxWriter, OutboxReader};
@@ -80,6 +82,9 @@ pub trait Host {
 
     /// Says in the log what became of a link.
     fn link_changed(&self, link: LinkId, change: LinkChange);
+
+    /// Says in the log what a link drains, or why that was not measured.
+    fn rate_measured(&self, link: LinkId, result: Result<MeasuredRate, RateRefusal>);
 
     /// Says in the log that a stage breaks its promise, or has healed.
     fn stage_changed(&self, stage: &BrokenStage, healed: bool);

@@ -10,6 +10,7 @@ mod co_schedule;
 mod events;
 mod host;
 mod quota;
+mod rate;
 mod requests;
 pub mod server;
 
@@ -17,7 +18,7 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 
 use punctual_analysis::{Contract, Instant};
-use punctual_proto::ids::{ChannelId, ListenerId, Name};
+use punctual_proto::ids::{ChannelId, LinkId, ListenerId, Name};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{RequestError, UserId};
 
@@ -120,6 +121,8 @@ pub struct Service<H: Host> {
     requested: HashMap<u64, ClientId>,
     /// Requests of clients here to sources elsewhere, by token.
     asked: HashMap<u64, ClientId>,
+    /// Calls that wait for a link's measurement.
+    measuring: Vec<(LinkId, ClientId, u64)>,
     counters: ApiStatus,
     effects: VecDeque<Effect>,
     alarm: Alarm,
@@ -145,6 +148,7 @@ impl<H: Host> Service<H> {
             co_scheduled: HashMap::new(),
             requested: HashMap::new(),
             asked: HashMap::new(),
+            measuring: Vec::new(),
             counters: ApiStatus::default(),
             effects: VecDeque::new(),
             alarm: Alarm::new()?,
@@ -187,6 +191,7 @@ impl<H: Host> Service<H> {
         }
         self.drop_requested_of(client);
         self.asked.retain(|_, owner| *owner != client);
+        self.measuring.retain(|(_, owner, _)| *owner != client);
         self.accounts.give_back(user, Resource::Clients, 1);
     }
 

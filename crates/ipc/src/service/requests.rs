@@ -16,7 +16,7 @@ use crate::ring::{InboxWriter, OutboxReader, RingError, RingHandles, RingShape, 
 use crate::wake::Doorbell;
 
 /// An answer with its descriptors; `None` where it comes later.
-type Outcome = Result<Option<(Answer, Vec<OwnedFd>)>, ApiError>;
+pub(super) type Outcome = Result<Option<(Answer, Vec<OwnedFd>)>, ApiError>;
 
 impl From<HostGone> for ApiError {
     fn from(_: HostGone) -> Self {
@@ -107,6 +107,7 @@ impl<H: Host> Service<H> {
             Request::Resolve { host } => {
                 Ok(Some((Answer::Resolved { node: self.host.resolve(&host)? }, Vec::new())))
             }
+            Request::MeasureRate { link } => self.measure_rate(client, user, id, link),
             Request::Status => self.status(),
             Request::Channels { after } => self.channels(after),
             Request::Channel { channel } => self.channel(channel),

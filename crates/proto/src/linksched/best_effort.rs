@@ -155,6 +155,18 @@ impl<P> Queue<P> {
         self.whole = Cap::of(share, self.rate, self.quantum_bytes);
     }
 
+    /// From now on the link has another rate, and caps count of that.
+    pub(super) fn set_rate(&mut self, parameters: &LinkParameters) {
+        self.rate = parameters.rate;
+        // Flows that their cap holds back now are freed by it: whether there is a cap at all does not change.
+        if self.cap.is_some() {
+            let cap = Cap::of(parameters.best_effort_flow_cap, parameters.rate, self.quantum_bytes);
+            self.cap = cap.or(self.cap);
+        }
+        self.set_cap(parameters.best_effort_cap);
+        self.throttled = None;
+    }
+
     /// Whether a packet would be taken.
     pub(super) fn space(&self, now: Instant, key: BestEffortKey, wire_bytes: u32) -> bool {
         self.refusal(now, key, wire_bytes).is_none()

@@ -132,6 +132,13 @@ impl<P> LinkScheduler<P> {
         self.best_effort.set_cap(share);
     }
 
+    /// From now on the link has other rates and caps; depth, sizes and what drives the pipeline stay. What is under way
+    /// counts on, a clock at the old rate.
+    pub fn set_parameters(&mut self, parameters: &LinkParameters) {
+        self.pacer.set(parameters);
+        self.best_effort.set_rate(parameters);
+    }
+
     /// Whether a best-effort flow has packets that its cap does not hold back.
     pub fn best_effort_waits(&self) -> bool {
         self.best_effort.has_round()

@@ -65,6 +65,17 @@ impl Pacer {
         Self { byte_time, interference, one_at_a_time: depth == 1, window }
     }
 
+    /// Another rate; what was handed over stays.
+    pub(super) fn set(&mut self, parameters: &LinkParameters) {
+        let new = Self::new(parameters);
+        (self.byte_time, self.interference) = (new.byte_time, new.interference);
+        if let (Window::Clock { tolerance, .. }, Window::Clock { tolerance: changed, .. }) =
+            (&mut self.window, new.window)
+        {
+            *tolerance = changed;
+        }
+    }
+
     /// Whether a packet of `wire_bytes` may be handed over now.
     pub(super) fn admits(&self, wire_bytes: u32, now: Instant) -> bool {
         match &self.window {

@@ -167,6 +167,11 @@ pub struct LinkConfig {
     pub rate: BitRate,
     /// Its error: admission and pace use the rate less this.
     pub rate_error: Ppm,
+    /// Nobody knows the rate yet: [`Self::rate`] is the most that a measurement tries. It is measured once the neighbour is
+    /// there, and until then nothing is admitted across the link.
+    pub rate_auto: bool,
+    /// The most that a measurement tries, where that is more than [`Self::rate`].
+    pub rate_ceiling: Option<BitRate>,
     /// Largest packet, from our header on, in bytes.
     pub packet_bytes_max: u32,
     /// Largest best-effort packet likewise; `None`: the same. Signalling's are no longer either.
@@ -478,6 +483,8 @@ impl LinkConfig {
             neighbour,
             rate,
             rate_error: Ppm(10_000),
+            rate_auto: false,
+            rate_ceiling: None,
             packet_bytes_max: limits::FRAGMENT_BYTES_DEFAULT + limits::HEADER_BYTES as u32,
             packet_best_effort_bytes_max: None,
             overhead_bytes: 66,

@@ -21,6 +21,7 @@ mod outgoing;
 mod packet;
 pub mod plan;
 mod plane;
+pub(crate) mod rate;
 mod receive;
 mod record;
 mod requests;
@@ -43,6 +44,7 @@ use self::breaches::Looks;
 use self::config::{CpuCosts, LinkConfig, NodeConfig};
 use self::lateness::NeighbourClock;
 use self::plane::{Owner, Plane};
+use self::rate::Rates;
 use self::signals::Signals;
 use crate::ids::{LinkId, PathId};
 use crate::memory::Memory;
@@ -67,6 +69,7 @@ pub struct Node<M: Memory> {
     signalling: Signals,
     plane: Plane<M>,
     looks: Looks,
+    rates: Rates,
 }
 
 impl<M: Memory> Node<M> {
@@ -77,7 +80,8 @@ impl<M: Memory> Node<M> {
     pub fn new(config: NodeConfig, seed: u64, now: Instant) -> Result<Self, NodeConfigError> {
         check::check(&config)?;
         let signalling = Signals::new(Signalling::new(&config, seed, now));
-        Ok(Self { looks: Looks::new(config.links.len()), signalling, plane: Plane::new(config)? })
+        let (looks, rates) = (Looks::new(config.links.len()), Rates::new(&config.links));
+        Ok(Self { looks, rates, signalling, plane: Plane::new(config)? })
     }
 
     /// A packet came in on `link` at the driver's time `received`, not after `now`. Constant work.
@@ -99,7 +103,11 @@ impl<M: Memory> Node<M> {
 
     /// The driver of a link had no room for the next packet: what leaves late is not this processor's fault.
     pub fn handle_full(&mut self, link: LinkId, now: Instant) {
-        self.plane.line_mut(link).full_at = now;
+        let line = self.plane.line_mut(link);
+        line.full_at = now;
+        if let Some(filler) = &mut line.filler {
+            filler.full_times += 1;
+        }
     }
 
     /// The next packet that `link` may take now: written to `out`, or a frame that passes through, which fits
@@ -165,6 +173,7 @@ impl<M: Memory> Node<M> {
                 self.signalling.handle_signal(link, signal.received, now, packet, &mut self.plane);
                 let view = self.signalling.neighbour(link, now);
                 self.plane.line_mut(link).neighbour = NeighbourClock::of(&view);
+                self.tend_rate(link, now);
             }
             self.plane.arm_signals(link, now);
         }
@@ -211,6 +220,9 @@ impl<M: Memory> Node<M> {
         if self.looks_due().is_some_and(|due| due <= now) {
             self.look(now);
         }
+        if self.rates.due().is_some_and(|due| due <= now) {
+            self.handle_rates(now);
+        }
     }
 
     /// The earliest time at which something happens by itself; a time in the past means now.
@@ -224,7 +236,8 @@ impl<M: Memory> Node<M> {
         {
             return Some(Instant::ZERO);
         }
-        earliest(self.looks_due(), earliest(self.signalling.poll_timeout(), self.plane.poll_timeout()))
+        let own = earliest(self.looks_due(), self.rates.due());
+        earliest(own, earliest(self.signalling.poll_timeout(), self.plane.poll_timeout()))
     }
 
     /// Whether best effort waits to be sent on `link`; flows that their cap holds back do not.
@@ -241,6 +254,7 @@ impl<M: Memory> Node<M> {
     pub fn poll_event(&mut self) -> Option<Event> {
         let notice = self.plane.notices.pop_front();
         let notice = notice.map(|(channel, notice)| Event::Notice { channel, notice });
+        let notice = notice.or_else(|| self.rates.events.pop_front());
         notice.or_else(|| if self.signalling.has_event() { self.signalling.poll_event() } else { None })
     }
 }

@@ -57,6 +57,11 @@ pub(super) enum Packet<F> {
         /// With its payload.
         frame: F,
     },
+    /// One that only fills the link.
+    Filler {
+        /// Which.
+        link: LinkId,
+    },
     /// The next packet of signalling, whatever it is by then.
     Signal,
 }

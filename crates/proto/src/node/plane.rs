@@ -4,13 +4,14 @@
 //! Invariants: a clip's handler and link flow live exactly as long as the clip; a queue never holds more than
 //! its reservation; `paths` names every clip that takes packets from a link.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 use punctual_analysis::arrival::{ArrivalTerms, LogicalArrivals};
 use punctual_analysis::mutation::{Mutation, active};
-use punctual_analysis::{Instant, Nanos, Policing, Ppm, Rate};
+use punctual_analysis::{BitRate, Instant, Nanos, Policing, Ppm, Rate};
 
 use super::api::{DropCounters, FilterChange, Notice};
 use super::backlog::Backlog;
@@ -21,6 +22,8 @@ use super::earliest;
 use super::lateness::NeighbourClock;
 use super::outgoing::Messages;
 use super::packet::Packet;
+use super::rate::arrivals::FillerArrivals;
+use super::rate::filler::Filler;
 use super::record::WorkRecord;
 use super::signals::Signals;
 use super::stages::{Stages, signal_rate};
@@ -54,6 +57,8 @@ pub(super) enum Owner {
     Backlog,
     /// Signalling that came in on a link.
     Signals(LinkId),
+    /// What fills a link while it is measured.
+    Filler(LinkId),
 }
 
 /// A signalling packet that waits for the processor.
@@ -88,6 +93,10 @@ pub(super) struct Line<M: Memory> {
     pub departures_watch: Watch,
     /// What came in later than that. Packets of data tell it, which somebody on the wire can forge.
     pub arrivals_watch: Watch,
+    /// What fills it, while it is measured.
+    pub filler: Option<Filler>,
+    /// What the neighbour fills it with, likewise.
+    pub counting: Option<Box<FillerArrivals>>,
     pub signals_in: VecDeque<SignalIn<M::Frame>>,
     pub signals_handler: HandlerId,
     /// Frames of this link's driver that best effort may keep, and those that it does.
@@ -262,6 +271,25 @@ impl<M: Memory> Plane<M> {
         }
     }
 
+    /// A link that no channel uses drains so much from now on; `false`, with nothing changed, where it cannot carry its own
+    /// signalling then.
+    pub fn set_link_rate(&mut self, link: LinkId, rate: BitRate, error: Ppm) -> bool {
+        let index = usize::from(link.0);
+        let known = &self.config.links[index];
+        // Another measurement tries as much as the first one did.
+        let rate_ceiling = Some(known.rate_ceiling.unwrap_or(known.rate));
+        let changed = LinkConfig { rate, rate_error: error, rate_ceiling, ..known.clone() };
+        if !self.stages.set_link(link, &changed, &self.config) {
+            return false;
+        }
+        let line = self.line_mut(link);
+        line.scheduler.set_parameters(&LinkParameters::of(&changed));
+        line.config = changed.clone();
+        self.config.links[index] = changed;
+        self.divide_rest(Some(link));
+        true
+    }
+
     pub fn line(&self, link: LinkId) -> &Line<M> {
         &self.lines[usize::from(link.0)]
     }
@@ -406,6 +434,8 @@ fn line<M: Memory>(link: &LinkConfig, rate: Rate, signal_bound: Nanos, handler: 
         arrivals_watch: Watch::default(),
         full_at: Instant::ZERO,
         departures_watch: Watch::default(),
+        filler: None,
+        counting: None,
         signals_in: VecDeque::with_capacity(SIGNALS_WAITING_MAX),
         signals_handler: handler,
         best_effort_frames_max: link.frames / FRAMES_BEST_EFFORT_DIVISOR,

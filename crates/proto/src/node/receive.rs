@@ -126,7 +126,7 @@ impl<M: Memory> Plane<M> {
         header: Header,
         now: Instant,
     ) {
-        if !self.has_place(&header, now) {
+        if self.take_filler(link, &header, received) || !self.has_place(&header, now) {
             return;
         }
         if !self.arrivals.has_share(header.path, now) {

@@ -70,6 +70,7 @@ impl<M: Memory> Node<M> {
             round_trip_min: neighbour.round_trip_min,
             round_trip_recent: neighbour.round_trip_recent,
             unauthenticated: neighbour.unauthenticated,
+            rate: self.rate_status(link),
             utilisation: self.plane.stages.link_utilisation(link),
             kernel_traffic: line.config.kernel_traffic,
             packets_guaranteed: counters.guaranteed_packets.saturating_sub(line.signal_packets),

@@ -39,6 +39,7 @@ impl<M: Memory> Plane<M> {
             if matches!(scheduled.packet, Packet::Signal) {
                 let line = self.line_mut(link);
                 line.signal_queued = false;
+                signalling.set_received(link, line.bytes_in);
                 if let Some(len) = signalling.poll_signal(link, now, scheduled.departure_latest, out) {
                     line.signal_packets += 1;
                     let packet = PacketOut::Written(len);
@@ -70,6 +71,10 @@ impl<M: Memory> Plane<M> {
         // A processor that is late itself queues packets late: the link had no time left for them.
         let is_queued_late = self.processor_watch.is_stirred(now);
         let line = self.line_mut(link);
+        // It is filled on purpose, and nobody's channel waits.
+        if line.filler.is_some() {
+            return;
+        }
         let is_held = line.config.pace == Pace::Completion || now.since(line.full_at) < WATCH_SLOT;
         if is_held && !is_queued_late {
             line.departures_watch.late(late, now);
@@ -112,6 +117,7 @@ impl<M: Memory> Plane<M> {
                 self.line_mut(link_in).best_effort_frames -= 1;
                 return pass_on(&header, frame, out);
             }
+            Packet::Filler { link } => self.write_filler(link, now, out),
             Packet::Signal => None,
         };
         written.map(PacketOut::Written)

@@ -81,6 +81,7 @@ impl<M: Memory> Plane<M> {
             Owner::Flow(channel) => self.run_flow(channel, now),
             Owner::Arrivals => self.run_arrivals(now),
             Owner::Backlog => self.run_backlog(now),
+            Owner::Filler(link) => self.run_filler(link, now),
             Owner::Signals(_) => {}
         }
         // Signalling has a rate of its own and counts as interference.
@@ -96,7 +97,7 @@ impl<M: Memory> Plane<M> {
     /// The flow that a unit was for pays for it, if it is best effort.
     fn charge_flow(&mut self, owner: Owner, handler: HandlerId, cost: Nanos, now: Instant) {
         match owner {
-            Owner::Clip(_) | Owner::Demoted(_) | Owner::Flow(_) => {
+            Owner::Clip(_) | Owner::Demoted(_) | Owner::Flow(_) | Owner::Filler(_) => {
                 self.executor.charge_flow(handler, cost, now);
             }
             Owner::Arrivals => self.arrivals.charge_head(cost, now),
@@ -119,6 +120,7 @@ impl<M: Memory> Plane<M> {
             Owner::Flow(channel) => self.flow_unit(channel),
             Owner::Arrivals => self.arrivals_unit(),
             Owner::Backlog => self.backlog_unit(),
+            Owner::Filler(link) => self.filler_unit(link),
             Owner::Signals(link) => {
                 let waiting = self.line(link).signals_in.front()?;
                 let bytes = waiting.frame.as_ref().len() as u32;
@@ -141,6 +143,7 @@ impl<M: Memory> Plane<M> {
             Owner::Flow(channel) => self.arm_flow(channel, now),
             Owner::Arrivals => self.arm_arrivals(now),
             Owner::Backlog => self.backlog.arm(&mut self.executor, now),
+            Owner::Filler(link) => self.arm_filler(link, now),
             Owner::Signals(link) => self.arm_signals(link, now),
         }
     }

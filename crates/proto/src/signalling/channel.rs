@@ -230,6 +230,10 @@ impl Channels {
     pub fn use_link(&self, link: LinkId) -> bool {
         self.on_link.get(&link).is_some_and(|count| *count > 0)
     }
+    /// How many do.
+    pub fn count_on(&self, link: LinkId) -> usize {
+        self.on_link.get(&link).copied().unwrap_or(0)
+    }
     pub fn half_open(&self, link: LinkId) -> usize {
         self.half_open.get(&link).copied().unwrap_or(0)
     }

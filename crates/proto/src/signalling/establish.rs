@@ -65,6 +65,11 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) {
         while let Some(via) = attempt.candidates.pop_front() {
+            let next = via.first().copied();
+            attempt.candidates.push_front(via);
+            let Some(goes_on) = self.wait_to_open(id, request, next, attempt) else { return };
+            attempt = goes_on;
+            let Some(via) = attempt.candidates.pop_front() else { break };
             let create = self.first_create(request, &attempt, via.clone());
             match self.enter(id, None, &create, resources) {
                 Ok(mut channel) => {
@@ -141,6 +146,9 @@ impl Signalling {
         if let Some(known) = known.filter(|_| !active(Mutation::DuplicateCreateHeldTwice)) {
             let id = known.local.channel;
             self.apply(id, Input::CreateAgain, Particulars::default(), now, resources);
+            return;
+        }
+        if self.wait_to_create(link, &create) {
             return;
         }
         create.drift = create.drift.max(self.drift);

@@ -115,6 +115,10 @@ impl Signalling {
         let mut by_link: BTreeMap<LinkId, Vec<ChannelNumber>> = BTreeMap::new();
         for number in channels {
             let path = PathId { node, channel: *number, epoch };
+            // It is not lost, it has not begun.
+            if self.is_waiting(path) {
+                continue;
+            }
             let known = self.channels.of_path(path).filter(|channel| channel.local.link_in == Some(link));
             let Some((id, link_out)) = known.map(|channel| (channel.local.channel, channel.local.link_out))
             else {
@@ -141,6 +145,7 @@ impl Signalling {
     ) {
         let Change::Lost { restarted } = change;
         let Some(neighbour) = self.node_at(link) else { return };
+        self.forget_waiting_from(link);
         let of_link = |c: &Channel| [c.local.link_in, c.local.link_out].contains(&Some(link));
         for id in self.channels.chosen(of_link) {
             let Some(channel) = self.channels.get(id) else { continue };
@@ -158,6 +163,7 @@ impl Signalling {
     /// Closes all channels; keep driving until [`Self::is_quiet`]. What is not sent within the grace is lost.
     pub fn shutdown(&mut self, now: Instant, resources: &mut dyn Resources) {
         self.leaving = true;
+        self.end_waiting(now, resources);
         self.hasten(now);
         for id in self.channels.chosen(|channel| !matches!(channel.state, State::Draining | State::Settling))
         {

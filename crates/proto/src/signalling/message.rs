@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Contract, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
+use super::rates::RateWord;
 use crate::ids::{Address, ChannelNumber, Cookie, Epoch, LinkId, Name, NodeId, PathId};
 use crate::limits::ROUTE_NODES_MAX;
 use crate::node::api::{
@@ -199,6 +200,8 @@ pub enum Message {
         route: Route,
         refusal: ChannelRefusal,
     },
+    /// To the host at the other end of the link, about measuring it.
+    Rate(RateWord),
 }
 
 impl Message {

@@ -35,6 +35,7 @@ mod offers;
 mod packet;
 mod peer;
 mod random;
+mod rates;
 mod reports;
 mod requests;
 pub mod resources;
@@ -53,6 +54,8 @@ use packet::{Key, Rejected};
 pub use packet::{VERSION as RTCOP_VERSION, renumbered, tag};
 use peer::{Ignored, Peer, Presence};
 pub use random::SplitMix64;
+use rates::Closed;
+pub use rates::RateWord;
 use reports::Breaches;
 use requests::Requests;
 pub use resources::{CommitTerms, LocalChannel, Resources};
@@ -71,6 +74,10 @@ pub struct NeighbourView {
     pub clock: Option<ClockOffset>,
     /// How often one of the two clocks was stepped or drifted beyond its tolerance, in this life of the neighbour.
     pub clock_breaks: u32,
+    /// What of ours came in there, in bytes of the wire, and when that was, on its clock.
+    pub their_received: Option<(u64, Instant)>,
+    /// Its lives that were met.
+    pub lives: u32,
     /// What packets of the neighbour take to our driver at most, as it says; `Nanos::MAX` before it has.
     pub travel_max: Nanos,
     /// Smallest round trip measured in this life of the neighbour.
@@ -150,6 +157,8 @@ pub struct Signalling {
     events: VecDeque<Event>,
     breaches: Breaches,
     losses: Losses,
+    /// Links that are being measured.
+    closed: Closed,
     channel_id: u64,
     listener_id: u64,
     /// The last that was given away.
@@ -180,6 +189,7 @@ impl Signalling {
             events: VecDeque::new(),
             breaches: Breaches::default(),
             losses: Losses::default(),
+            closed: Closed::default(),
             channel_id: 0,
             listener_id: 0,
             channel_number: ChannelNumber::default(),
@@ -246,6 +256,7 @@ impl Signalling {
             }
             Message::LateArrivals(late) => self.breaches.late_arrivals.push_back((link, late)),
             Message::Stage(report) => self.on_stage(link, report, now),
+            Message::Rate(word) => self.on_rate(link, word),
             Message::Request(request) => self.on_request(link, request, now),
             Message::RequestRefused { token, epoch, route, refusal } => {
                 self.on_refused_request(link, token, epoch, &route, refusal);
@@ -384,6 +395,9 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
+        if self.close_waiting(channel, reason) {
+            return Ok(());
+        }
         let refusal = self.refusal(RefuseCause::Receiver(CLOSED.into()));
         let what = Particulars { reason, ..Particulars::refusal(refusal) };
         self.apply_request(channel, Input::Close, what, now, resources)
@@ -449,6 +463,8 @@ impl Signalling {
             alive: peer.presence() == Presence::Alive,
             clock: peer.clock.offset(now),
             clock_breaks: peer.clock.breaks(),
+            their_received: peer.their_received,
+            lives: peer.lives,
             travel_max: peer.their_travel_max,
             round_trip_min: peer.clock.round_trip_min(),
             round_trip_recent: peer.clock.round_trip_recent(),

@@ -19,8 +19,8 @@ use crate::limits::SIGNAL_BYTES_MAX;
 /// Version of RTCOP on the wire. 2: contracts with activation, late and flow. 3: with a mean rate and a miss ratio.
 /// 4: refusals that name a version. 5: why a channel ended, what its sink has of it, and stages that say whether their host
 /// can keep what they promise, and tell what cold caches take. 6: HELLOs that say when they are due, and what stages are
-/// late by.
-pub const VERSION: u8 = 6;
+/// late by. 7: the rate of a link is measured.
+pub const VERSION: u8 = 7;
 // Who agrees on RTCOP agrees on data: neighbours whose data packets differ must not get as far as a channel.
 const _: () =
     assert!(crate::wire::VERSION == 2, "another version of data packets: raise RTCOP's VERSION, too");
@@ -72,6 +72,8 @@ pub struct Hello {
     pub departure: Nanos,
     /// How long whatever leaves the sender on this link takes to the receiver's driver at most.
     pub travel_max: Nanos,
+    /// What came in over the link since the sender's start, in bytes of the wire.
+    pub received_bytes: u64,
 }
 
 /// One end begins, the other answers, the first answers that: after three packets both have a round trip.
@@ -205,6 +207,7 @@ mod tests {
             tolerance: Ppm(u32::MAX),
             departure: Nanos::MAX,
             travel_max: Nanos::MAX,
+            received_bytes: u64::MAX,
         };
         let len = key.seal(&packet(Body::Hello(hello)), &mut out).expect("fits");
         assert!(len <= crate::limits::SIGNAL_PACKET_BYTES_MIN, "{len}");

@@ -100,6 +100,13 @@ pub struct Peer {
     newest_sent: Option<Instant>,
     /// Its HELLOs that came later than they may: what the link here does, by packets that nobody can forge.
     pub watch: Watch,
+    /// What came in over the link, to be told; what of ours came in there, as it says, and when on its clock.
+    pub received_bytes: u64,
+    pub their_received: Option<(u64, Instant)>,
+    /// Its HELLOs may be late now: somebody fills the link on purpose.
+    pub excused: bool,
+    /// Lives of it that were met.
+    pub lives: u32,
     stranger_answered: Option<Instant>,
     nonces: VecDeque<(u64, Instant)>,
     echo: Option<Echo>,
@@ -135,6 +142,10 @@ impl Peer {
             their_travel_max: Nanos::MAX,
             newest_sent: None,
             watch: Watch::default(),
+            received_bytes: 0,
+            their_received: None,
+            excused: false,
+            lives: 0,
             stranger_answered: None,
             nonces: VecDeque::new(),
             echo: None,
@@ -256,6 +267,8 @@ impl Peer {
         let stream = ReceiveStream::default();
         let former = self.association.replace(Association { life: packet.life, window, stream });
         self.presence = Presence::Alive;
+        self.lives = self.lives.wrapping_add(1);
+        self.their_received = None;
         self.foreign = None;
         let former = former?;
         self.send.clear();
@@ -286,6 +299,9 @@ impl Peer {
         self.clock.set_tolerance(Ppm(self.tolerance.0.saturating_add(hello.tolerance.0)));
         let breaks = self.clock.breaks();
         self.clock.heard(hello.sent, received);
+        if self.their_received.is_none_or(|(_, at)| at < hello.sent) {
+            self.their_received = Some((hello.received_bytes, hello.sent));
+        }
         if let Some((sent, echo)) = hello.echo.and_then(|echo| Some((self.echoed(echo.nonce)?, echo))) {
             self.clock.echoed(sent, echo.received);
             self.clock.exchanged(received.since(sent), hello.sent.since(echo.received));
@@ -330,7 +346,7 @@ impl Peer {
         }
         let Some(clock) = self.clock.offset(received) else { return };
         let due = clock.to_ours(hello.sent) + hello.departure + hello.travel_max + clock.error;
-        if received > due {
+        if received > due && !self.excused {
             self.watch.late(received.since(due), now);
         }
     }
@@ -437,6 +453,7 @@ impl Peer {
                     false => departure.since(now),
                 },
                 travel_max: self.travel_max,
+                received_bytes: self.received_bytes,
             };
             let len = key.seal(&self.packet(Body::Hello(hello)), out)?;
             self.hello_due = None;

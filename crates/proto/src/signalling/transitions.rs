@@ -334,6 +334,7 @@ impl Signalling {
             }
             Message::Confirm { path } => (path, Some(Input::Confirm), None, Particulars::default()),
             Message::Destroy { path, reason } => {
+                self.forget_waiting(path);
                 (path, Some(Input::DestroyForward), Some(Input::DestroyBack), Particulars::reason(reason))
             }
             _ => return,

@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod line;
+pub mod rate;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -205,6 +206,40 @@ impl Ord for InFlight {
 /// Decides what happens to a packet on its way: (from node, bytes) -> deliver it?
 pub type Tap = Box<dyn FnMut(usize, Port, &mut Vec<u8>) -> bool>;
 
+/// Something below the driver of a host, towards the next one, that drains at its own rate: a queue behind a token bucket.
+pub struct Slow {
+    pub node: usize,
+    pub rate: BitRate,
+    /// What each packet adds on the wire.
+    pub overhead_bytes: u64,
+    /// How long a packet may wait; what would wait longer is lost.
+    pub wait_max: Nanos,
+    /// How far it may run ahead.
+    pub burst: Nanos,
+    /// From when until when nothing comes out; then all of it.
+    pub stall: (Instant, Instant),
+    free_at: Instant,
+}
+
+impl Slow {
+    pub fn new(node: usize, rate: BitRate) -> Self {
+        let (wait_max, burst) = (Nanos::from_millis(100), Nanos::ZERO);
+        let stall = (Instant(0), Instant(0));
+        Self { node, rate, overhead_bytes: 66, wait_max, burst, stall, free_at: Instant(0) }
+    }
+
+    /// When a packet of `bytes` that comes now is through; `None` where it is lost.
+    fn drain(&mut self, bytes: usize, now: Instant) -> Option<Instant> {
+        let begins = self.free_at.max(Instant(now.0.saturating_sub(self.burst.0)));
+        if begins.since(now) > self.wait_max {
+            return None;
+        }
+        self.free_at = begins + self.rate.time_of(bytes as u64 + self.overhead_bytes);
+        let at = self.free_at.max(now);
+        Some(if at >= self.stall.0 { at.max(self.stall.1) } else { at })
+    }
+}
+
 /// Hosts `h1`..`hN` in a line.
 pub struct World {
     pub now: Instant,
@@ -214,6 +249,7 @@ pub struct World {
     sequence: u64,
     pub events: Vec<VecDeque<Event>>,
     pub tap: Option<Tap>,
+    pub slow: Option<Slow>,
     /// A host whose processor has no time, and until when. Its drivers go on receiving.
     pub still: Option<(usize, Instant)>,
     kept: Vec<InFlight>,
@@ -238,6 +274,7 @@ impl World {
             sequence: 0,
             events: vec![VecDeque::new(); hosts],
             tap: None,
+            slow: None,
             still: None,
             kept: Vec::new(),
             out: vec![0; FRAME_BYTES].into(),
@@ -313,10 +350,12 @@ impl World {
                 }
             };
             let (peer, peer_link) = self.peer(node, link);
-            let Some(frame) = frame else { continue };
+            let slow = self.slow.as_mut().filter(|slow| slow.node == node && peer > node);
+            let through = slow.map_or(Some(self.now), |slow| slow.drain(len, self.now));
+            let (Some(frame), Some(through)) = (frame, through) else { continue };
             self.sequence += 1;
             self.in_flight.push(Reverse(InFlight {
-                at: self.now + PROPAGATION,
+                at: through + PROPAGATION,
                 sequence: self.sequence,
                 node: peer,
                 link: peer_link,

@@ -33,6 +33,7 @@ impl World {
                 }
             }
             Act::Flood { flood } => self.flood(flood),
+            Act::Measure => self.measure(),
             Act::Compare => self.compare(),
             Act::LookAround => self.look_around(),
             Act::LookAcross { fault } => self.look_across(fault),
@@ -187,6 +188,11 @@ impl World {
             }
             Call::StopFlood(flood) => {
                 self.floods[flood].handle.map_or(Ok(()), |id| self.hosts[host].node.close(id, now))
+            }
+            Call::Measure(link) => {
+                // Mostly refused: channels use it, or somebody else measures.
+                let _ = self.hosts[host].node.measure_rate(link, now);
+                Ok(())
             }
             Call::Shutdown => {
                 self.hosts[host].node.shutdown(now);

@@ -56,7 +56,9 @@ impl World {
                     }
                 }
                 NodeEvent::Stage { channel, stage, healed: false } => self.told_of(host, channel, &stage),
-                NodeEvent::Stage { healed: true, .. }
+                NodeEvent::Rate { link, result: Ok(found) } => self.measured(host, link, found),
+                NodeEvent::Rate { result: Err(_), .. }
+                | NodeEvent::Stage { healed: true, .. }
                 | NodeEvent::Established { .. }
                 | NodeEvent::Notice { .. }
                 | NodeEvent::Link { .. }

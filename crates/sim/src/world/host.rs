@@ -35,6 +35,8 @@ pub(super) enum Call {
     FloodDoorbell(usize),
     /// End it.
     StopFlood(usize),
+    /// Find out what a link drains.
+    Measure(LinkId),
     /// Tear all down.
     Shutdown,
 }

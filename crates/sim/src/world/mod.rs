@@ -17,6 +17,7 @@ mod neighbours;
 mod network;
 mod noise;
 mod orphans;
+mod rates;
 mod reservations;
 mod revival;
 mod soft;
@@ -91,6 +92,8 @@ enum Act {
     Close { channel: usize, at_sink: bool },
     /// A best-effort transfer goes on.
     Flood { flood: usize },
+    /// Every host asks what its links drain.
+    Measure,
     /// Compare what is reserved with what is open.
     Compare,
     /// All must be well again: who has no channel asks for it.
@@ -283,6 +286,9 @@ impl World {
         }
         for flood in 0..self.floods.len() {
             self.queue.schedule(times.opens, Event::Act(Act::Flood { flood }));
+        }
+        if self.options.measure {
+            self.queue.schedule(times.opens, Event::Act(Act::Measure));
         }
         let middle = SimTime(times.opened.0 / 2 + times.stops.0 / 2);
         for at in [middle, times.stops, times.closes - punctual_analysis::Nanos::from_millis(50)] {

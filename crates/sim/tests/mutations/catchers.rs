@@ -7,6 +7,7 @@ use punctual_proto::node::config::{NodeConfig, RouteConfig};
 use punctual_sim::{Class, FaultChoice, FaultKind, FaultKinds, Faults, Options, SizeChoice, Traffic};
 
 use crate::checks::{arrivals, link, oracle};
+use crate::common::rate;
 use crate::network::{Network, SECOND};
 use crate::soundness;
 
@@ -31,6 +32,8 @@ pub enum Catcher {
     Arrivals,
     /// A sequence of operations: hosts in a row, one of them crashes, HELLOs are too rare to tell.
     Crash,
+    /// Measurements of links, any wire.
+    Rate,
     /// A sequence of operations: two hosts that claim to be the same life of one node ask for a channel each.
     Twin,
 }
@@ -47,6 +50,7 @@ impl Catcher {
             Self::Stage(_) => "stage simulation",
             Self::Link => "link simulation",
             Self::Arrivals => "hostile arrivals",
+            Self::Rate => "measured wires",
             Self::Crash | Self::Twin => "signalling operations",
         }
     }
@@ -63,6 +67,7 @@ impl Catcher {
             Self::Link => "what edf admits, depth 1 to 4, window full of best effort".into(),
             Self::Arrivals => "any numbers, sizes and slack".into(),
             Self::Crash => "four hosts in a row, a crash at any step, HELLO every 30 s".into(),
+            Self::Rate => "any rate, bucket and queue, a stall".into(),
             Self::Twin => "two lives of one node, the same path over two links".into(),
         }
     }
@@ -70,9 +75,13 @@ impl Catcher {
     /// What a unit of its work is, and how many there may be until it has seen the fault.
     pub fn limit(self) -> (&'static str, u64) {
         match self {
-            Self::Drawn | Self::Tight | Self::Crowded | Self::Breach | Self::Crash | Self::Twin => {
-                ("seed", 500)
-            }
+            Self::Drawn
+            | Self::Tight
+            | Self::Crowded
+            | Self::Breach
+            | Self::Crash
+            | Self::Twin
+            | Self::Rate => ("seed", 500),
             Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals => ("set", 20_000),
         }
     }
@@ -82,7 +91,7 @@ impl Catcher {
         match self {
             Self::Crowded | Self::Breach => 20,
             Self::Tight => 40,
-            Self::Drawn | Self::Crash | Self::Twin => 100,
+            Self::Drawn | Self::Crash | Self::Twin | Self::Rate => 100,
             Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals => 2_000,
         }
     }
@@ -100,6 +109,7 @@ impl Catcher {
             Self::Arrivals => arrivals::excess(seed),
             Self::Crash => crash(seed),
             Self::Twin => twin(seed),
+            Self::Rate => rate::wrong(seed),
         }
     }
 }

@@ -48,4 +48,5 @@ pub const FAULTS: &[Fault] = &[
     fault(M::BreachNotAnnounced, "a broken stage that nobody is told of", C::Breach),
     fault(M::ReceiverSilent, "a broken link whose receiver tells nobody", C::Breach),
     fault(M::LatenessFromServing, "lateness that counts from serving", C::Breach),
+    fault(M::RateErrorLeftOut, "the error of a measured rate without unevenness", C::Rate),
 ];

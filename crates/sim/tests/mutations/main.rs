@@ -8,6 +8,8 @@
 
 #[path = "../../../analysis/tests/checks/mod.rs"]
 mod checks;
+#[path = "../../../proto/tests/common/mod.rs"]
+mod common;
 #[path = "../../../proto/tests/signalling/network.rs"]
 #[allow(dead_code)] // What the tests of signalling need besides.
 mod network;

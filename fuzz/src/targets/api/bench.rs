@@ -15,7 +15,9 @@ use punctual_ipc::wake::Alarm;
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{BrokenStage, CloseReason, Event, LinkChange, RequestError};
+use punctual_proto::node::api::{
+    BrokenStage, CloseReason, Event, LinkChange, MeasuredRate, RateRefusal, RequestError,
+};
 use punctual_proto::node::config::NodeConfig;
 use punctual_proto::{Contract, Instant, Nanos};
 use punctual_sim::memory::SimFrame;
@@ -105,6 +107,8 @@ impl Host for Engine {
     }
 
     fn link_changed(&self, _: LinkId, _: LinkChange) {}
+
+    fn rate_measured(&self, _: LinkId, _: Result<MeasuredRate, RateRefusal>) {}
 
     fn stage_changed(&self, _: &BrokenStage, _: bool) {}
 

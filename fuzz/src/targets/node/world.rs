@@ -355,6 +355,7 @@ impl World {
             | Event::Established { .. }
             | Event::RequestFailed { .. }
             | Event::Link { .. }
+            | Event::Rate { .. }
             | Event::Notice { .. }
             | Event::Stage { .. } => {}
         }

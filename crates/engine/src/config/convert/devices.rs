@@ -12,7 +12,7 @@ use toml::Spanned;
 
 use super::super::file::{DriverName, KernelTrafficName, LinkTable};
 use super::super::{Beside, ConfigError, LinkDriver, Source};
-use super::pick;
+use super::{pick, rate};
 use crate::words::rate_text;
 
 /// Smallest burst unless configured otherwise: two packets of 1,500 B on the wire, tagged.
@@ -61,7 +61,7 @@ fn shaper(table: &LinkTable, default: &LinkConfig) -> Result<ShaperRate, String>
     if table.interference_share.is_some() {
         return Err("interference_share follows from kernel_traffic = \"shaped\": leave it out".into());
     }
-    let device_rate = pick(&table.device_rate, table.rate.0);
+    let device_rate = pick(&table.device_rate, rate::tried(table));
     let rate = device_rate.less(pick(&table.rate_error, default.rate_error)).less(UNCOUNTED);
     let burst = pick(&table.interference_burst, BURST);
     let bytes = (u128::from(rate.0) * u128::from(burst.0) / 8_000_000_000) as u64;
@@ -115,16 +115,23 @@ impl Place<'_> {
     fn check(&self, others: &[Self]) -> Result<(), String> {
         let Self { table, .. } = self;
         let Some(first) = others.first() else {
-            return match table.device_rate.as_ref().filter(|rate| rate.0 < table.rate.0) {
+            return match table.device_rate.as_ref().filter(|rate| rate.0 < rate::tried(table)) {
                 Some(device) => Err(format!(
                     "device_rate {} is less than the link's rate {}: lower rate, or leave device_rate out",
                     rate_text(device.0.0),
-                    rate_text(table.rate.0.0)
+                    rate_text(rate::tried(table).0)
                 )),
                 None => Ok(()),
             };
         };
         let (device, name) = (self.device(), &first.table.name);
+        if let Some(auto) = others.iter().chain([self]).find(|place| rate::is_auto(place.table)) {
+            return Err(format!(
+                "{device} is shared by links, and what one of them drains depends on the others: give link \"{}\" a rate \
+                 instead of \"auto\"",
+                auto.table.name
+            ));
+        }
         let is_xdp = |place: &Self| matches!(place.driver, LinkDriver::Xdp(_));
         if is_xdp(self) || others.iter().any(is_xdp) {
             return Err(format!(
@@ -137,7 +144,7 @@ impl Place<'_> {
         let told = "give each of them device_rate, what the device drains, and rates that fit it together";
         let claims = || {
             let claim =
-                |place: &Self| format!("\"{}\" {}", place.table.name, rate_text(place.table.rate.0.0));
+                |place: &Self| format!("\"{}\" {}", place.table.name, rate_text(rate::tried(place.table).0));
             others.iter().chain([self]).map(claim).collect::<Vec<_>>().join(", ")
         };
         let Some(whole) = rates().next().flatten().filter(|whole| rates().all(|rate| rate == Some(*whole)))
@@ -147,7 +154,7 @@ impl Place<'_> {
                 claims()
             ));
         };
-        let sum: u64 = others.iter().chain([self]).map(|place| place.table.rate.0.0).sum();
+        let sum: u64 = others.iter().chain([self]).map(|place| rate::tried(place.table).0).sum();
         if sum > whole.0 {
             return Err(format!(
                 "{device} drains {}, and its links together claim {} ({}): lower their rates",

@@ -9,6 +9,7 @@ use punctual_proto::{BitRate, Nanos, Ppm};
 
 use super::super::file::LinkTable;
 use super::super::{ConfigError, Source};
+use super::rate;
 
 /// Smallest burst unless configured otherwise: two packets of 1,500 B on the wire, tagged.
 const BURST_BYTES_MIN: u64 = 2 * 1_542;
@@ -35,8 +36,9 @@ pub(super) fn of(
 ) -> Result<Option<KernelRate>, ConfigError> {
     let Some(given) = &table.kernel_rate else { return Ok(None) };
     let refuse = |what: String| Err(source.error(at, format!("[[link]] \"{}\": {what}", table.name)));
-    let rate = given.0.of(table.rate.0);
-    let drained = table.rate.0.less(rate_error);
+    let whole = rate::tried(table);
+    let rate = given.0.of(whole);
+    let drained = whole.less(rate_error);
     if rate.0 < 8 || rate.0 >= drained.0 {
         return refuse(
             "kernel_rate takes none or all of the link: write it like \"10%\" or \"10Mbit/s\"".into(),

@@ -17,7 +17,7 @@ use super::super::{
 };
 use super::addresses;
 use super::kernel_rate::{self, KernelRate};
-use super::{Hosts, bytes_u32, devices, given_bytes, lookup, pick, signals};
+use super::{Hosts, bytes_u32, devices, given_bytes, lookup, pick, rate, signals};
 use crate::os::realtime::{RealTime, SchedulingClass};
 
 /// Memory that a link's receive buffers take at most unless configured otherwise.
@@ -41,6 +41,7 @@ pub(super) fn links(
     for table in tables {
         let (at, table) = (table.span().start, table.get_ref());
         let refuse = |what: String| source.error(at, format!("[[link]] \"{}\": {what}", table.name));
+        rate::check(table).map_err(refuse)?;
         let beside = devices::beside(table, &default_of(table)).map_err(refuse)?;
         let link = link(table, beside, hosts, fragment_bytes, at, source)?;
         link.check(fragment_bytes, own).map_err(|error| refuse(error.what))?;
@@ -66,7 +67,7 @@ pub(super) fn links(
 
 /// A link with the defaults for all that the table does not say.
 fn default_of(table: &LinkTable) -> LinkConfig {
-    LinkConfig::new(&table.name, NodeId(0), table.rate.0)
+    LinkConfig::new(&table.name, NodeId(0), rate::tried(table))
 }
 
 fn link(
@@ -79,7 +80,7 @@ fn link(
 ) -> Result<LinkConfig, ConfigError> {
     let what = format!("[[link]] \"{}\"", table.name);
     let neighbour = lookup(hosts, &table.neighbour, &format!("{what}: neighbour"), at, source)?;
-    let default = LinkConfig::new(&table.name, neighbour, table.rate.0);
+    let default = LinkConfig::new(&table.name, neighbour, rate::tried(table));
     let admission = table.admission.unwrap_or(default.admission);
     if !matches!(admission, Admission::Edf | Admission::DOrder | Admission::Statistical) {
         return Err(source.error(
@@ -94,6 +95,8 @@ fn link(
         default.packet_bytes_max.max(fragment_bytes.saturating_add(limits::HEADER_BYTES as u32));
     Ok(LinkConfig {
         rate_error: pick(&table.rate_error, default.rate_error),
+        rate_auto: rate::is_auto(table),
+        rate_ceiling: table.rate_max.as_ref().map(|most| most.0),
         packet_bytes_max: bytes_u32(&table.packet, packet_bytes, "packet", source, at)?,
         packet_best_effort_bytes_max: given_bytes(
             &table.packet_best_effort,

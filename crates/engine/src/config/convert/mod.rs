@@ -7,6 +7,7 @@ mod kernel_rate;
 mod link;
 mod plan;
 mod priorities;
+mod rate;
 mod signals;
 
 use std::collections::HashMap;

@@ -2,11 +2,13 @@
 
 mod breach;
 mod filter;
+mod rate;
 mod refusal;
 mod status;
 
 pub use breach::{Breach, BrokenStage, Cause, LateArrivals, StageName};
 pub use filter::{FilterChange, PathFilter};
+pub use rate::{MeasuredRate, RateRefusal, RateStatus};
 pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};
 pub use status::{
     BusyRecord, ChannelCounters, ChannelStatus, DropCounters, ForeignVersion, LinkStatus, NodeStatus,
@@ -423,6 +425,13 @@ pub enum Event {
         link: LinkId,
         /// What.
         change: LinkChange,
+    },
+    /// A measurement of what a link drains has ended.
+    Rate {
+        /// Which.
+        link: LinkId,
+        /// What it drains, or why that was not to be learnt.
+        result: Result<MeasuredRate, RateRefusal>,
     },
     /// See [`Notice`].
     Notice {

@@ -7,7 +7,7 @@ use punctual_analysis::{Contract, Nanos, Refusal, RefusalReason};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{Breach, StageGrant, StageKind};
+use super::{Breach, RateRefusal, StageGrant, StageKind};
 use crate::ids::{Name, NodeId};
 
 /// Why a channel was refused, in one place on the way.
@@ -71,6 +71,9 @@ pub enum RefuseCause {
         /// The refusing node's.
         ours: u8,
     },
+    /// What the link drains is to be measured, and was not yet.
+    #[error("link: what it drains is not known yet (rate = \"auto\"): {0}")]
+    RateUnknown(RateRefusal),
 }
 
 /// A no: which hop, why, and what it could offer instead.

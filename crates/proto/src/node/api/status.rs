@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Contract, Delivery, Guarantee, Instant, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
-use super::{BrokenStage, StageGrant};
+use super::{BrokenStage, RateStatus, StageGrant};
 use crate::ids::{Address, ChannelId, LinkId, Name, NodeId, PathId};
 use crate::latencies::Observed;
 use crate::node::config::KernelTraffic;
@@ -152,6 +152,9 @@ pub struct LinkStatus {
     /// Signalling that came in over it and does not authenticate, or is not from that neighbour to this node.
     #[serde(default)]
     pub unauthenticated: u64,
+    /// Its rate, and how that is known.
+    #[serde(default)]
+    pub rate: RateStatus,
     /// Given away to channels.
     pub utilisation: Ppm,
     /// What is known of other traffic on its device.

@@ -18,7 +18,7 @@ use punctual_analysis::{
     Policing, Ppm, Refusal, RefusalReason, StageKey, Urgency, policy_by_name,
 };
 
-use super::api::{Breach, RefuseCause, StageGrant, StageKind};
+use super::api::{Breach, RateRefusal, RefuseCause, StageGrant, StageKind};
 use super::check::NodeConfigError;
 use super::config::{self, Admission, Degraded, NodeConfig};
 use super::plan::PlannedFlow;
@@ -67,6 +67,8 @@ struct LinkStage {
     pool: Pool,
     /// It breaks its promise.
     breach: Option<Breach>,
+    /// Why nobody knows what it drains.
+    rate_unknown: Option<RateRefusal>,
 }
 
 /// A flow of this host's plan; admission holds it from the start on.
@@ -116,12 +118,7 @@ impl Stages {
         let mut links = Vec::with_capacity(config.links.len());
         let mut cpu_demand: Option<Demand> = None;
         for link in &config.links {
-            let model = link_model(link);
-            let mut policy = policy_by_name(name_of(link.admission), model.model()).map_err(unknown)?;
-            let bytes = link.signal_bytes_max();
-            let of_link = Contract { message_bytes_max: bytes, ..signal };
-            let demand = model.demand(&of_link, bytes, config.cpu.release_latency, Nanos::ZERO);
-            let signal_bound = hold_signalling(policy.as_mut(), &demand, &format!("link {}", link.name))?;
+            let (model, policy, signal_bound) = link_policy(link, &signal, config.cpu.release_latency)?;
             let one = cpu_model.demand(
                 &signal,
                 SIGNAL_BYTES_MAX as u32,
@@ -150,6 +147,7 @@ impl Stages {
                 frames: 0,
                 pool: Pool::default(),
                 breach: None,
+                rate_unknown: link.rate_auto.then_some(RateRefusal::NoNeighbour),
             });
         }
         if let Some(demand) = cpu_demand {
@@ -211,6 +209,7 @@ impl Stages {
     ) -> Result<Vec<StageGrant>, RefuseCause> {
         self.check_suitable(local)?;
         self.check_broken(local)?;
+        self.check_rate(local)?;
         let refuse = |refusal| RefuseCause::Stage { kind: cpu_kind(local.role), refusal };
         let cpu = self.offer_cpu(local, limit)?.map_err(refuse)?;
         let out = local.link_out.map(|link| self.offer_link(local, link, &cpu, limit)).transpose()?;
@@ -256,6 +255,29 @@ impl Stages {
             Some((kind, breach)) => Err(RefuseCause::Broken { kind, breach }),
             None => Ok(()),
         }
+    }
+
+    /// What a link drains is not known, or is again.
+    pub fn set_rate_unknown(&mut self, link: LinkId, why: Option<RateRefusal>) {
+        self.links[usize::from(link.0)].rate_unknown = why;
+    }
+
+    /// A link that nobody uses is as `config` says from now on; `false`, with nothing changed, where it cannot carry its own
+    /// signalling then.
+    pub fn set_link(&mut self, link: LinkId, config: &config::LinkConfig, node: &NodeConfig) -> bool {
+        let changed =
+            signal_contract(node).and_then(|signal| link_policy(config, &signal, self.release_latency));
+        let Ok((model, policy, signal_bound)) = changed else { return false };
+        let stage = &mut self.links[usize::from(link.0)];
+        (stage.model, stage.policy, stage.signal_bound) = (model, policy, signal_bound);
+        stage.rate_unknown = None;
+        true
+    }
+
+    /// Refuses what would cross a link whose rate is to be measured and was not yet.
+    fn check_rate(&self, local: &LocalChannel) -> Result<(), RefuseCause> {
+        let why = local.link_out.and_then(|link| self.links[usize::from(link.0)].rate_unknown);
+        why.map_or(Ok(()), |why| Err(RefuseCause::RateUnknown(why)))
     }
 
     /// Moves the held bounds to at most `bounds` (CPU, link), each where its stage still keeps everybody's;
@@ -408,6 +430,22 @@ impl Stages {
     pub fn link_is_soft(&self, link: LinkId, channel: ChannelId) -> bool {
         self.links[usize::from(link.0)].policy.is_soft(StageKey(channel.0))
     }
+}
+
+/// One link's admission, which holds its signalling; and the bound of that.
+fn link_policy(
+    link: &config::LinkConfig,
+    signal: &Contract,
+    release_latency: Nanos,
+) -> Result<(Link, Box<dyn AdmissionPolicy>, Nanos), NodeConfigError> {
+    let unknown = |error: punctual_analysis::UnknownPolicy| NodeConfigError { what: error.to_string() };
+    let model = link_model(link);
+    let mut policy = policy_by_name(name_of(link.admission), model.model()).map_err(unknown)?;
+    let bytes = link.signal_bytes_max();
+    let of_link = Contract { message_bytes_max: bytes, ..*signal };
+    let demand = model.demand(&of_link, bytes, release_latency, Nanos::ZERO);
+    let signal_bound = hold_signalling(policy.as_mut(), &demand, &format!("link {}", link.name))?;
+    Ok((model, policy, signal_bound))
 }
 
 /// Relaxed bounds keep so many of their leading bits, and lose less than 1/64 by that. Channels of one contract then

@@ -1,0 +1,118 @@
+//! What a link drains, as it was measured with the neighbour's help, and why it was not (ADR 0030).
+
+use core::fmt;
+
+use punctual_analysis::{BitRate, Instant, Ppm};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// What a link was measured to drain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeasuredRate {
+    /// Bits of the wire a second, by this host's count of overhead.
+    #[serde(rename = "rate_bps")]
+    pub rate: BitRate,
+    /// The most that this may be wrong by.
+    #[serde(rename = "error_ppm")]
+    pub error: Ppm,
+    /// This host could not fill the link: it drains so much at least.
+    pub at_least: bool,
+    /// When, on this host's clock.
+    #[serde(rename = "at_ns")]
+    pub at: Instant,
+}
+
+impl MeasuredRate {
+    /// What the link drains surely.
+    pub const fn surely(&self) -> BitRate {
+        self.rate.less(self.error)
+    }
+}
+
+/// Why a link's drain rate was not measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum RateRefusal {
+    /// Guaranteed channels use the link.
+    #[error("{}", in_use(*.channels, *.there))]
+    InUse {
+        /// How many.
+        channels: u32,
+        /// They are known to the neighbour, not here.
+        there: bool,
+    },
+    /// This host or the neighbour measures already.
+    #[error("this host or the neighbour is measuring a link now: try again in a second")]
+    Busy,
+    /// The neighbour is not there.
+    #[error("the neighbour does not answer: start punctuald there, and see whether its link leads here")]
+    NoNeighbour,
+    /// The neighbour was there and did not say what it received.
+    #[error("the neighbour did not tell what it received: see whether the link loses packets")]
+    NoAnswer,
+    /// Too few packets came through to say anything.
+    #[error("too few packets came through to tell a rate: see whether the link loses packets")]
+    TooFew,
+    /// What came through did not come evenly.
+    #[error(
+        "what came through came so unevenly that the rate may be wrong by {:.0} %: keep other traffic and \
+         work away from both hosts, or write the rate down",
+        f64::from(error.0) / 10_000.0
+    )]
+    Uneven {
+        /// By how much the rate may be wrong.
+        #[serde(rename = "error_ppm")]
+        error: Ppm,
+    },
+    /// The link cannot carry signalling at the rate that was measured.
+    #[error(
+        "the link drains too slowly to carry its own signalling: lower packets_per_second of [signalling]"
+    )]
+    TooSlow,
+}
+
+fn in_use(channels: u32, there: bool) -> alloc::string::String {
+    let whose = if there { ", as the neighbour says" } else { "" };
+    let them = match channels {
+        1 => "a guaranteed channel uses".into(),
+        _ => alloc::format!("{channels} guaranteed channels use"),
+    };
+    alloc::format!(
+        "{them} the link{whose}: a measurement would harm what is promised; try again without channels"
+    )
+}
+
+/// Where a link's rate comes from, and what is known of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateStatus {
+    /// What admission, pace and slack use: configured, or measured.
+    #[serde(rename = "rate_bps")]
+    pub rate: BitRate,
+    /// Its error: they use the rate less this.
+    #[serde(rename = "error_ppm")]
+    pub error: Ppm,
+    /// `rate = "auto"`: the rate is the measured one, and nothing is admitted before there is one.
+    pub auto: bool,
+    /// The last measurement.
+    pub measured: Option<MeasuredRate>,
+    /// What it was seen to drain while it was used, lately.
+    pub observed: Option<MeasuredRate>,
+    /// Why the last attempt came to nothing.
+    pub refused: Option<RateRefusal>,
+}
+
+impl RateStatus {
+    /// Whether admission can count on the rate: somebody wrote it down, or it was measured.
+    pub const fn is_known(&self) -> bool {
+        !self.auto || self.measured.is_some()
+    }
+}
+
+impl fmt::Display for MeasuredRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mbit = |bits: f64| bits / 1e6;
+        let error = self.rate.0 as f64 * f64::from(self.error.0) / 1e6;
+        let least = if self.at_least { "at least " } else { "" };
+        write!(f, "{least}{:.1} Mbit/s +-{:.1}", mbit(self.rate.0 as f64), mbit(error))
+    }
+}

@@ -1,0 +1,241 @@
+//! What comes in of a neighbour's measurement, and what that says of its link.
+//!
+//! The time of a packet now and then is kept as a *mark*. Between two marks the link has drained the packets between them,
+//! if it had packets all the time. A host that stalls or a timer that comes late moves single marks away from the straight
+//! line between the two: twice the most that any does is the error of the time between them. A token bucket that is not
+//! empty yet bends the line, and shows likewise: so the first marks are left out, and of a few windows the straightest
+//! counts.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::mutation::{Mutation, active};
+use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
+use serde::{Deserialize, Serialize};
+
+use crate::ids::Cookie;
+use crate::limits::{RATE_MARK_INTERVAL, RATE_MARKS_MAX, RATE_MARKS_MIN};
+use crate::wire::Header;
+
+/// One packet.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    received: Instant,
+    /// When it was handed to the sender's driver, on its clock.
+    sent: Instant,
+    /// Packets that came before it.
+    packets: u64,
+    /// Those that were sent before it.
+    number: u64,
+    /// Bytes of the wire that others' packets took that were sent before it.
+    others: u64,
+}
+
+/// What came through in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Packets that came in `span`.
+    packets: u64,
+    /// By the receiver's clock.
+    span: Nanos,
+    /// How far single packets were from an even flow.
+    jitter: Nanos,
+    /// Packets that were sent in `offered_span`.
+    offered: u64,
+    /// By the sender's clock.
+    offered_span: Nanos,
+    /// Bytes of the wire of other packets that were sent between them.
+    others: u64,
+}
+
+/// Counts the packets of one measurement.
+#[derive(Debug)]
+pub(in crate::node) struct FillerArrivals {
+    cookie: Cookie,
+    marks: Vec<Mark>,
+    packets: u64,
+    number_next: u64,
+}
+
+impl FillerArrivals {
+    pub fn new(cookie: Cookie) -> Self {
+        Self { cookie, marks: Vec::with_capacity(RATE_MARKS_MAX), packets: 0, number_next: 0 }
+    }
+
+    /// Takes a packet of best effort, if it belongs to the measurement. A number counts once, and none after a later one:
+    /// what is repeated on the way is no drain.
+    pub fn take(&mut self, header: &Header, received: Instant) -> bool {
+        if header.cookie != self.cookie {
+            return false;
+        }
+        if header.message < self.number_next {
+            return true;
+        }
+        self.number_next = header.message.saturating_add(1);
+        let due = self.marks.last().is_none_or(|last| received.since(last.received) >= RATE_MARK_INTERVAL);
+        if due && self.marks.len() < RATE_MARKS_MAX {
+            let (sent, packets, number) = (header.logical_arrival, self.packets, header.message);
+            let others = u64::try_from(header.slack_ns).unwrap_or(0);
+            self.marks.push(Mark { received, sent, packets, number, others });
+        }
+        self.packets += 1;
+        true
+    }
+
+    /// The straightest window; `None` where too little came. Looks at each mark nine times at most.
+    pub fn counted(&self) -> Option<Counted> {
+        let marks = self.marks.len();
+        if marks < RATE_MARKS_MIN {
+            return None;
+        }
+        let first = marks / 3;
+        let windows = [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (0, 2)];
+        let part = (marks - first) / 4;
+        let windows = windows.map(|(begin, end)| (first + begin * part, marks - 1 - end * part));
+        let counted = windows.iter().filter_map(|(begin, end)| self.window(*begin, *end));
+        counted.min_by_key(|counted| counted.unevenness().0)
+    }
+
+    fn window(&self, begin: usize, end: usize) -> Option<Counted> {
+        let (from, to) = (self.marks.get(begin)?, self.marks.get(end)?);
+        let (packets, span) = (to.packets - from.packets, to.received.since(from.received));
+        if packets == 0 || span == Nanos::ZERO {
+            return None;
+        }
+        let even = |mark: &Mark| {
+            let part = u128::from(span.0) * u128::from(mark.packets - from.packets) / u128::from(packets);
+            from.received + Nanos(part as u64)
+        };
+        let off = |mark: &Mark| mark.received.minus(even(mark)).unsigned_abs();
+        let jitter = Nanos(self.marks[begin..end].iter().map(off).max().unwrap_or(0));
+        let (offered, offered_span) = (to.number - from.number, to.sent.since(from.sent));
+        let others = to.others.saturating_sub(from.others);
+        Some(Counted { packets, span, jitter, offered, offered_span, others })
+    }
+}
+
+impl Counted {
+    /// The rate at which packets of `wire_bytes` came through, and others with them: in the same proportion.
+    pub(super) fn rate(&self, wire_bytes: u32) -> BitRate {
+        let others = u128::from(self.others) * u128::from(self.packets.min(self.offered))
+            / u128::from(self.offered.max(1));
+        rate_of(u128::from(self.packets) * u128::from(wire_bytes) + others, self.span)
+    }
+
+    /// The rate at which all were sent.
+    pub(super) fn offered_rate(&self, wire_bytes: u32) -> BitRate {
+        let bytes = u128::from(self.offered) * u128::from(wire_bytes) + u128::from(self.others);
+        rate_of(bytes, self.offered_span)
+    }
+
+    /// The most that the rate may be wrong by since of others' packets more or fewer were lost than of ours.
+    fn of_others(&self, wire_bytes: u32) -> Ppm {
+        let million = u128::from(Ppm::ONE.0);
+        let lost = u128::from(self.offered.saturating_sub(self.packets));
+        let unsure = u128::from(self.others) * lost / u128::from(self.offered.max(1));
+        let through = u128::from(self.packets) * u128::from(wire_bytes);
+        let share = (unsure * million).div_ceil(through.max(1));
+        Ppm(u32::try_from(share).unwrap_or(u32::MAX).min(Ppm::ONE.0))
+    }
+
+    /// What the rate of packets of `wire_bytes` may be wrong by, clocks apart.
+    pub(super) fn error(&self, wire_bytes: u32) -> Ppm {
+        let sum = self.unevenness().0.saturating_add(self.of_others(wire_bytes).0);
+        Ppm(sum.min(Ppm::ONE.0))
+    }
+
+    /// Of that: both ends of the window, and a packet more or less.
+    fn unevenness(&self) -> Ppm {
+        let million = u128::from(Ppm::ONE.0);
+        let jitter = if active(Mutation::RateErrorLeftOut) { 0 } else { u128::from(self.jitter.0) };
+        let time = (jitter * 2 * million).div_ceil(u128::from(self.span.0.max(1)));
+        let count = million.div_ceil(u128::from(self.packets.max(1)));
+        Ppm(u32::try_from(time + count).unwrap_or(u32::MAX).min(Ppm::ONE.0))
+    }
+}
+
+fn rate_of(bytes: u128, span: Nanos) -> BitRate {
+    let bits = bytes.saturating_mul(8_000_000_000);
+    BitRate(u64::try_from(bits / u128::from(span.0.max(1))).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::NodeId;
+    use crate::node::rate::filler::filler_header;
+
+    const COOKIE: Cookie = Cookie(7);
+
+    /// Packets of 1,000 B on the wire, offered each 100 us, as `arrival` of (number, time of sending) says.
+    fn counted(packets: u64, mut arrival: impl FnMut(u64, u64) -> Option<u64>) -> Option<Counted> {
+        let mut arrivals = FillerArrivals::new(COOKIE);
+        for number in 0..packets {
+            let sent = number * 100_000;
+            let header = filler_header(Default::default(), NodeId(2), COOKIE, number, 900, Instant(sent));
+            if let Some(at) = arrival(number, sent) {
+                assert!(arrivals.take(&header, Instant(at)));
+            }
+        }
+        arrivals.counted()
+    }
+
+    #[test]
+    fn what_drains_evenly_is_told_to_the_packet() {
+        let counted = counted(3_000, |number, _| Some(5_000_000 + number * 400_000)).expect("enough");
+        assert_eq!(counted.rate(1_000), BitRate(20_000_000));
+        assert_eq!(counted.offered_rate(1_000), BitRate(80_000_000));
+        assert!(counted.unevenness() < Ppm(10_000), "{counted:?}");
+    }
+
+    #[test]
+    fn the_bucket_that_is_full_at_the_beginning_is_left_out() {
+        // A bucket of 60 ms lets 600 packets through as they come; then 400 us each.
+        let drains =
+            |number: u64, sent: u64| Some(sent.max(60_000_000 + number.saturating_sub(600) * 400_000));
+        let counted = counted(3_000, drains).expect("enough");
+        let (rate, error) = (counted.rate(1_000).0, counted.unevenness());
+        assert!(rate.abs_diff(20_000_000) <= 20_000_000 * u64::from(error.0) / 1_000_000, "{rate} {error:?}");
+        assert!(error < Ppm(10_000), "{error:?}");
+    }
+
+    #[test]
+    fn a_stall_is_in_the_error_and_what_is_lost_is_no_drain() {
+        // Every second packet is lost; 13 ms in the middle nothing is received, then all of it at once.
+        let stalled = |number: u64, sent: u64| {
+            let at = if (150_000_000..163_000_000).contains(&sent) { 163_000_000 } else { sent };
+            number.is_multiple_of(2).then_some(at)
+        };
+        let counted = counted(3_000, stalled).expect("enough");
+        let (rate, error) = (counted.rate(1_000).0, u64::from(counted.unevenness().0));
+        assert!(rate.abs_diff(40_000_000) <= 40_000_000 * error / 1_000_000, "{rate} {error}");
+    }
+
+    #[test]
+    fn packets_of_others_count_as_far_as_they_came_through() {
+        // Between two of ours one of others, half as long; three of four of ours come through.
+        let mut arrivals = FillerArrivals::new(COOKIE);
+        for (came, number) in (0..3_000u64).filter(|number| number % 4 != 3).enumerate() {
+            let sent = Instant(number * 100_000);
+            let header = filler_header(Default::default(), NodeId(2), COOKIE, number, 900, sent);
+            let header = Header { slack_ns: number as i64 * 500, ..header };
+            assert!(arrivals.take(&header, Instant(came as u64 * 600_000)));
+        }
+        let counted = arrivals.counted().expect("enough");
+        // 1,000 B and three quarters of 4/3 times 500 B each 600 us, if others fared as ours did.
+        assert!(counted.rate(1_000).0.abs_diff(20_000_000) < 50_000, "{counted:?}");
+        // All of them may have come through, or a half: a sixth of ours.
+        let error = counted.error(1_000);
+        assert!((160_000..190_000).contains(&error.0), "{error:?}");
+    }
+
+    #[test]
+    fn what_is_repeated_or_somebody_elses_does_not_count() {
+        let mut arrivals = FillerArrivals::new(COOKIE);
+        let header = |number| filler_header(Default::default(), NodeId(2), COOKIE, number, 9, Instant(0));
+        assert!(arrivals.take(&header(4), Instant(1)) && arrivals.take(&header(4), Instant(2)));
+        assert!(arrivals.take(&header(3), Instant(3)));
+        assert_eq!(arrivals.packets, 1);
+        assert!(!arrivals.take(&Header { cookie: Cookie(8), ..header(5) }, Instant(4)));
+        assert_eq!(arrivals.counted(), None);
+    }
+}

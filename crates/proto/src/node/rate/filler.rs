@@ -1,0 +1,217 @@
+//! The packets that fill a link while it is measured: best effort like any other to the executor and the link scheduler,
+//! counted and dropped at the neighbour.
+
+use punctual_analysis::{Instant, Nanos, Ppm};
+
+use crate::ids::{ChannelNumber, Cookie, LinkId, NodeId, PathId};
+use crate::limits::{HEADER_BYTES, RATE_BYTES_MAX, RATE_QUEUED_MAX};
+use crate::linksched::LinkParameters;
+use crate::memory::Memory;
+use crate::node::api::WorkKind;
+use crate::node::best_effort::key_of;
+use crate::node::config::LinkConfig;
+use crate::node::packet::Packet;
+use crate::node::plane::{Line, Owner, Plane, best_effort_parameters};
+use crate::node::work::Unit;
+use crate::sched::{Activation, HandlerId};
+use crate::wire::{Age, ClockError, Header, Kind};
+
+/// No channel and no flow has it.
+const CHANNEL: ChannelNumber = ChannelNumber(0);
+
+/// What fills a link now.
+#[derive(Debug)]
+pub(in crate::node) struct Filler {
+    cookie: Cookie,
+    handler: HandlerId,
+    number_next: u64,
+    /// Made and not handed over.
+    queued: u32,
+    bytes_left: u64,
+    /// What the link had handed over before.
+    handed_before: u64,
+    /// How often the driver had no room: then the link, not this host, sets the pace.
+    pub full_times: u32,
+    /// No more are made.
+    stopped: bool,
+}
+
+impl Filler {
+    /// Nothing of it waits here any more.
+    pub const fn is_empty(&self) -> bool {
+        self.queued == 0
+    }
+}
+
+impl<M: Memory> Line<M> {
+    /// Bytes of the wire that were handed over since the start.
+    pub(super) fn handed_bytes(&self) -> u64 {
+        let counters = self.scheduler.counters();
+        counters.guaranteed_bytes + counters.best_effort_bytes
+    }
+
+    pub(super) fn filler_wire_bytes(&self) -> u32 {
+        self.wire_bytes(filler_payload_bytes(&self.config))
+    }
+}
+
+/// Payload of the largest best-effort packet.
+fn filler_payload_bytes(link: &LinkConfig) -> u32 {
+    link.best_effort_bytes_max().saturating_sub(HEADER_BYTES as u32)
+}
+
+/// The header of one of them, sent at `sent`.
+pub(super) fn filler_header(
+    path: PathId,
+    destination: NodeId,
+    cookie: Cookie,
+    number: u64,
+    payload_bytes: u32,
+    sent: Instant,
+) -> Header {
+    Header {
+        kind: Kind::BestEffort,
+        demoted: false,
+        unpromised: false,
+        path,
+        cookie,
+        message: number,
+        fragment: 0,
+        fragments: 1,
+        message_bytes: payload_bytes,
+        slack_ns: 0,
+        logical_arrival: sent,
+        age: Age::NONE,
+        payload_bytes,
+        clock_error: ClockError::NONE,
+        destination,
+    }
+}
+
+impl<M: Memory> Plane<M> {
+    fn filler_path(&self) -> PathId {
+        PathId { node: self.config.id, channel: CHANNEL, epoch: self.config.epoch }
+    }
+
+    /// Begins to fill a link that no channel uses, at the most that its configuration allows.
+    pub(super) fn start_filling(&mut self, link: LinkId, cookie: Cookie, now: Instant) {
+        let handler = self.add_handler(Owner::Filler(link), best_effort_parameters(&self.config));
+        let line = self.line_mut(link);
+        let full_pace = LinkConfig {
+            rate: line.config.rate_ceiling.unwrap_or(line.config.rate).max(line.config.rate),
+            best_effort_cap: Ppm::ONE,
+            best_effort_flow_cap: Ppm::ONE,
+            ..line.config.clone()
+        };
+        line.scheduler.set_parameters(&LinkParameters::of(&full_pace));
+        let handed_before = line.handed_bytes();
+        line.filler = Some(Filler {
+            cookie,
+            handler,
+            number_next: 0,
+            queued: 0,
+            bytes_left: RATE_BYTES_MAX,
+            handed_before,
+            full_times: 0,
+            stopped: false,
+        });
+        self.arm_filler(link, now);
+    }
+
+    /// Makes no more; `true` once nothing is left to be handed over.
+    pub(super) fn stop_filling(&mut self, link: LinkId, now: Instant) -> bool {
+        let Some(filler) = &mut self.line_mut(link).filler else { return true };
+        filler.stopped = true;
+        let is_empty = filler.is_empty();
+        self.arm_filler(link, now);
+        is_empty
+    }
+
+    /// Ends it, whatever is left, and gives the link its own pace back; how often its driver was full.
+    pub(super) fn end_filling(&mut self, link: LinkId) -> u32 {
+        let key = key_of(self.filler_path());
+        let line = self.line_mut(link);
+        let Some(filler) = line.filler.take() else { return 0 };
+        line.scheduler.remove_best_effort(key, drop);
+        let parameters = LinkParameters::of(&line.config);
+        line.scheduler.set_parameters(&parameters);
+        self.remove_handler(filler.handler);
+        self.divide_rest(Some(link));
+        filler.full_times
+    }
+
+    /// Tells the executor whether another packet is to be made.
+    pub fn arm_filler(&mut self, link: LinkId, now: Instant) {
+        let key = key_of(self.filler_path());
+        let line = &mut self.lines[usize::from(link.0)];
+        let wire_bytes = line.filler_wire_bytes();
+        let Some(filler) = &line.filler else { return };
+        if filler.stopped || filler.bytes_left < u64::from(wire_bytes) {
+            return self.executor.idle(filler.handler);
+        }
+        self.executor.ready(filler.handler, Activation { eligible: now, deadline: now }, now);
+        // What waits here is no use, and would have to leave before the link is anybody else's.
+        let has_space = filler.queued < RATE_QUEUED_MAX;
+        if has_space && line.scheduler.best_effort_space(now, key, wire_bytes) {
+            self.executor.unblock(filler.handler, now);
+        } else {
+            self.executor.block(filler.handler);
+        }
+    }
+
+    pub fn filler_unit(&self, link: LinkId) -> Option<Unit> {
+        let line = self.line(link);
+        line.filler.as_ref().filter(|filler| !filler.stopped)?;
+        Some(Unit {
+            kind: WorkKind::BestEffort,
+            packets: 1,
+            bytes: filler_payload_bytes(&line.config),
+            message_edge: false,
+            application: Nanos::ZERO,
+        })
+    }
+
+    /// Makes one.
+    pub fn run_filler(&mut self, link: LinkId, now: Instant) {
+        let key = key_of(self.filler_path());
+        let line = self.line_mut(link);
+        let wire_bytes = line.filler_wire_bytes();
+        let packet = Packet::Filler { link };
+        if let Some(filler) = &mut line.filler
+            && line.scheduler.enqueue_best_effort(now, key, wire_bytes, packet).is_ok()
+        {
+            filler.queued += 1;
+            filler.bytes_left = filler.bytes_left.saturating_sub(wire_bytes.into());
+        }
+    }
+
+    /// Writes the next one, which leaves now.
+    pub fn write_filler(&mut self, link: LinkId, now: Instant, out: &mut [u8]) -> Option<usize> {
+        let path = self.filler_path();
+        let line = self.line_mut(link);
+        let (payload_bytes, neighbour) = (filler_payload_bytes(&line.config), line.config.neighbour);
+        let (handed, wire_bytes) = (line.handed_bytes(), u64::from(line.filler_wire_bytes()));
+        let filler = line.filler.as_mut()?;
+        let (number, cookie) = (filler.number_next, filler.cookie);
+        // What others have taken of the link meanwhile came through or not as ours did.
+        let others = (handed - filler.handed_before).saturating_sub((number + 1) * wire_bytes);
+        filler.number_next += 1;
+        filler.queued = filler.queued.saturating_sub(1);
+        let header = filler_header(path, neighbour, cookie, number, payload_bytes, now);
+        let header = Header { slack_ns: i64::try_from(others).unwrap_or(i64::MAX), ..header };
+        let payload = out.get_mut(HEADER_BYTES..HEADER_BYTES + payload_bytes as usize)?;
+        // The buffer may hold what somebody else has sent.
+        payload.fill(0);
+        let len = header.write(out) + payload_bytes as usize;
+        self.arm_filler(link, now);
+        Some(len)
+    }
+
+    /// Takes a packet that fills the link in from its neighbour; `false` where it is none.
+    pub fn take_filler(&mut self, link: LinkId, header: &Header, received: Instant) -> bool {
+        let is_filler = header.path.channel == CHANNEL && header.destination == self.config.id;
+        let line = &mut self.lines[usize::from(link.0)];
+        let counting = line.counting.as_deref_mut().filter(|_| is_filler);
+        counting.is_some_and(|counting| counting.take(header, received))
+    }
+}

@@ -1,0 +1,340 @@
+//! Measures what links drain, with the neighbour's help, while no guaranteed channel uses them (ADR 0030).
+//!
+//! The host whose direction it is asks (ASK); the neighbour looks whether channels use the link there, makes ready to count
+//! and says GO; the link is filled with best effort for [`RATE_TIME`]; DONE goes behind it; the neighbour says what came
+//! through. DONE has passed every queue that the packets before it stood in, so with the report the link is empty again.
+//! From ASK to the report both ends let whoever wants a channel over the link wait, and nobody is refused for it. A host
+//! measures one link at a time, its own direction or a neighbour's: two would share its processor.
+
+pub(super) mod arrivals;
+pub(super) mod filler;
+mod outcome;
+mod watch;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use punctual_analysis::{Instant, Ppm};
+
+pub use self::arrivals::Counted;
+use self::arrivals::FillerArrivals;
+use self::watch::{DrainWatch, Seen};
+use super::Node;
+use super::api::{Event, MeasuredRate, RateRefusal};
+use super::config::LinkConfig;
+use super::earliest;
+use crate::ids::{Cookie, LinkId};
+use crate::limits::{
+    RATE_AGAIN, RATE_ANSWER_TIME, RATE_ATTEMPTS_MAX, RATE_DRAIN_TIME, RATE_ERROR_GOOD, RATE_ERROR_MAX,
+    RATE_STEP, RATE_TIME,
+};
+use crate::memory::Memory;
+use crate::signalling::RateWord;
+
+/// How far the measurement of this host's own direction is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Own {
+    #[default]
+    Idle,
+    /// The neighbour is asked.
+    Asked { token: Cookie, until: Instant },
+    /// The link is being filled; what is left is handed over from `until` on.
+    Filling { token: Cookie, until: Instant },
+    /// Everything has left this host.
+    Waiting { token: Cookie, until: Instant },
+}
+
+impl Own {
+    const fn due(self) -> Option<Instant> {
+        match self {
+            Self::Idle => None,
+            Self::Asked { until, .. } | Self::Filling { until, .. } | Self::Waiting { until, .. } => {
+                Some(until)
+            }
+        }
+    }
+}
+
+/// One link.
+#[derive(Clone, Copy, Debug, Default)]
+struct LinkRate {
+    own: Own,
+    /// The neighbour fills its direction: its token, and when it is given up.
+    theirs: Option<(Cookie, Instant)>,
+    /// Of the attempts that are under way.
+    best: Option<MeasuredRate>,
+    attempts: u8,
+    /// How often the driver was full in the present one.
+    full_times: u32,
+    /// In which life of the neighbour that is.
+    life: u32,
+    /// The last measurement, and in which life of the neighbour it was.
+    measured: Option<(MeasuredRate, u32)>,
+    refused: Option<RateRefusal>,
+    /// What it is seen to drain while it is used.
+    watch: DrainWatch,
+    /// A link that measures itself does not try again before.
+    again_at: Instant,
+}
+
+impl LinkRate {
+    fn is_busy(&self) -> bool {
+        self.own != Own::Idle || self.theirs.is_some()
+    }
+}
+
+/// The measurements of a node.
+#[derive(Debug)]
+pub(super) struct Rates {
+    links: Vec<LinkRate>,
+    /// As configured: what a measurement adds to is no configuration.
+    errors: Vec<Ppm>,
+    pub events: VecDeque<Event>,
+    /// When something is due by itself; asked in each turn.
+    due: Option<Instant>,
+}
+
+impl Rates {
+    pub fn new(links: &[LinkConfig]) -> Self {
+        let errors = links.iter().map(|link| link.rate_error).collect();
+        Self { links: vec![LinkRate::default(); links.len()], errors, events: VecDeque::new(), due: None }
+    }
+
+    /// When something is due by itself.
+    pub const fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// To be called when the state of a link may have changed.
+    fn settle_due(&mut self) {
+        let of = |link: &LinkRate| earliest(link.own.due(), link.theirs.map(|(_, until)| until));
+        self.due = self.links.iter().map(of).fold(None, earliest);
+    }
+
+    fn is_busy(&self) -> bool {
+        self.links.iter().any(LinkRate::is_busy)
+    }
+}
+
+impl<M: Memory> Node<M> {
+    /// Begins to measure what a link drains in this host's direction; `Rate` follows. Nothing is harmed: while a guaranteed
+    /// channel uses the link it is refused, and who wants one meanwhile waits, less than a second where the link's queue is
+    /// not deep.
+    ///
+    /// # Errors
+    /// Why not now.
+    pub fn measure_rate(&mut self, link: LinkId, now: Instant) -> Result<(), RateRefusal> {
+        let channels = self.signalling.channels_on(link);
+        if !self.signalling.neighbour(link, now).alive {
+            return Err(RateRefusal::NoNeighbour);
+        }
+        if channels > 0 {
+            return Err(RateRefusal::InUse { channels, there: false });
+        }
+        if self.rates.is_busy() {
+            return Err(RateRefusal::Busy);
+        }
+        let rate = &mut self.rates.links[usize::from(link.0)];
+        (rate.best, rate.attempts) = (None, 0);
+        self.ask_rate(link, now);
+        Ok(())
+    }
+
+    fn ask_rate(&mut self, link: LinkId, now: Instant) {
+        let (token, life) = (self.signalling.rate_token(), self.signalling.neighbour(link, now).lives);
+        let rate = &mut self.rates.links[usize::from(link.0)];
+        rate.attempts += 1;
+        rate.life = life;
+        rate.own = Own::Asked { token, until: now + RATE_ANSWER_TIME };
+        self.signalling.close_link(link);
+        self.signalling.say_rate(link, RateWord::Ask { token });
+        self.rates.settle_due();
+    }
+
+    /// Looks at what neighbours said, and whether a link is to be measured that was not. After each packet of signalling.
+    pub(super) fn tend_rate(&mut self, link: LinkId, now: Instant) {
+        while let Some((link, word)) = self.signalling.poll_rate_word() {
+            self.on_rate_word(link, word, now);
+        }
+        let neighbour = self.signalling.neighbour(link, now);
+        let line = self.plane.line(link);
+        let sent = line.handed_bytes();
+        let (configured, packet) = (line.config.rate, line.wire_bytes(line.config.packet_bytes_max));
+        let drift = Ppm(self.plane.config.clock_tolerance.0.saturating_mul(2));
+        if let Some((bytes, at)) = neighbour.their_received {
+            let seen = Seen { sent, received: bytes, at, now };
+            self.rates.links[usize::from(link.0)].watch.look(seen, configured, packet, drift);
+        }
+        let rate = &mut self.rates.links[usize::from(link.0)];
+        if rate.is_busy() && (!neighbour.alive || rate.life != neighbour.lives) {
+            self.drop_rate(link, RateRefusal::NoNeighbour, now);
+        }
+        let rate = &mut self.rates.links[usize::from(link.0)];
+        let is_known = rate.measured.is_some_and(|(_, life)| life == neighbour.lives);
+        let wants = self.plane.line(link).config.rate_auto && !is_known && rate.again_at <= now;
+        if wants && neighbour.alive && !rate.is_busy() && !self.signalling.is_leaving() {
+            rate.again_at = now + RATE_AGAIN;
+            // Where it is somebody else's turn, after the next HELLO.
+            if let Err(refusal) = self.measure_rate(link, now) {
+                self.note_refused(link, refusal);
+            }
+        }
+        self.rates.settle_due();
+    }
+
+    fn note_refused(&mut self, link: LinkId, refusal: RateRefusal) {
+        let rate = &mut self.rates.links[usize::from(link.0)];
+        rate.refused = Some(refusal);
+        if rate.measured.is_none() && self.plane.line(link).config.rate_auto {
+            self.plane.stages.set_rate_unknown(link, Some(refusal));
+        }
+    }
+
+    fn on_rate_word(&mut self, link: LinkId, word: RateWord, now: Instant) {
+        let own = self.rates.links[usize::from(link.0)].own;
+        match (word, own) {
+            (RateWord::Ask { token }, _) => self.on_rate_asked(link, token, now),
+            (RateWord::Go { token }, Own::Asked { token: asked, .. }) if token == asked => {
+                self.plane.start_filling(link, token, now);
+                let until = now + RATE_TIME;
+                self.rates.links[usize::from(link.0)].own = Own::Filling { token, until };
+            }
+            (RateWord::Busy { token, channels }, Own::Asked { token: asked, .. }) if token == asked => {
+                let in_use = RateRefusal::InUse { channels, there: true };
+                self.conclude_rate(link, if channels > 0 { in_use } else { RateRefusal::Busy }, now);
+            }
+            (RateWord::Done { token }, _) => self.on_rate_done(link, token, now),
+            (RateWord::Report { token, counted }, Own::Waiting { token: asked, .. }) if token == asked => {
+                self.on_rate_report(link, counted, now);
+            }
+            // Of a measurement that was given up.
+            (RateWord::Go { .. } | RateWord::Busy { .. } | RateWord::Report { .. }, _) => {}
+        }
+    }
+
+    /// The neighbour wants to fill the link. Of two who ask each other at once, the one with the lower id goes first.
+    fn on_rate_asked(&mut self, link: LinkId, token: Cookie, now: Instant) {
+        let yields = matches!(self.rates.links[usize::from(link.0)].own, Own::Asked { .. })
+            && self.plane.line(link).config.neighbour < self.plane.config.id;
+        if yields {
+            self.end_rate(link, Err(RateRefusal::Busy), now);
+        }
+        // What it asked for before is over for it; who has waited for that goes first.
+        if self.rates.links[usize::from(link.0)].theirs.take().is_some() {
+            self.plane.line_mut(link).counting = None;
+            self.signalling.open_link(link, now, &mut self.plane);
+        }
+        let channels = self.signalling.channels_on(link);
+        if channels > 0 || self.rates.is_busy() || self.signalling.is_leaving() {
+            return self.signalling.say_rate(link, RateWord::Busy { token, channels });
+        }
+        let life = self.signalling.neighbour(link, now).lives;
+        let rate = &mut self.rates.links[usize::from(link.0)];
+        let until = now + RATE_TIME + RATE_DRAIN_TIME;
+        (rate.theirs, rate.life) = (Some((token, until)), life);
+        self.plane.line_mut(link).counting = Some(Box::new(FillerArrivals::new(token)));
+        self.signalling.close_link(link);
+        self.signalling.say_rate(link, RateWord::Go { token });
+    }
+
+    fn on_rate_done(&mut self, link: LinkId, token: Cookie, now: Instant) {
+        let rate = &mut self.rates.links[usize::from(link.0)];
+        if rate.theirs.is_none_or(|(asked, _)| asked != token) {
+            return;
+        }
+        rate.theirs = None;
+        let counting = self.plane.line_mut(link).counting.take();
+        let counted = counting.and_then(|counting| counting.counted());
+        self.signalling.say_rate(link, RateWord::Report { token, counted });
+        self.signalling.open_link(link, now, &mut self.plane);
+    }
+
+    fn on_rate_report(&mut self, link: LinkId, counted: Option<Counted>, now: Instant) {
+        let result = counted.ok_or(RateRefusal::TooFew).map(|counted| self.judge_rate(link, &counted, now));
+        let rate = &mut self.rates.links[usize::from(link.0)];
+        if let Ok(measured) = result
+            && rate.best.is_none_or(|best| measured.error < best.error)
+        {
+            rate.best = Some(measured);
+        }
+        let is_good = rate.best.is_some_and(|best| best.error <= RATE_ERROR_GOOD);
+        // Who waits for a channel does not wait for a better figure.
+        if !is_good && rate.attempts < RATE_ATTEMPTS_MAX && !self.signalling.has_waiting(link) {
+            rate.own = Own::Idle;
+            return self.ask_rate(link, now);
+        }
+        self.conclude_rate(link, RateRefusal::TooFew, now);
+    }
+
+    /// Ends it with the best attempt; `otherwise`: there was none.
+    fn conclude_rate(&mut self, link: LinkId, otherwise: RateRefusal, now: Instant) {
+        let best = self.rates.links[usize::from(link.0)].best.ok_or(otherwise);
+        let even = best.and_then(|best| match best.error <= RATE_ERROR_MAX {
+            true => Ok(best),
+            false => Err(RateRefusal::Uneven { error: best.error }),
+        });
+        self.end_rate(link, even, now);
+    }
+
+    /// It is over: the link is everybody's again, and who waited goes on.
+    fn end_rate(&mut self, link: LinkId, result: Result<MeasuredRate, RateRefusal>, now: Instant) {
+        self.plane.end_filling(link);
+        self.rates.links[usize::from(link.0)].own = Own::Idle;
+        let result = result.and_then(|measured| self.use_rate(link, measured));
+        match result {
+            Ok(measured) => {
+                let rate = &mut self.rates.links[usize::from(link.0)];
+                (rate.measured, rate.refused) = (Some((measured, rate.life)), None);
+            }
+            Err(refusal) => self.note_refused(link, refusal),
+        }
+        self.rates.events.push_back(Event::Rate { link, result });
+        self.signalling.open_link(link, now, &mut self.plane);
+    }
+
+    /// The neighbour is gone, or did not answer in time.
+    fn drop_rate(&mut self, link: LinkId, why: RateRefusal, now: Instant) {
+        let rate = &mut self.rates.links[usize::from(link.0)];
+        if rate.theirs.take().is_some() {
+            self.plane.line_mut(link).counting = None;
+        }
+        if self.rates.links[usize::from(link.0)].own == Own::Idle {
+            return self.signalling.open_link(link, now, &mut self.plane);
+        }
+        self.end_rate(link, Err(why), now);
+    }
+
+    /// What is due.
+    pub(super) fn handle_rates(&mut self, now: Instant) {
+        for index in 0..self.rates.links.len() {
+            let link = LinkId(index as u16);
+            let LinkRate { own, theirs, .. } = self.rates.links[index];
+            if theirs.is_some_and(|(_, until)| until <= now) {
+                self.drop_rate(link, RateRefusal::NoAnswer, now);
+            }
+            if own.due().is_none_or(|until| until > now) {
+                continue;
+            }
+            match own {
+                Own::Filling { token, .. } => self.finish_filling(link, token, now),
+                Own::Asked { .. } | Own::Waiting { .. } => self.drop_rate(link, RateRefusal::NoAnswer, now),
+                Own::Idle => {}
+            }
+        }
+        self.rates.settle_due();
+    }
+
+    /// The time is over: DONE once the last packet is handed over.
+    fn finish_filling(&mut self, link: LinkId, token: Cookie, now: Instant) {
+        let rate = &mut self.rates.links[usize::from(link.0)];
+        if !self.plane.stop_filling(link, now) {
+            rate.own = Own::Filling { token, until: now + RATE_STEP };
+            return;
+        }
+        rate.full_times = self.plane.end_filling(link);
+        rate.own = Own::Waiting { token, until: now + RATE_DRAIN_TIME };
+        self.signalling.say_rate(link, RateWord::Done { token });
+    }
+}

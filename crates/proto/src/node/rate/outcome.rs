@@ -1,0 +1,88 @@
+//! What a measurement means, and what a link that measures itself does with it.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use punctual_analysis::{BitRate, Instant, Ppm};
+
+use super::arrivals::Counted;
+use crate::ids::LinkId;
+use crate::limits::RATE_FULL_TIMES;
+use crate::memory::Memory;
+use crate::node::Node;
+use crate::node::api::{MeasuredRate, RateRefusal, RateStatus};
+use crate::node::config::KernelTraffic;
+
+/// Less than this part of what was offered must be missing for the link to count as filled.
+const OFFERED: Ppm = Ppm(20_000);
+/// What a shaper of ours does not count, at most (ADR 0027): it holds the link below its rate by so much.
+const SHAPED: Ppm = Ppm(16_000);
+
+impl<M: Memory> Node<M> {
+    /// The link of this name.
+    ///
+    /// # Errors
+    /// The names that there are.
+    pub fn link_named(&self, name: &str) -> Result<LinkId, Vec<String>> {
+        let names = || self.plane.config.links.iter().map(|link| &link.name);
+        match names().position(|known| known == name) {
+            Some(index) => Ok(LinkId(index as u16)),
+            None => Err(names().cloned().collect()),
+        }
+    }
+
+    /// A link's name, empty where there is no such link.
+    pub fn link_name(&self, link: LinkId) -> &str {
+        self.plane.config.links.get(usize::from(link.0)).map_or("", |link| &link.name)
+    }
+
+    /// What is known of a link's rate.
+    pub fn rate_status(&self, link: LinkId) -> RateStatus {
+        let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.line(link).config);
+        RateStatus {
+            rate: config.rate,
+            error: config.rate_error,
+            auto: config.rate_auto,
+            measured: rate.measured.map(|(measured, _)| measured),
+            observed: rate.watch.observed(),
+            refused: rate.refused,
+        }
+    }
+
+    /// What the neighbour's count means.
+    pub(super) fn judge_rate(&self, link: LinkId, counted: &Counted, now: Instant) -> MeasuredRate {
+        let (line, rate) = (self.plane.line(link), &self.rates.links[usize::from(link.0)]);
+        let wire_bytes = line.filler_wire_bytes();
+        // No neighbour knows of more than was tried.
+        let tried = line.config.rate_ceiling.unwrap_or(line.config.rate).max(line.config.rate);
+        let through = counted.rate(wire_bytes).min(tried);
+        // The receiver's clock against ours: each within the domain's tolerance.
+        let clocks = self.plane.config.clock_tolerance.0.saturating_mul(2);
+        let error = Ppm(counted.error(wire_bytes).0.saturating_add(clocks).min(Ppm::ONE.0));
+        let missing = Ppm(error.0.max(OFFERED.0));
+        let mut filled =
+            through < counted.offered_rate(wire_bytes).less(missing) || rate.full_times >= RATE_FULL_TIMES;
+        if line.config.kernel_traffic == KernelTraffic::Behind {
+            let shaped = line.config.rate.less(line.config.rate_error).less(SHAPED);
+            filled &= through < shaped.less(missing);
+        }
+        MeasuredRate { rate: through, error, at_least: !filled, at: now }
+    }
+
+    /// A link that measures itself drains so much from now on.
+    pub(super) fn use_rate(
+        &mut self,
+        link: LinkId,
+        measured: MeasuredRate,
+    ) -> Result<MeasuredRate, RateRefusal> {
+        if !self.plane.line(link).config.rate_auto {
+            return Ok(measured);
+        }
+        let error = Ppm(measured.error.0.max(self.rates.errors[usize::from(link.0)].0));
+        if measured.rate == BitRate(0) || !self.plane.set_link_rate(link, measured.rate, error) {
+            return Err(RateRefusal::TooSlow);
+        }
+        self.signalling.set_link_rate(link, measured.rate, error);
+        Ok(measured)
+    }
+}

@@ -1,0 +1,124 @@
+//! What a link is seen to drain while it is used: what its neighbour says that came in, beside what was handed over.
+//!
+//! Where more was handed over than came out, and it was so in the look before, too, packets waited below the driver all the
+//! time: what came out is what the link drains. Else it drains that much at least. Looks happen when a HELLO comes, which
+//! says the count: nobody is woken, and no packet is touched for it.
+
+use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
+
+use crate::limits::{RATE_LOOK_MAX, RATE_LOOK_MIN};
+use crate::node::api::MeasuredRate;
+
+/// One part in so many of what came out must be missing.
+const MISSING_PART: u64 = 10;
+/// Less than this part of the rate says nothing of what the link could drain.
+const FILLED_PART: u64 = 2;
+/// What was seen gives way to less after this.
+const FORGOTTEN: Nanos = Nanos::from_secs(60);
+
+/// Both ends of a link at one time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// Handed over here, in bytes of the wire.
+    pub sent: u64,
+    /// Came in there.
+    pub received: u64,
+    /// When, on the neighbour's clock.
+    pub at: Instant,
+    /// Here.
+    pub now: Instant,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DrainWatch {
+    last: Option<Seen>,
+    was_behind: bool,
+    observed: Option<MeasuredRate>,
+}
+
+impl DrainWatch {
+    /// The last that was worth telling.
+    pub const fn observed(&self) -> Option<MeasuredRate> {
+        self.observed
+    }
+
+    /// Takes what is known now, of a link that is to drain `configured` and whose packets take `packet` bytes of the wire at
+    /// most; `drift` between the two clocks.
+    pub fn look(&mut self, seen: Seen, configured: BitRate, packet: u32, drift: Ppm) {
+        let Some(last) = self.last else { return self.last = Some(seen) };
+        let span = seen.at.since(last.at);
+        if span < RATE_LOOK_MIN && seen.received >= last.received {
+            return;
+        }
+        self.last = Some(seen);
+        let was_behind = core::mem::take(&mut self.was_behind);
+        // Another life of the neighbour, or too long ago to have been busy all the time.
+        if span > RATE_LOOK_MAX || seen.received < last.received {
+            return;
+        }
+        let (came, gone) = (seen.received - last.received, seen.sent.saturating_sub(last.sent));
+        let rate = u128::from(came) * 8_000_000_000 / u128::from(span.0.max(1));
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        self.was_behind =
+            gone > came.saturating_add(came / MISSING_PART) && came > u64::from(packet) * MISSING_PART;
+        let at_least = !(self.was_behind && was_behind);
+        if at_least && rate < configured.0 / FILLED_PART {
+            return;
+        }
+        let count = u64::from(packet) * 1_000_000 / came.max(1);
+        let error = Ppm(u32::try_from(count).unwrap_or(u32::MAX).saturating_add(drift.0).min(Ppm::ONE.0));
+        let news = MeasuredRate { rate: BitRate(rate), error, at_least, at: seen.now };
+        let gives_way = |old: MeasuredRate| {
+            !at_least || seen.now.since(old.at) > FORGOTTEN || old.at_least && old.rate <= news.rate
+        };
+        if self.observed.is_none_or(gives_way) {
+            self.observed = Some(news);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIGURED: BitRate = BitRate(95_000_000);
+
+    /// A look each second: (handed over, came out) in each.
+    fn after(spans: &[(u64, u64)]) -> Option<MeasuredRate> {
+        let mut watch = DrainWatch::default();
+        let mut seen = Seen { sent: 0, received: 0, at: Instant(7), now: Instant(9) };
+        watch.look(seen, CONFIGURED, 1_530, Ppm(200));
+        for (sent, received) in spans {
+            seen.sent += sent;
+            seen.received += received;
+            seen.at = seen.at + Nanos::from_secs(1);
+            seen.now = seen.now + Nanos::from_secs(1);
+            watch.look(seen, CONFIGURED, 1_530, Ppm(200));
+        }
+        watch.observed()
+    }
+
+    #[test]
+    fn a_link_that_is_behind_all_the_time_drains_what_comes_out() {
+        let found = after(&[(11_000_000, 2_500_000), (11_000_000, 2_500_000)]).expect("told");
+        assert_eq!((found.rate, found.at_least), (BitRate(20_000_000), false));
+        assert!(found.error < Ppm(1_000));
+        // Once is no proof: it may have been idle first.
+        assert_eq!(after(&[(11_000_000, 2_500_000)]), None);
+    }
+
+    #[test]
+    fn a_link_that_keeps_up_drains_that_much_at_least_and_an_idle_one_says_nothing() {
+        let found = after(&[(10_000_000, 10_000_000), (9_000_000, 9_000_000)]).expect("told");
+        assert_eq!((found.rate, found.at_least), (BitRate(80_000_000), true));
+        assert_eq!(after(&[(1_000, 1_000), (500_000, 500_000)]), None);
+        // A neighbour that starts anew counts from nothing.
+        let mut watch = DrainWatch::default();
+        for (received, at) in [(9_000_000, 1), (100, 2), (12_000_000, 3)] {
+            let at = Instant(at * 1_000_000_000);
+            watch.look(Seen { sent: 0, received, at, now: at }, CONFIGURED, 1_530, Ppm(0));
+        }
+        assert_eq!(watch.observed().map(|seen| seen.rate), Some(BitRate(95_999_200)));
+    }
+}

@@ -1,0 +1,211 @@
+//! What neighbours say to measure a link (ADR 0030), and who waits for a channel over it meanwhile.
+//!
+//! A link is *closed* while it is measured. What would hold resources for a channel over it waits, as it came, and goes on
+//! when the link is open again: the packets that filled it have left by then. The wait is bounded by the measurement's own
+//! times, and so is their number; beyond it, and on a host that stops, they are refused.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use punctual_analysis::{BitRate, Instant, Ppm};
+use serde::{Deserialize, Serialize};
+
+use super::Signalling;
+use super::channel::Attempt;
+use super::message::{Create, Message};
+use super::resources::Resources;
+use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
+use crate::limits::RATE_WAITING_MAX;
+use crate::node::api::{CloseReason, Event, OpenRequest, RefuseCause};
+use crate::node::rate::Counted;
+
+/// Two neighbours about a measurement; `token` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RateWord {
+    /// I want to fill the link towards you.
+    Ask {
+        /// Its packets carry it, too.
+        token: Cookie,
+    },
+    /// Do; I count.
+    Go {
+        /// See above.
+        token: Cookie,
+    },
+    /// Not now.
+    Busy {
+        /// See above.
+        token: Cookie,
+        /// Guaranteed channels that use the link here; none: another measurement is under way.
+        channels: u32,
+    },
+    /// All packets are before this.
+    Done {
+        /// See above.
+        token: Cookie,
+    },
+    /// What came through.
+    Report {
+        /// See above.
+        token: Cookie,
+        /// `None`: too little to say.
+        counted: Option<Counted>,
+    },
+}
+
+/// Who waits for a link.
+#[derive(Debug)]
+enum Waiting {
+    /// A channel that starts here.
+    Open(ChannelId, Box<(OpenRequest, Attempt)>),
+    /// One that came over a link.
+    Create(LinkId, Box<Create>),
+}
+
+/// Links that are being measured, and who waits.
+#[derive(Debug, Default)]
+pub struct Closed {
+    links: BTreeSet<LinkId>,
+    waiting: VecDeque<(LinkId, Waiting)>,
+    words: VecDeque<(LinkId, RateWord)>,
+}
+
+impl Signalling {
+    /// What a neighbour said.
+    pub fn poll_rate_word(&mut self) -> Option<(LinkId, RateWord)> {
+        self.closed.words.pop_front()
+    }
+    pub(super) fn on_rate(&mut self, link: LinkId, word: RateWord) {
+        self.closed.words.push_back((link, word));
+    }
+    /// Says something.
+    pub fn say_rate(&mut self, link: LinkId, word: RateWord) {
+        self.say(link, &Message::Rate(word));
+    }
+    /// Names a measurement: nobody who has not seen its packets guesses it.
+    pub fn rate_token(&mut self) -> Cookie {
+        Cookie(self.random.next() as u32)
+    }
+    /// Guaranteed channels that use a link, in whatever role and state.
+    pub fn channels_on(&self, link: LinkId) -> u32 {
+        u32::try_from(self.channels.count_on(link)).unwrap_or(u32::MAX)
+    }
+    /// What has come in over a link, in bytes of the wire: its neighbour is told.
+    pub fn set_received(&mut self, link: LinkId, bytes: u64) {
+        if let Some(peer) = self.peers.get_mut(usize::from(link.0)) {
+            peer.received_bytes = bytes;
+        }
+    }
+    /// Nothing new begins.
+    pub const fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+    /// Who wants a channel over the link waits from now on, and HELLOs that are late on it prove nothing.
+    pub fn close_link(&mut self, link: LinkId) {
+        self.closed.links.insert(link);
+        self.set_excused(link, true);
+    }
+    /// Who has waited goes on.
+    pub fn open_link(&mut self, link: LinkId, now: Instant, resources: &mut dyn Resources) {
+        if !self.closed.links.remove(&link) {
+            return;
+        }
+        self.set_excused(link, false);
+        let waiting = core::mem::take(&mut self.closed.waiting);
+        let (go, stay): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(of, _)| *of == link);
+        self.closed.waiting = stay.into();
+        go.into_iter().for_each(|(_, waiting)| self.go_on(waiting, now, resources));
+    }
+    /// Whether somebody waits for it.
+    pub fn has_waiting(&self, link: LinkId) -> bool {
+        self.closed.waiting.iter().any(|(of, _)| *of == link)
+    }
+    /// A link drains so much from now on.
+    pub fn set_link_rate(&mut self, link: LinkId, rate: BitRate, error: Ppm) {
+        if let Some(config) = self.config.links.get_mut(usize::from(link.0)) {
+            (config.rate, config.rate_error) = (rate, error);
+        }
+    }
+
+    fn set_excused(&mut self, link: LinkId, excused: bool) {
+        if let Some(peer) = self.peers.get_mut(usize::from(link.0)) {
+            peer.excused = excused;
+        }
+    }
+    fn go_on(&mut self, waiting: Waiting, now: Instant, resources: &mut dyn Resources) {
+        match waiting {
+            Waiting::Open(id, wanted) => {
+                let (request, attempt) = *wanted;
+                self.try_routes(id, &request, attempt, now, resources);
+            }
+            Waiting::Create(link, create) => self.on_create(link, *create, now, resources),
+        }
+    }
+    fn is_closed(&self, link: Option<LinkId>) -> Option<LinkId> {
+        let may_wait = !self.leaving && self.closed.waiting.len() < RATE_WAITING_MAX;
+        link.filter(|link| may_wait && self.closed.links.contains(link))
+    }
+
+    /// The link to `next` is measured: the channel that wants it waits. Gives the attempt back where it is not.
+    pub(super) fn wait_to_open(
+        &mut self,
+        id: ChannelId,
+        request: &OpenRequest,
+        next: Option<NodeId>,
+        attempt: Attempt,
+    ) -> Option<Attempt> {
+        let Some(link) = self.is_closed(next.and_then(|next| self.link_to(next))) else {
+            return Some(attempt);
+        };
+        self.closed.waiting.push_back((link, Waiting::Open(id, Box::new((request.clone(), attempt)))));
+        None
+    }
+
+    /// The same of a CREATE that came over a link; `true` where it waits.
+    pub(super) fn wait_to_create(&mut self, from: LinkId, create: &Create) -> bool {
+        let onward = create.route.next().and_then(|next| self.link_to(next));
+        let Some(link) = self.is_closed(Some(from)).or_else(|| self.is_closed(onward)) else {
+            return false;
+        };
+        let is_same =
+            |waiting: &Waiting| matches!(waiting, Waiting::Create(_, known) if known.path == create.path);
+        if !self.closed.waiting.iter().any(|(_, waiting)| is_same(waiting)) {
+            self.closed.waiting.push_back((link, Waiting::Create(from, Box::new(create.clone()))));
+        }
+        true
+    }
+
+    /// Whether the CREATE of a path waits.
+    pub(super) fn is_waiting(&self, path: PathId) -> bool {
+        let is = |waiting: &Waiting| matches!(waiting, Waiting::Create(_, create) if create.path == path);
+        self.closed.waiting.iter().any(|(_, waiting)| is(waiting))
+    }
+
+    /// What waits and has ended before it began: its source says so.
+    pub(super) fn forget_waiting(&mut self, path: PathId) {
+        let is = |waiting: &Waiting| matches!(waiting, Waiting::Create(_, create) if create.path == path);
+        self.closed.waiting.retain(|(_, waiting)| !is(waiting));
+    }
+    /// The neighbour of a link has forgotten what it asked for.
+    pub(super) fn forget_waiting_from(&mut self, link: LinkId) {
+        let is = |waiting: &Waiting| matches!(waiting, Waiting::Create(from, _) if *from == link);
+        self.closed.waiting.retain(|(_, waiting)| !is(waiting));
+    }
+    /// An application closes what it has asked for; `false` where nothing of it waits.
+    pub(super) fn close_waiting(&mut self, id: ChannelId, reason: CloseReason) -> bool {
+        let is = |waiting: &Waiting| matches!(waiting, Waiting::Open(known, _) if *known == id);
+        let Some(at) = self.closed.waiting.iter().position(|(_, waiting)| is(waiting)) else { return false };
+        let Some((_, Waiting::Open(_, wanted))) = self.closed.waiting.remove(at) else { return false };
+        if let Some(asked) = &wanted.1.asked {
+            self.answer_no(asked, self.refusal(RefuseCause::Receiver(super::CLOSED.into())));
+        }
+        self.events.push_back(Event::Closed { channel: id, reason, receipt: None });
+        true
+    }
+    /// The host stops: nothing waits any more, and all of it is refused.
+    pub(super) fn end_waiting(&mut self, now: Instant, resources: &mut dyn Resources) {
+        let waiting = core::mem::take(&mut self.closed.waiting);
+        waiting.into_iter().for_each(|(_, waiting)| self.go_on(waiting, now, resources));
+    }
+}

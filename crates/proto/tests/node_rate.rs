@@ -1,0 +1,301 @@
+//! The rate of a link is measured with the neighbour's help (ADR 0030): within its stated error, harming nobody, and a link that
+//! measures itself admits by it. In a line h1 - h2 (- h3) something below h1's driver drains at its own rate.
+
+mod common;
+
+use common::rate::{TRIED as CONFIGURED, is_right, measured, wrong};
+use common::{Slow, TestOutbox, World, line_config, name};
+use punctual_proto::ids::{Address, LinkId};
+use punctual_proto::node::api::{Event, MeasuredRate, OpenRequest, RateRefusal, RefuseCause, UserId};
+use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+
+const DRAINS: BitRate = BitRate(20_000_000);
+const LINK: LinkId = LinkId(0);
+
+fn contract() -> Contract {
+    Contract::new(200, Rate::per_second(200).unwrap(), 1, Nanos::from_millis(50)).unwrap()
+}
+
+fn slow_world(hosts: usize) -> World {
+    let mut world = World::line(hosts, CONFIGURED);
+    world.slow = Some(Slow::new(0, DRAINS));
+    world.run_for(Nanos::from_secs(3));
+    world
+}
+
+/// `h1` finds its link out by itself; the ceiling is what is configured.
+fn auto_world() -> World {
+    let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, CONFIGURED)).collect();
+    configs[0].links[0].rate_auto = true;
+    let mut world = World::of(configs);
+    world.slow = Some(Slow::new(0, DRAINS));
+    world
+}
+
+fn measure(world: &mut World) -> Result<MeasuredRate, RateRefusal> {
+    world.nodes[0].measure_rate(LINK, world.now)?;
+    measured(world, 0)
+}
+
+fn ask(world: &mut World) -> punctual_proto::ids::ChannelId {
+    let _ = world.nodes[1].listen(name("port"));
+    let to = Address { port: name("port"), host: name("h2") };
+    let request = OpenRequest { to, contract: contract(), user: UserId(0), probe: false, token: None };
+    world.nodes[0].open(request, world.now).expect("the request can be tried")
+}
+
+#[test]
+fn a_link_that_drains_slower_than_configured_is_measured_within_its_error() {
+    for (burst, drains) in [(0, 20_000_000), (40, 20_000_000), (0, 1_500_000), (0, 60_000_000)] {
+        let mut world = slow_world(2);
+        let slow = world.slow.as_mut().unwrap();
+        (slow.burst, slow.rate) = (Nanos::from_millis(burst), BitRate(drains));
+        let measured = measure(&mut world).expect("it can be measured");
+        assert!(is_right(measured, BitRate(drains)) && !measured.at_least, "{drains} {burst} {measured:?}");
+        assert!(measured.error <= Ppm(if drains > 10_000_000 { 20_000 } else { 60_000 }), "{measured:?}");
+        let status = &world.nodes[0].status(world.now).links[0];
+        assert_eq!((status.rate.measured, status.rate.rate), (Some(measured), CONFIGURED));
+        // It was on purpose: nobody is told that a stage is late.
+        world.run_for(Nanos::from_secs(3));
+        assert!(world.nodes.iter().all(|node| node.status(world.now).broken.is_empty()));
+        assert_eq!(world.nodes[1].status(world.now).links[0].late_signals.times, 0);
+    }
+}
+
+#[test]
+fn a_link_that_this_host_cannot_fill_drains_so_much_at_least() {
+    let mut world = slow_world(2);
+    world.slow = None;
+    let measured = measure(&mut world).expect("it can be measured");
+    assert!(measured.at_least && measured.rate.0 > 90_000_000 && measured.rate <= CONFIGURED, "{measured:?}");
+    // A ceiling above what is configured is tried, and what is configured stays in use.
+    let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, CONFIGURED)).collect();
+    configs[0].links[0].rate_ceiling = Some(BitRate(400_000_000));
+    let mut world = World::of(configs);
+    world.slow = Some(Slow::new(0, BitRate(200_000_000)));
+    world.run_for(Nanos::from_secs(3));
+    let measured = measure(&mut world).expect("it can be measured");
+    assert!(is_right(measured, BitRate(200_000_000)) && !measured.at_least, "{measured:?}");
+    assert_eq!(world.nodes[0].status(world.now).links[0].rate.rate, CONFIGURED);
+}
+
+#[test]
+fn it_is_refused_while_a_channel_uses_the_link_in_any_role() {
+    // Through h2, and in the other direction.
+    for (from, to) in [(0, 2), (2, 0)] {
+        let mut world = World::line(3, CONFIGURED);
+        let open = world.open(from, to, contract()).expect("it fits");
+        for (node, link) in [(0, LINK), (1, LINK), (1, LinkId(1)), (2, LINK)] {
+            let refused = world.nodes[node].measure_rate(link, world.now);
+            assert_eq!(refused, Err(RateRefusal::InUse { channels: 1, there: false }));
+        }
+        world.nodes[from].close(open.source, world.now).expect("it is open");
+        world.run_for(Nanos::from_secs(2));
+        assert!(measure(&mut world).is_ok());
+    }
+}
+
+#[test]
+fn a_neighbour_that_is_not_there_is_said() {
+    let mut world = World::line(2, CONFIGURED);
+    world.tap = Some(Box::new(|_, _, _| false));
+    world.run_for(Nanos::from_secs(1));
+    assert_eq!(world.nodes[0].measure_rate(LINK, world.now), Err(RateRefusal::NoNeighbour));
+}
+
+#[test]
+fn who_wants_a_channel_meanwhile_waits_and_is_not_refused() {
+    let mut world = slow_world(2);
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    world.run_for(Nanos::from_millis(100));
+    let began = world.now;
+    let open = world.open(0, 1, contract()).expect("it is admitted");
+    let waited = world.now.since(began);
+    assert!(waited > Nanos::from_millis(150) && waited < Nanos::from_millis(700), "{waited}");
+    assert!(world.nodes[0].status(world.now).links[0].rate.measured.is_some(), "it was finished");
+    // What filled the link has left: nothing is late.
+    world.slow = None;
+    open.outbox.send(&[7; 200], world.now);
+    world.nodes[0].handle_outbox(open.source, world.now);
+    world.run_for(Nanos::from_millis(100));
+    assert!(open.inbox.recv(|_, info| assert_eq!(info.len, 200)));
+    assert_eq!(world.nodes[1].channel(open.sink).unwrap().counters.misses, 0);
+}
+
+#[test]
+fn one_that_comes_from_the_other_side_waits_too() {
+    let mut world = slow_world(2);
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    world.run_for(Nanos::from_millis(100));
+    let began = world.now;
+    world.open(1, 0, contract()).expect("it is admitted");
+    assert!(world.now.since(began) > Nanos::from_millis(150));
+}
+
+#[test]
+fn an_application_that_closes_what_waits_is_told_so_and_the_measurement_goes_on() {
+    let mut world = slow_world(2);
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    world.run_for(Nanos::from_millis(50));
+    let channel = ask(&mut world);
+    world.run_for(Nanos::from_millis(20));
+    world.nodes[0].close(channel, world.now).expect("it waits");
+    world.run_for(Nanos::from_millis(20));
+    let closed = |event: &Event| matches!(event, Event::Closed { channel: of, .. } if *of == channel);
+    assert!(world.events[0].iter().any(closed));
+    assert!(is_right(measured(&mut world, 0).expect("it goes on"), DRAINS));
+    assert_eq!(world.nodes[0].channels().len(), 0);
+}
+
+#[test]
+fn a_neighbour_that_goes_away_ends_it_and_lets_others_on() {
+    let mut world = slow_world(2);
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    world.run_for(Nanos::from_millis(100));
+    let channel = ask(&mut world);
+    world.tap = Some(Box::new(|_, _, _| false));
+    assert!(measured(&mut world, 0).is_err());
+    let refused = |event: &Event| matches!(event, Event::Refused { channel: of, .. } if *of == channel);
+    world.run_for(Nanos::from_secs(20));
+    assert!(world.events[0].iter().any(refused), "{:?}", world.events[0]);
+}
+
+#[test]
+fn a_link_that_measures_itself_admits_nothing_before_and_by_the_measured_rate_after() {
+    let mut world = auto_world();
+    let early = ask(&mut world);
+    world.run_for(Nanos::from_millis(1));
+    let cause = world.events[0].iter().find_map(|event| match event {
+        Event::Refused { channel, refusal } if *channel == early => Some(refusal.cause.clone()),
+        _ => None,
+    });
+    assert_eq!(cause, Some(RefuseCause::RateUnknown(RateRefusal::NoNeighbour)));
+    assert!(cause.unwrap().to_string().contains("rate = \"auto\""));
+    let found = measured(&mut world, 0).expect("it measures itself");
+    assert!(is_right(found, DRAINS), "{found:?}");
+    let rate = world.nodes[0].status(world.now).links[0].rate;
+    assert!(rate.is_known() && rate.rate == found.rate && rate.rate.less(rate.error) <= DRAINS, "{rate:?}");
+    // More than the wire drains, less than the ceiling: 25 Mbit/s.
+    let greedy = Contract::new(12_500, Rate::per_second(250).unwrap(), 1, Nanos::from_millis(100)).unwrap();
+    let refused = world.open(0, 1, greedy).expect_err("the wire does not carry it");
+    let Event::Refused { refusal, .. } = refused else { panic!("{refused:?}") };
+    assert!(matches!(refusal.cause, RefuseCause::Stage { .. }), "{refusal}");
+    // 15 Mbit/s fits, and is in time on that wire.
+    let modest = Contract { rate_max: Rate::per_second(150).unwrap(), ..greedy };
+    let open = world.open(0, 1, modest).expect("it fits");
+    for number in 0..150u64 {
+        open.outbox.send(&[number as u8; 12_500], world.now);
+        world.nodes[0].handle_outbox(open.source, world.now);
+        world.run_for(Nanos(6_666_667));
+        while open.inbox.recv(|_, _| {}) {}
+    }
+    let counters = world.nodes[1].channel(open.sink).unwrap().counters;
+    assert!(counters.messages_out >= 148 && counters.misses == 0, "{counters:?}");
+}
+
+#[test]
+fn it_measures_itself_again_in_another_life_of_the_neighbour() {
+    let mut world = auto_world();
+    let found = measured(&mut world, 0).expect("it measures itself");
+    world.slow.as_mut().unwrap().rate = BitRate(40_000_000);
+    world.run_for(Nanos::from_secs(3));
+    assert_eq!(world.nodes[0].status(world.now).links[0].rate.measured, Some(found), "not of itself");
+    let mut config = line_config(1, 2, CONFIGURED);
+    config.epoch = punctual_proto::ids::Epoch(2);
+    world.nodes[1] = punctual_proto::node::Node::new(config, 7, world.now).unwrap();
+    let again = measured(&mut world, 0).expect("it measures itself again");
+    assert!(is_right(again, BitRate(40_000_000)), "{again:?}");
+}
+
+#[test]
+fn two_neighbours_that_want_to_measure_at_once_do_so_one_after_the_other() {
+    let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, CONFIGURED)).collect();
+    configs.iter_mut().for_each(|config| config.links[0].rate_auto = true);
+    let mut world = World::of(configs);
+    world.slow = Some(Slow::new(0, DRAINS));
+    world.run_for(Nanos::from_secs(8));
+    let rate = |node: usize, now: Instant| world.nodes[node].status(now).links[0].rate;
+    let (there, back) = (rate(0, world.now), rate(1, world.now));
+    assert!(is_right(there.measured.expect("measured"), DRAINS), "{there:?}");
+    assert!(back.measured.is_some_and(|back| back.at_least && back.rate.0 > 90_000_000), "{back:?}");
+}
+
+#[test]
+fn what_a_link_drains_is_seen_while_it_is_used() {
+    let mut world = slow_world(2);
+    assert_eq!(world.nodes[0].status(world.now).links[0].rate.observed, None);
+    let outbox = TestOutbox::new(1, 1_400);
+    let to = Address { port: name("bulk"), host: name("h2") };
+    let flow = world.nodes[0].open_best_effort(to, 1_400, outbox.clone(), world.now).expect("a flow");
+    for _ in 0..500 {
+        outbox.stuff(&[7; 1_400], 60, world.now);
+        world.nodes[0].handle_outbox(flow, world.now);
+        world.run_for(Nanos::from_millis(10));
+    }
+    let status = &world.nodes[0].status(world.now).links[0];
+    let seen = status.rate.observed.expect("the link was behind");
+    assert!(!seen.at_least && is_right(MeasuredRate { error: Ppm(20_000), ..seen }, DRAINS), "{seen:?}");
+    assert_eq!((status.rate.rate, status.rate.measured), (CONFIGURED, None));
+    // In the other direction nothing went.
+    assert_eq!(world.nodes[1].status(world.now).links[0].rate.observed, None);
+}
+
+#[test]
+fn whatever_the_wire_the_truth_lies_within_the_stated_error() {
+    for seed in 0..300 {
+        assert_eq!(wrong(seed), None, "seed {seed}");
+    }
+}
+
+#[test]
+fn other_traffic_on_the_link_is_no_part_of_the_error_that_is_not_stated() {
+    // It is in the same queues; with a wire that is not filled, and one that is.
+    for drains in [20_000_000, 80_000_000] {
+        let mut world = slow_world(2);
+        world.slow.as_mut().unwrap().rate = BitRate(drains);
+        let outbox = TestOutbox::new(1, 1_400);
+        let to = Address { port: name("bulk"), host: name("h2") };
+        let flow = world.nodes[0].open_best_effort(to, 1_400, outbox.clone(), world.now).expect("a flow");
+        outbox.stuff(&[7; 1_400], 6_000, world.now);
+        world.nodes[0].handle_outbox(flow, world.now);
+        let found = measure(&mut world).expect("it can be measured");
+        assert!(is_right(found, BitRate(drains)), "{drains}: {found:?}");
+        assert!(found.rate.0 > drains / 10 * 8, "a half is the other flow's: {found:?}");
+    }
+}
+
+#[test]
+fn a_refresh_of_what_waits_does_not_end_it() {
+    let mut configs: Vec<_> = (0..3).map(|index| line_config(index, 3, CONFIGURED)).collect();
+    // Refreshed each 100 ms.
+    configs.iter_mut().for_each(|config| config.signalling.lease = Nanos::from_millis(500));
+    let mut world = World::of(configs);
+    world.slow = Some(Slow::new(0, DRAINS));
+    world.run_for(Nanos::from_secs(3));
+    // h1 fills the link to h2; the CREATE from h3 waits at h2 for it.
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    world.run_for(Nanos::from_millis(20));
+    let began = world.now;
+    world.open(2, 0, contract()).expect("it is admitted");
+    assert!(world.now.since(began) > Nanos::from_millis(250));
+}
+
+#[test]
+fn a_neighbour_that_never_says_that_it_is_done_keeps_nobody_waiting_for_long() {
+    // h1 fills the link to h2 and is never heard again; h3 wants a channel to it meanwhile, and one to h2.
+    let mut world = slow_world(3);
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    world.run_for(Nanos::from_millis(100));
+    world.tap = Some(Box::new(|node, _, _| node != 0));
+    let to = Address { port: name("port"), host: name("h1") };
+    let request = OpenRequest { to, contract: contract(), user: UserId(0), probe: false, token: None };
+    let waits = world.nodes[2].open(request, world.now).expect("the request can be tried");
+    world.open(2, 1, contract()).expect("another link is nobody's business");
+    let refused = |world: &World| {
+        let is = |event: &Event| matches!(event, Event::Refused { channel, .. } if *channel == waits);
+        world.events[2].iter().any(is)
+    };
+    assert!(!refused(&world));
+    world.run_for(Nanos::from_secs(7));
+    assert!(refused(&world), "{:?}", world.events[2]);
+}
