@@ -55,6 +55,8 @@ pub enum Mutation {
     HelloWithoutDeparture,
     /// A host that knows that its stage is broken tells nobody.
     BreachNotAnnounced,
+    /// A grant leaves before the shaper of kernel traffic has gone back to where its bound holds.
+    GrantBeforeShaper,
 }
 
 /// Whether the core has this fault.

@@ -23,7 +23,7 @@ mod packets;
 mod parameters;
 
 use punctual_analysis::mutation::{Mutation, active};
-use punctual_analysis::{Instant, Nanos, Ppm};
+use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
 use crate::limits;
 use crate::node::earliest;
@@ -130,6 +130,17 @@ impl<P> LinkScheduler<P> {
     /// From now on best effort as a whole takes at most this share of the rate; [`Ppm::ONE`] is no cap.
     pub fn set_best_effort_cap(&mut self, share: Ppm) {
         self.best_effort.set_cap(share);
+    }
+
+    /// From now on paced at `rate`, with departures put off by `delay` at most. When all that was handed over before has
+    /// left, by what was said of it then.
+    pub fn set_pace(&mut self, rate: BitRate, delay: Nanos, now: Instant) -> Instant {
+        self.pacer.set_pace(rate, delay, now)
+    }
+
+    /// Whether queue 1 is empty: what it held has been handed over.
+    pub fn is_served(&self, now: Instant) -> bool {
+        !self.guaranteed.has_current() && self.guaranteed.release_next().is_none_or(|at| at > now)
     }
 
     /// Whether a best-effort flow has packets that its cap does not hold back.

@@ -24,6 +24,7 @@ mod plane;
 mod receive;
 mod record;
 mod requests;
+mod shaper;
 mod signals;
 mod sink;
 mod source;
@@ -208,6 +209,12 @@ impl<M: Memory> Node<M> {
         while let Some(channel) = self.plane.drained.pop_front() {
             self.signalling.drained(channel, now, &mut self.plane);
         }
+        if self.plane.shapers_due().is_some_and(|due| due <= now) {
+            self.plane.follow(now);
+            while let Some(channel) = self.plane.fitted.pop() {
+                self.signalling.fitted(channel, now, &mut self.plane);
+            }
+        }
         if self.looks_due().is_some_and(|due| due <= now) {
             self.look(now);
         }
@@ -224,7 +231,8 @@ impl<M: Memory> Node<M> {
         {
             return Some(Instant::ZERO);
         }
-        earliest(self.looks_due(), earliest(self.signalling.poll_timeout(), self.plane.poll_timeout()))
+        let own = earliest(self.looks_due(), self.plane.shapers_due());
+        earliest(own, earliest(self.signalling.poll_timeout(), self.plane.poll_timeout()))
     }
 
     /// Whether best effort waits to be sent on `link`; flows that their cap holds back do not.

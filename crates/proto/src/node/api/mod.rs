@@ -9,8 +9,8 @@ pub use breach::{Breach, BrokenStage, Cause, LateArrivals, StageName};
 pub use filter::{FilterChange, PathFilter};
 pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};
 pub use status::{
-    BusyRecord, ChannelCounters, ChannelStatus, DropCounters, ForeignVersion, LinkStatus, NodeStatus,
-    PathRecord, Role, WakeRecord,
+    BusyRecord, ChannelCounters, ChannelStatus, DropCounters, ForeignVersion, KernelShare, LinkStatus,
+    NodeStatus, PathRecord, Role, WakeRecord,
 };
 
 use alloc::format;

@@ -59,6 +59,7 @@ struct LinkStage {
     packet_bytes_max: u32,
     packet_best_effort_bytes_max: u32,
     signal_bound: Nanos,
+    signal_demand: Demand,
     /// Why its bounds are no guarantees.
     degraded: Option<Degraded>,
     /// Frames that channels may reserve, and those that they have.
@@ -145,6 +146,7 @@ impl Stages {
                 packet_bytes_max,
                 packet_best_effort_bytes_max: link.best_effort_bytes_max(),
                 signal_bound,
+                signal_demand: demand,
                 degraded: link.degraded(),
                 frames_max,
                 frames: 0,
@@ -177,6 +179,11 @@ impl Stages {
     /// The bound of the implicit signalling channel of a link.
     pub fn signal_bound(&self, link: usize) -> Nanos {
         self.links[link].signal_bound
+    }
+    /// A link as admission sees it, and its signalling there.
+    pub fn link(&self, link: usize) -> (&Link, (&Demand, Nanos)) {
+        let LinkStage { model, signal_demand, signal_bound, .. } = &self.links[link];
+        (model, (signal_demand, *signal_bound))
     }
     /// A channel's fixed-priority level on the processor (0 the most urgent); 0 under other orders.
     pub fn cpu_rank(&self, channel: ChannelId) -> u8 {
