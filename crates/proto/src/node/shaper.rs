@@ -339,6 +339,11 @@ impl<M: Memory> Plane<M> {
 }
 
 impl<M: Memory> Node<M> {
+    /// Whether the kernel's share of any link follows admission: only then [`Node::poll_shaper`] may have something.
+    pub fn follows(&self) -> bool {
+        self.plane.follows
+    }
+
     /// The rate that kernel traffic of a link is to be held to from now on, in bits of the wire a second. The last one
     /// counts. To be confirmed by [`Node::handle_shaped`].
     pub fn poll_shaper(&mut self) -> Option<(LinkId, BitRate)> {
