@@ -259,9 +259,9 @@ impl Shaper {
             _ => self.level,
         };
         KernelShare {
-            now: self.rate_of(now),
-            least: self.rate_of(self.sharing.least),
-            most: self.rate_of(self.sharing.most),
+            now_bps: self.rate_of(now),
+            least_bps: self.rate_of(self.sharing.least),
+            most_bps: self.rate_of(self.sharing.most),
             waiting: self.waiting.len() as u32,
         }
     }

@@ -176,11 +176,11 @@ pub struct LinkStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelShare {
     /// At present.
-    pub now: BitRate,
+    pub now_bps: BitRate,
     /// Whatever is admitted: what admission counts with.
-    pub least: BitRate,
+    pub least_bps: BitRate,
     /// However little is admitted.
-    pub most: BitRate,
+    pub most_bps: BitRate,
     /// Channels whose grants wait until it has less.
     pub waiting: u32,
 }
