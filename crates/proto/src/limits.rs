@@ -49,6 +49,8 @@ pub const WATCH_SLOT: Nanos = Nanos::from_millis(100);
 pub const WATCH_SLOTS: usize = 10;
 /// A stage that was late in so many of them is broken.
 pub const WATCH_SLOTS_LATE: usize = 3;
+/// Bound of signalling on a link whose kernel traffic follows admission, in its periods; elsewhere one.
+pub const SIGNAL_PERIODS_BESIDE_KERNEL: u64 = 3;
 /// A shaper of kernel traffic that has not shrunk within this is no shaper for who waits: it is refused.
 pub const SHAPER_PATIENCE: Nanos = Nanos::from_millis(250);
 /// Kernel traffic is given more once that has been open for so long ...

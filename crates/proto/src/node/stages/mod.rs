@@ -23,7 +23,10 @@ use super::check::NodeConfigError;
 use super::config::{self, Admission, Degraded, NodeConfig};
 use super::plan::PlannedFlow;
 use crate::ids::{ChannelId, LinkId, NodeId};
-use crate::limits::{FRAGMENT_BYTES_MAX, FRAMES_GUARANTEED_DIVISOR, HEADER_BYTES, SIGNAL_BYTES_MAX};
+use crate::limits::{
+    FRAGMENT_BYTES_MAX, FRAMES_GUARANTEED_DIVISOR, HEADER_BYTES, SIGNAL_BYTES_MAX,
+    SIGNAL_PERIODS_BESIDE_KERNEL,
+};
 use crate::signalling::LocalChannel;
 use crate::table::Table;
 
@@ -122,7 +125,10 @@ impl Stages {
             let bytes = link.signal_bytes_max();
             let of_link = Contract { message_bytes_max: bytes, ..signal };
             let demand = model.demand(&of_link, bytes, config.cpu.release_latency, Nanos::ZERO);
-            let signal_bound = hold_signalling(policy.as_mut(), &demand, &format!("link {}", link.name))?;
+            // Where the kernel's share follows, the shortest bound says how much it may have.
+            let periods = if link.follows() { SIGNAL_PERIODS_BESIDE_KERNEL } else { 1 };
+            let name = format!("link {}", link.name);
+            let signal_bound = hold_signalling(policy.as_mut(), &demand, periods, &name)?;
             let one = cpu_model.demand(
                 &signal,
                 SIGNAL_BYTES_MAX as u32,
@@ -155,7 +161,7 @@ impl Stages {
             });
         }
         if let Some(demand) = cpu_demand {
-            hold_signalling(cpu.as_mut(), &demand, "the processor")?;
+            hold_signalling(cpu.as_mut(), &demand, 1, "the processor")?;
         }
         let plan = hold_plan(cpu.as_mut(), config)?;
         Ok(Self {
