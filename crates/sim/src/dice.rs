@@ -35,6 +35,10 @@ pub enum Draw {
     Soft,
     /// Hours of full-rate traffic.
     Drift,
+    /// Kernel traffic whose share follows admission.
+    Kernel,
+    /// How long a host's shapers take.
+    Shaper(u64),
     /// What happens in the world.
     World,
     /// What happens to frames.
@@ -64,9 +68,11 @@ impl Draw {
             Self::Tight => 9,
             Self::Soft => 10,
             Self::Drift => 11,
+            Self::Kernel => 12,
             Self::Processor(host) => (1 << 20) + host,
             Self::Adapter(host, link) if host < 1 << 13 && link < 1 << 8 => (1 << 21) + (host << 8) + link,
             Self::Adapter(host, link) => (1 << 41) + (host << 16) + link,
+            Self::Shaper(host) => (1 << 43) + host,
             Self::World => 1 << 22,
             Self::Faults => 1 << 23,
             Self::Sender(attempt) => (1 << 24) + attempt,

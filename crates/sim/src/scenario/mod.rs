@@ -3,6 +3,7 @@
 mod channels;
 mod digest;
 mod hosts;
+mod kernel;
 mod routes;
 mod soft;
 mod tight;
@@ -15,6 +16,7 @@ use thiserror::Error;
 
 use self::channels::{draw_activations, draw_applications, draw_channels, draw_floods, draw_sizes};
 use self::hosts::draw_hosts;
+use self::kernel::lend_to_kernel;
 use self::routes::give_routes;
 use self::soft::soften;
 use self::tight::{crowd, tighten};
@@ -182,6 +184,7 @@ impl Scenario {
             Class::Tight => floods = tighten(seed, &mut hosts, &mut channels),
             Class::Crowded => floods = crowd(seed, &mut hosts, &mut channels),
         }
+        lend_to_kernel(&mut hosts, &mut Dice::of(seed, Draw::Kernel));
         let mut dice = Dice::of(seed, Draw::Schedule);
         let links: Vec<_> = hosts.iter().map(|host| host.links.len()).collect();
         let schedule = match &options.schedule {
