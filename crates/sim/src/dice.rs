@@ -238,16 +238,17 @@ mod tests {
                 Uptime => Tight,
                 Tight => Soft,
                 Soft => Drift,
-                Drift => World,
+                Drift => Kernel,
+                Kernel => World,
                 World => Faults,
-                Faults | Processor(_) | Adapter(..) | Sender(_) | Node(_) => return None,
+                Faults | Processor(_) | Adapter(..) | Sender(_) | Node(_) | Shaper(_) => return None,
             })
         };
         let single = std::iter::successors(Some(Topology), next);
         let mut labels: Vec<u64> = single.map(Draw::label).collect();
         let hosts = crate::topology::HOSTS_MAX as u64;
         for host in 0..=hosts {
-            labels.extend([Processor(host).label(), Node(host).label()]);
+            labels.extend([Processor(host).label(), Node(host).label(), Shaper(host).label()]);
             labels.extend([0, 1, 254, 255, 256, 257, 9_999].map(|link| Adapter(host, link).label()));
         }
         labels.extend((0..2_000_000).step_by(997).map(|attempt| Sender(attempt).label()));

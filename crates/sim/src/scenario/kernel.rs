@@ -6,11 +6,8 @@ use punctual_proto::node::config::LinkConfig;
 use super::HostPlan;
 use crate::dice::Dice;
 
-/// In a third of all runs every link that can: dice of their own, so that the others are as they were.
+/// Every link that can, with dice of their own.
 pub(super) fn lend_to_kernel(hosts: &mut [HostPlan], dice: &mut Dice) {
-    if dice.between(0, 2) > 0 {
-        return;
-    }
     for host in hosts {
         for (link, config) in host.links.iter_mut().zip(&mut host.config.links) {
             let most = Ppm(dice.between(300_000, 950_000) as u32);

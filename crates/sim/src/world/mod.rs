@@ -27,6 +27,7 @@ mod wire;
 
 use std::collections::BTreeMap;
 
+use punctual_analysis::BitRate;
 use punctual_proto::ids::{ChannelId, LinkId, Name, PathId};
 use punctual_proto::node::api::{NodeStatus, Port};
 

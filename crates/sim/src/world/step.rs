@@ -77,6 +77,7 @@ impl World {
             self.check_effort(host, Effort::Sent, before);
         }
         while let Some((link, rate)) = self.hosts[host].shaped.pop_front() {
+            self.outcome.shaped += 1;
             self.hosts[host].node.handle_shaped(link, rate, now);
         }
         // Does nothing where nothing is due; asking first costs as much.

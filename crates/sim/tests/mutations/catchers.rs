@@ -19,6 +19,8 @@ pub enum Catcher {
     Tight,
     /// The simulator, links that channels take all of.
     Crowded,
+    /// The simulator, kernel traffic that has what is not admitted.
+    Lent,
     /// The simulator, one assumption broken.
     Breach,
     /// The oracle, what the policy of this name holds.
@@ -42,7 +44,7 @@ impl Catcher {
     /// What catches.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Drawn | Self::Tight | Self::Crowded | Self::Breach => "simulator",
+            Self::Drawn | Self::Tight | Self::Crowded | Self::Lent | Self::Breach => "simulator",
             Self::Oracle(_) => "oracle (response-time-analysis)",
             Self::Stage(_) => "stage simulation",
             Self::Link => "link simulation",
@@ -57,6 +59,7 @@ impl Catcher {
             Self::Drawn => "drawn networks, faults in every fourth".into(),
             Self::Tight => "class tight, no link faults".into(),
             Self::Crowded => "class crowded, no link faults".into(),
+            Self::Lent => "class lent, no link faults".into(),
             Self::Breach => "small networks, one assumption broken".into(),
             Self::Oracle(policy) => format!("what {policy} holds, bounds least or wider"),
             Self::Stage(policy) => format!("what {policy} admits, at and off its critical instants"),
@@ -70,9 +73,13 @@ impl Catcher {
     /// What a unit of its work is, and how many there may be until it has seen the fault.
     pub fn limit(self) -> (&'static str, u64) {
         match self {
-            Self::Drawn | Self::Tight | Self::Crowded | Self::Breach | Self::Crash | Self::Twin => {
-                ("seed", 500)
-            }
+            Self::Drawn
+            | Self::Tight
+            | Self::Crowded
+            | Self::Lent
+            | Self::Breach
+            | Self::Crash
+            | Self::Twin => ("seed", 500),
             Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals => ("set", 20_000),
         }
     }
@@ -81,7 +88,7 @@ impl Catcher {
     pub fn honest(self) -> u64 {
         match self {
             Self::Crowded | Self::Breach => 20,
-            Self::Tight => 40,
+            Self::Tight | Self::Lent => 40,
             Self::Drawn | Self::Crash | Self::Twin => 100,
             Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals => 2_000,
         }
@@ -93,6 +100,7 @@ impl Catcher {
             Self::Drawn => simulate(seed, &Options::default()),
             Self::Tight => simulate(seed, &of_class(Class::Tight)),
             Self::Crowded => simulate(seed, &Options { traffic: Traffic::Drawn, ..of_class(Class::Crowded) }),
+            Self::Lent => simulate(seed, &of_class(Class::Lent)),
             Self::Breach => untrue(seed),
             Self::Oracle(policy) => oracle::broken_bound(policy, seed),
             Self::Stage(policy) => soundness::missed(policy, seed),

@@ -46,5 +46,5 @@ pub const FAULTS: &[Fault] = &[
     fault(M::LatenessBySlack, "lateness told by slack", C::Breach),
     fault(M::HelloWithoutDeparture, "a HELLO that does not say when it leaves", C::Crowded),
     fault(M::BreachNotAnnounced, "a broken stage that nobody is told of", C::Breach),
-    fault(M::GrantBeforeShaper, "a grant leaves before the shaper has shrunk", C::Tight),
+    fault(M::GrantBeforeShaper, "a grant leaves before the shaper has shrunk", C::Lent),
 ];
