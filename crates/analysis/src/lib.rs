@@ -13,6 +13,7 @@ pub mod buffers;
 mod chernoff;
 pub mod clip;
 pub mod contract;
+pub mod following;
 pub mod mutation;
 pub mod ordered;
 pub mod path;

@@ -61,6 +61,8 @@ pub enum Mutation {
     LatenessFromServing,
     /// The error of a measured rate leaves out how unevenly packets came.
     RateErrorLeftOut,
+    /// A grant leaves before the shaper of kernel traffic has gone back to where its bound holds.
+    GrantBeforeShaper,
 }
 
 /// Whether the core has this fault.

@@ -205,7 +205,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             self.tell_foreign_traffic();
         }
         // Does nothing where nothing is due; asking for the earliest time of all costs more.
+        self.tell_shaped(at);
         self.node.handle_timeout(at);
+        self.shape();
         let (worked, at) = self.work(at);
         // After each unit everything is transmitted that may be.
         progress |= worked > Nanos::ZERO || self.transmit(at);
@@ -387,6 +389,27 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         for port in &self.ports {
             let rate = BitRate(port.foreign_bps().unwrap_or(0));
             self.node.handle_foreign_traffic(port.id, rate);
+        }
+    }
+
+    /// What kernel traffic is held to now, where that was changed.
+    fn tell_shaped(&mut self, at: Instant) {
+        if !self.node.follows() {
+            return;
+        }
+        for port in &mut self.ports {
+            if let Some(rate) = port.shaped() {
+                self.node.handle_shaped(port.id, rate, at);
+            }
+        }
+    }
+
+    /// What it is to be held to.
+    fn shape(&mut self) {
+        while let Some((link, rate)) = self.node.poll_shaper() {
+            if let Some(port) = self.ports.get_mut(usize::from(link.0)) {
+                port.shape(rate);
+            }
         }
     }
 

@@ -224,6 +224,15 @@ pub trait Link: Send {
         None
     }
 
+    /// Kernel traffic by the link's device is to be held to so many bits of the wire a second. [`Link::shaped`] tells when
+    /// it is. Without effect where the driver has no shaper that can be changed.
+    fn shape(&mut self, _rate_bps: u64) {}
+
+    /// What kernel traffic is held to, once each time that it was changed.
+    fn shaped(&mut self) -> Option<u64> {
+        None
+    }
+
     /// More about what it runs on, for people: names and values.
     fn facts(&self) -> Vec<(&'static str, String)> {
         Vec::new()

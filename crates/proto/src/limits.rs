@@ -53,6 +53,20 @@ pub const WATCH_SLOT: Nanos = Nanos::from_millis(100);
 pub const WATCH_SLOTS: usize = 10;
 /// A stage that was late in so many of them is broken.
 pub const WATCH_SLOTS_LATE: usize = 3;
+/// Bound of signalling on a link whose kernel traffic follows admission, in its periods; elsewhere one.
+pub const SIGNAL_PERIODS_BESIDE_KERNEL: u64 = 3;
+/// A shaper of kernel traffic that has not shrunk within this is no shaper for who waits: it is refused.
+pub const SHAPER_PATIENCE: Nanos = Nanos::from_millis(250);
+/// Kernel traffic is given more once that has been open for so long ...
+pub const SHAPER_GROWS_AFTER: Nanos = Nanos::from_secs(1);
+/// ... and only so much more is worth a change, in ppm of the link.
+pub const SHAPER_STEP_PPM: u32 = 10_000;
+/// Best effort that still waits after this wants what the kernel has beyond its least ...
+pub const SHAPER_CONTENTION: Nanos = Nanos::from_millis(20);
+/// ... and is asked again after this.
+pub const SHAPER_CONTENTION_KEPT: Nanos = Nanos::from_secs(1);
+/// How soon to look again whether queue 1 is empty.
+pub const SHAPER_RETRY: Nanos = Nanos::from_millis(1);
 /// Between two words to a neighbour about what comes late from it.
 pub const LATE_ARRIVALS_INTERVAL: Nanos = Nanos::from_secs(1);
 /// Broken stages of other hosts that a node remembers.

@@ -1,7 +1,7 @@
 //! A link's adapter as it really is: a FIFO that drains at the true rate, with kernel traffic among our
 //! packets, and the cable behind it.
 
-use punctual_analysis::{BitRate, Nanos};
+use punctual_analysis::{BitRate, Nanos, Ppm};
 use punctual_proto::node::config::{Interference, LinkConfig};
 
 use crate::bucket::Bucket;
@@ -20,6 +20,8 @@ pub struct Adapter {
     busy: bool,
     propagation: (Nanos, Nanos),
     interference: Bucket,
+    /// The shaper changes to this share then.
+    shaper: Option<(SimTime, Ppm)>,
     free_at: SimTime,
     last_arrival: SimTime,
     /// What breaks the assumptions.
@@ -71,6 +73,7 @@ impl Adapter {
             busy: plan.busy,
             propagation: (config.propagation_min, config.propagation_max),
             interference: Bucket::new(config.interference),
+            shaper: None,
             free_at: SimTime(0),
             last_arrival: SimTime(0),
             broken: Broken::NOT,
@@ -104,6 +107,18 @@ impl Adapter {
         (self.rate, BitRate(left as u64))
     }
 
+    /// The kernel has `share` from `at` on, what it has until then until then.
+    pub fn shape(&mut self, at: SimTime, share: Ppm) {
+        self.settle_shaper(at);
+        self.shaper = Some((at, share));
+    }
+
+    fn settle_shaper(&mut self, now: SimTime) {
+        if let Some((at, share)) = self.shaper.take_if(|(at, _)| *at <= now) {
+            self.interference.set_share(at, share);
+        }
+    }
+
     /// Breaks what was configured, or keeps it again.
     pub const fn set_broken(&mut self, broken: Broken) {
         self.broken = broken;
@@ -124,6 +139,7 @@ impl Adapter {
 
     /// Kernel packets that slip in ahead, now and then as many as the bound allows.
     fn kernel_traffic(&mut self, now: SimTime) -> Nanos {
+        self.settle_shaper(now);
         let available = self.interference.available(now);
         let wanted = match self.dice.between(0, 15) {
             _ if self.busy => available,

@@ -1,6 +1,6 @@
 //! Interference within its bound: at most `sigma + rho * t` in any time t, spent when it hurts.
 
-use punctual_analysis::Nanos;
+use punctual_analysis::{Nanos, Ppm};
 use punctual_proto::node::config::Interference;
 
 use crate::time::SimTime;
@@ -27,6 +27,12 @@ impl Bucket {
         self.bound
     }
 
+    /// Another proportion from `now` on; what there is stays.
+    pub fn set_share(&mut self, now: SimTime, rho: Ppm) {
+        self.available(now);
+        self.bound.rho = rho;
+    }
+
     /// What may be taken at `now`.
     pub fn available(&mut self, now: SimTime) -> Nanos {
         let gain = u128::from(now.since(self.at).0) * u128::from(self.bound.rho.0);
@@ -46,7 +52,6 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_analysis::Ppm;
 
     #[test]
     fn never_more_than_sigma_and_rho_t() {

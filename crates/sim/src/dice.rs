@@ -35,6 +35,10 @@ pub enum Draw {
     Soft,
     /// Hours of full-rate traffic.
     Drift,
+    /// Kernel traffic whose share follows admission.
+    Kernel,
+    /// How long a host's shapers take.
+    Shaper(u64),
     /// What happens in the world.
     World,
     /// What happens to frames.
@@ -64,9 +68,11 @@ impl Draw {
             Self::Tight => 9,
             Self::Soft => 10,
             Self::Drift => 11,
+            Self::Kernel => 12,
             Self::Processor(host) => (1 << 20) + host,
             Self::Adapter(host, link) if host < 1 << 13 && link < 1 << 8 => (1 << 21) + (host << 8) + link,
             Self::Adapter(host, link) => (1 << 41) + (host << 16) + link,
+            Self::Shaper(host) => (1 << 43) + host,
             Self::World => 1 << 22,
             Self::Faults => 1 << 23,
             Self::Sender(attempt) => (1 << 24) + attempt,
@@ -232,16 +238,17 @@ mod tests {
                 Uptime => Tight,
                 Tight => Soft,
                 Soft => Drift,
-                Drift => World,
+                Drift => Kernel,
+                Kernel => World,
                 World => Faults,
-                Faults | Processor(_) | Adapter(..) | Sender(_) | Node(_) => return None,
+                Faults | Processor(_) | Adapter(..) | Sender(_) | Node(_) | Shaper(_) => return None,
             })
         };
         let single = std::iter::successors(Some(Topology), next);
         let mut labels: Vec<u64> = single.map(Draw::label).collect();
         let hosts = crate::topology::HOSTS_MAX as u64;
         for host in 0..=hosts {
-            labels.extend([Processor(host).label(), Node(host).label()]);
+            labels.extend([Processor(host).label(), Node(host).label(), Shaper(host).label()]);
             labels.extend([0, 1, 254, 255, 256, 257, 9_999].map(|link| Adapter(host, link).label()));
         }
         labels.extend((0..2_000_000).step_by(997).map(|attempt| Sender(attempt).label()));

@@ -44,6 +44,8 @@ pub enum Class {
     Tight,
     /// Guaranteed traffic takes all of the links that it may have, beside a crowd of best-effort flows.
     Crowded,
+    /// Kernel traffic has what is not admitted, and takes all of it.
+    Lent,
     /// Channels of soft guarantee beside hard ones, on stages that admit by the probability of a miss.
     Soft,
 }

@@ -46,6 +46,8 @@ pub struct Outcome {
     pub excused: u64,
     /// Packets of open soft channels that hosts had dropped, since they had expired, when they were compared.
     pub expired: u64,
+    /// Shapers of kernel traffic that have changed their rates.
+    pub shaped: u64,
     /// What was told of how late messages were.
     pub told: ToldCounts,
     /// Largest latency of a conforming message in percent of its channel's deadline.

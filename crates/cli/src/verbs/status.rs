@@ -204,6 +204,7 @@ fn links(node: &NodeStatus) -> String {
                 link.neighbour.to_string(),
                 state(link),
                 percent(link.utilisation),
+                kernel_share(link),
                 link.packets_guaranteed.to_string(),
                 link.packets_best_effort.to_string(),
                 link.best_effort_dropped.to_string(),
@@ -219,6 +220,7 @@ fn links(node: &NodeStatus) -> String {
         "node",
         "state",
         "given",
+        "kernel may",
         "guaranteed",
         "best-effort",
         "dropped",
@@ -245,6 +247,13 @@ fn state(link: &LinkStatus) -> String {
         None if link.unauthenticated > 0 => "DOWN, AUTHENTICATION FAILS".into(),
         None => "DOWN".into(),
     }
+}
+
+/// What kernel traffic may have of it now, and always, where that follows admission.
+fn kernel_share(link: &LinkStatus) -> String {
+    let Some(share) = link.kernel_share else { return "-".into() };
+    let waits = if share.waiting > 0 { ", shrinks" } else { "" };
+    format!("{}, always {}{waits}", rate_text(share.now_bps.0), rate_text(share.least_bps.0))
 }
 
 /// What the links run on, and what their drivers have dropped.

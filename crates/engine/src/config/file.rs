@@ -219,6 +219,7 @@ pub(super) struct LinkTable {
     pub zero_copy: Option<ZeroCopyChoice>,
     pub napi_priority: Option<u8>,
     pub kernel_rate: Maybe<RateOrShare>,
+    pub kernel_rate_max: Maybe<RateOrShare>,
     pub kernel_traffic: Option<KernelTrafficName>,
     pub device_rate: Maybe<BitRate>,
     pub interrupt_defer: Maybe<Nanos>,

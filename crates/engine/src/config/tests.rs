@@ -134,7 +134,15 @@ fn every_key_of_a_link_over_xdp_means_what_the_example_says() {
     let said = everything_said();
     let xdp = |line: &str| {
         let key = line.trim_start_matches("# ").split(" = ").next().unwrap_or("").to_owned();
-        let keys = ["queue", "xdp_mode", "zero_copy", "napi_priority", "kernel_rate", "interrupt_defer"];
+        let keys = [
+            "queue",
+            "xdp_mode",
+            "zero_copy",
+            "napi_priority",
+            "kernel_rate",
+            "kernel_rate_max",
+            "interrupt_defer",
+        ];
         (keys.contains(&key.as_str()) || key.starts_with("spin"))
             .then(|| line.trim_start_matches("# ").to_owned())
     };
@@ -153,9 +161,17 @@ fn every_key_of_a_link_over_xdp_means_what_the_example_says() {
     assert_eq!((settings.classifier.mode, settings.zero_copy), (AttachMode::Auto, ZeroCopy::Auto));
     assert_eq!((settings.spins, settings.pace_by_device, link.pace), (Spins::default(), true, Pace::Clock));
     // 10 % of 40 Mbit/s; the least burst; both in the time of a link of 40 Mbit/s less 1 %.
-    let kernel_rate = Some(ShaperRate { rate_bps: 4_000_000, burst_bytes: 3_084 });
-    assert_eq!(settings.care, CareOptions { kernel_rate, napi_priority: Some(60), ..CareOptions::default() });
-    assert_eq!(link.interference, Interference { sigma: Nanos(623_031), rho: Ppm(101_011) });
+    let kernel_rate = Some(ShaperRate { rate_bps: 4_000_000, burst_bytes: 6_168 });
+    let care = CareOptions {
+        kernel_rate,
+        link_rate_bps: Some(39_600_000),
+        napi_priority: Some(60),
+        ..CareOptions::default()
+    };
+    assert_eq!(settings.care, care);
+    assert_eq!(link.interference, Interference { sigma: Nanos(1_246_061), rho: Ppm(101_011) });
+    // The example's 95 % of the rate would be more than is ever given.
+    assert_eq!((link.kernel_share_max, link.follows()), (Ppm(950_000), true));
 }
 
 #[test]
@@ -168,6 +184,30 @@ fn an_explicit_burst_is_the_shapers() {
     assert_eq!(settings.care.kernel_rate, Some(ShaperRate { rate_bps: 100_000_000, burst_bytes: 10_000 }));
     let interference = Interference { sigma: Nanos::from_micros(80), rho: Ppm(100_000) };
     assert_eq!(config.node.links[0].interference, interference);
+}
+
+#[test]
+fn the_kernels_rate_follows_admission_up_to_what_is_said_where_that_is_sound() {
+    let link = |rest: &str| {
+        let xdp = "driver = \"xdp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"\nrate_error = \"0%\"";
+        let config =
+            read(&small("", &format!("{xdp}\nkernel_rate = \"100Mbit/s\"\n{rest}"), "")).expect("a link");
+        let LinkDriver::Xdp(settings) = &config.drivers[0] else { panic!("xdp") };
+        (config.node.links[0].kernel_share_max, settings.care.link_rate_bps)
+    };
+    let followed = |share| (Ppm(share), Some(1_000_000_000));
+    assert_eq!(link(""), followed(950_000));
+    assert_eq!(link("kernel_rate_max = \"60%\""), followed(600_000));
+    assert_eq!(link("admission = \"d-order\""), followed(950_000));
+    let fixed = (Ppm(0), None);
+    for rest in [
+        "kernel_rate_max = \"10%\"",
+        "pace = \"completion\"",
+        "admission = \"statistical\"",
+        "interference_share = \"20%\"",
+    ] {
+        assert_eq!(link(rest), fixed, "{rest}");
+    }
 }
 
 #[test]
@@ -198,6 +238,13 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
         (small("", xdp, "socket_priority = 1"), 13, "driver \"udp\""),
         (small("", xdp, "kernel_rate = \"100%\""), 13, "all of the link"),
         (small("", xdp, "kernel_rate = \"10\""), 21, "10Mbit/s"),
+        (small("", xdp, "kernel_rate_max = \"50%\""), 13, "without kernel_rate"),
+        (small("", xdp, "kernel_rate = \"10%\"\nkernel_rate_max = \"5%\""), 13, "less than kernel_rate"),
+        (
+            small("", xdp, "kernel_rate = \"10%\"\nkernel_rate_max = \"50%\"\npace = \"completion\""),
+            13,
+            "leave it out",
+        ),
         (small("", xdp, "kernel_rate = \"10%\"\ninterference_share = \"5%\""), 13, "leave it out"),
         (small("", &xdp.replace("10.0.0.2", "::1"), ""), 13, "one family"),
         (small("", xdp, &second), 22, "a device for each"),

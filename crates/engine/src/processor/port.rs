@@ -11,7 +11,7 @@ use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{self, FilterChange, PacketOut};
 use punctual_proto::node::config::{LinkConfig, Pace};
-use punctual_proto::{Instant, Nanos};
+use punctual_proto::{BitRate, Instant, Nanos};
 
 use super::filters::{driver_filter, path_key};
 use super::rest::Rest;
@@ -258,6 +258,16 @@ impl LinkPort {
     /// What others put on the link's device lately, in bits of the wire a second, where that is measured.
     pub fn foreign_bps(&self) -> Option<u64> {
         self.driver.foreign_bps()
+    }
+
+    /// Holds kernel traffic on the link's device to `rate` from now on; another thread does it.
+    pub fn shape(&mut self, rate: BitRate) {
+        self.driver.shape(rate.0);
+    }
+
+    /// What it is held to, once each time that it was changed.
+    pub fn shaped(&mut self) -> Option<BitRate> {
+        self.driver.shaped().map(BitRate)
     }
 
     pub fn report(&self) -> LinkReport {

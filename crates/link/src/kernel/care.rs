@@ -11,6 +11,9 @@ use super::record::{NapiBefore, Record, State, abandoned, is_recorded};
 pub struct CareOptions {
     /// Bounds the kernel's own packets.
     pub kernel_rate: Option<ShaperRate>,
+    /// With `kernel_rate`: that is changed while the link works ([`DeviceCare::follow`]), and this is what the link drains,
+    /// in bits a second.
+    pub link_rate_bps: Option<u64>,
     /// Bounds all that the device sends: packets of sockets with the priority [`super::FIRST_CLASS`] first, all others
     /// behind. Instead of `kernel_rate`.
     pub whole_rate: Option<ShaperRate>,
@@ -122,6 +125,17 @@ impl DeviceCare {
         self.run_napi_in_threads()
     }
 
+    /// Changes the rate of kernel traffic, in bits of the wire a second: at most its burst and the larger of both rates over
+    /// the change.
+    ///
+    /// # Errors
+    /// Where it was not set up to be changed, or somebody has removed it.
+    pub fn follow(&mut self, rate_bps: u64) -> Result<(), KernelError> {
+        let rate = self.options.kernel_rate.filter(|_| self.options.link_rate_bps.is_some());
+        let rate = rate.ok_or_else(|| KernelError::NoShaper(self.device.name.clone()))?;
+        qdisc::follow(&self.device, ShaperRate { rate_bps, ..rate })
+    }
+
     /// Puts everything back.
     ///
     /// # Errors
@@ -140,10 +154,12 @@ impl DeviceCare {
         // Ours without a record: its file was lost. What was before it is not known any more.
         state.qdisc = Some(qdisc::survey(&self.device)?);
         record.write(state)?;
-        match (self.options.whole_rate, self.options.kernel_rate) {
-            (Some(rate), _) => qdisc::install_in_order(&self.device, rate),
-            (None, Some(rate)) => qdisc::install(&self.device, rate),
-            (None, None) => Ok(()),
+        let CareOptions { whole_rate, kernel_rate, link_rate_bps, .. } = self.options;
+        match (whole_rate, kernel_rate, link_rate_bps) {
+            (Some(rate), ..) => qdisc::install_in_order(&self.device, rate),
+            (None, Some(rate), Some(link_bps)) => qdisc::install_following(&self.device, rate, link_bps),
+            (None, Some(rate), None) => qdisc::install(&self.device, rate),
+            (None, None, _) => Ok(()),
         }
     }
 

@@ -1,16 +1,20 @@
-//! Inside the shaper of a device whose kernel traffic goes behind ours: an `htb` with two classes.
+//! Inside the shaper of a device: an `htb`, with two classes where kernel traffic goes behind ours, with one where its rate
+//! follows admission.
 //!
-//! The token bucket outside (see [`super::qdisc`]) cuts runs of segmentation offload as they come in and lets through what
-//! the link drains, so of what goes before an urgent packet there is at most one unit that the bucket holds already, and
-//! what it let through at once. Inside, strict priority: packets of sockets with [`FIRST_CLASS`] as their priority, which
-//! only `CAP_NET_ADMIN` may set, then everything else. The classes' own rates are so high that they never hold anything
-//! back.
+//! With two: the token bucket outside (see [`super::qdisc`]) cuts runs of segmentation offload as they come in and lets
+//! through what the link drains, so of what goes before an urgent packet there is at most one unit that the bucket holds
+//! already, and what it let through at once. Inside, strict priority: packets of sockets with [`FIRST_CLASS`] as their
+//! priority, which only `CAP_NET_ADMIN` may set, then everything else. The classes' own rates are so high that they never
+//! hold anything back.
+//!
+//! With one: its rate is what bounds, and a change leaves its tokens as they are.
 
 use super::attributes::Body;
 use super::device::Device;
 use super::error::KernelError;
 use super::qdisc::{
-    NLM_F_CREATE, NLM_F_REPLACE, QUEUE_BYTES_MIN, ShaperRate, TCA_KIND, TCA_OPTIONS, ask, failed,
+    NLM_F_CREATE, NLM_F_REPLACE, QUEUE_BYTES_MIN, ShaperRate, TCA_KIND, TCA_OPTIONS, WIRE_BYTES_MIN,
+    WIRE_EXTRA_BYTES, ask, failed,
 };
 
 const RTM_NEWQDISC: u16 = 36;
@@ -33,7 +37,9 @@ pub(super) const MAJORS: std::ops::RangeInclusive<u32> = 0x7076..=0x7078;
 /// So many times faster than the bucket outside: never what limits.
 const AMPLE: u64 = 8;
 /// How much a class may send at once, in ticks of 64 ns at its rate: 10 ms.
-const BURST_TICKS: u32 = 10_000_000 / 64;
+const BURST_TICKS: u32 = 10_000_000 / TICK_NS as u32;
+/// The unit of a class's burst.
+const TICK_NS: u128 = 64;
 /// Packets of ours that may wait: more than all links of a host hand over in a window.
 const FIRST_PACKETS_MAX: u32 = 1_000;
 
@@ -50,6 +56,23 @@ pub(super) fn install(device: &Device, rate: ShaperRate, queue_bytes: u64) -> Re
     change(device, RTM_NEWQDISC, OTHERS, 0x7078_0000, "bfifo", &limit.to_ne_bytes())
 }
 
+/// Puts one class for everything into the bucket that is at the root: at most `rate`.
+pub(super) fn install_one(device: &Device, rate: ShaperRate, queue_bytes: u64) -> Result<(), KernelError> {
+    let globals: Vec<u8> = [HTB_VERSION, 10, OTHERS & 0xffff, 0, 0].map(u32::to_ne_bytes).concat();
+    let options = Body::default().with(TCA_HTB_INIT, &globals);
+    change(device, RTM_NEWQDISC, INSIDE, HANDLE, "htb", options.bytes())?;
+    change(device, RTM_NEWTCLASS, HANDLE, OTHERS, "htb", &exact(device, rate))?;
+    let limit = u32::try_from(queue_bytes.max(QUEUE_BYTES_MIN)).unwrap_or(u32::MAX);
+    change(device, RTM_NEWQDISC, OTHERS, 0x7078_0000, "bfifo", &limit.to_ne_bytes())
+}
+
+/// Changes that class's rate. Its tokens stay. Nothing is made where it is gone: it would be a class of somebody else's.
+pub(super) fn change_one(device: &Device, rate: ShaperRate) -> Result<(), KernelError> {
+    let header = [0, device.index, OTHERS, HANDLE, 0].map(u32::to_ne_bytes).concat();
+    let body = Body::new(&header).with_text(TCA_KIND, "htb").with(TCA_OPTIONS, &exact(device, rate));
+    ask(RTM_NEWTCLASS, NLM_F_REPLACE, &body).map_err(failed(device))
+}
+
 fn change(
     device: &Device,
     request: u16,
@@ -63,13 +86,30 @@ fn change(
     ask(request, NLM_F_CREATE | NLM_F_REPLACE, &body).map_err(failed(device))
 }
 
-/// Options of a class that never waits for its own rate: `struct tc_htb_opt`.
+/// Options of a class that never waits for its own rate.
 fn ample(device: &Device, rate: ShaperRate, order: u32) -> Vec<u8> {
     let bytes_per_s = (rate.rate_bps / 8).max(1).saturating_mul(AMPLE);
-    let mut specification = vec![0, LINKLAYER_ETHERNET, 0, 0, 0, 0, 0, 0];
+    class(device, bytes_per_s, 0, BURST_TICKS, order)
+}
+
+/// Options of a class of exactly that rate, which counts what Ethernet adds.
+fn exact(device: &Device, rate: ShaperRate) -> Vec<u8> {
+    let bytes_per_s = (rate.rate_bps / 8).max(1);
+    let burst_ns = u128::from(rate.burst_bytes) * 1_000_000_000 / u128::from(bytes_per_s);
+    let ticks = u32::try_from(burst_ns / TICK_NS).unwrap_or(u32::MAX);
+    class(device, bytes_per_s, WIRE_EXTRA_BYTES as u16, ticks, 0)
+}
+
+/// `struct tc_htb_opt` and the rates in full.
+fn class(device: &Device, bytes_per_s: u64, overhead: u16, burst_ticks: u32, order: u32) -> Vec<u8> {
+    // struct tc_ratespec: cell_log, linklayer, overhead, cell_align, mpu, rate.
+    let mut specification = vec![0, LINKLAYER_ETHERNET];
+    specification.extend(overhead.to_ne_bytes());
+    specification.extend(0_u16.to_ne_bytes());
+    specification.extend((if overhead > 0 { WIRE_BYTES_MIN as u16 } else { 0 }).to_ne_bytes());
     specification.extend(u32::try_from(bytes_per_s).unwrap_or(u32::MAX).to_ne_bytes());
     let quantum = device.mtu + 18;
-    let rest = [BURST_TICKS, BURST_TICKS, quantum, 0, order].map(u32::to_ne_bytes).concat();
+    let rest = [burst_ticks, burst_ticks, quantum, 0, order].map(u32::to_ne_bytes).concat();
     let parameters = [&specification[..], &specification, &rest].concat();
     let options = Body::default().with(TCA_HTB_PARMS, &parameters);
     let rate = bytes_per_s.to_ne_bytes();

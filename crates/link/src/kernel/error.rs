@@ -11,6 +11,11 @@ use super::netlink::errno;
 /// Why the kernel does not give a link what it needs.
 #[derive(Debug, Error)]
 pub enum KernelError {
+    /// Nothing there has a rate that can be changed.
+    #[error(
+        "interface {0} has no shaper whose rate follows: give its link kernel_rate and restart punctuald"
+    )]
+    NoShaper(String),
     /// No such interface.
     #[error("there is no interface {0}: `ip link` shows what there is; correct \"device\"")]
     NoDevice(String),

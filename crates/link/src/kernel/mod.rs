@@ -40,6 +40,6 @@ pub use error::KernelError;
 pub use follow::{Follow, FollowError, FollowedLink, Opener, follow};
 pub use neighbours::{Route, neighbour, resolve, route_to};
 pub use path::{LinkPath, PathRequest, RESOLVE_PATIENCE};
-pub use qdisc::{RESTORABLE, ShaperRate};
+pub use qdisc::{FOLLOWING_UNITS, RESTORABLE, ShaperRate};
 pub use traffic::TrafficSample;
 pub use watch::{Change, Watcher};

@@ -7,6 +7,8 @@
 //! headers. Not counted are preamble and gap of the second and further packets of a segmented run that fits the burst
 //! (24 B each: 1.6 % of full packets, more only where a program asks for runs of tiny ones).
 //!
+//! Where its rate follows admission it is that of a class inside, since a change would refill a bucket; the bucket only cuts.
+//!
 //! Where our packets pass the qdiscs too (`udp`), the bucket holds back everything, and has classes inside
 //! ([`super::classes`]).
 //!
@@ -44,7 +46,7 @@ const HANDLE: u32 = 0x7075_0000;
 /// What Ethernet adds to what the kernel counts: checksum, preamble, gap.
 pub(super) const WIRE_EXTRA_BYTES: u32 = 24;
 /// The shortest frame with all that.
-const WIRE_BYTES_MIN: u32 = 84;
+pub(super) const WIRE_BYTES_MIN: u32 = 84;
 /// An Ethernet header with a VLAN tag.
 const ETHERNET_BYTES: u32 = 18;
 /// How long a full queue of the shaper delays kernel traffic; beyond, it is dropped.
@@ -165,6 +167,38 @@ pub(super) fn install(device: &Device, rate: ShaperRate) -> Result<(), KernelErr
 pub(super) fn install_in_order(device: &Device, rate: ShaperRate) -> Result<(), KernelError> {
     install(device, rate)?;
     classes::install(device, rate, queue_bytes(rate))
+}
+
+/// In the burst of a rate that changes there are so many units: see [`install_following`].
+pub const FOLLOWING_UNITS: u32 = 4;
+/// The bucket that cuts is so many times faster than the link.
+const CUTTER_AMPLE: u64 = 4;
+
+/// A bound on the kernel's packets whose rate can be changed ([`follow`]): a class, in a bucket that only cuts
+/// what is longer than a unit: one of the link's rate would take up to a tenth of it by its timer's lateness. Kernel traffic stays within the burst and the larger rate over a change. The burst has four
+/// units: what the class may send at once, by how much it overdraws, the one that the bucket holds, and what a change gives
+/// (its tokens are time: what was owed at one rate is paid at the other).
+///
+/// # Errors
+/// As [`install`].
+pub(super) fn install_following(device: &Device, rate: ShaperRate, link_bps: u64) -> Result<(), KernelError> {
+    let packet_bytes = device.mtu + ETHERNET_BYTES + WIRE_EXTRA_BYTES;
+    let unit_bytes = rate.burst_bytes / FOLLOWING_UNITS;
+    if unit_bytes < packet_bytes {
+        let (device, burst_bytes) = (device.name.clone(), rate.burst_bytes);
+        return Err(KernelError::Burst { device, burst_bytes, packet_bytes: packet_bytes * FOLLOWING_UNITS });
+    }
+    let whole = ShaperRate { rate_bps: link_bps, burst_bytes: unit_bytes };
+    install(device, ShaperRate { rate_bps: link_bps.saturating_mul(CUTTER_AMPLE), ..whole })?;
+    classes::install_one(device, ShaperRate { burst_bytes: unit_bytes, ..rate }, queue_bytes(whole))
+}
+
+/// Changes the rate of what [`install_following`] has set up.
+///
+/// # Errors
+/// Where it is not there any more, or the kernel refuses.
+pub(super) fn follow(device: &Device, rate: ShaperRate) -> Result<(), KernelError> {
+    classes::change_one(device, ShaperRate { burst_bytes: rate.burst_bytes / FOLLOWING_UNITS, ..rate })
 }
 
 /// What may wait of the kernel's packets.

@@ -3,11 +3,12 @@
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use punctual_link::kernel::napi::{ThreadClass, instances};
 use punctual_link::kernel::{
-    CareOptions, Device, DeviceCare, FIRST_CLASS, KernelError, ShaperRate, leftovers,
+    CareOptions, Device, DeviceCare, FIRST_CLASS, KernelError, ShaperRate, TrafficSample, leftovers,
 };
 
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
@@ -77,7 +78,7 @@ fn a_classless_qdisc_comes_back_as_it_was_and_others_are_refused() {
     let shaped = CareOptions { kernel_rate: Some(RATE), ..CareOptions::default() };
     let qdiscs = [
         "pfifo limit 77",
-        "handle 8001: bfifo limit 50000",
+        "handle 77: bfifo limit 50000",
         "handle 9: tbf rate 5mbit burst 9000 limit 30000 overhead 24",
     ];
     for qdisc in qdiscs {
@@ -241,4 +242,95 @@ fn behind_the_shaper_ours_go_first_and_runs_are_cut() {
     assert!(ahead.is_some_and(|ahead| ahead < 50), "{ahead:?} packets of the kernel's went first");
     pair.within(|| drop(care));
     assert_eq!(pair.photograph(), before);
+}
+
+/// Bytes of the wire that the kernel has sent by `va`: packets beside the counted ones are 24 B longer there.
+fn sent_wire_bytes(pair: &Pair) -> u64 {
+    let sample = pair.within(|| TrafficSample::of(Device::named("va").expect("va").index)).expect("counters");
+    sample.bytes + 24 * sample.packets
+}
+
+/// Sends as much as is taken from the left end while `work` runs; nobody listens at the other.
+fn flooding<R: Send>(pair: &Pair, work: impl FnOnce() -> R + Send) -> R {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pair.within(|| {
+                let socket = UdpSocket::bind((ADDRESSES[0], 0)).expect("a sender");
+                while !over.load(Ordering::Relaxed) {
+                    // A refusal of the other end, or a full queue, is no error of this.
+                    let _ = socket.send_to(&[7; 1_400], (ADDRESSES[1], 9_000));
+                }
+            });
+        });
+        let result = work();
+        over.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+const FOLLOWING: CareOptions = CareOptions {
+    kernel_rate: Some(ShaperRate { rate_bps: 9_000_000, burst_bytes: 6_400 }),
+    link_rate_bps: Some(90_000_000),
+    whole_rate: None,
+    napi_priority: None,
+    interrupt_defer_ns: 0,
+};
+
+#[test]
+fn changes_of_a_rate_in_a_loop_let_no_more_through_than_one_burst() {
+    if !privileged() {
+        return;
+    }
+    let pair = Pair::new();
+    let before = pair.photograph();
+    let mut care = take(&pair, FOLLOWING).expect("care");
+    let during = pair.photograph();
+    assert!(during.contains("tbf 7075: root") && during.contains("htb 7076: parent 7075:1"), "{during}");
+    let (took, sent) = flooding(&pair, || {
+        let (from, begun) = (sent_wire_bytes(&pair), Instant::now());
+        pair.within(|| {
+            // Sixteen times: a bucket that a change refills would let a unit more through with each.
+            for step in 0..1_600 {
+                care.follow(9_000_000 + 9_000 * (step % 2)).expect("a change");
+            }
+        });
+        let sent = sent_wire_bytes(&pair) - from;
+        (begun.elapsed(), sent)
+    });
+    let burst = u64::from(FOLLOWING.kernel_rate.expect("a rate").burst_bytes);
+    let most = burst + u64::try_from(9_009_000 / 8 * took.as_nanos() / 1_000_000_000).expect("not long");
+    println!("1,600 changes in {took:?}: {sent} B on the wire, at most {most}");
+    assert!(sent <= most, "{sent} B in {took:?}, at most {most}");
+    assert!(sent >= most / 2 || took < Duration::from_millis(20), "it sends: {sent} B in {took:?}");
+    pair.within(|| drop(care));
+    assert_eq!(pair.photograph(), before);
+}
+
+#[test]
+fn a_rate_that_is_changed_is_had_and_the_larger_one_bounds_the_change() {
+    if !privileged() {
+        return;
+    }
+    let pair = Pair::new();
+    let mut care = take(&pair, FOLLOWING).expect("care");
+    let mut sent_at = |rate_bps: u64| {
+        pair.within(|| care.follow(rate_bps)).expect("a change");
+        let (from, begun) = (sent_wire_bytes(&pair), Instant::now());
+        std::thread::sleep(Duration::from_millis(300));
+        let sent = sent_wire_bytes(&pair) - from;
+        let most = 6_400
+            + u64::try_from(u128::from(rate_bps / 8) * begun.elapsed().as_nanos() / 1_000_000_000)
+                .expect("not long");
+        println!("at {rate_bps} bit/s: {sent} B, at most {most}");
+        assert!(sent <= most, "{sent} B, at most {most}");
+        sent
+    };
+    let (least, most) = flooding(&pair, || (sent_at(9_000_000), sent_at(81_000_000)));
+    assert!(most > 5 * least, "{least} B, then {most}");
+    let again = flooding(&pair, || sent_at(9_000_000));
+    assert!(again < 2 * least, "{least} B, then {again}");
+    let fixed = take(&Pair::new(), CareOptions { link_rate_bps: None, ..FOLLOWING });
+    let error = fixed.expect("care").follow(1_000_000).expect_err("a fixed rate").to_string();
+    assert!(error.contains("kernel_rate"), "{error}");
 }

@@ -23,7 +23,7 @@ mod packets;
 mod parameters;
 
 use punctual_analysis::mutation::{Mutation, active};
-use punctual_analysis::{Instant, Nanos, Ppm};
+use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
 use crate::limits;
 use crate::node::earliest;
@@ -137,6 +137,17 @@ impl<P> LinkScheduler<P> {
     pub fn set_parameters(&mut self, parameters: &LinkParameters) {
         self.pacer.set(parameters);
         self.best_effort.set_rate(parameters);
+    }
+
+    /// From now on paced at `rate`, with departures put off by `delay` at most. When all that was handed over before has
+    /// left, by what was said of it then.
+    pub fn set_pace(&mut self, rate: BitRate, delay: Nanos, now: Instant) -> Instant {
+        self.pacer.set_pace(rate, delay, now)
+    }
+
+    /// Whether queue 1 is empty: what it held has been handed over.
+    pub fn is_served(&self, now: Instant) -> bool {
+        !self.guaranteed.has_current() && self.guaranteed.release_next().is_none_or(|at| at > now)
     }
 
     /// Whether a best-effort flow has packets that its cap does not hold back.

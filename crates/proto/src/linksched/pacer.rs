@@ -6,7 +6,7 @@
 
 use alloc::collections::VecDeque;
 
-use punctual_analysis::{Instant, Nanos, Ppm};
+use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
 use super::parameters::{ByteTime, FlowIndex, LinkParameters};
 use crate::limits::IN_FLIGHT_PACKETS_MAX;
@@ -22,8 +22,9 @@ struct InFlight {
 enum Window {
     Clock {
         tat: Instant,
-        /// (P-1)·U as a time.
+        /// (P-1)·U as a time, and in bytes.
         tolerance: Nanos,
+        tolerance_bytes: u64,
     },
     Completion {
         bytes_max: u64,
@@ -52,7 +53,12 @@ impl Pacer {
             (u64::from(parameters.pipeline_depth.max(1)), u64::from(parameters.mtu_wire_bytes));
         let window = match parameters.pace {
             Pace::Clock => {
-                Window::Clock { tat: Instant::ZERO, tolerance: byte_time.time_of((depth - 1) * mtu) }
+                let tolerance_bytes = (depth - 1) * mtu;
+                Window::Clock {
+                    tat: Instant::ZERO,
+                    tolerance: byte_time.time_of(tolerance_bytes),
+                    tolerance_bytes,
+                }
             }
             Pace::Completion => Window::Completion {
                 bytes_max: depth * mtu,
@@ -69,17 +75,33 @@ impl Pacer {
     pub(super) fn set(&mut self, parameters: &LinkParameters) {
         let new = Self::new(parameters);
         (self.byte_time, self.interference) = (new.byte_time, new.interference);
-        if let (Window::Clock { tolerance, .. }, Window::Clock { tolerance: changed, .. }) =
-            (&mut self.window, new.window)
+        if let (
+            Window::Clock { tolerance, tolerance_bytes, .. },
+            Window::Clock { tolerance: changed, tolerance_bytes: changed_bytes, .. },
+        ) = (&mut self.window, new.window)
         {
-            *tolerance = changed;
+            (*tolerance, *tolerance_bytes) = (changed, changed_bytes);
         }
+    }
+
+    /// From now on at `rate`, where kernel traffic puts departures off by `delay`; what is outstanding is counted at that
+    /// rate too. When all that was handed over before has left, as it was stamped. Without effect for completions.
+    pub(super) fn set_pace(&mut self, rate: BitRate, delay: Nanos, now: Instant) -> Instant {
+        let Window::Clock { tat, tolerance, tolerance_bytes } = &mut self.window else { return now };
+        let left = (*tat).max(now) + self.interference;
+        // Rounded up: a part of a byte is a byte.
+        let bytes = self.byte_time.bytes_in(tat.since(now)) + u64::from(*tat > now);
+        self.byte_time = ByteTime::of(rate);
+        *tat = now + self.byte_time.time_of(bytes);
+        *tolerance = self.byte_time.time_of(*tolerance_bytes);
+        self.interference = delay;
+        left
     }
 
     /// Whether a packet of `wire_bytes` may be handed over now.
     pub(super) fn admits(&self, wire_bytes: u32, now: Instant) -> bool {
         match &self.window {
-            Window::Clock { tat, tolerance } => *tat - *tolerance <= now,
+            Window::Clock { tat, tolerance, .. } => *tat - *tolerance <= now,
             // At depth 1 one packet, however short: several would block for longer than the largest of them.
             Window::Completion { in_flight, .. } if self.one_at_a_time => in_flight.is_empty(),
             Window::Completion { bytes_max, bytes, in_flight, .. } => {
@@ -91,7 +113,7 @@ impl Pacer {
     /// When anything may be handed over, where the clock decides that.
     pub(super) fn opens(&self) -> Option<Instant> {
         match &self.window {
-            Window::Clock { tat, tolerance } => Some(*tat - *tolerance),
+            Window::Clock { tat, tolerance, .. } => Some(*tat - *tolerance),
             Window::Completion { .. } => None,
         }
     }

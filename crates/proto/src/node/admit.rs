@@ -112,7 +112,12 @@ impl<M: Memory> Resources for Plane<M> {
         let soft = self.stages.cpu_is_soft(local.channel);
         self.stages.reserve_buffers(local.channel, reserved(local, buffers, soft))?;
         self.install(local, &terms, buffers)?;
+        self.share_with(local);
         Ok(self.stages.holding(local))
+    }
+
+    fn fits(&self, local: &LocalChannel) -> bool {
+        !self.awaits_shaper(local)
     }
 
     fn receipt(&self, channel: ChannelId) -> Receipt {
@@ -127,6 +132,7 @@ impl<M: Memory> Resources for Plane<M> {
         self.remove_clip(channel);
         let link_out = self.stages.held(channel).and_then(|held| held.link());
         self.stages.release(channel);
+        self.share_without(link_out.map(|(link, _)| link), channel);
         self.divide_rest(link_out.map(|(link, _)| link));
     }
 }

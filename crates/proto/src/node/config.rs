@@ -194,6 +194,10 @@ pub struct LinkConfig {
     pub interference: Interference,
     /// What is known of it.
     pub kernel_traffic: KernelTraffic,
+    /// The most that kernel traffic is given while what is admitted allows it: the host's shaper follows
+    /// ([`crate::node::Node::poll_shaper`]). Admission keeps what `interference` says. No more than its rho: the kernel has
+    /// that.
+    pub kernel_share_max: Ppm,
     /// What cannot be given away.
     pub best_effort_share_min: Ppm,
     /// Most of the link's rate that one best-effort flow may take; `Ppm::ONE` is no cap.
@@ -461,6 +465,26 @@ impl LinkConfig {
         }
     }
 
+    /// Whether the kernel's share follows admission. Only our clock can make room for it, and only sums of densities hold
+    /// while it changes: the order must be that of deadlines.
+    pub fn follows(&self) -> bool {
+        let by_deadline = matches!(self.admission, Admission::Edf | Admission::DOrder);
+        self.kernel_share_max > self.interference.rho && self.pace == Pace::Clock && by_deadline
+    }
+
+    /// What our packets are paced at while kernel traffic has `share` of the link.
+    pub fn paced_beside(&self, share: Ppm) -> BitRate {
+        self.rate.less(self.rate_error).less(share)
+    }
+
+    /// By how much kernel packets of that share may put off a departure where the clock paces: whatever the order in which
+    /// the adapter takes theirs and ours.
+    pub fn delay_beside(&self, share: Ppm) -> Nanos {
+        let kept = u128::from(1_000_000 - share.0.min(999_999));
+        let delay = (u128::from(self.interference.sigma.0) * 1_000_000).div_ceil(kept);
+        Nanos(u64::try_from(delay).unwrap_or(u64::MAX))
+    }
+
     /// Why what is promised across it is no guarantee, if it is none.
     pub fn degraded(&self) -> Option<Degraded> {
         (self.kernel_traffic == KernelTraffic::Unbounded).then_some(Degraded::KernelTraffic)
@@ -496,6 +520,7 @@ impl LinkConfig {
             prediction_error: Nanos::from_micros(500),
             interference: Interference::default(),
             kernel_traffic: KernelTraffic::Bounded,
+            kernel_share_max: Ppm(0),
             best_effort_share_min: Ppm(50_000),
             best_effort_flow_cap: Ppm::ONE,
             best_effort_cap: Ppm::ONE,

@@ -25,6 +25,7 @@ pub(crate) mod rate;
 mod receive;
 mod record;
 mod requests;
+mod shaper;
 mod signals;
 mod sink;
 mod source;
@@ -217,6 +218,12 @@ impl<M: Memory> Node<M> {
         while let Some(channel) = self.plane.drained.pop_front() {
             self.signalling.drained(channel, now, &mut self.plane);
         }
+        if self.plane.shapers_due().is_some_and(|due| due <= now) {
+            self.plane.follow(now);
+            while let Some(channel) = self.plane.fitted.pop() {
+                self.signalling.fitted(channel, now, &mut self.plane);
+            }
+        }
         if self.looks_due().is_some_and(|due| due <= now) {
             self.look(now);
         }
@@ -236,7 +243,7 @@ impl<M: Memory> Node<M> {
         {
             return Some(Instant::ZERO);
         }
-        let own = earliest(self.looks_due(), self.rates.due());
+        let own = earliest(earliest(self.looks_due(), self.rates.due()), self.plane.shapers_due());
         earliest(own, earliest(self.signalling.poll_timeout(), self.plane.poll_timeout()))
     }
 

@@ -25,6 +25,7 @@ use super::packet::Packet;
 use super::rate::arrivals::FillerArrivals;
 use super::rate::filler::Filler;
 use super::record::WorkRecord;
+use super::shaper::Shaper;
 use super::signals::Signals;
 use super::stages::{Stages, signal_rate};
 use crate::fragment::packet_wire_bytes;
@@ -104,6 +105,8 @@ pub(super) struct Line<M: Memory> {
     pub best_effort_frames: u32,
     /// Frames that soft channels keep; they share a pool.
     pub soft_frames: u32,
+    /// Where the kernel's share of the link follows admission.
+    pub shaper: Option<Box<Shaper>>,
     /// Sources and flows that wait for room in this link's queues, each once.
     pub blocked: VecDeque<ChannelId>,
     /// The sources of this host, by their flow; [`NO_SOURCE`] for flows of channels that pass through.
@@ -187,6 +190,10 @@ pub(super) struct Plane<M: Memory> {
     pub filters: VecDeque<(LinkId, FilterChange)>,
     /// Closing sources that have sent everything.
     pub drained: VecDeque<ChannelId>,
+    /// Whether the kernel's share of any link follows admission.
+    pub follows: bool,
+    /// Channels whose grants have waited for a shaper, and may go.
+    pub fitted: Vec<ChannelId>,
     /// A channel that ends here, of which the unit that was just done has taken in the first packet.
     pub first_data: Option<ChannelId>,
     /// What units of work took, beside what admission assumes.
@@ -215,7 +222,7 @@ impl<M: Memory> Plane<M> {
         for (index, link) in config.links.iter().enumerate() {
             let handler = executor.add(signals_parameters(rate));
             own(&mut owners, handler, Owner::Signals(LinkId(index as u16)));
-            lines.push(line(link, rate, stages.signal_bound(index), handler));
+            lines.push(line(link, rate, &stages, index, handler));
         }
         let mut plane = Self {
             config,
@@ -237,12 +244,15 @@ impl<M: Memory> Plane<M> {
             notices: VecDeque::with_capacity(ARRIVALS_PACKETS_MAX),
             filters: VecDeque::new(),
             drained: VecDeque::new(),
+            follows: false,
+            fitted: Vec::new(),
             first_data: None,
             record: WorkRecord::new(),
             processor_watch: Watch::default(),
             stirred: false,
         };
         (0..plane.lines.len()).for_each(|link| plane.divide_rest(Some(LinkId(link as u16))));
+        plane.follows = plane.lines.iter().any(|line| line.shaper.is_some());
         Ok(plane)
     }
 
@@ -419,13 +429,20 @@ fn own(owners: &mut Vec<Option<Owner>>, handler: HandlerId, owner: Owner) {
     owners[handler.0 as usize] = Some(owner);
 }
 
-fn line<M: Memory>(link: &LinkConfig, rate: Rate, signal_bound: Nanos, handler: HandlerId) -> Line<M> {
+fn line<M: Memory>(
+    link: &LinkConfig,
+    rate: Rate,
+    stages: &Stages,
+    index: usize,
+    handler: HandlerId,
+) -> Line<M> {
     let mut scheduler = LinkScheduler::new(LinkParameters::of(link));
-    Line {
+    let (model, signalling) = stages.link(index);
+    let mut line = Line {
         config: link.clone(),
         signal_flow: scheduler.add_channel(2, Nanos::ZERO),
         signal_regulator: LogicalArrivals::new(rate.interval(), 1),
-        signal_bound,
+        signal_bound: stages.signal_bound(index),
         signal_queued: false,
         signal_packets: 0,
         packets_foreign: 0,
@@ -444,6 +461,11 @@ fn line<M: Memory>(link: &LinkConfig, rate: Rate, signal_bound: Nanos, handler: 
         blocked: VecDeque::new(),
         sources: Vec::new(),
         left: Vec::with_capacity(IN_FLIGHT_PACKETS_MAX),
+        shaper: Shaper::of(link, model, signalling),
         scheduler,
+    };
+    if line.shaper.is_some() {
+        line.set_pace_beside(link.interference.rho, Instant::ZERO);
     }
+    line
 }

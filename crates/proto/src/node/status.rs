@@ -73,6 +73,7 @@ impl<M: Memory> Node<M> {
             rate: self.rate_status(link),
             utilisation: self.plane.stages.link_utilisation(link),
             kernel_traffic: line.config.kernel_traffic,
+            kernel_share: line.kernel_share(),
             packets_guaranteed: counters.guaranteed_packets.saturating_sub(line.signal_packets),
             packets_best_effort: counters.best_effort_packets,
             packets_signalling: line.signal_packets,

@@ -53,7 +53,14 @@ pub fn limit(
 pub fn arrival_error_of(link: &LinkConfig) -> Nanos {
     let window_bytes = u64::from(link.pipeline_depth.max(1))
         * u64::from(link.packet_bytes_max.saturating_add(link.overhead_bytes));
-    let early = link_model(link).departure_latest(window_bytes);
+    let early = match link.follows() {
+        // Which share the kernel will have is not known when J is told.
+        true => {
+            let share = link.kernel_share_max;
+            link.paced_beside(share).time_of(window_bytes) + link.delay_beside(share)
+        }
+        false => link_model(link).departure_latest(window_bytes),
+    };
     link.prediction_error + early + (link.propagation_max - link.propagation_min)
 }
 

@@ -13,7 +13,7 @@ use super::resources::Resources;
 use super::states::{Input, State};
 use super::transitions::Particulars;
 use crate::ids::{ChannelNumber, Epoch, LinkId, NodeId, PathId};
-use crate::limits::REFRESHES_PER_LEASE;
+use crate::limits::{REFRESHES_PER_LEASE, SHAPER_PATIENCE};
 use crate::node::api::{CloseReason, RefuseCause, Role};
 
 /// Channels that one REFRESH names; at most five bytes each.
@@ -65,12 +65,19 @@ impl Signalling {
             self.channels.insert(channel);
             let (input, what) = match (over, leased, state) {
                 (true, _, State::Draining) => (Input::Drained, Particulars::default()),
+                (true, _, State::Fitting) => (Input::Silence, self.unshaped()),
                 (true, _, _) => (Input::Silence, self.silence(role)),
                 (false, true, _) => (Input::LeaseOver, Particulars::reason(CloseReason::LeaseOver)),
                 (false, false, _) => return,
             };
             self.apply(id, input, what, now, resources);
         }
+    }
+    fn unshaped(&self) -> Particulars {
+        let why = alloc::format!(
+            "the shaper of kernel traffic has not shrunk within {SHAPER_PATIENCE}: see this host's log, and ask again"
+        );
+        Particulars::refusal(self.refusal(RefuseCause::Unsuitable(why)))
     }
     fn silence(&self, role: Role) -> Particulars {
         match role {

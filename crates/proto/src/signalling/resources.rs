@@ -108,6 +108,10 @@ pub trait Resources {
         terms: &CommitTerms,
     ) -> Result<Vec<StageGrant>, RefuseCause>;
 
+    /// Whether a channel that was made final may send at once: the host may first have to take back what it had lent of the
+    /// link out. Then `Signalling::fitted` follows.
+    fn fits(&self, local: &LocalChannel) -> bool;
+
     /// What the application of a channel that ends here was given so far.
     fn receipt(&self, channel: ChannelId) -> Receipt;
 

@@ -18,6 +18,8 @@ pub enum State {
     Asking,
     /// Committed, ACCEPT is on its way back.
     Accepted,
+    /// Committed; the answer waits until the link out gives what it says.
+    Fitting,
     /// The source has the ACCEPT.
     Open,
     /// It takes nothing new; what is under way still arrives.
@@ -49,6 +51,10 @@ pub enum Input {
     Deny,
     /// The application closes its end.
     Close,
+    /// The stages are final, and the link out does not give yet what they say.
+    NotYet,
+    /// Now it does.
+    Fitted,
     /// The stages could not be made final.
     CommitFailed,
     /// No answer of the application (sink) or of the network (source).
@@ -77,6 +83,8 @@ pub enum Action {
     DestroyForward,
     /// DESTROY towards the source.
     DestroyBack,
+    /// Keep the answer, and begin the time that it may wait.
+    KeepAnswer,
     /// Begin the time that what is queued or under way may take.
     StartGrace,
     /// Begin the time that the sink's word may take.
@@ -141,6 +149,13 @@ pub const TABLE: &[Row] = &[
     source(S::Creating, I::DownstreamLost, S::Gone, &[A::TryNext]),
     source(S::Creating, I::Silence, S::Gone, &[A::DestroyForward, A::TryNext]),
     source(S::Creating, I::Close, S::Gone, &[A::DestroyForward, A::TellClosed]),
+    // Source: granted once the kernel has given back what it had of the link.
+    source(S::Creating, I::NotYet, S::Fitting, &[A::KeepAnswer]),
+    source(S::Fitting, I::Fitted, S::Open, &[A::SendConfirm, A::TellOpened]),
+    source(S::Fitting, I::DestroyBack, S::Gone, &[A::TryNext]),
+    source(S::Fitting, I::DownstreamLost, S::Gone, &[A::TryNext]),
+    source(S::Fitting, I::Silence, S::Gone, &[A::DestroyForward, A::TryNext]),
+    source(S::Fitting, I::Close, S::Gone, &[A::DestroyForward, A::TellClosed]),
     // Source: life and end.
     source(S::Open, I::Close, S::Draining, &[A::StartGrace]),
     source(S::Open, I::Ended, S::Gone, &[A::DestroyForward, A::TellClosed]),
@@ -165,6 +180,16 @@ pub const TABLE: &[Row] = &[
     forwarder(S::Creating, I::UpstreamLost, S::Gone, &[A::DestroyForward]),
     forwarder(S::Creating, I::DownstreamLost, S::Gone, &[A::SendRefuse]),
     forwarder(S::Creating, I::LeaseOver, S::Gone, &[A::DestroyForward, A::DestroyBack]),
+    // Forwarder: likewise.
+    forwarder(S::Creating, I::NotYet, S::Fitting, &[A::KeepAnswer]),
+    forwarder(S::Fitting, I::CreateAgain, S::Fitting, &[]),
+    forwarder(S::Fitting, I::Fitted, S::Accepted, &[A::SendAccept]),
+    forwarder(S::Fitting, I::Silence, S::Gone, &[A::DestroyForward, A::SendRefuse]),
+    forwarder(S::Fitting, I::DestroyForward, S::Gone, &[A::DestroyForward]),
+    forwarder(S::Fitting, I::DestroyBack, S::Gone, &[A::SendRefuse]),
+    forwarder(S::Fitting, I::UpstreamLost, S::Gone, &[A::DestroyForward]),
+    forwarder(S::Fitting, I::DownstreamLost, S::Gone, &[A::SendRefuse]),
+    forwarder(S::Fitting, I::LeaseOver, S::Gone, &[A::DestroyForward, A::DestroyBack]),
     forwarder(S::Accepted, I::CreateAgain, S::Accepted, &[]),
     forwarder(S::Accepted, I::Confirm, S::Open, &[A::SendConfirm]),
     // No data can have been sent: CONFIRM comes before DESTROY.
@@ -231,6 +256,7 @@ impl State {
             Self::Creating => "creating",
             Self::Asking => "asking",
             Self::Accepted => "accepted",
+            Self::Fitting => "fitting",
             Self::Open => "open",
             Self::Draining => "draining",
             Self::Settling => "settling",
@@ -244,18 +270,19 @@ mod tests {
     use super::*;
 
     const ROLES: [Role; 3] = [Role::Source, Role::Forwarder, Role::Sink];
-    const STATES: [State; 9] = [
+    const STATES: [State; 10] = [
         S::Probing,
         S::Offering,
         S::Creating,
         S::Asking,
         S::Accepted,
+        S::Fitting,
         S::Open,
         S::Draining,
         S::Settling,
         S::Gone,
     ];
-    const INPUTS: [Input; 18] = [
+    const INPUTS: [Input; 20] = [
         I::CreateAgain,
         I::Accept,
         I::Refuse,
@@ -268,6 +295,8 @@ mod tests {
         I::Deny,
         I::Close,
         I::CommitFailed,
+        I::NotYet,
+        I::Fitted,
         I::Silence,
         I::Drained,
         I::Ended,

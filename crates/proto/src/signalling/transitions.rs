@@ -13,6 +13,7 @@ use super::message::{Message, Route};
 use super::resources::{CommitTerms, Resources};
 use super::states::{Action, Input, Row, State, transition};
 use crate::ids::{ChannelId, LinkId, PathId};
+use crate::limits::SHAPER_PATIENCE;
 use crate::node::api::{
     ChannelRefusal, CloseReason, Event, OpenRequest, Passed, Receipt, RefuseCause, Role, StageGrant,
 };
@@ -114,7 +115,12 @@ impl Signalling {
         channel.drift = channel.drift.max(what.drift);
         if row.actions.contains(&Action::Commit) {
             match commit(&mut channel, &mut what.stages, resources) {
-                Ok(_) => self.note_degraded(&mut channel, &what.stages),
+                Ok(_) => {
+                    self.note_degraded(&mut channel, &what.stages);
+                    let waits = !resources.fits(&channel.local);
+                    let not_yet = transition(channel.local.role, channel.state, Input::NotYet);
+                    row = not_yet.filter(|_| waits).unwrap_or(row);
+                }
                 Err(cause) => {
                     what.refusal = Some(self.refusal(cause));
                     let failed = transition(channel.local.role, channel.state, Input::CommitFailed);
@@ -182,6 +188,12 @@ impl Signalling {
                 let stages = core::mem::take(own.unwrap_or(&mut what.stages));
                 self.say_to(up, &Message::Accept { path, drift: channel.drift, stages });
             }
+            Action::KeepAnswer => {
+                if let Some(setup) = &mut channel.setup {
+                    setup.all_stages = core::mem::take(&mut what.stages);
+                }
+                channel.deadline = Timer::due(now + SHAPER_PATIENCE);
+            }
             Action::SendConfirm => self.say_to(down, &Message::Confirm { path }),
             Action::SendRefuse => {
                 let next = channel.next().unwrap_or(self.config.id);
@@ -223,6 +235,17 @@ impl Signalling {
                     what.receipt.filter(|_| at_source).map(|receipt| Receipt { lost_at, ..receipt });
                 self.events.push_back(Event::Closed { channel: id, reason: what.reason, receipt });
             }
+        }
+    }
+
+    /// The link out gives now what a channel that was made final holds: its answer goes on.
+    pub fn fitted(&mut self, id: ChannelId, now: Instant, resources: &mut dyn Resources) {
+        let Some(mut channel) = self.channels.take(id) else { return };
+        let kept = channel.setup.as_mut().filter(|_| channel.state == State::Fitting);
+        let stages = kept.map(|setup| core::mem::take(&mut setup.all_stages));
+        self.channels.insert(channel);
+        if let Some(stages) = stages {
+            self.apply(id, Input::Fitted, Particulars::stages(stages), now, resources);
         }
     }
 

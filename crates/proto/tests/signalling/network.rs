@@ -105,6 +105,10 @@ impl Stages {
 }
 
 impl Resources for Stages {
+    fn fits(&self, _: &LocalChannel) -> bool {
+        true
+    }
+
     fn hold(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause> {
         let stages = self.stages(local, limit)?;
         assert!(self.held.insert(local.channel, false).is_none(), "held twice: {local:?}");

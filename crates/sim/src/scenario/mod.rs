@@ -3,6 +3,7 @@
 mod channels;
 mod digest;
 mod hosts;
+mod kernel;
 mod routes;
 mod soft;
 mod tight;
@@ -15,6 +16,7 @@ use thiserror::Error;
 
 use self::channels::{draw_activations, draw_applications, draw_channels, draw_floods, draw_sizes};
 use self::hosts::draw_hosts;
+use self::kernel::lend_to_kernel;
 use self::routes::give_routes;
 use self::soft::soften;
 use self::tight::{crowd, tighten};
@@ -167,6 +169,9 @@ impl Scenario {
             }
         };
         let mut hosts = draw_hosts(&topology, seed, &mut dice)?;
+        if class(seed, options) == Class::Lent {
+            lend_to_kernel(&mut hosts, &mut Dice::of(seed, Draw::Kernel));
+        }
         let mut dice = Dice::of(seed, Draw::Channels);
         let kinds = scheduled_kinds(seed, options);
         let times = Times::draw(options, &hosts, kinds != FaultKinds::NONE, &mut dice);
@@ -177,7 +182,7 @@ impl Scenario {
             draw_activations(&topology, seed, &mut hosts, &mut channels);
         }
         match class(seed, options) {
-            Class::Mixed => {}
+            Class::Mixed | Class::Lent => {}
             Class::Soft => soften(seed, &mut hosts, &mut channels),
             Class::Tight => floods = tighten(seed, &mut hosts, &mut channels),
             Class::Crowded => floods = crowd(seed, &mut hosts, &mut channels),
@@ -214,6 +219,9 @@ impl Scenario {
         self.times.heals > self.times.opened
     }
 }
+
+/// A share is open for a second until it is lent, and the shaper takes its time.
+const LENT_AFTER: Nanos = Nanos::from_millis(1_200);
 
 /// How large the network of a seed is.
 fn size(seed: u64, choice: SizeChoice) -> Size {
@@ -260,6 +268,7 @@ fn class(seed: u64, options: &Options) -> Class {
 fn class_of(seed: u64) -> Class {
     match (seed % 32, seed % 256) {
         (13, _) => Class::Tight,
+        (21, _) => Class::Lent,
         (_, 94) => Class::Crowded,
         _ if seed % 8 == 4 => Class::Soft,
         _ => Class::Mixed,
@@ -280,7 +289,10 @@ impl Times {
             _ => Nanos(dice.between(800_000_000, 1_500_000_000)),
         };
         let signalling = &hosts[0].config.signalling;
-        let opens = SimTime(0) + signalling.hello_interval * 4;
+        // Where kernel traffic follows admission, it has been lent something by then.
+        let lends = hosts.iter().flat_map(|host| &host.config.links).any(|link| link.follows());
+        let lent = if lends { LENT_AFTER } else { Nanos::ZERO };
+        let opens = SimTime(0) + signalling.hello_interval * 4 + lent;
         let opened = opens + Nanos::from_millis(600);
         let calm = opened + traffic;
         // Leases end, neighbours find each other, requests that were under way are given up.

@@ -2,7 +2,8 @@
 //! at least t - interference(t) - sum of (floor((t + d + h) / I') + 1) * C - P * U - delta, in admission's unit costs.
 //!
 //! The bound is taken a little weaker, with x + 1 for floor(x) + 1: then it is a line, and one running minimum checks
-//! every window that ends now. Links with caps on best effort are left out.
+//! every window that ends now. Left out are links with caps on best effort, and those whose kernel traffic follows admission:
+//! what the kernel was lent comes back once best effort has waited for a while.
 
 use punctual_analysis::{Link, Nanos, Ppm};
 use punctual_proto::ids::LinkId;
@@ -43,7 +44,8 @@ pub(super) struct Backlog {
 
 impl Backlog {
     pub fn new(link: &LinkConfig, signals: u32) -> Self {
-        let is_capped = link.best_effort_cap < Ppm::ONE || link.best_effort_flow_cap < Ppm::ONE;
+        let is_capped =
+            link.best_effort_cap < Ppm::ONE || link.best_effort_flow_cap < Ppm::ONE || link.follows();
         Self {
             model: link_model(link),
             is_capped,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use punctual_analysis::{Instant, Nanos};
+use punctual_analysis::{BitRate, Instant, Nanos};
 use punctual_proto::ids::{ChannelId, LinkId, ListenerId};
 use punctual_proto::node::api::{Port, Work};
 use punctual_proto::node::{Node, NodeConfigError};
@@ -70,6 +70,10 @@ pub(super) struct Host {
     pub activity: Activity,
     pub arrived: VecDeque<Arrived>,
     pub sent: VecDeque<(LinkId, u32)>,
+    /// Shapers that have changed their rate.
+    pub shaped: VecDeque<(LinkId, BitRate)>,
+    /// How long a shaper takes.
+    pub shaper_dice: Dice,
     pub calls: VecDeque<Call>,
     /// The only timer event that counts; others are stale.
     pub timer: Option<SimTime>,
@@ -159,6 +163,8 @@ impl Host {
             activity: Activity::Idle,
             arrived: VecDeque::new(),
             sent: VecDeque::new(),
+            shaped: VecDeque::new(),
+            shaper_dice: Dice::of(seed, Draw::Shaper(number)),
             calls: VecDeque::new(),
             timer: None,
             delivered: Deliveries::default(),
@@ -196,6 +202,11 @@ impl Host {
         self.activity = Activity::Idle;
         self.arrived.clear();
         self.sent.clear();
+        self.shaped.clear();
+        // Its host puts shapers up anew before it begins.
+        for (adapter, link) in self.adapters.iter_mut().zip(&plan.config.links) {
+            adapter.shape(now, link.interference.rho);
+        }
         self.calls.clear();
         self.timer = None;
         drop(self.delivered.take());

@@ -28,6 +28,7 @@ mod wire;
 
 use std::collections::BTreeMap;
 
+use punctual_analysis::BitRate;
 use punctual_proto::ids::{ChannelId, LinkId, Name, PathId};
 use punctual_proto::node::api::{NodeStatus, Port};
 
@@ -65,6 +66,8 @@ enum Event {
     Arrive { host: usize, link: LinkId, port: Port, frame: SimFrame },
     /// An adapter has sent.
     Sent { host: usize, life: u32, link: LinkId, wire_bytes: u32 },
+    /// A shaper has changed its rate.
+    Shaped { host: usize, life: u32, link: LinkId, rate: BitRate },
     /// A processor looks: it has woken up, or its unit is done.
     Step { host: usize, life: u32 },
     /// A node's time has come.
@@ -226,6 +229,12 @@ impl World {
             Event::Sent { host, life, link, wire_bytes } => {
                 if self.hosts[host].life == life {
                     self.hosts[host].sent.push_back((link, wire_bytes));
+                    self.wake(host);
+                }
+            }
+            Event::Shaped { host, life, link, rate } => {
+                if self.hosts[host].life == life {
+                    self.hosts[host].shaped.push_back((link, rate));
                     self.wake(host);
                 }
             }

@@ -5,10 +5,12 @@ use super::host::{Activity, Arrived};
 use super::{Event, World};
 use crate::journal::Entry;
 use crate::memory::effort;
-use punctual_analysis::{Instant, Nanos};
+use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 use punctual_proto::ids::LinkId;
 use punctual_proto::node::api::{Port, WorkKind};
 
+/// Longest time that a shaper takes to change, and then to tell.
+const SHAPER_TAKES_MAX: Nanos = Nanos::from_millis(60);
 /// A node that wants to be called at once more often than this within one look does not let time pass.
 const ROUNDS_MAX: u32 = 1_000;
 
@@ -74,8 +76,28 @@ impl World {
             self.hosts[host].node.handle_sent(link, wire_bytes, now);
             self.check_effort(host, Effort::Sent, before);
         }
+        while let Some((link, rate)) = self.hosts[host].shaped.pop_front() {
+            self.outcome.shaped += 1;
+            self.hosts[host].node.handle_shaped(link, rate, now);
+        }
         // Does nothing where nothing is due; asking first costs as much.
         self.hosts[host].node.handle_timeout(now);
+        while let Some((link, rate)) = self.hosts[host].node.poll_shaper() {
+            self.shape(host, link, rate);
+        }
+    }
+
+    /// A shaper changes some time after it is asked, and tells some time after that.
+    fn shape(&mut self, host: usize, link: LinkId, rate: BitRate) {
+        let config = &self.scenario.hosts[host].config.links[usize::from(link.0)];
+        let drained = config.rate.less(config.rate_error);
+        let share = (u128::from(rate.0) * 1_000_000).div_ceil(u128::from(drained.0.max(1)));
+        let shaper = &mut self.hosts[host];
+        let changes = self.now + shaper.shaper_dice.span(Nanos(0), SHAPER_TAKES_MAX);
+        let tells = changes + shaper.shaper_dice.span(Nanos(0), SHAPER_TAKES_MAX);
+        shaper.adapters[usize::from(link.0)].shape(changes, Ppm(share as u32));
+        let life = shaper.life;
+        self.queue.schedule(tells, Event::Shaped { host, life, link, rate });
     }
 
     fn serve_links(&mut self, host: usize, now: Instant) {

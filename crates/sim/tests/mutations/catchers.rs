@@ -20,6 +20,8 @@ pub enum Catcher {
     Tight,
     /// The simulator, links that channels take all of.
     Crowded,
+    /// The simulator, kernel traffic that has what is not admitted.
+    Lent,
     /// The simulator, one assumption broken.
     Breach,
     /// The oracle, what the policy of this name holds.
@@ -45,7 +47,7 @@ impl Catcher {
     /// What catches.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Drawn | Self::Tight | Self::Crowded | Self::Breach => "simulator",
+            Self::Drawn | Self::Tight | Self::Crowded | Self::Lent | Self::Breach => "simulator",
             Self::Oracle(_) => "oracle (response-time-analysis)",
             Self::Stage(_) => "stage simulation",
             Self::Link => "link simulation",
@@ -61,6 +63,7 @@ impl Catcher {
             Self::Drawn => "drawn networks, faults in every fourth".into(),
             Self::Tight => "class tight, no link faults".into(),
             Self::Crowded => "class crowded, no link faults".into(),
+            Self::Lent => "class lent, no link faults".into(),
             Self::Breach => "small networks, one assumption broken".into(),
             Self::Oracle(policy) => format!("what {policy} holds, bounds least or wider"),
             Self::Stage(policy) => format!("what {policy} admits, at and off its critical instants"),
@@ -78,6 +81,7 @@ impl Catcher {
             Self::Drawn
             | Self::Tight
             | Self::Crowded
+            | Self::Lent
             | Self::Breach
             | Self::Crash
             | Self::Twin
@@ -90,7 +94,7 @@ impl Catcher {
     pub fn honest(self) -> u64 {
         match self {
             Self::Crowded | Self::Breach => 20,
-            Self::Tight => 40,
+            Self::Tight | Self::Lent => 40,
             Self::Drawn | Self::Crash | Self::Twin | Self::Rate => 100,
             Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals => 2_000,
         }
@@ -102,6 +106,7 @@ impl Catcher {
             Self::Drawn => simulate(seed, &Options::default()),
             Self::Tight => simulate(seed, &of_class(Class::Tight)),
             Self::Crowded => simulate(seed, &Options { traffic: Traffic::Drawn, ..of_class(Class::Crowded) }),
+            Self::Lent => simulate(seed, &of_class(Class::Lent)),
             Self::Breach => untrue(seed),
             Self::Oracle(policy) => oracle::broken_bound(policy, seed),
             Self::Stage(policy) => soundness::missed(policy, seed),

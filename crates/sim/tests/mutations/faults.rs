@@ -49,4 +49,5 @@ pub const FAULTS: &[Fault] = &[
     fault(M::ReceiverSilent, "a broken link whose receiver tells nobody", C::Breach),
     fault(M::LatenessFromServing, "lateness that counts from serving", C::Breach),
     fault(M::RateErrorLeftOut, "the error of a measured rate without unevenness", C::Rate),
+    fault(M::GrantBeforeShaper, "a grant leaves before the shaper has shrunk", C::Lent),
 ];

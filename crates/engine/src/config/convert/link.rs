@@ -116,6 +116,7 @@ fn link(
             _ => interference(table, &default, at, source)?,
         },
         kernel_traffic: devices::kernel_traffic(beside),
+        kernel_share_max: kernel_rate::share_to_follow(table, at, source)?,
         best_effort_share_min: pick(&table.best_effort_share_min, default.best_effort_share_min),
         best_effort_flow_cap: pick(&table.best_effort_flow_cap, default.best_effort_flow_cap),
         best_effort_cap: pick(&table.best_effort_cap, default.best_effort_cap),
@@ -261,6 +262,7 @@ fn xdp(
         care: CareOptions {
             kernel_rate: kernel_rate
                 .map(|KernelRate { rate_bps, burst_bytes, .. }| ShaperRate { rate_bps, burst_bytes }),
+            link_rate_bps: kernel_rate.and_then(|kernel| kernel.follows).map(|(_, drained_bps)| drained_bps),
             whole_rate: None,
             napi_priority: table.napi_priority,
             interrupt_defer_ns: pick(&table.interrupt_defer, Nanos::ZERO).0,
@@ -308,6 +310,7 @@ fn no_xdp_keys(table: &LinkTable, at: usize, source: &Source<'_>) -> Result<(), 
         ("zero_copy", table.zero_copy.is_some()),
         ("napi_priority", table.napi_priority.is_some()),
         ("kernel_rate", table.kernel_rate.is_some()),
+        ("kernel_rate_max", table.kernel_rate_max.is_some()),
         ("interrupt_defer", table.interrupt_defer.is_some()),
         ("spin", table.spin.is_some()),
         ("spin_signalling", table.spin_signalling.is_some()),

@@ -14,7 +14,8 @@ use thiserror::Error;
 use super::link::FollowedLink;
 use super::mailbox::{Bell, Mailbox, Parcel};
 use crate::kernel::{
-    CareOptions, Change, Device, DeviceCare, KernelError, Mac, PathRequest, RESOLVE_PATIENCE, Watcher,
+    CareOptions, Change, Device, DeviceCare, KernelError, Mac, PathRequest, RESOLVE_PATIENCE, ShaperRate,
+    Watcher,
 };
 use crate::{Link, LinkError, Spins};
 
@@ -161,6 +162,10 @@ struct Kept {
     care: Option<DeviceCare>,
     stage: Stage,
     tried: Instant,
+    /// Bits a second that kernel traffic is held to.
+    shaped_bps: Option<u64>,
+    /// What the link was told last of that.
+    told_bps: Option<u64>,
 }
 
 impl Kept {
@@ -182,6 +187,7 @@ impl Kept {
             destination: path.destination,
             down: !path.device.carrier,
             shaper: options.kernel_rate,
+            shaper_follows: options.link_rate_bps.is_some(),
             napi_priority: options.napi_priority,
             interrupt_defer_ns: options.interrupt_defer_ns,
             ..Default::default()
@@ -195,6 +201,8 @@ impl Kept {
             care: Some(care),
             stage: Stage::Open,
             tried: Instant::now(),
+            shaped_bps: options.kernel_rate.map(|rate| rate.rate_bps),
+            told_bps: None,
         };
         kept.check();
         Ok((kept, driver))
@@ -250,7 +258,30 @@ impl Kept {
             self.tried = Instant::now();
             self.reopen();
         }
-        self.stage == Stage::Open && self.mailbox.condition().destination.is_some()
+        let is_shaped = self.shape();
+        self.stage == Stage::Open && self.mailbox.condition().destination.is_some() && is_shaped
+    }
+
+    /// Holds kernel traffic to what the link asks for; whether it is held to that. A device that is gone sends nothing: it is
+    /// done when there is one again.
+    fn shape(&mut self) -> bool {
+        let Some(wanted) = self.mailbox.shaper_wanted() else { return true };
+        if self.shaped_bps != Some(wanted) {
+            let Some(care) = &mut self.care else { return false };
+            let changed = care.follow(wanted);
+            let mut condition = self.mailbox.condition();
+            condition.unshaped = changed.as_ref().err().map(|error| format!("kernel traffic: {error}"));
+            if changed.is_err() {
+                return false;
+            }
+            condition.shaper = condition.shaper.map(|rate| ShaperRate { rate_bps: wanted, ..rate });
+            self.shaped_bps = Some(wanted);
+        }
+        if self.told_bps != Some(wanted) {
+            self.told_bps = Some(wanted);
+            self.mailbox.tell_shaped(wanted);
+        }
+        true
     }
 
     fn reopen(&mut self) {
@@ -274,6 +305,7 @@ impl Kept {
         self.opener.set_addresses(device.ethernet()?, self.mailbox.condition().destination);
         let driver = self.opener.open(&device)?;
         let care = DeviceCare::take(&device, self.request.queue, self.options)?;
+        self.shaped_bps = self.options.kernel_rate.map(|rate| rate.rate_bps);
         Ok((driver, care))
     }
 

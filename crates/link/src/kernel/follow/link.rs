@@ -265,6 +265,14 @@ impl Link for FollowedLink {
         self.watched.as_ref()?.foreign_bps()
     }
 
+    fn shape(&mut self, rate_bps: u64) {
+        self.mailbox.shape(rate_bps);
+    }
+
+    fn shaped(&mut self) -> Option<u64> {
+        self.mailbox.shaped()
+    }
+
     fn mode(&self) -> String {
         let mode = self.driver.as_ref().map_or_else(|| "closed".into(), |driver| driver.mode());
         match self.condition().trouble().or_else(|| self.device_trouble()) {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -52,6 +52,9 @@ pub(super) struct Mailbox {
     parcel: Mutex<Option<Parcel>>,
     returned: Mutex<Option<(Driver, Option<String>)>>,
     condition: Mutex<Condition>,
+    /// Bits a second that kernel traffic is to be held to, and what it was held to last; 0: nobody asked.
+    shaper_wanted: AtomicU64,
+    shaper_done: AtomicU64,
     /// Wakes the link's thread.
     pub link: Bell,
     /// Wakes the keeper.
@@ -65,6 +68,8 @@ impl Mailbox {
             parcel: Mutex::default(),
             returned: Mutex::default(),
             condition: Mutex::default(),
+            shaper_wanted: AtomicU64::new(0),
+            shaper_done: AtomicU64::new(0),
             link: Bell::new()?,
             keeper,
         })
@@ -86,6 +91,36 @@ impl Mailbox {
         self.waiting.store(false, Ordering::Relaxed);
         self.link.hush();
         parcel.take()
+    }
+
+    /// Link: kernel traffic is to be held to so much from now on. Once a change, not for each packet: it wakes the keeper.
+    pub fn shape(&self, rate_bps: u64) {
+        self.shaper_wanted.store(rate_bps, Ordering::Release);
+        self.keeper.ring();
+    }
+
+    /// Link: what it was held to since this was asked last.
+    pub fn shaped(&self) -> Option<u64> {
+        if self.shaper_done.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.link.hush();
+        // The same bell tells of a parcel.
+        if self.waiting.load(Ordering::Acquire) {
+            self.link.ring();
+        }
+        Some(self.shaper_done.swap(0, Ordering::Acquire)).filter(|rate_bps| *rate_bps > 0)
+    }
+
+    /// Keeper: what kernel traffic is to be held to; `None`: what it was from the start.
+    pub fn shaper_wanted(&self) -> Option<u64> {
+        Some(self.shaper_wanted.load(Ordering::Acquire)).filter(|rate_bps| *rate_bps > 0)
+    }
+
+    /// Keeper: it is.
+    pub fn tell_shaped(&self, rate_bps: u64) {
+        self.shaper_done.store(rate_bps, Ordering::Release);
+        self.link.ring();
     }
 
     /// Link: gives its driver back and says why, if the mailbox is free; else it keeps both.
@@ -140,6 +175,9 @@ pub(super) struct Condition {
     /// Why the device is not as it was asked for.
     pub neglected: Option<String>,
     pub shaper: Option<ShaperRate>,
+    pub shaper_follows: bool,
+    /// Why its rate could not be changed.
+    pub unshaped: Option<String>,
     pub napi_priority: Option<u8>,
     pub napi_threads: Vec<u32>,
     pub interrupt_defer_ns: u64,
@@ -153,16 +191,19 @@ impl Condition {
         let down = self.down.then(|| format!("interface {device} is down or has no carrier"));
         let mtu = self.mtu_too_small.map(|mtu| format!("MTU {mtu} of {device} is too small"));
         let silent = self.destination.is_none().then(|| "the neighbour does not answer".to_owned());
-        let all = [closed, down, mtu, self.route_moved.clone(), silent, self.neglected.clone()];
-        all.into_iter().flatten().next()
+        let own = [self.neglected.clone(), self.unshaped.clone()];
+        let all = [closed, down, mtu, self.route_moved.clone(), silent].into_iter().chain(own);
+        all.flatten().next()
     }
 
     /// Names and values.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = vec![("device", self.device.clone()), ("address", self.source.to_string())];
         facts.extend(self.destination.map(|mac| ("next_hop_address", mac.to_string())));
+        let kind =
+            if self.shaper_follows { "tbf 7075: with htb 7076: inside, at present" } else { "tbf 7075:" };
         facts.extend(self.shaper.map(|rate| {
-            ("qdisc", format!("tbf 7075: rate {} bit/s burst {} B", rate.rate_bps, rate.burst_bytes))
+            ("qdisc", format!("{kind} rate {} bit/s burst {} B", rate.rate_bps, rate.burst_bytes))
         }));
         facts.extend(self.napi_priority.map(|priority| ("napi_priority", priority.to_string())));
         if !self.napi_threads.is_empty() {

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use punctual_analysis::{Contract, Delivery, Guarantee, Instant, Nanos, Ppm};
+use punctual_analysis::{BitRate, Contract, Delivery, Guarantee, Instant, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
 use super::{BrokenStage, RateStatus, StageGrant};
@@ -160,6 +160,9 @@ pub struct LinkStatus {
     /// What is known of other traffic on its device.
     #[serde(default)]
     pub kernel_traffic: KernelTraffic,
+    /// What kernel traffic has of the link, where that follows admission.
+    #[serde(default)]
+    pub kernel_share: Option<KernelShare>,
     /// Guaranteed packets sent.
     pub packets_guaranteed: u64,
     /// Best-effort packets sent.
@@ -170,6 +173,19 @@ pub struct LinkStatus {
     pub wire_bytes: u64,
     /// Best-effort packets dropped at this link's queue.
     pub best_effort_dropped: u64,
+}
+
+/// What kernel traffic may have of a link, in bits of the wire a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelShare {
+    /// At present.
+    pub now_bps: BitRate,
+    /// Whatever is admitted: what admission counts with.
+    pub least_bps: BitRate,
+    /// However little is admitted.
+    pub most_bps: BitRate,
+    /// Channels whose grants wait until it has less.
+    pub waiting: u32,
 }
 
 /// Two versions of RTCOP that do not understand each other.

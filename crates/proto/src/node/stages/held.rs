@@ -153,7 +153,7 @@ impl Stages {
     }
 
     /// What a channel holds of the link out.
-    pub(super) fn link_stage(&self, local: &LocalChannel) -> Option<(LinkId, HeldStage)> {
+    pub(in crate::node) fn link_stage(&self, local: &LocalChannel) -> Option<(LinkId, HeldStage)> {
         let held = self.held(local.channel)?;
         let (link, bound) = held.link()?;
         let stage = HeldStage::new(self.link_demand(local, link, held.early().1), bound);

@@ -23,7 +23,10 @@ use super::check::NodeConfigError;
 use super::config::{self, Admission, Degraded, NodeConfig};
 use super::plan::PlannedFlow;
 use crate::ids::{ChannelId, LinkId, NodeId};
-use crate::limits::{FRAGMENT_BYTES_MAX, FRAMES_GUARANTEED_DIVISOR, HEADER_BYTES, SIGNAL_BYTES_MAX};
+use crate::limits::{
+    FRAGMENT_BYTES_MAX, FRAMES_GUARANTEED_DIVISOR, HEADER_BYTES, SIGNAL_BYTES_MAX,
+    SIGNAL_PERIODS_BESIDE_KERNEL,
+};
 use crate::signalling::LocalChannel;
 use crate::table::Table;
 
@@ -59,6 +62,7 @@ struct LinkStage {
     packet_bytes_max: u32,
     packet_best_effort_bytes_max: u32,
     signal_bound: Nanos,
+    signal_demand: Demand,
     /// Why its bounds are no guarantees.
     degraded: Option<Degraded>,
     /// Frames that channels may reserve, and those that they have.
@@ -118,7 +122,8 @@ impl Stages {
         let mut links = Vec::with_capacity(config.links.len());
         let mut cpu_demand: Option<Demand> = None;
         for link in &config.links {
-            let (model, policy, signal_bound) = link_policy(link, &signal, config.cpu.release_latency)?;
+            let LinkAdmission { model, policy, signal_demand, signal_bound } =
+                link_admission(link, &signal, config.cpu.release_latency)?;
             let one = cpu_model.demand(
                 &signal,
                 SIGNAL_BYTES_MAX as u32,
@@ -142,6 +147,7 @@ impl Stages {
                 packet_bytes_max,
                 packet_best_effort_bytes_max: link.best_effort_bytes_max(),
                 signal_bound,
+                signal_demand,
                 degraded: link.degraded(),
                 frames_max,
                 frames: 0,
@@ -151,7 +157,7 @@ impl Stages {
             });
         }
         if let Some(demand) = cpu_demand {
-            hold_signalling(cpu.as_mut(), &demand, "the processor")?;
+            hold_signalling(cpu.as_mut(), &demand, 1, "the processor")?;
         }
         let plan = hold_plan(cpu.as_mut(), config)?;
         Ok(Self {
@@ -175,6 +181,11 @@ impl Stages {
     /// The bound of the implicit signalling channel of a link.
     pub fn signal_bound(&self, link: usize) -> Nanos {
         self.links[link].signal_bound
+    }
+    /// A link as admission sees it, and its signalling there.
+    pub fn link(&self, link: usize) -> (&Link, (&Demand, Nanos)) {
+        let LinkStage { model, signal_demand, signal_bound, .. } = &self.links[link];
+        (model, (signal_demand, *signal_bound))
     }
     /// A channel's fixed-priority level on the processor (0 the most urgent); 0 under other orders.
     pub fn cpu_rank(&self, channel: ChannelId) -> u8 {
@@ -266,10 +277,11 @@ impl Stages {
     /// signalling then.
     pub fn set_link(&mut self, link: LinkId, config: &config::LinkConfig, node: &NodeConfig) -> bool {
         let changed =
-            signal_contract(node).and_then(|signal| link_policy(config, &signal, self.release_latency));
-        let Ok((model, policy, signal_bound)) = changed else { return false };
+            signal_contract(node).and_then(|signal| link_admission(config, &signal, self.release_latency));
+        let Ok(LinkAdmission { model, policy, signal_demand, signal_bound }) = changed else { return false };
         let stage = &mut self.links[usize::from(link.0)];
-        (stage.model, stage.policy, stage.signal_bound) = (model, policy, signal_bound);
+        (stage.model, stage.policy) = (model, policy);
+        (stage.signal_demand, stage.signal_bound) = (signal_demand, signal_bound);
         stage.rate_unknown = None;
         true
     }
@@ -432,20 +444,30 @@ impl Stages {
     }
 }
 
-/// One link's admission, which holds its signalling; and the bound of that.
-fn link_policy(
+/// One link's admission, which holds its signalling.
+struct LinkAdmission {
+    model: Link,
+    policy: Box<dyn AdmissionPolicy>,
+    signal_demand: Demand,
+    signal_bound: Nanos,
+}
+
+fn link_admission(
     link: &config::LinkConfig,
     signal: &Contract,
     release_latency: Nanos,
-) -> Result<(Link, Box<dyn AdmissionPolicy>, Nanos), NodeConfigError> {
+) -> Result<LinkAdmission, NodeConfigError> {
     let unknown = |error: punctual_analysis::UnknownPolicy| NodeConfigError { what: error.to_string() };
     let model = link_model(link);
     let mut policy = policy_by_name(name_of(link.admission), model.model()).map_err(unknown)?;
     let bytes = link.signal_bytes_max();
     let of_link = Contract { message_bytes_max: bytes, ..*signal };
-    let demand = model.demand(&of_link, bytes, release_latency, Nanos::ZERO);
-    let signal_bound = hold_signalling(policy.as_mut(), &demand, &format!("link {}", link.name))?;
-    Ok((model, policy, signal_bound))
+    let signal_demand = model.demand(&of_link, bytes, release_latency, Nanos::ZERO);
+    // Where the kernel's share follows, the shortest bound says how much it may have.
+    let periods = if link.follows() { SIGNAL_PERIODS_BESIDE_KERNEL } else { 1 };
+    let name = format!("link {}", link.name);
+    let signal_bound = hold_signalling(policy.as_mut(), &signal_demand, periods, &name)?;
+    Ok(LinkAdmission { model, policy, signal_demand, signal_bound })
 }
 
 /// Relaxed bounds keep so many of their leading bits, and lose less than 1/64 by that. Channels of one contract then

@@ -81,17 +81,17 @@ fn no_rate() -> NodeConfigError {
     NodeConfigError { what: "signalling packets_per_second: give 1 to 1000000".into() }
 }
 
-/// Holds signalling with a bound of a whole period where that is feasible: it is in no hurry.
+/// Holds signalling with a bound of whole periods where that is feasible: it is in no hurry.
 pub(super) fn hold_signalling(
     policy: &mut dyn AdmissionPolicy,
     demand: &Demand,
+    periods: u64,
     stage: &str,
 ) -> Result<Nanos, NodeConfigError> {
-    policy.hold(SIGNALLING_KEY, demand, demand.period).map(|()| demand.period).map_err(|refusal| {
-        NodeConfigError {
-            what: format!(
-                "{stage} cannot carry its own signalling ({refusal}): lower signalling packets_per_second"
-            ),
-        }
+    let bound = demand.period * periods;
+    policy.hold(SIGNALLING_KEY, demand, bound).map(|()| bound).map_err(|refusal| NodeConfigError {
+        what: format!(
+            "{stage} cannot carry its own signalling ({refusal}): lower signalling packets_per_second"
+        ),
     })
 }

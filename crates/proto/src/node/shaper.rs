@@ -1,0 +1,367 @@
+//! The kernel's share of a link follows admission (ADR 0028).
+//!
+//! Admission decides as if kernel traffic had its least share. While what is admitted holds at a larger one, the host's
+//! shaper lets the kernel have it. Invariants:
+//! - `level` is never below what the shaper lets through: up, our pace changes before the shaper is asked, and it is asked
+//!   once all that was stamped before has left; down, our pace changes after the shaper has confirmed.
+//! - A channel sends only once the level is one at which its bound and all others hold: its grant waits for that.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use punctual_analysis::following::{Load, Part, Sharing};
+use punctual_analysis::mutation::{Mutation, active};
+use punctual_analysis::ordered::Ordered;
+use punctual_analysis::{BitRate, Demand, Instant, Link, Nanos, Ppm};
+
+use super::api::KernelShare;
+use super::config::LinkConfig;
+use super::plane::{Line, Plane};
+use super::{Node, earliest};
+use crate::ids::{ChannelId, LinkId};
+use crate::limits::{
+    SHAPER_CONTENTION, SHAPER_CONTENTION_KEPT, SHAPER_GROWS_AFTER, SHAPER_RETRY, SHAPER_STEP_PPM,
+};
+use crate::memory::Memory;
+use crate::signalling::LocalChannel;
+
+/// What the shaper is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// What it was asked for.
+    Steady,
+    /// It is asked for more at `at`, when all that was stamped for `from` has left.
+    Rising { from: Ppm, at: Instant },
+    /// It was asked for this share and has not confirmed.
+    Asked(Ppm),
+}
+
+/// What our best effort wants of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contention {
+    None,
+    /// It waits; until then that may be a moment.
+    Suspected(Instant),
+    /// The kernel goes back to its least for it, until then at least.
+    Kept(Instant),
+}
+
+/// A larger share, open since a while.
+#[derive(Clone, Copy, Debug)]
+struct Growth {
+    at: Instant,
+    to: Ppm,
+}
+
+/// The share of one link.
+#[derive(Debug)]
+pub(super) struct Shaper {
+    sharing: Sharing,
+    drained: BitRate,
+    load: Load,
+    parts: Ordered<ChannelId, Part>,
+    level: Ppm,
+    phase: Phase,
+    /// At the least share, queue 1 was empty since it was confirmed: nothing of a larger one is left in the line, and the
+    /// exact test of admission holds.
+    settled: bool,
+    growth: Option<Growth>,
+    contention: Contention,
+    /// Channels that are held and must not send yet.
+    waiting: VecDeque<ChannelId>,
+    /// To be given to the host.
+    request: Option<Ppm>,
+    /// What is admitted, or the shaper, has changed.
+    stirred: bool,
+    /// When to look again.
+    next: Option<Instant>,
+}
+
+impl Shaper {
+    /// Of a link whose kernel traffic follows; it carries its signalling from the start on.
+    pub fn of(link: &LinkConfig, model: &Link, signal: (&Demand, Nanos)) -> Option<Box<Self>> {
+        let largest = model.cost_of(u64::from(model.mtu_wire_bytes));
+        let sharing = Sharing {
+            least: link.interference.rho,
+            most: link.kernel_share_max,
+            sigma: link.interference.sigma,
+            blocking: model.pipeline_time().max(largest),
+            utilisation_limit: model.model().utilisation_limit,
+        };
+        let mut load = Load::default();
+        load.add(signal.0, signal.1);
+        link.follows().then(|| {
+            Box::new(Self {
+                sharing,
+                drained: link.rate.less(link.rate_error),
+                load,
+                parts: Ordered::default(),
+                level: sharing.least,
+                phase: Phase::Steady,
+                settled: true,
+                growth: None,
+                contention: Contention::None,
+                waiting: VecDeque::new(),
+                request: None,
+                stirred: true,
+                next: None,
+            })
+        })
+    }
+
+    /// A channel is final; whether it may send at once. Else it waits.
+    fn add(&mut self, channel: ChannelId, demand: &Demand, bound: Nanos) -> bool {
+        let part = self.load.add(demand, bound);
+        if let Some(before) = self.parts.insert(channel, part) {
+            self.load.remove(before);
+        }
+        self.stirred = true;
+        let fits = self.fits();
+        if !fits {
+            self.waiting.push_back(channel);
+        }
+        fits
+    }
+
+    fn remove(&mut self, channel: ChannelId) {
+        if let Some(part) = self.parts.remove(&channel) {
+            self.load.remove(part);
+            self.waiting.retain(|waiting| *waiting != channel);
+            self.stirred = true;
+        }
+    }
+
+    /// Whether every bound that is held holds at the level.
+    fn fits(&self) -> bool {
+        let holds = self.load.share_max(&self.sharing).is_some_and(|share| share >= self.level);
+        let exact = self.level == self.sharing.least && self.settled;
+        holds || exact || active(Mutation::GrantBeforeShaper)
+    }
+
+    /// The share that the kernel should have.
+    fn target(&self) -> Ppm {
+        match self.contention {
+            Contention::Kept(_) => self.sharing.least,
+            _ => self.load.share_max(&self.sharing).unwrap_or(self.sharing.least),
+        }
+    }
+
+    fn rate_of(&self, share: Ppm) -> BitRate {
+        BitRate((u128::from(self.drained.0) * u128::from(share.0) / 1_000_000) as u64)
+    }
+
+    /// When to look, given whether best effort waits.
+    fn due(&self, best_effort_waits: bool) -> Option<Instant> {
+        let news =
+            best_effort_waits && self.contention == Contention::None && self.level > self.sharing.least;
+        if self.stirred || news { Some(Instant::ZERO) } else { self.next }
+    }
+
+    /// Takes a look at best effort.
+    fn look_at_best_effort(&mut self, waits: bool, now: Instant) {
+        self.contention = match self.contention {
+            Contention::None if waits && self.level > self.sharing.least => {
+                Contention::Suspected(now + SHAPER_CONTENTION)
+            }
+            Contention::Suspected(until) if until <= now => match waits {
+                true => Contention::Kept(now + SHAPER_CONTENTION_KEPT),
+                false => Contention::None,
+            },
+            Contention::Kept(until) if until <= now => match waits {
+                true => Contention::Kept(now + SHAPER_CONTENTION_KEPT),
+                false => Contention::None,
+            },
+            contention => contention,
+        };
+    }
+
+    /// The share at which the shaper is now was confirmed.
+    fn confirmed(&mut self, rate: BitRate) -> Option<Ppm> {
+        let Phase::Asked(share) = self.phase else { return None };
+        if self.rate_of(share) != rate {
+            return None;
+        }
+        self.phase = Phase::Steady;
+        self.stirred = true;
+        let shrunk = share < self.level;
+        self.level = share;
+        shrunk.then_some(share)
+    }
+
+    /// Asks for less, or for more once that is open for long enough; the new level, where our pace must change now.
+    fn decide(&mut self, is_served: bool, now: Instant) -> Option<Ppm> {
+        let target = self.target();
+        match self.phase {
+            // Not asked yet: the shaper still is where it was.
+            Phase::Rising { from, .. } if target < self.level => {
+                (self.phase, self.level) = (Phase::Steady, from);
+                self.stirred = true;
+                Some(from)
+            }
+            Phase::Rising { at, .. } => {
+                if at <= now {
+                    self.ask(self.level);
+                }
+                None
+            }
+            Phase::Asked(_) => None,
+            Phase::Steady if target < self.level => {
+                self.growth = None;
+                self.ask(target);
+                None
+            }
+            Phase::Steady => self.grow(target, is_served, now),
+        }
+    }
+
+    fn ask(&mut self, share: Ppm) {
+        (self.phase, self.request) = (Phase::Asked(share), Some(share));
+    }
+
+    fn grow(&mut self, target: Ppm, is_served: bool, now: Instant) -> Option<Ppm> {
+        if target.0 < self.level.0.saturating_add(SHAPER_STEP_PPM) {
+            self.growth = None;
+            return None;
+        }
+        let growth = self.growth.get_or_insert(Growth { at: now + SHAPER_GROWS_AFTER, to: target });
+        growth.to = growth.to.min(target);
+        let Growth { at, to } = *growth;
+        // A busy period that began under the exact test ends under it.
+        if at > now || !is_served {
+            return None;
+        }
+        self.growth = None;
+        self.phase = Phase::Rising { from: self.level, at: now };
+        (self.level, self.settled) = (to, false);
+        Some(to)
+    }
+
+    /// When something is to be done next by the passing of time.
+    fn plan(&mut self, now: Instant) {
+        let rises = match self.phase {
+            Phase::Rising { at, .. } => Some(at),
+            _ => None,
+        };
+        let contention = match self.contention {
+            Contention::None => None,
+            Contention::Suspected(until) | Contention::Kept(until) => Some(until),
+        };
+        let grows = self.growth.map(|growth| growth.at.max(now + SHAPER_RETRY));
+        let settles = (!self.settled && !self.waiting.is_empty()).then(|| now + SHAPER_RETRY);
+        self.next = earliest(earliest(rises, contention), earliest(grows, settles));
+    }
+
+    fn shown(&self) -> KernelShare {
+        // What is asked for more is not there yet.
+        let now = match self.phase {
+            Phase::Rising { from, .. } => from,
+            _ => self.level,
+        };
+        KernelShare {
+            now_bps: self.rate_of(now),
+            least_bps: self.rate_of(self.sharing.least),
+            most_bps: self.rate_of(self.sharing.most),
+            waiting: self.waiting.len() as u32,
+        }
+    }
+}
+
+impl<M: Memory> Line<M> {
+    /// What the kernel has of the link, where that follows admission.
+    pub fn kernel_share(&self) -> Option<KernelShare> {
+        self.shaper.as_ref().map(|shaper| shaper.shown())
+    }
+
+    /// The pace beside kernel traffic of that share; when all that was stamped before has left.
+    pub fn set_pace_beside(&mut self, share: Ppm, now: Instant) -> Instant {
+        let (rate, delay) = (self.config.paced_beside(share), self.config.delay_beside(share));
+        self.scheduler.set_pace(rate, delay, now)
+    }
+
+    /// Looks at what is admitted and at best effort; gives those who may send from now on.
+    fn follow(&mut self, now: Instant) -> Vec<ChannelId> {
+        let (waits, is_served) = (self.scheduler.best_effort_waits(), self.scheduler.is_served(now));
+        let Some(mut shaper) = self.shaper.take() else { return Vec::new() };
+        shaper.stirred = false;
+        shaper.look_at_best_effort(waits, now);
+        if let Some(share) = shaper.decide(is_served, now) {
+            let left = self.set_pace_beside(share, now);
+            if let Phase::Rising { ref mut at, .. } = shaper.phase {
+                *at = left;
+            }
+        }
+        shaper.settled |= shaper.level == shaper.sharing.least && is_served;
+        let fit = if shaper.fits() { shaper.waiting.drain(..).collect() } else { Vec::new() };
+        shaper.plan(now);
+        self.shaper = Some(shaper);
+        fit
+    }
+}
+
+impl<M: Memory> Plane<M> {
+    /// A channel's stages are final; whether its link out gives it what they say already.
+    pub(super) fn share_with(&mut self, local: &LocalChannel) -> bool {
+        let Some((link, stage)) = self.stages.link_stage(local) else { return true };
+        let shaper = self.line_mut(link).shaper.as_mut();
+        shaper.is_none_or(|shaper| shaper.add(local.channel, &stage.demand, stage.bound))
+    }
+
+    /// It is gone.
+    pub(super) fn share_without(&mut self, link: Option<LinkId>, channel: ChannelId) {
+        let shaper = link.and_then(|link| self.line_mut(link).shaper.as_mut());
+        if let Some(shaper) = shaper {
+            shaper.remove(channel);
+        }
+    }
+
+    /// Whether a channel's grant waits.
+    pub(super) fn awaits_shaper(&self, local: &LocalChannel) -> bool {
+        let shaper = local.link_out.and_then(|link| self.line(link).shaper.as_ref());
+        shaper.is_some_and(|shaper| shaper.waiting.contains(&local.channel))
+    }
+
+    /// When a shaper wants to be looked at.
+    pub(super) fn shapers_due(&self) -> Option<Instant> {
+        if !self.follows {
+            return None;
+        }
+        let due = |line: &Line<M>| line.shaper.as_ref()?.due(line.scheduler.best_effort_waits());
+        self.lines.iter().fold(None, |first, line| earliest(first, due(line)))
+    }
+
+    /// Looks at every shaper; who may send from now on stands in `fitted`.
+    pub(super) fn follow(&mut self, now: Instant) {
+        for line in &mut self.lines {
+            self.fitted.extend(line.follow(now));
+        }
+    }
+}
+
+impl<M: Memory> Node<M> {
+    /// Whether the kernel's share of any link follows admission: only then [`Node::poll_shaper`] may have something.
+    pub fn follows(&self) -> bool {
+        self.plane.follows
+    }
+
+    /// The rate that kernel traffic of a link is to be held to from now on, in bits of the wire a second. The last one
+    /// counts. To be confirmed by [`Node::handle_shaped`].
+    pub fn poll_shaper(&mut self) -> Option<(LinkId, BitRate)> {
+        let follows = self.plane.follows;
+        let lines = self.plane.lines.iter_mut().enumerate().filter(|_| follows);
+        lines.into_iter().find_map(|(index, line)| {
+            let shaper = line.shaper.as_mut()?;
+            let share = shaper.request.take()?;
+            Some((LinkId(index as u16), shaper.rate_of(share)))
+        })
+    }
+
+    /// Kernel traffic of a link is held to `rate` now, and was to no more than the larger of this and the rate before since
+    /// that was asked for. What nobody has asked for last has no effect.
+    pub fn handle_shaped(&mut self, link: LinkId, rate: BitRate, now: Instant) {
+        let line = self.plane.line_mut(link);
+        if let Some(shrunk) = line.shaper.as_mut().and_then(|shaper| shaper.confirmed(rate)) {
+            line.set_pace_beside(shrunk, now);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Links whose kernel traffic has what is not admitted, and takes all that it may (ADR 0028).
+
+use punctual_analysis::Ppm;
+use punctual_proto::node::config::LinkConfig;
+
+use super::HostPlan;
+use crate::dice::Dice;
+
+/// Every link that can, with dice of their own.
+pub(super) fn lend_to_kernel(hosts: &mut [HostPlan], dice: &mut Dice) {
+    for host in hosts {
+        for (link, config) in host.links.iter_mut().zip(&mut host.config.links) {
+            let most = Ppm(dice.between(300_000, 950_000) as u32);
+            let lent = LinkConfig { kernel_share_max: most, ..config.clone() };
+            // Nothing is lent of a link without kernel traffic: it would have to be bounded first.
+            if lent.follows() && lent.interference.rho > Ppm(0) {
+                *config = lent;
+                link.busy = true;
+            }
+        }
+    }
+}
