@@ -33,7 +33,7 @@ fn judge(name: &str, driver: &LinkDriver, beside: Beside, serving: bool) -> Opti
              in interference_burst and interference_share",
         )),
         Beside::Behind(rate) => ok(&format!("shaped at {}, behind ours", rate_text(rate.rate_bps))),
-        Beside::Shaped => ok("shaped at kernel_rate"),
+        Beside::Shaped => ok("shaped: kernel_rate, and more while admission allows it"),
         Beside::Stated => ok("as interference_burst and interference_share say"),
         Beside::Exclusive if serving => ok("none, as configured; punctual status shows what others send"),
         Beside::Exclusive => Some(alone(name, driver)),
