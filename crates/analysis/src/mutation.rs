@@ -57,8 +57,6 @@ pub enum Mutation {
     BreachNotAnnounced,
     /// A host that knows that a link to it is broken leaves it to that link's owner to tell those beyond.
     ReceiverSilent,
-    /// Lateness counts from when the host served a message, not from when it was sent.
-    LatenessFromServing,
     /// The error of a measured rate leaves out how unevenly packets came.
     RateErrorLeftOut,
     /// A grant leaves before the shaper of kernel traffic has gone back to where its bound holds.

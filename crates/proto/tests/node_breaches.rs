@@ -11,6 +11,7 @@ use std::rc::Rc;
 use common::{Open, World, pattern};
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
+use punctual_proto::memory::Timeliness;
 use punctual_proto::node::api::{Event, Port};
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
@@ -41,6 +42,10 @@ fn told_of_stages(world: &World) -> usize {
     world.events.iter().flatten().filter(|event| matches!(event, Event::Stage { .. })).count()
 }
 
+/// Frames that a host has sent, and on which port.
+type Sent = Rc<RefCell<VecDeque<(Port, Vec<u8>)>>>;
+/// Frames that are to come in later: when, and on which port.
+type Delayed = VecDeque<(Instant, Port, Vec<u8>)>;
 type Kept = Rc<RefCell<VecDeque<Vec<u8>>>>;
 
 /// Keeps a copy of what h1 sends on the data port.
@@ -90,16 +95,16 @@ fn open_at_forwarder(world: &World) -> punctual_proto::ids::ChannelId {
 }
 
 /// From now on whatever h1 sends comes [`LATE`] later: the stream goes on for `span` like that. What is under way in the end.
-fn stream_delayed(world: &mut World, open: &Open, span: Nanos) -> VecDeque<(Instant, Port, Vec<u8>)> {
-    let delayed: Rc<RefCell<VecDeque<(Port, Vec<u8>)>>> = Rc::default();
-    let queue = delayed.clone();
+fn stream_delayed(world: &mut World, open: &Open, span: Nanos) -> Delayed {
+    let queue = Sent::default();
+    let delayed = queue.clone();
     world.tap = Some(Box::new(move |node, port, bytes| {
         if node == 0 {
             queue.borrow_mut().push_back((port, bytes.clone()));
         }
         node != 0
     }));
-    let mut waiting: VecDeque<(Instant, Port, Vec<u8>)> = VecDeque::new();
+    let mut waiting = Delayed::new();
     stream(world, open, span, |world| {
         let at = world.now + LATE;
         waiting.extend(delayed.borrow_mut().drain(..).map(|(port, bytes)| (at, port, bytes)));
@@ -156,4 +161,24 @@ fn a_host_that_is_gone_leaves_no_broken_stage_behind() {
         let broken = world.nodes[node].status(world.now).broken;
         assert!(broken.is_empty(), "h{}: {broken:?}", node + 1);
     }
+}
+
+/// The host had no time for the ring, or the link took nothing: stages serve the message from later on, and it is late.
+#[test]
+fn lateness_counts_from_when_the_application_sent() {
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract()).expect("it fits");
+    stream(&mut world, &open, Nanos::from_secs(2), |_| {});
+    let sent = world.now;
+    assert!(open.outbox.send(&pattern(1, 400, BYTES as usize), sent));
+    world.run_for(LATE);
+    world.nodes[0].handle_outbox(open.source, world.now);
+    world.run_for(LATE);
+    let mut told = None;
+    while open.inbox.recv(|_, info| told = Some(info)) {}
+    let info = told.expect("it came");
+    let since_sent = info.delivered.since(info.logical_arrival);
+    let error = info.clock_error.expect("clocks are known");
+    assert!(since_sent + error >= LATE, "{since_sent} {error}");
+    assert_eq!(info.timeliness, Timeliness::Late);
 }

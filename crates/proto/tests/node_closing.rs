@@ -38,13 +38,16 @@ fn read(world: &mut World, open: &Open, span: Nanos) -> u64 {
     received
 }
 
+/// Messages that were delivered, were surely late, were lost; `None` without the sink's word.
+type Told = Option<(u64, u64, u64)>;
+
 /// A receipt of messages that were neither surely late nor lost.
-fn all_in_time(delivered: u64) -> Option<(u64, u64, u64)> {
+fn all_in_time(delivered: u64) -> Told {
     Some((delivered, 0, 0))
 }
 
 /// How the source was told that it ended, and what it was told of its messages: delivered, late, lost.
-fn ended(world: &World, open: &Open) -> Option<(CloseReason, Option<(u64, u64, u64)>)> {
+fn ended(world: &World, open: &Open) -> Option<(CloseReason, Told)> {
     let told = |receipt: Receipt| (receipt.delivered, receipt.late, receipt.lost);
     world.events[0].iter().find_map(|event| match event {
         Event::Closed { channel, reason, receipt } if *channel == open.source => {

@@ -5,7 +5,6 @@
 use alloc::collections::VecDeque;
 
 use punctual_analysis::arrival::SourceVerdict;
-use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
 use super::api::{Notice, WorkKind};
@@ -203,11 +202,7 @@ impl<M: Memory> Clip<M> {
             counters.delayed += u32::from(matches!(verdict, SourceVerdict::Delayed { .. }));
             let kept = match verdict {
                 SourceVerdict::Conforming { logical } | SourceVerdict::Delayed { logical } => {
-                    let claimed = source.regulator.claimed();
-                    let arrival = match active(Mutation::LatenessFromServing) {
-                        true => Arrival::at(logical),
-                        false => Arrival { logical, claimed },
-                    };
+                    let arrival = Arrival { logical, claimed: source.regulator.claimed() };
                     source.outgoing.push(messages, message, number, arrival)
                 }
                 SourceVerdict::Dropped => false,

@@ -1,10 +1,12 @@
 //! Assumptions that are broken on purpose, and whether the stage that cannot keep its promise is named.
 //!
 //! The world knows which stage it is. Whoever is told of another one was told wrong; and once a message has come later than
-//! the clocks' error explains, both ends of its channel must have been told of the right one within a second.
+//! the clocks' error explains, in three slots of a second, both ends of its channel must have been told of the right one within
+//! a second.
 
 use punctual_analysis::Nanos;
 use punctual_proto::ids::ChannelId;
+use punctual_proto::limits::{WATCH_SLOT, WATCH_SLOTS, WATCH_SLOTS_LATE};
 use punctual_proto::node::api::{self, CloseReason};
 
 use super::World;
@@ -23,11 +25,26 @@ pub(super) struct BrokenStage {
     /// Its host and, of a link, the neighbour, as they are called; `None`: a clock, which is no stage.
     name: Option<(String, Option<String>)>,
     until: SimTime,
-    /// The first message that was late: when, and of which channel.
+    /// When messages were late, a slot of [`WATCH_SLOT`] each, of the last second.
+    late_at: Vec<SimTime>,
+    /// The first message that was late as no accident is: when, and of which channel.
     late: Option<(SimTime, usize)>,
     /// When the ends of channels were told: channel, at its sink, when.
     named: Vec<(usize, bool, SimTime)>,
     misnamed: bool,
+}
+
+impl BrokenStage {
+    /// A message of channel `number` was late. One slot, or two, prove nothing about a stage (ADR 0026).
+    fn note_late(&mut self, now: SimTime, number: usize) {
+        self.late_at.retain(|at| now.since(*at) < WATCH_SLOT * WATCH_SLOTS as u64);
+        if self.late_at.last().is_none_or(|last| now.since(*last) >= WATCH_SLOT) {
+            self.late_at.push(now);
+        }
+        if self.late_at.len() >= WATCH_SLOTS_LATE {
+            self.late.get_or_insert((now, number));
+        }
+    }
 }
 
 impl World {
@@ -37,7 +54,14 @@ impl World {
         let towards = breach.link().map(|link| called(self.hosts[host].adapters[usize::from(link)].peer));
         let is_stage = !matches!(breach, Breach::Drift { .. });
         let name = is_stage.then(|| (called(host), towards));
-        self.broken = Some(BrokenStage { name, until, late: None, named: Vec::new(), misnamed: false });
+        self.broken = Some(BrokenStage {
+            name,
+            until,
+            late_at: Vec::new(),
+            late: None,
+            named: Vec::new(),
+            misnamed: false,
+        });
         let place = breach.link().map_or(Place::Host(host), |link| self.between(host, link));
         // What it leaves behind drains until everything must be well.
         self.touch(place, self.scenario.times.heals, true, true);
@@ -135,7 +159,7 @@ impl World {
                 counts.surely_late += u64::from(tells_surely);
                 let now = self.now;
                 if let Some(broken) = self.broken.as_mut().filter(|broken| is_late && now < broken.until) {
-                    broken.late.get_or_insert((now, number));
+                    broken.note_late(now, number);
                 }
             }
             Err(wrong) => {
@@ -147,7 +171,7 @@ impl World {
 
     /// At the end of a run: whether the broken stage was named.
     pub(super) fn check_named(&mut self) {
-        let Some(BrokenStage { name, until, late, named, misnamed }) = self.broken.take() else { return };
+        let Some(BrokenStage { name, until, late, named, misnamed, .. }) = self.broken.take() else { return };
         self.outcome.told.misnamed += u64::from(misnamed);
         let Some((at, number)) = late.filter(|_| name.is_some()) else { return };
         let in_time = |at_sink: bool| {

@@ -47,7 +47,6 @@ pub const FAULTS: &[Fault] = &[
     fault(M::HelloWithoutDeparture, "a HELLO that does not say when it leaves", C::Crowded),
     fault(M::BreachNotAnnounced, "a broken stage that nobody is told of", C::Breach),
     fault(M::ReceiverSilent, "a broken link whose receiver tells nobody", C::Breach),
-    fault(M::LatenessFromServing, "lateness that counts from serving", C::Breach),
     fault(M::RateErrorLeftOut, "the error of a measured rate without unevenness", C::Rate),
     fault(M::GrantBeforeShaper, "a grant leaves before the shaper has shrunk", C::Lent),
 ];
