@@ -198,7 +198,7 @@ impl Signalling {
         let Some(at) = self.closed.waiting.iter().position(|(_, waiting)| is(waiting)) else { return false };
         let Some((_, Waiting::Open(_, wanted))) = self.closed.waiting.remove(at) else { return false };
         if let Some(asked) = &wanted.1.asked {
-            self.answer_no(asked, self.refusal(RefuseCause::Receiver(super::CLOSED.into())));
+            self.answer_no(asked, self.refusal(RefuseCause::Receiver(super::transitions::CLOSED.into())));
         }
         self.events.push_back(Event::Closed { channel: id, reason, receipt: None });
         true

@@ -1,0 +1,155 @@
+//! What applications and this host ask of channels that begin or end here: listeners, consent, closing.
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::channel::Channel;
+use super::resources::Resources;
+use super::states::{Input, State, transition};
+use super::transitions::{CLOSED, Particulars};
+use super::{Listener, Signalling};
+use crate::ids::{ChannelId, ListenerId, Name};
+use crate::limits::{LISTENERS_MAX, REASON_BYTES_MAX};
+use crate::node::api::{CloseReason, RefuseCause, RequestError, Role};
+
+impl Signalling {
+    /// Registers a listener. `handler_time`: what the application declares for handling a message on the processor.
+    ///
+    /// # Errors
+    /// The name is taken, or there are too many.
+    pub fn listen(&mut self, port: Name, handler_time: Nanos) -> Result<ListenerId, RequestError> {
+        if self.listeners.contains_key(&port) {
+            return Err(RequestError::NameTaken(port));
+        }
+        if self.listeners.len() >= LISTENERS_MAX {
+            return Err(RequestError::Exhausted);
+        }
+        self.listener_id += 1;
+        let listener = ListenerId(self.listener_id);
+        self.listeners.insert(port, Listener { id: listener, handler_time });
+        Ok(listener)
+    }
+    /// Ends a listener; its open channels stay, what waits for its consent is refused, and told `Closed` here.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn unlisten(
+        &mut self,
+        listener: ListenerId,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) -> Result<(), RequestError> {
+        let found =
+            self.listeners.iter().find(|(_, found)| found.id == listener).map(|(port, _)| port.clone());
+        let port = found.ok_or(RequestError::Unknown)?;
+        self.listeners.remove(&port);
+        let waits = |c: &Channel| c.setup.as_ref().is_some_and(|setup| setup.listener == Some(listener));
+        for channel in self.channels.chosen(|c| c.state == State::Asking && waits(c)) {
+            let refusal = self.refusal(RefuseCause::NoListener(port.clone()));
+            // Unlike an agent's own refusal it is told: whoever keeps the channel's accounts did not ask for this.
+            let what = Particulars { reason: CloseReason::Local, ..Particulars::refusal(refusal) };
+            self.apply(channel, Input::Close, what, now, resources);
+        }
+        Ok(())
+    }
+    /// The receiving application says yes to `Incoming`; the data path must take packets from now on.
+    ///
+    /// # Errors
+    /// The channel does not wait for it (any more).
+    pub fn consent(
+        &mut self,
+        channel: ChannelId,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) -> Result<(), RequestError> {
+        self.apply_request(channel, Input::Consent, Particulars::default(), now, resources)
+    }
+    /// The first packet of a channel that ends here has come. Where that waits for its CONFIRM, this is as good: a source
+    /// sends only once it has the ACCEPT, and CONFIRM may wait for its turn on each link.
+    pub fn first_data(&mut self, channel: ChannelId, now: Instant, resources: &mut dyn Resources) {
+        if self.channels.get(channel).is_some_and(|channel| channel.state == State::Accepted) {
+            self.apply(channel, Input::FirstData, Particulars::default(), now, resources);
+        }
+    }
+    /// The receiving application says no to `Incoming`.
+    ///
+    /// # Errors
+    /// The channel does not wait for it (any more).
+    pub fn refuse(
+        &mut self,
+        channel: ChannelId,
+        why: &str,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) -> Result<(), RequestError> {
+        let refusal = self.refusal(RefuseCause::Receiver(why.chars().take(REASON_BYTES_MAX / 4).collect()));
+        self.apply_request(channel, Input::Deny, Particulars::refusal(refusal), now, resources)
+    }
+    /// Closes a channel at one of its ends for a `reason` of this end's. At the source it keeps its stages until
+    /// [`Self::drained`] or the time for what is queued is over; `Closed` follows with the sink's word, or when that is
+    /// not to be had.
+    ///
+    /// # Errors
+    /// There is none, or it is closing already.
+    pub fn close(
+        &mut self,
+        channel: ChannelId,
+        reason: CloseReason,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) -> Result<(), RequestError> {
+        if self.close_waiting(channel, reason) {
+            return Ok(());
+        }
+        let refusal = self.refusal(RefuseCause::Receiver(CLOSED.into()));
+        let what = Particulars { reason, ..Particulars::refusal(refusal) };
+        self.apply_request(channel, Input::Close, what, now, resources)
+    }
+    /// The node has nothing of a closing channel under way any more: releases it before its time is over.
+    pub fn drained(&mut self, channel: ChannelId, now: Instant, resources: &mut dyn Resources) {
+        if self.channels.get(channel).is_some_and(|channel| channel.state == State::Draining) {
+            self.apply(channel, Input::Drained, Particulars::default(), now, resources);
+        }
+    }
+    /// This host cannot serve the channel after all: it is refused where it is being set up, and ends at once where it
+    /// stands; everybody on the way is told why. One that is closing already closes.
+    pub fn abort(
+        &mut self,
+        channel: ChannelId,
+        reason: CloseReason,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        let Some(known) = self.channels.get(channel) else { return };
+        let input = match (known.local.role, known.state) {
+            (_, State::Draining | State::Settling | State::Probing | State::Offering) => return,
+            (Role::Source, State::Creating) | (Role::Sink, State::Asking) => Input::Silence,
+            (Role::Forwarder, State::Creating) => Input::CommitFailed,
+            _ => Input::LeaseOver,
+        };
+        let why = match reason {
+            CloseReason::RuntimeRefused => "the kernel does not give the processor more time",
+            _ => "the driver does not let its packets in",
+        };
+        let refusal = self.refusal(RefuseCause::Unsuitable(why.into()));
+        let what = Particulars { reason, ..Particulars::refusal(refusal) };
+        self.apply(channel, input, what, now, resources);
+    }
+    /// The channel that was admitted last, of those that are not closing.
+    pub fn newest(&self) -> Option<ChannelId> {
+        let held = |state: State| state.holds() && state != State::Draining;
+        self.channels.iter().filter(|c| held(c.state)).map(|channel| channel.local.channel).max()
+    }
+    fn apply_request(
+        &mut self,
+        channel: ChannelId,
+        input: Input,
+        what: Particulars,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) -> Result<(), RequestError> {
+        let known = self.channels.get(channel).ok_or(RequestError::Unknown)?;
+        transition(known.local.role, known.state, input).ok_or(RequestError::Unknown)?;
+        self.apply(channel, input, what, now, resources);
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! What the handlers of messages look up: routes, links, neighbours; and saying something to one.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::Nanos;
+
+use super::Signalling;
+use super::message::{Message, Route};
+use super::packet::VERSION as RTCOP_VERSION;
+use super::peer::Peer;
+use crate::ids::{LinkId, ListenerId, Name, NodeId};
+use crate::node::api::RefuseCause;
+use crate::node::config::LinkConfig;
+
+/// Longest time that retransmissions may take until a neighbour's silence is an answer.
+const ANSWER_TIME_MAX: Nanos = Nanos::from_secs(60);
+
+impl Signalling {
+    pub(super) fn listener(&self, port: &Name) -> Option<ListenerId> {
+        self.listeners.get(port).map(|listener| listener.id)
+    }
+    pub(super) fn handler_time(&self, port: &Name) -> Nanos {
+        self.listeners.get(port).map_or(Nanos::ZERO, |listener| listener.handler_time)
+    }
+    /// Candidate routes without this node, the preferred first; a direct link is one, too.
+    pub(super) fn candidates(&self, node: NodeId) -> Vec<Vec<NodeId>> {
+        let configured = self.config.routes.iter().filter(|route| route.via.last() == Some(&node));
+        let mut routes: Vec<_> = configured.map(|route| route.via.clone()).collect();
+        let direct = alloc::vec![node];
+        if self.config.links.iter().any(|link| link.neighbour == node) && !routes.contains(&direct) {
+            routes.push(direct);
+        }
+        routes.retain(|via| {
+            let nodes = core::iter::once(self.config.id).chain(via.iter().copied()).collect();
+            Route { nodes, position: 0 }.leads(None, self.config.id)
+        });
+        routes
+    }
+    /// The link to a neighbour that is not known to be dead.
+    pub(super) fn link_to(&self, node: NodeId) -> Option<LinkId> {
+        let index = self.peers.iter().position(|peer| peer.node == node && peer.is_reachable())?;
+        Some(LinkId(index as u16))
+    }
+    /// To the node that `route`, as its next receiver sees it, is at.
+    pub(super) fn link_along(&self, route: &Route) -> Option<LinkId> {
+        self.link_to(route.here()?)
+    }
+    /// Why nothing can be said to a node.
+    pub(super) fn unreachable(&self, node: NodeId) -> RefuseCause {
+        let peer = self.peers.iter().find(|peer| peer.node == node);
+        match peer.and_then(Peer::foreign_version) {
+            Some(theirs) => RefuseCause::Version { node, theirs, ours: RTCOP_VERSION },
+            None => RefuseCause::Unreachable(node),
+        }
+    }
+    pub(super) fn has_room(&self, link: LinkId) -> bool {
+        self.peers.get(usize::from(link.0)).is_some_and(Peer::has_room)
+    }
+    pub(super) fn node_at(&self, link: LinkId) -> Option<NodeId> {
+        self.peers.get(usize::from(link.0)).map(|peer| peer.node)
+    }
+    pub(super) fn link_config(&self, link: LinkId) -> Option<&LinkConfig> {
+        self.config.links.get(usize::from(link.0))
+    }
+    pub(super) fn propagation_max(&self, link: Option<LinkId>) -> Nanos {
+        link.and_then(|link| self.link_config(link)).map_or(Nanos::ZERO, |link| link.propagation_max)
+    }
+    /// How long an answer of the network may take: a peer's whole back-off.
+    pub(super) fn answer_time(&self) -> Nanos {
+        let doublings = self.config.signalling.retransmits_max.saturating_add(1).min(20);
+        (self.config.signalling.retransmit * (1 << doublings)).min(ANSWER_TIME_MAX)
+    }
+    pub(super) fn say(&mut self, link: LinkId, message: &Message) {
+        if let Some(peer) = self.peers.get_mut(usize::from(link.0)) {
+            peer.say(message);
+        }
+    }
+    pub(super) fn say_to(&mut self, link: Option<LinkId>, message: &Message) {
+        if let Some(link) = link {
+            self.say(link, message);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What signalling shows of neighbours and channels.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::Signalling;
+use super::channel::Channel;
+use super::clock::ClockOffset;
+use super::peer::Presence;
+use super::resources::LocalChannel;
+use super::states::State;
+use crate::ids::{Address, ChannelId, LinkId, Name};
+use crate::node::api::DegradedHost;
+
+/// A neighbour as signalling knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NeighbourView {
+    /// Whether HELLOs come.
+    pub alive: bool,
+    /// The neighbour's clock less ours; `None` before the first round trip.
+    pub clock: Option<ClockOffset>,
+    /// How often one of the two clocks was stepped or drifted beyond its tolerance, in this life of the neighbour.
+    pub clock_breaks: u32,
+    /// What of ours came in there, in bytes of the wire, and when that was, on its clock.
+    pub their_received: Option<(u64, Instant)>,
+    /// Its lives that were met.
+    pub lives: u32,
+    /// What packets of the neighbour take to our driver at most, as it says; `Nanos::MAX` before it has.
+    pub travel_max: Nanos,
+    /// Smallest round trip measured in this life of the neighbour.
+    pub round_trip_min: Option<Nanos>,
+    /// The last round trip measured.
+    pub round_trip_recent: Option<Nanos>,
+    /// Packets that came in over the link and do not authenticate, or are not from that neighbour to this node.
+    pub unauthenticated: u64,
+    /// The version that it speaks, where that is not [`RTCOP_VERSION`] and nothing can be agreed with it.
+    pub foreign_version: Option<u8>,
+    /// Signalling of other versions that came in over the link, by members of the domain.
+    pub packets_foreign: u64,
+}
+
+/// A channel as signalling knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelView<'a> {
+    /// What the node was asked to hold.
+    pub local: &'a LocalChannel,
+    /// Source host's name.
+    pub from: &'a Name,
+    /// Listener.
+    pub to: &'a Address,
+    /// Hosts on the way whose bounds are no guarantees.
+    pub degraded: &'a [DegradedHost],
+    /// State as `channels` shows it (`open`, `creating`, ...).
+    pub state: &'static str,
+    /// It has ended here, stages, clip and counters with it; only the sink's word is still waited for.
+    pub has_ended: bool,
+}
+
+impl Signalling {
+    /// The neighbour at the other end of a link; the error bound of its clock grows with its age at `now`.
+    pub fn neighbour(&self, link: LinkId, now: Instant) -> NeighbourView {
+        let index = usize::from(link.0);
+        self.peers.get(index).map_or_else(NeighbourView::default, |peer| NeighbourView {
+            alive: peer.presence() == Presence::Alive,
+            clock: peer.clock.offset(now),
+            clock_breaks: peer.clock.breaks(),
+            their_received: peer.their_received,
+            lives: peer.lives,
+            travel_max: peer.their_travel_max,
+            round_trip_min: peer.clock.round_trip_min(),
+            round_trip_recent: peer.clock.round_trip_recent(),
+            unauthenticated: self.news.get(index).map_or(0, |news| news.unauthenticated),
+            foreign_version: peer.foreign_version(),
+            packets_foreign: peer.packets_foreign,
+        })
+    }
+    /// Channels that start, pass or end here, by handle.
+    pub fn channels(&self) -> impl Iterator<Item = ChannelView<'_>> {
+        let mut all: Vec<_> = self.channels.iter().map(view).collect();
+        all.sort_unstable_by_key(|channel| channel.local.channel);
+        all.into_iter()
+    }
+    /// One channel.
+    pub fn channel(&self, channel: ChannelId) -> Option<ChannelView<'_>> {
+        self.channels.get(channel).map(view)
+    }
+}
+
+fn view(channel: &Channel) -> ChannelView<'_> {
+    ChannelView {
+        local: &channel.local,
+        from: &channel.way.from,
+        to: &channel.way.to,
+        degraded: &channel.way.degraded,
+        state: channel.state.name(),
+        has_ended: channel.state == State::Settling,
+    }
+}
