@@ -63,6 +63,9 @@ impl<M: Memory> Plane<M> {
     /// whole before each packet.
     fn judge_departure(&mut self, link: LinkId, scheduled: &Scheduled<Packet<M::Frame>>, now: Instant) {
         let Class::Guaranteed { deadline, .. } = scheduled.class else { return };
+        if scheduled.departure_latest <= deadline {
+            return;
+        }
         let soonest = now + self.line(link).config.rate.time_of(u64::from(scheduled.wire_bytes));
         let late = soonest.since(deadline);
         if late == Nanos::ZERO {

@@ -10,7 +10,7 @@ use punctual_proto::limits::{WATCH_SLOT, WATCH_SLOTS, WATCH_SLOTS_LATE};
 use punctual_proto::node::api::{self, CloseReason};
 
 use super::World;
-use super::faults::Place;
+use super::faults::{Place, TOLD_WITHIN};
 use crate::adapter::Broken;
 use crate::faults::Breach;
 use crate::time::SimTime;
@@ -113,6 +113,14 @@ impl World {
         let Some(host) = called(&stage.host) else { return false };
         let lease = self.scenario.hosts[host].config.signalling.lease;
         let towards = stage.towards.as_deref().and_then(called);
+        // Who is late by a clock that was moved by less than its error is said to be late.
+        let misread = |host: &usize| {
+            let until = self.hosts[*host].clock_odd_until;
+            until > SimTime(0) && self.now <= until + lease + TOLD_WITHIN
+        };
+        if [Some(host), towards].iter().flatten().any(misread) {
+            return true;
+        }
         self.touches.iter().any(|touch| touch.disturbs(host, towards, lease, self.now))
     }
 

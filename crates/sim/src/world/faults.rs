@@ -27,7 +27,7 @@ const NOTICEABLE: Nanos = Nanos::from_millis(10);
 /// Longer than runs with a broken assumption.
 const BREACH_RECOVERY: Nanos = Nanos::from_secs(3_600);
 /// Within that everybody has heard that a stage has healed.
-const TOLD_WITHIN: Nanos = Nanos::from_secs(2);
+pub(super) const TOLD_WITHIN: Nanos = Nanos::from_secs(2);
 /// Epochs of a host's lives lie so far apart.
 const EPOCHS: u64 = 1 << 32;
 
