@@ -259,6 +259,7 @@ fn link_report(name: &str, report: &LinkReport) -> serde_json::Value {
             "wrong_cookie": drops.wrong_cookie,
             "no_buffer": drops.no_buffer,
             "expired": drops.expired,
+            "replayed": drops.replayed,
         },
     })
 }

@@ -68,13 +68,20 @@ struct {
 	__type(value, struct filter);
 } filters SEC(".maps");
 
-/* Of signalling, and of best effort. */
+/* Of signalling, of best effort, and of strangers' signalling. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, STREAMS);
+	__uint(max_entries, BUCKETS);
 	__type(key, __u32);
 	__type(value, struct bucket);
 } buckets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct neighbour);
+} neighbours SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -137,14 +144,28 @@ static __always_inline int has_buffer(struct taken *account, __u32 number)
 	return (__s32)(account->taken - account->returned_seen) < limit;
 }
 
+/* Whether so many buffers are left that strangers may have one: half of them are the neighbour's alone. */
+static __always_inline int is_half_free(struct taken *account, __u32 number)
+{
+	struct returned *back = bpf_map_lookup_elem(&returned, &number);
+
+	if (!back)
+		return 0;
+	return (__s32)(account->taken - *(volatile __u32 *)&back->returned) < (__s32)((account->limit + 1) >> 1);
+}
+
 static __always_inline __u32 charge(struct taken *account)
 {
 	return __sync_fetch_and_add(&account->taken, 1) + 1;
 }
 
-/* Sends a packet of ours, whose payload is `bytes` from `offset` on, to its stream. */
-static __always_inline int steer(struct xdp_md *ctx, enum stream stream, __u32 path, __u64 now, __u16 offset,
-				 __u16 bytes)
+/* Where the payload of a packet lies, in one argument: at most five can be passed. */
+#define EXTENT(offset, bytes) ((__u32)(offset) << 16 | (__u16)(bytes))
+
+/* Sends a packet of ours to its stream. A function of its own: inline it leaves too few registers, and the verifier, which
+ * we face without CAP_PERFMON, lets no slot of the stack hold a pointer and then a number. */
+static __attribute__((noinline)) int steer(struct xdp_md *ctx, enum stream stream, __u32 path, __u64 now,
+					   __u32 extent)
 {
 	struct tag *tag = (void *)(long)ctx->data;
 	__u32 number = ctx->rx_queue_index * STREAMS + stream;
@@ -166,21 +187,20 @@ static __always_inline int steer(struct xdp_md *ctx, enum stream stream, __u32 p
 	tag->stream_count = charge(of_stream);
 	tag->path_count = of_path ? charge(of_path) : 0;
 	tag->path = path;
-	tag->offset = offset;
-	tag->bytes = bytes;
+	tag->offset = extent >> 16;
+	tag->bytes = (__u16)extent;
 	return XDP_REDIRECT;
 }
 
-/* Signalling and best effort: bounded as a whole. */
-static __always_inline int steer_bounded(struct xdp_md *ctx, enum stream stream, __u16 offset, __u16 bytes)
+/* Signalling and best effort: bounded as a whole, by the bucket `key`. */
+static __always_inline int steer_bounded(struct xdp_md *ctx, enum stream stream, __u32 key, __u16 offset, __u16 bytes)
 {
-	__u32 key = stream;
 	struct bucket *bucket = bpf_map_lookup_elem(&buckets, &key);
 	__u64 now = bpf_ktime_get_ns();
 
 	if (!bucket || !conforms(bucket, now))
 		return drop(POLICED);
-	return steer(ctx, stream, NO_PATH, now, offset, bytes);
+	return steer(ctx, stream, NO_PATH, now, EXTENT(offset, bytes));
 }
 
 /* Fields that contradict one another, whatever the path. */
@@ -209,7 +229,7 @@ static __always_inline int classify_data(struct xdp_md *ctx, const struct wire *
 	if (bytes < sizeof(*wire) || (void *)(wire + 1) > (void *)(long)ctx->data_end || !is_consistent(wire, bytes))
 		return drop(MALFORMED);
 	if (wire->kind == WIRE_BEST_EFFORT)
-		return steer_bounded(ctx, BEST_EFFORT, offset, bytes);
+		return steer_bounded(ctx, BEST_EFFORT, BEST_EFFORT, offset, bytes);
 
 	path.node = little32(wire->source);
 	path.channel = little32(wire->channel);
@@ -224,12 +244,119 @@ static __always_inline int classify_data(struct xdp_md *ctx, const struct wire *
 	if ((__s64)little64(wire->slack_ns) < filter->slack_ns_min)
 		return drop(EXPIRED);
 	if (wire->flags)
-		return steer_bounded(ctx, BEST_EFFORT, offset, bytes);
+		return steer_bounded(ctx, BEST_EFFORT, BEST_EFFORT, offset, bytes);
 
 	now = bpf_ktime_get_ns();
 	if (!conforms(&filter->bucket, now))
 		return drop(POLICED);
-	return steer(ctx, filter->stream, filter->account, now, offset, bytes);
+	return steer(ctx, filter->stream, filter->account, now, EXTENT(offset, bytes));
+}
+
+static __always_inline __u64 rotated(__u64 word, int bits)
+{
+	return word << bits | word >> (64 - bits);
+}
+
+static __always_inline void sip_round(__u64 v[4])
+{
+	v[0] += v[1];
+	v[1] = rotated(v[1], 13) ^ v[0];
+	v[0] = rotated(v[0], 32);
+	v[2] += v[3];
+	v[3] = rotated(v[3], 16) ^ v[2];
+	v[0] += v[3];
+	v[3] = rotated(v[3], 21) ^ v[0];
+	v[2] += v[1];
+	v[1] = rotated(v[1], 17) ^ v[2];
+	v[2] = rotated(v[2], 32);
+}
+
+static __always_inline void sip_word(__u64 v[4], __u64 word)
+{
+	v[3] ^= word;
+	sip_round(v);
+	sip_round(v);
+	v[0] ^= word;
+}
+
+/* SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) of two words of 8 bytes. A function of its own: inline it leaves
+ * too few registers, and the verifier, which we face without CAP_PERFMON, wants no slot of the stack used twice. */
+static __attribute__((noinline)) __u64 sip_hash(__u64 key_low, __u64 key_high, __u64 first, __u64 second)
+{
+	__u64 v[4] = { key_low ^ 0x736f6d6570736575, key_high ^ 0x646f72616e646f6d, key_low ^ 0x6c7967656e657261,
+		       key_high ^ 0x7465646279746573 };
+
+	sip_word(v, first);
+	sip_word(v, second);
+	sip_word(v, (__u64)16 << 56);
+	v[2] ^= 0xff;
+	sip_round(v);
+	sip_round(v);
+	sip_round(v);
+	sip_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* Takes a packet number once (RFC 4303, 3.4.3); false where it was seen or is too old to tell. */
+static __always_inline int take_number(struct neighbour *neighbour, __u64 number)
+{
+	__u64 ahead, behind;
+
+	if (number >= neighbour->next) {
+		ahead = number - neighbour->next + 1;
+		neighbour->seen = ahead < 64 ? neighbour->seen << ahead | 1 : 1;
+		neighbour->next = number + 1;
+		return 1;
+	}
+	behind = neighbour->next - 1 - number;
+	if (behind >= 64 || neighbour->seen >> behind & 1)
+		return 0;
+	neighbour->seen |= (__u64)1 << behind;
+	return 1;
+}
+
+/* Half of the buffers are the neighbour's alone. */
+static __always_inline int has_room_for_strangers(struct xdp_md *ctx)
+{
+	__u32 number = ctx->rx_queue_index * STREAMS + SIGNALLING;
+	struct taken *account;
+
+	if (ctx->rx_queue_index >= QUEUES_MAX)
+		return 0;
+	account = bpf_map_lookup_elem(&taken, &number);
+	return account && is_half_free(account, number);
+}
+
+/* The neighbour, where it has sealed this packet. */
+static __always_inline struct neighbour *sender(__u64 number, __u64 seal, __u64 bytes)
+{
+	__u32 first = 0;
+	struct neighbour *neighbour = bpf_map_lookup_elem(&neighbours, &first);
+
+	if (!neighbour || !neighbour->is_known)
+		return 0;
+	return seal == sip_hash(neighbour->key[0], neighbour->key[1], number, bytes) ? neighbour : 0;
+}
+
+/* What anybody else floods costs the neighbour nothing. The envelope is read first: a pointer into the packet that lives
+ * across calls would be spilled to the stack. */
+static __always_inline int classify_signal(struct xdp_md *ctx, const struct envelope *envelope, __u16 offset,
+					   __u16 bytes)
+{
+	struct neighbour *neighbour = 0;
+	__u64 number = 0;
+
+	if (bytes >= sizeof(*envelope) && (void *)(envelope + 1) <= (void *)(long)ctx->data_end &&
+	    envelope->version == RTCOP_VERSION) {
+		number = little64(envelope->number);
+		neighbour = sender(number, little64(envelope->seal), bytes);
+	}
+	if (!neighbour)
+		return has_room_for_strangers(ctx) ? steer_bounded(ctx, SIGNALLING, STRANGERS, offset, bytes) :
+						     drop(NO_BUFFER);
+	if (!take_number(neighbour, number))
+		return drop(REPLAYED);
+	return steer_bounded(ctx, SIGNALLING, SIGNALLING, offset, bytes);
 }
 
 /* From here on the packet is for our address and from the neighbour's; `offset` is where UDP begins and `room` what IP
@@ -251,8 +378,9 @@ static __always_inline int classify_udp(struct xdp_md *ctx, const struct udp *ud
 	offset += sizeof(*udp);
 	bytes -= sizeof(*udp);
 	if (udp->destination == config.signalling_port)
-		return udp->source == config.peer_signalling_port ? steer_bounded(ctx, SIGNALLING, offset, bytes) :
-								    drop(UNKNOWN);
+		return udp->source == config.peer_signalling_port ?
+			       classify_signal(ctx, (void *)(udp + 1), offset, bytes) :
+			       drop(UNKNOWN);
 	return udp->source == config.peer_data_port ? classify_data(ctx, (void *)(udp + 1), offset, bytes) :
 						      drop(UNKNOWN);
 }

@@ -34,6 +34,19 @@ struct wire {
 
 _Static_assert(sizeof(struct wire) == 64, "the header has 64 bytes");
 
+/* Signalling behind its UDP header: the envelope that every packet begins with (crates/proto/src/signalling/seal.rs). */
+#define RTCOP_VERSION 8
+
+struct envelope {
+	__u8 version;
+	__u64 epoch;
+	__u32 session;
+	__u64 number;
+	__u64 seal;
+} __attribute__((packed));
+
+_Static_assert(sizeof(struct envelope) == 29, "the envelope has 29 bytes");
+
 /* Stream, the most urgent first. */
 enum stream {
 	SIGNALLING,
@@ -51,6 +64,7 @@ enum reason {
 	WRONG_COOKIE,
 	NO_BUFFER,
 	EXPIRED,
+	REPLAYED,
 	REASONS,
 };
 
@@ -77,6 +91,18 @@ struct bucket {
 	__u64 interval_ns; /* for each packet; 0: no bound */
 	__u64 depth_ns;    /* packets at once, times interval_ns */
 	__u64 full_at_ns;  /* when it is full again */
+};
+
+/* Buckets: of each stream, and of signalling that anybody may have sent. */
+#define STRANGERS STREAMS
+#define BUCKETS (STREAMS + 1)
+
+/* What is known of the neighbour: neighbour.rs. Packets of one flow come in on one queue, so one CPU writes this. */
+struct neighbour {
+	__u64 key[2];
+	__u64 is_known;
+	__u64 next; /* one more than the largest number so far */
+	__u64 seen; /* bit i: next - 1 - i was seen */
 };
 
 struct path {

@@ -26,7 +26,7 @@ use thiserror::Error;
 
 pub use memory::{MemoryLink, MemoryOptions};
 pub use pool::{Frame, Pool};
-pub use stream::{Filter, PathKey, Spins, Stream, StreamDrops};
+pub use stream::{Filter, PathKey, SealKey, Spins, Stream, StreamDrops};
 pub use udp::{UdpLink, UdpOptions};
 
 /// The two well-known ports of a node.
@@ -168,6 +168,16 @@ pub trait Link: Send {
     /// Where the driver's table is full or the kernel refuses.
     fn set_filter(&mut self, filter: &Filter) -> Result<(), LinkError> {
         let _ = filter;
+        Ok(())
+    }
+
+    /// From now on signalling whose seal is of `key` is the neighbour's, each number once; other signalling is held to
+    /// what strangers may send. A driver that does not classify ignores it.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    fn set_neighbour(&mut self, key: SealKey) -> Result<(), LinkError> {
+        let _ = key;
         Ok(())
     }
 

@@ -80,6 +80,17 @@ pub struct Filter {
     pub slack_ns_min: Option<i64>,
 }
 
+/// Keys the seals of what the neighbour signals in this life of its own: SipHash-2-4 of a packet's number and length. A
+/// driver that classifies tells by it what comes from the neighbour from what somebody sends under its address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SealKey(pub [u8; 16]);
+
+impl std::fmt::Debug for SealKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SealKey(..)")
+    }
+}
+
 /// Packets that the driver has thrown away before they took a buffer, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Add, AddAssign)]
 pub struct StreamDrops {
@@ -95,4 +106,6 @@ pub struct StreamDrops {
     pub no_buffer: u64,
     /// Too late to be of use.
     pub expired: u64,
+    /// Signalling of the neighbour that came before, or that is too old to tell.
+    pub replayed: u64,
 }

@@ -54,6 +54,8 @@ impl Filters {
                 self.gauges.insert((link.0, filter.path), gauge);
             }
             FilterChange::Clear(path) => drop(self.gauges.remove(&(link.0, path))),
+            // These drivers let all signalling in.
+            FilterChange::Neighbour(_) => {}
         }
     }
 

@@ -1,11 +1,16 @@
 //! What a node says about its channels in the words of drivers.
 
-use punctual_link::{Filter, PathKey, Stream};
+use punctual_link::{Filter, PathKey, SealKey, Stream};
 use punctual_proto::ids::PathId;
 use punctual_proto::node::api::PathFilter;
+use punctual_proto::signalling;
 
 pub(crate) fn path_key(path: PathId) -> PathKey {
     PathKey { node: path.node.0, channel: path.channel.0, epoch: path.epoch.0 }
+}
+
+pub(crate) fn seal_key(key: signalling::SealKey) -> SealKey {
+    SealKey(key.0)
 }
 
 pub(crate) fn driver_filter(filter: &PathFilter) -> Filter {

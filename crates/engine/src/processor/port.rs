@@ -13,7 +13,7 @@ use punctual_proto::node::api::{self, FilterChange, PacketOut};
 use punctual_proto::node::config::{LinkConfig, Pace};
 use punctual_proto::{BitRate, Instant, Nanos};
 
-use super::filters::{driver_filter, path_key};
+use super::filters::{driver_filter, path_key, seal_key};
 use super::rest::Rest;
 use crate::memory::HostMemory;
 use crate::statistics::{Counters, LinkReport};
@@ -125,13 +125,14 @@ impl LinkPort {
         let done = match change {
             FilterChange::Set(filter) => self.driver.set_filter(&driver_filter(&filter)),
             FilterChange::Clear(path) => self.driver.clear_filter(path_key(path)),
+            FilterChange::Neighbour(key) => self.driver.set_neighbour(seal_key(key)),
         };
         let Err(error) = done else { return None };
         tracing::error!(link = self.id.0, ?change, %error, "the driver's filter was not changed");
         counters.filters_failed.add(1);
         match change {
             FilterChange::Set(filter) => Some(filter.path),
-            FilterChange::Clear(_) => None,
+            FilterChange::Clear(_) | FilterChange::Neighbour(_) => None,
         }
     }
 

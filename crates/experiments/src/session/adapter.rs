@@ -109,5 +109,11 @@ pub fn drive(
 /// Packets that have come and that a driver which classifies has thrown away: ours belong to no channel.
 fn dropped_at(sink: &dyn Link) -> u64 {
     let drops = sink.stream_drops();
-    drops.policed + drops.malformed + drops.unknown + drops.wrong_cookie + drops.no_buffer + drops.expired
+    drops.policed
+        + drops.malformed
+        + drops.unknown
+        + drops.wrong_cookie
+        + drops.no_buffer
+        + drops.expired
+        + drops.replayed
 }

@@ -25,7 +25,9 @@ use super::umem::XdpMemory;
 use super::{AttachMode, Classifier, ClassifierOptions, XdpOptions};
 use crate::clock::coarse_monotonic_ns;
 use crate::kernel::{Device, PathRequest, RESOLVE_PATIENCE};
-use crate::{Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, Stream, StreamDrops};
+use crate::{
+    Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, SealKey, Stream, StreamDrops,
+};
 
 /// Between two looks at what may have been lost behind the program.
 const SETTLE_INTERVAL_NS: u64 = 100_000_000;
@@ -174,6 +176,10 @@ impl Link for XdpLink {
 
     fn clear_filter(&mut self, path: PathKey) -> Result<(), LinkError> {
         self.classifier.clear_filter(path)
+    }
+
+    fn set_neighbour(&mut self, key: SealKey) -> Result<(), LinkError> {
+        self.classifier.set_neighbour(key)
     }
 
     fn flush(&mut self) -> Result<(), LinkError> {

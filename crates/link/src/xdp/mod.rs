@@ -13,6 +13,7 @@ mod headers;
 mod ledger;
 mod link_options;
 mod mapping;
+mod neighbour;
 mod options;
 mod program;
 mod queue;

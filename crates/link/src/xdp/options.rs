@@ -66,8 +66,10 @@ pub struct ClassifierOptions {
     /// release. More than the stream's ring holds, or than its part of the fill ring, would be lost behind the
     /// program.
     pub buffers: [u32; Stream::ALL.len()],
-    /// Bound on signalling packets; `None`: none.
+    /// Bound on signalling packets of the neighbour, known by their seals; `None`: none.
     pub signalling_rate: Option<Rate>,
+    /// Bound on other signalling packets from its address: its first ones in a life, and forged ones; `None`: none.
+    pub strangers_rate: Option<Rate>,
     /// Bound on best-effort and demoted packets together; `None`: none.
     pub best_effort_rate: Option<Rate>,
     /// Most paths with a filter at once, up to [`FILTERS_MAX`].
@@ -89,6 +91,7 @@ impl ClassifierOptions {
             mode: AttachMode::Auto,
             buffers: [128, 512, 1_024, 512],
             signalling_rate: None,
+            strangers_rate: None,
             best_effort_rate: None,
             filters_max: FILTERS_MAX,
         }

@@ -13,13 +13,17 @@ use rustix::net::sockopt::socket_domain;
 
 use super::accounts::{Accounts, Array, STREAM_ACCOUNTS, account_of};
 use super::filters::{Bucket, Filters, refused};
+use super::neighbour::Neighbour;
 use super::{ClassifierOptions, QUEUES_MAX, Rate};
-use crate::{Filter, LinkError, PathKey, Stream, StreamDrops};
+use crate::{Filter, LinkError, PathKey, SealKey, Stream, StreamDrops};
 
 /// `bpf/punctual.bpf.c`, as `build.rs` made it.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/punctual.bpf.o"));
 /// Name of the program in it.
 const PROGRAM: &str = "punctual";
+
+/// Bucket of signalling that anybody may have sent; the streams' come before it.
+const STRANGERS: u32 = Stream::ALL.len() as u32;
 
 /// `struct config` in `punctual.bpf.h`.
 #[derive(Clone, Copy)]
@@ -85,6 +89,7 @@ pub struct Program {
     sockets: XskMap<MapData>,
     buckets: ArrayMap<MapData, Bucket>,
     drops: PerCpuArray<MapData, u64>,
+    neighbours: ArrayMap<MapData, Neighbour>,
     filters: Filters,
     accounts: Accounts,
 }
@@ -113,12 +118,14 @@ impl Program {
             sockets: XskMap::try_from(take(&mut object, "sockets")?).map_err(not_as_built)?,
             buckets: ArrayMap::try_from(take(&mut object, "buckets")?).map_err(not_as_built)?,
             drops: PerCpuArray::try_from(take(&mut object, "drops")?).map_err(not_as_built)?,
+            neighbours: ArrayMap::try_from(take(&mut object, "neighbours")?).map_err(not_as_built)?,
             filters: Filters::new(filters, &accounts, options.packet_bytes_max),
             accounts,
             object,
         };
         program.set_rate(Stream::Signalling, options.signalling_rate)?;
         program.set_rate(Stream::BestEffort, options.best_effort_rate)?;
+        program.set_bucket(STRANGERS, options.strangers_rate)?;
         for queue in 0..QUEUES_MAX {
             for (stream, buffers) in Stream::ALL.into_iter().zip(options.buffers) {
                 program.accounts.set_limit(queue, stream, buffers);
@@ -168,6 +175,20 @@ impl Program {
         self.filters.clear(path)
     }
 
+    /// From now on signalling whose seal is of `key` is the neighbour's, each number once. A key that is set again keeps
+    /// what is known of its numbers.
+    ///
+    /// # Errors
+    /// Where the kernel refuses.
+    pub fn set_neighbour(&mut self, key: SealKey) -> Result<(), LinkError> {
+        let failed = |error| refused("telling the XDP program of the neighbour", error);
+        let new = Neighbour::of(key);
+        if self.neighbours.get(&0, 0).map_err(failed)?.has_key_of(&new) {
+            return Ok(());
+        }
+        self.neighbours.set(0, new, 0).map_err(failed)
+    }
+
     /// Changes the bound on all packets of [`Stream::Signalling`] or [`Stream::BestEffort`]; `None`: none.
     ///
     /// # Errors
@@ -176,17 +197,21 @@ impl Program {
         if !matches!(stream, Stream::Signalling | Stream::BestEffort) {
             return Err(LinkError::Options(format!("{stream:?} has no rate of its own: its paths have")));
         }
+        self.set_bucket(stream as u32, rate)
+    }
+
+    fn set_bucket(&mut self, number: u32, rate: Option<Rate>) -> Result<(), LinkError> {
         let bucket = rate.map_or(Bucket::UNBOUNDED, Bucket::from);
         self.buckets
-            .set(stream as u32, bucket, 0)
+            .set(number, bucket, 0)
             .map_err(|error| refused("setting a rate of the XDP program", error))
     }
 
     /// What the program has dropped since it was loaded. Costs a system call for each reason.
     pub fn drops(&self) -> StreamDrops {
-        let [policed, malformed, unknown, wrong_cookie, no_buffer, expired] =
+        let [policed, malformed, unknown, wrong_cookie, no_buffer, expired, replayed] =
             std::array::from_fn(|reason| self.drops_of(reason as u32));
-        StreamDrops { policed, malformed, unknown, wrong_cookie, no_buffer, expired }
+        StreamDrops { policed, malformed, unknown, wrong_cookie, no_buffer, expired, replayed }
     }
 
     /// A look-up in an array that is as long as the reasons are many cannot fail.

@@ -58,6 +58,7 @@ pub enum Reason {
     WrongCookie,
     NoBuffer,
     Expired,
+    Replayed,
 }
 
 /// The program with a socket for each stream of queue 0.
@@ -150,6 +151,7 @@ fn reasons(before: StreamDrops, after: StreamDrops) -> Vec<Reason> {
         (before.wrong_cookie, after.wrong_cookie, Reason::WrongCookie),
         (before.no_buffer, after.no_buffer, Reason::NoBuffer),
         (before.expired, after.expired, Reason::Expired),
+        (before.replayed, after.replayed, Reason::Replayed),
     ]
     .into_iter()
     .flat_map(|(before, after, reason)| std::iter::repeat_n(reason, (after - before) as usize))

@@ -127,10 +127,12 @@ impl<M: Memory> Node<M> {
         !self.plane.line(link).scheduler.is_empty() || self.signalling.has_signal(link)
     }
 
-    /// What the driver of a link is to know about channels that come in on it. To be asked before
+    /// What the driver of a link is to know about channels that come in on it, and about the neighbour. To be asked before
     /// [`Node::poll_transmit`]: the packet that tells a source to begin may be next.
     pub fn poll_filter(&mut self) -> Option<(LinkId, FilterChange)> {
-        self.plane.filters.pop_front()
+        let of_neighbour =
+            || self.signalling.poll_seal().map(|(link, key)| (link, FilterChange::Neighbour(key)));
+        self.plane.filters.pop_front().or_else(of_neighbour)
     }
 
     /// This host cannot serve a channel that comes in by `path` after all: it is refused, or ends.

@@ -40,6 +40,7 @@ mod rates;
 mod reports;
 mod requests;
 pub mod resources;
+pub mod seal;
 mod states;
 mod stream;
 mod transitions;
@@ -61,6 +62,7 @@ pub use rates::RateWord;
 use reports::Breaches;
 use requests::Requests;
 pub use resources::{CommitTerms, LocalChannel, Resources};
+pub use seal::SealKey;
 use states::State;
 use transitions::Particulars;
 pub use views::{ChannelView, NeighbourView};
@@ -121,6 +123,8 @@ pub struct Signalling {
     channel_number: ChannelNumber,
     /// When our channels are refreshed; `None` while there are none.
     refresh_at: Option<Instant>,
+    /// Keys of neighbours that were met, for the drivers.
+    seals: VecDeque<(LinkId, SealKey)>,
     /// Shut down: nothing new.
     leaving: bool,
     counters: SignallingCounters,
@@ -150,6 +154,7 @@ impl Signalling {
             listener_id: 0,
             channel_number: ChannelNumber::default(),
             refresh_at: None,
+            seals: VecDeque::new(),
             leaving: false,
             counters: SignallingCounters::default(),
         }
@@ -186,6 +191,8 @@ impl Signalling {
             Err(Ignored::Misdirected) => return self.on_unauthenticated(link, now),
             Err(Ignored::Replayed) => return self.counters.replayed += 1,
         };
+        let seal = self.peers.get_mut(usize::from(link.0)).and_then(|peer| peer.poll_seal(&self.key));
+        self.seals.extend(seal.map(|seal| (link, seal)));
         // Before what it costs the channels.
         self.tell_link(link, change);
         if let Some(change) = change {
@@ -246,6 +253,10 @@ impl Signalling {
     /// Whether it has one for any link.
     pub fn has_signals(&self) -> bool {
         self.peers.iter().any(Peer::has_packet)
+    }
+    /// The key of the seals of a neighbour that was met, for the driver of its link.
+    pub fn poll_seal(&mut self) -> Option<(LinkId, SealKey)> {
+        self.seals.pop_front()
     }
     /// Whether `poll_event` has one.
     pub fn has_event(&self) -> bool {

@@ -1,10 +1,10 @@
-//! What travels between neighbours on the signalling port: version first, then who to whom in which life,
-//! an acknowledgement, a body; a truncated keyed BLAKE3 tag over all of it last.
+//! What travels between neighbours on the signalling port. An envelope first, at fixed places, little-endian: version (1
+//! byte), epoch (8) and session (4) of the sender's life, the packet's number (8), a seal that a driver can check (8,
+//! [`SealKey`]). Then who to whom, an acknowledgement, a body. A truncated keyed BLAKE3 tag over all of it last.
 //!
 //! A packet is parsed only after its tag fits, so only members of the domain reach the decoder.
 //!
-//! The envelope is the same in every version: the version first, the tag over all of it last, the tag's key from the
-//! domain key. So a node knows a member of its domain that speaks another version from a stranger or a broken bit.
+//! In every version the version stands first, the tag over all of it last, and the tag's key comes from the domain key. So a node knows a member of its domain that speaks another version from a stranger or a broken bit.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Instant, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
+use super::seal::{ENVELOPE_BYTES, NUMBER_OFFSET, SEAL_OFFSET, SealKey};
 use super::stream::Received;
 use crate::ids::{Epoch, NodeId};
 use crate::limits::SIGNAL_BYTES_MAX;
@@ -19,15 +20,16 @@ use crate::limits::SIGNAL_BYTES_MAX;
 /// Version of RTCOP on the wire. 2: contracts with activation, late and flow. 3: with a mean rate and a miss ratio.
 /// 4: refusals that name a version. 5: why a channel ended, what its sink has of it, and stages that say whether their host
 /// can keep what they promise, and tell what cold caches take. 6: HELLOs that say when they are due, and what stages are
-/// late by. 7: the rate of a link is measured.
-pub const VERSION: u8 = 7;
+/// late by. 7: the rate of a link is measured. 8: an envelope with a
+/// seal for drivers.
+pub const VERSION: u8 = 8;
 // Who agrees on RTCOP agrees on data: neighbours whose data packets differ must not get as far as a channel.
 const _: () =
     assert!(crate::wire::VERSION == 2, "another version of data packets: raise RTCOP's VERSION, too");
 /// Bytes of the tag.
 pub const TAG_BYTES: usize = 16;
 /// Most bytes of a packet that are not a segment's.
-pub const OVERHEAD_BYTES_MAX: usize = 112;
+pub const OVERHEAD_BYTES_MAX: usize = 116;
 
 /// One life of one end of a link. A node that gives a neighbour up starts a new session with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +38,7 @@ pub struct Life {
     pub session: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     pub version: u8,
     pub from: NodeId,
@@ -47,8 +49,18 @@ pub struct Packet<'a> {
     /// Counts all packets of a life; each is taken once.
     pub number: u64,
     pub received: Received,
-    #[serde(borrow)]
     pub body: Body<'a>,
+}
+
+/// What stands behind the envelope.
+#[derive(Serialize, Deserialize)]
+struct Content<'a> {
+    from: NodeId,
+    to: NodeId,
+    peer_life: Option<Life>,
+    received: Received,
+    #[serde(borrow)]
+    body: Body<'a>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,14 +131,18 @@ pub fn renumbered(
     let packet = key.open(packet).ok()?;
     let number = again(packet.number);
     let mut bytes = vec![0; SIGNAL_BYTES_MAX];
-    let len = key.seal(&Packet { number, ..packet }, &mut bytes)?;
+    let seal = key.seal_key(packet.from, packet.to, packet.life);
+    let len = key.write(&Packet { number, ..packet }, &seal, &mut bytes)?;
     bytes.truncate(len);
     Some((number, bytes))
 }
 
-/// The key of the domain.
+/// The keys that come from the domain's.
 #[derive(Clone)]
-pub struct Key([u8; 32]);
+pub struct Key {
+    domain: [u8; 32],
+    tag: [u8; 32],
+}
 
 impl core::fmt::Debug for Key {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -137,20 +153,34 @@ impl core::fmt::Debug for Key {
 impl Key {
     /// RTCOP's own key, so that another use of the domain key cannot be turned against it.
     pub fn new(domain_key: &[u8; 32]) -> Self {
-        Self(blake3::derive_key("punctual 2026 rtcop packet authentication v1", domain_key))
+        let tag = blake3::derive_key("punctual 2026 rtcop packet authentication v1", domain_key);
+        Self { domain: *domain_key, tag }
+    }
+    /// The key of the seals of what `from` sends to `to` in its life `life`.
+    pub fn seal_key(&self, from: NodeId, to: NodeId, life: Life) -> SealKey {
+        SealKey::new(&self.domain, from, to, life)
     }
     fn tag(&self, bytes: &[u8]) -> [u8; TAG_BYTES] {
         let mut tag = [0; TAG_BYTES];
-        tag.copy_from_slice(&blake3::keyed_hash(&self.0, bytes).as_bytes()[..TAG_BYTES]);
+        tag.copy_from_slice(&blake3::keyed_hash(&self.tag, bytes).as_bytes()[..TAG_BYTES]);
         tag
     }
-    /// Writes `packet` and its tag; `None` where `out` is too short.
-    pub fn seal(&self, packet: &Packet<'_>, out: &mut [u8]) -> Option<usize> {
-        let room = out.len().checked_sub(TAG_BYTES)?;
-        let len = postcard::to_slice(packet, &mut out[..room]).ok()?.len();
-        let tag = self.tag(&out[..len]);
-        out[len..len + TAG_BYTES].copy_from_slice(&tag);
-        Some(len + TAG_BYTES)
+    /// Writes `packet`, sealed with `seal`, and its tag; `None` where `out` is too short.
+    pub fn write(&self, packet: &Packet<'_>, seal: &SealKey, out: &mut [u8]) -> Option<usize> {
+        let Packet { version, from, to, life, peer_life, number, received, body } = *packet;
+        let room = out.len().checked_sub(TAG_BYTES).filter(|room| *room >= ENVELOPE_BYTES)?;
+        let (envelope, rest) = out[..room].split_at_mut(ENVELOPE_BYTES);
+        let content = Content { from, to, peer_life, received, body };
+        let signed = ENVELOPE_BYTES + postcard::to_slice(&content, rest).ok()?.len();
+        envelope[0] = version;
+        envelope[1..9].copy_from_slice(&life.epoch.0.to_le_bytes());
+        envelope[9..NUMBER_OFFSET].copy_from_slice(&life.session.to_le_bytes());
+        envelope[NUMBER_OFFSET..SEAL_OFFSET].copy_from_slice(&number.to_le_bytes());
+        let seal = seal.seal(number, signed + TAG_BYTES);
+        envelope[SEAL_OFFSET..].copy_from_slice(&seal.to_le_bytes());
+        let tag = self.tag(&out[..signed]);
+        out[signed..signed + TAG_BYTES].copy_from_slice(&tag);
+        Some(signed + TAG_BYTES)
     }
     /// Checks and parses what came in.
     pub fn open<'a>(&self, bytes: &'a [u8]) -> Result<Packet<'a>, Rejected> {
@@ -164,11 +194,24 @@ impl Key {
             (false, true) => return Err(Rejected::Unauthenticated),
             (false, false) => return Err(Rejected::Version),
         }
-        match postcard::take_from_bytes(signed) {
-            Ok((packet, [])) => Ok(packet),
-            _ => Err(Rejected::Malformed),
-        }
+        parse(version, signed).ok_or(Rejected::Malformed)
     }
+}
+
+/// Envelope and content of a packet that is authentic.
+fn parse(version: u8, signed: &[u8]) -> Option<Packet<'_>> {
+    let (envelope, content) = signed.split_first_chunk::<ENVELOPE_BYTES>()?;
+    let [_, e0, e1, e2, e3, e4, e5, e6, e7, s0, s1, s2, s3, n0, n1, n2, n3, n4, n5, n6, n7, ..] = *envelope;
+    let life = Life {
+        epoch: Epoch(u64::from_le_bytes([e0, e1, e2, e3, e4, e5, e6, e7])),
+        session: u32::from_le_bytes([s0, s1, s2, s3]),
+    };
+    let number = u64::from_le_bytes([n0, n1, n2, n3, n4, n5, n6, n7]);
+    let (Content { from, to, peer_life, received, body }, []) = postcard::take_from_bytes(content).ok()?
+    else {
+        return None;
+    };
+    Some(Packet { version, from, to, life, peer_life, number, received, body })
 }
 
 #[cfg(test)]
@@ -189,13 +232,16 @@ mod tests {
         }
     }
 
+    fn write(key: &Key, packet: &Packet<'_>, out: &mut [u8]) -> usize {
+        key.write(packet, &key.seal_key(packet.from, packet.to, packet.life), out).expect("fits")
+    }
+
     #[test]
     fn the_largest_packets_fit_their_limits() {
         let key = Key::new(&[7; 32]);
         let mut out = [0; 2_000];
         let bytes = [9; crate::limits::SIGNAL_BYTES_MAX - OVERHEAD_BYTES_MAX];
-        let len =
-            key.seal(&packet(Body::Segment { number: u64::MAX, bytes: &bytes }), &mut out).expect("fits");
+        let len = write(&key, &packet(Body::Segment { number: u64::MAX, bytes: &bytes }), &mut out);
         assert!(len <= crate::limits::SIGNAL_BYTES_MAX, "{len}");
         let echo = Some(Echo { nonce: u64::MAX, received: Instant(u64::MAX) });
         let sent = Instant(u64::MAX);
@@ -209,7 +255,7 @@ mod tests {
             travel_max: Nanos::MAX,
             received_bytes: u64::MAX,
         };
-        let len = key.seal(&packet(Body::Hello(hello)), &mut out).expect("fits");
+        let len = write(&key, &packet(Body::Hello(hello)), &mut out);
         assert!(len <= crate::limits::SIGNAL_PACKET_BYTES_MIN, "{len}");
         assert_eq!(key.open(&out[..len]), Ok(packet(Body::Hello(hello))));
     }
@@ -218,7 +264,7 @@ mod tests {
     fn any_bit_that_changes_is_noticed() {
         let key = Key::new(&[7; 32]);
         let mut out = [0; 200];
-        let len = key.seal(&packet(Body::Segment { number: 3, bytes: b"abc" }), &mut out).expect("fits");
+        let len = write(&key, &packet(Body::Segment { number: 3, bytes: b"abc" }), &mut out);
         for bit in 0..len * 8 {
             let mut forged = out;
             forged[bit / 8] ^= 1 << (bit % 8);
@@ -231,11 +277,38 @@ mod tests {
     }
 
     #[test]
+    fn a_seal_is_of_one_number_length_life_and_direction() {
+        let key = Key::new(&[7; 32]);
+        let life = Life { epoch: Epoch(5), session: 1 };
+        let sent =
+            Packet { from: NodeId(1), to: NodeId(2), life, number: 77, ..packet(Body::Acknowledgement) };
+        let mut out = [0; 200];
+        let len = write(&key, &sent, &mut out);
+        let seal = key.seal_key(NodeId(1), NodeId(2), life);
+        assert_eq!(seal.number_of(&out[..len]), Some(77));
+        assert_eq!((seal.number_of(&out[..len + 1]), seal.number_of(&out[..len - 1])), (None, None));
+        for byte in NUMBER_OFFSET..ENVELOPE_BYTES {
+            let mut forged = out;
+            forged[byte] ^= 1;
+            assert_eq!(seal.number_of(&forged[..len]), None, "byte {byte}");
+        }
+        let others = [
+            key.seal_key(NodeId(2), NodeId(1), life),
+            key.seal_key(NodeId(1), NodeId(3), life),
+            key.seal_key(NodeId(1), NodeId(2), Life { session: 2, ..life }),
+            key.seal_key(NodeId(1), NodeId(2), Life { epoch: Epoch(6), ..life }),
+            Key::new(&[8; 32]).seal_key(NodeId(1), NodeId(2), life),
+        ];
+        assert!(others.iter().all(|other| other.number_of(&out[..len]).is_none()));
+        assert_eq!(seal.number_of(&out[..ENVELOPE_BYTES - 1]), None);
+    }
+
+    #[test]
     fn a_member_of_the_domain_that_speaks_another_version_is_known_from_a_stranger() {
         let key = Key::new(&[7; 32]);
         let mut out = [0; 200];
         let other = Packet { version: VERSION + 1, ..packet(Body::Acknowledgement) };
-        let len = key.seal(&other, &mut out).expect("fits");
+        let len = write(&key, &other, &mut out);
         assert_eq!(key.open(&out[..len]), Err(Rejected::Foreign(VERSION + 1)));
         assert_eq!(Key::new(&[8; 32]).open(&out[..len]), Err(Rejected::Version));
     }

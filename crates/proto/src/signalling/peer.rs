@@ -13,6 +13,7 @@ use super::clock::ClockFilter;
 use super::message::Message;
 use super::packet::{Body, Echo, Hello, HelloStep, Key, Life, OVERHEAD_BYTES_MAX, Packet, VERSION};
 use super::random::SplitMix64;
+use super::seal::SealKey;
 use super::stream::{ReceiveStream, SendStream};
 use super::window::ReplayWindow;
 use crate::ids::NodeId;
@@ -87,6 +88,10 @@ pub struct Peer {
     /// The stream is of no use any more.
     broken: bool,
     packet_number: u64,
+    /// Seals what we send in this life; `None` until it is needed.
+    seal: Option<SealKey>,
+    /// The neighbour was met in another life: its driver's key is to be told anew.
+    met: bool,
     acknowledge: bool,
     hello_due: Option<HelloStep>,
     hello_at: Instant,
@@ -133,6 +138,8 @@ impl Peer {
             send: SendStream::new(packet_bytes - OVERHEAD_BYTES_MAX, config.signalling.retransmit),
             broken: false,
             packet_number: 0,
+            seal: None,
+            met: false,
             acknowledge: false,
             hello_due: None,
             hello_at: now,
@@ -267,6 +274,7 @@ impl Peer {
         let stream = ReceiveStream::default();
         let former = self.association.replace(Association { life: packet.life, window, stream });
         self.presence = Presence::Alive;
+        self.met = true;
         self.lives = self.lives.wrapping_add(1);
         self.their_received = None;
         self.foreign = None;
@@ -408,6 +416,7 @@ impl Peer {
         self.hello_due = Some(HelloStep::First);
         self.association = None;
         self.life.session = self.life.session.wrapping_add(1);
+        self.seal = None;
         self.send.clear();
         self.broken = false;
         self.acknowledge = false;
@@ -455,7 +464,8 @@ impl Peer {
                 travel_max: self.travel_max,
                 received_bytes: self.received_bytes,
             };
-            let len = key.seal(&self.packet(Body::Hello(hello)), out)?;
+            let seal = self.seal(key);
+            let len = key.write(&self.packet(Body::Hello(hello)), &seal, out)?;
             self.hello_due = None;
             self.echo = None;
             if self.nonces.len() == NONCES {
@@ -466,8 +476,9 @@ impl Peer {
             return Some((len, false));
         }
         self.association.as_ref()?;
+        let seal = self.seal(key);
         if let Some((number, bytes)) = self.send.due() {
-            let len = key.seal(&self.packet(Body::Segment { number, bytes }), out)?;
+            let len = key.write(&self.packet(Body::Segment { number, bytes }), &seal, out)?;
             let again = self.send.sent(number, now);
             self.after_packet();
             return Some((len, again));
@@ -475,9 +486,20 @@ impl Peer {
         if !self.acknowledge {
             return None;
         }
-        let len = key.seal(&self.packet(Body::Acknowledgement), out)?;
+        let len = key.write(&self.packet(Body::Acknowledgement), &seal, out)?;
         self.after_packet();
         Some((len, false))
+    }
+    /// The key of our seals.
+    fn seal(&mut self, key: &Key) -> SealKey {
+        let (from, to, life) = (self.here, self.node, self.life);
+        *self.seal.get_or_insert_with(|| key.seal_key(from, to, life))
+    }
+    /// The key of the neighbour's seals, once each time that it was met.
+    pub fn poll_seal(&mut self, key: &Key) -> Option<SealKey> {
+        let met = core::mem::take(&mut self.met);
+        let life = self.association.as_ref().filter(|_| met)?.life;
+        Some(key.seal_key(self.node, self.here, life))
     }
     const fn after_packet(&mut self) {
         self.packet_number += 1;

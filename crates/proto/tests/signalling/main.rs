@@ -6,4 +6,5 @@ mod faults;
 mod network;
 mod news;
 mod offers;
+mod seals;
 mod versions;

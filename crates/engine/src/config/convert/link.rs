@@ -247,6 +247,7 @@ fn xdp(
                 XdpMode::Generic => AttachMode::Generic,
             },
             signalling_rate: signals::bound(signalling, link),
+            strangers_rate: signals::strangers_bound(signalling),
             // Best effort may take all that is left of the link, in packets of any size: no rate of packets is too many.
             // What bounds it are its own buffers, taken only while nothing more urgent waits for the processor.
             best_effort_rate: None,

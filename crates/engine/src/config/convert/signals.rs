@@ -15,6 +15,8 @@ use punctual_proto::node::config::{LinkConfig, SignallingConfig};
 const MARGIN: u32 = 10;
 /// More than a restarted neighbour, or what stood still between it and us, delivers at once.
 const HEAP_PACKETS: u64 = 32;
+/// What strangers may send, of our `packets_per_second`: one in so many.
+const STRANGERS_PART: u32 = 4;
 
 /// The bucket of a link; `None` where nothing can be sent (refused when the node is made).
 pub(super) fn bound(signalling: &SignallingConfig, link: &LinkConfig) -> Option<Rate> {
@@ -27,6 +29,13 @@ pub(super) fn bound(signalling: &SignallingConfig, link: &LinkConfig) -> Option<
         packets_per_second: u32::try_from(1_000_000_000_u64.div_ceil(policed.0)).unwrap_or(u32::MAX),
         burst_packets: u32::try_from(heap).unwrap_or(u32::MAX),
     })
+}
+
+/// The same for packets that the neighbour has not sealed: its first ones in a life, or somebody else's under its
+/// address. So few that the processor's own budget carries them beside what the neighbour sends.
+pub(super) fn strangers_bound(signalling: &SignallingConfig) -> Option<Rate> {
+    let packets_per_second = (signalling.packets_per_second / STRANGERS_PART).max(1);
+    Some(Rate { packets_per_second, burst_packets: HEAP_PACKETS as u32 })
 }
 
 #[cfg(test)]

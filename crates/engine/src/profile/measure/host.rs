@@ -19,7 +19,7 @@ use crate::handle::EngineError;
 use crate::memory::HostMemory;
 use crate::os::now;
 use crate::os::wait::Waiter;
-use crate::processor::filters::{driver_filter, path_key};
+use crate::processor::filters::{driver_filter, path_key, seal_key};
 
 /// Receive buffers of each end: what the channels reserve, and room.
 pub(super) const FRAMES: u32 = 4_096;
@@ -208,6 +208,7 @@ fn set_filters<M: punctual_proto::memory::Memory>(node: &mut Node<M>, drivers: &
         let _ = match change {
             FilterChange::Set(filter) => driver.set_filter(&driver_filter(&filter)),
             FilterChange::Clear(path) => driver.clear_filter(path_key(path)),
+            FilterChange::Neighbour(key) => driver.set_neighbour(seal_key(key)),
         };
     }
 }

@@ -13,7 +13,8 @@ use super::keeper::Keeper;
 use super::mailbox::{Condition, Mailbox, Parcel};
 use crate::kernel::Watched;
 use crate::{
-    Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, Spins, Stream, StreamDrops,
+    Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, SealKey, Spins, Stream,
+    StreamDrops,
 };
 
 type Driver = Box<dyn Link>;
@@ -30,6 +31,7 @@ pub struct FollowedLink {
     /// Whether the driver is the first.
     first: bool,
     filters: HashMap<PathKey, Filter>,
+    neighbour: Option<SealKey>,
     /// What is sent without a driver.
     void: Vec<u8>,
     /// Wire bytes that the driver has and has not completed.
@@ -66,6 +68,7 @@ impl FollowedLink {
             gate,
             first: true,
             filters: HashMap::new(),
+            neighbour: None,
             void: vec![0; packet_bytes_max],
             outstanding_bytes: 0,
             void_bytes: 0,
@@ -128,6 +131,7 @@ impl FollowedLink {
     fn install(&mut self, mut driver: Driver) {
         self.lose(None);
         let told = self.filters.values().try_for_each(|filter| driver.set_filter(filter));
+        let told = told.and_then(|()| self.neighbour.map_or(Ok(()), |key| driver.set_neighbour(key)));
         let watched =
             driver.descriptors().into_iter().try_for_each(|descriptor| watch(&self.gate, descriptor));
         self.first = false;
@@ -209,6 +213,11 @@ impl Link for FollowedLink {
             self.filters.insert(filter.path, *filter);
         }
         told
+    }
+
+    fn set_neighbour(&mut self, key: SealKey) -> Result<(), LinkError> {
+        self.neighbour = Some(key);
+        self.driver.as_mut().map_or(Ok(()), |driver| driver.set_neighbour(key))
     }
 
     fn clear_filter(&mut self, path: PathKey) -> Result<(), LinkError> {

@@ -3,6 +3,7 @@
 use punctual_analysis::Nanos;
 
 use crate::ids::{Cookie, PathId};
+use crate::signalling::SealKey;
 
 /// A channel that comes in on a link.
 ///
@@ -37,4 +38,7 @@ pub enum FilterChange {
     Set(PathFilter),
     /// Nobody knows it any more.
     Clear(PathId),
+    /// From now on signalling whose seal is of this key, each number once, is the neighbour's. All other signalling may
+    /// be anybody's.
+    Neighbour(SealKey),
 }

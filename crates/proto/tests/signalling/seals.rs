@@ -1,0 +1,70 @@
+//! What drivers are told so that they know a neighbour's packets: the key fits all that it sends in this life, and nothing
+//! else.
+
+use std::collections::BTreeSet;
+
+use punctual_proto::signalling::SealKey;
+
+use crate::network::{Flying, Network, SECOND};
+
+/// The key that host `index` told its driver last; `None` where it told nothing new.
+fn told(network: &mut Network, index: usize) -> Option<SealKey> {
+    network
+        .at(index, |signalling, _, _| std::iter::from_fn(|| signalling.poll_seal()).last())
+        .map(|(_, key)| key)
+}
+
+/// What is sent to host `index` in the next two seconds, with a channel opened and closed.
+fn sent_to(network: &mut Network, index: usize) -> Vec<Flying> {
+    network.tape = Some(Vec::new());
+    let channel = network.open(0, 1, 50);
+    assert!(network.run_until(SECOND, |n| n.all_in("open")));
+    network.close(0, channel);
+    network.run(SECOND);
+    let tape = network.tape.take().expect("recording");
+    tape.into_iter().filter(|flying| flying.to == index).collect()
+}
+
+/// Every packet fits the key, each under a number of its own.
+fn all_fit(key: SealKey, packets: &[Flying]) {
+    let numbers: Option<BTreeSet<u64>> = packets.iter().map(|flying| key.number_of(&flying.bytes)).collect();
+    assert_eq!(numbers.expect("all are sealed").len(), packets.len());
+    assert!(packets.len() > 5, "only {}", packets.len());
+}
+
+fn none_fits(key: SealKey, packets: &[Flying]) {
+    assert!(packets.iter().all(|flying| key.number_of(&flying.bytes).is_none()));
+}
+
+#[test]
+fn drivers_know_all_that_the_neighbour_sends_in_this_life() {
+    for seed in 0..5 {
+        let mut network = Network::line(seed, 2, |_, _| {});
+        assert!(network.run_until(5 * SECOND, |n| n.alive(0, 0) && n.alive(1, 0)), "seed {seed}");
+        let [of_1, of_0] = [0, 1].map(|index| told(&mut network, index).expect("a key"));
+        let first = sent_to(&mut network, 1);
+        all_fit(of_0, &first);
+        none_fits(of_1, &first);
+        assert_eq!([0, 1].map(|index| told(&mut network, index)), [None, None], "the life is the same");
+
+        // Both give each other up: new sessions, new keys. A recording of the old one does not fit.
+        network.loss_percent = 100;
+        network.run(10 * SECOND);
+        network.loss_percent = 0;
+        assert!(network.run_until(10 * SECOND, |n| n.alive(0, 0) && n.alive(1, 0)), "seed {seed}");
+        let again = told(&mut network, 1).expect("a new key");
+        let second = sent_to(&mut network, 1);
+        all_fit(again, &second);
+        none_fits(again, &first);
+        none_fits(of_0, &second);
+
+        // One restarts: the other one learns the new life's key.
+        network.crash(0);
+        network.start(0);
+        assert!(network.run_until(10 * SECOND, |n| n.alive(0, 0) && n.alive(1, 0)), "seed {seed}");
+        network.run(3 * SECOND);
+        let third = told(&mut network, 1).expect("a new key");
+        all_fit(third, &sent_to(&mut network, 1));
+        none_fits(third, &second);
+    }
+}
