@@ -107,6 +107,8 @@ pub const RATE_ERROR_MAX: Ppm = Ppm(250_000);
 pub const RATE_FULL_TIMES: u32 = 8;
 /// Between two attempts of a link that measures itself.
 pub const RATE_AGAIN: Nanos = Nanos::from_millis(500);
+/// Between two measurements of an unused link that was found to be slower than configured.
+pub const RATE_PROOF_AGAIN: Nanos = Nanos::from_secs(60);
 /// What a link drains is looked at no more often than this ...
 pub const RATE_LOOK_MIN: Nanos = Nanos::from_millis(200);
 /// ... and what lies further back says nothing.

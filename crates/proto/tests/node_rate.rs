@@ -6,7 +6,7 @@ mod common;
 use common::rate::{TRIED as CONFIGURED, is_right, measured, wrong};
 use common::{Slow, TestOutbox, World, line_config, name};
 use punctual_proto::ids::{Address, LinkId};
-use punctual_proto::node::api::{Event, MeasuredRate, OpenRequest, RateRefusal, RefuseCause, UserId};
+use punctual_proto::node::api::{Cause, Event, MeasuredRate, OpenRequest, RateRefusal, RefuseCause, UserId};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
 const DRAINS: BitRate = BitRate(20_000_000);
@@ -32,6 +32,17 @@ fn auto_world() -> World {
     world
 }
 
+/// What `h1` says that its link drains, where it calls it slow.
+fn slow_link(world: &World) -> Option<BitRate> {
+    let broken = world.nodes[0].status(world.now).broken;
+    let [broken] = &broken[..] else { return None };
+    assert_eq!(broken.name(), "link h1-h2");
+    match broken.cause {
+        Cause::SlowLink { drains, configured: CONFIGURED } => Some(drains),
+        other => panic!("{other:?}"),
+    }
+}
+
 fn measure(world: &mut World) -> Result<MeasuredRate, RateRefusal> {
     world.nodes[0].measure_rate(LINK, world.now)?;
     measured(world, 0)
@@ -55,11 +66,53 @@ fn a_link_that_drains_slower_than_configured_is_measured_within_its_error() {
         assert!(measured.error <= Ppm(if drains > 10_000_000 { 20_000 } else { 60_000 }), "{measured:?}");
         let status = &world.nodes[0].status(world.now).links[0];
         assert_eq!((status.rate.measured, status.rate.rate), (Some(measured), CONFIGURED));
-        // It was on purpose: nobody is told that a stage is late.
+        // It was on purpose: nothing is told to be late. But no more may be promised than the link drains.
         world.run_for(Nanos::from_secs(3));
-        assert!(world.nodes.iter().all(|node| node.status(world.now).broken.is_empty()));
+        assert_eq!(slow_link(&world), Some(measured.rate));
+        assert_eq!(world.nodes[0].status(world.now).broken[0].late.times, 0);
         assert_eq!(world.nodes[1].status(world.now).links[0].late_signals.times, 0);
     }
+}
+
+#[test]
+fn a_link_that_was_measured_slow_promises_nothing_until_a_measurement_finds_it_whole() {
+    let mut world = slow_world(2);
+    measure(&mut world).expect("it can be measured");
+    let open = world.open(0, 1, contract()).expect("degraded, as the operator chose");
+    let state = world.nodes[0].channel(open.source).expect("it is open");
+    assert!(!state.broken.is_empty(), "{state:?}");
+    world.nodes[0].close(open.source, world.now).expect("it is open");
+    world.run_for(Nanos::from_secs(200));
+    assert!(slow_link(&world).is_some(), "time alone heals nothing");
+    world.slow = None;
+    world.run_for(Nanos::from_secs(65));
+    assert_eq!(slow_link(&world), None, "it is measured once a minute while nobody uses it");
+    let open = world.open(0, 1, contract()).expect("it fits");
+    assert!(world.nodes[0].channel(open.source).expect("it is open").broken.is_empty());
+}
+
+#[test]
+fn a_link_that_was_slow_in_use_is_measured_before_it_counts_as_healed() {
+    let mut world = slow_world(2);
+    // Twice what the link drains.
+    let wide = Contract::new(1_000, Rate::per_second(5_000).unwrap(), 1, Nanos::from_millis(50)).unwrap();
+    let open = world.open(0, 1, wide).expect("it fits what is configured");
+    for _ in 0..30_000 {
+        open.outbox.send(&[7; 1_000], world.now);
+        world.nodes[0].handle_outbox(open.source, world.now);
+        world.run_for(Nanos::from_micros(200));
+        while open.inbox.recv(|_, _| {}) {}
+    }
+    slow_link(&world).expect("it breaks its promise");
+    world.nodes[0].close(open.source, world.now).expect("it is open");
+    world.run_for(Nanos::from_secs(120));
+    let measured = world.nodes[0].status(world.now).links[0].rate.measured.expect("by itself");
+    assert!(is_right(measured, DRAINS), "{measured:?}");
+    let slow = slow_link(&world).expect("an idle link is late for nobody, and slow");
+    assert!(slow.0.abs_diff(DRAINS.0) < DRAINS.0 / 100, "{slow:?}");
+    world.slow = None;
+    world.run_for(Nanos::from_secs(65));
+    assert_eq!(slow_link(&world), None);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::api::{Breach, Cause, LateArrivals, StageName};
 use crate::ids::LinkId;
 use crate::limits::{LATE_ARRIVALS_INTERVAL, WATCH_SLOT};
 use crate::memory::Memory;
+use crate::watch::Lateness;
 
 /// More than this part of what was sent must be missing at the other end before the link is called slow.
 const SENT_BEYOND_RECEIVED: u64 = 20;
@@ -35,8 +36,11 @@ pub(super) struct Looks {
 struct LinkLook {
     /// What the neighbour said last of our packets, and when.
     reported: Option<(LateArrivals, Instant)>,
-    /// As it was announced.
+    /// As it was announced, and when.
     breach: Option<Breach>,
+    announced: Instant,
+    /// The link is measured before it counts as healed.
+    proving: bool,
     /// When the neighbour was last told of its packets.
     told: Option<Instant>,
     /// Those beyond this node were told of the neighbour's packets.
@@ -171,18 +175,42 @@ impl<M: Memory> Node<M> {
         let own = own.map(|late| LateArrivals { late, received: look.sent.rate, span: look.sent.span });
         let late = reported.map(|(late, _)| late).or(own);
         let breach = late.map(|late| Breach { late: late.late, cause: look.cause(&late, configured, held) });
+        look.reported = reported;
+        let breach = breach.or_else(|| self.unproven(link, configured, now));
+        let look = &mut self.looks.links[usize::from(link.0)];
+        let may_refine = now.since(look.announced) >= LATE_ARRIVALS_INTERVAL;
         let changed = match (&breach, &look.breach) {
-            (Some(breach), Some(known)) => breach.cause.kind() > known.cause.kind(),
+            (Some(breach), Some(known)) => {
+                breach.cause.kind() > known.cause.kind() || may_refine && breach.cause.differs(&known.cause)
+            }
             (breach, known) => breach.is_some() != known.is_some(),
         };
-        look.reported = reported;
         if changed {
-            look.breach = breach;
+            (look.breach, look.announced) = (breach, now);
             let neighbour = self.plane.line(link).config.neighbour;
             self.plane.stages.set_link_breach(link, breach);
             self.signalling.announce(Some(neighbour), breach, now);
         }
         reported.is_some() || stirred
+    }
+
+    /// What is known of a link on which nothing is late: that it was measured to be slow; or that it was slow when it was
+    /// used last. An idle link is late for nobody, whatever it drains, so it is measured before it counts as healed.
+    fn unproven(&mut self, link: LinkId, configured: BitRate, now: Instant) -> Option<Breach> {
+        let slow =
+            |drains| Breach { late: Lateness::default(), cause: Cause::SlowLink { drains, configured } };
+        if self.measures_rate(link) {
+            return self.looks.links[usize::from(link.0)].breach;
+        }
+        let measured = self.measured_slow(link).map(slow);
+        let look = &mut self.looks.links[usize::from(link.0)];
+        let was = look.breach.filter(|breach| matches!(breach.cause, Cause::SlowLink { .. }));
+        let is_proof = core::mem::take(&mut look.proving);
+        if measured.is_some() || was.is_none() || is_proof || self.signalling.channels_on(link) > 0 {
+            return measured;
+        }
+        self.looks.links[usize::from(link.0)].proving = self.proves_rate(link, now);
+        was.filter(|_| self.looks.links[usize::from(link.0)].proving)
     }
 
     /// This node's broken stages and those on the ways of its channels.
@@ -197,10 +225,13 @@ impl<M: Memory> Node<M> {
 impl LinkLook {
     /// The likely cause of what came late. `held`: packets wait here for the link.
     fn cause(&self, late: &LateArrivals, configured: BitRate, held: bool) -> Cause {
-        if self.foreign.0 > configured.0 / FOREIGN_PART {
-            return Cause::ForeignTraffic { rate: self.foreign };
-        }
         let received = late.received;
+        // What leaves the device and was not handed over now may be ours from before, out of a deep queue: it comes in there.
+        let others = self.foreign.0.saturating_add(self.sent.rate.0).saturating_sub(received.0);
+        let foreign = BitRate(self.foreign.0.min(others));
+        if foreign.0 > configured.0 / FOREIGN_PART {
+            return Cause::ForeignTraffic { rate: foreign };
+        }
         let missing = self.sent.rate.0 > received.0 + received.0 / SENT_BEYOND_RECEIVED;
         // With full queues what comes out is what the link drains at.
         let filled = received.0 > configured.0 / 2 && received.0 < configured.0 - configured.0 / FOREIGN_PART;

@@ -29,7 +29,8 @@ impl World {
                 ));
             }
         }
-        let soft = channels.iter().filter(|told| told.guarantee == Guarantee::Soft).count();
+        // By the contract: a soft channel over a broken stage is degraded, and soft.
+        let soft = channels.iter().filter(|told| told.contract.guarantee() == Guarantee::Soft).count();
         if status.channels_soft as usize != soft {
             let what = format!("host {host} counts {} soft channels, it lists {soft}", status.channels_soft);
             self.violate(&what);

@@ -67,6 +67,16 @@ impl Cause {
             Self::ForeignTraffic { .. } => 2,
         }
     }
+
+    /// Whether the rate in it is another one, by more than a quarter of either.
+    pub(crate) fn differs(&self, known: &Self) -> bool {
+        let rates = match (self, known) {
+            (Self::SlowLink { drains, .. }, Self::SlowLink { drains: known, .. }) => (drains.0, known.0),
+            (Self::ForeignTraffic { rate }, Self::ForeignTraffic { rate: known }) => (rate.0, known.0),
+            _ => return false,
+        };
+        rates.0.abs_diff(rates.1) > rates.0.min(rates.1) / 4
+    }
 }
 
 /// How a stage breaks its promise.
@@ -112,7 +122,11 @@ impl fmt::Display for Breach {
         let Self { late: Lateness { times, by_max }, cause } = self;
         match cause {
             Cause::SlowLink { drains, configured } => {
-                write!(f, "drains at {}, configured {}", Rounded(*drains), Rounded(*configured))?;
+                let (drains, configured) = (Rounded(*drains), Rounded(*configured));
+                write!(
+                    f,
+                    "drains at {drains} for us, configured {configured}: slower, or shared beyond this host"
+                )?;
             }
             Cause::ForeignTraffic { rate } => {
                 write!(f, "carries foreign traffic of about {}", Rounded(*rate))?
@@ -120,7 +134,11 @@ impl fmt::Display for Breach {
             Cause::LongerTravel => write!(f, "takes longer than its propagation_max and prediction_error")?,
             Cause::SlowProcessor => write!(f, "serves later than its bounds")?,
         }
-        write!(f, "; up to {by_max} late, {times} times in a second")
+        match times {
+            // It was measured, and nothing was sent since.
+            0 => Ok(()),
+            _ => write!(f, "; up to {by_max} late, {times} times in a second"),
+        }
     }
 }
 
@@ -176,7 +194,8 @@ mod tests {
         let text = broken.to_string();
         assert_eq!(
             text,
-            "link a-r drains at 20.0 Mbit/s, configured 95.0 Mbit/s; up to 12.00 ms late, 9 times in a second"
+            "link a-r drains at 20.0 Mbit/s for us, configured 95.0 Mbit/s: slower, or shared beyond this host; up to \
+             12.00 ms late, 9 times in a second"
         );
     }
 }

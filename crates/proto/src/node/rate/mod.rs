@@ -28,7 +28,7 @@ use super::earliest;
 use crate::ids::{Cookie, LinkId};
 use crate::limits::{
     RATE_AGAIN, RATE_ANSWER_TIME, RATE_ATTEMPTS_MAX, RATE_DRAIN_TIME, RATE_ERROR_GOOD, RATE_ERROR_MAX,
-    RATE_STEP, RATE_TIME,
+    RATE_PROOF_AGAIN, RATE_STEP, RATE_TIME,
 };
 use crate::memory::Memory;
 use crate::signalling::RateWord;
@@ -164,18 +164,28 @@ impl<M: Memory> Node<M> {
         let (configured, packet) = (line.config.rate, line.wire_bytes(line.config.packet_bytes_max));
         let drift = Ppm(self.plane.config.clock_tolerance.0.saturating_mul(2));
         if let Some((bytes, at)) = neighbour.their_received {
+            let was_slow = self.measured_slow(link).is_some();
             let seen = Seen { sent, received: bytes, at, now };
             self.rates.links[usize::from(link.0)].watch.look(seen, configured, packet, drift);
+            self.plane.stirred |= was_slow != self.measured_slow(link).is_some();
         }
+        let is_slow = self.measured_slow(link).is_some();
         let rate = &mut self.rates.links[usize::from(link.0)];
         if rate.is_busy() && (!neighbour.alive || rate.life != neighbour.lives) {
             self.drop_rate(link, RateRefusal::NoNeighbour, now);
         }
         let rate = &mut self.rates.links[usize::from(link.0)];
         let is_known = rate.measured.is_some_and(|(_, life)| life == neighbour.lives);
-        let wants = self.plane.line(link).config.rate_auto && !is_known && rate.again_at <= now;
-        if wants && neighbour.alive && !rate.is_busy() && !self.signalling.is_leaving() {
-            rate.again_at = now + RATE_AGAIN;
+        // An unused link that was slow may be as configured again: who looks at it must not wait for somebody to ask.
+        let proves = is_slow && self.signalling.channels_on(link) == 0;
+        let wants = self.plane.line(link).config.rate_auto && !is_known || proves;
+        if wants
+            && rate.again_at <= now
+            && neighbour.alive
+            && !rate.is_busy()
+            && !self.signalling.is_leaving()
+        {
+            rate.again_at = now + if proves { RATE_PROOF_AGAIN } else { RATE_AGAIN };
             // Where it is somebody else's turn, after the next HELLO.
             if let Err(refusal) = self.measure_rate(link, now) {
                 self.note_refused(link, refusal);
@@ -290,6 +300,8 @@ impl<M: Memory> Node<M> {
             }
             Err(refusal) => self.note_refused(link, refusal),
         }
+        // What was measured may break a stage's promise, or prove that it keeps it.
+        self.plane.stirred = true;
         self.rates.events.push_back(Event::Rate { link, result });
         self.signalling.open_link(link, now, &mut self.plane);
     }

@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 
 use punctual_analysis::{BitRate, Instant, Ppm};
 
+use super::Own;
 use super::arrivals::Counted;
 use crate::ids::LinkId;
-use crate::limits::RATE_FULL_TIMES;
+use crate::limits::{RATE_FULL_TIMES, RATE_PROOF_AGAIN};
 use crate::memory::Memory;
 use crate::node::Node;
 use crate::node::api::{MeasuredRate, RateRefusal, RateStatus};
@@ -47,6 +48,29 @@ impl<M: Memory> Node<M> {
             observed: rate.watch.observed(),
             refused: rate.refused,
         }
+    }
+
+    /// What a link drains where a measurement found that this is less than admission counts on, and nothing faster was seen
+    /// since.
+    pub(in crate::node) fn measured_slow(&self, link: LinkId) -> Option<BitRate> {
+        let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.line(link).config);
+        let (measured, _) = rate.measured.filter(|_| !config.rate_auto)?;
+        let error = u128::from(measured.rate.0) * u128::from(measured.error.0) / 1_000_000;
+        let most = measured.rate.0.saturating_add(u64::try_from(error).unwrap_or(u64::MAX));
+        let seen = rate.watch.observed().filter(|seen| seen.at > measured.at);
+        let is_slow = !measured.at_least && most < config.rate.less(config.rate_error).0;
+        (is_slow && seen.is_none_or(|seen| seen.rate.0 <= most)).then_some(measured.rate)
+    }
+
+    /// Measures a link before it counts as healed. Whether that is under way.
+    pub(in crate::node) fn proves_rate(&mut self, link: LinkId, now: Instant) -> bool {
+        let rate = &mut self.rates.links[usize::from(link.0)];
+        rate.again_at = now + RATE_PROOF_AGAIN;
+        self.measure_rate(link, now).is_ok()
+    }
+
+    pub(in crate::node) fn measures_rate(&self, link: LinkId) -> bool {
+        self.rates.links[usize::from(link.0)].own != Own::Idle
     }
 
     /// What the neighbour's count means.

@@ -1,7 +1,7 @@
 //! What a link is seen to drain while it is used: what its neighbour says that came in, beside what was handed over.
 //!
-//! Where more was handed over than came out, and it was so in the look before, too, packets waited below the driver all the
-//! time: what came out is what the link drains. Else it drains that much at least. Looks happen when a HELLO comes, which
+//! Where more was handed over than came out, and it was so in the look before, too, and about as much came out then, packets
+//! waited below the driver all the time: what came out is what the link drains. Else it drains that much at least. Looks happen when a HELLO comes, which
 //! says the count: nobody is woken, and no packet is touched for it.
 
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
@@ -13,6 +13,10 @@ use crate::node::api::MeasuredRate;
 const MISSING_PART: u64 = 10;
 /// Less than this part of the rate says nothing of what the link could drain.
 const FILLED_PART: u64 = 2;
+/// Two looks agree on what a link drains where they differ by one part in so many at most.
+const AGREED_PART: u64 = 10;
+/// A link that carries more than this part beyond what it was seen to drain drains more now.
+const SURPASSED_PART: u64 = 20;
 /// What was seen gives way to less after this.
 const FORGOTTEN: Nanos = Nanos::from_secs(60);
 
@@ -33,7 +37,8 @@ pub(super) struct Seen {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DrainWatch {
     last: Option<Seen>,
-    was_behind: bool,
+    /// What came out in the look before, where more was handed over.
+    was_behind: Option<u64>,
     observed: Option<MeasuredRate>,
 }
 
@@ -52,7 +57,7 @@ impl DrainWatch {
             return;
         }
         self.last = Some(seen);
-        let was_behind = core::mem::take(&mut self.was_behind);
+        let was_behind = self.was_behind.take();
         // Another life of the neighbour, or too long ago to have been busy all the time.
         if span > RATE_LOOK_MAX || seen.received < last.received {
             return;
@@ -60,9 +65,12 @@ impl DrainWatch {
         let (came, gone) = (seen.received - last.received, seen.sent.saturating_sub(last.sent));
         let rate = u128::from(came) * 8_000_000_000 / u128::from(span.0.max(1));
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
-        self.was_behind =
+        let is_behind =
             gone > came.saturating_add(came / MISSING_PART) && came > u64::from(packet) * MISSING_PART;
-        let at_least = !(self.was_behind && was_behind);
+        self.was_behind = is_behind.then_some(rate);
+        // Where the two differ, the link was changed, or was idle for a part of one.
+        let agrees = was_behind.is_some_and(|before| before.abs_diff(rate) <= before.min(rate) / AGREED_PART);
+        let at_least = !(is_behind && agrees);
         if at_least && rate < configured.0 / FILLED_PART {
             return;
         }
@@ -70,7 +78,11 @@ impl DrainWatch {
         let error = Ppm(u32::try_from(count).unwrap_or(u32::MAX).saturating_add(drift.0).min(Ppm::ONE.0));
         let news = MeasuredRate { rate: BitRate(rate), error, at_least, at: seen.now };
         let gives_way = |old: MeasuredRate| {
-            !at_least || seen.now.since(old.at) > FORGOTTEN || old.at_least && old.rate <= news.rate
+            let surpassed = old.rate.0.saturating_add(old.rate.0 / SURPASSED_PART) < news.rate.0;
+            !at_least
+                || seen.now.since(old.at) > FORGOTTEN
+                || surpassed
+                || old.at_least && old.rate <= news.rate
         };
         if self.observed.is_none_or(gives_way) {
             self.observed = Some(news);
@@ -104,6 +116,12 @@ mod tests {
         let found = after(&[(11_000_000, 2_500_000), (11_000_000, 2_500_000)]).expect("told");
         assert_eq!((found.rate, found.at_least), (BitRate(20_000_000), false));
         assert!(found.error < Ppm(1_000));
+        // A link that becomes faster meanwhile drains neither the one nor what is between the two.
+        let spans = [(11_000_000, 2_500_000), (11_000_000, 2_500_000), (11_000_000, 6_000_000)];
+        assert_eq!(after(&spans).map(|seen| seen.rate), Some(BitRate(20_000_000)));
+        let faster = [spans.as_slice(), &[(9_000_000, 9_000_000)]].concat();
+        let found = after(&faster).expect("told");
+        assert_eq!((found.rate, found.at_least), (BitRate(72_000_000), true), "what it carries surpasses it");
         // Once is no proof: it may have been idle first.
         assert_eq!(after(&[(11_000_000, 2_500_000)]), None);
     }
