@@ -157,7 +157,7 @@ impl Host for EngineHost {
         R: Send + 'static,
         F: FnOnce(&mut Node<Self::Memory>, Instant) -> R + Send + 'static,
     {
-        self.engine.call(request).map_err(|_| HostGone)
+        self.engine.call_in_background(request).map_err(|_| HostGone)
     }
 
     fn watch(&self, channel: ChannelId, doorbell: OwnedFd) -> Result<(), String> {
