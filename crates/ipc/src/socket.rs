@@ -203,3 +203,56 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Re
     }
     Ok(Some(Packet { bytes: buffer[..got.bytes].to_vec(), descriptors }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    fn pair() -> [OwnedFd; 2] {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .expect("a pair")
+            .into()
+    }
+
+    fn with_pipe() -> Packet {
+        let (reading, writing) = std::io::pipe().expect("a pipe");
+        Packet { bytes: vec![1], descriptors: vec![reading.into(), writing.into()] }
+    }
+
+    /// On kernels that let descriptors through none is taken, and the packet is refused.
+    #[test]
+    fn a_packet_with_descriptors_is_refused_and_leaves_none_here() {
+        let [ours, theirs] = pair();
+        let mut buffer = [0; 16];
+        send(&theirs, &with_pipe(), SendFlags::empty()).expect("sent");
+        let refused = receive_bare(&ours, &mut buffer, RecvFlags::empty()).expect_err("refused");
+        assert!(refused.kind() == io::ErrorKind::InvalidData && refused.to_string().contains("descriptors"));
+        send(&theirs, &Packet { bytes: vec![2], descriptors: Vec::new() }, SendFlags::empty()).expect("sent");
+        let packet =
+            receive_bare(&ours, &mut buffer, RecvFlags::empty()).expect("received").expect("a packet");
+        assert_eq!((packet.bytes, packet.descriptors.len()), (vec![2], 0));
+        drop(theirs);
+        assert!(receive_bare(&ours, &mut buffer, RecvFlags::empty()).expect("the end").is_none());
+    }
+
+    #[test]
+    fn a_socket_that_refuses_descriptors_gets_none() {
+        let [ours, theirs] = pair();
+        if refuse_descriptors(&ours).expect("a socket") {
+            let refused = send(&theirs, &with_pipe(), SendFlags::empty()).expect_err("refused");
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        } else {
+            send(&theirs, &with_pipe(), SendFlags::empty()).expect("this kernel knows no better");
+        }
+    }
+
+    #[test]
+    fn the_kernel_holds_little_for_who_does_not_read() {
+        let [ours, _theirs] = pair();
+        bound_sending(&ours).expect("bounded");
+        let packet = Packet { bytes: vec![0; PACKET_BYTES_MAX], descriptors: Vec::new() };
+        let sent = (0..100).take_while(|_| send(&ours, &packet, SendFlags::DONTWAIT).is_ok()).count();
+        assert!((1..=2).contains(&sent), "{sent} of the longest packets");
+    }
+}

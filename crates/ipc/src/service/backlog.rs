@@ -16,6 +16,9 @@ use crate::socket::Packet;
 /// What an entry takes on the heap, descriptors included, counted on the safe side.
 const ENTRY_BYTES: u64 = 128;
 
+/// The largest page of any system that holds such a file.
+const PAGE_BYTES: u64 = 65_536;
+
 /// What a packet counts for in its user's quota while it waits.
 pub(super) const fn cost(packet: &Packet) -> u64 {
     packet.bytes.len() as u64 + ENTRY_BYTES
@@ -103,7 +106,8 @@ impl Backlog {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // Where it fails the pages stay until the backlog is empty: no more than the quota was counted for.
             let _ = fallocate(file, flags, self.freed, self.begin - self.freed);
-            self.freed = self.begin;
+            // Of a page that is only partly behind us nothing was given back.
+            self.freed = self.begin / PAGE_BYTES * PAGE_BYTES;
         }
     }
 }
