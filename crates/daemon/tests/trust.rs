@@ -251,3 +251,36 @@ fn descriptors_of_programs_reach_no_daemon() {
     hosts.are_undisturbed();
     std::fs::remove_dir_all(folder).expect("removed");
 }
+
+/// Users whose connections take every descriptor that the daemon may have: the next one is told, and root is let in.
+#[test]
+fn who_takes_every_descriptor_does_not_keep_root_out() {
+    let folder = folder("exhausted");
+    let wanted = Wanted { daemon: "connections_per_user_max = 1000", ..Wanted::default() };
+    let mut hosts = Hosts::start(&folder, 5, &wanted, |line| format!("prlimit --nofile=100 {line}"));
+    let path = hosts.a.socket.clone();
+    let mut crowd = Vec::new();
+    let told = as_user(ANN, || {
+        for _ in 0..200 {
+            let raw = Raw::connect(&path);
+            let hello = Request::Hello { version: VERSION, program: "raw".into() };
+            let hello = Packet::new(&Call { id: 1, request: hello }, Vec::new()).expect("short");
+            // Whoever is refused may be gone already.
+            raw.try_send(&hello);
+            match raw.receive().expect("a word").0 {
+                FromDaemon::Answer { id: 1, result: Ok(_) } => crowd.push(raw),
+                FromDaemon::Answer { id: 0, result: Err(error) } => return error.to_string(),
+                other => panic!("{other:?}"),
+            }
+        }
+        panic!("200 connections in 100 descriptors");
+    });
+    let Some(told) = told else { return };
+    assert!(told.contains("no descriptor left") && told.contains("LimitNOFILE"), "{told}");
+    let root = Endsystem::connect_to(&path).expect("root has the last one");
+    assert!(root.status().is_ok());
+    hosts.are_undisturbed();
+    drop((crowd, root));
+    eventually("there is room again", || as_user(ANN, || Endsystem::connect_to(&path).is_ok()) == Some(true));
+    std::fs::remove_dir_all(folder).expect("removed");
+}
