@@ -20,6 +20,10 @@ const CHANNELS_PER_SLICE: usize = 8;
 /// Such slices for one answer: where most handles are of channels that have ended it has few channels, or none.
 const SLICES_PER_PAGE: usize = 16;
 
+/// An open is charged so often what it took: the network's yes and the end are decided on the processor too, where nobody
+/// can be charged, and may each take as long and half as long again (docs/adr/0032).
+const OPEN_CHARGE: u64 = 4;
+
 /// An answer with its descriptors; `None` where it comes later.
 pub(super) type Outcome = Result<Option<(Answer, Vec<OwnedFd>)>, ApiError>;
 
@@ -192,6 +196,7 @@ impl<H: Host> Service<H> {
         let what = format!("to {}", request.to);
         let opening = self.ask_node(move |node, now| node.open(request, now));
         let channel = opening.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
+        self.spent.set(self.spent.get() * OPEN_CHARGE);
         self.ends.insert(channel, End::new(client, account, stage, what));
         Ok(None)
     }
