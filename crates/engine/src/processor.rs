@@ -4,7 +4,8 @@
 //! protocol work for at most [`WORK_SLICE`] (one unit at a time, transmitting between units), and hands out events;
 //! then it looks at every descriptor without waiting if there is more to do, or sleeps until the next time at
 //! which the node wants to run. So an arrival goes unseen for at most one turn: [`RECEIVE_BATCH`] packets of each
-//! link, one slice, and one unit. A node that wants to run at once and then does nothing is made
+//! link, one slice, one unit, and one request of a program: these are done in the background, one in a turn in which the
+//! slice was not used up, or after [`BACKGROUND_TURNS`] others. A node that wants to run at once and then does nothing is made
 //! to wait [`RETRY`]. Where a link asks for it, it looks at the rings for so long before it sleeps (see [`spin`]).
 
 mod doorbells;
