@@ -40,6 +40,15 @@ impl<K: Ord, V> Ordered<K, V> {
         self.blocks.iter().flatten()
     }
 
+    /// The entries behind `key`, in the order of their keys; all where that is `None`. Finding the first takes O(log n).
+    pub fn after<'a>(&'a self, key: Option<&K>) -> impl Iterator<Item = &'a (K, V)> + use<'a, K, V> {
+        let (block, skipped) = key.map_or((0, 0), |key| match self.find(key) {
+            (block, Ok(place)) => (block, place + 1),
+            (block, Err(place)) => (block, place),
+        });
+        self.blocks.get(block..).unwrap_or_default().iter().flatten().skip(skipped)
+    }
+
     /// The entry with the smallest key.
     pub fn first(&self) -> Option<&(K, V)> {
         self.blocks.first()?.first()
@@ -123,6 +132,11 @@ mod tests {
         assert!(entries.iter().copied().eq(model.iter().map(|(key, value)| (*key, *value))));
         assert_eq!((map.len(), map.is_empty()), (model.len(), model.is_empty()));
         assert_eq!(map.first().copied(), entries.first().copied());
+        assert!(map.after(None).copied().eq(entries.iter().copied()));
+        for key in (0..410).chain(990..1_010) {
+            let behind = model.range(key + 1..).map(|(key, value)| (*key, *value));
+            assert!(map.after(Some(&key)).copied().eq(behind), "behind {key}");
+        }
         assert!(map.blocks.iter().all(|block| (1..=BLOCK_ENTRIES_MAX).contains(&block.len())));
         let few = |pair: &[Vec<_>]| pair[0].len() + pair[1].len() <= BLOCK_ENTRIES_MAX / 2;
         assert!(!map.blocks.windows(2).any(few), "neighbours with few entries are one");

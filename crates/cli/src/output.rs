@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::error::ErrorKind;
+use punctual_proto::text::{harmless, harmless_lines};
 use serde::Serialize;
 
 use crate::units::with_units;
@@ -78,10 +79,11 @@ pub fn begin_stream() {
     PRINTED.store(true, Ordering::Relaxed);
 }
 
-/// One line on standard error, in one piece: another program may write to the same terminal.
+/// One line on standard error, in one piece: another program may write to the same terminal. Whatever comes from elsewhere
+/// in it is text and no order to the terminal.
 pub fn tell(line: &str) {
     // A terminal that cannot be written is no reason to fail.
-    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+    let _ = io::stderr().write_all(format!("{}\n", harmless(line)).as_bytes());
 }
 
 /// One line on standard error, and where JSON is wanted and none was printed, an object on standard output.
@@ -108,7 +110,8 @@ impl Output {
     /// # Errors
     /// Where standard output cannot be written.
     pub fn print<T: Serialize>(self, value: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
-        let printed = if self.json { serde_json::to_string_pretty(value)? } else { text(value) };
+        let shown = |value| harmless_lines(&text(value)).into_owned();
+        let printed = if self.json { serde_json::to_string_pretty(value)? } else { shown(value) };
         self.write(&printed)
     }
     /// The same for what programs exchange, whose keys do not say their units: as JSON each stands there twice.

@@ -365,3 +365,24 @@ fn every_host_verb_shows_an_example() {
         );
     }
 }
+
+/// Text of a receiver elsewhere is no order to the terminal, nor a line of its own.
+#[test]
+fn a_hostile_refusal_is_one_line_of_text() {
+    let network = Network::start();
+    let host = punctual::Endsystem::connect_to(network.b.socket()).expect("connected");
+    let reason = "\x1b[2J\x1b]0;owned\x07\r\npunctual: ok\u{202e}ton\u{9b}31m";
+    let listener = host.listen("evil", move |_| punctual::Consent::Refuse(reason.into()));
+    let _listener = listener.expect("a listener");
+    for verb in ["send", "admit"] {
+        for json in [&[][..], &["--json"]] {
+            let ended = network.a.verb(&with_contract(verb, "evil@b", json));
+            let printed = format!("{}{}", ended.stderr, String::from_utf8_lossy(&ended.stdout));
+            let order = printed.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');
+            assert_eq!(order, None, "{verb}: {printed:?}");
+            assert!(
+                verb == "admit" || ended.stderr.contains("punctual: ok") && ended.stderr.lines().count() == 1
+            );
+        }
+    }
+}

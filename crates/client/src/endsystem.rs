@@ -247,16 +247,16 @@ impl Endsystem {
     /// # Errors
     /// Where the daemon is gone.
     pub fn channels(&self) -> Result<Vec<ChannelStatus>, Error> {
-        let mut all: Vec<ChannelStatus> = Vec::new();
+        let (mut all, mut after): (Vec<ChannelStatus>, _) = (Vec::new(), None);
         loop {
-            let after = all.last().map(|last| last.channel);
             match self.connection.shared.call(Request::Channels { after })?.0 {
-                Answer::Channels { channels, more } => {
-                    let stuck = channels.is_empty();
+                Answer::Channels { channels, seen, more } => {
+                    let stuck = seen == after;
                     all.extend(channels);
                     if !more || stuck {
                         return Ok(all);
                     }
+                    after = seen;
                 }
                 _ => return Err(Error::Unexpected),
             }

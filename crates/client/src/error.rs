@@ -10,6 +10,7 @@ use punctual_ipc::api::ApiError;
 use punctual_ipc::ring::RingError;
 use punctual_proto::ids::NameError;
 use punctual_proto::node::api::{ChannelRefusal, CloseReason, RefuseCause, RequestError};
+use punctual_proto::text::harmless;
 use thiserror::Error;
 
 use crate::host::HostError;
@@ -230,13 +231,14 @@ pub enum RecvError {
     System(io::Error),
 }
 
-/// An error in one line: itself, and of its causes those that it does not say already.
+/// An error in one line: itself, and of its causes those that it does not say already; nothing in it but text.
 pub fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |line, cause| {
+    let line = causes.fold(error.to_string(), |line, cause| {
         let cause = cause.to_string();
         if line.contains(&cause) { line } else { format!("{line}: {cause}") }
-    })
+    });
+    harmless(&line).into_owned()
 }
 
 /// What programs of this project print under the key `error` on standard output where JSON is wanted, beside the line on

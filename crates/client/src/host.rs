@@ -157,7 +157,7 @@ impl Host for EngineHost {
         R: Send + 'static,
         F: FnOnce(&mut Node<Self::Memory>, Instant) -> R + Send + 'static,
     {
-        self.engine.call(request).map_err(|_| HostGone)
+        self.engine.call_in_background(request).map_err(|_| HostGone)
     }
 
     fn watch(&self, channel: ChannelId, doorbell: OwnedFd) -> Result<(), String> {
@@ -272,6 +272,8 @@ pub fn quotas(daemon: &DaemonConfig) -> Quotas {
         listeners: daemon.listeners_per_user_max.into(),
         channels: daemon.channels_per_user_max.into(),
         buffer_bytes: daemon.buffer_bytes_per_user_max,
+        unread_bytes: daemon.unread_bytes_per_user_max,
+        request_share: daemon.request_share_per_user_max,
     }
 }
 
@@ -288,11 +290,8 @@ impl EmbeddedHost {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        // Quotas protect users from one another; an embedding program has only itself.
-        let all = u64::MAX;
-        let unlimited = Quotas { users: all, clients: all, listeners: all, channels: all, buffer_bytes: all };
         let engine = host.engine.clone();
-        let mut server = Server::new(host, unlimited, None)?;
+        let mut server = Server::new(host, Quotas::UNLIMITED, None)?;
         server.add_session(theirs)?;
         let stop = Alarm::new()?;
         let stopping = stop.clone();

@@ -6,6 +6,7 @@ use punctual_proto::ids::LinkId;
 use punctual_proto::limiter::Limiter;
 use punctual_proto::node::api::{BrokenStage, CloseReason, LinkChange, MeasuredRate, RateRefusal};
 use punctual_proto::node::config::NodeConfig;
+use punctual_proto::text::harmless;
 use punctual_proto::{Instant, Nanos};
 
 use crate::error::reason_text;
@@ -27,8 +28,8 @@ impl Line {
     /// Writes it.
     pub(crate) fn say(self) {
         match self {
-            Self::Info(text) => tracing::info!("{text}"),
-            Self::Warn(text) => tracing::warn!("{text}"),
+            Self::Info(text) => tracing::info!("{}", harmless(&text)),
+            Self::Warn(text) => tracing::warn!("{}", harmless(&text)),
         }
     }
 }

@@ -75,6 +75,12 @@ fn serve(
     for warning in &host.profile().warnings {
         warn!("{warning}");
     }
+    if !socket.refuses_descriptors() {
+        warn!(
+            "this kernel cannot keep programs from sending descriptors to the API socket (SO_PASSRIGHTS, Linux 6.16): a \
+             hostile one may make the API, not channels, wait for the closing of its own; docs/SECURITY.md"
+        );
+    }
     let listening = socket.listening().map_err(DaemonError::Failed)?;
     let server = Server::new(host, quotas(&config.daemon), Some(listening)).map_err(DaemonError::Failed)?;
     ready();

@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use punctual_engine::config::DaemonConfig;
+use punctual_ipc::socket::refuse_descriptors;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
@@ -39,6 +40,7 @@ pub enum SocketError {
 pub struct ApiSocket {
     path: PathBuf,
     socket: OwnedFd,
+    refuses_descriptors: bool,
 }
 
 impl ApiSocket {
@@ -51,8 +53,13 @@ impl ApiSocket {
         remove_stale(&path)?;
         let bound = bind_at(&path, config.socket_mode);
         bound
-            .map(|socket| Self { path: path.clone(), socket })
+            .map(|(socket, refuses_descriptors)| Self { path: path.clone(), socket, refuses_descriptors })
             .map_err(|cause| SocketError::System { path, cause })
+    }
+
+    /// Whether programs cannot send descriptors; the kernel knows that since Linux 6.16.
+    pub const fn refuses_descriptors(&self) -> bool {
+        self.refuses_descriptors
     }
 
     /// Another descriptor of it.
@@ -76,15 +83,18 @@ fn new_socket() -> rustix::io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-fn bind_at(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+/// The listening socket, and whether it refuses descriptors.
+fn bind_at(path: &Path, mode: u32) -> io::Result<(OwnedFd, bool)> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
     let socket = new_socket()?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    // Before anybody connects: connections inherit it.
+    let refuses_descriptors = refuse_descriptors(&socket)?;
     listen(&socket, BACKLOG)?;
-    Ok(socket)
+    Ok((socket, refuses_descriptors))
 }
 
 /// Removes the file of a daemon that is gone.

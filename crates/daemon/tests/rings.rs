@@ -6,7 +6,6 @@ mod common;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-use common::census::{descriptors, mappings};
 use common::eventually;
 use common::hosts::{Hosts, Wanted};
 use common::program::folder;
@@ -14,8 +13,6 @@ use common::raw::Raw;
 use punctual_ipc::api::{Answer, Request};
 use punctual_ipc::ring::RingShape;
 use punctual_ipc::shm::Region;
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{MemfdFlags, SealFlags};
 
 /// A ring of the client's own, as it was handed out.
 struct Own {
@@ -76,53 +73,6 @@ fn nobody_is_handed_the_ring_of_another() {
     assert!(Region::open(&first.descriptors[0], second.shape.bytes()).is_err(), "longer than it is");
     assert!(rustix::fs::ftruncate(&first.descriptors[0], second.shape.bytes()).is_err(), "it cannot grow");
     assert!(rustix::fs::ftruncate(&first.descriptors[0], 0).is_err(), "nor be cut");
-    hosts.are_undisturbed();
-    std::fs::remove_dir_all(folder).expect("removed");
-}
-
-/// Requests with files and bells that the client made, or of another ring: the daemon maps none and keeps none.
-#[test]
-fn foreign_descriptors_are_neither_mapped_nor_kept() {
-    let folder = folder("rings-foreign");
-    let mut hosts = Hosts::start(&folder, 1, &Wanted::default(), str::to_owned);
-    let raw = Raw::greeted(&hosts.a.socket);
-    let own = Own::new(raw.ask(flow(4)));
-    let pid = hosts.a.pid();
-    let shape = RingShape::new(16, 100).expect("a shape");
-    let forged = || {
-        let file = rustix::fs::memfd_create("forged", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
-        let file = file.expect("a memory file");
-        rustix::fs::ftruncate(&file, shape.bytes()).expect("room");
-        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-            .expect("sealed");
-        file
-    };
-    let bell = || eventfd(0, EventfdFlags::CLOEXEC).expect("a bell");
-    let round = || {
-        let file = forged();
-        let watched = Region::open(&file, shape.bytes()).expect("mapped here");
-        let sent = vec![file, bell(), bell(), own.descriptors[3].try_clone().expect("another")];
-        let (answer, descriptors) = raw.ask_with(flow(16), sent);
-        let Ok(Answer::Ring { channel, .. }) = answer else { panic!("{answer:?}") };
-        let given = Region::open(&descriptors[0], shape.bytes()).expect("the daemon's own");
-        // What the daemon sets up in a ring is in its file, and not in the one that came.
-        let words = |region: &Region| {
-            (0..shape.bytes() as usize / 8)
-                .filter(|at| region.word(at * 8).load(Ordering::SeqCst) != 0)
-                .count()
-        };
-        assert_eq!(words(&watched), 0, "the daemon wrote to a file that it was sent");
-        drop(given);
-        assert_eq!(raw.ask(Request::Close { channel }).0, Ok(Answer::Done));
-        let (status, none) = raw.ask_with(Request::Status, vec![forged(), bell()]);
-        assert!(status.is_ok() && none.is_empty());
-    };
-    // The first one makes what stays.
-    round();
-    let before = (descriptors(pid), mappings(pid));
-    (0..50).for_each(|_| round());
-    // Each would be 50 more at least.
-    eventually("none is kept", || descriptors(pid) <= before.0 && mappings(pid) <= before.1);
     hosts.are_undisturbed();
     std::fs::remove_dir_all(folder).expect("removed");
 }

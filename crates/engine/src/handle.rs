@@ -122,6 +122,7 @@ impl Engine {
         let real_time = config.real_time;
         let shared = Arc::new(Shared {
             commands: CommandQueue::new().map_err(os("eventfd"))?,
+            background: CommandQueue::new().map_err(os("eventfd"))?,
             events: Events::new().map_err(os("eventfd"))?,
             counters: Counters::default(),
         });
@@ -188,6 +189,20 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         self.ask(move |processor, now| request(processor.node_mut(), now))
     }
 
+    /// As [`Self::call`], behind messages: it is done when no handler waits for the processor, one such request in a turn
+    /// of the loop; where handlers always wait, one in 64 turns (some 3 ms). What one takes all others wait for: it must
+    /// be short all the same.
+    ///
+    /// # Errors
+    /// As [`Self::call`].
+    pub fn call_in_background<R, F>(&self, request: F) -> Result<R, CallError>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut Node<HostMemory<O, I>>, Instant) -> R + Send + 'static,
+    {
+        ask_on(&self.inner.shared.background, move |processor, now| request(processor.node_mut(), now))
+    }
+
     /// From now on a ring of `doorbell` (an eventfd that shares its count with the application's) makes the node
     /// look at the outgoing ring of `channel`. Replaces the doorbell that the channel had.
     ///
@@ -239,13 +254,20 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         R: Send + 'static,
         F: FnOnce(&mut Processor<O, I>, Instant) -> R + Send + 'static,
     {
-        may_wait()?;
-        let (answer, reply) = question();
-        let command: Command<Processor<O, I>> =
-            Box::new(move |processor, now| answer.send(request(processor, now)));
-        self.inner.shared.commands.push(command)?;
-        Ok(reply.wait()?)
+        ask_on(&self.inner.shared.commands, request)
     }
+}
+
+fn ask_on<P, R, F>(queue: &CommandQueue<P>, request: F) -> Result<R, CallError>
+where
+    R: Send + 'static,
+    F: FnOnce(&mut P, Instant) -> R + Send + 'static,
+{
+    may_wait()?;
+    let (answer, reply) = question();
+    let command: Command<P> = Box::new(move |processor, now| answer.send(request(processor, now)));
+    queue.push(command)?;
+    Ok(reply.wait()?)
 }
 
 /// A processor's thread that waited for an engine would wait for itself, or keep its own engine standing.

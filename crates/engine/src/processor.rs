@@ -4,7 +4,8 @@
 //! protocol work for at most [`WORK_SLICE`] (one unit at a time, transmitting between units), and hands out events;
 //! then it looks at every descriptor without waiting if there is more to do, or sleeps until the next time at
 //! which the node wants to run. So an arrival goes unseen for at most one turn: [`RECEIVE_BATCH`] packets of each
-//! link, one slice, and one unit. A node that wants to run at once and then does nothing is made
+//! link, one slice, one unit, and one request of a program: these are done in the background, one in a turn in which the
+//! slice was not used up, or after [`BACKGROUND_TURNS`] others. A node that wants to run at once and then does nothing is made
 //! to wait [`RETRY`]. Where a link asks for it, it looks at the rings for so long before it sleeps (see [`spin`]).
 
 mod doorbells;
@@ -54,14 +55,20 @@ const LATE: Nanos = Nanos::from_millis(1);
 const STOP_MARGIN: Nanos = Nanos::from_millis(100);
 /// Commands taken in one turn.
 const COMMANDS_PER_TURN: usize = 16;
+/// Turns that were full of protocol work until one in the background is done all the same: some 3 ms.
+const BACKGROUND_TURNS: u32 = 64;
 /// Token of the command queue's doorbell; links and channels have theirs below (see `wake_up`).
 const COMMANDS: u64 = 1 << 63;
+/// That of the queue whose commands wait for messages.
+const BACKGROUND: u64 = COMMANDS + 1;
 /// Tokens of channels; their numbers stay below 2^62.
 const CHANNELS: u64 = 1 << 62;
 
 /// What the processor shares with its handles.
 pub(crate) struct Shared<O: Outbox, I: Inbox> {
     pub commands: CommandQueue<Processor<O, I>>,
+    /// What is done when no message waits for its handler, one in a turn.
+    pub background: CommandQueue<Processor<O, I>>,
     pub events: Events,
     pub counters: Counters,
 }
@@ -78,6 +85,7 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     events: VecDeque<Event>,
     /// Whether a command may wait.
     commanded: bool,
+    background: Background,
     spin: Spin,
     /// What the kernel has given the thread, where that follows admission.
     share: Option<Share>,
@@ -89,6 +97,13 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     /// When a stopping processor ends at the latest.
     stop_at: Option<Instant>,
     shared: Arc<Shared<O, I>>,
+}
+
+/// Whether a command in the background may wait, and for how many turns it was put off.
+#[derive(Clone, Copy, Debug, Default)]
+struct Background {
+    may_wait: bool,
+    put_off: u32,
 }
 
 /// How a step ended.
@@ -134,6 +149,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let os = |what| move |error| EngineError::Os { what, error };
         let waiter = Waiter::new().map_err(os("epoll"))?;
         waiter.watch(shared.commands.doorbell.as_fd(), COMMANDS).map_err(os("epoll"))?;
+        waiter.watch(shared.background.doorbell.as_fd(), BACKGROUND).map_err(os("epoll"))?;
         let mut ports = Vec::with_capacity(config.links.len());
         for (index, (driver, link)) in config.links.into_iter().zip(&config.node.links).enumerate() {
             for descriptor in driver.descriptors() {
@@ -156,6 +172,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             meter: Meter::default(),
             events: VecDeque::new(),
             commanded: true,
+            background: Background { may_wait: true, put_off: 0 },
             spin,
             share,
             successor: None,
@@ -209,8 +226,10 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         self.node.handle_timeout(at);
         self.shape();
         let (worked, at) = self.work(at);
+        let (asked, at) = self.answer(worked, at);
         // After each unit everything is transmitted that may be.
-        progress |= worked > Nanos::ZERO || self.transmit(at);
+        let transmitted = (asked || worked == Nanos::ZERO) && self.transmit(at);
+        progress |= worked > Nanos::ZERO || asked || transmitted;
         let ended = self.flush(at);
         // Many adapters are done at once: the window that opens is used at once.
         let completed = self.complete(ended);
@@ -220,6 +239,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             more: completed
                 || worked >= WORK_SLICE
                 || self.commanded
+                || self.background.may_wait
                 || self.ports.iter().any(|port| port.has_more(self.node.has_best_effort_room(port.id))),
             retry: !self.events.is_empty() || self.ports.iter().any(LinkPort::must_retry),
             ended,
@@ -289,6 +309,25 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
         self.serve_handlers(at);
         true
+    }
+
+    /// Does one command of the background where the turn had little else to do, or has had much for long; whether it did
+    /// one, and the time. What was waiting for it is a unit of work to all others: nothing but the command bounds it.
+    fn answer(&mut self, worked: Nanos, at: Instant) -> (bool, Instant) {
+        let Background { may_wait, put_off } = self.background;
+        if !may_wait {
+            return (false, at);
+        }
+        if worked >= WORK_SLICE && put_off < BACKGROUND_TURNS {
+            self.background.put_off += 1;
+            return (false, at);
+        }
+        let command = self.shared.background.try_pop();
+        self.background = Background { may_wait: command.is_some(), put_off: 0 };
+        let Some(command) = command else { return (false, at) };
+        command(self, at);
+        self.serve_handlers(at);
+        (true, now())
     }
 
     /// What applications on this thread have just sent.
@@ -450,6 +489,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     fn wake_up(&mut self, token: u64, at: Instant) {
         match token {
             COMMANDS => self.commanded = true,
+            BACKGROUND => self.background.may_wait = true,
             token if token & CHANNELS != 0 => {
                 self.doorbells.rung(ChannelId(token & !CHANNELS), at, &self.waiter);
             }
@@ -508,6 +548,7 @@ struct Farewell<O: Outbox, I: Inbox>(Arc<Shared<O, I>>);
 impl<O: Outbox, I: Inbox> Drop for Farewell<O, I> {
     fn drop(&mut self) {
         self.0.commands.close();
+        self.0.background.close();
         self.0.events.close(&mut VecDeque::new());
     }
 }

@@ -4,7 +4,7 @@
 //! [`FromDaemon::Answer`] with its number, possibly much later (`Open` waits for the network); pushes come in
 //! between. Descriptors travel with the answers that carry a [`RingShape`].
 
-use punctual_analysis::{Contract, Nanos};
+use punctual_analysis::{Contract, Nanos, Ppm};
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name, NodeId};
 use punctual_proto::node::api::{
     BrokenStage, ChannelRefusal, ChannelStatus, CloseReason, Grant, NodeStatus, Notice, RateRefusal,
@@ -17,8 +17,9 @@ use crate::ring::RingShape;
 
 /// Version of this API; the first thing that a client says. 2: why a channel ended in more words, and what its sink has.
 /// 3: latencies by the hosts' clocks, and which stage broke its promise; entries of incoming rings have their clock error.
-/// 4: what links drain.
-pub const VERSION: u32 = 4;
+/// 4: what links drain. 5: pages of channels say where they end; what waits for a client and what its requests take are
+/// within quotas.
+pub const VERSION: u32 = 5;
 /// Largest packet either way.
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
 /// Most descriptors with a packet.
@@ -151,7 +152,7 @@ pub enum Request {
     Status,
     /// Channels of the host after a handle, as many as fit.
     Channels {
-        /// The last one that the client has seen.
+        /// Where the page before has ended.
         after: Option<ChannelId>,
     },
     /// State of one channel (rtcGetParameter).
@@ -240,7 +241,9 @@ pub enum Answer {
     Channels {
         /// In order of their handles.
         channels: Vec<ChannelStatus>,
-        /// Whether there are more after these.
+        /// The last handle that was looked at, of a channel that lives or not: the next page begins behind it.
+        seen: Option<ChannelId>,
+        /// Whether there are more behind that.
         more: bool,
     },
     /// To `Channel`.
@@ -389,6 +392,8 @@ pub enum Resource {
     Channels,
     /// Bytes of message rings.
     BufferBytes,
+    /// Bytes of answers and news that programs have not read.
+    UnreadBytes,
 }
 
 impl std::fmt::Display for Resource {
@@ -399,6 +404,7 @@ impl std::fmt::Display for Resource {
             Self::Listeners => "listeners",
             Self::Channels => "channels",
             Self::BufferBytes => "bytes of buffers",
+            Self::UnreadBytes => "bytes of unread answers",
         })
     }
 }
@@ -453,12 +459,37 @@ pub struct Quotas {
     pub channels: u64,
     /// Bytes of message rings.
     pub buffer_bytes: u64,
+    /// Bytes of answers and news that its programs have not read, beside what their sockets hold.
+    pub unread_bytes: u64,
+    /// What its requests may take of the processor's time in the long run; a million: no bound.
+    pub request_share: Ppm,
 }
 
 impl Default for Quotas {
     fn default() -> Self {
-        Self { users: 1_024, clients: 256, listeners: 1_024, channels: 16_384, buffer_bytes: 2 << 30 }
+        Self {
+            users: 1_024,
+            clients: 256,
+            listeners: 1_024,
+            channels: 16_384,
+            buffer_bytes: 2 << 30,
+            unread_bytes: 4 << 20,
+            request_share: Ppm(5_000),
+        }
     }
+}
+
+impl Quotas {
+    /// No bounds: an embedding program has only itself.
+    pub const UNLIMITED: Self = Self {
+        users: u64::MAX,
+        clients: u64::MAX,
+        listeners: u64::MAX,
+        channels: u64::MAX,
+        buffer_bytes: u64::MAX,
+        unread_bytes: u64::MAX,
+        request_share: Ppm(1_000_000),
+    };
 }
 
 /// What a user has taken.
@@ -474,4 +505,6 @@ pub struct UserStatus {
     pub channels: u64,
     /// Bytes of message rings.
     pub buffer_bytes: u64,
+    /// Bytes of answers and news that its programs have not read, beside what their sockets hold.
+    pub unread_bytes: u64,
 }

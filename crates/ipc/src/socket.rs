@@ -91,6 +91,45 @@ fn peer_pidfd(socket: BorrowedFd<'_>) -> Option<OwnedFd> {
     (done == 0 && descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
+/// Forbids whoever connects to `socket` to send descriptors with its packets: the last close of one that comes from a
+/// stranger may wait for him (a pipe that he keeps busy, a file system of his own). Before anybody connects; connections
+/// inherit it. `false` where the kernel knows no such thing (before Linux 6.16).
+///
+/// # Errors
+/// Where the system refuses it for another reason.
+pub fn refuse_descriptors(socket: impl AsFd) -> io::Result<bool> {
+    /// `SO_PASSRIGHTS`, asm-generic/socket.h.
+    const PASS_RIGHTS: libc::c_int = 83;
+    let off: libc::c_int = 0;
+    // SAFETY: the kernel reads one number, which is there.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            PASS_RIGHTS,
+            (&raw const off).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if done == 0 {
+        return Ok(true);
+    }
+    match io::Error::last_os_error() {
+        error if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
+        error => Err(error),
+    }
+}
+
+/// What the kernel may hold for the reader of our end, in bytes: beyond that [`send`] says `WouldBlock`. One packet of
+/// [`PACKET_BYTES_MAX`] always fits, and a second one may be taken on top.
+///
+/// # Errors
+/// What the system says.
+pub fn bound_sending(socket: impl AsFd) -> io::Result<()> {
+    // The kernel doubles it, for its own account of packets.
+    Ok(rustix::net::sockopt::set_socket_send_buffer_size(socket, PACKET_BYTES_MAX / 2 + 4_096)?)
+}
+
 /// Sends a packet, with `DONTWAIT` where the socket is not to block.
 ///
 /// # Errors
@@ -108,6 +147,30 @@ pub fn send(socket: impl AsFd, packet: &Packet, flags: SendFlags) -> io::Result<
             result => return result.map(|_| ()).map_err(io::Error::from),
         }
     }
+}
+
+/// As [`receive`], without room for descriptors: none is taken, and a packet that came with some is refused. (The kernel
+/// lets go of them then, on this thread: see [`refuse_descriptors`].)
+///
+/// # Errors
+/// As [`receive`].
+pub fn receive_bare(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Option<Packet>> {
+    let mut none = RecvAncillaryBuffer::default();
+    let got = loop {
+        match recvmsg(&socket, &mut [IoSliceMut::new(buffer)], &mut none, flags) {
+            // As below.
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
+            result => break result?,
+        }
+    };
+    let refused = |why| Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    if got.flags.contains(ReturnFlags::CTRUNC) {
+        return refused("a packet with descriptors: no request has any");
+    }
+    if got.flags.contains(ReturnFlags::TRUNC) {
+        return refused("a packet longer than the API allows");
+    }
+    Ok((got.bytes > 0).then(|| Packet { bytes: buffer[..got.bytes].to_vec(), descriptors: Vec::new() }))
 }
 
 /// Receives a packet; `None` at the end of the connection.
@@ -139,4 +202,57 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Re
         return Ok(None);
     }
     Ok(Some(Packet { bytes: buffer[..got.bytes].to_vec(), descriptors }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    fn pair() -> [OwnedFd; 2] {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .expect("a pair")
+            .into()
+    }
+
+    fn with_pipe() -> Packet {
+        let (reading, writing) = std::io::pipe().expect("a pipe");
+        Packet { bytes: vec![1], descriptors: vec![reading.into(), writing.into()] }
+    }
+
+    /// On kernels that let descriptors through none is taken, and the packet is refused.
+    #[test]
+    fn a_packet_with_descriptors_is_refused_and_leaves_none_here() {
+        let [ours, theirs] = pair();
+        let mut buffer = [0; 16];
+        send(&theirs, &with_pipe(), SendFlags::empty()).expect("sent");
+        let refused = receive_bare(&ours, &mut buffer, RecvFlags::empty()).expect_err("refused");
+        assert!(refused.kind() == io::ErrorKind::InvalidData && refused.to_string().contains("descriptors"));
+        send(&theirs, &Packet { bytes: vec![2], descriptors: Vec::new() }, SendFlags::empty()).expect("sent");
+        let packet =
+            receive_bare(&ours, &mut buffer, RecvFlags::empty()).expect("received").expect("a packet");
+        assert_eq!((packet.bytes, packet.descriptors.len()), (vec![2], 0));
+        drop(theirs);
+        assert!(receive_bare(&ours, &mut buffer, RecvFlags::empty()).expect("the end").is_none());
+    }
+
+    #[test]
+    fn a_socket_that_refuses_descriptors_gets_none() {
+        let [ours, theirs] = pair();
+        if refuse_descriptors(&ours).expect("a socket") {
+            let refused = send(&theirs, &with_pipe(), SendFlags::empty()).expect_err("refused");
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        } else {
+            send(&theirs, &with_pipe(), SendFlags::empty()).expect("this kernel knows no better");
+        }
+    }
+
+    #[test]
+    fn the_kernel_holds_little_for_who_does_not_read() {
+        let [ours, _theirs] = pair();
+        bound_sending(&ours).expect("bounded");
+        let packet = Packet { bytes: vec![0; PACKET_BYTES_MAX], descriptors: Vec::new() };
+        let sent = (0..100).take_while(|_| send(&ours, &packet, SendFlags::DONTWAIT).is_ok()).count();
+        assert!((1..=2).contains(&sent), "{sent} of the longest packets");
+    }
 }

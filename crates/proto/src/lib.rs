@@ -20,6 +20,7 @@ mod shared;
 pub mod signalling;
 mod slab;
 mod table;
+pub mod text;
 pub mod watch;
 pub mod wire;
 

@@ -190,3 +190,35 @@ fn a_node_that_shuts_down_leaves_nothing_anywhere() {
     world.run_for(Nanos::from_secs(2));
     assert!(world.nodes.iter().all(|node| node.is_quiet()));
 }
+
+/// Pages of any length hold what all of it at once holds, each after a look at no more handles than it may.
+#[test]
+fn pages_of_channels_are_all_of_them_in_order() {
+    let mut world = world(2);
+    let channels: Vec<_> =
+        (0..12).map(|_| world.open(0, 1, contract()).unwrap_or_else(|event| panic!("{event:?}"))).collect();
+    // Of these only the sink's word is waited for, for a moment.
+    for closing in channels.iter().step_by(3) {
+        world.nodes[0].close(closing.source, world.now).unwrap();
+    }
+    for _ in 0..200 {
+        let node = &world.nodes[0];
+        let all = node.channels();
+        for looked_max in [1, 2, 5, 100] {
+            let (mut seen, mut paged) = (None, Vec::new());
+            loop {
+                let page = node.channels_after(seen, looked_max);
+                assert!(page.channels.len() <= looked_max);
+                paged.extend(page.channels);
+                if !page.more {
+                    break;
+                }
+                assert!(page.seen > seen, "each page goes on");
+                seen = page.seen;
+            }
+            assert_eq!(paged, all, "pages of {looked_max}");
+        }
+        world.run_for(Nanos::from_millis(1));
+    }
+    assert_eq!(world.nodes[0].channels().len(), 8);
+}

@@ -134,7 +134,7 @@ fn a_shaper_that_does_not_shrink_is_a_refusal_with_that_reason() {
         _ => None,
     });
     let Some(RefuseCause::Unsuitable(why)) = why else { panic!("{why:?}") };
-    assert!(why.contains("shaper of kernel traffic"), "{why}");
+    assert!(why.as_str().contains("shaper of kernel traffic"), "{why}");
     assert_eq!(share(&world).waiting, 0);
 }
 

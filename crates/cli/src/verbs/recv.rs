@@ -176,7 +176,7 @@ impl Recv {
             _ => Consent::Accept,
         })?;
         if output.is_live() {
-            eprintln!("listening: senders open {}@{}", self.name, endsystem.host());
+            tell(&format!("listening: senders open {}@{}", self.name, endsystem.host()));
         }
         let receiver = listener.accept()?;
         // Gives the name back without waiting: even of a daemon that stops now, what has come is read.
@@ -184,7 +184,7 @@ impl Recv {
         if self.co_schedule {
             let priority = receiver.co_schedule()?;
             if output.is_live() {
-                eprintln!("receiving at SCHED_FIFO priority {priority}");
+                tell(&format!("receiving at SCHED_FIFO priority {priority}"));
             }
         }
         Ok(receiver)
@@ -241,7 +241,7 @@ impl Recv {
             };
             match serde_json::to_string(&line) {
                 Ok(json) if output.json => eprintln!("{json}"),
-                _ => eprintln!("message {}: {} B, {}", line.number, line.bytes, line.text()),
+                _ => tell(&format!("message {}: {} B, {}", line.number, line.bytes, line.text())),
             }
         }
     }

@@ -51,9 +51,9 @@ fn text(status: &HostStatus) -> String {
         .users
         .iter()
         .map(|user| {
-            [user.user.0.into(), user.clients, user.listeners, user.channels, user.buffer_bytes]
-                .map(|number: u64| number.to_string())
-                .to_vec()
+            let held = [user.clients, user.listeners, user.channels, user.buffer_bytes, user.unread_bytes];
+            let name = std::iter::once(u64::from(user.user.0));
+            name.chain(held).map(|number| number.to_string()).collect()
         })
         .collect();
     format!(
@@ -73,7 +73,7 @@ fn text(status: &HostStatus) -> String {
         work(node),
         links(node),
         drivers(status),
-        table(&["user", "clients", "listeners", "channels", "buffer bytes"], &users),
+        table(&["user", "clients", "listeners", "channels", "buffer bytes", "unread bytes"], &users),
         counted(api.requests, "request"),
         counted(api.errors, "error"),
         api.malformed,

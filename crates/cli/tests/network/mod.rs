@@ -57,6 +57,11 @@ impl Host {
         }
     }
 
+    /// Where programs reach it.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     /// Starts `punctual ARGUMENTS` against this host.
     pub fn start_verb(&self, arguments: &[&str]) -> Running {
         let mut child = Command::new(env!("CARGO_BIN_EXE_punctual"))

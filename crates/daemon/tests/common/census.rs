@@ -1,5 +1,7 @@
 //! What a daemon holds.
 
+use std::os::unix::fs::MetadataExt;
+
 use punctual::Endsystem;
 use rustix::process::Pid;
 
@@ -46,4 +48,15 @@ pub fn memory_kib(pid: Pid) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).expect("/proc");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
     line.split_whitespace().next().and_then(|text| text.parse().ok()).expect("a number")
+}
+
+/// What files in memory hold for clients that do not read, in bytes.
+pub fn unread_files_bytes(pid: Pid) -> u64 {
+    let folder = format!("/proc/{}/fd", pid.as_raw_nonzero());
+    let files = std::fs::read_dir(folder).expect("/proc").filter_map(Result::ok).map(|entry| entry.path());
+    let is_one = |path: &std::path::PathBuf| {
+        std::fs::read_link(path).is_ok_and(|name| name.to_string_lossy().contains("punctual-unread"))
+    };
+    let blocks = |path: std::path::PathBuf| std::fs::metadata(path).map_or(0, |file| file.blocks());
+    files.filter(is_one).map(blocks).sum::<u64>() * 512
 }

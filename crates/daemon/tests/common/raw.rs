@@ -35,13 +35,26 @@ impl Raw {
     }
 
     pub fn send(&self, bytes: &[u8]) {
-        self.send_with(bytes, Vec::new());
+        self.send_with(bytes, Vec::new()).expect("sent");
     }
 
-    /// With descriptors, which no request has.
-    pub fn send_with(&self, bytes: &[u8], descriptors: Vec<OwnedFd>) {
+    /// With descriptors, which no request has: the kernel lets none through.
+    pub fn send_with(&self, bytes: &[u8], descriptors: Vec<OwnedFd>) -> std::io::Result<()> {
         let packet = Packet { bytes: bytes.to_vec(), descriptors };
-        socket::send(&self.0, &packet, SendFlags::empty()).expect("sent");
+        socket::send(&self.0, &packet, SendFlags::empty())
+    }
+
+    /// Whether there was room for it.
+    pub fn try_send(&self, packet: &Packet) -> bool {
+        socket::send(&self.0, packet, SendFlags::DONTWAIT).is_ok()
+    }
+
+    /// What a program reads that takes an error for what it is; `None` at the end of the connection.
+    pub fn receive_once(&self) -> std::io::Result<Option<Packet>> {
+        let mut buffer = vec![0; PACKET_BYTES_MAX];
+        let (bytes, _) = rustix::net::recv(&self.0, &mut buffer[..], RecvFlags::empty())?;
+        buffer.truncate(bytes);
+        Ok((bytes > 0).then_some(Packet { bytes: buffer, descriptors: Vec::new() }))
     }
 
     /// The next packet; `None` at the end of the connection.
@@ -52,16 +65,8 @@ impl Raw {
     }
 
     pub fn ask(&self, request: Request) -> (Result<Answer, ApiError>, Vec<OwnedFd>) {
-        self.ask_with(request, Vec::new())
-    }
-
-    pub fn ask_with(
-        &self,
-        request: Request,
-        descriptors: Vec<OwnedFd>,
-    ) -> (Result<Answer, ApiError>, Vec<OwnedFd>) {
         let call = Packet::new(&Call { id: 7, request }, Vec::new()).expect("small");
-        self.send_with(&call.bytes, descriptors);
+        self.send(&call.bytes);
         loop {
             match self.receive().expect("an answer") {
                 (FromDaemon::Answer { id: 7, result }, descriptors) => return (result, descriptors),

@@ -126,6 +126,8 @@ pub(super) struct DaemonTable {
     pub channels_per_user_max: Option<u32>,
     pub listeners_per_user_max: Option<u32>,
     pub buffers_per_user_max: Maybe<Bytes>,
+    pub unread_per_user_max: Maybe<Bytes>,
+    pub request_share_per_user_max: Maybe<Ppm>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use punctual_link::kernel::{KernelError, ShaperRate};
 use punctual_link::{Link, LinkError, UdpOptions};
+use punctual_proto::Ppm;
 use punctual_proto::ids::Epoch;
 use punctual_proto::node::config::{KernelTraffic, NodeConfig};
 use thiserror::Error;
@@ -110,6 +111,15 @@ pub struct DaemonConfig {
     pub listeners_per_user_max: u32,
     /// Bytes of rings and reservations of one user.
     pub buffer_bytes_per_user_max: u64,
+    /// Bytes of answers and news that one user's programs have not read, beside what their sockets hold.
+    pub unread_bytes_per_user_max: u64,
+    /// What one user's requests may take of the processor's time in the long run; root and the daemon's own user are free.
+    pub request_share_per_user_max: Ppm,
+}
+
+impl DaemonConfig {
+    /// Least of [`Self::unread_bytes_per_user_max`]: two of the longest answers.
+    pub const UNREAD_BYTES_MIN: u64 = 128 << 10;
 }
 
 impl Default for DaemonConfig {
@@ -122,6 +132,8 @@ impl Default for DaemonConfig {
             channels_per_user_max: 256,
             listeners_per_user_max: 64,
             buffer_bytes_per_user_max: 64 << 20,
+            unread_bytes_per_user_max: 4 << 20,
+            request_share_per_user_max: Ppm(5_000),
         }
     }
 }

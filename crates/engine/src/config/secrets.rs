@@ -1,9 +1,12 @@
 //! The domain's key and the host's boot count.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::process::{getegid, geteuid};
 
 use super::ConfigError;
 
@@ -22,7 +25,8 @@ pub(super) fn key(text: &str) -> Result<[u8; 32], String> {
     Ok(key)
 }
 
-/// The key in a file that only its owner and group can read.
+/// The key in a file that nobody but root, the daemon's user and the daemon's own group can read, and nobody else can
+/// write.
 pub(super) fn key_in(path: &Path) -> Result<[u8; 32], String> {
     let named = |error: io::Error| {
         format!(
@@ -30,12 +34,54 @@ pub(super) fn key_in(path: &Path) -> Result<[u8; 32], String> {
             path.display()
         )
     };
-    let mode = fs::metadata(path).map_err(named)?.permissions().mode();
-    if mode & 0o007 != 0 {
-        return Err(format!("key_file {0} is open to everybody: chmod 600 {0}", path.display()));
+    // A FIFO or a device in its place must not keep the daemon waiting.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(named)?;
+    // Of the file that was opened, whatever the name leads to by now.
+    let about = file.metadata().map_err(named)?;
+    if !about.is_file() {
+        let fix = "give the name of a file with the key in it";
+        return Err(format!("key_file {} is no regular file: {fix}", path.display()));
     }
-    key(&fs::read_to_string(path).map_err(named)?)
-        .map_err(|what| format!("key_file {}: {what}", path.display()))
+    let own = Identity { user: geteuid().as_raw(), group: getegid().as_raw() };
+    is_private(path, &Identity { user: about.uid(), group: about.gid() }, about.mode(), &own)?;
+    let mut text = String::new();
+    file.take(KEY_FILE_BYTES_MAX).read_to_string(&mut text).map_err(named)?;
+    key(&text).map_err(|what| format!("key_file {}: {what}", path.display()))
+}
+
+/// Of a key file that is read; a key has 64.
+const KEY_FILE_BYTES_MAX: u64 = 4_096;
+
+/// A user and a group.
+struct Identity {
+    user: u32,
+    group: u32,
+}
+
+/// Whether a key may lie in a file of `owner` with `mode`, to a daemon that is `own`.
+fn is_private(path: &Path, owner: &Identity, mode: u32, own: &Identity) -> Result<(), String> {
+    let path = path.display();
+    if owner.user != 0 && owner.user != own.user {
+        let (user, own) = (owner.user, own.user);
+        return Err(format!(
+            "key_file {path} belongs to user {user}, who can change it: chown root {path}, or chown {own} {path}"
+        ));
+    }
+    if mode & 0o007 != 0 {
+        return Err(format!("key_file {path} is open to everybody: chmod 600 {path}"));
+    }
+    if mode & 0o030 != 0 {
+        return Err(format!("key_file {path} can be written by its group: chmod g-wx {path}"));
+    }
+    if mode & 0o040 != 0 && owner.group != own.group {
+        let (group, own) = (owner.group, own.group);
+        return Err(format!(
+            "key_file {path} can be read by group {group}, which is not the daemon's ({own}): chmod 600 {path}, or \
+             chgrp {own} {path}"
+        ));
+    }
+    Ok(())
 }
 
 /// Counts a boot in `path` and returns its number; durable before it returns, so that no number is used twice.
@@ -79,6 +125,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
     fn folder(name: &str) -> PathBuf {
@@ -114,6 +161,45 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("mode");
         assert_eq!(key_in(&path), Ok([0xab; 32]));
         assert!(key_in(&folder.join("none")).is_err_and(|what| what.contains("name a file")));
+        fs::remove_dir_all(folder).expect("removed");
+    }
+
+    /// A key of somebody else's, one that others can read, and what is no file: a line each, and nothing waits.
+    #[test]
+    fn keys_of_strangers_and_what_is_no_file_are_refused() {
+        let path = Path::new("/etc/key");
+        let root = Identity { user: 0, group: 0 };
+        let daemon = Identity { user: 900, group: 901 };
+        let stranger = Identity { user: 1_000, group: 901 };
+        let shared = Identity { user: 0, group: 901 };
+        for (owner, mode) in [(&root, 0o600), (&daemon, 0o640), (&shared, 0o440), (&daemon, 0o400)] {
+            assert_eq!(is_private(path, owner, 0o100_000 | mode, &daemon), Ok(()), "{mode:o}");
+        }
+        for (owner, mode, what) in [
+            (&stranger, 0o600, "belongs to user 1000"),
+            (&root, 0o640, "can be read by group 0"),
+            (&shared, 0o660, "written by its group"),
+            (&root, 0o604, "open to everybody"),
+            (&daemon, 0o602, "open to everybody"),
+            (&daemon, 0o610, "chmod g-wx"),
+        ] {
+            let refused = is_private(path, owner, 0o100_000 | mode, &daemon).expect_err("refused");
+            assert!(refused.contains(what) && refused.contains("ch") && !refused.contains('\n'), "{refused}");
+        }
+        let folder = folder("key-kinds");
+        let fifo = folder.join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).expect("a FIFO");
+        for path in [fifo.as_path(), Path::new("/dev/zero"), folder.as_path()] {
+            let refused = key_in(path).expect_err("refused");
+            assert!(refused.contains("no regular file"), "{refused}");
+        }
+        if geteuid().is_root() {
+            let key = folder.join("key");
+            fs::write(&key, "ab".repeat(32)).expect("written");
+            fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("mode");
+            std::os::unix::fs::chown(&key, Some(65_534), None).expect("given away");
+            assert!(key_in(&key).is_err_and(|what| what.contains("belongs to user 65534")));
+        }
         fs::remove_dir_all(folder).expect("removed");
     }
 }

@@ -15,6 +15,7 @@ pub mod film;
 pub mod h264;
 pub mod hogs;
 pub mod kernel;
+pub mod mortal;
 pub mod sink;
 pub mod source;
 pub mod stamp;

@@ -62,7 +62,7 @@ impl<H: Host> Service<H> {
                 "the thread is not one of the program that asks, or is in another PID namespace than the daemon",
             );
         }
-        let status = self.host.call(move |node, _| node.channel(channel))?;
+        let status = self.on_node(move |node, _| node.channel(channel))?;
         let Some(status) = status else { return refuse("the channel has ended") };
         let priority = self.host.priority(&status.contract).map_err(ApiError::CoSchedule)?;
         let other = self.co_scheduled.values().find(|one| one.client == client && one.thread == thread);

@@ -8,16 +8,43 @@ use super::{ClientId, End, Health, Host, HostGone, Service, Stage};
 use crate::api::{Answer, ApiError, Push, Resource};
 use crate::ring::RingHandles;
 
+/// The channel that an event is about, whose owner pays for what it takes.
+fn channel_of(event: &Event) -> Option<ChannelId> {
+    match event {
+        Event::Opened { channel, .. }
+        | Event::Refused { channel, .. }
+        | Event::Probed { channel, .. }
+        | Event::Established { channel }
+        | Event::Closed { channel, .. }
+        | Event::Notice { channel, .. } => Some(*channel),
+        Event::Stage { channel, .. } => *channel,
+        _ => None,
+    }
+}
+
 impl<H: Host> Service<H> {
     /// Handles every event that waits.
     ///
     /// # Errors
     /// Where the engine has stopped and there will be no more.
     pub fn handle_events(&mut self) -> Result<(), HostGone> {
-        while let Some(event) = self.host.try_next_event()? {
-            self.handle_event(event);
-        }
+        while self.handle_next_event()? {}
         Ok(())
+    }
+
+    /// Handles the next event that waits; `false` where there was none.
+    ///
+    /// # Errors
+    /// As [`Self::handle_events`].
+    pub fn handle_next_event(&mut self) -> Result<bool, HostGone> {
+        let Some(event) = self.host.try_next_event()? else { return Ok(false) };
+        let account = channel_of(&event).and_then(|channel| self.ends.get(&channel)).map(|end| end.account);
+        self.handle_event(event);
+        match account {
+            Some(account) => self.charge(account),
+            None => drop(self.spent.take()),
+        }
+        Ok(true)
     }
 
     fn handle_event(&mut self, event: Event) {
@@ -39,7 +66,7 @@ impl<H: Host> Service<H> {
                     }
                     None => {
                         let why = "the listener was just closed";
-                        let _ = self.host.call(move |node, now| node.refuse_request(token, why, now));
+                        let _ = self.on_node(move |node, now| node.refuse_request(token, why, now));
                     }
                 }
             }
@@ -83,12 +110,12 @@ impl<H: Host> Service<H> {
     }
 
     fn opened(&mut self, channel: ChannelId, grant: Grant) {
-        let waiting = self.ends.get(&channel).map(|end| (end.client, end.user, &end.stage));
-        let Some((Some(client), user, &Stage::Opening { call, contract })) = waiting else {
+        let waiting = self.ends.get(&channel).map(|end| (end.client, end.account, &end.stage));
+        let Some((Some(client), account, &Stage::Opening { call, contract })) = waiting else {
             // Whoever wanted it is gone.
             return self.close_end(channel);
         };
-        match self.give_outbox(channel, user, grant.outbox_messages, contract.message_bytes_max) {
+        match self.give_outbox(channel, account, grant.outbox_messages, contract.message_bytes_max) {
             Ok(handles) => {
                 let answer = Answer::Opened { channel, grant, ring: handles.shape };
                 self.answer(client, call, Ok(answer), handles.descriptors);
@@ -106,11 +133,11 @@ impl<H: Host> Service<H> {
     fn give_outbox(
         &mut self,
         channel: ChannelId,
-        user: UserId,
+        account: UserId,
         messages: u32,
         bytes: u32,
     ) -> Result<RingHandles, ApiError> {
-        let (reader, handles, doorbell) = self.make_outbox(user, messages, bytes)?;
+        let (reader, handles, doorbell) = self.make_outbox(account, messages, bytes)?;
         let health = reader.health();
         if let Some(end) = self.ends.get_mut(&channel) {
             end.stage = Stage::Open;
@@ -137,7 +164,7 @@ impl<H: Host> Service<H> {
             }
             Err(why) => why,
         };
-        let _ = self.host.call(move |node, now| node.refuse(channel, &refuse, now));
+        let _ = self.on_node(move |node, now| node.refuse(channel, &refuse, now));
     }
 
     /// Who listens, with room in the quota taken for one more channel.
@@ -147,11 +174,11 @@ impl<H: Host> Service<H> {
     ) -> Result<(ClientId, UserId), String> {
         let client =
             self.listeners.get(&listener).map(|(client, _)| *client).ok_or("the listener was just closed")?;
-        let user = self.clients.get(&client).map(|client| client.user).ok_or("the listener is gone")?;
-        self.accounts.take(user, Resource::Channels, 1).map_err(|error| {
+        let account = self.account_of(client).ok_or("the listener is gone")?;
+        self.accounts.take(account, Resource::Channels, 1).map_err(|error| {
             self.counters.over_quota += 1;
             reason(&error)
         })?;
-        Ok((client, user))
+        Ok((client, account))
     }
 }

@@ -6,25 +6,32 @@
 //! channels along. Quotas count from the request until the node says that the channel is closed.
 
 mod acceptance;
+mod backlog;
 mod co_schedule;
 mod events;
 mod host;
+mod lobby;
 mod quota;
 mod rate;
 mod requests;
 pub mod server;
+mod share;
+mod subordinates;
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 
-use punctual_analysis::{Contract, Instant};
+use punctual_analysis::{Contract, Instant, Nanos};
 use punctual_proto::ids::{ChannelId, LinkId, ListenerId, Name};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{RequestError, UserId};
 
 use self::co_schedule::CoScheduled;
 use self::quota::Accounts;
-use crate::api::{Answer, ApiError, ApiStatus, FromDaemon, Push, Quotas, Resource};
+use self::share::Shares;
+use self::subordinates::Subordinates;
+use crate::api::{Answer, ApiError, ApiStatus, FromDaemon, PACKET_BYTES_MAX, Push, Quotas, Resource};
 use crate::ring::incoming::InboxHealth;
 use crate::ring::outgoing::OutboxHealth;
 use crate::socket::{Packet, Peer};
@@ -33,9 +40,19 @@ use crate::wake::Alarm;
 pub use acceptance::{ACCEPT_BYTES_MAX, ACCEPT_MESSAGES_MAX, ACCEPT_TIME};
 pub use host::{Host, HostGone};
 
+/// What a request costs the processor beside what it does: to wake, to look, to answer.
+const CALL_COST: Nanos = Nanos::from_micros(5);
+
 /// A connected program; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(u64);
+
+impl ClientId {
+    /// The one that connects behind it.
+    const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
 
 /// What must be done to a client's connection.
 #[derive(Debug)]
@@ -47,7 +64,10 @@ pub enum Effect {
 }
 
 struct Client {
+    /// As the kernel has it.
     user: UserId,
+    /// Whose quotas count what it has.
+    account: UserId,
     peer: Peer,
     greeted: bool,
 }
@@ -70,7 +90,8 @@ enum Stage {
 struct End {
     /// `None`: the client is gone, the node not yet done.
     client: Option<ClientId>,
-    user: UserId,
+    /// Whose quotas count it.
+    account: UserId,
     stage: Stage,
     ring_bytes: u64,
     /// Held until the node is done with the ring: unmapping it is work for this thread, not for the processor.
@@ -82,8 +103,8 @@ struct End {
 }
 
 impl End {
-    fn new(client: ClientId, user: UserId, stage: Stage, what: String) -> Self {
-        Self { client: Some(client), user, stage, ring_bytes: 0, health: None, broken: false, what }
+    fn new(client: ClientId, account: UserId, stage: Stage, what: String) -> Self {
+        Self { client: Some(client), account, stage, ring_bytes: 0, health: None, broken: false, what }
     }
 }
 
@@ -111,6 +132,10 @@ pub struct Service<H: Host> {
     node: punctual_proto::ids::NodeId,
     name: Name,
     accounts: Accounts,
+    shares: Shares,
+    subordinates: Subordinates,
+    /// What the processor has done for whom is served now, and was not charged yet.
+    spent: Cell<Nanos>,
     clients: HashMap<ClientId, Client>,
     next_client: u64,
     listeners: HashMap<ListenerId, (ClientId, Name)>,
@@ -141,6 +166,9 @@ impl<H: Host> Service<H> {
             node: about.id,
             name: about.name,
             accounts: Accounts::new(quotas),
+            shares: Shares::new(quotas.request_share),
+            subordinates: Subordinates::of_system(),
+            spent: Cell::new(Nanos::ZERO),
             clients: HashMap::new(),
             next_client: 1,
             listeners: HashMap::new(),
@@ -162,24 +190,25 @@ impl<H: Host> Service<H> {
     /// Where the user has too many already: the error is to be sent, the connection cut.
     pub fn connect(&mut self, peer: Peer) -> Result<ClientId, ApiError> {
         let user = UserId(peer.user);
-        self.accounts.take(user, Resource::Clients, 1).inspect_err(|_| self.counters.over_quota += 1)?;
+        let account = self.subordinates.account(user);
+        self.accounts.take(account, Resource::Clients, 1).inspect_err(|_| self.counters.over_quota += 1)?;
         let id = ClientId(self.next_client);
         self.next_client += 1;
-        self.clients.insert(id, Client { user, peer, greeted: false });
+        self.clients.insert(id, Client { user, account, peer, greeted: false });
         self.counters.clients += 1;
         Ok(id)
     }
 
     /// A program is gone: its listeners and channels go with it, the other ends are told.
     pub fn disconnect(&mut self, client: ClientId) {
-        let Some(user) = self.clients.get(&client).map(|client| client.user) else { return };
+        let Some(account) = self.account_of(client) else { return };
         self.co_scheduled_of(client).into_iter().for_each(|channel| self.end_co_schedule(channel));
         self.clients.remove(&client);
         self.counters.clients -= 1;
         let listeners: Vec<ListenerId> =
             self.listeners.iter().filter(|(_, (owner, _))| *owner == client).map(|(id, _)| *id).collect();
         for listener in listeners {
-            self.drop_listener(listener, user);
+            self.drop_listener(listener, account);
         }
         let channels: Vec<ChannelId> =
             self.ends.iter().filter(|(_, end)| end.client == Some(client)).map(|(id, _)| *id).collect();
@@ -192,7 +221,64 @@ impl<H: Host> Service<H> {
         self.drop_requested_of(client);
         self.asked.retain(|_, owner| *owner != client);
         self.measuring.retain(|(_, owner, _)| *owner != client);
-        self.accounts.give_back(user, Resource::Clients, 1);
+        self.accounts.give_back(account, Resource::Clients, 1);
+        self.charge(account);
+    }
+
+    /// Whose quotas count what `client` has; `None` where it is gone.
+    pub fn account_of(&self, client: ClientId) -> Option<UserId> {
+        self.clients.get(&client).map(|client| client.account)
+    }
+
+    /// As whom `client` asks; nobody where it is gone.
+    fn user_of(&self, client: ClientId) -> UserId {
+        self.clients.get(&client).map_or(UserId(u32::MAX), |client| client.user)
+    }
+
+    /// How long `client` is not to be served, since its user's requests have taken their share; `None`: it is now.
+    pub fn wait_of(&self, client: ClientId) -> Option<Nanos> {
+        self.shares.wait(self.account_of(client)?, crate::ring::now())
+    }
+
+    /// Whether the longest answer to `client` fits into its user's quota of what is not read.
+    pub fn has_room_for(&self, client: ClientId) -> bool {
+        let needed = backlog::cost(&Packet::default()) + PACKET_BYTES_MAX as u64;
+        let account = self.account_of(client);
+        account.is_some_and(|account| self.accounts.has_room(account, Resource::UnreadBytes, needed))
+    }
+
+    /// Takes so many bytes out of the quota of `client`'s user for what it has not read; `false` where they are not left,
+    /// or where it alone would have more than a quarter of what all of its user's programs may.
+    fn take_unread(&mut self, client: ClientId, held: u64, more: u64) -> bool {
+        let one_max = (self.accounts.quotas().unread_bytes / 4).max(2 * PACKET_BYTES_MAX as u64);
+        let Some(account) = self.account_of(client) else { return false };
+        held + more <= one_max && self.accounts.take(account, Resource::UnreadBytes, more).is_ok()
+    }
+
+    fn give_back_unread(&mut self, client: ClientId, bytes: u64) {
+        if let Some(account) = self.account_of(client) {
+            self.accounts.give_back(account, Resource::UnreadBytes, bytes);
+        }
+    }
+
+    /// Runs `request` on the processor and notes what that took.
+    fn on_node<R, F>(&self, request: F) -> Result<R, HostGone>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut Node<H::Memory>, Instant) -> R + Send + 'static,
+    {
+        let (answer, took) = self.host.call(move |node, now| {
+            let begun = crate::ring::now();
+            let answer = request(node, now);
+            (answer, crate::ring::now().since(begun))
+        })?;
+        self.spent.set(self.spent.get() + took + CALL_COST);
+        Ok(answer)
+    }
+
+    /// `account` is charged with what the processor has done since the last charge.
+    fn charge(&mut self, account: UserId) {
+        self.shares.charge(account, self.spent.take(), crate::ring::now());
     }
 
     /// Rings that applications broke: their channels are closed, nobody else notices.
@@ -210,6 +296,9 @@ impl<H: Host> Service<H> {
                 end.broken = true;
             }
             self.end_by(channel, Node::abandon);
+            if let Some(account) = self.ends.get(&channel).map(|end| end.account) {
+                self.charge(account);
+            }
         }
     }
 
@@ -272,7 +361,7 @@ impl<H: Host> Service<H> {
     /// Asks the node to end a channel in a way; a best-effort end is gone at once.
     fn end_by(&mut self, channel: ChannelId, way: Ending<H::Memory>) {
         // `Unknown` means that the node has closed it already: its event is on the way.
-        let _ = self.host.call(move |node, now| way(node, channel, now));
+        let _ = self.on_node(move |node, now| way(node, channel, now));
         self.end_co_schedule(channel);
         self.host.unwatch(channel);
         if self.ends.get(&channel).is_some_and(|end| matches!(end.stage, Stage::BestEffort)) {
@@ -284,16 +373,16 @@ impl<H: Host> Service<H> {
     fn release_end(&mut self, channel: ChannelId) -> Option<End> {
         self.end_co_schedule(channel);
         let end = self.ends.remove(&channel)?;
-        self.accounts.give_back(end.user, Resource::Channels, 1);
-        self.accounts.give_back(end.user, Resource::BufferBytes, end.ring_bytes);
+        self.accounts.give_back(end.account, Resource::Channels, 1);
+        self.accounts.give_back(end.account, Resource::BufferBytes, end.ring_bytes);
         Some(end)
     }
 
-    fn drop_listener(&mut self, listener: ListenerId, user: UserId) {
+    fn drop_listener(&mut self, listener: ListenerId, account: UserId) {
         self.listeners.remove(&listener);
         // `Unknown` cannot be: the node has it for as long as we do.
-        let _ = self.host.call(move |node, now| node.unlisten(listener, now));
-        self.accounts.give_back(user, Resource::Listeners, 1);
+        let _ = self.on_node(move |node, now| node.unlisten(listener, now));
+        self.accounts.give_back(account, Resource::Listeners, 1);
     }
 
     fn drop_requested_of(&mut self, client: ClientId) {
@@ -301,7 +390,7 @@ impl<H: Host> Service<H> {
             self.requested.iter().filter(|(_, owner)| **owner == client).map(|(token, _)| *token).collect();
         for token in tokens {
             self.requested.remove(&token);
-            let _ = self.host.call(move |node, now| node.refuse_request(token, "the program is gone", now));
+            let _ = self.on_node(move |node, now| node.refuse_request(token, "the program is gone", now));
         }
     }
 }

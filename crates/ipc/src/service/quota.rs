@@ -6,6 +6,11 @@ use punctual_proto::node::api::UserId;
 
 use crate::api::{ApiError, Quotas, Resource, UserStatus};
 
+/// Root and the user that this process runs as: a place is kept for them, and their requests are not held to a share.
+pub(super) fn is_privileged(user: UserId) -> bool {
+    user.0 == 0 || user.0 == rustix::process::geteuid().as_raw()
+}
+
 /// The account of all users. Entries of users who hold nothing are dropped.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
@@ -25,8 +30,9 @@ impl Accounts {
     /// Takes `amount` of `what` for `user`, or nothing.
     pub(super) fn take(&mut self, user: UserId, what: Resource, amount: u64) -> Result<(), ApiError> {
         let limit = limit(&self.quotas, what);
-        let users = self.users.len() as u64;
-        if users >= self.quotas.users && !self.users.contains_key(&user) {
+        let is_new = !is_privileged(user) && !self.users.contains_key(&user);
+        let users = self.users.keys().filter(|user| !is_privileged(**user)).count() as u64;
+        if is_new && users >= self.quotas.users {
             return Err(ApiError::Quota { what: Resource::Users, used: users, limit: self.quotas.users });
         }
         let account = self.users.entry(user).or_insert(UserStatus { user, ..UserStatus::default() });
@@ -56,6 +62,12 @@ impl Accounts {
         }
     }
 
+    /// Whether `amount` of `what` is left for `user`.
+    pub(super) fn has_room(&self, user: UserId, what: Resource, amount: u64) -> bool {
+        let used = self.users.get(&user).map_or(0, |account| *field(&mut account.clone(), what));
+        used.saturating_add(amount) <= limit(&self.quotas, what)
+    }
+
     /// For `status`, by user.
     pub(super) fn statuses(&self) -> Vec<UserStatus> {
         let mut users: Vec<UserStatus> = self.users.values().copied().collect();
@@ -71,6 +83,7 @@ fn limit(quotas: &Quotas, what: Resource) -> u64 {
         Resource::Listeners => quotas.listeners,
         Resource::Channels => quotas.channels,
         Resource::BufferBytes => quotas.buffer_bytes,
+        Resource::UnreadBytes => quotas.unread_bytes,
     }
 }
 
@@ -81,6 +94,7 @@ fn field(account: &mut UserStatus, what: Resource) -> &mut u64 {
         Resource::Listeners => &mut account.listeners,
         Resource::Channels => &mut account.channels,
         Resource::BufferBytes => &mut account.buffer_bytes,
+        Resource::UnreadBytes => &mut account.unread_bytes,
     }
 }
 
@@ -100,6 +114,18 @@ mod tests {
         assert_eq!(accounts.take(ann, Resource::Channels, 1), Ok(()));
         accounts.give_back(ann, Resource::Channels, 2);
         assert_eq!(accounts.statuses(), [UserStatus { user: bob, channels: 1, ..UserStatus::default() }]);
+    }
+
+    #[test]
+    fn a_place_is_kept_for_root_whoever_else_is_there() {
+        let mut accounts = Accounts::new(Quotas { users: 2, ..Quotas::default() });
+        let take = |accounts: &mut Accounts, user| accounts.take(UserId(user), Resource::Clients, 1);
+        assert_eq!([5, 6].map(|user| take(&mut accounts, user)), [Ok(()), Ok(())]);
+        let error = ApiError::Quota { what: Resource::Users, used: 2, limit: 2 };
+        assert_eq!(take(&mut accounts, 7), Err(error));
+        assert_eq!(take(&mut accounts, 0), Ok(()));
+        accounts.give_back(UserId(5), Resource::Clients, 1);
+        assert_eq!(take(&mut accounts, 7), Ok(()), "root takes nobody's place");
     }
 
     #[test]

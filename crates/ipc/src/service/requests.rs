@@ -15,6 +15,15 @@ use crate::api::{
 use crate::ring::{InboxWriter, OutboxReader, RingError, RingHandles, RingShape, inbox, now, outbox};
 use crate::wake::Doorbell;
 
+/// Channels whose status the processor makes at once, between messages.
+const CHANNELS_PER_SLICE: usize = 8;
+/// Such slices for one answer: where most handles are of channels that have ended it has few channels, or none.
+const SLICES_PER_PAGE: usize = 16;
+
+/// An open is charged so often what it took: the network's yes and the end are decided on the processor too, where nobody
+/// can be charged, and may each take as long and half as long again (docs/adr/0032).
+const OPEN_CHARGE: u64 = 4;
+
 /// An answer with its descriptors; `None` where it comes later.
 pub(super) type Outcome = Result<Option<(Answer, Vec<OwnedFd>)>, ApiError>;
 
@@ -59,12 +68,12 @@ fn checked(text: String) -> Result<String, ApiError> {
 impl<H: Host> Service<H> {
     /// Does what a client asks; the answer is among the effects, now or later.
     pub fn handle(&mut self, client: ClientId, call: Call) {
-        let Some(&super::Client { user, greeted, .. }) = self.clients.get(&client) else { return };
+        let Some(&super::Client { account, greeted, .. }) = self.clients.get(&client) else { return };
         let Call { id, request } = call;
         if !greeted && !matches!(request, Request::Hello { .. }) {
             return self.reject(client, "the first request must be hello".into());
         }
-        match self.dispatch(client, user, id, request) {
+        match self.dispatch(client, account, id, request) {
             Ok(Some((answer, descriptors))) => self.answer(client, id, Ok(answer), descriptors),
             Ok(None) => {}
             Err(error) => {
@@ -75,6 +84,7 @@ impl<H: Host> Service<H> {
                 }
             }
         }
+        self.charge(account);
     }
 
     /// Asks the node for something that it may refuse.
@@ -83,31 +93,31 @@ impl<H: Host> Service<H> {
         R: Send + 'static,
         F: FnOnce(&mut Node<H::Memory>, Instant) -> Result<R, RequestError> + Send + 'static,
     {
-        Ok(self.host.call(request)??)
+        Ok(self.on_node(request)??)
     }
 
-    fn dispatch(&mut self, client: ClientId, user: UserId, id: u64, request: Request) -> Outcome {
+    fn dispatch(&mut self, client: ClientId, account: UserId, id: u64, request: Request) -> Outcome {
         match request {
             Request::Hello { version, program } => self.hello(client, version, program),
-            Request::Listen { port, handler_time } => self.listen(client, user, port, handler_time),
-            Request::Unlisten { listener } => self.unlisten(client, user, listener),
-            Request::Open { to, contract, token } => self.open(client, user, id, to, contract, token),
-            Request::Probe { to, contract } => self.probe(client, user, id, to, contract),
-            Request::Ask { source, reply_to, contract } => self.ask(client, user, source, reply_to, contract),
+            Request::Listen { port, handler_time } => self.listen(client, account, port, handler_time),
+            Request::Unlisten { listener } => self.unlisten(client, account, listener),
+            Request::Open { to, contract, token } => self.open(client, account, id, to, contract, token),
+            Request::Probe { to, contract } => self.probe(client, account, id, to, contract),
+            Request::Ask { source, reply_to, contract } => self.ask(client, source, reply_to, contract),
             Request::RefuseAsk { token, why } => self.refuse_ask(client, token, why),
-            Request::Consent { channel } => self.consent(client, user, channel),
+            Request::Consent { channel } => self.consent(client, account, channel),
             Request::Refuse { channel, why } => self.refuse(client, channel, why),
             Request::Close { channel } => self.close(client, channel),
             Request::CoSchedule { channel, thread } => {
                 self.co_schedule(client, channel, thread).map(|answer| Some((answer, Vec::new())))
             }
             Request::Alternate { channel } => self.alternate(client, channel),
-            Request::OpenBestEffort { to, ring } => self.open_best_effort(client, user, to, ring),
-            Request::BindBestEffort { port, ring } => self.bind_best_effort(client, user, port, ring),
+            Request::OpenBestEffort { to, ring } => self.open_best_effort(client, account, to, ring),
+            Request::BindBestEffort { port, ring } => self.bind_best_effort(client, account, port, ring),
             Request::Resolve { host } => {
                 Ok(Some((Answer::Resolved { node: self.host.resolve(&host)? }, Vec::new())))
             }
-            Request::MeasureRate { link } => self.measure_rate(client, user, id, link),
+            Request::MeasureRate { link } => self.measure_rate(client, id, link),
             Request::Status => self.status(),
             Request::Channels { after } => self.channels(after),
             Request::Channel { channel } => self.channel(channel),
@@ -125,27 +135,27 @@ impl<H: Host> Service<H> {
         Ok(Some((Answer::Hello { node: self.node, name: self.name.clone() }, Vec::new())))
     }
 
-    fn listen(&mut self, client: ClientId, user: UserId, port: Name, handler_time: Nanos) -> Outcome {
-        self.accounts.take(user, Resource::Listeners, 1)?;
+    fn listen(&mut self, client: ClientId, account: UserId, port: Name, handler_time: Nanos) -> Outcome {
+        self.accounts.take(account, Resource::Listeners, 1)?;
         let name = port.clone();
         let listening = self.ask_node(move |node, _| node.listen_with(port, handler_time));
-        let listener = listening.inspect_err(|_| self.accounts.give_back(user, Resource::Listeners, 1))?;
+        let listener = listening.inspect_err(|_| self.accounts.give_back(account, Resource::Listeners, 1))?;
         self.listeners.insert(listener, (client, name));
         Ok(Some((Answer::Listening { listener }, Vec::new())))
     }
 
-    fn unlisten(&mut self, client: ClientId, user: UserId, listener: ListenerId) -> Outcome {
+    fn unlisten(&mut self, client: ClientId, account: UserId, listener: ListenerId) -> Outcome {
         if self.listeners.get(&listener).is_none_or(|(owner, _)| *owner != client) {
             return Err(RequestError::Unknown.into());
         }
-        self.drop_listener(listener, user);
+        self.drop_listener(listener, account);
         done()
     }
 
     fn open(
         &mut self,
         client: ClientId,
-        user: UserId,
+        account: UserId,
         call: u64,
         to: Address,
         contract: Contract,
@@ -157,42 +167,45 @@ impl<H: Host> Service<H> {
                 _ => return Err(RequestError::Unknown.into()),
             };
         }
+        let user = self.user_of(client);
         let request = OpenRequest { to, contract, user, probe: false, token };
-        self.start_open(client, user, request, Stage::Opening { call, contract })
+        self.start_open(client, account, request, Stage::Opening { call, contract })
     }
 
     fn probe(
         &mut self,
         client: ClientId,
-        user: UserId,
+        account: UserId,
         call: u64,
         to: Address,
         contract: Contract,
     ) -> Outcome {
+        let user = self.user_of(client);
         let request = OpenRequest { to, contract, user, probe: true, token: None };
-        self.start_open(client, user, request, Stage::Probing { call })
+        self.start_open(client, account, request, Stage::Probing { call })
     }
 
-    fn start_open(&mut self, client: ClientId, user: UserId, request: OpenRequest, stage: Stage) -> Outcome {
-        self.accounts.take(user, Resource::Channels, 1)?;
+    fn start_open(
+        &mut self,
+        client: ClientId,
+        account: UserId,
+        request: OpenRequest,
+        stage: Stage,
+    ) -> Outcome {
+        self.accounts.take(account, Resource::Channels, 1)?;
         let what = format!("to {}", request.to);
         let opening = self.ask_node(move |node, now| node.open(request, now));
-        let channel = opening.inspect_err(|_| self.accounts.give_back(user, Resource::Channels, 1))?;
-        self.ends.insert(channel, End::new(client, user, stage, what));
+        let channel = opening.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
+        self.spent.set(self.spent.get() * OPEN_CHARGE);
+        self.ends.insert(channel, End::new(client, account, stage, what));
         Ok(None)
     }
 
-    fn ask(
-        &mut self,
-        client: ClientId,
-        user: UserId,
-        source: Address,
-        reply_to: Name,
-        contract: Contract,
-    ) -> Outcome {
+    fn ask(&mut self, client: ClientId, source: Address, reply_to: Name, contract: Contract) -> Outcome {
         if !self.listeners.values().any(|(owner, name)| *owner == client && *name == reply_to) {
             return Err(RequestError::Unknown.into());
         }
+        let user = self.user_of(client);
         let token = self.ask_node(move |node, now| node.request(&source, reply_to, contract, user, now))?;
         self.asked.insert(token, client);
         Ok(Some((Answer::Asked { token }, Vec::new())))
@@ -208,10 +221,10 @@ impl<H: Host> Service<H> {
         done()
     }
 
-    fn consent(&mut self, client: ClientId, user: UserId, channel: ChannelId) -> Outcome {
+    fn consent(&mut self, client: ClientId, account: UserId, channel: ChannelId) -> Outcome {
         let (contract, messages) = self.incoming(client, channel)?;
         let slots = messages.saturating_add(accept_messages(&contract));
-        let made = self.make_inbox(user, slots, contract.message_bytes_max);
+        let made = self.make_inbox(account, slots, contract.message_bytes_max);
         let (writer, handles) = made.inspect_err(|error| {
             let why = reason(error);
             let _ = self.ask_node(move |node, now| node.refuse(channel, &why, now));
@@ -277,22 +290,28 @@ impl<H: Host> Service<H> {
         Ok(Some((Answer::Alternates, vec![theirs])))
     }
 
-    fn open_best_effort(&mut self, client: ClientId, user: UserId, to: Address, ring: RingShape) -> Outcome {
-        self.accounts.take(user, Resource::Channels, 1)?;
-        let opened = self.make_best_effort(user, to, ring);
+    fn open_best_effort(
+        &mut self,
+        client: ClientId,
+        account: UserId,
+        to: Address,
+        ring: RingShape,
+    ) -> Outcome {
+        self.accounts.take(account, Resource::Channels, 1)?;
+        let opened = self.make_best_effort(account, to, ring);
         let (channel, handles, health) =
-            opened.inspect_err(|_| self.accounts.give_back(user, Resource::Channels, 1))?;
-        self.insert_best_effort(client, user, channel, &handles, health);
+            opened.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
+        self.insert_best_effort(client, account, channel, &handles, health);
         Ok(Some((Answer::Ring { channel, ring: handles.shape }, handles.descriptors)))
     }
 
     fn make_best_effort(
         &mut self,
-        user: UserId,
+        account: UserId,
         to: Address,
         ring: RingShape,
     ) -> Result<(ChannelId, RingHandles, Health), ApiError> {
-        let (reader, handles, doorbell) = self.make_outbox(user, ring.slots, ring.message_bytes_max)?;
+        let (reader, handles, doorbell) = self.make_outbox(account, ring.slots, ring.message_bytes_max)?;
         let (health, bytes) = (Health::Outbox(reader.health()), handles.shape.bytes());
         let opened = self
             .ask_node(move |node, now| node.open_best_effort(to, ring.message_bytes_max, reader, now))
@@ -304,28 +323,36 @@ impl<H: Host> Service<H> {
                 })?;
                 Ok(channel)
             });
-        let channel = opened.inspect_err(|_| self.accounts.give_back(user, Resource::BufferBytes, bytes))?;
+        let channel =
+            opened.inspect_err(|_| self.accounts.give_back(account, Resource::BufferBytes, bytes))?;
         Ok((channel, handles, health))
     }
 
-    fn bind_best_effort(&mut self, client: ClientId, user: UserId, port: Name, ring: RingShape) -> Outcome {
-        self.accounts.take(user, Resource::Channels, 1)?;
-        let made = self.make_inbox(user, ring.slots, ring.message_bytes_max);
-        let (writer, handles) = made.inspect_err(|_| self.accounts.give_back(user, Resource::Channels, 1))?;
+    fn bind_best_effort(
+        &mut self,
+        client: ClientId,
+        account: UserId,
+        port: Name,
+        ring: RingShape,
+    ) -> Outcome {
+        self.accounts.take(account, Resource::Channels, 1)?;
+        let made = self.make_inbox(account, ring.slots, ring.message_bytes_max);
+        let (writer, handles) =
+            made.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
         let health = writer.health();
         let bound = self.ask_node(move |node, _| node.bind_best_effort(port, ring.message_bytes_max, writer));
         let channel = bound.inspect_err(|_| {
-            self.accounts.give_back(user, Resource::Channels, 1);
-            self.accounts.give_back(user, Resource::BufferBytes, handles.shape.bytes());
+            self.accounts.give_back(account, Resource::Channels, 1);
+            self.accounts.give_back(account, Resource::BufferBytes, handles.shape.bytes());
         })?;
-        self.insert_best_effort(client, user, channel, &handles, Health::Inbox(health));
+        self.insert_best_effort(client, account, channel, &handles, Health::Inbox(health));
         Ok(Some((Answer::Ring { channel, ring: handles.shape }, handles.descriptors)))
     }
 
     fn insert_best_effort(
         &mut self,
         client: ClientId,
-        user: UserId,
+        account: UserId,
         channel: ChannelId,
         handles: &RingHandles,
         health: Health,
@@ -334,7 +361,7 @@ impl<H: Host> Service<H> {
         let end = End {
             ring_bytes,
             health: Some(health),
-            ..End::new(client, user, Stage::BestEffort, String::new())
+            ..End::new(client, account, Stage::BestEffort, String::new())
         };
         self.ends.insert(channel, end);
     }
@@ -342,38 +369,38 @@ impl<H: Host> Service<H> {
     /// An outgoing ring within the user's quota.
     pub(super) fn make_outbox(
         &mut self,
-        user: UserId,
+        account: UserId,
         slots: u32,
         bytes: u32,
     ) -> Result<(OutboxReader, RingHandles, OwnedFd), ApiError> {
-        let shape = self.take_ring(user, slots, bytes)?;
+        let shape = self.take_ring(account, slots, bytes)?;
         outbox(shape, &self.alarm).map_err(|error| {
-            self.accounts.give_back(user, Resource::BufferBytes, shape.bytes());
+            self.accounts.give_back(account, Resource::BufferBytes, shape.bytes());
             error.into()
         })
     }
 
     fn make_inbox(
         &mut self,
-        user: UserId,
+        account: UserId,
         slots: u32,
         bytes: u32,
     ) -> Result<(InboxWriter, RingHandles), ApiError> {
-        let shape = self.take_ring(user, slots, bytes)?;
+        let shape = self.take_ring(account, slots, bytes)?;
         inbox(shape, &self.alarm).map_err(|error| {
-            self.accounts.give_back(user, Resource::BufferBytes, shape.bytes());
+            self.accounts.give_back(account, Resource::BufferBytes, shape.bytes());
             error.into()
         })
     }
 
-    fn take_ring(&mut self, user: UserId, slots: u32, bytes: u32) -> Result<RingShape, ApiError> {
+    fn take_ring(&mut self, account: UserId, slots: u32, bytes: u32) -> Result<RingShape, ApiError> {
         let shape = RingShape::new(slots, bytes)?;
-        self.accounts.take(user, Resource::BufferBytes, shape.bytes())?;
+        self.accounts.take(account, Resource::BufferBytes, shape.bytes())?;
         Ok(shape)
     }
 
     fn status(&mut self) -> Outcome {
-        let node = self.host.call(|node, now| node.status(now))?;
+        let node = self.on_node(|node, now| node.status(now))?;
         let status = HostStatus {
             node,
             api: self.counters,
@@ -386,24 +413,29 @@ impl<H: Host> Service<H> {
     }
 
     fn channels(&mut self, after: Option<ChannelId>) -> Outcome {
-        let all = self.host.call(|node, _| node.channels())?;
-        let mut left =
-            all.into_iter().filter(|status| after.is_none_or(|after| status.channel > after)).peekable();
         let (mut channels, mut bytes): (Vec<ChannelStatus>, usize) = (Vec::new(), 0);
-        while let Some(status) = left.peek() {
-            bytes += serde_json::to_vec(status).map_or(0, |json| json.len() + 1);
-            // The first one is sent whatever its size, so that paging ends.
-            if bytes > PACKET_BYTES_MAX * 3 / 4 && !channels.is_empty() {
+        let (mut seen, mut more) = (after, true);
+        for _ in 0..SLICES_PER_PAGE {
+            let page = self.on_node(move |node, _| node.channels_after(seen, CHANNELS_PER_SLICE))?;
+            for status in page.channels {
+                bytes += serde_json::to_vec(&status).map_or(0, |json| json.len() + 1);
+                // The first one is sent whatever its size, so that paging ends.
+                if bytes > PACKET_BYTES_MAX * 3 / 4 && !channels.is_empty() {
+                    return Ok(Some((Answer::Channels { channels, seen, more: true }, Vec::new())));
+                }
+                seen = Some(status.channel);
+                channels.push(status);
+            }
+            (seen, more) = (page.seen, page.more);
+            if !more {
                 break;
             }
-            channels.extend(left.next());
         }
-        let more = left.peek().is_some();
-        Ok(Some((Answer::Channels { channels, more }, Vec::new())))
+        Ok(Some((Answer::Channels { channels, seen, more }, Vec::new())))
     }
 
     fn channel(&mut self, channel: ChannelId) -> Outcome {
-        let found = self.host.call(move |node, _| node.channel(channel))?;
+        let found = self.on_node(move |node, _| node.channel(channel))?;
         let status = found.ok_or(RequestError::Unknown)?;
         Ok(Some((Answer::Channel(Box::new(status)), Vec::new())))
     }

@@ -1,35 +1,44 @@
 //! The API on its sockets: one thread, one `poll`.
 //!
-//! Nothing that a client does can stall it: sockets do not block, each client gets a bounded number of requests
-//! a turn and a bounded queue of packets that it has not read; beyond that its connection is cut.
+//! Nothing that a client does can stall it: sockets do not block, and each user gets a bounded number of requests a turn.
+//! What a client does not read waits within its user's quota of bytes: while anything waits for it, or too much for its
+//! user's other programs, no more of its requests are taken, so that it is its own socket that fills; news that come on
+//! top of that cut its connection. A user whose requests have had their share of the processor waits until it has grown
+//! again.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use punctual_proto::node::api::UserId;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with};
 
+use super::backlog::{Backlog, cost};
+use super::lobby::{Lobby, Spare};
 use super::{ClientId, Effect, Host, Service};
 use crate::api::{FromDaemon, PACKET_BYTES_MAX, Quotas};
 use crate::socket::{self, Packet, Peer};
 use crate::wake::timespec;
 
-/// Requests taken from one client in a turn.
+/// Requests taken from all programs of one user in a turn.
 const REQUESTS_PER_TURN: usize = 16;
-/// Packets that may wait for a client to read.
-const UNREAD_MAX: usize = 1_024;
+/// Events of the node handled in a turn.
+const EVENTS_PER_TURN: usize = 64;
 /// How long no connection is accepted after descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// How long the last packets may take when the server stops.
 const FAREWELL: Duration = Duration::from_millis(200);
 
+#[derive(Debug)]
 struct Session {
     socket: OwnedFd,
-    unread: VecDeque<Packet>,
+    unread: Backlog,
     /// Cut it once `unread` is empty.
     ending: bool,
+    /// It reads no more: what it asked before is still done, and nothing is said to it.
+    deaf: bool,
 }
 
 /// A service and its sockets.
@@ -37,7 +46,12 @@ pub struct Server<H: Host> {
     service: Service<H>,
     listening: Option<OwnedFd>,
     sessions: BTreeMap<ClientId, Session>,
+    /// Refused connections that have not read why.
+    lobby: Lobby,
+    spare: Spare,
     accept_after: Option<Instant>,
+    /// Who is asked first in the next turn, if it has something to ask: everybody's turn comes.
+    first: Option<ClientId>,
     buffer: Vec<u8>,
 }
 
@@ -48,7 +62,10 @@ struct Ready {
     accept: bool,
     alarm: bool,
     read: Vec<ClientId>,
+    hung_up: Vec<ClientId>,
     write: Vec<ClientId>,
+    /// Which of those in the lobby are gone.
+    left: Vec<bool>,
 }
 
 impl<H: Host> Server<H> {
@@ -61,7 +78,10 @@ impl<H: Host> Server<H> {
             service: Service::new(host, quotas)?,
             listening,
             sessions: BTreeMap::new(),
+            lobby: Lobby::default(),
+            spare: Spare::new()?,
             accept_after: None,
+            first: None,
             buffer: vec![0; PACKET_BYTES_MAX],
         })
     }
@@ -71,14 +91,16 @@ impl<H: Host> Server<H> {
     /// # Errors
     /// Where its peer's credentials cannot be read.
     pub fn add_session(&mut self, socket: OwnedFd) -> io::Result<()> {
-        match self.service.connect(Peer::of(&socket)?) {
+        let peer = Peer::of(&socket)?;
+        socket::bound_sending(&socket)?;
+        match self.service.connect(peer) {
             Ok(client) => {
-                self.sessions.insert(client, Session { socket, unread: VecDeque::new(), ending: false });
+                let session = Session { socket, unread: Backlog::default(), ending: false, deaf: false };
+                self.sessions.insert(client, session);
             }
             Err(error) => {
                 let packet = Packet::new(&FromDaemon::Answer { id: 0, result: Err(error) }, Vec::new())?;
-                // A fresh socket has room; one that is closed already needs no reason.
-                let _ = socket::send(&socket, &packet, SendFlags::DONTWAIT);
+                self.lobby.refuse(socket, &packet);
             }
         }
         Ok(())
@@ -98,13 +120,13 @@ impl<H: Host> Server<H> {
             if ready.accept {
                 self.accept();
             }
-            for client in ready.read {
-                self.read(client);
-            }
+            self.lobby.clear(&ready.left);
+            self.hang_up(&ready.hung_up);
+            self.read_all(&ready.read);
             if ready.alarm {
                 self.service.close_broken();
             }
-            if self.service.handle_events().is_err() {
+            if self.handle_events().is_err() {
                 self.apply_effects();
                 return Err(io::Error::other("the engine has stopped by itself; see its log"));
             }
@@ -115,35 +137,67 @@ impl<H: Host> Server<H> {
         }
     }
 
+    /// Some of what the node has to say; what is left keeps its descriptor readable.
+    fn handle_events(&mut self) -> Result<(), super::HostGone> {
+        for _ in 0..EVENTS_PER_TURN {
+            if !self.service.handle_next_event()? {
+                break;
+            }
+            self.apply_effects();
+        }
+        Ok(())
+    }
+
+    /// What to look for at a client's socket, and how long it is not to be served.
+    fn interest(&self, client: ClientId, session: &Session) -> (PollFlags, Option<Duration>) {
+        if !session.unread.is_empty() {
+            return (PollFlags::OUT, None);
+        }
+        if session.ending || !self.service.has_room_for(client) {
+            return (PollFlags::empty(), None);
+        }
+        match self.service.wait_of(client) {
+            Some(wait) => (PollFlags::empty(), Some(Duration::from_nanos(wait.0))),
+            None => (PollFlags::IN, None),
+        }
+    }
+
     fn wait(&mut self, stop: BorrowedFd<'_>) -> io::Result<Ready> {
         let pause = self.accept_after.map(|after| after.saturating_duration_since(Instant::now()));
         let accepting = self.listening.as_ref().filter(|_| pause.is_none_or(|pause| pause.is_zero()));
+        let mut timeout = pause.filter(|_| accepting.is_none());
         let mut set = vec![
             PollFd::from_borrowed_fd(stop, PollFlags::IN),
             PollFd::from_borrowed_fd(self.service.host().events(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.service.alarm().as_fd(), PollFlags::IN),
         ];
         let fixed = set.len();
-        for session in self.sessions.values() {
-            let write = if session.unread.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
-            set.push(PollFd::from_borrowed_fd(session.socket.as_fd(), PollFlags::IN | write));
+        for (client, session) in &self.sessions {
+            let (interest, wait) = self.interest(*client, session);
+            timeout = [timeout, wait].into_iter().flatten().min();
+            set.push(PollFd::from_borrowed_fd(session.socket.as_fd(), interest));
         }
+        let sessions = fixed..set.len();
+        timeout = [timeout, self.lobby.watch(&mut set)].into_iter().flatten().min();
+        let lobby = sessions.end..set.len();
         if let Some(listening) = accepting {
             set.push(PollFd::from_borrowed_fd(listening.as_fd(), PollFlags::IN));
         }
-        let timeout = pause.filter(|_| accepting.is_none()).map(timespec);
-        match poll(&mut set, timeout.as_ref()) {
+        match poll(&mut set, timeout.map(timespec).as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let mut ready = Ready { stop: !set[0].revents().is_empty(), ..Ready::default() };
         ready.alarm = !set[2].revents().is_empty();
-        for (client, entry) in self.sessions.keys().zip(&set[fixed..]) {
+        ready.left = set[lobby].iter().map(|entry| !entry.revents().is_empty()).collect();
+        for (client, entry) in self.sessions.keys().zip(&set[sessions]) {
             let happened = entry.revents();
             if happened.contains(PollFlags::OUT) {
                 ready.write.push(*client);
             }
-            if happened.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+            if happened.intersects(PollFlags::HUP | PollFlags::ERR) {
+                ready.hung_up.push(*client);
+            } else if happened.contains(PollFlags::IN) {
                 ready.read.push(*client);
             }
         }
@@ -156,40 +210,89 @@ impl<H: Host> Server<H> {
         self.accept_after = None;
         match accept_with(listening, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             // Credentials of a fresh connection can be read; if not, it is closed.
-            Ok(socket) => drop(self.add_session(socket)),
+            Ok(socket) => {
+                self.spare.renew();
+                let _ = self.add_session(socket);
+            }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => {}
-            // Out of descriptors or memory: the connection stays in the backlog for a moment.
+            // Out of descriptors: with the last one it is seen who is there, and a place is kept for root.
+            Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => match self.spare.accept(listening) {
+                Ok(Some(socket)) => drop(self.add_session(socket)),
+                Ok(None) => {}
+                Err(_) => self.accept_after = Instant::now().checked_add(ACCEPT_PAUSE),
+            },
+            // Out of memory: the connection stays in the backlog for a moment.
             Err(_) => self.accept_after = Instant::now().checked_add(ACCEPT_PAUSE),
         }
     }
 
-    fn read(&mut self, client: ClientId) {
-        for _ in 0..REQUESTS_PER_TURN {
-            let Some(session) = self.sessions.get(&client).filter(|session| !session.ending) else { return };
-            match socket::receive(&session.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
+    /// Requests of who has some, so many for each user; who is first one turn is the last of them in the next.
+    fn read_all(&mut self, ready: &[ClientId]) {
+        let begin = self.first.map_or(0, |first| ready.partition_point(|client| *client < first));
+        let mut left: HashMap<UserId, usize> = HashMap::new();
+        for client in ready[begin..].iter().chain(&ready[..begin]) {
+            let Some(account) = self.service.account_of(*client) else { continue };
+            let left = left.entry(account).or_insert(REQUESTS_PER_TURN);
+            *left -= self.read(*client, *left);
+        }
+        let begun = ready[begin..].iter().chain(&ready[..begin]).next();
+        self.first = begun.map(|client| client.next());
+    }
+
+    /// Whether the next request of `client` may be taken.
+    fn may_ask(&self, client: ClientId) -> bool {
+        let session = self.sessions.get(&client);
+        session.is_some_and(|session| self.interest(client, session).0 == PollFlags::IN)
+    }
+
+    /// Takes at most `most` requests of a client; how many it took.
+    fn read(&mut self, client: ClientId, most: usize) -> usize {
+        for taken in 0..most {
+            if !self.may_ask(client) {
+                return taken;
+            }
+            let Some(session) = self.sessions.get(&client) else { return taken };
+            match socket::receive_bare(&session.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
                 Ok(Some(packet)) => match packet.parse() {
                     Ok(call) => self.service.handle(client, call),
                     Err(error) => self.service.reject(client, error.to_string()),
                 },
-                Ok(None) => return self.cut(client),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Ok(None) => {
+                    self.cut(client);
+                    return taken;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return taken,
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     self.service.reject(client, error.to_string());
                 }
-                Err(_) => return self.cut(client),
+                Err(_) => {
+                    self.cut(client);
+                    return taken;
+                }
             }
             self.apply_effects();
+        }
+        most
+    }
+
+    /// Clients that are gone: what they asked before is done, as far as their users may ask; then they are cut.
+    fn hang_up(&mut self, gone: &[ClientId]) {
+        for client in gone {
+            self.forget_unread(*client);
+            if let Some(session) = self.sessions.get_mut(client) {
+                session.deaf = true;
+            }
+            let taken = self.read(*client, REQUESTS_PER_TURN);
+            if taken == 0 {
+                self.cut(*client);
+            }
         }
     }
 
     fn apply_effects(&mut self) {
         while let Some(effect) = self.service.next_effect() {
             match effect {
-                Effect::Send(client, packet) => {
-                    let Some(session) = self.sessions.get_mut(&client) else { continue };
-                    session.unread.push_back(packet);
-                    self.flush(client);
-                }
+                Effect::Send(client, packet) => self.send(client, packet),
                 Effect::Cut(client) => {
                     if let Some(session) = self.sessions.get_mut(&client) {
                         session.ending = true;
@@ -200,26 +303,72 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// Sends as much as the client's socket takes.
-    fn flush(&mut self, client: ClientId) {
-        let Some(session) = self.sessions.get_mut(&client) else { return };
-        while let Some(packet) = session.unread.front() {
-            match socket::send(&session.socket, packet, SendFlags::DONTWAIT) {
-                Ok(()) => drop(session.unread.pop_front()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+    /// Into the client's socket, or behind what waits for it.
+    fn send(&mut self, client: ClientId, packet: Packet) {
+        let Some(session) = self.sessions.get_mut(&client).filter(|session| !session.deaf) else { return };
+        if session.unread.is_empty() {
+            match socket::send(&session.socket, &packet, SendFlags::DONTWAIT) {
+                Ok(()) => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    session.deaf = true;
+                    return;
+                }
                 Err(_) => return self.cut(client),
             }
         }
-        if session.unread.len() > UNREAD_MAX {
+        let more = cost(&packet);
+        if !self.service.take_unread(client, session.unread.cost(), more) {
             self.service.count_not_reading();
-            self.cut(client);
-        } else if session.ending && session.unread.is_empty() {
+            return self.cut(client);
+        }
+        if session.unread.push(packet).is_err() {
+            // Out of descriptors or memory: what it is to be told cannot be kept.
+            self.service.give_back_unread(client, more);
             self.cut(client);
         }
     }
 
+    /// Sends as much as the client's socket takes of what waits for it.
+    fn flush(&mut self, client: ClientId) {
+        let Some(session) = self.sessions.get_mut(&client) else { return };
+        let before = session.unread.cost();
+        let failed = loop {
+            match session.unread.pop() {
+                Ok(None) => break false,
+                Ok(Some(packet)) => match socket::send(&session.socket, &packet, SendFlags::DONTWAIT) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        session.unread.put_back(packet);
+                        break false;
+                    }
+                    Err(_) => break true,
+                },
+                Err(_) => break true,
+            }
+        };
+        session.unread.give_back();
+        let (after, ends) = (session.unread.cost(), session.ending && session.unread.is_empty());
+        self.service.give_back_unread(client, before - after);
+        if failed || ends {
+            self.cut(client);
+        }
+    }
+
+    fn forget_unread(&mut self, client: ClientId) {
+        if let Some(session) = self.sessions.get_mut(&client) {
+            let unread = std::mem::take(&mut session.unread);
+            self.service.give_back_unread(client, unread.cost());
+        }
+    }
+
     fn cut(&mut self, client: ClientId) {
-        self.sessions.remove(&client);
+        self.forget_unread(client);
+        let session = self.sessions.remove(&client);
+        // Who is told why it is cut gets the time to read that, whatever it has asked meanwhile.
+        if let Some(Session { socket, ending: true, deaf: false, .. }) = session {
+            self.lobby.linger(socket);
+        }
         self.service.disconnect(client);
     }
 
@@ -228,7 +377,9 @@ impl<H: Host> Server<H> {
         self.listening = None;
         self.service.host().stop();
         // Ends with an error: the engine has stopped and every event is read.
-        while self.service.handle_events().is_ok() {}
+        while self.service.handle_next_event().is_ok() {
+            self.apply_effects();
+        }
         self.apply_effects();
         let until = Instant::now() + FAREWELL;
         while self.sessions.values().any(|session| !session.unread.is_empty()) {

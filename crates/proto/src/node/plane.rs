@@ -171,6 +171,8 @@ pub(super) struct Plane<M: Memory> {
     /// By handler.
     pub owners: Vec<Option<Owner>>,
     pub clips: Table<Clip<M>>,
+    /// Those of them whose guarantee is soft.
+    pub clips_soft: u32,
     /// Packets of all channels that wait for their handlers; there is room for what admission has reserved.
     pub waiting: Slab<PacketIn<M::Frame>>,
     /// Of channels that come in.
@@ -231,6 +233,7 @@ impl<M: Memory> Plane<M> {
             executor,
             owners,
             clips: Table::default(),
+            clips_soft: 0,
             waiting: Slab::new(),
             arrival_terms: Shared::new(),
             messages: Messages::new(),

@@ -8,8 +8,8 @@ use punctual_analysis::{Guarantee, Instant};
 
 use super::Node;
 use super::api::{
-    ChannelCounters, ChannelStatus, DegradedHost, DropCounters, ForeignVersion, LinkStatus, NodeStatus,
-    hosts_of,
+    ChannelCounters, ChannelPage, ChannelStatus, DegradedHost, DropCounters, ForeignVersion, LinkStatus,
+    NodeStatus, hosts_of,
 };
 use super::clip::RoleState;
 use crate::ids::{ChannelId, LinkId};
@@ -28,7 +28,7 @@ impl<M: Memory> Node<M> {
             id: plane.config.id,
             name: plane.config.name.clone(),
             channels: plane.clips.len() as u32,
-            channels_soft: plane.clips.iter().filter(|clip| clip.is_soft()).count() as u32,
+            channels_soft: plane.clips_soft,
             cpu_utilisation: plane.stages.cpu_utilisation(),
             buffer_bytes: plane.stages.buffer_bytes(),
             links: (0..plane.lines.len()).map(|link| self.link_status(LinkId(link as u16), now)).collect(),
@@ -87,6 +87,20 @@ impl<M: Memory> Node<M> {
     pub fn channels(&self) -> Vec<ChannelStatus> {
         let lives = self.signalling.channels().filter(|view| !view.has_ended);
         lives.map(|view| self.channel_status(&view)).collect()
+    }
+
+    /// A page of the same: of the `looked_max` handles behind `after`. Takes time for these, however many there are.
+    pub fn channels_after(&self, after: Option<ChannelId>, looked_max: usize) -> ChannelPage {
+        let mut page = ChannelPage { channels: Vec::new(), seen: after, more: false };
+        let mut views = self.signalling.channels_after(after);
+        for view in views.by_ref().take(looked_max) {
+            page.seen = Some(view.local.channel);
+            if !view.has_ended {
+                page.channels.push(self.channel_status(&view));
+            }
+        }
+        page.more = views.next().is_some();
+        page
     }
 
     /// One channel; `None` where it is not known here.

@@ -150,6 +150,8 @@ impl Channel {
 pub struct Channels {
     by_id: Table<Channel>,
     by_path: Paths,
+    /// Their handles, for who looks at a few at a time.
+    order: Ordered<ChannelId, ()>,
     timers: Ordered<(Instant, ChannelId), ()>,
     half_open: BTreeMap<LinkId, usize>,
     /// How many use a link, in either direction.
@@ -169,6 +171,7 @@ impl Channels {
             *self.on_link.entry(link).or_default() += 1;
         }
         let path = channel.local.path;
+        self.order.insert(id, ());
         self.by_id.insert(channel);
         let Self { by_id, by_path, .. } = self;
         by_path.insert(&path, id, |id| by_id.get(id).map(|known| known.local.path));
@@ -177,6 +180,7 @@ impl Channels {
     pub fn take(&mut self, id: ChannelId) -> Option<Box<Channel>> {
         let channel = self.by_id.remove(id)?;
         self.by_path.remove(&channel.local.path, id);
+        self.order.remove(&id);
         if let Some(at) = channel.wake() {
             self.timers.remove(&(at, id));
         }
@@ -211,6 +215,10 @@ impl Channels {
             before.map(|at| self.timers.remove(&(at, id)));
             after.map(|at| self.timers.insert((at, id), ()));
         }
+    }
+    /// Those behind `after`, by handle; all where that is `None`.
+    pub fn behind(&self, after: Option<ChannelId>) -> impl Iterator<Item = &Channel> {
+        self.order.after(after.as_ref()).filter_map(|(id, ())| self.get(*id))
     }
     /// In no order that means anything.
     pub fn iter(&self) -> impl Iterator<Item = &Channel> {

@@ -10,6 +10,7 @@ use super::{Listener, Signalling};
 use crate::ids::{ChannelId, ListenerId, Name};
 use crate::limits::{LISTENERS_MAX, REASON_BYTES_MAX};
 use crate::node::api::{CloseReason, RefuseCause, RequestError, Role};
+use crate::text::Foreign;
 
 impl Signalling {
     /// Registers a listener. `handler_time`: what the application declares for handling a message on the processor.
@@ -81,7 +82,7 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
-        let refusal = self.refusal(RefuseCause::Receiver(why.chars().take(REASON_BYTES_MAX / 4).collect()));
+        let refusal = self.refusal(RefuseCause::Receiver(Foreign::beginning(why, REASON_BYTES_MAX / 4)));
         self.apply_request(channel, Input::Deny, Particulars::refusal(refusal), now, resources)
     }
     /// Closes a channel at one of its ends for a `reason` of this end's. At the source it keeps its stages until

@@ -207,7 +207,10 @@ impl Signalling {
         create: &Create,
     ) -> Result<LocalChannel, RefuseCause> {
         self.check_room(link_in)?;
-        create.contract.validate().map_err(|error| RefuseCause::Unsuitable(alloc::format!("{error}")))?;
+        create
+            .contract
+            .validate()
+            .map_err(|error| RefuseCause::Unsuitable(alloc::format!("{error}").into()))?;
         let (role, link_out) = self.way_on(link_in, create)?;
         let ends_here = role == Role::Sink;
         let handler_time = if ends_here { self.handler_time(&create.to.port) } else { Nanos::ZERO };

@@ -77,7 +77,7 @@ impl Signalling {
         let why = alloc::format!(
             "the shaper of kernel traffic has not shrunk within {SHAPER_PATIENCE}: see this host's log, and ask again"
         );
-        Particulars::refusal(self.refusal(RefuseCause::Unsuitable(why)))
+        Particulars::refusal(self.refusal(RefuseCause::Unsuitable(why.into())))
     }
     fn silence(&self, role: Role) -> Particulars {
         match role {

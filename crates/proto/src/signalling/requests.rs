@@ -13,6 +13,7 @@ use super::peer::Peer;
 use crate::ids::{Address, Epoch, LinkId, Name, NodeId};
 use crate::limits::{REASON_BYTES_MAX, REQUESTS_MAX};
 use crate::node::api::{ChannelRefusal, Event, RefuseCause, RequestError, UserId};
+use crate::text::Foreign;
 
 /// A request that an application here was asked.
 #[derive(Clone, Debug)]
@@ -104,7 +105,7 @@ impl Signalling {
     pub fn refuse_request(&mut self, token: u64, why: &str, now: Instant) -> Result<(), RequestError> {
         let asked = self.requests.take_asked(token).filter(|asked| asked.until > now);
         let asked = asked.ok_or(RequestError::Unknown)?;
-        let why = why.chars().take(REASON_BYTES_MAX / 4).collect();
+        let why = Foreign::beginning(why, REASON_BYTES_MAX / 4);
         self.answer_no(&asked, self.refusal(RefuseCause::Receiver(why)));
         Ok(())
     }
@@ -128,7 +129,7 @@ impl Signalling {
 
     /// Asks the application here.
     fn ask(&mut self, request: &Request, now: Instant) -> Result<(), RefuseCause> {
-        let text = |error| RefuseCause::Unsuitable(alloc::format!("{error}"));
+        let text = |error| RefuseCause::Unsuitable(alloc::format!("{error}").into());
         request.contract.validate().map_err(text)?;
         let listener = self.listener(&request.port).ok_or(RefuseCause::NoListener(request.port.clone()))?;
         if self.requests.asked.len() >= REQUESTS_MAX || self.leaving {

@@ -1,7 +1,5 @@
 //! What signalling shows of neighbours and channels.
 
-use alloc::vec::Vec;
-
 use punctual_analysis::{Instant, Nanos};
 
 use super::Signalling;
@@ -77,9 +75,11 @@ impl Signalling {
     }
     /// Channels that start, pass or end here, by handle.
     pub fn channels(&self) -> impl Iterator<Item = ChannelView<'_>> {
-        let mut all: Vec<_> = self.channels.iter().map(view).collect();
-        all.sort_unstable_by_key(|channel| channel.local.channel);
-        all.into_iter()
+        self.channels_after(None)
+    }
+    /// Those of them behind `after`; all where that is `None`.
+    pub fn channels_after(&self, after: Option<ChannelId>) -> impl Iterator<Item = ChannelView<'_>> {
+        self.channels.behind(after).map(view)
     }
     /// One channel.
     pub fn channel(&self, channel: ChannelId) -> Option<ChannelView<'_>> {

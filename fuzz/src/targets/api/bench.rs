@@ -30,7 +30,8 @@ const HOSTS: usize = 2;
 /// Two clients a host.
 const CLIENTS: usize = 4;
 /// Few enough to be reached, and little enough memory to be made thousands of times a second.
-const QUOTAS: Quotas = Quotas { users: 4, clients: 4, listeners: 4, channels: 8, buffer_bytes: 256 << 10 };
+const QUOTAS: Quotas =
+    Quotas { users: 4, clients: 4, listeners: 4, channels: 8, buffer_bytes: 256 << 10, ..Quotas::UNLIMITED };
 /// Where rings are written to out of turn.
 const OFFSETS: [u32; 8] = [0, 128, 256, 320, 384, 512, 544, 640];
 

@@ -320,6 +320,18 @@ fn daemon(table: Spanned<DaemonTable>, source: &Source<'_>) -> Result<DaemonConf
             source.error(at, format!("[daemon] socket_mode \"{text}\": write permissions like \"0660\""))
         })?,
     };
+    let unread = pick(&table.unread_per_user_max, Bytes(default.unread_bytes_per_user_max)).0;
+    if unread < DaemonConfig::UNREAD_BYTES_MIN {
+        let what = format!(
+            "[daemon] unread_per_user_max is {unread} B: at least 128KiB, two of the longest answers"
+        );
+        return Err(source.error(at, what));
+    }
+    let share = pick(&table.request_share_per_user_max, default.request_share_per_user_max);
+    if share == Ppm(0) {
+        let what = "[daemon] request_share_per_user_max is nothing: give users something, like \"0.5%\"";
+        return Err(source.error(at, what.to_owned()));
+    }
     Ok(DaemonConfig {
         socket: table.socket.map_or(default.socket, |path| source.resolve(&path)),
         socket_mode,
@@ -332,6 +344,8 @@ fn daemon(table: Spanned<DaemonTable>, source: &Source<'_>) -> Result<DaemonConf
             Bytes(default.buffer_bytes_per_user_max),
         )
         .0,
+        unread_bytes_per_user_max: unread,
+        request_share_per_user_max: share,
     })
 }
 

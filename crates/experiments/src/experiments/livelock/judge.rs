@@ -31,6 +31,8 @@ struct Point {
     late: u64,
     misses: u64,
     excused: u64,
+    /// The channel has lost its path, for that reason: all messages after that are lost.
+    ended: Option<String>,
     p50_ms: f64,
     p99_ms: f64,
     max_ms: f64,
@@ -38,7 +40,7 @@ struct Point {
     stages: BTreeMap<String, u64>,
 }
 
-const COLUMNS: [&str; 16] = [
+const COLUMNS: [&str; 17] = [
     "driver",
     "flood",
     "flood_per_s",
@@ -52,6 +54,7 @@ const COLUMNS: [&str; 16] = [
     "lost",
     "late",
     "excused",
+    "ended",
     "p50_ms",
     "p99_ms",
     "max_ms",
@@ -73,6 +76,7 @@ impl Point {
             late: summary.misses - summary.lost - summary.refused_conforming,
             misses: summary.misses,
             excused: summary.excused,
+            ended: world.ended[index].clone(),
             p50_ms: summary.latency.p50_ms,
             p99_ms: summary.latency.p99_ms,
             max_ms: summary.latency.max_ms,
@@ -110,8 +114,10 @@ pub(super) fn judge(worlds: &[Finished], excuses: &Excuses, conditions: &Conditi
             if world.driver == conditions.driver {
                 hold(&mut measured, (world.driver, flood), &summary, rates, &mut quiet);
             }
+            let ended =
+                point.ended.as_ref().map_or_else(String::new, |why| format!("; the channel is lost: {why}"));
             let shown = format!(
-                "{} of {} missed ({} excused), p99 {:.2} ms, under {:.0} thousand packets/s",
+                "{} of {} missed ({} excused), p99 {:.2} ms, under {:.0} thousand packets/s{ended}",
                 point.misses,
                 point.offered,
                 point.excused,

@@ -2,7 +2,8 @@
 //! demultiplexing (driver xdp) and without (driver udp).
 //!
 //! Two floods: a best-effort flow of the neighbour, paced by its host, and a stranger's packets to Punctual's port, from a
-//! machine of its own that nothing but the rate of the [`segment`] holds back. What belongs to b runs on b's CPU, under
+//! machine of its own that nothing but the rate of the [`segment`] holds back. A flood that costs the channel its path (its
+//! hosts lose sight of each other) is a result: all messages from then on count as lost. What belongs to b runs on b's CPU, under
 //! both drivers: the receive work of its device (above everything), its processor, its application.
 
 mod flood;
@@ -22,6 +23,7 @@ use self::stages::Stages;
 use super::{Conditions, Measured};
 use crate::clock::now;
 use crate::excuse::Excuses;
+use crate::loads::mortal::{Fate, mortal};
 use crate::loads::{
     Arrivals, Class, Content, ReceiveLog, Receiving, SendLog, Sending, Sink, Source, channel,
 };
@@ -69,6 +71,9 @@ struct World {
     pressures: Vec<Pressure>,
     /// What every stage counted, flood by flood.
     stages: Vec<BTreeMap<String, u64>>,
+    fate: Fate,
+    /// Why the channel had ended by the end of each flood, if it had.
+    ended: Vec<Option<String>>,
 }
 
 /// Runs it.
@@ -121,6 +126,7 @@ impl World {
         let segment = Segment::join(&pair, driver)?;
         let (near, far) = (pair.endsystem(engine)?, pair.far_endsystem(engine)?);
         let (outlet, inlet) = channel::guaranteed(near, far, "guaranteed", promise())?;
+        let (outlet, inlet, fate) = mortal(outlet, inlet);
         let live = Arc::new(Live::new(Some(promise().deadline)));
         let content = Content::of_size(BYTES as usize);
         let sending = Sending::new(Box::new(outlet), 1, content.clone(), Some(&promise()), Arc::clone(&live));
@@ -138,6 +144,8 @@ impl World {
             windows: Vec::new(),
             pressures: Vec::new(),
             stages: Vec::new(),
+            fate,
+            ended: Vec::new(),
         })
     }
 
@@ -182,6 +190,7 @@ impl World {
         });
         crate::clock::wait_until(now() + DRAIN)?;
         self.stages.push(Stages::read(&self.pair, self.engine)?.since(&before));
+        self.ended.push(self.fate.ended().map(str::to_owned));
         Ok(())
     }
 
@@ -193,6 +202,7 @@ impl World {
             windows: self.windows,
             pressures: self.pressures,
             stages: self.stages,
+            ended: self.ended,
             sent,
             received,
         })
@@ -204,6 +214,7 @@ struct Finished {
     windows: Vec<Windows>,
     pressures: Vec<Pressure>,
     stages: Vec<BTreeMap<String, u64>>,
+    ended: Vec<Option<String>>,
     sent: SendLog,
     received: ReceiveLog,
 }

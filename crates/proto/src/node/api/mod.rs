@@ -11,8 +11,8 @@ pub use filter::{FilterChange, PathFilter};
 pub use rate::{MeasuredRate, RateRefusal, RateStatus};
 pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};
 pub use status::{
-    BusyRecord, ChannelCounters, ChannelStatus, DropCounters, ForeignVersion, KernelShare, LinkStatus,
-    NodeStatus, PathRecord, Role, WakeRecord,
+    BusyRecord, ChannelCounters, ChannelPage, ChannelStatus, DropCounters, ForeignVersion, KernelShare,
+    LinkStatus, NodeStatus, PathRecord, Role, WakeRecord,
 };
 
 use alloc::format;

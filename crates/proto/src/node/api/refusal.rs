@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::{Breach, RateRefusal, StageGrant, StageKind};
 use crate::ids::{Name, NodeId};
+use crate::text::Foreign;
 
 /// Why a channel was refused, in one place on the way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
@@ -37,7 +38,7 @@ pub enum RefuseCause {
     NoListener(Name),
     /// The receiving application said no.
     #[error("the receiver refused: {0}")]
-    Receiver(String),
+    Receiver(Foreign),
     /// The receiving application did not answer.
     #[error("the receiver did not answer in time")]
     ReceiverSilent,
@@ -57,7 +58,7 @@ pub enum RefuseCause {
     Exhausted,
     /// The contract cannot be carried (too many fragments, packet larger than a link's).
     #[error("the contract cannot be carried here: {0}")]
-    Unsuitable(String),
+    Unsuitable(Foreign),
     /// Signalling timed out.
     #[error("no answer from the network")]
     Timeout,

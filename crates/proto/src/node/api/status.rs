@@ -110,6 +110,17 @@ pub struct ChannelStatus {
     pub broken: Vec<BrokenStage>,
 }
 
+/// Some channels in the order of their handles.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChannelPage {
+    /// Those that live.
+    pub channels: Vec<ChannelStatus>,
+    /// The last handle that was looked at: the next page begins behind it.
+    pub seen: Option<ChannelId>,
+    /// Whether there are handles behind it.
+    pub more: bool,
+}
+
 /// A link as `status` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkStatus {

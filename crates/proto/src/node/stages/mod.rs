@@ -344,14 +344,16 @@ impl Stages {
         let packets = local.contract.packets_max(fragment);
         if fragment == 0 || fragment > FRAGMENT_BYTES_MAX || packets > u32::from(u16::MAX) {
             let text = format!("{packets} packets of {fragment} B a message; at most {} packets", u16::MAX);
-            return Err(RefuseCause::Unsuitable(text));
+            return Err(RefuseCause::Unsuitable(text.into()));
         }
         let Some(link) = local.link_out else { return Ok(()) };
         let stage = &self.links[usize::from(link.0)];
         let needed = fragment.min(local.contract.message_bytes_max) + HEADER_BYTES as u32;
         if needed > stage.packet_bytes_max {
             let room = stage.packet_bytes_max;
-            return Err(RefuseCause::Unsuitable(format!("packets of {needed} B, the link takes {room} B")));
+            return Err(RefuseCause::Unsuitable(
+                format!("packets of {needed} B, the link takes {room} B").into(),
+            ));
         }
         // What the contract asks to be sent as best effort must not be lost for its size.
         let room = stage.packet_best_effort_bytes_max;
@@ -360,7 +362,7 @@ impl Stages {
                 "policing \"demote\" with packets of {needed} B, the link takes {room} B as best effort: choose \
                  another policing or smaller fragments"
             );
-            return Err(RefuseCause::Unsuitable(text));
+            return Err(RefuseCause::Unsuitable(text.into()));
         }
         Ok(())
     }
@@ -524,5 +526,5 @@ const fn refused_by_link(refusal: Refusal) -> RefuseCause {
 }
 
 fn unsuitable(error: ActivationError) -> RefuseCause {
-    RefuseCause::Unsuitable(error.to_string())
+    RefuseCause::Unsuitable(error.to_string().into())
 }

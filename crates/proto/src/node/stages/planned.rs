@@ -21,7 +21,7 @@ impl Stages {
         let index = self.plan.iter().position(|planned| planned.flow.name == name);
         if index.is_none() && local.role == Role::Source {
             let text = format!("no flow \"{name}\" in this host's plan: add it with 'punctual plan'");
-            return Err(RefuseCause::Unsuitable(text));
+            return Err(RefuseCause::Unsuitable(text.into()));
         }
         Ok(index)
     }
@@ -34,7 +34,9 @@ impl Stages {
         limit: Nanos,
     ) -> Result<Result<HeldStage, Refusal>, RefuseCause> {
         let PlannedStage { flow, demand, taken } = &self.plan[index];
-        let no = |why: String| RefuseCause::Unsuitable(format!("flow \"{}\" of the plan: {why}", flow.name));
+        let no = |why: String| {
+            RefuseCause::Unsuitable(format!("flow \"{}\" of the plan: {why}", flow.name).into())
+        };
         if taken.is_some() {
             return Err(no("another channel has it: close that or plan another flow".into()));
         }

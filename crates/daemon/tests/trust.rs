@@ -1,0 +1,286 @@
+//! What programs of one user can do to those of others through the API's socket: ask without reading, ask without end, take
+//! every place. Daemons are processes, programs run as users of their own.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use common::census::{descriptors, memory_kib, unread_files_bytes};
+use common::hosts::{Hosts, Wanted};
+use common::program::{Program, folder};
+use common::raw::Raw;
+use common::{PATIENCE, contract, eventually};
+use punctual::{Channel, Consent, Endsystem, Receiver};
+use punctual_ipc::api::{
+    Answer, ApiError, Call, FromDaemon, HostStatus, PACKET_BYTES_MAX, Request, Resource, UserStatus, VERSION,
+};
+use punctual_ipc::socket::Packet;
+use punctual_proto::node::api::UserId;
+use rustix::fs::{MemfdFlags, Uid, memfd_create};
+use rustix::process::Signal;
+
+/// Of no account of this system.
+const ANN: u32 = 3_000_001;
+const UNREAD_MAX: u64 = 4 << 20;
+
+/// Does `work` on a thread of user `user`; sockets keep whose they were. `None`, said aloud, without root.
+fn as_user<R: Send>(user: u32, work: impl FnOnce() -> R + Send) -> Option<R> {
+    if !rustix::process::getuid().is_root() {
+        eprintln!("SKIPPED: other users need root");
+        return None;
+    }
+    let user = Uid::from_raw(user);
+    let run = move || {
+        // Of this thread alone, where the C library would do so for all.
+        rustix::thread::set_thread_res_uid(user, user, user).expect("another user");
+        work()
+    };
+    Some(std::thread::scope(|scope| scope.spawn(run).join().expect("no panic")))
+}
+
+fn status_of(status: &HostStatus, user: u32) -> UserStatus {
+    status.users.iter().find(|held| held.user == UserId(user)).copied().unwrap_or_default()
+}
+
+/// Open channels from `a` to `b`, so that an answer about all of them is long.
+fn many_channels(hosts: &Hosts, count: usize) -> Vec<(Channel, Receiver)> {
+    let [on_a, on_b] = &hosts.connections;
+    let listener = on_b.listen("many", |_| Consent::Accept).expect("a listener");
+    let open = || on_a.open("many@b", contract(100, 1, 2_000)).expect("a channel");
+    let accept = || listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
+    (0..count).map(|_| (open(), accept())).collect()
+}
+
+fn ask_for_channels() -> Packet {
+    Packet::new(&Call { id: 7, request: Request::Channels { after: None } }, Vec::new()).expect("short")
+}
+
+/// Found on 60 connections with 900 requests each: the daemon grew from 23 MB to 3.3 GB, and kept 1.0 GB.
+#[test]
+fn what_is_not_read_stays_within_the_quota_and_is_given_back() {
+    let folder = folder("unread");
+    let wanted = Wanted { daemon: "request_share_per_user_max = \"100%\"", ..Wanted::default() };
+    let mut hosts = Hosts::start(&folder, 0, &wanted, str::to_owned);
+    let channels = many_channels(&hosts, 60);
+    let pid = hosts.a.pid();
+    let before_kib = memory_kib(pid);
+    let path = hosts.a.socket.clone();
+    let Some(crowd) = as_user(ANN, || (0..60).map(|_| Raw::greeted(&path)).collect::<Vec<_>>()) else {
+        return;
+    };
+    let asked: Vec<usize> =
+        crowd.iter().map(|raw| (0..900).take_while(|_| raw.try_send(&ask_for_channels())).count()).collect();
+    let status = || hosts.connections[0].status().expect("status");
+    let mut last = status().api.requests;
+    eventually("the daemon takes no more of them", || {
+        let now = status().api.requests;
+        // This status itself is one.
+        let settled = now == last + 1;
+        last = now;
+        settled
+    });
+    let held = status_of(&status(), ANN).unread_bytes;
+    assert!((PACKET_BYTES_MAX as u64 / 2..=UNREAD_MAX).contains(&held), "{held} B wait");
+    assert!(unread_files_bytes(pid) <= UNREAD_MAX + 60 * 4_096, "{} B", unread_files_bytes(pid));
+    let grown_kib = memory_kib(pid).saturating_sub(before_kib);
+    println!("{} asked for, {held} B wait, {grown_kib} KiB more are resident", asked.iter().sum::<usize>());
+    assert!(grown_kib <= UNREAD_MAX / 1_024, "{grown_kib} KiB");
+    assert_eq!(status_of(&status(), ANN).clients, 60, "nobody was cut: it is their sockets that are full");
+    hosts.are_undisturbed();
+    // Whoever reads after all gets every answer.
+    for _ in 0..asked[0] {
+        let answer = crowd[0].receive().expect("an answer").0;
+        assert!(matches!(answer, FromDaemon::Answer { id: 7, result: Ok(Answer::Channels { .. }) }));
+    }
+    drop(crowd);
+    let status = || hosts.connections[0].status().expect("status");
+    eventually("all is given back", || status_of(&status(), ANN) == UserStatus::default());
+    assert_eq!(unread_files_bytes(pid), 0);
+    let kept_kib = memory_kib(pid).saturating_sub(before_kib);
+    assert!(kept_kib <= 2_048, "{kept_kib} KiB are kept");
+    drop(channels);
+    hosts.are_undisturbed();
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// A user's programs that ask without end get their share of the processor's time; others and root are served meanwhile.
+#[test]
+fn who_asks_without_end_gets_its_share_and_others_are_served() {
+    let folder = folder("share");
+    let wanted = Wanted { daemon: "request_share_per_user_max = \"0.01%\"", ..Wanted::default() };
+    let mut hosts = Hosts::start(&folder, 1, &wanted, str::to_owned);
+    let channels = many_channels(&hosts, 20);
+    let path = hosts.a.socket.clone();
+    let (stop, answers) = (AtomicBool::new(false), AtomicU64::new(0));
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let greedy = scope.spawn(|| {
+            as_user(ANN, || {
+                let raw = Raw::greeted(&path);
+                while !stop.load(Ordering::SeqCst) {
+                    if !raw.try_send(&ask_for_channels()) || raw.receive().is_none() {
+                        return;
+                    }
+                    answers.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        });
+        if !rustix::process::getuid().is_root() {
+            return;
+        }
+        eventually("its share is used up, and root is served all the same", || {
+            let before = answers.load(Ordering::SeqCst);
+            for _ in 0..20 {
+                assert!(hosts.connections[0].status().is_ok());
+            }
+            before > 0 && answers.load(Ordering::SeqCst) == before
+        });
+        hosts.are_undisturbed();
+        let other = as_user(ANN + 1, || Raw::greeted(&path).ask(Request::Status).0);
+        assert!(matches!(other, Some(Ok(Answer::Status(_)))), "another user is served");
+        stop.store(true, Ordering::SeqCst);
+        // It waits for its turn: the end of the daemon ends that, if nothing else.
+        hosts.a.signal(Signal::KILL);
+        greedy.join().expect("no panic");
+    });
+    // 100 ms at once and a ten-thousandth from then on, 5 us at least for each, and what the last one overdrew.
+    let share_ns = 100_000_000 + begun.elapsed().as_nanos() as u64 / 10_000;
+    let answers = answers.load(Ordering::SeqCst);
+    assert!(answers <= share_ns / 5_000 + 1, "{answers} answers");
+    drop(channels);
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// What a program of `user` that is refused reads first, whatever it has asked by then.
+fn refused(user: u32, daemon: &Program) -> Option<ApiError> {
+    let hello = Request::Hello { version: VERSION, program: "raw".into() };
+    let hello = Packet::new(&Call { id: 1, request: hello }, Vec::new()).expect("short");
+    // Stopped, so that the request is there before the connection is looked at.
+    daemon.freeze();
+    let raw = as_user(user, || {
+        let raw = Raw::connect(&daemon.socket);
+        raw.send(&hello.bytes);
+        raw
+    });
+    daemon.signal(Signal::CONT);
+    let packet = raw?.receive_once().expect("no error comes before the reason").expect("the reason");
+    match packet.parse() {
+        Ok(FromDaemon::Answer { id: 0, result: Err(error) }) => Some(error),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Found with 64 users: the 65th, root too, saw that its connection was reset.
+#[test]
+fn users_who_take_every_place_leave_root_his_and_others_read_why() {
+    let folder = folder("places");
+    let wanted = Wanted { daemon: "users_max = 2", hello: "5s", ..Wanted::default() };
+    let mut hosts = Hosts::start(&folder, 2, &wanted, str::to_owned);
+    let path = hosts.a.socket.clone();
+    let taken: Vec<_> = (0..2).filter_map(|user| as_user(ANN + user, || Raw::greeted(&path))).collect();
+    if taken.is_empty() {
+        return;
+    }
+    let full = ApiError::Quota { what: Resource::Users, used: 2, limit: 2 };
+    assert_eq!(refused(ANN + 2, &hosts.a), Some(full.clone()));
+    let text = as_user(ANN + 2, || Endsystem::connect_to(&path).err().map(|error| error.to_string()));
+    let text = text.flatten().expect("no place");
+    assert!(text.contains(&full.to_string()) && !text.contains('\n'), "{text}");
+    // A program that is there already, of whatever user, and root's next one.
+    assert!(as_user(ANN, || Raw::greeted(&path)).is_some());
+    assert!(Endsystem::connect_to(&path).expect("root has a place").status().is_ok());
+    hosts.are_undisturbed();
+    drop(taken);
+    eventually("places are given back", || {
+        as_user(ANN + 2, || Endsystem::connect_to(&path).is_ok()) == Some(true)
+    });
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// Users of a user namespace are their account's as far as /etc/subuid says whose they are.
+#[test]
+fn subordinate_users_share_the_quotas_of_their_account() {
+    let folder = folder("subordinates");
+    let ranges = folder.join("subuid");
+    std::fs::write(&ranges, format!("{ANN}:3100000:1000\n")).expect("written");
+    if !rustix::process::getuid().is_root() {
+        eprintln!("SKIPPED: mount namespaces need root");
+        return;
+    }
+    let wanted = Wanted { daemon: "connections_per_user_max = 2", ..Wanted::default() };
+    let beside = |line: &str| {
+        format!("unshare -m sh -c 'mount --bind {} /etc/subuid && exec {line}'", ranges.display())
+    };
+    let mut hosts = Hosts::start(&folder, 3, &wanted, beside);
+    let path = hosts.a.socket.clone();
+    let first = [ANN, 3_100_007].map(|user| as_user(user, || Raw::greeted(&path)));
+    assert!(first.iter().all(Option::is_some));
+    let error = as_user(3_100_900, || Endsystem::connect_to(&path).err().map(|error| error.to_string()));
+    let error = error.flatten().expect("one too many");
+    assert!(error.contains("2 of 2 clients"), "{error}");
+    assert!(as_user(3_101_000, || Raw::greeted(&path)).is_some(), "beyond the range");
+    // The file is read anew when it has changed.
+    std::fs::write(&ranges, "").expect("written");
+    assert!(as_user(3_100_900, || Raw::greeted(&path)).is_some(), "nobody's subordinate any more");
+    hosts.are_undisturbed();
+    drop((first, hosts));
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// What a program cannot hand over cannot be closed here: the last close of a pipe that its other holders keep busy, or of a
+/// file of theirs, waits for them.
+#[test]
+fn descriptors_of_programs_reach_no_daemon() {
+    let folder = folder("descriptors");
+    let mut hosts = Hosts::start(&folder, 4, &Wanted::default(), str::to_owned);
+    let raw = Raw::greeted(&hosts.a.socket);
+    let before = descriptors(hosts.a.pid());
+    let status = Packet::new(&Call { id: 7, request: Request::Status }, Vec::new()).expect("short");
+    for _ in 0..50 {
+        let (reading, writing) = std::io::pipe().expect("a pipe");
+        let file = memfd_create("foreign", MemfdFlags::CLOEXEC).expect("a file");
+        let sent = raw.send_with(&status.bytes, vec![reading.into(), writing.into(), file]);
+        assert_eq!(
+            sent.expect_err("the kernel lets none through").kind(),
+            std::io::ErrorKind::PermissionDenied
+        );
+        assert!(raw.ask(Request::Status).0.is_ok(), "its other requests are answered");
+    }
+    assert!(descriptors(hosts.a.pid()) <= before);
+    hosts.are_undisturbed();
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// Users whose connections take every descriptor that the daemon may have: the next one is told, and root is let in.
+#[test]
+fn who_takes_every_descriptor_does_not_keep_root_out() {
+    let folder = folder("exhausted");
+    let wanted = Wanted { daemon: "connections_per_user_max = 1000", ..Wanted::default() };
+    let mut hosts = Hosts::start(&folder, 5, &wanted, |line| format!("prlimit --nofile=100 {line}"));
+    let path = hosts.a.socket.clone();
+    let mut crowd = Vec::new();
+    let told = as_user(ANN, || {
+        for _ in 0..200 {
+            let raw = Raw::connect(&path);
+            let hello = Request::Hello { version: VERSION, program: "raw".into() };
+            let hello = Packet::new(&Call { id: 1, request: hello }, Vec::new()).expect("short");
+            // Whoever is refused may be gone already.
+            raw.try_send(&hello);
+            match raw.receive().expect("a word").0 {
+                FromDaemon::Answer { id: 1, result: Ok(_) } => crowd.push(raw),
+                FromDaemon::Answer { id: 0, result: Err(error) } => return error.to_string(),
+                other => panic!("{other:?}"),
+            }
+        }
+        panic!("200 connections in 100 descriptors");
+    });
+    let Some(told) = told else { return };
+    assert!(told.contains("no descriptor left") && told.contains("LimitNOFILE"), "{told}");
+    let root = Endsystem::connect_to(&path).expect("root has the last one");
+    assert!(root.status().is_ok());
+    hosts.are_undisturbed();
+    drop((crowd, root));
+    eventually("there is room again", || as_user(ANN, || Endsystem::connect_to(&path).is_ok()) == Some(true));
+    std::fs::remove_dir_all(folder).expect("removed");
+}

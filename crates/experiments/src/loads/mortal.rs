@@ -1,0 +1,117 @@
+//! A channel whose end is a result and no error: where a load breaks its path, what is sent from then on counts as lost, and
+//! the run goes on.
+
+use std::sync::{Arc, OnceLock};
+
+use punctual::{Instant, RecvError, SendError};
+
+use super::{Inlet, Offered, Outlet};
+use crate::clock::sleep_until;
+
+/// Whether a channel has ended under its load, and why; its two ends share it.
+#[derive(Clone, Debug, Default)]
+pub struct Fate(Arc<OnceLock<String>>);
+
+impl Fate {
+    /// Why it has ended; `None`: it lives.
+    pub fn ended(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+
+    fn note(&self, why: &anyhow::Error) {
+        // Whichever end is told first.
+        let _ = self.0.set(why.to_string());
+    }
+}
+
+/// Both ends of a channel, and what becomes of it.
+pub fn mortal<O: Outlet, I: Inlet>(outlet: O, inlet: I) -> (Mortal<O>, Mortal<I>, Fate) {
+    let fate = Fate::default();
+    (Mortal { end: outlet, fate: fate.clone() }, Mortal { end: inlet, fate: fate.clone() }, fate)
+}
+
+/// One end.
+pub struct Mortal<E> {
+    end: E,
+    fate: Fate,
+}
+
+impl<E: Outlet> Outlet for Mortal<E> {
+    fn offer(&mut self, message: &[u8]) -> anyhow::Result<Offered> {
+        match self.end.offer(message) {
+            Err(error) if matches!(error.downcast_ref(), Some(SendError::Closed(_))) => {
+                self.fate.note(&error);
+                Ok(Offered::Taken)
+            }
+            offered => offered,
+        }
+    }
+}
+
+impl<E: Inlet> Inlet for Mortal<E> {
+    fn take(&mut self, message: &mut Vec<u8>, until: Instant) -> anyhow::Result<bool> {
+        match self.end.take(message, until) {
+            Err(error) if matches!(error.downcast_ref(), Some(RecvError::Closed(_))) => {
+                self.fate.note(&error);
+                sleep_until(until);
+                Ok(false)
+            }
+            taken => taken,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_proto::node::api::CloseReason;
+
+    use super::*;
+    use crate::clock::now;
+    use punctual::Nanos;
+
+    /// An end that gives these results, the last one for ever.
+    struct Script(Vec<Result<(), Option<CloseReason>>>);
+
+    impl Script {
+        fn next(&mut self) -> Result<(), Option<CloseReason>> {
+            if self.0.len() > 1 { self.0.remove(0) } else { self.0[0] }
+        }
+    }
+
+    impl Outlet for Script {
+        fn offer(&mut self, _: &[u8]) -> anyhow::Result<Offered> {
+            match self.next() {
+                Ok(()) => Ok(Offered::Full),
+                Err(Some(reason)) => Err(SendError::Closed(Some(reason)).into()),
+                Err(None) => anyhow::bail!("broken"),
+            }
+        }
+    }
+
+    impl Inlet for Script {
+        fn take(&mut self, _: &mut Vec<u8>, _: Instant) -> anyhow::Result<bool> {
+            match self.next() {
+                Ok(()) => Ok(true),
+                Err(Some(reason)) => Err(RecvError::Closed(Some(reason)).into()),
+                Err(None) => anyhow::bail!("broken"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_lost_path_is_a_result_and_other_faults_are_errors() {
+        let lost = Err(Some(CloseReason::PathLost));
+        let (mut outlet, mut inlet, fate) =
+            mortal(Script(vec![Ok(()), lost, lost, Err(None)]), Script(vec![Ok(()), lost, Err(None)]));
+        assert_eq!(outlet.offer(&[]).expect("it lives"), Offered::Full);
+        assert!(inlet.take(&mut Vec::new(), now()).expect("it lives"));
+        assert_eq!(fate.ended(), None);
+        for _ in 0..2 {
+            assert_eq!(outlet.offer(&[]).expect("a result"), Offered::Taken, "taken, and lost");
+        }
+        let until = now() + Nanos::from_millis(2);
+        assert!(!inlet.take(&mut Vec::new(), until).expect("a result") && now() >= until);
+        assert!(fate.ended().is_some_and(|why| why.contains("down")), "{fate:?}");
+        assert!(outlet.offer(&[]).is_err() && inlet.take(&mut Vec::new(), now()).is_err());
+    }
+}

@@ -1,0 +1,146 @@
+//! Whose subordinate a user is: accounts that may make user namespaces have ranges of further users (`/etc/subuid`), which
+//! must not multiply their quotas.
+//!
+//! The file is read when it has changed. What it does not say cannot be seen: ranges of other sources (nsswitch, a
+//! container manager that is root), and names that are not in `/etc/passwd`. Users of a namespace that the daemon's does not
+//! map all come as the overflow user: one account.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use punctual_proto::node::api::UserId;
+
+use super::quota::is_privileged;
+
+/// Longest file that is read, in bytes; one that is longer counts as none.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// What tells one state of a file from another.
+type Stamp = Option<(u64, u64, i64, i64)>;
+
+/// Users `first` to `last` belong to `owner`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    first: u32,
+    last: u32,
+    owner: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Subordinates {
+    ranges_file: PathBuf,
+    names_file: PathBuf,
+    stamps: [Stamp; 2],
+    /// By their first user; may overlap.
+    ranges: Vec<Range>,
+}
+
+impl Subordinates {
+    /// Of this system.
+    pub(super) fn of_system() -> Self {
+        Self::new(Path::new("/etc/subuid"), Path::new("/etc/passwd"))
+    }
+
+    fn new(ranges_file: &Path, names_file: &Path) -> Self {
+        let (ranges_file, names_file) = (ranges_file.into(), names_file.into());
+        Self { ranges_file, names_file, stamps: [None, None], ranges: Vec::new() }
+    }
+
+    /// Whose quotas count what `user` has.
+    pub(super) fn account(&mut self, user: UserId) -> UserId {
+        if is_privileged(user) {
+            return user;
+        }
+        self.refresh();
+        let known = self.ranges.partition_point(|range| range.first <= user.0);
+        let owner = self.ranges[..known].iter().rev().find(|range| user.0 <= range.last);
+        match owner {
+            // Containers of root are no root: each range is an account of its own.
+            Some(range) if is_privileged(UserId(range.owner)) => UserId(range.first),
+            Some(range) => UserId(range.owner),
+            None => user,
+        }
+    }
+
+    fn refresh(&mut self) {
+        let stamps = [stamp(&self.ranges_file), stamp(&self.names_file)];
+        if stamps == self.stamps {
+            return;
+        }
+        self.stamps = stamps;
+        let read = |path: &Path, stamp: Stamp| match stamp {
+            Some((_, bytes, ..)) if bytes <= FILE_BYTES_MAX => fs::read_to_string(path).unwrap_or_default(),
+            _ => String::new(),
+        };
+        let names = read(&self.names_file, stamps[1]);
+        self.ranges = parse(&read(&self.ranges_file, stamps[0]), &names);
+    }
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let about = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    Some((about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
+}
+
+/// Lines that cannot be read say nothing.
+fn parse(ranges: &str, names: &str) -> Vec<Range> {
+    let by_name: HashMap<&str, u32> = names
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(':');
+            let (name, user) = (fields.next()?, fields.nth(1)?);
+            Some((name, user.parse().ok()?))
+        })
+        .collect();
+    let range = |line: &str| {
+        let mut fields = line.trim().split(':');
+        let (owner, first, count) = (fields.next()?, fields.next()?, fields.next()?);
+        let owner = owner.parse().ok().or_else(|| by_name.get(owner).copied())?;
+        let (first, count) = (first.parse::<u32>().ok()?, count.parse::<u32>().ok()?.checked_sub(1)?);
+        Some(Range { first, last: first.checked_add(count)?, owner })
+    };
+    let mut all: Vec<Range> = ranges.lines().filter_map(range).collect();
+    all.sort_unstable_by_key(|range| range.first);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: &str = "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/:/bin/sh\nbob:x:1001:1001::/:/bin/sh\n";
+
+    #[test]
+    fn lines_are_read_by_name_and_by_number_and_others_say_nothing() {
+        let ranges =
+            parse("bob:300000:10\nann:100000:65536\n1002:200000:1\ncy:1:2\nann:x:1\nann:5:0\n\n#", NAMES);
+        let of = |first, last, owner| Range { first, last, owner };
+        assert_eq!(
+            ranges,
+            [of(100_000, 165_535, 1_000), of(200_000, 200_000, 1_002), of(300_000, 300_009, 1_001),]
+        );
+        assert_eq!(parse("ann:4294967295:2", NAMES), [], "beyond the last user");
+    }
+
+    #[test]
+    fn subordinates_count_as_their_owner_as_soon_as_the_file_says_so() {
+        let folder = std::env::temp_dir().join(format!("punctual-subuid-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let (ranges, names) = (folder.join("subuid"), folder.join("passwd"));
+        let mut known = Subordinates::new(&ranges, &names);
+        assert_eq!(known.account(UserId(100_005)), UserId(100_005), "no such file");
+        fs::write(&names, NAMES).expect("written");
+        fs::write(&ranges, "ann:100000:10\nroot:500000:10\n").expect("written");
+        assert_eq!(
+            [100_005, 100_009, 100_010, 1_000].map(|user| known.account(UserId(user)).0),
+            [1_000, 1_000, 100_010, 1_000]
+        );
+        assert_eq!(known.account(UserId(500_003)), UserId(500_000), "no part of root's own");
+        fs::write(&ranges, "bob:100000:10\nann:200000:10\n").expect("written");
+        assert_eq!(known.account(UserId(100_005)), UserId(1_001), "the file has changed");
+        fs::remove_dir_all(folder).expect("removed");
+    }
+}
