@@ -182,3 +182,86 @@ fn lateness_counts_from_when_the_application_sent() {
     assert!(since_sent + error >= LATE, "{since_sent} {error}");
     assert_eq!(info.timeliness, Timeliness::Late);
 }
+
+/// The processor of h1 looks `late` after a timer was due, each `every` for a second, while h1 sends.
+fn stand_still(world: &mut World, open: &Open, late: Nanos, every: Nanos) {
+    let mut due = world.now + every;
+    stream(world, open, Nanos::from_secs(1), |world| {
+        if due <= world.now {
+            due = world.now + every;
+            world.nodes[0].record_wake(late, world.now);
+        }
+    });
+}
+
+fn named(world: &World, end: usize) -> Vec<String> {
+    let told = world.events[end].iter().filter_map(|event| match event {
+        Event::Stage { channel: Some(_), stage, healed: false } => Some(stage.to_string()),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn a_source_whose_processor_stands_still_again_and_again_is_named_by_its_own_timers() {
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract()).expect("it fits");
+    stream(&mut world, &open, Nanos::from_secs(1), |_| {});
+    let bound = world.nodes[0].channel(open.source).expect("open").stages[0].bound;
+    let status = |world: &World| world.nodes[0].status(world.now);
+    assert!(bound > Nanos::from_millis(1) && world.nodes[0].has_sources() && !world.nodes[1].has_sources());
+
+    // Late, and within what was promised: a wake-up that is counted.
+    stand_still(&mut world, &open, bound, Nanos::from_millis(50));
+    assert_eq!((status(&world).late_service.times, told_of_stages(&world)), (0, 0));
+    assert!(status(&world).wakes.late >= 19);
+    // Twice in a second is an accident, three times are none.
+    let beyond = Nanos::from_millis(6);
+    stand_still(&mut world, &open, bound + beyond, Nanos::from_millis(490));
+    let late = status(&world).late_service;
+    assert_eq!((late.times, late.by_max, told_of_stages(&world)), (2, beyond, 0));
+    stand_still(&mut world, &open, bound + beyond, Nanos::from_millis(50));
+    for end in [0, 2] {
+        let told = named(&world, end);
+        assert!(
+            told.len() == 1 && told[0].starts_with("processor of h1 serves later than its bounds"),
+            "{told:?}"
+        );
+    }
+    let other = world.open(0, 2, contract()).expect("others are admitted");
+    assert_eq!(other.grant.degraded_by().len(), 1, "and told");
+    stream(&mut world, &open, Nanos::from_secs(22), |_| {});
+    assert!(status(&world).broken.is_empty());
+}
+
+/// Somebody who claims to have sent long ago hurts his own channel alone.
+#[test]
+fn what_an_application_says_of_when_it_sent_names_no_processor() {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract()).expect("it fits");
+    world.run_for(Nanos::from_secs(1));
+    for number in 0..200 {
+        let claimed = world.now - Nanos::from_millis(50);
+        open.outbox.send(&pattern(1, number, BYTES as usize), claimed);
+        world.nodes[0].handle_outbox(open.source, world.now);
+        world.run_for(Nanos::from_millis(5));
+        while open.inbox.recv(|_, _| {}) {}
+    }
+    let misses = world.nodes[1].channel(open.sink).expect("open").counters.misses;
+    let late = world.nodes[0].status(world.now).late_service.times;
+    assert!(misses > 150 && late == 0 && told_of_stages(&world) == 0, "{misses} {late}");
+}
+
+#[test]
+fn a_host_without_channels_has_promised_nothing() {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract()).expect("it fits");
+    world.nodes[0].close(open.source, world.now).expect("open");
+    world.run_for(Nanos::from_secs(1));
+    assert!(!world.nodes[0].has_sources());
+    for _ in 0..20 {
+        world.nodes[0].record_wake(Nanos::from_secs(1), world.now);
+        world.run_for(Nanos::from_millis(100));
+    }
+    assert_eq!(world.nodes[0].status(world.now).late_service.times, 0);
+}

@@ -249,6 +249,7 @@ impl<M: Memory> Plane<M> {
             told: Told::default(),
             role,
         };
+        self.promises.add(clip.cpu_bound, local.role == Role::Source);
         self.clips.insert(Box::new(clip));
         let Self { paths, clips, .. } = self;
         paths.insert(&local.path, local.channel, |id| clips.get(id).map(|clip| clip.local.path));
@@ -348,6 +349,7 @@ impl<M: Memory> Plane<M> {
     /// Removes a channel's clip with its handler and its packets.
     fn remove_clip(&mut self, channel: ChannelId) {
         let Some(mut clip) = self.clips.remove(channel) else { return };
+        self.promises.remove(clip.local.role == Role::Source);
         if let Some(input) = clip.input_mut() {
             while input.pop(&mut self.waiting).is_some() {}
             self.waiting.remove_room(input.packets_max);

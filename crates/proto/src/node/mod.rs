@@ -30,6 +30,7 @@ mod signals;
 mod sink;
 mod source;
 mod stages;
+mod standstill;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -199,10 +200,21 @@ impl<M: Memory> Node<M> {
         self.plane.record.add_idle(span, allowed);
     }
 
-    /// The processor woke `late` after the time that it had asked for.
-    pub fn record_wake(&mut self, late: Nanos) {
+    /// The processor woke `late` after the time that it had asked for, whatever else woke it: its own stage is held to that.
+    pub fn record_wake(&mut self, late: Nanos, now: Instant) {
         let release_latency = self.plane.config.cpu.release_latency;
         self.plane.record.add_wake(late, release_latency);
+        self.plane.note_standstill(late, now);
+    }
+
+    /// The processor, which was not waiting, looked around `late` after it should have.
+    pub fn record_standstill(&mut self, late: Nanos, now: Instant) {
+        self.plane.note_standstill(late, now);
+    }
+
+    /// Whether channels start here, whose messages show no standstill of the processor: it should have a timer that does.
+    pub const fn has_sources(&self) -> bool {
+        self.plane.promises.sources > 0
     }
 
     /// The costs that admission assumes here.

@@ -28,6 +28,7 @@ use super::record::WorkRecord;
 use super::shaper::Shaper;
 use super::signals::Signals;
 use super::stages::{Stages, signal_rate};
+use super::standstill::Promises;
 use crate::fragment::packet_wire_bytes;
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 use crate::limits::{
@@ -198,8 +199,10 @@ pub(super) struct Plane<M: Memory> {
     pub first_data: Option<ChannelId>,
     /// What units of work took, beside what admission assumes.
     pub record: WorkRecord,
-    /// Packets that this processor served later than its bound for them.
+    /// Packets that this processor served later than its bound for them, and its standstills.
     pub processor_watch: Watch,
+    /// What those are compared with.
+    pub promises: Promises,
     /// Something was late since the node looked.
     pub stirred: bool,
 }
@@ -249,6 +252,7 @@ impl<M: Memory> Plane<M> {
             first_data: None,
             record: WorkRecord::new(),
             processor_watch: Watch::default(),
+            promises: Promises::default(),
             stirred: false,
         };
         (0..plane.lines.len()).for_each(|link| plane.divide_rest(Some(LinkId(link as u16))));
