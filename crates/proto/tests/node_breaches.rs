@@ -12,7 +12,7 @@ use common::{Open, World, pattern};
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::memory::Timeliness;
-use punctual_proto::node::api::{Event, Port};
+use punctual_proto::node::api::{Event, LateStage, Port, SeenIn};
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
 
@@ -264,4 +264,54 @@ fn a_host_without_channels_has_promised_nothing() {
         world.run_for(Nanos::from_millis(100));
     }
     assert_eq!(world.nodes[0].status(world.now).late_service.times, 0);
+}
+
+fn told_late(world: &World, host: usize) -> Vec<LateStage> {
+    let told = world.events[host].iter().filter_map(|event| match event {
+        Event::Late(stage) => Some(stage.clone()),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn one_standstill_is_told_at_once_and_breaks_nothing() {
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract()).expect("it fits");
+    stream(&mut world, &open, Nanos::from_secs(1), |_| {});
+    assert_eq!(told_late(&world, 1), []);
+    world.still = Some((1, world.now + Nanos::from_millis(150)));
+    stream(&mut world, &open, Nanos::from_millis(150), |_| {});
+    let over = world.now;
+    while told_late(&world, 1).is_empty() {
+        assert!(world.now.since(over) < Nanos::from_millis(250), "too late");
+        stream(&mut world, &open, Nanos::from_millis(5), |_| {});
+    }
+    let told = told_late(&world, 1);
+    let [LateStage { host, towards: None, late, seen_in: SeenIn::OwnClock }] = told.as_slice() else {
+        panic!("{told:?}")
+    };
+    assert_eq!(host, "h2");
+    assert!(late.times > 1 && late.by_max > Nanos::from_millis(100), "{late:?}");
+    assert!((Nanos::from_millis(100)..Nanos::from_millis(150)).contains(&late.by_max));
+    let shown = |world: &World| world.nodes[1].status(world.now).late;
+    assert_eq!(shown(&world), told);
+    stream(&mut world, &open, Nanos::from_secs(2), |_| {});
+    assert_eq!((told_of_stages(&world), shown(&world).len()), (0, 1));
+    world.run_for(Nanos::from_secs(60));
+    assert_eq!((told_of_stages(&world), shown(&world).len(), told_late(&world, 1).len()), (0, 0, 1));
+    assert!(told_late(&world, 0).is_empty() && told_late(&world, 2).is_empty());
+}
+
+/// A standstill a second is no breach (two slots of ten): it is told at once and then each minute, with how often.
+#[test]
+fn what_is_late_each_second_is_told_each_minute() {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract()).expect("it fits");
+    for _ in 0..130 {
+        stand_still(&mut world, &open, Nanos::from_millis(50), Nanos::from_millis(900));
+    }
+    let told = told_late(&world, 0);
+    assert_eq!((told.len(), told_of_stages(&world)), (3, 0));
+    assert!(told[0].late.times == 1 && told[2].late.times > 50, "{told:?}");
 }

@@ -350,6 +350,7 @@ impl<M: Memory> Plane<M> {
     fn remove_clip(&mut self, channel: ChannelId) {
         let Some(mut clip) = self.clips.remove(channel) else { return };
         self.promises.remove(clip.local.role == Role::Source);
+        self.counted_gone.add(&clip.counted());
         if let Some(input) = clip.input_mut() {
             while input.pop(&mut self.waiting).is_some() {}
             self.waiting.remove_room(input.packets_max);

@@ -16,6 +16,7 @@ pub mod config;
 mod filters;
 mod flow;
 mod forward;
+mod late;
 pub mod lateness;
 mod outgoing;
 mod packet;
@@ -274,6 +275,7 @@ impl<M: Memory> Node<M> {
         let notice = self.plane.notices.pop_front();
         let notice = notice.map(|(channel, notice)| Event::Notice { channel, notice });
         let notice = notice.or_else(|| self.rates.events.pop_front());
+        let notice = notice.or_else(|| self.looks.events.pop_front());
         notice.or_else(|| if self.signalling.has_event() { self.signalling.poll_event() } else { None })
     }
 }

@@ -13,7 +13,7 @@ use punctual_analysis::arrival::{ArrivalTerms, LogicalArrivals};
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{BitRate, Instant, Nanos, Policing, Ppm, Rate};
 
-use super::api::{DropCounters, FilterChange, Notice};
+use super::api::{ChannelCounters, DropCounters, FilterChange, Notice};
 use super::backlog::Backlog;
 use super::best_effort::{Arrivals, Binding, Flow, Message};
 use super::clip::{Clip, Ending, PacketIn, RoleState};
@@ -186,6 +186,8 @@ pub(super) struct Plane<M: Memory> {
     pub arrivals_handler: HandlerId,
     pub backlog: Backlog,
     pub drops: DropCounters,
+    /// What channels had counted that are here no more.
+    pub counted_gone: ChannelCounters,
     pub notices: VecDeque<(ChannelId, Notice)>,
     /// What drivers have not been told yet.
     pub filters: VecDeque<(LinkId, FilterChange)>,
@@ -244,6 +246,7 @@ impl<M: Memory> Plane<M> {
             arrivals_handler,
             backlog,
             drops: DropCounters::default(),
+            counted_gone: ChannelCounters::default(),
             notices: VecDeque::with_capacity(ARRIVALS_PACKETS_MAX),
             filters: VecDeque::new(),
             drained: VecDeque::new(),
@@ -334,6 +337,14 @@ impl<M: Memory> Plane<M> {
         if late > Nanos::ZERO {
             self.processor_watch.late(late, now);
             self.stirred = true;
+        }
+    }
+
+    /// A demoted packet of a channel found no room as best effort.
+    pub fn note_demoted_dropped(&mut self, path: &PathId) {
+        let clip = self.channel_of(path).and_then(|channel| self.clips.get_mut(channel));
+        if let Some(clip) = clip {
+            clip.counters.demoted_dropped += 1;
         }
     }
 
