@@ -114,7 +114,7 @@ impl Journal {
         })
     }
 
-    /// A stage was late, and is not broken for it, at `now`. The node tells each once a minute itself.
+    /// A stage was late, and is not broken for it, at `now`. The node tells each about once a minute.
     pub(crate) fn late(&mut self, stage: &LateStage, now: Instant) -> Option<Line> {
         let left_out = left_out(self.late.pass(now)?);
         Some(Line::Warn(format!("late: {stage}; it is called broken if that goes on{left_out}")))

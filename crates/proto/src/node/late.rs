@@ -4,7 +4,7 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use punctual_analysis::Instant;
+use punctual_analysis::{Instant, Nanos};
 
 use super::Node;
 use super::api::{Event, LateStage, SeenIn, StageName};
@@ -26,21 +26,24 @@ pub(super) const fn watches(links: usize) -> usize {
 pub(super) struct Said {
     /// Since then something has been late in each last second.
     since: Option<Instant>,
-    last: Option<Instant>,
+    /// When it was said last, and how late it was then.
+    last: Option<(Instant, Nanos)>,
 }
 
 impl Said {
-    /// Whether it is time to say that something is late: a slot after the first, which mostly is not alone.
-    fn is_due(&mut self, is_late: bool, now: Instant) -> bool {
+    /// Whether it is time to say that something is late, up to `by_max` in the last minute: a slot after the first, which mostly
+    /// is not alone. What was little must not hide what is much.
+    fn is_due(&mut self, is_late: bool, by_max: Nanos, now: Instant) -> bool {
         if !is_late {
             self.since = None;
             return false;
         }
         let since = *self.since.get_or_insert(now);
-        let due = now.since(since) >= WATCH_SLOT
-            && self.last.is_none_or(|last| now.since(last) >= LATE_TOLD_INTERVAL);
+        let is_news =
+            self.last.is_none_or(|(last, by)| now.since(last) >= LATE_TOLD_INTERVAL || by_max >= by * 2);
+        let due = now.since(since) >= WATCH_SLOT && is_news;
         if due {
-            self.last = Some(now);
+            self.last = Some((now, by_max));
         }
         due
     }
@@ -70,7 +73,7 @@ impl<M: Memory> Node<M> {
             let Some((stage, seen_in, watch)) = self.watched(number) else { continue };
             let is_late = watch.broken_since().is_none() && watch.recent(now).times > 0;
             let late = watch.last_minute(now);
-            if self.looks.said[number].is_due(is_late, now) {
+            if self.looks.said[number].is_due(is_late, late.by_max, now) {
                 let stage = self.late_stage(stage, seen_in, late);
                 self.looks.events.push_back(Event::Late(stage));
             }
@@ -97,18 +100,18 @@ impl<M: Memory> Node<M> {
 
 #[cfg(test)]
 mod tests {
-    use punctual_analysis::Nanos;
-
     use super::*;
 
     #[test]
-    fn what_is_late_is_said_within_two_slots_and_once_a_minute() {
+    fn what_is_late_is_said_within_two_slots_and_once_a_minute_unless_it_doubles() {
+        const BY: Nanos = Nanos(100);
         let mut said = Said::default();
         let at = |slots: u64| Instant::ZERO + WATCH_SLOT * slots;
-        let says: Vec<u64> = (1..1_300).filter(|slot| said.is_due(true, at(*slot))).collect();
+        let says: Vec<u64> = (1..1_300).filter(|slot| said.is_due(true, BY, at(*slot))).collect();
         assert_eq!(says, [2, 602, 1_202]);
-        assert!(!said.is_due(false, at(1_301)) && !said.is_due(true, at(1_900)), "begins anew");
-        assert!(said.is_due(true, at(1_901)));
+        assert!(!said.is_due(true, BY * 2 - Nanos(1), at(1_300)) && said.is_due(true, BY * 2, at(1_300)));
+        assert!(!said.is_due(false, BY, at(1_301)) && !said.is_due(true, BY, at(1_900)), "begins anew");
+        assert!(said.is_due(true, BY, at(1_901)));
         assert_eq!(LATE_TOLD_INTERVAL, WATCH_SLOT * 600);
         assert!(WATCH_SLOT < Nanos::from_secs(1));
     }

@@ -107,7 +107,7 @@ impl World {
     }
 
     /// Whether a fault gave a stage no time, or held back what it sent, so shortly ago that it cannot have healed since.
-    fn was_disturbed(&self, stage: &str, towards: Option<&str>) -> bool {
+    pub(super) fn was_disturbed(&self, stage: &str, towards: Option<&str>) -> bool {
         let called =
             |name: &str| self.scenario.hosts.iter().position(|plan| plan.config.name.to_string() == name);
         let Some(host) = called(stage) else { return false };

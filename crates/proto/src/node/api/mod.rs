@@ -405,7 +405,7 @@ pub enum Event {
         /// It has kept its promise for a lease.
         healed: bool,
     },
-    /// A stage was late, and is not broken for it: said at once, and then at most once a minute.
+    /// A stage was late, and is not broken for it: said at once, then once a minute, or when it is twice as late.
     Late(LateStage),
     /// What became of a link.
     Link {
