@@ -104,7 +104,8 @@ fn numbers_say_their_units() {
         requests retransmissions route runtimes_refused stalls too_large unauthenticated units unknown_path
         user users version wake_late_ns_max wakes work_units wrong_cookie wrong_link packets_in
         packets_out send_errors send_waits pool_dry truncated policed unknown priority listener dead quantum
-        clock_breaks wire_bytes_in times messages lost perhaps_late unmeasured late_arrivals";
+        clock_breaks wire_bytes_in times messages lost perhaps_late unmeasured late_arrivals
+        no_slot demoted_dropped";
     fn check(verb: &str, key: &str, value: &Value, beside: Option<&serde_json::Map<String, Value>>) {
         match value {
             Value::Object(object) => {

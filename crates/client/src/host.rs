@@ -23,7 +23,7 @@ use punctual_link::Link;
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{
-    BrokenStage, CloseReason, Event, LinkChange, MeasuredRate, RateRefusal, RequestError,
+    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError,
 };
 use punctual_proto::node::config::NodeConfig;
 use punctual_proto::{Contract, Instant};
@@ -189,6 +189,11 @@ impl Host for EngineHost {
 
     fn stage_changed(&self, stage: &BrokenStage, healed: bool) {
         let line = self.journal.borrow_mut().stage(stage, healed, now());
+        line.into_iter().for_each(Line::say);
+    }
+
+    fn stage_late(&self, stage: &LateStage) {
+        let line = self.journal.borrow_mut().late(stage, now());
         line.into_iter().for_each(Line::say);
     }
 

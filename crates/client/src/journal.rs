@@ -4,7 +4,7 @@
 
 use punctual_proto::ids::LinkId;
 use punctual_proto::limiter::Limiter;
-use punctual_proto::node::api::{BrokenStage, CloseReason, LinkChange, MeasuredRate, RateRefusal};
+use punctual_proto::node::api::{BrokenStage, CloseReason, LateStage, LinkChange, MeasuredRate, RateRefusal};
 use punctual_proto::node::config::NodeConfig;
 use punctual_proto::text::harmless;
 use punctual_proto::{Instant, Nanos};
@@ -46,6 +46,7 @@ pub(crate) struct Journal {
     links: Vec<Link>,
     channels: Limiter,
     stages: Limiter,
+    late: Limiter,
 }
 
 impl Journal {
@@ -57,7 +58,12 @@ impl Journal {
             Link { name, neighbour, limiter: Limiter::new(LINES, WHILE) }
         };
         let limiter = || Limiter::new(LINES, WHILE);
-        Self { links: node.links.iter().map(link).collect(), channels: limiter(), stages: limiter() }
+        Self {
+            links: node.links.iter().map(link).collect(),
+            channels: limiter(),
+            stages: limiter(),
+            late: limiter(),
+        }
     }
 
     /// What became of a link at `now`.
@@ -107,6 +113,12 @@ impl Journal {
                 "degraded: {stage}; nothing is guaranteed across it until it has healed{left_out}"
             ))
         })
+    }
+
+    /// A stage was late, and is not broken for it, at `now`. The node tells each about once a minute.
+    pub(crate) fn late(&mut self, stage: &LateStage, now: Instant) -> Option<Line> {
+        let left_out = left_out(self.late.pass(now)?);
+        Some(Line::Warn(format!("late: {stage}; it is called broken if that goes on{left_out}")))
     }
 
     /// A channel that ends here, `what`, was closed for `reason` at `now`. Nothing where somebody wanted that.
@@ -172,6 +184,23 @@ mod tests {
              [[host]] on both hosts"
         );
         assert_eq!(journal.link(LinkId(7), LinkChange::Up, at(1)), None, "no such link");
+    }
+
+    #[test]
+    fn a_stage_that_was_late_is_said_apart_from_those_that_are_broken() {
+        use punctual_proto::node::api::{Cause, SeenIn};
+        let late = punctual_proto::Lateness { times: 1, by_max: Nanos::from_millis(150) };
+        let (host, mut journal) = ("a".to_owned(), journal());
+        let stage = LateStage { host: host.clone(), towards: None, late, seen_in: SeenIn::OwnClock };
+        assert_eq!(
+            text(journal.late(&stage, at(1))),
+            "warn late: processor of a was up to 150.00 ms late, once in the last minute; it is called broken if that goes on"
+        );
+        for _ in 0..20 {
+            journal.late(&stage, at(2));
+        }
+        let broken = BrokenStage { host, towards: None, late, cause: Cause::SlowProcessor };
+        assert!(text(journal.stage(&broken, false, at(2))).starts_with("warn degraded: processor of a "));
     }
 
     #[test]

@@ -67,9 +67,9 @@ pub use punctual_proto::latencies::{Bucket, Observation, Observed};
 pub use punctual_proto::memory::{MessageInfo, Timeliness};
 pub use punctual_proto::node::api::{
     BrokenStage, BusyRecord, Cause, ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason,
-    DropCounters, ForeignVersion, Grant, HostName, LinkStatus, LostAt, MeasuredRate, NodeStatus, PathRecord,
-    RateRefusal, RateStatus, Receipt, RefuseCause, Role, StageGrant, StageKind, UserId, WakeRecord, WorkKind,
-    name_of,
+    DropCounters, ForeignVersion, Grant, HostName, LateStage, LinkStatus, LostAt, LostWhy, MeasuredRate,
+    NodeStatus, PathRecord, RateRefusal, RateStatus, Receipt, RefuseCause, Role, SeenIn, StageGrant,
+    StageKind, UserId, WakeRecord, WorkKind, name_of,
 };
 pub use punctual_proto::node::config::{CostSource, Degraded, KernelTraffic};
 pub use punctual_proto::watch::Lateness;

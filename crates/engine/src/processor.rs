@@ -14,6 +14,7 @@ pub(crate) mod lead;
 mod meter;
 mod port;
 mod rest;
+mod sentry;
 mod share;
 mod spin;
 
@@ -32,6 +33,7 @@ use punctual_proto::{BitRate, Instant, Nanos};
 use self::doorbells::{Allowance, Doorbells};
 use self::meter::Meter;
 use self::port::LinkPort;
+use self::sentry::Sentry;
 use self::share::Share;
 use self::spin::{Spin, Waited};
 use crate::command::{Answer, CommandQueue};
@@ -87,6 +89,7 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     commanded: bool,
     background: Background,
     spin: Spin,
+    sentry: Sentry,
     /// What the kernel has given the thread, where that follows admission.
     share: Option<Share>,
     /// Who is to lead next.
@@ -174,6 +177,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             commanded: true,
             background: Background { may_wait: true, put_off: 0 },
             spin,
+            sentry: Sentry::default(),
             share,
             successor: None,
             is_led: false,
@@ -212,6 +216,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// Begins at `at`. The clock is read anew only where something was done: a reading costs as much as a look at a
     /// ring.
     fn turn(&mut self, at: Instant) -> Turn {
+        if let Some(late) = self.sentry.look(at, self.node.has_sources()) {
+            self.node.record_standstill(late, at);
+        }
         self.ports.iter_mut().for_each(|port| port.end_rest(at));
         let received = self.receive(at);
         let at = received.unwrap_or(at);
@@ -234,6 +241,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         // Many adapters are done at once: the window that opens is used at once.
         let completed = self.complete(ended);
         progress |= self.hand_out_events();
+        if progress {
+            self.sentry.work();
+        }
         Turn {
             progress: progress | completed,
             more: completed
@@ -420,7 +430,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
         let wanted = if stalled { Some(at + RETRY) } else { wanted };
         let rests = self.ports.iter().filter_map(LinkPort::rests_until).min();
-        [retry, wanted, rests, self.doorbells.next_unmute(), self.stop_at].into_iter().flatten().min()
+        let others = [rests, self.doorbells.next_unmute(), self.sentry.due(), self.stop_at];
+        [retry, wanted].into_iter().chain(others).flatten().min()
     }
 
     /// What others put on the links' devices, for the causes of what is late.
@@ -474,14 +485,17 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 
     /// Sleeps until something comes in or `until`; returns the time.
     fn sleep(&mut self, until: Option<Instant>, at: Instant) -> Instant {
-        let ready = self.ready(until.map(|until| until.since(at)), at);
+        self.ready(until.map(|until| until.since(at)), at);
         let woken = now();
         self.shared.counters.wakes.add(1);
-        if let (Some(until), 0) = (until, ready) {
+        // After a standstill something else is ready too: the timer was late all the same.
+        if let Some(until) = until.filter(|until| *until <= woken) {
             let late = woken.since(until);
             self.shared.counters.wake_late_ns_max.max(late.0);
             self.shared.counters.late_wakes.add(u64::from(late > LATE));
-            self.node.record_wake(late);
+            self.node.record_wake(late, woken);
+            // Of one standstill that is enough.
+            self.sentry.seen(woken);
         }
         woken
     }

@@ -53,6 +53,12 @@ pub const WATCH_SLOT: Nanos = Nanos::from_millis(100);
 pub const WATCH_SLOTS: usize = 10;
 /// A stage that was late in so many of them is broken.
 pub const WATCH_SLOTS_LATE: usize = 3;
+/// What was late is remembered for about a minute: in slots of this length ...
+pub const WATCH_LONG_SLOT: Nanos = Nanos::from_secs(10);
+/// ... so many of them.
+pub const WATCH_LONG_SLOTS: usize = 6;
+/// Between two lines about a stage that was late and is not broken.
+pub const LATE_TOLD_INTERVAL: Nanos = Nanos::from_secs(60);
 /// Bound of signalling on a link whose kernel traffic follows admission, in its periods; elsewhere one.
 pub const SIGNAL_PERIODS_BESIDE_KERNEL: u64 = 3;
 /// A shaper of kernel traffic that has not shrunk within this is no shaper for who waits: it is refused.

@@ -1,18 +1,20 @@
 //! Whether a stage keeps its promise: what was late in the last second, and since when that is no accident (ADR 0026).
 //!
-//! One lateness is counted and told, and proves nothing about the next minute: an interrupt, a hypervisor. A stage is
+//! One lateness is counted and told at once, and proves nothing about the next minute: an interrupt, a hypervisor. A stage is
 //! *broken* once it was late in [`WATCH_SLOTS_LATE`] of the last [`WATCH_SLOTS`] slots of [`WATCH_SLOT`]; it has *healed*
 //! when it has not been late for a lease. Constant work and memory.
 
 use punctual_analysis::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{WATCH_SLOT, WATCH_SLOTS, WATCH_SLOTS_LATE};
+use crate::limits::{WATCH_LONG_SLOT, WATCH_LONG_SLOTS, WATCH_SLOT, WATCH_SLOTS, WATCH_SLOTS_LATE};
 
 /// What came late to, or left late, one stage.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     slots: [Slot; WATCH_SLOTS],
+    /// For people, who look less often.
+    long: [Slot; WATCH_LONG_SLOTS],
     /// Of all time.
     total: Lateness,
     broken: Option<Broken>,
@@ -37,12 +39,30 @@ impl Lateness {
     }
 }
 
-/// A span of [`WATCH_SLOT`].
+/// A span of [`WATCH_SLOT`] or [`WATCH_LONG_SLOT`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     /// Which, counted from the clock's origin.
     number: u64,
     late: Lateness,
+}
+
+/// Puts down that something was late by `by` in the slot of `now`.
+fn note(slots: &mut [Slot], span: Nanos, by: Nanos, now: Instant) {
+    let number = now.0 / span.0;
+    let index = (number % slots.len() as u64) as usize;
+    let slot = &mut slots[index];
+    if slot.number != number {
+        *slot = Slot { number, late: Lateness::default() };
+    }
+    slot.late.add(by);
+}
+
+/// Those that something was late in and that are as young as there are slots.
+fn recent(slots: &[Slot], span: Nanos, now: Instant) -> impl Iterator<Item = &Slot> {
+    let newest = now.0 / span.0;
+    let is_recent = move |slot: &&Slot| newest.saturating_sub(slot.number) < slots.len() as u64;
+    slots.iter().filter(|slot| slot.late.times > 0).filter(is_recent)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,12 +75,8 @@ struct Broken {
 impl Watch {
     /// Something was late by `by`. Says whether the stage is broken by that and was not before.
     pub fn late(&mut self, by: Nanos, now: Instant) -> bool {
-        let number = now.0 / WATCH_SLOT.0;
-        let slot = &mut self.slots[(number % WATCH_SLOTS as u64) as usize];
-        if slot.number != number {
-            *slot = Slot { number, late: Lateness::default() };
-        }
-        slot.late.add(by);
+        note(&mut self.slots, WATCH_SLOT, by, now);
+        note(&mut self.long, WATCH_LONG_SLOT, by, now);
         self.total.add(by);
         if let Some(broken) = &mut self.broken {
             broken.last = now;
@@ -104,7 +120,14 @@ impl Watch {
 
     /// What was late in the last second.
     pub fn recent(&self, now: Instant) -> Lateness {
-        self.recent_slots(now).fold(Lateness::default(), |sum, slot| sum.and(slot.late))
+        let slots = recent(&self.slots, WATCH_SLOT, now);
+        slots.fold(Lateness::default(), |sum, slot| sum.and(slot.late))
+    }
+
+    /// What was late in the last minute, the slot at hand included.
+    pub fn last_minute(&self, now: Instant) -> Lateness {
+        let slots = recent(&self.long, WATCH_LONG_SLOT, now);
+        slots.fold(Lateness::default(), |sum, slot| sum.and(slot.late))
     }
 
     /// What was late since the start.
@@ -113,13 +136,7 @@ impl Watch {
     }
 
     fn slots_late(&self, now: Instant) -> usize {
-        self.recent_slots(now).count()
-    }
-
-    fn recent_slots(&self, now: Instant) -> impl Iterator<Item = &Slot> {
-        let newest = now.0 / WATCH_SLOT.0;
-        let is_recent = move |slot: &&Slot| newest.saturating_sub(slot.number) < WATCH_SLOTS as u64;
-        self.slots.iter().filter(move |slot| slot.late.times > 0).filter(is_recent)
+        recent(&self.slots, WATCH_SLOT, now).count()
     }
 }
 
@@ -147,6 +164,9 @@ mod tests {
         assert_eq!(watch.total(), Lateness { times: 300, by_max: Nanos(501) });
         assert_eq!(watch.recent(at(59_900)), Lateness { times: 5, by_max: Nanos(501) });
         assert_eq!(watch.recent(at(61_000)), Lateness::default());
+        assert_eq!(watch.last_minute(at(59_999)), Lateness { times: 300, by_max: Nanos(501) });
+        assert_eq!(watch.last_minute(at(101_000)).times, 50, "of the ten seconds before the last fifty");
+        assert_eq!(watch.last_minute(at(110_000)), Lateness::default());
         assert_eq!(watch.broken_since(), None);
     }
 

@@ -12,7 +12,7 @@ use common::{Open, World, pattern};
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::memory::Timeliness;
-use punctual_proto::node::api::{Event, Port};
+use punctual_proto::node::api::{Event, LateStage, Port, SeenIn};
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
 
@@ -181,4 +181,137 @@ fn lateness_counts_from_when_the_application_sent() {
     let error = info.clock_error.expect("clocks are known");
     assert!(since_sent + error >= LATE, "{since_sent} {error}");
     assert_eq!(info.timeliness, Timeliness::Late);
+}
+
+/// The processor of h1 looks `late` after a timer was due, each `every` for a second, while h1 sends.
+fn stand_still(world: &mut World, open: &Open, late: Nanos, every: Nanos) {
+    let mut due = world.now + every;
+    stream(world, open, Nanos::from_secs(1), |world| {
+        if due <= world.now {
+            due = world.now + every;
+            world.nodes[0].record_wake(late, world.now);
+        }
+    });
+}
+
+fn named(world: &World, end: usize) -> Vec<String> {
+    let told = world.events[end].iter().filter_map(|event| match event {
+        Event::Stage { channel: Some(_), stage, healed: false } => Some(stage.to_string()),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn a_source_whose_processor_stands_still_again_and_again_is_named_by_its_own_timers() {
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract()).expect("it fits");
+    stream(&mut world, &open, Nanos::from_secs(1), |_| {});
+    let bound = world.nodes[0].channel(open.source).expect("open").stages[0].bound;
+    let status = |world: &World| world.nodes[0].status(world.now);
+    assert!(bound > Nanos::from_millis(1) && world.nodes[0].has_sources() && !world.nodes[1].has_sources());
+
+    // Late, and within what was promised: a wake-up that is counted.
+    stand_still(&mut world, &open, bound, Nanos::from_millis(50));
+    assert_eq!((status(&world).late_service.times, told_of_stages(&world)), (0, 0));
+    assert!(status(&world).wakes.late >= 19);
+    // Twice in a second is an accident, three times are none.
+    let beyond = Nanos::from_millis(6);
+    stand_still(&mut world, &open, bound + beyond, Nanos::from_millis(490));
+    let late = status(&world).late_service;
+    assert_eq!((late.times, late.by_max, told_of_stages(&world)), (2, beyond, 0));
+    stand_still(&mut world, &open, bound + beyond, Nanos::from_millis(50));
+    for end in [0, 2] {
+        let told = named(&world, end);
+        assert!(
+            told.len() == 1 && told[0].starts_with("processor of h1 serves later than its bounds"),
+            "{told:?}"
+        );
+    }
+    let other = world.open(0, 2, contract()).expect("others are admitted");
+    assert_eq!(other.grant.degraded_by().len(), 1, "and told");
+    stream(&mut world, &open, Nanos::from_secs(22), |_| {});
+    assert!(status(&world).broken.is_empty());
+}
+
+/// Somebody who claims to have sent long ago hurts his own channel alone.
+#[test]
+fn what_an_application_says_of_when_it_sent_names_no_processor() {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract()).expect("it fits");
+    world.run_for(Nanos::from_secs(1));
+    for number in 0..200 {
+        let claimed = world.now - Nanos::from_millis(50);
+        open.outbox.send(&pattern(1, number, BYTES as usize), claimed);
+        world.nodes[0].handle_outbox(open.source, world.now);
+        world.run_for(Nanos::from_millis(5));
+        while open.inbox.recv(|_, _| {}) {}
+    }
+    let misses = world.nodes[1].channel(open.sink).expect("open").counters.misses;
+    let late = world.nodes[0].status(world.now).late_service.times;
+    assert!(misses > 150 && late == 0 && told_of_stages(&world) == 0, "{misses} {late}");
+}
+
+#[test]
+fn a_host_without_channels_has_promised_nothing() {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract()).expect("it fits");
+    world.nodes[0].close(open.source, world.now).expect("open");
+    world.run_for(Nanos::from_secs(1));
+    assert!(!world.nodes[0].has_sources());
+    for _ in 0..20 {
+        world.nodes[0].record_wake(Nanos::from_secs(1), world.now);
+        world.run_for(Nanos::from_millis(100));
+    }
+    assert_eq!(world.nodes[0].status(world.now).late_service.times, 0);
+}
+
+fn told_late(world: &World, host: usize) -> Vec<LateStage> {
+    let told = world.events[host].iter().filter_map(|event| match event {
+        Event::Late(stage) => Some(stage.clone()),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn one_standstill_is_told_at_once_and_breaks_nothing() {
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract()).expect("it fits");
+    stream(&mut world, &open, Nanos::from_secs(1), |_| {});
+    assert_eq!(told_late(&world, 1), []);
+    world.still = Some((1, world.now + Nanos::from_millis(150)));
+    stream(&mut world, &open, Nanos::from_millis(150), |_| {});
+    let over = world.now;
+    while told_late(&world, 1).is_empty() {
+        assert!(world.now.since(over) < Nanos::from_millis(250), "too late");
+        stream(&mut world, &open, Nanos::from_millis(5), |_| {});
+    }
+    let told = told_late(&world, 1);
+    let [LateStage { host, towards: None, late, seen_in: SeenIn::OwnClock }] = told.as_slice() else {
+        panic!("{told:?}")
+    };
+    assert_eq!(host, "h2");
+    assert!(late.times > 1 && late.by_max > Nanos::from_millis(100), "{late:?}");
+    assert!((Nanos::from_millis(100)..Nanos::from_millis(150)).contains(&late.by_max));
+    let shown = |world: &World| world.nodes[1].status(world.now).late;
+    assert_eq!(shown(&world), told);
+    stream(&mut world, &open, Nanos::from_secs(2), |_| {});
+    assert_eq!((told_of_stages(&world), shown(&world).len()), (0, 1));
+    world.run_for(Nanos::from_secs(60));
+    assert_eq!((told_of_stages(&world), shown(&world).len(), told_late(&world, 1).len()), (0, 0, 1));
+    assert!(told_late(&world, 0).is_empty() && told_late(&world, 2).is_empty());
+}
+
+/// A standstill a second is no breach (two slots of ten): it is told at once and then each minute, with how often.
+#[test]
+fn what_is_late_each_second_is_told_each_minute() {
+    let mut world = World::line(2, RATE);
+    let open = world.open(0, 1, contract()).expect("it fits");
+    for _ in 0..130 {
+        stand_still(&mut world, &open, Nanos::from_millis(50), Nanos::from_millis(900));
+    }
+    let told = told_late(&world, 0);
+    assert_eq!((told.len(), told_of_stages(&world)), (3, 0));
+    assert!(told[0].late.times == 1 && told[2].late.times > 50, "{told:?}");
 }

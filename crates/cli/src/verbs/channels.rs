@@ -1,7 +1,7 @@
 //! `punctual channels`: promises and evidence.
 
 use clap::Args;
-use punctual::{ChannelStatus, Late, Nanos, Observed, Role, Statistical};
+use punctual::{ChannelStatus, Late, LateStage, Nanos, Observed, Role, Statistical};
 
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
@@ -20,13 +20,14 @@ impl Channels {
     /// # Errors
     /// Where there is no daemon.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
-        let channels = self.host.connect()?.channels()?;
-        output.print_with_units(&channels, |channels| text(channels))?;
+        let host = self.host.connect()?;
+        let (channels, late) = (host.channels()?, host.status()?.node.late);
+        output.print_with_units(&channels, |channels| text(channels, &late))?;
         Ok(Outcome::Done)
     }
 }
 
-fn text(channels: &[ChannelStatus]) -> String {
+fn text(channels: &[ChannelStatus], late: &[LateStage]) -> String {
     if channels.is_empty() {
         return "no channels".into();
     }
@@ -34,7 +35,8 @@ fn text(channels: &[ChannelStatus]) -> String {
         "id", "path", "role", "from", "to", "state", "promised", "last", "p99", "max", "+-", "messages",
         "late", "perhaps", "waited", "dropped", "demoted", "lost", "expired",
     ];
-    table(&head, &channels.iter().map(row).collect::<Vec<_>>())
+    let late: String = late.iter().map(|stage| format!("\nLATE: {stage}")).collect();
+    table(&head, &channels.iter().map(row).collect::<Vec<_>>()) + &late
 }
 
 fn row(channel: &ChannelStatus) -> Vec<String> {
@@ -74,7 +76,7 @@ fn row(channel: &ChannelStatus) -> Vec<String> {
 /// At the sink all that is missing; elsewhere what this host dropped.
 fn lost(channel: &ChannelStatus) -> u64 {
     let counters = &channel.counters;
-    let here = counters.incomplete + counters.overruns + counters.overflows;
+    let here = counters.incomplete + counters.overruns + counters.overflows + counters.demoted_dropped;
     if channel.role == Role::Sink { counters.lost.max(here) } else { here }
 }
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use punctual::{
-    Address, Channel, CloseReason, Contract, Ending, Grant, Guarantee, LostAt, Nanos, Policing, Receipt,
-    SendError, counted, failure,
+    Address, Channel, CloseReason, Contract, Ending, Grant, Guarantee, LostAt, LostWhy, Nanos, Policing,
+    Receipt, SendError, counted, failure,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -64,6 +64,8 @@ struct Sent {
 struct LostHere {
     place: String,
     messages: u64,
+    /// Why a host threw them away; `None` of a link.
+    why: Option<LostWhy>,
 }
 
 /// What came of it.
@@ -91,8 +93,10 @@ struct Arrived {
 
 impl Arrived {
     fn lost_where(&self) -> String {
-        let named =
-            |LostHere { place, messages }: &LostHere| format!(", {messages} of those were lost at {place}");
+        let named = |LostHere { place, messages, why }: &LostHere| {
+            let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+            format!(", {messages} of those were lost at {place}{why}")
+        };
         self.lost_at.as_ref().map_or_else(String::new, named)
     }
 }
@@ -205,8 +209,10 @@ impl Sent {
             return Err(format!("{unknown}: {}", ended(reason)));
         };
         let Receipt { delivered, late, perhaps_late, unmeasured, latency_max, lost_at, .. } = receipt;
-        let place = |lost: LostAt| Some((self.grant.as_ref()?.place(&lost.stage), lost.messages));
-        let lost_at = lost_at.and_then(place).map(|(place, messages)| LostHere { place, messages });
+        let place = |LostAt { stage, messages, why }: LostAt| {
+            Some(LostHere { place: self.grant.as_ref()?.place(&stage), messages, why })
+        };
+        let lost_at = lost_at.and_then(place);
         self.arrived = Arrived {
             delivered: Some(delivered),
             late: Some(late),

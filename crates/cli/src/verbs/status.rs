@@ -59,7 +59,7 @@ fn text(status: &HostStatus) -> String {
     format!(
         "host {} (node {}), up {}{degraded}{}\nprocessor {}\n{}channels {}, CPU given away {}, buffers {} B, overruns {}\n\n{}\n\n{}\n\n{}\n\n{}\n\n\
          API: {}, {}, {} malformed, {} over quota, {} not reading, {}\n\
-         packets dropped at the edge: {}",
+         packets dropped at the edge: {}\nall channels since the start: {}",
         node.name,
         node.id,
         status.uptime,
@@ -81,15 +81,18 @@ fn text(status: &HostStatus) -> String {
         api.not_reading,
         counted(api.broken_rings, "broken ring"),
         drops(&node.drops),
+        channels_total(node),
     )
 }
 
-/// A line for each stage that breaks its promise, this host's or one on the ways of its channels.
+/// A line for each stage that breaks its promise, this host's or one on the ways of its channels, and for those that were late
+/// in the last minute.
 fn broken(node: &NodeStatus) -> String {
     let line = |stage: &BrokenStage| {
         format!("\nDEGRADED: {stage}; nothing is guaranteed across it until it has healed")
     };
-    node.broken.iter().map(line).collect()
+    let late = node.late.iter().map(|stage| format!("\nLATE: {stage}"));
+    node.broken.iter().map(line).chain(late).collect()
 }
 
 /// How many channels, and how many of them are soft.
@@ -286,6 +289,16 @@ fn drivers(status: &HostStatus) -> String {
 /// The reasons for which something was dropped; "none" where nothing was.
 fn drops(drops: &DropCounters) -> String {
     nonzero(&serde_json::to_value(drops).unwrap_or_default())
+}
+
+/// What all channels have counted here, those that have ended too.
+fn channels_total(node: &NodeStatus) -> String {
+    let mut counts = serde_json::to_value(node.channels_total).unwrap_or_default();
+    // No counts.
+    for largest in ["latency_max", "occupancy_max"] {
+        counts[largest] = 0.into();
+    }
+    nonzero(&counts)
 }
 
 /// The counts of an object that are not zero; "none" where all are.

@@ -3,6 +3,7 @@
 
 pub mod census;
 pub mod harm;
+pub mod hog;
 pub mod hosts;
 pub mod network;
 pub mod program;

@@ -106,6 +106,7 @@ pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(mut processor: Box<P
             processor = given_back;
             processor.is_led = false;
             started = now();
+            processor.sentry.begin(started);
             continue;
         }
         // Who asks to lead is not kept waiting for the next packet.
@@ -167,6 +168,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
         let mut baton = self.baton.take().ok_or(EngineGone)?;
         // What the leader did meanwhile is no protocol work and was admitted as a handler's.
         baton.processor.node.record_idle(at.since(self.left_at));
+        baton.processor.sentry.begin(at);
         baton.processor.serve_handlers(at);
         loop {
             match baton.processor.step(at, until, &mut |_| is_done()) {

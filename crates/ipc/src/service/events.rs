@@ -87,6 +87,7 @@ impl<H: Host> Service<H> {
                 self.tell(channel, Push::Stage { channel, stage, healed });
             }
             Event::Stage { channel: None, stage, healed } => self.host.stage_changed(&stage, healed),
+            Event::Late(stage) => self.host.stage_late(&stage),
             Event::Rate { link, result } => self.rate_measured(link, result),
             Event::Link { link, change } => self.host.link_changed(link, change),
             Event::Notice { channel, notice } => self.tell(channel, Push::Notice { channel, notice }),

@@ -7,7 +7,7 @@ use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{
-    BrokenStage, CloseReason, Event, LinkChange, MeasuredRate, RateRefusal, RequestError,
+    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError,
 };
 use thiserror::Error;
 
@@ -88,6 +88,9 @@ pub trait Host {
 
     /// Says in the log that a stage breaks its promise, or has healed.
     fn stage_changed(&self, stage: &BrokenStage, healed: bool);
+
+    /// Says in the log that a stage was late, and is not broken for it.
+    fn stage_late(&self, stage: &LateStage);
 
     /// Says in the log why a channel that ends here was closed, where nobody wanted that; `what`: "to PORT@HOST" at its
     /// source, "PORT from HOST" at its sink.

@@ -250,6 +250,7 @@ impl<M: Memory> Plane<M> {
             role,
         };
         self.clips_soft += u32::from(clip.is_soft());
+        self.promises.add(clip.cpu_bound, local.role == Role::Source);
         self.clips.insert(Box::new(clip));
         let Self { paths, clips, .. } = self;
         paths.insert(&local.path, local.channel, |id| clips.get(id).map(|clip| clip.local.path));
@@ -350,6 +351,8 @@ impl<M: Memory> Plane<M> {
     fn remove_clip(&mut self, channel: ChannelId) {
         let Some(mut clip) = self.clips.remove(channel) else { return };
         self.clips_soft -= u32::from(clip.is_soft());
+        self.promises.remove(clip.local.role == Role::Source);
+        self.counted_gone.add(&clip.counted());
         if let Some(input) = clip.input_mut() {
             while input.pop(&mut self.waiting).is_some() {}
             self.waiting.remove_room(input.packets_max);

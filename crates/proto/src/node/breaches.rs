@@ -5,13 +5,15 @@
 //! did, and this processor's own clock. Packets of data are counted beside it and refuse nobody. Looks happen only while
 //! something is late or broken: a host on which all is well is not woken.
 
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use punctual_analysis::{BitRate, Instant, Nanos};
 
 use super::Node;
-use super::api::{Breach, Cause, LateArrivals, StageName};
+use super::api::{Breach, Cause, Event, LateArrivals, StageName};
+use super::late::{Said, watches};
 use crate::ids::LinkId;
 use crate::limits::{LATE_ARRIVALS_INTERVAL, WATCH_SLOT};
 use crate::memory::Memory;
@@ -29,6 +31,10 @@ pub(super) struct Looks {
     pub next: Option<Instant>,
     processor: Option<Breach>,
     links: Vec<LinkLook>,
+    /// What was said of each watch.
+    pub said: Vec<Said>,
+    /// What is to be said.
+    pub events: VecDeque<Event>,
 }
 
 /// One link, both ways.
@@ -78,7 +84,13 @@ impl Flow {
 
 impl Looks {
     pub fn new(links: usize) -> Self {
-        Self { next: None, processor: None, links: vec![LinkLook::default(); links] }
+        Self {
+            next: None,
+            processor: None,
+            links: vec![LinkLook::default(); links],
+            said: vec![Said::default(); watches(links)],
+            events: VecDeque::new(),
+        }
     }
 }
 
@@ -118,6 +130,7 @@ impl<M: Memory> Node<M> {
             goes_on |= self.look_at_arrivals(link, now);
             goes_on |= self.look_at_departures(link, now);
         }
+        self.tell_late_stages(now);
         self.looks.next = goes_on.then(|| now + WATCH_SLOT);
     }
 

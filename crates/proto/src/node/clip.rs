@@ -9,7 +9,7 @@ use core::ops::AddAssign;
 use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals, LogicalArrivals};
 use punctual_analysis::{Guarantee, Instant, Nanos};
 
-use super::api::{ChannelCounters, Notice, Passed, Receipt};
+use super::api::{ChannelCounters, Notice, Passed, Receipt, Thrown};
 use super::best_effort::Slot;
 use super::lateness::Timeliness;
 use super::outgoing::Outgoing;
@@ -252,6 +252,7 @@ impl<M: Memory> Clip<M> {
             self.counters;
         Receipt {
             received: messages_in,
+            passed: self.passed(),
             lost_at: None,
             delivered: messages_out,
             late: misses.into(),
@@ -263,8 +264,14 @@ impl<M: Memory> Clip<M> {
     }
 
     /// What has passed here.
-    pub const fn passed(&self) -> Passed {
-        Passed { messages_in: self.counters.messages_in, messages_out: self.counters.messages_out }
+    pub fn passed(&self) -> Passed {
+        let Counters { packets_in, packets_out, messages_out, .. } = self.counters;
+        Passed { packets_in, packets_out, messages_out, thrown: self.counters.thrown() }
+    }
+
+    /// As `channels` shows them.
+    pub fn counted(&self) -> ChannelCounters {
+        ChannelCounters { lost: self.lost(), ..self.counters.shown() }
     }
 
     /// Whether not every message is promised.
@@ -290,8 +297,12 @@ pub(super) struct Counters {
     pub late_arrivals: Count,
     pub incomplete: Count,
     pub overruns: Count,
-    pub overflows: Count,
+    pub no_buffer: Count,
+    pub no_slot: Count,
+    pub demoted_dropped: Count,
     pub expired: Count,
+    pub packets_in: u64,
+    pub packets_out: u64,
 }
 
 /// How often something happened that should not. The largest number stands for itself or more: four thousand million of
@@ -322,8 +333,19 @@ impl Counters {
         }
     }
 
+    /// Packets that were thrown away here.
+    fn thrown(&self) -> Thrown {
+        Thrown {
+            no_buffer: self.no_buffer.into(),
+            no_slot: self.no_slot.into(),
+            demoted: self.demoted_dropped.into(),
+            expired: self.expired.into(),
+            receiver_full: self.overruns.into(),
+        }
+    }
+
     /// As `channels` shows them; what is lost is not counted but told by the numbers that are missing.
-    pub fn shown(&self) -> ChannelCounters {
+    fn shown(&self) -> ChannelCounters {
         ChannelCounters {
             messages_in: self.messages_in,
             messages_out: self.messages_out,
@@ -338,7 +360,10 @@ impl Counters {
             lost: 0,
             incomplete: self.incomplete.into(),
             overruns: self.overruns.into(),
-            overflows: self.overflows.into(),
+            overflows: u64::from(self.no_buffer) + u64::from(self.no_slot),
+            demoted_dropped: self.demoted_dropped.into(),
+            packets_in: self.packets_in,
+            packets_out: self.packets_out,
             expired: self.expired.into(),
             latency_max: self.latency_max,
             occupancy_max: self.occupancy_max,

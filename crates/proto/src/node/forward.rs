@@ -41,6 +41,8 @@ impl<M: Memory> Plane<M> {
             let Some(packet) = forwarder.input.pop(&mut self.waiting) else { break };
             let number = packet.header.message;
             if forwarder.dropping == Some(number) {
+                counters.no_slot += 1;
+                self.drops.no_slot += 1;
                 freed += 1;
                 continue;
             }
@@ -55,7 +57,8 @@ impl<M: Memory> Plane<M> {
             let reference = Packet::Forward { channel, header: packet.header, frame: packet.frame, nominal };
             counters.messages_in += u64::from(packet.header.fragment == 0);
             if line.scheduler.enqueue(now, forwarder.outlet.flow, key, reference).is_err() {
-                counters.overflows += 1;
+                counters.no_slot += 1;
+                self.drops.no_slot += 1;
                 freed += 1;
                 forwarder.dropping = Some(number);
             }
@@ -88,6 +91,9 @@ impl<M: Memory> Plane<M> {
             if line.scheduler.enqueue_best_effort(now, key_of(header.path), wire_bytes, packet).is_err() {
                 self.drops.no_buffer += 1;
                 self.line_mut(link_in).best_effort_frames -= 1;
+                if header.kind == Kind::Guaranteed {
+                    self.note_demoted_dropped(&header.path);
+                }
             }
             return;
         }

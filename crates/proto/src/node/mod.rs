@@ -16,6 +16,7 @@ pub mod config;
 mod filters;
 mod flow;
 mod forward;
+mod late;
 pub mod lateness;
 mod outgoing;
 mod packet;
@@ -30,6 +31,7 @@ mod signals;
 mod sink;
 mod source;
 mod stages;
+mod standstill;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -201,10 +203,21 @@ impl<M: Memory> Node<M> {
         self.plane.record.add_idle(span, allowed);
     }
 
-    /// The processor woke `late` after the time that it had asked for.
-    pub fn record_wake(&mut self, late: Nanos) {
+    /// The processor woke `late` after the time that it had asked for, whatever else woke it: its own stage is held to that.
+    pub fn record_wake(&mut self, late: Nanos, now: Instant) {
         let release_latency = self.plane.config.cpu.release_latency;
         self.plane.record.add_wake(late, release_latency);
+        self.plane.note_standstill(late, now);
+    }
+
+    /// The processor, which was not waiting, looked around `late` after it should have.
+    pub fn record_standstill(&mut self, late: Nanos, now: Instant) {
+        self.plane.note_standstill(late, now);
+    }
+
+    /// Whether channels start here, whose messages show no standstill of the processor: it should have a timer that does.
+    pub const fn has_sources(&self) -> bool {
+        self.plane.promises.sources > 0
     }
 
     /// The costs that admission assumes here.
@@ -264,6 +277,7 @@ impl<M: Memory> Node<M> {
         let notice = self.plane.notices.pop_front();
         let notice = notice.map(|(channel, notice)| Event::Notice { channel, notice });
         let notice = notice.or_else(|| self.rates.events.pop_front());
+        let notice = notice.or_else(|| self.looks.events.pop_front());
         notice.or_else(|| if self.signalling.has_event() { self.signalling.poll_event() } else { None })
     }
 }

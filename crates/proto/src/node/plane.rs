@@ -13,7 +13,7 @@ use punctual_analysis::arrival::{ArrivalTerms, LogicalArrivals};
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{BitRate, Instant, Nanos, Policing, Ppm, Rate};
 
-use super::api::{DropCounters, FilterChange, Notice};
+use super::api::{ChannelCounters, DropCounters, FilterChange, Notice};
 use super::backlog::Backlog;
 use super::best_effort::{Arrivals, Binding, Flow, Message};
 use super::clip::{Clip, Ending, PacketIn, RoleState};
@@ -28,6 +28,7 @@ use super::record::WorkRecord;
 use super::shaper::Shaper;
 use super::signals::Signals;
 use super::stages::{Stages, signal_rate};
+use super::standstill::Promises;
 use crate::fragment::packet_wire_bytes;
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 use crate::limits::{
@@ -187,6 +188,8 @@ pub(super) struct Plane<M: Memory> {
     pub arrivals_handler: HandlerId,
     pub backlog: Backlog,
     pub drops: DropCounters,
+    /// What channels had counted that are here no more.
+    pub counted_gone: ChannelCounters,
     pub notices: VecDeque<(ChannelId, Notice)>,
     /// What drivers have not been told yet.
     pub filters: VecDeque<(LinkId, FilterChange)>,
@@ -200,8 +203,10 @@ pub(super) struct Plane<M: Memory> {
     pub first_data: Option<ChannelId>,
     /// What units of work took, beside what admission assumes.
     pub record: WorkRecord,
-    /// Packets that this processor served later than its bound for them.
+    /// Packets that this processor served later than its bound for them, and its standstills.
     pub processor_watch: Watch,
+    /// What those are compared with.
+    pub promises: Promises,
     /// Something was late since the node looked.
     pub stirred: bool,
 }
@@ -244,6 +249,7 @@ impl<M: Memory> Plane<M> {
             arrivals_handler,
             backlog,
             drops: DropCounters::default(),
+            counted_gone: ChannelCounters::default(),
             notices: VecDeque::with_capacity(ARRIVALS_PACKETS_MAX),
             filters: VecDeque::new(),
             drained: VecDeque::new(),
@@ -252,6 +258,7 @@ impl<M: Memory> Plane<M> {
             first_data: None,
             record: WorkRecord::new(),
             processor_watch: Watch::default(),
+            promises: Promises::default(),
             stirred: false,
         };
         (0..plane.lines.len()).for_each(|link| plane.divide_rest(Some(LinkId(link as u16))));
@@ -333,6 +340,14 @@ impl<M: Memory> Plane<M> {
         if late > Nanos::ZERO {
             self.processor_watch.late(late, now);
             self.stirred = true;
+        }
+    }
+
+    /// A demoted packet of a channel found no room as best effort.
+    pub fn note_demoted_dropped(&mut self, path: &PathId) {
+        let clip = self.channel_of(path).and_then(|channel| self.clips.get_mut(channel));
+        if let Some(clip) = clip {
+            clip.counters.demoted_dropped += 1;
         }
     }
 

@@ -63,7 +63,9 @@ impl<M: Memory> Plane<M> {
         };
         match header.kind {
             Kind::Guaranteed => self.receive_guaranteed(link, received, frame, &header, now),
-            Kind::BestEffort => self.receive_best_effort(link, received, frame, header, now),
+            Kind::BestEffort => {
+                self.receive_best_effort(link, received, frame, header, now);
+            }
         }
     }
 
@@ -85,6 +87,7 @@ impl<M: Memory> Plane<M> {
         }
         let line = &mut self.lines[usize::from(link.0)];
         let wire_bytes = line.wire_bytes(header.payload_bytes);
+        clip.counters.packets_in += 1;
         if clip.has_expired(header) {
             return clip.counters.expired += 1;
         }
@@ -103,7 +106,7 @@ impl<M: Memory> Plane<M> {
                 if clip.queue(packet, &mut self.waiting, &mut self.lines, &self.stages) {
                     clip.arm_input(&mut self.executor, &self.waiting, now);
                 } else {
-                    clip.counters.overflows += 1;
+                    clip.counters.no_buffer += 1;
                     self.drops.no_buffer += 1;
                 }
             }
@@ -111,13 +114,15 @@ impl<M: Memory> Plane<M> {
                 clip.counters.demoted += 1;
                 // Its slack says nothing any more, and nobody may judge it by that.
                 let header = Header { demoted: true, slack_ns: 0, age: Age::NONE, ..*header };
-                self.receive_best_effort(link, received, frame, header, now);
+                if !self.receive_best_effort(link, received, frame, header, now) {
+                    self.note_demoted_dropped(&header.path);
+                }
             }
             None => self.drops.unknown_path += 1,
         }
     }
 
-    /// Best effort, and what was demoted here or before: queued if it has somewhere to go.
+    /// Best effort, and what was demoted here or before: queued if it has somewhere to go. Whether it is kept.
     fn receive_best_effort(
         &mut self,
         link: LinkId,
@@ -125,21 +130,27 @@ impl<M: Memory> Plane<M> {
         frame: M::Frame,
         header: Header,
         now: Instant,
-    ) {
-        if self.take_filler(link, &header, received) || !self.has_place(&header, now) {
-            return;
+    ) -> bool {
+        if self.take_filler(link, &header, received) {
+            return true;
+        }
+        if !self.has_place(&header, now) {
+            return false;
         }
         if !self.arrivals.has_share(header.path, now) {
-            return self.drops.over_cap += 1;
+            self.drops.over_cap += 1;
+            return false;
         }
         let line = &mut self.lines[usize::from(link.0)];
         let free = line.best_effort_frames < line.best_effort_frames_max;
-        if free && self.arrivals.push(Waiting { frame, header, received, link }) {
+        let kept = free && self.arrivals.push(Waiting { frame, header, received, link });
+        if kept {
             line.best_effort_frames += 1;
             self.arm_arrivals(now);
         } else {
             self.drops.no_buffer += 1;
         }
+        kept
     }
 
     /// Early drop: whether the way onward would take the packet.

@@ -67,7 +67,8 @@ impl<M: Memory> Plane<M> {
         let due = source.outgoing.peek(&self.messages).map(|fragment| fragment.arrival.logical + *cpu_bound);
         for _ in 0..packets {
             if !source.make_fragment(channel, *cpu_bound, line, &mut self.messages, now) {
-                counters.overflows += 1;
+                counters.no_slot += 1;
+                self.drops.no_slot += 1;
                 break;
             }
         }

@@ -11,7 +11,7 @@ use super::api::{
     ChannelCounters, ChannelPage, ChannelStatus, DegradedHost, DropCounters, ForeignVersion, LinkStatus,
     NodeStatus, hosts_of,
 };
-use super::clip::RoleState;
+use super::clip::{Clip, RoleState};
 use crate::ids::{ChannelId, LinkId};
 use crate::latencies::Latencies;
 use crate::memory::{Inbox, Memory};
@@ -45,9 +45,18 @@ impl<M: Memory> Node<M> {
             wakes: plane.record.wakes(),
             late_service: plane.processor_watch.total(),
             broken: self.broken_stages(),
+            late: self.late_stages(now),
+            channels_total: self.channels_total(),
             retransmissions: signalling.retransmissions,
             now,
         }
+    }
+
+    /// Of those that are here and those that were.
+    fn channels_total(&self) -> ChannelCounters {
+        let mut total = self.plane.counted_gone;
+        self.plane.clips.iter().for_each(|clip| total.add(&clip.counted()));
+        total
     }
 
     fn link_status(&self, link: LinkId, now: Instant) -> LinkStatus {
@@ -133,9 +142,7 @@ impl<M: Memory> Node<M> {
             stages: self.plane.stages.holding(local),
             state: view.state.into(),
             delivery: local.contract.delivery,
-            counters: clip
-                .map(|clip| ChannelCounters { lost: clip.lost(), ..clip.counters.shown() })
-                .unwrap_or_default(),
+            counters: clip.map(Clip::counted).unwrap_or_default(),
             observed: clip.and_then(|clip| match &clip.role {
                 RoleState::Sink(sink) => sink.inbox.as_ref()?.observed().map(Latencies::observed),
                 _ => None,

@@ -108,6 +108,7 @@ impl<M: Memory> Plane<M> {
                 let clip = self.clips.get_mut(channel)?;
                 clip.give_back_frames(1, &mut self.lines);
                 let RoleState::Forwarder(forwarder) = &clip.role else { return None };
+                clip.counters.packets_out += 1;
                 let slack_ns = (nominal + forwarder.outlet.bound).minus(departure);
                 let age = Age::of(departure.since(header.logical_arrival));
                 if header.fragment + 1 == header.fragments {
@@ -118,12 +119,22 @@ impl<M: Memory> Plane<M> {
             }
             Packet::Pass { link_in, header, frame } => {
                 self.line_mut(link_in).best_effort_frames -= 1;
+                self.count_demoted(&header);
                 return pass_on(&header, frame, out);
             }
             Packet::Filler { link } => self.write_filler(link, now, out),
             Packet::Signal => None,
         };
         written.map(PacketOut::Written)
+    }
+
+    /// What goes on as best effort is of a channel where it was demoted.
+    fn count_demoted(&mut self, header: &Header) {
+        if header.kind != Kind::Guaranteed {
+            return;
+        }
+        let clip = self.channel_of(&header.path).and_then(|channel| self.clips.get_mut(channel));
+        clip.into_iter().for_each(|clip| clip.counters.packets_out += 1);
     }
 
     fn write_source(
@@ -144,6 +155,7 @@ impl<M: Memory> Plane<M> {
             ..header_of(Kind::Guaranteed, local.path, local.cookie, NodeId(0), &fragment)
         };
         let len = copy_message(&header, &source.outgoing, &self.messages, number, out);
+        counters.packets_out += 1;
         if source.outgoing.sent(&mut self.messages, number) {
             counters.messages_out += 1;
             counters.bytes_out += u64::from(fragment.message_bytes);
@@ -164,7 +176,8 @@ impl<M: Memory> Plane<M> {
         out: &mut [u8],
     ) -> Option<usize> {
         let clip = self.clips.get_mut(channel)?;
-        let Clip { role: RoleState::Source(source), local, .. } = clip else { return None };
+        let Clip { role: RoleState::Source(source), local, counters, .. } = clip else { return None };
+        counters.packets_out += 1;
         let demoted = source.demoted.as_mut()?;
         let fragment = demoted.outgoing.fragment(&self.messages, number, index)?;
         let header = Header {

@@ -2,7 +2,8 @@
 //! what came to the sink, each by its own count.
 //!
 //! A host between says so when its part has drained, which is before the sink's last word; the source compares. Who says
-//! nothing leaves a gap between its neighbours: the loss is put on the link behind the last host that spoke.
+//! nothing leaves a gap between its neighbours: the loss is put on the link behind the last host that spoke. What a host threw away
+//! is lost there, with its reason; only what nobody counted is lost at the link between.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -41,29 +42,37 @@ impl Losses {
         let receipt = receipt?;
         let known = |node: &NodeId| said.iter().find(|(said, _)| said == node).map(|(_, passed)| *passed);
         let (sink, before) = nodes.split_last()?;
-        let at_sink = (*sink, Passed { messages_in: receipt.received, messages_out: receipt.delivered });
-        let hosts = before.iter().filter_map(|node| Some((*node, known(node)?))).chain([at_sink]);
-        // What was demoted on its way passes hosts as best effort, which is not counted there.
+        let hosts = before.iter().filter_map(|node| Some((*node, known(node)?)));
         let missing = known(before.first()?)?.messages_out.saturating_sub(receipt.delivered);
-        let most = most_lost(nodes, hosts).filter(|_| missing > 0)?;
+        let most = most_lost(nodes, hosts, (*sink, receipt.passed)).filter(|_| missing > 0)?;
         Some(LostAt { messages: most.messages.min(missing), ..most })
     }
 }
 
-fn most_lost(nodes: &[NodeId], hosts: impl Iterator<Item = (NodeId, Passed)>) -> Option<LostAt> {
+/// `hosts`: those before the sink that spoke, in their order.
+fn most_lost(
+    nodes: &[NodeId],
+    hosts: impl Iterator<Item = (NodeId, Passed)>,
+    (sink, at_sink): (NodeId, Passed),
+) -> Option<LostAt> {
     let mut most: Option<LostAt> = None;
-    let mut note = |stage, sent: u64, came: u64| {
-        let messages = sent.saturating_sub(came);
+    let mut note = |stage, messages: u64, why| {
         if messages > most.map_or(0, |most| most.messages) {
-            most = Some(LostAt { stage, messages });
+            most = Some(LostAt { stage, messages, why });
         }
     };
     let mut before: Option<(NodeId, Passed)> = None;
-    for (node, passed) in hosts {
+    for (node, passed) in hosts.chain([(sink, at_sink)]) {
         if let Some((from, sent)) = before {
             let towards = nodes.iter().skip_while(|other| **other != from).nth(1).copied();
-            note(StageName { node: from, towards }, sent.messages_out, passed.messages_in);
-            note(StageName { node, towards: None }, passed.messages_in, passed.messages_out);
+            let on_link = sent.packets_out.saturating_sub(passed.packets_in);
+            note(StageName { node: from, towards }, on_link, None);
+            // Nothing leaves a sink: what it has not thrown away came to its application, or lacks packets from elsewhere.
+            let here = match node == sink {
+                true => passed.thrown.all(),
+                false => passed.packets_in.saturating_sub(passed.packets_out),
+            };
+            note(StageName::processor(node), here, passed.thrown.mostly());
         }
         before = Some((node, passed));
     }
@@ -98,24 +107,48 @@ impl Signalling {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::api::{LostWhy, Thrown};
 
     const NODES: [NodeId; 4] = [NodeId(1), NodeId(2), NodeId(3), NodeId(4)];
 
-    fn most(counts: &[(u32, u64, u64)]) -> Option<(u32, Option<u32>, u64)> {
-        let hosts = counts.iter().map(|(node, messages_in, messages_out)| {
-            (NodeId(*node), Passed { messages_in: *messages_in, messages_out: *messages_out })
-        });
-        let LostAt { stage, messages } = most_lost(&NODES, hosts)?;
-        Some((stage.node.0, stage.towards.map(|node| node.0), messages))
+    /// What came to each host, left it, and was thrown away there for want of a buffer and of a slot; the last is the sink.
+    fn most(counts: &[(u32, [u64; 4])]) -> Option<(u32, Option<u32>, u64, Option<LostWhy>)> {
+        let passed = |[packets_in, packets_out, no_buffer, no_slot]: [u64; 4]| Passed {
+            packets_in,
+            packets_out,
+            thrown: Thrown { no_buffer, no_slot, ..Thrown::default() },
+            ..Passed::default()
+        };
+        let mut hosts: Vec<_> = counts.iter().map(|(node, of)| (NodeId(*node), passed(*of))).collect();
+        let sink = hosts.pop()?;
+        let LostAt { stage, messages, why } = most_lost(&NODES, hosts.into_iter(), sink)?;
+        Some((stage.node.0, stage.towards.map(|node| node.0), messages, why))
     }
 
     #[test]
     fn the_place_of_most_losses_is_named() {
-        assert_eq!(most(&[(1, 0, 10), (2, 10, 10), (3, 10, 10), (4, 10, 10)]), None);
-        assert_eq!(most(&[(1, 0, 10), (2, 10, 10), (3, 3, 3), (4, 3, 2)]), Some((2, Some(3), 7)));
-        assert_eq!(most(&[(1, 0, 10), (2, 10, 4), (3, 4, 4), (4, 2, 2)]), Some((2, None, 6)));
-        assert_eq!(most(&[(1, 0, 10), (2, 10, 10), (3, 10, 10), (4, 10, 1)]), Some((4, None, 9)));
+        const OUT: [u64; 4] = [0, 10, 0, 0];
+        const ALL: [u64; 4] = [10, 10, 0, 0];
+        const TAKEN: [u64; 4] = [10, 0, 0, 0];
+        assert_eq!(most(&[(1, OUT), (2, ALL), (3, ALL), (4, TAKEN)]), None);
+        let lossy = [(1, OUT), (2, ALL), (3, [3, 3, 0, 0]), (4, [3, 0, 1, 0])];
+        assert_eq!(most(&lossy), Some((2, Some(3), 7, None)));
         // Two of the hosts have said nothing.
-        assert_eq!(most(&[(1, 0, 10), (4, 8, 8)]), Some((1, Some(2), 2)));
+        assert_eq!(most(&[(1, OUT), (4, [8, 0, 0, 0])]), Some((1, Some(2), 2, None)));
+    }
+
+    #[test]
+    fn what_a_host_has_thrown_away_is_lost_there_and_not_on_the_link_before() {
+        use LostWhy::{NoBuffer, NoSlot};
+        const OUT: [u64; 4] = [0, 12_000, 0, 0];
+        let slow = |no_buffer, no_slot| [12_000, 12_000 - no_buffer - no_slot, no_buffer, no_slot];
+        let came = [10_760, 0, 0, 0];
+        let forwarder = [(1, OUT), (2, slow(997, 243)), (4, came)];
+        assert_eq!(most(&forwarder), Some((2, None, 1_240, Some(NoBuffer))));
+        assert_eq!(most(&[(1, OUT), (2, slow(3, 1_237)), (4, came)]), Some((2, None, 1_240, Some(NoSlot))));
+        let sink = [(1, OUT), (2, slow(0, 0)), (4, [12_000, 0, 0, 9])];
+        assert_eq!(most(&sink), Some((4, None, 9, Some(NoSlot))));
+        let unnamed = [(1, OUT), (2, [12_000, 11_000, 0, 0]), (4, [11_000, 0, 0, 0])];
+        assert_eq!(most(&unnamed), Some((2, None, 1_000, None)), "for a reason that it does not know");
     }
 }

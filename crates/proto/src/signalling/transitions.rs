@@ -40,22 +40,20 @@ pub struct Particulars {
     pub passed: Passed,
 }
 
-const NOTHING_PASSED: Passed = Passed { messages_in: 0, messages_out: 0 };
-
 impl Default for Particulars {
     fn default() -> Self {
         Self::reason(CloseReason::PathLost)
     }
 }
 impl Particulars {
-    pub const fn reason(reason: CloseReason) -> Self {
+    pub fn reason(reason: CloseReason) -> Self {
         Self {
             stages: Vec::new(),
             drift: Ppm(0),
             refusal: None,
             reason,
             receipt: None,
-            passed: NOTHING_PASSED,
+            passed: Passed::default(),
         }
     }
     pub fn stages(stages: Vec<StageGrant>) -> Self {

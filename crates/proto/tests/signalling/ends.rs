@@ -2,7 +2,7 @@
 
 use punctual_proto::Nanos;
 use punctual_proto::ids::ChannelId;
-use punctual_proto::node::api::{CloseReason, Event, Receipt};
+use punctual_proto::node::api::{CloseReason, Event, Passed, Receipt, Thrown};
 
 use crate::network::{MILLI, Network, SECOND};
 
@@ -14,6 +14,12 @@ const RECEIPT: Receipt = Receipt {
     lost: 4,
     lost_at: None,
     received: 7,
+    passed: Passed {
+        packets_in: 8,
+        packets_out: 0,
+        messages_out: 7,
+        thrown: Thrown { no_buffer: 1, no_slot: 0, demoted: 0, expired: 0, receiver_full: 0 },
+    },
     latency_max: Nanos(5),
 };
 

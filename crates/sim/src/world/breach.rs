@@ -107,12 +107,12 @@ impl World {
     }
 
     /// Whether a fault gave a stage no time, or held back what it sent, so shortly ago that it cannot have healed since.
-    pub(super) fn was_disturbed(&self, stage: &api::BrokenStage) -> bool {
+    pub(super) fn was_disturbed(&self, stage: &str, towards: Option<&str>) -> bool {
         let called =
             |name: &str| self.scenario.hosts.iter().position(|plan| plan.config.name.to_string() == name);
-        let Some(host) = called(&stage.host) else { return false };
+        let Some(host) = called(stage) else { return false };
         let lease = self.scenario.hosts[host].config.signalling.lease;
-        let towards = stage.towards.as_deref().and_then(called);
+        let towards = towards.and_then(called);
         // Who is late by a clock that was moved by less than its error is said to be late.
         let misread = |host: &usize| {
             let until = self.hosts[*host].clock_odd_until;
@@ -124,12 +124,20 @@ impl World {
         self.touches.iter().any(|touch| touch.disturbs(host, towards, lease, self.now))
     }
 
+    /// A host says that a stage was late.
+    pub(super) fn told_late(&mut self, host: usize, stage: &api::LateStage) {
+        let frames = !self.scenario.faults.is_none();
+        if self.broken.is_none() && !frames && !self.was_disturbed(&stage.host, stage.towards.as_deref()) {
+            self.violate(&format!("host {host} says that a stage was late where nothing is broken: {stage}"));
+        }
+    }
+
     /// An end was told of a stage that breaks its promise.
     pub(super) fn told_of(&mut self, host: usize, channel: Option<ChannelId>, stage: &api::BrokenStage) {
         let known = channel.and_then(|channel| self.handles.get(&(host, channel)).copied());
         let now = self.now;
         let frames = !self.scenario.faults.is_none();
-        if self.broken.is_none() && !frames && !self.was_disturbed(stage) {
+        if self.broken.is_none() && !frames && !self.was_disturbed(&stage.host, stage.towards.as_deref()) {
             self.violate(&format!("host {host} is told of a broken stage where nothing is: {stage}"));
         }
         let Some(broken) = &mut self.broken else { return };

@@ -56,6 +56,7 @@ impl World {
                     }
                 }
                 NodeEvent::Stage { channel, stage, healed: false } => self.told_of(host, channel, &stage),
+                NodeEvent::Late(stage) => self.told_late(host, &stage),
                 NodeEvent::Rate { link, result: Ok(found) } => self.measured(host, link, found),
                 NodeEvent::Rate { result: Err(_), .. }
                 | NodeEvent::Stage { healed: true, .. }

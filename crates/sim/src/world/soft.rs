@@ -21,7 +21,8 @@ impl World {
             let wanted = self.channels[number].plan.contract.guarantee();
             // While a stage is broken, and until it has healed, nothing is guaranteed.
             let is_degraded = told.guarantee == Guarantee::Degraded && !told.broken.is_empty();
-            let may_be = self.is_broken() || told.broken.iter().all(|stage| self.was_disturbed(stage));
+            let may_be = self.is_broken()
+                || told.broken.iter().all(|stage| self.was_disturbed(&stage.host, stage.towards.as_deref()));
             if told.guarantee != wanted && !(is_degraded && may_be) {
                 self.violate(&format!(
                     "channel {number}: host {host} calls its guarantee {:?}, it is {wanted:?}",

@@ -104,10 +104,7 @@ pub struct BrokenStage {
 impl BrokenStage {
     /// The stage alone.
     pub fn name(&self) -> String {
-        let Self { host, towards, .. } = self;
-        towards
-            .as_ref()
-            .map_or_else(|| format!("processor of {host}"), |towards| format!("link {host}-{towards}"))
+        name_of(&self.host, self.towards.as_deref())
     }
 }
 
@@ -140,6 +137,50 @@ impl fmt::Display for Breach {
             _ => write!(f, "; up to {by_max} late, {times} times in a second"),
         }
     }
+}
+
+/// A stage that was late in the last minute and is not broken for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LateStage {
+    /// Whose stage it is.
+    pub host: String,
+    /// The neighbour that the link leads to; `None` for the processor.
+    pub towards: Option<String>,
+    /// In the last minute.
+    pub late: Lateness,
+    /// What showed it.
+    pub seen_in: SeenIn,
+}
+
+/// What shows that a stage is late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SeenIn {
+    /// This host's own clock.
+    OwnClock,
+    /// HELLOs of the neighbour, which nobody can forge.
+    Signalling,
+    /// Packets of channels.
+    Data,
+}
+
+impl fmt::Display for LateStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, towards, late: Lateness { times, by_max }, seen_in } = self;
+        let name = name_of(host, towards.as_deref());
+        let times = if *times == 1 { "once".into() } else { format!("{times} times") };
+        write!(f, "{name} was up to {by_max} late, {times} in the last minute")?;
+        match seen_in {
+            SeenIn::OwnClock | SeenIn::Signalling => Ok(()),
+            SeenIn::Data => {
+                f.write_str(" (as packets of channels say, which somebody on the wire could forge)")
+            }
+        }
+    }
+}
+
+fn name_of(host: &str, towards: Option<&str>) -> String {
+    towards.map_or_else(|| format!("processor of {host}"), |towards| format!("link {host}-{towards}"))
 }
 
 /// A rate as people say it.
@@ -197,5 +238,22 @@ mod tests {
             "link a-r drains at 20.0 Mbit/s for us, configured 95.0 Mbit/s: slower, or shared beyond this host; up to \
              12.00 ms late, 9 times in a second"
         );
+    }
+
+    #[test]
+    fn a_lateness_is_told_with_what_showed_it() {
+        let late = |times, seen_in| LateStage {
+            host: "r".into(),
+            towards: (seen_in != SeenIn::OwnClock).then(|| "b".into()),
+            late: Lateness { times, by_max: Nanos::from_millis(150) },
+            seen_in,
+        };
+        assert_eq!(
+            late(1, SeenIn::OwnClock).to_string(),
+            "processor of r was up to 150.00 ms late, once in the last minute"
+        );
+        let link = late(9, SeenIn::Signalling).to_string();
+        assert_eq!(link, "link r-b was up to 150.00 ms late, 9 times in the last minute");
+        assert!(late(9, SeenIn::Data).to_string().ends_with("could forge)"));
     }
 }

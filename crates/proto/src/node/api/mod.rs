@@ -2,12 +2,14 @@
 
 mod breach;
 mod filter;
+mod lost;
 mod rate;
 mod refusal;
 mod status;
 
-pub use breach::{Breach, BrokenStage, Cause, LateArrivals, StageName};
+pub use breach::{Breach, BrokenStage, Cause, LateArrivals, LateStage, SeenIn, StageName};
 pub use filter::{FilterChange, PathFilter};
+pub use lost::{LostAt, LostWhy, Passed, Thrown};
 pub use rate::{MeasuredRate, RateRefusal, RateStatus};
 pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};
 pub use status::{
@@ -296,28 +298,12 @@ pub struct Receipt {
     pub lost: u64,
     /// Where most of those were lost that the source has sent, as far as the hosts on the way have said.
     pub lost_at: Option<LostAt>,
-    /// Messages of which the first packet came to the sink's host.
+    /// Messages of which the first packet was taken in at the sink.
     pub received: u64,
+    /// What came to the sink's host, and what that threw away.
+    pub passed: Passed,
     /// The longest from a logical arrival to the delivery, by the clocks as they are known.
     pub latency_max: Nanos,
-}
-
-/// A place at which messages were lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LostAt {
-    /// A link, or a host (its driver's ring, its buffers, policing, or packets of the message that did not reach it).
-    pub stage: StageName,
-    /// How many: left the host before and did not come, or came and did not leave.
-    pub messages: u64,
-}
-
-/// What of a channel has passed a host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Passed {
-    /// Messages whose first packet came in.
-    pub messages_in: u64,
-    /// Messages whose last packet went out.
-    pub messages_out: u64,
 }
 
 /// Something that a channel's application should know; counted, told at most once per kind until read.
@@ -419,6 +405,8 @@ pub enum Event {
         /// It has kept its promise for a lease.
         healed: bool,
     },
+    /// A stage was late, and is not broken for it: said at once, then once a minute, or when it is twice as late.
+    Late(LateStage),
     /// What became of a link.
     Link {
         /// Which.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{BitRate, Contract, Delivery, Guarantee, Instant, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
-use super::{BrokenStage, RateStatus, StageGrant};
+use super::{BrokenStage, LateStage, RateStatus, StageGrant};
 use crate::ids::{Address, ChannelId, LinkId, Name, NodeId, PathId};
 use crate::latencies::Observed;
 use crate::node::config::KernelTraffic;
@@ -60,12 +60,50 @@ pub struct ChannelCounters {
     pub overruns: u64,
     /// Packets dropped for want of slots or buffers.
     pub overflows: u64,
+    /// Packets that were demoted and then dropped, since best effort had no room for them.
+    #[serde(default)]
+    pub demoted_dropped: u64,
+    /// Packets that came in, whatever became of them.
+    #[serde(default)]
+    pub packets_in: u64,
+    /// Packets that were handed to the link.
+    #[serde(default)]
+    pub packets_out: u64,
     /// Packets of a soft channel dropped since they came too late for the deadline.
     pub expired: u64,
     /// Largest latency at the sink from the logical arrival, by the clocks as they are known.
     pub latency_max: Nanos,
     /// Most slots or messages of the reservation in use at once.
     pub occupancy_max: u32,
+}
+
+impl ChannelCounters {
+    /// Adds another channel's, or another end's; of what is a largest, the larger one.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let sums = [
+            (&mut self.messages_in, other.messages_in),
+            (&mut self.messages_out, other.messages_out),
+            (&mut self.bytes_out, other.bytes_out),
+            (&mut self.delayed, other.delayed),
+            (&mut self.dropped, other.dropped),
+            (&mut self.demoted, other.demoted),
+            (&mut self.misses, other.misses),
+            (&mut self.perhaps_late, other.perhaps_late),
+            (&mut self.unmeasured, other.unmeasured),
+            (&mut self.late_arrivals, other.late_arrivals),
+            (&mut self.lost, other.lost),
+            (&mut self.incomplete, other.incomplete),
+            (&mut self.overruns, other.overruns),
+            (&mut self.overflows, other.overflows),
+            (&mut self.demoted_dropped, other.demoted_dropped),
+            (&mut self.packets_in, other.packets_in),
+            (&mut self.packets_out, other.packets_out),
+            (&mut self.expired, other.expired),
+        ];
+        sums.into_iter().for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self.latency_max = self.latency_max.max(other.latency_max);
+        self.occupancy_max = self.occupancy_max.max(other.occupancy_max);
+    }
 }
 
 /// A channel as `channels` shows it.
@@ -227,6 +265,9 @@ pub struct DropCounters {
     pub replayed: u64,
     /// No reserved buffer was free.
     pub no_buffer: u64,
+    /// No reserved slot of a link's queue was free.
+    #[serde(default)]
+    pub no_slot: u64,
     /// Best effort to a port that nobody has bound, or to an unknown host.
     pub no_receiver: u64,
     /// Best effort larger than the link onward takes as such, or than its receiver said.
@@ -270,6 +311,12 @@ pub struct NodeStatus {
     /// Stages that break their promise now: this host's, and those on the ways of its channels.
     #[serde(default)]
     pub broken: Vec<BrokenStage>,
+    /// Stages that this host has seen late in the last minute, and that are not broken for it.
+    #[serde(default)]
+    pub late: Vec<LateStage>,
+    /// What all channels have counted here since the start, those that have ended too.
+    #[serde(default)]
+    pub channels_total: ChannelCounters,
     /// Signalling messages retransmitted.
     pub retransmissions: u64,
     /// This host's time.

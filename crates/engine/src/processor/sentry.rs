@@ -1,0 +1,125 @@
+//! A timer that shows when the processor stands still.
+//!
+//! Where a channel starts nothing else does: its messages are seen when the processor looks, and other timers are rare. So
+//! while channels start here there is one that is due each few milliseconds, more rarely while nothing happens. A host
+//! without such channels has none and sleeps on.
+
+use punctual_proto::{Instant, Nanos};
+
+/// Between two looks while there is work. A standstill of that length is always seen, a shorter one by chance: what delays
+/// messages again and again is.
+const SPAN: Nanos = Nanos::from_millis(7);
+/// The same while there is none: some sixty wake-ups a second. A prime number of milliseconds keeps step with nothing.
+const SPAN_QUIET: Nanos = Nanos::from_millis(17);
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sentry {
+    due: Option<Instant>,
+    /// Something was done since it was set.
+    busy: bool,
+}
+
+impl Sentry {
+    /// When the processor is to look at the latest.
+    pub const fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Something was done.
+    pub const fn work(&mut self) {
+        self.busy = true;
+    }
+
+    /// The processor looks at `at`; says by how much that is too late, and sets the next time. `watches`: there is a channel
+    /// to look after.
+    pub fn look(&mut self, at: Instant, watches: bool) -> Option<Nanos> {
+        match self.due {
+            Some(due) if due > at => return None,
+            None if !watches => return None,
+            _ => {}
+        }
+        let late = self.due.take().map(|due| at.since(due));
+        if watches {
+            self.set(at);
+        }
+        late
+    }
+
+    /// The same where somebody else has said already how late it is.
+    pub fn seen(&mut self, at: Instant) {
+        if self.due.is_some_and(|due| due <= at) {
+            self.set(at);
+        }
+    }
+
+    /// Nobody had to look until `at`.
+    pub fn begin(&mut self, at: Instant) {
+        if self.due.is_some() {
+            self.set(at);
+        }
+    }
+
+    fn set(&mut self, at: Instant) {
+        let span = if std::mem::take(&mut self.busy) { SPAN } else { SPAN_QUIET };
+        self.due = Some(at + span);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEGIN: Instant = Instant(1_000_000_000);
+
+    #[test]
+    fn a_host_that_watches_nothing_has_no_timer() {
+        let mut sentry = Sentry::default();
+        assert_eq!((sentry.look(BEGIN, false), sentry.due()), (None, None));
+        assert_eq!((sentry.look(BEGIN, true), sentry.due()), (None, Some(BEGIN + SPAN_QUIET)));
+        let end = BEGIN + SPAN_QUIET;
+        assert_eq!(
+            (sentry.look(end, false), sentry.due()),
+            (Some(Nanos::ZERO), None),
+            "the last channel has gone"
+        );
+    }
+
+    #[test]
+    fn who_looks_late_is_told_by_how_much_and_once() {
+        let mut sentry = Sentry::default();
+        sentry.look(BEGIN, true);
+        sentry.work();
+        let due = BEGIN + SPAN_QUIET;
+        assert_eq!(sentry.look(due - Nanos(1), true), None);
+        let late = Nanos::from_millis(8);
+        assert_eq!(sentry.look(due + late, true), Some(late));
+        assert_eq!(sentry.due(), Some(due + late + SPAN), "sooner, since there is work");
+        assert_eq!(sentry.look(due + late, true), None);
+        // A late timer that somebody else has told of.
+        sentry.seen(due + late + SPAN + late);
+        assert_eq!(sentry.look(due + late + SPAN + late, true), None);
+    }
+
+    #[test]
+    fn what_nobody_had_to_do_is_not_late() {
+        let mut sentry = Sentry::default();
+        sentry.look(BEGIN, true);
+        let back = BEGIN + Nanos::from_secs(1);
+        sentry.begin(back);
+        assert_eq!(sentry.look(back, true), None);
+    }
+
+    #[test]
+    fn an_idle_sender_wakes_its_host_sixty_times_a_second_at_most() {
+        let mut sentry = Sentry::default();
+        let mut at = BEGIN;
+        let mut wakes = 0;
+        while at < BEGIN + Nanos::from_secs(1) {
+            sentry.look(at, true);
+            at = sentry.due().expect("a channel is open");
+            wakes += 1;
+        }
+        assert!(wakes <= 60, "{wakes}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Tells of a stage that was late at once, though one lateness breaks nothing (ADR 0026): this host's own stages, and its
+//! neighbours' links towards it. What is told here decides nothing.
+
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::Node;
+use super::api::{Event, LateStage, SeenIn, StageName};
+use crate::ids::LinkId;
+use crate::limits::{LATE_TOLD_INTERVAL, WATCH_SLOT};
+use crate::memory::Memory;
+use crate::watch::{Lateness, Watch};
+
+/// Watches of each link: what leaves, the neighbour's HELLOs, and packets of channels that come in.
+const OF_LINK: usize = 3;
+
+/// How many watches a node with so many links has.
+pub(super) const fn watches(links: usize) -> usize {
+    1 + links * OF_LINK
+}
+
+/// What was said of one watch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Said {
+    /// Since then something has been late in each last second.
+    since: Option<Instant>,
+    /// When it was said last, and how late it was then.
+    last: Option<(Instant, Nanos)>,
+}
+
+impl Said {
+    /// Whether it is time to say that something is late, up to `by_max` in the last minute: a slot after the first, which mostly
+    /// is not alone. What was little must not hide what is much.
+    fn is_due(&mut self, is_late: bool, by_max: Nanos, now: Instant) -> bool {
+        if !is_late {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        let is_news =
+            self.last.is_none_or(|(last, by)| now.since(last) >= LATE_TOLD_INTERVAL || by_max >= by * 2);
+        let due = now.since(since) >= WATCH_SLOT && is_news;
+        if due {
+            self.last = Some((now, by_max));
+        }
+        due
+    }
+}
+
+impl<M: Memory> Node<M> {
+    /// The watch of a number, whose stage it watches, and in what.
+    fn watched(&self, number: usize) -> Option<(StageName, SeenIn, &Watch)> {
+        let own = self.plane.config.id;
+        let Some(number) = number.checked_sub(1) else {
+            return Some((StageName::processor(own), SeenIn::OwnClock, &self.plane.processor_watch));
+        };
+        let link = LinkId((number / OF_LINK) as u16);
+        let line = self.plane.line(link);
+        let neighbour = line.config.neighbour;
+        let (out, into) = (StageName::link(own, neighbour), StageName::link(neighbour, own));
+        match number % OF_LINK {
+            0 => Some((out, SeenIn::OwnClock, &line.departures_watch)),
+            1 => Some((into, SeenIn::Signalling, self.signalling.arrivals(link)?)),
+            _ => Some((into, SeenIn::Data, &line.arrivals_watch)),
+        }
+    }
+
+    /// Says what was late and is not broken.
+    pub(super) fn tell_late_stages(&mut self, now: Instant) {
+        for number in 0..self.looks.said.len() {
+            let Some((stage, seen_in, watch)) = self.watched(number) else { continue };
+            let is_late = watch.broken_since().is_none() && watch.recent(now).times > 0;
+            let late = watch.last_minute(now);
+            if self.looks.said[number].is_due(is_late, late.by_max, now) {
+                let stage = self.late_stage(stage, seen_in, late);
+                self.looks.events.push_back(Event::Late(stage));
+            }
+        }
+    }
+
+    fn late_stage(&self, stage: StageName, seen_in: SeenIn, late: Lateness) -> LateStage {
+        let name = |node| self.plane.config.host_name(node).to_string();
+        LateStage { host: name(stage.node), towards: stage.towards.map(name), late, seen_in }
+    }
+
+    /// Stages that this host has seen late in the last minute, and that are not broken for it.
+    pub(super) fn late_stages(&self, now: Instant) -> Vec<LateStage> {
+        let numbers = 0..self.looks.said.len();
+        let late = numbers.filter_map(|number| {
+            let (stage, seen_in, watch) = self.watched(number)?;
+            let late = watch.last_minute(now);
+            let is_late = late.times > 0 && watch.broken_since().is_none();
+            is_late.then(|| self.late_stage(stage, seen_in, late))
+        });
+        late.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_late_is_said_within_two_slots_and_once_a_minute_unless_it_doubles() {
+        const BY: Nanos = Nanos(100);
+        let mut said = Said::default();
+        let at = |slots: u64| Instant::ZERO + WATCH_SLOT * slots;
+        let says: Vec<u64> = (1..1_300).filter(|slot| said.is_due(true, BY, at(*slot))).collect();
+        assert_eq!(says, [2, 602, 1_202]);
+        assert!(!said.is_due(true, BY * 2 - Nanos(1), at(1_300)) && said.is_due(true, BY * 2, at(1_300)));
+        assert!(!said.is_due(false, BY, at(1_301)) && !said.is_due(true, BY, at(1_900)), "begins anew");
+        assert!(said.is_due(true, BY, at(1_901)));
+        assert_eq!(LATE_TOLD_INTERVAL, WATCH_SLOT * 600);
+        assert!(WATCH_SLOT < Nanos::from_secs(1));
+    }
+}
