@@ -178,6 +178,13 @@ fn faults(process: i32) -> u64 {
 /// The hostile program; killed where the test drops it.
 pub struct Attacker(Child);
 
+impl Attacker {
+    /// It has not given up, nor found that anything is not as it expects.
+    pub fn is_running(mut self) -> bool {
+        self.0.try_wait().expect("its state").is_none()
+    }
+}
+
 impl Drop for Attacker {
     fn drop(&mut self) {
         let _ = self.0.kill();
