@@ -2,12 +2,12 @@
 
 mod common;
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use common::attack::{Harm, PERIOD, World, begun, crowd, exchange, orders, own_channel};
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{FallocateFlags, MemfdFlags};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::{FallocateFlags, MemfdFlags, OFlags, fcntl_setfl};
 
 const SPAN: Duration = Duration::from_secs(4);
 /// Of the attacker's memory, most of which is taken away while its last page is written to.
@@ -52,7 +52,33 @@ fn attacker() {
                 rustix::io::write(&bell, &1_u64.to_ne_bytes()).expect("rung");
             }
         }
+        "bell-that-takes-no-more" => {
+            let mut own = own_channel(&sockets);
+            let bell = own.1.as_fd().try_clone_to_owned().expect("a descriptor");
+            // All copies are of one file: whoever writes it waits from now on.
+            fill(&bell);
+            begun();
+            loop {
+                let _ = own.0.try_send(&[0; 100]);
+                fill(&bell);
+                std::thread::sleep(PERIOD);
+            }
+        }
         other => panic!("{other}"),
+    }
+}
+
+/// The bell's counter takes not one ring more.
+fn fill(bell: &OwnedFd) {
+    let mut set = [PollFd::new(bell, PollFlags::OUT)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    for count in [u64::MAX - 1, 1 << 62, 1 << 61, 1 << 40, 1 << 20, 1 << 10, 1] {
+        // Nobody else writes but the daemon, whose ring counts one.
+        if poll(&mut set, Some(&now)).is_ok_and(|ready| ready > 0) {
+            fcntl_setfl(bell, OFlags::NONBLOCK).expect("for this write");
+            while rustix::io::write(bell, &count.to_ne_bytes()).is_ok() {}
+            fcntl_setfl(bell, OFlags::empty()).expect("blocking");
+        }
     }
 }
 
@@ -82,10 +108,11 @@ fn read_into_a_hole(bell: i32) {
     for _ in 0..4 {
         std::thread::spawn(move || {
             loop {
-                // SAFETY: the page is mapped for ever, and nobody reads it.
-                let got = unsafe { libc::read(bell, last as *mut libc::c_void, 8) };
-                if got < 0 {
-                    std::thread::sleep(Duration::from_micros(200));
+                let mut wait = libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 };
+                // SAFETY: one entry; the page is mapped for ever, and nobody reads it.
+                unsafe {
+                    libc::poll(&raw mut wait, 1, -1);
+                    libc::read(bell, last as *mut libc::c_void, 8);
                 }
             }
         });
@@ -94,7 +121,7 @@ fn read_into_a_hole(bell: i32) {
 
 /// What the same program does to others with an object of its own, and with its bell.
 fn compare(number: u8, control: &str, attack: &str) -> [Harm; 2] {
-    let harms = [(control, number), (attack, number + 1)].map(|(what, number)| {
+    [(control, number), (attack, number + 1)].map(|(what, number)| {
         let mut world = World::start(what, number);
         let attacker = world.attack(what);
         let harm = world.observe(SPAN);
@@ -105,8 +132,7 @@ fn compare(number: u8, control: &str, attack: &str) -> [Harm; 2] {
         assert!(killed < Duration::from_secs(2), "it was killed after {killed:?}");
         drop(attacker);
         harm
-    });
-    harms
+    })
 }
 
 fn assert_no_worse(control: &str, attack: &str, number: u8) {
@@ -125,6 +151,17 @@ fn assert_no_worse(control: &str, attack: &str, number: u8) {
 #[test]
 fn a_crowd_at_a_bell_makes_no_turn_longer() {
     assert_no_worse("crowd-at-its-own", "crowd-at-the-bell", 70);
+}
+
+#[test]
+fn a_bell_whose_writer_waits_keeps_nobody_else_waiting() {
+    let mut world = World::start("bell-that-takes-no-more", 78);
+    let mut attacker = world.attack("bell-that-takes-no-more");
+    let harm = world.observe(SPAN);
+    eprintln!("{harm:?}");
+    assert_eq!((harm.lost, attacker.is_running()), (0, true));
+    let [gently, killed] = world.end();
+    assert!(gently < Duration::from_secs(5) && killed < Duration::from_secs(2), "{gently:?}, {killed:?}");
 }
 
 #[test]

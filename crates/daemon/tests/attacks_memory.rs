@@ -114,7 +114,7 @@ fn attacker() {
 #[test]
 fn whoever_takes_pages_away_from_its_ring_gives_the_processor_no_fault() {
     let mut world = World::start("pages", 100);
-    let attacker = world.attack("take-pages-away");
+    let mut attacker = world.attack("take-pages-away");
     let before = world.faults();
     let harm = world.observe(SPAN);
     assert_eq!(world.faults(), before, "page faults of the processors' threads");

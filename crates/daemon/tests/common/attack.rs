@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use punctual::{Channel, Consent, Endsystem, Receiver};
+use punctual_ipc::wake::timespec;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Signal, getrlimit};
 
@@ -180,7 +181,7 @@ pub struct Attacker(Child);
 
 impl Attacker {
     /// It has not given up, nor found that anything is not as it expects.
-    pub fn is_running(mut self) -> bool {
+    pub fn is_running(&mut self) -> bool {
         self.0.try_wait().expect("its state").is_none()
     }
 }
@@ -204,20 +205,27 @@ pub struct Harm {
 
 /// A million entries in the list of those who wait for `descriptor`, for an event that never comes.
 pub fn crowd(descriptor: BorrowedFd<'_>) {
+    crowd_for(descriptor, 50, None);
+    // Each is in its system call after some milliseconds.
+    std::thread::sleep(Duration::from_secs(2));
+}
+
+/// Threads with 20,000 entries each, for so long or for ever.
+pub fn crowd_for(descriptor: BorrowedFd<'_>, threads: usize, span: Option<Duration>) {
     let entries = getrlimit(Resource::Nofile).current.unwrap_or(20_000).min(20_000) as usize;
-    for _ in 0..1_000_000 / entries {
+    let end = span.map(|span| Instant::now() + span);
+    for _ in 0..threads {
         let copy = descriptor.try_clone_to_owned().expect("a descriptor");
         std::thread::spawn(move || {
             let mut set: Vec<_> = (0..entries).map(|_| PollFd::new(&copy, PollFlags::PRI)).collect();
-            loop {
+            while end.is_none_or(|end| Instant::now() < end) {
+                let left = end.map(|end| timespec(end.saturating_duration_since(Instant::now())));
                 // An event that cannot be left out, a hang-up, would come at once again.
-                let _ = poll(&mut set, None);
-                std::thread::sleep(Duration::from_millis(100));
+                let _ = poll(&mut set, left.as_ref());
+                std::thread::sleep(Duration::from_millis(10));
             }
         });
     }
-    // Each is in its system call after some milliseconds.
-    std::thread::sleep(Duration::from_secs(2));
 }
 
 /// A channel of the attacker's own from `a` to `b`.

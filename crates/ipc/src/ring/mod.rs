@@ -25,7 +25,7 @@ mod tests;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use punctual_analysis::Instant;
 use punctual_analysis::contract::MESSAGE_BYTES_MAX;
@@ -173,13 +173,14 @@ impl Other<'_> {
 /// What the application writes, as the daemon has it.
 #[derive(Debug)]
 struct Theirs {
-    offer: Offer,
+    /// Until it is accepted: then its descriptor is needed no more.
+    offer: Mutex<Option<Offer>>,
     view: OnceLock<View>,
 }
 
 impl Theirs {
     const fn new(offer: Offer) -> Self {
-        Self { offer, view: OnceLock::new() }
+        Self { offer: Mutex::new(Some(offer)), view: OnceLock::new() }
     }
 
     /// None before the application has sealed its file.
@@ -188,9 +189,12 @@ impl Theirs {
     }
 
     fn accept(&self) -> io::Result<()> {
-        if self.view.get().is_none() {
-            // Somebody else may have been faster: both are the same.
-            let _ = self.view.set(self.offer.accept()?);
+        let mut offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = &*offer {
+            let view = made.accept()?;
+            // Nobody else sets it: the offer is locked and still there.
+            let _ = self.view.set(view);
+            *offer = None;
         }
         Ok(())
     }
