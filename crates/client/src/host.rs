@@ -28,7 +28,7 @@ use punctual_proto::node::api::{
     BrokenStage, CloseReason, Event, LinkChange, MeasuredRate, RateRefusal, RequestError,
 };
 use punctual_proto::node::config::NodeConfig;
-use punctual_proto::{Contract, Instant};
+use punctual_proto::{Contract, Instant, Nanos};
 use thiserror::Error;
 
 use crate::journal::{Journal, Line};
@@ -60,6 +60,8 @@ pub struct EngineHost {
     node: NodeConfig,
     best_effort_host: bool,
     real_time: RealTime,
+    /// The processor sleeps whenever it has nothing to do.
+    sleeps: bool,
     /// Priorities of co-scheduled threads; `None`: it is not allowed.
     co_scheduling: Option<Priorities>,
     profile: Settled,
@@ -89,6 +91,7 @@ impl Prepared {
     /// See [`HostError`]; nothing is left behind then.
     pub fn start(self, links: Vec<Box<dyn Link>>) -> Result<EngineHost, HostError> {
         let Self { config, profile } = self;
+        let sleeps = config.spin == Nanos::ZERO && links.iter().all(|link| link.spins().longest() == 0);
         let engine = Engine::start(config.engine_config(links)?)?;
         let events = engine.events();
         Ok(EngineHost {
@@ -96,6 +99,7 @@ impl Prepared {
             events,
             best_effort_host: config.is_best_effort_host(),
             real_time: config.real_time,
+            sleeps,
             co_scheduling: config.co_scheduling,
             profile,
             journal: RefCell::new(Journal::new(&config.node)),
@@ -152,7 +156,7 @@ impl Host for EngineHost {
     }
 
     fn rank(&self) -> Box<dyn Rank> {
-        Box::new(RingerRank::of(self.real_time))
+        Box::new(RingerRank::of(self.real_time, self.sleeps))
     }
 
     fn resolve(&self, host: &Name) -> Result<NodeId, RequestError> {

@@ -13,10 +13,12 @@ const BESIDE_DEADLINE: u8 = 97;
 pub(crate) struct RingerRank {
     /// `None`: an ordinary thread.
     priority: Option<u8>,
+    follows: bool,
 }
 
 impl RingerRank {
-    pub(crate) const fn of(processor: RealTime) -> Self {
+    /// `sleeps`: the processor does whenever it has nothing to do.
+    pub(crate) const fn of(processor: RealTime, sleeps: bool) -> Self {
         let priority = match processor.class {
             // At 1 there is nothing below: in turns with the processor, which never waits for it.
             SchedulingClass::Fifo { priority: 0 | 1 } => Some(1),
@@ -24,7 +26,7 @@ impl RingerRank {
             SchedulingClass::Deadline { .. } => Some(BESIDE_DEADLINE),
             SchedulingClass::BestEffortHost => None,
         };
-        Self { priority }
+        Self { priority, follows: sleeps && priority.is_some() }
     }
 }
 
@@ -35,6 +37,10 @@ impl Rank for RingerRank {
             // The processor has this class, so the right is there: it was taken away meanwhile.
             tracing::warn!(%error, "a thread that rings bells of programs is an ordinary one: wake-ups may be late");
         }
+    }
+
+    fn follows(&self) -> bool {
+        self.follows
     }
 
     fn lower(&mut self) {

@@ -316,6 +316,9 @@ impl Rank for Told {
     fn lower(&mut self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
+    fn follows(&self) -> bool {
+        true
+    }
 }
 
 /// A ring that is over.

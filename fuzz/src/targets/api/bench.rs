@@ -137,6 +137,9 @@ struct NoRank;
 impl Rank for NoRank {
     fn raise(&mut self) {}
     fn lower(&mut self) {}
+    fn follows(&self) -> bool {
+        false
+    }
 }
 
 /// A ring in a client's hands, and a second mapping to write to it out of turn.
