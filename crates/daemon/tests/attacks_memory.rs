@@ -120,6 +120,7 @@ fn whoever_takes_pages_away_from_its_ring_gives_the_processor_no_fault() {
     assert_eq!(world.faults(), before, "page faults of the processors' threads");
     assert_eq!((harm.lost, harm.sent), (0, (SPAN.as_millis() / 10) as u64));
     assert!(attacker.is_running(), "nothing was allowed");
+    drop(attacker);
     world.end();
 }
 
