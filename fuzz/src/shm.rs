@@ -41,8 +41,16 @@ impl Region {
     /// The same memory once more.
     ///
     /// # Errors
+    /// As [`Region::map`].
+    pub fn take(file: impl AsFd, len: u64) -> io::Result<Self> {
+        Self::map(file, len)
+    }
+
+    /// The same memory once more.
+    ///
+    /// # Errors
     /// Where the descriptor stands for none, or for less than `len`.
-    pub fn open(file: impl AsFd, len: u64) -> io::Result<Self> {
+    pub fn map(file: impl AsFd, len: u64) -> io::Result<Self> {
         let memory = FILES.with_borrow(|files| files.get(&file.as_fd().as_raw_fd()).cloned());
         let region = Self(memory.ok_or(io::ErrorKind::NotFound)?);
         if region.len() as u64 >= len { Ok(region) } else { Err(io::ErrorKind::InvalidData.into()) }
@@ -106,6 +114,67 @@ impl Region {
     pub unsafe fn bytes_mut(&self, offset: usize, len: usize) -> &mut [u8] {
         // SAFETY: in bounds; the caller promises exclusive access.
         unsafe { slice::from_raw_parts_mut(self.at(offset, len), len) }
+    }
+}
+
+/// As the real one, over the same memory.
+#[derive(Clone, Debug)]
+pub struct View(Region);
+
+impl View {
+    /// As the real one's.
+    ///
+    /// # Errors
+    /// As [`Region::map`].
+    pub fn open(file: impl AsFd, len: u64) -> io::Result<Self> {
+        Region::map(file, len).map(Self)
+    }
+
+    /// As the real one's.
+    pub fn word(&self, offset: usize, order: Ordering) -> u64 {
+        self.0.word(offset).load(order)
+    }
+
+    /// As the real one's.
+    pub fn half(&self, offset: usize, order: Ordering) -> u32 {
+        self.0.half(offset).load(order)
+    }
+
+    /// As the real one's.
+    pub fn read(&self, offset: usize, out: &mut [u8]) {
+        self.0.read(offset, out);
+    }
+
+    /// As the real one's.
+    ///
+    /// # Safety
+    /// Nobody may write the bytes while the slice lives.
+    pub unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        // SAFETY: as the caller promises.
+        unsafe { self.0.bytes(offset, len) }
+    }
+}
+
+/// As the real one, whose seals are somebody else's to test.
+#[derive(Debug)]
+pub struct Offer(Region);
+
+impl Offer {
+    /// As the real one's.
+    ///
+    /// # Errors
+    /// As [`Region::create`].
+    pub fn create(len: u64) -> io::Result<(OwnedFd, Self)> {
+        let (file, region) = Region::create(len)?;
+        Ok((file, Self(region)))
+    }
+
+    /// As the real one's.
+    ///
+    /// # Errors
+    /// None here.
+    pub fn accept(&self) -> io::Result<View> {
+        Ok(View(self.0.clone()))
     }
 }
 

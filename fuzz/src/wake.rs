@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-pub use punctual_ipc::wake::{arm, is_armed, must_wake};
+pub use punctual_ipc::wake::{Answered, arm};
 
 thread_local! {
     static NOTHING: io::Result<OwnedFd> = std::fs::File::open("/dev/null").map(OwnedFd::from);
@@ -57,34 +57,38 @@ impl BellRope {
 }
 
 /// As the real one.
-#[derive(Debug)]
-pub struct Bell {
-    hear: OwnedFd,
-    ring: OwnedFd,
+#[derive(Clone, Copy, Debug)]
+pub enum Ropes {
+    /// Nobody is told.
+    Direct,
 }
+
+/// As the real one.
+#[derive(Debug)]
+pub struct Bell(OwnedFd);
 
 impl Bell {
     /// A bell and its rope.
     ///
     /// # Errors
     /// Where descriptors run out.
-    pub fn pair() -> io::Result<(Self, BellRope)> {
-        Ok((Self { hear: descriptor()?, ring: descriptor()? }, BellRope))
+    pub fn pair(_: &Ropes) -> io::Result<(Self, BellRope)> {
+        Ok((Self(descriptor()?), BellRope))
     }
     /// Of what came with a ring.
-    pub fn from_parts(hear: OwnedFd, ring: OwnedFd) -> Self {
-        Self { hear, ring }
+    pub fn new(descriptor: OwnedFd) -> Self {
+        Self(descriptor)
     }
     /// What goes with a ring.
-    pub fn into_parts(self) -> (OwnedFd, OwnedFd) {
-        (self.hear, self.ring)
+    pub fn into_descriptor(self) -> OwnedFd {
+        self.0
     }
-    /// Another rope.
+    /// The same once more.
     ///
     /// # Errors
-    /// None here.
-    pub fn own_rope(&self) -> io::Result<BellRope> {
-        Ok(BellRope)
+    /// Where descriptors run out.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self(self.0.try_clone()?))
     }
     /// Nobody hears it.
     pub fn ring(&self) {}
@@ -101,6 +105,6 @@ impl Bell {
 
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.hear.as_fd()
+        self.0.as_fd()
     }
 }

@@ -75,14 +75,25 @@ fn incoming(
 fn consent(shared: &Shared, channel: ChannelId) -> Result<InboxReader, Error> {
     match shared.call(Request::Consent { channel })? {
         (Answer::Ring { ring, .. }, descriptors) => {
-            let reader = InboxReader::attach(RingHandles { shape: ring, descriptors });
+            let reader = attach(shared, channel, RingHandles { shape: ring, descriptors });
             if reader.is_err() {
                 shared.tell(Request::Close { channel });
             }
-            Ok(reader?)
+            reader
         }
         _ => Err(Error::Unexpected),
     }
+}
+
+/// Attaches to an incoming ring and says so.
+pub(crate) fn attach(
+    shared: &Shared,
+    channel: ChannelId,
+    handles: RingHandles,
+) -> Result<InboxReader, Error> {
+    let ring = InboxReader::attach(handles)?;
+    shared.attached(channel, || ring.is_closed())?;
+    Ok(ring)
 }
 
 fn requested(shared: &Shared, listener: ListenerId, request: ChannelRequest, token: u64) {

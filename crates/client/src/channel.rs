@@ -33,7 +33,10 @@ impl Opened {
             Answer::Ring { channel, ring } => (channel, None, ring),
             _ => return Err(Error::Unexpected.into()),
         };
-        match OutboxWriter::attach(RingHandles { shape, descriptors }) {
+        let attached = OutboxWriter::attach(RingHandles { shape, descriptors })
+            .map_err(Error::from)
+            .and_then(|ring| shared.attached(channel, || ring.is_closed()).map(|()| ring));
+        match attached {
             Ok(ring) => Ok(Self { channel, grant, ring }),
             Err(error) => {
                 shared.tell(Request::Close { channel });

@@ -133,6 +133,14 @@ impl Shared {
         Ok((result?, descriptors))
     }
 
+    /// Tells the daemon that the channel's ring is attached and sealed. A channel that has ended meanwhile says so itself.
+    pub(crate) fn attached(&self, channel: ChannelId, is_closed: impl Fn() -> bool) -> Result<(), Error> {
+        match self.call(Request::Attached { channel }) {
+            Err(error) if !is_closed() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Why there is no connection any more.
     fn end(&self) -> Error {
         lock(&self.farewell).clone().map_or(Error::Disconnected, Error::from)

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use punctual_engine::config::HostConfig;
 use punctual_ipc::api::{Answer, HostStatus, Request, SOCKET_DEFAULT};
-use punctual_ipc::ring::{InboxReader, RingHandles, RingShape};
+use punctual_ipc::ring::{RingHandles, RingShape};
 use punctual_link::Link;
 use punctual_proto::ids::{Address, Name};
 use punctual_proto::node::api::{ChannelStatus, Grant, RateStatus};
 use punctual_proto::{Contract, Nanos};
 
+use crate::agents;
 use crate::channel::{Channel, Opened, Opening};
 use crate::connection::{Connection, Waiter, dial, lock};
 use crate::error::{ConnectError, Error, OpenError};
@@ -200,7 +201,8 @@ impl Endsystem {
         let request = Request::BindBestEffort { port: Name::new(name)?, ring };
         match self.connection.shared.call(request)? {
             (Answer::Ring { channel, ring }, descriptors) => {
-                let ring = InboxReader::attach(RingHandles { shape: ring, descriptors })?;
+                let handles = RingHandles { shape: ring, descriptors };
+                let ring = agents::attach(&self.connection.shared, channel, handles)?;
                 Receiver::attach(&self.connection, channel, ring, None)
             }
             _ => Err(Error::Unexpected),

@@ -4,11 +4,13 @@
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use punctual_engine::config::{ConfigError, DaemonConfig, HostConfig};
 use punctual_engine::os::attributes::{self, Attributes, attributes, set_attributes};
 use punctual_engine::os::now;
+use punctual_engine::os::realtime::RealTime;
 use punctual_engine::priorities::Priorities;
 use punctual_engine::profile::{SettleError, Settled, settle};
 use punctual_engine::{
@@ -18,7 +20,7 @@ use punctual_ipc::api::Quotas;
 use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, Upcall};
 use punctual_ipc::service::server::Server;
 use punctual_ipc::service::{Host, HostGone};
-use punctual_ipc::wake::Alarm;
+use punctual_ipc::wake::{Alarm, Rank};
 use punctual_link::Link;
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::node::Node;
@@ -26,10 +28,11 @@ use punctual_proto::node::api::{
     BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError,
 };
 use punctual_proto::node::config::NodeConfig;
-use punctual_proto::{Contract, Instant};
+use punctual_proto::{Contract, Instant, Nanos};
 use thiserror::Error;
 
 use crate::journal::{Journal, Line};
+use crate::ranks::RingerRank;
 use crate::rings::SharedRings;
 
 /// A host that did not start.
@@ -56,7 +59,9 @@ pub struct EngineHost {
     /// The node's configuration, for names of hosts and of links.
     node: NodeConfig,
     best_effort_host: bool,
-    class: SchedulingClass,
+    real_time: RealTime,
+    /// The processor sleeps whenever it has nothing to do.
+    sleeps: bool,
     /// Priorities of co-scheduled threads; `None`: it is not allowed.
     co_scheduling: Option<Priorities>,
     profile: Settled,
@@ -86,13 +91,15 @@ impl Prepared {
     /// See [`HostError`]; nothing is left behind then.
     pub fn start(self, links: Vec<Box<dyn Link>>) -> Result<EngineHost, HostError> {
         let Self { config, profile } = self;
+        let sleeps = config.spin == Nanos::ZERO && links.iter().all(|link| link.spins().longest() == 0);
         let engine = Engine::start(config.engine_config(links)?)?;
         let events = engine.events();
         Ok(EngineHost {
             engine,
             events,
             best_effort_host: config.is_best_effort_host(),
-            class: config.real_time.class,
+            real_time: config.real_time,
+            sleeps,
             co_scheduling: config.co_scheduling,
             profile,
             journal: RefCell::new(Journal::new(&config.node)),
@@ -148,6 +155,10 @@ impl Host for EngineHost {
         let _ = attributes::restore(thread, before);
     }
 
+    fn rank(&self) -> Box<dyn Rank> {
+        Box::new(RingerRank::of(self.real_time, self.sleeps))
+    }
+
     fn resolve(&self, host: &Name) -> Result<NodeId, RequestError> {
         self.node.resolve(host)
     }
@@ -160,7 +171,7 @@ impl Host for EngineHost {
         self.engine.call_in_background(request).map_err(|_| HostGone)
     }
 
-    fn watch(&self, channel: ChannelId, doorbell: OwnedFd) -> Result<(), String> {
+    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>) -> Result<(), String> {
         self.engine.watch(channel, doorbell).map_err(|error| error.to_string())
     }
 
@@ -206,7 +217,7 @@ impl Host for EngineHost {
         let counted = self.engine.statistics();
         serde_json::json!({
             "best_effort_host": self.best_effort_host,
-            "class": class_report(self.class, counted.runtime_ns),
+            "class": class_report(self.real_time.class, counted.runtime_ns),
             "runtimes_refused": counted.runtimes_refused,
             "wakes": counted.wakes,
             "loops": counted.loops,

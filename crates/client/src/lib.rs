@@ -39,6 +39,7 @@ pub mod host;
 mod journal;
 mod lead;
 mod listener;
+mod ranks;
 mod receiver;
 pub mod rings;
 mod state;

@@ -6,7 +6,7 @@ use punctual_engine::profile::Rings;
 use punctual_ipc::ring::{
     InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingHandles, RingShape, inbox, outbox,
 };
-use punctual_ipc::wake::Alarm;
+use punctual_ipc::wake::{Alarm, Ropes};
 
 /// Rings in shared memory, as between a program and its daemon.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,16 +20,21 @@ impl Rings for SharedRings {
 
     fn outgoing(&self, messages: u32, bytes_max: u32) -> io::Result<(OutboxReader, OutboxWriter)> {
         let shape = RingShape::new(messages, bytes_max).map_err(io::Error::other)?;
-        let (reader, handles, doorbell) = outbox(shape, &Alarm::new()?).map_err(io::Error::other)?;
+        let (reader, handles, doorbell) =
+            outbox(shape, &Alarm::new()?, &Ropes::Direct).map_err(io::Error::other)?;
         // The engine's end of the doorbell: nobody waits on it here, ringing it costs the same.
         drop(doorbell);
-        Ok((reader, attached(handles, OutboxWriter::attach)?))
+        let writer = attached(handles, OutboxWriter::attach)?;
+        reader.health().accept()?;
+        Ok((reader, writer))
     }
 
     fn incoming(&self, messages: u32, bytes_max: u32) -> io::Result<(InboxWriter, InboxReader)> {
         let shape = RingShape::new(messages, bytes_max).map_err(io::Error::other)?;
-        let (writer, handles) = inbox(shape, &Alarm::new()?).map_err(io::Error::other)?;
-        Ok((writer, attached(handles, InboxReader::attach)?))
+        let (writer, handles) = inbox(shape, &Alarm::new()?, &Ropes::Direct).map_err(io::Error::other)?;
+        let reader = attached(handles, InboxReader::attach)?;
+        writer.health().accept()?;
+        Ok((writer, reader))
     }
 
     fn send(&self, writer: &mut OutboxWriter, message: &[u8]) -> io::Result<()> {

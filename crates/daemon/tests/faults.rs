@@ -12,6 +12,7 @@ use punctual::{
 use punctual_ipc::api::{Answer, ApiError, FromDaemon, PACKET_BYTES_MAX, Push, Request, VERSION};
 use punctual_ipc::ring::RingShape;
 use punctual_ipc::shm::Region;
+use punctual_ipc::wake::Doorbell;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 fn error_of(answer: Option<(FromDaemon, Vec<OwnedFd>)>) -> ApiError {
@@ -114,12 +115,13 @@ fn a_hostile_ring_index_closes_its_channel_only() {
         contract: contract(100, 20, 200),
         token: None,
     };
-    let (answer, descriptors) = raw.ask(open);
-    let Ok(Answer::Opened { ring, .. }) = answer else { panic!("{answer:?}") };
-    let region = Region::open(&descriptors[0], RingShape::bytes(ring)).expect("a mapping");
+    let (answer, mut descriptors) = raw.ask(open);
+    let Ok(Answer::Opened { channel, ring, .. }) = answer else { panic!("{answer:?}") };
+    let region = Region::take(&descriptors[1], ring.file_bytes()).expect("a mapping");
+    assert_eq!(raw.ask(Request::Attached { channel }).0, Ok(Answer::Done));
     // The producer's position (the first word), far beyond the ring, and a ring of the doorbell.
     region.word(0).store(u64::MAX / 3, std::sync::atomic::Ordering::SeqCst);
-    rustix::io::write(&descriptors[3], &1_u64.to_ne_bytes()).expect("rung");
+    Doorbell::new(descriptors.remove(3)).ring();
     let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
     let ended = receiver.recv_timeout(&mut [0; 100], PATIENCE);
     assert!(matches!(ended, Err(RecvError::Closed(Some(CloseReason::PeerVanished)))), "{ended:?}");
@@ -127,11 +129,12 @@ fn a_hostile_ring_index_closes_its_channel_only() {
 
     let ring = RingShape::new(4, 100).expect("a shape");
     let flow = Request::OpenBestEffort { to: "bulk@b".parse().expect("an address"), ring };
-    let (answer, descriptors) = raw.ask(flow);
-    assert!(matches!(answer, Ok(Answer::Ring { .. })), "{answer:?}");
-    let region = Region::open(&descriptors[0], ring.bytes()).expect("a mapping");
+    let (answer, mut descriptors) = raw.ask(flow);
+    let Ok(Answer::Ring { channel, .. }) = answer else { panic!("{answer:?}") };
+    let region = Region::take(&descriptors[1], ring.file_bytes()).expect("a mapping");
+    assert_eq!(raw.ask(Request::Attached { channel }).0, Ok(Answer::Done));
     region.word(0).store(5, std::sync::atomic::Ordering::SeqCst);
-    rustix::io::write(&descriptors[3], &1_u64.to_ne_bytes()).expect("rung");
+    Doorbell::new(descriptors.remove(3)).ring();
     eventually("the flow is closed", || a.status().expect("status").api.broken_rings == 2);
     still_works(&mut others);
 }

@@ -13,27 +13,33 @@ use common::raw::Raw;
 use punctual_ipc::api::{Answer, Request};
 use punctual_ipc::ring::RingShape;
 use punctual_ipc::shm::Region;
+use punctual_ipc::wake::Doorbell;
+use punctual_proto::ids::ChannelId;
 
 /// A ring of the client's own, as it was handed out.
 struct Own {
+    channel: ChannelId,
     shape: RingShape,
     descriptors: Vec<OwnedFd>,
+    doorbell: Doorbell,
 }
 
 impl Own {
     fn new((answer, descriptors): (Result<Answer, punctual_ipc::api::ApiError>, Vec<OwnedFd>)) -> Self {
         match answer {
-            Ok(Answer::Ring { ring: shape, .. }) => Self { shape, descriptors },
+            Ok(Answer::Ring { channel, ring: shape }) => {
+                let doorbell = Doorbell::new(descriptors[3].try_clone().expect("a descriptor"));
+                Self { channel, shape, descriptors, doorbell }
+            }
             other => panic!("{other:?}"),
         }
     }
 
-    fn region(&self) -> Region {
-        Region::open(&self.descriptors[0], self.shape.bytes()).expect("its own ring")
-    }
-
-    fn ring_doorbell(&self) {
-        rustix::io::write(&self.descriptors[3], &1_u64.to_ne_bytes()).expect("rung");
+    /// What the client writes of it, sealed as it must be.
+    fn attach(&self, raw: &Raw) -> Region {
+        let region = Region::take(&self.descriptors[1], self.shape.file_bytes()).expect("its own ring");
+        assert_eq!(raw.ask(Request::Attached { channel: self.channel }).0, Ok(Answer::Done));
+        region
     }
 }
 
@@ -47,7 +53,7 @@ fn flow(slots: u32) -> Request {
     Request::OpenBestEffort { to: "bulk@b".parse().expect("an address"), ring }
 }
 
-/// The client has a ring and two ends of a bell for each of its own channels; no request gives it another's.
+/// The client has a ring and a bell for each of its own channels; no request gives it another's.
 #[test]
 fn nobody_is_handed_the_ring_of_another() {
     let folder = folder("rings-handed");
@@ -70,9 +76,11 @@ fn nobody_is_handed_the_ring_of_another() {
         assert!(descriptors.is_empty(), "{answer:?} brought descriptors");
     }
     // Its own one for another of its own: the wrong size, and nothing of anybody behind its end.
-    assert!(Region::open(&first.descriptors[0], second.shape.bytes()).is_err(), "longer than it is");
-    assert!(rustix::fs::ftruncate(&first.descriptors[0], second.shape.bytes()).is_err(), "it cannot grow");
-    assert!(rustix::fs::ftruncate(&first.descriptors[0], 0).is_err(), "nor be cut");
+    for file in &first.descriptors[..2] {
+        assert!(Region::map(file, second.shape.file_bytes()).is_err(), "longer than it is");
+        assert!(rustix::fs::ftruncate(file, second.shape.bytes()).is_err(), "it cannot grow");
+        assert!(rustix::fs::ftruncate(file, 0).is_err(), "nor be cut");
+    }
     hosts.are_undisturbed();
     std::fs::remove_dir_all(folder).expect("removed");
 }
@@ -89,15 +97,15 @@ fn positions_that_point_out_of_a_ring_reach_nothing() {
     for (round, value) in values.into_iter().enumerate() {
         let broken = hosts.a.connect().status().expect("status").api.broken_rings;
         let own = Own::new(raw.ask(flow(4)));
-        let region = own.region();
-        for at in 0..own.shape.bytes() as usize / 8 {
+        let region = own.attach(&raw);
+        for at in 0..own.shape.file_bytes() as usize / 8 {
             region.word(at * 8).store(value, Ordering::SeqCst);
             // The daemon looks while it changes.
             if at % 8 == round % 8 {
-                own.ring_doorbell();
+                own.doorbell.ring();
             }
         }
-        own.ring_doorbell();
+        own.doorbell.ring();
         hosts.are_undisturbed();
         eventually("its ring is given up, or had nothing in it", || {
             let status = hosts.a.connect().status().expect("status");

@@ -203,16 +203,17 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         ask_on(&self.inner.shared.background, move |processor, now| request(processor.node_mut(), now))
     }
 
-    /// From now on a ring of `doorbell` (an eventfd that shares its count with the application's) makes the node
-    /// look at the outgoing ring of `channel`. Replaces the doorbell that the channel had.
+    /// From now on a ring of `doorbell` (anything that becomes readable anew at each ring and is never read) makes the node
+    /// look at the outgoing ring of `channel`. Replaces the doorbell that the channel had. Closing a descriptor may wait
+    /// for who holds the other end: whoever calls keeps a share of it until [`EngineHandle::unwatch`].
     ///
     /// # Errors
     /// Where the descriptor cannot be waited for, or as [`EngineHandle::call`].
-    pub fn watch(&self, channel: ChannelId, doorbell: OwnedFd) -> Result<(), WatchError> {
+    pub fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>) -> Result<(), WatchError> {
         Ok(self.ask(move |processor, now| processor.watch(channel, doorbell, now))??)
     }
 
-    /// Forgets and closes the channel's doorbell, if it has one.
+    /// Forgets the channel's doorbell, if it has one.
     ///
     /// # Errors
     /// As [`EngineHandle::call`].

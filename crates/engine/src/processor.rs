@@ -531,7 +531,7 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
         &mut self.node
     }
 
-    pub fn watch(&mut self, channel: ChannelId, doorbell: OwnedFd, at: Instant) -> io::Result<()> {
+    pub fn watch(&mut self, channel: ChannelId, doorbell: Arc<OwnedFd>, at: Instant) -> io::Result<()> {
         self.unwatch(channel);
         let contract = self.node.channel(channel).map(|status| status.contract);
         self.doorbells.watch(channel, doorbell, Allowance::of(contract.as_ref()), &self.waiter)?;

@@ -18,7 +18,7 @@ use crate::ring::RingShape;
 /// Version of this API; the first thing that a client says. 2: why a channel ended in more words, and what its sink has.
 /// 3: latencies by the hosts' clocks, and which stage broke its promise; entries of incoming rings have their clock error.
 /// 4: what links drain. 5: pages of channels say where they end; what waits for a client and what its requests take are
-/// within quotas.
+/// within quotas; rings of two files, one for each writer, which programs seal; doorbells are sockets.
 pub const VERSION: u32 = 5;
 /// Largest packet either way.
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
@@ -118,6 +118,11 @@ pub enum Request {
         channel: ChannelId,
         /// The thread's id, as the kernel has it.
         thread: u32,
+    },
+    /// The client has mapped and sealed what it writes of a channel's ring. Before this the daemon does not look at it.
+    Attached {
+        /// Which.
+        channel: ChannelId,
     },
     /// From now on a channel that ends here gives a message only when the one before is taken.
     Alternate {

@@ -1,91 +1,214 @@
-//! A piece of memory that two processes share: a sealed memory file, mapped.
+//! Memory that two processes share: memory files that one side writes and the other reads.
+//!
+//! Whoever writes a file maps it first and then seals it ([`SEALS`]): from then on nobody, through any descriptor or older
+//! mapping, can cut it, make a hole in it or map it for writing. The reader maps it for reading only. So no access of
+//! either side can fault because of what the other does to the file. A ring takes two files, one for each writer; the
+//! daemon makes both, for closing a descriptor that came from elsewhere may wait for whoever stands behind it:
+//! - [`Region::create`]: the daemon's own, sealed before it leaves the process;
+//! - [`Offer`]: the one that the application writes and seals ([`Region::take`]). The daemon looks at the seals and maps it
+//!   ([`Offer::accept`]) before any thread reads it.
+//!
+//! `MADV_COLLAPSE` of a reader takes pages out of everybody's page tables, locked or not, to put one huge page in their
+//! place. It leaves ranges alone of which somebody else holds a page: the daemon holds one page of each 2 MiB, in a pipe
+//! (ADR 0031).
 //!
 //! Nobody ever gets a `&[u8]` over bytes that the other process may be writing: payload goes in and out by raw
-//! copies, positions and lengths through atomics. The file is sealed against shrinking before it leaves this
-//! process, so that no access can fault because the other side cut it.
+//! copies, positions and lengths through atomics.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
 
 /// Largest region, in bytes: one ring may not take more.
 pub const REGION_BYTES_MAX: u64 = 4 << 30;
+/// What every file has before its reader relies on it.
+const SEALS: SealFlags =
+    SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
+/// Ranges that the kernel may put into one huge page, by their place in the file.
+const HUGE_BYTES: usize = 2 << 20;
+const PAGE_BYTES: usize = 4_096;
 
-/// A mapped region. Unmapped when dropped.
+/// A mapped file. Unmapped when dropped.
 #[derive(Debug)]
-pub struct Region {
+struct Mapping {
     base: NonNull<u8>,
     len: usize,
+    /// Pipes with one page of each huge page's range.
+    _held: Vec<OwnedFd>,
 }
 
-// SAFETY: a Region is only an address range; all access goes through atomics or raw copies, whose callers
+// SAFETY: a Mapping is only an address range; all access goes through atomics or raw copies, whose callers
 // keep the ring protocol. The mapping is owned and stays until drop.
-unsafe impl Send for Region {}
-// SAFETY: as above; shared access is what the region is for.
-unsafe impl Sync for Region {}
+unsafe impl Send for Mapping {}
+// SAFETY: as above; shared access is what it is for.
+unsafe impl Sync for Mapping {}
 
-impl Region {
-    /// Makes a memory file of `len` bytes, allocated, zeroed and sealed, and maps it.
-    ///
-    /// # Errors
-    /// Where the size is out of range, memory is short or a limit (descriptors, locked memory) is reached.
-    pub fn create(len: u64) -> io::Result<(OwnedFd, Self)> {
-        if len == 0 || len > REGION_BYTES_MAX {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!(
-                    "a ring of {len} B: at most {REGION_BYTES_MAX} B are possible; lower the message size or burst"
-                ),
-            ));
-        }
-        let file = rustix::fs::memfd_create("punctual", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len)?;
-        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let region = Self::map_checked(&file, len)?;
-        Ok((file, region))
-    }
-
-    /// Maps a memory file that came from elsewhere.
-    ///
-    /// # Errors
-    /// Where it is shorter than `len`, could still be shrunk, or cannot be mapped.
-    pub fn open(file: impl AsFd, len: u64) -> io::Result<Self> {
-        let seals = rustix::fs::fcntl_get_seals(&file)?;
-        let size = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
-        if !seals.contains(SealFlags::SHRINK) || size < len || len == 0 || len > REGION_BYTES_MAX {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the ring's memory file has not the promised size",
-            ));
-        }
-        Self::map_checked(file, len)
-    }
-
-    fn map_checked(file: impl AsFd, len: u64) -> io::Result<Self> {
+impl Mapping {
+    fn new(file: impl AsFd, len: u64, writable: bool) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a fresh mapping at an address that the kernel chooses; the file is at least `len` long and
-        // cannot shrink (checked by both callers).
+        // cannot shrink (checked by all callers).
         let base = unsafe {
             rustix::mm::mmap(
                 ptr::null_mut(),
                 len,
-                ProtFlags::READ | ProtFlags::WRITE,
+                protection,
                 MapFlags::SHARED | MapFlags::POPULATE,
                 file,
                 0,
             )?
         };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, len })
+        Ok(Self { base, len, _held: Vec::new() })
+    }
+
+    /// All its pages are there and stay where they are, whatever a reader of the file asks of the kernel.
+    fn hold(&mut self) -> io::Result<()> {
+        let mut offset = 0;
+        while offset < self.len {
+            let (pipe, held) = self.hold_some(offset)?;
+            self._held.push(pipe);
+            offset += held * HUGE_BYTES;
+        }
+        // Populating on mapping tells no error, and a collapse that had begun may have come between.
+        // SAFETY: it changes no byte, and the range is this mapping's.
+        match unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxPopulateRead) } {
+            // Before Linux 5.14; such a kernel knows no collapse either.
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// As many pages, one of each range from `offset` on, as one pipe takes: at least one.
+    fn hold_some(&self, offset: usize) -> io::Result<(OwnedFd, usize)> {
+        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let wanted = (self.len - offset).div_ceil(HUGE_BYTES);
+        // A refusal costs memory, or another pipe.
+        let _ = rustix::pipe::fcntl_setpipe_size(&write, wanted.min(256) * PAGE_BYTES);
+        let mut held = 0;
+        while held < wanted {
+            let byte = self.at(offset + held * HUGE_BYTES, 1);
+            // SAFETY: the byte is in the mapping; nobody reads the pipe.
+            let done = unsafe {
+                let byte = std::slice::from_raw_parts(byte, 1);
+                rustix::pipe::vmsplice(&write, &[IoSliceRaw::from_slice(byte)], SpliceFlags::NONBLOCK)
+            };
+            match done {
+                Ok(_) => held += 1,
+                Err(Errno::AGAIN) if held > 0 => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok((read, held))
+    }
+
+    /// The address of `offset`, with `bytes` bytes behind it inside the mapping.
+    ///
+    /// # Panics
+    /// Where the range leaves the mapping: offsets are computed from our own geometry, never read from it.
+    fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
+        assert!(offset <= self.len && bytes <= self.len - offset, "{offset} + {bytes} leaves the region");
+        // SAFETY: within the mapping, as just checked.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// The 64-bit word at `offset`. Where the mapping is for reading only, it may only be loaded.
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8));
+        // SAFETY: in bounds and aligned; every access by both processes to this word is atomic.
+        unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
+    }
+
+    fn half(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4));
+        // SAFETY: in bounds and aligned; every access by both processes to this word is atomic.
+        unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this mapping is ours and nothing borrows from it any more. Failing would mean a corrupt
+        // address space; there is nothing to be done about it here.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// A new memory file of `len` bytes, all allocated, that can be neither cut nor grown.
+fn new_file(len: u64) -> io::Result<OwnedFd> {
+    if len == 0 || len > REGION_BYTES_MAX {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "a ring of {len} B: at most {REGION_BYTES_MAX} B are possible; lower the message size or burst"
+            ),
+        ));
+    }
+    let file = rustix::fs::memfd_create("punctual", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len)?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
+    Ok(file)
+}
+
+/// Whether a file that came from elsewhere has `seals` and `len` bytes.
+fn check(file: impl AsFd, len: u64, seals: SealFlags) -> io::Result<()> {
+    let found = rustix::fs::fcntl_get_seals(&file)?;
+    let size = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
+    if !found.contains(seals) || size < len || len == 0 || len > REGION_BYTES_MAX {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the ring's memory file is not sealed or has not the promised size",
+        ));
+    }
+    Ok(())
+}
+
+/// What this side writes. Unmapped when dropped.
+#[derive(Debug)]
+pub struct Region(Mapping);
+
+impl Region {
+    /// Makes a memory file of `len` bytes, allocated and zeroed, that nobody writes but by this mapping.
+    ///
+    /// # Errors
+    /// Where the size is out of range, memory is short or a limit (descriptors, locked memory) is reached.
+    pub fn create(len: u64) -> io::Result<(OwnedFd, Self)> {
+        let file = new_file(len)?;
+        let mut mapping = Mapping::new(&file, len, true)?;
+        rustix::fs::fcntl_add_seals(&file, SEALS)?;
+        mapping.hold()?;
+        Ok((file, Self(mapping)))
+    }
+
+    /// Maps the file of an [`Offer`] and seals it: the application's part.
+    ///
+    /// # Errors
+    /// Where it is shorter than `len`, could still be cut, or cannot be mapped or sealed.
+    pub fn take(file: impl AsFd, len: u64) -> io::Result<Self> {
+        let region = Self::map(&file, len)?;
+        rustix::fs::fcntl_add_seals(&file, SEALS)?;
+        Ok(region)
+    }
+
+    /// Maps the file of an [`Offer`] and leaves it as it is.
+    ///
+    /// # Errors
+    /// Where it is shorter than `len`, could still be cut, or is sealed already.
+    pub fn map(file: impl AsFd, len: u64) -> io::Result<Self> {
+        check(&file, len, SealFlags::SHRINK)?;
+        Ok(Self(Mapping::new(file, len, true)?))
     }
 
     /// Its length in bytes.
     pub fn len(&self) -> usize {
-        self.len
+        self.0.len
     }
 
     /// Never: a region has at least one byte.
@@ -93,50 +216,29 @@ impl Region {
         false
     }
 
-    /// The address of `offset`, with `bytes` bytes behind it inside the region.
-    ///
-    /// # Panics
-    /// Where the range leaves the region: offsets are computed from our own geometry, never read from it.
-    fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
-        assert!(offset <= self.len && bytes <= self.len - offset, "{offset} + {bytes} leaves the region");
-        // SAFETY: within the mapping, as just checked.
-        unsafe { self.base.as_ptr().add(offset) }
-    }
-
     /// The 64-bit word at `offset` (a multiple of 8 inside the region).
     pub fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(8));
-        // SAFETY: in bounds and aligned; every access by both processes to this word is atomic.
-        unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
+        self.0.word(offset)
     }
 
     /// The 32-bit word at `offset` (a multiple of 4 inside the region).
     pub fn half(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(4));
-        // SAFETY: in bounds and aligned; every access by both processes to this word is atomic.
-        unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
+        self.0.half(offset)
     }
 
     /// Copies `bytes` to `offset`.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
-        // SAFETY: in bounds; `bytes` is ours and does not overlap a mapping that only raw copies touch. A
-        // misbehaving process may race with this: then the bytes are garbage, to it alone.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset, bytes.len()), bytes.len()) }
-    }
-
-    /// Copies from `offset` into `out`.
-    pub fn read(&self, offset: usize, out: &mut [u8]) {
-        // SAFETY: as for `write`; what is read is plain bytes and never trusted.
-        unsafe { ptr::copy_nonoverlapping(self.at(offset, out.len()), out.as_mut_ptr(), out.len()) }
+        // SAFETY: in bounds; `bytes` is ours and does not overlap a mapping that only raw copies touch.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.at(offset, bytes.len()), bytes.len()) }
     }
 
     /// The bytes at `offset`, in place.
     ///
     /// # Safety
-    /// Nobody, in any process, may write them while the slice lives.
+    /// Nobody may write them while the slice lives.
     pub unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         // SAFETY: in bounds; the caller promises that nobody writes.
-        unsafe { std::slice::from_raw_parts(self.at(offset, len), len) }
+        unsafe { std::slice::from_raw_parts(self.0.at(offset, len), len) }
     }
 
     /// The bytes at `offset`, in place and writable.
@@ -146,14 +248,79 @@ impl Region {
     #[expect(clippy::mut_from_ref, reason = "the ring protocol, not the borrow, makes the range exclusive")]
     pub unsafe fn bytes_mut(&self, offset: usize, len: usize) -> &mut [u8] {
         // SAFETY: in bounds; the caller promises exclusive access.
-        unsafe { std::slice::from_raw_parts_mut(self.at(offset, len), len) }
+        unsafe { std::slice::from_raw_parts_mut(self.0.at(offset, len), len) }
     }
 }
 
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: this mapping is ours and nothing borrows from it any more. Failing would mean a corrupt
-        // address space; there is nothing to be done about it here.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+/// What the other side writes, for reading only. Unmapped when dropped.
+#[derive(Debug)]
+pub struct View(Mapping);
+
+impl View {
+    /// Maps a memory file that the daemon made with [`Region::create`].
+    ///
+    /// # Errors
+    /// Where it is not sealed, is shorter than `len`, or cannot be mapped.
+    pub fn open(file: impl AsFd, len: u64) -> io::Result<Self> {
+        check(&file, len, SEALS)?;
+        Ok(Self(Mapping::new(file, len, false)?))
+    }
+
+    /// Loads the 64-bit word at `offset` (a multiple of 8 inside the view).
+    pub fn word(&self, offset: usize, order: Ordering) -> u64 {
+        self.0.word(offset).load(order)
+    }
+
+    /// Loads the 32-bit word at `offset` (a multiple of 4 inside the view).
+    pub fn half(&self, offset: usize, order: Ordering) -> u32 {
+        self.0.half(offset).load(order)
+    }
+
+    /// Copies from `offset` into `out`.
+    pub fn read(&self, offset: usize, out: &mut [u8]) {
+        // SAFETY: in bounds; what is read is plain bytes and never trusted. A misbehaving process may race with
+        // this: then the bytes are garbage, to it alone.
+        unsafe { ptr::copy_nonoverlapping(self.0.at(offset, out.len()), out.as_mut_ptr(), out.len()) }
+    }
+
+    /// The bytes at `offset`, in place.
+    ///
+    /// # Safety
+    /// Nobody, in any process, may write them while the slice lives.
+    pub unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        // SAFETY: in bounds; the caller promises that nobody writes.
+        unsafe { std::slice::from_raw_parts(self.0.at(offset, len), len) }
     }
 }
+
+/// The daemon's end of a file that the application is to write.
+#[derive(Debug)]
+pub struct Offer {
+    file: OwnedFd,
+    len: u64,
+}
+
+impl Offer {
+    /// Makes a file of `len` bytes, allocated and zeroed: a descriptor for the application, and what is kept of it.
+    ///
+    /// # Errors
+    /// Where the size is out of range, or memory or descriptors are short.
+    pub fn create(len: u64) -> io::Result<(OwnedFd, Self)> {
+        let file = new_file(len)?;
+        Ok((file.try_clone()?, Self { file, len }))
+    }
+
+    /// The application says that it has sealed the file: looks, and maps all of it. Not for a real-time thread.
+    ///
+    /// # Errors
+    /// Where it has not, or memory is short.
+    pub fn accept(&self) -> io::Result<View> {
+        check(&self.file, self.len, SEALS)?;
+        let mut mapping = Mapping::new(&self.file, self.len, false)?;
+        mapping.hold()?;
+        Ok(View(mapping))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,30 +1,35 @@
 //! Wake-ups between two processes that share a ring.
 //!
-//! A side that finds nothing to do *arms* its sleep flag, looks once more, and only then sleeps. The other side
-//! publishes, then takes the flag down, and makes a system call only where it was up. Why no wake-up is lost: both
-//! exchange the flag, and of two exchanges one comes first. If the sleeper's does, the waker finds the flag up; if the
-//! waker's does, the sleeper has read what it left (or what came after) and so sees the position (`fuzz/models` tries
-//! every order of both). An exchange of a line that is at hand takes 5 ns, a fence between a store and a load 20.
+//! A side that finds nothing to do takes a *ticket* (it counts one further in its own memory), looks once more, and only
+//! then sleeps. The other side publishes, then looks at the ticket, and makes a system call only where it is one that it
+//! has not answered. Why no wake-up is lost: publishing, taking a ticket and looking at either are sequentially consistent,
+//! so of "I have published" and "I am about to sleep" one comes first. If the ticket does, the waker finds it; if the
+//! publication does, the sleeper sees it (`fuzz/models` tries every order of both). Each word has one writer, so that
+//! each side can map what the other writes for reading only. A store that is sequentially consistent takes 5 ns.
 //!
-//! Neither side can block the other:
-//! - [`Doorbell`] (application to daemon) is an eventfd. The daemon waits for it edge-triggered and never reads
-//!   it, since the application could turn off `O_NONBLOCK`, which belongs to the file and not to the descriptor.
-//! - [`Bell`] (daemon to application) is a pipe whose two processes have files of their own, so the daemon's
-//!   writes stay non-blocking whatever the application does to its end. The application holds a writing end too:
-//!   it rings its own bell to keep the descriptor readable while something waits.
+//! Neither side can block the other (ADR 0031):
+//! - [`Doorbell`] (application to daemon) is a pair of sockets, one for each side; the application rings by shutting its
+//!   end down, once more each time: that wakes who waits at the daemon's end, puts nothing into it and never waits. The
+//!   daemon waits for its end edge-triggered, and reads nothing. Nobody but the daemon can wait there: an application
+//!   cannot make that list longer, as it can with an eventfd, which both would hold.
+//! - [`Bell`] (daemon to application) is an eventfd. The processor does not write it: that would walk all who wait for it.
+//!   It asks the user's [`Ringer`] to; only where program and engine are one process it rings itself ([`Ropes::Direct`]).
 
 mod flag;
+mod line;
+mod ringer;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::{Mode, OFlags};
-use rustix::pipe::PipeFlags;
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 
-pub use flag::{arm, is_armed, must_wake};
+pub use self::flag::{Answered, arm};
+use self::line::Pull;
+pub use self::ringer::{Bells, Rank, Remains, Ringer};
 
 /// Tells one thread of this process that something needs to be looked at. Clones ring the same bell.
 #[derive(Clone, Debug)]
@@ -61,14 +66,45 @@ impl AsFd for Alarm {
 pub struct Doorbell(OwnedFd);
 
 impl Doorbell {
-    /// Two descriptors of one eventfd: for the application and for the daemon.
+    /// The daemon's end, which becomes readable at each ring anew, and the application's.
     ///
     /// # Errors
     /// Where descriptors run out.
     pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-        let ours = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let theirs = ours.try_clone()?;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        // From now on nothing can be sent to us: neither bytes nor descriptors, whose closing might wait for others.
+        shutdown(&ours, Shutdown::Read)?;
         Ok((ours, theirs))
+    }
+
+    /// Whether this kernel wakes at each ring: POSIX says nothing about shutting down what is down.
+    ///
+    /// # Errors
+    /// Where it does not, or descriptors run out.
+    pub fn check() -> io::Result<()> {
+        use rustix::event::epoll;
+        let (ours, theirs) = Self::pair()?;
+        let (bell, waiter) = (Self::new(theirs), epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        epoll::add(
+            &waiter,
+            &ours,
+            epoll::EventData::new_u64(0),
+            epoll::EventFlags::IN | epoll::EventFlags::ET,
+        )?;
+        let mut told =
+            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 2];
+        let mut look = || epoll::wait(&waiter, &mut told[..], Some(&timespec(Duration::ZERO)));
+        look()?;
+        for _ in 0..2 {
+            bell.ring();
+            if look()? != 1 {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "this kernel does not tell of a socket that is shut down once more: doorbells would not be heard; use                      a kernel that this version was tested with (docs/adr/0031)",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Around the application's descriptor.
@@ -76,71 +112,79 @@ impl Doorbell {
         Self(descriptor)
     }
 
-    /// Rings. A full counter means that it rings already.
+    /// Rings; never blocks. A daemon that is gone hears nothing.
     pub fn ring(&self) {
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+        let _ = shutdown(&self.0, Shutdown::Write);
     }
+}
+
+/// Who rings bells that are made.
+#[derive(Clone, Debug)]
+pub enum Ropes {
+    /// Whoever has something to tell: program and engine are one process.
+    Direct,
+    /// The ringer of the user whose bells they are.
+    By(Arc<Bells>),
 }
 
 /// The daemon's end of a bell.
 #[derive(Debug)]
-pub struct BellRope(OwnedFd);
+pub struct BellRope {
+    pull: Arc<Pull<OwnedFd>>,
+    ropes: Ropes,
+}
 
 impl BellRope {
-    /// Rings; never blocks. A full pipe rings already, a closed one has nobody to hear it.
+    /// Rings, now or soon; neither waits nor allocates.
     pub fn ring(&self) {
-        let _ = rustix::io::write(&self.0, &[1]);
+        match &self.ropes {
+            Ropes::Direct => drop(rustix::io::write(&self.pull.bell, &1_u64.to_ne_bytes())),
+            Ropes::By(bells) => bells.want(&self.pull),
+        }
     }
 }
 
 /// The application's end of a bell: readable while something waits for the application.
 #[derive(Debug)]
-pub struct Bell {
-    hear: OwnedFd,
-    ring: OwnedFd,
-}
+pub struct Bell(OwnedFd);
 
 impl Bell {
     /// A bell, and what the daemon rings it with.
     ///
     /// # Errors
-    /// Where descriptors run out or `/proc` is not mounted.
-    pub fn pair() -> io::Result<(Self, BellRope)> {
-        let (hear, ring) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // One page is plenty, and an idle channel stays small. Refusal only costs memory.
-        let _ = rustix::pipe::fcntl_setpipe_size(&ring, 4096);
-        let path = format!("/proc/self/fd/{}", ring.as_raw_fd());
-        let own = rustix::fs::open(path, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
-        Ok((Self { hear, ring: own }, BellRope(ring)))
+    /// Where descriptors run out.
+    pub fn pair(ropes: &Ropes) -> io::Result<(Self, BellRope)> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let theirs = bell.try_clone()?;
+        Ok((Self(theirs), BellRope { pull: Arc::new(Pull::new(bell)), ropes: ropes.clone() }))
     }
 
-    /// From the descriptors that came over the socket.
-    pub fn from_parts(hear: OwnedFd, ring: OwnedFd) -> Self {
-        Self { hear, ring }
+    /// From the descriptor that came over the socket.
+    pub fn new(descriptor: OwnedFd) -> Self {
+        Self(descriptor)
     }
 
-    /// The descriptors, to be sent.
-    pub fn into_parts(self) -> (OwnedFd, OwnedFd) {
-        (self.hear, self.ring)
+    /// The descriptor, to be sent.
+    pub fn into_descriptor(self) -> OwnedFd {
+        self.0
     }
 
-    /// Another handle of the application's own rope, for whoever must wake it from within the process.
+    /// Another handle of it, for whoever must wake the application from within the process.
     ///
     /// # Errors
     /// Where descriptors run out.
-    pub fn own_rope(&self) -> io::Result<BellRope> {
-        Ok(BellRope(self.ring.try_clone()?))
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self(self.0.try_clone()?))
     }
 
     /// Rings from within the application.
     pub fn ring(&self) {
-        let _ = rustix::io::write(&self.ring, &[1]);
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
     /// Takes all rings out.
     pub fn hush(&self) {
-        let mut sink = [0_u8; 64];
-        while matches!(rustix::io::read(&self.hear, &mut sink), Ok(n) if n == sink.len()) {}
+        let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
     }
 
     /// Sleeps until it rings or `until`; `false` when that came first.
@@ -148,13 +192,13 @@ impl Bell {
     /// # Errors
     /// Where `poll` fails other than by a signal.
     pub fn wait(&self, until: Option<Instant>) -> io::Result<bool> {
-        wait_readable(self.hear.as_fd(), until)
+        wait_readable(self.0.as_fd(), until)
     }
 }
 
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.hear.as_fd()
+        self.0.as_fd()
     }
 }
 

@@ -14,8 +14,9 @@ use crate::ring::outgoing::PushError;
 use crate::ring::{InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingShape, inbox, outbox};
 use crate::rung::Rung;
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::wake::{Alarm, Doorbell, Shared, Signal, signal_of};
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::wake::line::{Line, Pull};
+use crate::wake::{Alarm, Doorbell, Ropes, Shared, Signal, signal_of};
 
 /// Every order in which one thread is taken the processor away at most `preemptions` times where it could go on;
 /// none: every order.
@@ -28,15 +29,19 @@ fn every_order(preemptions: Option<usize>, scenario: impl Fn() + Send + Sync + '
 
 fn outgoing(slots: u32) -> (OutboxReader, OutboxWriter, Shared) {
     let shape = RingShape::new(slots, 8).expect("a shape");
-    let (reader, handles, doorbell) = outbox(shape, &Alarm).expect("a ring");
+    let (reader, handles, doorbell) = outbox(shape, &Alarm, &Ropes::Direct).expect("a ring");
     let doorbell = signal_of(&doorbell);
-    (reader, OutboxWriter::attach(handles).expect("attached"), doorbell)
+    let writer = OutboxWriter::attach(handles).expect("attached");
+    reader.health().accept().expect("accepted");
+    (reader, writer, doorbell)
 }
 
 fn incoming(slots: u32) -> (InboxWriter, InboxReader) {
     let shape = RingShape::new(slots, 8).expect("a shape");
-    let (writer, handles) = inbox(shape, &Alarm).expect("a ring");
-    (writer, InboxReader::attach(handles).expect("attached"))
+    let (writer, handles) = inbox(shape, &Alarm, &Ropes::Direct).expect("a ring");
+    let reader = InboxReader::attach(handles).expect("attached");
+    writer.health().accept().expect("accepted");
+    (writer, reader)
 }
 
 /// Sends `count` messages, sleeping while the ring is full, then until the last one is sent.
@@ -152,7 +157,7 @@ pub fn an_alternating_ring_gives_every_message() {
     every_order(Some(2), || {
         let (mut writer, mut reader) = incoming(2);
         writer.alternate();
-        let (theirs, ours) = Doorbell::pair().expect("descriptors");
+        let (ours, theirs) = Doorbell::pair().expect("descriptors");
         reader.alternate(Doorbell::new(theirs));
         let doorbell = signal_of(&ours);
         let done = Arc::new(AtomicBool::new(false));
@@ -170,6 +175,46 @@ pub fn an_alternating_ring_gives_every_message() {
             writer.resume();
         }
         application.join().expect("no panic");
+    });
+}
+
+/// Two threads want bells rung, one of them the same, and a third rings them and sleeps: each bell is rung after it was
+/// last wanted.
+pub fn every_bell_is_rung(preemptions: Option<usize>) {
+    every_order(preemptions, || {
+        let (line, wake) = (Arc::new(Line::default()), Shared(Signal::new()));
+        let said: Arc<Vec<AtomicU32>> = Arc::new((0..2).map(|_| AtomicU32::new(0)).collect());
+        let pulls: Vec<_> = (0..2_usize).map(|bell| Arc::new(Pull::new(bell))).collect();
+        let want = |line: &Line<usize>, said: &[AtomicU32], pull: &Arc<Pull<usize>>, wake: &Shared| {
+            said[pull.bell].fetch_add(1, Ordering::Relaxed);
+            if line.put(pull) {
+                wake.0.ring();
+            }
+        };
+        let (other_line, other_wake, other_said) = (Arc::clone(&line), wake.clone(), Arc::clone(&said));
+        let other_pull = Arc::clone(&pulls[0]);
+        let other = thread::spawn(move || {
+            let wake = other_wake;
+            want(&other_line, &other_said, &other_pull, &wake);
+        });
+        let (ringer_line, ringer_wake, ringer_said) = (Arc::clone(&line), wake.clone(), Arc::clone(&said));
+        let ringer = thread::spawn(move || {
+            let wake = ringer_wake;
+            let mut heard = [0, 0];
+            loop {
+                ringer_line.take(|pull| heard[pull.bell] = ringer_said[pull.bell].load(Ordering::Relaxed));
+                if heard == [2, 1] {
+                    return;
+                }
+                if ringer_line.may_sleep() {
+                    wake.0.wait_edge();
+                }
+                ringer_line.woken();
+            }
+        });
+        pulls.iter().for_each(|pull| want(&line, &said, pull, &wake));
+        other.join().expect("no panic");
+        ringer.join().expect("no panic");
     });
 }
 

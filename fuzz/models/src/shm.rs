@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use loom::cell::UnsafeCell;
 
-use crate::sync::atomic::{AtomicU32, AtomicU64};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// As the real one's.
 pub const REGION_BYTES_MAX: u64 = 4 << 30;
@@ -59,10 +59,14 @@ impl Region {
         Ok((file, Self { storage, len }))
     }
 
-    pub fn open(file: impl AsFd, len: u64) -> io::Result<Self> {
-        // Once: nothing of one model may reach into the next.
+    /// What stands for a descriptor. Once: nothing of one model may reach into the next.
+    fn find(file: impl AsFd, len: u64) -> io::Result<Self> {
         let found = FILES.with_borrow_mut(|files| files.remove(&file.as_fd().as_raw_fd()));
         Ok(Self { storage: found.ok_or(io::ErrorKind::NotFound)?, len: len as usize })
+    }
+
+    pub fn take(file: impl AsFd, len: u64) -> io::Result<Self> {
+        Self::find(file, len)
     }
 
     pub fn word(&self, offset: usize) -> &AtomicU64 {
@@ -82,15 +86,6 @@ impl Region {
         });
     }
 
-    pub fn read(&self, offset: usize, out: &mut [u8]) {
-        let start = offset % LINE_BYTES;
-        self.storage.lines[offset / LINE_BYTES].with(|line| {
-            // SAFETY: loom has just found that nobody writes the line.
-            let line = unsafe { &*line };
-            out.copy_from_slice(&line[start..start + out.len()]);
-        });
-    }
-
     /// # Safety
     /// As the real one's.
     pub unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
@@ -107,5 +102,54 @@ impl Region {
         // SAFETY: as the caller promises; loom has just looked.
         self.storage.lines[offset / LINE_BYTES]
             .with_mut(|line| unsafe { &mut (&mut *line)[start..start + len] })
+    }
+}
+
+/// What the other side writes.
+#[derive(Debug)]
+pub struct View(Region);
+
+impl View {
+    pub fn open(file: impl AsFd, len: u64) -> io::Result<Self> {
+        Ok(Self(Region::find(file, len)?))
+    }
+
+    pub fn word(&self, offset: usize, order: Ordering) -> u64 {
+        self.0.word(offset).load(order)
+    }
+
+    pub fn half(&self, offset: usize, order: Ordering) -> u32 {
+        self.0.half(offset).load(order)
+    }
+
+    pub fn read(&self, offset: usize, out: &mut [u8]) {
+        let start = offset % LINE_BYTES;
+        self.0.storage.lines[offset / LINE_BYTES].with(|line| {
+            // SAFETY: loom has just found that nobody writes the line.
+            let line = unsafe { &*line };
+            out.copy_from_slice(&line[start..start + out.len()]);
+        });
+    }
+
+    /// # Safety
+    /// As the real one's.
+    pub unsafe fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        // SAFETY: as the caller promises.
+        unsafe { self.0.bytes(offset, len) }
+    }
+}
+
+/// The same memory for the daemon.
+#[derive(Debug)]
+pub struct Offer(Region);
+
+impl Offer {
+    pub fn create(len: u64) -> io::Result<(OwnedFd, Self)> {
+        let (file, region) = Region::create(len)?;
+        Ok((file, Self(region)))
+    }
+
+    pub fn accept(&self) -> io::Result<View> {
+        Ok(View(Region { storage: Rc::clone(&self.0.storage), len: self.0.len }))
     }
 }

@@ -14,7 +14,16 @@ use crate::shm::descriptor;
 #[path = "../../../crates/ipc/src/wake/flag.rs"]
 mod flag;
 
-pub use flag::{arm, is_armed, must_wake};
+#[path = "../../../crates/ipc/src/wake/line.rs"]
+pub(crate) mod line;
+
+pub use flag::{Answered, arm};
+
+/// Nobody else rings here.
+#[derive(Clone, Debug)]
+pub enum Ropes {
+    Direct,
+}
 
 thread_local! {
     static SIGNALS: RefCell<HashMap<RawFd, Rc<Signal>>> = RefCell::default();
@@ -113,22 +122,22 @@ impl BellRope {
 #[derive(Debug)]
 pub struct Bell {
     signal: Shared,
-    ring: OwnedFd,
+    descriptor: OwnedFd,
 }
 
 impl Bell {
-    pub fn pair() -> io::Result<(Self, BellRope)> {
+    pub fn pair(_: &Ropes) -> io::Result<(Self, BellRope)> {
         let signal = Shared(Signal::new());
-        Ok((Self { signal: signal.clone(), ring: descriptor()? }, BellRope(signal)))
+        Ok((Self { signal: signal.clone(), descriptor: descriptor()? }, BellRope(signal)))
     }
-    pub fn from_parts(hear: OwnedFd, ring: OwnedFd) -> Self {
-        Self { signal: signal_of(&hear), ring }
+    pub fn new(hear: OwnedFd) -> Self {
+        Self { signal: signal_of(&hear), descriptor: hear }
     }
-    pub fn into_parts(self) -> (OwnedFd, OwnedFd) {
-        (attach(&self.signal.0).expect("a descriptor"), self.ring)
+    pub fn into_descriptor(self) -> OwnedFd {
+        attach(&self.signal.0).expect("a descriptor")
     }
-    pub fn own_rope(&self) -> io::Result<BellRope> {
-        Ok(BellRope(self.signal.clone()))
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { signal: self.signal.clone(), descriptor: descriptor()? })
     }
     pub fn ring(&self) {
         self.signal.0.ring();
@@ -144,6 +153,6 @@ impl Bell {
 
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.ring.as_fd()
+        self.descriptor.as_fd()
     }
 }

@@ -43,6 +43,11 @@ fn an_alternating_ring_gives_every_message() {
 }
 
 #[test]
+fn every_bell_is_rung() {
+    s::every_bell_is_rung(Some(2));
+}
+
+#[test]
 fn slots_are_given_up_on_another_thread() {
     s::slots_are_given_up_on_another_thread();
 }

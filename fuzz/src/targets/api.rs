@@ -120,6 +120,7 @@ fn requests() -> Vec<Request> {
         Request::Refuse { channel, why: "no".into() },
         Request::Close { channel },
         Request::CoSchedule { channel, thread: 7 },
+        Request::Attached { channel },
         Request::Alternate { channel },
         Request::OpenBestEffort { to, ring },
         Request::BindBestEffort { port: port(), ring },

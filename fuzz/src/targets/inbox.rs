@@ -11,16 +11,20 @@ use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite};
 use crate::input::Input;
 use crate::ring::{InboxReader, InboxSlot, InboxWriter, RingShape, inbox};
 use crate::shm::{Region, scribble};
-use crate::wake::Alarm;
+use crate::wake::{Alarm, Ropes};
 
 const SLOTS: u32 = 3;
 const BYTES: u32 = 100;
-const OFFSETS: [u32; 10] = [0, 128, 256, 320, 384, 512, 544, 576, 640, 704];
+const HEADER_BYTES: u64 = 256;
+/// Which of the two files has the payload.
+const PAYLOAD: usize = 0;
+const OFFSETS: [u32; 10] = [0, 128, 136, 192, 200, 256, 288, 320, 384, 448];
 
 struct Bench {
     writer: InboxWriter,
     reader: InboxReader,
-    region: Region,
+    /// The daemon's file and the application's.
+    regions: [Region; 2],
     slots: Vec<(InboxSlot, u8)>,
     published: VecDeque<(u64, u8, u32)>,
     number: u64,
@@ -30,11 +34,16 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let shape = RingShape::new(SLOTS, BYTES).expect("a shape");
-        let (writer, handles) = inbox(shape, &Alarm).expect("a ring");
-        let region = Region::open(&handles.descriptors[0], shape.bytes()).expect("the ring's memory");
+        let (writer, handles) = inbox(shape, &Alarm, &Ropes::Direct).expect("a ring");
+        let map = |file: usize| {
+            let bytes = if file == PAYLOAD { shape.file_bytes() } else { HEADER_BYTES };
+            Region::map(&handles.descriptors[file], bytes).expect("the ring's memory")
+        };
+        let regions = [map(0), map(1)];
         let reader = InboxReader::attach(handles).expect("attached");
+        writer.health().accept().expect("accepted");
         let (slots, published) = Default::default();
-        Self { writer, reader, region, slots, published, number: 0, honest: true }
+        Self { writer, reader, regions, slots, published, number: 0, honest: true }
     }
 
     fn reserve(&mut self, byte: u8) {
@@ -90,7 +99,9 @@ pub fn run(data: &[u8]) {
             }
             _ => {
                 bench.honest = false;
-                if scribble(&bench.region, &mut input, &OFFSETS).is_none() {
+                // The application writes its own file; a daemon that is not what it should be, its own.
+                let region = &bench.regions[usize::from(detail & 1 == 0)];
+                if scribble(region, &mut input, &OFFSETS).is_none() {
                     break;
                 }
             }
@@ -109,9 +120,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
         (0..20).flat_map(|n| [n << 3, 0x29, 2]).collect(),
         vec![5, 0x08, 0x29, 0x10, 0x29, 0x18, 0x29, 4, 2, 4, 2, 4, 2, 4, 0x46],
     ];
-    for place in 0..OFFSETS.len() as u8 {
+    for (place, file) in (0..OFFSETS.len() as u8).flat_map(|place| [(place, 7), (place, 15)]) {
         for value in [0, 1, 5, u64::MAX] {
-            let mut seed = vec![0x08, 0x29, 0x10, 0x29, 2, 7, place, 0];
+            let mut seed = vec![0x08, 0x29, 0x10, 0x29, 2, file, place, 0];
             seed.extend_from_slice(&u64::to_le_bytes(value));
             seed.extend([0x08, 0x29, 2, 0x46, 4, 2]);
             seeds.push(seed);

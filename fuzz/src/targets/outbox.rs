@@ -13,17 +13,21 @@ use punctual_proto::memory::{MessageRead, Outbox};
 use crate::input::Input;
 use crate::ring::{OutboxMessage, OutboxReader, OutboxWriter, RingShape, outbox};
 use crate::shm::{Region, scribble};
-use crate::wake::Alarm;
+use crate::wake::{Alarm, Ropes};
 
 const SLOTS: u32 = 3;
 const BYTES: u32 = 100;
+const HEADER_BYTES: u64 = 256;
+/// Which of the two files has the payload.
+const PAYLOAD: usize = 1;
 /// Where fields lie that the two sides share, and the offsets between and behind them.
-const OFFSETS: [u32; 10] = [0, 128, 256, 320, 384, 512, 520, 576, 704, 896];
+const OFFSETS: [u32; 10] = [0, 128, 136, 192, 200, 256, 264, 320, 448, 640];
 
 struct Bench {
     reader: OutboxReader,
     writer: OutboxWriter,
-    region: Region,
+    /// The daemon's file and the application's.
+    regions: [Region; 2],
     /// Messages that were taken, with their lengths.
     taken: VecDeque<(OutboxMessage, u32)>,
     expected: VecDeque<Vec<u8>>,
@@ -35,12 +39,17 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let shape = RingShape::new(SLOTS, BYTES).expect("a shape");
-        let (reader, handles, _doorbell) = outbox(shape, &Alarm).expect("a ring");
-        let region = Region::open(&handles.descriptors[0], shape.bytes()).expect("the ring's memory");
+        let (reader, handles, _doorbell) = outbox(shape, &Alarm, &Ropes::Direct).expect("a ring");
+        let map = |file: usize| {
+            let bytes = if file == PAYLOAD { shape.file_bytes() } else { HEADER_BYTES };
+            Region::map(&handles.descriptors[file], bytes).expect("the ring's memory")
+        };
+        let regions = [map(0), map(1)];
         let writer = OutboxWriter::attach(handles).expect("attached");
+        reader.health().accept().expect("accepted");
         let (taken, expected) = Default::default();
         let now = Instant(1_000);
-        Self { reader, writer, region, taken, expected, now, last_sent: Instant::ZERO, honest: true }
+        Self { reader, writer, regions, taken, expected, now, last_sent: Instant::ZERO, honest: true }
     }
 
     fn push(&mut self, byte: u8, len: usize) {
@@ -98,7 +107,9 @@ pub fn run(data: &[u8]) {
             }
             _ => {
                 bench.honest = false;
-                if scribble(&bench.region, &mut input, &OFFSETS).is_none() {
+                // The application writes its own file; a daemon that is not what it should be, its own.
+                let region = &bench.regions[usize::from(detail & 1 == 0)];
+                if scribble(region, &mut input, &OFFSETS).is_none() {
                     break;
                 }
             }
@@ -116,9 +127,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
         (0..30).flat_map(|n| [n << 3, 2, 4]).collect(),
         vec![0x08, 0x10, 0x18, 0x20, 2, 2, 2, 2, 0x14, 0x0c, 0x04, 0x28, 2, 0x0d, 0x35],
     ];
-    for place in 0..OFFSETS.len() as u8 {
+    for (place, file) in (0..OFFSETS.len() as u8).flat_map(|place| [(place, 7), (place, 15)]) {
         for value in [0, 2, 101, u64::MAX] {
-            let mut seed = vec![0x28, 0x30, 2, 7, place, 0];
+            let mut seed = vec![0x28, 0x30, 2, file, place, 0];
             seed.extend_from_slice(&u64::to_le_bytes(value));
             seed.extend([2, 0x28, 4, 2, 0x3e]);
             seeds.push(seed);

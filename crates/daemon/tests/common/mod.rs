@@ -1,6 +1,7 @@
 //! Two daemons, `a` and `b`, in this process, joined by a memory link.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod attack;
 pub mod census;
 pub mod harm;
 pub mod hog;

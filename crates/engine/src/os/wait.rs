@@ -1,7 +1,7 @@
 //! Sleeping until a descriptor or a time, with a resolution of nanoseconds.
 //!
-//! Every descriptor is watched edge-triggered and never read: one system call a wake-up, and whoever shares an
-//! eventfd with us (an application) can neither make us block on it nor keep us awake by leaving it readable.
+//! Every descriptor is watched edge-triggered and never read: one system call a wake-up, and whoever rings it (an
+//! application) can neither make us block on it nor keep us awake by leaving it readable.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

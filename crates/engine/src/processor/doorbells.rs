@@ -2,13 +2,17 @@
 //!
 //! An application may ring as often as it likes; that must cost the others nothing. A doorbell that rings more often
 //! than its [`Allowance`], which for a channel is its contract's rate and burst, is muted for [`SPACING`] (the kernel
-//! stops telling us), then heard again; since eventfds are watched edge-triggered and never read, watching it again
+//! stops telling us), then heard again; since they are watched edge-triggered and never read, watching it again
 //! tells the ring that was muted. So no ring is lost, and beyond what was admitted one channel causes at most two
 //! wake-ups each [`SPACING`].
+//!
+//! Nothing here waits for an application: the list of those who wait at the daemon's end of a doorbell, which `epoll_ctl`
+//! locks, is nobody else's (`punctual_ipc::wake`), and whoever had it watched closes it.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use punctual_proto::ids::ChannelId;
 use punctual_proto::{Contract, Instant, Nanos};
@@ -46,7 +50,7 @@ pub(super) struct Doorbells {
 
 #[derive(Debug)]
 struct Watched {
-    doorbell: OwnedFd,
+    doorbell: Arc<OwnedFd>,
     allowance: Allowance,
     /// When its whole allowance is there again (GCRA's theoretical arrival time).
     rested_at: Instant,
@@ -56,7 +60,7 @@ impl Doorbells {
     pub fn watch(
         &mut self,
         channel: ChannelId,
-        doorbell: OwnedFd,
+        doorbell: Arc<OwnedFd>,
         allowance: Allowance,
         waiter: &Waiter,
     ) -> io::Result<()> {
@@ -132,8 +136,8 @@ mod tests {
         (Doorbell::new().expect("an eventfd"), Doorbells::default(), Waiter::new().expect("descriptors"))
     }
 
-    fn copy(bell: &Doorbell) -> OwnedFd {
-        bell.as_fd().try_clone_to_owned().expect("a descriptor")
+    fn copy(bell: &Doorbell) -> Arc<OwnedFd> {
+        Arc::new(bell.as_fd().try_clone_to_owned().expect("a descriptor"))
     }
 
     #[test]

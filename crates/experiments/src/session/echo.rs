@@ -85,7 +85,7 @@ pub struct ChannelServer {
 /// What a channel server has got.
 enum Way {
     /// The way back, and nothing else yet.
-    Back(Option<Channel>),
+    Back(Option<Box<Channel>>),
     /// Both; this thread answers.
     Both(Box<(Receiver, Channel)>),
     /// The processor answers, and the thread of a handler that was demoted.
@@ -107,8 +107,8 @@ pub fn handler_time(contract: &Contract) -> Nanos {
 
 impl ChannelServer {
     /// Requests come through a channel that `listener` will get.
-    pub const fn new(listener: Listener, answers: Channel, wait: Wait) -> Self {
-        Self { listener, way: Way::Back(Some(answers)), wait }
+    pub fn new(listener: Listener, answers: Channel, wait: Wait) -> Self {
+        Self { listener, way: Way::Back(Some(Box::new(answers))), wait }
     }
 }
 
@@ -116,7 +116,7 @@ impl Server for ChannelServer {
     fn prepare(&mut self, stop: &AtomicBool) -> anyhow::Result<bool> {
         let Some(mut requests) = await_channel(&self.listener, stop)? else { return Ok(false) };
         let Way::Back(answers) = &mut self.way else { return Ok(true) };
-        let Some(mut answers) = answers.take() else { return Ok(false) };
+        let Some(mut answers) = answers.take().map(|boxed| *boxed) else { return Ok(false) };
         self.way = if self.wait == Wait::Direct {
             let handler = requests.on_message(move |bytes, _, reply| {
                 // An answer that finds no room is lost, and its caller counts it.

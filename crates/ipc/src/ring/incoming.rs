@@ -19,11 +19,11 @@ use punctual_proto::latencies::{Latencies, Observation};
 use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite, Timeliness};
 
 use super::free_list::FreeList;
-use super::{HEADER_BYTES, Header, LINE_BYTES, RingCloser, RingError, RingHandles, RingShape};
-use crate::shm::Region;
+use super::{HEADER_BYTES, LINE_BYTES, Other, Own, RingCloser, RingError, RingHandles, RingShape, Theirs};
+use crate::shm::{Offer, Region, View};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::wake::{self, Alarm, Bell, BellRope, Doorbell};
+use crate::wake::{self, Alarm, Answered, Bell, BellRope, Doorbell, Ropes};
 
 /// Of an entry: number, logical arrival, deadline, delivered (8 B each), length, slot, flags (4 B each), clock error (8 B).
 const ENTRY_BYTES: usize = LINE_BYTES;
@@ -44,20 +44,29 @@ fn payload_offset(shape: RingShape, slot: u32) -> usize {
 }
 
 /// Makes a ring: the daemon's end and what the application attaches with. `alarm` rings where the application
-/// breaks it.
+/// breaks it, `ropes` say who rings the application's bell.
 ///
 /// # Errors
 /// Where memory or descriptors are short.
-pub fn inbox(shape: RingShape, alarm: &Alarm) -> Result<(InboxWriter, RingHandles), RingError> {
-    let (file, region) = Region::create(shape.bytes())?;
-    let (bell, rope) = Bell::pair()?;
-    wake::arm(Header(&region).consumer_sleeps());
-    let (hear, ring) = bell.into_parts();
-    let shared =
-        Arc::new(Shared { region, shape, free: FreeList::full(shape.slots), broken: AtomicBool::new(false) });
+pub fn inbox(
+    shape: RingShape,
+    alarm: &Alarm,
+    ropes: &Ropes,
+) -> Result<(InboxWriter, RingHandles), RingError> {
+    let (file, region) = Region::create(shape.file_bytes())?;
+    let (theirs, offer) = Offer::create(HEADER_BYTES as u64)?;
+    let (bell, rope) = Bell::pair(ropes)?;
+    let shared = Arc::new(Shared {
+        region,
+        theirs: Theirs::new(offer),
+        shape,
+        rope,
+        free: FreeList::full(shape.slots),
+        broken: AtomicBool::new(false),
+    });
     let writer = InboxWriter {
         shared,
-        rope,
+        answered: Answered::default(),
         published: vec![0; shape.slots as usize].into(),
         produced: 0,
         consumed: 0,
@@ -66,14 +75,16 @@ pub fn inbox(shape: RingShape, alarm: &Alarm) -> Result<(InboxWriter, RingHandle
         turns: None,
         latencies: Latencies::default(),
     };
-    Ok((writer, RingHandles { shape, descriptors: vec![file, hear, ring] }))
+    Ok((writer, RingHandles { shape, descriptors: vec![file, theirs, bell.into_descriptor()] }))
 }
 
 /// What the daemon's writer and its slots share.
 #[derive(Debug)]
 struct Shared {
     region: Region,
+    theirs: Theirs,
     shape: RingShape,
+    rope: BellRope,
     free: FreeList,
     broken: AtomicBool,
 }
@@ -85,7 +96,7 @@ pub type Upcall = Box<dyn FnMut(&[u8], &MessageInfo) -> bool + Send>;
 /// The daemon's end. Dropping it tells the application that nothing more comes.
 pub struct InboxWriter {
     shared: Arc<Shared>,
-    rope: BellRope,
+    answered: Answered,
     /// Which slot was published at a position.
     published: Box<[u32]>,
     produced: u64,
@@ -127,13 +138,17 @@ impl InboxWriter {
 
     /// Whether the application has taken all that it was given; if not, it is asked to ring when it has.
     fn is_taken(&self) -> bool {
-        let header = Header(&self.shared.region);
-        let taken = || header.consumer().load(Ordering::Acquire) == self.produced;
+        let taken = || self.taken() == self.produced;
         if taken() {
             return true;
         }
-        wake::arm(header.producer_sleeps());
+        wake::arm(Own(&self.shared.region).ticket());
         taken()
+    }
+
+    /// How many the application says that it has taken: none before its file was accepted.
+    fn taken(&self) -> u64 {
+        self.shared.theirs.get().map_or(0, Other::position)
     }
 
     fn show(&mut self, mut slot: InboxSlot, info: &MessageInfo) {
@@ -143,10 +158,11 @@ impl InboxWriter {
         let index = self.index(self.produced);
         self.published[index] = slot.index;
         self.produced += 1;
-        let header = Header(&self.shared.region);
-        header.producer().store(self.produced, Ordering::Release);
-        if wake::must_wake(header.consumer_sleeps()) {
-            self.rope.ring();
+        Own(&self.shared.region).position().store(self.produced, Ordering::SeqCst);
+        // Before the application's file was accepted it may be asleep for all that is known.
+        let ticket = self.shared.theirs.get().map(Other::ticket);
+        if ticket.is_none_or(|ticket| self.answered.must_wake(ticket)) {
+            self.shared.rope.ring();
         }
     }
 
@@ -180,7 +196,7 @@ impl InboxWriter {
 
     /// Takes back the slots that the application has freed; at most the whole ring.
     fn collect(&mut self) {
-        let consumed = Header(&self.shared.region).consumer().load(Ordering::Acquire);
+        let consumed = self.taken();
         if consumed < self.consumed || consumed > self.produced {
             self.shared.broken.store(true, Ordering::Release);
             self.alarm.ring();
@@ -253,8 +269,8 @@ impl Drop for InboxWriter {
         }
         // Whoever wakes up to a closed ring finds that the upcall is over.
         self.upcall = None;
-        Header(&self.shared.region).closed().store(1, Ordering::SeqCst);
-        self.rope.ring();
+        Own(&self.shared.region).closed().store(1, Ordering::SeqCst);
+        self.shared.rope.ring();
     }
 }
 
@@ -281,9 +297,9 @@ fn flags_of(info: &MessageInfo) -> u32 {
     bit(info.demoted, DEMOTED) | bit(info.unpromised, UNPROMISED) | timeliness << TIMELINESS_SHIFT
 }
 
-fn read_entry(region: &Region, offset: usize) -> (u32, MessageInfo) {
-    let word = |index: usize| region.word(offset + index * 8).load(Ordering::Relaxed);
-    let half = |at: usize| region.half(offset + at).load(Ordering::Relaxed);
+fn read_entry(daemon: &View, offset: usize) -> (u32, MessageInfo) {
+    let word = |index: usize| daemon.word(offset + index * 8, Ordering::Relaxed);
+    let half = |at: usize| daemon.half(offset + at, Ordering::Relaxed);
     let flags = half(40);
     let info = MessageInfo {
         number: word(0),
@@ -308,6 +324,20 @@ impl InboxHealth {
     /// See [`InboxWriter::is_broken`].
     pub fn is_broken(&self) -> bool {
         self.0.broken.load(Ordering::Acquire)
+    }
+
+    /// The application says that it has sealed its file: from now on what it takes is looked at. Not for a real-time
+    /// thread.
+    ///
+    /// # Errors
+    /// Where it has not, or memory is short.
+    pub fn accept(&self) -> io::Result<()> {
+        self.0.theirs.accept()
+    }
+
+    /// Nobody else holds any of the ring.
+    pub fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
     }
 }
 
@@ -340,27 +370,41 @@ impl Drop for InboxSlot {
 /// The application's end.
 #[derive(Debug)]
 pub struct InboxReader {
-    region: Arc<Region>,
+    region: Region,
+    daemon: View,
     shape: RingShape,
     bell: Bell,
     consumed: u64,
     /// Rung when a message was taken for which another one waits; only where the ring alternates.
     doorbell: Option<Doorbell>,
+    answered: Answered,
+    /// The daemon is.
+    gone: Arc<AtomicBool>,
 }
 
 impl InboxReader {
-    /// Attaches to a ring that the daemon made.
+    /// Attaches to a ring that the daemon made and seals what this end writes. The daemon is to be told of that.
     ///
     /// # Errors
     /// Where the handles are not those of an incoming ring.
     pub fn attach(handles: RingHandles) -> Result<Self, RingError> {
         let count = handles.descriptors.len();
-        let [file, hear, ring] =
+        let [file, own, bell] =
             <[OwnedFd; 3]>::try_from(handles.descriptors).map_err(|_| RingError::Descriptors(count))?;
         let shape = RingShape::new(handles.shape.slots, handles.shape.message_bytes_max)?;
-        let region = Arc::new(Region::open(file, shape.bytes())?);
-        let consumed = Header(&region).consumer().load(Ordering::Relaxed);
-        Ok(Self { region, shape, bell: Bell::from_parts(hear, ring), consumed, doorbell: None })
+        let region = Region::take(own, HEADER_BYTES as u64)?;
+        // The first message rings, whatever comes before the first look.
+        wake::arm(Own(&region).ticket());
+        Ok(Self {
+            daemon: View::open(file, shape.file_bytes())?,
+            region,
+            shape,
+            bell: Bell::new(bell),
+            consumed: 0,
+            doorbell: None,
+            answered: Answered::default(),
+            gone: Arc::new(AtomicBool::new(false)),
+        })
     }
 
     /// The ring's geometry.
@@ -380,17 +424,17 @@ impl InboxReader {
     /// # Errors
     /// Where descriptors run out.
     pub fn closer(&self) -> io::Result<RingCloser> {
-        Ok(RingCloser { region: Arc::clone(&self.region), rope: self.bell.own_rope()? })
+        Ok(RingCloser { gone: Arc::clone(&self.gone), bell: self.bell.try_clone()? })
     }
 
     /// Whether the daemon has closed the ring. Messages may still be in it.
     pub fn is_closed(&self) -> bool {
-        Header(&self.region).closed().load(Ordering::Acquire) != 0
+        Other(&self.daemon).is_closed() || self.gone.load(Ordering::SeqCst)
     }
 
     /// Whether a message waits.
     pub fn has_message(&self) -> bool {
-        Header(&self.region).producer().load(Ordering::Acquire) > self.consumed
+        Other(&self.daemon).position() > self.consumed
     }
 
     /// Hands `read` the next message in place and frees its slot afterwards (also where `read` panics); `None`
@@ -408,7 +452,7 @@ impl InboxReader {
         if !self.has_message() && !self.arm_for_message() {
             return None;
         }
-        let (slot, mut info) = read_entry(&self.region, entry_offset(self.shape, self.consumed));
+        let (slot, mut info) = read_entry(&self.daemon, entry_offset(self.shape, self.consumed));
         info.len = info.len.min(self.shape.message_bytes_max);
         if !wanted(&info) {
             return None;
@@ -416,10 +460,16 @@ impl InboxReader {
         let offset = payload_offset(self.shape, slot.min(self.shape.slots - 1));
         let freed = self.consumed + 1;
         self.consumed = freed;
-        let _guard = FreeOnDrop { region: &self.region, freed, doorbell: self.doorbell.as_ref() };
+        let _guard = FreeOnDrop {
+            region: &self.region,
+            daemon: &self.daemon,
+            freed,
+            doorbell: self.doorbell.as_ref(),
+            answered: &self.answered,
+        };
         // SAFETY: the daemon does not write a published slot before the consumer position has passed it,
         // which happens when the guard drops, after the slice is gone.
-        let bytes = unsafe { self.region.bytes(offset, info.len as usize) };
+        let bytes = unsafe { self.daemon.bytes(offset, info.len as usize) };
         Some(read(bytes, &info))
     }
 
@@ -427,7 +477,7 @@ impl InboxReader {
     /// is rung, so that the descriptor stays readable for those behind it.
     fn arm_for_message(&self) -> bool {
         self.bell.hush();
-        wake::arm(Header(&self.region).consumer_sleeps());
+        wake::arm(Own(&self.region).ticket());
         let waits = self.has_message();
         if waits || self.is_closed() {
             self.bell.ring();
@@ -454,15 +504,17 @@ impl InboxReader {
 /// Moves the consumer position past a message.
 struct FreeOnDrop<'a> {
     region: &'a Region,
+    daemon: &'a View,
     freed: u64,
     doorbell: Option<&'a Doorbell>,
+    answered: &'a Answered,
 }
 
 impl Drop for FreeOnDrop<'_> {
     fn drop(&mut self) {
-        let header = Header(self.region);
-        header.consumer().store(self.freed, Ordering::Release);
-        if let Some(doorbell) = self.doorbell.filter(|_| wake::must_wake(header.producer_sleeps())) {
+        Own(self.region).position().store(self.freed, Ordering::SeqCst);
+        let Some(doorbell) = self.doorbell else { return };
+        if self.answered.must_wake(Other(self.daemon).ticket()) {
             doorbell.ring();
         }
     }

@@ -1,16 +1,21 @@
-//! Message rings: one producer, one consumer, fixed slots, in a sealed memory file.
+//! Message rings: one producer, one consumer, fixed slots, in two memory files.
 //!
 //! [`outgoing`]: the application produces, the daemon consumes. [`incoming`]: the daemon produces, the
-//! application consumes. Both begin with the same header; positions count messages, never wrap in practice
-//! (64 bits), and index slots modulo the slot count. Each position and flag has a cache line of its own.
+//! application consumes. Each side writes a file of its own and maps the other's for reading only ([`crate::shm`]). Both
+//! files begin with the same header; positions count messages, never wrap in practice (64 bits), and index slots modulo
+//! the slot count. Each position and ticket has a cache line of its own.
 //!
 //! ```text
-//! header    0 producer position   128 consumer position   256 consumer sleeps   320 producer sleeps   384 closed
-//! outgoing  header | slot 0: len, sent_at, payload | slot 1 | ...
-//! incoming  header | entry 0: slot, MessageInfo | entry 1 | ... | slot 0: payload | slot 1 | ...
+//! header                   0 position   128 sleep ticket   192 closed (the daemon's only)
+//! outgoing  the program's  header | slot 0: len, sent_at, payload | slot 1 | ...
+//!           the daemon's   header
+//! incoming  the daemon's   header | entry 0: slot, MessageInfo | entry 1 | ... | slot 0: payload | slot 1 | ...
+//!           the program's  header
 //! ```
 //!
-//! The geometry travels over the socket and is never read from shared memory.
+//! The geometry travels over the socket and is never read from shared memory. What the application writes is not
+//! looked at before it has sealed its file and the daemon has seen that (`accept`); until then an outgoing ring is empty
+//! and nothing of an incoming one is taken.
 
 mod free_list;
 pub mod incoming;
@@ -20,16 +25,17 @@ mod tests;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use punctual_analysis::Instant;
 use punctual_analysis::contract::MESSAGE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::shm::{REGION_BYTES_MAX, Region};
+use crate::shm::{Offer, REGION_BYTES_MAX, Region, View};
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::wake::BellRope;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::wake::Bell;
 
 pub use incoming::{InboxReader, InboxSlot, InboxWriter, Upcall, inbox};
 pub use outgoing::{OutboxMessage, OutboxReader, OutboxWriter, outbox};
@@ -37,7 +43,9 @@ pub use outgoing::{OutboxMessage, OutboxReader, OutboxWriter, outbox};
 /// Most messages of one ring.
 pub const SLOTS_MAX: u32 = 1 << 20;
 /// Bytes before the first slot or entry.
-const HEADER_BYTES: usize = 512;
+const HEADER_BYTES: usize = 256;
+/// What a file of nothing but a header takes.
+const PAGE_BYTES: u64 = 4_096;
 /// What slots and entries are multiples of.
 const LINE_BYTES: usize = 64;
 
@@ -59,7 +67,11 @@ impl RingShape {
         let shape = Self { slots, message_bytes_max };
         let plausible =
             (1..=SLOTS_MAX).contains(&slots) && (1..=MESSAGE_BYTES_MAX).contains(&message_bytes_max);
-        if plausible && shape.bytes() <= REGION_BYTES_MAX { Ok(shape) } else { Err(RingError::Shape(shape)) }
+        if plausible && shape.file_bytes() <= REGION_BYTES_MAX {
+            Ok(shape)
+        } else {
+            Err(RingError::Shape(shape))
+        }
     }
 
     /// Bytes of one slot's payload, in whole cache lines.
@@ -67,9 +79,14 @@ impl RingShape {
         (self.message_bytes_max as usize).next_multiple_of(LINE_BYTES)
     }
 
+    /// Of the file with the payload; the other one is a header.
+    pub const fn file_bytes(self) -> u64 {
+        HEADER_BYTES as u64 + self.slots as u64 * (LINE_BYTES as u64 + self.payload_bytes() as u64)
+    }
+
     /// Shared memory that either kind of ring takes: what quotas count.
     pub const fn bytes(self) -> u64 {
-        HEADER_BYTES as u64 + self.slots as u64 * (LINE_BYTES as u64 + self.payload_bytes() as u64)
+        self.file_bytes() + PAGE_BYTES
     }
 }
 
@@ -101,44 +118,85 @@ impl From<io::Error> for RingError {
 pub struct RingHandles {
     /// Its geometry.
     pub shape: RingShape,
-    /// Memory file, the two ends of the bell, and the doorbell (outgoing rings only).
+    /// The daemon's memory file, the application's, the bell, and the doorbell (outgoing rings only).
     pub descriptors: Vec<OwnedFd>,
 }
 
 /// Closes a ring from the application's side where the daemon no longer can: it is gone.
 #[derive(Debug)]
 pub struct RingCloser {
-    region: Arc<Region>,
-    rope: BellRope,
+    gone: Arc<AtomicBool>,
+    bell: Bell,
 }
 
 impl RingCloser {
     /// Marks the ring closed and wakes whoever waits for it.
     pub fn close(&self) {
-        Header(&self.region).closed().store(1, Ordering::SeqCst);
-        self.rope.ring();
+        self.gone.store(true, Ordering::SeqCst);
+        self.bell.ring();
     }
 }
 
-/// The words at the start of a region.
+/// The words at the start of what this side writes.
 #[derive(Clone, Copy)]
-struct Header<'a>(&'a Region);
+struct Own<'a>(&'a Region);
 
-impl<'a> Header<'a> {
-    fn producer(self) -> &'a AtomicU64 {
+impl<'a> Own<'a> {
+    fn position(self) -> &'a AtomicU64 {
         self.0.word(0)
     }
-    fn consumer(self) -> &'a AtomicU64 {
-        self.0.word(128)
-    }
-    fn consumer_sleeps(self) -> &'a AtomicU32 {
-        self.0.half(256)
-    }
-    fn producer_sleeps(self) -> &'a AtomicU32 {
-        self.0.half(320)
+    fn ticket(self) -> &'a AtomicU32 {
+        self.0.half(128)
     }
     fn closed(self) -> &'a AtomicU32 {
-        self.0.half(384)
+        self.0.half(192)
+    }
+}
+
+/// The words at the start of what the other side writes.
+#[derive(Clone, Copy)]
+struct Other<'a>(&'a View);
+
+impl Other<'_> {
+    /// Sequentially consistent: what is looked at again after a ticket was taken.
+    fn position(self) -> u64 {
+        self.0.word(0, Ordering::SeqCst)
+    }
+    fn ticket(self) -> u32 {
+        self.0.half(128, Ordering::SeqCst)
+    }
+    fn is_closed(self) -> bool {
+        self.0.half(192, Ordering::SeqCst) != 0
+    }
+}
+
+/// What the application writes, as the daemon has it.
+#[derive(Debug)]
+struct Theirs {
+    /// Until it is accepted: then its descriptor is needed no more.
+    offer: Mutex<Option<Offer>>,
+    view: OnceLock<View>,
+}
+
+impl Theirs {
+    const fn new(offer: Offer) -> Self {
+        Self { offer: Mutex::new(Some(offer)), view: OnceLock::new() }
+    }
+
+    /// None before the application has sealed its file.
+    fn get(&self) -> Option<Other<'_>> {
+        self.view.get().map(Other)
+    }
+
+    fn accept(&self) -> io::Result<()> {
+        let mut offer = self.offer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = &*offer {
+            let view = made.accept()?;
+            // Nobody else sets it: the offer is locked and still there.
+            let _ = self.view.set(view);
+            *offer = None;
+        }
+        Ok(())
     }
 }
 

@@ -15,11 +15,11 @@ use punctual_analysis::Instant;
 use punctual_proto::memory::{MessageRead, Outbox};
 use thiserror::Error;
 
-use super::{HEADER_BYTES, Header, LINE_BYTES, RingCloser, RingError, RingHandles, RingShape};
-use crate::shm::Region;
+use super::{HEADER_BYTES, LINE_BYTES, Other, Own, RingCloser, RingError, RingHandles, RingShape, Theirs};
+use crate::shm::{Offer, Region, View};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::wake::{self, Alarm, Bell, BellRope, Doorbell};
+use crate::wake::{self, Alarm, Answered, Bell, BellRope, Doorbell, Ropes};
 
 /// Within a slot: the length at 0, the sending time at 8, the payload behind.
 const SLOT_HEADER_BYTES: usize = LINE_BYTES;
@@ -31,36 +31,45 @@ fn slot_offset(shape: RingShape, position: u64) -> usize {
 }
 
 /// Makes a ring: the daemon's end, what the application attaches with, and the doorbell to watch. `alarm` rings
-/// where the application breaks it.
+/// where the application breaks it, `ropes` say who rings the application's bell.
 ///
 /// # Errors
 /// Where memory or descriptors are short.
-pub fn outbox(shape: RingShape, alarm: &Alarm) -> Result<(OutboxReader, RingHandles, OwnedFd), RingError> {
-    let (file, region) = Region::create(shape.bytes())?;
-    let (theirs, ours) = Doorbell::pair()?;
-    let (bell, rope) = Bell::pair()?;
+pub fn outbox(
+    shape: RingShape,
+    alarm: &Alarm,
+    ropes: &Ropes,
+) -> Result<(OutboxReader, RingHandles, OwnedFd), RingError> {
+    let (file, region) = Region::create(HEADER_BYTES as u64)?;
+    let (theirs, offer) = Offer::create(shape.file_bytes())?;
+    let (doorbell, their_doorbell) = Doorbell::pair()?;
+    let (bell, rope) = Bell::pair(ropes)?;
     bell.ring();
-    wake::arm(Header(&region).consumer_sleeps());
-    let (hear, ring) = bell.into_parts();
+    wake::arm(Own(&region).ticket());
     let freed_at = (0..shape.slots).map(|_| AtomicU64::new(0)).collect();
     let shared = Arc::new(Shared {
         region,
+        theirs: Theirs::new(offer),
         shape,
         rope,
+        answered: Answered::default(),
         freed: AtomicU64::new(0),
         freed_at,
         broken: AtomicBool::new(false),
     });
     let reader = OutboxReader { shared, taken: 0, sent_after: super::now(), alarm: alarm.clone() };
-    Ok((reader, RingHandles { shape, descriptors: vec![file, hear, ring, theirs] }, ours))
+    let descriptors = vec![file, theirs, bell.into_descriptor(), their_doorbell];
+    Ok((reader, RingHandles { shape, descriptors }, doorbell))
 }
 
 /// What the daemon's reader and its messages share.
 #[derive(Debug)]
 struct Shared {
     region: Region,
+    theirs: Theirs,
     shape: RingShape,
     rope: BellRope,
+    answered: Answered,
     /// All positions below are free. The truth; shared memory holds a copy for the application.
     freed: AtomicU64,
     /// Per slot, 1 + the position of the last message that was freed there.
@@ -84,9 +93,10 @@ impl Shared {
                 self.freed.compare_exchange(freed, freed + 1, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         }
         if moved {
-            let header = Header(&self.region);
-            header.consumer().fetch_max(self.freed.load(Ordering::SeqCst), Ordering::Release);
-            if wake::must_wake(header.producer_sleeps()) {
+            Own(&self.region).position().fetch_max(self.freed.load(Ordering::SeqCst), Ordering::SeqCst);
+            // Messages come only from a ring that was accepted.
+            let ticket = self.theirs.get().map_or(0, Other::ticket);
+            if self.answered.must_wake(ticket) {
                 self.rope.ring();
             }
         }
@@ -120,16 +130,16 @@ impl OutboxReader {
         }
     }
 
-    /// Messages that wait; arms the sleep flag where there are none. Breaks the ring where that is nonsense.
+    /// Messages that wait; takes a ticket where there are none. Breaks the ring where that is nonsense.
     fn waiting(&self) -> u64 {
+        let Some(theirs) = self.shared.theirs.get() else { return 0 };
         if self.is_broken() {
             return 0;
         }
-        let header = Header(&self.shared.region);
-        let mut produced = header.producer().load(Ordering::Acquire);
+        let mut produced = theirs.position();
         if produced == self.taken {
-            wake::arm(header.consumer_sleeps());
-            produced = header.producer().load(Ordering::Acquire);
+            wake::arm(Own(&self.shared.region).ticket());
+            produced = theirs.position();
         }
         let waiting = produced.wrapping_sub(self.taken);
         // What the application saw freed before it produced is seen here: its position was acquired.
@@ -152,8 +162,9 @@ impl Outbox for OutboxReader {
             return None;
         }
         let offset = slot_offset(self.shared.shape, self.taken);
-        let len = self.shared.region.half(offset).load(Ordering::Relaxed);
-        let claimed = Instant(self.shared.region.word(offset + SENT_AT).load(Ordering::Relaxed));
+        let Other(theirs) = self.shared.theirs.get()?;
+        let len = theirs.half(offset, Ordering::Relaxed);
+        let claimed = Instant(theirs.word(offset + SENT_AT, Ordering::Relaxed));
         if len > self.shared.shape.message_bytes_max {
             self.break_ring();
             return None;
@@ -172,7 +183,7 @@ impl Outbox for OutboxReader {
 
 impl Drop for OutboxReader {
     fn drop(&mut self) {
-        Header(&self.shared.region).closed().store(1, Ordering::SeqCst);
+        Own(&self.shared.region).closed().store(1, Ordering::SeqCst);
         self.shared.rope.ring();
     }
 }
@@ -186,6 +197,20 @@ impl OutboxHealth {
     /// See [`OutboxReader::is_broken`].
     pub fn is_broken(&self) -> bool {
         self.0.broken.load(Ordering::Acquire)
+    }
+
+    /// The application says that it has sealed its file: from now on its messages are looked at. Not for a real-time
+    /// thread.
+    ///
+    /// # Errors
+    /// Where it has not, or memory is short.
+    pub fn accept(&self) -> io::Result<()> {
+        self.0.theirs.accept()
+    }
+
+    /// Nobody else holds any of the ring.
+    pub fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
     }
 }
 
@@ -206,9 +231,9 @@ impl MessageRead for OutboxMessage {
     fn copy_to(&self, offset: u32, out: &mut [u8]) {
         let left = self.len.saturating_sub(offset) as usize;
         let len = out.len().min(left);
-        self.shared
-            .region
-            .read(self.offset + SLOT_HEADER_BYTES + offset.min(self.len) as usize, &mut out[..len]);
+        if let Some(Other(theirs)) = self.shared.theirs.get() {
+            theirs.read(self.offset + SLOT_HEADER_BYTES + offset.min(self.len) as usize, &mut out[..len]);
+        }
     }
 }
 
@@ -240,31 +265,36 @@ pub enum PushError {
 /// The application's end.
 #[derive(Debug)]
 pub struct OutboxWriter {
-    region: Arc<Region>,
+    region: Region,
+    daemon: View,
     shape: RingShape,
     doorbell: Doorbell,
+    answered: Answered,
     bell: Bell,
     produced: u64,
+    /// The daemon is.
+    gone: Arc<AtomicBool>,
 }
 
 impl OutboxWriter {
-    /// Attaches to a ring that the daemon made.
+    /// Attaches to a ring that the daemon made and seals what this end writes. The daemon is to be told of that.
     ///
     /// # Errors
     /// Where the handles are not those of an outgoing ring.
     pub fn attach(handles: RingHandles) -> Result<Self, RingError> {
         let count = handles.descriptors.len();
-        let [file, hear, ring, doorbell] =
+        let [file, own, bell, doorbell] =
             <[OwnedFd; 4]>::try_from(handles.descriptors).map_err(|_| RingError::Descriptors(count))?;
         let shape = RingShape::new(handles.shape.slots, handles.shape.message_bytes_max)?;
-        let region = Arc::new(Region::open(file, shape.bytes())?);
-        let produced = Header(&region).producer().load(Ordering::Relaxed);
         Ok(Self {
-            region,
+            daemon: View::open(file, HEADER_BYTES as u64)?,
+            region: Region::take(own, shape.file_bytes())?,
             shape,
             doorbell: Doorbell::new(doorbell),
-            bell: Bell::from_parts(hear, ring),
-            produced,
+            answered: Answered::default(),
+            bell: Bell::new(bell),
+            produced: 0,
+            gone: Arc::new(AtomicBool::new(false)),
         })
     }
 
@@ -278,17 +308,17 @@ impl OutboxWriter {
     /// # Errors
     /// Where descriptors run out.
     pub fn closer(&self) -> io::Result<RingCloser> {
-        Ok(RingCloser { region: Arc::clone(&self.region), rope: self.bell.own_rope()? })
+        Ok(RingCloser { gone: Arc::clone(&self.gone), bell: self.bell.try_clone()? })
     }
 
     /// Whether the daemon has closed the ring.
     pub fn is_closed(&self) -> bool {
-        Header(&self.region).closed().load(Ordering::Acquire) != 0
+        Other(&self.daemon).is_closed() || self.gone.load(Ordering::SeqCst)
     }
 
     /// Messages in the ring that the link has not sent.
     pub fn outstanding(&self) -> u64 {
-        self.produced.wrapping_sub(Header(&self.region).consumer().load(Ordering::Acquire))
+        self.produced.wrapping_sub(Other(&self.daemon).position())
     }
 
     /// Position of the message that was published last.
@@ -298,7 +328,7 @@ impl OutboxWriter {
 
     /// Whether the link has sent the message at this position.
     pub fn is_sent(&self, position: u64) -> bool {
-        Header(&self.region).consumer().load(Ordering::Acquire) > position
+        Other(&self.daemon).position() > position
     }
 
     /// Whether there is no room for another message.
@@ -316,7 +346,7 @@ impl OutboxWriter {
     }
 
     fn wake_reader(&self) {
-        if wake::must_wake(Header(&self.region).consumer_sleeps()) {
+        if self.answered.must_wake(Other(&self.daemon).ticket()) {
             self.doorbell.ring();
         }
     }
@@ -344,7 +374,7 @@ impl OutboxWriter {
         self.region.half(offset).store(len, Ordering::Relaxed);
         self.region.word(offset + SENT_AT).store(at.unwrap_or_else(super::now).0, Ordering::Relaxed);
         self.produced += 1;
-        Header(&self.region).producer().store(self.produced, Ordering::Release);
+        Own(&self.region).position().store(self.produced, Ordering::SeqCst);
         Ok(self.produced - 1)
     }
 
@@ -355,13 +385,7 @@ impl OutboxWriter {
     /// As [`OutboxWriter::fill`].
     pub fn push_beside(&mut self, message: &[u8], at: Instant) -> Result<bool, PushError> {
         self.push_at(Some(at), &[IoSlice::new(message)])?;
-        // Both ends are on this thread: nobody else exchanges the flag meanwhile.
-        let sleeps = Header(&self.region).consumer_sleeps();
-        let waits = wake::is_armed(sleeps);
-        if waits {
-            sleeps.store(0, Ordering::Relaxed);
-        }
-        Ok(waits)
+        Ok(self.answered.must_wake(Other(&self.daemon).ticket()))
     }
 
     /// Puts one message together from parts.
@@ -390,7 +414,7 @@ impl OutboxWriter {
     /// Hushes the bell, arms it for the next freed slot, looks again: whether there is room after all.
     fn arm_for_room(&self) -> bool {
         self.bell.hush();
-        wake::arm(Header(&self.region).producer_sleeps());
+        wake::arm(Own(&self.region).ticket());
         let room = !self.is_full();
         if room || self.is_closed() {
             self.bell.ring();
@@ -425,7 +449,7 @@ impl OutboxWriter {
                 return Ok(true);
             }
             self.bell.hush();
-            wake::arm(Header(&self.region).producer_sleeps());
+            wake::arm(Own(&self.region).ticket());
             if done() || self.is_closed() {
                 self.bell.ring();
                 return Ok(done());

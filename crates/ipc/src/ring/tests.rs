@@ -1,17 +1,19 @@
 //! Both rings end to end in one process, and against a hostile other side.
 
 use std::io::IoSlice;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant as Deadline};
 
 use proptest::prelude::*;
 use punctual_proto::memory::{Inbox, MessageInfo, MessageRead, MessageWrite, Outbox};
+use rustix::event::epoll;
 
 use super::outgoing::PushError;
 use super::*;
 use crate::shm::Region;
-use crate::wake::{Alarm, wait_readable};
+use crate::wake::{Alarm, Doorbell, Rank, Remains, Ringer, Ropes, timespec, wait_readable};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -30,16 +32,20 @@ fn alarm() -> Alarm {
 /// An outgoing ring, and a second mapping of it for a hostile hand.
 fn outgoing(slots: u32, bytes: u32) -> (OutboxReader, OutboxWriter, Region, Alarm) {
     let (shape, alarm) = (RingShape::new(slots, bytes).expect("a shape"), alarm());
-    let (reader, handles, _doorbell) = outbox(shape, &alarm).expect("a ring");
-    let hostile = Region::open(&handles.descriptors[0], shape.bytes()).expect("a second mapping");
-    (reader, OutboxWriter::attach(handles).expect("attached"), hostile, alarm)
+    let (reader, handles, _doorbell) = outbox(shape, &alarm, &Ropes::Direct).expect("a ring");
+    let hostile = Region::map(&handles.descriptors[1], shape.file_bytes()).expect("a second mapping");
+    let writer = OutboxWriter::attach(handles).expect("attached");
+    reader.health().accept().expect("sealed");
+    (reader, writer, hostile, alarm)
 }
 
 fn incoming(slots: u32, bytes: u32) -> (InboxWriter, InboxReader, Region, Alarm) {
     let (shape, alarm) = (RingShape::new(slots, bytes).expect("a shape"), alarm());
-    let (writer, handles) = inbox(shape, &alarm).expect("a ring");
-    let hostile = Region::open(&handles.descriptors[0], shape.bytes()).expect("a second mapping");
-    (writer, InboxReader::attach(handles).expect("attached"), hostile, alarm)
+    let (writer, handles) = inbox(shape, &alarm, &Ropes::Direct).expect("a ring");
+    let hostile = Region::map(&handles.descriptors[1], HEADER_BYTES as u64).expect("a second mapping");
+    let reader = InboxReader::attach(handles).expect("attached");
+    writer.health().accept().expect("sealed");
+    (writer, reader, hostile, alarm)
 }
 
 fn bytes_of(message: &OutboxMessage) -> Vec<u8> {
@@ -190,6 +196,19 @@ fn the_descriptor_is_readable_exactly_while_something_waits() {
     assert!(is_readable(&writer));
 }
 
+/// Who waits for the rings of a doorbell as the engine does: edge by edge, and nothing is read.
+fn watching(doorbell: &impl AsFd) -> OwnedFd {
+    let waiter = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor");
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+    epoll::add(&waiter, doorbell, epoll::EventData::new_u64(0), flags).expect("watched");
+    waiter
+}
+
+fn told(waiter: &OwnedFd) -> bool {
+    let mut told = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
+    epoll::wait(waiter, &mut told[..], Some(&timespec(PATIENCE))).expect("a wait") == 1
+}
+
 /// Every sleep must end: a lost wake-up would let the other side wait until its deadline.
 #[test]
 fn no_wake_up_is_lost() {
@@ -210,8 +229,10 @@ fn no_wake_up_is_lost() {
     consuming.join().expect("every message was read");
 
     let shape = RingShape::new(4, 8).expect("a shape");
-    let (mut reader, handles, doorbell) = outbox(shape, &alarm()).expect("a ring");
+    let (mut reader, handles, doorbell) = outbox(shape, &alarm(), &Ropes::Direct).expect("a ring");
     let mut writer = OutboxWriter::attach(handles).expect("attached");
+    reader.health().accept().expect("sealed");
+    let waiter = watching(&doorbell);
     let producing = std::thread::spawn(move || {
         for number in 0..MESSAGES {
             assert!(writer.wait_room(soon()).expect("poll"), "asleep at message {number}");
@@ -224,12 +245,7 @@ fn no_wake_up_is_lost() {
             if let Some((message, _)) = reader.take(now()) {
                 break message;
             }
-            assert!(
-                wait_readable(doorbell.as_fd(), soon()).expect("poll"),
-                "no ring before message {number}"
-            );
-            // One reader here: nobody else can have taken the count.
-            rustix::io::read(&doorbell, &mut [0_u8; 8]).expect("a count");
+            assert!(told(&waiter), "no ring before message {number}");
         };
         assert_eq!(bytes_of(&message), number.to_ne_bytes());
     }
@@ -241,11 +257,11 @@ fn what_breaks_the_rules_breaks_its_ring_and_rings_the_alarm() {
     let hostile_positions = [5, u64::MAX, u64::MAX / 2, 1 << 32];
     for position in hostile_positions {
         let (mut reader, _writer, hostile, alarm) = outgoing(4, 64);
-        Header(&hostile).producer().store(position, Ordering::Relaxed);
+        Own(&hostile).position().store(position, Ordering::Relaxed);
         assert!(reader.take(now()).is_none() && !reader.is_ready() && reader.is_broken(), "{position}");
         assert!(reader.health().is_broken() && is_readable(&alarm));
         let (mut inbox, _reader, hostile, alarm) = incoming(4, 64);
-        Header(&hostile).consumer().store(position, Ordering::Relaxed);
+        Own(&hostile).position().store(position, Ordering::Relaxed);
         assert!(inbox.reserve().is_none() && inbox.is_broken(), "{position}");
         assert!(inbox.health().is_broken() && is_readable(&alarm));
     }
@@ -257,8 +273,109 @@ fn what_breaks_the_rules_breaks_its_ring_and_rings_the_alarm() {
     deliver(&mut inbox, 0, b"a");
     reader.take(|_, _| ()).expect("a message");
     drop(inbox.reserve().expect("a slot"));
-    Header(&hostile).consumer().store(0, Ordering::Relaxed);
+    Own(&hostile).position().store(0, Ordering::Relaxed);
     assert!(inbox.reserve().is_none() && inbox.is_broken(), "a position that goes backwards");
+}
+
+#[test]
+fn nothing_of_an_application_is_looked_at_before_it_has_sealed_its_file() {
+    let shape = RingShape::new(4, 64).expect("a shape");
+    let (mut reader, handles, _doorbell) = outbox(shape, &alarm(), &Ropes::Direct).expect("a ring");
+    let hostile = Region::map(&handles.descriptors[1], shape.file_bytes()).expect("mapped");
+    Own(&hostile).position().store(u64::MAX, Ordering::Relaxed);
+    assert!(reader.take(now()).is_none() && !reader.is_ready() && !reader.is_broken());
+    assert!(reader.health().accept().is_err(), "nothing is sealed");
+    assert!(reader.take(now()).is_none() && !reader.is_broken());
+    Own(&hostile).position().store(0, Ordering::Relaxed);
+    let mut writer = OutboxWriter::attach(handles).expect("attached");
+    writer.push(&[IoSlice::new(b"early")]).expect("room");
+    assert!(reader.take(now()).is_none());
+    let health = reader.health();
+    assert!(health.accept().is_ok() && health.accept().is_ok(), "once or twice");
+    assert_eq!(bytes_of(&reader.take(now()).expect("a message").0), b"early");
+
+    let (mut writer, handles) = inbox(shape, &alarm(), &Ropes::Direct).expect("a ring");
+    let hostile = Region::map(&handles.descriptors[1], HEADER_BYTES as u64).expect("mapped");
+    Own(&hostile).position().store(u64::MAX, Ordering::Relaxed);
+    assert!(deliver(&mut writer, 0, b"early") && !writer.is_broken());
+    Own(&hostile).position().store(0, Ordering::Relaxed);
+    let mut reader = InboxReader::attach(handles).expect("attached");
+    assert_eq!(reader.take(|bytes, _| bytes.to_vec()), Some(b"early".to_vec()));
+    assert!((0..3).all(|_| deliver(&mut writer, 0, b"x")) && writer.reserve().is_none(), "none was taken");
+    writer.health().accept().expect("sealed");
+    assert!(writer.reserve().is_some());
+}
+
+/// How often a thread was told to be more or less.
+struct Told(std::sync::Arc<AtomicUsize>);
+
+impl Rank for Told {
+    fn raise(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+    fn lower(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+    fn follows(&self) -> bool {
+        true
+    }
+}
+
+/// A ring that is over.
+struct Left(OutboxReaderHealth);
+type OutboxReaderHealth = super::outgoing::OutboxHealth;
+
+impl Remains for Left {
+    fn is_alone(&self) -> bool {
+        self.0.is_alone()
+    }
+    fn bytes(&self) -> u64 {
+        77
+    }
+}
+
+#[test]
+fn a_ringer_rings_and_buries() {
+    let (told, freed, broken) = (std::sync::Arc::default(), alarm(), alarm());
+    let rank = Box::new(Told(std::sync::Arc::clone(&told)));
+    let ringer = Ringer::start(rank, freed.clone()).expect("a thread");
+    let shape = RingShape::new(4, 64).expect("a shape");
+    let ropes = Ropes::By(ringer.bells());
+    let (mut writer, handles) = inbox(shape, &broken, &ropes).expect("a ring");
+    let mut reader = InboxReader::attach(handles).expect("attached");
+    writer.health().accept().expect("sealed");
+    for number in 0..100 {
+        assert!(deliver(&mut writer, number, b"rung for"));
+        assert!(wait_readable(reader.as_fd(), soon()).expect("poll"), "nobody rang for {number}");
+        assert_eq!(reader.take(|_, info| info.number), Some(number));
+        assert!(reader.take(|_, _| ()).is_none());
+    }
+    let (gone, handles, _doorbell) = outbox(shape, &broken, &ropes).expect("a ring");
+    ringer.bury(Box::new(Left(gone.health())));
+    assert!(!wait_readable(freed.as_fd(), Some(Deadline::now() + Duration::from_millis(50))).expect("poll"));
+    assert_eq!(ringer.take_freed(), 0, "the engine still holds it");
+    drop((gone, handles));
+    assert!(wait_readable(freed.as_fd(), soon()).expect("poll"));
+    assert_eq!((ringer.take_freed(), ringer.take_freed()), (77, 0));
+    assert!(told.load(Ordering::SeqCst) >= 2, "raised at its start, lowered for burying");
+}
+
+/// What nobody but an application's own thread pays for.
+#[test]
+fn a_crowd_at_the_applications_end_of_a_doorbell_waits_with_nobody_else() {
+    let (ours, theirs) = Doorbell::pair().expect("sockets");
+    assert!(Doorbell::check().is_ok());
+    assert_eq!(
+        rustix::net::send(&theirs, b"x", rustix::net::SendFlags::NOSIGNAL),
+        Err(rustix::io::Errno::PIPE)
+    );
+    let waiter = watching(&ours);
+    assert!(told(&waiter), "it is shut down for reading");
+    let theirs = Doorbell::new(theirs);
+    for _ in 0..3 {
+        theirs.ring();
+        assert!(told(&waiter));
+    }
 }
 
 #[test]
@@ -282,16 +399,6 @@ fn a_length_that_changes_later_changes_nothing() {
     let (message, _) = reader.take(now()).expect("a message");
     hostile.half(HEADER_BYTES).store(u32::MAX, Ordering::Relaxed);
     assert_eq!((message.len(), bytes_of(&message)), (64, vec![5; 64]));
-}
-
-#[test]
-fn a_file_that_could_shrink_is_not_mapped() {
-    let file = rustix::fs::memfd_create("unsealed", rustix::fs::MemfdFlags::CLOEXEC).expect("a file");
-    rustix::fs::ftruncate(&file, 8_192).expect("a size");
-    assert!(Region::open(&file, 4_096).is_err());
-    let (file, _region) = Region::create(4_096).expect("a region");
-    assert!(rustix::fs::ftruncate(&file, 0).is_err(), "it is sealed");
-    assert!(Region::open(&file, 8_192).is_err(), "it is shorter than promised");
 }
 
 /// What an application may do, right or wrong.

@@ -1,5 +1,7 @@
 //! Events of the node, on their way to the clients whom they concern.
 
+use std::sync::Arc;
+
 use punctual_proto::ids::ChannelId;
 use punctual_proto::node::api::{Event, Grant, Incoming, UserId};
 
@@ -146,7 +148,7 @@ impl<H: Host> Service<H> {
             end.health = Some(Health::Outbox(health));
         }
         self.ask_node(move |node, now| node.attach_outbox(channel, reader, now))?;
-        self.host.watch(channel, doorbell).map_err(ApiError::Ring)?;
+        self.watch(channel, Arc::new(doorbell))?;
         Ok(handles)
     }
 

@@ -1,6 +1,7 @@
 //! The engine as the service sees it. `ipc` does not depend on the engine; whoever has one adapts it.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use punctual_analysis::{Contract, Instant};
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
@@ -12,6 +13,7 @@ use punctual_proto::node::api::{
 use thiserror::Error;
 
 use crate::ring::{InboxWriter, OutboxReader};
+use crate::wake::Rank;
 
 /// The engine has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -47,6 +49,9 @@ pub trait Host {
     /// Puts a thread back to what it was; one that is gone needs nothing.
     fn restore(&self, thread: u32, before: Self::Scheduling);
 
+    /// How the threads are scheduled that ring bells of programs.
+    fn rank(&self) -> Box<dyn Rank>;
+
     /// Another host of the directory.
     ///
     /// # Errors
@@ -62,11 +67,12 @@ pub trait Host {
         R: Send + 'static,
         F: FnOnce(&mut Node<Self::Memory>, Instant) -> R + Send + 'static;
 
-    /// From now on `doorbell` makes the node look at the outgoing ring of `channel`.
+    /// From now on `doorbell` makes the node look at the outgoing ring of `channel`, until [`Host::unwatch`]; then nobody
+    /// but the caller holds it.
     ///
     /// # Errors
     /// A line that says why not.
-    fn watch(&self, channel: ChannelId, doorbell: OwnedFd) -> Result<(), String>;
+    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>) -> Result<(), String>;
 
     /// Forgets the doorbell.
     fn unwatch(&self, channel: ChannelId);

@@ -14,6 +14,7 @@ mod lobby;
 mod quota;
 mod rate;
 mod requests;
+mod ringers;
 pub mod server;
 mod share;
 mod subordinates;
@@ -21,6 +22,7 @@ mod subordinates;
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use punctual_analysis::{Contract, Instant, Nanos};
 use punctual_proto::ids::{ChannelId, LinkId, ListenerId, Name};
@@ -29,13 +31,14 @@ use punctual_proto::node::api::{RequestError, UserId};
 
 use self::co_schedule::CoScheduled;
 use self::quota::Accounts;
+use self::ringers::Ringers;
 use self::share::Shares;
 use self::subordinates::Subordinates;
 use crate::api::{Answer, ApiError, ApiStatus, FromDaemon, PACKET_BYTES_MAX, Push, Quotas, Resource};
 use crate::ring::incoming::InboxHealth;
 use crate::ring::outgoing::OutboxHealth;
 use crate::socket::{Packet, Peer};
-use crate::wake::Alarm;
+use crate::wake::{Alarm, Doorbell};
 
 pub use acceptance::{ACCEPT_BYTES_MAX, ACCEPT_MESSAGES_MAX, ACCEPT_TIME};
 pub use host::{Host, HostGone};
@@ -96,6 +99,8 @@ struct End {
     ring_bytes: u64,
     /// Held until the node is done with the ring: unmapping it is work for this thread, not for the processor.
     health: Option<Health>,
+    /// As the processor watches it. Held so that it is not the processor that closes it.
+    doorbell: Option<Arc<OwnedFd>>,
     /// The ring was found broken, and the channel is being closed for it.
     broken: bool,
     /// Its name and whither or whence, for the log.
@@ -104,7 +109,16 @@ struct End {
 
 impl End {
     fn new(client: ClientId, account: UserId, stage: Stage, what: String) -> Self {
-        Self { client: Some(client), account, stage, ring_bytes: 0, health: None, broken: false, what }
+        Self {
+            client: Some(client),
+            account,
+            stage,
+            ring_bytes: 0,
+            health: None,
+            doorbell: None,
+            broken: false,
+            what,
+        }
     }
 }
 
@@ -119,6 +133,20 @@ impl Health {
         match self {
             Self::Outbox(health) => health.is_broken(),
             Self::Inbox(health) => health.is_broken(),
+        }
+    }
+
+    fn is_alone(&self) -> bool {
+        match self {
+            Self::Outbox(health) => health.is_alone(),
+            Self::Inbox(health) => health.is_alone(),
+        }
+    }
+
+    fn accept(&self) -> std::io::Result<()> {
+        match self {
+            Self::Outbox(health) => health.accept(),
+            Self::Inbox(health) => health.accept(),
         }
     }
 }
@@ -136,6 +164,7 @@ pub struct Service<H: Host> {
     subordinates: Subordinates,
     /// What the processor has done for whom is served now, and was not charged yet.
     spent: Cell<Nanos>,
+    ringers: Ringers,
     clients: HashMap<ClientId, Client>,
     next_client: u64,
     listeners: HashMap<ListenerId, (ClientId, Name)>,
@@ -158,8 +187,9 @@ impl<H: Host> Service<H> {
     /// Around a running engine.
     ///
     /// # Errors
-    /// Where the engine has stopped already or descriptors run out.
+    /// Where the engine has stopped already, descriptors run out, or the kernel does not tell of doorbells.
     pub fn new(host: H, quotas: Quotas) -> std::io::Result<Self> {
+        Doorbell::check()?;
         let about = host.call(|node, now| node.status(now)).map_err(std::io::Error::other)?;
         Ok(Self {
             host,
@@ -169,6 +199,7 @@ impl<H: Host> Service<H> {
             shares: Shares::new(quotas.request_share),
             subordinates: Subordinates::of_system(),
             spent: Cell::new(Nanos::ZERO),
+            ringers: Ringers::default(),
             clients: HashMap::new(),
             next_client: 1,
             listeners: HashMap::new(),
@@ -281,9 +312,11 @@ impl<H: Host> Service<H> {
         self.shares.charge(account, self.spent.take(), crate::ring::now());
     }
 
-    /// Rings that applications broke: their channels are closed, nobody else notices.
+    /// Rings that applications broke: their channels are closed, nobody else notices. Rings that are gone: their memory
+    /// is given back.
     pub fn close_broken(&mut self) {
         self.alarm.hush();
+        self.collect_freed();
         let broken: Vec<ChannelId> = self
             .ends
             .iter()
@@ -312,7 +345,7 @@ impl<H: Host> Service<H> {
         &self.host
     }
 
-    /// Readable when a ring was broken.
+    /// Readable when a ring was broken, or is gone.
     pub fn alarm(&self) -> &Alarm {
         &self.alarm
     }
@@ -372,9 +405,9 @@ impl<H: Host> Service<H> {
     /// Forgets a channel's end and gives back what it took.
     fn release_end(&mut self, channel: ChannelId) -> Option<End> {
         self.end_co_schedule(channel);
-        let end = self.ends.remove(&channel)?;
+        let mut end = self.ends.remove(&channel)?;
         self.accounts.give_back(end.account, Resource::Channels, 1);
-        self.accounts.give_back(end.account, Resource::BufferBytes, end.ring_bytes);
+        self.bury(end.account, end.health.take(), end.doorbell.take(), end.ring_bytes);
         Some(end)
     }
 

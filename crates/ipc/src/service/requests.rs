@@ -1,6 +1,7 @@
 //! Requests of clients, one function each.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use punctual_analysis::{Contract, Instant, Nanos};
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
@@ -111,6 +112,7 @@ impl<H: Host> Service<H> {
             Request::CoSchedule { channel, thread } => {
                 self.co_schedule(client, channel, thread).map(|answer| Some((answer, Vec::new())))
             }
+            Request::Attached { channel } => self.attached(client, channel),
             Request::Alternate { channel } => self.alternate(client, channel),
             Request::OpenBestEffort { to, ring } => self.open_best_effort(client, account, to, ring),
             Request::BindBestEffort { port, ring } => self.bind_best_effort(client, account, port, ring),
@@ -278,12 +280,31 @@ impl<H: Host> Service<H> {
         })
     }
 
+    /// The client has sealed what it writes: only now it is mapped here, and looked at by the processor.
+    fn attached(&mut self, client: ClientId, channel: ChannelId) -> Outcome {
+        let end = self.ends.get(&channel).filter(|end| end.client == Some(client));
+        let health = end.and_then(|end| end.health.as_ref()).ok_or(RequestError::Unknown)?;
+        health.accept().map_err(RingError::from)?;
+        // What it has sent or taken before.
+        self.host.call(move |node, now| node.handle_outbox(channel, now))?;
+        done()
+    }
+
+    /// The processor watches a doorbell of the channel in place of the one before.
+    pub(super) fn watch(&mut self, channel: ChannelId, doorbell: Arc<OwnedFd>) -> Result<(), ApiError> {
+        self.host.watch(channel, Arc::clone(&doorbell)).map_err(ApiError::Ring)?;
+        let Some(end) = self.ends.get_mut(&channel) else { return Ok(()) };
+        let (account, before) = (end.account, end.doorbell.replace(doorbell));
+        self.bury(account, None, before, 0);
+        Ok(())
+    }
+
     fn alternate(&mut self, client: ClientId, channel: ChannelId) -> Outcome {
         if !self.is_receiver(client, channel) {
             return Err(RequestError::Unknown.into());
         }
         let (ours, theirs) = Doorbell::pair().map_err(RingError::from)?;
-        self.host.watch(channel, ours).map_err(ApiError::Ring)?;
+        self.watch(channel, Arc::new(ours))?;
         self.ask_node(move |node, _| {
             node.inbox_mut(channel).map(InboxWriter::alternate).ok_or(RequestError::Unknown)
         })?;
@@ -299,9 +320,10 @@ impl<H: Host> Service<H> {
     ) -> Outcome {
         self.accounts.take(account, Resource::Channels, 1)?;
         let opened = self.make_best_effort(account, to, ring);
-        let (channel, handles, health) =
+        let (channel, handles, health, doorbell) =
             opened.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
         self.insert_best_effort(client, account, channel, &handles, health);
+        self.watch(channel, doorbell).inspect_err(|_| self.close_end(channel))?;
         Ok(Some((Answer::Ring { channel, ring: handles.shape }, handles.descriptors)))
     }
 
@@ -310,22 +332,13 @@ impl<H: Host> Service<H> {
         account: UserId,
         to: Address,
         ring: RingShape,
-    ) -> Result<(ChannelId, RingHandles, Health), ApiError> {
+    ) -> Result<(ChannelId, RingHandles, Health, Arc<OwnedFd>), ApiError> {
         let (reader, handles, doorbell) = self.make_outbox(account, ring.slots, ring.message_bytes_max)?;
         let (health, bytes) = (Health::Outbox(reader.health()), handles.shape.bytes());
-        let opened = self
-            .ask_node(move |node, now| node.open_best_effort(to, ring.message_bytes_max, reader, now))
-            .and_then(|channel| {
-                let watched = self.host.watch(channel, doorbell);
-                watched.map_err(ApiError::Ring).inspect_err(|_| {
-                    // It was opened a moment ago: the node knows it.
-                    let _ = self.ask_node(move |node, now| node.close(channel, now));
-                })?;
-                Ok(channel)
-            });
-        let channel =
-            opened.inspect_err(|_| self.accounts.give_back(account, Resource::BufferBytes, bytes))?;
-        Ok((channel, handles, health))
+        let opened =
+            self.ask_node(move |node, now| node.open_best_effort(to, ring.message_bytes_max, reader, now));
+        let channel = opened.inspect_err(|_| self.forget_ring(account, bytes))?;
+        Ok((channel, handles, health, Arc::new(doorbell)))
     }
 
     fn bind_best_effort(
@@ -343,7 +356,7 @@ impl<H: Host> Service<H> {
         let bound = self.ask_node(move |node, _| node.bind_best_effort(port, ring.message_bytes_max, writer));
         let channel = bound.inspect_err(|_| {
             self.accounts.give_back(account, Resource::Channels, 1);
-            self.accounts.give_back(account, Resource::BufferBytes, handles.shape.bytes());
+            self.forget_ring(account, handles.shape.bytes());
         })?;
         self.insert_best_effort(client, account, channel, &handles, Health::Inbox(health));
         Ok(Some((Answer::Ring { channel, ring: handles.shape }, handles.descriptors)))
@@ -374,8 +387,10 @@ impl<H: Host> Service<H> {
         bytes: u32,
     ) -> Result<(OutboxReader, RingHandles, OwnedFd), ApiError> {
         let shape = self.take_ring(account, slots, bytes)?;
-        outbox(shape, &self.alarm).map_err(|error| {
-            self.accounts.give_back(account, Resource::BufferBytes, shape.bytes());
+        let ropes = self.ropes(account, shape.bytes());
+        let made = ropes.map_err(RingError::from).and_then(|ropes| outbox(shape, &self.alarm, &ropes));
+        made.map_err(|error| {
+            self.forget_ring(account, shape.bytes());
             error.into()
         })
     }
@@ -387,8 +402,10 @@ impl<H: Host> Service<H> {
         bytes: u32,
     ) -> Result<(InboxWriter, RingHandles), ApiError> {
         let shape = self.take_ring(account, slots, bytes)?;
-        inbox(shape, &self.alarm).map_err(|error| {
-            self.accounts.give_back(account, Resource::BufferBytes, shape.bytes());
+        let ropes = self.ropes(account, shape.bytes());
+        let made = ropes.map_err(RingError::from).and_then(|ropes| inbox(shape, &self.alarm, &ropes));
+        made.map_err(|error| {
+            self.forget_ring(account, shape.bytes());
             error.into()
         })
     }

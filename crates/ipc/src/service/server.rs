@@ -74,8 +74,12 @@ impl<H: Host> Server<H> {
     /// # Errors
     /// Where the engine has stopped or descriptors run out.
     pub fn new(host: H, quotas: Quotas, listening: Option<OwnedFd>) -> io::Result<Self> {
+        let mut service = Service::new(host, quotas)?;
+        if listening.is_some() {
+            service.keep_apart();
+        }
         Ok(Self {
-            service: Service::new(host, quotas)?,
+            service,
             listening,
             sessions: BTreeMap::new(),
             lobby: Lobby::default(),

@@ -1,18 +1,27 @@
-//! The sleep flag. The parent module says why no wake-up is lost.
+//! The sleep tickets. The parent module says why no wake-up is lost.
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// Says "I am about to sleep". The caller looks at the ring again *after* this.
-pub fn arm(flag: &AtomicU32) {
-    flag.swap(1, Ordering::AcqRel);
+/// Says "I am about to sleep" in this side's own memory. The caller looks at the ring again *after* this.
+pub fn arm(ticket: &AtomicU32) {
+    ticket.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Whether the flag is up already.
-pub fn is_armed(flag: &AtomicU32) -> bool {
-    flag.load(Ordering::Relaxed) != 0
+/// The last ticket of the other side that was answered with a ring.
+#[derive(Debug)]
+pub struct Answered(AtomicU32);
+
+impl Default for Answered {
+    fn default() -> Self {
+        Self(AtomicU32::new(0))
+    }
 }
 
-/// To be asked *after* publishing: whether the other side must be woken; takes the flag down.
-pub fn must_wake(flag: &AtomicU32) -> bool {
-    flag.swap(0, Ordering::AcqRel) != 0
+impl Answered {
+    /// To be asked *after* publishing, with the other side's ticket, loaded after that: whether it must be woken. Once for
+    /// each ticket.
+    pub fn must_wake(&self, ticket: u32) -> bool {
+        // Nothing new, nearly always: no locked instruction for that.
+        self.0.load(Ordering::Relaxed) != ticket && self.0.swap(ticket, Ordering::AcqRel) != ticket
+    }
 }

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use punctual_ipc::api::{Answer, Call, FromDaemon, Quotas, Request, VERSION};
 use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingHandles, RingShape};
 use punctual_ipc::service::{ClientId, Effect, Host, HostGone, Service};
 use punctual_ipc::shm::Region;
 use punctual_ipc::socket::Peer;
-use punctual_ipc::wake::Alarm;
+use punctual_ipc::wake::{Alarm, Rank};
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
@@ -32,8 +33,11 @@ const CLIENTS: usize = 4;
 /// Few enough to be reached, and little enough memory to be made thousands of times a second.
 const QUOTAS: Quotas =
     Quotas { users: 4, clients: 4, listeners: 4, channels: 8, buffer_bytes: 256 << 10, ..Quotas::UNLIMITED };
+const HEADER_BYTES: u64 = 256;
+/// Of the calls that a client's library makes by itself.
+const ATTACHED: u64 = u64::MAX;
 /// Where rings are written to out of turn.
-const OFFSETS: [u32; 8] = [0, 128, 256, 320, 384, 512, 544, 640];
+const OFFSETS: [u32; 8] = [0, 128, 136, 192, 256, 264, 320, 384];
 
 /// Rings of the API, frames of the simulator.
 pub struct RingMemory;
@@ -56,7 +60,7 @@ struct Engine {
     node: Rc<RefCell<Node<RingMemory>>>,
     config: NodeConfig,
     now: Clock,
-    watched: Rc<RefCell<BTreeMap<ChannelId, OwnedFd>>>,
+    watched: Rc<RefCell<BTreeMap<ChannelId, Arc<OwnedFd>>>>,
     bell: Alarm,
 }
 
@@ -78,6 +82,10 @@ impl Host for Engine {
 
     fn restore(&self, _: u32, _: u8) {}
 
+    fn rank(&self) -> Box<dyn Rank> {
+        Box::new(NoRank)
+    }
+
     fn resolve(&self, host: &Name) -> Result<NodeId, RequestError> {
         self.config.resolve(host)
     }
@@ -90,7 +98,7 @@ impl Host for Engine {
         Ok(request(&mut self.node.borrow_mut(), *self.now.borrow()))
     }
 
-    fn watch(&self, channel: ChannelId, doorbell: OwnedFd) -> Result<(), String> {
+    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>) -> Result<(), String> {
         self.watched.borrow_mut().insert(channel, doorbell);
         Ok(())
     }
@@ -124,6 +132,17 @@ impl Host for Engine {
     }
 }
 
+/// Nothing is scheduled in virtual time.
+struct NoRank;
+
+impl Rank for NoRank {
+    fn raise(&mut self) {}
+    fn lower(&mut self) {}
+    fn follows(&self) -> bool {
+        false
+    }
+}
+
 /// A ring in a client's hands, and a second mapping to write to it out of turn.
 struct Ring {
     ends: Ends,
@@ -145,7 +164,7 @@ pub struct Bench {
     net: Net<RingMemory>,
     now: Clock,
     services: Vec<Service<Engine>>,
-    watched: Vec<Rc<RefCell<BTreeMap<ChannelId, OwnedFd>>>>,
+    watched: Vec<Rc<RefCell<BTreeMap<ChannelId, Arc<OwnedFd>>>>>,
     clients: Vec<Client>,
     /// What the daemons said.
     pub journal: Option<Vec<Vec<u8>>>,
@@ -281,21 +300,25 @@ impl Bench {
     }
 
     fn take_ring(&mut self, client: usize, said: FromDaemon, descriptors: Vec<OwnedFd>) {
-        let shape: RingShape = match said {
+        let (channel, shape): (ChannelId, RingShape) = match said {
             FromDaemon::Answer {
-                result: Ok(Answer::Opened { ring, .. } | Answer::Ring { ring, .. }),
+                result: Ok(Answer::Opened { channel, ring, .. } | Answer::Ring { channel, ring }),
                 ..
-            } => ring,
+            } => (channel, ring),
             _ => return,
         };
-        let region = Region::open(&descriptors[0], shape.bytes()).expect("a second mapping");
         let out = descriptors.len() == 4;
+        let bytes = if out { shape.file_bytes() } else { HEADER_BYTES };
+        let region = Region::map(&descriptors[1], bytes).expect("a second mapping");
         let handles = RingHandles { shape, descriptors };
         let ends = match out {
             true => Ends::Out(OutboxWriter::attach(handles).expect("an outgoing ring")),
             false => Ends::In(InboxReader::attach(handles).expect("an incoming ring")),
         };
         self.clients[client].rings.push(Ring { ends, region });
+        let attached = Call { id: ATTACHED, request: Request::Attached { channel } };
+        let id = self.clients[client].id.expect("it has just been told");
+        self.services[client % HOSTS].handle(id, attached);
     }
 
     /// All clients go; then the daemons hold nothing of theirs.

@@ -1,0 +1,120 @@
+//! The ringers of the users whose programs are other processes, and what rings leave behind.
+//!
+//! A user has one ringer for as long as any memory is its. Memory counts in its quota until it is unmapped, so that
+//! whoever keeps its own ringer from its work gets no more of it.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use punctual_proto::node::api::UserId;
+
+use super::{Health, Host, Service};
+use crate::api::Resource;
+use crate::wake::{Alarm, Rank, Remains, Ringer, Ropes};
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Ringers {
+    /// Programs are other processes.
+    pub apart: bool,
+    users: HashMap<UserId, (Ringer, u64)>,
+}
+
+impl Ringers {
+    /// Who rings the bells of a ring of `bytes` that is made for `user`.
+    fn ropes(
+        &mut self,
+        user: UserId,
+        bytes: u64,
+        rank: impl FnOnce() -> Box<dyn Rank>,
+        freed: &Alarm,
+    ) -> io::Result<Ropes> {
+        if !self.apart {
+            return Ok(Ropes::Direct);
+        }
+        if let Some((ringer, held)) = self.users.get_mut(&user) {
+            *held += bytes;
+            return Ok(Ropes::By(ringer.bells()));
+        }
+        let ringer = Ringer::start(rank(), freed.clone())?;
+        let ropes = Ropes::By(ringer.bells());
+        self.users.insert(user, (ringer, bytes));
+        Ok(ropes)
+    }
+
+    /// So much of the user's memory is gone. With the last of it its ringer ends.
+    fn freed(&mut self, user: UserId, bytes: u64) {
+        if let Some((_, held)) = self.users.get_mut(&user) {
+            *held = held.saturating_sub(bytes);
+            if *held == 0 {
+                self.users.remove(&user);
+            }
+        }
+    }
+}
+
+/// A ring, or one of its doorbells.
+struct Left {
+    health: Option<Health>,
+    doorbell: Option<Arc<OwnedFd>>,
+    bytes: u64,
+}
+
+impl Remains for Left {
+    fn is_alone(&self) -> bool {
+        let doorbell = self.doorbell.as_ref().is_none_or(|doorbell| Arc::strong_count(doorbell) == 1);
+        doorbell && self.health.as_ref().is_none_or(Health::is_alone)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl<H: Host> Service<H> {
+    /// Programs are other processes, which may do what they like to what they are given: the bells of each user are rung
+    /// by a thread of their own.
+    pub fn keep_apart(&mut self) {
+        self.ringers.apart = true;
+    }
+
+    pub(super) fn ropes(&mut self, user: UserId, bytes: u64) -> io::Result<Ropes> {
+        self.ringers.ropes(user, bytes, || self.host.rank(), &self.alarm)
+    }
+
+    /// A ring that nobody was given is gone.
+    pub(super) fn forget_ring(&mut self, user: UserId, bytes: u64) {
+        self.ringers.freed(user, bytes);
+        self.accounts.give_back(user, Resource::BufferBytes, bytes);
+    }
+
+    /// Leaves to the user's ringer what a program still holds a part of: closing and unmapping it may take long.
+    pub(super) fn bury(
+        &mut self,
+        user: UserId,
+        health: Option<Health>,
+        doorbell: Option<Arc<OwnedFd>>,
+        bytes: u64,
+    ) {
+        if health.is_none() && doorbell.is_none() {
+            return;
+        }
+        match self.ringers.users.get(&user) {
+            Some((ringer, _)) => ringer.bury(Box::new(Left { health, doorbell, bytes })),
+            None => {
+                drop((health, doorbell));
+                self.accounts.give_back(user, Resource::BufferBytes, bytes);
+            }
+        }
+    }
+
+    /// Memory that ringers have given back.
+    pub(super) fn collect_freed(&mut self) {
+        let freed = self.ringers.users.iter().map(|(user, (ringer, _))| (*user, ringer.take_freed()));
+        for (user, bytes) in freed.filter(|(_, bytes)| *bytes > 0).collect::<Vec<_>>() {
+            self.forget_ring(user, bytes);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Bells that wait to be rung: a list without locks, on which whoever wants one rung puts it without allocating.
+//!
+//! Each bell is in the list at most once: wanting it again before it is rung costs nothing more. One thread takes them
+//! all at once, so that no element comes back while somebody looks at it.
+
+use std::ptr;
+
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+/// An element of the list.
+#[derive(Debug)]
+pub struct Pull<T> {
+    /// What is to be rung.
+    pub bell: T,
+    is_listed: AtomicBool,
+    next: AtomicPtr<Self>,
+}
+
+impl<T> Pull<T> {
+    /// One that is in no list.
+    pub fn new(bell: T) -> Self {
+        Self { bell, is_listed: AtomicBool::new(false), next: AtomicPtr::new(ptr::null_mut()) }
+    }
+}
+
+/// The list.
+#[derive(Debug)]
+pub struct Line<T> {
+    head: AtomicPtr<Pull<T>>,
+    /// Whoever takes is asleep, or about to be.
+    sleeps: AtomicBool,
+}
+
+impl<T> Default for Line<T> {
+    fn default() -> Self {
+        Self { head: AtomicPtr::new(ptr::null_mut()), sleeps: AtomicBool::new(false) }
+    }
+}
+
+impl<T> Line<T> {
+    /// Wants `pull` rung; whether who takes must be woken for it. Neither waits nor allocates.
+    pub fn put(&self, pull: &Arc<Pull<T>>) -> bool {
+        if pull.is_listed.swap(true, Ordering::AcqRel) {
+            // Whoever takes it has not looked yet at what was published before this.
+            return false;
+        }
+        let element = Arc::into_raw(Arc::clone(pull)).cast_mut();
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            pull.next.store(head, Ordering::Relaxed);
+            match self.head.compare_exchange(head, element, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(current) => head = current,
+            }
+        }
+        self.sleeps.load(Ordering::SeqCst) && self.sleeps.swap(false, Ordering::SeqCst)
+    }
+
+    /// Gives every bell that waits to `ring`; how many. For one thread at a time.
+    pub fn take(&self, mut ring: impl FnMut(&Arc<Pull<T>>)) -> u32 {
+        let mut element = self.head.swap(ptr::null_mut(), Ordering::SeqCst);
+        let mut taken = 0;
+        while !element.is_null() {
+            // SAFETY: it came from `into_raw` in `put`, and the swap has made it this thread's alone.
+            let pull = unsafe { Arc::from_raw(element.cast_const()) };
+            element = pull.next.load(Ordering::Relaxed);
+            // From here on it may be listed again.
+            pull.is_listed.swap(false, Ordering::AcqRel);
+            ring(&pull);
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Who takes is about to sleep; `false`: it must not, for something waits.
+    pub fn may_sleep(&self) -> bool {
+        self.sleeps.store(true, Ordering::SeqCst);
+        self.head.load(Ordering::SeqCst).is_null()
+    }
+
+    /// Who takes is awake.
+    pub fn woken(&self) {
+        self.sleeps.store(false, Ordering::Relaxed);
+    }
+}
+
+impl<T> Drop for Line<T> {
+    fn drop(&mut self) {
+        self.take(|_| ());
+    }
+}

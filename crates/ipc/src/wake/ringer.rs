@@ -1,0 +1,407 @@
+//! Ringing the bells of one user, on a thread of its own: the processor never touches an object that a client holds.
+//!
+//! A write to an eventfd walks all who wait for it, with its lock held; whoever holds a copy can make that a million
+//! entries, and can make the write itself wait. So the processor only says which bell is to be rung ([`Line`]) and wakes
+//! this thread by an eventfd of the daemon's own; what a user does to its bells delays its own bells. The same thread
+//! closes and unmaps what a user's rings leave behind.
+//!
+//! It runs in a real-time class below the processor's for as long as that costs little: who spends more than
+//! [`SHARE`] of a CPU on one user's bells is an ordinary thread until that has been made good, longer each time. And it stays on
+//! the processor's CPU, where it runs as soon as that sleeps: waking a thread on a CPU that is halted takes ten times as
+//! long. It leaves it where the processor keeps it waiting, and while it is an ordinary thread.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::line::{Line, Pull};
+use super::{Alarm, wait_readable};
+
+/// One part in so many of a CPU is a user's in the real-time class.
+const SHARE: i64 = 20;
+/// So much of it at once, in nanoseconds.
+const BURST_NS: i64 = 500_000;
+/// Ringing that took no longer, in nanoseconds, counts as that: the thread's CPU time, which takes a system call, is asked
+/// for only where it took longer (and may have waited for somebody).
+const QUICK_NS: u64 = 20_000;
+/// What is made good beyond what was spent, in nanoseconds, doubled each time up to [`STRIKES_MAX`] times.
+const PENALTY_NS: i64 = 50_000_000;
+const STRIKES_MAX: u32 = 6;
+/// Who has kept to its share for so long, in nanoseconds, begins anew.
+const FORGIVEN_NS: u64 = 300_000_000_000;
+/// A ringer that waits for so long, in nanoseconds, goes where there is room, for [`ROAM_NS`].
+const LAG_NS: u64 = 100_000;
+const ROAM_NS: u64 = 10_000_000;
+/// No CPU.
+const NOWHERE: u32 = u32::MAX;
+/// Between two looks at a ring of which the engine still holds a part.
+const LOOK: Duration = Duration::from_millis(10);
+/// Its stack is locked memory.
+const STACK_BYTES: usize = 128 * 1024;
+
+/// How the calling thread is scheduled.
+pub trait Rank: Send {
+    /// As one whose work others wait for.
+    fn raise(&mut self);
+    /// As any other.
+    fn lower(&mut self);
+    /// Whether it is to stay on the CPU of whoever wants bells rung: one that sleeps soon.
+    fn follows(&self) -> bool;
+}
+
+/// What is left of a ring: dropped here once nobody else holds it.
+pub trait Remains: Send {
+    /// Nobody else holds any of it.
+    fn is_alone(&self) -> bool;
+    /// Of memory, which then counts as the user's no longer.
+    fn bytes(&self) -> u64;
+}
+
+/// The list of one user's bells, with what wakes its ringer.
+#[derive(Debug)]
+pub struct Bells {
+    line: Line<OwnedFd>,
+    /// Blocking, and known to nobody else.
+    wake: OwnedFd,
+    ends: AtomicBool,
+    /// Where and when, by the monotonic clock, the thread was woken last.
+    woken_on: AtomicU32,
+    woken_at_ns: AtomicU64,
+    /// Of remains that are gone.
+    freed_bytes: AtomicU64,
+}
+
+impl Bells {
+    fn wake(&self) {
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Has `pull` rung soon.
+    pub(super) fn want(&self, pull: &Arc<Pull<OwnedFd>>) {
+        if self.line.put(pull) {
+            self.woken_on.store(u32::try_from(sched_getcpu()).unwrap_or(NOWHERE), Ordering::Relaxed);
+            self.woken_at_ns.store(now_ns(), Ordering::Relaxed);
+            self.wake();
+        }
+    }
+}
+
+/// A user's ringer. Its thread ends some time after this is dropped, when all that it was given is gone.
+#[derive(Debug)]
+pub struct Ringer {
+    bells: Arc<Bells>,
+    remains: Sender<Box<dyn Remains>>,
+}
+
+impl Ringer {
+    /// Starts the thread. `freed` rings when memory has been given back.
+    ///
+    /// # Errors
+    /// Where threads or descriptors run out.
+    pub fn start(rank: Box<dyn Rank>, freed: Alarm) -> io::Result<Self> {
+        let bells = Arc::new(Bells {
+            line: Line::default(),
+            wake: eventfd(0, EventfdFlags::CLOEXEC)?,
+            ends: AtomicBool::new(false),
+            woken_on: AtomicU32::new(NOWHERE),
+            woken_at_ns: AtomicU64::new(0),
+            freed_bytes: AtomicU64::new(0),
+        });
+        let (remains, left) = channel();
+        let theirs = Arc::clone(&bells);
+        std::thread::Builder::new()
+            .name("punctual-bell".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || Ringing::new(theirs, left, freed, rank).run())?;
+        Ok(Self { bells, remains })
+    }
+
+    /// What new bells are rung with.
+    pub fn bells(&self) -> Arc<Bells> {
+        Arc::clone(&self.bells)
+    }
+
+    /// Leaves to the thread what remains of a ring.
+    pub fn bury(&self, remains: Box<dyn Remains>) {
+        // The thread lives for as long as this does.
+        let _ = self.remains.send(remains);
+        self.bells.wake();
+    }
+
+    /// Bytes of remains that are gone since this was asked last.
+    pub fn take_freed(&self) -> u64 {
+        self.bells.freed_bytes.swap(0, Ordering::AcqRel)
+    }
+}
+
+impl Drop for Ringer {
+    fn drop(&mut self) {
+        self.bells.ends.store(true, Ordering::Release);
+        self.bells.wake();
+    }
+}
+
+/// The thread.
+struct Ringing {
+    bells: Arc<Bells>,
+    left: Receiver<Box<dyn Remains>>,
+    freed: Alarm,
+    dying: Vec<Box<dyn Remains>>,
+    pace: Pace,
+    place: Place,
+}
+
+/// On which CPUs the thread runs.
+struct Place {
+    /// Where it may at all; `None`: where the kernel puts it.
+    all: Option<CpuSet>,
+    /// The CPU that it stays on.
+    on: u32,
+    /// The CPU that it stays away from.
+    not_on: u32,
+    roams_until_ns: u64,
+}
+
+impl Place {
+    /// For the calling thread.
+    fn new(follows: bool) -> Self {
+        let all = if follows { sched_getaffinity(None).ok() } else { None };
+        Self { all, on: NOWHERE, not_on: NOWHERE, roams_until_ns: 0 }
+    }
+
+    /// To the CPU of whoever wakes it, unless it waits there.
+    fn follow(&mut self, on: u32, lag_ns: u64, now_ns: u64) {
+        let Some(all) = &self.all else { return };
+        if lag_ns > LAG_NS {
+            self.roams_until_ns = now_ns.saturating_add(ROAM_NS);
+        }
+        if now_ns < self.roams_until_ns {
+            if (self.on, self.not_on) != (NOWHERE, NOWHERE) && sched_setaffinity(None, all).is_ok() {
+                (self.on, self.not_on) = (NOWHERE, NOWHERE);
+            }
+        } else if self.on != on && (on as usize) < CpuSet::MAX_CPU && all.is_set(on as usize) {
+            let mut only = CpuSet::new();
+            only.set(on as usize);
+            if sched_setaffinity(None, &only).is_ok() {
+                (self.on, self.not_on) = (on, NOWHERE);
+            }
+        }
+    }
+
+    /// Away from the CPU of whoever wakes it, where there is another.
+    fn avoid(&mut self, on: u32) {
+        let Some(all) = &self.all else { return };
+        if self.not_on == on || on as usize >= CpuSet::MAX_CPU {
+            return;
+        }
+        let mut others = *all;
+        others.unset(on as usize);
+        let others = if others.count() == 0 { all } else { &others };
+        if sched_setaffinity(None, others).is_ok() {
+            (self.on, self.not_on) = (NOWHERE, on);
+        }
+    }
+}
+
+impl Ringing {
+    /// On the thread itself.
+    fn new(bells: Arc<Bells>, left: Receiver<Box<dyn Remains>>, freed: Alarm, rank: Box<dyn Rank>) -> Self {
+        let place = Place::new(rank.follows());
+        Self { bells, left, freed, dying: Vec::new(), pace: Pace::new(rank), place }
+    }
+
+    fn run(mut self) {
+        self.pace.start();
+        let mut woken = false;
+        loop {
+            let begun_ns = now_ns();
+            let rung = self.bells.line.take(|pull| {
+                // A full counter rings already.
+                let _ = rustix::io::write(&pull.bell, &1_u64.to_ne_bytes());
+            });
+            if rung > 0 {
+                self.pace.worked(begun_ns, now_ns());
+                self.place(woken, begun_ns);
+            }
+            self.dying.extend(self.left.try_iter());
+            self.bury();
+            if self.bells.ends.load(Ordering::Acquire) && self.dying.is_empty() {
+                return;
+            }
+            woken = self.bells.line.may_sleep();
+            if woken {
+                self.sleep();
+            }
+            self.bells.line.woken();
+        }
+    }
+
+    /// Where it is to run next time; it ran at `begun_ns`.
+    fn place(&mut self, woken: bool, begun_ns: u64) {
+        let on = self.bells.woken_on.load(Ordering::Relaxed);
+        if !self.pace.raised {
+            return self.place.avoid(on);
+        }
+        let lag = begun_ns.saturating_sub(self.bells.woken_at_ns.load(Ordering::Relaxed));
+        self.place.follow(on, if woken { lag } else { 0 }, begun_ns);
+    }
+
+    fn bury(&mut self) {
+        if !self.dying.iter().any(|remains| remains.is_alone()) {
+            return;
+        }
+        // Closing and unmapping takes as long as the ring is large.
+        self.pace.lower();
+        let mut bytes = 0;
+        self.dying.retain(|remains| {
+            let alone = remains.is_alone();
+            bytes += if alone { remains.bytes() } else { 0 };
+            !alone
+        });
+        self.bells.freed_bytes.fetch_add(bytes, Ordering::AcqRel);
+        self.freed.ring();
+    }
+
+    fn sleep(&self) {
+        let woken = self.dying.is_empty()
+            || wait_readable(self.bells.wake.as_fd(), Instant::now().checked_add(LOOK)).unwrap_or(false);
+        if woken {
+            let _ = rustix::io::read(&self.bells.wake, &mut [0_u8; 8]);
+        }
+    }
+}
+
+/// In which class the thread runs.
+struct Pace {
+    rank: Box<dyn Rank>,
+    raised: bool,
+    budget: Budget,
+    /// The thread's CPU time when it was asked for last.
+    cpu_ns: u64,
+}
+
+impl Pace {
+    fn new(rank: Box<dyn Rank>) -> Self {
+        Self { rank, raised: false, budget: Budget::default(), cpu_ns: 0 }
+    }
+
+    fn start(&mut self) {
+        self.budget = Budget { left_ns: BURST_NS, at_ns: now_ns(), ..Budget::default() };
+        self.cpu_ns = clock_ns(ClockId::ThreadCPUTime);
+        self.raise();
+    }
+
+    fn raise(&mut self) {
+        if !self.raised {
+            self.rank.raise();
+            self.raised = true;
+        }
+    }
+
+    fn lower(&mut self) {
+        if self.raised {
+            self.rank.lower();
+            self.raised = false;
+        }
+    }
+
+    /// Some bells were rung from `begun_ns` to `now_ns`.
+    fn worked(&mut self, begun_ns: u64, now_ns: u64) {
+        let mut spent_ns = now_ns.saturating_sub(begun_ns);
+        if spent_ns > QUICK_NS {
+            let cpu_ns = clock_ns(ClockId::ThreadCPUTime);
+            spent_ns = spent_ns.min(cpu_ns.saturating_sub(self.cpu_ns));
+            self.cpu_ns = cpu_ns;
+        }
+        self.budget.spend(if self.raised { spent_ns } else { 0 }, now_ns);
+        if self.budget.left_ns <= 0 {
+            if self.raised {
+                self.budget.punish();
+            }
+            self.lower();
+        } else if self.budget.left_ns >= BURST_NS / 2 {
+            self.raise();
+        }
+    }
+}
+
+/// Time in the real-time class that is left.
+#[derive(Clone, Copy, Debug, Default)]
+struct Budget {
+    left_ns: i64,
+    at_ns: u64,
+    /// How often it was used up, and when last.
+    strikes: u32,
+    struck_at_ns: u64,
+}
+
+impl Budget {
+    /// So much was spent until `now_ns`.
+    fn spend(&mut self, spent_ns: u64, now_ns: u64) {
+        let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+        let earned = signed(now_ns.saturating_sub(self.at_ns)) / SHARE;
+        self.left_ns = self.left_ns.saturating_add(earned).saturating_sub(signed(spent_ns)).min(BURST_NS);
+        self.at_ns = now_ns;
+    }
+
+    /// It is used up.
+    fn punish(&mut self) {
+        if self.at_ns.saturating_sub(self.struck_at_ns) > FORGIVEN_NS {
+            self.strikes = 0;
+        }
+        self.left_ns -= PENALTY_NS << self.strikes;
+        self.strikes = (self.strikes + 1).min(STRIKES_MAX);
+        self.struck_at_ns = self.at_ns;
+    }
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+fn now_ns() -> u64 {
+    clock_ns(ClockId::Monotonic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_spends_more_than_its_share_waits_until_that_is_made_good() {
+        let mut budget = Budget { left_ns: BURST_NS, ..Budget::default() };
+        // 3 us each 100 us: less than a twentieth.
+        for step in 1..10_000 {
+            budget.spend(3_000, step * 100_000);
+        }
+        assert_eq!(budget.left_ns, BURST_NS);
+        let now = budget.at_ns;
+        // A crowd: 80 ms for one bell.
+        budget.spend(80_000_000, now + 80_000_000);
+        assert!(budget.left_ns < -75_000_000);
+        let spent = budget.left_ns;
+        for times in [1, 2, 4] {
+            let before = budget.left_ns;
+            budget.punish();
+            assert_eq!(budget.left_ns, before - times * PENALTY_NS, "longer each time");
+        }
+        budget.at_ns += FORGIVEN_NS + 1;
+        budget.left_ns = spent;
+        budget.punish();
+        assert_eq!(budget.left_ns, spent - PENALTY_NS, "forgiven");
+        (budget.at_ns, budget.left_ns) = (now + 80_000_000, spent);
+        // What it does as an ordinary thread is not counted, and 20 times as long as it took makes it good.
+        budget.spend(0, now + 1_000_000_000);
+        assert!(budget.left_ns < 0);
+        budget.spend(0, now + 1_700_000_000);
+        assert_eq!(budget.left_ns, BURST_NS);
+    }
+}
