@@ -75,6 +75,9 @@ fn serve(
     for warning in &host.profile().warnings {
         warn!("{warning}");
     }
+    for warning in config.warnings() {
+        warn!("{warning}");
+    }
     let listening = socket.listening().map_err(DaemonError::Failed)?;
     let server = Server::new(host, quotas(&config.daemon), Some(listening)).map_err(DaemonError::Failed)?;
     ready();
