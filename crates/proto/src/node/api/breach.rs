@@ -59,12 +59,37 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// A word for programs, the same for all breaches of a kind.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::SlowLink { .. } => "slow-link",
+            Self::ForeignTraffic { .. } => "foreign-traffic",
+            Self::LongerTravel => "longer-travel",
+            Self::SlowProcessor => "slow-processor",
+        }
+    }
+
     /// How much it says, for who knows another one already: a rate more than none.
     pub(crate) const fn kind(&self) -> u8 {
         match self {
             Self::LongerTravel | Self::SlowProcessor => 0,
             Self::SlowLink { .. } => 1,
             Self::ForeignTraffic { .. } => 2,
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SlowLink { drains, configured } => {
+                write!(f, "drains at {}, configured {}", Rounded(*drains), Rounded(*configured))
+            }
+            Self::ForeignTraffic { rate } => {
+                write!(f, "carries foreign traffic of about {}", Rounded(*rate))
+            }
+            Self::LongerTravel => f.write_str("takes longer than its propagation_max and prediction_error"),
+            Self::SlowProcessor => f.write_str("serves later than its bounds"),
         }
     }
 }
@@ -89,6 +114,9 @@ pub struct BrokenStage {
     pub late: Lateness,
     /// The likely cause.
     pub cause: Cause,
+    /// Channels of the host that says so which pass the stage; `None` where it was not asked.
+    #[serde(default)]
+    pub channels: Option<u32>,
 }
 
 impl BrokenStage {
@@ -110,17 +138,8 @@ impl fmt::Display for BrokenStage {
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { late: Lateness { times, by_max }, cause } = self;
-        match cause {
-            Cause::SlowLink { drains, configured } => {
-                write!(f, "drains at {}, configured {}", Rounded(*drains), Rounded(*configured))?;
-            }
-            Cause::ForeignTraffic { rate } => {
-                write!(f, "carries foreign traffic of about {}", Rounded(*rate))?
-            }
-            Cause::LongerTravel => write!(f, "takes longer than its propagation_max and prediction_error")?,
-            Cause::SlowProcessor => write!(f, "serves later than its bounds")?,
-        }
-        write!(f, "; up to {by_max} late, {times} times in a second")
+        // What it has done since is counted elsewhere.
+        write!(f, "{cause}; at first up to {by_max} late, {times} times in a second")
     }
 }
 
@@ -172,11 +191,13 @@ mod tests {
             towards: Some("r".into()),
             late: Lateness { times: 9, by_max: Nanos::from_millis(12) },
             cause: Cause::SlowLink { drains: BitRate(20_000_000), configured: BitRate(95_000_000) },
+            channels: None,
         };
         let text = broken.to_string();
         assert_eq!(
             text,
-            "link a-r drains at 20.0 Mbit/s, configured 95.0 Mbit/s; up to 12.00 ms late, 9 times in a second"
+            "link a-r drains at 20.0 Mbit/s, configured 95.0 Mbit/s; at first up to 12.00 ms late, 9 times in a second"
         );
+        assert_eq!(broken.cause.name(), "slow-link");
     }
 }
