@@ -11,6 +11,7 @@ mod host;
 mod link_rate;
 mod output;
 mod split;
+mod stages;
 mod units;
 mod values;
 mod verbs;
