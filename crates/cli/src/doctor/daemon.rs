@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use punctual::{BrokenStage, ForeignVersion, HostStatus, KernelTraffic, LinkStatus, PathRecord, RateStatus};
+use punctual::{
+    BrokenStage, ForeignVersion, HostStatus, KernelTraffic, LinkStatus, NodeStatus, PathRecord, RateStatus,
+};
 use serde_json::Value;
 
 use super::Finding;
 use crate::host::AUTHENTICATION_FIX;
-use crate::verbs::status::{is_best_effort_host, late_wakes};
+use crate::verbs::status::{counted_late, is_best_effort_host, late_wakes};
 
 /// What a running daemon knows.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +65,7 @@ impl Known {
 pub fn check(host: &str, status: &HostStatus, configured: bool) -> Vec<Finding> {
     let node = &status.node;
     let mut findings = vec![serves(host, is_best_effort_host(status))];
-    findings.extend(node.broken.iter().map(stage));
+    findings.extend(node.broken.iter().map(|broken| stage(node, broken)));
     findings.extend(node.work.iter().filter_map(at_risk));
     findings.extend(late_wakes(&node.wakes).map(wakes));
     findings.extend(warnings(&status.engine["profile"]["warnings"]));
@@ -86,9 +88,13 @@ fn serves(host: &str, best_effort: bool) -> Finding {
     }
 }
 
-fn stage(stage: &BrokenStage) -> Finding {
+fn stage(node: &NodeStatus, stage: &BrokenStage) -> Finding {
     let fix = "make the stage keep its promise, or configure what it really does; it heals by itself within a lease";
-    Finding::problem("stage", format!("{stage}: channels across it are degraded"), fix)
+    Finding::problem(
+        "stage",
+        format!("{stage}{}: channels across it are degraded", counted_late(node, stage)),
+        fix,
+    )
 }
 
 /// Work that takes longer than admission assumes.

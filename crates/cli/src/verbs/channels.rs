@@ -100,25 +100,25 @@ fn lost(channel: &ChannelStatus) -> u64 {
 }
 
 /// All stages that break their promise, the latest first.
-fn broken(channel: &ChannelStatus) -> String {
+fn broken(channel: &ChannelStatus) -> Vec<String> {
     let mut stages: Vec<&BrokenStage> = channel.broken.iter().collect();
     stages.sort_by_key(|stage| Reverse(stage.late.by_max));
-    let stages: Vec<String> = stages.into_iter().map(ToString::to_string).collect();
-    if stages.is_empty() { String::new() } else { format!(": {}", stages.join(" | ")) }
+    stages.into_iter().map(ToString::to_string).collect()
 }
 
 /// The hosts that are degraded as they are set up.
-fn degraded_by(channel: &ChannelStatus) -> String {
+fn degraded_by(channel: &ChannelStatus) -> Vec<String> {
     match &channel.degraded_by[..] {
-        [] => String::new(),
-        hosts => format!(" by {} ({})", hosts.join(", "), channel.degraded_why.join("; ")),
+        [] => Vec::new(),
+        hosts => vec![format!("by {} ({})", hosts.join(", "), channel.degraded_why.join("; "))],
     }
 }
 
 /// A channel that drops what is late, bears misses, or is guaranteed by nobody says so.
 fn state(channel: &ChannelStatus) -> String {
     if !channel.broken.is_empty() || !channel.degraded_by.is_empty() {
-        return format!("{}, DEGRADED{}{}", channel.state, broken(channel), degraded_by(channel));
+        let told = [broken(channel), degraded_by(channel)].concat().join(" | ");
+        return format!("{}, DEGRADED {told}", channel.state);
     }
     match (channel.contract.statistical, channel.contract.late) {
         (Some(Statistical { miss_ratio, .. }), _) => {
@@ -173,10 +173,10 @@ mod tests {
         let mut channel = channel(vec![stage("a", 3, Cause::LongerTravel), stage("r", 40, slow)]);
         let told = state(&channel);
         let (latest, other) = (told.find("link r-b drains at"), told.find("| link a-b takes longer"));
-        assert!(told.starts_with("open, DEGRADED: ") && latest.is_some() && latest < other, "{told}");
+        assert!(told.starts_with("open, DEGRADED link r-b ") && latest.is_some() && latest < other, "{told}");
         channel.degraded_by = vec!["a".into()];
         channel.degraded_why = vec!["a: no real-time class".into()];
-        assert!(state(&channel).ends_with(" by a (a: no real-time class)"), "{}", state(&channel));
+        assert!(state(&channel).ends_with(" | by a (a: no real-time class)"), "{}", state(&channel));
     }
 
     #[test]

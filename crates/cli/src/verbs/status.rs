@@ -104,7 +104,7 @@ fn broken(node: &NodeStatus) -> String {
 
 /// What this host has counted of a broken stage since its start, where it is the one that counts: its own processor, and links
 /// that come in here.
-fn counted_late(node: &NodeStatus, stage: &BrokenStage) -> String {
+pub fn counted_late(node: &NodeStatus, stage: &BrokenStage) -> String {
     let late = match &stage.towards {
         None if stage.host == node.name.as_str() => Some(node.late_service),
         Some(towards) if towards == node.name.as_str() => {
@@ -343,7 +343,39 @@ fn nonzero(counts: &serde_json::Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use punctual::{BusyRecord, Cause};
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn what_is_counted_since_stands_beside_a_stage_that_this_host_watches() {
+        let late = |times, millis| json!({ "times": times, "by_max": Nanos::from_millis(millis) });
+        let link = json!({
+            "link": 0, "name": "left", "neighbour": 2, "neighbour_name": "a", "alive": true, "clock_offset_ns": null,
+            "round_trip_min": null, "utilisation": 0, "packets_guaranteed": 0, "packets_best_effort": 0,
+            "packets_signalling": 0, "wire_bytes": 0, "best_effort_dropped": 0,
+            "late_signals": late(9, 12), "late_packets": late(2_460, 303),
+        });
+        let node = json!({
+            "id": 1, "name": "b", "channels": 0, "channels_soft": 0, "cpu_utilisation": 0, "buffer_bytes": 0,
+            "links": [link], "drops": DropCounters::default(), "overruns": 0, "work": [], "busy": BusyRecord::default(),
+            "wakes": WakeRecord::default(), "late_service": late(7, 5), "retransmissions": 0, "now": 0,
+        });
+        let node: NodeStatus = serde_json::from_value(node).expect("a node's status");
+        let counted = |host: &str, towards: Option<&str>| {
+            let late = Lateness { times: 3, by_max: Nanos::from_millis(1) };
+            let (host, towards) = (host.to_owned(), towards.map(str::to_owned));
+            counted_late(
+                &node,
+                &BrokenStage { host, towards, late, cause: Cause::LongerTravel, channels: None },
+            )
+        };
+        assert_eq!(counted("a", Some("b")), "; 2469 times since the start, up to 303.00 ms");
+        assert_eq!(counted("b", None), "; 7 times since the start, up to 5.00 ms");
+        assert_eq!(counted("b", Some("a")), "", "the other host counts that");
+        assert_eq!(counted("a", None), "");
+    }
 
     #[test]
     fn wake_ups_are_called_out_where_a_sizeable_part_is_late() {

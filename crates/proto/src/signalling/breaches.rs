@@ -187,7 +187,7 @@ impl Signalling {
 
     /// Tells ends here, and this host of another's stage, unless they know it all.
     fn tell_ends(&mut self, mut ends: Vec<ChannelId>, stage: StageName, changed: Changed) {
-        if !changed.is_news() {
+        if !changed.is_news() || changed.says_less() {
             return;
         }
         // Of its own ones it hears in any case.
