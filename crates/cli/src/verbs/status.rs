@@ -372,7 +372,7 @@ mod tests {
             )
         };
         assert_eq!(counted("a", Some("b")), "; 2469 times since the start, up to 303.00 ms");
-        assert_eq!(counted("b", None), "; 7 times since the start, up to 5.00 ms");
+        assert_eq!(counted("b", None), "; 7 times since the start, up to 5000.0 us");
         assert_eq!(counted("b", Some("a")), "", "the other host counts that");
         assert_eq!(counted("a", None), "");
     }
