@@ -5,12 +5,17 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use punctual::{
-    Activation, ChannelRefusal, CloseReason, Contract, Delivery, Endsystem, FlowName, Horizon, Late, Nanos,
-    OpenError, Policing, Ppb, Rate, RefuseCause, Statistical, reason_text,
+    Activation, ChannelRefusal, CloseReason, Contract, Delivery, Endsystem, FlowName, Horizon, Late,
+    LinkStatus, Nanos, OpenError, Policing, Ppb, Rate, RefuseCause, Statistical, reason_text,
 };
+
+use punctual_proto::ids::NodeId;
 
 use crate::output::Usage;
 use crate::values;
+
+/// What to do where a neighbour's packets fail authentication.
+pub const AUTHENTICATION_FIX: &str = "compare [signalling] key and the ids of [[host]] on both hosts";
 
 /// Which daemon.
 #[derive(Args)]
@@ -34,13 +39,29 @@ impl Host {
     }
 }
 
-/// One line about a channel that was not opened; with the fix where it is on the receiver's side.
-pub fn not_opened(error: &OpenError) -> String {
+/// One line about a channel that was not opened; with the fix where it is on the receiver's side, or where this host, which
+/// is `endsystem`, knows why nobody answers.
+pub fn not_opened(endsystem: &Endsystem, error: &OpenError) -> String {
     match error {
+        OpenError::Refused(ChannelRefusal { cause: RefuseCause::Unreachable(node), .. }) => {
+            let links = endsystem.status().map(|status| status.node.links).unwrap_or_default();
+            unreachable(&error.to_string(), *node, &links)
+        }
         OpenError::Refused(ChannelRefusal { cause: RefuseCause::NoListener(name), .. }) => {
             format!("{error}: start a receiver there first, as 'punctual recv {name}'")
         }
         _ => error.to_string(),
+    }
+}
+
+/// Who does not answer may be there all the same, with another key.
+fn unreachable(refused: &str, node: NodeId, links: &[LinkStatus]) -> String {
+    let is_strange = |link: &&LinkStatus| link.neighbour == node && !link.alive && link.unauthenticated > 0;
+    match links.iter().find(is_strange) {
+        Some(LinkStatus { name, neighbour_name, .. }) => format!(
+            "{refused}; link {name}: packets from {neighbour_name} FAIL AUTHENTICATION: {AUTHENTICATION_FIX}"
+        ),
+        None => refused.to_owned(),
     }
 }
 
@@ -191,5 +212,31 @@ impl Traffic {
         };
         contract.validate().map_err(|error| Usage(error.to_string()))?;
         Ok(contract)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_answer_for_another_key_is_said_with_the_fix() {
+        let link = |alive: bool, unauthenticated: u64| {
+            let status = serde_json::json!({
+                "link": 0, "name": "right", "neighbour": 2, "neighbour_name": "b", "alive": alive, "clock_offset_ns": null,
+                "round_trip_min": null, "utilisation": 0, "packets_guaranteed": 0, "packets_best_effort": 0,
+                "packets_signalling": 0, "wire_bytes": 0, "best_effort_dropped": 0, "unauthenticated": unauthenticated,
+            });
+            serde_json::from_value::<LinkStatus>(status).expect("a link's status")
+        };
+        let told = unreachable("node 2 cannot be reached", NodeId(2), &[link(true, 9), link(false, 3)]);
+        assert_eq!(
+            told,
+            format!(
+                "node 2 cannot be reached; link right: packets from b FAIL AUTHENTICATION: {AUTHENTICATION_FIX}"
+            )
+        );
+        assert_eq!(unreachable("no", NodeId(2), &[link(true, 9), link(false, 0)]), "no");
+        assert_eq!(unreachable("no", NodeId(3), &[link(false, 3)]), "no", "another host");
     }
 }

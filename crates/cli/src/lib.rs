@@ -5,12 +5,14 @@
 //! error, and with `--json` also as `{"error": {"message", "exit_code"}}` on standard output, unless the verb's own object
 //! (or of `recv` a part of the stream) is there.
 
+mod causes;
 mod doctor;
 pub mod files;
 mod host;
 mod link_rate;
 mod output;
 mod split;
+mod stages;
 mod units;
 mod values;
 mod verbs;

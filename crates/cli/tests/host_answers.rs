@@ -35,6 +35,28 @@ fn a_sender_that_is_killed_is_no_end_of_the_stream() {
 }
 
 #[test]
+fn a_neighbour_with_another_key_is_named_by_who_wants_a_channel() {
+    let network = Network::of_strangers();
+    let why = "link to-b: packets from b FAIL AUTHENTICATION: compare [signalling] key";
+    eventually("they hear each other", || {
+        network.a.json(&["status"])["node"]["links"][0]["unauthenticated"].as_u64() > Some(0)
+    });
+    network.a.verb(&with_contract("send", "cam@b", &[])).complains(1, why);
+    let no = network.a.verb(&with_contract("admit", "cam@b", &["--json"]));
+    assert!(no.json()["reason"].as_str().is_some_and(|reason| reason.contains(why)), "{}", no.json());
+    let report = network.a.verb(&["doctor", "--json"]).json();
+    let findings = report["findings"].as_array().expect("a list");
+    let has = |name: &str, found: &str| {
+        let fits =
+            |it: &&Value| it["name"] == name && it["found"].as_str().is_some_and(|it| it.contains(found));
+        findings.iter().any(|finding| fits(&finding) && finding["state"] == "problem")
+    };
+    assert!(has("authentication", "packets from b fail authentication"), "{report}");
+    assert!(has("link", "to-b: b is DOWN: nothing can be guaranteed over it until it is up"), "{report}");
+    assert_eq!(report["ok"], json!(false));
+}
+
+#[test]
 fn a_sender_that_fails_is_no_end_of_the_stream() {
     let network = Network::start();
     let mut receiver = network.b.start_verb(&["recv", "cam"]);
@@ -69,6 +91,11 @@ fn what_arrived_and_who_guarantees_nothing_is_said_at_both_ends() {
             (&channel["guarantee"], &channel["degraded_by"]),
             (&json!("degraded"), &json!(["a", "b"]))
         );
+        let degraded = channel["degraded"].as_array().expect("a list");
+        let told: Vec<_> = degraded.iter().map(|it| (&it["place"], &it["cause_kind"])).collect();
+        let kind = json!("no-real-time");
+        assert_eq!(told, [(&json!("host a"), &kind), (&json!("host b"), &kind)]);
+        assert_eq!(channel["counters"]["late"], channel["counters"]["misses"]);
         let text = String::from_utf8(host.verb(&["channels"]).done().stdout).expect("text");
         assert!(text.contains("DEGRADED by a, b"), "{text}");
     }
@@ -105,7 +132,7 @@ fn numbers_say_their_units() {
         user users version wake_late_ns_max wakes work_units wrong_cookie wrong_link packets_in
         packets_out send_errors send_waits pool_dry truncated policed unknown priority listener dead quantum
         clock_breaks wire_bytes_in times messages lost perhaps_late unmeasured late_arrivals
-        no_slot demoted_dropped";
+        no_slot demoted_dropped recent recent_late";
     fn check(verb: &str, key: &str, value: &Value, beside: Option<&serde_json::Map<String, Value>>) {
         match value {
             Value::Object(object) => {

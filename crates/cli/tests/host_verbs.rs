@@ -2,7 +2,7 @@
 
 mod network;
 
-use network::{MESSAGES, Network, noise, one_line_through, with_contract};
+use network::{MESSAGES, Network, eventually, noise, one_line_through, with_contract};
 use serde_json::{Value, json};
 
 #[test]
@@ -326,6 +326,14 @@ fn a_daemon_that_stops_ends_the_verbs_that_need_it() {
         .complains(1, "after 1 message: the daemon of the other host, or of one on the way, was shut down");
     network.b.verb(&["status"]).complains(1, "no daemon at");
     network.a.verb(&["status"]).done();
+    eventually("its neighbour misses it", || {
+        network.a.json(&["status"])["node"]["links"][0]["alive"] == Value::Bool(false)
+    });
+    let report = network.a.verb(&["doctor", "--json"]).json();
+    let findings = report["findings"].as_array().expect("a list");
+    let down = findings.iter().find(|it| it["name"] == "link").expect("it says what status says");
+    assert_eq!((&down["state"], &report["ok"]), (&json!("problem"), &json!(false)));
+    assert!(down["found"].as_str().is_some_and(|found| found.starts_with("to-b: b is DOWN")), "{down}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use punctual_proto::node::api::{CloseReason, Grant};
 
 use crate::connection::{Connection, Reply, Shared, may_wait};
 use crate::error::{Error, OpenError, SendError};
-use crate::events::{ChannelEvent, ChannelEvents, Ending};
+use crate::events::{ChannelEvent, ChannelEvents, ChannelWatch, Ending};
 use crate::state::ChannelState;
 
 /// What came with a channel's yes.
@@ -181,6 +181,11 @@ impl Channel {
         self.events.drain()
     }
 
+    /// Waits for what happens, for another thread than the one that sends.
+    pub fn watch(&self) -> ChannelWatch {
+        ChannelWatch::of(Arc::clone(&self.events))
+    }
+
     /// Whether the channel has ended.
     pub fn is_closed(&self) -> bool {
         self.ring.is_closed()
@@ -269,6 +274,7 @@ impl AsFd for Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         self.connection.shared.forget(self.id);
+        self.events.leave();
         self.connection.shared.tell(Request::Close { channel: self.id });
     }
 }

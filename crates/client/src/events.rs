@@ -1,7 +1,7 @@
 //! What a channel's application is told beside its messages.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use punctual_ipc::ring::RingCloser;
@@ -58,7 +58,30 @@ struct State {
 #[derive(Default)]
 pub(crate) struct ChannelEvents {
     state: Mutex<State>,
-    closed: Condvar,
+    /// An event was added, or the channel has ended.
+    changed: Condvar,
+}
+
+/// Waits for what a channel's application is told, on another thread than the channel's own: what it gives,
+/// [`Channel::events`](crate::Channel::events) does not. Ends when the channel has ended or was dropped, and all is given.
+pub struct ChannelWatch {
+    events: Arc<ChannelEvents>,
+}
+
+impl ChannelWatch {
+    pub(crate) const fn of(events: Arc<ChannelEvents>) -> Self {
+        Self { events }
+    }
+}
+
+impl Iterator for ChannelWatch {
+    type Item = ChannelEvent;
+
+    fn next(&mut self) -> Option<ChannelEvent> {
+        let quiet = |state: &mut State| state.waiting.is_empty() && state.closed.is_none();
+        let waited = self.events.changed.wait_while(lock(&self.events.state), quiet);
+        waited.unwrap_or_else(PoisonError::into_inner).waiting.pop_front()
+    }
 }
 
 impl ChannelEvents {
@@ -69,12 +92,23 @@ impl ChannelEvents {
             Notice::Overrun => ChannelEvent::Overrun,
             Notice::ProfileAtRisk => ChannelEvent::ProfileAtRisk,
         };
-        lock(&self.state).add(event);
+        self.add(event);
     }
 
     pub(crate) fn stage(&self, stage: BrokenStage, healed: bool) {
         let event = if healed { ChannelEvent::Healed(stage) } else { ChannelEvent::Degraded(stage) };
+        self.add(event);
+    }
+
+    fn add(&self, event: ChannelEvent) {
         lock(&self.state).add(event);
+        self.changed.notify_all();
+    }
+
+    /// The application has let the channel go: what happens to it from now on concerns nobody here.
+    pub(crate) fn leave(&self) {
+        lock(&self.state).closed.get_or_insert_default();
+        self.changed.notify_all();
     }
 
     /// The channel has ended: whoever waits for its ring wakes.
@@ -98,7 +132,7 @@ impl ChannelEvents {
         if let Some(closer) = &state.closer {
             closer.close();
         }
-        self.closed.notify_all();
+        self.changed.notify_all();
     }
 
     /// What closes the ring; at once where the end came first.
@@ -118,7 +152,7 @@ impl ChannelEvents {
     /// How it ended; `None` where it has not `within` that time.
     pub(crate) fn ending(&self, within: Duration) -> Option<Ending> {
         let unknown = |state: &mut State| state.closed.is_none();
-        let waited = self.closed.wait_timeout_while(lock(&self.state), within, unknown);
+        let waited = self.changed.wait_timeout_while(lock(&self.state), within, unknown);
         waited.unwrap_or_else(PoisonError::into_inner).0.closed
     }
 
@@ -133,5 +167,29 @@ impl State {
             self.waiting.pop_front();
         }
         self.waiting.push_back(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_waits_for_events_and_ends_with_the_channel() {
+        for leaves in [true, false] {
+            let events = Arc::new(ChannelEvents::default());
+            let watch = ChannelWatch::of(Arc::clone(&events));
+            let watching = std::thread::spawn(move || watch.collect::<Vec<_>>());
+            events.notice(Notice::Late);
+            events.notice(Notice::Overrun);
+            if leaves {
+                events.leave();
+            }
+            events.close(Ending { reason: Some(CloseReason::Peer), receipt: None });
+            let told = watching.join().expect("no panic");
+            let mut expected = vec![ChannelEvent::Late, ChannelEvent::Overrun];
+            expected.extend((!leaves).then_some(ChannelEvent::PeerGone));
+            assert_eq!(told, expected);
+        }
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct Journal {
     channels: Limiter,
     stages: Limiter,
     late: Limiter,
+    /// This host's name.
+    own: String,
 }
 
 impl Journal {
@@ -63,6 +65,7 @@ impl Journal {
             channels: limiter(),
             stages: limiter(),
             late: limiter(),
+            own: node.name.to_string(),
         }
     }
 
@@ -103,15 +106,24 @@ impl Journal {
         })
     }
 
-    /// A stage breaks its promise, or has `healed`, at `now`.
+    /// A stage of this host, or one that its channels pass, breaks its promise, or has `healed`, at `now`.
     pub(crate) fn stage(&mut self, stage: &BrokenStage, healed: bool, now: Instant) -> Option<Line> {
         let left_out = left_out(self.stages.pass(now)?);
-        Some(if healed {
-            Line::Info(format!("healed: {}: it has kept its promise for a lease{left_out}", stage.name()))
-        } else {
-            Line::Warn(format!(
-                "degraded: {stage}; nothing is guaranteed across it until it has healed{left_out}"
-            ))
+        let pass = match stage.channels.unwrap_or(0) {
+            1 => "1 channel here passes it".to_owned(),
+            channels => format!("{channels} channels here pass it"),
+        };
+        let name = stage.name();
+        Some(match (healed, stage.host == self.own) {
+            (true, true) => {
+                Line::Info(format!("healed: {name}: it has kept its promise for a lease; {pass}{left_out}"))
+            }
+            (true, false) => {
+                Line::Info(format!("healed: {name}: no host calls it late any more; {pass}{left_out}"))
+            }
+            (false, _) => Line::Warn(format!(
+                "degraded: {stage}; {pass}; nothing is guaranteed across it until it has healed{left_out}"
+            )),
         })
     }
 
@@ -149,6 +161,9 @@ fn left_out(lines: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use punctual_proto::node::api::Cause;
+    use punctual_proto::watch::Lateness;
+
     use super::*;
 
     fn journal() -> Journal {
@@ -189,7 +204,7 @@ mod tests {
     #[test]
     fn a_stage_that_was_late_is_said_apart_from_those_that_are_broken() {
         use punctual_proto::node::api::{Cause, SeenIn};
-        let late = punctual_proto::Lateness { times: 1, by_max: Nanos::from_millis(150) };
+        let late = punctual_proto::watch::Lateness { times: 1, by_max: Nanos::from_millis(150) };
         let (host, mut journal) = ("a".to_owned(), journal());
         let stage = LateStage { host: host.clone(), towards: None, late, seen_in: SeenIn::OwnClock };
         assert_eq!(
@@ -199,7 +214,7 @@ mod tests {
         for _ in 0..20 {
             journal.late(&stage, at(2));
         }
-        let broken = BrokenStage { host, towards: None, late, cause: Cause::SlowProcessor };
+        let broken = BrokenStage { host, towards: None, late, cause: Cause::SlowProcessor, channels: Some(1) };
         assert!(text(journal.stage(&broken, false, at(2))).starts_with("warn degraded: processor of a "));
     }
 
@@ -212,6 +227,34 @@ mod tests {
         assert!(
             text(journal.link(LinkId(0), LinkChange::Up, at(60)))
                 .ends_with("(50 more such lines were left out)")
+        );
+    }
+
+    #[test]
+    fn a_stage_is_said_with_how_many_channels_here_pass_it() {
+        let mut journal = journal();
+        let mut say = |host: &str, channels, healed| {
+            let stage = BrokenStage {
+                host: host.into(),
+                towards: Some("r".into()),
+                late: Lateness { times: 9, by_max: Nanos::from_millis(12) },
+                cause: Cause::LongerTravel,
+                channels: Some(channels),
+            };
+            text(journal.stage(&stage, healed, at(1)))
+        };
+        assert_eq!(
+            say("b", 3, false),
+            "warn degraded: link b-r takes longer than its propagation_max and prediction_error; at first up to 12.00 ms late, \
+             9 times in a second; 3 channels here pass it; nothing is guaranteed across it until it has healed"
+        );
+        assert_eq!(
+            say("b", 1, true),
+            "info healed: link b-r: no host calls it late any more; 1 channel here passes it"
+        );
+        assert!(
+            say("a", 0, true)
+                .starts_with("info healed: link a-r: it has kept its promise for a lease; 0 channels")
         );
     }
 

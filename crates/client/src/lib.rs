@@ -48,7 +48,7 @@ mod trust;
 pub use channel::{Channel, Opening};
 pub use endsystem::{Endsystem, SOCKET_VARIABLE};
 pub use error::{ConnectError, Error, OpenError, RecvError, SendError, failure, one_line, reason_text};
-pub use events::{ChannelEvent, Ending};
+pub use events::{ChannelEvent, ChannelWatch, Ending};
 pub use handler::{Handler, Reply};
 pub use lead::Lead;
 pub use listener::{ChannelRequest, Consent, IncomingRequest, Listener};
@@ -68,9 +68,9 @@ pub use punctual_proto::latencies::{Bucket, Observation, Observed};
 pub use punctual_proto::memory::{MessageInfo, Timeliness};
 pub use punctual_proto::node::api::{
     BrokenStage, BusyRecord, Cause, ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason,
-    DropCounters, ForeignVersion, Grant, HostName, LateStage, LinkStatus, LostAt, LostWhy, MeasuredRate,
-    NodeStatus, PathRecord, RateRefusal, RateStatus, Receipt, RefuseCause, Role, SeenIn, StageGrant,
-    StageKind, UserId, WakeRecord, WorkKind, name_of,
+    DegradedPlace, DropCounters, ForeignVersion, Grant, HostName, LateStage, LinkStatus, LostAt, LostWhy,
+    MeasuredRate, NodeStatus, PathRecord, RateRefusal, RateStatus, Receipt, RefuseCause, Role, SeenIn,
+    StageGrant, StageKind, UserId, WakeRecord, WorkKind, name_of,
 };
 pub use punctual_proto::node::config::{CostSource, Degraded, KernelTraffic};
 pub use punctual_proto::watch::Lateness;

@@ -13,7 +13,7 @@ use punctual_proto::memory::MessageInfo;
 
 use crate::connection::{Connection, may_wait};
 use crate::error::{Error, RecvError};
-use crate::events::{ChannelEvent, ChannelEvents};
+use crate::events::{ChannelEvent, ChannelEvents, ChannelWatch};
 use crate::handler::{Handler, Reply};
 use crate::lead::Lead;
 use crate::listener::{Accepted, IncomingRequest};
@@ -232,6 +232,11 @@ impl Receiver {
         self.end.events.drain()
     }
 
+    /// Waits for what happens, for another thread than the one that receives.
+    pub fn watch(&self) -> ChannelWatch {
+        ChannelWatch::of(Arc::clone(&self.end.events))
+    }
+
     /// Whether the channel has ended. Messages may still wait.
     pub fn is_closed(&self) -> bool {
         self.ring.is_closed()
@@ -292,6 +297,7 @@ pub(crate) struct End {
 impl Drop for End {
     fn drop(&mut self) {
         self.connection.shared.forget(self.id);
+        self.events.leave();
         self.connection.shared.tell(Request::Close { channel: self.id });
     }
 }

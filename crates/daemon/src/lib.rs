@@ -81,6 +81,9 @@ fn serve(
              hostile one may make the API, not channels, wait for the closing of its own; docs/SECURITY.md"
         );
     }
+    for warning in config.warnings() {
+        warn!("{warning}");
+    }
     let listening = socket.listening().map_err(DaemonError::Failed)?;
     let server = Server::new(host, quotas(&config.daemon), Some(listening)).map_err(DaemonError::Failed)?;
     ready();

@@ -27,7 +27,7 @@ struct Arguments {
     /// Runs without a real-time class and locked memory: nothing is guaranteed then.
     #[arg(long)]
     best_effort_host: bool,
-    /// Only checks the configuration.
+    /// Only checks the configuration; says as warnings which links are degraded by it.
     #[arg(long)]
     check: bool,
     /// Says "ready", what --check found, and what failed, as JSON on standard output, a line each.
@@ -81,6 +81,10 @@ fn serve(arguments: &Arguments) -> anyhow::Result<()> {
         config.run_on_best_effort_host();
     }
     if arguments.check {
+        for warning in config.warnings() {
+            // A terminal that cannot be written is no reason to fail.
+            let _ = writeln!(std::io::stderr(), "punctuald: warning: {warning}");
+        }
         return say(arguments, &config, "ok");
     }
     if config.is_best_effort_host() {
@@ -116,6 +120,7 @@ fn say(arguments: &Arguments, config: &HostConfig, state: &str) -> anyhow::Resul
             "socket": socket,
             "links": config.node.links.len(),
             "best_effort_host": config.is_best_effort_host(),
+            "warnings": config.warnings(),
         });
         writeln!(out, "{line}")?;
     } else {

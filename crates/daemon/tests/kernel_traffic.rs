@@ -5,7 +5,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,14 @@ fn text<R>(folder: &Path, end: usize, keys: &str, work: impl FnOnce(Text<'_>) ->
 }
 
 fn start(network: &Network, folder: &Path, end: usize, keys: &str) -> Program {
-    text(folder, end, keys, |text| Program::start_as(folder, text, "", |line| network.inside(end, line)))
+    let log = log_of(folder, end);
+    let line = |line: &str| format!("{} 2>{}", network.inside(end, line), log.display());
+    text(folder, end, keys, |text| Program::start_as(folder, text, "", line))
+}
+
+/// Where a host writes its log.
+fn log_of(folder: &Path, end: usize) -> PathBuf {
+    folder.join(["a.log", "b.log"][end])
 }
 
 /// Two hosts whose daemons run in the real-time class: nothing else degrades them.
@@ -173,6 +180,12 @@ fn a_device_that_is_not_punctuals_alone_is_told_and_what_nobody_bounds_is_degrad
         ["b: kernel traffic beside a link is not bounded"]
     );
     drop(back);
+    // Said at the start, where it is so.
+    let warned = [0, 1].map(|end| {
+        let said = std::fs::read_to_string(log_of(&folder, end)).expect("a log");
+        said.matches("is degraded: nobody bounds the kernel's traffic beside it").count()
+    });
+    assert_eq!(warned, [0, 1]);
 
     let link = || a.status().expect("status").engine["links"][0].clone();
     let is_foreign =

@@ -81,6 +81,24 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     let checked = run(&["--check"], &good);
     assert!(checked.status.success());
     assert!(String::from_utf8_lossy(&checked.stdout).starts_with("ok: host a, 1 link,"));
+    assert!(checked.stderr.is_empty(), "{checked:?}");
+
+    // What works and guarantees nothing is a warning, and no failure.
+    let degraded = folder.join("degraded.toml");
+    let link = "[[link]]\nname = \"m\"\nneighbour = \"c\"\ndriver = \"udp\"\nlocal = \"192.0.2.1\"\npeer = \"192.0.2.2\"\nrate = \"1Gbit/s\"\n";
+    let text = std::fs::read_to_string(&good).expect("read");
+    std::fs::write(&degraded, format!("{text}\n[[host]]\nname = \"c\"\nid = 77\n{link}")).expect("written");
+    let checked = run(&["--check"], &degraded);
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success() && said.lines().count() == 1, "{said}");
+    assert!(
+        said.starts_with("punctuald: warning: link m is degraded: nobody bounds the kernel's traffic"),
+        "{said}"
+    );
+    assert!(said.contains("kernel_traffic = \"shaped\""), "{said}");
+    let checked = run(&["--check", "--json"], &degraded);
+    let object: serde_json::Value = serde_json::from_slice(&checked.stdout).expect("one object");
+    assert_eq!(object["warnings"].as_array().map(Vec::len), Some(1), "{object}");
 
     let bad = folder.join("bad.toml");
     let text = std::fs::read_to_string(&good).expect("read").replace("rate =", "speed =");

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,15 @@ fn start(network: &Network, folder: &Path, end: usize) -> Program {
     );
     let (processor, signalling) = ("profile_measure = false", "lease = \"3s\"");
     let text = Text { name, socket: &socket, processor, daemon: "", hello: HELLO, signalling, link: &link };
-    Program::start_as(folder, text, "--best-effort-host", |line| network.inside(end, line))
+    let log = log_of(folder, name);
+    Program::start_as(folder, text, "--best-effort-host", |line| {
+        format!("{} 2>{}", network.inside(end, line), log.display())
+    })
+}
+
+/// Where a host writes its log.
+fn log_of(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.log"))
 }
 
 fn open(
@@ -159,6 +167,15 @@ fn a_wire_that_is_slower_than_configured_is_told_and_named_at_both_ends_until_it
         |events: Vec<ChannelEvent>| events.iter().any(|event| matches!(event, ChannelEvent::Healed(_)));
     eventually("it has healed for the sender", || healed(control.events()));
     eventually("and for the receiver", || healed(receiver.events()));
+    // In both logs, also of the host whose stage it is not.
+    for host in ["a", "b"] {
+        let said = std::fs::read_to_string(log_of(&folder, host)).expect("a log");
+        let line = |begins: &str| {
+            said.lines().any(|line| line.contains(begins) && line.contains("channels here pass it"))
+        };
+        assert!(line("WARN punctual::journal: degraded: link a-b drains at "), "{host}: {said}");
+        assert!(line("INFO punctual::journal: healed: link a-b: "), "{host}: {said}");
+    }
     let again = exchange(&mut control, &mut receiver, 100);
     let late =
         again.iter().filter(|told| told.timeliness == Timeliness::Late && told.took < deadline).count();

@@ -42,6 +42,18 @@ fn told_of_stages(world: &World) -> usize {
     world.events.iter().flatten().filter(|event| matches!(event, Event::Stage { .. })).count()
 }
 
+/// What a host is told of stages once for itself: which, how many channels pass it, whether it has healed.
+fn for_the_host(world: &World, node: usize) -> Vec<(String, Option<u32>, bool)> {
+    let told = world.events[node].iter().filter_map(|event| match event {
+        Event::Stage { channel: None, stage, healed } => Some((stage.name(), stage.channels, *healed)),
+        _ => None,
+    });
+    let mut told: Vec<_> = told.collect();
+    // Another cause is told again.
+    told.dedup();
+    told
+}
+
 /// Frames that a host has sent, and on which port.
 type Sent = Rc<RefCell<VecDeque<(Port, Vec<u8>)>>>;
 /// Frames that are to come in later: when, and on which port.
@@ -131,7 +143,15 @@ fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease()
         });
         assert_eq!(named.as_deref(), Some("link h1-h2"), "h{}", end + 1);
     }
-    assert!(!world.nodes[0].channel(open.source).expect("open").broken.is_empty());
+    let told = world.nodes[0].channel(open.source).expect("open");
+    assert!(!told.broken.is_empty());
+    let places: Vec<_> = told.degraded.iter().map(|it| it.place.as_str()).collect();
+    assert_eq!(places, ["link h1-h2"], "{:?}", told.degraded);
+    assert_eq!(told.degraded[0].cause_kind, told.broken[0].cause.name());
+    // Each host says it once in its log: also who only forwards, with how many channels it concerns.
+    for node in 0..3 {
+        assert_eq!(for_the_host(&world, node), [("link h1-h2".to_owned(), Some(1), false)], "h{}", node + 1);
+    }
     let misses = world.nodes[2].channel(open.sink).expect("open").counters.misses;
     assert!(misses > 400, "{misses} of 600");
 
@@ -142,6 +162,10 @@ fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease()
     stream(&mut world, &open, Nanos::from_secs(22), |_| {});
     for end in [0, 2] {
         assert!(world.events[end].iter().any(|event| matches!(event, Event::Stage { healed: true, .. })));
+    }
+    for node in 0..3 {
+        let healed = for_the_host(&world, node).last().map(|(_, _, healed)| *healed);
+        assert_eq!(healed, Some(true), "h{}", node + 1);
     }
     assert!(world.nodes.iter().all(|node| node.status(world.now).broken.is_empty()));
     assert!(world.open(0, 2, contract()).expect("it fits").grant.degraded_by().is_empty());

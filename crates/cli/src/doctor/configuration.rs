@@ -7,13 +7,13 @@ use std::path::Path;
 use punctual_engine::config::{HostConfig, LinkDriver, load};
 use punctual_engine::{RealTime, SchedulingClass, counted};
 
-use super::rate::KnownRates;
+use super::daemon::{Known, KnownLink};
 use super::system::try_real_time;
 use super::{Finding, rate, traffic, xdp};
 
 /// Every check of a configuration; `serving`: a daemon runs, so its ports are taken.
-/// `rates`: what that daemon knows of its links.
-pub fn check(path: Option<&Path>, serving: bool, rates: &KnownRates) -> Vec<Finding> {
+/// `known`: what that daemon knows of its links.
+pub fn check(path: Option<&Path>, serving: bool, known: Option<&Known>) -> Vec<Finding> {
     let Some(path) = path else {
         let fix = "name yours with --config; docs/punctuald.example.toml explains every key";
         return vec![Finding::note("configuration", "none was given", fix)];
@@ -31,17 +31,21 @@ pub fn check(path: Option<&Path>, serving: bool, rates: &KnownRates) -> Vec<Find
             let summary = format!("host {}, {}", config.node.name, counted(config.node.links.len(), "link"));
             let mut findings = vec![Finding::ok("configuration", summary), real_time(&config)];
             findings.extend(deadline(&config, serving));
-            findings.extend(traffic::check(&config, serving));
+            // Another host's daemon knows nothing of these links.
+            let known = known.filter(|known| known.host == config.node.name.as_str());
+            let known = |link: &str| known.and_then(|known| known.links.get(link));
+            findings.extend(traffic::check(&config, serving, known));
             for (driver, link) in config.drivers.iter().zip(&config.node.links) {
-                findings.extend(rate::check(link, driver, rates.get(&link.name), serving));
+                let known = known(&link.name);
+                findings.extend(rate::check(link, driver, known, serving));
                 let LinkDriver::Udp(options) = driver else { continue };
-                findings.push(address(&link.name, options.local));
+                findings.push(address(&link.name, options.local, known));
                 if !serving {
                     findings.push(port(&link.name, options.local, options.data_port));
                     findings.push(port(&link.name, options.local, options.signalling_port));
                 }
             }
-            findings.extend(xdp::check(&config, serving));
+            findings.extend(xdp::check(&config, serving, known));
             findings
         }
     }
@@ -75,10 +79,20 @@ fn deadline(config: &HostConfig, serving: bool) -> Vec<Finding> {
     findings
 }
 
+/// What to do where the daemon has what this network namespace has not.
+pub(super) const ELSEWHERE: &str =
+    "run punctual doctor in the daemon's network namespace: ip netns exec NAMESPACE punctual doctor";
+
 /// Whether the address is this host's.
-fn address(link: &str, local: IpAddr) -> Finding {
+fn address(link: &str, local: IpAddr, known: Option<&KnownLink>) -> Finding {
     match UdpSocket::bind((local, 0)) {
         Ok(_) => Finding::ok("link address", format!("{link}: {local} is this host's")),
+        Err(_) if known.is_some() => {
+            let found = format!(
+                "{link}: {local} is not in this network namespace, but the daemon that answers has it"
+            );
+            Finding::note("link address", found, ELSEWHERE)
+        }
         Err(error) => {
             let fix =
                 format!("ip address add {local}/24 dev INTERFACE, or correct \"local\" of link \"{link}\"");
@@ -118,11 +132,10 @@ mod tests {
         assert!(finding.fix.contains(&number.to_string()));
         drop(taken);
         assert_eq!(port("l", local, number).state, State::Ok);
-        assert_eq!(address("l", [192, 0, 2, 1].into()).state, State::Problem);
-        assert_eq!(
-            check(Some(Path::new("/does/not/exist.toml")), false, &KnownRates::new())[0].state,
-            State::Problem
-        );
-        assert_eq!(check(None, false, &KnownRates::new())[0].state, State::Note);
+        assert_eq!(address("l", [192, 0, 2, 1].into(), None).state, State::Problem);
+        let elsewhere = address("l", [192, 0, 2, 1].into(), Some(&KnownLink::default()));
+        assert_eq!((elsewhere.state, elsewhere.fix.as_str()), (State::Note, ELSEWHERE));
+        assert_eq!(check(Some(Path::new("/does/not/exist.toml")), false, None)[0].state, State::Problem);
+        assert_eq!(check(None, false, None)[0].state, State::Note);
     }
 }

@@ -2,9 +2,10 @@
 //! `--repair` puts back what a daemon that was killed left behind.
 
 pub mod configuration;
+pub mod daemon;
 pub mod leftovers;
 mod preemption;
-pub mod rate;
+mod rate;
 pub mod system;
 mod traffic;
 mod xdp;

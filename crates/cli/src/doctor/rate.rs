@@ -1,26 +1,23 @@
 //! Whether a link drains what is promised across it. Only a measurement says that; a name plate can only contradict.
 
-use std::collections::BTreeMap;
-
-use punctual::{BitRate, RateStatus};
+use punctual::BitRate;
 use punctual_engine::config::LinkDriver;
 use punctual_engine::name_plate;
 use punctual_link::kernel::Device;
 use punctual_proto::node::config::LinkConfig;
 
 use super::Finding;
+use super::configuration::ELSEWHERE;
+use super::daemon::KnownLink;
 use crate::link_rate;
 
 const CHECK: &str = "link rate";
-
-/// What a running daemon knows of its links, by name.
-pub type KnownRates = BTreeMap<String, RateStatus>;
 
 /// What is wrong with a link's device, and what is known of its rate; `serving`: a daemon runs.
 pub fn check(
     link: &LinkConfig,
     driver: &LinkDriver,
-    known: Option<&RateStatus>,
+    known: Option<&KnownLink>,
     serving: bool,
 ) -> Vec<Finding> {
     let device = match driver {
@@ -30,14 +27,32 @@ pub fn check(
         LinkDriver::Xdp(xdp) => Some(xdp.classifier.device.as_str()),
     };
     if let Some(device) = device.filter(|device| Device::named(device).is_err()) {
-        let fix = format!("ip link shows what there is; correct \"device\" (now \"{device}\")");
-        return vec![Finding::problem(CHECK, format!("there is no interface {device}"), fix)];
+        return match known {
+            Some(_) => vec![elsewhere(&link.name, device), judge(link, None, known, serving)],
+            None => vec![missing(device)],
+        };
     }
     let plate = device.and_then(name_plate);
     vec![judge(link, plate, known, serving)]
 }
 
-fn judge(link: &LinkConfig, plate: Option<BitRate>, known: Option<&RateStatus>, serving: bool) -> Finding {
+/// The daemon that answers runs where the device is.
+fn elsewhere(link: &str, device: &str) -> Finding {
+    let found = format!(
+        "{link}: there is no interface {device} in this network namespace, but the daemon that answers has it"
+    );
+    Finding::note(CHECK, found, ELSEWHERE)
+}
+
+fn missing(device: &str) -> Finding {
+    let fix = format!(
+        "ip link shows what there is; correct \"device\" (now \"{device}\"); or where the daemon is to run in another \
+         network namespace: ip netns exec NAMESPACE punctual doctor"
+    );
+    Finding::problem(CHECK, format!("there is no interface {device} in this network namespace"), fix)
+}
+
+fn judge(link: &LinkConfig, plate: Option<BitRate>, known: Option<&KnownLink>, serving: bool) -> Finding {
     let mbit = |rate: BitRate| format!("{:.1} Mbit/s", rate.0 as f64 / 1e6);
     let name = &link.name;
     let configured = match link.rate_auto {
@@ -48,7 +63,7 @@ fn judge(link: &LinkConfig, plate: Option<BitRate>, known: Option<&RateStatus>, 
         let found = format!("{configured}, more than its device can ever carry ({})", mbit(plate));
         return Finding::problem(CHECK, found, format!("lower rate of link \"{name}\" to what is measured"));
     }
-    let status = known.filter(|status| status.auto == link.rate_auto);
+    let status = known.map(|known| &known.rate).filter(|status| status.auto == link.rate_auto);
     if let Some((status, measured)) = status.and_then(|status| Some((status, status.measured?))) {
         let found = format!("{configured}, {measured} measured");
         let fix = format!("{} in link \"{name}\", then restart punctuald", link_rate::fix(measured));
@@ -58,6 +73,15 @@ fn judge(link: &LinkConfig, plate: Option<BitRate>, known: Option<&RateStatus>, 
         format!("; its name plate says {}, which proves nothing", mbit(plate))
     });
     let why = status.and_then(|status| status.refused).map_or_else(String::new, |why| format!(": {why}"));
+    // Only with the neighbour's help.
+    if known.is_some_and(|known| !known.alive) {
+        let then = match link.rate_auto {
+            true => "it is measured by itself then".into(),
+            false => format!("punctual profile --link {name} measures it then"),
+        };
+        let fix = format!("bring the neighbour up, which is down: {then}");
+        return Finding::note(CHECK, format!("{configured}, never measured{plate}"), fix);
+    }
     let start = if serving { "" } else { "start punctuald on both hosts, then " };
     let fix = format!("{start}punctual profile --link {name} measures it with the neighbour's help");
     Finding::note(CHECK, format!("{configured}, never measured{why}{plate}"), fix)
@@ -65,7 +89,7 @@ fn judge(link: &LinkConfig, plate: Option<BitRate>, known: Option<&RateStatus>, 
 
 #[cfg(test)]
 mod tests {
-    use punctual::{Instant, MeasuredRate, Ppm};
+    use punctual::{Instant, MeasuredRate, Ppm, RateStatus};
     use punctual_proto::ids::NodeId;
 
     use super::*;
@@ -75,10 +99,14 @@ mod tests {
         LinkConfig::new("to-b", NodeId(2), BitRate(95_000_000))
     }
 
-    fn measured(rate: u64, at_least: bool) -> RateStatus {
+    fn measured(rate: u64, at_least: bool) -> KnownLink {
         let found = MeasuredRate { rate: BitRate(rate), error: Ppm(10_000), at_least, at: Instant(0) };
         let LinkConfig { rate, rate_error: error, .. } = link();
-        RateStatus { rate, error, measured: Some(found), ..RateStatus::default() }
+        known(RateStatus { rate, error, measured: Some(found), ..RateStatus::default() })
+    }
+
+    fn known(rate: RateStatus) -> KnownLink {
+        KnownLink { rate, alive: true, ..KnownLink::default() }
     }
 
     #[test]
@@ -108,8 +136,35 @@ mod tests {
         let auto = LinkConfig { rate_auto: true, ..link() };
         let refused = Some(punctual::RateRefusal::NoNeighbour);
         let status = RateStatus { auto: true, refused, ..RateStatus::default() };
-        let finding = judge(&auto, None, Some(&status), true);
+        let finding = judge(&auto, None, Some(&known(status)), true);
         assert_eq!(finding.state, State::Note);
         assert!(finding.found.contains("the neighbour does not answer"), "{finding:?}");
+        // Nobody measures with a neighbour that is down.
+        for link in [auto, link()] {
+            let down =
+                KnownLink { rate: RateStatus { auto: link.rate_auto, ..status }, ..KnownLink::default() };
+            let finding = judge(&link, None, Some(&down), true);
+            assert!(finding.fix.starts_with("bring the neighbour up, which is down"), "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_only_the_daemon_has_is_in_another_network_namespace() {
+        let driver = |device: &str| {
+            let [local, peer] = [1, 2].map(|host| std::net::IpAddr::from([10, 0, 0, host]));
+            let mut options = punctual_link::UdpOptions::new(local, peer, 1, 2);
+            options.device = Some(device.into());
+            LinkDriver::Udp(options)
+        };
+        let nowhere = driver("no-such-device");
+        let [missing] = &check(&link(), &nowhere, None, false)[..] else { panic!("one finding") };
+        assert_eq!(missing.state, State::Problem);
+        assert!(missing.fix.contains("ip netns exec"), "{missing:?}");
+        let known = measured(94_000_000, true);
+        let [elsewhere, rate] = &check(&link(), &nowhere, Some(&known), true)[..] else {
+            panic!("two findings")
+        };
+        assert_eq!((elsewhere.state, elsewhere.fix.as_str()), (State::Note, ELSEWHERE));
+        assert_eq!(rate.state, State::Ok, "as the daemon knows it: {rate:?}");
     }
 }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use punctual_engine::config::{Beside, HostConfig, LinkDriver};
 use punctual_engine::rate_text;
 use punctual_link::kernel::{Device, TrafficSample, route_to};
+use punctual_proto::node::config::LinkConfig;
 
 use super::Finding;
+use super::daemon::KnownLink;
 
 const CHECK: &str = "kernel traffic";
 /// How long a device is listened to.
@@ -17,24 +19,43 @@ const LISTEN: Duration = Duration::from_millis(500);
 const QUIET_BPS: u64 = 64_000;
 
 /// A finding for each link with a device; `serving`: a daemon runs, and its own traffic cannot be told from others' here.
-pub fn check(config: &HostConfig, serving: bool) -> Vec<Finding> {
+/// `known`: what that daemon knows of a link.
+pub fn check<'a>(
+    config: &HostConfig,
+    serving: bool,
+    known: impl Fn(&str) -> Option<&'a KnownLink>,
+) -> Vec<Finding> {
     let links = config.node.links.iter().zip(&config.drivers).zip(&config.beside);
-    links.filter_map(|((link, driver), beside)| judge(&link.name, driver, *beside, serving)).collect()
+    let finding = |((link, driver), beside): ((&LinkConfig, &LinkDriver), &Beside)| match beside {
+        Beside::Unknown => Some(unbounded(&link.name, config.kernel_traffic_fix(link, driver))),
+        beside => judge(&link.name, driver, *beside, serving, known(&link.name)),
+    };
+    links.filter_map(finding).collect()
 }
 
-fn judge(name: &str, driver: &LinkDriver, beside: Beside, serving: bool) -> Option<Finding> {
+fn unbounded(name: &str, fix: String) -> Finding {
+    Finding::problem(CHECK, format!("{name}: nobody bounds it: channels across the link are degraded"), fix)
+}
+
+fn judge(
+    name: &str,
+    driver: &LinkDriver,
+    beside: Beside,
+    serving: bool,
+    known: Option<&KnownLink>,
+) -> Option<Finding> {
     let ok = |what: &str| Some(Finding::ok(CHECK, format!("{name}: {what}")));
+    // More than may be is a finding of its own.
+    let is_kept = known.is_none_or(|known| !known.has_foreign_traffic());
+    let sent = known.and_then(|known| known.foreign_bps);
+    let sent = sent.map(|bps| format!("; others send {}", rate_text(bps))).unwrap_or_default();
     match beside {
-        Beside::Nothing => None,
-        Beside::Unknown => Some(Finding::problem(
-            CHECK,
-            format!("{name}: nobody bounds it: channels across the link are degraded"),
-            "kernel_traffic = \"shaped\" lets the daemon order and bound it, \"exclusive\" says that there is none; or state it \
-             in interference_burst and interference_share",
-        )),
+        Beside::Nothing | Beside::Unknown => None,
         Beside::Behind(rate) => ok(&format!("shaped at {}, behind ours", rate_text(rate.rate_bps))),
         Beside::Shaped => ok("shaped: kernel_rate, and more while admission allows it"),
-        Beside::Stated => ok("as interference_burst and interference_share say"),
+        Beside::Stated | Beside::Exclusive if !is_kept => None,
+        Beside::Stated => ok(&format!("as interference_burst and interference_share say{sent}")),
+        Beside::Exclusive if known.is_some() => ok(&format!("none, as configured{sent}")),
         Beside::Exclusive if serving => ok("none, as configured; punctual status shows what others send"),
         Beside::Exclusive => Some(alone(name, driver)),
     }
@@ -81,11 +102,29 @@ mod tests {
 
     #[test]
     fn a_link_that_nobody_bounds_is_a_problem_with_its_fix() {
-        let finding = judge("l", &LinkDriver::Memory, Beside::Unknown, false).expect("a finding");
-        assert_eq!(finding.state, State::Problem);
-        assert!(finding.fix.contains("kernel_traffic"), "{finding:?}");
-        assert!(judge("l", &LinkDriver::Memory, Beside::Nothing, false).is_none());
-        let state = |beside| judge("l", &LinkDriver::Memory, beside, true).expect("a finding").state;
+        let finding = unbounded("l", "kernel_rate = \"10%\"".into());
+        assert_eq!((finding.state, finding.fix.as_str()), (State::Problem, "kernel_rate = \"10%\""));
+        assert!(judge("l", &LinkDriver::Memory, Beside::Nothing, false, None).is_none());
+        let state = |beside| judge("l", &LinkDriver::Memory, beside, true, None).expect("a finding").state;
         assert_eq!([Beside::Stated, Beside::Shaped, Beside::Exclusive].map(state), [State::Ok; 3]);
+    }
+
+    #[test]
+    fn a_device_that_others_use_is_not_called_alone() {
+        let known = |foreign_bps, trouble: Option<&str>| KnownLink {
+            foreign_bps: Some(foreign_bps),
+            trouble: trouble.map(str::to_owned),
+            ..KnownLink::default()
+        };
+        let foreign = known(
+            93_000_000,
+            Some("foreign traffic of about 93 Mbit/s on v, which is Punctual's alone: keep it off"),
+        );
+        let quiet = known(12_000, None);
+        for beside in [Beside::Exclusive, Beside::Stated] {
+            assert_eq!(judge("l", &LinkDriver::Memory, beside, true, Some(&foreign)), None, "{beside:?}");
+            let finding = judge("l", &LinkDriver::Memory, beside, true, Some(&quiet)).expect("a finding");
+            assert!(finding.state == State::Ok && finding.found.contains("others send"), "{finding:?}");
+        }
     }
 }

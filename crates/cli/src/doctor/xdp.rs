@@ -8,6 +8,7 @@ use punctual_link::kernel::{Device, KernelError, RESOLVE_PATIENCE};
 use punctual_link::xdp::{AttachMode, ZeroCopy};
 use rustix::process::{Resource, getrlimit};
 
+use super::daemon::KnownLink;
 use super::{Finding, xdp_cost};
 
 /// What loading programs, AF_XDP sockets and the settings of devices take.
@@ -15,8 +16,13 @@ const CAPABILITIES: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 1
 const CAP_SYS_NICE: (&str, u32) = ("CAP_SYS_NICE", 23);
 const CAP_IPC_LOCK: u32 = 14;
 
-/// Every check of the links over AF_XDP; `serving`: a daemon runs, so what is on the devices is its own.
-pub fn check(config: &HostConfig, serving: bool) -> Vec<Finding> {
+/// Every check of the links over AF_XDP; `serving`: a daemon runs, so what is on the devices is its own. `known`: what that
+/// daemon knows of a link.
+pub fn check<'a>(
+    config: &HostConfig,
+    serving: bool,
+    known: impl Fn(&str) -> Option<&'a KnownLink>,
+) -> Vec<Finding> {
     let links: Vec<(&str, &XdpSettings)> = config
         .xdp_links()
         .map(|(index, settings)| (config.node.links[index].name.as_str(), settings))
@@ -27,6 +33,10 @@ pub fn check(config: &HostConfig, serving: bool) -> Vec<Finding> {
     let settings: Vec<&XdpSettings> = links.iter().map(|(_, settings)| *settings).collect();
     let mut findings = vec![rights(&settings), locked_memory(&settings), xdp_cost::check()];
     for (name, settings) in links {
+        // Of a device in the daemon's network namespace nothing can be seen here.
+        if known(name).is_some() && Device::named(&settings.classifier.device).is_err() {
+            continue;
+        }
         findings.extend(link(name, settings, serving));
     }
     findings

@@ -52,7 +52,8 @@ impl Admit {
     /// Where the question cannot be asked.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let contract = self.traffic.contract()?;
-        let answer = match self.host.connect()?.probe(&self.peer.to_string(), contract) {
+        let host = self.host.connect()?;
+        let answer = match host.probe(&self.peer.to_string(), contract) {
             Ok(grant) => Answer {
                 admitted: true,
                 degraded_by: grant.degraded_by(),
@@ -62,7 +63,7 @@ impl Admit {
                 reason: None,
             },
             Err(error) => {
-                let reason = Some(not_opened(&error));
+                let reason = Some(not_opened(&host, &error));
                 let OpenError::Refused(refusal) = error else { return Err(error.into()) };
                 let refusal = Some(refusal);
                 let (degraded_by, degraded_why) = (Vec::new(), Vec::new());

@@ -1,14 +1,21 @@
 //! `punctual channels`: promises and evidence.
 
-use clap::Args;
-use punctual::{ChannelStatus, Late, LateStage, Nanos, Observed, Role, Statistical};
+use std::cmp::Reverse;
 
+use clap::Args;
+use punctual::{BrokenStage, ChannelStatus, Late, LateStage, Nanos, Observed, Role, Statistical};
+use serde_json::Value;
+
+use crate::causes::with_causes;
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
 
 /// List the channels that start at, pass or end at this host, with promise and evidence.
 #[derive(Args)]
-#[command(after_help = "Example: punctual channels --json")]
+#[command(
+    after_help = "Example: punctual channels --json\nIn JSON, why nothing is guaranteed across a channel stands in its \
+                        \"degraded\": a place, \"cause_kind\" and \"cause_text\" each. \"late\" is what \"misses\" is."
+)]
 pub struct Channels {
     #[command(flatten)]
     host: Host,
@@ -22,9 +29,23 @@ impl Channels {
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let host = self.host.connect()?;
         let (channels, late) = (host.channels()?, host.status()?.node.late);
-        output.print_with_units(&channels, |channels| text(channels, &late))?;
+        if output.json {
+            output.print_with_units(&as_json(&channels)?, |_| String::new())?;
+        } else {
+            output.print(&channels, |channels| text(channels, &late))?;
+        }
         Ok(Outcome::Done)
     }
+}
+
+/// As the daemon tells it, with `late` beside `misses`, the name that people are shown.
+fn as_json(channels: &[ChannelStatus]) -> serde_json::Result<Value> {
+    let told = |channel: &ChannelStatus| {
+        let mut told = with_causes(serde_json::to_value(channel)?);
+        told["counters"]["late"] = channel.counters.misses.into();
+        Ok(told)
+    };
+    channels.iter().map(told).collect()
 }
 
 fn text(channels: &[ChannelStatus], late: &[LateStage]) -> String {
@@ -80,14 +101,26 @@ fn lost(channel: &ChannelStatus) -> u64 {
     if channel.role == Role::Sink { counters.lost.max(here) } else { here }
 }
 
+/// All stages that break their promise, the latest first.
+fn broken(channel: &ChannelStatus) -> Vec<String> {
+    let mut stages: Vec<&BrokenStage> = channel.broken.iter().collect();
+    stages.sort_by_key(|stage| Reverse(stage.late.by_max));
+    stages.into_iter().map(ToString::to_string).collect()
+}
+
+/// The hosts that are degraded as they are set up.
+fn degraded_by(channel: &ChannelStatus) -> Vec<String> {
+    match &channel.degraded_by[..] {
+        [] => Vec::new(),
+        hosts => vec![format!("by {} ({})", hosts.join(", "), channel.degraded_why.join("; "))],
+    }
+}
+
 /// A channel that drops what is late, bears misses, or is guaranteed by nobody says so.
 fn state(channel: &ChannelStatus) -> String {
-    if let Some(stage) = channel.broken.first() {
-        return format!("{}, DEGRADED: {stage}", channel.state);
-    }
-    if !channel.degraded_by.is_empty() {
-        let (by, why) = (channel.degraded_by.join(", "), channel.degraded_why.join("; "));
-        return format!("{}, DEGRADED by {by} ({why})", channel.state);
+    if !channel.broken.is_empty() || !channel.degraded_by.is_empty() {
+        let told = [broken(channel), degraded_by(channel)].concat().join(" | ");
+        return format!("{}, DEGRADED {told}", channel.state);
     }
     match (channel.contract.statistical, channel.contract.late) {
         (Some(Statistical { miss_ratio, .. }), _) => {
@@ -95,5 +128,72 @@ fn state(channel: &ChannelStatus) -> String {
         }
         (None, Late::Drop) => format!("{}, soft", channel.state),
         (None, Late::Deliver) => channel.state.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual::{
+        BitRate, Cause, ChannelCounters, ChannelId, Contract, Delivery, Guarantee, Lateness, Name, Rate,
+    };
+    use punctual_proto::ids::{Address, PathId};
+
+    use super::*;
+
+    fn stage(host: &str, late_ms: u64, cause: Cause) -> BrokenStage {
+        let late = Lateness { times: 3, by_max: Nanos::from_millis(late_ms) };
+        BrokenStage { host: host.into(), towards: Some("b".into()), late, cause, channels: None }
+    }
+
+    fn channel(broken: Vec<BrokenStage>) -> ChannelStatus {
+        let name = |name| Name::new(name).expect("a name");
+        let rate = Rate::per_second(10).expect("a rate");
+        ChannelStatus {
+            channel: ChannelId(7),
+            path: PathId::default(),
+            role: Role::Sink,
+            from: "a".into(),
+            to: Address { port: name("cam"), host: name("b") },
+            contract: Contract::new(100, rate, 1, Nanos::from_millis(50)).expect("a contract"),
+            jitter_allowance: Nanos::ZERO,
+            guarantee: Guarantee::Degraded,
+            degraded_by: Vec::new(),
+            degraded_why: Vec::new(),
+            degraded: broken.iter().map(punctual::DegradedPlace::stage).collect(),
+            stages: Vec::new(),
+            state: "open".into(),
+            delivery: Delivery::Asap,
+            counters: ChannelCounters { misses: 5, ..ChannelCounters::default() },
+            observed: None,
+            broken,
+        }
+    }
+
+    #[test]
+    fn all_broken_stages_are_named_the_latest_first() {
+        let slow = Cause::SlowLink { drains: BitRate(20_000_000), configured: BitRate(95_000_000) };
+        let mut channel = channel(vec![stage("a", 3, Cause::LongerTravel), stage("r", 40, slow)]);
+        let told = state(&channel);
+        let (latest, other) = (told.find("link r-b drains at"), told.find("| link a-b takes longer"));
+        assert!(told.starts_with("open, DEGRADED link r-b ") && latest.is_some() && latest < other, "{told}");
+        channel.degraded_by = vec!["a".into()];
+        channel.degraded_why = vec!["a: no real-time class".into()];
+        assert!(state(&channel).ends_with(" | by a (a: no real-time class)"), "{}", state(&channel));
+    }
+
+    #[test]
+    fn json_has_one_place_for_why_nothing_is_guaranteed_and_late_beside_misses() {
+        let told = as_json(&[channel(vec![stage("a", 3, Cause::LongerTravel)])]).expect("JSON");
+        let told = &told[0];
+        assert_eq!((&told["counters"]["late"], &told["counters"]["misses"]), (&5.into(), &5.into()));
+        assert_eq!(
+            (&told["guarantee"], &told["degraded"][0]["place"]),
+            (&"degraded".into(), &"link a-b".into())
+        );
+        assert_eq!(told["degraded"][0]["cause_kind"], "longer-travel");
+        assert_eq!(
+            (&told["broken"][0]["cause"], &told["broken"][0]["cause_kind"]),
+            (&"longer-travel".into(), &"longer-travel".into())
+        );
     }
 }

@@ -13,14 +13,16 @@ use serde_json::Value;
 
 use crate::host::{Host, degraded, ended, lateness};
 use crate::output::{Outcome, Output, begin_stream, tell};
+use crate::stages::{self, StageSeen, Stages};
 use crate::units::with_units;
 use crate::values;
 
 /// Listen on a name, take one channel, write its messages to standard output until it ends.
 #[derive(Args)]
 #[command(
-    after_help = "Example: punctual recv cam | ffplay -f h264 -\nWith --json the summary goes to standard error: \
-                        standard output carries the messages (or an object with \"error\", \
+    after_help = "Example: punctual recv cam | ffplay -f h264 -\nA stage on the way that breaks its promise is said on \
+                        standard error as soon as this host hears of it. With --json the summary goes to standard error, \
+                        too, as its last line: standard output carries the messages (or an object with \"error\", \
                         where it failed before the first).\n\
                         Exit code 0: the sender ended the channel, or --count messages came; 1: it was killed, or the path \
                         or a daemon was lost."
@@ -51,7 +53,8 @@ struct Received {
     contract: Contract,
     messages: u64,
     bytes: u64,
-    /// Messages that never came.
+    /// Messages that never came, before the last one that did: at least so many, since only the sender knows what it sent
+    /// after that.
     lost: u64,
     /// Messages that surely came after their deadline, by the clocks of the hosts on the way.
     late: u64,
@@ -68,6 +71,8 @@ struct Received {
     clock_error_ns_max: Option<Nanos>,
     /// Hosts on the way that guarantee nothing; `None` where the channel ended before it was asked.
     degraded_by: Option<Vec<String>>,
+    /// Stages on the way that broke their promise meanwhile.
+    broken: Vec<StageSeen>,
     /// How the channel ended; `None` where that is not why it stopped.
     ended: Option<CloseReason>,
     /// As every verb gives it where it fails.
@@ -94,6 +99,7 @@ impl Received {
             latency_ns_max: None,
             clock_error_ns_max: None,
             degraded_by: receiver.state().map(|state| state.status.degraded_by).ok(),
+            broken: Vec::new(),
             ended: None,
             error: None,
         })
@@ -157,8 +163,10 @@ impl Recv {
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let mut receiver = self.accept(output)?;
         let mut received = Received::by(&receiver)?;
+        let stages = Stages::of(receiver.watch(), format!("{} from {}", self.name, received.from), output);
         let taken = self.take(&mut receiver, &mut received, output);
         drop(receiver);
+        received.broken = stages.end();
         received.error = taken.as_ref().err().map(|error| failure(&punctual::one_line(error.as_ref()), 1));
         summary(&received, output)?;
         taken.map(|()| Outcome::Done)
@@ -255,19 +263,39 @@ fn summary(received: &Received, output: Output) -> anyhow::Result<()> {
     let least = received.slack_ns_min.map_or_else(|| "none was measured".into(), slack_text);
     let error = received.clock_error_ns_max.map_or_else(String::new, |error| format!(" (+-{error})"));
     tell(&format!(
-        "{}, {} B from {}: {} lost, {}, {} demoted; at the tightest {least}{error}{}",
+        "{}, {} B from {}: {}, {}, {} demoted; at the tightest {least}{error}{}{}",
         counted(received.messages, "message"),
         received.bytes,
         received.from,
-        received.lost,
+        lost(received.lost),
         lateness(received.late, received.perhaps_late, received.unmeasured),
         received.demoted,
         received.degraded_by.as_deref().map_or_else(String::new, degraded),
+        stages::summary(&received.broken),
     ));
     Ok(())
+}
+
+/// What is missing; what was sent after the last one that came only the sender knows.
+fn lost(messages: u64) -> String {
+    match messages {
+        0 => "none lost before the last that came".into(),
+        lost => format!("at least {lost} lost (the sender knows of those after the last that came)"),
+    }
 }
 
 fn slack_text(slack_ns: i64) -> String {
     let span = Nanos(slack_ns.unsigned_abs());
     if slack_ns < 0 { format!("{span} after its deadline") } else { format!("{span} before its deadline") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_the_sender_can_know_is_not_claimed() {
+        assert_eq!(lost(0), "none lost before the last that came");
+        assert!(lost(7).starts_with("at least 7 lost"));
+    }
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::host::{Host, Traffic, degraded, ended, lateness, not_opened};
 use crate::output::{Outcome, Output, tell};
 use crate::split::{Messages, Split};
+use crate::stages::{self, StageSeen, Stages};
 use crate::values;
 
 /// How often progress is shown.
@@ -27,8 +28,10 @@ const SETTLE: Duration = Duration::from_secs(60);
 #[derive(Args)]
 #[command(after_help = "Example: ffmpeg -re -i film.mp4 -c:v copy -bsf:v h264_mp4toannexb -f h264 - \\\n  \
                         | punctual send cam@hostb --rate 25/s --size 110KB --deadline 80ms\n\
-                        Waits for the receiver's host to say what arrived. Exit code 0: all did (of a soft contract, or \
-                        with --policing demote: it ended in order); 1: not so, or nobody knows.")]
+                        Waits for the receiver's host to say what arrived. Exit code 0: all did, late or not (of a \
+                        soft contract, or with --policing demote: it ended in order); 1: not so, or nobody knows. What was \
+                        late the last line says; a stage on the way that breaks its promise is said as soon as this host \
+                        hears of it.")]
 pub struct Send {
     /// The listener and its host, as cam@hostb.
     #[arg(value_parser = values::address)]
@@ -51,6 +54,8 @@ struct Sent {
     grant: Option<Grant>,
     /// Hosts on the way that guarantee nothing.
     degraded_by: Vec<String>,
+    /// Stages on the way that broke their promise meanwhile.
+    broken: Vec<StageSeen>,
     /// By the word of the receiver's host; `None` where that did not come.
     #[serde(flatten)]
     arrived: Arrived,
@@ -92,6 +97,26 @@ struct Arrived {
 }
 
 impl Arrived {
+    /// What came of those that arrived.
+    fn in_time(&self) -> String {
+        let Self { late, perhaps_late, unmeasured, latency_max_ns, .. } = self;
+        format!(
+            "{}{}",
+            lateness(late.unwrap_or(0), perhaps_late.unwrap_or(0), unmeasured.unwrap_or(0)),
+            latency_max_ns.map_or_else(String::new, |most| format!(", {most} at most"))
+        )
+    }
+
+    /// That the exit code is 0 all the same; nothing where none was late.
+    fn late_plainly(&self) -> String {
+        match (self.late, self.delivered) {
+            (Some(late @ 1..), Some(delivered)) => format!(
+                "; {late} of {delivered} came AFTER THEIR DEADLINE: exit code 0 says that they arrived, not that they were in time"
+            ),
+            _ => String::new(),
+        }
+    }
+
     fn lost_where(&self) -> String {
         let named = |LostHere { place, messages, why }: &LostHere| {
             let why = why.map_or_else(String::new, |why| format!(" ({why})"));
@@ -108,8 +133,9 @@ impl Send {
     /// Where it is refused, a message is too long, or the channel ends.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
         let contract = self.traffic.contract()?;
-        let channel = self.host.connect()?.open(&self.peer.to_string(), contract);
-        let mut channel = channel.map_err(|error| anyhow::anyhow!(not_opened(&error)))?;
+        let host = self.host.connect()?;
+        let channel = host.open(&self.peer.to_string(), contract);
+        let mut channel = channel.map_err(|error| anyhow::anyhow!(not_opened(&host, &error)))?;
         let started = Instant::now();
         let grant = channel.grant().cloned();
         let degraded_by = grant.as_ref().map(Grant::degraded_by).unwrap_or_default();
@@ -119,15 +145,18 @@ impl Send {
             took_s: 0.0,
             grant,
             degraded_by,
+            broken: Vec::new(),
             arrived: Arrived::default(),
             error: None,
         };
+        let stages = Stages::of(channel.watch(), self.peer.to_string(), output);
         let streamed = self.stream(&mut channel, &mut sent, contract.message_bytes_max as usize, output);
         sent.took_s = started.elapsed().as_secs_f64();
         let outcome = match streamed {
             Ok(()) => {
                 sent.arrived.dropped = channel.state().map(|state| state.status.counters.dropped).ok();
                 let ending = channel.finish(settle(&contract));
+                sent.broken = stages.end();
                 ending
                     .map_err(Into::into)
                     .and_then(|it| sent.judge(it, &contract).map_err(anyhow::Error::msg))
@@ -135,6 +164,7 @@ impl Send {
             Err(error) => {
                 // Not closed, but left behind by a program that ends: the receiver must not take it for the whole.
                 std::mem::forget(channel);
+                sent.broken = stages.so_far();
                 Err(error)
             }
         };
@@ -237,11 +267,18 @@ impl Sent {
         match reason {
             Some(CloseReason::Local | CloseReason::Peer) if lost == 0 || may_miss => Ok(()),
             Some(CloseReason::Local) => Err(format!(
-                "{lost} of them did not arrive{}: see 'punctual channels' and 'punctual status' on the hosts on the way for \
-                 what was dropped, and whether the receiver keeps up",
-                self.arrived.lost_where()
+                "{lost} of them did not arrive{}; of the {delivered} that did, {}{}: see 'punctual channels' and 'punctual \
+                 status' on the hosts on the way for what was dropped, and whether the receiver keeps up",
+                self.arrived.lost_where(),
+                self.arrived.in_time(),
+                stages::summary(&self.broken)
             )),
-            reason => Err(format!("the receiver was given {delivered} of them: {}", ended(reason))),
+            reason => Err(format!(
+                "the receiver was given {delivered} of them, {}{}: {}",
+                self.arrived.in_time(),
+                stages::summary(&self.broken),
+                ended(reason)
+            )),
         }
     }
 }
@@ -262,21 +299,77 @@ fn summary(peer: &Address, sent: &Sent) -> String {
         format!(", within {}{}", grant.deadline, degraded(&sent.degraded_by))
     });
     let megabytes = sent.bytes as f64 / 1e6;
-    let Arrived { delivered, late, perhaps_late, unmeasured, latency_max_ns, dropped, .. } = sent.arrived;
+    let Arrived { delivered, dropped, .. } = sent.arrived;
     let dropped = match dropped {
         Some(dropped) if dropped > 0 => format!(", {dropped} dropped by policing"),
         _ => String::new(),
     };
     let arrived = match delivered {
-        Some(delivered) => format!(
-            ", {delivered} arrived, {}{}",
-            lateness(late.unwrap_or(0), perhaps_late.unwrap_or(0), unmeasured.unwrap_or(0)),
-            latency_max_ns.map_or_else(String::new, |most| format!(", {most} at most"))
-        ),
+        Some(delivered) => format!(", {delivered} arrived, {}", sent.arrived.in_time()),
         None => String::new(),
     };
     format!(
-        "{peer}: {}, {megabytes:.1} MB, {rate:.1}/s{promised}{dropped}{arrived}",
-        counted(sent.messages, "message")
+        "{peer}: {}, {megabytes:.1} MB, {rate:.1}/s{promised}{dropped}{arrived}{}{}",
+        counted(sent.messages, "message"),
+        stages::summary(&sent.broken),
+        sent.arrived.late_plainly()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual::Rate;
+
+    use super::*;
+
+    fn sent(messages: u64, broken: Vec<StageSeen>) -> Sent {
+        let arrived = Arrived { dropped: Some(0), ..Arrived::default() };
+        let (grant, degraded_by) = (None, Vec::new());
+        Sent { messages, bytes: 64, took_s: 1.0, grant, degraded_by, broken, arrived, error: None }
+    }
+
+    fn judge(sent: &mut Sent, delivered: u64, late: u64) -> Result<(), String> {
+        let rate = Rate::per_second(100).expect("a rate");
+        let contract = Contract::new(64, rate, 1, Nanos::from_millis(5)).expect("a contract");
+        let receipt = Receipt { delivered, late, latency_max: Nanos::from_millis(212), ..Receipt::default() };
+        sent.judge(Some(Ending { reason: Some(CloseReason::Local), receipt: Some(receipt) }), &contract)
+    }
+
+    fn broken() -> StageSeen {
+        StageSeen {
+            stage: "link a-b".into(),
+            cause_kind: "slow-link".into(),
+            cause_text: "drains at 20.0 Mbit/s, configured 95.0 Mbit/s".into(),
+            late_at_first: punctual::Lateness::default(),
+            healed: false,
+        }
+    }
+
+    #[test]
+    fn a_receipt_with_losses_has_what_was_late_and_which_stage_broke() {
+        let error = judge(&mut sent(15_206, vec![broken()]), 11_042, 3_649).expect_err("messages are lost");
+        assert!(
+            error.starts_with("4164 of them did not arrive; of the 11042 that did, 3649 late"),
+            "{error}"
+        );
+        assert!(
+            error.contains("212.00 ms at most") && error.contains("link a-b drains at 20.0 Mbit/s"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn that_late_messages_are_no_failure_is_said_plainly() {
+        let peer: Address = "cam@b".parse().expect("an address");
+        let mut late = sent(10_000, vec![broken()]);
+        judge(&mut late, 10_000, 9_865).expect("all arrived");
+        let told = summary(&peer, &late);
+        assert!(told.contains("10000 arrived, 9865 late"), "{told}");
+        assert!(told.contains("9865 of 10000 came AFTER THEIR DEADLINE: exit code 0 says"), "{told}");
+        assert!(told.contains("DEGRADED on the way"), "{told}");
+        let mut fine = sent(10, Vec::new());
+        judge(&mut fine, 10, 0).expect("all arrived");
+        let told = summary(&peer, &fine);
+        assert!(!told.contains("AFTER") && !told.contains("DEGRADED"), "{told}");
+    }
 }

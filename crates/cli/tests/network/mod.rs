@@ -23,6 +23,8 @@ use serde_json::Value;
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The first port of the first host; on loopback addresses of this process' own.
 const FIRST_PORT: u16 = 20_000;
+/// How every host's key begins, unless said otherwise.
+const KEY_BEGINS: &str = "000102";
 /// Two ports for each of two hosts.
 const PORTS_PER_NETWORK: u16 = 4;
 
@@ -135,8 +137,24 @@ impl Network {
         Self::start_with("", "")
     }
 
+    /// Whose packets do not authenticate to each other.
+    pub fn of_strangers() -> Self {
+        Self::made("", "", |text| text.replace(KEY_BEGINS, "ff0102"))
+    }
+
     /// With more keys of `[processor]`, written `processor.KEY`, and of `[[link]]` at both hosts.
     pub fn start_with(processor: &str, link: &str) -> Self {
+        let network = Self::made(processor, link, |text| text);
+        for host in [&network.a, &network.b] {
+            eventually("the neighbour lives", || {
+                host.json(&["status"])["node"]["links"][0]["alive"] == Value::Bool(true)
+            });
+        }
+        network
+    }
+
+    /// Both daemons; `at_b` is what becomes of the configuration at b.
+    fn made(processor: &str, link: &str, at_b: fn(String) -> String) -> Self {
         static NETWORKS: AtomicU16 = AtomicU16::new(0);
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
         let process = std::process::id();
@@ -149,16 +167,10 @@ impl Network {
         let start = |name, neighbour, port, peer_port| {
             let socket = directory.join(format!("{name}.sock"));
             let text = configuration(name, neighbour, &socket, address, port, peer_port);
-            Host::start(&format!("{processor}\n{text}{link}"), socket)
+            let text = format!("{processor}\n{text}{link}");
+            Host::start(&if name == "b" { at_b(text) } else { text }, socket)
         };
-        let network =
-            Self { a: start("a", "b", port_a, port_b), b: start("b", "a", port_b, port_a), directory };
-        for host in [&network.a, &network.b] {
-            eventually("the neighbour lives", || {
-                host.json(&["status"])["node"]["links"][0]["alive"] == Value::Bool(true)
-            });
-        }
-        network
+        Self { a: start("a", "b", port_a, port_b), b: start("b", "a", port_b, port_a), directory }
     }
 }
 

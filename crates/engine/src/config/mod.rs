@@ -9,6 +9,7 @@ pub mod quantity;
 mod secrets;
 #[cfg(test)]
 mod tests;
+mod warnings;
 mod xdp;
 
 use std::fs;

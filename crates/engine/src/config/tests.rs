@@ -198,6 +198,8 @@ fn the_kernels_rate_follows_admission_up_to_what_is_said_where_that_is_sound() {
     let followed = |share| (Ppm(share), Some(1_000_000_000));
     assert_eq!(link(""), followed(950_000));
     assert_eq!(link("kernel_rate_max = \"60%\""), followed(600_000));
+    // Of what the link drains it is more than of the rate.
+    assert_eq!(link("kernel_rate_max = \"95%\""), followed(950_000));
     assert_eq!(link("admission = \"d-order\""), followed(950_000));
     let fixed = (Ppm(0), None);
     for rest in [
@@ -246,6 +248,21 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
             "leave it out",
         ),
         (small("", xdp, "kernel_rate = \"10%\"\ninterference_share = \"5%\""), 13, "leave it out"),
+        (
+            small("", xdp, "kernel_rate = \"10%\"\nkernel_rate_max = \"99%\""),
+            13,
+            "give at most 95% of the rate",
+        ),
+        (
+            small("", udp, "kernel_rate_max = \"50%\""),
+            13,
+            "kernel_rate_max: only for driver \"xdp\"; on a udp link",
+        ),
+        (
+            small("", udp, "kernel_traffic = \"shaped\"\nkernel_rate = \"10%\"\nkernel_rate_max = \"50%\""),
+            13,
+            "kernel_rate: only for driver \"xdp\"; here kernel_traffic = \"shaped\" says it all",
+        ),
         (small("", &xdp.replace("10.0.0.2", "::1"), ""), 13, "one family"),
         (small("", xdp, &second), 22, "a device for each"),
         (small("", MEMORY, "").replace("name = \"a\"\n[proc", "name = \"z\"\n[proc"), 1, "has no [[host]]"),
@@ -504,6 +521,26 @@ fn what_is_known_of_kernel_traffic_decides_whether_a_link_is_degraded() {
         assert_eq!(beside(driver, "kernel_traffic = \"exclusive\""), (Beside::Exclusive, None));
         assert_eq!(beside(driver, "interference_burst = \"1ms\""), (Beside::Stated, None));
     }
+    // Each with what goes together with the rest of the link.
+    for (driver, keys, fix) in [
+        ("udp", "", "kernel_traffic = \"shaped\" has the daemon order"),
+        ("udp", "rate_max = \"1Gbit/s\"", "give the link a rate instead of \"auto\""),
+        ("xdp", "", "kernel_rate = \"10%\" has the daemon bound it"),
+    ] {
+        let text = format!(
+            "driver = \"{driver}\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"\n{keys}"
+        );
+        let text = small("", &text, "");
+        let text = if keys.is_empty() { text } else { text.replace("rate = \"1Gbit/s\"", "rate = \"auto\"") };
+        let [warning] = &read(&text).expect("a link").warnings()[..] else {
+            panic!("one warning: {driver} {keys}")
+        };
+        assert!(
+            warning.starts_with("link l is degraded: nobody bounds") && warning.contains(fix),
+            "{warning}"
+        );
+    }
+    assert!(link("udp", "kernel_traffic = \"exclusive\"").expect("a link").warnings().is_empty());
     assert_eq!(beside("xdp", "kernel_rate = \"10%\""), (Beside::Shaped, None));
     assert_eq!(read(&small("", MEMORY, "")).expect("memory").beside, [Beside::Nothing]);
     for (driver, keys, words) in [

@@ -299,6 +299,18 @@ pub enum Degraded {
     Broken,
 }
 
+impl Degraded {
+    /// A word for programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoRealTime => "no-real-time",
+            Self::ForeignCosts => "foreign-costs",
+            Self::KernelTraffic => "kernel-traffic",
+            Self::Broken => "broken",
+        }
+    }
+}
+
 impl fmt::Display for Degraded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -28,6 +28,13 @@ const UNITS_TELLING: u32 = 1_000;
 /// The window is halved when it holds so many units: what was seen long ago counts less and less.
 const WINDOW_UNITS: u32 = 1 << 16;
 
+/// Half of the latest wake-ups are forgotten when there are so many.
+const WINDOW_WAKES: u32 = 1_024;
+/// Fewer prove nothing.
+const WAKES_TELLING: u32 = 20;
+/// One late wake-up in so many is an accident: interrupts and the platform.
+const WAKES_PER_LATE: u32 = 20;
+
 /// Times by the share of what is assumed that they took.
 #[derive(Clone, Copy, Debug)]
 struct Shares {
@@ -217,6 +224,29 @@ pub(super) struct WorkRecord {
     wake_late_max: Nanos,
     wakes_late: u64,
     wakes: u64,
+    wakes_recent: Recent,
+}
+
+/// The latest wake-ups, and those of them that came late.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    wakes: u32,
+    late: u32,
+}
+
+impl Recent {
+    fn add(&mut self, late: bool) {
+        self.wakes += 1;
+        self.late += u32::from(late);
+        if self.wakes >= WINDOW_WAKES {
+            self.wakes /= 2;
+            self.late /= 2;
+        }
+    }
+
+    const fn is_at_risk(self) -> bool {
+        self.wakes >= WAKES_TELLING && self.late * WAKES_PER_LATE > self.wakes
+    }
 }
 
 /// What `status` shows of one path.
@@ -268,6 +298,18 @@ pub struct WakeRecord {
     pub late: u64,
     /// The latest.
     pub late_max: Nanos,
+    /// So many are the latest of them, a thousand at most.
+    #[serde(default)]
+    pub recent: u32,
+    /// Those of them that came later than the release latency.
+    #[serde(default)]
+    pub recent_late: u32,
+    /// What admission counts with.
+    #[serde(default)]
+    pub release_latency: Nanos,
+    /// More than one in twenty of the latest came late: guarantees are at risk.
+    #[serde(default)]
+    pub at_risk: bool,
 }
 
 impl WorkRecord {
@@ -287,6 +329,7 @@ impl WorkRecord {
             wake_late_max: Nanos::ZERO,
             wakes_late: 0,
             wakes: 0,
+            wakes_recent: Recent { wakes: 0, late: 0 },
         }
     }
 
@@ -318,6 +361,7 @@ impl WorkRecord {
     pub fn add_wake(&mut self, late: Nanos, release_latency: Nanos) {
         self.wakes += 1;
         self.wakes_late += u64::from(late > release_latency);
+        self.wakes_recent.add(late > release_latency);
         self.wake_late_max = self.wake_late_max.max(late);
     }
 
@@ -325,8 +369,18 @@ impl WorkRecord {
         self.paths.iter().map(|path| path.overruns).sum()
     }
 
-    pub fn wakes(&self) -> WakeRecord {
-        WakeRecord { wakes: self.wakes, late: self.wakes_late, late_max: self.wake_late_max }
+    /// `release_latency`: what admission counts with.
+    pub fn wakes(&self, release_latency: Nanos) -> WakeRecord {
+        let Recent { wakes: recent, late: recent_late } = self.wakes_recent;
+        WakeRecord {
+            wakes: self.wakes,
+            late: self.wakes_late,
+            late_max: self.wake_late_max,
+            recent,
+            recent_late,
+            release_latency,
+            at_risk: self.wakes_recent.is_at_risk(),
+        }
     }
 
     /// `allowed`: what a busy period may take beside its units' costs.
@@ -542,6 +596,26 @@ mod tests {
         let mut record = WorkRecord::new();
         record.add_wake(US(150), US(200));
         record.add_wake(US(250), US(200));
-        assert_eq!(record.wakes(), WakeRecord { wakes: 2, late: 1, late_max: US(250) });
+        let told = record.wakes(US(200));
+        assert_eq!(
+            (told.wakes, told.late, told.late_max, told.at_risk),
+            (2, 1, US(250), false),
+            "two prove nothing"
+        );
+    }
+
+    #[test]
+    fn wake_ups_of_which_a_sizeable_part_is_late_are_at_risk_until_that_is_over() {
+        let mut record = WorkRecord::new();
+        let mut wake = |times: u32, late: Nanos| {
+            (0..times).for_each(|_| record.add_wake(late, US(200)));
+            record.wakes(US(200))
+        };
+        assert!(!wake(10_000, US(50)).at_risk);
+        assert!(!wake(10, US(900)).at_risk, "accidents");
+        let standstill = wake(308, Nanos::from_millis(225));
+        assert!(standstill.at_risk && standstill.recent_late >= 154, "{standstill:?}");
+        let over = wake(4_000, US(50));
+        assert!(!over.at_risk && over.late == 318 && over.recent < WINDOW_WAKES, "{over:?}");
     }
 }

@@ -8,8 +8,8 @@ use punctual_analysis::{Guarantee, Instant};
 
 use super::Node;
 use super::api::{
-    ChannelCounters, ChannelPage, ChannelStatus, DegradedHost, DropCounters, ForeignVersion, LinkStatus,
-    NodeStatus, hosts_of,
+    ChannelCounters, ChannelPage, ChannelStatus, DegradedHost, DegradedPlace, DropCounters, ForeignVersion,
+    LinkStatus, NodeStatus, hosts_of,
 };
 use super::clip::{Clip, RoleState};
 use crate::ids::{ChannelId, LinkId};
@@ -42,7 +42,7 @@ impl<M: Memory> Node<M> {
             overruns: plane.record.overruns(),
             work: plane.record.paths().collect(),
             busy: plane.record.busy(plane.config.cpu.burst()),
-            wakes: plane.record.wakes(),
+            wakes: plane.record.wakes(plane.config.cpu.release_latency),
             late_service: plane.processor_watch.total(),
             broken: self.broken_stages(),
             late: self.late_stages(now),
@@ -124,6 +124,8 @@ impl<M: Memory> Node<M> {
         let name = |node| self.plane.config.host_name(node);
         let degraded_by: Vec<_> = hosts_of(view.degraded).into_iter().map(name).collect();
         let line = |host: &DegradedHost| format!("{}: {}", name(host.node), host.why);
+        let place = |host: &DegradedHost| DegradedPlace::host(&name(host.node), host.why);
+        let degraded = view.degraded.iter().map(place).chain(broken.iter().map(DegradedPlace::stage));
         ChannelStatus {
             channel: local.channel,
             path: local.path,
@@ -136,6 +138,7 @@ impl<M: Memory> Node<M> {
                 true => local.contract.guarantee(),
                 false => Guarantee::Degraded,
             },
+            degraded: degraded.collect(),
             broken,
             degraded_by,
             degraded_why: view.degraded.iter().map(line).collect(),

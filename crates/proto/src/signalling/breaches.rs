@@ -112,15 +112,20 @@ impl Signalling {
         let Some(known) = self.channels.get(channel) else { return Vec::new() };
         let on_way = |stage: &StageName| stage.place_on(&known.way.nodes).is_some();
         let broken = self.broken_stages().filter(|(stage, _)| on_way(stage));
-        broken.map(|(stage, breach)| self.broken_stage(stage, breach)).collect()
+        broken.map(|(stage, breach)| self.stage_by_name(stage, breach)).collect()
     }
-    /// For people.
+    /// For people, with how many channels it concerns here.
     pub fn broken_stage(&self, stage: StageName, breach: Breach) -> BrokenStage {
+        let across = self.channels.iter().filter(|channel| stage.place_on(&channel.way.nodes).is_some());
+        BrokenStage { channels: u32::try_from(across.count()).ok(), ..self.stage_by_name(stage, breach) }
+    }
+    fn stage_by_name(&self, stage: StageName, breach: Breach) -> BrokenStage {
         BrokenStage {
             host: self.config.host_name(stage.node),
             towards: stage.towards.map(|node| self.config.host_name(node).to_string()),
             late: breach.late,
             cause: breach.cause,
+            channels: None,
         }
     }
 
@@ -180,10 +185,14 @@ impl Signalling {
         }
     }
 
-    /// Tells ends here, unless they know it all.
+    /// Tells ends here, and this host of another's stage, unless they know it all.
     fn tell_ends(&mut self, mut ends: Vec<ChannelId>, stage: StageName, changed: Changed) {
-        if !changed.is_news() {
+        if !changed.is_news() || changed.says_less() {
             return;
+        }
+        // Of its own ones it hears in any case.
+        if stage.node != self.config.id {
+            self.tell_stage(None, stage, changed.known(), changed.after.is_none());
         }
         ends.sort_unstable();
         for channel in ends {
@@ -200,7 +209,10 @@ impl Signalling {
     ) {
         // Of what nobody here has heard, nobody needs to hear that it is over.
         if let Some(breach) = breach {
-            let stage = self.broken_stage(stage, breach);
+            let stage = match channel {
+                Some(_) => self.stage_by_name(stage, breach),
+                None => self.broken_stage(stage, breach),
+            };
             self.events.push_back(Event::Stage { channel, stage, healed });
         }
     }

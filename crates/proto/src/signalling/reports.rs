@@ -45,6 +45,10 @@ impl Changed {
         let kind = |breach: Option<Breach>| breach.map(|breach| breach.cause.kind());
         kind(self.before) != kind(self.after)
     }
+    /// Whether it is broken as before, and only who knew the cause better says nothing any more.
+    pub fn says_less(&self) -> bool {
+        self.before.zip(self.after).is_some_and(|(before, after)| after.cause.kind() < before.cause.kind())
+    }
     /// What the stage does, or did until now.
     pub fn known(&self) -> Option<Breach> {
         self.after.or(self.before)
@@ -121,6 +125,8 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
+    use punctual_analysis::BitRate;
+
     use super::*;
     use crate::node::api::Cause;
     use crate::watch::Lateness;
@@ -153,6 +159,16 @@ mod tests {
         assert_eq!(take(report(Owner, 2, None)), Some(longer));
         assert_eq!(take(report(Receiver, 2, None)), None);
         assert!(!known.take(report(Owner, 2, Some(slow)), at(0)), "an old one");
+    }
+
+    #[test]
+    fn a_cause_that_is_no_longer_known_is_no_news_of_the_stage() {
+        let breach = |cause| Some(Breach { late: Lateness::default(), cause });
+        let slow = Cause::SlowLink { drains: BitRate(1), configured: BitRate(2) };
+        let says_less = |before, after| Changed { before, after }.says_less();
+        assert!(says_less(breach(slow), breach(Cause::LongerTravel)));
+        assert!(!says_less(breach(Cause::LongerTravel), breach(slow)));
+        assert!(!says_less(breach(slow), None) && !says_less(None, breach(Cause::LongerTravel)));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{
-    BrokenStage, CloseReason, Event, LinkChange, MeasuredRate, RateRefusal, RequestError,
+    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError,
 };
 use punctual_proto::node::config::NodeConfig;
 use punctual_proto::{Contract, Instant, Nanos};
@@ -85,6 +85,8 @@ impl Host for Engine {
     fn rank(&self) -> Box<dyn Rank> {
         Box::new(NoRank)
     }
+
+    fn stage_late(&self, _: &LateStage) {}
 
     fn resolve(&self, host: &Name) -> Result<NodeId, RequestError> {
         self.config.resolve(host)

@@ -357,6 +357,7 @@ impl World {
             | Event::Link { .. }
             | Event::Rate { .. }
             | Event::Notice { .. }
+            | Event::Late(_)
             | Event::Stage { .. } => {}
         }
     }

@@ -19,7 +19,8 @@ const BURST_BYTES_MIN: u64 = 2 * PACKET_BYTES;
 /// Where the rate follows admission, so many of them.
 const BURST_FOLLOWING_BYTES_MIN: u64 = FOLLOWING_UNITS as u64 * PACKET_BYTES;
 const PACKET_BYTES: u64 = 1_542;
-/// The most that is left to the kernel: at more, ours would be paced at next to nothing.
+/// The most that is left to the kernel, of the rate as it is configured and of what the link drains: at more, ours would be
+/// paced at next to nothing.
 const SHARE_MAX: Ppm = Ppm(950_000);
 /// Larger ones last so long at the kernel's rate: timers are not exact.
 const BURST: Nanos = Nanos::from_millis(1);
@@ -95,7 +96,11 @@ fn may_follow(table: &LinkTable) -> bool {
 
 fn share_max(table: &LinkTable, rate: BitRate, drained: BitRate) -> Result<Ppm, String> {
     let Some(given) = &table.kernel_rate_max else { return Ok(SHARE_MAX) };
-    let most = given.0.of(rate::tried(table));
+    let whole = rate::tried(table);
+    let most = given.0.of(whole);
+    if most > rate && most > BitRate((u128::from(whole.0) * u128::from(SHARE_MAX.0) / 1_000_000) as u64) {
+        return Err("kernel_rate_max leaves channels next to nothing: give at most 95% of the rate".into());
+    }
     if most < rate {
         return Err(
             "kernel_rate_max is less than kernel_rate, which the kernel always has: give at least that"

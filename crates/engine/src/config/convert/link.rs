@@ -10,7 +10,7 @@ use punctual_proto::node::config::{Admission, Interference, LinkConfig, Signalli
 use punctual_proto::{Nanos, limits};
 use toml::Spanned;
 
-use super::super::file::{DriverName, LinkTable, XdpMode, ZeroCopyChoice};
+use super::super::file::{DriverName, KernelTrafficName, LinkTable, XdpMode, ZeroCopyChoice};
 use super::super::xdp::PACKET_BYTES_MAX;
 use super::super::{
     Beside, ConfigError, DATA_PORT_DEFAULT, LinkDriver, SIGNALLING_PORT_DEFAULT, Source, XdpSettings,
@@ -41,6 +41,9 @@ pub(super) fn links(
     for table in tables {
         let (at, table) = (table.span().start, table.get_ref());
         let refuse = |what: String| source.error(at, format!("[[link]] \"{}\": {what}", table.name));
+        if table.driver != DriverName::Xdp {
+            no_xdp_keys(table).map_err(refuse)?;
+        }
         rate::check(table).map_err(refuse)?;
         let beside = devices::beside(table, &default_of(table)).map_err(refuse)?;
         let link = link(table, beside, hosts, fragment_bytes, at, source)?;
@@ -52,9 +55,6 @@ pub(super) fn links(
         };
         addresses::check(&driver, table.neighbour.as_str()).map_err(refuse)?;
         drivers.push(driver);
-        if table.driver != DriverName::Xdp {
-            no_xdp_keys(table, at, source)?;
-        }
         links.push(link);
         besides.push(beside);
     }
@@ -304,14 +304,17 @@ fn spins(table: &LinkTable) -> Spins {
 }
 
 /// Keys that only the driver "xdp" can carry out.
-fn no_xdp_keys(table: &LinkTable, at: usize, source: &Source<'_>) -> Result<(), ConfigError> {
+fn no_xdp_keys(table: &LinkTable) -> Result<(), String> {
+    let kernel_keys =
+        [("kernel_rate", table.kernel_rate.is_some()), ("kernel_rate_max", table.kernel_rate_max.is_some())];
+    if table.driver == DriverName::Udp {
+        none_of(&kernel_keys, kernel_rate_over_udp(table))?;
+    }
     let keys = [
         ("queue", table.queue.is_some()),
         ("xdp_mode", table.xdp_mode.is_some()),
         ("zero_copy", table.zero_copy.is_some()),
         ("napi_priority", table.napi_priority.is_some()),
-        ("kernel_rate", table.kernel_rate.is_some()),
-        ("kernel_rate_max", table.kernel_rate_max.is_some()),
         ("interrupt_defer", table.interrupt_defer.is_some()),
         ("spin", table.spin.is_some()),
         ("spin_signalling", table.spin_signalling.is_some()),
@@ -319,8 +322,21 @@ fn no_xdp_keys(table: &LinkTable, at: usize, source: &Source<'_>) -> Result<(), 
         ("spin_guaranteed", table.spin_guaranteed.is_some()),
         ("spin_best_effort", table.spin_best_effort.is_some()),
     ];
-    none_of(&keys, "only for driver \"xdp\": leave it out, or change the driver")
-        .map_err(|what| source.error(at, format!("[[link]] \"{}\": {what}", table.name)))
+    let why = "only for driver \"xdp\": leave it out, or change the driver";
+    none_of(&keys, why).and_then(|()| none_of(&kernel_keys, why))
+}
+
+/// Why a link over `udp` bounds kernel traffic otherwise, and how.
+fn kernel_rate_over_udp(table: &LinkTable) -> &'static str {
+    match table.kernel_traffic {
+        Some(KernelTrafficName::Shaped) => {
+            "only for driver \"xdp\"; here kernel_traffic = \"shaped\" says it all, kernel traffic goes behind ours and \
+             has what that leaves: leave it out"
+        }
+        _ => {
+            "only for driver \"xdp\"; on a udp link kernel_traffic = \"shaped\" bounds kernel traffic: set that instead"
+        }
+    }
 }
 
 /// A device has one XDP program, one qdisc at its root and one pace.

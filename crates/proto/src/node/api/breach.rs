@@ -59,6 +59,16 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// A word for programs, the same for all breaches of a kind.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::SlowLink { .. } => "slow-link",
+            Self::ForeignTraffic { .. } => "foreign-traffic",
+            Self::LongerTravel => "longer-travel",
+            Self::SlowProcessor => "slow-processor",
+        }
+    }
+
     /// How much it says, for who knows another one already: a rate more than none.
     pub(crate) const fn kind(&self) -> u8 {
         match self {
@@ -76,6 +86,25 @@ impl Cause {
             _ => return false,
         };
         rates.0.abs_diff(rates.1) > rates.0.min(rates.1) / 4
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SlowLink { drains, configured } => {
+                let (drains, configured) = (Rounded(*drains), Rounded(*configured));
+                write!(
+                    f,
+                    "drains at {drains} for us, configured {configured}: slower, or shared beyond this host"
+                )
+            }
+            Self::ForeignTraffic { rate } => {
+                write!(f, "carries foreign traffic of about {}", Rounded(*rate))
+            }
+            Self::LongerTravel => f.write_str("takes longer than its propagation_max and prediction_error"),
+            Self::SlowProcessor => f.write_str("serves later than its bounds"),
+        }
     }
 }
 
@@ -99,6 +128,9 @@ pub struct BrokenStage {
     pub late: Lateness,
     /// The likely cause.
     pub cause: Cause,
+    /// Channels of the host that says so which pass the stage; `None` where it was not asked.
+    #[serde(default)]
+    pub channels: Option<u32>,
 }
 
 impl BrokenStage {
@@ -117,24 +149,12 @@ impl fmt::Display for BrokenStage {
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { late: Lateness { times, by_max }, cause } = self;
-        match cause {
-            Cause::SlowLink { drains, configured } => {
-                let (drains, configured) = (Rounded(*drains), Rounded(*configured));
-                write!(
-                    f,
-                    "drains at {drains} for us, configured {configured}: slower, or shared beyond this host"
-                )?;
-            }
-            Cause::ForeignTraffic { rate } => {
-                write!(f, "carries foreign traffic of about {}", Rounded(*rate))?
-            }
-            Cause::LongerTravel => write!(f, "takes longer than its propagation_max and prediction_error")?,
-            Cause::SlowProcessor => write!(f, "serves later than its bounds")?,
-        }
+        write!(f, "{cause}")?;
         match times {
             // It was measured, and nothing was sent since.
             0 => Ok(()),
-            _ => write!(f, "; up to {by_max} late, {times} times in a second"),
+            // What it has done since is counted elsewhere.
+            _ => write!(f, "; at first up to {by_max} late, {times} times in a second"),
         }
     }
 }
@@ -231,13 +251,15 @@ mod tests {
             towards: Some("r".into()),
             late: Lateness { times: 9, by_max: Nanos::from_millis(12) },
             cause: Cause::SlowLink { drains: BitRate(20_000_000), configured: BitRate(95_000_000) },
+            channels: None,
         };
         let text = broken.to_string();
         assert_eq!(
             text,
-            "link a-r drains at 20.0 Mbit/s for us, configured 95.0 Mbit/s: slower, or shared beyond this host; up to \
-             12.00 ms late, 9 times in a second"
+            "link a-r drains at 20.0 Mbit/s for us, configured 95.0 Mbit/s: slower, or shared beyond this host; at first up \
+             to 12.00 ms late, 9 times in a second"
         );
+        assert_eq!(broken.cause.name(), "slow-link");
     }
 
     #[test]

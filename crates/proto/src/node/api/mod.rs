@@ -13,8 +13,8 @@ pub use lost::{LostAt, LostWhy, Passed, Thrown};
 pub use rate::{MeasuredRate, RateRefusal, RateStatus};
 pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};
 pub use status::{
-    BusyRecord, ChannelCounters, ChannelPage, ChannelStatus, DropCounters, ForeignVersion, KernelShare,
-    LinkStatus, NodeStatus, PathRecord, Role, WakeRecord,
+    BusyRecord, ChannelCounters, ChannelPage, ChannelStatus, DegradedPlace, DropCounters, ForeignVersion,
+    KernelShare, LinkStatus, NodeStatus, PathRecord, Role, WakeRecord,
 };
 
 use alloc::format;
@@ -398,7 +398,8 @@ pub enum Event {
     },
     /// A stage on a channel's way breaks its promise, or keeps it again.
     Stage {
-        /// Which channel, of an end here; `None`: said once for the host.
+        /// Which channel, of an end here; `None`: said once for the host, of its own stages and of those that its channels
+        /// pass.
         channel: Option<ChannelId>,
         /// Which stage, and what is known of it.
         stage: BrokenStage,

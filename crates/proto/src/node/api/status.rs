@@ -1,6 +1,7 @@
 //! What a node shows of itself: its channels, links and counters.
 
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use punctual_analysis::{BitRate, Contract, Delivery, Guarantee, Instant, Nanos, Ppm};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{BrokenStage, LateStage, RateStatus, StageGrant};
 use crate::ids::{Address, ChannelId, LinkId, Name, NodeId, PathId};
 use crate::latencies::Observed;
-use crate::node::config::KernelTraffic;
+use crate::node::config::{Degraded, KernelTraffic};
 pub use crate::node::record::{BusyRecord, PathRecord, WakeRecord};
 use crate::watch::Lateness;
 
@@ -132,6 +133,9 @@ pub struct ChannelStatus {
     /// Why, a line for each host and reason.
     #[serde(default)]
     pub degraded_why: Vec<String>,
+    /// All of that and of `broken` in one list, each with a word for its cause: why nothing is guaranteed now. Empty: it is.
+    #[serde(default)]
+    pub degraded: Vec<DegradedPlace>,
     /// Local stages as they are held now; what a bound was made of, and the smallest that was offered, the grant says.
     pub stages: Vec<StageGrant>,
     /// State of signalling (`open`, `creating`, ...).
@@ -157,6 +161,29 @@ pub struct ChannelPage {
     pub seen: Option<ChannelId>,
     /// Whether there are handles behind it.
     pub more: bool,
+}
+
+/// A place on a channel's way, and why it guarantees nothing now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DegradedPlace {
+    /// `host r` where that is degraded as it is set up, `link a-r` or `processor of r` where it breaks its promise.
+    pub place: String,
+    /// A word for the cause: those of [`Degraded`] and [`Cause`](super::Cause).
+    pub cause_kind: String,
+    /// The cause for people.
+    pub cause_text: String,
+}
+
+impl DegradedPlace {
+    /// A host that is degraded as it is set up.
+    pub fn host(host: &str, why: Degraded) -> Self {
+        Self { place: format!("host {host}"), cause_kind: why.name().into(), cause_text: why.to_string() }
+    }
+    /// A stage that breaks its promise.
+    pub fn stage(stage: &BrokenStage) -> Self {
+        let BrokenStage { cause, .. } = stage;
+        Self { place: stage.name(), cause_kind: cause.name().into(), cause_text: cause.to_string() }
+    }
 }
 
 /// A link as `status` shows it.

@@ -1,0 +1,48 @@
+//! Causes in JSON, told alike: beside each `cause`, which is a word or an object with numbers, its word and its text.
+
+use punctual::Cause;
+use serde_json::Value;
+
+/// The same with `cause_kind` and `cause_text` beside each cause of a broken stage.
+pub fn with_causes(value: Value) -> Value {
+    match value {
+        Value::Array(values) => Value::Array(values.into_iter().map(with_causes).collect()),
+        Value::Object(object) => {
+            let cause = object.get("cause").cloned().and_then(|cause| serde_json::from_value(cause).ok());
+            let mut told: serde_json::Map<_, _> =
+                object.into_iter().map(|(key, value)| (key, with_causes(value))).collect();
+            if let Some(cause) = cause {
+                let cause: Cause = cause;
+                told.insert("cause_kind".into(), cause.name().into());
+                told.insert("cause_text".into(), cause.to_string().into());
+            }
+            Value::Object(told)
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn words_and_objects_are_told_alike() {
+        let told = with_causes(json!({ "broken": [
+            { "host": "a", "cause": "slow-processor" },
+            { "host": "b", "cause": { "slow-link": { "drains": 20_000_000, "configured": 95_000_000 } } },
+        ], "cause": "nothing of ours" }));
+        let [word, object] = [&told["broken"][0], &told["broken"][1]];
+        assert_eq!(
+            (&word["cause"], &word["cause_kind"]),
+            (&json!("slow-processor"), &json!("slow-processor"))
+        );
+        assert_eq!(word["cause_text"], "serves later than its bounds");
+        assert_eq!(object["cause_kind"], "slow-link");
+        assert_eq!(object["cause_text"], "drains at 20.0 Mbit/s, configured 95.0 Mbit/s");
+        assert_eq!(object["cause"]["slow-link"]["drains"], 20_000_000, "what was there stays");
+        assert_eq!(told.get("cause_kind"), None);
+    }
+}

@@ -1,0 +1,278 @@
+//! What a running daemon says of itself: findings, and what other checks need to know of its links.
+
+use std::collections::BTreeMap;
+
+use punctual::{
+    BrokenStage, ForeignVersion, HostStatus, KernelTraffic, LinkStatus, NodeStatus, PathRecord, RateStatus,
+};
+use serde_json::Value;
+
+use super::Finding;
+use crate::host::AUTHENTICATION_FIX;
+use crate::verbs::status::{counted_late, is_best_effort_host, late_wakes};
+
+/// What a running daemon knows.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Whose daemon it is.
+    pub host: String,
+    /// Its links, by name.
+    pub links: BTreeMap<String, KnownLink>,
+}
+
+/// What it knows of a link.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownLink {
+    /// What the link drains.
+    pub rate: RateStatus,
+    /// The neighbour answers.
+    pub alive: bool,
+    /// What others send on its device, in bits a second.
+    pub foreign_bps: Option<u64>,
+    /// What is wrong with its device.
+    pub trouble: Option<String>,
+}
+
+impl KnownLink {
+    /// Whether others send more on its device than they may, which is a finding of its own.
+    pub fn has_foreign_traffic(&self) -> bool {
+        self.trouble.as_deref().is_some_and(|trouble| trouble.starts_with("foreign traffic"))
+    }
+}
+
+impl Known {
+    /// Of what the daemon of `host` says.
+    pub fn new(host: &str, status: &HostStatus) -> Self {
+        let reports = status.engine["links"].as_array();
+        let report = |name: &str| {
+            reports.into_iter().flatten().find(|link| link["name"] == name).unwrap_or(&Value::Null)
+        };
+        let known = |link: &LinkStatus| {
+            let report = report(&link.name);
+            let known = KnownLink {
+                rate: link.rate,
+                alive: link.alive,
+                foreign_bps: report["foreign_bps"].as_u64(),
+                trouble: report["facts"]["trouble"].as_str().map(str::to_owned),
+            };
+            (link.name.clone(), known)
+        };
+        Self { host: host.into(), links: status.node.links.iter().map(known).collect() }
+    }
+}
+
+/// Everything that `status` calls out. `configured`: the configuration is read and judged, too.
+pub fn check(host: &str, status: &HostStatus, configured: bool) -> Vec<Finding> {
+    let node = &status.node;
+    let mut findings = vec![serves(host, is_best_effort_host(status))];
+    findings.extend(node.broken.iter().map(|broken| stage(node, broken)));
+    findings.extend(node.work.iter().filter_map(at_risk));
+    findings.extend(late_wakes(&node.wakes).map(wakes));
+    findings.extend(warnings(&status.engine["profile"]["warnings"]));
+    findings.extend(node.links.iter().filter_map(authentication));
+    findings.extend(node.links.iter().filter_map(neighbour));
+    findings.extend(node.links.iter().filter(|_| !configured).filter_map(unbounded));
+    findings.extend(troubles(&status.engine["links"]));
+    findings
+}
+
+fn serves(host: &str, best_effort: bool) -> Finding {
+    let found = format!("serves host {host}");
+    match best_effort {
+        true => Finding::problem(
+            "daemon",
+            format!("{found} as a best-effort host: nothing is guaranteed"),
+            "restart it without --best-effort-host, as root or with CAP_SYS_NICE and CAP_IPC_LOCK",
+        ),
+        false => Finding::ok("daemon", found),
+    }
+}
+
+fn stage(node: &NodeStatus, stage: &BrokenStage) -> Finding {
+    let fix = "make the stage keep its promise, or configure what it really does; it heals by itself within a lease";
+    Finding::problem(
+        "stage",
+        format!("{stage}{}: channels across it are degraded", counted_late(node, stage)),
+        fix,
+    )
+}
+
+/// Work that takes longer than admission assumes.
+fn at_risk(path: &PathRecord) -> Option<Finding> {
+    let kind = format!("{:?}", path.kind).to_lowercase();
+    let found = format!(
+        "{kind} AT RISK: of {} units {} took longer than admission assumes, one {} of {}",
+        path.units, path.overruns, path.max, path.max_assumed
+    );
+    let fix = "measure again with 'punctual profile', and see what else runs on the daemon's CPU";
+    path.at_risk.then(|| Finding::problem("profile", found, fix))
+}
+
+fn wakes(late: String) -> Finding {
+    let fix = "see what keeps the daemon's CPU (a hypervisor, threads of a higher priority, power states), or raise \
+               release_latency in [processor] to what this host keeps";
+    Finding::problem("wake-ups", format!("AT RISK: {late}"), fix)
+}
+
+/// What of the configuration is too tight for the profile.
+fn warnings(lines: &Value) -> Vec<Finding> {
+    let lines = lines.as_array().into_iter().flatten().filter_map(Value::as_str);
+    let fix = "give what it says in the configuration, or measure again with 'punctual profile'";
+    lines.map(|line| Finding::note("profile", line, fix)).collect()
+}
+
+/// Over a link nothing can be guaranteed until the neighbour is there, and its rate is known.
+fn neighbour(link: &LinkStatus) -> Option<Finding> {
+    let LinkStatus { name, neighbour_name, rate, .. } = link;
+    let unknown = rate.auto && rate.measured.is_none();
+    let problem = |found: String, fix: String| Some(Finding::problem("link", found, fix));
+    if let Some(ForeignVersion { theirs, ours }) = link.foreign {
+        return problem(
+            format!(
+                "{name}: {neighbour_name} speaks version {theirs} of RTCOP, not {ours}: nothing can be agreed with it"
+            ),
+            "run the same release on both hosts".into(),
+        );
+    }
+    match (link.alive, unknown) {
+        (true, false) => None,
+        (true, true) => {
+            let why = rate.refused.map_or_else(String::new, |why| format!(" ({why})"));
+            problem(
+                format!(
+                    "{name}: rate = \"auto\" is not measured yet{why}: nothing is admitted across it until it is"
+                ),
+                format!("wait for it, or see why: punctual profile --link {name}"),
+            )
+        }
+        (false, _) => {
+            let and = if unknown { " and the rate is measured" } else { "" };
+            problem(
+                format!(
+                    "{name}: {neighbour_name} is DOWN: nothing can be guaranteed over it until it is up{and}"
+                ),
+                format!("start punctuald on {neighbour_name}, and see that packets get through both ways"),
+            )
+        }
+    }
+}
+
+/// A link whose device nobody bounds for the kernel's traffic.
+fn unbounded(link: &LinkStatus) -> Option<Finding> {
+    let found = format!("{}: nobody bounds it: channels across the link are degraded", link.name);
+    let fix = "punctual doctor --config FILE says which keys do that";
+    (link.kernel_traffic == KernelTraffic::Unbounded).then(|| Finding::problem("kernel traffic", found, fix))
+}
+
+/// What the daemon says is wrong with its links: what was found, and behind the last colon the fix.
+fn troubles(links: &Value) -> Vec<Finding> {
+    let trouble = |link: &Value| {
+        let (name, text) = (link["name"].as_str()?, link["facts"]["trouble"].as_str()?);
+        let (found, fix) = text.rsplit_once(": ").unwrap_or((text, "see punctual status"));
+        Some(Finding::problem("link", format!("{name}: {found}"), fix))
+    };
+    links.as_array().into_iter().flatten().filter_map(trouble).collect()
+}
+
+/// Signalling on a link that does not authenticate. Beside a neighbour that does it is somebody else's.
+fn authentication(link: &LinkStatus) -> Option<Finding> {
+    let LinkStatus { name, neighbour_name, unauthenticated, alive, .. } = link;
+    if *unauthenticated == 0 {
+        return None;
+    }
+    let found =
+        format!("link {name}: packets from {neighbour_name} fail authentication ({unauthenticated} so far)");
+    Some(if *alive {
+        let fix = "the neighbour itself authenticates: look who else sends to the signalling port";
+        Finding::note("authentication", found, fix)
+    } else {
+        Finding::problem("authentication", found, AUTHENTICATION_FIX)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual::{Nanos, WorkKind};
+    use serde_json::json;
+
+    use super::*;
+    use crate::doctor::State;
+
+    #[test]
+    fn what_is_wrong_with_a_link_is_a_problem_with_its_fix() {
+        let foreign = "foreign traffic of about 60 Mbit/s on eth0, which is Punctual's alone: keep it off";
+        let links = json!([{ "name": "l", "facts": { "trouble": foreign } }, { "name": "m", "facts": {} }]);
+        let [finding] = &troubles(&links)[..] else { panic!("one link has trouble") };
+        assert_eq!((finding.state, finding.fix.as_str()), (State::Problem, "keep it off"));
+        assert!(finding.found.starts_with("l: foreign traffic of about 60 Mbit/s on eth0"), "{finding:?}");
+        assert!(troubles(&Value::Null).is_empty());
+    }
+
+    fn link(alive: bool, unauthenticated: u64) -> LinkStatus {
+        let status = json!({
+            "link": 0, "name": "right", "neighbour": 2, "neighbour_name": "b", "alive": alive, "clock_offset_ns": null,
+            "round_trip_min": null, "utilisation": 0, "packets_guaranteed": 0, "packets_best_effort": 0,
+            "packets_signalling": 0, "wire_bytes": 0, "best_effort_dropped": 0, "unauthenticated": unauthenticated,
+        });
+        serde_json::from_value(status).expect("a link's status")
+    }
+
+    #[test]
+    fn packets_that_fail_authentication_are_named_with_the_fix() {
+        assert_eq!(authentication(&link(true, 0)), None);
+        let found = "link right: packets from b fail authentication (17 so far)";
+        assert_eq!(
+            authentication(&link(false, 17)),
+            Some(Finding::problem("authentication", found, AUTHENTICATION_FIX))
+        );
+        let beside = authentication(&link(true, 17)).expect("a finding");
+        assert_eq!(
+            (beside.state, beside.found.as_str()),
+            (State::Note, found),
+            "the neighbour is there all the same"
+        );
+    }
+
+    #[test]
+    fn over_a_link_without_a_neighbour_or_a_rate_nothing_can_be_guaranteed() {
+        assert_eq!(neighbour(&link(true, 0)), None);
+        let down = neighbour(&link(false, 0)).expect("a finding");
+        assert_eq!(down.state, State::Problem);
+        assert!(
+            down.found.ends_with("until it is up") && down.fix.contains("start punctuald on b"),
+            "{down:?}"
+        );
+        let auto =
+            |alive| LinkStatus { rate: RateStatus { auto: true, ..RateStatus::default() }, ..link(alive, 0) };
+        let down = neighbour(&auto(false)).expect("a finding");
+        assert!(down.found.ends_with("until it is up and the rate is measured"), "{down:?}");
+        assert!(!down.fix.contains("punctual profile"), "nobody answers: {down:?}");
+        let up = neighbour(&auto(true)).expect("a finding");
+        assert!(up.state == State::Problem && up.fix.contains("punctual profile --link right"), "{up:?}");
+        let strange = LinkStatus { foreign: Some(ForeignVersion { theirs: 1, ours: 7 }), ..link(false, 0) };
+        assert!(neighbour(&strange).is_some_and(|finding| finding.fix.contains("same release")));
+    }
+
+    #[test]
+    fn what_status_calls_at_risk_is_a_problem() {
+        let send = PathRecord {
+            kind: WorkKind::Send,
+            units: 1_000,
+            first: 3,
+            overruns: 200,
+            p50_percent: 120,
+            p99_percent: 300,
+            max: Nanos::from_micros(900),
+            max_assumed: Nanos::from_micros(5),
+            at_risk: true,
+        };
+        let finding = at_risk(&send).expect("a finding");
+        assert_eq!(finding.state, State::Problem);
+        assert!(finding.found.starts_with("send AT RISK: of 1000 units 200 took longer"), "{finding:?}");
+        assert_eq!(at_risk(&PathRecord { at_risk: false, ..send }), None);
+        assert_eq!(wakes("308 of the latest 308".into()).state, State::Problem);
+        assert_eq!(warnings(&json!(["release_latency is too tight"]))[0].state, State::Note);
+        let unbounded_link = LinkStatus { kernel_traffic: KernelTraffic::Unbounded, ..link(true, 0) };
+        assert!(unbounded(&unbounded_link).is_some() && unbounded(&link(true, 0)).is_none());
+    }
+}

@@ -1,0 +1,37 @@
+//! What of a configuration works, and is no guarantee.
+
+use punctual_proto::node::config::{KernelTraffic, LinkConfig};
+
+use super::{HostConfig, LinkDriver};
+
+/// The two ways that always work.
+const SAID: &str = "kernel_traffic = \"exclusive\" says that there is none, interference_burst and \
+                    interference_share say how much there is";
+
+impl HostConfig {
+    /// A line for each link across which nothing is guaranteed as it is configured, with the fix.
+    pub fn warnings(&self) -> Vec<String> {
+        let links = self.node.links.iter().zip(&self.drivers);
+        let unbounded = links.filter(|(link, _)| link.kernel_traffic == KernelTraffic::Unbounded);
+        let line = |(link, driver): (&LinkConfig, &LinkDriver)| {
+            format!(
+                "link {} is degraded: nobody bounds the kernel's traffic beside it, and nothing is guaranteed across it: {}",
+                link.name,
+                self.kernel_traffic_fix(link, driver)
+            )
+        };
+        unbounded.map(line).collect()
+    }
+
+    /// What bounds the kernel's traffic beside a link, of the keys that go together with what is configured of it.
+    pub fn kernel_traffic_fix(&self, link: &LinkConfig, driver: &LinkDriver) -> String {
+        if link.rate_auto {
+            return format!("{SAID}; to have the daemon bound it, give the link a rate instead of \"auto\"");
+        }
+        match driver {
+            LinkDriver::Xdp(_) => format!("kernel_rate = \"10%\" has the daemon bound it; or {SAID}"),
+            _ if self.is_best_effort_host() => format!("a best-effort host cannot shape it; {SAID}"),
+            _ => format!("kernel_traffic = \"shaped\" has the daemon order and bound it; or {SAID}"),
+        }
+    }
+}
