@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_stage_that_was_late_is_said_apart_from_those_that_are_broken() {
         use punctual_proto::node::api::{Cause, SeenIn};
-        let late = punctual_proto::Lateness { times: 1, by_max: Nanos::from_millis(150) };
+        let late = punctual_proto::watch::Lateness { times: 1, by_max: Nanos::from_millis(150) };
         let (host, mut journal) = ("a".to_owned(), journal());
         let stage = LateStage { host: host.clone(), towards: None, late, seen_in: SeenIn::OwnClock };
         assert_eq!(
