@@ -4,6 +4,7 @@
 mod common;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::hog::Hog;
@@ -17,6 +18,8 @@ use punctual::{BrokenStage, Cause, Channel, ChannelEvent, Consent, Endsystem, Na
 /// Where the hog and the processor meet.
 const CPU: u32 = 1;
 const BYTES: u32 = 200;
+/// There is one such CPU: one test at a time has it.
+static ALONE: Mutex<()> = Mutex::new(());
 /// A message each millisecond, with room to the contract.
 const RATE: u64 = 1_100;
 
@@ -26,6 +29,7 @@ struct Hosts {
     folder: PathBuf,
     programs: [Program; 2],
     ends: [Endsystem; 2],
+    _alone: MutexGuard<'static, ()>,
 }
 
 fn log(folder: &Path, name: &str) -> PathBuf {
@@ -49,6 +53,8 @@ fn start(network: &Network, cable: Cable, folder: &Path, end: usize, slow: &str)
 impl Hosts {
     /// `None`, said aloud, where there are no namespaces or no real-time class.
     fn start(tag: &str, number: u8, slow: &str) -> Option<Self> {
+        // A test that failed has left nothing behind that matters here.
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let cable = Cable { number, hosts: [0, 1] };
         let network = Network::new(tag, 2).filter(|_| may_be_real_time())?;
         network.join(cable);
@@ -56,7 +62,7 @@ impl Hosts {
         let programs = [0, 1].map(|end| start(&network, cable, &folder, end, slow));
         let ends = [&programs[0], &programs[1]].map(Program::connect);
         meet([&ends[0], &ends[1]]);
-        Some(Self { _network: network, folder, programs, ends })
+        Some(Self { _network: network, folder, programs, ends, _alone: alone })
     }
 
     fn open(&self, deadline_ms: u64) -> (Channel, Receiver) {
@@ -71,7 +77,7 @@ impl Hosts {
     }
 
     fn end(self) {
-        let Self { folder, programs, ends, .. } = self;
+        let Self { folder, programs, ends, _alone, _network } = self;
         drop((ends, programs));
         std::fs::remove_dir_all(folder).expect("removed");
     }
