@@ -10,7 +10,7 @@ use crate::net::DOMAIN_KEY;
 pub const TAG_BYTES: usize = 16;
 
 /// A packet without its tag.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Of the protocol.
     pub version: u8,
@@ -24,6 +24,8 @@ pub struct Packet {
     pub peer_life: Option<Life>,
     /// Counts packets.
     pub number: u64,
+    /// For drivers that classify; a node does not look at it.
+    pub seal: u64,
     /// Segments below it were received, and by their bits those behind it.
     pub received: (u64, u32),
     /// The rest.
@@ -84,18 +86,36 @@ pub fn sign(packet: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Behind the envelope: from, to, peer's life, received, body.
+type Content = (u32, u32, Option<Life>, (u64, u32), Body);
+
 /// Reads a datagram, its tag not looked at.
 pub fn read(datagram: &[u8]) -> Option<Packet> {
-    let (packet, _) = datagram.split_last_chunk::<TAG_BYTES>()?;
-    match postcard::take_from_bytes(packet) {
-        Ok((packet, [])) => Some(packet),
-        _ => None,
-    }
+    let (signed, _) = datagram.split_last_chunk::<TAG_BYTES>()?;
+    let (version, signed) = signed.split_first()?;
+    let (epoch, signed) = signed.split_first_chunk()?;
+    let (session, signed) = signed.split_first_chunk()?;
+    let (number, signed) = signed.split_first_chunk()?;
+    let (seal, content) = signed.split_first_chunk()?;
+    let ((from, to, peer_life, received, body), []) = postcard::take_from_bytes::<Content>(content).ok()?
+    else {
+        return None;
+    };
+    let life = (u64::from_le_bytes(*epoch), u32::from_le_bytes(*session));
+    let (number, seal) = (u64::from_le_bytes(*number), u64::from_le_bytes(*seal));
+    Some(Packet { version: *version, from, to, life, peer_life, number, seal, received, body })
 }
 
 /// Writes a datagram.
 pub fn write(packet: &Packet) -> Vec<u8> {
-    sign(&postcard::to_allocvec(packet).unwrap_or_default())
+    let Packet { version, from, to, life, peer_life, number, seal, received, body } = packet;
+    let mut bytes = vec![*version];
+    bytes.extend(life.0.to_le_bytes());
+    bytes.extend(life.1.to_le_bytes());
+    bytes.extend(number.to_le_bytes());
+    bytes.extend(seal.to_le_bytes());
+    bytes.extend(postcard::to_allocvec(&(from, to, peer_life, received, body)).unwrap_or_default());
+    sign(&bytes)
 }
 
 /// A neighbour that the attacker plays: it answers HELLOs like an honest one, and says what it wants.
@@ -128,6 +148,7 @@ impl Insider {
             life: self.life,
             peer_life: self.peer_life,
             number: self.number,
+            seal: 0,
             received: (self.received, 0),
             body,
         }

@@ -41,7 +41,10 @@ mod tests {
         );
         assert_eq!(word["cause_text"], "serves later than its bounds");
         assert_eq!(object["cause_kind"], "slow-link");
-        assert_eq!(object["cause_text"], "drains at 20.0 Mbit/s, configured 95.0 Mbit/s");
+        assert_eq!(
+            object["cause_text"],
+            "drains at 20.0 Mbit/s for us, configured 95.0 Mbit/s: slower, or shared beyond this host"
+        );
         assert_eq!(object["cause"]["slow-link"]["drains"], 20_000_000, "what was there stays");
         assert_eq!(told.get("cause_kind"), None);
     }

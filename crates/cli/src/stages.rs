@@ -153,8 +153,8 @@ mod tests {
         assert!(note(&seen, &ChannelEvent::Late).is_none());
         assert_eq!(
             summary(&lock(&seen)),
-            "; DEGRADED on the way, nothing was guaranteed meanwhile: link a-b drains at 20.0 Mbit/s, configured 95.0 Mbit/s \
-             (healed since)"
+            "; DEGRADED on the way, nothing was guaranteed meanwhile: link a-b drains at 20.0 Mbit/s for us, configured 95.0 \
+             Mbit/s: slower, or shared beyond this host (healed since)"
         );
         assert_eq!(summary(&[]), "");
     }

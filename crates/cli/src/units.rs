@@ -57,7 +57,7 @@ const NANOS: &[&str] = &[
     "wanted",
 ];
 /// Shares in millionths.
-const PPM: &[&str] = &["cpu_utilisation", "margin", "utilisation"];
+const PPM: &[&str] = &["cpu_utilisation", "margin", "request_share", "utilisation"];
 /// Bits a second.
 const BPS: &[&str] = &["configured", "drains"];
 /// Shares in thousand millionths.

@@ -45,6 +45,7 @@ const PURE_MAY_LINK: &[&str] = &[
     "punctual-proto",
     "serde",
     "serde_core",
+    "siphasher",
     "thiserror",
     "zerocopy",
 ];

@@ -214,7 +214,8 @@ mod tests {
         for _ in 0..20 {
             journal.late(&stage, at(2));
         }
-        let broken = BrokenStage { host, towards: None, late, cause: Cause::SlowProcessor, channels: Some(1) };
+        let broken =
+            BrokenStage { host, towards: None, late, cause: Cause::SlowProcessor, channels: Some(1) };
         assert!(text(journal.stage(&broken, false, at(2))).starts_with("warn degraded: processor of a "));
     }
 

@@ -30,8 +30,12 @@ impl World {
                 ));
             }
         }
-        // By the contract: a soft channel over a broken stage is degraded, and soft.
-        let soft = channels.iter().filter(|told| told.contract.guarantee() == Guarantee::Soft).count();
+        // A soft channel over a broken stage is degraded, and soft by its contract.
+        let is_soft = |told: &&ChannelStatus| match told.guarantee {
+            Guarantee::Degraded => told.contract.guarantee() == Guarantee::Soft,
+            guarantee => guarantee == Guarantee::Soft,
+        };
+        let soft = channels.iter().filter(is_soft).count();
         if status.channels_soft as usize != soft {
             let what = format!("host {host} counts {} soft channels, it lists {soft}", status.channels_soft);
             self.violate(&what);
