@@ -54,13 +54,15 @@ thread_local! {
 }
 
 type Clock = Rc<RefCell<Instant>>;
+/// Doorbells by the channels whose they are.
+type Watched = Rc<RefCell<BTreeMap<ChannelId, Arc<OwnedFd>>>>;
 
 /// An engine whose thread is the caller's.
 struct Engine {
     node: Rc<RefCell<Node<RingMemory>>>,
     config: NodeConfig,
     now: Clock,
-    watched: Rc<RefCell<BTreeMap<ChannelId, Arc<OwnedFd>>>>,
+    watched: Watched,
     bell: Alarm,
 }
 
@@ -166,7 +168,7 @@ pub struct Bench {
     net: Net<RingMemory>,
     now: Clock,
     services: Vec<Service<Engine>>,
-    watched: Vec<Rc<RefCell<BTreeMap<ChannelId, Arc<OwnedFd>>>>>,
+    watched: Vec<Watched>,
     clients: Vec<Client>,
     /// What the daemons said.
     pub journal: Option<Vec<Vec<u8>>>,
