@@ -121,9 +121,9 @@ fn a_processor_that_stands_still_at_the_source_is_named_at_both_ends() {
     drop(hog);
     let named = node.broken.iter().find(|stage| is_processor_of(stage, "a"));
     let named = named.unwrap_or_else(|| panic!("{:?}", node.broken));
-    assert!(named.late.times >= 3 && named.late.by_max > Nanos::from_millis(2), "{named}");
-    // A hole of the hypervisor may come on top.
-    assert!(named.late.by_max < Nanos::from_secs(1), "{named}");
+    assert!(named.late.times >= 3 && node.late_service.by_max > Nanos::from_millis(2), "{named}");
+    // A hole of the platform may come on top of the hog.
+    assert!(named.late.by_max < Nanos::from_millis(500), "{named}");
     assert!(node.late_service.times > before + 10 && node.wakes.late > 10, "{:?}", node.wakes);
     for events in [channel.events(), receiver.events()] {
         let told = events
