@@ -19,6 +19,7 @@ use punctual_ipc::socket::Packet;
 use punctual_proto::node::api::UserId;
 use rustix::fs::{MemfdFlags, Uid, memfd_create};
 use rustix::process::Signal;
+use rustix::thread::{CapabilitySet, CapabilitySets};
 
 /// Of no account of this system.
 const ANN: u32 = 3_000_001;
@@ -32,8 +33,14 @@ fn as_user<R: Send>(user: u32, work: impl FnOnce() -> R + Send) -> Option<R> {
     }
     let user = Uid::from_raw(user);
     let run = move || {
-        // Of this thread alone, where the C library would do so for all.
+        // Of this thread alone, where the C library would do so for all. It keeps the right to search folders: there are
+        // roots that other users cannot search.
+        rustix::thread::set_keep_capabilities(true).expect("kept");
         rustix::thread::set_thread_res_uid(user, user, user).expect("another user");
+        let search = CapabilitySet::DAC_READ_SEARCH;
+        let sets =
+            CapabilitySets { effective: search, permitted: search, inheritable: CapabilitySet::empty() };
+        rustix::thread::set_capabilities(None, sets).expect("the right to search");
         work()
     };
     Some(std::thread::scope(|scope| scope.spawn(run).join().expect("no panic")))

@@ -1,12 +1,12 @@
 //! A hostile program of another user, and what is seen meanwhile of a channel that is none of its business.
 //!
-//! The program is this test's own, started once more as user 65534 with its orders in the environment: the test file needs
-//! a test `attacker` that carries them out.
+//! The program is this test's own, started once more with its orders in the environment: the test file needs a test
+//! `attacker` that carries them out. It becomes user 65534 before it does anything, and names the sockets from the folder that
+//! they are in: there are roots that other users cannot search.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use punctual::{Channel, Consent, Endsystem, Receiver};
 use punctual_ipc::wake::timespec;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Gid, Uid};
 use rustix::process::{Resource, Signal, getrlimit};
 
 use super::network::{Cable, Network};
@@ -33,6 +34,12 @@ pub fn orders() -> Option<(String, [PathBuf; 2])> {
     let attack = std::env::var(ORDERS[0]).ok()?;
     let sockets = std::env::var(ORDERS[1]).expect("sockets");
     let (a, b) = sockets.split_once(':').expect("two of them");
+    // Of this thread, and so of those that it starts: the test's own thread does nothing.
+    rustix::thread::set_thread_groups(&[]).expect("no groups");
+    let group = Gid::from_raw(NOBODY);
+    rustix::thread::set_thread_res_gid(group, group, group).expect("another group");
+    let user = Uid::from_raw(NOBODY);
+    rustix::thread::set_thread_res_uid(user, user, user).expect("another user");
     Some((attack, [a.into(), b.into()]))
 }
 
@@ -81,19 +88,15 @@ impl World {
 
     /// Starts the attack, and returns once it has begun.
     pub fn attack(&self, attack: &str) -> Attacker {
-        // Where another user can run it.
-        let program = self.folder.join("attacker");
-        std::fs::copy(std::env::current_exe().expect("this program"), &program).expect("copied");
-        for path in [&program, &self.folder] {
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("permissions");
-        }
-        let sockets = self.daemons.iter().map(|daemon| daemon.socket.display().to_string());
-        let mut process = Command::new(program)
+        std::fs::set_permissions(&self.folder, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+        let name =
+            |daemon: &Program| daemon.socket.file_name().expect("a name").to_string_lossy().into_owned();
+        let sockets = self.daemons.iter().map(name);
+        let mut process = Command::new(std::env::current_exe().expect("this program"))
+            .current_dir(&self.folder)
             .args(["--exact", "attacker", "--nocapture"])
             .env(ORDERS[0], attack)
             .env(ORDERS[1], sockets.collect::<Vec<_>>().join(":"))
-            .uid(NOBODY)
-            .gid(NOBODY)
             .stdout(Stdio::piped())
             .spawn()
             .expect("it runs");
