@@ -88,9 +88,9 @@ fn a_crowd_and_a_flood_at_a_doorbell_make_no_turn_longer() {
             drop(attacker);
             harm
         });
-        let is_calm = attack.longest_turn <= control.longest_turn + Duration::from_millis(2);
+        let is_calm = attack.longest_turn <= control.longest_turn + Duration::from_micros(200);
         let keeps = attack.lost <= 2 * control.lost + attack.sent / 20
-            && attack.late <= 2 * control.late + attack.sent / 5;
+            && attack.late <= 2 * control.late + attack.sent / 20;
         if is_calm && keeps {
             return;
         }

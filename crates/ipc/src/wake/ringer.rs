@@ -6,8 +6,9 @@
 //! closes and unmaps what a user's rings leave behind.
 //!
 //! It runs in a real-time class below the processor's for as long as that costs little: who spends more than
-//! [`SHARE`] of a CPU on one user's bells is an ordinary thread until that has been made good, longer each time. And it stays on
-//! the processor's CPU, where it runs as soon as that sleeps: waking a thread on a CPU that is halted takes ten times as
+//! [`SHARE`] of a CPU on one user's bells is an ordinary thread until that has been made good, longer each time, and rests
+//! between two bells so that they take no more than that share still: a write that walks a crowd keeps its CPU with
+//! interrupts off, in whatever class. Such a user's own bells are late for it, nobody else's. And it stays on the processor's CPU, where it runs as soon as that sleeps: waking a thread on a CPU that is halted takes ten times as
 //! long. It leaves it where the processor keeps it waiting, and while it is an ordinary thread.
 
 use std::io;
@@ -34,6 +35,8 @@ const QUICK_NS: u64 = 20_000;
 /// What is made good beyond what was spent, in nanoseconds, doubled each time up to [`STRIKES_MAX`] times.
 const PENALTY_NS: i64 = 50_000_000;
 const STRIKES_MAX: u32 = 6;
+/// Longest rest between two bells of an ordinary thread.
+const REST_MAX: Duration = Duration::from_secs(1);
 /// Who has kept to its share for so long, in nanoseconds, begins anew.
 const FORGIVEN_NS: u64 = 300_000_000_000;
 /// A ringer that waits for so long, in nanoseconds, goes where there is room, for [`ROAM_NS`].
@@ -227,8 +230,10 @@ impl Ringing {
                 let _ = rustix::io::write(&pull.bell, &1_u64.to_ne_bytes());
             });
             if rung > 0 {
-                self.pace.worked(begun_ns, now_ns());
+                let rest = self.pace.worked(begun_ns, now_ns());
                 self.place(woken, begun_ns);
+                // What is wanted meanwhile is rung together.
+                std::thread::sleep(rest);
             }
             self.dying.extend(self.left.try_iter());
             self.bury();
@@ -312,8 +317,8 @@ impl Pace {
         }
     }
 
-    /// Some bells were rung from `begun_ns` to `now_ns`.
-    fn worked(&mut self, begun_ns: u64, now_ns: u64) {
+    /// Some bells were rung from `begun_ns` to `now_ns`. How long the thread is to rest before it rings again.
+    fn worked(&mut self, begun_ns: u64, now_ns: u64) -> Duration {
         let mut spent_ns = now_ns.saturating_sub(begun_ns);
         if spent_ns > QUICK_NS {
             let cpu_ns = clock_ns(ClockId::ThreadCPUTime);
@@ -329,7 +334,16 @@ impl Pace {
         } else if self.budget.left_ns >= BURST_NS / 2 {
             self.raise();
         }
+        if self.raised { Duration::ZERO } else { rest_after(spent_ns) }
     }
+}
+
+/// After which bells that took `spent_ns` have taken [`SHARE`] of a CPU and no more.
+fn rest_after(spent_ns: u64) -> Duration {
+    if spent_ns <= QUICK_NS {
+        return Duration::ZERO;
+    }
+    Duration::from_nanos(spent_ns.saturating_mul(SHARE.unsigned_abs())).min(REST_MAX)
 }
 
 /// Time in the real-time class that is left.
@@ -374,6 +388,13 @@ fn now_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ordinary_thread_rests_so_long_that_its_share_is_kept() {
+        assert_eq!(rest_after(QUICK_NS), Duration::ZERO, "nobody waits there");
+        assert_eq!(rest_after(1_000_000), Duration::from_millis(20));
+        assert_eq!(rest_after(80_000_000), REST_MAX);
+    }
 
     #[test]
     fn who_spends_more_than_its_share_waits_until_that_is_made_good() {
