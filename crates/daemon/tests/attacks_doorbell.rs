@@ -5,7 +5,7 @@ mod common;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use common::attack::{World, begun, crowd_for, orders};
+use common::attack::{Losses, assert_no_worse, begun, crowd_for, orders};
 use common::raw::Raw;
 use punctual_ipc::api::{Answer, Request};
 use punctual_ipc::ring::RingShape;
@@ -74,26 +74,6 @@ fn flood(doorbell: BorrowedFd<'_>, span: Duration) {
 
 #[test]
 fn a_crowd_and_a_flood_at_a_doorbell_make_no_turn_longer() {
-    // A hole of the platform may lie in a turn: then once more.
-    for round in 0..3 {
-        let both = [("crowd-and-flood-at-its-own", 90), ("crowd-and-flood-at-doorbells", 91)];
-        let [control, attack] = both.map(|(what, number)| {
-            let mut world = World::start(what, number + 2 * round);
-            let attacker = world.attack(what);
-            let harm = world.observe(SPAN);
-            eprintln!("{what}: {harm:?}");
-            let [gently, killed] = world.end();
-            assert!(gently < Duration::from_secs(5), "it ended after {gently:?}");
-            assert!(killed < Duration::from_secs(2), "it was killed after {killed:?}");
-            drop(attacker);
-            harm
-        });
-        let is_calm = attack.longest_turn <= control.longest_turn + Duration::from_micros(200);
-        let keeps = attack.lost <= 2 * control.lost + attack.sent / 20
-            && attack.late <= 2 * control.late + attack.sent / 20;
-        if is_calm && keeps {
-            return;
-        }
-    }
-    panic!("three times worse than the control");
+    let [control, attack] = ["crowd-and-flood-at-its-own", "crowd-and-flood-at-doorbells"];
+    assert_no_worse(control, attack, 90, SPAN, Losses::TwiceControl);
 }

@@ -1,9 +1,13 @@
 //! The XDP program of `link` and the wire format of `proto` do not know each other; here they meet. Packets are written
 //! by [`Header::write`] and judged by the program in the kernel (`BPF_PROG_TEST_RUN`), without a device.
 
+#[path = "support/frame.rs"]
+mod frame;
+
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
+use frame::frame;
 use punctual_analysis::Instant;
 use punctual_link::xdp::{ClassifierOptions, Program, Tag, Verdict};
 use punctual_link::{Filter, PathKey, Stream};
@@ -50,7 +54,7 @@ impl Bench {
 
     /// The stream to which a data packet is steered; `None` where it is dropped. Its buffer is released at once.
     fn judge(&mut self, packet: &[u8]) -> Option<Stream> {
-        let mut frame = frame(packet);
+        let mut frame = frame(DATA, packet);
         let (verdict, _) = self.program.run(&mut frame, 1).expect("to run");
         assert_ne!(verdict, Verdict::Pass, "a packet to our port");
         if verdict == Verdict::Drop {
@@ -73,20 +77,6 @@ impl Bench {
 
 fn full_less_one(stream: Stream) -> u32 {
     ClassifierOptions::new("lo", LOCAL, PEER, DATA, SIGNALLING).buffers[stream as usize] - 1
-}
-
-fn frame(packet: &[u8]) -> Vec<u8> {
-    let udp_bytes = packet.len() as u16 + 8;
-    let mut frame = vec![0; 12];
-    frame.extend([0x08, 0x00, 0x45, 0]);
-    frame.extend((udp_bytes + 20).to_be_bytes());
-    frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 2, 0, 2, 10, 2, 0, 1]);
-    frame.extend(DATA.to_be_bytes());
-    frame.extend(DATA.to_be_bytes());
-    frame.extend(udp_bytes.to_be_bytes());
-    frame.extend([0, 0]);
-    frame.extend(packet);
-    frame
 }
 
 fn header(payload_bytes: u32) -> Header {

@@ -1,9 +1,13 @@
 //! The XDP program tells the neighbour's signalling from anybody else's by the seal that `proto` writes
 //! (`BPF_PROG_TEST_RUN`, without a device).
 
+#[path = "support/frame.rs"]
+mod frame;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, OwnedFd};
 
+use frame::frame;
 use punctual_link::xdp::{ClassifierOptions, Program, Rate, Tag, Verdict};
 use punctual_link::{SealKey, Stream};
 use punctual_proto::signalling::{self, RTCOP_VERSION, seal};
@@ -71,7 +75,7 @@ impl Bench {
     /// What is steered keeps its buffer.
     fn hold(&mut self, packet: &[u8]) -> Fate {
         let before = self.program.drops();
-        let mut frame = frame(packet);
+        let mut frame = frame(SIGNALLING, packet);
         let (verdict, _) = self.program.run(&mut frame, 1).expect("to run");
         let after = self.program.drops();
         let dropped = [
@@ -103,21 +107,6 @@ impl Bench {
     fn is_let_in(&mut self, packet: &[u8]) -> bool {
         matches!(self.judge(packet), Fate::Steered(_))
     }
-}
-
-/// A frame from the neighbour's addresses.
-fn frame(packet: &[u8]) -> Vec<u8> {
-    let udp_bytes = packet.len() as u16 + 8;
-    let mut frame = vec![0; 12];
-    frame.extend([0x08, 0x00, 0x45, 0]);
-    frame.extend((udp_bytes + 20).to_be_bytes());
-    frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 2, 0, 2, 10, 2, 0, 1]);
-    frame.extend(SIGNALLING.to_be_bytes());
-    frame.extend(SIGNALLING.to_be_bytes());
-    frame.extend(udp_bytes.to_be_bytes());
-    frame.extend([0, 0]);
-    frame.extend(packet);
-    frame
 }
 
 /// A packet of `bytes` bytes as far as a driver looks at it.

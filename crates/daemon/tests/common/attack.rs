@@ -206,6 +206,51 @@ pub struct Harm {
     pub longest_turn: Duration,
 }
 
+impl Harm {
+    /// Not beyond what the program does to others with an object of its own: of turns 200 us, of messages what `losses` says, and
+    /// of late ones twice as many and one in twenty.
+    fn is_no_worse_than(&self, control: &Self, losses: Losses) -> bool {
+        let lost_max = match losses {
+            Losses::AsControl => control.lost,
+            Losses::TwiceControl => 2 * control.lost + self.sent / 20,
+        };
+        let is_calm = self.longest_turn <= control.longest_turn + Duration::from_micros(200);
+        is_calm && self.lost <= lost_max && self.late <= 2 * control.late + self.sent / 20
+    }
+}
+
+/// How many messages may be lost.
+#[derive(Clone, Copy, Debug)]
+pub enum Losses {
+    /// No more than beside the control.
+    AsControl,
+    /// The control itself keeps a CPU for so long that receive buffers overflow: twice as many, and one in twenty.
+    TwiceControl,
+}
+
+/// What an attack does for `span` to daemons of its own. Both of them end while it goes on.
+fn run(what: &str, number: u8, span: Duration) -> Harm {
+    let mut world = World::start(what, number);
+    let attacker = world.attack(what);
+    let harm = world.observe(span);
+    eprintln!("{what}: {harm:?}");
+    let [gently, killed] = world.end();
+    assert!(gently < Duration::from_secs(5), "it ended after {gently:?}");
+    assert!(killed < Duration::from_secs(2), "it was killed after {killed:?}");
+    drop(attacker);
+    harm
+}
+
+/// Fails where `attack` does more harm than `control`, three times of three: a hole of the platform may lie in a turn. Takes
+/// six numbers of networks from `number` on.
+pub fn assert_no_worse(control: &str, attack: &str, number: u8, span: Duration, losses: Losses) {
+    let is_fine = |round: u8| {
+        let control = run(control, number + 2 * round, span);
+        run(attack, number + 2 * round + 1, span).is_no_worse_than(&control, losses)
+    };
+    assert!((0..3).any(is_fine), "three times worse than the control");
+}
+
 /// A million entries in the list of those who wait for `descriptor`, for an event that never comes.
 pub fn crowd(descriptor: BorrowedFd<'_>) {
     crowd_for(descriptor, 50, None);
