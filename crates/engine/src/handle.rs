@@ -2,18 +2,19 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use punctual_link::Link;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::config::NodeConfig;
-use punctual_proto::node::{Node, NodeConfigError};
+use punctual_proto::node::{Decided, Node, NodeConfigError};
 use punctual_proto::{Instant, Nanos};
 use thiserror::Error;
 
 use crate::command::{Command, CommandQueue, question};
+use crate::decider::Decider;
 use crate::direct;
 use crate::events::Events;
 use crate::memory::HostMemory;
@@ -127,11 +128,15 @@ impl Engine {
             counters: Counters::default(),
         });
         let (started, starting) = question();
+        let deciding = Arc::downgrade(&shared);
+        // Started here: it is not to share the processor's CPU.
+        let decider = Decider::start(real_time.class, move |decided| give_back(&deciding, decided))
+            .map_err(os("starting the thread of admission"))?;
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("punctual-cpu".into())
             .stack_size(STACK_BYTES)
-            .spawn(move || Processor::<O, I>::main(config, theirs, started))
+            .spawn(move || Processor::<O, I>::main(config, decider, theirs, started))
             .map_err(os("starting the processor's thread"))?;
         let inner = Inner { shared, real_time, thread: Mutex::new(Some(thread)) };
         starting.wait().unwrap_or(Err(EngineError::Os {
@@ -140,6 +145,18 @@ impl Engine {
         }))?;
         Ok(EngineHandle { inner: Arc::new(inner) })
     }
+}
+
+/// What was decided goes back to the processor; `false` where that is gone.
+fn give_back<O, I>(shared: &Weak<Shared<O, I>>, decided: Decided) -> bool
+where
+    O: Outbox + 'static,
+    I: Inbox + 'static,
+{
+    let Some(shared) = shared.upgrade() else { return false };
+    let command =
+        move |processor: &mut Processor<O, I>, now| processor.node_mut().handle_decided(decided, now);
+    shared.commands.push(Box::new(command)).is_ok()
 }
 
 fn check_links(config: &EngineConfig) -> Result<(), EngineError> {

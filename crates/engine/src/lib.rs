@@ -6,6 +6,7 @@
 
 mod command;
 pub mod config;
+mod decider;
 pub mod direct;
 mod events;
 mod handle;

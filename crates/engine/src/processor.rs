@@ -37,6 +37,7 @@ use self::sentry::Sentry;
 use self::share::Share;
 use self::spin::{Spin, Waited};
 use crate::command::{Answer, CommandQueue};
+use crate::decider::Decider;
 use crate::direct;
 use crate::events::Events;
 use crate::handle::{EngineConfig, EngineError};
@@ -78,6 +79,8 @@ pub(crate) struct Shared<O: Outbox, I: Inbox> {
 /// See the module.
 pub(crate) struct Processor<O: Outbox, I: Inbox> {
     node: Node<HostMemory<O, I>>,
+    /// Makes the node's decisions of admission.
+    decider: Decider,
     ports: Vec<LinkPort>,
     waiter: Waiter,
     doorbells: Doorbells,
@@ -134,10 +137,15 @@ struct Turn {
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// The thread's main function.
-    pub fn main(config: EngineConfig, shared: Arc<Shared<O, I>>, started: Answer<Result<(), EngineError>>) {
+    pub fn main(
+        config: EngineConfig,
+        decider: Decider,
+        shared: Arc<Shared<O, I>>,
+        started: Answer<Result<(), EngineError>>,
+    ) {
         // Told however the thread ends: a panic in it must not leave anybody waiting.
         let _farewell = Farewell(Arc::clone(&shared));
-        match Self::new(config, shared) {
+        match Self::new(config, decider, shared) {
             Ok(processor) => {
                 started.send(Ok(()));
                 lead::keep(Box::new(processor));
@@ -146,7 +154,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
     }
 
-    fn new(config: EngineConfig, shared: Arc<Shared<O, I>>) -> Result<Self, EngineError> {
+    fn new(config: EngineConfig, decider: Decider, shared: Arc<Shared<O, I>>) -> Result<Self, EngineError> {
         realtime::apply(&config.real_time)?;
         direct::prepare();
         let os = |what| move |error| EngineError::Os { what, error };
@@ -164,10 +172,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let spin = Spin::new(config.spin, ports.iter().map(LinkPort::spins));
         realtime::check_spin(&config.real_time, spin.longest())?;
         let grace = config.node.signalling.grace + STOP_MARGIN;
-        let node = Node::new(config.node, config.seed, now())?;
+        let mut node = Node::new(config.node, config.seed, now())?;
+        node.decide_elsewhere();
         let share = Share::of(config.real_time.class, node.cpu_utilisation(), &shared.counters)?;
         Ok(Self {
             node,
+            decider,
             ports,
             waiter,
             doorbells: Doorbells::default(),
@@ -241,6 +251,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         // Many adapters are done at once: the window that opens is used at once.
         let completed = self.complete(ended);
         progress |= self.hand_out_events();
+        self.have_decided();
         if progress {
             self.sentry.work();
         }
@@ -251,7 +262,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 || self.commanded
                 || self.background.may_wait
                 || self.ports.iter().any(|port| port.has_more(self.node.has_best_effort_room(port.id))),
-            retry: !self.events.is_empty() || self.ports.iter().any(LinkPort::must_retry),
+            retry: !self.events.is_empty()
+                || self.decider.must_retry()
+                || self.ports.iter().any(LinkPort::must_retry),
             ended,
         }
     }
@@ -414,6 +427,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
         self.shared.events.try_put(&mut self.events);
         any
+    }
+
+    /// Gives away what admission is to decide.
+    fn have_decided(&mut self) {
+        let decision = self.node.poll_decision();
+        if decision.is_some() || self.decider.must_retry() {
+            self.decider.put(decision);
+        }
     }
 
     /// When the next turn is due: `None` means when something comes in.

@@ -189,3 +189,6 @@ const _: () = assert!(SIGNAL_PACKET_BYTES_MIN <= SIGNAL_BYTES_MAX);
 const _: () = assert!(SIGNAL_MESSAGE_BYTES_MAX <= u16::MAX as usize);
 // Two stages a node, at most 111 bytes each on the wire, and a kilobyte for the rest.
 const _: () = assert!(ROUTE_NODES_MAX * 2 * 111 + 1_024 <= SIGNAL_MESSAGE_BYTES_MAX);
+
+/// Questions of admission that are answered together where that is done beside the processor.
+pub const DECISIONS_AT_ONCE_MAX: usize = 4;

@@ -55,6 +55,27 @@ fn deadline_fix(error: &io::Error) -> &'static str {
     }
 }
 
+/// The nice value of a thread whose answers applications wait for, whatever hogs there are.
+const NICE_FIRST: i32 = -20;
+
+/// The calling thread, an ordinary one, goes before other ordinary ones where the processor has a real-time `class`. A
+/// process that may have that class and no better nice value (`RLIMIT_RTPRIO` alone) leaves it as it is: nothing that is
+/// promised depends on it.
+///
+/// # Errors
+/// What the kernel says, but for a missing right.
+pub fn go_before_ordinary_threads(class: SchedulingClass) -> io::Result<()> {
+    if class == SchedulingClass::BestEffortHost {
+        return Ok(());
+    }
+    let first =
+        Attributes::Else { policy: libc::SCHED_OTHER as u32, nice: NICE_FIRST, priority: 0, flags: 0 };
+    set_attributes(SELF, first).or_else(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => Ok(()),
+        _ => Err(error),
+    })
+}
+
 /// How the processor is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedulingClass {

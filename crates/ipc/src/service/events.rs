@@ -10,6 +10,10 @@ use super::{ClientId, End, Health, Host, HostGone, Service, Stage};
 use crate::api::{Answer, ApiError, Push, Resource};
 use crate::ring::RingHandles;
 
+/// A decision is charged so often what it took: at its end the channel is released, which may take as long, and then nobody
+/// can be charged (docs/adr/0034).
+const DECISION_CHARGE: u64 = 2;
+
 /// The channel that an event is about, whose owner pays for what it takes.
 fn channel_of(event: &Event) -> Option<ChannelId> {
     match event {
@@ -18,6 +22,7 @@ fn channel_of(event: &Event) -> Option<ChannelId> {
         | Event::Probed { channel, .. }
         | Event::Established { channel }
         | Event::Closed { channel, .. }
+        | Event::Decided { channel, .. }
         | Event::Notice { channel, .. } => Some(*channel),
         Event::Stage { channel, .. } => *channel,
         _ => None,
@@ -85,6 +90,7 @@ impl<H: Host> Service<H> {
                 self.host.unwatch(channel);
                 self.release_end(channel);
             }
+            Event::Decided { took, .. } => self.spent.set(self.spent.get() + took * DECISION_CHARGE),
             Event::Stage { channel: Some(channel), stage, healed } => {
                 self.tell(channel, Push::Stage { channel, stage, healed });
             }

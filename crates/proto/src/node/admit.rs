@@ -17,13 +17,13 @@ use super::clip::{
 use super::filters::{Upstream, slack_ns_min};
 use super::outgoing::Outgoing;
 use super::plane::{Owner, Plane, best_effort_parameters};
-use super::stages::{Held, Pooled, Reserved};
+use super::stages::{Answered, Held, Pooled, Relaxed, Reserved};
 use crate::fragment::{Fragmentation, Reassembly, packet_wire_bytes};
 use crate::ids::ChannelId;
 use crate::limits::BEST_EFFORT_OUTGOING_MAX;
 use crate::memory::Memory;
 use crate::sched::{Budget, Class, HandlerId, HandlerParameters, Trigger};
-use crate::signalling::{CommitTerms, LocalChannel, Resources};
+use crate::signalling::{Answer, CommitTerms, LocalChannel, Resources};
 use crate::slab::Fifo;
 
 /// Buffers of a channel here, in messages.
@@ -81,14 +81,29 @@ impl Terms {
 }
 
 impl<M: Memory> Resources for Plane<M> {
-    fn hold(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause> {
-        let held = self.stages.hold(local, limit, false);
-        self.divide_rest(local.link_out);
-        held
+    fn ask(&mut self, local: &Arc<LocalChannel>, limit: Nanos, dry: bool) {
+        self.stages.ask(local, limit, dry);
     }
 
-    fn probe(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause> {
-        self.stages.hold(local, limit, true)
+    fn ask_final(&mut self, local: &Arc<LocalChannel>, terms: &CommitTerms) {
+        // A sink that holds to the deadline hands over d before it: its share of the leftover is handed on.
+        let punctual = local.role == Role::Sink && local.contract.delivery == Delivery::AtDeadline;
+        let wanted = if punctual { &self.offered(local.channel) } else { &terms.bounds };
+        self.stages.ask_final(local, wanted, terms);
+    }
+
+    fn poll_answer(&mut self) -> Option<Answer> {
+        Some(match self.stages.poll_answer()? {
+            Answered::Held(channel, answer) => {
+                let link_out = self.stages.held(channel).and_then(|held| held.link());
+                self.divide_rest(link_out.map(|(link, _)| link));
+                Answer::Held(channel, answer)
+            }
+            Answered::Final(channel, relaxed) => {
+                self.relaxed = Some((channel, *relaxed));
+                Answer::Final(channel)
+            }
+        })
     }
 
     fn commit(
@@ -96,22 +111,15 @@ impl<M: Memory> Resources for Plane<M> {
         local: &Arc<LocalChannel>,
         terms: &CommitTerms,
     ) -> Result<Vec<StageGrant>, RefuseCause> {
-        let offered = self.offered(local.channel);
-        // A sink that holds to the deadline hands over d before it: its share of the leftover is handed on.
-        let punctual = local.role == Role::Sink && local.contract.delivery == Delivery::AtDeadline;
-        let wanted = if punctual { &offered } else { &terms.bounds };
-        let bounds = self
-            .stages
-            .relax(local, wanted, |index, bounds| terms.horizon(index, bounds))
-            .ok_or(RefuseCause::Exhausted)?;
-        let terms = Terms::of(terms, bounds);
+        let relaxed = self.relaxed.take().filter(|(channel, _)| *channel == local.channel);
+        let (_, relaxed) = relaxed.ok_or(RefuseCause::Exhausted)?;
+        let terms = Terms::of(terms, relaxed.bounds.clone());
         let buffers = match active(Mutation::UnrelaxedBuffers) {
-            true => buffers_of(local, &terms.unrelaxed(&offered)),
+            true => buffers_of(local, &terms.unrelaxed(&relaxed.offered)),
             false => buffers_of(local, &terms),
         };
-        let soft = self.stages.cpu_is_soft(local.channel);
-        self.stages.reserve_buffers(local.channel, reserved(local, buffers, soft))?;
-        self.install(local, &terms, buffers)?;
+        self.stages.reserve_buffers(local.channel, reserved(local, buffers, relaxed.soft.0))?;
+        self.install(local, &terms, buffers, &relaxed)?;
         self.share_with(local);
         Ok(self.stages.holding(local))
     }
@@ -210,11 +218,12 @@ impl<M: Memory> Plane<M> {
         local: &Arc<LocalChannel>,
         terms: &Terms,
         buffers: Buffers,
+        relaxed: &Relaxed,
     ) -> Result<(), RefuseCause> {
-        let parameters = self.handler_parameters(local)?;
+        let parameters = self.handler_parameters(local, relaxed)?;
         // Deliveries are due by the deadline, not by the work's budget.
         let deliveries = HandlerParameters { budget: None, trigger: Trigger::Reactive, ..parameters };
-        let outlet = self.outlet(local, terms, buffers);
+        let outlet = self.outlet(local, terms, buffers, relaxed);
         let handler = self.add_handler(Owner::Clip(local.channel), parameters);
         let role = match (local.role, outlet) {
             (Role::Source, Some(outlet)) => RoleState::Source(self.source(local, outlet, buffers)),
@@ -237,7 +246,7 @@ impl<M: Memory> Plane<M> {
         self.set_filter(local, upstream, buffers);
         let lenient = Lenient {
             slack_ns_min: slack_ns_min(&local.contract, upstream).unwrap_or(i64::MIN),
-            pooled: self.stages.cpu_is_soft(local.channel).then_some(0),
+            pooled: relaxed.soft.0.then_some(0),
         };
         let clip = Clip {
             local: local.clone(),
@@ -258,7 +267,11 @@ impl<M: Memory> Plane<M> {
     }
 
     /// The handler of a channel whose stages are held.
-    fn handler_parameters(&self, local: &LocalChannel) -> Result<HandlerParameters, RefuseCause> {
+    fn handler_parameters(
+        &self,
+        local: &LocalChannel,
+        relaxed: &Relaxed,
+    ) -> Result<HandlerParameters, RefuseCause> {
         let stage = self.stages.cpu_stage(local).ok_or(RefuseCause::Exhausted)?;
         let Urgency { class, rate, place } = stage.demand.urgency;
         let budget = stage.service.map(|Service { packets, period, .. }| {
@@ -267,11 +280,11 @@ impl<M: Memory> Plane<M> {
         });
         Ok(HandlerParameters {
             class: match class {
-                _ if self.stages.cpu_is_soft(local.channel) => Class::Soft,
+                _ if relaxed.soft.0 => Class::Soft,
                 punctual_analysis::Class::LowLatency => Class::LowLatency,
                 punctual_analysis::Class::Guaranteed => Class::Guaranteed,
             },
-            level: self.stages.cpu_rank(local.channel),
+            level: relaxed.rank,
             period: rate,
             place,
             quantum_packets: self.config.cpu.quantum_packets,
@@ -280,14 +293,19 @@ impl<M: Memory> Plane<M> {
         })
     }
 
-    fn outlet(&mut self, local: &LocalChannel, terms: &Terms, buffers: Buffers) -> Option<Outlet> {
+    fn outlet(
+        &mut self,
+        local: &LocalChannel,
+        terms: &Terms,
+        buffers: Buffers,
+        relaxed: &Relaxed,
+    ) -> Option<Outlet> {
         let link = local.link_out?;
         let packets = local.contract.packets_max(local.fragment_bytes);
         let slots = buffers.link_messages.saturating_mul(packets);
         let horizon = self.stages.link_early(local, terms.horizons[1]);
-        let soft = self.stages.link_is_soft(link, local.channel);
         let line = self.line_mut(link);
-        let flow = match soft {
+        let flow = match relaxed.soft.1 {
             true => line.scheduler.add_soft_channel(slots, horizon),
             false => line.scheduler.add_channel(slots, horizon),
         };

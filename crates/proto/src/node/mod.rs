@@ -41,6 +41,7 @@ mod work;
 use punctual_analysis::{Instant, Link, Nanos, Ppm};
 
 pub use self::check::NodeConfigError;
+pub use self::stages::{Decided, Decision};
 
 use self::api::{CloseReason, Event, FilterChange, Port, Transmit, Work, WorkKind};
 use self::breaches::Looks;
@@ -151,6 +152,28 @@ impl<M: Memory> Node<M> {
             self.signalling.abort(channel, reason, now, &mut self.plane);
         }
         newest.is_some()
+    }
+
+    /// From now on decisions of admission are made by who takes them from [`Node::poll_decision`]: one may take milliseconds
+    /// beside thousands of channels, and packets need not wait for it. Before that, each is made where it is asked for.
+    pub const fn decide_elsewhere(&mut self) {
+        self.plane.stages.decide_elsewhere();
+    }
+
+    /// What admission is to decide; to be given back by [`Node::handle_decided`]. Until then nothing more comes.
+    pub fn poll_decision(&mut self) -> Option<Decision> {
+        self.plane.stages.poll_decision()
+    }
+
+    /// Goes on with what was decided.
+    pub fn handle_decided(&mut self, decided: Decided, now: Instant) {
+        for &(channel, took) in decided.took() {
+            self.signalling.note_decision(channel, took);
+        }
+        self.plane.stages.handle_decided(decided);
+        let links = 0..self.plane.lines.len();
+        links.for_each(|link| self.plane.divide_rest(Some(LinkId(link as u16))));
+        self.signalling.settle(now, &mut self.plane);
     }
 
     /// What admission has given away of the processor, interference included.

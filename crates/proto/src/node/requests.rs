@@ -235,7 +235,11 @@ impl<M: Memory> Node<M> {
 
     /// Whether nothing is open or under way.
     pub fn is_quiet(&self) -> bool {
-        self.plane.clips.is_empty() && self.plane.flows.is_empty() && self.signalling.is_quiet()
+        let plane = &self.plane;
+        plane.clips.is_empty()
+            && plane.flows.is_empty()
+            && !plane.stages.is_asked()
+            && self.signalling.is_quiet()
     }
 
     fn close_best_effort(&mut self, channel: ChannelId) -> bool {

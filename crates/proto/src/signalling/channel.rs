@@ -73,6 +73,8 @@ pub struct Setup {
     pub arrival_error_fixed: Nanos,
     /// At the source.
     pub attempt: Option<Attempt>,
+    /// The route's as ACCEPT said them, while the local ones are made final.
+    pub accepted: Option<Vec<StageGrant>>,
 }
 
 /// A time at which something is due, or none. The end of time is none, so it takes 8 bytes where an option takes 16.

@@ -98,7 +98,7 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
-        if self.close_waiting(channel, reason) {
+        if self.close_waiting(channel, reason) || self.close_deciding(channel, reason) {
             return Ok(());
         }
         let refusal = self.refusal(RefuseCause::Receiver(CLOSED.into()));

@@ -4,17 +4,17 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use punctual_analysis::contract::SPAN_MAX;
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Soft};
 
 use super::Signalling;
 use super::budget;
 use super::channel::{Attempt, Channel, Setup, Timer, Way};
+use super::deciding::Then;
 use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::{Input, State};
-use super::transitions::{Particulars, commit};
+use super::transitions::{Particulars, ask_final, commit};
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
 use crate::limits::{CHANNELS_MAX, HALF_OPEN_PER_NEIGHBOUR_MAX};
 use crate::node::api::{
@@ -71,20 +71,30 @@ impl Signalling {
             attempt = goes_on;
             let Some(via) = attempt.candidates.pop_front() else { break };
             let create = self.first_create(request, &attempt, via.clone());
-            match self.enter(id, None, &create, resources) {
-                Ok(mut channel) => {
-                    let consent =
-                        if attempt.probe { Nanos::ZERO } else { self.config.signalling.consent_timeout };
-                    channel.deadline = Timer::due(now + self.answer_time() + consent);
-                    channel.state = if attempt.probe { State::Probing } else { State::Creating };
-                    self.start(channel, attempt, create);
-                    self.refresh_at.get_or_insert(now + self.refresh_interval());
-                    return;
-                }
-                Err(refusal) => attempt.note(refusal, via),
-            }
+            let then = Then::Try { request: Box::new(request.clone()), attempt, via };
+            let Err(refused) = self.ask_stages(id, None, create, then, resources) else {
+                return self.settle(now, resources);
+            };
+            let (refusal, Then::Try { attempt: refused, via, .. }) = *refused else { return };
+            attempt = refused;
+            attempt.note(refusal, via);
         }
         self.refused(id, request, attempt, now, resources);
+    }
+
+    /// The stages here are held: CREATE goes along the route.
+    pub(super) fn tried(
+        &mut self,
+        mut channel: Box<Channel>,
+        attempt: Attempt,
+        create: Create,
+        now: Instant,
+    ) {
+        let consent = if attempt.probe { Nanos::ZERO } else { self.config.signalling.consent_timeout };
+        channel.deadline = Timer::due(now + self.answer_time() + consent);
+        channel.state = if attempt.probe { State::Probing } else { State::Creating };
+        self.start(channel, attempt, create);
+        self.refresh_at.get_or_insert(now + self.refresh_interval());
     }
 
     /// Sends what `attempt` asks for now on its way.
@@ -148,59 +158,40 @@ impl Signalling {
             self.apply(id, Input::CreateAgain, Particulars::default(), now, resources);
             return;
         }
-        if self.wait_to_create(link, &create) {
+        if self.deciding.knows(create.path) || self.wait_to_create(link, &create) {
             return;
         }
         create.drift = create.drift.max(self.drift);
         let id = self.next_channel_id();
-        let entered = self.enter(id, Some(link), &create, resources).and_then(|channel| {
-            let mut channel = channel;
-            match (channel.local.role, create.probe) {
-                (Role::Sink, false) => {
-                    let asked = self.ask_receiver(channel, &create, now, resources);
-                    return asked.map_err(|cause| self.refusal_of(cause, None, &create));
+        match self.ask_stages(id, Some(link), create.clone(), Then::PassOn(link), resources) {
+            Ok(()) => self.settle(now, resources),
+            Err(refused) => self.answer_refused(link, &create, refused.0),
+        }
+    }
+
+    /// The stages here are held, or tested for a probe: it goes on along the route, or its receiver is asked.
+    pub(super) fn entered(
+        &mut self,
+        link: LinkId,
+        mut channel: Box<Channel>,
+        create: Create,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        match (channel.local.role, create.probe) {
+            (Role::Sink, false) => self.make_final(link, channel, create, now, resources),
+            (Role::Sink, true) => self.answer_probe(&create, Ok(channel.take_setup().all_stages)),
+            (_, probe) => {
+                channel.lease = Timer::due(now + self.config.signalling.lease);
+                self.pass_create(&mut channel, create);
+                if !probe {
+                    self.channels.insert(channel);
                 }
-                (Role::Sink, true) => self.answer_probe(&create, Ok(channel.take_setup().all_stages)),
-                (_, probe) => {
-                    channel.lease = Timer::due(now + self.config.signalling.lease);
-                    self.pass_create(&mut channel, create.clone());
-                    if !probe {
-                        self.channels.insert(channel);
-                    }
-                }
-            }
-            Ok(())
-        });
-        if let Err(refusal) = entered {
-            if create.probe {
-                self.answer_probe(&create, Err(refusal));
-            } else {
-                self.say(link, &Message::Refuse { path: create.path, refusal });
             }
         }
     }
 
-    /// The forward phase at this node: the local stages are tested and, unless for a probe, held.
-    pub(super) fn enter(
-        &mut self,
-        id: ChannelId,
-        link_in: Option<LinkId>,
-        create: &Create,
-        resources: &mut dyn Resources,
-    ) -> Result<Box<Channel>, ChannelRefusal> {
-        let local = self.local_channel(id, link_in, create);
-        let local = local.map(Arc::new).map_err(|cause| self.refusal_of(cause, None, create))?;
-        let stages = self.take_stages(&local, create, resources).map_err(|cause| {
-            // Where time is what lacks, the stages say how much they would need.
-            let wants_time = budget::wants_time(&cause);
-            let stages = wants_time.then(|| resources.probe(&local, SPAN_MAX).ok());
-            let possible = stages.flatten().map(|stages| self.spent_with(create, &local, &stages));
-            self.refusal_of(cause, possible, create)
-        })?;
-        Ok(Box::new(self.channel_of(local, create, stages)))
-    }
-
-    fn local_channel(
+    pub(super) fn local_channel(
         &mut self,
         id: ChannelId,
         link_in: Option<LinkId>,
@@ -228,35 +219,19 @@ impl Signalling {
         })
     }
 
-    fn take_stages(
-        &self,
-        local: &LocalChannel,
-        create: &Create,
-        resources: &mut dyn Resources,
-    ) -> Result<Vec<StageGrant>, RefuseCause> {
-        let propagation_max = self.propagation_max(local.link_out);
-        let wanted = local.contract.deadline;
-        let limit = budget::limit(&local.contract, &create.stages, propagation_max, create.drift);
-        let possible = self.spent_with(create, local, &[]);
-        let limit = limit.ok_or(RefuseCause::Deadline { possible, wanted })?;
-        let stages = if create.probe { resources.probe(local, limit) } else { resources.hold(local, limit) }?;
-        if stages.iter().map(|stage| stage.bound).sum::<Nanos>() <= limit {
-            return Ok(stages);
-        }
-        if !create.probe {
-            resources.release(local.channel);
-        }
-        Err(RefuseCause::Deadline { possible: self.spent_with(create, local, &stages), wanted })
-    }
-
     /// What the stages before, `own` and the link out take of D.
-    fn spent_with(&self, create: &Create, local: &LocalChannel, own: &[StageGrant]) -> Nanos {
+    pub(super) fn spent_with(&self, create: &Create, local: &LocalChannel, own: &[StageGrant]) -> Nanos {
         let own: Nanos = own.iter().map(|stage| stage.bound).sum();
         let before = budget::spent(&create.stages, create.drift) + self.propagation_max(local.link_out);
         before + own + create.drift.of(own)
     }
 
-    fn channel_of(&mut self, local: Arc<LocalChannel>, create: &Create, stages: Vec<StageGrant>) -> Channel {
+    pub(super) fn channel_of(
+        &mut self,
+        local: Arc<LocalChannel>,
+        create: &Create,
+        stages: Vec<StageGrant>,
+    ) -> Channel {
         let role = local.role;
         let setup = Setup {
             listener: if role == Role::Sink { self.listener(&create.to.port) } else { None },
@@ -265,6 +240,7 @@ impl Signalling {
             stages,
             arrival_error_fixed: create.arrival_error_fixed,
             attempt: None,
+            accepted: None,
         };
         let nodes = create.route.nodes.clone();
         Channel {
@@ -286,8 +262,10 @@ impl Signalling {
     }
 
     fn check_room(&self, link_in: Option<LinkId>) -> Result<(), RefuseCause> {
-        let half_open = link_in.map_or(0, |link| self.channels.half_open(link));
-        let full = self.channels.len() >= CHANNELS_MAX || half_open >= HALF_OPEN_PER_NEIGHBOUR_MAX;
+        let half_open =
+            link_in.map_or(0, |link| self.channels.half_open(link) + self.deciding.count_from(link));
+        let full = self.channels.len() + self.deciding.len() >= CHANNELS_MAX
+            || half_open >= HALF_OPEN_PER_NEIGHBOUR_MAX;
         if full || self.leaving { Err(RefuseCause::Exhausted) } else { Ok(()) }
     }
 
@@ -328,20 +306,56 @@ impl Signalling {
     }
 
     /// The sink commits before it asks, so that a yes of the application cannot fail here.
-    fn ask_receiver(
+    fn make_final(
         &mut self,
+        link: LinkId,
         mut channel: Box<Channel>,
+        create: Create,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        let stages =
+            channel.setup.as_mut().map(|setup| core::mem::take(&mut setup.all_stages)).unwrap_or_default();
+        match ask_final(&channel, &stages, resources) {
+            Ok(()) => {
+                self.await_final(link, create, channel, stages);
+                self.settle(now, resources);
+            }
+            Err(cause) => self.refuse_to_ask(link, &channel, cause, &create, resources),
+        }
+    }
+
+    fn refuse_to_ask(
+        &mut self,
+        link: LinkId,
+        channel: &Channel,
+        cause: RefuseCause,
+        create: &Create,
+        resources: &mut dyn Resources,
+    ) {
+        resources.release(channel.local.channel);
+        let refusal = self.refusal_of(cause, None, create);
+        self.answer_refused(link, create, refusal);
+    }
+
+    /// The stages are final: the receiver decides.
+    pub(super) fn ask_receiver(
+        &mut self,
+        link: LinkId,
+        mut channel: Box<Channel>,
+        mut stages: Vec<StageGrant>,
         create: &Create,
         now: Instant,
         resources: &mut dyn Resources,
-    ) -> Result<(), RefuseCause> {
+    ) {
         let no_listener = || RefuseCause::NoListener(create.to.port.clone());
         let listener = channel.setup.as_ref().and_then(|setup| setup.listener);
-        let mut stages =
-            channel.setup.as_mut().map(|setup| core::mem::take(&mut setup.all_stages)).unwrap_or_default();
         let committed = commit(&mut channel, &mut stages, resources)
             .and_then(|terms| Ok((terms, listener.ok_or_else(no_listener)?)));
-        let (terms, listener) = committed.inspect_err(|_| resources.release(channel.local.channel))?;
+        let (terms, listener) = match committed {
+            Ok(committed) => committed,
+            Err(cause) => return self.refuse_to_ask(link, &channel, cause, create, resources),
+        };
         self.note_degraded(&mut channel, &stages);
         let mut inbox_messages = 0;
         if let Some(setup) = &mut channel.setup {
@@ -363,7 +377,6 @@ impl Signalling {
             token: self.requests.answered(create.token, create.path.node),
         }));
         self.channels.insert(channel);
-        Ok(())
     }
 
     /// The stages of the whole route are known: so is who of them is degraded.
@@ -378,7 +391,7 @@ impl Signalling {
         }
     }
 
-    fn answer_probe(&mut self, create: &Create, answer: Result<Vec<StageGrant>, ChannelRefusal>) {
+    pub(super) fn answer_probe(&mut self, create: &Create, answer: Result<Vec<StageGrant>, ChannelRefusal>) {
         self.pass_probed(create.path, create.route.back(), answer);
     }
     /// `route` as its next receiver sees it.
@@ -425,7 +438,12 @@ impl Signalling {
     }
 
     /// A refusal of this hop with the nearest offer.
-    fn refusal_of(&self, cause: RefuseCause, possible: Option<Nanos>, create: &Create) -> ChannelRefusal {
+    pub(super) fn refusal_of(
+        &self,
+        cause: RefuseCause,
+        possible: Option<Nanos>,
+        create: &Create,
+    ) -> ChannelRefusal {
         let (done, left) = (create.route.nodes_done(), create.route.nodes_left());
         let offer = budget::offer(&create.contract, &cause, possible, done, left);
         ChannelRefusal { offer, ..self.refusal(cause) }

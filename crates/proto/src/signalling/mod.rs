@@ -25,6 +25,7 @@ mod breaches;
 mod budget;
 mod channel;
 mod clock;
+mod deciding;
 mod ends;
 mod establish;
 mod lifetime;
@@ -50,6 +51,7 @@ mod window;
 pub use budget::drain_max;
 use channel::{Channel, Channels, Way};
 pub use clock::ClockOffset;
+use deciding::Decisions;
 use losses::Losses;
 use message::Message;
 use news::LinkNews;
@@ -61,7 +63,7 @@ use rates::Closed;
 pub use rates::RateWord;
 use reports::Breaches;
 use requests::Requests;
-pub use resources::{CommitTerms, LocalChannel, Resources};
+pub use resources::{Answer, CommitTerms, LocalChannel, Resources};
 pub use seal::SealKey;
 use states::State;
 use transitions::Particulars;
@@ -107,6 +109,8 @@ pub struct Signalling {
     /// By link: what was told of it.
     news: Vec<LinkNews>,
     channels: Channels,
+    /// Channels whose stages were asked.
+    deciding: Decisions,
     /// Of the channels.
     ways: Shared<Way>,
     contracts: Shared<Contract>,
@@ -142,6 +146,7 @@ impl Signalling {
             news: alloc::vec![LinkNews::NEW; config.links.len()],
             random,
             channels: Channels::default(),
+            deciding: Decisions::default(),
             ways: Shared::new(),
             contracts: Shared::new(),
             requests: Requests::default(),
@@ -280,7 +285,9 @@ impl Signalling {
     /// Whether no channel is left and all that was said has been heard, or its hearer is gone.
     pub fn is_quiet(&self) -> bool {
         let waits_only = |channel: &Channel| self.leaving && channel.state == State::Settling;
-        self.channels.iter().all(waits_only) && self.peers.iter().all(Peer::is_quiet)
+        self.channels.iter().all(waits_only)
+            && self.deciding.is_empty()
+            && self.peers.iter().all(Peer::is_quiet)
     }
 
     /// What was counted.

@@ -4,6 +4,7 @@
 //! same route; a yes says what the whole route could promise, so the offer becomes that; a no brings another estimate.
 //! At most [`OFFERS_MAX`] are asked for, for [`ASKING_TIME_MAX`] in all. What nobody has said yes to is not offered.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use punctual_analysis::{Contract, Instant, Nanos};
@@ -11,6 +12,8 @@ use punctual_analysis::{Contract, Instant, Nanos};
 use super::Signalling;
 use super::budget;
 use super::channel::{Attempt, Channel, Timer};
+use super::deciding::Then;
+use super::message::Create;
 use super::resources::Resources;
 use super::states::State;
 use super::transitions::Particulars;
@@ -90,7 +93,7 @@ impl Signalling {
         };
         let until = now + self.answer_time().min(ASKING_TIME_MAX);
         let offering = Offering { refusal, via, wanted, asked, found: None, left: OFFERS_MAX, until };
-        self.ask_offer(id, request, attempt, offering, resources);
+        self.ask_offer(id, request, attempt, offering, now, resources);
     }
 
     fn ask_offer(
@@ -99,25 +102,55 @@ impl Signalling {
         request: &OpenRequest,
         mut attempt: Attempt,
         mut offering: Offering,
+        now: Instant,
         resources: &mut dyn Resources,
     ) {
         loop {
             let wish = OpenRequest { contract: offering.asked, probe: true, ..request.clone() };
             let create = self.first_create(&wish, &attempt, offering.via.clone());
-            match self.enter(id, None, &create, resources) {
-                Ok(mut channel) => {
-                    channel.state = State::Offering;
-                    channel.deadline = Timer::due(offering.until);
-                    attempt.offering = Some(offering);
-                    return self.start(channel, attempt, create);
-                }
-                Err(refusal) => {
-                    if offering.next(Err(Some(refusal))).is_none() {
-                        return self.tell_refused(id, &attempt, offering.told());
-                    }
-                }
+            let request_again = Box::new(request.clone());
+            let then = Then::Offer { request: request_again, attempt, offering: Box::new(offering) };
+            let Err(refused) = self.ask_stages(id, None, create, then, resources) else {
+                return self.settle(now, resources);
+            };
+            let (refusal, Then::Offer { attempt: asked, offering: refused, .. }) = *refused else { return };
+            (attempt, offering) = (asked, *refused);
+            if offering.next(Err(Some(refusal))).is_none() {
+                return self.tell_refused(id, &attempt, offering.told());
             }
         }
+    }
+
+    /// The stages here could keep what is offered: the route is asked.
+    pub(super) fn offer_asked(
+        &mut self,
+        mut channel: Box<Channel>,
+        mut attempt: Attempt,
+        offering: Offering,
+        create: Create,
+    ) {
+        channel.state = State::Offering;
+        channel.deadline = Timer::due(offering.until);
+        attempt.offering = Some(offering);
+        self.start(channel, attempt, create);
+    }
+
+    /// They could not.
+    #[allow(clippy::too_many_arguments, reason = "what was begun, the answer, and the two that all have")]
+    pub(super) fn offer_refused(
+        &mut self,
+        id: ChannelId,
+        request: &OpenRequest,
+        attempt: Attempt,
+        mut offering: Offering,
+        refusal: ChannelRefusal,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        if offering.next(Err(Some(refusal))).is_none() || offering.until <= now {
+            return self.tell_refused(id, &attempt, offering.told());
+        }
+        self.ask_offer(id, request, attempt, offering, now, resources);
     }
 
     /// What came back from the route that was asked.
@@ -141,7 +174,7 @@ impl Signalling {
         }
         let (contract, to) = (offering.asked, channel.way.to.clone());
         let request = OpenRequest { to, contract, user: attempt.user, probe: true, token: None };
-        self.ask_offer(id, &request, attempt, offering, resources);
+        self.ask_offer(id, &request, attempt, offering, now, resources);
     }
 
     fn tell_refused(&mut self, id: ChannelId, attempt: &Attempt, refusal: ChannelRefusal) {

@@ -89,7 +89,8 @@ impl Signalling {
     }
     /// Guaranteed channels that use a link, in whatever role and state.
     pub fn channels_on(&self, link: LinkId) -> u32 {
-        u32::try_from(self.channels.count_on(link)).unwrap_or(u32::MAX)
+        let count = self.channels.count_on(link) + self.deciding.count_on(link);
+        u32::try_from(count).unwrap_or(u32::MAX)
     }
     /// What has come in over a link, in bytes of the wire: its neighbour is told.
     pub fn set_received(&mut self, link: LinkId, bytes: u64) {
@@ -179,18 +180,20 @@ impl Signalling {
     /// Whether the CREATE of a path waits.
     pub(super) fn is_waiting(&self, path: PathId) -> bool {
         let is = |waiting: &Waiting| matches!(waiting, Waiting::Create(_, create) if create.path == path);
-        self.closed.waiting.iter().any(|(_, waiting)| is(waiting))
+        self.deciding.knows(path) || self.closed.waiting.iter().any(|(_, waiting)| is(waiting))
     }
 
     /// What waits and has ended before it began: its source says so.
     pub(super) fn forget_waiting(&mut self, path: PathId) {
         let is = |waiting: &Waiting| matches!(waiting, Waiting::Create(_, create) if create.path == path);
         self.closed.waiting.retain(|(_, waiting)| !is(waiting));
+        self.deciding.forget(path);
     }
     /// The neighbour of a link has forgotten what it asked for.
     pub(super) fn forget_waiting_from(&mut self, link: LinkId) {
         let is = |waiting: &Waiting| matches!(waiting, Waiting::Create(from, _) if *from == link);
         self.closed.waiting.retain(|(_, waiting)| !is(waiting));
+        self.deciding.forget_from(link);
     }
     /// An application closes what it has asked for; `false` where nothing of it waits.
     pub(super) fn close_waiting(&mut self, id: ChannelId, reason: CloseReason) -> bool {

@@ -80,25 +80,41 @@ impl CommitTerms {
     }
 }
 
+/// What the stages of a channel have answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To [`Resources::ask`]: what each offers, and holds unless it was asked dry. Or why not; nothing is held then.
+    Held(ChannelId, Result<Vec<StageGrant>, RefuseCause>),
+    /// To [`Resources::ask_final`]: it can be committed. Nothing comes where it was released meanwhile.
+    Final(ChannelId),
+}
+
+impl Answer {
+    /// Whose stages have answered.
+    pub const fn channel(&self) -> ChannelId {
+        match self {
+            Self::Held(channel, _) | Self::Final(channel) => *channel,
+        }
+    }
+}
+
 /// The node's side of a channel's establishment and end.
 pub trait Resources {
-    /// Tests and HOLDS the local stages, each with the smallest bound that it can promise and all of them
-    /// together within `limit`. Source: CPU, link out; forwarder: CPU, link out; sink: CPU. In that order.
-    ///
-    /// # Errors
-    /// Why not; nothing is held then.
-    fn hold(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause>;
+    /// Asks the local stages: each for the smallest bound that it can promise, all of them together within `limit`. Source:
+    /// CPU, link out; forwarder: CPU, link out; sink: CPU. In that order. They HOLD it unless `dry`. The answer follows
+    /// ([`Self::poll_answer`]), at once or later.
+    fn ask(&mut self, local: &Arc<LocalChannel>, limit: Nanos, dry: bool);
 
-    /// The same for a probe: holds nothing.
-    ///
-    /// # Errors
-    /// Why not.
-    fn probe(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause>;
+    /// Asks for a held channel's bounds to be moved, each to at most its limit in `terms` where that is feasible. The answer
+    /// follows; [`Self::commit`] may be called then.
+    fn ask_final(&mut self, local: &Arc<LocalChannel>, terms: &CommitTerms);
 
-    /// Makes a held channel final: each bound moved to at most its limit in `terms` where that is feasible
-    /// (the rest is handed on upstream), horizons and buffers taken from the bounds that were really
-    /// taken, data path ready. What is held now, in the order of `hold`: what a bound is made of, and the smallest one,
-    /// was said there.
+    /// What the stages have answered, in the order of asking.
+    fn poll_answer(&mut self) -> Option<Answer>;
+
+    /// Makes a channel final whose stages have just said so: horizons and buffers taken from the bounds that were really
+    /// taken (the rest of `terms` is handed on upstream), data path ready. What is held now, in the order of `ask`: what a
+    /// bound is made of, and the smallest one, was said there.
     ///
     /// # Errors
     /// Why not (buffers, mostly); the channel stays held and signalling releases it.

@@ -64,21 +64,38 @@ impl Particulars {
     }
 }
 
-/// Makes the local stages final and writes them into the route's.
+/// What the local stages may become, by the route's `stages`.
+fn terms(channel: &Channel, stages: &[StageGrant]) -> Result<CommitTerms, RefuseCause> {
+    let garbled = || RefuseCause::Unsuitable("ACCEPT does not fit what was held".into());
+    let Channel { local, drift, setup: Some(setup), .. } = channel else { return Err(garbled()) };
+    let mine = stages.get(setup.own.clone()).ok_or_else(garbled)?;
+    if mine != &*setup.stages || budget::spent(stages, *drift) > local.contract.deadline {
+        return Err(garbled());
+    }
+    let (own, fixed) = (setup.own.clone(), setup.arrival_error_fixed);
+    Ok(budget::terms(&local.contract, stages, own, local.role, fixed, *drift))
+}
+
+/// Asks the local stages for their last word.
+pub fn ask_final(
+    channel: &Channel,
+    stages: &[StageGrant],
+    resources: &mut dyn Resources,
+) -> Result<(), RefuseCause> {
+    resources.ask_final(&channel.local, &terms(channel, stages)?);
+    Ok(())
+}
+
+/// Makes the channel final whose stages have said their last word, and writes them into the route's.
 pub fn commit(
     channel: &mut Channel,
     stages: &mut [StageGrant],
     resources: &mut dyn Resources,
 ) -> Result<CommitTerms, RefuseCause> {
+    let terms = terms(channel, stages)?;
     let garbled = || RefuseCause::Unsuitable("ACCEPT does not fit what was held".into());
-    let Channel { local, drift, setup: Some(setup), .. } = channel else { return Err(garbled()) };
-    let (own, drift) = (setup.own.clone(), *drift);
-    let mine = stages.get(own.clone()).ok_or_else(garbled)?;
-    if mine != &*setup.stages || budget::spent(stages, drift) > local.contract.deadline {
-        return Err(garbled());
-    }
-    let fixed = setup.arrival_error_fixed;
-    let terms = budget::terms(&local.contract, stages, own.clone(), local.role, fixed, drift);
+    let Channel { local, setup: Some(setup), .. } = channel else { return Err(garbled()) };
+    let own = setup.own.clone();
     let mut grants = resources.commit(local, &terms)?;
     let within = grants.iter().zip(&terms.bounds).all(|(grant, most)| grant.bound <= *most);
     if grants.len() != own.len() || !within {
@@ -100,34 +117,81 @@ impl Signalling {
         &mut self,
         id: ChannelId,
         input: Input,
-        mut what: Particulars,
+        what: Particulars,
         now: Instant,
         resources: &mut dyn Resources,
     ) {
         let Some(mut channel) = self.channels.take(id) else { return };
-        let Some(mut row) = transition(channel.local.role, channel.state, input) else {
+        let Some(row) = transition(channel.local.role, channel.state, input) else {
             self.counters.unexpected += 1;
             self.channels.insert(channel);
             return;
         };
         channel.drift = channel.drift.max(what.drift);
         if row.actions.contains(&Action::Commit) {
-            match commit(&mut channel, &mut what.stages, resources) {
-                Ok(_) => {
-                    self.note_degraded(&mut channel, &what.stages);
-                    let waits = !resources.fits(&channel.local);
-                    let not_yet = transition(channel.local.role, channel.state, Input::NotYet);
-                    row = not_yet.filter(|_| waits).unwrap_or(row);
-                }
-                Err(cause) => {
-                    what.refusal = Some(self.refusal(cause));
-                    let failed = transition(channel.local.role, channel.state, Input::CommitFailed);
-                    let Some(failed) = failed else { return };
-                    row = failed;
-                }
-            }
+            return self.begin_commit(channel, what, now, resources);
         }
         self.carry_out(channel, row, what, now, resources);
+    }
+
+    /// The local stages are asked for their last word; [`Self::commit`] follows.
+    fn begin_commit(
+        &mut self,
+        mut channel: Box<Channel>,
+        mut what: Particulars,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        let is_asked = channel.setup.as_ref().is_some_and(|setup| setup.accepted.is_some());
+        if is_asked {
+            self.counters.unexpected += 1;
+            return self.channels.insert(channel);
+        }
+        match ask_final(&channel, &what.stages, resources) {
+            Ok(()) => {
+                if let Some(setup) = &mut channel.setup {
+                    setup.accepted = Some(core::mem::take(&mut what.stages));
+                }
+                self.channels.insert(channel);
+                self.settle(now, resources);
+            }
+            Err(cause) => self.commit_failed(channel, cause, what, now, resources),
+        }
+    }
+
+    /// The local stages have said it.
+    pub(super) fn commit(
+        &mut self,
+        mut channel: Box<Channel>,
+        mut what: Particulars,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        if let Err(cause) = commit(&mut channel, &mut what.stages, resources) {
+            return self.commit_failed(channel, cause, what, now, resources);
+        }
+        self.note_degraded(&mut channel, &what.stages);
+        let waits = !resources.fits(&channel.local);
+        let input = if waits { Input::NotYet } else { Input::Accept };
+        match transition(channel.local.role, channel.state, input) {
+            Some(row) => self.carry_out(channel, row, what, now, resources),
+            None => self.channels.insert(channel),
+        }
+    }
+
+    fn commit_failed(
+        &mut self,
+        channel: Box<Channel>,
+        cause: RefuseCause,
+        mut what: Particulars,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        what.refusal = Some(self.refusal(cause));
+        match transition(channel.local.role, channel.state, Input::CommitFailed) {
+            Some(row) => self.carry_out(channel, row, what, now, resources),
+            None => self.channels.insert(channel),
+        }
     }
 
     fn carry_out(

@@ -62,9 +62,21 @@ fn life(
     hello_secs: u64,
     fault: impl Fn(&mut Network, usize),
 ) -> Network {
+    life_of(seed, victim, step, (hello_secs, 0), fault)
+}
+
+/// The same with stages that think about each answer for up to `thinking_max`.
+pub fn life_of(
+    seed: u64,
+    victim: usize,
+    step: usize,
+    (hello_secs, thinking_max): (u64, u64),
+    fault: impl Fn(&mut Network, usize),
+) -> Network {
     let mut network = Network::line(seed, 4, |_, config| {
         config.signalling.hello_interval = Nanos::from_secs(hello_secs);
     });
+    network.thinking_max = thinking_max;
     network.run(SECOND);
     let channel = network.open(0, 3, 50);
     let until = network.now + 20 * SECOND;

@@ -1,7 +1,7 @@
 //! A network of real `Signalling` instances on a virtual clock: a seeded medium that loses, doubles and
 //! reorders, hosts whose clocks are set and run differently, stages that count what is held.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate, Refusal, RefusalReason};
@@ -12,7 +12,7 @@ use punctual_proto::node::api::{
 use punctual_proto::node::config::{
     CpuConfig, Degraded, LinkConfig, NodeConfig, RouteConfig, SignallingConfig,
 };
-use punctual_proto::signalling::{CommitTerms, LocalChannel, RTCOP_VERSION, Resources, Signalling};
+use punctual_proto::signalling::{Answer, CommitTerms, LocalChannel, RTCOP_VERSION, Resources, Signalling};
 
 pub const SECOND: u64 = 1_000_000_000;
 pub const MILLI: u64 = 1_000_000;
@@ -57,6 +57,9 @@ pub struct Stages {
     pub degraded: Option<Degraded>,
     /// What its applications were given.
     pub receipt: Receipt,
+    /// What was asked, in order; so many of them are given now, or all at once.
+    answers: VecDeque<Answer>,
+    ready: Option<usize>,
 }
 
 impl Stages {
@@ -109,15 +112,27 @@ impl Resources for Stages {
         true
     }
 
-    fn hold(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause> {
-        let stages = self.stages(local, limit)?;
-        assert!(self.held.insert(local.channel, false).is_none(), "held twice: {local:?}");
-        self.holds += 1;
-        Ok(stages)
+    fn ask(&mut self, local: &Arc<LocalChannel>, limit: Nanos, dry: bool) {
+        let stages = self.stages(local, limit);
+        match (&stages, dry) {
+            (_, true) => self.probes += 1,
+            (Ok(_), false) => {
+                assert!(self.held.insert(local.channel, false).is_none(), "held twice: {local:?}");
+                self.holds += 1;
+            }
+            (Err(_), false) => {}
+        }
+        self.answers.push_back(Answer::Held(local.channel, stages));
     }
-    fn probe(&mut self, local: &LocalChannel, limit: Nanos) -> Result<Vec<StageGrant>, RefuseCause> {
-        self.probes += 1;
-        self.stages(local, limit)
+    fn ask_final(&mut self, local: &Arc<LocalChannel>, _: &CommitTerms) {
+        assert_eq!(self.held.get(&local.channel), Some(&false), "final twice, or not held: {local:?}");
+        self.answers.push_back(Answer::Final(local.channel));
+    }
+    fn poll_answer(&mut self) -> Option<Answer> {
+        if let Some(ready) = &mut self.ready {
+            *ready = ready.checked_sub(1)?;
+        }
+        self.answers.pop_front()
     }
     fn commit(
         &mut self,
@@ -147,6 +162,9 @@ impl Resources for Stages {
     }
     fn release(&mut self, channel: ChannelId) {
         self.held.remove(&channel);
+        if self.ready.is_none() {
+            self.answers.retain(|answer| *answer != Answer::Final(channel));
+        }
     }
 }
 
@@ -204,6 +222,12 @@ pub struct Network {
     pub reorder_percent: u64,
     /// How much later everything comes.
     pub lag: u64,
+    /// Longest time that stages think about an answer; none at all where it is 0. To be set before anything is asked.
+    pub thinking_max: u64,
+    /// The only host whose stages do; all where it is `None`.
+    pub thinker: Option<usize>,
+    /// Hosts whose next answer is ready then.
+    thoughts: BTreeMap<(u64, u64), usize>,
     air: BTreeMap<(u64, u64), Flying>,
     flown: u64,
     pub delivered: u64,
@@ -270,6 +294,9 @@ impl Network {
             double_percent: 0,
             reorder_percent: 0,
             lag: 0,
+            thinking_max: 0,
+            thinker: None,
+            thoughts: BTreeMap::new(),
             air: BTreeMap::new(),
             flown: 0,
             delivered: 0,
@@ -305,6 +332,7 @@ impl Network {
             host.config.epoch = Epoch(host.config.epoch.0 + 1);
         }
         host.stages.held.clear();
+        host.stages.answers.clear();
         let mut signalling = Signalling::new(&host.config, seed, host.local(now));
         signalling.listen(name("in"), Nanos::ZERO).expect("free");
         host.signalling = Some(signalling);
@@ -312,6 +340,7 @@ impl Network {
     pub fn crash(&mut self, index: usize) {
         self.hosts[index].signalling = None;
         self.hosts[index].stages.held.clear();
+        self.hosts[index].stages.answers.clear();
     }
 
     /// Calls one host's signalling.
@@ -371,6 +400,13 @@ impl Network {
         };
         let timer = self.hosts.iter().enumerate().filter_map(timeout).min();
         let packet = self.air.first_key_value().map(|(key, _)| *key);
+        let thought = self.thoughts.first_key_value().map(|(key, _)| *key);
+        let others = [packet.map(|(at, _)| at), timer.map(|(at, _)| at)].into_iter().flatten().min();
+        if let Some(key) = thought.filter(|(at, _)| *at <= until && others.is_none_or(|other| *at <= other)) {
+            self.now = self.now.max(key.0);
+            self.finish_thought(key);
+            return true;
+        }
         match (packet, timer) {
             (Some(key), timer) if key.0 <= until && timer.is_none_or(|(at, _)| key.0 <= at) => {
                 let flying = self.air.remove(&key).expect("in the air");
@@ -394,10 +430,37 @@ impl Network {
         }
     }
 
+    /// One more answer of a host is ready; it may be gone, or have begun another life.
+    fn finish_thought(&mut self, key: (u64, u64)) {
+        let index = self.thoughts.remove(&key).expect("a thought");
+        if self.hosts[index].signalling.is_none() {
+            return;
+        }
+        self.at(index, |s, now, stages| {
+            stages.ready = Some(1);
+            s.settle(now, stages);
+            stages.ready = Some(0);
+        });
+    }
+    /// Each answer of a host that thinks is ready some time after the one before.
+    fn think(&mut self, index: usize) {
+        if self.thinking_max == 0 || self.thinker.is_some_and(|thinker| thinker != index) {
+            return;
+        }
+        self.hosts[index].stages.ready.get_or_insert(0);
+        let waiting = self.hosts[index].stages.answers.len();
+        while self.thoughts.values().filter(|thinker| **thinker == index).count() < waiting {
+            self.flown += 1;
+            let at = self.now + self.random.below(self.thinking_max);
+            self.thoughts.insert((at, self.flown), index);
+        }
+    }
+
     /// Sends what waits, hears what applications are told, lets them answer, checks the books.
     fn settle(&mut self) {
         for index in 0..self.hosts.len() {
             self.answer(index);
+            self.think(index);
             self.transmit(index);
             self.check(index);
         }
@@ -469,7 +532,7 @@ impl Network {
             }
         }
     }
-    /// Held is exactly what signalling has in its table.
+    /// Held is exactly what signalling has in its table, but for what the stages have not answered yet.
     fn check(&self, index: usize) {
         let host = &self.hosts[index];
         let Some(signalling) = &host.signalling else { return };
@@ -478,7 +541,9 @@ impl Network {
             .filter(|c| !matches!(c.state, "probing" | "offering" | "settling"))
             .map(|c| c.local.channel)
             .collect();
-        let held: Vec<_> = host.stages.held.keys().copied().collect();
+        let answers = |id| host.stages.answers.iter().any(|answer| answer.channel() == id);
+        let stays = |id: &ChannelId| known.contains(id) || !answers(*id);
+        let held: Vec<_> = host.stages.held.keys().copied().filter(stays).collect();
         assert_eq!(known, held, "seed {} host {index} at {}", self.seed, self.now);
     }
 

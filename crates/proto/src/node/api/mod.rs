@@ -396,6 +396,13 @@ pub enum Event {
         /// At the source: what the sink has of it; `None` where that was not to be learnt.
         receipt: Option<Receipt>,
     },
+    /// Admission has decided something for a channel of this host's, or for one that passes it, away from the processor.
+    Decided {
+        /// Which.
+        channel: ChannelId,
+        /// How long that took.
+        took: Nanos,
+    },
     /// A stage on a channel's way breaks its promise, or keeps it again.
     Stage {
         /// Which channel, of an end here; `None`: said once for the host, of its own stages and of those that its channels

@@ -7,7 +7,7 @@ use punctual_analysis::{CostParts, Explanation, Nanos, Ppm};
 use super::super::api::{Role, StageGrant, StageKind};
 use super::super::config::{self, Degraded};
 use super::models::path_costs;
-use super::planned::planned_bound;
+use super::policies::Offered;
 use super::{HeldStage, Stages};
 use crate::ids::LinkId;
 use crate::signalling::LocalChannel;
@@ -37,20 +37,22 @@ impl Stages {
         parts.unwrap_or_default()
     }
 
-    /// What the processor's offer of `stage` within `limit` is made of; asked before it is held.
-    pub(super) fn explain_cpu(&mut self, stage: &HeldStage, limit: Nanos) -> Explanation {
-        let mut made_of = match stage.planned {
-            None => self.cpu.explain(&stage.demand, limit - stage.wait).unwrap_or_default(),
-            Some(_) => planned_bound(stage),
+    /// What is told of an offer: each stage's part.
+    pub(super) fn offered(&self, local: &LocalChannel, offered: &Offered) -> Vec<StageGrant> {
+        let Offered { cpu, cpu_made_of: made_of, cpu_utilisation: utilisation, link, .. } = offered;
+        let cold_start = self.cold_start_of(made_of);
+        let cpu = StageGrant {
+            made_of: *made_of,
+            cold_start,
+            utilisation: *utilisation,
+            ..self.cpu_part(local, cpu)
         };
-        made_of.release_latency += stage.wait;
-        made_of
-    }
-
-    /// The same of a link.
-    pub(super) fn explain_link(&mut self, link: LinkId, stage: &HeldStage, limit: Nanos) -> Explanation {
-        let policy = &mut self.links[usize::from(link.0)].policy;
-        policy.explain(&stage.demand, limit).unwrap_or_default()
+        let link = link.map(|(link, stage, made_of, utilisation)| StageGrant {
+            made_of,
+            utilisation,
+            ..self.link_part(local, link, &stage)
+        });
+        core::iter::once(cpu).chain(link).collect()
     }
 
     /// Of what a processor's bound is made of, what cold caches take.
@@ -63,7 +65,7 @@ impl Stages {
         StageGrant {
             cost_parts: self.cpu_cost_parts(local),
             costs_from: self.costs_from,
-            utilisation: self.cpu.utilisation(),
+            utilisation: self.cpu_utilisation,
             degraded: self.degraded.or(self.cpu_breach.map(|_| Degraded::Broken)),
             ..self.part(cpu_kind(local.role), stage)
         }
@@ -75,7 +77,7 @@ impl Stages {
         StageGrant {
             cost_parts: on.model.cost_parts(&local.contract, local.fragment_bytes),
             propagation_max: on.propagation_max,
-            utilisation: on.policy.utilisation(),
+            utilisation: on.utilisation,
             degraded: on.degraded.or(on.breach.map(|_| Degraded::Broken)),
             ..self.part(StageKind::Link, stage)
         }

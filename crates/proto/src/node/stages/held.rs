@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use punctual_analysis::{Activation, AdmissionPolicy, Demand, Nanos, Service};
+use punctual_analysis::{Activation, Demand, Nanos, Service};
 
 use super::buffers::{Pooled, Reserved};
 use super::models::path_costs;
@@ -117,11 +117,10 @@ impl Held {
 
 impl Stages {
     pub(super) fn insert(&mut self, channel: ChannelId, cpu: &HeldStage, link: Option<(LinkId, &HeldStage)>) {
-        let early = |policy: &dyn AdmissionPolicy, stage: &HeldStage| {
-            if counts_early(policy, stage) { stage.demand.early } else { Nanos::ZERO }
+        let early = |admission: &str, stage: &HeldStage| {
+            if counts_early(admission, stage) { stage.demand.early } else { Nanos::ZERO }
         };
-        let link_early =
-            link.map(|(link, stage)| early(self.links[usize::from(link.0)].policy.as_ref(), stage));
+        let link_early = link.map(|(link, stage)| early(self.links[usize::from(link.0)].admission, stage));
         let mut held = Held {
             channel,
             cpu: cpu.bound,
@@ -132,7 +131,7 @@ impl Stages {
             frames: None,
         };
         held.set_special(Special {
-            early: (early(self.cpu.as_ref(), cpu), link_early.unwrap_or_default()),
+            early: (early(self.cpu_admission, cpu), link_early.unwrap_or_default()),
             planned: cpu.planned.map(|index| index as u32),
             pooled: None,
         });

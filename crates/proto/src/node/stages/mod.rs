@@ -3,22 +3,26 @@
 //! Invariant: `held` names exactly what the policies hold, and `buffer_bytes` is the sum of its buffers.
 
 mod buffers;
+mod decision;
 mod grants;
 mod held;
 mod models;
 mod planned;
+mod policies;
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::ToString;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use punctual_analysis::{
-    Activation, ActivationError, AdmissionPolicy, Class, Contract, Cpu, Demand, Link, Nanos, PathCosts,
-    Policing, Ppm, Refusal, RefusalReason, StageKey, Urgency, policy_by_name,
+    ActivationError, AdmissionPolicy, Class, Contract, Cpu, Demand, Link, Nanos, PathCosts, Policing, Ppm,
+    StageKey, Urgency, policy_by_name,
 };
 
-use super::api::{Breach, RateRefusal, RefuseCause, StageGrant, StageKind};
+use super::api::{Breach, RateRefusal, RefuseCause, StageKind};
 use super::check::NodeConfigError;
 use super::config::{self, Admission, Degraded, NodeConfig};
 use super::plan::PlannedFlow;
@@ -27,17 +31,21 @@ use crate::limits::{
     FRAGMENT_BYTES_MAX, FRAMES_GUARANTEED_DIVISOR, HEADER_BYTES, SIGNAL_BYTES_MAX,
     SIGNAL_PERIODS_BESIDE_KERNEL,
 };
-use crate::signalling::LocalChannel;
+use crate::signalling::{CommitTerms, LocalChannel};
 use crate::table::Table;
 
 use self::buffers::Pool;
 pub(super) use self::buffers::{Pooled, Reserved};
+pub(super) use self::decision::Answered;
+pub use self::decision::{Decided, Decision};
 use self::grants::cpu_kind;
 pub(super) use self::held::{Held, HeldStage};
 pub(crate) use self::models::link_model;
 pub(super) use self::models::{cpu_model, path_costs, signal_rate};
 use self::models::{fragment_bytes_max, hold_signalling, signal_contract};
 use self::planned::hold_plan;
+pub(super) use self::policies::Relaxed;
+use self::policies::{Final, LinkWish, Policies, Question, Wish};
 
 /// The name under which the analysis knows an admission.
 const fn name_of(admission: Admission) -> &'static str {
@@ -57,7 +65,10 @@ const SIGNALLING_KEY: StageKey = StageKey(u64::MAX);
 /// One link's admission.
 struct LinkStage {
     model: Link,
-    policy: Box<dyn AdmissionPolicy>,
+    /// The name of its policy.
+    admission: &'static str,
+    /// Given away of it when the policies were here last.
+    utilisation: Ppm,
     propagation_max: Nanos,
     packet_bytes_max: u32,
     packet_best_effort_bytes_max: u32,
@@ -91,7 +102,20 @@ const fn planned_key(index: usize) -> StageKey {
 pub(super) struct Stages {
     node: NodeId,
     cpu_model: Cpu,
-    cpu: Box<dyn AdmissionPolicy>,
+    /// The name of the processor's policy.
+    cpu_admission: &'static str,
+    /// Given away of the processor when the policies were here last.
+    cpu_utilisation: Ppm,
+    /// `None` while they are asked elsewhere.
+    policies: Option<Policies>,
+    /// What they are to be asked.
+    questions: VecDeque<Question>,
+    /// Whether they are asked elsewhere ([`Decision`]), or at once.
+    elsewhere: bool,
+    /// What they have answered and nobody has taken yet.
+    answers: VecDeque<Answered>,
+    /// Links whose rate has changed while the policies were elsewhere, and their new ones.
+    replaced: Vec<(LinkId, Box<dyn AdmissionPolicy>)>,
     costs: config::CpuCosts,
     costs_from: config::CostSource,
     /// Why the processor's bounds are no guarantees.
@@ -120,6 +144,7 @@ impl Stages {
         let signal = signal_contract(config)?;
         let costs = PathCosts::one_by_one(Nanos::ZERO, config.cpu.costs.receive_packet, Nanos::ZERO);
         let mut links = Vec::with_capacity(config.links.len());
+        let mut policies = Vec::with_capacity(config.links.len());
         let mut cpu_demand: Option<Demand> = None;
         for link in &config.links {
             let LinkAdmission { model, policy, signal_demand, signal_bound } =
@@ -140,9 +165,11 @@ impl Stages {
             });
             let (propagation_max, packet_bytes_max) = (link.propagation_max, link.packet_bytes_max);
             let frames_max = link.frames / FRAMES_GUARANTEED_DIVISOR;
+            policies.push(policy);
             links.push(LinkStage {
                 model,
-                policy,
+                admission: name_of(link.admission),
+                utilisation: Ppm(0),
                 propagation_max,
                 packet_bytes_max,
                 packet_best_effort_bytes_max: link.best_effort_bytes_max(),
@@ -160,10 +187,16 @@ impl Stages {
             hold_signalling(cpu.as_mut(), &demand, 1, "the processor")?;
         }
         let plan = hold_plan(cpu.as_mut(), config)?;
-        Ok(Self {
+        let mut stages = Self {
             node: config.id,
             cpu_model,
-            cpu,
+            cpu_admission: name_of(config.cpu.admission),
+            cpu_utilisation: Ppm(0),
+            policies: None,
+            questions: VecDeque::new(),
+            elsewhere: false,
+            answers: VecDeque::new(),
+            replaced: Vec::new(),
             costs: config.cpu.costs,
             costs_from: config.cpu.costs_from,
             degraded: config.cpu.degraded(),
@@ -175,7 +208,9 @@ impl Stages {
             held: Table::default(),
             buffer_bytes: 0,
             buffer_bytes_max: config.buffer_bytes_max,
-        })
+        };
+        stages.put_back(Policies { cpu, links: policies });
+        Ok(stages)
     }
 
     /// The bound of the implicit signalling channel of a link.
@@ -187,17 +222,13 @@ impl Stages {
         let LinkStage { model, signal_demand, signal_bound, .. } = &self.links[link];
         (model, (signal_demand, *signal_bound))
     }
-    /// A channel's fixed-priority level on the processor (0 the most urgent); 0 under other orders.
-    pub fn cpu_rank(&self, channel: ChannelId) -> u8 {
-        self.cpu.rank(StageKey(channel.0)).map_or(0, |rank| rank.min(usize::from(u8::MAX)) as u8)
+    /// Given away of the processor, when that was known last.
+    pub const fn cpu_utilisation(&self) -> Ppm {
+        self.cpu_utilisation
     }
-    /// Given away of the processor.
-    pub fn cpu_utilisation(&self) -> Ppm {
-        self.cpu.utilisation()
-    }
-    /// Given away of a link.
+    /// Given away of a link, likewise.
     pub fn link_utilisation(&self, link: LinkId) -> Ppm {
-        self.links[usize::from(link.0)].policy.utilisation()
+        self.links[usize::from(link.0)].utilisation
     }
     /// Bytes of buffers that are reserved.
     pub const fn buffer_bytes(&self) -> u64 {
@@ -208,42 +239,32 @@ impl Stages {
         self.held.get(channel)
     }
 
-    /// Tests the local stages, each with its smallest bound, together within `limit`; holds them unless `dry`.
-    ///
-    /// # Errors
-    /// The first stage that says no; nothing is held then.
-    pub fn hold(
-        &mut self,
-        local: &LocalChannel,
-        limit: Nanos,
-        dry: bool,
-    ) -> Result<Vec<StageGrant>, RefuseCause> {
+    /// Asks the local stages, each for its smallest bound, all within `limit`; they hold it unless `dry`. The answer
+    /// follows ([`Self::poll_answer`]).
+    pub fn ask(&mut self, local: &Arc<LocalChannel>, limit: Nanos, dry: bool) {
+        let question = match self.wish(local, limit, dry) {
+            Ok(wish) => {
+                if let Some(planned) = wish.cpu.planned.filter(|_| !dry) {
+                    self.plan[planned].taken = Some(local.channel);
+                }
+                Question::Hold(local.clone(), Box::new(wish))
+            }
+            Err(cause) => Question::Refused(local.clone(), cause),
+        };
+        self.put(question);
+    }
+
+    fn wish(&self, local: &LocalChannel, limit: Nanos, dry: bool) -> Result<Wish, RefuseCause> {
         self.check_suitable(local)?;
         self.check_broken(local)?;
         self.check_rate(local)?;
-        let refuse = |refusal| RefuseCause::Stage { kind: cpu_kind(local.role), refusal };
-        let cpu = self.offer_cpu(local, limit)?.map_err(refuse)?;
-        let out = local.link_out.map(|link| self.offer_link(local, link, &cpu, limit)).transpose()?;
-        // Before the stages are held: then each would count the channel itself among the others.
-        let cpu_made_of = self.explain_cpu(&cpu, limit);
-        let out = out.map(|(link, stage, left)| (link, stage, self.explain_link(link, &stage, left)));
-        if !dry {
-            if let Some((link, stage, _)) = &out {
-                self.hold_link(local.channel, *link, stage)?;
-            }
-            if let Err(refusal) = self.hold_cpu(local.channel, &cpu) {
-                if let Some((link, ..)) = out {
-                    self.links[usize::from(link.0)].policy.release(StageKey(local.channel.0));
-                }
-                return Err(refuse(refusal));
-            }
-            self.insert(local.channel, &cpu, out.as_ref().map(|(link, stage, _)| (*link, stage)));
-        }
-        let cold_start = self.cold_start_of(&cpu_made_of);
-        let cpu = StageGrant { made_of: cpu_made_of, cold_start, ..self.cpu_part(local, &cpu) };
-        let out =
-            out.map(|(link, stage, made_of)| StageGrant { made_of, ..self.link_part(local, link, &stage) });
-        Ok(core::iter::once(cpu).chain(out).collect())
+        let kind = cpu_kind(local.role);
+        let link = local.link_out.map(|link| LinkWish {
+            link,
+            demand: self.link_demand(local, link, Nanos::ZERO),
+            propagation_max: self.links[usize::from(link.0)].propagation_max,
+        });
+        Ok(Wish { kind, cpu: self.cpu_wish(local, limit)?, link, limit, dry })
     }
 
     /// The processor breaks its promise, or keeps it again.
@@ -279,10 +300,15 @@ impl Stages {
         let changed =
             signal_contract(node).and_then(|signal| link_admission(config, &signal, self.release_latency));
         let Ok(LinkAdmission { model, policy, signal_demand, signal_bound }) = changed else { return false };
+        match &mut self.policies {
+            Some(policies) => policies.links[usize::from(link.0)] = policy,
+            None => self.replaced.push((link, policy)),
+        }
         let stage = &mut self.links[usize::from(link.0)];
-        (stage.model, stage.policy) = (model, policy);
+        stage.model = model;
         (stage.signal_demand, stage.signal_bound) = (signal_demand, signal_bound);
         stage.rate_unknown = None;
+        self.note_utilisation();
         true
     }
 
@@ -292,51 +318,26 @@ impl Stages {
         why.map_or(Ok(()), |why| Err(RefuseCause::RateUnknown(why)))
     }
 
-    /// Moves the held bounds to at most `bounds` (CPU, link), each where its stage still keeps everybody's;
-    /// returns the bounds that are held now.
-    pub fn relax(
-        &mut self,
-        local: &LocalChannel,
-        bounds: &[Nanos],
-        horizons: impl Fn(usize, &[Nanos]) -> Nanos,
-    ) -> Option<Vec<Nanos>> {
-        let (mut cpu, mut out) = (self.cpu_stage(local)?, self.link_stage(local));
-        let key = StageKey(local.channel.0);
-        let mut taken = Vec::from([cpu.bound]);
-        // From the last stage on: a horizon counts what is upstream of it.
-        if let Some((link, stage)) = &mut out {
-            let wanted = bounds.get(1).copied().unwrap_or(stage.bound);
-            relax_stage(self.links[usize::from(link.0)].policy.as_mut(), key, stage, wanted);
-            taken.push(stage.bound);
-        }
-        let wanted = bounds.first().copied().unwrap_or(cpu.bound);
-        relax_stage(self.cpu.as_mut(), key, &mut cpu, wanted);
-        taken[0] = cpu.bound;
+    /// Asks for a held channel's bounds to be moved to at most those that are wanted (processor, link), each where its stage
+    /// still keeps everybody's.
+    pub fn ask_final(&mut self, local: &LocalChannel, wanted: &[Nanos], terms: &CommitTerms) {
+        let Some(cpu) = self.cpu_stage(local) else { return };
         // To a policy that counts it early service is jitter, which costs others: nobody gets that without having asked.
         let unasked =
             if local.contract.jitter.is_none() { local.contract.early_service() } else { Nanos::ZERO };
-        rehold(self.cpu.as_mut(), key, &mut cpu, horizons(0, &taken) - unasked);
-        if let Some((link, stage)) = &mut out {
-            let policy = self.links[usize::from(link.0)].policy.as_mut();
-            rehold(policy, key, stage, horizons(1, &taken) - unasked);
-        }
-        let held = self.held.get_mut(local.channel)?;
-        held.set_bounds(cpu.bound, out.map(|(_, stage)| stage.bound));
-        held.set_early(cpu.demand.early, out.map_or(Nanos::ZERO, |(_, stage)| stage.demand.early));
-        Some(taken)
+        let link = self.link_stage(local);
+        let last = Final { cpu, link, wanted: wanted.to_vec(), terms: terms.clone(), unasked };
+        self.put(Question::Relax(local.channel, Box::new(last)));
     }
 
     /// Gives everything back.
     pub fn release(&mut self, channel: ChannelId) {
         let Some(held) = self.held.remove(channel) else { return };
-        match held.planned() {
-            Some(index) => self.plan[index].taken = None,
-            None => drop(self.cpu.release(StageKey(channel.0))),
-        }
-        if let Some((link, _)) = held.link() {
-            self.links[usize::from(link.0)].policy.release(StageKey(channel.0));
+        if let Some(index) = held.planned() {
+            self.plan[index].taken = None;
         }
         self.count_buffers(channel, &held.buffers(), &Reserved::default());
+        self.put(Question::Release(channel, held.link().map(|(link, _)| link)));
     }
 
     fn check_suitable(&self, local: &LocalChannel) -> Result<(), RefuseCause> {
@@ -367,60 +368,20 @@ impl Stages {
         Ok(())
     }
 
-    /// What the processor could promise, the wait for a timer included.
-    fn offer_cpu(
-        &mut self,
-        local: &LocalChannel,
-        limit: Nanos,
-    ) -> Result<Result<HeldStage, Refusal>, RefuseCause> {
+    /// What a channel wants of the processor; where the host's plan has it, it is there already.
+    fn cpu_wish(&self, local: &LocalChannel, limit: Nanos) -> Result<HeldStage, RefuseCause> {
         if let Some(index) = self.planned(local)? {
             return self.offer_planned(local, index, limit);
         }
-        let (contract, fragment) = (&local.contract, local.fragment_bytes);
-        let service = contract.service(fragment).map_err(unsuitable)?;
-        let stage = self.stage_of_cpu(local, service);
-        let wait = stage.wait;
-        let answer = match self.cpu.offer(&stage.demand, (stage.bound_max - wait).min(limit - wait)) {
-            Ok(offer) => Ok(HeldStage { bound: wait + offer.bound, ..stage }),
-            Err(refusal) if contract.activation == Activation::Deadline => Err(refusal),
-            Err(refusal) => Err(after_timer(refusal, wait)),
-        };
-        Ok(answer)
-    }
-
-    /// What the link out could promise, with what the processor leaves of `limit`; and how much that is.
-    fn offer_link(
-        &mut self,
-        local: &LocalChannel,
-        link: LinkId,
-        cpu: &HeldStage,
-        limit: Nanos,
-    ) -> Result<(LinkId, HeldStage, Nanos), RefuseCause> {
-        let demand = self.link_demand(local, link, cpu.bound);
-        let on = &mut self.links[usize::from(link.0)];
-        let left = limit - cpu.bound - on.propagation_max;
-        let offer = on.policy.offer(&demand, left).map_err(refused_by_link)?;
-        Ok((link, HeldStage::new(demand, offer.bound), left))
-    }
-
-    fn hold_link(&mut self, channel: ChannelId, link: LinkId, stage: &HeldStage) -> Result<(), RefuseCause> {
-        let policy = &mut self.links[usize::from(link.0)].policy;
-        policy.hold(StageKey(channel.0), &stage.demand, stage.bound).map_err(refused_by_link)
-    }
-
-    fn hold_cpu(&mut self, channel: ChannelId, stage: &HeldStage) -> Result<(), Refusal> {
-        match stage.planned {
-            Some(index) => self.plan[index].taken = Some(channel),
-            None => self.cpu.hold(StageKey(channel.0), &stage.demand, stage.work_bound())?,
-        }
-        Ok(())
+        let service = local.contract.service(local.fragment_bytes).map_err(unsuitable)?;
+        Ok(self.stage_of_cpu(local, service))
     }
 
     /// How early a channel's packets may be processed where `wanted` is what its buffers allow: under an order
     /// to which early work is jitter, no more than was admitted.
     pub fn cpu_early(&self, local: &LocalChannel, wanted: Nanos) -> Nanos {
         match self.cpu_stage(local) {
-            Some(cpu) if counts_early(self.cpu.as_ref(), &cpu) => wanted.min(cpu.demand.early),
+            Some(cpu) if counts_early(self.cpu_admission, &cpu) => wanted.min(cpu.demand.early),
             _ => wanted,
         }
     }
@@ -428,21 +389,11 @@ impl Stages {
     /// The same for the link out.
     pub fn link_early(&self, local: &LocalChannel, wanted: Nanos) -> Nanos {
         match self.link_stage(local) {
-            Some((link, stage)) if counts_early(self.links[usize::from(link.0)].policy.as_ref(), &stage) => {
+            Some((link, stage)) if counts_early(self.links[usize::from(link.0)].admission, &stage) => {
                 wanted.min(stage.demand.early)
             }
             _ => wanted,
         }
-    }
-
-    /// Whether the processor serves a channel behind all that are hard.
-    pub fn cpu_is_soft(&self, channel: ChannelId) -> bool {
-        self.cpu.is_soft(StageKey(channel.0))
-    }
-
-    /// Whether the link does.
-    pub fn link_is_soft(&self, link: LinkId, channel: ChannelId) -> bool {
-        self.links[usize::from(link.0)].policy.is_soft(StageKey(channel.0))
     }
 }
 
@@ -472,57 +423,10 @@ fn link_admission(
     Ok(LinkAdmission { model, policy, signal_demand, signal_bound })
 }
 
-/// Relaxed bounds keep so many of their leading bits, and lose less than 1/64 by that. Channels of one contract then
-/// hold one of few bounds, not each its own: a stage keeps equal ones as one, and decides faster (docs/PERFORMANCE.md).
-const BOUND_BITS: u32 = 7;
-
-/// The largest bound with few different ones beside it that is not longer than `bound`.
-const fn rounded(bound: Nanos) -> Nanos {
-    let spare = u64::BITS.saturating_sub(bound.0.leading_zeros()).saturating_sub(BOUND_BITS);
-    Nanos(bound.0 >> spare << spare)
-}
-
-/// Moves one held bound; where its stage refuses, it stays and the share is handed on.
-fn relax_stage(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage, wanted: Nanos) {
-    let wanted = rounded(wanted).min(stage.bound_max);
-    if wanted > stage.bound && policy.relax(key, wanted - stage.wait).is_ok() {
-        stage.bound = wanted;
-    }
-}
-
 /// Whether a policy counts early arrivals of what is held. EDF does not ask how early: the deadline
 /// stays the same; a timer keeps early packets back.
-fn counts_early(policy: &dyn AdmissionPolicy, stage: &HeldStage) -> bool {
-    stage.wait == Nanos::ZERO && !matches!(policy.name(), "edf" | "d-order" | "fifo")
-}
-
-/// Tells a policy that counts early arrivals how early they may be now; where that breaks a bound they may not.
-fn rehold(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage, early: Nanos) {
-    if stage.demand.early == early || !counts_early(policy, stage) {
-        return;
-    }
-    let demand = Demand { early, ..stage.demand };
-    // In place: what is held need not be feasible again once it is given up.
-    if policy.hold(key, &demand, stage.work_bound()).is_ok() {
-        stage.demand = demand;
-    }
-}
-
-/// A refusal of a stage that serves by a timer or a budget: bounds include the wait; the rate that would fit is
-/// that of the budget, which is no offer to the contract.
-fn after_timer(refusal: Refusal, wait: Nanos) -> Refusal {
-    let reason = match refusal.reason {
-        RefusalReason::Bound { possible, limit } => {
-            RefusalReason::Bound { possible: possible + wait, limit: limit + wait }
-        }
-        reason => reason,
-    };
-    let bound_possible = refusal.bound_possible.map(|possible| possible + wait);
-    Refusal { reason, bound_possible, period_possible: None }
-}
-
-const fn refused_by_link(refusal: Refusal) -> RefuseCause {
-    RefuseCause::Stage { kind: StageKind::Link, refusal }
+fn counts_early(admission: &str, stage: &HeldStage) -> bool {
+    stage.wait == Nanos::ZERO && !matches!(admission, "edf" | "d-order" | "fifo")
 }
 
 fn unsuitable(error: ActivationError) -> RefuseCause {

@@ -10,6 +10,7 @@ use super::super::api::{RefuseCause, Role};
 use super::super::check::NodeConfigError;
 use super::super::config::NodeConfig;
 use super::super::plan::PlannedFlow;
+use super::grants::cpu_kind;
 use super::models::path_costs;
 use super::{HeldStage, PlannedStage, Stages, planned_key};
 use crate::signalling::LocalChannel;
@@ -32,7 +33,7 @@ impl Stages {
         local: &LocalChannel,
         index: usize,
         limit: Nanos,
-    ) -> Result<Result<HeldStage, Refusal>, RefuseCause> {
+    ) -> Result<HeldStage, RefuseCause> {
         let PlannedStage { flow, demand, taken } = &self.plan[index];
         let no = |why: String| {
             RefuseCause::Unsuitable(format!("flow \"{}\" of the plan: {why}", flow.name).into())
@@ -53,9 +54,10 @@ impl Stages {
         let bound = service.wait + flow.deadline();
         if bound > limit {
             let reason = RefusalReason::Bound { possible: bound, limit };
-            return Ok(Err(Refusal { reason, bound_possible: Some(bound), period_possible: None }));
+            let refusal = Refusal { reason, bound_possible: Some(bound), period_possible: None };
+            return Err(RefuseCause::Stage { kind: cpu_kind(local.role), refusal });
         }
-        Ok(Ok(planned_stage(&self.plan[index], service, index)))
+        Ok(planned_stage(&self.plan[index], service, index))
     }
 
     /// What a channel holds that has the planned flow `index`.

@@ -1,0 +1,160 @@
+//! Where the policies are asked: at once, or elsewhere while packets go on.
+//!
+//! Invariants: a question is answered once, in the order of asking; what an answer says is held in the policies is in
+//! `held` when the answer is taken, and not before.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::Stages;
+use super::policies::{Answer, Offered, Policies, Question, Relaxed};
+use crate::ids::ChannelId;
+use crate::limits::DECISIONS_AT_ONCE_MAX;
+use crate::node::api::{RefuseCause, StageGrant};
+use crate::signalling::LocalChannel;
+
+/// What the stages of one channel have said.
+#[derive(Debug)]
+pub(in crate::node) enum Answered {
+    /// To [`Stages::ask`].
+    Held(ChannelId, Result<Vec<StageGrant>, RefuseCause>),
+    /// To [`Stages::ask_final`].
+    Final(ChannelId, Box<Relaxed>),
+}
+
+/// Questions of admission, with all that is needed to answer them: a value that any thread can answer.
+#[derive(Debug)]
+pub struct Decision {
+    policies: Policies,
+    questions: Vec<Question>,
+}
+
+/// The answers, and the policies, which go back to their node.
+#[derive(Debug)]
+pub struct Decided {
+    policies: Policies,
+    answers: Vec<Answer>,
+    took: Vec<(ChannelId, Nanos)>,
+}
+
+impl Decision {
+    /// Answers. May take milliseconds a question beside thousands of channels. `clock` is read before and after each.
+    pub fn decide(self, mut clock: impl FnMut() -> Instant) -> Decided {
+        let Self { mut policies, questions } = self;
+        let (mut answers, mut took) = (Vec::with_capacity(questions.len()), Vec::new());
+        let mut begun = clock();
+        for question in questions {
+            let channel = question.channel();
+            answers.push(policies.answer(question));
+            let done = clock();
+            took.push((channel, done.since(begun)));
+            begun = done;
+        }
+        Decided { policies, answers, took }
+    }
+}
+
+impl Decided {
+    /// How long each answer took, and for which channel.
+    pub fn took(&self) -> &[(ChannelId, Nanos)] {
+        &self.took
+    }
+}
+
+impl Stages {
+    /// From now on the policies are asked by who takes [`Self::poll_decision`].
+    pub const fn decide_elsewhere(&mut self) {
+        self.elsewhere = true;
+    }
+
+    pub(super) fn put(&mut self, question: Question) {
+        self.questions.push_back(question);
+        if !self.elsewhere
+            && let Some(decision) = self.poll_decision()
+        {
+            self.handle_decided(decision.decide(|| Instant::ZERO));
+        }
+    }
+
+    /// What is to be asked, [`DECISIONS_AT_ONCE_MAX`] questions at most: what each answer makes the processor do is done in
+    /// one go. Nothing while the policies are away.
+    pub fn poll_decision(&mut self) -> Option<Decision> {
+        if self.questions.is_empty() {
+            return None;
+        }
+        let policies = self.policies.take()?;
+        let count = self.questions.len().min(DECISIONS_AT_ONCE_MAX);
+        Some(Decision { policies, questions: self.questions.drain(..count).collect() })
+    }
+
+    /// The policies are back.
+    pub fn handle_decided(&mut self, decided: Decided) {
+        let Decided { policies, answers, .. } = decided;
+        self.put_back(policies);
+        for answer in answers {
+            match answer {
+                Answer::Held(local, answer) => self.note_held(&local, answer),
+                Answer::Relaxed(channel, relaxed) => self.note_relaxed(channel, relaxed),
+                Answer::Released => {}
+            }
+        }
+    }
+
+    pub(super) fn put_back(&mut self, mut policies: Policies) {
+        for (link, policy) in self.replaced.drain(..) {
+            policies.links[usize::from(link.0)] = policy;
+        }
+        self.policies = Some(policies);
+        self.note_utilisation();
+    }
+
+    pub(super) fn note_utilisation(&mut self) {
+        let Some(policies) = &self.policies else { return };
+        self.cpu_utilisation = policies.cpu.utilisation();
+        for (stage, policy) in self.links.iter_mut().zip(&policies.links) {
+            stage.utilisation = policy.utilisation();
+        }
+    }
+
+    fn note_held(&mut self, local: &LocalChannel, answer: Result<Offered, RefuseCause>) {
+        match &answer {
+            Ok(offered) if !offered.dry => {
+                let link = offered.link.as_ref().map(|(link, stage, ..)| (*link, stage));
+                self.insert(local.channel, &offered.cpu, link);
+            }
+            Ok(_) => {}
+            Err(_) => self.give_up_plan(local.channel),
+        }
+        let grants = answer.map(|offered| self.offered(local, &offered));
+        self.answers.push_back(Answered::Held(local.channel, grants));
+    }
+
+    /// A channel that was refused has no flow of the plan.
+    fn give_up_plan(&mut self, channel: ChannelId) {
+        let is_held = self.held.get(channel).is_some();
+        if let Some(planned) = self.plan.iter_mut().find(|flow| flow.taken == Some(channel) && !is_held) {
+            planned.taken = None;
+        }
+    }
+
+    /// Nothing where the channel was released meanwhile.
+    fn note_relaxed(&mut self, channel: ChannelId, relaxed: Relaxed) {
+        let Some(held) = self.held.get_mut(channel) else { return };
+        let link = relaxed.link.as_ref();
+        held.set_bounds(relaxed.cpu.bound, link.map(|stage| stage.bound));
+        held.set_early(relaxed.cpu.demand.early, link.map_or(Nanos::ZERO, |stage| stage.demand.early));
+        self.answers.push_back(Answered::Final(channel, Box::new(relaxed)));
+    }
+
+    /// What the stages have said, in the order of asking.
+    pub fn poll_answer(&mut self) -> Option<Answered> {
+        self.answers.pop_front()
+    }
+
+    /// Whether somebody waits for an answer.
+    pub fn is_asked(&self) -> bool {
+        self.policies.is_none() || !self.questions.is_empty() || !self.answers.is_empty()
+    }
+}

@@ -1,0 +1,300 @@
+//! The admission policies of all stages, and what is asked of them.
+//!
+//! A decision may take milliseconds beside thousands of channels, and no packet may wait for it. So the policies are one
+//! value that can be taken out of the node, asked elsewhere, and put back with the answers; nothing else is needed to
+//! answer, and no packet needs the policies.
+//!
+//! Invariant: questions are answered in the order in which they were asked, each on the state that the one before left.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use punctual_analysis::{AdmissionPolicy, Demand, Explanation, Nanos, Ppm, Refusal, RefusalReason, StageKey};
+
+use super::super::api::{RefuseCause, StageKind};
+use super::planned::planned_bound;
+use super::{HeldStage, counts_early};
+use crate::ids::{ChannelId, LinkId};
+use crate::signalling::{CommitTerms, LocalChannel};
+
+/// The policies of the processor and of each link.
+#[derive(Debug)]
+pub(super) struct Policies {
+    pub cpu: Box<dyn AdmissionPolicy>,
+    pub links: Vec<Box<dyn AdmissionPolicy>>,
+}
+
+/// What a channel wants of the link out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinkWish {
+    pub link: LinkId,
+    /// `early` is not known before the processor's bound is.
+    pub demand: Demand,
+    pub propagation_max: Nanos,
+}
+
+/// What a channel wants of the stages here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    /// The processor: its part of a refusal.
+    pub kind: StageKind,
+    /// Without a bound yet, unless it is planned.
+    pub cpu: HeldStage,
+    pub link: Option<LinkWish>,
+    /// All stages together.
+    pub limit: Nanos,
+    /// Nothing is held.
+    pub dry: bool,
+}
+
+/// The last word on what a channel holds.
+#[derive(Clone, Debug)]
+pub(super) struct Final {
+    pub cpu: HeldStage,
+    pub link: Option<(LinkId, HeldStage)>,
+    pub wanted: Vec<Nanos>,
+    pub terms: CommitTerms,
+    /// How early it is anyway, which no policy need count.
+    pub unasked: Nanos,
+}
+
+/// What is asked of the policies for one channel.
+#[derive(Debug)]
+pub(super) enum Question {
+    Hold(Arc<LocalChannel>, Box<Wish>),
+    /// It was refused without being asked: the answer has its turn all the same.
+    Refused(Arc<LocalChannel>, RefuseCause),
+    Relax(ChannelId, Box<Final>),
+    Release(ChannelId, Option<LinkId>),
+}
+
+impl Question {
+    /// For which channel.
+    pub fn channel(&self) -> ChannelId {
+        match self {
+            Self::Hold(local, _) | Self::Refused(local, _) => local.channel,
+            Self::Relax(channel, _) | Self::Release(channel, _) => *channel,
+        }
+    }
+}
+
+/// A link's part of an offer: stage, what its bound is made of, utilisation before.
+pub(super) type LinkOffer = (LinkId, HeldStage, Explanation, Ppm);
+
+/// What the stages offer, and hold unless the question was dry.
+#[derive(Debug)]
+pub(super) struct Offered {
+    pub cpu: HeldStage,
+    pub cpu_made_of: Explanation,
+    pub cpu_utilisation: Ppm,
+    pub link: Option<LinkOffer>,
+    pub dry: bool,
+}
+
+/// What is held for good.
+#[derive(Clone, Debug)]
+pub(in crate::node) struct Relaxed {
+    pub(super) cpu: HeldStage,
+    pub(super) link: Option<HeldStage>,
+    /// The bounds of the stages.
+    pub bounds: Vec<Nanos>,
+    /// What they were before: the smallest that were offered.
+    pub offered: Vec<Nanos>,
+    /// Fixed-priority level on the processor, 0 the most urgent; 0 under other orders.
+    pub rank: u8,
+    /// Whether the processor serves it behind all that are hard, and whether the link does.
+    pub soft: (bool, bool),
+}
+
+/// The answer to one question.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Held(Arc<LocalChannel>, Result<Offered, RefuseCause>),
+    Relaxed(ChannelId, Relaxed),
+    Released,
+}
+
+impl Policies {
+    pub fn link(&mut self, link: LinkId) -> &mut dyn AdmissionPolicy {
+        self.links[usize::from(link.0)].as_mut()
+    }
+
+    /// Answers one question.
+    pub fn answer(&mut self, question: Question) -> Answer {
+        match question {
+            Question::Hold(local, wish) => {
+                let answer = self.hold(local.channel, &wish);
+                Answer::Held(local, answer)
+            }
+            Question::Refused(local, cause) => Answer::Held(local, Err(cause)),
+            Question::Relax(channel, last) => Answer::Relaxed(channel, self.relax(channel, *last)),
+            Question::Release(channel, link) => {
+                self.cpu.release(StageKey(channel.0));
+                link.map(|link| self.link(link).release(StageKey(channel.0)));
+                Answer::Released
+            }
+        }
+    }
+
+    /// Tests the stages, each with its smallest bound, together within the limit; holds them unless `dry`.
+    fn hold(&mut self, channel: ChannelId, wish: &Wish) -> Result<Offered, RefuseCause> {
+        let refused = |refusal| RefuseCause::Stage { kind: wish.kind, refusal };
+        let cpu = self.offer_cpu(wish).map_err(refused)?;
+        let link = wish.link.map(|link| self.offer_link(&link, &cpu, wish.limit)).transpose()?;
+        // Before the stages are held: then each would count the channel itself among the others.
+        let cpu_made_of = self.explain_cpu(&cpu, wish.limit);
+        let mut offered = Offered {
+            cpu,
+            cpu_made_of,
+            cpu_utilisation: Ppm(0),
+            link: link.map(|(link, stage, left)| {
+                let made_of = self.link(link).explain(&stage.demand, left).unwrap_or_default();
+                (link, stage, made_of, Ppm(0))
+            }),
+            dry: wish.dry,
+        };
+        if !wish.dry {
+            self.take(channel, &offered).map_err(|cause| match cause {
+                Taken::Cpu(refusal) => refused(refusal),
+                Taken::Link(refusal) => refused_by_link(refusal),
+            })?;
+        }
+        offered.cpu_utilisation = self.cpu.utilisation();
+        if let Some((link, .., utilisation)) = &mut offered.link {
+            *utilisation = self.link(*link).utilisation();
+        }
+        Ok(offered)
+    }
+
+    /// What the processor could promise, the wait for a timer included.
+    fn offer_cpu(&mut self, wish: &Wish) -> Result<HeldStage, Refusal> {
+        let stage = wish.cpu;
+        if stage.planned.is_some() {
+            return Ok(stage);
+        }
+        let wait = stage.wait;
+        match self.cpu.offer(&stage.demand, (stage.bound_max - wait).min(wish.limit - wait)) {
+            Ok(offer) => Ok(HeldStage { bound: wait + offer.bound, ..stage }),
+            Err(refusal) if stage.service.is_none() => Err(refusal),
+            Err(refusal) => Err(after_timer(refusal, wait)),
+        }
+    }
+
+    /// What the link out could promise, with what the processor leaves of `limit`; and how much that is.
+    fn offer_link(
+        &mut self,
+        wish: &LinkWish,
+        cpu: &HeldStage,
+        limit: Nanos,
+    ) -> Result<(LinkId, HeldStage, Nanos), RefuseCause> {
+        let demand = Demand { early: cpu.bound, ..wish.demand };
+        let left = limit - cpu.bound - wish.propagation_max;
+        let offer = self.link(wish.link).offer(&demand, left).map_err(refused_by_link)?;
+        Ok((wish.link, HeldStage::new(demand, offer.bound), left))
+    }
+
+    /// What the processor's offer of `stage` within `limit` is made of; asked before it is held.
+    fn explain_cpu(&mut self, stage: &HeldStage, limit: Nanos) -> Explanation {
+        let mut made_of = match stage.planned {
+            None => self.cpu.explain(&stage.demand, limit - stage.wait).unwrap_or_default(),
+            Some(_) => planned_bound(stage),
+        };
+        made_of.release_latency += stage.wait;
+        made_of
+    }
+
+    /// Holds what was offered; nothing is held where that fails.
+    fn take(&mut self, channel: ChannelId, offered: &Offered) -> Result<(), Taken> {
+        let key = StageKey(channel.0);
+        if let Some((link, stage, ..)) = &offered.link {
+            self.link(*link).hold(key, &stage.demand, stage.bound).map_err(Taken::Link)?;
+        }
+        let cpu = &offered.cpu;
+        if cpu.planned.is_some() {
+            return Ok(());
+        }
+        self.cpu.hold(key, &cpu.demand, cpu.work_bound()).map_err(|refusal| {
+            offered.link.map(|(link, ..)| self.link(link).release(key));
+            Taken::Cpu(refusal)
+        })
+    }
+
+    /// Moves the held bounds to at most those that are wanted, each where its stage still keeps everybody's.
+    fn relax(&mut self, channel: ChannelId, last: Final) -> Relaxed {
+        let Final { mut cpu, link, wanted, terms, unasked } = last;
+        let key = StageKey(channel.0);
+        let (on, mut link) = (link.map(|(link, _)| link), link.map(|(_, stage)| stage));
+        let offered = core::iter::once(cpu.bound).chain(link.map(|stage| stage.bound)).collect();
+        let mut bounds = Vec::from([cpu.bound]);
+        // From the last stage on: a horizon counts what is upstream of it.
+        if let Some((on, stage)) = on.zip(link.as_mut()) {
+            let wanted = wanted.get(1).copied().unwrap_or(stage.bound);
+            relax_stage(self.link(on), key, stage, wanted);
+            bounds.push(stage.bound);
+        }
+        let wanted = wanted.first().copied().unwrap_or(cpu.bound);
+        relax_stage(self.cpu.as_mut(), key, &mut cpu, wanted);
+        bounds[0] = cpu.bound;
+        rehold(self.cpu.as_mut(), key, &mut cpu, terms.horizon(0, &bounds) - unasked);
+        if let Some((on, stage)) = on.zip(link.as_mut()) {
+            rehold(self.link(on), key, stage, terms.horizon(1, &bounds) - unasked);
+        }
+        let rank = self.cpu.rank(key).map_or(0, |rank| rank.min(usize::from(u8::MAX)) as u8);
+        let soft = (self.cpu.is_soft(key), on.is_some_and(|on| self.link(on).is_soft(key)));
+        Relaxed { cpu, link, bounds, offered, rank, soft }
+    }
+}
+
+/// Which stage refuses to hold what it has offered.
+enum Taken {
+    Cpu(Refusal),
+    Link(Refusal),
+}
+
+/// Relaxed bounds keep so many of their leading bits, and lose less than 1/64 by that. Channels of one contract then
+/// hold one of few bounds, not each its own: a stage keeps equal ones as one, and decides faster (docs/PERFORMANCE.md).
+const BOUND_BITS: u32 = 7;
+
+/// The largest bound with few different ones beside it that is not longer than `bound`.
+const fn rounded(bound: Nanos) -> Nanos {
+    let spare = u64::BITS.saturating_sub(bound.0.leading_zeros()).saturating_sub(BOUND_BITS);
+    Nanos(bound.0 >> spare << spare)
+}
+
+/// Moves one held bound; where its stage refuses, it stays and the share is handed on.
+fn relax_stage(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage, wanted: Nanos) {
+    let wanted = rounded(wanted).min(stage.bound_max);
+    if wanted > stage.bound && policy.relax(key, wanted - stage.wait).is_ok() {
+        stage.bound = wanted;
+    }
+}
+
+/// Tells a policy that counts early arrivals how early they may be now; where that breaks a bound they may not.
+fn rehold(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage, early: Nanos) {
+    if stage.demand.early == early || !counts_early(policy.name(), stage) {
+        return;
+    }
+    let demand = Demand { early, ..stage.demand };
+    // In place: what is held need not be feasible again once it is given up.
+    if policy.hold(key, &demand, stage.work_bound()).is_ok() {
+        stage.demand = demand;
+    }
+}
+
+/// A refusal of a stage that serves by a timer or a budget: bounds include the wait; the rate that would fit is
+/// that of the budget, which is no offer to the contract.
+fn after_timer(refusal: Refusal, wait: Nanos) -> Refusal {
+    let reason = match refusal.reason {
+        RefusalReason::Bound { possible, limit } => {
+            RefusalReason::Bound { possible: possible + wait, limit: limit + wait }
+        }
+        reason => reason,
+    };
+    let bound_possible = refusal.bound_possible.map(|possible| possible + wait);
+    Refusal { reason, bound_possible, period_possible: None }
+}
+
+const fn refused_by_link(refusal: Refusal) -> RefuseCause {
+    RefuseCause::Stage { kind: StageKind::Link, refusal }
+}

@@ -1,0 +1,315 @@
+//! Channels that wait for the decision of this host's own stages: it may take longer than a packet can wait, so the stages
+//! answer later ([`Resources::poll_answer`]), and what was begun goes on then.
+//!
+//! Invariant: who waits here is in no other table; the stages hold nothing for it that its answer does not say.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use punctual_analysis::contract::SPAN_MAX;
+use punctual_analysis::{Instant, Nanos};
+
+use super::Signalling;
+use super::budget;
+use super::channel::{Attempt, Channel};
+use super::message::{Create, Message};
+use super::offers::Offering;
+use super::resources::{Answer, LocalChannel, Resources};
+use super::transitions::{CLOSED, Particulars};
+use crate::ids::{ChannelId, LinkId, NodeId, PathId};
+use crate::node::api::{ChannelRefusal, CloseReason, Event, OpenRequest, RefuseCause, Role, StageGrant};
+
+/// What goes on when the stages have answered.
+#[derive(Debug)]
+pub enum Then {
+    /// CREATE along a candidate route of a channel that starts here.
+    Try { request: Box<OpenRequest>, attempt: Attempt, via: Vec<NodeId> },
+    /// A probe for what a refusal offers.
+    Offer { request: Box<OpenRequest>, attempt: Attempt, offering: Box<Offering> },
+    /// A CREATE that came over a link goes on, or its receiver is asked.
+    PassOn(LinkId),
+    /// The stages of a channel that ends here are final, and its receiver is asked.
+    AskReceiver(LinkId, Box<Channel>, Vec<StageGrant>),
+}
+
+/// A channel whose stages were asked.
+#[derive(Debug)]
+struct Deciding {
+    local: Arc<LocalChannel>,
+    create: Create,
+    /// They have refused for lack of time, and are asked how much they would need.
+    refused: Option<RefuseCause>,
+    then: Then,
+}
+
+/// Channels whose stages were asked.
+#[derive(Debug, Default)]
+pub struct Decisions {
+    waiting: BTreeMap<ChannelId, Deciding>,
+    /// Those that came over a link.
+    by_path: BTreeMap<PathId, ChannelId>,
+}
+
+impl Decisions {
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+    fn insert(&mut self, deciding: Deciding) {
+        let local = &deciding.local;
+        if local.link_in.is_some() {
+            self.by_path.insert(local.path, local.channel);
+        }
+        self.waiting.insert(local.channel, deciding);
+    }
+    fn remove(&mut self, id: ChannelId) -> Option<Deciding> {
+        let deciding = self.waiting.remove(&id)?;
+        self.by_path.remove(&deciding.local.path);
+        Some(deciding)
+    }
+    /// Whether the channel of a path that came over a link is among them.
+    pub fn knows(&self, path: PathId) -> bool {
+        self.by_path.contains_key(&path)
+    }
+    /// Those that came over a link.
+    pub fn count_from(&self, link: LinkId) -> usize {
+        self.waiting.values().filter(|waiting| waiting.local.link_in == Some(link)).count()
+    }
+    /// Those that use a link, in either direction.
+    pub fn count_on(&self, link: LinkId) -> usize {
+        let uses = |local: &LocalChannel| [local.link_in, local.link_out].contains(&Some(link));
+        self.waiting.values().filter(|waiting| uses(&waiting.local)).count()
+    }
+    /// Its source has ended it before it began.
+    pub fn forget(&mut self, path: PathId) {
+        if let Some(id) = self.by_path.get(&path).copied() {
+            self.remove(id);
+        }
+    }
+    /// The neighbour of a link has forgotten what it asked for.
+    pub fn forget_from(&mut self, link: LinkId) {
+        self.waiting.retain(|_, waiting| waiting.local.link_in != Some(link));
+        let Self { waiting, by_path } = self;
+        by_path.retain(|_, id| waiting.contains_key(id));
+    }
+}
+
+impl Signalling {
+    /// Asks the local stages for what `create` wants, and goes on with `then` when they have answered.
+    ///
+    /// # Errors
+    /// A refusal, and `then` back, where they need not be asked.
+    pub(super) fn ask_stages(
+        &mut self,
+        id: ChannelId,
+        link_in: Option<LinkId>,
+        create: Create,
+        then: Then,
+        resources: &mut dyn Resources,
+    ) -> Result<(), Box<(ChannelRefusal, Then)>> {
+        let local = match self.local_channel(id, link_in, &create) {
+            Ok(local) => Arc::new(local),
+            Err(cause) => return Err(Box::new((self.refusal_of(cause, None, &create), then))),
+        };
+        let deciding = Deciding { local, create, refused: None, then };
+        let Deciding { local, create, .. } = &deciding;
+        let propagation_max = self.propagation_max(local.link_out);
+        let limit = budget::limit(&local.contract, &create.stages, propagation_max, create.drift);
+        match limit {
+            Some(limit) => {
+                resources.ask(local, limit, create.probe);
+                self.deciding.insert(deciding);
+            }
+            None => {
+                let (possible, wanted) = (self.spent_with(create, local, &[]), local.contract.deadline);
+                self.ask_how_much(deciding, RefuseCause::Deadline { possible, wanted }, resources);
+            }
+        }
+        Ok(())
+    }
+
+    /// Time is what lacks: the stages say how much they would need.
+    fn ask_how_much(&mut self, deciding: Deciding, cause: RefuseCause, resources: &mut dyn Resources) {
+        resources.ask(&deciding.local, SPAN_MAX, true);
+        self.deciding.insert(Deciding { refused: Some(cause), ..deciding });
+    }
+
+    /// What a decision took, for who pays.
+    pub fn note_decision(&mut self, channel: ChannelId, took: Nanos) {
+        self.events.push_back(Event::Decided { channel, took });
+    }
+
+    /// Goes on with what the stages have answered.
+    pub fn settle(&mut self, now: Instant, resources: &mut dyn Resources) {
+        while let Some(answer) = resources.poll_answer() {
+            match answer {
+                Answer::Held(id, answer) => self.answered(id, answer, now, resources),
+                Answer::Final(id) => self.finalised(id, now, resources),
+            }
+        }
+    }
+
+    fn answered(
+        &mut self,
+        id: ChannelId,
+        answer: Result<Vec<StageGrant>, RefuseCause>,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        let Some(mut deciding) = self.deciding.remove(id) else {
+            // Nobody wants it any more.
+            return resources.release(id);
+        };
+        let refused = deciding.refused.take();
+        let Deciding { local, create, .. } = &deciding;
+        if let Some(cause) = refused {
+            let possible = answer.ok().map(|stages| self.spent_with(create, local, &stages));
+            let refusal = self.refusal_of(cause, possible, create);
+            return self.stages_refused(deciding, refusal, now, resources);
+        }
+        let kept = answer.and_then(|stages| self.within_deadline(local, create, stages));
+        match kept.and_then(|stages| self.still_wanted(local, create).map(|()| stages)) {
+            Ok(stages) => self.stages_held(deciding, stages, now, resources),
+            Err(cause) => {
+                resources.release(id);
+                if budget::wants_time(&cause) {
+                    self.ask_how_much(deciding, cause, resources);
+                    return self.settle(now, resources);
+                }
+                let refusal = self.refusal_of(cause, None, create);
+                self.stages_refused(deciding, refusal, now, resources);
+            }
+        }
+    }
+
+    /// All stages together keep what the stages before have left of D.
+    fn within_deadline(
+        &self,
+        local: &LocalChannel,
+        create: &Create,
+        stages: Vec<StageGrant>,
+    ) -> Result<Vec<StageGrant>, RefuseCause> {
+        let propagation_max = self.propagation_max(local.link_out);
+        let limit = budget::limit(&local.contract, &create.stages, propagation_max, create.drift);
+        if limit.is_some_and(|limit| stages.iter().map(|stage| stage.bound).sum::<Nanos>() <= limit) {
+            return Ok(stages);
+        }
+        let (possible, wanted) = (self.spent_with(create, local, &stages), local.contract.deadline);
+        Err(RefuseCause::Deadline { possible, wanted })
+    }
+
+    /// The host has begun to stop, or lost the next hop, since the stages were asked.
+    fn still_wanted(&self, local: &LocalChannel, create: &Create) -> Result<(), RefuseCause> {
+        if self.leaving {
+            return Err(RefuseCause::Exhausted);
+        }
+        match create.route.next().filter(|_| local.role != Role::Sink) {
+            Some(next) if self.link_to(next).is_none() => Err(self.unreachable(next)),
+            _ => Ok(()),
+        }
+    }
+
+    fn stages_held(
+        &mut self,
+        deciding: Deciding,
+        stages: Vec<StageGrant>,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        let Deciding { local, create, then, .. } = deciding;
+        let channel = Box::new(self.channel_of(local, &create, stages));
+        match then {
+            Then::Try { attempt, .. } => self.tried(channel, attempt, create, now),
+            Then::Offer { attempt, offering, .. } => self.offer_asked(channel, attempt, *offering, create),
+            Then::PassOn(link) => self.entered(link, channel, create, now, resources),
+            Then::AskReceiver(..) => {}
+        }
+    }
+
+    fn stages_refused(
+        &mut self,
+        deciding: Deciding,
+        refusal: ChannelRefusal,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        let id = deciding.local.channel;
+        match deciding.then {
+            Then::Try { request, mut attempt, via } => {
+                attempt.note(refusal, via);
+                self.try_routes(id, &request, attempt, now, resources);
+            }
+            Then::Offer { request, attempt, offering } => {
+                self.offer_refused(id, &request, attempt, *offering, refusal, now, resources);
+            }
+            Then::PassOn(link) | Then::AskReceiver(link, ..) => {
+                self.answer_refused(link, &deciding.create, refusal);
+            }
+        }
+    }
+
+    /// A CREATE that this host refuses.
+    pub(super) fn answer_refused(&mut self, link: LinkId, create: &Create, refusal: ChannelRefusal) {
+        if create.probe {
+            self.answer_probe(create, Err(refusal));
+        } else {
+            self.say(link, &Message::Refuse { path: create.path, refusal });
+        }
+    }
+
+    /// The stages of a channel that ends here are to be final before its receiver is asked.
+    pub(super) fn await_final(
+        &mut self,
+        link: LinkId,
+        create: Create,
+        channel: Box<Channel>,
+        stages: Vec<StageGrant>,
+    ) {
+        let local = channel.local.clone();
+        let then = Then::AskReceiver(link, channel, stages);
+        self.deciding.insert(Deciding { local, create, refused: None, then });
+    }
+
+    /// The stages of a channel are final: what waited for that goes on.
+    fn finalised(&mut self, id: ChannelId, now: Instant, resources: &mut dyn Resources) {
+        if let Some(deciding) = self.deciding.remove(id) {
+            let Deciding { create, then, .. } = deciding;
+            let Then::AskReceiver(link, channel, stages) = then else { return };
+            return match self.leaving {
+                true => {
+                    resources.release(id);
+                    let refusal = self.refusal_of(RefuseCause::Exhausted, None, &create);
+                    self.answer_refused(link, &create, refusal);
+                }
+                false => self.ask_receiver(link, channel, stages, &create, now, resources),
+            };
+        }
+        let Some(mut channel) = self.channels.take(id) else { return resources.release(id) };
+        let accepted = channel.setup.as_mut().and_then(|setup| setup.accepted.take());
+        match accepted {
+            Some(stages) => self.commit(channel, Particulars::stages(stages), now, resources),
+            None => self.channels.insert(channel),
+        }
+    }
+
+    /// An application closes what waits here; `false` where nothing does.
+    pub(super) fn close_deciding(&mut self, id: ChannelId, reason: CloseReason) -> bool {
+        let begins_here = |deciding: &Deciding| deciding.local.link_in.is_none();
+        if !self.deciding.waiting.get(&id).is_some_and(begins_here) {
+            return false;
+        }
+        let attempt = match self.deciding.remove(id).map(|deciding| deciding.then) {
+            Some(Then::Try { attempt, .. } | Then::Offer { attempt, .. }) => attempt,
+            _ => return false,
+        };
+        if let Some(asked) = attempt.asked {
+            self.answer_no(&asked, self.refusal(RefuseCause::Receiver(CLOSED.into())));
+        }
+        self.events.push_back(Event::Closed { channel: id, reason, receipt: None });
+        true
+    }
+}

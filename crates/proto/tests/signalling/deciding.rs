@@ -1,0 +1,165 @@
+//! Stages that think before they answer: packets, closes, crashes and shutdowns come in between.
+
+use punctual_proto::node::api::{CloseReason, Event, RefuseCause};
+
+use crate::faults::life_of;
+use crate::network::{MILLI, Network, SECOND};
+
+/// Longest thinking times: shorter and longer than a round trip.
+const THINKING: [u64; 2] = [MILLI, 80 * MILLI];
+
+fn thinking(seed: u64, hosts: usize, thinking_max: u64) -> Network {
+    let mut network = Network::line(seed, hosts, |_, _| {});
+    network.thinking_max = thinking_max;
+    network.run(SECOND);
+    network
+}
+
+#[test]
+fn a_channel_is_established_whatever_time_the_stages_take() {
+    for thinking_max in THINKING {
+        for seed in 0..20 {
+            let mut network = thinking(seed, 5, thinking_max);
+            let channel = network.open(0, 4, 100);
+            assert!(network.run_until(5 * SECOND, |n| n.all_in("open")), "seed {seed} {thinking_max}");
+            assert!(network.hosts.iter().all(|host| host.stages.holds == 1), "seed {seed}: held once");
+            network.close(0, channel);
+            assert!(network.run_until(5 * SECOND, Network::nothing_held), "seed {seed} {thinking_max}");
+        }
+    }
+}
+
+/// Whenever the application closes what it has asked for, nothing is left anywhere, and it is told once.
+#[test]
+fn a_close_at_any_step_leaves_nothing() {
+    for thinking_max in THINKING {
+        for step in 0..60 {
+            let mut network = thinking(step, 4, thinking_max);
+            let channel = network.open(0, 3, 100);
+            let until = network.now + 20 * SECOND;
+            (0..step).for_each(|_| assert!(network.step(until)));
+            network.at(0, |s, now, stages| s.close(channel, CloseReason::Local, now, stages).ok());
+            network.run(15 * SECOND);
+            assert!(network.nothing_held(), "step {step} {thinking_max}");
+            let closed =
+                network.count(0, |e| matches!(e, Event::Closed { channel: id, .. } if *id == channel));
+            assert_eq!(closed, 1, "step {step} {thinking_max}");
+            let told = |e: &Event| matches!(e, Event::Incoming(_));
+            let ended = |e: &Event| matches!(e, Event::Closed { .. });
+            assert_eq!(network.count(3, told), network.count(3, ended), "step {step} {thinking_max}");
+        }
+    }
+}
+
+#[test]
+fn a_crash_of_any_host_at_any_step_frees_everything_within_a_lease() {
+    for victim in 0..4 {
+        for step in 0..60 {
+            let seed = 7_000 + 1_000 * victim as u64 + step as u64;
+            let times = (if step % 2 == 0 { 1 } else { 30 }, THINKING[step / 2 % 2]);
+            let mut network = life_of(seed, victim, step, times, Network::crash);
+            network.run(22 * SECOND);
+            assert!(network.nothing_held(), "seed {seed} victim {victim} step {step}");
+        }
+    }
+}
+
+#[test]
+fn a_restart_at_any_step_leaves_nothing_of_the_former_life() {
+    for victim in 0..4 {
+        for step in 0..60 {
+            let seed = 17_000 + 1_000 * victim as u64 + step as u64;
+            let mut network = life_of(seed, victim, step, (1, THINKING[step % 2]), |network, victim| {
+                network.crash(victim);
+                network.start(victim);
+            });
+            network.run(4 * SECOND);
+            assert!(
+                network.all_in("open") || network.nothing_held(),
+                "seed {seed} victim {victim} step {step}"
+            );
+        }
+    }
+}
+
+/// A host that stops while its stages think refuses what has not begun, and becomes quiet.
+#[test]
+fn a_shutdown_at_any_step_becomes_quiet() {
+    for victim in 0..4 {
+        for step in 0..60 {
+            let seed = 27_000 + 1_000 * victim as u64 + step as u64;
+            let mut network = life_of(seed, victim, step, (1, THINKING[step % 2]), |network, victim| {
+                network.at(victim, |s, now, stages| s.shutdown(now, stages));
+            });
+            network.run(15 * SECOND);
+            assert!(network.nothing_held(), "seed {seed} victim {victim} step {step}");
+            let quiet = network.hosts[victim].signalling.as_ref().is_some_and(|s| s.is_quiet());
+            assert!(quiet, "seed {seed} victim {victim} step {step}");
+        }
+    }
+}
+
+#[test]
+fn many_channels_come_and_go_on_a_bad_medium() {
+    for seed in 0..6 {
+        let mut network = Network::line(300 + seed, 4, |_, _| {});
+        network.thinking_max = THINKING[seed as usize % 2];
+        (network.loss_percent, network.double_percent, network.reorder_percent) = (10, 10, 20);
+        let mut open = Vec::new();
+        for _ in 0..60 {
+            let (from, to) = [(0, 3), (3, 0), (1, 3), (2, 0)][network.random.below(4) as usize];
+            open.push((from, network.open(from, to, 100)));
+            let pause = network.random.below(200 * MILLI);
+            network.run(pause);
+            if network.random.below(2) == 0 {
+                let (at, channel) = open.swap_remove(network.random.below(open.len() as u64) as usize);
+                network.at(at, |s, now, stages| s.close(channel, CloseReason::Local, now, stages).ok());
+            }
+        }
+        for (at, channel) in open {
+            network.at(at, |s, now, stages| s.close(channel, CloseReason::Local, now, stages).ok());
+        }
+        network.run(30 * SECOND);
+        assert!(network.nothing_held(), "seed {seed}");
+    }
+}
+
+/// The offer of a refusal is what stages that answer at once offer.
+#[test]
+fn an_offer_does_not_depend_on_the_time_that_it_takes() {
+    let offer = |thinking_max| {
+        let mut network = thinking(5, 4, thinking_max);
+        network.open(0, 3, 2);
+        assert!(network.run_until(10 * SECOND, |n| n.has(0, |e| matches!(e, Event::Refused { .. }))));
+        let refusal = network.hosts[0].events.iter().find_map(|event| match event {
+            Event::Refused { refusal, .. } => Some(refusal.clone()),
+            _ => None,
+        });
+        let refusal = refusal.expect("refused");
+        assert!(network.nothing_held());
+        (
+            refusal.node,
+            refusal.offer,
+            matches!(refusal.cause, RefuseCause::Stage { .. } | RefuseCause::Deadline { .. }),
+        )
+    };
+    let at_once = offer(0);
+    assert!(at_once.1.is_some() && at_once.2, "{at_once:?}");
+    THINKING.into_iter().for_each(|thinking_max| assert_eq!(offer(thinking_max), at_once));
+}
+
+/// Half-open channels count from the time on at which the stages are asked.
+#[test]
+fn who_waits_for_stages_counts_as_half_open() {
+    let mut network = thinking(1, 2, 0);
+    (network.thinking_max, network.thinker) = (3_000 * SECOND, Some(1));
+    let limit = punctual_proto::limits::HALF_OPEN_PER_NEIGHBOUR_MAX;
+    for _ in 0..limit + 10 {
+        network.open(0, 1, 50);
+        network.run(MILLI);
+    }
+    network.run(SECOND);
+    let exhausted =
+        |e: &Event| matches!(e, Event::Refused { refusal, .. } if refusal.cause == RefuseCause::Exhausted);
+    assert_eq!(network.count(0, exhausted), 10);
+}
