@@ -1,5 +1,5 @@
 //! Decisions of admission, made beside the processor by a thread of their own: one may take milliseconds beside thousands of
-//! channels, and no packet may wait for it (docs/adr/0034).
+//! channels, and no packet may wait for it (docs/adr/0035).
 //!
 //! The processor gives a [`Decision`] away and gets it back as a command. It never waits for the thread: it only tries the
 //! lock of the desk, and wakes the thread without a look at whether it sleeps. At most one decision is on the way.

@@ -178,6 +178,8 @@ pub const BEST_EFFORT_PACKET_BYTES_MIN: u32 = SIGNAL_PACKET_BYTES_MIN as u32;
 pub const HALF_OPEN_PER_NEIGHBOUR_MAX: usize = 1_024;
 /// Channels that start, pass or end at a node.
 pub const CHANNELS_MAX: usize = 65_536;
+/// Questions of admission that are answered together where that is done beside the processor.
+pub const DECISIONS_AT_ONCE_MAX: usize = 4;
 /// Requests of receivers that wait for an answer, in either direction.
 pub const REQUESTS_MAX: usize = 1_024;
 /// Listeners of a node.
@@ -189,6 +191,3 @@ const _: () = assert!(SIGNAL_PACKET_BYTES_MIN <= SIGNAL_BYTES_MAX);
 const _: () = assert!(SIGNAL_MESSAGE_BYTES_MAX <= u16::MAX as usize);
 // Two stages a node, at most 111 bytes each on the wire, and a kilobyte for the rest.
 const _: () = assert!(ROUTE_NODES_MAX * 2 * 111 + 1_024 <= SIGNAL_MESSAGE_BYTES_MAX);
-
-/// Questions of admission that are answered together where that is done beside the processor.
-pub const DECISIONS_AT_ONCE_MAX: usize = 4;

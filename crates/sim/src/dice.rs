@@ -39,6 +39,8 @@ pub enum Draw {
     Kernel,
     /// How long a host's shapers take.
     Shaper(u64),
+    /// How long a host's decisions of admission take.
+    Decisions(u64),
     /// What happens in the world.
     World,
     /// What happens to frames.
@@ -73,6 +75,7 @@ impl Draw {
             Self::Adapter(host, link) if host < 1 << 13 && link < 1 << 8 => (1 << 21) + (host << 8) + link,
             Self::Adapter(host, link) => (1 << 41) + (host << 16) + link,
             Self::Shaper(host) => (1 << 43) + host,
+            Self::Decisions(host) => (1 << 44) + host,
             Self::World => 1 << 22,
             Self::Faults => 1 << 23,
             Self::Sender(attempt) => (1 << 24) + attempt,
@@ -241,14 +244,17 @@ mod tests {
                 Drift => Kernel,
                 Kernel => World,
                 World => Faults,
-                Faults | Processor(_) | Adapter(..) | Sender(_) | Node(_) | Shaper(_) => return None,
+                Faults | Processor(_) | Adapter(..) | Sender(_) | Node(_) | Shaper(_) | Decisions(_) => {
+                    return None;
+                }
             })
         };
         let single = std::iter::successors(Some(Topology), next);
         let mut labels: Vec<u64> = single.map(Draw::label).collect();
         let hosts = crate::topology::HOSTS_MAX as u64;
         for host in 0..=hosts {
-            labels.extend([Processor(host).label(), Node(host).label(), Shaper(host).label()]);
+            labels.extend([Processor(host).label(), Node(host).label()]);
+            labels.extend([Shaper(host).label(), Decisions(host).label()]);
             labels.extend([0, 1, 254, 255, 256, 257, 9_999].map(|link| Adapter(host, link).label()));
         }
         labels.extend((0..2_000_000).step_by(997).map(|attempt| Sender(attempt).label()));

@@ -19,6 +19,8 @@ pub(super) struct Share {
     runtime: Nanos,
     /// What admission had given away when it was asked.
     utilisation: Ppm,
+    /// What it gave away when the kernel refused more, until admission has taken back what the refused channel had.
+    refused: Option<Ppm>,
 }
 
 impl Share {
@@ -32,7 +34,7 @@ impl Share {
         let runtime = runtime(utilisation, period);
         set_runtime(runtime, period)?;
         counters.runtime_ns.set(runtime.0);
-        Ok(Some(Self { period, runtime, utilisation }))
+        Ok(Some(Self { period, runtime, utilisation, refused: None }))
     }
 
     /// Asks the kernel for what admission has given away now, if that has changed.
@@ -42,7 +44,11 @@ impl Share {
         at: Instant,
         counters: &Counters,
     ) {
-        while node.cpu_utilisation() != self.utilisation {
+        if self.refused == Some(node.cpu_utilisation()) && node.is_deciding() {
+            return;
+        }
+        self.refused = None;
+        if node.cpu_utilisation() != self.utilisation {
             let utilisation = node.cpu_utilisation();
             let wanted = runtime(utilisation, self.period);
             if wanted != self.runtime
@@ -51,7 +57,9 @@ impl Share {
                 counters.runtimes_refused.add(1);
                 tracing::error!(%error, "the channel that was admitted last is refused");
                 if utilisation > self.utilisation && node.abort_newest(CloseReason::RuntimeRefused, at) {
-                    continue;
+                    // Where that was not enough, the next one follows.
+                    self.refused = Some(utilisation);
+                    return;
                 }
                 // Less than before was refused, or nothing is left to give up: the larger runtime stays.
                 self.utilisation = utilisation;

@@ -10,9 +10,10 @@ use super::{ClientId, End, Health, Host, HostGone, Service, Stage};
 use crate::api::{Answer, ApiError, Push, Resource};
 use crate::ring::RingHandles;
 
-/// A decision is charged so often what it took: at its end the channel is released, which may take as long, and then nobody
-/// can be charged (docs/adr/0034).
-const DECISION_CHARGE: u64 = 2;
+/// A decision is charged with this part of what it took: of the thread that decides, which is not the processor, a user may
+/// have ten times its share; and at its end the channel is released, which may take as long, and then nobody can be charged
+/// (docs/adr/0035).
+const DECISION_CHARGE_DIVISOR: u64 = 5;
 
 /// The channel that an event is about, whose owner pays for what it takes.
 fn channel_of(event: &Event) -> Option<ChannelId> {
@@ -90,7 +91,7 @@ impl<H: Host> Service<H> {
                 self.host.unwatch(channel);
                 self.release_end(channel);
             }
-            Event::Decided { took, .. } => self.spent.set(self.spent.get() + took * DECISION_CHARGE),
+            Event::Decided { took, .. } => self.spent.set(self.spent.get() + took / DECISION_CHARGE_DIVISOR),
             Event::Stage { channel: Some(channel), stage, healed } => {
                 self.tell(channel, Push::Stage { channel, stage, healed });
             }

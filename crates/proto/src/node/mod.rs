@@ -165,6 +165,11 @@ impl<M: Memory> Node<M> {
         self.plane.stages.poll_decision()
     }
 
+    /// Whether admission has something to decide, or has decided what nobody has heard of yet.
+    pub fn is_deciding(&self) -> bool {
+        self.plane.stages.is_asked()
+    }
+
     /// Goes on with what was decided.
     pub fn handle_decided(&mut self, decided: Decided, now: Instant) {
         for &(channel, took) in decided.took() {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use punctual_analysis::{BitRate, Instant, Nanos};
 use punctual_proto::ids::{ChannelId, LinkId, ListenerId};
 use punctual_proto::node::api::{Port, Work};
-use punctual_proto::node::{Node, NodeConfigError};
+use punctual_proto::node::{Decided, Node, NodeConfigError};
 
 use super::backlog::Backlog;
 use crate::adapter::Adapter;
@@ -74,6 +74,10 @@ pub(super) struct Host {
     pub shaped: VecDeque<(LinkId, BitRate)>,
     /// How long a shaper takes.
     pub shaper_dice: Dice,
+    /// What admission has decided beside the processor.
+    pub decided: VecDeque<Decided>,
+    /// How long that takes; nothing where each decision is made where it is asked for.
+    pub decision_dice: Option<Dice>,
     pub calls: VecDeque<Call>,
     /// The only timer event that counts; others are stale.
     pub timer: Option<SimTime>,
@@ -144,7 +148,12 @@ impl Host {
         sabotage: &Sabotage,
     ) -> Result<Self, NodeConfigError> {
         let node_seed = Dice::of(seed, Draw::Node(number)).bits();
-        let node = Node::new(plan.config.clone(), node_seed, plan.clock.read(SimTime(0)))?;
+        let mut node = Node::new(plan.config.clone(), node_seed, plan.clock.read(SimTime(0)))?;
+        // Engines decide beside their processors; the other half of the seeds shows that this changes no answer.
+        let decision_dice = (seed % 2 == 1).then(|| Dice::of(seed, Draw::Decisions(number)));
+        if decision_dice.is_some() {
+            node.decide_elsewhere();
+        }
         let dice = Dice::of(seed, Draw::Processor(number));
         let processor = Processor::new(&plan.config.cpu, plan.wake_max, sabotage.cpu_cost_percent, dice)
             .at_its_slowest(plan.slow);
@@ -165,6 +174,8 @@ impl Host {
             sent: VecDeque::new(),
             shaped: VecDeque::new(),
             shaper_dice: Dice::of(seed, Draw::Shaper(number)),
+            decided: VecDeque::new(),
+            decision_dice,
             calls: VecDeque::new(),
             timer: None,
             delivered: Deliveries::default(),
@@ -199,7 +210,11 @@ impl Host {
     ) -> Result<(), NodeConfigError> {
         let node_seed = Dice::of(seed ^ (u64::from(self.life) << 32), Draw::Node(number)).bits();
         self.node = Node::new(plan.config.clone(), node_seed, self.clock.read(now))?;
+        if self.decision_dice.is_some() {
+            self.node.decide_elsewhere();
+        }
         self.activity = Activity::Idle;
+        self.decided.clear();
         self.arrived.clear();
         self.sent.clear();
         self.shaped.clear();

@@ -30,6 +30,7 @@ use std::collections::BTreeMap;
 
 use punctual_analysis::BitRate;
 use punctual_proto::ids::{ChannelId, LinkId, Name, PathId};
+use punctual_proto::node::Decided;
 use punctual_proto::node::api::{NodeStatus, Port};
 
 use self::attempts::Attempts;
@@ -68,6 +69,8 @@ enum Event {
     Sent { host: usize, life: u32, link: LinkId, wire_bytes: u32 },
     /// A shaper has changed its rate.
     Shaped { host: usize, life: u32, link: LinkId, rate: BitRate },
+    /// Admission has decided.
+    Decided { host: usize, life: u32, decided: Box<Decided> },
     /// A processor looks: it has woken up, or its unit is done.
     Step { host: usize, life: u32 },
     /// A node's time has come.
@@ -235,6 +238,12 @@ impl World {
             Event::Shaped { host, life, link, rate } => {
                 if self.hosts[host].life == life {
                     self.hosts[host].shaped.push_back((link, rate));
+                    self.wake(host);
+                }
+            }
+            Event::Decided { host, life, decided } => {
+                if self.hosts[host].life == life {
+                    self.hosts[host].decided.push_back(*decided);
                     self.wake(host);
                 }
             }

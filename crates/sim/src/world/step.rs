@@ -11,6 +11,8 @@ use punctual_proto::node::api::{Port, WorkKind};
 
 /// Longest time that a shaper takes to change, and then to tell.
 const SHAPER_TAKES_MAX: Nanos = Nanos::from_millis(60);
+/// Longest time that a decision of admission takes.
+const DECISION_TAKES_MAX: Nanos = Nanos::from_millis(5);
 /// A node that wants to be called at once more often than this within one look does not let time pass.
 const ROUNDS_MAX: u32 = 1_000;
 
@@ -48,6 +50,7 @@ impl World {
             self.take_in(host, now);
             self.deliver(host);
             self.poll_events(host, now);
+            self.have_decided(host);
             self.serve_links(host, now);
             if self.hosts[host].life != life {
                 return;
@@ -76,6 +79,9 @@ impl World {
             self.hosts[host].node.handle_sent(link, wire_bytes, now);
             self.check_effort(host, Effort::Sent, before);
         }
+        while let Some(decided) = self.hosts[host].decided.pop_front() {
+            self.hosts[host].node.handle_decided(decided, now);
+        }
         while let Some((link, rate)) = self.hosts[host].shaped.pop_front() {
             self.outcome.shaped += 1;
             self.hosts[host].node.handle_shaped(link, rate, now);
@@ -85,6 +91,16 @@ impl World {
         while let Some((link, rate)) = self.hosts[host].node.poll_shaper() {
             self.shape(host, link, rate);
         }
+    }
+
+    /// Admission decides beside the processor, which takes its time.
+    fn have_decided(&mut self, host: usize) {
+        let asker = &mut self.hosts[host];
+        let Some(dice) = &mut asker.decision_dice else { return };
+        let Some(decision) = asker.node.poll_decision() else { return };
+        let at = self.now + dice.span(Nanos(0), DECISION_TAKES_MAX);
+        let decided = Box::new(decision.decide(|| Instant::ZERO));
+        self.queue.schedule(at, Event::Decided { host, life: asker.life, decided });
     }
 
     /// A shaper changes some time after it is asked, and tells some time after that.

@@ -136,7 +136,7 @@ pub struct BrokenStage {
 impl BrokenStage {
     /// The stage alone.
     pub fn name(&self) -> String {
-        name_of(&self.host, self.towards.as_deref())
+        stage_name(&self.host, self.towards.as_deref())
     }
 }
 
@@ -187,7 +187,7 @@ pub enum SeenIn {
 impl fmt::Display for LateStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, towards, late: Lateness { times, by_max }, seen_in } = self;
-        let name = name_of(host, towards.as_deref());
+        let name = stage_name(host, towards.as_deref());
         let times = if *times == 1 { "once".into() } else { format!("{times} times") };
         write!(f, "{name} was up to {by_max} late, {times} in the last minute")?;
         match seen_in {
@@ -199,7 +199,7 @@ impl fmt::Display for LateStage {
     }
 }
 
-fn name_of(host: &str, towards: Option<&str>) -> String {
+fn stage_name(host: &str, towards: Option<&str>) -> String {
     towards.map_or_else(|| format!("processor of {host}"), |towards| format!("link {host}-{towards}"))
 }
 

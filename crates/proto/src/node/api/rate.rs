@@ -23,6 +23,11 @@ pub struct MeasuredRate {
 }
 
 impl MeasuredRate {
+    /// What the link drains at the most.
+    pub fn at_most(&self) -> BitRate {
+        let error = u128::from(self.rate.0) * u128::from(self.error.0) / 1_000_000;
+        BitRate(self.rate.0.saturating_add(u64::try_from(error).unwrap_or(u64::MAX)))
+    }
     /// What the link drains surely.
     pub const fn surely(&self) -> BitRate {
         self.rate.less(self.error)

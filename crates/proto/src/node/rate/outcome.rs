@@ -55,11 +55,10 @@ impl<M: Memory> Node<M> {
     pub(in crate::node) fn measured_slow(&self, link: LinkId) -> Option<BitRate> {
         let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.line(link).config);
         let (measured, _) = rate.measured.filter(|_| !config.rate_auto)?;
-        let error = u128::from(measured.rate.0) * u128::from(measured.error.0) / 1_000_000;
-        let most = measured.rate.0.saturating_add(u64::try_from(error).unwrap_or(u64::MAX));
+        let most = measured.at_most();
         let seen = rate.watch.observed().filter(|seen| seen.at > measured.at);
-        let is_slow = !measured.at_least && most < config.rate.less(config.rate_error).0;
-        (is_slow && seen.is_none_or(|seen| seen.rate.0 <= most)).then_some(measured.rate)
+        let is_slow = !measured.at_least && most < config.rate.less(config.rate_error);
+        (is_slow && seen.is_none_or(|seen| seen.rate <= most)).then_some(measured.rate)
     }
 
     /// Measures a link before it counts as healed. Whether that is under way.

@@ -1,8 +1,8 @@
 //! What a link is seen to drain while it is used: what its neighbour says that came in, beside what was handed over.
 //!
-//! Where more was handed over than came out, and it was so in the look before, too, and about as much came out then, packets
-//! waited below the driver all the time: what came out is what the link drains. Else it drains that much at least. Looks happen when a HELLO comes, which
-//! says the count: nobody is woken, and no packet is touched for it.
+//! Where more was handed over than came out, and it was so in the look before, too, and about as much came out then,
+//! packets waited below the driver all the time: what came out is what the link drains. Else it drains that much at
+//! least. Looks happen when a HELLO comes, which says the count: nobody is woken, and no packet is touched for it.
 
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
