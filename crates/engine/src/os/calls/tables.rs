@@ -126,6 +126,7 @@ const AF_XDP_STATISTICS: [Argument; 2] = [is(1, libc::SOL_XDP), is(2, libc::XDP_
 const BPF_MAP_LOOKUP_ELEM: libc::c_int = 1;
 const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 const BPF_MAP_DELETE_ELEM: libc::c_int = 3;
+const BPF_LINK_DETACH: libc::c_int = 34;
 
 const PROCESSOR: &[Call] = &[
     call!(SYS_epoll_pwait2, "waits for links, doorbells, commands"),
@@ -212,6 +213,7 @@ const SERVICE: &[Call] = &[
     #[cfg(target_arch = "x86_64")]
     call!(SYS_unlink, "its socket, at the end"),
     call!(SYS_unlinkat, "the same"),
+    call!(SYS_bpf, &[&[is(0, BPF_LINK_DETACH)]], "link detach: the classifier leaves its device, at the end"),
     call!(SYS_exit_group, "the end"),
     call!(SYS_clone3, "starts ringers"),
     call!(SYS_clone, "the same, where clone3 is not there"),
