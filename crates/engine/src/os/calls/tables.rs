@@ -137,9 +137,13 @@ const PROCESSOR: &[Call] = &[
     call!(
         SYS_write,
         &[&[is_long(2, EVENTFD_BYTES)]],
-        "8 bytes: an eventfd that wakes a thread of the daemon",
+        "8 bytes: an eventfd that wakes a thread of the daemon; a bell of root or of the daemon's own user",
     ),
-    call!(SYS_read, &[&[is_long(2, EVENTFD_BYTES)]], "8 bytes: an eventfd of the daemon's own"),
+    call!(
+        SYS_read,
+        &[&[is_long(2, EVENTFD_BYTES)]],
+        "8 bytes: an eventfd of the daemon's own, after it was rung"
+    ),
     call!(SYS_epoll_ctl, "doorbells that come, go and ring too often; a device that comes back"),
     call!(SYS_recvmmsg, "udp: takes packets in"),
     call!(SYS_sendmmsg, "udp: sends packets"),
