@@ -164,7 +164,7 @@ const PROCESSOR: &[Call] = &[
         &[&[is(0, BPF_MAP_LOOKUP_ELEM)], &[is(0, BPF_MAP_UPDATE_ELEM)], &[is(0, BPF_MAP_DELETE_ELEM)]],
         "look up, update, delete; xdp: filters of channels, and what they counted",
     ),
-    call!(SYS_sched_setattr, &[&[is(0, 0)]], "of itself; class \"deadline\": the runtime follows admission"),
+    call!(SYS_sched_setattr, &[&[is(0, 0)]], "of itself; class deadline: the runtime follows admission"),
 ];
 
 const RINGER: &[Call] = &[
