@@ -105,6 +105,11 @@ const EVERY_THREAD: &[Call] = &[
     call!(SYS_prctl, &[&[is(0, PR_GET_AUXV)]], "PR_GET_AUXV: where the vDSO lies, once a process"),
     call!(SYS_getrandom, "keys of hash tables, once a thread"),
     call!(SYS_write, &[&[is(0, libc::STDERR_FILENO)]], "to standard error: the log"),
+    call!(
+        SYS_writev,
+        &[&[is(0, libc::STDERR_FILENO)]],
+        "to standard error: why the C library ends the process",
+    ),
     call!(SYS_restart_syscall, "a wait goes on after the process was stopped"),
     call!(SYS_rt_sigprocmask, "the thread ends"),
     call!(SYS_sigaltstack, "the same"),
