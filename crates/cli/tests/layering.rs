@@ -1,5 +1,5 @@
-//! The layers of docs/ARCHITECTURE.md hold: dependencies point one way, the pure crates stay pure, and unsafe
-//! code lives only where it may.
+//! The layers of docs/ARCHITECTURE.md hold: dependencies point one way, the pure crates stay pure, unsafe code lives only
+//! where it may, and the processor's thread has the system calls that docs/SECURITY.md says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -175,4 +175,29 @@ fn the_search_for_unsafe_code_finds_it() {
     assert!(has_unsafe("pub unsafe fn f() {}"));
     assert!(!has_unsafe("// unsafe { }"));
     assert!(!has_unsafe("#![forbid(unsafe_code)]"));
+}
+
+/// The table of docs/SECURITY.md that begins with a heading of these cells: its rows, the first two cells of each.
+fn table(text: &str, heading: &str) -> Vec<(String, String)> {
+    let rows = text.lines().skip_while(|line| *line != heading).skip(2);
+    let cells = |row: &str| {
+        let mut cells = row.trim_matches('|').splitn(2, '|').map(|cell| cell.trim().to_owned());
+        (cells.next().unwrap_or_default(), cells.next().unwrap_or_default())
+    };
+    rows.take_while(|line| line.starts_with('|')).map(cells).collect()
+}
+
+/// The filter of the processor's thread is made of its list, so what the document does not say the thread cannot do.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn the_processors_system_calls_are_those_of_the_document() {
+    use punctual_engine::os::calls::{ThreadKind, calls};
+    let text = std::fs::read_to_string(root().join("docs/SECURITY.md")).expect("the document");
+    let said = table(&text, "| call | for |");
+    let has: Vec<_> =
+        calls(ThreadKind::Processor).map(|call| (format!("`{}`", call.name), call.why.to_owned())).collect();
+    assert_eq!(
+        said, has,
+        "say in docs/SECURITY.md what the processor may do, and why, in the order of its list"
+    );
 }

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use punctual_engine::config::{ConfigError, DaemonConfig, HostConfig};
 use punctual_engine::os::attributes::{self, Attributes, attributes, set_attributes};
+use punctual_engine::os::calls::{self, Forbidden};
 use punctual_engine::os::now;
 use punctual_engine::os::realtime::RealTime;
 use punctual_engine::priorities::Priorities;
@@ -60,6 +61,7 @@ pub struct EngineHost {
     node: NodeConfig,
     best_effort_host: bool,
     real_time: RealTime,
+    forbidden_calls: Forbidden,
     /// The processor sleeps whenever it has nothing to do.
     sleeps: bool,
     /// Priorities of co-scheduled threads; `None`: it is not allowed.
@@ -99,6 +101,7 @@ impl Prepared {
             events,
             best_effort_host: config.is_best_effort_host(),
             real_time: config.real_time,
+            forbidden_calls: config.forbidden_calls,
             sleeps,
             co_scheduling: config.co_scheduling,
             profile,
@@ -156,7 +159,7 @@ impl Host for EngineHost {
     }
 
     fn rank(&self) -> Box<dyn Rank> {
-        Box::new(RingerRank::of(self.real_time, self.sleeps))
+        Box::new(RingerRank::of(self.real_time, self.sleeps, self.forbidden_calls))
     }
 
     fn resolve(&self, host: &Name) -> Result<NodeId, RequestError> {
@@ -230,6 +233,7 @@ impl Host for EngineHost {
             "stalls": counted.stalls,
             "links_failed": counted.links_failed,
             "filters_failed": counted.filters_failed,
+            "system_calls_refused": calls::refused(),
             "profile": &self.profile,
             "links": self.link_reports(),
         })

@@ -1,7 +1,10 @@
 //! How threads of a host are scheduled that ring bells of programs: right below the processor.
 
+use std::io;
+
 use punctual_engine::SchedulingClass;
 use punctual_engine::os::attributes::{Attributes, SELF, set_attributes};
+use punctual_engine::os::calls::{self, Forbidden, ThreadKind};
 use punctual_engine::os::realtime::RealTime;
 use punctual_ipc::wake::Rank;
 
@@ -14,11 +17,13 @@ pub(crate) struct RingerRank {
     /// `None`: an ordinary thread.
     priority: Option<u8>,
     follows: bool,
+    forbidden: Forbidden,
 }
 
 impl RingerRank {
-    /// `sleeps`: the processor does whenever it has nothing to do.
-    pub(crate) const fn of(processor: RealTime, sleeps: bool) -> Self {
+    /// `sleeps`: the processor does whenever it has nothing to do. `forbidden`: what becomes of other system calls than a
+    /// ringer's.
+    pub(crate) const fn of(processor: RealTime, sleeps: bool, forbidden: Forbidden) -> Self {
         let priority = match processor.class {
             // At 1 there is nothing below: in turns with the processor, which never waits for it.
             SchedulingClass::Fifo { priority: 0 | 1 } => Some(1),
@@ -26,11 +31,15 @@ impl RingerRank {
             SchedulingClass::Deadline { .. } => Some(BESIDE_DEADLINE),
             SchedulingClass::BestEffortHost => None,
         };
-        Self { priority, follows: sleeps && priority.is_some() }
+        Self { priority, follows: sleeps && priority.is_some(), forbidden }
     }
 }
 
 impl Rank for RingerRank {
+    fn begin(&mut self) -> io::Result<()> {
+        calls::confine(ThreadKind::Ringer, self.forbidden)
+    }
+
     fn raise(&mut self) {
         let Some(priority) = self.priority else { return };
         if let Err(error) = set_attributes(SELF, Attributes::Fifo { priority }) {

@@ -11,6 +11,7 @@ use std::os::fd::BorrowedFd;
 
 use punctual::host::{EngineHost, HostError, Prepared, quotas};
 use punctual_engine::config::HostConfig;
+use punctual_engine::os::calls::{self, ThreadKind};
 use punctual_ipc::service::server::Server;
 use punctual_link::Link;
 use thiserror::Error;
@@ -30,17 +31,24 @@ pub enum DaemonError {
     /// Rights that it does not need.
     #[error("cannot lay down the capabilities that this host does not need: {0}")]
     Privileges(std::io::Error),
+    /// Its threads cannot be held to their system calls.
+    #[error(
+        "this system has no filters of system calls ({0}): use a kernel with CONFIG_SECCOMP_FILTER on x86_64 or \
+         aarch64, or set forbidden_calls = \"allow\" in [daemon]"
+    )]
+    Confine(std::io::Error),
     /// The API's loop.
     #[error("the daemon failed: {0}")]
     Failed(std::io::Error),
 }
 
 /// Runs a host until `stop` is readable; calls `ready` once programs can connect. The calling thread and all others of
-/// the host keep only the capabilities that the configuration needs.
+/// the host keep only the capabilities that the configuration needs, and the system calls in their lists, for good.
 ///
 /// # Errors
 /// See [`DaemonError`]; nothing is left behind then.
 pub fn run(config: &HostConfig, stop: BorrowedFd<'_>, ready: impl FnOnce()) -> Result<(), DaemonError> {
+    let config = &confined(config)?;
     let socket = ApiSocket::bind(&config.daemon)?;
     let host = Prepared::new(config)?;
     let left = privileges::confine(privileges::needed(config))
@@ -50,7 +58,7 @@ pub fn run(config: &HostConfig, stop: BorrowedFd<'_>, ready: impl FnOnce()) -> R
     serve(config, &socket, host, stop, ready)
 }
 
-/// As [`run`], on links that the program made, in the order of the configuration, and with the rights that it has.
+/// As [`run`], on links that the program made, in the order of the configuration, and with the capabilities that it has.
 ///
 /// # Errors
 /// See [`DaemonError`].
@@ -60,8 +68,17 @@ pub fn run_with(
     stop: BorrowedFd<'_>,
     ready: impl FnOnce(),
 ) -> Result<(), DaemonError> {
+    let config = &confined(config)?;
     let socket = ApiSocket::bind(&config.daemon)?;
     serve(config, &socket, Prepared::new(config)?.start(links)?, stop, ready)
+}
+
+/// All threads of the host are the daemon's own.
+fn confined(config: &HostConfig) -> Result<HostConfig, DaemonError> {
+    let mut config = config.clone();
+    config.confine_threads();
+    calls::prepare().map_err(DaemonError::Confine)?;
+    Ok(config)
 }
 
 fn serve(
@@ -86,6 +103,7 @@ fn serve(
     }
     let listening = socket.listening().map_err(DaemonError::Failed)?;
     let server = Server::new(host, quotas(&config.daemon), Some(listening)).map_err(DaemonError::Failed)?;
+    calls::confine(ThreadKind::Service, config.forbidden_calls).map_err(DaemonError::Confine)?;
     ready();
     server.run(stop).map_err(DaemonError::Failed)
 }

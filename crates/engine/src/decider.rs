@@ -10,6 +10,7 @@ use std::thread::{self, Thread};
 
 use punctual_proto::node::{Decided, Decision};
 
+use crate::os::calls::{self, Forbidden, ThreadKind};
 use crate::os::now;
 use crate::os::realtime::{self, SchedulingClass};
 
@@ -34,16 +35,18 @@ impl Decider {
     /// the processor has a real-time class, it goes before other ordinary threads.
     ///
     /// # Errors
-    /// No thread is to be had, or its nice value is refused.
+    /// No thread is to be had, or its nice value or its filter of system calls is refused.
     pub fn start(
         class: SchedulingClass,
+        forbidden: Forbidden,
         give_back: impl Fn(Decided) -> bool + Send + 'static,
     ) -> io::Result<Self> {
         let desk = Arc::new(Mutex::new(Desk::default()));
         let theirs = Arc::clone(&desk);
         let (started, starting) = std::sync::mpsc::sync_channel(1);
         let thread = thread::Builder::new().name("punctual-admit".into()).spawn(move || {
-            let prepared = realtime::go_before_ordinary_threads(class);
+            let prepared = realtime::go_before_ordinary_threads(class)
+                .and_then(|()| calls::confine(ThreadKind::Admission, forbidden));
             let is_ready = prepared.is_ok();
             // The other side waits for it.
             let _ = started.send(prepared);

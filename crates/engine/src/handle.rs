@@ -18,6 +18,7 @@ use crate::decider::Decider;
 use crate::direct;
 use crate::events::Events;
 use crate::memory::HostMemory;
+use crate::os::calls::Forbidden;
 use crate::os::realtime::{RealTime, RealTimeError};
 use crate::processor::lead::{Lead, LeadError, Raised};
 use crate::processor::{Processor, Shared};
@@ -39,6 +40,8 @@ pub struct EngineConfig {
     pub spin: Nanos,
     /// Where the node's random numbers start: unpredictable in earnest, fixed in tests.
     pub seed: u64,
+    /// What becomes of a system call of the processor's thread that is not in its list.
+    pub forbidden_calls: Forbidden,
 }
 
 /// Why an engine did not start.
@@ -68,6 +71,12 @@ pub enum EngineError {
         /// What the driver carries.
         given: usize,
     },
+    /// The processor's thread cannot be held to its system calls.
+    #[error(
+        "this system has no filter of system calls for the processor's thread ({0}): use a kernel with \
+         CONFIG_SECCOMP_FILTER on x86_64 or aarch64, or set forbidden_calls = \"allow\" in [daemon]"
+    )]
+    Confine(io::Error),
     /// The system refuses a thread or a descriptor.
     #[error("{what}: {error}")]
     Os {
@@ -115,8 +124,8 @@ impl Engine {
     /// Where the configuration, the links or the host do not allow it; nothing is left behind then.
     pub fn start<O, I>(config: EngineConfig) -> Result<EngineHandle<O, I>, EngineError>
     where
-        O: Outbox + 'static,
-        I: Inbox + 'static,
+        O: Outbox<Message: Send> + Send + 'static,
+        I: Inbox<Slot: Send> + Send + 'static,
     {
         check_links(&config)?;
         let os = |what| move |error| EngineError::Os { what, error };
@@ -130,8 +139,10 @@ impl Engine {
         let (started, starting) = question();
         let deciding = Arc::downgrade(&shared);
         // Started here: it is not to share the processor's CPU.
-        let decider = Decider::start(real_time.class, move |decided| give_back(&deciding, decided))
-            .map_err(os("starting the thread of admission"))?;
+        let decider = Decider::start(real_time.class, config.forbidden_calls, move |decided| {
+            give_back(&deciding, decided)
+        })
+        .map_err(os("starting the thread of admission"))?;
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("punctual-cpu".into())
@@ -182,7 +193,8 @@ struct Inner<O: Outbox, I: Inbox> {
     shared: Arc<Shared<O, I>>,
     /// What whoever drives the processor runs in.
     real_time: RealTime,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Ends with what is left of the processor.
+    thread: Mutex<Option<JoinHandle<Option<Box<Processor<O, I>>>>>>,
 }
 
 impl<O: Outbox, I: Inbox> Clone for EngineHandle<O, I> {
@@ -324,7 +336,8 @@ impl<O: Outbox, I: Inbox> Inner<O, I> {
         if direct::is_processor() {
             return Ok(());
         }
-        thread.join().map_err(|_| EngineGone)
+        // Whoever waits closes the links and what else it had: its own thread makes no such call.
+        thread.join().map(drop).map_err(|_| EngineGone)
     }
 }
 

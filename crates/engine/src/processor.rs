@@ -42,6 +42,7 @@ use crate::direct;
 use crate::events::Events;
 use crate::handle::{EngineConfig, EngineError};
 use crate::memory::HostMemory;
+use crate::os::calls::{self, Forbidden, ThreadKind};
 use crate::os::realtime;
 use crate::os::{now, wait::Waiter};
 use crate::statistics::{Counters, LinkReport};
@@ -136,22 +137,35 @@ struct Turn {
 }
 
 impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
-    /// The thread's main function.
+    /// The thread's main function. What is left of the processor is for whoever waits for the thread: closing it takes
+    /// calls that are not the thread's.
     pub fn main(
         config: EngineConfig,
         decider: Decider,
         shared: Arc<Shared<O, I>>,
         started: Answer<Result<(), EngineError>>,
-    ) {
+    ) -> Option<Box<Self>> {
         // Told however the thread ends: a panic in it must not leave anybody waiting.
         let _farewell = Farewell(Arc::clone(&shared));
-        match Self::new(config, decider, shared) {
+        let forbidden = config.forbidden_calls;
+        match Self::new(config, decider, shared).and_then(|processor| processor.confined(forbidden)) {
             Ok(processor) => {
                 started.send(Ok(()));
-                lead::keep(Box::new(processor));
+                lead::keep(Box::new(processor))
             }
-            Err(error) => started.send(Err(error)),
+            Err(error) => {
+                started.send(Err(error));
+                None
+            }
         }
+    }
+
+    /// From now on the thread makes no system calls but those in its list.
+    fn confined(self, forbidden: Forbidden) -> Result<Self, EngineError> {
+        // What a report reads from files, once a thread.
+        drop(self.link_reports());
+        calls::confine(ThreadKind::Processor, forbidden).map_err(EngineError::Confine)?;
+        Ok(self)
     }
 
     fn new(config: EngineConfig, decider: Decider, shared: Arc<Shared<O, I>>) -> Result<Self, EngineError> {

@@ -5,6 +5,7 @@ mod support;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use punctual_engine::os::calls::Forbidden;
 use punctual_engine::os::realtime::{RealTime, SchedulingClass};
 use punctual_engine::{CallError, Engine, EngineConfig, EngineError, EngineGone, WatchError};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
@@ -20,7 +21,14 @@ fn memory_link(packet_bytes_max: usize) -> Box<dyn Link> {
 
 fn config() -> EngineConfig {
     let links = vec![memory_link(1_464)];
-    EngineConfig { node: node(1), links, real_time: RealTime::BEST_EFFORT_HOST, spin: Nanos::ZERO, seed: 1 }
+    EngineConfig {
+        node: node(1),
+        links,
+        real_time: RealTime::BEST_EFFORT_HOST,
+        spin: Nanos::ZERO,
+        seed: 1,
+        forbidden_calls: Forbidden::Allow,
+    }
 }
 
 fn refusal(config: EngineConfig) -> EngineError {

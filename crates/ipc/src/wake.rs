@@ -13,7 +13,8 @@
 //!   daemon waits for its end edge-triggered, and reads nothing. Nobody but the daemon can wait there: an application
 //!   cannot make that list longer, as it can with an eventfd, which both would hold.
 //! - [`Bell`] (daemon to application) is an eventfd. The processor does not write it: that would walk all who wait for it.
-//!   It asks the user's [`Ringer`] to; only where program and engine are one process it rings itself ([`Ropes::Direct`]).
+//!   It asks the user's [`Ringer`] to; it rings itself only where program and engine are one process, or the program is
+//!   trusted with the daemon ([`Ropes::Direct`]).
 
 mod flag;
 mod line;
@@ -121,7 +122,7 @@ impl Doorbell {
 /// Who rings bells that are made.
 #[derive(Clone, Debug)]
 pub enum Ropes {
-    /// Whoever has something to tell: program and engine are one process.
+    /// Whoever has something to tell: program and engine are one process, or who has the other end is trusted with this one.
     Direct,
     /// The ringer of the user whose bells they are.
     By(Arc<Bells>),

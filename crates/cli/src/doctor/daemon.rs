@@ -73,6 +73,7 @@ pub fn check(host: &str, status: &HostStatus, configured: bool) -> Vec<Finding> 
     findings.extend(node.links.iter().filter_map(neighbour));
     findings.extend(node.links.iter().filter(|_| !configured).filter_map(unbounded));
     findings.extend(troubles(&status.engine["links"]));
+    findings.extend(refused_calls(&status.engine));
     findings
 }
 
@@ -119,6 +120,15 @@ fn warnings(lines: &Value) -> Vec<Finding> {
     let lines = lines.as_array().into_iter().flatten().filter_map(Value::as_str);
     let fix = "give what it says in the configuration, or measure again with 'punctual profile'";
     lines.map(|line| Finding::note("profile", line, fix)).collect()
+}
+
+/// System calls that threads of the daemon made, and should not have.
+fn refused_calls(engine: &Value) -> Option<Finding> {
+    let refused = engine["system_calls_refused"].as_u64().filter(|refused| *refused > 0)?;
+    let found = format!("{refused} system calls of the daemon's threads were refused");
+    let fix = "see the daemon's log for which, and report them with the version of the C library; forbidden_calls = \
+               \"allow\" in [daemon] lets them pass";
+    Some(Finding::problem("system calls", found, fix))
 }
 
 /// Over a link nothing can be guaranteed until the neighbour is there, and its rate is known.
@@ -206,6 +216,15 @@ mod tests {
         assert_eq!((finding.state, finding.fix.as_str()), (State::Problem, "keep it off"));
         assert!(finding.found.starts_with("l: foreign traffic of about 60 Mbit/s on eth0"), "{finding:?}");
         assert!(troubles(&Value::Null).is_empty());
+    }
+
+    #[test]
+    fn system_calls_that_were_refused_are_a_problem() {
+        assert_eq!(refused_calls(&json!({ "system_calls_refused": 0 })), None);
+        assert_eq!(refused_calls(&json!({})), None, "an older daemon");
+        let finding = refused_calls(&json!({ "system_calls_refused": 3 })).expect("a finding");
+        assert_eq!(finding.state, State::Problem);
+        assert!(finding.found.starts_with("3 system calls"), "{finding:?}");
     }
 
     fn link(alive: bool, unauthenticated: u64) -> LinkStatus {

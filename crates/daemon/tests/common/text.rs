@@ -27,6 +27,8 @@ impl Text<'_> {
         let Self { name, socket, processor, daemon, hello, signalling, link } = self;
         // Ordinary threads on a busy machine are late by any time: not what is tested, unless a test says otherwise.
         let late = if link.contains("prediction_error") { "" } else { "prediction_error = \"500ms\"" };
+        // A call that a thread's list does not have ends the daemon, and so the test, unless the test wants otherwise.
+        let calls = if daemon.contains("forbidden_calls") { "" } else { "forbidden_calls = \"end\"" };
         format!(
             r#"
             [node]
@@ -35,6 +37,7 @@ impl Text<'_> {
             {processor}
             [daemon]
             socket = "{socket}"
+            {calls}
             {daemon}
             [signalling]
             key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"

@@ -15,6 +15,7 @@ use punctual_link::kernel::{
 };
 
 use super::{Beside, ConfigError, HostConfig, LinkDriver};
+use crate::os::calls::{self, Forbidden, ThreadKind};
 use crate::words::rate_text;
 
 /// How often the counters are read.
@@ -64,7 +65,8 @@ impl Devices {
             device.shape().map_err(|error| ConfigError::Device { error })?;
         }
         let failed = |error| ConfigError::Epoch { what: "a thread for the links' devices".into(), error };
-        Ok(Self { accounts, watch: Some(Arc::new(Watch::start(kept).map_err(failed)?)) })
+        let watch = Watch::start(kept, config.forbidden_calls).map_err(failed)?;
+        Ok(Self { accounts, watch: Some(Arc::new(watch)) })
     }
 
     /// What link number `index` counts in; asked once for each.
@@ -165,11 +167,19 @@ struct Watch {
 }
 
 impl Watch {
-    fn start(mut kept: Vec<Kept>) -> std::io::Result<Self> {
+    fn start(mut kept: Vec<Kept>, forbidden: Forbidden) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
-        let thread = std::thread::Builder::new()
-            .name("punctual-devices".into())
-            .spawn(move || watch(&mut kept, &stopped))?;
+        let (confined, begun) = channel();
+        let thread = std::thread::Builder::new().name("punctual-devices".into()).spawn(move || {
+            let done = calls::confine(ThreadKind::Devices, forbidden);
+            let goes_on = done.is_ok();
+            // Whoever starts it waits.
+            let _ = confined.send(done);
+            if goes_on {
+                watch(&mut kept, &stopped);
+            }
+        })?;
+        begun.recv().map_err(std::io::Error::other)??;
         Ok(Self { stop: Mutex::new(Some(stop)), thread: Mutex::new(Some(thread)) })
     }
 }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::quantity::{Bytes, RateOrAuto, RateOrShare, Spin, Text};
+use crate::os::calls::Forbidden;
 use crate::profile::Mismatch;
 
 type Maybe<Q> = Option<Text<Q>>;
@@ -128,6 +129,7 @@ pub(super) struct DaemonTable {
     pub buffers_per_user_max: Maybe<Bytes>,
     pub unread_per_user_max: Maybe<Bytes>,
     pub request_share_per_user_max: Maybe<Ppm>,
+    pub forbidden_calls: Option<Forbidden>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -64,10 +64,11 @@ impl HostConfig {
     /// All together: they share the memory of their frames.
     fn open_xdp(&self) -> Result<Placed, ConfigError> {
         let (places, settings): (Vec<usize>, Vec<&XdpSettings>) = self.xdp_links().unzip();
-        let opened = xdp::open(&settings).map_err(|FollowError { link, error }| match link {
-            Some(place) => ConfigError::Link { name: self.node.links[places[place]].name.clone(), error },
-            None => ConfigError::Xdp { error },
-        })?;
+        let opened =
+            xdp::open(&settings, self.forbidden_calls).map_err(|FollowError { link, error }| match link {
+                Some(place) => ConfigError::Link { name: self.node.links[places[place]].name.clone(), error },
+                None => ConfigError::Xdp { error },
+            })?;
         Ok(places.into_iter().zip(opened).collect())
     }
 

@@ -24,6 +24,7 @@ use punctual_proto::node::config::{KernelTraffic, NodeConfig};
 use thiserror::Error;
 
 use crate::handle::EngineConfig;
+use crate::os::calls::Forbidden;
 use crate::os::random_u64;
 use crate::os::realtime::{RealTime, SchedulingClass};
 use crate::priorities::Priorities;
@@ -65,6 +66,9 @@ pub struct HostConfig {
     pub daemon: DaemonConfig,
     /// Where the boot count is kept; without it a life is 64 random bits.
     pub epoch_file: Option<PathBuf>,
+    /// What becomes of system calls that are not in the list of their thread: [`HostConfig::confine_threads`] takes what
+    /// the daemon's part says, and threads of any other program are left alone.
+    pub forbidden_calls: Forbidden,
 }
 
 /// What a link runs on.
@@ -116,6 +120,8 @@ pub struct DaemonConfig {
     pub unread_bytes_per_user_max: u64,
     /// What one user's requests may take of the processor's time in the long run; root and the daemon's own user are free.
     pub request_share_per_user_max: Ppm,
+    /// What becomes of system calls that are not in the list of their thread.
+    pub forbidden_calls: Forbidden,
 }
 
 impl DaemonConfig {
@@ -135,6 +141,7 @@ impl Default for DaemonConfig {
             buffer_bytes_per_user_max: 64 << 20,
             unread_bytes_per_user_max: 4 << 20,
             request_share_per_user_max: Ppm(5_000),
+            forbidden_calls: Forbidden::default(),
         }
     }
 }
@@ -299,6 +306,11 @@ impl HostConfig {
         }
     }
 
+    /// Its threads, all of which are the daemon's own, are held to the system calls in their lists.
+    pub const fn confine_threads(&mut self) {
+        self.forbidden_calls = self.daemon.forbidden_calls;
+    }
+
     /// Whether it runs without a real-time class.
     pub fn is_best_effort_host(&self) -> bool {
         self.real_time.class == SchedulingClass::BestEffortHost
@@ -317,6 +329,7 @@ impl HostConfig {
             None => random()?,
         };
         let node = NodeConfig { epoch: Epoch(epoch), links: self.paced_links(), ..self.node.clone() };
-        Ok(EngineConfig { node, links, real_time: self.real_time, spin: self.spin, seed: random()? })
+        let &Self { real_time, spin, forbidden_calls, .. } = self;
+        Ok(EngineConfig { node, links, real_time, spin, seed: random()?, forbidden_calls })
     }
 }

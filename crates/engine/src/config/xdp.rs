@@ -6,6 +6,8 @@ use punctual_link::kernel::{
 use punctual_link::xdp::{Addresses, ClassifierOptions, XdpLink, XdpMemory, XdpOptions, ZeroCopy};
 use punctual_link::{Link, LinkError, Spins};
 
+use crate::os::calls::{self, Forbidden, ThreadKind};
+
 /// Sizes of frames: what the kernel takes on pages of 4 KiB.
 const FRAME_BYTES: [usize; 2] = [2_048, 4_096];
 /// What a frame holds in front of a packet, as `XdpMemory::packet_bytes_max` has it (tested).
@@ -71,7 +73,7 @@ pub fn frame_bytes<'a>(links: impl IntoIterator<Item = &'a XdpSettings>) -> usiz
 ///
 /// # Errors
 /// The first that cannot be opened, by its place in the list (none: none can be).
-pub(super) fn open(links: &[&XdpSettings]) -> Result<Vec<FollowedLink>, FollowError> {
+pub(super) fn open(links: &[&XdpSettings], forbidden: Forbidden) -> Result<Vec<FollowedLink>, FollowError> {
     if links.is_empty() {
         return Ok(Vec::new());
     }
@@ -85,7 +87,7 @@ pub(super) fn open(links: &[&XdpSettings]) -> Result<Vec<FollowedLink>, FollowEr
         let opener = Box::new(XdpOpener { options, addresses, memory: memory.clone() });
         Follow { request: link.request(), care: link.care, spins: link.spins, opener }
     });
-    follow(follows.collect())
+    follow(follows.collect(), move || calls::confine(ThreadKind::Links, forbidden))
 }
 
 struct XdpOpener {

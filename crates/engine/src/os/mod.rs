@@ -1,6 +1,7 @@
 //! What the engine asks of Linux: the clock, the class of a thread, waiting. The engine's only unsafe code.
 
 pub mod attributes;
+pub mod calls;
 pub mod network;
 pub mod realtime;
 pub mod usage;

@@ -93,8 +93,10 @@ impl Drop for Raised {
     }
 }
 
-/// The keeper: drives until the processor stops, here or at a leader's.
-pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(mut processor: Box<Processor<O, I>>) {
+/// The keeper: drives until the processor stops, here or at a leader's; what is left of it, where it stopped here.
+pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(
+    mut processor: Box<Processor<O, I>>,
+) -> Option<Box<Processor<O, I>>> {
     let mut started = now();
     loop {
         if let Some(successor) = processor.successor.take() {
@@ -102,7 +104,7 @@ pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(mut processor: Box<P
             processor.is_led = true;
             successor.send(Ok(Baton { processor, back }));
             // None comes back that has stopped, or broke in its leader's hands: `Farewell` tells whoever waits.
-            let Ok(given_back) = returned.recv() else { return };
+            let Ok(given_back) = returned.recv() else { return None };
             processor = given_back;
             processor.is_led = false;
             started = now();
@@ -112,7 +114,7 @@ pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(mut processor: Box<P
         // Who asks to lead is not kept waiting for the next packet.
         match processor.step(started, None, &mut |processor| processor.successor.is_some()) {
             Step::Goes(at) | Step::Done(at) => started = at,
-            Step::Stopped => return,
+            Step::Stopped => return Some(processor),
         }
     }
 }

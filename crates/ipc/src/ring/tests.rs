@@ -310,6 +310,9 @@ fn nothing_of_an_application_is_looked_at_before_it_has_sealed_its_file() {
 struct Told(std::sync::Arc<AtomicUsize>);
 
 impl Rank for Told {
+    fn begin(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
     fn raise(&mut self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -332,6 +335,26 @@ impl Remains for Left {
     fn bytes(&self) -> u64 {
         77
     }
+}
+
+/// A thread that cannot be what it is to be.
+struct Unfit;
+
+impl Rank for Unfit {
+    fn begin(&mut self) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::PermissionDenied.into())
+    }
+    fn raise(&mut self) {}
+    fn lower(&mut self) {}
+    fn follows(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_ringer_that_cannot_begin_is_none() {
+    let error = Ringer::start(Box::new(Unfit), alarm()).expect_err("said");
+    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
 }
 
 #[test]

@@ -6,7 +6,8 @@ use punctual_proto::node::api::UserId;
 
 use crate::api::{ApiError, Quotas, Resource, UserStatus};
 
-/// Root and the user that this process runs as: a place is kept for them, and their requests are not held to a share.
+/// Root and the user that this process runs as, trusted with it: a place is kept for them, their requests are not held to a
+/// share, and their bells are rung by the processor.
 pub(super) fn is_privileged(user: UserId) -> bool {
     user.0 == 0 || user.0 == rustix::process::geteuid().as_raw()
 }

@@ -1,15 +1,20 @@
 //! The ringers of the users whose programs are other processes, and what rings leave behind.
 //!
+//! Bells of root and of the daemon's own user, who are trusted with the daemon, are rung by the processor itself: one
+//! thread less to go through. What their rings leave behind is their ringer's all the same.
+//!
 //! A user has one ringer for as long as any memory is its. Memory counts in its quota until it is unmapped, so that
 //! whoever keeps its own ringer from its work gets no more of it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use punctual_proto::node::api::UserId;
 
+use super::quota::is_privileged;
 use super::{Health, Host, Service};
 use crate::api::Resource;
 use crate::wake::{Alarm, Rank, Remains, Ringer, Ropes};
@@ -23,7 +28,7 @@ pub(super) struct Ringers {
 }
 
 impl Ringers {
-    /// Who rings the bells of a ring of `bytes` that is made for `user`.
+    /// Who rings the bells of a ring of `bytes` that is made for `user`, and closes it in the end.
     fn ropes(
         &mut self,
         user: UserId,
@@ -34,14 +39,12 @@ impl Ringers {
         if !self.apart {
             return Ok(Ropes::Direct);
         }
-        if let Some((ringer, held)) = self.users.get_mut(&user) {
-            *held += bytes;
-            return Ok(Ropes::By(ringer.bells()));
-        }
-        let ringer = Ringer::start(rank(), freed.clone())?;
-        let ropes = Ropes::By(ringer.bells());
-        self.users.insert(user, (ringer, bytes));
-        Ok(ropes)
+        let (ringer, held) = match self.users.entry(user) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(new) => new.insert((Ringer::start(rank(), freed.clone())?, 0)),
+        };
+        *held += bytes;
+        Ok(if is_privileged(user) { Ropes::Direct } else { Ropes::By(ringer.bells()) })
     }
 
     /// So much of the user's memory is gone. With the last of it its ringer ends.
@@ -116,5 +119,38 @@ impl<H: Host> Service<H> {
         for (user, bytes) in freed.filter(|(_, bytes)| *bytes > 0).collect::<Vec<_>>() {
             self.forget_ring(user, bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ordinary thread.
+    struct Ordinary;
+
+    impl Rank for Ordinary {
+        fn begin(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+        fn raise(&mut self) {}
+        fn lower(&mut self) {}
+        fn follows(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn bells_of_root_and_of_the_own_user_are_rung_by_the_processor_and_others_by_a_thread_of_their_user() {
+        let own = UserId(rustix::process::geteuid().as_raw());
+        let freed = Alarm::new().expect("an eventfd");
+        let mut ringers = Ringers { apart: true, ..Ringers::default() };
+        for (user, is_direct) in [(UserId(0), true), (own, true), (UserId(65_534), own == UserId(65_534))] {
+            let ropes = ringers.ropes(user, 5, || Box::new(Ordinary), &freed).expect("a thread");
+            assert_eq!(matches!(ropes, Ropes::Direct), is_direct, "{user:?}");
+            assert!(ringers.users.contains_key(&user), "what its rings leave behind is its ringer's");
+        }
+        ringers.freed(UserId(65_534), 5);
+        assert!(!ringers.users.contains_key(&UserId(65_534)));
     }
 }

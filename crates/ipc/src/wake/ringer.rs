@@ -51,6 +51,11 @@ const STACK_BYTES: usize = 128 * 1024;
 
 /// How the calling thread is scheduled.
 pub trait Rank: Send {
+    /// Done once, before anything else.
+    ///
+    /// # Errors
+    /// Why the thread cannot be what it is to be: it ends then.
+    fn begin(&mut self) -> io::Result<()>;
     /// As one whose work others wait for.
     fn raise(&mut self);
     /// As any other.
@@ -107,8 +112,8 @@ impl Ringer {
     /// Starts the thread. `freed` rings when memory has been given back.
     ///
     /// # Errors
-    /// Where threads or descriptors run out.
-    pub fn start(rank: Box<dyn Rank>, freed: Alarm) -> io::Result<Self> {
+    /// Where threads or descriptors run out, or the thread cannot begin.
+    pub fn start(mut rank: Box<dyn Rank>, freed: Alarm) -> io::Result<Self> {
         let bells = Arc::new(Bells {
             line: Line::default(),
             wake: eventfd(0, EventfdFlags::CLOEXEC)?,
@@ -119,10 +124,19 @@ impl Ringer {
         });
         let (remains, left) = channel();
         let theirs = Arc::clone(&bells);
-        std::thread::Builder::new()
-            .name("punctual-bell".into())
-            .stack_size(STACK_BYTES)
-            .spawn(move || Ringing::new(theirs, left, freed, rank).run())?;
+        let (began, begun) = channel();
+        std::thread::Builder::new().name("punctual-bell".into()).stack_size(STACK_BYTES).spawn(
+            move || {
+                let done = rank.begin();
+                let goes_on = done.is_ok();
+                // Whoever starts it waits.
+                let _ = began.send(done);
+                if goes_on {
+                    Ringing::new(theirs, left, freed, rank).run();
+                }
+            },
+        )?;
+        begun.recv().map_err(io::Error::other)??;
         Ok(Self { bells, remains })
     }
 

@@ -55,9 +55,11 @@ fn open() -> FollowedLink {
     .with_frames(256);
     let memory = XdpMemory::new(options.frames_needed(), 2_048).expect("memory");
     let opener = Box::new(Xdp { options, addresses, memory });
-    let mut links =
-        follow(vec![Follow { request: request(), care: everything(), spins: Spins::default(), opener }])
-            .expect("a link");
+    let mut links = follow(
+        vec![Follow { request: request(), care: everything(), spins: Spins::default(), opener }],
+        || Ok(()),
+    )
+    .expect("a link");
     links.remove(0)
 }
 

@@ -140,6 +140,9 @@ impl Host for Engine {
 struct NoRank;
 
 impl Rank for NoRank {
+    fn begin(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
     fn raise(&mut self) {}
     fn lower(&mut self) {}
     fn follows(&self) -> bool {

@@ -27,6 +27,7 @@ use super::file::{
 };
 use super::quantity::{Bytes, Spin, Text};
 use super::{ConfigError, DaemonConfig, HostConfig, Source, secrets};
+use crate::os::calls::Forbidden;
 use crate::os::realtime::{self, RealTime, RealTimeError, SchedulingClass};
 use crate::profile::{GivenCosts, ProfileSettings};
 
@@ -99,6 +100,7 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
         quantum,
         daemon,
         epoch_file,
+        forbidden_calls: Forbidden::Allow,
     })
 }
 
@@ -346,6 +348,7 @@ fn daemon(table: Spanned<DaemonTable>, source: &Source<'_>) -> Result<DaemonConf
         .0,
         unread_bytes_per_user_max: unread,
         request_share_per_user_max: share,
+        forbidden_calls: table.forbidden_calls.unwrap_or(default.forbidden_calls),
     })
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -60,11 +61,15 @@ pub struct FollowError {
 }
 
 /// Opens links, sets their devices up, and follows them on a thread of its own in the network namespace of this one. A
-/// neighbour that does not answer is waited for in the background.
+/// neighbour that does not answer is waited for in the background. `begin` is done on that thread before anything else.
 ///
 /// # Errors
-/// The first link that cannot be opened, or whose device cannot be had as asked for; nothing is left behind then.
-pub fn follow(links: Vec<Follow>) -> Result<Vec<FollowedLink>, FollowError> {
+/// The first link that cannot be opened, or whose device cannot be had as asked for; what `begin` said. Nothing is left
+/// behind then.
+pub fn follow(
+    links: Vec<Follow>,
+    begin: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> Result<Vec<FollowedLink>, FollowError> {
     let none = |error: LinkError| FollowError { link: None, error };
     let os = |error| none(LinkError::Os { what: "following links".into(), error });
     let bell = Arc::new(Bell::new().map_err(os)?);
@@ -77,7 +82,7 @@ pub fn follow(links: Vec<Follow>) -> Result<Vec<FollowedLink>, FollowError> {
         drivers.push((driver, Arc::clone(&link.mailbox), spins));
         kept.push(link);
     }
-    let keeper = Arc::new(Keeper::start(watcher, kept, bell).map_err(os)?);
+    let keeper = Arc::new(Keeper::start(watcher, kept, bell, begin).map_err(os)?);
     let followed = drivers
         .into_iter()
         .map(|(driver, mailbox, spins)| FollowedLink::new(driver, mailbox, spins, Arc::clone(&keeper)))
@@ -93,25 +98,43 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    fn start(mut watcher: Watcher, mut links: Vec<Kept>, bell: Arc<Bell>) -> io::Result<Self> {
+    fn start(
+        mut watcher: Watcher,
+        mut links: Vec<Kept>,
+        bell: Arc<Bell>,
+        begin: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopping, rung) = (Arc::clone(&stop), Arc::clone(&bell));
+        let (began, begun) = channel();
         let thread = std::thread::Builder::new().name("punctual-links".into()).spawn(move || {
-            let mut refreshed = Instant::now();
-            while !stopping.load(Ordering::Acquire) {
-                while let Some((number, change)) = watcher.poll_change() {
-                    links[number].apply(change);
-                }
-                let unfinished = links.iter_mut().map(Kept::go_on).filter(|done| !done).count() > 0;
-                wait(&watcher, &rung, if unfinished { RETRY } else { REFRESH });
-                if refreshed.elapsed() >= if unfinished { RETRY } else { REFRESH } {
-                    refreshed = Instant::now();
-                    watcher.refresh();
-                    links.iter_mut().for_each(Kept::check);
-                }
+            let done = begin();
+            let goes_on = done.is_ok();
+            // Whoever starts it waits.
+            let _ = began.send(done);
+            if goes_on {
+                keep(&mut watcher, &mut links, &rung, &stopping);
             }
         })?;
+        begun.recv().map_err(io::Error::other)??;
         Ok(Self { stop, bell, thread: Mutex::new(Some(thread)) })
+    }
+}
+
+/// The thread's work, until it is to stop.
+fn keep(watcher: &mut Watcher, links: &mut [Kept], rung: &Bell, stopping: &AtomicBool) {
+    let mut refreshed = Instant::now();
+    while !stopping.load(Ordering::Acquire) {
+        while let Some((number, change)) = watcher.poll_change() {
+            links[number].apply(change);
+        }
+        let unfinished = links.iter_mut().map(Kept::go_on).filter(|done| !done).count() > 0;
+        wait(watcher, rung, if unfinished { RETRY } else { REFRESH });
+        if refreshed.elapsed() >= if unfinished { RETRY } else { REFRESH } {
+            refreshed = Instant::now();
+            watcher.refresh();
+            links.iter_mut().for_each(Kept::check);
+        }
     }
 }
 

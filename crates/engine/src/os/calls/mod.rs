@@ -1,0 +1,109 @@
+//! The system calls that the threads of a host may make: each kind of thread has a list, with a reason beside each call,
+//! and lays a seccomp filter upon itself once its setup is done (docs/adr/0034). Nothing takes a filter off again.
+//!
+//! The list of the processor is what SECURITY.md says of it; a test compares them. A thread of an embedding program gets a
+//! filter only where its host asks for one, as `punctuald` does.
+
+mod filter;
+mod refused;
+mod tables;
+
+use std::fmt;
+use std::io;
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+pub use self::refused::refused;
+pub use self::tables::{Call, calls};
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadKind {
+    /// Drives the node and its links.
+    Processor,
+    /// Serves programs on the API socket, and ends the host.
+    Service,
+    /// Decides on admission.
+    Admission,
+    /// Rings the bells of one user. Started by the service, whose filter it has besides.
+    Ringer,
+    /// Opens links over AF_XDP and follows their devices.
+    Links,
+    /// Watches and shapes the links' devices.
+    Devices,
+}
+
+impl ThreadKind {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Processor, Self::Service, Self::Admission, Self::Ringer, Self::Links, Self::Devices];
+}
+
+impl fmt::Display for ThreadKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Processor => "processor",
+            Self::Service => "service",
+            Self::Admission => "admission",
+            Self::Ringer => "ringer",
+            Self::Links => "links",
+            Self::Devices => "devices",
+        })
+    }
+}
+
+/// What becomes of a system call that is not in the list of its thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Forbidden {
+    /// It fails with `EPERM`, is counted, and told on standard error once.
+    #[default]
+    Refuse,
+    /// The kernel ends the process (SIGSYS).
+    End,
+    /// It is made: no thread has a filter.
+    Allow,
+}
+
+/// Lets the C library ask the system what it would ask, once a process, in the middle of a thread's work: glibc opens
+/// `/proc/sys/vm/overcommit_memory` when a heap that is not the first thread's shrinks for the first time. To be called
+/// before memory is locked: what is touched for it would stay.
+///
+/// # Errors
+/// Where threads run out.
+pub fn prepare() -> io::Result<()> {
+    // Beyond what is left to a heap; each below what gets a mapping of its own.
+    const PIECES: usize = 80;
+    const PIECE_BYTES: usize = 100 << 10;
+    static ONCE: OnceLock<()> = OnceLock::new();
+    if ONCE.set(()).is_ok() {
+        let thread = std::thread::Builder::new().name("punctual-heap".into());
+        let thread = thread.spawn(|| drop([(); PIECES].map(|()| Vec::<u8>::with_capacity(PIECE_BYTES))))?;
+        // It has nothing to panic about.
+        let _ = thread.join();
+    }
+    Ok(())
+}
+
+/// Lays the filter of `kind` upon the calling thread, and upon those that it starts from now on, for good; with it
+/// `NO_NEW_PRIVS`. No handler of signals runs on the thread any more, but on that of the service.
+///
+/// # Errors
+/// Where this kernel or this architecture has no such filters; nothing is changed then.
+pub fn confine(kind: ThreadKind, forbidden: Forbidden) -> io::Result<()> {
+    if forbidden == Forbidden::Allow {
+        return Ok(());
+    }
+    let filter = filter::compile(kind, forbidden)?;
+    if forbidden == Forbidden::Refuse {
+        refused::prepare(kind)?;
+    }
+    if kind != ThreadKind::Service {
+        refused::leave_signals_to_others()?;
+    }
+    filter::install(&filter)
+}
+
+#[cfg(test)]
+mod tests;
