@@ -271,6 +271,16 @@ impl View {
         self.0.word(offset).load(order)
     }
 
+    /// Loads 64-bit words from `offset` (a multiple of 8) on, each by itself and in no order.
+    pub fn words(&self, offset: usize, out: &mut [u64]) {
+        let begin = self.0.at(offset, size_of_val(out));
+        assert!(offset.is_multiple_of(8));
+        for (index, word) in out.iter_mut().enumerate() {
+            // SAFETY: in bounds and aligned, as just checked; every access by both processes to these words is atomic.
+            *word = unsafe { AtomicU64::from_ptr(begin.add(index * 8).cast()) }.load(Ordering::Relaxed);
+        }
+    }
+
     /// Loads the 32-bit word at `offset` (a multiple of 4 inside the view).
     pub fn half(&self, offset: usize, order: Ordering) -> u32 {
         self.0.half(offset).load(order)

@@ -118,6 +118,12 @@ impl View {
         self.0.word(offset).load(order)
     }
 
+    pub fn words(&self, offset: usize, out: &mut [u64]) {
+        for (index, word) in out.iter_mut().enumerate() {
+            *word = self.0.word(offset + index * 8).load(Ordering::Relaxed);
+        }
+    }
+
     pub fn half(&self, offset: usize, order: Ordering) -> u32 {
         self.0.half(offset).load(order)
     }
