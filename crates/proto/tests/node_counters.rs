@@ -111,7 +111,13 @@ fn run(world: &mut World, open: &Open, contract: &Contract, rounds: u64, seed: u
     let bytes = contract.message_bytes_max as usize;
     for round in 0..rounds {
         let many = if dice.one_in(12) { 6 } else { 1 };
-        open.outbox.stuff(&pattern(seed, round, bytes - round as usize % 3), many, world.now);
+        // The second one finds the link busy.
+        for many in [many, 1] {
+            open.outbox.stuff(&pattern(seed, round, bytes - round as usize % 3), many, world.now);
+            world.nodes[0].handle_outbox(open.source, world.now);
+            world.settle();
+            reader.look(world, open);
+        }
         if dice.one_in(20) {
             open.outbox.stuff(&pattern(seed, round, bytes + 1), 1, world.now);
         }
@@ -147,6 +153,8 @@ fn what_is_shown_at_the_end_of_a_turn_is_what_a_request_is_told() {
         contract.late = if seed % 5 == 4 { Late::Drop } else { Late::default() };
         let mut world = World::line(3, RATE);
         let open = world.open(0, 2, contract).expect("it fits");
+        world.settle();
+        assert!(shown(&open, 0).times > 0 && shown(&open, 2).times > 0, "before anything is counted");
         let reader = run(&mut world, &open, &contract, 160, seed);
         assert!(shown(&open, 0).times > 100 && shown(&open, 2).times > 100, "seed {seed}");
         add(&mut all, &reader.counted);

@@ -38,7 +38,9 @@ pub(super) const DAEMON_HEADER_BYTES: usize = HEADER_BYTES + COUNTERS_BYTES;
 /// all.
 const LOOKS_MAX: u32 = 1_000;
 
-const _: () = assert!(BUCKETS.is_multiple_of(2) && BUCKET_WORDS <= 256 && DAEMON_HEADER_BYTES <= super::PAGE_BYTES as usize);
+const _: () = assert!(
+    BUCKETS.is_multiple_of(2) && BUCKET_WORDS <= 256 && DAEMON_HEADER_BYTES <= super::PAGE_BYTES as usize
+);
 
 /// The daemon's side.
 #[derive(Debug)]

@@ -346,11 +346,10 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// A demoted packet of a channel found no room as best effort.
+    /// A demoted packet of a channel found no room as best effort: of one that was touched by it, or that passes.
     pub fn note_demoted_dropped(&mut self, path: &PathId) {
         let clip = self.channel_of(path).and_then(|channel| self.clips.get_mut(channel));
         if let Some(clip) = clip {
-            clip.touch(&mut self.touched);
             clip.counters.demoted_dropped += 1;
         }
     }

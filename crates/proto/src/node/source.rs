@@ -34,8 +34,7 @@ impl<M: Memory> Plane<M> {
         if let RoleState::Sink(sink) = &mut clip.role {
             return sink.inbox.iter_mut().for_each(Inbox::resume);
         }
-        let drained =
-            clip.drain(&mut self.messages, &mut self.touched, now, self.config.cpu.release_latency);
+        let drained = clip.drain(&mut self.messages, &mut self.touched, now, self.config.cpu.release_latency);
         if !drained.is_empty {
             self.backlog.list(clip, &mut self.executor, now);
         }

@@ -360,10 +360,13 @@ impl World {
 
     fn settle_node(&mut self, index: usize) {
         self.nodes[index].handle_timeout(self.now);
+        self.nodes[index].show_counters();
         loop {
             let mut active = false;
             while let Some(work) = self.nodes[index].begin_work(self.now) {
                 self.nodes[index].finish_work(work, self.now);
+                // A processor's turn may end here.
+                self.nodes[index].show_counters();
                 active = true;
             }
             for link in 0..self.links(index) {
@@ -373,7 +376,6 @@ impl World {
                 break;
             }
         }
-        self.nodes[index].show_counters();
         while let Some(event) = self.nodes[index].poll_event() {
             self.events[index].push_back(event);
         }
@@ -388,6 +390,7 @@ impl World {
         let mut active = false;
         while let Some(sent) = self.nodes[node].poll_transmit(link, self.now, &mut self.out) {
             active = true;
+            self.nodes[node].show_counters();
             let len = sent.packet.copy_to(&mut self.out);
             let frame = match &mut self.tap {
                 None => Some(self.pool.frame(&self.out[..len])),
