@@ -136,6 +136,13 @@ impl View {
     }
 
     /// As the real one's.
+    pub fn words(&self, offset: usize, out: &mut [u64]) {
+        for (index, word) in out.iter_mut().enumerate() {
+            *word = self.0.word(offset + index * WORD_BYTES).load(Ordering::Relaxed);
+        }
+    }
+
+    /// As the real one's.
     pub fn half(&self, offset: usize, order: Ordering) -> u32 {
         self.0.half(offset).load(order)
     }

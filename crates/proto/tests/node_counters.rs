@@ -80,13 +80,16 @@ struct Dice(u64);
 impl Dice {
     fn one_in(&mut self, sides: u64) -> bool {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides == 0
+        (self.0 >> 33).is_multiple_of(sides)
     }
 }
 
+/// Packets, and something about each.
+type Queue<T> = Rc<RefCell<VecDeque<(T, Vec<u8>)>>>;
+
 /// Of what `host` sends one data packet in ten is lost, one in ten comes twice, one in ten some milliseconds later.
-fn spoil(world: &mut World, host: usize, seed: u64) -> Rc<RefCell<VecDeque<(u64, Vec<u8>)>>> {
-    let again: Rc<RefCell<VecDeque<(u64, Vec<u8>)>>> = Rc::default();
+fn spoil(world: &mut World, host: usize, seed: u64) -> Queue<u64> {
+    let again: Queue<u64> = Rc::default();
     let (copies, mut dice) = (again.clone(), Dice(seed));
     world.tap = Some(Box::new(move |node, port, bytes| {
         if node != host || port != Port::Data {
@@ -208,7 +211,7 @@ fn whatever_changes_what_is_said_is_told() {
     }
     assert_eq!(reader.changes, 0, "all is well");
     let outdated = [0, 2].map(|node| shown(&open, node).outdated);
-    let sent: Rc<RefCell<VecDeque<(Port, Vec<u8>)>>> = Rc::default();
+    let sent: Queue<Port> = Rc::default();
     let queue = sent.clone();
     world.tap = Some(Box::new(move |node, port, bytes| {
         if node == 0 {

@@ -34,9 +34,9 @@ const RECORD: usize = HEADER_BYTES + LINE_BYTES;
 const COUNTERS_BYTES: usize = (LINE_BYTES + bytes_of(WORDS)).next_multiple_of(LINE_BYTES);
 /// Bytes of the daemon's file before the first entry, in whole cache lines.
 pub(super) const DAEMON_HEADER_BYTES: usize = HEADER_BYTES + COUNTERS_BYTES;
-/// How often a reader looks for the end of the turn that has begun: 64 times at once, then at intervals, 50 ms and more in
+/// How often a reader looks for the end of the turn that has begun: 64 times at once, then at intervals, 100 ms and more in
 /// all.
-const LOOKS_MAX: u32 = 1_000;
+const LOOKS_MAX: u32 = 2_000;
 
 const _: () = assert!(
     BUCKETS.is_multiple_of(2) && BUCKET_WORDS <= 256 && DAEMON_HEADER_BYTES <= super::PAGE_BYTES as usize
@@ -135,7 +135,7 @@ impl CountersReader {
     }
 
     /// What the channel has counted. Where the processor is in a turn of which some effect may have been seen already, and
-    /// `waits` says so, looks until that is over, some 50 ms at most; then, or else, tells what was at the end of the turn
+    /// `waits` says so, looks until that is over, for some 100 ms; then, or else, tells what was at the end of the turn
     /// before. `None` where it was written during every look.
     pub fn read(&self, waits: bool) -> Option<Counted> {
         let mut words = [0; 1 + WORDS];

@@ -21,7 +21,7 @@ mod counters;
 mod free_list;
 pub mod incoming;
 pub mod outgoing;
-pub mod sequence;
+pub(crate) mod sequence;
 #[cfg(test)]
 mod tests;
 
