@@ -79,6 +79,11 @@ impl Region {
     }
 
     /// As the real one's.
+    pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        &self.0[offset / WORD_BYTES..][..count]
+    }
+
+    /// As the real one's.
     pub fn half(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(size_of::<AtomicU32>()));
         // SAFETY: in bounds and aligned, within words whose content may change.

@@ -230,7 +230,7 @@ pub fn a_record_is_of_one_moment_and_not_of_one_before(turns: u64, preemptions: 
         let seen = Arc::new(AtomicU64::new(0));
         let done = Arc::clone(&seen);
         let processor = thread::spawn(move || {
-            let mut writer = Writer::new(0);
+            let mut writer = Writer::new(0, 2);
             for turn in 1..=turns {
                 assert!(writer.touch(&region) && !writer.touch(&region));
                 done.store(turn, Ordering::SeqCst);
@@ -262,7 +262,7 @@ pub fn a_record_is_of_the_turn_that_was_seen() {
         let seen = Arc::new(AtomicU64::new(0));
         let done = Arc::clone(&seen);
         let processor = thread::spawn(move || {
-            let mut writer = Writer::new(0);
+            let mut writer = Writer::new(0, 2);
             writer.touch(&region);
             done.store(1, Ordering::SeqCst);
             writer.write(&region, &[7], std::iter::empty());

@@ -73,6 +73,10 @@ impl Region {
         &self.storage.words[offset / 8]
     }
 
+    pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        &self.storage.words[offset / 8..][..count]
+    }
+
     pub fn half(&self, offset: usize) -> &AtomicU32 {
         &self.storage.halves[offset / 4]
     }

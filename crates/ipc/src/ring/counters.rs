@@ -54,7 +54,7 @@ pub(super) struct CountersWriter {
 
 impl CountersWriter {
     pub const fn new() -> Self {
-        Self { record: Writer::new(RECORD), outdated: 0, changed: [0; CHANGED_MAX], changes: 0 }
+        Self { record: Writer::new(RECORD, WORDS), outdated: 0, changed: [0; CHANGED_MAX], changes: 0 }
     }
 
     /// See [`Outbox::touch`](punctual_proto::memory::Outbox::touch).

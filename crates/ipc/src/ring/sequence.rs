@@ -25,15 +25,16 @@ pub const fn bytes_of(words: usize) -> usize {
 #[derive(Debug)]
 pub struct Writer {
     at: usize,
+    words: usize,
     turn: u64,
     version: u64,
     is_touched: bool,
 }
 
 impl Writer {
-    /// Of a record that is all zero.
-    pub const fn new(at: usize) -> Self {
-        Self { at, turn: 0, version: 0, is_touched: false }
+    /// Of a record that is all zero, with so many words beside the turn.
+    pub const fn new(at: usize, words: usize) -> Self {
+        Self { at, words, turn: 0, version: 0, is_touched: false }
     }
 
     /// To be called before each effect; `true` for the first one of a turn: the words are due at its end.
@@ -47,17 +48,16 @@ impl Writer {
         true
     }
 
-    /// The turn is over: writes those of its words that have changed, each with its index.
-    pub fn write(&mut self, region: &Region, words: &[u64], more: impl Iterator<Item = (usize, u64)>) {
+    /// The turn is over: writes its first words, and those of the others that have changed, each with its index.
+    pub fn write(&mut self, region: &Region, first: &[u64], changed: impl Iterator<Item = (usize, u64)>) {
         self.is_touched = false;
         let version = region.word(self.at + VERSION);
         version.store(self.version + 1, Ordering::Relaxed);
         fence(Ordering::Release);
-        let turn = std::iter::once((0, self.turn));
-        let first = words.iter().enumerate().map(|(index, word)| (index + 1, *word));
-        for (index, word) in turn.chain(first).chain(more.map(|(index, word)| (index + 1, word))) {
-            region.word(self.at + WORDS + index * 8).store(word, Ordering::Relaxed);
-        }
+        region.word(self.at + WORDS).store(self.turn, Ordering::Relaxed);
+        let words = region.words(self.at + WORDS + 8, self.words);
+        words.iter().zip(first).for_each(|(place, word)| place.store(*word, Ordering::Relaxed));
+        changed.for_each(|(index, word)| words[index].store(word, Ordering::Relaxed));
         self.version += 2;
         version.store(self.version, Ordering::Release);
     }
