@@ -48,11 +48,17 @@ impl From<ChannelStatus> for ChannelState {
     }
 }
 
+/// What was said last, and after how many changes.
+struct Said {
+    changes: u64,
+    status: ChannelStatus,
+}
+
 /// Where a channel's state is read.
 pub(crate) struct Evidence {
     counters: CountersReader,
-    /// What was said last, and of which change that is.
-    said: Mutex<Option<(u64, ChannelStatus)>>,
+    /// None before the first question.
+    said: Mutex<Option<Box<Said>>>,
 }
 
 impl Evidence {
@@ -79,15 +85,16 @@ impl Evidence {
             return Err(shared.over().unwrap_or(Error::Request(RequestError::Unknown)));
         }
         // Before it is asked for: what changes meanwhile is asked for once more.
-        let change = self.counters.outdated();
-        let said = lock(&self.said).as_ref().filter(|(of, _)| *of == change).map(|(_, said)| said.clone());
-        if let Some(said) = said {
-            return Ok(said);
+        let changes = self.counters.outdated();
+        let known =
+            lock(&self.said).as_ref().filter(|said| said.changes == changes).map(|said| said.status.clone());
+        if let Some(status) = known {
+            return Ok(status);
         }
         // Nobody waits for an answer with the lock: the thread that is to give it may want this state, too.
-        let said = ask(shared, channel)?;
-        *lock(&self.said) = Some((change, said.clone()));
-        Ok(said)
+        let status = ask(shared, channel)?;
+        *lock(&self.said) = Some(Box::new(Said { changes, status: status.clone() }));
+        Ok(status)
     }
 }
 

@@ -97,7 +97,7 @@ fn a_program_that_reads_states_without_end_asks_nobody() {
 fn what_a_program_reads_is_what_a_request_is_told() {
     let folder = folder("counters-agree");
     let mut hosts = Hosts::start(&folder, 1, &Wanted::default(), str::to_owned);
-    let raw = [&hosts.a.socket, hosts.socket_of_b()].map(|path| Raw::greeted(path));
+    let raw = [&hosts.a.socket, hosts.socket_of_b()].map(Raw::greeted);
     let count = |state: &ChannelState| state.status.counters.messages_out;
     let mut buffer = [0; 200];
     for number in 0..60_u8 {
