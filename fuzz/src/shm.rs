@@ -79,6 +79,11 @@ impl Region {
     }
 
     /// As the real one's.
+    pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        &self.0[offset / WORD_BYTES..][..count]
+    }
+
+    /// As the real one's.
     pub fn half(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(size_of::<AtomicU32>()));
         // SAFETY: in bounds and aligned, within words whose content may change.
@@ -133,6 +138,13 @@ impl View {
     /// As the real one's.
     pub fn word(&self, offset: usize, order: Ordering) -> u64 {
         self.0.word(offset).load(order)
+    }
+
+    /// As the real one's.
+    pub fn words(&self, offset: usize, out: &mut [u64]) {
+        for (index, word) in out.iter_mut().enumerate() {
+            *word = self.0.word(offset + index * WORD_BYTES).load(Ordering::Relaxed);
+        }
     }
 
     /// As the real one's.

@@ -15,7 +15,7 @@ use punctual_proto::node::api::{CloseReason, Grant};
 use crate::connection::{Connection, Reply, Shared, may_wait};
 use crate::error::{Error, OpenError, SendError};
 use crate::events::{ChannelEvent, ChannelEvents, ChannelWatch, Ending};
-use crate::state::ChannelState;
+use crate::state::{ChannelState, Evidence};
 
 /// What came with a channel's yes.
 pub(crate) struct Opened {
@@ -56,6 +56,7 @@ pub struct Channel {
     id: ChannelId,
     grant: Option<Grant>,
     ring: OutboxWriter,
+    evidence: Evidence,
     timeout: Option<Duration>,
 }
 
@@ -64,7 +65,8 @@ impl Channel {
         let events = connection.shared.events_of(opened.channel);
         events.set_closer(opened.ring.closer().map_err(Error::Socket)?);
         let Opened { channel: id, grant, ring } = opened;
-        Ok(Self { connection: Arc::clone(connection), events, id, grant, ring, timeout: None })
+        let evidence = Evidence::new(ring.counters());
+        Ok(Self { connection: Arc::clone(connection), events, id, grant, ring, evidence, timeout: None })
     }
 
     /// The channel's handle at this host, as `punctual channels` shows it.
@@ -168,12 +170,14 @@ impl Channel {
         self.ring.outstanding()
     }
 
-    /// Promised bound, what was observed, misses, policed messages (rtcGetParameter).
+    /// Promised bound, what was observed, misses, policed messages (rtcGetParameter). Read from memory that the processor
+    /// writes: nobody is asked but the first time, and when what degrades the channel has changed. Costs the processor
+    /// nothing.
     ///
     /// # Errors
     /// Where the channel has ended or the daemon is gone.
     pub fn state(&self) -> Result<ChannelState, Error> {
-        ChannelState::ask(&self.connection.shared, self.id)
+        self.evidence.state(&self.connection.shared, self.id)
     }
 
     /// What happened since the last call; each kind at most once.

@@ -146,6 +146,11 @@ impl Shared {
         lock(&self.farewell).clone().map_or(Error::Disconnected, Error::from)
     }
 
+    /// The same, if there is none.
+    pub(crate) fn over(&self) -> Option<Error> {
+        self.gone.load(Ordering::SeqCst).then(|| self.end())
+    }
+
     /// Sends a request whose answer nobody waits for.
     pub(crate) fn tell(&self, request: Request) {
         // Where the daemon is gone there is nobody left to tell.

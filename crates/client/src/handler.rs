@@ -129,12 +129,12 @@ impl Handler {
         self.stage.overruns.load(Ordering::Relaxed)
     }
 
-    /// Promised bound, what was observed, misses (rtcGetParameter).
+    /// Promised bound, what was observed, misses (rtcGetParameter). Asks as rarely as [`Channel::state`].
     ///
     /// # Errors
     /// Where the channel has ended or the daemon is gone.
     pub fn state(&self) -> Result<ChannelState, Error> {
-        ChannelState::ask(&self.end.connection.shared, self.end.id)
+        self.end.state()
     }
 
     /// Ends the channel and waits for the daemon's word.

@@ -20,8 +20,8 @@ use crate::receiver::Receiver;
 use crate::trust::Trust;
 
 /// The calling thread as the engine's own, from [`Receiver::lead`] to the drop or [`Lead::end`]. It runs in the engine's
-/// class and on its CPU meanwhile. Calls that wait in another way ([`Endsystem::open`], `listen`, `accept`, `state`,
-/// `close`, and on other channels a `send` that finds no room and a `recv` that finds nothing) fail with
+/// class and on its CPU meanwhile. Calls that wait in another way ([`Endsystem::open`], `listen`, `accept`, `close`,
+/// `state` where it has to ask, and on other channels a `send` that finds no room and a `recv` that finds nothing) fail with
 /// [`Error::OnProcessor`](crate::Error::OnProcessor): the thread would wait for itself.
 ///
 /// [`Endsystem::open`]: crate::Endsystem::open

@@ -17,7 +17,7 @@ use crate::events::{ChannelEvent, ChannelEvents, ChannelWatch};
 use crate::handler::{Handler, Reply};
 use crate::lead::Lead;
 use crate::listener::{Accepted, IncomingRequest};
-use crate::state::ChannelState;
+use crate::state::{ChannelState, Evidence};
 
 /// The receiving end of a guaranteed channel or of best-effort flows. Dropping it closes it.
 ///
@@ -48,7 +48,8 @@ impl Receiver {
     ) -> Result<Self, Error> {
         let events = connection.shared.events_of(id);
         events.set_closer(ring.closer()?);
-        let end = End { connection: Arc::clone(connection), events, id };
+        let evidence = Evidence::new(ring.counters());
+        let end = End { connection: Arc::clone(connection), events, id, evidence };
         Ok(Self { end, request, ring, timeout: None, handler_time: Nanos::ZERO })
     }
 
@@ -219,12 +220,13 @@ impl Receiver {
         }
     }
 
-    /// Promised bound, what was observed, misses (rtcGetParameter).
+    /// Promised bound, what was observed, misses (rtcGetParameter). Asks as rarely as
+    /// [`Channel::state`](crate::Channel::state).
     ///
     /// # Errors
     /// Where the channel has ended or the daemon is gone.
     pub fn state(&self) -> Result<ChannelState, Error> {
-        ChannelState::ask(&self.end.connection.shared, self.end.id)
+        self.end.state()
     }
 
     /// What happened since the last call; each kind at most once.
@@ -292,6 +294,13 @@ pub(crate) struct End {
     pub(crate) connection: Arc<Connection>,
     pub(crate) events: Arc<ChannelEvents>,
     pub(crate) id: ChannelId,
+    evidence: Evidence,
+}
+
+impl End {
+    pub(crate) fn state(&self) -> Result<ChannelState, Error> {
+        self.evidence.state(&self.connection.shared, self.id)
+    }
 }
 
 impl Drop for End {

@@ -39,6 +39,29 @@ fn two_engines_in_one_process_carry_messages() {
 }
 
 #[test]
+fn states_are_read_without_asking_the_engine() {
+    let (a, b) = pair();
+    let listener = b.listen("cam", |_| Consent::Accept).expect("a listener");
+    let mut channel = a.open("cam@b", contract()).expect("a channel");
+    let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
+    channel.state().expect("what is no counter is asked for once");
+    let requests = || a.status().expect("status").api.requests;
+    let before = requests();
+    for number in 1..=20 {
+        channel.send(&[7; 3_000]).expect("sent");
+        receiver.recv_timeout(&mut [0; 3_000], PATIENCE).expect("received");
+        assert!(channel.flush(PATIENCE).expect("open"));
+        let counters = channel.state().expect("a state").status.counters;
+        assert_eq!((counters.messages_in, counters.messages_out), (number, number));
+    }
+    assert_eq!(requests(), before + 1, "this question itself");
+    let state = receiver.state().expect("a state");
+    let observed = state.status.observed.expect("a sink's");
+    assert_eq!((state.status.counters.messages_out, observed.messages), (20, 20));
+    assert_eq!((state.observed_max, state.misses), (state.status.counters.latency_max, 0));
+}
+
+#[test]
 fn descriptors_can_be_polled() {
     let (a, b) = pair();
     let listener = b.listen("cam", |_| Consent::Accept).expect("a listener");

@@ -425,6 +425,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         for port in &mut self.ports {
             any |= port.flush(&self.shared.counters);
         }
+        // Nothing that is counted changes after this; what it takes is measured with the hand-over.
+        self.node.show_counters();
         if !any {
             return begun;
         }

@@ -18,8 +18,9 @@ use crate::ring::RingShape;
 /// Version of this API; the first thing that a client says. 2: why a channel ended in more words, and what its sink has.
 /// 3: latencies by the hosts' clocks, and which stage broke its promise; entries of incoming rings have their clock error.
 /// 4: what links drain. 5: pages of channels say where they end; what waits for a client and what its requests take are
-/// within quotas; rings of two files, one for each writer, which programs seal; doorbells are sockets.
-pub const VERSION: u32 = 5;
+/// within quotas; rings of two files, one for each writer, which programs seal; doorbells are sockets. 6: what a channel has
+/// counted stands in the daemon's file of its ring.
+pub const VERSION: u32 = 6;
 /// Largest packet either way.
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
 /// Most descriptors with a packet.

@@ -126,6 +126,13 @@ impl Mapping {
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
     }
 
+    /// 64-bit words from `offset` on. Where the mapping is for reading only, they may only be loaded.
+    fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        assert!(offset.is_multiple_of(8));
+        // SAFETY: in bounds and aligned; every access by both processes to these words is atomic.
+        unsafe { std::slice::from_raw_parts(self.at(offset, count * 8).cast(), count) }
+    }
+
     fn half(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4));
         // SAFETY: in bounds and aligned; every access by both processes to this word is atomic.
@@ -221,6 +228,11 @@ impl Region {
         self.0.word(offset)
     }
 
+    /// `count` 64-bit words from `offset` (a multiple of 8 inside the region) on.
+    pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        self.0.words(offset, count)
+    }
+
     /// The 32-bit word at `offset` (a multiple of 4 inside the region).
     pub fn half(&self, offset: usize) -> &AtomicU32 {
         self.0.half(offset)
@@ -269,6 +281,14 @@ impl View {
     /// Loads the 64-bit word at `offset` (a multiple of 8 inside the view).
     pub fn word(&self, offset: usize, order: Ordering) -> u64 {
         self.0.word(offset).load(order)
+    }
+
+    /// Loads 64-bit words from `offset` (a multiple of 8) on, each by itself and in no order.
+    pub fn words(&self, offset: usize, out: &mut [u64]) {
+        let shared = self.0.words(offset, out.len());
+        for (word, shared) in out.iter_mut().zip(shared) {
+            *word = shared.load(Ordering::Relaxed);
+        }
     }
 
     /// Loads the 32-bit word at `offset` (a multiple of 4 inside the view).

@@ -11,7 +11,8 @@ const PER_POWER: u64 = 8;
 /// The first bucket holds all below 1,024 ns, the last all from 17 s on.
 const POWER_MIN: u32 = 10;
 const POWERS: usize = 24;
-const BUCKETS: usize = 1 + POWERS * PER_POWER as usize + 1;
+/// Buckets of [`Latencies`].
+pub const BUCKETS: usize = 1 + POWERS * PER_POWER as usize + 1;
 
 /// What was observed of one channel's messages, from their logical arrival to their delivery.
 #[derive(Clone, Debug)]
@@ -67,15 +68,42 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Counts a message. Constant time.
-    pub fn add(&mut self, observation: Observation) {
-        let bucket = &mut self.buckets[index_of(observation.latency)];
+    /// Counts a message, in the bucket of this index. Constant time.
+    pub fn add(&mut self, observation: Observation) -> usize {
+        let index = index_of(observation.latency);
+        let bucket = &mut self.buckets[index];
         *bucket = bucket.saturating_add(1);
         self.count += 1;
         self.last = observation;
         if observation.latency >= self.max.latency {
             self.max = observation;
         }
+        index
+    }
+
+    /// The same, put together again.
+    pub const fn of(buckets: [u32; BUCKETS], count: u64, last: Observation, max: Observation) -> Self {
+        Self { buckets, count, last, max }
+    }
+
+    /// Messages by latency, the smallest first.
+    pub const fn buckets(&self) -> &[u32; BUCKETS] {
+        &self.buckets
+    }
+
+    /// Messages whose latency is known.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The last message's.
+    pub const fn last(&self) -> Observation {
+        self.last
+    }
+
+    /// The largest.
+    pub const fn max(&self) -> Observation {
+        self.max
     }
 
     /// The latency that `per_mille` of the messages did not exceed, wrong by at most 6 % (below 1 us by that much);

@@ -7,6 +7,7 @@
 use punctual_analysis::{Instant, Nanos};
 
 pub use crate::latencies::Latencies;
+use crate::node::api::ChannelCounters;
 pub use crate::node::lateness::Timeliness;
 
 /// The family of buffers that a host uses.
@@ -42,6 +43,15 @@ pub trait Outbox {
     fn take(&mut self, now: Instant) -> Option<(Self::Message, Instant)>;
     /// Whether a message waits.
     fn is_ready(&self) -> bool;
+    /// What is counted of its channel changes from here on. `true`: the application reads that without asking, and
+    /// [`Outbox::show`] is due when the turn ends; once until then.
+    fn touch(&mut self) -> bool {
+        false
+    }
+    /// What is counted now. Constant work.
+    fn show(&mut self, _counters: &ChannelCounters) {}
+    /// What is said of its channel beside what is counted has changed: who wants to know must ask.
+    fn outdate(&mut self) {}
 }
 
 /// A slot of the receiver's ring that a message is being put together in. Dropping it unpublished frees it.
@@ -89,4 +99,12 @@ pub trait Inbox {
     /// The application has taken a message and says so: one that waited for that is made visible. Only rings that hold
     /// messages back have anything to do.
     fn resume(&mut self) {}
+    /// As [`Outbox::touch`].
+    fn touch(&mut self) -> bool {
+        false
+    }
+    /// What is counted now, and what was observed. Constant work.
+    fn show(&mut self, _counters: &ChannelCounters) {}
+    /// As [`Outbox::outdate`].
+    fn outdate(&mut self) {}
 }

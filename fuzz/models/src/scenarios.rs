@@ -11,10 +11,12 @@ use punctual_proto::memory::{Inbox, MessageInfo, MessageRead, MessageWrite, Outb
 use crate::packets;
 use crate::pool::Pool;
 use crate::ring::outgoing::PushError;
+use crate::ring::sequence::{self, Writer};
 use crate::ring::{InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingShape, inbox, outbox};
 use crate::rung::Rung;
+use crate::shm::{Region, View};
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::wake::line::{Line, Pull};
 use crate::wake::{Alarm, Doorbell, Ropes, Shared, Signal, signal_of};
 
@@ -215,6 +217,65 @@ pub fn every_bell_is_rung(preemptions: Option<usize>) {
         pulls.iter().for_each(|pull| want(&line, &said, pull, &wake));
         other.join().expect("no panic");
         ringer.join().expect("no panic");
+    });
+}
+
+/// Turns that each write two words of a record, and a program that has seen what some turn did: it reads words of one
+/// moment, and of no turn before that.
+pub fn a_record_is_of_one_moment_and_not_of_one_before(turns: u64, preemptions: Option<usize>) {
+    every_order(preemptions, move || {
+        let len = crate::ring::sequence::bytes_of(2).next_multiple_of(64) as u64;
+        let (file, region) = Region::create(len).expect("a file");
+        let view = View::open(&file, len).expect("a view");
+        let seen = Arc::new(AtomicU64::new(0));
+        let done = Arc::clone(&seen);
+        let processor = thread::spawn(move || {
+            let mut writer = Writer::new(0, 2);
+            for turn in 1..=turns {
+                assert!(writer.touch(&region) && !writer.touch(&region));
+                done.store(turn, Ordering::SeqCst);
+                writer.write(&region, &[turn], std::iter::once((1, turn * 2)));
+            }
+        });
+        let known = seen.load(Ordering::SeqCst);
+        let mut words = [9; 3];
+        let is_whole = sequence::read(&view, 0, &mut words, |looks| {
+            thread::yield_now();
+            looks < 4
+        });
+        let [turn, one, two] = words;
+        // Who has given up may have what was before, and never a mixture.
+        assert!(!is_whole || (one, two) == (turn, turn * 2), "{words:?}");
+        processor.join().expect("no panic");
+        assert!(sequence::read(&view, 0, &mut words, |_| false), "nobody writes any more");
+        assert_eq!(words, [turns, turns, turns * 2]);
+        assert!(known <= turns);
+    });
+}
+
+/// The same without giving up: whoever has seen an effect of a turn reads of that one or a later one.
+pub fn a_record_is_of_the_turn_that_was_seen() {
+    every_order(Some(3), || {
+        let len = crate::ring::sequence::bytes_of(2).next_multiple_of(64) as u64;
+        let (file, region) = Region::create(len).expect("a file");
+        let view = View::open(&file, len).expect("a view");
+        let seen = Arc::new(AtomicU64::new(0));
+        let done = Arc::clone(&seen);
+        let processor = thread::spawn(move || {
+            let mut writer = Writer::new(0, 2);
+            writer.touch(&region);
+            done.store(1, Ordering::SeqCst);
+            writer.write(&region, &[7], std::iter::empty());
+        });
+        let known = seen.load(Ordering::SeqCst);
+        let mut words = [9; 2];
+        let is_whole = sequence::read(&view, 0, &mut words, |_| {
+            thread::yield_now();
+            true
+        });
+        assert!(is_whole && words[0] >= known, "{words:?} after {known}");
+        assert_eq!(words[1], words[0] * 7);
+        processor.join().expect("no panic");
     });
 }
 

@@ -73,6 +73,10 @@ impl Region {
         &self.storage.words[offset / 8]
     }
 
+    pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        &self.storage.words[offset / 8..][..count]
+    }
+
     pub fn half(&self, offset: usize) -> &AtomicU32 {
         &self.storage.halves[offset / 4]
     }
@@ -116,6 +120,12 @@ impl View {
 
     pub fn word(&self, offset: usize, order: Ordering) -> u64 {
         self.0.word(offset).load(order)
+    }
+
+    pub fn words(&self, offset: usize, out: &mut [u64]) {
+        for (index, word) in out.iter_mut().enumerate() {
+            *word = self.0.word(offset + index * 8).load(Ordering::Relaxed);
+        }
     }
 
     pub fn half(&self, offset: usize, order: Ordering) -> u32 {

@@ -4,6 +4,11 @@
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::Arc;
 
+/// Between two looks: somebody else's turn.
+pub(crate) fn pause(_: u32) {
+    loom::thread::yield_now();
+}
+
 pub(crate) mod atomic {
     pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering, fence};
 

@@ -62,3 +62,13 @@ fn packets_of_a_memory_link_arrive() {
 fn buffers_of_a_pool_have_one_owner() {
     s::buffers_of_a_pool_have_one_owner(Some(4));
 }
+
+#[test]
+fn a_record_is_of_one_moment() {
+    s::a_record_is_of_one_moment_and_not_of_one_before(2, Some(3));
+}
+
+#[test]
+fn a_record_is_of_the_turn_that_was_seen() {
+    s::a_record_is_of_the_turn_that_was_seen();
+}

@@ -63,7 +63,7 @@ impl Default for Wanted<'_> {
 /// Two daemons with a channel between them that must not notice anything.
 pub struct Hosts {
     pub a: Program,
-    _b: Program,
+    b: Program,
     pub channel: Channel,
     pub receiver: Receiver,
     /// One on each.
@@ -85,7 +85,12 @@ impl Hosts {
         let listener = on_b.listen("bystander", |_| Consent::Accept).expect("a listener");
         let channel = on_a.open("bystander@b", contract(200, 50, deadline_ms)).expect("a channel");
         let receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
-        Self { a, _b: b, channel, receiver, connections: [on_a, on_b] }
+        Self { a, b, channel, receiver, connections: [on_a, on_b] }
+    }
+
+    /// Where `b` listens.
+    pub fn socket_of_b(&self) -> &Path {
+        &self.b.socket
     }
 
     /// Packets that b has sent: greetings of its neighbour, where nothing else happens.

@@ -17,7 +17,9 @@ use std::time::Instant as Deadline;
 use punctual_analysis::{Instant, Nanos};
 use punctual_proto::latencies::{Latencies, Observation};
 use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite, Timeliness};
+use punctual_proto::node::api::ChannelCounters;
 
+use super::counters::{CountersReader, CountersWriter, DAEMON_HEADER_BYTES};
 use super::free_list::FreeList;
 use super::{HEADER_BYTES, LINE_BYTES, Other, Own, RingCloser, RingError, RingHandles, RingShape, Theirs};
 use crate::shm::{Offer, Region, View};
@@ -36,11 +38,11 @@ const TIMELINESS: [Timeliness; 4] =
     [Timeliness::Unmeasured, Timeliness::InTime, Timeliness::PerhapsLate, Timeliness::Late];
 
 fn entry_offset(shape: RingShape, position: u64) -> usize {
-    HEADER_BYTES + (position % u64::from(shape.slots)) as usize * ENTRY_BYTES
+    DAEMON_HEADER_BYTES + (position % u64::from(shape.slots)) as usize * ENTRY_BYTES
 }
 
 fn payload_offset(shape: RingShape, slot: u32) -> usize {
-    HEADER_BYTES + shape.slots as usize * ENTRY_BYTES + slot as usize * shape.payload_bytes()
+    DAEMON_HEADER_BYTES + shape.slots as usize * ENTRY_BYTES + slot as usize * shape.payload_bytes()
 }
 
 /// Makes a ring: the daemon's end and what the application attaches with. `alarm` rings where the application
@@ -74,6 +76,7 @@ pub fn inbox(
         upcall: None,
         turns: None,
         latencies: Latencies::default(),
+        counters: CountersWriter::new(),
     };
     Ok((writer, RingHandles { shape, descriptors: vec![file, theirs, bell.into_descriptor()] }))
 }
@@ -108,6 +111,7 @@ pub struct InboxWriter {
     turns: Option<VecDeque<(InboxSlot, MessageInfo)>>,
     /// Of the messages that were promised.
     latencies: Latencies,
+    counters: CountersWriter,
 }
 
 impl fmt::Debug for InboxWriter {
@@ -231,7 +235,8 @@ impl Inbox for InboxWriter {
             return;
         }
         if let Some(error) = info.clock_error.filter(|_| !info.unpromised) {
-            self.latencies.add(Observation { latency: info.delivered.since(info.logical_arrival), error });
+            let latency = info.delivered.since(info.logical_arrival);
+            self.counters.observe(self.latencies.add(Observation { latency, error }));
         }
         if self.call_up(&slot, &info) {
             return;
@@ -245,6 +250,18 @@ impl Inbox for InboxWriter {
 
     fn observed(&self) -> Option<&Latencies> {
         Some(&self.latencies)
+    }
+
+    fn touch(&mut self) -> bool {
+        self.counters.touch(&self.shared.region)
+    }
+
+    fn show(&mut self, counters: &ChannelCounters) {
+        self.counters.show_with(&self.shared.region, counters, &self.latencies);
+    }
+
+    fn outdate(&mut self) {
+        self.counters.outdate(&self.shared.region);
     }
 
     fn resume(&mut self) {
@@ -371,7 +388,7 @@ impl Drop for InboxSlot {
 #[derive(Debug)]
 pub struct InboxReader {
     region: Region,
-    daemon: View,
+    daemon: Arc<View>,
     shape: RingShape,
     bell: Bell,
     consumed: u64,
@@ -396,7 +413,7 @@ impl InboxReader {
         // The first message rings, whatever comes before the first look.
         wake::arm(Own(&region).ticket());
         Ok(Self {
-            daemon: View::open(file, shape.file_bytes())?,
+            daemon: Arc::new(View::open(file, shape.file_bytes())?),
             region,
             shape,
             bell: Bell::new(bell),
@@ -417,6 +434,11 @@ impl InboxReader {
         // One may wait since before there was a doorbell.
         doorbell.ring();
         self.doorbell = Some(doorbell);
+    }
+
+    /// What the channel has counted, read without asking.
+    pub fn counters(&self) -> CountersReader {
+        CountersReader::new(&self.daemon, &self.gone, true)
     }
 
     /// What closes this end from within the process.

@@ -8,8 +8,8 @@
 //! ```text
 //! header                   0 position   128 sleep ticket   192 closed (the daemon's only)
 //! outgoing  the program's  header | slot 0: len, sent_at, payload | slot 1 | ...
-//!           the daemon's   header
-//! incoming  the daemon's   header | entry 0: slot, MessageInfo | entry 1 | ... | slot 0: payload | slot 1 | ...
+//!           the daemon's   header | counters
+//! incoming  the daemon's   header | counters | entry 0: slot, MessageInfo | entry 1 | ... | slot 0: payload | slot 1 | ...
 //!           the program's  header
 //! ```
 //!
@@ -17,9 +17,11 @@
 //! looked at before it has sealed its file and the daemon has seen that (`accept`); until then an outgoing ring is empty
 //! and nothing of an incoming one is taken.
 
+mod counters;
 mod free_list;
 pub mod incoming;
 pub mod outgoing;
+pub(crate) mod sequence;
 #[cfg(test)]
 mod tests;
 
@@ -37,12 +39,15 @@ use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::wake::Bell;
 
+use counters::DAEMON_HEADER_BYTES;
+
+pub use counters::{Counted, CountersReader};
 pub use incoming::{InboxReader, InboxSlot, InboxWriter, Upcall, inbox};
 pub use outgoing::{OutboxMessage, OutboxReader, OutboxWriter, outbox};
 
 /// Most messages of one ring.
 pub const SLOTS_MAX: u32 = 1 << 20;
-/// Bytes before the first slot or entry.
+/// Bytes before the first slot, or the counters.
 const HEADER_BYTES: usize = 256;
 /// What a file of nothing but a header takes.
 const PAGE_BYTES: u64 = 4_096;
@@ -79,9 +84,9 @@ impl RingShape {
         (self.message_bytes_max as usize).next_multiple_of(LINE_BYTES)
     }
 
-    /// Of the file with the payload; the other one is a header.
+    /// Of the file with the payload, at most; the other one is a page.
     pub const fn file_bytes(self) -> u64 {
-        HEADER_BYTES as u64 + self.slots as u64 * (LINE_BYTES as u64 + self.payload_bytes() as u64)
+        DAEMON_HEADER_BYTES as u64 + self.slots as u64 * (LINE_BYTES as u64 + self.payload_bytes() as u64)
     }
 
     /// Shared memory that either kind of ring takes: what quotas count.

@@ -13,8 +13,10 @@ use std::time::Instant as Deadline;
 
 use punctual_analysis::Instant;
 use punctual_proto::memory::{MessageRead, Outbox};
+use punctual_proto::node::api::ChannelCounters;
 use thiserror::Error;
 
+use super::counters::{CountersReader, CountersWriter, DAEMON_HEADER_BYTES};
 use super::{HEADER_BYTES, LINE_BYTES, Other, Own, RingCloser, RingError, RingHandles, RingShape, Theirs};
 use crate::shm::{Offer, Region, View};
 use crate::sync::Arc;
@@ -40,7 +42,7 @@ pub fn outbox(
     alarm: &Alarm,
     ropes: &Ropes,
 ) -> Result<(OutboxReader, RingHandles, OwnedFd), RingError> {
-    let (file, region) = Region::create(HEADER_BYTES as u64)?;
+    let (file, region) = Region::create(DAEMON_HEADER_BYTES as u64)?;
     let (theirs, offer) = Offer::create(shape.file_bytes())?;
     let (doorbell, their_doorbell) = Doorbell::pair()?;
     let (bell, rope) = Bell::pair(ropes)?;
@@ -57,7 +59,8 @@ pub fn outbox(
         freed_at,
         broken: AtomicBool::new(false),
     });
-    let reader = OutboxReader { shared, taken: 0, sent_after: super::now(), alarm: alarm.clone() };
+    let (sent_after, counters) = (super::now(), CountersWriter::new());
+    let reader = OutboxReader { shared, taken: 0, sent_after, alarm: alarm.clone(), counters };
     let descriptors = vec![file, theirs, bell.into_descriptor(), their_doorbell];
     Ok((reader, RingHandles { shape, descriptors }, doorbell))
 }
@@ -111,6 +114,7 @@ pub struct OutboxReader {
     /// No message that is yet to come was sent before this.
     sent_after: Instant,
     alarm: Alarm,
+    counters: CountersWriter,
 }
 
 impl OutboxReader {
@@ -178,6 +182,18 @@ impl Outbox for OutboxReader {
 
     fn is_ready(&self) -> bool {
         self.waiting() > 0
+    }
+
+    fn touch(&mut self) -> bool {
+        self.counters.touch(&self.shared.region)
+    }
+
+    fn show(&mut self, counters: &ChannelCounters) {
+        self.counters.show(&self.shared.region, counters);
+    }
+
+    fn outdate(&mut self) {
+        self.counters.outdate(&self.shared.region);
     }
 }
 
@@ -266,7 +282,7 @@ pub enum PushError {
 #[derive(Debug)]
 pub struct OutboxWriter {
     region: Region,
-    daemon: View,
+    daemon: Arc<View>,
     shape: RingShape,
     doorbell: Doorbell,
     answered: Answered,
@@ -287,7 +303,7 @@ impl OutboxWriter {
             <[OwnedFd; 4]>::try_from(handles.descriptors).map_err(|_| RingError::Descriptors(count))?;
         let shape = RingShape::new(handles.shape.slots, handles.shape.message_bytes_max)?;
         Ok(Self {
-            daemon: View::open(file, HEADER_BYTES as u64)?,
+            daemon: Arc::new(View::open(file, DAEMON_HEADER_BYTES as u64)?),
             region: Region::take(own, shape.file_bytes())?,
             shape,
             doorbell: Doorbell::new(doorbell),
@@ -301,6 +317,11 @@ impl OutboxWriter {
     /// The ring's geometry.
     pub fn shape(&self) -> RingShape {
         self.shape
+    }
+
+    /// What the channel has counted, read without asking.
+    pub fn counters(&self) -> CountersReader {
+        CountersReader::new(&self.daemon, &self.gone, false)
     }
 
     /// What closes this end from within the process.

@@ -136,6 +136,12 @@ impl<M: Memory> Resources for Plane<M> {
         self.clips.get(channel).map(Clip::passed).unwrap_or_default()
     }
 
+    fn outdate(&mut self, channel: ChannelId) {
+        if let Some(clip) = self.clips.get_mut(channel) {
+            clip.outdate();
+        }
+    }
+
     fn release(&mut self, channel: ChannelId) {
         self.remove_clip(channel);
         let link_out = self.stages.held(channel).and_then(|held| held.link());

@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::ops::AddAssign;
 
 use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals, LogicalArrivals};
@@ -17,7 +18,7 @@ use super::plane::Line;
 use crate::fragment::Reassembly;
 use crate::ids::{ChannelId, LinkId};
 use crate::linksched::FlowIndex;
-use crate::memory::{Memory, MessageInfo};
+use crate::memory::{Inbox, Memory, MessageInfo, Outbox};
 use crate::sched::HandlerId;
 use crate::signalling::LocalChannel;
 use crate::slab::{Fifo, Linked, Next, Slab};
@@ -228,6 +229,21 @@ impl<M: Memory> Clip<M> {
     /// The frames that it keeps of a pool, where it shares one.
     pub fn pooled_mut(&mut self) -> Option<&mut u32> {
         self.lenient.as_mut()?.pooled.as_mut()
+    }
+
+    /// What it counts changes from here on: to be called before anybody can see why. Where its application reads that
+    /// without asking it joins `touched`, in which there is room (see [`Plane::show_from_now_on`]).
+    ///
+    /// [`Plane::show_from_now_on`]: super::plane::Plane::show_from_now_on
+    pub fn touch(&mut self, touched: &mut Vec<ChannelId>) {
+        let is_news = match &mut self.role {
+            RoleState::Source(source) => source.outbox.as_mut().is_some_and(Outbox::touch),
+            RoleState::Sink(sink) => sink.inbox.as_mut().is_some_and(Inbox::touch),
+            RoleState::Forwarder(_) => false,
+        };
+        if is_news {
+            touched.push(self.local.channel);
+        }
     }
 
     /// Has given back frames of the driver; one that shares a pool, to that.

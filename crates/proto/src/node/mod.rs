@@ -27,6 +27,7 @@ mod receive;
 mod record;
 mod requests;
 mod shaper;
+mod show;
 mod signals;
 mod sink;
 mod source;
@@ -209,6 +210,7 @@ impl<M: Memory> Node<M> {
                 self.tend_rate(link, now);
             }
             self.plane.arm_signals(link, now);
+            self.outdate_channels();
         }
         if let Some(channel) = self.plane.first_data.take() {
             self.signalling.first_data(channel, now, &mut self.plane);
@@ -273,6 +275,7 @@ impl<M: Memory> Node<M> {
         if self.rates.due().is_some_and(|due| due <= now) {
             self.handle_rates(now);
         }
+        self.outdate_channels();
     }
 
     /// The earliest time at which something happens by itself; a time in the past means now.

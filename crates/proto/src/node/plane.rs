@@ -193,6 +193,8 @@ pub(super) struct Plane<M: Memory> {
     /// What channels had counted that are here no more.
     pub counted_gone: ChannelCounters,
     pub notices: VecDeque<(ChannelId, Notice)>,
+    /// Channels whose applications are to be shown what they have counted when the turn ends.
+    pub touched: Vec<ChannelId>,
     /// What drivers have not been told yet.
     pub filters: VecDeque<(LinkId, FilterChange)>,
     /// Closing sources that have sent everything.
@@ -254,6 +256,7 @@ impl<M: Memory> Plane<M> {
             drops: DropCounters::default(),
             counted_gone: ChannelCounters::default(),
             notices: VecDeque::with_capacity(ARRIVALS_PACKETS_MAX),
+            touched: Vec::new(),
             filters: VecDeque::new(),
             drained: VecDeque::new(),
             follows: false,
@@ -346,7 +349,7 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// A demoted packet of a channel found no room as best effort.
+    /// A demoted packet of a channel found no room as best effort: of one that was touched by it, or that passes.
     pub fn note_demoted_dropped(&mut self, path: &PathId) {
         let clip = self.channel_of(path).and_then(|channel| self.clips.get_mut(channel));
         if let Some(clip) = clip {

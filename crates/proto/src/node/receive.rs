@@ -87,6 +87,7 @@ impl<M: Memory> Plane<M> {
         }
         let line = &mut self.lines[usize::from(link.0)];
         let wire_bytes = line.wire_bytes(header.payload_bytes);
+        clip.touch(&mut self.touched);
         clip.counters.packets_in += 1;
         if clip.has_expired(header) {
             return clip.counters.expired += 1;

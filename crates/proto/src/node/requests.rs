@@ -72,6 +72,7 @@ impl<M: Memory> Node<M> {
             RoleState::Source(source) if source.outbox.is_none() => source.outbox = Some(outbox),
             _ => return Err(RequestError::Unknown),
         }
+        self.plane.show_from_now_on(channel);
         self.plane.drain_outbox(channel, now);
         Ok(())
     }
@@ -86,6 +87,7 @@ impl<M: Memory> Node<M> {
         if let RoleState::Sink(sink) = &mut clip.role {
             sink.inbox = Some(inbox);
         }
+        self.plane.show_from_now_on(channel);
         Ok(())
     }
 

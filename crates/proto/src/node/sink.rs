@@ -53,6 +53,7 @@ impl<M: Memory> Plane<M> {
     /// Delivers what is due.
     pub fn run_delivery(&mut self, channel: ChannelId, now: Instant) {
         let Some(clip) = self.clips.get_mut(channel) else { return };
+        clip.touch(&mut self.touched);
         let before = clip.counters.misses;
         clip.deliver_held(self.config.clock_tolerance, now);
         if clip.counters.misses > before {
@@ -65,6 +66,7 @@ impl<M: Memory> Plane<M> {
         let host = Host { margin: self.config.wakeup_margin, tolerance: self.config.clock_tolerance };
         let mut late = Nanos::ZERO;
         let Some(clip) = self.clips.get_mut(channel) else { return };
+        clip.touch(&mut self.touched);
         let before = (clip.counters.misses, clip.counters.overruns);
         let is_first = clip.counters.messages_in == 0;
         let mut freed = 0;
@@ -103,6 +105,7 @@ impl<M: Memory> Plane<M> {
         };
         let host = Host { margin: self.config.wakeup_margin, tolerance: self.config.clock_tolerance };
         let Some(clip) = self.clips.get_mut(channel) else { return };
+        clip.touch(&mut self.touched);
         let before = clip.counters.misses;
         clip.accept(header, payload_of(header, frame.as_ref()), now, host, now);
         let is_late = clip.counters.misses > before;

@@ -3,6 +3,7 @@
 //! Slot occupancy control (HARTS 5.2.2): the handler only runs when the link has a slot for what it makes.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use punctual_analysis::arrival::SourceVerdict;
 use punctual_analysis::{Instant, Nanos};
@@ -33,7 +34,7 @@ impl<M: Memory> Plane<M> {
         if let RoleState::Sink(sink) = &mut clip.role {
             return sink.inbox.iter_mut().for_each(Inbox::resume);
         }
-        let drained = clip.drain(&mut self.messages, now, self.config.cpu.release_latency);
+        let drained = clip.drain(&mut self.messages, &mut self.touched, now, self.config.cpu.release_latency);
         if !drained.is_empty {
             self.backlog.list(clip, &mut self.executor, now);
         }
@@ -62,6 +63,7 @@ impl<M: Memory> Plane<M> {
     /// Makes up to `packets` fragments of the head message.
     pub fn run_source(&mut self, channel: ChannelId, packets: u32, now: Instant) {
         let Some(clip) = self.clips.get_mut(channel) else { return };
+        clip.touch(&mut self.touched);
         let Clip { role: RoleState::Source(source), cpu_bound, counters, .. } = clip else { return };
         let line = &mut self.lines[usize::from(source.outlet.link.0)];
         let due = source.outgoing.peek(&self.messages).map(|fragment| fragment.arrival.logical + *cpu_bound);
@@ -178,7 +180,13 @@ impl<M: Memory> Clip<M> {
 
     /// Takes messages out of the ring. The application's word about when it sent one says whether it kept its contract;
     /// its message counts from the time on that our wake-up may take.
-    fn drain(&mut self, messages: &mut Messages<Message<M>>, now: Instant, wakeup: Nanos) -> Drained {
+    fn drain(
+        &mut self,
+        messages: &mut Messages<Message<M>>,
+        touched: &mut Vec<ChannelId>,
+        now: Instant,
+        wakeup: Nanos,
+    ) -> Drained {
         let mut drained = Drained::default();
         let Self { role: RoleState::Source(source), counters, local, .. } = self else { return drained };
         let contract = &local.contract;
@@ -190,6 +198,9 @@ impl<M: Memory> Clip<M> {
                 drained.is_empty = true;
                 break;
             };
+            if outbox.touch() {
+                touched.push(local.channel);
+            }
             let sent = claimed.min(now);
             let number = source.number_next;
             counters.messages_in += 1;

@@ -147,6 +147,7 @@ impl<M: Memory> Plane<M> {
         out: &mut [u8],
     ) -> Option<usize> {
         let clip = self.clips.get_mut(channel)?;
+        clip.touch(&mut self.touched);
         let Clip { role: RoleState::Source(source), local, counters, .. } = clip else { return None };
         let fragment = source.outgoing.fragment(&self.messages, number, index)?;
         let header = Header {
@@ -176,6 +177,7 @@ impl<M: Memory> Plane<M> {
         out: &mut [u8],
     ) -> Option<usize> {
         let clip = self.clips.get_mut(channel)?;
+        clip.touch(&mut self.touched);
         let Clip { role: RoleState::Source(source), local, counters, .. } = clip else { return None };
         counters.packets_out += 1;
         let demoted = source.demoted.as_mut()?;

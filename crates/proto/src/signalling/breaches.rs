@@ -45,6 +45,15 @@ impl Signalling {
         self.say(link, &Message::LateArrivals(late));
     }
 
+    /// Ends here of which something else is said now, since a stage on their way breaks its promise or keeps it again.
+    pub fn poll_outdated(&mut self) -> Option<ChannelId> {
+        self.outdated.pop()
+    }
+    /// Whether there are any.
+    pub const fn has_outdated(&self) -> bool {
+        !self.outdated.is_empty()
+    }
+
     /// Tells all whom it concerns that one of this node's stages breaks its promise, or keeps it again.
     pub fn announce(&mut self, towards: Option<NodeId>, breach: Option<Breach>, now: Instant) {
         let stage = StageName { node: self.config.id, towards };
@@ -187,6 +196,9 @@ impl Signalling {
 
     /// Tells ends here, and this host of another's stage, unless they know it all.
     fn tell_ends(&mut self, mut ends: Vec<ChannelId>, stage: StageName, changed: Changed) {
+        if changed.before != changed.after {
+            self.outdated.extend(&ends);
+        }
         if !changed.is_news() || changed.says_less() {
             return;
         }

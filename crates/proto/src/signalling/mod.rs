@@ -129,6 +129,8 @@ pub struct Signalling {
     refresh_at: Option<Instant>,
     /// Keys of neighbours that were met, for the drivers.
     seals: VecDeque<(LinkId, SealKey)>,
+    /// Ends here of which something else is said now, and whose applications were not told so.
+    outdated: Vec<ChannelId>,
     /// Shut down: nothing new.
     leaving: bool,
     counters: SignallingCounters,
@@ -160,6 +162,7 @@ impl Signalling {
             channel_number: ChannelNumber::default(),
             refresh_at: None,
             seals: VecDeque::new(),
+            outdated: Vec::new(),
             leaving: false,
             counters: SignallingCounters::default(),
         }

@@ -134,6 +134,9 @@ pub trait Resources {
     /// What of the channel has passed here so far.
     fn passed(&self, channel: ChannelId) -> Passed;
 
+    /// What is said of the channel has changed, beside what it counts: its state, its stages, who degrades it.
+    fn outdate(&mut self, channel: ChannelId);
+
     /// Gives back all that the channel holds or has committed; does nothing where that is nothing.
     fn release(&mut self, channel: ChannelId);
 }

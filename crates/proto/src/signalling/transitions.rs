@@ -223,6 +223,7 @@ impl Signalling {
             channel.deadline = Timer::OFF;
         }
         channel.state = row.next;
+        resources.outdate(channel.local.channel);
         for action in row.actions.iter().filter(|action| !matches!(action, Action::TryNext)) {
             self.act(&mut channel, *action, &mut what, now);
         }

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use punctual_proto::ids::{Address, ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{Event, Grant, OpenRequest, Port, UserId};
+use punctual_proto::node::api::{ChannelCounters, Event, Grant, OpenRequest, Port, UserId};
 use punctual_proto::node::config::NodeConfig;
 use punctual_proto::{BitRate, Contract, Instant, Nanos};
 
@@ -61,19 +61,43 @@ impl Drop for Frame {
     }
 }
 
+/// What a ring's application reads without asking.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    is_touched: bool,
+    pub counters: ChannelCounters,
+    /// How often what else is said has changed.
+    pub outdated: u64,
+    pub times: u64,
+}
+
+impl Shown {
+    fn touch(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_touched, true)
+    }
+    fn show(&mut self, counters: &ChannelCounters) {
+        assert!(self.is_touched, "shown though nothing was counted");
+        *self = Self { is_touched: false, counters: *counters, times: self.times + 1, ..*self };
+    }
+}
+
 /// An outgoing ring: buffers circulate between `free` and `queued`.
 #[derive(Default)]
 pub struct OutRing {
     queued: VecDeque<(Vec<u8>, Instant)>,
     free: Vec<Vec<u8>>,
+    pub shown: Shown,
 }
 #[derive(Clone)]
 pub struct TestOutbox(pub Rc<RefCell<OutRing>>);
 
 impl TestOutbox {
     pub fn new(messages: usize, bytes: usize) -> Self {
-        let mut ring =
-            OutRing { queued: VecDeque::with_capacity(messages), free: Vec::with_capacity(messages) };
+        let mut ring = OutRing {
+            queued: VecDeque::with_capacity(messages),
+            free: Vec::with_capacity(messages),
+            shown: Shown::default(),
+        };
         ring.free.extend((0..messages).map(|_| Vec::with_capacity(bytes)));
         Self(Rc::new(RefCell::new(ring)))
     }
@@ -117,20 +141,33 @@ impl Outbox for TestOutbox {
     fn is_ready(&self) -> bool {
         !self.0.borrow().queued.is_empty()
     }
+    fn touch(&mut self) -> bool {
+        self.0.borrow_mut().shown.touch()
+    }
+    fn show(&mut self, counters: &ChannelCounters) {
+        self.0.borrow_mut().shown.show(counters);
+    }
+    fn outdate(&mut self) {
+        self.0.borrow_mut().shown.outdated += 1;
+    }
 }
 
 #[derive(Default)]
 pub struct InRing {
     pub received: VecDeque<(Vec<u8>, MessageInfo)>,
     pub free: Vec<Vec<u8>>,
+    pub shown: Shown,
 }
 #[derive(Clone)]
 pub struct TestInbox(pub Rc<RefCell<InRing>>);
 
 impl TestInbox {
     pub fn new(messages: usize, bytes: usize) -> Self {
-        let mut ring =
-            InRing { received: VecDeque::with_capacity(messages), free: Vec::with_capacity(messages) };
+        let mut ring = InRing {
+            received: VecDeque::with_capacity(messages),
+            free: Vec::with_capacity(messages),
+            shown: Shown::default(),
+        };
         ring.free.extend((0..messages).map(|_| vec![0; bytes]));
         Self(Rc::new(RefCell::new(ring)))
     }
@@ -168,6 +205,15 @@ impl Inbox for TestInbox {
     fn publish(&mut self, mut slot: TestSlot, info: MessageInfo) {
         let bytes = std::mem::take(&mut slot.bytes);
         self.0.borrow_mut().received.push_back((bytes, info));
+    }
+    fn touch(&mut self) -> bool {
+        self.0.borrow_mut().shown.touch()
+    }
+    fn show(&mut self, counters: &ChannelCounters) {
+        self.0.borrow_mut().shown.show(counters);
+    }
+    fn outdate(&mut self) {
+        self.0.borrow_mut().shown.outdated += 1;
     }
 }
 
@@ -314,10 +360,13 @@ impl World {
 
     fn settle_node(&mut self, index: usize) {
         self.nodes[index].handle_timeout(self.now);
+        self.nodes[index].show_counters();
         loop {
             let mut active = false;
             while let Some(work) = self.nodes[index].begin_work(self.now) {
                 self.nodes[index].finish_work(work, self.now);
+                // A processor's turn may end here.
+                self.nodes[index].show_counters();
                 active = true;
             }
             for link in 0..self.links(index) {
@@ -341,6 +390,7 @@ impl World {
         let mut active = false;
         while let Some(sent) = self.nodes[node].poll_transmit(link, self.now, &mut self.out) {
             active = true;
+            self.nodes[node].show_counters();
             let len = sent.packet.copy_to(&mut self.out);
             let frame = match &mut self.tap {
                 None => Some(self.pool.frame(&self.out[..len])),

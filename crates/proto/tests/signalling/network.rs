@@ -154,6 +154,7 @@ impl Resources for Stages {
         self.committed.push((LocalChannel::clone(local), terms.clone(), stages.clone()));
         Ok(stages)
     }
+    fn outdate(&mut self, _: ChannelId) {}
     fn passed(&self, _: ChannelId) -> Passed {
         Passed::default()
     }

@@ -1,0 +1,67 @@
+//! What applications read of their channels without asking: what is counted, shown at the end of each turn, and how often
+//! what else is said of them has changed.
+
+use super::Node;
+use super::clip::{Clip, RoleState};
+use super::plane::Plane;
+use crate::ids::ChannelId;
+use crate::memory::{Inbox, Memory, Outbox};
+use crate::signalling::Resources;
+
+impl<M: Memory> Node<M> {
+    /// Shows applications what their channels have counted since the last call: to be called when a turn ends, before
+    /// anybody is asked anything else. Takes time for the channels that were touched; allocates nothing.
+    pub fn show_counters(&mut self) {
+        self.plane.show_touched();
+    }
+
+    /// Ends on whose way a stage began or ceased to break its promise.
+    pub(super) fn outdate_channels(&mut self) {
+        while self.signalling.has_outdated() {
+            if let Some(channel) = self.signalling.poll_outdated() {
+                self.plane.outdate(channel);
+            }
+        }
+    }
+}
+
+impl<M: Memory> Plane<M> {
+    /// The channel has its ring. Makes room for every channel here to be touched in one turn: then nothing is allocated.
+    pub fn show_from_now_on(&mut self, channel: ChannelId) {
+        let Some(clip) = self.clips.get_mut(channel) else { return };
+        let before = self.touched.len();
+        clip.touch(&mut self.touched);
+        if self.touched.len() > before {
+            self.touched.reserve(self.clips.len());
+        }
+    }
+
+    fn show_touched(&mut self) {
+        while let Some(channel) = self.touched.pop() {
+            // It may have ended since.
+            if let Some(clip) = self.clips.get_mut(channel) {
+                clip.show();
+            }
+        }
+    }
+}
+
+impl<M: Memory> Clip<M> {
+    fn show(&mut self) {
+        let counters = self.counted();
+        match &mut self.role {
+            RoleState::Source(source) => source.outbox.iter_mut().for_each(|outbox| outbox.show(&counters)),
+            RoleState::Sink(sink) => sink.inbox.iter_mut().for_each(|inbox| inbox.show(&counters)),
+            RoleState::Forwarder(_) => {}
+        }
+    }
+
+    /// What is said of it beside what it counts has changed.
+    pub fn outdate(&mut self) {
+        match &mut self.role {
+            RoleState::Source(source) => source.outbox.iter_mut().for_each(Outbox::outdate),
+            RoleState::Sink(sink) => sink.inbox.iter_mut().for_each(Inbox::outdate),
+            RoleState::Forwarder(_) => {}
+        }
+    }
+}
