@@ -266,7 +266,9 @@ impl<P> Queues<P> {
         match self.packets.front(&known.packets) {
             Some(head) => {
                 known.place = Place::Current;
-                self.current.push(known.rank(head.deadline), flow);
+                let ignored = active(Mutation::SoftFromQueueThreeAsHard);
+                let rank = if ignored { head.deadline.0 } else { known.rank(head.deadline) };
+                self.current.push(rank, flow);
             }
             None => self.leave_heap(flow),
         }

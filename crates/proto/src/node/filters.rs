@@ -21,6 +21,7 @@
 //! **Buffers.** Those that admission has reserved, from the wire to the completion (a stage's bound ends there), and
 //! at a forwarder another message's: its driver may learn of a completion late.
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Activation, Contract, Late, Nanos};
 
 use super::admit::Buffers;
@@ -55,8 +56,9 @@ pub(super) fn slack_ns_min(contract: &Contract, upstream: Upstream) -> Option<i6
 fn filter(local: &LocalChannel, upstream: Upstream, buffers: u32) -> PathFilter {
     let contract = &local.contract;
     let (packets, period) = (contract.packets_max(local.fragment_bytes).max(1), contract.policed_interval());
-    let messages =
-        (upstream.early + upstream.most + upstream.arrival_error).div_ceil(period).saturating_add(1);
+    let ignored = active(Mutation::BucketWithoutArrivalError);
+    let error = if ignored { Nanos::ZERO } else { upstream.arrival_error };
+    let messages = (upstream.early + upstream.most + error).div_ceil(period).saturating_add(1);
     let burst_packets = u32::try_from(messages.saturating_mul(u64::from(packets))).unwrap_or(u32::MAX);
     PathFilter {
         path: local.path,
@@ -75,7 +77,8 @@ impl<M: Memory> Plane<M> {
     pub(super) fn set_filter(&mut self, local: &LocalChannel, upstream: Upstream, buffers: Buffers) {
         let Some(link) = local.link_in else { return };
         let packets = local.contract.packets_max(local.fragment_bytes);
-        let completing = u32::from(local.link_out.is_some());
+        let ignored = active(Mutation::FilterWithoutCompleting);
+        let completing = u32::from(local.link_out.is_some() && !ignored);
         let frames = buffers.waiting_messages().saturating_add(completing).saturating_mul(packets);
         self.filters.push_back((link, FilterChange::Set(filter(local, upstream, frames))));
     }
