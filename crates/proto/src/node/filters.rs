@@ -131,6 +131,13 @@ mod tests {
             (hard.burst_packets, hard.buffers, hard.packet_bytes_max),
             (15, 12, 1_000 + HEADER_BYTES as u32)
         );
+        // And so do 4 I' to the nanosecond; the next one begins another message, whatever part of the sum it is of.
+        let rest = Nanos(contract.policed_interval().0 * 4 - upstream.most.0);
+        for (error, packets) in [(rest, 15), (rest + Nanos(1), 18), (rest + contract.policed_interval(), 18)]
+        {
+            let upstream = Upstream { arrival_error: error, ..upstream };
+            assert_eq!(filter(&local(contract), upstream, 12).burst_packets, packets, "J of {error}");
+        }
         let jittery = Upstream { early: Nanos::from_millis(9), ..upstream };
         assert_eq!(filter(&local(contract), jittery, 12).burst_packets, 18);
         assert_eq!(hard.interval, Nanos(contract.policed_interval().0 / 3));

@@ -2,6 +2,7 @@
 //! (The `sim` crate is the real simulator; this one is for tests of single rules.)
 #![allow(dead_code, unused_imports)]
 
+pub mod hops;
 mod line;
 pub mod rate;
 

@@ -6,5 +6,6 @@ mod faults;
 mod network;
 mod news;
 mod offers;
+mod properties;
 mod seals;
 mod versions;

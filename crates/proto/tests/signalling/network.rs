@@ -200,6 +200,8 @@ pub struct Network {
     pub now: u64,
     pub hosts: Vec<Host>,
     pub loss_percent: u64,
+    /// What is lost from one host to another besides: each direction of a link may fail by itself.
+    pub lossy: BTreeMap<(usize, usize), u64>,
     pub double_percent: u64,
     pub reorder_percent: u64,
     /// How much later everything comes.
@@ -267,6 +269,7 @@ impl Network {
             now: 0,
             hosts,
             loss_percent: 0,
+            lossy: BTreeMap::new(),
             double_percent: 0,
             reorder_percent: 0,
             lag: 0,
@@ -420,17 +423,17 @@ impl Network {
                     let version = RTCOP_VERSION + 1 - 2 * u8::from(foreign[1]);
                     seal_again(&mut out[..len], version, &self.hosts[index].config.signalling.domain_key);
                 }
-                self.throw(Flying { to, link: back, bytes: out[..len].to_vec() });
+                self.throw(index, Flying { to, link: back, bytes: out[..len].to_vec() });
             }
         }
     }
-    fn throw(&mut self, flying: Flying) {
+    fn throw(&mut self, from: usize, flying: Flying) {
         if let Some(tape) = &mut self.tape {
             tape.push(flying.clone());
         }
         let copies = 1 + u64::from(self.random.below(100) < self.double_percent);
         for _ in 0..copies {
-            if self.random.below(100) < self.loss_percent {
+            if self.random.below(100) < self.loss_percent || self.is_lost_on(from, flying.to) {
                 continue;
             }
             let mut delay = self.lag + PROPAGATION_MIN + self.random.below(PROPAGATION_MAX - PROPAGATION_MIN);
@@ -440,6 +443,10 @@ impl Network {
             self.flown += 1;
             self.air.insert((self.now + delay, self.flown), flying.clone());
         }
+    }
+    fn is_lost_on(&mut self, from: usize, to: usize) -> bool {
+        let percent = self.lossy.get(&(from, to)).copied();
+        percent.is_some_and(|percent| self.random.below(100) < percent)
     }
     fn answer(&mut self, index: usize) {
         loop {
