@@ -51,7 +51,7 @@ fn punctual(rng: &mut SmallRng) -> Hard {
 
 /// So many and so early that what they bring at once is longer than a soft bound.
 fn early(rng: &mut SmallRng) -> Hard {
-    Hard { early: Nanos::from_millis(rng.random_range(20..300)), wanted: rng.random_range(4..12) }
+    Hard { early: Nanos::from_millis(rng.random_range(5..120)), wanted: rng.random_range(3..9) }
 }
 
 fn hard(rng: &mut SmallRng) -> Demand {
@@ -297,13 +297,13 @@ pub fn missed(seed: u64) -> Option<String> {
 #[test]
 fn soft_channels_bear_what_hard_ones_bring_early() {
     let mut messages = 0;
-    for seed in 0..6 {
+    for seed in 0..8 {
         let (outcome, most) = beside_early(seed);
         assert_eq!(outcome.hard.misses, 0, "seed {seed}: {outcome:?}");
         assert!(outcome.soft.misses as f64 <= most, "seed {seed}: {outcome:?}");
         messages += outcome.soft.messages;
     }
-    assert!(messages > 40_000, "{messages} messages of soft channels");
+    assert!(messages > 200_000, "{messages} messages of soft channels");
 }
 
 /// What the guarantee rests on: in step, all send their bursts at once. Even then nothing that is hard suffers.
