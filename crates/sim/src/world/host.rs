@@ -79,6 +79,8 @@ pub(super) struct Host {
     pub timer: Option<SimTime>,
     pub delivered: Deliveries,
     pub frames: FramePool,
+    /// By link: received frames that its adapter sends on, which it has until they have left.
+    pub sending: Vec<VecDeque<(SimTime, SimFrame)>>,
     pub filters: Filters,
     /// Where channels to it are listened for.
     pub listener: Option<ListenerId>,
@@ -169,6 +171,7 @@ impl Host {
             timer: None,
             delivered: Deliveries::default(),
             frames: FramePool::default(),
+            sending: plan.links.iter().map(|_| VecDeque::new()).collect(),
             filters: Filters::new(sabotage.burst_percent),
             listener: None,
             receiver: None,
@@ -189,6 +192,13 @@ impl Host {
         })
     }
 
+    /// Frames that have left by `now` are buffers of their drivers again.
+    pub fn give_back_sent(&mut self, now: SimTime) {
+        for sending in &mut self.sending {
+            while sending.pop_front_if(|(departs, _)| *departs <= now).is_some() {}
+        }
+    }
+
     /// A node of the next life at `now`; whatever was under way here is lost. Adapters drain what they have.
     pub fn renew(
         &mut self,
@@ -202,6 +212,7 @@ impl Host {
         self.activity = Activity::Idle;
         self.arrived.clear();
         self.sent.clear();
+        self.sending.iter_mut().for_each(VecDeque::clear);
         self.shaped.clear();
         // Its host puts shapers up anew before it begins.
         for (adapter, link) in self.adapters.iter_mut().zip(&plan.config.links) {
