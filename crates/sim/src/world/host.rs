@@ -11,7 +11,7 @@ use super::backlog::Backlog;
 use crate::adapter::Adapter;
 use crate::dice::{Dice, Draw};
 use crate::faults::{Lie, Moment};
-use crate::filters::Filters;
+use crate::filters::{Filters, Held};
 use crate::memory::{Delivered, Deliveries, FramePool, SimFrame, SimMemory};
 use crate::options::Sabotage;
 use crate::processor::Processor;
@@ -79,6 +79,8 @@ pub(super) struct Host {
     pub timer: Option<SimTime>,
     pub delivered: Deliveries,
     pub frames: FramePool,
+    /// By link: received frames that the node has.
+    pub taken: Vec<Held>,
     /// By link: received frames that its adapter sends on, which it has until they have left.
     pub sending: Vec<VecDeque<(SimTime, SimFrame)>>,
     pub filters: Filters,
@@ -171,6 +173,7 @@ impl Host {
             timer: None,
             delivered: Deliveries::default(),
             frames: FramePool::default(),
+            taken: plan.links.iter().map(|_| Held::default()).collect(),
             sending: plan.links.iter().map(|_| VecDeque::new()).collect(),
             filters: Filters::new(sabotage.burst_percent),
             listener: None,

@@ -68,6 +68,7 @@ impl World {
         }
         while let Some(Arrived { link, port, received, frame }) = self.hosts[host].arrived.pop_front() {
             let before = effort();
+            let frame = frame.taken_by(&self.hosts[host].taken[usize::from(link.0)]);
             self.hosts[host].node.handle_frame(link, port, received, frame, now);
             self.check_effort(host, Effort::Frame, before);
         }
@@ -118,7 +119,8 @@ impl World {
                 let len = packet.copy_to(&mut scratch);
                 self.hosts[host].backlogs[usize::from(link.0)].count(port, wire_bytes, &scratch[..len]);
                 let departs = self.launch(host, link, port, wire_bytes, &mut scratch[..len]);
-                if let PacketOut::Frame(frame) = packet {
+                if let PacketOut::Frame(mut frame) = packet {
+                    frame.give_up();
                     self.hosts[host].sending[usize::from(link.0)].push_back((departs, frame));
                 }
                 if port == Port::Signalling && self.count_signal(host, true) {
