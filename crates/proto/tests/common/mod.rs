@@ -68,6 +68,12 @@ pub struct OutRing {
     queued: VecDeque<(Vec<u8>, Instant)>,
     free: Vec<Vec<u8>>,
 }
+impl OutRing {
+    /// Messages that nobody has taken yet.
+    pub fn waiting(&self) -> usize {
+        self.queued.len()
+    }
+}
 #[derive(Clone)]
 pub struct TestOutbox(pub Rc<RefCell<OutRing>>);
 

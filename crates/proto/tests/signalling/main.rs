@@ -3,6 +3,7 @@
 mod ends;
 mod establishment;
 mod faults;
+mod limits;
 mod network;
 mod news;
 mod offers;
