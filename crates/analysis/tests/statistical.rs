@@ -37,7 +37,7 @@ struct Channel {
     bound: Nanos,
 }
 
-/// How far hard channels may be served ahead of their effective arrivals, and how many there are.
+/// How far channels may be served ahead of their effective arrivals, and how many hard ones there are.
 #[derive(Clone, Copy, Debug)]
 struct Hard {
     early: Nanos,
@@ -73,12 +73,11 @@ fn soft(miss_ratio: Ppb, rng: &mut SmallRng) -> Demand {
     let period = Nanos(rng.random_range(8..24) * 1_000_000);
     let mean_period = period * rng.random_range(4..8);
     let mean_over = Nanos::from_millis(rng.random_range(200..800));
-    Demand {
-        cost: Nanos(UNIT_NS * rng.random_range(1..4)),
-        period,
-        soft: Some(Soft { mean_period, mean_over, jitter: Nanos::ZERO, miss_ratio }),
-        ..hard(rng)
-    }
+    // Far down a path effective arrivals are known to within J only.
+    let jitter =
+        if rng.random_bool(0.5) { Nanos::from_millis(rng.random_range(0..100)) } else { Nanos::ZERO };
+    let soft = Soft { mean_period, mean_over, jitter: Nanos::ZERO, miss_ratio }.at_stage(1, jitter);
+    Demand { cost: Nanos(UNIT_NS * rng.random_range(1..4)), period, soft: Some(soft), ..hard(rng) }
 }
 
 struct Set {
@@ -97,7 +96,7 @@ fn admitted(policy: &mut dyn AdmissionPolicy, miss_ratio: Ppb, kind: Hard, rng: 
         channels.push(Channel { demand, bound });
     }
     loop {
-        let demand = soft(miss_ratio, rng);
+        let demand = Demand { early: kind.early, ..soft(miss_ratio, rng) };
         let wanted = Nanos::from_millis(rng.random_range(8..30));
         let bound = match policy.offer(&demand, wanted) {
             Ok(offer) => Nanos(rng.random_range(offer.bound.0..=wanted.0)),
@@ -303,7 +302,7 @@ fn soft_channels_bear_what_hard_ones_bring_early() {
         assert!(outcome.soft.misses as f64 <= most, "seed {seed}: {outcome:?}");
         messages += outcome.soft.messages;
     }
-    assert!(messages > 200_000, "{messages} messages of soft channels");
+    assert!(messages > 150_000, "{messages} messages of soft channels");
 }
 
 /// What the guarantee rests on: in step, all send their bursts at once. Even then nothing that is hard suffers.
