@@ -259,6 +259,13 @@ pub fn best_effort_stuck(seed: u64) -> Option<String> {
     }
     world.run_for(Nanos::from_secs(1));
     while inbox.recv(|_, _| ()) {}
+    let nobodys = world.nodes[1].accounts().into_iter().find(|account| account.counted != account.held);
+    if let Some(account) = nobodys {
+        return Some(format!(
+            "{} were refused, and nobody has what is counted: {account:?}",
+            refused(&world)
+        ));
+    }
     if !world.nodes[1].has_best_effort_room(LEFT) {
         return Some(format!("{} were refused, nothing waits, and there is no room", refused(&world)));
     }

@@ -128,12 +128,14 @@ pub fn many_refreshed(seed: u64) -> Option<String> {
     let mut network = Network::line(seed, hosts, |_, config| {
         config.signalling.packets_per_second = 10_000;
     });
+    network.rarely = true;
     network.run(SECOND);
     for _ in 0..count {
         network.open(0, hosts - 1, 100);
         network.run(2 * MILLI);
     }
     network.run(70 * SECOND);
+    (0..hosts).for_each(|host| network.check(host));
     let left: Vec<_> = (0..hosts).map(|host| network.states(host).len()).collect();
     let ended: usize = (0..hosts).map(|host| network.count(host, closed)).sum();
     let lives = left.iter().all(|left| *left == count) && ended == 0;
