@@ -198,7 +198,9 @@ impl Host {
     /// Frames that have left by `now` are buffers of their drivers again.
     pub fn give_back_sent(&mut self, now: SimTime) {
         for sending in &mut self.sending {
-            while sending.pop_front_if(|(departs, _)| *departs <= now).is_some() {}
+            while sending.front().is_some_and(|(departs, _)| *departs <= now) {
+                sending.pop_front();
+            }
         }
     }
 
