@@ -61,6 +61,28 @@ pub enum Mutation {
     RateErrorLeftOut,
     /// A grant leaves before the shaper of kernel traffic has gone back to where its bound holds.
     GrantBeforeShaper,
+    /// The line above EDF's demand, where its steps end, leaves out how late messages become ready.
+    TailWithoutReleaseLatency,
+    /// The error of arrivals leaves out what clocks drift apart within the bounds before.
+    ArrivalErrorWithoutDrift,
+    /// A soft channel whose head becomes current in queue 3 ranks as if it were hard.
+    SoftFromQueueThreeAsHard,
+    /// A forwarder's link takes packets to be there when they are due, though the processor had them until later.
+    LinkChainIgnoresLateness,
+    /// A best-effort packet that queue 2 refuses counts as held for ever.
+    RefusedBestEffortKeepsFrame,
+    /// A neighbour that gave up and began another session is taken for the same one.
+    SessionNotCompared,
+    /// What is not acknowledged is sent again at one pace.
+    NoBackOff,
+    /// Soft channels are admitted as if hard ones were never served ahead of their time.
+    HardEarlyNotCounted,
+    /// The driver's bucket leaves out the error of arrivals.
+    BucketWithoutArrivalError,
+    /// Of a link's channels only those that the first message names are refreshed.
+    OneRefreshOnly,
+    /// A forwarder's driver is told of the buffers of the bounds only, not of the message that completes late.
+    FilterWithoutCompleting,
 }
 
 /// Whether the core has this fault.

@@ -20,6 +20,15 @@ fn no_packet_of_an_admitted_channel_leaves_a_link_late() {
     }
 }
 
+/// Stages that are all but full, release latencies up to nine tenths of a period: what the line beyond the steps of
+/// demand leaves out would show here.
+#[test]
+fn nothing_that_edf_admits_is_due_before_there_is_time_for_it() {
+    for seed in 0..10 * SETS {
+        assert_eq!(checks::demand::overdue(seed), None, "seed {seed}");
+    }
+}
+
 #[test]
 fn no_lie_takes_more_than_the_contract() {
     for seed in 0..SETS {

@@ -236,7 +236,12 @@ fn random_demand(rng: &mut SmallRng) -> Demand {
     let unit_cost_max = Nanos(rng.random_range(100_000..=800_000)).min(cost);
     let mut sometimes =
         |most_ns: u64| Nanos(if rng.random_bool(0.5) { rng.random_range(0..most_ns) } else { 0 });
-    let (release_latency, early) = (sometimes(600_000), sometimes(15_000_000));
+    // Of all stages before: some periods at the end of a long way.
+    let ahead = if sometimes(8).0 > 5 { 4 * period.0 } else { 15_000_000 };
+    let early = sometimes(ahead);
+    // A wake-up, or what a host takes that has much to do before: nearly a period.
+    let latest = if sometimes(8).0 > 4 { period.0 / 10 * 9 } else { 600_000 };
+    let release_latency = sometimes(latest);
     // Few enough periods that some channels share one.
     let period = Nanos(period.0 / 1_000_000 * 1_000_000);
     let class = if rng.random_bool(0.2) { Class::LowLatency } else { Class::Guaranteed };

@@ -81,6 +81,16 @@ impl<T: Linked> Slab<T> {
         self.room -= items as usize;
     }
 
+    /// Items in all queues.
+    pub(crate) const fn used(&self) -> usize {
+        self.len - self.free.len()
+    }
+
+    /// All of them, queue or not.
+    pub(crate) fn items(&self) -> impl Iterator<Item = &T> {
+        self.runs.iter().flatten().filter_map(|slot| slot.0.as_ref())
+    }
+
     /// Puts an item at the end of a queue; says where it stands.
     pub(crate) fn push(&mut self, fifo: &mut Fifo, item: T) -> Next {
         let index = self.take_slot(item);

@@ -87,6 +87,11 @@ impl Paths {
         self.channels.insert_unique(hash(path), channel, again);
     }
 
+    /// Channels that are named.
+    pub(crate) fn len(&self) -> usize {
+        self.channels.len()
+    }
+
     pub(crate) fn remove(&mut self, path: &PathId, channel: ChannelId) {
         if let Ok(found) = self.channels.find_entry(self.hasher.hash_one(path), |known| *known == channel) {
             found.remove();

@@ -104,6 +104,8 @@ pub struct SimFrame {
     pool: FramePool,
     /// Counts the frames of its path.
     held: Option<Held>,
+    /// Counts those that the node has.
+    taken: Option<Held>,
 }
 
 impl SimFrame {
@@ -112,13 +114,27 @@ impl SimFrame {
         let mut buffer = pool.borrow_mut().pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(bytes);
-        Self { bytes: buffer, pool: pool.clone(), held: None }
+        Self { bytes: buffer, pool: pool.clone(), held: None, taken: None }
     }
 
     /// `held`, in which it is counted already, forgets it when it is dropped.
     pub fn counted_in(mut self, held: Option<Held>) -> Self {
         self.held = held;
         self
+    }
+
+    /// The node takes it: counted in `taken` until it is dropped or given up.
+    pub fn taken_by(mut self, taken: &Held) -> Self {
+        taken.set(taken.get() + 1);
+        self.taken = Some(taken.clone());
+        self
+    }
+
+    /// The node has handed it on.
+    pub fn give_up(&mut self) {
+        if let Some(taken) = self.taken.take() {
+            taken.set(taken.get() - 1);
+        }
     }
 }
 
@@ -137,6 +153,7 @@ impl AsMut<[u8]> for SimFrame {
 impl Drop for SimFrame {
     fn drop(&mut self) {
         operation();
+        self.give_up();
         self.pool.borrow_mut().push(std::mem::take(&mut self.bytes));
         if let Some(held) = &self.held {
             held.set(held.get() - 1);

@@ -167,6 +167,8 @@ pub struct Sabotage {
     pub listings_denied: bool,
     /// What hosts call a soft channel they should call a hard one.
     pub softness_denied: bool,
+    /// Nodes count one more of everything than there is, and of the frames that they were given one more.
+    pub accounts_off: bool,
     /// How hosts of another version are none.
     pub versions: Versions,
     /// What calls may do in percent of what is documented; 100 is honest.
@@ -190,6 +192,7 @@ impl Default for Sabotage {
             sources_denied: false,
             listings_denied: false,
             softness_denied: false,
+            accounts_off: false,
             versions: Versions::Honest,
             effort_percent: 100,
             revivals_refused: false,

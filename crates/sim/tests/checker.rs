@@ -116,6 +116,14 @@ fn a_driver_that_polices_an_honest_path_is_caught() {
 }
 
 #[test]
+fn what_is_counted_and_held_by_nobody_is_caught() {
+    let outcome = sabotaged(Sabotage { accounts_off: true, ..Sabotage::default() });
+    let said = |words: &str| outcome.violations.iter().any(|violation| violation.what.contains(words));
+    assert!(said("counts 1 paths, 0 are held"), "{outcome:?}");
+    assert!(outcome.violations_total > 10, "{outcome:?}");
+}
+
+#[test]
 fn the_timeline_tells_what_happened() {
     let outcome = outcome(1, &Options { trace: true, ..busy() });
     for word in ["channel 0 open", "sends #0", "gets #0", "closed at its"] {

@@ -64,3 +64,32 @@ fn what_soft_channels_lose_is_counted_and_too_much_is_a_violation() {
     }
     assert!(named > 0, "no soft channel is told to miss too much");
 }
+
+/// Stages that soft channels fill up to where they are refused, beside hard ones that come early: so many are asked for.
+#[test]
+fn soft_channels_up_to_the_limit_keep_their_miss_ratio() {
+    const COPIES: usize = 6;
+    let (mut messages, mut misses, mut borne_milli, mut refused) = (0, 0, 0, 0);
+    for seed in 0..5 {
+        let options = soft(Sabotage::default());
+        let mut plan = Scenario::draw(seed, &options).expect("drawn");
+        let mut wanted = plan.channels.clone();
+        wanted.retain(|channel| channel.contract.statistical.is_some());
+        for channel in &mut wanted {
+            (channel.closes_at, channel.consents, channel.squeezes) = (None, true, false);
+        }
+        let more = wanted.iter().cycle().take(COPIES * wanted.len());
+        plan.channels.extend(more.copied());
+        let outcome =
+            run_scenario(seed, plan, &options).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);
+        assert_eq!(outcome.misses, 0, "seed {seed}");
+        messages += outcome.soft_messages;
+        misses += outcome.soft_misses;
+        borne_milli += outcome.soft_borne_milli;
+        refused += outcome.refused;
+    }
+    println!("{misses} of {messages} missed, borne are {borne_milli} thousandths, {refused} refused");
+    assert!(messages > 4_000 && refused > 50, "{messages} messages of soft channels, {refused} refused");
+    assert!(misses * 1_000 <= borne_milli, "{misses} of {messages} missed");
+}

@@ -21,13 +21,21 @@ pub(super) fn random_model(rng: &mut SmallRng) -> StageModel {
     StageModel { blocking, interference, utilisation_limit: Ppm(rng.random_range(700_000..=980_000)) }
 }
 
+/// A half of them none, most of the rest that of a wake-up, some up to nine tenths of the period.
+pub(super) fn random_latency(rng: &mut SmallRng, period: Nanos) -> Nanos {
+    match rng.random_range(0..8) {
+        0..4 => Nanos::ZERO,
+        4..6 => Nanos(rng.random_range(0..500_000)),
+        _ => Nanos(rng.random_range(0..period.0 / 10 * 9)),
+    }
+}
+
 /// Whole units and a rest: from 5 to 80 ms, up to some 15 % of the stage each.
 pub(super) fn random_demand(rng: &mut SmallRng) -> Demand {
     let period = Nanos(rng.random_range(5..=80) * 1_000_000);
     let cost = Nanos(rng.random_range(10_000..=period.0 / 7));
     let unit_cost_max = Nanos(rng.random_range(10_000..=1_200_000)).min(cost);
-    let release_latency =
-        if rng.random_bool(0.5) { Nanos(rng.random_range(0..500_000)) } else { Nanos::ZERO };
+    let release_latency = random_latency(rng, period);
     let early = if rng.random_bool(0.5) { Nanos(rng.random_range(0..20_000_000)) } else { Nanos::ZERO };
     Demand {
         cost,

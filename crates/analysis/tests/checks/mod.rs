@@ -2,5 +2,6 @@
 //! holds, or what is wrong with it.
 
 pub mod arrivals;
+pub mod demand;
 pub mod link;
 pub mod oracle;

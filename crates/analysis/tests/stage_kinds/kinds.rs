@@ -36,7 +36,9 @@ impl Stage {
                 rho: Ppm(rng.random_range(1_000..80_000)),
             }
         };
-        let release_latency = Nanos(rng.random_range(0..300_000));
+        // A wake-up, or what is nearly the shortest interval.
+        let latest = if rng.random_bool(0.25) { 4_500_000 } else { 300_000 };
+        let release_latency = Nanos(rng.random_range(0..latest));
         let us =
             |rng: &mut SmallRng, least: u64, most: u64| Nanos(rng.random_range(least * 1_000..=most * 1_000));
         match kind {
@@ -93,7 +95,9 @@ impl Stage {
     pub fn ask(&self, rng: &mut SmallRng) -> (u32, Demand) {
         let interval = Nanos::from_millis(rng.random_range(5..60));
         let wanted = rng.random_range(0.002..0.13) * interval.0 as f64;
-        let early = Nanos(if rng.random_bool(0.5) { rng.random_range(0..15_000_000) } else { 0 });
+        // Of all stages before: some intervals at the end of a long way.
+        let ahead = [0, 0, 15_000_000, 4 * interval.0][rng.random_range(0..4)];
+        let early = Nanos(rng.random_range(0..=ahead));
         let class = if rng.random_bool(0.2) { Class::LowLatency } else { Class::Guaranteed };
         let demand_of = |bytes: u32| {
             let contract = Contract::new(bytes, Rate::every(interval).unwrap(), 1, interval).unwrap();

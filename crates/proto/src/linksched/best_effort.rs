@@ -150,6 +150,11 @@ impl<P> Queue<P> {
         }
     }
 
+    /// What is counted as queued, and all of it.
+    pub(super) fn queued(&self) -> (usize, impl Iterator<Item = &P>) {
+        (self.packets_queued as usize, self.packets.items().map(|queued| &queued.packet))
+    }
+
     /// From now on all flows together take at most this share of the link.
     pub(super) fn set_cap(&mut self, share: Ppm) {
         self.whole = Cap::of(share, self.rate, self.quantum_bytes);

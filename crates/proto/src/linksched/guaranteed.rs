@@ -248,6 +248,22 @@ impl<P> Queues<P> {
         self.current.peek().is_some()
     }
 
+    /// Channels that are not removed.
+    pub(super) fn channels(&self) -> usize {
+        self.flows.iter().filter(|flow| !flow.retired).count()
+    }
+
+    /// What is counted as slots of all channels, and their sum.
+    pub(super) fn slots(&self) -> [usize; 2] {
+        let live = self.flows.iter().filter(|flow| !flow.retired);
+        [self.slots_total, live.map(|flow| flow.slots as usize).sum()]
+    }
+
+    /// All that is queued.
+    pub(super) fn queued(&self) -> impl Iterator<Item = &P> {
+        self.packets.items().map(|queued| &queued.packet)
+    }
+
     fn get(&self, flow: FlowIndex) -> Option<&Flow> {
         self.flows.get(flow.0 as usize).filter(|known| !known.retired)
     }
@@ -266,7 +282,9 @@ impl<P> Queues<P> {
         match self.packets.front(&known.packets) {
             Some(head) => {
                 known.place = Place::Current;
-                self.current.push(known.rank(head.deadline), flow);
+                let ignored = active(Mutation::SoftFromQueueThreeAsHard);
+                let rank = if ignored { head.deadline.0 } else { known.rank(head.deadline) };
+                self.current.push(rank, flow);
             }
             None => self.leave_heap(flow),
         }

@@ -160,6 +160,22 @@ impl<P> LinkScheduler<P> {
         self.best_effort.remove(key, drained);
     }
 
+    /// Channels that are not removed.
+    pub fn channels(&self) -> usize {
+        self.guaranteed.channels()
+    }
+
+    /// All that is queued, in no order.
+    pub fn queued(&self) -> impl Iterator<Item = &P> {
+        self.guaranteed.queued().chain(self.best_effort.queued().1)
+    }
+
+    /// What is counted and what there is of it: slots of channels, and best-effort packets.
+    pub fn books(&self) -> [[usize; 2]; 2] {
+        let (counted, queued) = self.best_effort.queued();
+        [self.guaranteed.slots(), [counted, queued.count()]]
+    }
+
     /// Whether nothing is queued, so that `poll` has nothing at any time.
     pub fn is_empty(&self) -> bool {
         self.guaranteed.is_empty() && self.best_effort.is_empty()

@@ -200,6 +200,16 @@ impl<F> Arrivals<F> {
         self.packets.len() < ARRIVALS_AHEAD_MAX
     }
 
+    /// All that wait.
+    pub fn iter(&self) -> impl Iterator<Item = &Waiting<F>> {
+        self.packets.iter()
+    }
+
+    /// What is counted of all paths.
+    pub fn counted(&self) -> u64 {
+        self.of_path.values().map(|waiting| u64::from(*waiting)).sum()
+    }
+
     pub fn peek(&self) -> Option<&Waiting<F>> {
         self.packets.front()
     }

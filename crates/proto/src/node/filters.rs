@@ -21,6 +21,7 @@
 //! **Buffers.** Those that admission has reserved, from the wire to the completion (a stage's bound ends there), and
 //! at a forwarder another message's: its driver may learn of a completion late.
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Activation, Contract, Late, Nanos};
 
 use super::admit::Buffers;
@@ -55,8 +56,9 @@ pub(super) fn slack_ns_min(contract: &Contract, upstream: Upstream) -> Option<i6
 fn filter(local: &LocalChannel, upstream: Upstream, buffers: u32) -> PathFilter {
     let contract = &local.contract;
     let (packets, period) = (contract.packets_max(local.fragment_bytes).max(1), contract.policed_interval());
-    let messages =
-        (upstream.early + upstream.most + upstream.arrival_error).div_ceil(period).saturating_add(1);
+    let ignored = active(Mutation::BucketWithoutArrivalError);
+    let error = if ignored { Nanos::ZERO } else { upstream.arrival_error };
+    let messages = (upstream.early + upstream.most + error).div_ceil(period).saturating_add(1);
     let burst_packets = u32::try_from(messages.saturating_mul(u64::from(packets))).unwrap_or(u32::MAX);
     PathFilter {
         path: local.path,
@@ -75,7 +77,8 @@ impl<M: Memory> Plane<M> {
     pub(super) fn set_filter(&mut self, local: &LocalChannel, upstream: Upstream, buffers: Buffers) {
         let Some(link) = local.link_in else { return };
         let packets = local.contract.packets_max(local.fragment_bytes);
-        let completing = u32::from(local.link_out.is_some());
+        let ignored = active(Mutation::FilterWithoutCompleting);
+        let completing = u32::from(local.link_out.is_some() && !ignored);
         let frames = buffers.waiting_messages().saturating_add(completing).saturating_mul(packets);
         self.filters.push_back((link, FilterChange::Set(filter(local, upstream, frames))));
     }
@@ -128,6 +131,13 @@ mod tests {
             (hard.burst_packets, hard.buffers, hard.packet_bytes_max),
             (15, 12, 1_000 + HEADER_BYTES as u32)
         );
+        // And so do 4 I' to the nanosecond; the next one begins another message, whatever part of the sum it is of.
+        let rest = Nanos(contract.policed_interval().0 * 4 - upstream.most.0);
+        for (error, packets) in [(rest, 15), (rest + Nanos(1), 18), (rest + contract.policed_interval(), 18)]
+        {
+            let upstream = Upstream { arrival_error: error, ..upstream };
+            assert_eq!(filter(&local(contract), upstream, 12).burst_packets, packets, "J of {error}");
+        }
         let jittery = Upstream { early: Nanos::from_millis(9), ..upstream };
         assert_eq!(filter(&local(contract), jittery, 12).burst_packets, 18);
         assert_eq!(hard.interval, Nanos(contract.policed_interval().0 / 3));

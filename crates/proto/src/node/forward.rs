@@ -1,5 +1,6 @@
 //! A channel that passes through this host, and best effort that does: from one link's packets to another's.
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
 use super::api::WorkKind;
@@ -51,7 +52,8 @@ impl<M: Memory> Plane<M> {
             let wire_bytes = line.wire_bytes(packet.header.payload_bytes);
             // What this processor has missed itself (it had no time for a while) does not move the link's chain: the
             // heap that comes then would push it ahead by an interval a message, to be made up at I/128 each.
-            let received = now.min(packet.effective + *cpu_bound);
+            let ignored = active(Mutation::LinkChainIgnoresLateness);
+            let received = if ignored { nominal } else { now.min(packet.effective + *cpu_bound) };
             let effective = forwarder.link_arrivals.accept(number, nominal.max(received));
             let key = Guaranteed { effective, deadline: effective + forwarder.outlet.bound, wire_bytes };
             let reference = Packet::Forward { channel, header: packet.header, frame: packet.frame, nominal };
@@ -90,7 +92,8 @@ impl<M: Memory> Plane<M> {
             let packet = Packet::Pass { link_in, header, frame };
             if line.scheduler.enqueue_best_effort(now, key_of(header.path), wire_bytes, packet).is_err() {
                 self.drops.no_buffer += 1;
-                self.line_mut(link_in).best_effort_frames -= 1;
+                let kept = u32::from(active(Mutation::RefusedBestEffortKeepsFrame));
+                self.line_mut(link_in).best_effort_frames -= 1 - kept;
                 if header.kind == Kind::Guaranteed {
                     self.note_demoted_dropped(&header.path);
                 }

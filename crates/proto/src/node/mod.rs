@@ -5,6 +5,7 @@
 //! the data plane moves their packets; they meet in the trait `Resources` and here.
 
 mod accidents;
+mod accounts;
 mod admit;
 pub mod api;
 mod backlog;

@@ -128,6 +128,9 @@ impl Outgoing {
     pub const fn is_full(&self) -> bool {
         self.len >= self.messages_max
     }
+    pub const fn len(&self) -> u32 {
+        self.len
+    }
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

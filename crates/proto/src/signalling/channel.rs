@@ -236,6 +236,24 @@ impl Channels {
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
+    /// What is counted and what the channels themselves say: names, handles, timers.
+    pub fn books(&self) -> [(&'static str, [usize; 2]); 3] {
+        let timers = self.iter().filter(|channel| channel.wake().is_some()).count();
+        [
+            ("paths of signalling", [self.by_path.len(), self.len()]),
+            ("handles of signalling", [self.order.len(), self.len()]),
+            ("timers of signalling", [self.timers.len(), timers]),
+        ]
+    }
+    /// The same of a link: those that are being established from there, and those that use it.
+    pub fn link_books(&self, link: LinkId) -> [(&'static str, [usize; 2]); 2] {
+        let begun = |channel: &&Channel| channel.is_half_open() && channel.local.link_in == Some(link);
+        let uses = self.iter().flat_map(Channel::links).filter(|used| *used == link).count();
+        [
+            ("half-open channels", [self.half_open(link), self.iter().filter(begun).count()]),
+            ("channels of signalling", [self.count_on(link), uses]),
+        ]
+    }
     /// Whether channels use a link, in either direction.
     pub fn use_link(&self, link: LinkId) -> bool {
         self.on_link.get(&link).is_some_and(|count| *count > 0)

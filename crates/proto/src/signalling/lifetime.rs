@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
 use super::Signalling;
@@ -104,7 +105,8 @@ impl Signalling {
         }
     }
     fn say_refresh(&mut self, link: LinkId, node: NodeId, epoch: Epoch, channels: &[ChannelNumber]) {
-        for channels in channels.chunks(REFRESH_CHANNELS_MAX) {
+        let messages = if active(Mutation::OneRefreshOnly) { 1 } else { usize::MAX };
+        for channels in channels.chunks(REFRESH_CHANNELS_MAX).take(messages) {
             self.say(link, &Message::Refresh { node, epoch, channels: channels.to_vec() });
         }
     }

@@ -280,6 +280,15 @@ impl Signalling {
         ChannelId(self.channel_id)
     }
 
+    /// What is counted of channels, and what they themselves say.
+    pub fn books(&self) -> [(&'static str, [usize; 2]); 3] {
+        self.channels.books()
+    }
+    /// The same of a link.
+    pub fn link_books(&self, link: LinkId) -> [(&'static str, [usize; 2]); 2] {
+        self.channels.link_books(link)
+    }
+
     /// Whether the channel of `path` is here, in whatever state.
     pub fn knows(&self, path: PathId) -> bool {
         self.channels.of_path(path).is_some()

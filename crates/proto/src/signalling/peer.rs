@@ -209,7 +209,7 @@ impl Peer {
             return Err(Ignored::Misdirected);
         }
         let change = match &mut self.association {
-            Some(known) if known.life == packet.life => {
+            Some(known) if is_same(known.life, packet.life) => {
                 if !known.window.take(packet.number) {
                     return Err(Ignored::Replayed);
                 }
@@ -217,7 +217,7 @@ impl Peer {
             }
             _ => self.meet(packet, received, now)?,
         };
-        if self.association.as_ref().is_some_and(|known| known.life == packet.life) {
+        if self.association.as_ref().is_some_and(|known| is_same(known.life, packet.life)) {
             self.last_heard = self.last_heard.max(now);
             self.take_in(packet, received, now);
         }
@@ -517,6 +517,11 @@ impl Peer {
             body,
         }
     }
+}
+
+/// Whether what comes from a neighbour belongs to the life of it that is known.
+fn is_same(known: Life, life: Life) -> bool {
+    known == life || active(Mutation::SessionNotCompared) && known.epoch == life.epoch
 }
 
 /// Between two probes of a neighbour: no more than their part of the signalling budget.

@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Contract, Horizon, Nanos, Ppm, Soft};
 
 use crate::ids::{ChannelId, Cookie, LinkId, PathId};
@@ -69,7 +70,9 @@ impl CommitTerms {
     }
     /// J of this node, given the bounds that its stages really took.
     pub fn arrival_error(&self, bounds: &[Nanos]) -> Nanos {
-        self.arrival_error_fixed + self.drift.of(self.upstream(0, bounds))
+        let ignored = active(Mutation::ArrivalErrorWithoutDrift);
+        let drift = if ignored { Ppm(0) } else { self.drift };
+        self.arrival_error_fixed + drift.of(self.upstream(0, bounds))
     }
     /// The most that all bounds before the local stage `index` can sum up to. The source knows it.
     pub fn upstream(&self, index: usize, bounds: &[Nanos]) -> Nanos {

@@ -8,6 +8,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
 use crate::limits::{
@@ -115,7 +116,8 @@ impl SendStream {
     pub fn sent(&mut self, number: u64, now: Instant) -> bool {
         let retransmit = self.retransmit;
         let Some((_, segment)) = self.in_window().find(|(n, _)| *n == number) else { return false };
-        segment.again_at = now + retransmit * (1 << segment.sent.min(BACK_OFF_SHIFT_MAX));
+        let doublings = if active(Mutation::NoBackOff) { 0 } else { segment.sent.min(BACK_OFF_SHIFT_MAX) };
+        segment.again_at = now + retransmit * (1 << doublings);
         if segment.sent == 0 {
             segment.first_at = now;
         }

@@ -2,6 +2,7 @@
 //! (The `sim` crate is the real simulator; this one is for tests of single rules.)
 #![allow(dead_code, unused_imports)]
 
+pub mod hops;
 mod line;
 pub mod rate;
 
@@ -87,6 +88,12 @@ pub struct OutRing {
     queued: VecDeque<(Vec<u8>, Instant)>,
     free: Vec<Vec<u8>>,
     pub shown: Shown,
+}
+impl OutRing {
+    /// Messages that nobody has taken yet.
+    pub fn waiting(&self) -> usize {
+        self.queued.len()
+    }
 }
 #[derive(Clone)]
 pub struct TestOutbox(pub Rc<RefCell<OutRing>>);

@@ -15,6 +15,11 @@ fn a_bad_medium_converges_and_holds_nothing_twice() {
             config.signalling.retransmits_max = 10;
         });
         (network.loss_percent, network.double_percent, network.reorder_percent) = (30, 20, 30);
+        if seed % 2 == 1 {
+            // One direction loses much, the other little.
+            network.loss_percent = 5;
+            network.lopsided(50);
+        }
         let channel = network.open(0, 5, 200);
         network.hosts[0].events.clear();
         assert!(network.run_until(60 * SECOND, |n| n.all_in("open")), "seed {seed}");
@@ -33,9 +38,13 @@ fn a_bad_medium_converges_and_holds_nothing_twice() {
 
 #[test]
 fn many_channels_come_and_go_on_a_bad_medium() {
-    for seed in 0..5 {
+    for seed in 0..10 {
         let mut network = Network::line(100 + seed, 4, |_, _| {});
         (network.loss_percent, network.double_percent, network.reorder_percent) = (10, 10, 20);
+        if seed >= 5 {
+            network.loss_percent = 0;
+            network.lopsided(30);
+        }
         let mut open = Vec::new();
         for _ in 0..60 {
             let (from, to) = [(0, 3), (3, 0), (1, 3), (2, 0)][network.random.below(4) as usize];
@@ -49,6 +58,7 @@ fn many_channels_come_and_go_on_a_bad_medium() {
         for (at, channel) in open {
             network.at(at, |s, now, stages| s.close(channel, CloseReason::Local, now, stages).ok());
         }
+        network.lossy.clear();
         network.run(30 * SECOND);
         assert!(network.nothing_held(), "seed {seed}");
     }

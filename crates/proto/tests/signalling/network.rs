@@ -219,6 +219,8 @@ pub struct Network {
     pub now: u64,
     pub hosts: Vec<Host>,
     pub loss_percent: u64,
+    /// What is lost from one host to another besides: each direction of a link may fail by itself.
+    pub lossy: BTreeMap<(usize, usize), u64>,
     pub double_percent: u64,
     pub reorder_percent: u64,
     /// How much later everything comes.
@@ -234,6 +236,8 @@ pub struct Network {
     pub delivered: u64,
     /// This host speaks another version; between it and the others packets carry that of their receiver's stranger.
     pub foreign: Option<usize>,
+    /// Books are compared when the test says so, not after each step: of many channels that takes its time.
+    pub rarely: bool,
     /// Every packet that was ever sent, if recording.
     pub tape: Option<Vec<Flying>>,
 }
@@ -292,6 +296,7 @@ impl Network {
             now: 0,
             hosts,
             loss_percent: 0,
+            lossy: BTreeMap::new(),
             double_percent: 0,
             reorder_percent: 0,
             lag: 0,
@@ -302,6 +307,7 @@ impl Network {
             flown: 0,
             delivered: 0,
             foreign: None,
+            rarely: false,
             tape: None,
         };
         (0..count).for_each(|index| network.start(index));
@@ -463,7 +469,9 @@ impl Network {
             self.answer(index);
             self.think(index);
             self.transmit(index);
-            self.check(index);
+            if !self.rarely {
+                self.check(index);
+            }
         }
     }
     fn transmit(&mut self, index: usize) {
@@ -484,17 +492,17 @@ impl Network {
                     let version = RTCOP_VERSION + 1 - 2 * u8::from(foreign[1]);
                     seal_again(&mut out[..len], version, &self.hosts[index].config.signalling.domain_key);
                 }
-                self.throw(Flying { to, link: back, bytes: out[..len].to_vec() });
+                self.throw(index, Flying { to, link: back, bytes: out[..len].to_vec() });
             }
         }
     }
-    fn throw(&mut self, flying: Flying) {
+    fn throw(&mut self, from: usize, flying: Flying) {
         if let Some(tape) = &mut self.tape {
             tape.push(flying.clone());
         }
         let copies = 1 + u64::from(self.random.below(100) < self.double_percent);
         for _ in 0..copies {
-            if self.random.below(100) < self.loss_percent {
+            if self.random.below(100) < self.loss_percent || self.is_lost_on(from, flying.to) {
                 continue;
             }
             let mut delay = self.lag + PROPAGATION_MIN + self.random.below(PROPAGATION_MAX - PROPAGATION_MIN);
@@ -504,6 +512,20 @@ impl Network {
             self.flown += 1;
             self.air.insert((self.now + delay, self.flown), flying.clone());
         }
+    }
+    /// From now on each direction of each link loses as much as it likes, up to so much.
+    pub fn lopsided(&mut self, percent_max: u64) {
+        for from in 0..self.hosts.len() {
+            for link in 0..self.hosts[from].links.len() {
+                let to = self.hosts[from].links[link].0;
+                let percent = self.random.below(percent_max + 1);
+                self.lossy.insert((from, to), percent);
+            }
+        }
+    }
+    fn is_lost_on(&mut self, from: usize, to: usize) -> bool {
+        let percent = self.lossy.get(&(from, to)).copied();
+        percent.is_some_and(|percent| self.random.below(100) < percent)
     }
     fn answer(&mut self, index: usize) {
         loop {
@@ -534,7 +556,7 @@ impl Network {
         }
     }
     /// Held is exactly what signalling has in its table, but for what the stages have not answered yet.
-    fn check(&self, index: usize) {
+    pub fn check(&self, index: usize) {
         let host = &self.hosts[index];
         let Some(signalling) = &host.signalling else { return };
         let known: Vec<_> = signalling

@@ -11,7 +11,7 @@ use super::backlog::Backlog;
 use crate::adapter::Adapter;
 use crate::dice::{Dice, Draw};
 use crate::faults::{Lie, Moment};
-use crate::filters::Filters;
+use crate::filters::{Filters, Held};
 use crate::memory::{Delivered, Deliveries, FramePool, SimFrame, SimMemory};
 use crate::options::Sabotage;
 use crate::processor::Processor;
@@ -83,6 +83,10 @@ pub(super) struct Host {
     pub timer: Option<SimTime>,
     pub delivered: Deliveries,
     pub frames: FramePool,
+    /// By link: received frames that the node has.
+    pub taken: Vec<Held>,
+    /// By link: received frames that its adapter sends on, which it has until they have left.
+    pub sending: Vec<VecDeque<(SimTime, SimFrame)>>,
     pub filters: Filters,
     /// Where channels to it are listened for.
     pub listener: Option<ListenerId>,
@@ -180,6 +184,8 @@ impl Host {
             timer: None,
             delivered: Deliveries::default(),
             frames: FramePool::default(),
+            taken: plan.links.iter().map(|_| Held::default()).collect(),
+            sending: plan.links.iter().map(|_| VecDeque::new()).collect(),
             filters: Filters::new(sabotage.burst_percent),
             listener: None,
             receiver: None,
@@ -200,6 +206,15 @@ impl Host {
         })
     }
 
+    /// Frames that have left by `now` are buffers of their drivers again.
+    pub fn give_back_sent(&mut self, now: SimTime) {
+        for sending in &mut self.sending {
+            while sending.front().is_some_and(|(departs, _)| *departs <= now) {
+                sending.pop_front();
+            }
+        }
+    }
+
     /// A node of the next life at `now`; whatever was under way here is lost. Adapters drain what they have.
     pub fn renew(
         &mut self,
@@ -217,6 +232,7 @@ impl Host {
         self.decided.clear();
         self.arrived.clear();
         self.sent.clear();
+        self.sending.iter_mut().for_each(VecDeque::clear);
         self.shaped.clear();
         // Its host puts shapers up anew before it begins.
         for (adapter, link) in self.adapters.iter_mut().zip(&plan.config.links) {

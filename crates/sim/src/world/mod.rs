@@ -7,6 +7,7 @@
 mod applications;
 mod attempts;
 mod backlog;
+mod books;
 mod breach;
 mod channel;
 mod effort;

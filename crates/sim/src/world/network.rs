@@ -18,7 +18,7 @@ use crate::time::SimTime;
 use crate::trace::Flight;
 
 impl World {
-    /// Hands a frame to an adapter of `host`.
+    /// Hands a frame to an adapter of `host`; when it has left.
     pub(super) fn launch(
         &mut self,
         host: usize,
@@ -26,7 +26,7 @@ impl World {
         port: Port,
         wire_bytes: u32,
         bytes: &mut [u8],
-    ) {
+    ) -> SimTime {
         self.outcome.packets += 1;
         self.note(host, Entry::Transmit { link: link.0, bytes: wire_bytes });
         self.check_time(host, port, bytes);
@@ -42,14 +42,14 @@ impl World {
             self.queue.schedule(flight.departs, Event::Sent { host, life, link, wire_bytes });
         }
         if overflows {
-            return;
+            return flight.departs;
         }
         let mut renumbered = self.renumber(host, index, port, bytes);
         let bytes = renumbered.as_deref_mut().unwrap_or(bytes);
         self.falsify(host, index, port, bytes);
         let cut = self.hosts[host].wires[index].cuts > 0;
         if self.sabotaged(port, bytes) || cut || self.lost(host, link, port, bytes) {
-            return;
+            return flight.departs;
         }
         let delay = self.delayed(host, link, port, bytes);
         let kept = self.hosts[host].wires[index].heap_until.unwrap_or(flight.arrives);
@@ -58,6 +58,7 @@ impl World {
             let again = Nanos(self.fault_dice.between(0, 1_000_000));
             self.fly(host, index, port, bytes, flight.arrives + delay + again);
         }
+        flight.departs
     }
 
     fn fly(&mut self, host: usize, index: usize, port: Port, bytes: &[u8], at: SimTime) {
@@ -87,6 +88,7 @@ impl World {
 
     /// An honest path never meets what its driver would drop.
     fn classify(&mut self, host: usize, link: LinkId, frame: SimFrame, received: Instant) -> SimFrame {
+        self.hosts[host].give_back_sent(self.now);
         let (held, dropped) = self.hosts[host].filters.classify(link, frame.as_ref(), received);
         let path = dropped.and_then(|_| Header::parse(frame.as_ref()).ok()).map(|(header, _)| header.path);
         let channel = path.and_then(|path| self.paths.get(&path)).copied();

@@ -19,6 +19,7 @@ pub(super) type Orphans = BTreeMap<(usize, PathId), SimTime>;
 impl World {
     /// Looks at everything that all hosts hold.
     pub(super) fn look_around(&mut self) {
+        self.check_books();
         self.check_capacities();
         self.look_for_orphans();
         if self.now < self.scenario.times.closes {

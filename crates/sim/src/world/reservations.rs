@@ -49,6 +49,7 @@ impl World {
             self.compare_guarantees(host, &status, &channels);
         }
         self.check_overflows();
+        self.check_books();
     }
 
     fn compare_paths(&mut self, host: usize, status: &NodeStatus, channels: &[ChannelStatus]) {
@@ -182,6 +183,7 @@ impl World {
             }
         }
         self.check_attempts();
+        self.check_books();
     }
 
     /// Every attempt has come to its end, and its rings were given back.

@@ -7,7 +7,7 @@ use crate::journal::Entry;
 use crate::memory::effort;
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 use punctual_proto::ids::LinkId;
-use punctual_proto::node::api::{Port, WorkKind};
+use punctual_proto::node::api::{PacketOut, Port, Transmit, WorkKind};
 
 /// Longest time that a shaper takes to change, and then to tell.
 const SHAPER_TAKES_MAX: Nanos = Nanos::from_millis(60);
@@ -71,6 +71,7 @@ impl World {
         }
         while let Some(Arrived { link, port, received, frame }) = self.hosts[host].arrived.pop_front() {
             let before = effort();
+            let frame = frame.taken_by(&self.hosts[host].taken[usize::from(link.0)]);
             self.hosts[host].node.handle_frame(link, port, received, frame, now);
             self.check_effort(host, Effort::Frame, before);
         }
@@ -130,14 +131,15 @@ impl World {
                 let transmit = self.hosts[host].node.poll_transmit(link, now, &mut scratch);
                 self.check_effort(host, Effort::Transmit, before);
                 let Some(transmit) = transmit else { break };
-                let len = transmit.packet.copy_to(&mut scratch);
-                self.hosts[host].backlogs[usize::from(link.0)].count(
-                    transmit.port,
-                    transmit.wire_bytes,
-                    &scratch[..len],
-                );
-                self.launch(host, link, transmit.port, transmit.wire_bytes, &mut scratch[..len]);
-                if transmit.port == Port::Signalling && self.count_signal(host, true) {
+                let Transmit { port, wire_bytes, packet } = transmit;
+                let len = packet.copy_to(&mut scratch);
+                self.hosts[host].backlogs[usize::from(link.0)].count(port, wire_bytes, &scratch[..len]);
+                let departs = self.launch(host, link, port, wire_bytes, &mut scratch[..len]);
+                if let PacketOut::Frame(mut frame) = packet {
+                    frame.give_up();
+                    self.hosts[host].sending[usize::from(link.0)].push_back((departs, frame));
+                }
+                if port == Port::Signalling && self.count_signal(host, true) {
                     self.scratch = scratch;
                     return;
                 }

@@ -6,10 +6,10 @@ use punctual_proto::node::api::Event;
 use punctual_proto::node::config::{NodeConfig, RouteConfig};
 use punctual_sim::{Class, FaultChoice, FaultKind, FaultKinds, Faults, Options, SizeChoice, Traffic};
 
-use crate::checks::{arrivals, link, oracle};
-use crate::common::rate;
+use crate::checks::{arrivals, demand, link, oracle};
+use crate::common::{hops, rate};
 use crate::network::{Network, SECOND};
-use crate::soundness;
+use crate::{linksched_model, properties, soundness, statistical};
 
 /// A checker and its configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,42 @@ pub enum Catcher {
     Rate,
     /// A sequence of operations: two hosts that claim to be the same life of one node ask for a channel each.
     Twin,
+    /// EDF's stages, the demand-bound test by brute force.
+    Demand,
+    /// Soft channels beside hard ones that are served early.
+    Soft,
+    /// A link scheduler beside its model.
+    Order,
+    /// A conversation of neighbours.
+    Talk(Talk),
+    /// A host on a channel's way.
+    Hop(Hop),
+}
+
+/// What happens to neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Talk {
+    /// They open channels with near and with far deadlines.
+    Bounds,
+    /// One direction is silent for a while.
+    OneWay,
+    /// The medium is away for a moment.
+    Outage,
+    /// They have more channels than one REFRESH names.
+    Crowd,
+}
+
+/// What happens to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hop {
+    /// All that may be in time comes at once.
+    Bucket,
+    /// It tells its driver of buffers.
+    Buffers,
+    /// Its processor has no time for a while.
+    Stillness,
+    /// Best effort comes in heaps.
+    Heaps,
 }
 
 /// How long applications send where margins are small: what is left out shows at once.
@@ -53,7 +89,11 @@ impl Catcher {
             Self::Link => "link simulation",
             Self::Arrivals => "hostile arrivals",
             Self::Rate => "measured wires",
-            Self::Crash | Self::Twin => "signalling operations",
+            Self::Crash | Self::Twin | Self::Talk(_) => "signalling operations",
+            Self::Demand => "demand-bound test by brute force",
+            Self::Soft => "simulation of soft channels",
+            Self::Order => "model of the link scheduler",
+            Self::Hop(_) => "hosts in a row",
         }
     }
 
@@ -72,6 +112,11 @@ impl Catcher {
             Self::Crash => "four hosts in a row, a crash at any step, HELLO every 30 s".into(),
             Self::Rate => "any rate, bucket and queue, a stall".into(),
             Self::Twin => "two lives of one node, the same path over two links".into(),
+            Self::Demand => "what edf admits, r up to nine tenths of a period".into(),
+            Self::Soft => "what statistical admits beside hard channels that come early, in heaps".into(),
+            Self::Order => "any steps, soft and early channels among them".into(),
+            Self::Talk(talk) => talk.configuration().into(),
+            Self::Hop(hop) => hop.configuration().into(),
         }
     }
 
@@ -85,18 +130,25 @@ impl Catcher {
             | Self::Breach
             | Self::Crash
             | Self::Twin
-            | Self::Rate => ("seed", 500),
-            Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals => ("set", 20_000),
+            | Self::Rate
+            | Self::Soft
+            | Self::Order
+            | Self::Talk(_)
+            | Self::Hop(_) => ("seed", 500),
+            Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals | Self::Demand => ("set", 20_000),
         }
     }
 
     /// How many runs or sets of the core without a fault must hold, at least.
     pub fn honest(self) -> u64 {
         match self {
-            Self::Crowded | Self::Breach => 20,
+            Self::Talk(Talk::Crowd) => 2,
+            Self::Crowded | Self::Breach | Self::Soft => 20,
             Self::Tight | Self::Lent => 40,
-            Self::Drawn | Self::Crash | Self::Twin | Self::Rate => 100,
-            Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals => 2_000,
+            Self::Drawn | Self::Crash | Self::Twin | Self::Rate | Self::Talk(_) | Self::Hop(_) => 100,
+            Self::Oracle(_) | Self::Stage(_) | Self::Link | Self::Arrivals | Self::Demand | Self::Order => {
+                2_000
+            }
         }
     }
 
@@ -115,6 +167,51 @@ impl Catcher {
             Self::Crash => crash(seed),
             Self::Twin => twin(seed),
             Self::Rate => rate::wrong(seed),
+            Self::Demand => demand::overdue(seed),
+            Self::Soft => statistical::missed(seed),
+            Self::Order => linksched_model::differs(seed),
+            Self::Talk(talk) => talk.look(seed),
+            Self::Hop(hop) => hop.look(seed),
+        }
+    }
+}
+
+impl Talk {
+    fn configuration(self) -> &'static str {
+        match self {
+            Self::Bounds => "hosts in a row, bounds up to thousands of I",
+            Self::OneWay => "hosts in a row, one direction of a link silent for up to 12 s",
+            Self::Outage => "hosts in a row, all links or one direction away for 2 s",
+            Self::Crowd => "hosts in a row, over 1,000 channels for 70 s",
+        }
+    }
+
+    fn look(self, seed: u64) -> Option<String> {
+        match self {
+            Self::Bounds => properties::error_without_drift(seed),
+            Self::OneWay => properties::one_way_silence(seed),
+            Self::Outage => properties::short_outage(seed),
+            Self::Crowd => properties::many_refreshed(seed),
+        }
+    }
+}
+
+impl Hop {
+    fn configuration(self) -> &'static str {
+        match self {
+            Self::Bucket => "all that may be in time at once",
+            Self::Buffers => "what the driver is told beside what is kept",
+            Self::Stillness => "two channels, a processor without time within its bounds",
+            Self::Heaps => "best effort in heaps that queue 2 refuses",
+        }
+    }
+
+    fn look(self, seed: u64) -> Option<String> {
+        match self {
+            Self::Bucket => hops::bucket_too_small(seed),
+            Self::Buffers => hops::buffers_too_few(seed),
+            Self::Stillness => hops::served_out_of_order(seed),
+            Self::Heaps => hops::best_effort_stuck(seed),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use punctual_analysis::mutation::Mutation;
 
-use crate::catchers::Catcher;
+use crate::catchers::{Catcher, Hop, Talk};
 
 /// A fault and its catcher.
 pub struct Fault {
@@ -49,4 +49,23 @@ pub const FAULTS: &[Fault] = &[
     fault(M::ReceiverSilent, "a broken link whose receiver tells nobody", C::Breach),
     fault(M::RateErrorLeftOut, "the error of a measured rate without unevenness", C::Rate),
     fault(M::GrantBeforeShaper, "a grant leaves before the shaper has shrunk", C::Lent),
+    fault(M::TailWithoutReleaseLatency, "the tail line of EDF's demand test without r", C::Demand),
+    fault(M::ArrivalErrorWithoutDrift, "J without the clocks' drift", C::Talk(Talk::Bounds)),
+    fault(M::SoftFromQueueThreeAsHard, "a soft head that comes from queue 3 ranks as hard", C::Order),
+    fault(M::LinkChainIgnoresLateness, "a forwarder's link chain ignores lateness", C::Hop(Hop::Stillness)),
+    fault(
+        M::RefusedBestEffortKeepsFrame,
+        "a best-effort frame lost for good when queue 2 refuses it",
+        C::Hop(Hop::Heaps),
+    ),
+    fault(M::SessionNotCompared, "a neighbour's session not compared, only its epoch", C::Talk(Talk::OneWay)),
+    fault(M::NoBackOff, "no back-off of retransmissions", C::Talk(Talk::Outage)),
+    fault(M::HardEarlyNotCounted, "hard channels' early work not counted against soft ones", C::Soft),
+    fault(M::BucketWithoutArrivalError, "the filter's bucket without J", C::Hop(Hop::Bucket)),
+    fault(M::OneRefreshOnly, "only the first 1,000 channels of a link refreshed", C::Talk(Talk::Crowd)),
+    fault(
+        M::FilterWithoutCompleting,
+        "the forwarder's filter without its one extra message",
+        C::Hop(Hop::Buffers),
+    ),
 ];

@@ -10,12 +10,21 @@
 mod checks;
 #[path = "../../../proto/tests/common/mod.rs"]
 mod common;
+#[path = "../../../proto/tests/linksched_model.rs"]
+#[allow(dead_code)] // Its own tests.
+mod linksched_model;
 #[path = "../../../proto/tests/signalling/network.rs"]
 #[allow(dead_code)] // What the tests of signalling need besides.
 mod network;
+#[path = "../../../proto/tests/signalling/properties.rs"]
+#[allow(dead_code)] // Its own tests.
+mod properties;
 #[path = "../../../analysis/tests/soundness.rs"]
 #[allow(dead_code)] // Its own tests.
 mod soundness;
+#[path = "../../../analysis/tests/statistical.rs"]
+#[allow(dead_code)] // Its own tests.
+mod statistical;
 
 mod catchers;
 mod faults;

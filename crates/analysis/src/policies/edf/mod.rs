@@ -22,6 +22,7 @@ pub use qpa::is_feasible;
 
 use super::nearest::{BOUND_MAX, period_possible};
 use super::share::Share;
+use crate::mutation::{Mutation, active};
 use crate::ordered::Ordered;
 use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey, Urgency};
 use crate::stage::StageModel;
@@ -225,7 +226,9 @@ fn steps_per_1000s(demand: &Demand) -> u128 {
 }
 
 fn offset_of(demand: &Demand, bound: Nanos) -> i128 {
-    let ahead = (demand.period + demand.release_latency) - bound;
+    let ignored = active(Mutation::TailWithoutReleaseLatency);
+    let late = if ignored { Nanos::ZERO } else { demand.release_latency };
+    let ahead = (demand.period + late) - bound;
     let offset = u128::from(demand.cost.0) * u128::from(ahead.0);
     i128::try_from(offset.div_ceil(u128::from(demand.period.0.max(1)))).unwrap_or(i128::MAX / 4)
 }

@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::chernoff::{Variables, tail};
+use crate::mutation::{Mutation, active};
 use crate::policy::Demand;
 use crate::stage::StageModel;
 use crate::statistical::Soft;
@@ -26,7 +27,8 @@ pub(super) struct HardKind {
 impl HardKind {
     pub(super) fn of(demand: &Demand) -> Self {
         let (cost, period) = (demand.cost, demand.period.max(Nanos(1)));
-        Self { cost, period, jitter: demand.release_latency + demand.early }
+        let early = if active(Mutation::HardEarlyNotCounted) { Nanos::ZERO } else { demand.early };
+        Self { cost, period, jitter: demand.release_latency + early }
     }
 
     /// All that may arrive in a window, its ends included.

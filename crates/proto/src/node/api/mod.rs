@@ -1,5 +1,6 @@
 //! The words between a [`Node`](super) and what drives it: requests, events, refusals, status.
 
+mod account;
 mod breach;
 mod filter;
 mod lost;
@@ -7,6 +8,7 @@ mod rate;
 mod refusal;
 mod status;
 
+pub use account::Account;
 pub use breach::{Breach, BrokenStage, Cause, LateArrivals, LateStage, SeenIn, StageName};
 pub use filter::{FilterChange, PathFilter};
 pub use lost::{LostAt, LostWhy, Passed, Thrown};

@@ -1,0 +1,148 @@
+//! The books of a node: each count that it keeps, and the sum over those that hold what is counted. For tests and
+//! simulations; it looks at everything.
+
+use alloc::vec::Vec;
+
+use super::Node;
+use super::api::Account;
+use super::clip::{Clip, RoleState};
+use super::packet::Packet;
+use super::plane::Plane;
+use crate::ids::LinkId;
+use crate::memory::Memory;
+
+/// Handlers of every node: best effort and drained rings.
+const OWN_HANDLERS: usize = 2;
+
+impl<M: Memory> Node<M> {
+    /// All counts, beside what they should be.
+    pub fn accounts(&self) -> Vec<Account> {
+        let mut accounts = self.plane.accounts();
+        let own = self.signalling.books().into_iter();
+        accounts.extend(own.map(|(what, [counted, held])| of(what, None, counted, held)));
+        for link in self.plane.links() {
+            let sums = self.signalling.link_books(link).into_iter();
+            accounts.extend(sums.map(|(what, [counted, held])| of(what, Some(link), counted, held)));
+        }
+        accounts
+    }
+
+    /// Frames of a link's driver that this node has: to be compared with those that it was given and has not dropped.
+    pub fn frames_held(&self, link: LinkId) -> u64 {
+        let plane = &self.plane;
+        let waiting = plane.frames_of(|clip| clip.local.link_in == Some(link));
+        (waiting + plane.best_effort_frames(link) + plane.line(link).signals_in.len()) as u64
+    }
+}
+
+fn of(what: &'static str, link: Option<LinkId>, counted: usize, held: usize) -> Account {
+    Account { what, link, counted: counted as u64, held: held as u64 }
+}
+
+impl<M: Memory> Plane<M> {
+    fn links(&self) -> impl Iterator<Item = LinkId> + use<M> {
+        (0..self.lines.len()).map(|link| LinkId(link as u16))
+    }
+
+    /// All that waits in the queues of all links.
+    fn queued(&self) -> impl Iterator<Item = &Packet<M::Frame>> {
+        self.lines.iter().flat_map(|line| line.scheduler.queued())
+    }
+
+    /// Frames of some channels that come in: before their handlers and, where they pass through, before their links.
+    fn frames_of(&self, of: impl Fn(&Clip<M>) -> bool) -> usize {
+        let is_theirs = |packet: &&Packet<M::Frame>| match packet {
+            Packet::Forward { channel, .. } => self.clips.get(*channel).is_some_and(&of),
+            _ => false,
+        };
+        let inputs: usize = self.clips.iter().filter(|clip| of(clip)).map(Clip::inputs).sum();
+        inputs + self.queued().filter(is_theirs).count()
+    }
+
+    /// Best-effort and demoted packets that came in on a link.
+    fn best_effort_frames(&self, link: LinkId) -> usize {
+        let is_its =
+            |packet: &&Packet<M::Frame>| matches!(packet, Packet::Pass { link_in, .. } if *link_in == link);
+        let arrived = self.arrivals.iter().filter(|waiting| waiting.link == link).count();
+        arrived + self.queued().filter(is_its).count()
+    }
+
+    fn accounts(&self) -> Vec<Account> {
+        let clips = || self.clips.iter();
+        let handlers: usize = clips().map(Clip::handlers).sum();
+        let fillers = self.lines.iter().filter(|line| line.filler.is_some()).count();
+        let handlers = OWN_HANDLERS + self.lines.len() + handlers + self.flows.len() + fillers;
+        let sources: usize = clips().map(Clip::messages).sum();
+        let flows: usize = self.flows.values().map(|flow| flow.outgoing.len() as usize).sum();
+        let mut accounts = Vec::from([
+            of("paths", None, self.paths.len(), self.clips.len()),
+            of(
+                "soft channels",
+                None,
+                self.clips_soft as usize,
+                clips().filter(|clip| clip.is_soft()).count(),
+            ),
+            of("handlers", None, self.owners.iter().flatten().count(), handlers),
+            of("packets before handlers", None, self.waiting.used(), clips().map(Clip::inputs).sum()),
+            of("messages on their way out", None, self.messages.used(), sources + flows),
+            of(
+                "best effort before its handler",
+                None,
+                self.arrivals.counted() as usize,
+                self.arrivals.iter().count(),
+            ),
+        ]);
+        self.links().for_each(|link| accounts.extend(self.link_accounts(link)));
+        accounts
+    }
+
+    fn link_accounts(&self, link: LinkId) -> [Account; 5] {
+        let line = self.line(link);
+        let channels = || self.clips.iter();
+        let pooled = self.frames_of(|clip| clip.local.link_in == Some(link) && clip.is_pooled());
+        let out = channels().filter(|clip| clip.local.link_out == Some(link)).count();
+        let [slots, queued] = line.scheduler.books();
+        let account = |what, [counted, held]: [usize; 2]| of(what, Some(link), counted, held);
+        [
+            account(
+                "frames of best effort",
+                [line.best_effort_frames as usize, self.best_effort_frames(link)],
+            ),
+            account("frames of a pool", [line.soft_frames as usize, pooled]),
+            // Signalling has one, too.
+            account("queues of channels", [line.scheduler.channels(), 1 + out]),
+            account("slots", slots),
+            account("best-effort packets", queued),
+        ]
+    }
+}
+
+impl<M: Memory> Clip<M> {
+    fn is_pooled(&self) -> bool {
+        self.lenient.as_ref().is_some_and(|lenient| lenient.pooled.is_some())
+    }
+
+    /// Packets before its handler.
+    fn inputs(&self) -> usize {
+        match &self.role {
+            RoleState::Source(_) => 0,
+            RoleState::Forwarder(forwarder) => forwarder.input.packets_used as usize,
+            RoleState::Sink(sink) => sink.input.packets_used as usize,
+        }
+    }
+
+    /// Messages that it has taken from its ring.
+    fn messages(&self) -> usize {
+        let RoleState::Source(source) = &self.role else { return 0 };
+        let demoted = source.demoted.as_ref().map_or(0, |demoted| demoted.outgoing.len());
+        (source.outgoing.len() + demoted) as usize
+    }
+
+    fn handlers(&self) -> usize {
+        1 + match &self.role {
+            RoleState::Source(source) => usize::from(source.demoted.is_some()),
+            RoleState::Forwarder(_) => 0,
+            RoleState::Sink(sink) => usize::from(sink.punctual.is_some()),
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Limits of a node, each crossed: as many as it says are taken, the next is refused or dropped and counted, and what came
+//! before goes on.
+
+mod common;
+
+use common::{TestInbox, TestMemory, TestOutbox, World, line_config, name, pattern};
+use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, LinkId, Name, NodeId, PathId};
+use punctual_proto::limits::*;
+use punctual_proto::linksched::{BestEffortKey, Guaranteed, LinkParameters, LinkScheduler};
+use punctual_proto::node::Node;
+use punctual_proto::node::api::{Port, RequestError};
+use punctual_proto::node::config::{LinkConfig, NodeConfig, Pace, RouteConfig};
+use punctual_proto::wire::{Age, ClockError, Header, Kind};
+use punctual_proto::{BitRate, Instant, Nanos, Ppm};
+
+const RATE: BitRate = BitRate(40_000_000);
+const LEFT: LinkId = LinkId(0);
+
+/// A best-effort packet from the first host of three, by `flow`, fragment `index` of `count`.
+fn packet(flow: u32, to: NodeId, port: Cookie, (index, count): (u16, u16), message: u64) -> Vec<u8> {
+    let header = Header {
+        kind: Kind::BestEffort,
+        demoted: false,
+        unpromised: false,
+        path: PathId { node: NodeId(1), channel: ChannelNumber(flow), epoch: Epoch(1) },
+        cookie: port,
+        message,
+        fragment: index,
+        fragments: count,
+        message_bytes: 100 * u32::from(count),
+        slack_ns: 0,
+        logical_arrival: Instant(0),
+        age: Age::NONE,
+        payload_bytes: 100,
+        clock_error: ClockError::NONE,
+        destination: to,
+    };
+    let mut bytes = vec![0; 1_500];
+    let begin = header.write(&mut bytes);
+    bytes.truncate(begin + 100);
+    bytes
+}
+
+fn arrive(world: &mut World, node: usize, port: Port, bytes: &[u8]) {
+    let (frame, now) = (world.pool.frame(bytes), world.now);
+    world.nodes[node].handle_frame(LEFT, port, now, frame, now);
+}
+
+fn holds_its_books(world: &World) {
+    for node in &world.nodes {
+        let wrong: Vec<_> = node.accounts().into_iter().filter(|a| a.counted != a.held).collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}
+
+fn counted(world: &World, node: usize, what: &str) -> u64 {
+    let accounts = world.nodes[node].accounts();
+    accounts.iter().find(|account| account.what == what).expect("it is counted").counted
+}
+
+#[test]
+fn one_path_of_best_effort_and_all_of_them_wait_in_bounded_numbers() {
+    let mut world = World::line(3, RATE);
+    world.settle();
+    const WAITING: &str = "best effort before its handler";
+    let of_path = u64::from(ARRIVALS_OF_PATH_MAX);
+    for _ in 0..of_path + 5 {
+        arrive(&mut world, 1, Port::Data, &packet(1, NodeId(3), Cookie(0), (0, 1), 0));
+    }
+    assert_eq!(counted(&world, 1, WAITING), of_path);
+    for flow in 2..2 + ARRIVALS_PACKETS_MAX as u32 {
+        arrive(&mut world, 1, Port::Data, &packet(flow, NodeId(3), Cookie(0), (0, 1), 0));
+    }
+    assert_eq!(counted(&world, 1, WAITING), ARRIVALS_PACKETS_MAX as u64);
+    assert_eq!(world.nodes[1].status(world.now).drops.no_buffer, 5 + of_path);
+    assert_eq!(world.nodes[1].frames_held(LEFT), ARRIVALS_PACKETS_MAX as u64);
+    holds_its_books(&world);
+    world.run_for(Nanos::from_secs(3));
+    assert_eq!((counted(&world, 1, WAITING), world.nodes[1].frames_held(LEFT)), (0, 0));
+    assert!(world.nodes[1].has_best_effort_room(LEFT));
+}
+
+#[test]
+fn signalling_that_waits_for_the_processor_is_bounded() {
+    let mut world = World::line(2, RATE);
+    world.run_for(Nanos::from_millis(10));
+    for _ in 0..SIGNALS_WAITING_MAX + 7 {
+        arrive(&mut world, 1, Port::Signalling, &[7; 100]);
+    }
+    assert_eq!(world.nodes[1].frames_held(LEFT), SIGNALS_WAITING_MAX as u64);
+    assert_eq!(world.nodes[1].status(world.now).drops.no_buffer, 7);
+    world.run_for(Nanos::from_secs(1));
+    assert_eq!(world.nodes[1].frames_held(LEFT), 0);
+    assert!(world.nodes[1].status(world.now).links[0].alive, "the neighbour is heard all the same");
+}
+
+/// More senders, and more messages of each, than a port puts together at once: the oldest make room, and every slot comes
+/// back.
+#[test]
+fn a_port_puts_a_bounded_number_of_messages_together() {
+    let mut world = World::line(2, RATE);
+    let slots = 400;
+    let inbox = TestInbox::new(slots, 1_000);
+    world.nodes[1].bind_best_effort(name("bulk"), 1_000, inbox.clone()).expect("free");
+    let port = Cookie(name("bulk").port_hash());
+    let senders = BEST_EFFORT_SENDERS_MAX as u32 + 4;
+    for sender in 1..=senders {
+        for message in 0..u64::from(BEST_EFFORT_MESSAGES_MAX) + 3 {
+            arrive(&mut world, 1, Port::Data, &packet(sender, NodeId(2), port, (0, 2), message));
+        }
+        world.run_for(Nanos::from_millis(1));
+    }
+    let begun = slots - inbox.0.borrow().free.len();
+    assert_eq!(begun, BEST_EFFORT_SENDERS_MAX * BEST_EFFORT_MESSAGES_MAX as usize);
+    // The newest of the last sender is still there; the first sender's are gone.
+    let last = u64::from(BEST_EFFORT_MESSAGES_MAX) + 2;
+    for sender in [senders, 1] {
+        arrive(&mut world, 1, Port::Data, &packet(sender, NodeId(2), port, (1, 2), last));
+    }
+    world.run_for(Nanos::from_millis(10));
+    assert!(inbox.recv(|bytes, _| assert_eq!(bytes.len(), 200)) && !inbox.recv(|_, _| ()));
+    holds_its_books(&world);
+}
+
+#[test]
+fn a_flow_of_best_effort_keeps_a_bounded_number_of_messages() {
+    let mut world = World::line(2, RATE);
+    let most = BEST_EFFORT_OUTGOING_MAX as usize;
+    let outbox = TestOutbox::new(2 * most, 60_000);
+    let to = "bulk@h2".parse().expect("an address");
+    let flow = world.nodes[0].open_best_effort(to, 60_000, outbox.clone(), world.now).expect("a route");
+    while outbox.send(&pattern(1, 0, 60_000), world.now) {}
+    world.nodes[0].handle_outbox(flow, world.now);
+    assert_eq!(counted(&world, 0, "messages on their way out"), u64::from(BEST_EFFORT_OUTGOING_MAX));
+    assert_eq!(outbox.0.borrow().waiting(), most, "the rest stays in the ring");
+    world.run_for(Nanos::from_secs(5));
+    assert_eq!(counted(&world, 0, "messages on their way out"), 0);
+    assert_eq!(outbox.0.borrow().waiting(), 0);
+}
+
+fn scheduler(depth: u32, mtu: u32) -> LinkScheduler<u32> {
+    let link =
+        LinkConfig { pipeline_depth: depth, pace: Pace::Completion, ..LinkConfig::new("l", NodeId(2), RATE) };
+    let parameters =
+        LinkParameters { mtu_wire_bytes: mtu, best_effort_wire_bytes: mtu, ..LinkParameters::of(&link) };
+    LinkScheduler::new(parameters)
+}
+
+#[test]
+fn packets_in_flight_are_bounded_however_small_they_are() {
+    let mut link = scheduler(PIPELINE_DEPTH_MAX, 65_000);
+    let most = IN_FLIGHT_PACKETS_MAX as u32;
+    let flow = link.add_channel(2 * most, Nanos::ZERO);
+    let now = Instant(1);
+    for number in 0..most + 100 {
+        let key = Guaranteed { effective: now, deadline: now, wire_bytes: 100 };
+        link.enqueue(now, flow, key, number).expect("a slot");
+    }
+    let sent = std::iter::from_fn(|| link.poll(now)).count() as u32;
+    assert_eq!(sent, most);
+    link.complete(100 * 30, now);
+    assert_eq!(std::iter::from_fn(|| link.poll(now)).count(), 30);
+    link.complete(100 * most, now);
+    assert_eq!(std::iter::from_fn(|| link.poll(now)).count(), 70);
+    assert_eq!(link.occupancy(flow).slots_used, 70);
+}
+
+#[test]
+fn flows_and_packets_of_best_effort_are_bounded_and_what_is_idle_makes_room() {
+    let mut link = scheduler(2, 1_000);
+    let now = Instant(1);
+    let put = |link: &mut LinkScheduler<u32>, flow: u32| {
+        link.enqueue_best_effort(now, BestEffortKey(flow.into()), 500, flow).is_ok()
+    };
+    assert!((0..BEST_EFFORT_FLOWS_MAX).all(|flow| put(&mut link, flow)));
+    assert!(!put(&mut link, BEST_EFFORT_FLOWS_MAX), "all have something queued");
+    // A flow may have as many queued as are free: the last one is nobody's.
+    let more =
+        (0..BEST_EFFORT_PACKETS_MAX).filter(|number| put(&mut link, number % BEST_EFFORT_FLOWS_MAX)).count();
+    let queued = BEST_EFFORT_FLOWS_MAX + more as u32;
+    assert!(queued <= BEST_EFFORT_PACKETS_MAX && queued + 8 > BEST_EFFORT_PACKETS_MAX, "{queued} are queued");
+    let mut sent = 0;
+    while let Some(scheduled) = link.poll(now) {
+        link.complete(scheduled.wire_bytes, now);
+        sent += 1;
+    }
+    assert_eq!((sent, link.books()[1]), (queued, [0, 0]));
+    assert!(put(&mut link, BEST_EFFORT_FLOWS_MAX), "they are idle now");
+}
+
+/// More channels than one call moves become current at once: none goes before all are there, then by deadline.
+#[test]
+fn a_crowd_that_becomes_current_goes_by_deadline() {
+    let mut link = scheduler(2, 1_000);
+    let channels = 3 * LINK_MOVES_MAX;
+    let due = |number: u32| u64::from(number.wrapping_mul(2_654_435_761) >> 16);
+    for number in 0..channels {
+        let flow = link.add_channel(1, Nanos::ZERO);
+        let key =
+            Guaranteed { effective: Instant(100), deadline: Instant(1_000 + due(number)), wire_bytes: 500 };
+        link.enqueue(Instant(1), flow, key, number).expect("a slot");
+    }
+    let (mut order, mut calls) = (Vec::new(), 0);
+    while order.len() < channels as usize {
+        calls += 1;
+        assert!(calls < 10 * channels, "{} of {channels} went", order.len());
+        if let Some(scheduled) = link.poll(Instant(100)) {
+            link.complete(scheduled.wire_bytes, Instant(100));
+            order.push(scheduled.packet);
+        }
+    }
+    assert!(order.is_sorted_by_key(|number| due(*number)), "{order:?}");
+}
+
+fn refuses(change: impl FnOnce(&mut NodeConfig)) -> bool {
+    let mut config = line_config(1, 3, RATE);
+    change(&mut config);
+    Node::<TestMemory>::new(config, 1, Instant(1)).is_err()
+}
+
+/// A host with so many neighbours.
+fn crowded(links: usize) -> NodeConfig {
+    let mut config = line_config(0, 1, RATE);
+    let other = |index: usize| NodeId(index as u32 + 2);
+    config.directory.extend((0..links).map(|index| (name(&format!("n{index}")), other(index))));
+    config.links.extend((0..links).map(|index| LinkConfig::new(&format!("l{index}"), other(index), RATE)));
+    config
+}
+
+#[test]
+fn a_configuration_may_go_to_each_limit_and_not_beyond() {
+    type Set = fn(&mut NodeConfig, u64);
+    let ranges: [(u64, u64, Set); 5] = [
+        (FRAGMENT_BYTES_MIN.into(), u64::MAX, |c, value| c.fragment_bytes = value as u32),
+        (0, CLOCK_TOLERANCE_PPM_MAX.into(), |c, value| c.clock_tolerance = Ppm(value as u32)),
+        (1, PIPELINE_DEPTH_MAX.into(), |c, value| {
+            // Signalling waits for all that is in the adapter.
+            (c.links[0].rate, c.links[0].pipeline_depth) = (BitRate(10_000_000_000), value as u32);
+        }),
+        (FRAMES_MIN.into(), u64::MAX, |c, value| c.links[0].frames = value as u32),
+        (BEST_EFFORT_PACKET_BYTES_MIN.into(), u64::MAX, |c, value| {
+            c.links[0].packet_best_effort_bytes_max = Some(value as u32);
+        }),
+    ];
+    for (index, (least, most, set)) in ranges.into_iter().enumerate() {
+        assert!(!refuses(|c| set(c, least)), "range {index} from {least}");
+        assert!(least == 0 || refuses(|c| set(c, least - 1)), "range {index} below {least}");
+        if most < u64::MAX {
+            assert!(!refuses(|c| set(c, most)) && refuses(|c| set(c, most + 1)), "range {index} to {most}");
+        }
+    }
+    let large = |bytes: u32| {
+        refuses(|c| {
+            c.fragment_bytes = bytes;
+            c.links
+                .iter_mut()
+                .for_each(|link| (link.rate, link.packet_bytes_max) = (BitRate(10_000_000_000), 65_507));
+        })
+    };
+    assert!(!large(FRAGMENT_BYTES_MAX) && large(FRAGMENT_BYTES_MAX + 1));
+    let node = |config| Node::<TestMemory>::new(config, 1, Instant(1));
+    assert!(node(crowded(LINKS_MAX)).is_ok() && node(crowded(LINKS_MAX + 1)).is_err());
+    let long = |nodes: usize| {
+        let mut config = crowded(LINKS_MAX);
+        config.routes.push(RouteConfig { via: (2..nodes as u32 + 1).map(NodeId).collect() });
+        node(config).is_ok()
+    };
+    assert!(long(ROUTE_NODES_MAX) && !long(ROUTE_NODES_MAX + 1));
+    assert!(
+        Name::new(&"n".repeat(NAME_BYTES_MAX)).is_ok() && Name::new(&"n".repeat(NAME_BYTES_MAX + 1)).is_err()
+    );
+}
+
+#[test]
+fn listeners_are_bounded_and_each_that_closes_makes_room() {
+    let mut world = World::line(2, RATE);
+    let node = &mut world.nodes[0];
+    let port = |number: usize| name(&format!("p{number}"));
+    let first = node.listen(port(0)).expect("room");
+    for number in 1..LISTENERS_MAX {
+        node.listen(port(number)).expect("room");
+    }
+    assert_eq!(node.listen(port(LISTENERS_MAX)).err(), Some(RequestError::Exhausted));
+    node.unlisten(first, world.now).expect("it listens");
+    assert!(node.listen(port(LISTENERS_MAX)).is_ok() && node.listen(port(LISTENERS_MAX + 1)).is_err());
+}

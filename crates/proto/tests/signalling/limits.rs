@@ -1,0 +1,107 @@
+//! Limits of signalling, each crossed: what is within them works, the next is refused, and what came before goes on.
+
+use punctual_proto::ids::Address;
+use punctual_proto::limits::{CHANNELS_MAX, REASON_BYTES_MAX, REQUESTS_MAX, ROUTE_NODES_MAX};
+use punctual_proto::node::api::{Event, RefuseCause, RequestError, UserId};
+
+use crate::network::{Agent, MILLI, Network, SECOND, contract, name};
+
+/// As many hosts on a route as there may be: each adds its grants to the messages, and an offer passes them all.
+#[test]
+fn the_longest_route_opens_and_refuses_with_an_offer() {
+    let last = ROUTE_NODES_MAX - 1;
+    let mut network = Network::line(1, ROUTE_NODES_MAX, |_, _| {});
+    network.run(SECOND);
+    network.open(0, last, 500);
+    assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+    network.hosts[last - 1].stages.link_bound = SECOND;
+    network.open(0, last, 500);
+    network.run(5 * SECOND);
+    let offer = network.hosts[0].events.iter().find_map(|event| match event {
+        Event::Refused { refusal, .. } => refusal.offer,
+        _ => None,
+    });
+    assert!(offer.is_some_and(|offer| offer.deadline.0 > SECOND), "{offer:?}");
+    assert!(network.all_in("open"));
+}
+
+#[test]
+fn requests_of_receivers_are_bounded_at_both_ends() {
+    let mut network = Network::line(1, 2, |_, _| {});
+    network.hosts[0].agent = Agent::Silent;
+    network.run(SECOND);
+    let source = Address { port: name("in"), host: network.hosts[0].name() };
+    let ask = |n: &mut Network| {
+        let asked = n.at(1, |s, now, _| s.request(&source, name("in"), contract(50), UserId(3), now));
+        n.run(MILLI);
+        asked
+    };
+    assert!((0..REQUESTS_MAX).all(|_| ask(&mut network).is_ok()));
+    assert_eq!(ask(&mut network), Err(RequestError::Exhausted));
+    let asked = network.count(0, |event| matches!(event, Event::Requested { .. }));
+    assert_eq!(asked, REQUESTS_MAX);
+    // Nobody answers: each is told so once, and there is room again.
+    network.run(120 * SECOND);
+    let failed = network.count(1, |event| matches!(event, Event::RequestFailed { .. }));
+    assert_eq!(failed, REQUESTS_MAX);
+    network.hosts[0].agent = Agent::Consent;
+    assert!(ask(&mut network).is_ok());
+    assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+}
+
+/// Of characters of four bytes each, too.
+#[test]
+fn a_long_reason_arrives_cut_between_characters() {
+    let mut network = Network::line(1, 2, |_, _| {});
+    network.hosts[1].agent = Agent::Silent;
+    network.run(SECOND);
+    let why = "\u{1f3a5}".repeat(REASON_BYTES_MAX);
+    network.open(0, 1, 50);
+    network.run(SECOND);
+    let channel = network.hosts[1].events.iter().find_map(|event| match event {
+        Event::Incoming(incoming) => Some(incoming.channel),
+        _ => None,
+    });
+    let channel = channel.expect("it was asked");
+    network.at(1, |s, now, stages| s.refuse(channel, &why, now, stages)).expect("it was asked");
+    network.run(SECOND);
+    let told = network.hosts[0].events.iter().find_map(|event| match event {
+        Event::Refused { refusal, .. } => Some(refusal.cause.clone()),
+        _ => None,
+    });
+    let Some(RefuseCause::Receiver(told)) = told else { panic!("{told:?}") };
+    assert_eq!(told.as_str().len(), REASON_BYTES_MAX);
+    assert!(why.starts_with(told.as_str()));
+}
+
+/// All channels that a node may have, over one link: the next is refused at once, all are refreshed, and all that is held is
+/// given back.
+#[test]
+fn a_node_full_of_channels_keeps_and_frees_them() {
+    let mut network = Network::line(1, 2, |_, _| {});
+    network.rarely = true;
+    network.run(SECOND);
+    let mut opened = 0;
+    while opened < CHANNELS_MAX {
+        for _ in 0..256 {
+            network.open(0, 1, 50);
+            opened += 1;
+        }
+        network.run(3 * MILLI);
+        network.hosts.iter_mut().for_each(|host| host.events.clear());
+    }
+    network.run(SECOND);
+    let open = |n: &Network, host| n.states(host).iter().filter(|state| **state == "open").count();
+    assert_eq!((open(&network, 0), open(&network, 1)), (CHANNELS_MAX, CHANNELS_MAX));
+    for (from, to) in [(0, 1), (1, 0)] {
+        let request = network.request(to, 50);
+        let refused = network.at(from, |s, now, stages| s.open(request, now, stages));
+        assert_eq!(refused.err(), Some(RequestError::Exhausted), "host {from}");
+    }
+    network.run(30 * SECOND);
+    (0..2).for_each(|host| network.check(host));
+    assert_eq!((open(&network, 0), open(&network, 1)), (CHANNELS_MAX, CHANNELS_MAX));
+    network.crash(0);
+    network.run(30 * SECOND);
+    assert!(network.nothing_held() && network.states(1).is_empty());
+}
