@@ -80,7 +80,8 @@ impl Breaches {
     ) -> StageReport {
         self.number += 1;
         let report = StageReport { stage, witness, epoch, number: self.number, breach };
-        self.take(report, now);
+        // However much others have said: what this node says it repeats, and its stages are few.
+        self.reports.insert((stage, witness), Known { report, heard: now });
         report
     }
 
@@ -159,6 +160,26 @@ mod tests {
         assert_eq!(take(report(Owner, 2, None)), Some(longer));
         assert_eq!(take(report(Receiver, 2, None)), None);
         assert!(!known.take(report(Owner, 2, Some(slow)), at(0)), "an old one");
+    }
+
+    #[test]
+    fn what_others_say_is_bounded_and_leaves_room_for_ones_own_word() {
+        let slow = Some(Cause::SlowProcessor);
+        let of = |node: u32| {
+            let stage = StageName { node: NodeId(100 + node), towards: None };
+            StageReport { stage, ..report(Witness::Owner, 1, slow) }
+        };
+        let mut known = Breaches::default();
+        assert!((0..STAGES_BROKEN_MAX as u32).all(|node| known.take(of(node), at(0))));
+        assert!(!known.take(of(STAGES_BROKEN_MAX as u32), at(0)), "one more");
+        assert!(known.take(StageReport { number: 2, ..of(7) }, at(0)), "one that is known");
+        let own = StageName { node: HERE, towards: None };
+        let breach = of(0).breach;
+        let said = known.next_report(own, Witness::Owner, breach, Epoch(1), at(0));
+        assert_eq!((known.own(HERE), known.of(&own)), (Vec::from([said]), breach));
+        assert_eq!(known.expired(HERE, LEASE, at(20)).len(), STAGES_BROKEN_MAX);
+        assert!(known.take(of(STAGES_BROKEN_MAX as u32), at(21)));
+        assert_eq!(known.own(HERE), [said]);
     }
 
     #[test]
