@@ -193,9 +193,11 @@ struct Inner<O: Outbox, I: Inbox> {
     shared: Arc<Shared<O, I>>,
     /// What whoever drives the processor runs in.
     real_time: RealTime,
-    /// Ends with what is left of the processor.
-    thread: Mutex<Option<JoinHandle<Option<Box<Processor<O, I>>>>>>,
+    thread: Mutex<Option<ProcessorThread<O, I>>>,
 }
+
+/// Ends with what is left of the processor.
+type ProcessorThread<O, I> = JoinHandle<Option<Box<Processor<O, I>>>>;
 
 impl<O: Outbox, I: Inbox> Clone for EngineHandle<O, I> {
     fn clone(&self) -> Self {
