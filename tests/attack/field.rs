@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use punctual::{Channel, Consent, Endsystem, Listener, Receiver};
-use punctual_ipc::api::{Answer, Call, FromDaemon, Request};
+use punctual_ipc::api::{Answer, ApiError, Call, FromDaemon, Request};
 use punctual_ipc::ring::RingShape;
 use punctual_ipc::shm::Offer;
 use punctual_ipc::socket::Packet;
@@ -216,12 +216,17 @@ pub fn serve_own() {
     });
 }
 
-/// A flow without promises, and its descriptors: memory files, bell, doorbell.
+/// A flow without promises, and its descriptors: memory files, bell, doorbell. Waits while the memory of earlier ones is not
+/// given back.
 pub fn flow(raw: &Raw, ring: RingShape) -> (ChannelId, RingShape, Vec<OwnedFd>) {
-    let flow = Request::OpenBestEffort { to: "bulk@b".parse().expect("an address"), ring };
-    let (answer, descriptors) = raw.ask(flow);
-    let Ok(Answer::Ring { channel, .. }) = answer else { panic!("{answer:?}") };
-    (channel, ring, descriptors)
+    loop {
+        let flow = Request::OpenBestEffort { to: "bulk@b".parse().expect("an address"), ring };
+        match raw.ask(flow) {
+            (Ok(Answer::Ring { channel, .. }), descriptors) => return (channel, ring, descriptors),
+            (Err(ApiError::Quota { .. }), _) => std::thread::sleep(Duration::from_millis(1)),
+            (answer, _) => panic!("{answer:?}"),
+        }
+    }
 }
 
 /// A channel of the attacker's own from source to sink.

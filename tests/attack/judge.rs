@@ -3,11 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::attacker::{Mechanism, begin};
+use crate::attacker::{Attacker, Mechanism, begin};
 use crate::world::{Ends, Harm, Memory, World};
 
 /// Of one run in `make test`; by itself each is longer.
-const SPAN: Duration = Duration::from_millis(600);
+const SPAN: Duration = Duration::from_millis(400);
 const LONG_SPAN: Duration = Duration::from_secs(2);
 /// Runs of each in `make test`, at most: a hole of the platform may lie in a turn.
 const ROUNDS_MAX: usize = 4;
@@ -95,38 +95,37 @@ pub fn hold(name: &str) {
     assert!(mechanism.bounds.hold(&all), "{name}: worse than its control");
 }
 
-/// The control and the attack, once each.
+/// The control and the attack, for `span` each, at the same daemons, which end while the attack goes on. The longest turn of
+/// the attack is that of both: whether it is longer than the control's is what is asked.
 fn round(mechanism: &Mechanism, span: Duration) -> Round {
-    let [control, attack] = [true, false].map(|own| run(mechanism, own, span));
+    let mut world = World::start(mechanism.name, mechanism.setup);
+    let (control, attacker) = slice(mechanism, &mut world, true, span);
+    drop(attacker);
+    let (attack, attacker) = slice(mechanism, &mut world, false, span);
+    let Ends { asked, killed } = world.end();
+    drop(attacker);
+    eprintln!("{}: ended in {asked:?}, killed in {killed:?}", mechanism.name);
+    assert!(asked < ASKED_MAX, "it ended after {asked:?}");
+    assert!(killed < KILLED_MAX, "it was killed after {killed:?}");
     Round { control, attack }
 }
 
-/// What an attack does for `span` to daemons of its own. They end while it goes on.
-fn run(mechanism: &Mechanism, own: bool, span: Duration) -> Harm {
-    let mut world = World::start(mechanism.name, mechanism.setup);
-    let mut attacker = begin(&world, mechanism, own);
+/// What an attack does for `span`; it goes on.
+fn slice(mechanism: &Mechanism, world: &mut World, own: bool, span: Duration) -> (Harm, Attacker) {
+    let mut attacker = begin(world, mechanism, own);
     let faults = world.faults();
     let harm = world.observe(span);
     let faults = world.faults() - faults;
-    let Ends { asked, killed } = if attacker.is_running() {
-        world.end()
-    } else {
-        panic!("{} (own: {own}) has given up", mechanism.name)
-    };
-    let Harm { lost, late, longest_turn, grown, .. } = &harm;
     let of = if own { "control" } else { "attack" };
+    assert!(attacker.is_running(), "{}: the {of} has given up", mechanism.name);
+    let Harm { sent, lost, late, longest_turn, grown: Memory { resident_kib, locked_kib }, .. } = &harm;
+    let p99_us = harm.quantile_us(0.99);
     eprintln!(
-        "{} {of}: {lost} lost, {late} late of {}, longest turn {longest_turn:?}, p99 {} us, {} KiB more resident, {} locked, \
-         {faults} faults, ended in {asked:?}, killed in {killed:?}",
+        "{} {of}: {lost} lost, {late} late of {sent}, longest turn {longest_turn:?}, p99 {p99_us} us, {resident_kib} KiB more \
+         resident, {locked_kib} locked, {faults} faults",
         mechanism.name,
-        harm.sent,
-        harm.quantile_us(0.99),
-        grown.resident_kib,
-        grown.locked_kib,
     );
-    assert!(asked < ASKED_MAX, "it ended after {asked:?}");
-    assert!(killed < KILLED_MAX, "it was killed after {killed:?}");
-    harm
+    (harm, attacker)
 }
 
 /// All messages of all rounds, and the turn and the memory in the middle.

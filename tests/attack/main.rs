@@ -11,15 +11,16 @@ mod attacker;
 mod field;
 mod host;
 mod judge;
+mod latency;
 mod memory;
 mod objects;
 mod pages;
 mod requests;
+mod trials;
 mod wire;
 mod world;
 
 use attacker::Mechanism;
-use judge::hold;
 
 /// By what they attack.
 const ALL: [&[Mechanism]; 5] =
@@ -29,15 +30,4 @@ const ALL: [&[Mechanism]; 5] =
 #[test]
 fn attacker() {
     attacker::follow_orders();
-}
-
-/// Development.
-#[test]
-fn every() {
-    let only = std::env::var("ONLY").unwrap_or_default();
-    for mechanism in Mechanism::all().filter(|mechanism| mechanism.name.contains(&only)) {
-        if std::panic::catch_unwind(|| hold(mechanism.name)).is_err() {
-            eprintln!("FAILED {}", mechanism.name);
-        }
-    }
 }

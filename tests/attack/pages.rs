@@ -1,6 +1,7 @@
 //! Memory whose pages are not there: whoever copies to them waits for somebody else.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -205,4 +206,49 @@ fn attributes(put: &mut impl FnMut(usize, u32), at: usize, node: u32) {
     put(at + 60, if node == 1 { 0o40_755 } else { 0o100_666 });
     put(at + 64, 1);
     put(at + 80, 4_096);
+}
+
+/// Whether a process ends within 300 ms that writes a byte, without waiting, to a pipe that a thread of it reads into memory.
+fn does_end(page: Option<Page>) -> bool {
+    let process = child(move || {
+        let (reading, writing) = std::io::pipe().expect("a pipe");
+        let mut plain = [0_u8; 1];
+        let to = page.map_or(plain.as_mut_ptr().cast(), |page| page.lay().page(0)) as usize;
+        let (reading, writing) = (reading.as_raw_fd(), writing.as_raw_fd());
+        // SAFETY: one byte of memory that is there until the process has ended.
+        unsafe {
+            libc::write(writing, [1_u8; 2].as_ptr().cast(), 2);
+            std::thread::spawn(move || libc::read(reading, to as *mut libc::c_void, 1));
+            std::thread::sleep(Duration::from_millis(50));
+            // On a thread of its own: the file server ends with this one, which must be able to.
+            let writer = std::thread::spawn(move || {
+                libc::fcntl(writing, libc::F_SETFL, libc::O_NONBLOCK);
+                libc::write(writing, [1_u8].as_ptr().cast(), 1)
+            });
+            let _ = writer.join();
+        }
+    });
+    // SAFETY: a child of this process.
+    unsafe {
+        let has_ended = || {
+            std::thread::sleep(Duration::from_millis(10));
+            libc::waitpid(process, std::ptr::null_mut(), libc::WNOHANG) == process
+        };
+        let ended = (0..30).any(|_| has_ended());
+        if !ended {
+            libc::kill(process, libc::SIGKILL);
+            libc::waitpid(process, std::ptr::null_mut(), 0);
+        }
+        ended
+    }
+}
+
+/// What these pages are good for: whoever reads a pipe into one keeps its lock, and with it all who write there.
+#[test]
+fn a_page_that_is_not_there_keeps_the_writer_of_a_pipe_waiting() {
+    let _alone = crate::judge::alone();
+    assert!(does_end(None), "into a page that is there");
+    for page in [Page::Served, Page::Handled] {
+        assert!(!does_end(Some(page)), "{page:?}");
+    }
 }

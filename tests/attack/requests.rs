@@ -4,9 +4,9 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use punctual::{Contract, Nanos, Rate};
-use punctual_ipc::api::{PACKET_BYTES_MAX, Request, TEXT_BYTES_MAX};
+use punctual_ipc::api::{Answer, FromDaemon, PACKET_BYTES_MAX, Request, TEXT_BYTES_MAX};
 use punctual_ipc::ring::RingShape;
-use punctual_proto::ids::{Address, Name};
+use punctual_proto::ids::{Address, ChannelId, Name};
 
 use crate::attacker::Mechanism;
 use crate::common::contract;
@@ -31,9 +31,7 @@ const CO_SCHEDULES: Setup = Setup { processor: "co_schedule = true", ..Setup::DE
 
 pub const MECHANISMS: &[Mechanism] = &[
     Mechanism::new("answers-unread", UNREAD, leave_unread),
-    Mechanism::new("channels-without-end", SHARE, |field| {
-        ask_forever(field, &Request::Channels { after: None })
-    }),
+    Mechanism::new("channels-without-end", SHARE, ask_for_all),
     Mechanism::new("status-without-end", SHARE, |field| ask_forever(field, &Request::Status)),
     Mechanism::new("names-without-end", SHARE, |field| {
         ask_forever(field, &Request::Resolve { host: longest_name(0) });
@@ -83,6 +81,28 @@ pub fn worst(number: u64) -> Contract {
     let rate = Rate::per_second(25_000 + 700 * (number % 20)).expect("a rate");
     Contract::new(1 + number as u32 % 8, rate, 1 + number as u32 % 3, Nanos::from_millis(5 + number % 50))
         .expect("a contract")
+}
+
+/// Page after page, and then from the beginning.
+fn ask_for_all(field: &Field) {
+    for _ in 0..CONNECTIONS {
+        let line = field.greeted();
+        std::thread::spawn(move || {
+            let mut buffer = vec![0; PACKET_BYTES_MAX];
+            let mut after = None;
+            while let Some(read) = ask(&line, &request(Request::Channels { after }), &mut buffer) {
+                after = next_page(&buffer[..read]);
+            }
+        });
+    }
+}
+
+/// Where the next page begins, if there is one.
+fn next_page(answer: &[u8]) -> Option<ChannelId> {
+    match serde_json::from_slice(answer).ok()? {
+        FromDaemon::Answer { result: Ok(Answer::Channels { seen, more: true, .. }), .. } => seen,
+        _ => None,
+    }
 }
 
 fn ask_forever(field: &Field, what: &Request) {

@@ -22,7 +22,7 @@ const BYTES: usize = 1_000;
 /// Whose channel it is: of no account of this system.
 const BYSTANDER: u32 = 3_000_001;
 /// After the last message: longer than its deadline.
-const TAIL: Duration = Duration::from_millis(200);
+const TAIL: Duration = Duration::from_millis(120);
 
 /// Where hosts stand in the network, and their names: the channel goes from the source through the relay to the sink.
 pub const SOURCE: usize = 0;
@@ -39,13 +39,17 @@ pub struct Setup {
     pub driver: &'static str,
     /// Between HELLOs: who is silent for five times as long is taken for dead.
     pub hello: &'static str,
-    /// More keys of `[processor]` and `[daemon]` of all hosts.
+    /// More keys of `[processor]`, `[daemon]` and `[signalling]` of all hosts.
     pub processor: &'static str,
     pub daemon: &'static str,
+    pub signalling: &'static str,
+    /// Between two messages of the channel that is watched.
+    pub period: Duration,
 }
 
 impl Setup {
-    pub const DEFAULT: Self = Self { driver: "udp", hello: "1s", processor: "", daemon: "" };
+    pub const DEFAULT: Self =
+        Self { driver: "udp", hello: "1s", processor: "", daemon: "", signalling: "", period: PERIOD };
 }
 
 /// Three daemons in their real-time class, and a channel.
@@ -56,6 +60,7 @@ pub struct World {
     pub watch: [Endsystem; 3],
     pub network: Network,
     pub folder: PathBuf,
+    period: Duration,
     channel: Channel,
     receiver: Receiver,
 }
@@ -78,17 +83,18 @@ impl World {
         let channel =
             source.open("bystander@b", contract(BYTES as u32, 100, DEADLINE_MS)).expect("a channel");
         let receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
-        Self { daemons, watch, network, folder, channel, receiver }
+        Self { daemons, watch, network, folder, period: setup.period, channel, receiver }
     }
 
     /// Sends for so long by the channel, and says what became of it.
     pub fn observe(&mut self, span: Duration) -> Harm {
         let before = self.daemons.each_ref().map(|daemon| Memory::of(daemon.pid()));
-        let count = (span.as_micros() / PERIOD.as_micros()) as u64;
+        let period = self.period;
+        let count = (span.as_micros() / period.as_micros()) as u64;
         let (channel, receiver) = (&mut self.channel, &mut self.receiver);
         let begin = Instant::now();
         let (latencies_ns, late) = std::thread::scope(|scope| {
-            scope.spawn(move || send(channel, begin, count));
+            scope.spawn(move || send(channel, begin, period, count));
             scope.spawn(move || receive(receiver, begin + span + TAIL)).join().expect("no panic")
         });
         let turn_ns = |host: &Endsystem| {
@@ -114,7 +120,7 @@ impl World {
 
     /// All daemons end when they are asked, one of them not gently; how long that took at most.
     pub fn end(self) -> Ends {
-        let Self { daemons: [source, relay, sink], folder, watch, channel, receiver, network } = self;
+        let Self { daemons: [source, relay, sink], folder, watch, channel, receiver, network, .. } = self;
         let time = |daemon: Program, signal| {
             let begin = Instant::now();
             daemon.stop(signal);
@@ -129,7 +135,7 @@ impl World {
 }
 
 fn start(network: &Network, folder: &std::path::Path, host: usize, setup: Setup) -> Program {
-    let Setup { driver, hello, processor, daemon } = setup;
+    let Setup { driver, hello, processor, daemon, signalling, .. } = setup;
     let defer = if driver == "xdp" { "interrupt_defer = \"20us\"\n" } else { "" };
     let rest = format!("rate = \"1Gbit/s\"\nprediction_error = \"20ms\"\n{defer}");
     let end = |cable: Cable, end| format!("{}{rest}", cable.link(end, driver));
@@ -149,18 +155,18 @@ fn start(network: &Network, folder: &std::path::Path, host: usize, setup: Setup)
         processor: &processor,
         daemon: &format!("socket_mode = \"0666\"\n{daemon}"),
         hello,
-        signalling: "grace = \"300ms\"",
+        signalling: &format!("grace = \"300ms\"\n{signalling}"),
         link: &link,
     };
     Program::start_as(folder, text, "", |line| network.inside(host, &format!("{line} 2>/dev/null")))
 }
 
 /// A message each period, with its time in it.
-fn send(channel: &mut Channel, begin: Instant, count: u64) {
+fn send(channel: &mut Channel, begin: Instant, period: Duration, count: u64) {
     assert!(enter_fifo(45, None), "real-time classes are permitted to root");
     let mut message = [0; BYTES];
     for number in 0..count {
-        let due = begin + PERIOD * number as u32;
+        let due = begin + period * number as u32;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         message[..8].copy_from_slice(&now().0.to_ne_bytes());
         // What finds no room is lost.
