@@ -83,10 +83,14 @@ pub fn worst(number: u64) -> Contract {
         .expect("a contract")
 }
 
+/// All greeted before the first of them asks: then the user's share is spent, and greetings wait.
+fn crowd(field: &Field) -> Vec<OwnedFd> {
+    (0..CONNECTIONS).map(|_| field.greeted()).collect()
+}
+
 /// Page after page, and then from the beginning.
 fn ask_for_all(field: &Field) {
-    for _ in 0..CONNECTIONS {
-        let line = field.greeted();
+    for line in crowd(field) {
         std::thread::spawn(move || {
             let mut buffer = vec![0; PACKET_BYTES_MAX];
             let mut after = None;
@@ -107,8 +111,8 @@ fn next_page(answer: &[u8]) -> Option<ChannelId> {
 
 fn ask_forever(field: &Field, what: &Request) {
     let bytes = request(what.clone());
-    for _ in 0..CONNECTIONS {
-        let (line, bytes) = (field.greeted(), bytes.clone());
+    for line in crowd(field) {
+        let bytes = bytes.clone();
         let mut buffer = vec![0; PACKET_BYTES_MAX];
         std::thread::spawn(move || while ask(&line, &bytes, &mut buffer).is_some() {});
     }
@@ -116,8 +120,7 @@ fn ask_forever(field: &Field, what: &Request) {
 
 fn leave_unread(field: &Field) {
     let bytes = request(Request::Status);
-    for _ in 0..CONNECTIONS {
-        let line = field.greeted();
+    for line in crowd(field) {
         let bytes = bytes.clone();
         std::thread::spawn(move || while send(&line, &bytes).is_ok() {});
     }

@@ -1,6 +1,7 @@
 //! Real daemons in namespaces, and a channel of another user through them that is none of the attacker's business.
 
 use std::path::PathBuf;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -80,8 +81,9 @@ impl World {
         let connect = |daemon: &Program| as_user(BYSTANDER, || daemon.connect()).expect("it is root's test");
         let [source, sink] = [SOURCE, SINK].map(|host| connect(&daemons[host]));
         let listener = sink.listen("bystander", |_| Consent::Accept).expect("a listener");
-        let channel =
-            source.open("bystander@b", contract(BYTES as u32, 100, DEADLINE_MS)).expect("a channel");
+        let rate = 1_000 / setup.period.as_millis() as u64;
+        let wanted = contract(BYTES as u32, rate, DEADLINE_MS);
+        let channel = source.open("bystander@b", wanted).expect("a channel");
         let receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
         Self { daemons, watch, network, folder, period: setup.period, channel, receiver }
     }
@@ -92,10 +94,18 @@ impl World {
         let period = self.period;
         let count = (span.as_micros() / period.as_micros()) as u64;
         let (channel, receiver) = (&mut self.channel, &mut self.receiver);
-        let begin = Instant::now();
+        // Both in their class before the first message: an ordinary thread may wait for long beside the attacker's.
+        let ready = Barrier::new(2);
         let (latencies_ns, late) = std::thread::scope(|scope| {
-            scope.spawn(move || send(channel, begin, period, count));
-            scope.spawn(move || receive(receiver, begin + span + TAIL)).join().expect("no panic")
+            scope.spawn(|| {
+                enter(&ready);
+                send(channel, period, count);
+            });
+            let receiving = scope.spawn(|| {
+                enter(&ready);
+                receive(receiver, Instant::now() + span + TAIL)
+            });
+            receiving.join().expect("no panic")
         });
         let turn_ns = |host: &Endsystem| {
             let status = host.status().expect("status");
@@ -161,9 +171,15 @@ fn start(network: &Network, folder: &std::path::Path, host: usize, setup: Setup)
     Program::start_as(folder, text, "", |line| network.inside(host, &format!("{line} 2>/dev/null")))
 }
 
-/// A message each period, with its time in it.
-fn send(channel: &mut Channel, begin: Instant, period: Duration, count: u64) {
+/// Waits for the other thread of the witness, too.
+fn enter(ready: &Barrier) {
     assert!(enter_fifo(45, None), "real-time classes are permitted to root");
+    ready.wait();
+}
+
+/// A message each period, with its time in it.
+fn send(channel: &mut Channel, period: Duration, count: u64) {
+    let begin = Instant::now();
     let mut message = [0; BYTES];
     for number in 0..count {
         let due = begin + period * number as u32;
@@ -176,7 +192,6 @@ fn send(channel: &mut Channel, begin: Instant, period: Duration, count: u64) {
 
 /// What came until `end`: how long after it was sent, and how many were later than was promised.
 fn receive(receiver: &mut Receiver, end: Instant) -> (Vec<u64>, u64) {
-    assert!(enter_fifo(45, None), "real-time classes are permitted to root");
     let (mut latencies_ns, mut late, mut buffer) = (Vec::new(), 0, [0; BYTES]);
     while let Ok(info) = receiver.recv_timeout(&mut buffer, end.saturating_duration_since(Instant::now())) {
         let sent = u64::from_ne_bytes(buffer[..8].try_into().expect("eight bytes"));
