@@ -112,9 +112,10 @@ fn round(mechanism: &Mechanism, span: Duration) -> Round {
 
 /// What an attack does for `span`; it goes on.
 fn slice(mechanism: &Mechanism, world: &mut World, own: bool, span: Duration) -> (Harm, Attacker) {
+    let before = world.memory();
     let mut attacker = begin(world, mechanism, own);
     let faults = world.faults();
-    let harm = world.observe(span);
+    let harm = world.observe(span, &before);
     let faults = world.faults() - faults;
     let of = if own { "control" } else { "attack" };
     assert!(attacker.is_running(), "{}: the {of} has given up", mechanism.name);

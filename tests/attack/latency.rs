@@ -60,8 +60,9 @@ fn measure(name: &str) -> Slices {
     let (mut controls, mut attacks) = (Vec::new(), Vec::new());
     for _ in 0..count {
         for (own, harms) in [(true, &mut controls), (false, &mut attacks)] {
+            let before = world.memory();
             let _attacker = begin(&world, mechanism, own);
-            harms.push(world.observe(span));
+            harms.push(world.observe(span, &before));
         }
     }
     println!("{name} beside {channels} channels:");

@@ -327,8 +327,9 @@ fn whoever_takes_pages_away_from_its_ring_gives_the_processor_no_fault() {
     let mut world = World::start("faults", mechanism.setup);
     let mut attacker = crate::attacker::begin(&world, mechanism, false);
     let before = world.faults();
-    let harm = world.observe(SPAN);
-    assert_eq!(world.faults(), before, "page faults of the processors' threads");
+    let memory = world.memory();
+    let harm = world.observe(SPAN, &memory);
+    assert_eq!(world.faults(), before, "page faults of the processor's thread");
     assert_eq!((harm.lost, harm.sent), (0, (SPAN.as_millis() / 10) as u64));
     assert!(attacker.is_running(), "nothing was allowed");
     drop(attacker);
@@ -357,7 +358,7 @@ fn what_is_not_sealed_is_not_looked_at_and_counts_all_the_same() {
         take_pages_away(&flow.files[1], base, len);
         assert!(flow.attach(&raw).is_err(), "it is not sealed");
     }
-    assert_eq!(world.faults(), before, "page faults of the processors' threads");
+    assert_eq!(world.faults(), before, "page faults of the processor's thread");
     assert_eq!(status().api.broken_rings, 0, "nobody has looked");
 
     // Sealed, twice told, and full of nonsense: now it is looked at, and broken.

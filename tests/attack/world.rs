@@ -88,9 +88,8 @@ impl World {
         Self { daemons, watch, network, folder, period: setup.period, channel, receiver }
     }
 
-    /// Sends for so long by the channel, and says what became of it.
-    pub fn observe(&mut self, span: Duration) -> Harm {
-        let before = self.daemons.each_ref().map(|daemon| Memory::of(daemon.pid()));
+    /// Sends for so long by the channel, and says what became of it since the daemons' memory was `before`.
+    pub fn observe(&mut self, span: Duration, before: &[Memory; 3]) -> Harm {
         let period = self.period;
         let count = (span.as_micros() / period.as_micros()) as u64;
         let (channel, receiver) = (&mut self.channel, &mut self.receiver);
@@ -111,21 +110,31 @@ impl World {
             let status = host.status().expect("status");
             status.engine["loop_ns_max"].as_u64().expect("a counter")
         };
-        let memory = self.daemons.each_ref().map(|daemon| Memory::of(daemon.pid()));
-        let grown = before.iter().zip(&memory).map(|(before, after)| after.grown_since(before));
         Harm {
             sent: count,
             lost: count - latencies_ns.len() as u64,
             late,
             longest_turn: Duration::from_nanos(self.watch.iter().map(turn_ns).max().expect("three")),
-            grown: grown.reduce(Memory::max).expect("three"),
+            grown: self.grown_since(before),
             latencies_ns,
         }
     }
 
-    /// Faults of the processors' threads so far.
+    /// Of all daemons.
+    pub fn memory(&self) -> [Memory; 3] {
+        self.daemons.each_ref().map(|daemon| Memory::of(daemon.pid()))
+    }
+
+    /// Of the one that grew most.
+    pub fn grown_since(&self, before: &[Memory; 3]) -> Memory {
+        let memory = self.memory();
+        let grown = before.iter().zip(&memory).map(|(before, after)| after.grown_since(before));
+        grown.reduce(Memory::max).expect("three")
+    }
+
+    /// Faults of the processor's thread at the source so far: the rings of attackers are there.
     pub fn faults(&self) -> u64 {
-        self.daemons.iter().map(|daemon| faults(daemon.pid().as_raw_nonzero().get())).sum()
+        faults(self.daemons[SOURCE].pid().as_raw_nonzero().get())
     }
 
     /// All daemons end when they are asked, one of them not gently; how long that took at most.
@@ -261,7 +270,7 @@ pub struct Harm {
     pub late: u64,
     /// Of any processor, since its start.
     pub longest_turn: Duration,
-    /// Of any daemon, while it was watched.
+    /// Of any daemon, from before the attack on.
     pub grown: Memory,
     /// Of each message that came, from sending to receiving.
     pub latencies_ns: Vec<u64>,
