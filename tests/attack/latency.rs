@@ -43,6 +43,8 @@ impl Many {
 
 /// In turns, as often as there is time.
 struct Slices {
+    /// Nobody attacks: CPUs sleep, and wake the slower for it.
+    quiet: Vec<Harm>,
     controls: Vec<Harm>,
     attacks: Vec<Harm>,
 }
@@ -58,8 +60,10 @@ fn measure(name: &str) -> Slices {
     let channels = wanted.unwrap_or(channels);
     let mut world = World::start(name, SETUP);
     let many = Many::open(&world, channels);
-    let (mut controls, mut attacks) = (Vec::new(), Vec::new());
+    let (mut quiet, mut controls, mut attacks) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..count {
+        let before = world.memory();
+        quiet.push(world.observe(span, &before));
         for (own, harms) in [(true, &mut controls), (false, &mut attacks)] {
             let before = world.memory();
             let _attacker = begin(&world, mechanism, own);
@@ -67,7 +71,7 @@ fn measure(name: &str) -> Slices {
         }
     }
     println!("{name} beside {channels} channels:");
-    let slices = Slices { controls, attacks };
+    let slices = Slices { quiet, controls, attacks };
     slices.show();
     drop(many);
     world.end();
@@ -76,7 +80,7 @@ fn measure(name: &str) -> Slices {
 
 impl Slices {
     fn show(&self) {
-        for (of, harms) in [("control", &self.controls), ("attack", &self.attacks)] {
+        for (of, harms) in [("quiet", &self.quiet), ("control", &self.controls), ("attack", &self.attacks)] {
             let all = pool(harms);
             println!(
                 "  {of}: {} lost, {} late of {}, p50 {} us, p99 {} us, p99.9 {} us, longest {} us, longest turn {:?}",
@@ -99,21 +103,39 @@ impl Slices {
         println!("  p99.9: {:+.0} us; half-width of A/A {:.0} us", self.moved_us(), self.half_width_us());
     }
 
-    /// By how much p99.9 beside the attack is higher than beside the control, in the middle of slices: a hole of the platform
-    /// may lie in one.
-    fn moved_us(&self) -> f64 {
-        let pairs = self.attacks.iter().zip(&self.controls);
-        let mut moved: Vec<f64> = pairs.map(|(attack, control)| p999(attack) - p999(control)).collect();
-        moved.sort_by(f64::total_cmp);
-        moved[moved.len() / 2]
+    /// In most slices the attack costs no message, and makes none late, beyond what the control does or nobody: a hole of the
+    /// platform may lie in one.
+    fn lose_nothing(&self) -> bool {
+        let others = self.controls.iter().zip(&self.quiet);
+        let is_worse = |(attack, (control, quiet)): (&Harm, (&Harm, &Harm))| {
+            let allowed = attack.sent / 1_000;
+            attack.lost > control.lost.max(quiet.lost) + allowed
+                || attack.late > control.late.max(quiet.late) + allowed
+        };
+        self.attacks.iter().zip(others).filter(|slices| is_worse(*slices)).count() * 2 <= self.attacks.len()
     }
 
-    /// Of the 95 % interval of such a difference between two controls in a row.
+    /// By how much p99.9 beside the attack is higher than beside the control and than beside nobody, whichever is less, in the
+    /// middle of slices: a hole of the platform may lie in one. A control that keeps the CPUs awake shortens wake-ups, which is
+    /// no merit of its.
+    fn moved_us(&self) -> f64 {
+        let beside = |others: &[Harm]| {
+            let pairs = self.attacks.iter().zip(others);
+            let mut moved: Vec<f64> = pairs.map(|(attack, other)| p999(attack) - p999(other)).collect();
+            moved.sort_by(f64::total_cmp);
+            moved[moved.len() / 2]
+        };
+        beside(&self.controls).min(beside(&self.quiet))
+    }
+
+    /// Of the 95 % interval of such a difference between two slices without an attack in a row, of the kind that differs more.
     fn half_width_us(&self) -> f64 {
-        let pairs = self.controls.windows(2);
-        let moved: Vec<f64> = pairs.map(|pair| p999(&pair[1]) - p999(&pair[0])).collect();
-        let squares: f64 = moved.iter().map(|moved| moved * moved).sum();
-        1.96 * (squares / moved.len() as f64).sqrt() / (self.controls.len() as f64).sqrt()
+        let of = |harms: &[Harm]| {
+            let moved: Vec<f64> = harms.windows(2).map(|pair| p999(&pair[1]) - p999(&pair[0])).collect();
+            let squares: f64 = moved.iter().map(|moved| moved * moved).sum();
+            1.96 * (squares / moved.len() as f64).sqrt() / (harms.len() as f64).sqrt()
+        };
+        of(&self.controls).max(of(&self.quiet))
     }
 }
 
@@ -132,13 +154,11 @@ fn pool(harms: &[Harm]) -> Harm {
     }
 }
 
-/// Nothing is lost beyond the control, and nothing late; by itself also: p99.9 stays where it is.
+/// Nothing is lost or late beyond the control; by itself also: p99.9 stays where it is.
 #[test]
 fn who_asks_for_all_channels_without_end_moves_nobodys_latency() {
     let slices = measure("channels-without-end");
-    let [control, attack] = [&slices.controls, &slices.attacks].map(|harms| pool(harms));
-    assert!(attack.lost <= control.lost + attack.sent / 1_000, "{} lost", attack.lost);
-    assert!(attack.late <= 2 * control.late + attack.sent / 100, "{} late", attack.late);
+    assert!(slices.lose_nothing(), "more are lost or late than beside the control");
     if long().is_some() {
         let (moved, half_width) = (slices.moved_us(), slices.half_width_us());
         assert!(moved <= half_width, "p99.9 is {moved} us higher, {half_width} us may be");
@@ -150,7 +170,7 @@ fn who_asks_for_all_channels_without_end_moves_nobodys_latency() {
 #[test]
 fn who_opens_and_closes_the_worst_contracts_costs_nobody_a_message() {
     let slices = measure("opens-and-closes");
-    let [control, attack] = [&slices.controls, &slices.attacks].map(|harms| pool(harms));
-    assert!(attack.lost <= control.lost + attack.sent / 1_000, "{} lost", attack.lost);
-    assert!(attack.longest_turn < Duration::from_millis(DEADLINE_MS), "{:?}", attack.longest_turn);
+    assert!(slices.lose_nothing(), "more are lost or late than beside the control");
+    let longest_turn = pool(&slices.attacks).longest_turn;
+    assert!(longest_turn < Duration::from_millis(DEADLINE_MS), "{longest_turn:?}");
 }
