@@ -185,7 +185,8 @@ fn fill_bell(field: &Field) {
     let bell = field.bell();
     // All copies are of one file: whoever writes it waits from now on.
     fill(&bell);
-    repeat(PERIOD, move || fill(&bell));
+    // Taken out every 10 ms, with the message; full again before the next one comes.
+    repeat(Duration::from_micros(50), move || fill(&bell));
 }
 
 /// The bell's counter takes not one ring more.
