@@ -7,7 +7,7 @@ use crate::attacker::{Attacker, Mechanism, begin};
 use crate::world::{Ends, Harm, Memory, World};
 
 /// Of one run in `make test`; by itself each is longer.
-const SPAN: Duration = Duration::from_millis(400);
+const SPAN: Duration = Duration::from_millis(320);
 const LONG_SPAN: Duration = Duration::from_secs(2);
 /// Runs of each in `make test`, at most: a hole of the platform may lie in a turn.
 const ROUNDS_MAX: usize = 4;

@@ -23,7 +23,7 @@ const BYTES: usize = 1_000;
 /// Whose channel it is: of no account of this system.
 const BYSTANDER: u32 = 3_000_001;
 /// After the last message: longer than its deadline.
-const TAIL: Duration = Duration::from_millis(120);
+const TAIL: Duration = Duration::from_millis(80);
 
 /// Where hosts stand in the network, and their names: the channel goes from the source through the relay to the sink.
 pub const SOURCE: usize = 0;
@@ -115,13 +115,15 @@ impl World {
             });
             receiving.join().expect("no panic")
         });
+        let received = latencies_ns.len() as u64;
+        assert!(received <= count, "{received} messages of {count}: somebody else has sent some");
         let turn_ns = |host: &Endsystem| {
             let status = host.status().expect("status");
             status.engine["loop_ns_max"].as_u64().expect("a counter")
         };
         Harm {
             sent: count,
-            lost: count - latencies_ns.len() as u64,
+            lost: count - received,
             late,
             longest_turn: Duration::from_nanos(self.watch.iter().map(turn_ns).max().expect("three")),
             grown: self.grown_since(before),
