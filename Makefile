@@ -9,10 +9,11 @@ SEEDS ?= 0..200
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 1200
 SOAK_SEED ?= 1
+ATTACK_SECONDS ?= 20
 PUNCTUAL := $(CARGO_TARGET_DIR)/release/punctual
 MUTATIONS := $(CARGO) test --locked --release -p punctual-sim --features mutations --test mutations --
 
-.PHONY: help setup build demo test mutations campaign fuzz sanitize coverage soak bench fmt lint clean
+.PHONY: help setup build demo test mutations campaign fuzz sanitize coverage soak attack bench fmt lint clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -50,6 +51,9 @@ coverage: setup ## lines of analysis and proto that tests and corpora reach
 soak: setup ## real daemons for SOAK_SECONDS beside faults of SOAK_SEED (as root; steps the wall clock); nothing may grow or be late
 	PUNCTUAL_TEST_WALL_CLOCK=1 PUNCTUAL_SOAK_SECONDS=$(SOAK_SECONDS) PUNCTUAL_SOAK_SEED=$(SOAK_SEED) \
 		$(CARGO) test --locked --release -p punctual-daemon --test soak -- --nocapture
+
+attack: setup ## each hostile program and neighbour of docs/SECURITY.md for ATTACK_SECONDS, beside its control (as root)
+	PUNCTUAL_ATTACK_SECONDS=$(ATTACK_SECONDS) $(CARGO) test --locked --release -p punctual-daemon --test attack -- --nocapture
 
 bench: build ## the micro-benchmarks of docs/PERFORMANCE.md
 	$(CARGO) bench --locked --workspace

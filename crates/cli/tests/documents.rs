@@ -25,7 +25,7 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
 /// Names of all functions.
 fn functions() -> BTreeSet<String> {
     let mut files = Vec::new();
-    for folder in ["crates", "fuzz/src", "fuzz/tests", "fuzz/models"] {
+    for folder in ["crates", "fuzz/src", "fuzz/tests", "fuzz/models", "tests"] {
         sources(&root().join(folder), &mut files);
     }
     let mut names = BTreeSet::new();

@@ -11,6 +11,7 @@ use common::census::{descriptors, memory_kib, unread_files_bytes};
 use common::hosts::{Hosts, Wanted};
 use common::program::{Program, folder};
 use common::raw::Raw;
+use common::users::as_user;
 use common::{PATIENCE, contract, eventually};
 use punctual::{Channel, Consent, Endsystem, Receiver};
 use punctual_ipc::api::{
@@ -18,34 +19,12 @@ use punctual_ipc::api::{
 };
 use punctual_ipc::socket::Packet;
 use punctual_proto::node::api::UserId;
-use rustix::fs::{MemfdFlags, Uid, memfd_create};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::Signal;
-use rustix::thread::{CapabilitySet, CapabilitySets};
 
 /// Of no account of this system.
 const ANN: u32 = 3_000_001;
 const UNREAD_MAX: u64 = 4 << 20;
-
-/// Does `work` on a thread of user `user`; sockets keep whose they were. `None`, said aloud, without root.
-fn as_user<R: Send>(user: u32, work: impl FnOnce() -> R + Send) -> Option<R> {
-    if !rustix::process::getuid().is_root() {
-        eprintln!("SKIPPED: other users need root");
-        return None;
-    }
-    let user = Uid::from_raw(user);
-    let run = move || {
-        // Of this thread alone, where the C library would do so for all. It keeps the right to search folders: there are
-        // roots that other users cannot search.
-        rustix::thread::set_keep_capabilities(true).expect("kept");
-        rustix::thread::set_thread_res_uid(user, user, user).expect("another user");
-        let search = CapabilitySet::DAC_READ_SEARCH;
-        let sets =
-            CapabilitySets { effective: search, permitted: search, inheritable: CapabilitySet::empty() };
-        rustix::thread::set_capabilities(None, sets).expect("the right to search");
-        work()
-    };
-    Some(std::thread::scope(|scope| scope.spawn(run).join().expect("no panic")))
-}
 
 fn status_of(status: &HostStatus, user: u32) -> UserStatus {
     status.users.iter().find(|held| held.user == UserId(user)).copied().unwrap_or_default()

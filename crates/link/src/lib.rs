@@ -84,7 +84,7 @@ pub struct LinkStatistics {
     pub pool_dry: u64,
     /// Receive times that the kernel gave and that could not be true.
     pub times_clamped: u64,
-    /// Times at which the network said that nobody listens at the peer.
+    /// Times at which the network said (ICMP) of an earlier packet that it did not arrive: nobody listens, or it was too long.
     pub peer_refused: u64,
 }
 

@@ -1,7 +1,6 @@
 //! Two daemons, `a` and `b`, in this process, joined by a memory link.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-pub mod attack;
 pub mod census;
 pub mod harm;
 pub mod hog;
@@ -10,6 +9,7 @@ pub mod network;
 pub mod program;
 pub mod raw;
 pub mod text;
+pub mod users;
 pub mod witness;
 
 use std::os::fd::AsFd;

@@ -1,6 +1,6 @@
 //! A client that speaks the API by hand.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use punctual_ipc::api::{Answer, ApiError, Call, FromDaemon, PACKET_BYTES_MAX, Request, VERSION};
@@ -74,5 +74,11 @@ impl Raw {
                 other => panic!("{other:?}"),
             }
         }
+    }
+}
+
+impl AsFd for Raw {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }

@@ -85,11 +85,13 @@ fn drain(socket: &OwnedFd) {
     while recv(socket, &mut scrap[..], RecvFlags::TRUNC | RecvFlags::DONTWAIT).is_ok() {}
 }
 
+/// Packets go unfragmented or not at all, and the device alone says what fits: whoever knows the two ports can tell the
+/// kernel that a path takes 68 bytes ("fragmentation needed"), and no packet would pass for ten minutes.
 fn set_path_mtu_discovery(socket: &OwnedFd, is_ipv4: bool) -> rustix::io::Result<()> {
     if is_ipv4 {
-        sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::DO)
+        sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE)
     } else {
-        sockopt::set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::DO)
+        sockopt::set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::PROBE)
     }
 }
 

@@ -14,8 +14,9 @@ use crate::{LinkError, LinkStatistics, Port};
 const IN_FLIGHT_MAX: usize = 1_024;
 /// The least that the kernel charges to the send queue besides a packet's bytes: its buffer's own descriptor.
 const SKB_OVERHEAD_BYTES_MIN: u32 = 512;
-/// Errors of an absent peer that one packet is tried again for.
-const REFUSALS_PER_PACKET: usize = 2;
+/// What the network says (ICMP) that one packet is tried again for: who forges that as fast as he can may say some more
+/// between two of these.
+const REFUSALS_PER_PACKET: usize = 8;
 
 pub(super) struct Transmitter {
     // No boxes: every move of one forbids the raw pointers that lead into it.
@@ -100,8 +101,7 @@ impl Transmitter {
                     Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) => {
                         return Err(LinkError::Os { what: "sending".into(), error });
                     }
-                    // The error belongs to an earlier packet (ICMP): this one was not tried yet.
-                    Some(libc::ECONNREFUSED) if refusals < REFUSALS_PER_PACKET => {
+                    Some(error) if is_of_an_earlier_one(error) && refusals < REFUSALS_PER_PACKET => {
                         refusals += 1;
                         statistics.peer_refused += 1;
                     }
@@ -225,6 +225,15 @@ impl InFlight {
         }
         done
     }
+}
+
+/// Whether the network may have said so (ICMP) of an earlier packet, or of none: this one was not tried yet. Each is told
+/// once; a packet that is itself too long, or has no route, says so again.
+fn is_of_an_earlier_one(error: i32) -> bool {
+    let refused = matches!(error, libc::ECONNREFUSED | libc::EPROTO | libc::ENOPROTOOPT | libc::EOPNOTSUPP);
+    let unreachable =
+        matches!(error, libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN | libc::ENONET);
+    refused || unreachable || error == libc::EMSGSIZE
 }
 
 #[cfg(test)]

@@ -1,0 +1,135 @@
+//! The hostile program: this test's own, started once more with its orders in the environment. It becomes user 65534 before
+//! it does anything, unless it sits on a cable, and names the sockets from the folder that they are in: there are roots that
+//! other users cannot search.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{Gid, Uid};
+
+use crate::field::{Field, Page, serve_own};
+use crate::judge::Bounds;
+use crate::world::{Setup, World};
+
+/// The mechanism, whether at objects of its own, and the sockets.
+const ORDERS: &str = "PUNCTUAL_TEST_ATTACK";
+const OWN: &str = "PUNCTUAL_TEST_ATTACK_OWN";
+/// Who attacks.
+pub const NOBODY: u32 = 65_534;
+
+/// Where the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A program of user 65534 on the hosts.
+    Program,
+    /// The same, in the network namespace of this host.
+    Host(usize),
+    /// With all rights in the network namespace of this host, in place of one who sits on its cables, without the domain's key.
+    Cable(usize),
+}
+
+/// One way to attack.
+#[derive(Clone, Copy)]
+pub struct Mechanism {
+    pub name: &'static str,
+    /// What of Punctual's holds it.
+    pub guards: &'static str,
+    pub place: Place,
+    pub setup: Setup,
+    pub bounds: Bounds,
+    /// What is laid ready before it loses its rights.
+    pub page: Option<Page>,
+    /// Begins, and returns once it is under way; it goes on in threads and processes of its own.
+    pub run: fn(&Field),
+}
+
+impl Mechanism {
+    /// Of a program, beside hosts over udp.
+    pub const fn new(name: &'static str, guards: &'static str, run: fn(&Field)) -> Self {
+        let place = Place::Program;
+        Self { name, guards, place, setup: Setup::DEFAULT, bounds: Bounds::DEFAULT, page: None, run }
+    }
+
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        crate::ALL.iter().copied().flatten()
+    }
+
+    pub fn find(name: &str) -> &'static Self {
+        let found = Self::all().find(|mechanism| mechanism.name == name);
+        found.unwrap_or_else(|| panic!("no mechanism {name}"))
+    }
+}
+
+/// What the test `attacker` does: nothing, unless [`begin`] has started it.
+pub fn follow_orders() {
+    let Ok(name) = std::env::var(ORDERS) else { return };
+    let mechanism = Mechanism::find(&name);
+    // Whichever thread fails, the attack has.
+    std::panic::set_hook(Box::new(|info| {
+        eprintln!("attacker: {info}");
+        std::process::exit(101);
+    }));
+    let page = mechanism.page.map(Page::lay);
+    if !matches!(mechanism.place, Place::Cable(_)) {
+        // Of this thread, and so of those that it starts: the test's own thread does nothing.
+        rustix::thread::set_thread_groups(&[]).expect("no groups");
+        let group = Gid::from_raw(NOBODY);
+        rustix::thread::set_thread_res_gid(group, group, group).expect("another group");
+        let user = Uid::from_raw(NOBODY);
+        rustix::thread::set_thread_res_uid(user, user, user).expect("another user");
+    }
+    let field = Field { own: std::env::var_os(OWN).is_some(), page };
+    if field.own {
+        serve_own();
+    }
+    (mechanism.run)(&field);
+    println!("begun");
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Starts an attack, and returns once it has begun.
+pub fn begin(world: &World, mechanism: &Mechanism, own: bool) -> Attacker {
+    std::fs::set_permissions(&world.folder, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    let program = std::env::current_exe().expect("this program").display().to_string();
+    let line = match mechanism.place {
+        Place::Program => program,
+        Place::Host(host) | Place::Cable(host) => world.network.inside(host, &program),
+    };
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &format!("exec {line} --exact attacker --nocapture")])
+        .current_dir(&world.folder)
+        .env(ORDERS, mechanism.name)
+        .stdout(Stdio::piped());
+    if own {
+        command.env(OWN, "1");
+    }
+    let mut process = command.spawn().expect("it runs");
+    let mut said = BufReader::new(process.stdout.take().expect("its output")).lines();
+    let begun = said.by_ref().any(|line| line.expect("a line").ends_with("begun"));
+    let attacker = Attacker(process);
+    assert!(begun, "the attack {} did not begin", mechanism.name);
+    // What it says later must not stop it.
+    std::thread::spawn(move || said.for_each(drop));
+    attacker
+}
+
+/// The hostile program; killed where the test drops it.
+pub struct Attacker(Child);
+
+impl Attacker {
+    /// It has not given up, nor found that anything is not as it expects.
+    pub fn is_running(&mut self) -> bool {
+        self.0.try_wait().expect("its state").is_none()
+    }
+}
+
+impl Drop for Attacker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,184 @@
+//! An attack against its control: the same program, which does the same to objects of its own.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::attacker::{Attacker, Mechanism, begin};
+use crate::world::{Ends, Harm, Memory, World};
+
+/// Of one run in `make test`; by itself each is longer.
+const SPAN: Duration = Duration::from_millis(320);
+const LONG_SPAN: Duration = Duration::from_secs(2);
+/// Runs of each in `make test`, at most: a hole of the platform may lie in a turn.
+const ROUNDS_MAX: usize = 4;
+/// How long each attack goes on by itself, in seconds.
+const LONG: &str = "PUNCTUAL_ATTACK_SECONDS";
+const TURN_SLACK: Duration = Duration::from_micros(200);
+/// `grace` is 300 ms; then what a crowd waits for is closed.
+const ASKED_MAX: Duration = Duration::from_secs(5);
+const KILLED_MAX: Duration = Duration::from_secs(2);
+
+/// There is one machine: one attack at a time has it.
+static ALONE: Mutex<()> = Mutex::new(());
+
+pub fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For how long a test goes on by itself; `None` in `make test`.
+pub fn long() -> Option<Duration> {
+    let text = std::env::var(LONG).ok()?;
+    Some(Duration::from_secs(text.parse().unwrap_or_else(|_| panic!("{LONG}: not a number"))))
+}
+
+/// How many messages may be lost.
+#[derive(Clone, Copy, Debug)]
+pub enum Losses {
+    /// No more than beside the control.
+    AsControl,
+    /// The control itself keeps a CPU for so long that receive buffers overflow: twice as many, and one in twenty.
+    TwiceControl,
+}
+
+/// What is asked of a mechanism beside its control.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub losses: Losses,
+    /// `None` where a longer turn is documented.
+    pub turn_slack: Option<Duration>,
+    /// By which any daemon may grow beyond the control.
+    pub grown_kib_max: u64,
+}
+
+/// In a row beside its control.
+#[derive(Clone, Debug)]
+struct Round {
+    control: Harm,
+    attack: Harm,
+}
+
+impl Bounds {
+    pub const DEFAULT: Self =
+        Self { losses: Losses::AsControl, turn_slack: Some(TURN_SLACK), grown_kib_max: 6 << 10 };
+
+    fn hold(&self, round: &Round) -> bool {
+        let Round { control, attack } = round;
+        let lost_max = match self.losses {
+            Losses::AsControl => control.lost,
+            Losses::TwiceControl => 2 * control.lost + attack.sent / 20,
+        };
+        let turn_max = self.turn_slack.map(|slack| control.longest_turn + slack);
+        let grown = |memory: Memory| memory.resident_kib.max(memory.locked_kib);
+        turn_max.is_none_or(|max| attack.longest_turn <= max)
+            && attack.lost <= lost_max
+            && attack.late <= 2 * control.late + attack.sent / 20
+            && grown(attack.grown) <= grown(control.grown) + self.grown_kib_max
+    }
+}
+
+/// Fails where the attack does more harm than its control, in every round of a short run, or in the middle of a long one.
+pub fn hold(name: &str) {
+    let mechanism = Mechanism::find(name);
+    let _alone = alone();
+    let Some(span) = long() else {
+        let is_fine = |_| mechanism.bounds.hold(&round(mechanism, SPAN));
+        assert!((0..ROUNDS_MAX).any(is_fine), "{name}: {ROUNDS_MAX} times worse than its control");
+        return;
+    };
+    let until = Instant::now() + span;
+    let mut rounds = vec![round(mechanism, LONG_SPAN)];
+    while Instant::now() < until {
+        rounds.push(round(mechanism, LONG_SPAN));
+    }
+    let all = sum_up(&rounds);
+    report(mechanism, rounds.len(), &all);
+    assert!(mechanism.bounds.hold(&all), "{name}: worse than its control");
+}
+
+/// The control and the attack, for `span` each, at the same daemons, which end while the attack goes on. The longest turn of
+/// the attack is that of both: whether it is longer than the control's is what is asked.
+fn round(mechanism: &Mechanism, span: Duration) -> Round {
+    let mut world = World::start(mechanism.name, mechanism.setup);
+    let (control, attacker) = slice(mechanism, &mut world, true, span);
+    drop(attacker);
+    let (attack, attacker) = slice(mechanism, &mut world, false, span);
+    let Ends { asked, killed } = world.end();
+    drop(attacker);
+    eprintln!("{}: ended in {asked:?}, killed in {killed:?}", mechanism.name);
+    assert!(asked < ASKED_MAX, "it ended after {asked:?}");
+    assert!(killed < KILLED_MAX, "it was killed after {killed:?}");
+    Round { control, attack }
+}
+
+/// What an attack does for `span`; it goes on.
+fn slice(mechanism: &Mechanism, world: &mut World, own: bool, span: Duration) -> (Harm, Attacker) {
+    let before = world.memory();
+    let mut attacker = begin(world, mechanism, own);
+    let faults = world.faults();
+    let harm = world.observe(span, &before);
+    let faults = world.faults() - faults;
+    let of = if own { "control" } else { "attack" };
+    assert!(attacker.is_running(), "{}: the {of} has given up", mechanism.name);
+    let Harm { sent, lost, late, longest_turn, grown: Memory { resident_kib, locked_kib }, .. } = &harm;
+    let p99_us = harm.quantile_us(0.99);
+    eprintln!(
+        "{} {of}: {lost} lost, {late} late of {sent}, longest turn {longest_turn:?}, p99 {p99_us} us, {resident_kib} KiB more \
+         resident, {locked_kib} locked, {faults} faults",
+        mechanism.name,
+    );
+    (harm, attacker)
+}
+
+/// All messages of all rounds, and the turn and the memory in the middle.
+fn sum_up(rounds: &[Round]) -> Round {
+    let of = |pick: fn(&Round) -> &Harm| {
+        let harms: Vec<&Harm> = rounds.iter().map(pick).collect();
+        let sum = |number: fn(&Harm) -> u64| harms.iter().map(|harm| number(harm)).sum();
+        let middle = |number: fn(&Harm) -> u64| {
+            let mut numbers: Vec<u64> = harms.iter().map(|harm| number(harm)).collect();
+            numbers.sort_unstable();
+            numbers[numbers.len() / 2]
+        };
+        Harm {
+            sent: sum(|harm| harm.sent),
+            // A hole of the platform may take one in a thousand.
+            lost: sum(|harm| harm.lost),
+            late: sum(|harm| harm.late),
+            longest_turn: Duration::from_nanos(middle(|harm| harm.longest_turn.as_nanos() as u64)),
+            grown: Memory {
+                resident_kib: middle(|harm| harm.grown.resident_kib),
+                locked_kib: middle(|harm| harm.grown.locked_kib),
+            },
+            latencies_ns: harms.iter().flat_map(|harm| harm.latencies_ns.iter().copied()).collect(),
+        }
+    };
+    let (mut control, attack) = (of(|round| &round.control), of(|round| &round.attack));
+    control.lost += control.sent / 1_000;
+    Round { control, attack }
+}
+
+fn report(mechanism: &Mechanism, rounds: usize, Round { control, attack }: &Round) {
+    println!("| {} | {} | {rounds} rounds |", mechanism.name, mechanism.guards);
+    for (of, harm) in [("control", control), ("attack", attack)] {
+        println!(
+            "|   {of}: {} of {} lost, {} late, turn {:?}, p50 {} us, p99 {} us, p99.9 {} us |",
+            harm.lost,
+            harm.sent,
+            harm.late,
+            harm.longest_turn,
+            harm.quantile_us(0.5),
+            harm.quantile_us(0.99),
+            harm.quantile_us(0.999),
+        );
+    }
+}
+
+impl Harm {
+    /// Of the messages that came.
+    pub fn quantile_us(&self, share: f64) -> u64 {
+        let mut sorted = self.latencies_ns.clone();
+        sorted.sort_unstable();
+        let at = (sorted.len() as f64 * share) as usize;
+        sorted.get(at.min(sorted.len().saturating_sub(1))).map_or(0, |ns| ns / 1_000)
+    }
+}

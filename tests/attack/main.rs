@@ -1,0 +1,33 @@
+//! Hostile programs and neighbours against real daemons in network namespaces (source - relay - sink), with a channel of
+//! another user as witness: 1,000 B every 10 ms, D = 40 ms. Each attack runs beside its control, in which the same program
+//! does the same to objects of its own. Needs root.
+//!
+//! Short in `make test`; `PUNCTUAL_ATTACK_SECONDS` says how long each goes on by itself (`make attack`).
+
+#[path = "../../crates/daemon/tests/common/mod.rs"]
+mod common;
+
+mod attacker;
+mod field;
+mod host;
+mod judge;
+mod latency;
+mod memory;
+mod objects;
+mod pages;
+mod requests;
+mod trials;
+mod wire;
+mod world;
+
+use attacker::Mechanism;
+
+/// By what they attack.
+const ALL: [&[Mechanism]; 5] =
+    [objects::MECHANISMS, memory::MECHANISMS, requests::MECHANISMS, host::MECHANISMS, wire::MECHANISMS];
+
+/// Not a test by itself: what the hostile program does.
+#[test]
+fn attacker() {
+    attacker::follow_orders();
+}
