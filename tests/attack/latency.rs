@@ -8,7 +8,7 @@ use punctual::{Channel, Consent, Listener, Receiver};
 use crate::attacker::{Mechanism, begin};
 use crate::common::{PATIENCE, contract};
 use crate::judge::{alone, long};
-use crate::world::{DEADLINE_MS, Harm, SINK, SOURCE, Setup, World};
+use crate::world::{Harm, SINK, SOURCE, Setup, World};
 
 /// Beside the attack, unless `PUNCTUAL_ATTACK_CHANNELS` says another number: each takes four descriptors in the daemon.
 const CHANNELS: usize = 100;
@@ -103,6 +103,14 @@ impl Slices {
         println!("  p99.9: {:+.0} us; half-width of A/A {:.0} us", self.moved_us(), self.half_width_us());
     }
 
+    fn hold(&self) {
+        assert!(self.lose_nothing(), "more are lost or late than beside the control");
+        if long().is_some() {
+            let (moved, half_width) = (self.moved_us(), self.half_width_us());
+            assert!(moved <= half_width, "p99.9 is {moved} us higher, {half_width} us may be");
+        }
+    }
+
     /// In most slices the attack costs no message, and makes none late, beyond what the control does or nobody: a hole of the
     /// platform may lie in one.
     fn lose_nothing(&self) -> bool {
@@ -157,20 +165,11 @@ fn pool(harms: &[Harm]) -> Harm {
 /// Nothing is lost or late beyond the control; by itself also: p99.9 stays where it is.
 #[test]
 fn who_asks_for_all_channels_without_end_moves_nobodys_latency() {
-    let slices = measure("channels-without-end");
-    assert!(slices.lose_nothing(), "more are lost or late than beside the control");
-    if long().is_some() {
-        let (moved, half_width) = (slices.moved_us(), slices.half_width_us());
-        assert!(moved <= half_width, "p99.9 is {moved} us higher, {half_width} us may be");
-    }
+    measure("channels-without-end").hold();
 }
 
-/// One decision of admission may hold the processor for 10 to 30 ms (ADR 0032), which D = 40 ms has room for: nothing is lost
-/// for it. By how much the latency moves is shown.
+/// The same of who has admission decide on the contracts that are the hardest to decide on.
 #[test]
-fn who_opens_and_closes_the_worst_contracts_costs_nobody_a_message() {
-    let slices = measure("opens-and-closes");
-    assert!(slices.lose_nothing(), "more are lost or late than beside the control");
-    let longest_turn = pool(&slices.attacks).longest_turn;
-    assert!(longest_turn < Duration::from_millis(DEADLINE_MS), "{longest_turn:?}");
+fn who_opens_and_closes_the_worst_contracts_moves_nobodys_latency() {
+    measure("opens-and-closes").hold();
 }

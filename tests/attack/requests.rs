@@ -20,13 +20,12 @@ use crate::world::Setup;
 const CONNECTIONS: usize = 60;
 
 const SHARE: &str = "a user's requests take a share of the processor's time, behind messages";
+const DECIDED: &str = "admission is decided beside the processor, and what that takes is charged to the user";
 const UNREAD: &str = "what waits for a user is bounded in bytes";
 const PLACES: &str = "quotas, and 16 requests of a user a turn";
 const CHECKED: &str = "requests are checked at the edge";
 const FREED: &str = "the ringer frees what ends, and quotas bound what is open";
 const OPENS_RINGS: Bounds = Bounds { grown_kib_max: 72 << 10, ..Bounds::DEFAULT };
-/// One decision of admission holds the processor for milliseconds (ADR 0032).
-const ADMISSION: Bounds = Bounds { turn_slack: Some(Duration::from_millis(30)), ..OPENS_RINGS };
 const CO_SCHEDULES: Setup = Setup { processor: "co_schedule = true", ..Setup::DEFAULT };
 
 pub const MECHANISMS: &[Mechanism] = &[
@@ -37,12 +36,12 @@ pub const MECHANISMS: &[Mechanism] = &[
         ask_forever(field, &Request::Resolve { host: longest_name(0) });
     }),
     Mechanism {
-        bounds: ADMISSION,
-        ..Mechanism::new("probes-without-end", SHARE, |field| {
+        bounds: OPENS_RINGS,
+        ..Mechanism::new("probes-without-end", DECIDED, |field| {
             ask_forever(field, &Request::Probe { to: address("attacker"), contract: worst(3) });
         })
     },
-    Mechanism { bounds: ADMISSION, ..Mechanism::new("opens-and-closes", SHARE, open_and_close) },
+    Mechanism { bounds: OPENS_RINGS, ..Mechanism::new("opens-and-closes", DECIDED, open_and_close) },
     Mechanism { bounds: OPENS_RINGS, ..Mechanism::new("never-consents", SHARE, never_consent) },
     Mechanism { bounds: OPENS_RINGS, ..Mechanism::new("asks-of-sources", SHARE, ask_sources) },
     Mechanism::new("storm-of-connections", PLACES, storm_of_connections),

@@ -62,6 +62,10 @@ const fn name_of(admission: Admission) -> &'static str {
 /// The implicit signalling channel's place in each stage: no channel has this handle.
 const SIGNALLING_KEY: StageKey = StageKey(u64::MAX);
 
+/// Questions and answers for which there is room from the start on: a host that opens and closes now and then takes no memory
+/// for them.
+const QUESTIONS_ROOM: usize = 16;
+
 /// One link's admission.
 struct LinkStage {
     model: Link,
@@ -193,9 +197,9 @@ impl Stages {
             cpu_admission: name_of(config.cpu.admission),
             cpu_utilisation: Ppm(0),
             policies: None,
-            questions: VecDeque::new(),
+            questions: VecDeque::with_capacity(QUESTIONS_ROOM),
             elsewhere: false,
-            answers: VecDeque::new(),
+            answers: VecDeque::with_capacity(QUESTIONS_ROOM),
             replaced: Vec::new(),
             costs: config.cpu.costs,
             costs_from: config.cpu.costs_from,
