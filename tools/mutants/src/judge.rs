@@ -1,7 +1,7 @@
 //! Looks for one mutant after the other: tests first, the quickest first, then the simulator.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::Error;
 use crate::process::{Program, run};
@@ -10,7 +10,9 @@ use crate::sample::Mutant;
 
 /// How much longer than without a mutant a program may run, in CPU time: times this, and these seconds.
 const SLOWER_MAX: u64 = 4;
-const SECONDS_MORE: u64 = 10;
+const SECONDS_MORE: u64 = 3;
+/// Seeds that one run of the simulator looks at.
+const SEEDS_AT_ONCE: u64 = 10;
 /// What a program may take where nobody knows yet, in CPU seconds.
 const UNKNOWN_CPU_SECONDS: u64 = 3_600;
 
@@ -58,10 +60,16 @@ pub fn learn(program: Program, stage: Outcome, scratch: &Path) -> Result<Known, 
     Ok(Known { program, cpu_ms: found.cpu_ms, reached, stage })
 }
 
-/// The simulator as a program that looks at the seeds below `seeds`.
-pub fn simulator(path: PathBuf, folder: &Path, seeds: u64) -> Program {
-    let arguments = vec![format!("0..{seeds}")];
-    Program { name: "sim".into(), path, arguments, folder: folder.to_path_buf() }
+/// The simulator as programs that look at some of the seeds below `seeds` each: so a run without end is known soon, and seeds
+/// that do not reach a mutant are left out.
+pub fn simulators(path: &Path, folder: &Path, seeds: u64) -> Vec<Program> {
+    let firsts = (0..seeds).step_by(SEEDS_AT_ONCE as usize);
+    let program = |first: u64| {
+        let range = format!("{first}..{}", seeds.min(first + SEEDS_AT_ONCE));
+        let (path, folder) = (path.to_path_buf(), folder.to_path_buf());
+        Program { name: format!("sim {range}"), path, arguments: vec![range], folder }
+    };
+    firsts.map(program).collect()
 }
 
 /// Looks for `mutant` with `programs`, in their order, until one sees it. Those that do not reach it are left out.

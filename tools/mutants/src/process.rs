@@ -2,13 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::param::clock_ticks_per_second;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::Error;
 use crate::tree::SWITCH;
@@ -48,9 +48,8 @@ pub struct Run {
 /// # Errors
 /// Where it cannot be started.
 pub fn run(program: &Program, switch: &str, cpu_seconds: u64, scratch: &Path) -> Result<Run, Error> {
-    // The shell limits the program and says at its end what it has taken.
-    const SHELL: &str = "ulimit -v \"$1\"; ulimit -c 0; (ulimit -t \"$0\"; shift; exec \"$@\"); code=$?; \
-                         times >&2; exit $code";
+    // The shell limits the program that it becomes.
+    const SHELL: &str = "ulimit -t \"$0\" && ulimit -v \"$1\" && ulimit -c 0 && shift && exec \"$@\"";
     let errors = File::create(scratch).map_err(Error::of(scratch))?;
     let mut child = Command::new("sh")
         .args(["-c", SHELL, &cpu_seconds.to_string(), &MEMORY_KIB_MAX.to_string()])
@@ -64,14 +63,12 @@ pub fn run(program: &Program, switch: &str, cpu_seconds: u64, scratch: &Path) ->
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(errors)
-        .process_group(0)
         .spawn()
         .map_err(Error::of(&program.path))?;
     let began = Instant::now();
     let seen = watch(&mut child, began + Duration::from_secs(cpu_seconds * PATIENCE + 60));
+    let cpu_ms = cpu_ms_at_its_end(&child).map_err(Error::of(&program.path))?;
     let status = child.wait().map_err(Error::of(&program.path))?;
-    let said = fs::read_to_string(scratch).unwrap_or_default();
-    let cpu_ms = cpu_ms(&said).unwrap_or_else(|| began.elapsed().as_millis() as u64);
     let failure = match seen {
         Seen::Failed(test) => Some(test),
         Seen::TooLong => Some("takes too long".into()),
@@ -113,18 +110,12 @@ fn watch(child: &mut Child, until: Instant) -> Seen {
         }
     };
     if !matches!(seen, Seen::Ended(_)) {
-        end(child);
+        // It may have ended by itself.
+        drop(child.kill());
     }
-    // With the group its output ends.
+    // Its output ends with it.
     drop(reader.join());
     seen
-}
-
-fn end(child: &Child) {
-    if let Ok(Some(group)) = i32::try_from(child.id()).map(Pid::from_raw) {
-        // It may have ended by itself.
-        let _ = kill_process_group(group, Signal::KILL);
-    }
 }
 
 /// The name of the test that this line says has failed.
@@ -138,14 +129,15 @@ fn note_of(line: &str) -> Option<String> {
     began.or_else(|| line.starts_with("seed ").then(|| line.to_owned()))
 }
 
-/// User and system time of the children, from the last line of the shell's `times`.
-fn cpu_ms(said: &str) -> Option<u64> {
-    let mut sum = 0.0;
-    for word in said.lines().last()?.split_whitespace() {
-        let (minutes, seconds) = word.strip_suffix('s')?.split_once('m')?;
-        sum += minutes.parse::<f64>().ok()? * 60_000.0 + seconds.parse::<f64>().ok()? * 1_000.0;
-    }
-    Some(sum as u64)
+/// User and system time of `child`, which this waits for and leaves to be waited for: the kernel still tells then.
+fn cpu_ms_at_its_end(child: &Child) -> std::io::Result<u64> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
+    waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+    let told = fs::read_to_string(format!("/proc/{}/stat", child.id()))?;
+    // After the name in parentheses, from the third on; 14 and 15 are user and system time in ticks.
+    let fields = told.rsplit(')').next().unwrap_or_default().split_whitespace().skip(14 - 3).take(2);
+    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
+    Ok(ticks * 1_000 / clock_ticks_per_second())
 }
 
 #[cfg(test)]

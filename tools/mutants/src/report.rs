@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::equivalent::Equivalents;
 use crate::operators::Operator;
 use crate::sample::Mutant;
 
@@ -205,6 +206,22 @@ impl Report {
         serde_json::to_string_pretty(self).expect("strings and numbers")
     }
 
+    /// Takes out what the list of equivalents may decide anew; says which of the list were seen all the same.
+    pub fn reconsider(&mut self, drawn: &[Mutant], equivalents: &Equivalents) {
+        let listed: Vec<u32> = drawn.iter().filter(|m| equivalents.of(m).is_some()).map(|m| m.id).collect();
+        self.mutants.retain(|row| match row.outcome {
+            Outcome::Equivalent => false,
+            Outcome::Survived => !listed.contains(&row.id),
+            Outcome::CaughtByTests | Outcome::CaughtBySimulator => {
+                if listed.contains(&row.id) {
+                    eprintln!("{row}: it is seen: take it out of mutants/equivalent.toml");
+                }
+                true
+            }
+        });
+        self.score = self.sums();
+    }
+
     /// Adds what was found of one mutant.
     pub fn add(&mut self, row: Row) {
         self.mutants.push(row);
@@ -245,5 +262,58 @@ impl fmt::Display for Score {
             self.equivalent,
             self.core_hours
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(outcomes: &[Outcome]) -> Report {
+        let text = "fn f(a: u64) -> bool { a < 7 && a < 8 && a < 9 && a != 0 }";
+        let sites = crate::sites::find(Path::new("f.rs"), text).expect("Rust").sites;
+        let run = Run {
+            scope: "s".into(),
+            seed: 1,
+            mutants_wanted: 4,
+            simulator_seeds: 0,
+            sources_digest: "d".into(),
+        };
+        let mut report = Report::new(run, sites.len());
+        for ((site, &outcome), id) in
+            sites.into_iter().zip(outcomes).zip(1..=4).collect::<Vec<_>>().into_iter().rev()
+        {
+            let mutant = Mutant { id, file: "f.rs".into(), site, switch: "on" };
+            report.add(Row::of(&mutant, 1, outcome, None, 900_000));
+        }
+        report
+    }
+
+    #[test]
+    fn equivalent_ones_count_out() {
+        use Outcome::{CaughtBySimulator, CaughtByTests, Equivalent, Survived};
+        let score = report(&[CaughtByTests, CaughtBySimulator, Survived, Equivalent]).score;
+        let expected = Score {
+            mutants: 4,
+            caught_by_tests: 1,
+            caught_by_simulator: 1,
+            survived: 1,
+            equivalent: 1,
+            caught_percent: 200.0 / 3.0,
+            core_hours: 1.0,
+        };
+        assert_eq!(score, expected);
+    }
+
+    #[test]
+    fn what_is_written_is_read_in_the_order_of_drawing() {
+        let report = report(&[Outcome::Survived, Outcome::CaughtByTests]);
+        let path = std::env::temp_dir().join(format!("punctual-mutants-report-{}.json", std::process::id()));
+        report.write(&path).expect("is written");
+        let read = Report::read(&path).expect("is a report").expect("is there");
+        std::fs::remove_file(&path).expect("was there");
+        assert_eq!(read.run, report.run);
+        assert_eq!(read.score, report.score);
+        assert_eq!(read.mutants.iter().map(|row| row.id).collect::<Vec<_>>(), [1, 2]);
     }
 }

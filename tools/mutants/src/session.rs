@@ -72,6 +72,7 @@ fn begin(arguments: &Arguments, path: &Path, digest: String) -> Result<Report, E
     if arguments.survivors {
         return Err(Error::Stale(path.into()));
     }
+    eprintln!("{}: of another run or of other sources: begins anew", path.display());
     Ok(Report::new(run(arguments.seed.unwrap_or_else(drawn_seed)), 0))
 }
 
@@ -103,6 +104,7 @@ impl Session<'_> {
             build::choose(originals, &places, scope, drawn, report.run.mutants_wanted, &report.unbuildable)?;
         report.unbuildable = unbuildable;
         report.write(&self.path)?;
+        report.reconsider(drawn, &equivalents);
         let done: BTreeSet<u32> = report.mutants.iter().map(|row| row.id).collect();
         let mut left: Vec<&Mutant> = Vec::new();
         for mutant in chosen.into_iter().filter(|mutant| !done.contains(&mutant.id)) {
@@ -130,10 +132,11 @@ impl Session<'_> {
         let began = Instant::now();
         let (tests, simulator) = build::programs(places, self.arguments.scope)?;
         eprintln!("built in {} s; {} test programs without a mutant", began.elapsed().as_secs(), tests.len());
-        let simulator = simulator.map(|path| judge::simulator(path, &places.tree, seeds));
-        let mut programs: Vec<_> = tests.into_iter().map(|test| (test, Outcome::CaughtByTests)).collect();
-        // The longest first: so that the last ones end together.
-        programs.splice(0..0, simulator.map(|program| (program, Outcome::CaughtBySimulator)));
+        let simulators =
+            simulator.map(|path| judge::simulators(&path, &places.tree, seeds)).unwrap_or_default();
+        let simulators = simulators.into_iter().map(|program| (program, Outcome::CaughtBySimulator));
+        let tests = tests.into_iter().map(|test| (test, Outcome::CaughtByTests));
+        let programs: Vec<_> = tests.chain(simulators).collect();
         let learn = |(program, stage): &(Program, Outcome), scratch: &Path| {
             judge::learn(program.clone(), *stage, scratch)
         };
