@@ -13,8 +13,8 @@ Usage: mutants [OPTIONS]
 
   --mutants N         how many [default: 300]
   --seed N            what they are drawn with [default: that of the run that was cut off, or drawn]
-  --scope NAME        core: crates/analysis and crates/proto; checkers: crates/sim; rings: crates/ipc/src/ring
-                      [default: core]
+  --scope NAME        core: crates/analysis and crates/proto; checkers: crates/sim; rings: crates/ipc/src/ring;
+                      classifier: the XDP program, as root [default: core]
   --sim-seeds N       seeds of the simulator that look at a mutant that tests do not see [default: 200]
   --survivors         look again at those that survived in the report, and at no other
   --jobs N            mutants at a time [default: one for each processor]
@@ -86,8 +86,8 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments
             "--seed" => found.seed = Some(number(&word, &value()?)?),
             "--scope" => {
                 let name = value()?;
-                found.scope =
-                    scope::by_name(&name).ok_or(format!("--scope {name}: give core, checkers or rings"))?;
+                found.scope = scope::by_name(&name)
+                    .ok_or(format!("--scope {name}: give core, checkers, rings or classifier"))?;
             }
             "--sim-seeds" => found.simulator_seeds = number(&word, &value()?)?,
             "--survivors" => found.survivors = true,

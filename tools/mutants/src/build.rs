@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::Error;
 use crate::process::Program;
 use crate::rewrite::blame;
 use crate::sample::Mutant;
 use crate::scope::Scope;
 use crate::tree::{Originals, PROFILE};
+use crate::{Error, classifier};
 
 /// How often the copy is checked at most: each time some mutants are left out.
 const ROUNDS_MAX: usize = 40;
@@ -64,6 +64,9 @@ pub fn choose<'m>(
     wanted: usize,
     known: &[u32],
 ) -> Result<(Vec<&'m Mutant>, Vec<u32>), Error> {
+    if scope.classifier {
+        return choose_compiled(originals, places, scope, drawn, wanted);
+    }
     let mut unbuildable: BTreeSet<u32> = known.iter().copied().collect();
     let packages = packages(places, originals, scope)?;
     for round in 1..=ROUNDS_MAX {
@@ -81,6 +84,28 @@ pub fn choose<'m>(
         unbuildable.extend(blamed);
     }
     Err(Error::Build(format!("after {ROUNDS_MAX} checks there still are errors")))
+}
+
+/// The same for the XDP program, whose mutants are compiled one by one.
+fn choose_compiled<'m>(
+    originals: &Originals,
+    places: &Places,
+    scope: &Scope,
+    drawn: &'m [Mutant],
+    wanted: usize,
+) -> Result<(Vec<&'m Mutant>, Vec<u32>), Error> {
+    originals.write(&places.tree, scope, &[])?;
+    let (mut chosen, mut unbuildable) = (Vec::new(), Vec::new());
+    for mutant in drawn {
+        if chosen.len() == wanted {
+            break;
+        }
+        match classifier::compile(&places.tree, mutant)? {
+            true => chosen.push(mutant),
+            false => unbuildable.push(mutant.id),
+        }
+    }
+    Ok((chosen, unbuildable))
 }
 
 /// The packages of the mutated sources: cargo takes the folder of each for its name.

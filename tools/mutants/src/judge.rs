@@ -22,8 +22,8 @@ pub struct Known {
     program: Program,
     /// User and system time.
     pub cpu_ms: u64,
-    /// The mutants that it reaches.
-    reached: BTreeSet<u32>,
+    /// The mutants that it reaches; nobody knows of those that have no switch.
+    reached: Option<BTreeSet<u32>>,
     stage: Outcome,
 }
 
@@ -43,11 +43,11 @@ impl Known {
     }
 }
 
-/// Runs `program` without a mutant: it must hold, and shows which mutants it reaches.
+/// Runs `program` without a mutant: it must hold, and shows which mutants it reaches if the sources have the switch.
 ///
 /// # Errors
 /// Where it fails.
-pub fn learn(program: Program, stage: Outcome, scratch: &Path) -> Result<Known, Error> {
+pub fn learn(program: Program, stage: Outcome, has_switch: bool, scratch: &Path) -> Result<Known, Error> {
     let trace = scratch.with_extension("trace");
     drop(std::fs::remove_file(&trace));
     let found = run(&program, &format!("trace:{}", trace.display()), UNKNOWN_CPU_SECONDS, scratch)?;
@@ -56,7 +56,7 @@ pub fn learn(program: Program, stage: Outcome, scratch: &Path) -> Result<Known, 
     }
     // A program that reaches none writes none.
     let text = std::fs::read_to_string(&trace).unwrap_or_default();
-    let reached = text.lines().filter_map(|line| line.parse().ok()).collect();
+    let reached = has_switch.then(|| text.lines().filter_map(|line| line.parse().ok()).collect());
     Ok(Known { program, cpu_ms: found.cpu_ms, reached, stage })
 }
 
@@ -77,7 +77,8 @@ pub fn simulators(path: &Path, folder: &Path, seeds: u64) -> Vec<Program> {
 /// # Errors
 /// Where one cannot be started.
 pub fn look(mutant: &Mutant, programs: &[Known], scratch: &Path) -> Result<Row, Error> {
-    let reaching: Vec<&Known> = programs.iter().filter(|known| known.reached.contains(&mutant.id)).collect();
+    let reaches = |known: &&Known| known.reached.as_ref().is_none_or(|reached| reached.contains(&mutant.id));
+    let reaching: Vec<&Known> = programs.iter().filter(reaches).collect();
     let mut cpu_ms = 0;
     for known in &reaching {
         let found = run(&known.program, &mutant.id.to_string(), known.cpu_seconds_max(), scratch)?;

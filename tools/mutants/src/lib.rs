@@ -8,6 +8,7 @@
 
 pub mod arguments;
 pub mod build;
+pub mod classifier;
 pub mod equivalent;
 pub mod judge;
 pub mod operators;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::scope::{Scope, Sources};
 use crate::sites::{self, Site};
-use crate::{Error, tree};
+use crate::{Error, classifier, tree};
 
 /// A mistake in a file of the workspace.
 #[derive(Clone, Debug)]
@@ -32,6 +32,13 @@ pub fn draw(root: &Path, scope: &Scope, seed: u64) -> Result<Vec<Mutant>, Error>
         for (file, site) in all(root, sources)? {
             ranked.push((rank(seed, &file, &site), file, site, sources.switch));
         }
+    }
+    if scope.classifier {
+        let file = root.join(classifier::SOURCE);
+        let text = std::fs::read_to_string(&file).map_err(Error::of(&file))?;
+        let file = PathBuf::from(classifier::SOURCE);
+        let found = classifier::find(&text).into_iter();
+        ranked.extend(found.map(|site| (rank(seed, &file, &site), file.clone(), site, "")));
     }
     ranked.sort_by_key(|&(rank, ..)| rank);
     let numbered = (1..).zip(ranked);

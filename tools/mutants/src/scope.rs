@@ -39,6 +39,8 @@ pub struct Scope {
     pub programs: &'static [(&'static str, &'static [&'static str])],
     /// What looks after the tests.
     pub simulator: Option<Simulator>,
+    /// Whether the XDP program's source is mutated.
+    pub classifier: bool,
 }
 
 const OUTSIDE: &str = "punctual_analysis::mutant_switch::chosen";
@@ -62,6 +64,7 @@ pub const SCOPES: &[Scope] = &[
         skipped_tests: &[],
         programs: &[],
         simulator: Some(Simulator { package: "punctual-sim", example: "first_violation" }),
+        classifier: false,
     },
     Scope {
         name: "checkers",
@@ -73,6 +76,7 @@ pub const SCOPES: &[Scope] = &[
         skipped_tests: &["uptime", "uptime_memory", "faults", "campaign"],
         programs: &[("mutations", &["--short"])],
         simulator: None,
+        classifier: false,
     },
     Scope {
         name: "rings",
@@ -83,6 +87,18 @@ pub const SCOPES: &[Scope] = &[
         skipped_tests: &[],
         programs: &[],
         simulator: None,
+        classifier: false,
+    },
+    Scope {
+        name: "classifier",
+        sources: &[],
+        switch_in: SWITCH_IN,
+        tested: &["punctual-link"],
+        features: &[],
+        skipped_tests: &["punctual_link", "kernel", "no_allocation"],
+        programs: &[("classifier_killed", &[]), ("xdp", &[])],
+        simulator: None,
+        classifier: true,
     },
 ];
 

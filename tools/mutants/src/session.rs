@@ -6,7 +6,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use crate::Error;
 use crate::arguments::{Arguments, drawn_seed};
 use crate::build::{self, Places};
 use crate::equivalent::Equivalents;
@@ -15,6 +14,7 @@ use crate::process::Program;
 use crate::report::{Outcome, Report, Row, Run};
 use crate::sample::{self, Mutant};
 use crate::tree::Originals;
+use crate::{Error, classifier};
 
 /// Does what is wanted; whether enough mutants are caught.
 ///
@@ -92,7 +92,10 @@ impl Session<'_> {
     ) -> Result<(), Error> {
         let scope = self.arguments.scope;
         let equivalents = Equivalents::read(&self.root.join("mutants/equivalent.toml"))?;
-        let folders: Vec<&str> = scope.sources.iter().map(|sources| sources.folder).collect();
+        let folders: Vec<&str> = match scope.classifier {
+            true => vec![classifier::SOURCE],
+            false => scope.sources.iter().map(|sources| sources.folder).collect(),
+        };
         for stale in equivalents.stale(drawn, &folders) {
             eprintln!(
                 "mutants/equivalent.toml: {} {}: {}: no such place any more",
@@ -138,7 +141,7 @@ impl Session<'_> {
         let tests = tests.into_iter().map(|test| (test, Outcome::CaughtByTests));
         let programs: Vec<_> = tests.chain(simulators).collect();
         let learn = |(program, stage): &(Program, Outcome), scratch: &Path| {
-            judge::learn(program.clone(), *stage, scratch)
+            judge::learn(program.clone(), *stage, !self.arguments.scope.classifier, scratch)
         };
         let mut known = self.each(&programs, learn, |known| {
             eprintln!("{}: {} ms of CPU time", known.name(), known.cpu_ms);

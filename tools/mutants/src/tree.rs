@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Error;
 use crate::rewrite::{Numbered, rewrite};
 use crate::sample::Mutant;
 use crate::scope::Scope;
+use crate::{Error, classifier};
 
 /// The environment variable that switches a mutant on: its number; 0 for none; or `trace:FILE`, which writes the numbers of
 /// all that are reached.
@@ -102,8 +102,12 @@ impl Originals {
         }
         for (name, content) in &self.files {
             let content = match by_file.get(&**name) {
-                Some(mutants) => rewritten(content, mutants).into_bytes(),
-                None => content.clone(),
+                Some(mutants) if !scope.classifier => rewritten(content, mutants).into_bytes(),
+                None if scope.classifier && name == Path::new(classifier::LOADER) => {
+                    let text = String::from_utf8_lossy(content);
+                    classifier::loader(&text, &classifier::objects(copy))?.into_bytes()
+                }
+                _ => content.clone(),
             };
             write_changed(&copy.join(name), &self.with_switch(name, scope, content))?;
         }

@@ -59,6 +59,7 @@ const TOY: Scope = Scope {
     skipped_tests: &[],
     programs: &[],
     simulator: None,
+    classifier: false,
 };
 
 struct Toy(PathBuf);
@@ -97,7 +98,7 @@ fn rows(root: &Path, drawn: &[Mutant]) -> (Vec<Row>, usize, Vec<u32>) {
         build::choose(&originals, &places, &TOY, drawn, usize::MAX, &[]).expect("the copy builds");
     let (programs, _) = build::programs(&places, &TOY).expect("tests build");
     let scratch = root.join("target/scratch");
-    let learn = |program| judge::learn(program, Outcome::CaughtByTests, &scratch).expect("holds");
+    let learn = |program| judge::learn(program, Outcome::CaughtByTests, true, &scratch).expect("holds");
     let known: Vec<_> = programs.into_iter().map(learn).collect();
     let wanted = |mutant: &&&Mutant| LOOKED_FOR.contains(&(&*mutant.site.original, &*mutant.site.mutated));
     let look = |mutant: &&Mutant| judge::look(mutant, &known, &scratch).expect("runs");
