@@ -13,7 +13,7 @@ Usage: mutants [OPTIONS]
 
   --mutants N         how many [default: 300]
   --seed N            what they are drawn with [default: that of the run that was cut off, or drawn]
-  --scope NAME        core: crates/analysis and crates/proto; checkers: crates/sim; rings: crates/ipc/src/ring;
+  --scope NAME        core: crates/analysis and crates/proto; checkers: those of crates/sim; rings: crates/ipc/src/ring;
                       classifier: the XDP program, as root [default: core]
   --sim-seeds N       seeds of the simulator that look at a mutant that tests do not see [default: 200]
   --survivors         look again at those that survived in the report, and at no other

@@ -86,7 +86,7 @@ pub fn find(text: &str) -> Vec<Site> {
 /// The name of the function whose head begins on this line.
 fn name_of(line: &str) -> Option<String> {
     let head = line.split_once('(')?.0;
-    let begins = line.starts_with(|first: char| first.is_ascii_alphabetic());
+    let begins = line.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     let name = head.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next()?;
     (begins && !name.is_empty() && name != "__attribute__").then(|| name.to_owned()).or_else(|| {
         // `static __attribute__((noinline)) int name(`
@@ -266,7 +266,7 @@ mod tests {
             name_of("static __always_inline __u32 charge(struct taken *account)").as_deref(),
             Some("charge")
         );
-        let steer = "static __attribute__((noinline)) int steer(struct xdp_md *ctx,";
+        let steer = "static __attribute__((noinline)) __u64 steer(struct xdp_md *ctx,";
         assert_eq!(name_of(steer).as_deref(), Some("steer"));
         assert_eq!(name_of("\treturn drop(POLICED);"), None);
     }

@@ -61,10 +61,11 @@ fn rank(seed: u64, file: &Path, site: &Site) -> [u8; 32] {
 /// All sites of `sources`, with their files.
 fn all(root: &Path, sources: &Sources) -> Result<Vec<(PathBuf, Site)>, Error> {
     let folder = root.join(sources.folder);
-    let left_out: Vec<PathBuf> = sources.without.iter().map(|name| folder.join(name)).collect();
+    let named = |names: &[&str]| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
+    let (only, left_out) = (named(sources.only), named(sources.without));
     let mut files = tree::files(&folder)?;
     files.retain(|file| file.extension().is_some_and(|extension| extension == "rs"));
-    files.retain(|file| !left_out.iter().any(|left_out| file.starts_with(left_out)));
+    files.retain(|file| (only.is_empty() || only.contains(file)) && !left_out.contains(file));
     let (mut found, mut tests) = (Vec::new(), Vec::new());
     for file in files {
         let text = std::fs::read_to_string(&file).map_err(Error::of(&file))?;

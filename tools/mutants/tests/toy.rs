@@ -52,7 +52,7 @@ mod tests {
 
 const TOY: Scope = Scope {
     name: "toy",
-    sources: &[Sources { folder: "src", switch: "crate::mutant_switch::chosen", without: &[] }],
+    sources: &[Sources { folder: "src", switch: "crate::mutant_switch::chosen", only: &[], without: &[] }],
     switch_in: "src/lib.rs",
     tested: &["toy"],
     features: &[],
