@@ -20,7 +20,8 @@ Usage: mutants [OPTIONS]
   --jobs N            mutants at a time [default: one for each processor]
   --at-least PERCENT  how many must be caught for exit code 0 [default: 95]
   --root FOLDER       the workspace [default: .]
-  --out FOLDER        where the copy, its build and report.json are [default: ROOT/target/mutants/SCOPE]
+  --out FOLDER        where the copy, its build and report.json are [default: ROOT/target/mutants, other scopes than
+                      core in a folder of their name there]
   --list              print what would be looked for, build nothing
   --json              print the report as JSON on standard output
 
@@ -54,6 +55,8 @@ pub struct Arguments {
     pub root: PathBuf,
     /// Where everything is written.
     pub out: PathBuf,
+    /// Where it is built.
+    pub build: PathBuf,
     /// Build nothing.
     pub list: bool,
     /// Print the report.
@@ -76,6 +79,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments
         at_least: 95.0,
         root: PathBuf::from("."),
         out: PathBuf::new(),
+        build: PathBuf::new(),
         list: false,
         json: false,
     };
@@ -102,7 +106,12 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments
         }
     }
     if found.out.as_os_str().is_empty() {
-        found.out = found.root.join("target/mutants").join(found.scope.name);
+        // The core's own is the folder that the others' are in; what they depend on is built once for all.
+        let (all, scope) = (found.root.join("target/mutants"), found.scope.name);
+        found.build = all.join("build");
+        found.out = if scope == scope::SCOPES[0].name { all } else { all.join(scope) };
+    } else {
+        found.build = found.out.join("build");
     }
     Ok(Some(found))
 }
@@ -131,6 +140,7 @@ mod tests {
         let found = parsed("--mutants 7 --seed 9 --scope rings --root /x").unwrap().unwrap();
         assert_eq!((found.mutants, found.seed, found.scope.name), (7, Some(9), "rings"));
         assert_eq!(found.out, PathBuf::from("/x/target/mutants/rings"));
+        assert_eq!(found.build, PathBuf::from("/x/target/mutants/build"));
     }
 
     #[test]

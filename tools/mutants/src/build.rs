@@ -26,11 +26,6 @@ pub struct Places {
 }
 
 impl Places {
-    /// Below `out`.
-    pub fn of(out: &Path) -> Self {
-        Self { tree: out.join("tree"), target: out.join("build") }
-    }
-
     /// Cargo with these arguments; what it says as JSON, and whether all went well.
     fn cargo(&self, arguments: &[&str]) -> Result<(Vec<Value>, bool), Error> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -39,7 +39,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         });
         return Ok(true);
     }
-    let session = Session { arguments, root, out, path };
+    let build = std::path::absolute(&arguments.build).map_err(Error::of(&arguments.build))?;
+    let session = Session { build, arguments, root, out, path };
     session.look_for_all(&originals, &drawn, &mut report)?;
     Ok(session.finish(&report))
 }
@@ -80,6 +81,7 @@ struct Session<'a> {
     arguments: &'a Arguments,
     root: PathBuf,
     out: PathBuf,
+    build: PathBuf,
     path: PathBuf,
 }
 
@@ -102,7 +104,7 @@ impl Session<'_> {
                 stale.file, stale.function, stale.original
             );
         }
-        let places = Places::of(&self.out);
+        let places = Places { tree: self.out.join("tree"), target: self.build.clone() };
         let (chosen, unbuildable) =
             build::choose(originals, &places, scope, drawn, report.run.mutants_wanted, &report.unbuildable)?;
         report.unbuildable = unbuildable;

@@ -92,7 +92,7 @@ const LOOKED_FOR: [(&str, &str); 3] =
 
 /// Of the toy in `root`: what became of the mutants that are looked for, how many build, and which do not.
 fn rows(root: &Path, drawn: &[Mutant]) -> (Vec<Row>, usize, Vec<u32>) {
-    let places = Places::of(&root.join("target"));
+    let places = Places { tree: root.join("target/tree"), target: root.join("target/build") };
     let originals = Originals::read(root).expect("is there");
     let (chosen, unbuildable) =
         build::choose(&originals, &places, &TOY, drawn, usize::MAX, &[]).expect("the copy builds");
