@@ -42,6 +42,26 @@ fn every_stream_keeps_the_contracts_suggested_for_it() {
 }
 
 #[test]
+fn suggestions_fill_packets_and_bursts_have_five_percent_to_spare() {
+    let packets = Packets::default();
+    for (name, trace) in traces() {
+        for choice in choices(&trace, DEADLINE, &packets) {
+            let (contract, bytes) = (choice.contract, choice.contract.message_bytes_max);
+            let doubled = (0..16).map(|doublings| packets.fragment_bytes << doublings);
+            assert!(
+                choice.kind == Kind::Peak || doubled.into_iter().any(|size| size == bytes),
+                "{name} {choice:?}"
+            );
+            if choice.kind == Kind::Burst {
+                let mean = trace.duration() / choice.fare.messages;
+                let spare_ppm = mean.0 * 1_000_000 / contract.interval().0 - 1_000_000;
+                assert!((49_000..=51_000).contains(&spare_ppm), "{name} {spare_ppm}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_contract_that_is_too_small_delays_or_drops() {
     let (_, trace) = traces().into_iter().find(|(name, _)| name.contains("720p25")).unwrap();
     assert_eq!(trace.frames().len(), 132);

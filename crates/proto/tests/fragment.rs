@@ -285,6 +285,23 @@ fn old_numbers_alone_never_open_a_channel_again_below_what_was_delivered() {
     }
 }
 
+#[test]
+fn old_numbers_with_a_live_one_among_them_are_no_restart() {
+    let mut reassembly = Reassembly::new(2, SIZE, LONGEST);
+    for number in 0..200 {
+        assert!(is_complete(&feed(&mut reassembly, number, 50, 0)));
+    }
+    for (old, live) in (10..60).step_by(2).zip(200..) {
+        assert_eq!(feed(&mut reassembly, old, 50, 0), Outcome::Stale);
+        assert_eq!(
+            feed(&mut reassembly, old + 1, 50, 0),
+            Outcome::Stale,
+            "two in a row since {live} less one"
+        );
+        assert!(is_complete(&feed(&mut reassembly, live, 50, 0)), "{live} is as new as ever");
+    }
+}
+
 /// A network's doings to one packet: lost, sent on once or twice, each time so many packets late.
 #[derive(Clone, Debug)]
 enum Fate {
