@@ -83,6 +83,15 @@ fn a_contract_that_is_too_small_delays_or_drops() {
 }
 
 #[test]
+fn a_recording_lasts_a_day_at_most() {
+    let of = |end: &str| Trace::parse_csv(&format!("frame,pts_s,bytes\n0,0.0,5\n1,{end},5\n"));
+    let day = of("86400.0").unwrap();
+    assert_eq!(day.frames()[1].sent.0, 86_400_000_000_000);
+    let error = of("86400.000000001").unwrap_err();
+    assert_eq!(error.to_string(), "line 3: \"86400.000000001\" is no time in seconds");
+}
+
+#[test]
 fn broken_traces_are_told_apart() {
     assert_eq!(Trace::parse_csv(""), Err(TraceError::Header));
     assert_eq!(Trace::parse_csv("frame,pts_s,bytes\n0,0.0,5\n"), Err(TraceError::TooShort));

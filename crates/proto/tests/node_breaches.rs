@@ -8,11 +8,12 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use common::{Open, World, pattern};
+use common::{Open, World, line_config, pattern};
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::memory::Timeliness;
-use punctual_proto::node::api::{Event, LateStage, Port, SeenIn};
+use punctual_proto::node::api::{Event, LateStage, Port, RefuseCause, SeenIn, StageKind};
+use punctual_proto::node::config::WhileBroken;
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
 
@@ -169,6 +170,29 @@ fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease()
     }
     assert!(world.nodes.iter().all(|node| node.status(world.now).broken.is_empty()));
     assert!(world.open(0, 2, contract()).expect("it fits").grant.degraded_by().is_empty());
+}
+
+#[test]
+fn a_broken_link_refuses_new_channels_where_the_operator_wants_that() {
+    let configs = (0..3).map(|index| {
+        let mut config = line_config(index, 3, RATE);
+        config.signalling.while_broken = WhileBroken::Refuse;
+        config
+    });
+    let mut world = World::of(configs.collect());
+    let open = world.open(0, 2, contract()).expect("it fits");
+    stream(&mut world, &open, Nanos::from_secs(2), |_| {});
+    let waiting = stream_delayed(&mut world, &open, Nanos::from_secs(3));
+    world.tap = None;
+    for (_, port, bytes) in waiting {
+        world.inject(1, LinkId(0), port, &bytes);
+    }
+    let Err(Event::Refused { refusal, .. }) = world.open(0, 2, contract()) else {
+        panic!("the link is broken");
+    };
+    assert!(matches!(refusal.cause, RefuseCause::Broken { kind: StageKind::Link, .. }), "{refusal:?}");
+    stream(&mut world, &open, Nanos::from_secs(22), |_| {});
+    world.open(0, 2, contract()).expect("it has healed");
 }
 
 #[test]
