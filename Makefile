@@ -38,7 +38,7 @@ mutations: setup ## every deliberate fault of the core, from the first seed on, 
 	$(MUTATIONS)
 
 mutants: setup ## MUTANTS mistakes drawn by SEED, built once behind a switch: tests, then the simulator, look for each; goes on where it was
-	$(CARGO) run --locked --release -p punctual-mutants -- --mutants $(MUTANTS) --scope $(SCOPE) $(if $(SEED),--seed $(SEED))
+	$(CARGO) run --locked -p punctual-mutants -- --mutants $(MUTANTS) --scope $(SCOPE) $(if $(SEED),--seed $(SEED))
 
 campaign: build ## 10,000 simulated networks, 10^8 messages; Ctrl-C and again: it goes on where it was
 	$(PUNCTUAL) sim --campaign $(CARGO_TARGET_DIR)/campaign.json --seeds 0..10000 --traffic-ms 2600
