@@ -22,7 +22,9 @@ fn main() -> ExitCode {
     let found = Mutex::new(None);
     run_each(seeds, &Options::default(), 1, |seed, outcome| {
         let wrong = match outcome {
-            Ok(outcome) if Report::of(std::slice::from_ref(&outcome)).holds() => return ControlFlow::Continue(()),
+            Ok(outcome) if Report::of(std::slice::from_ref(&outcome)).holds() => {
+                return ControlFlow::Continue(());
+            }
             Ok(outcome) => {
                 let violation = outcome.violations.first().map(|violation| violation.what.clone());
                 violation.unwrap_or_else(|| format!("{} misses", outcome.misses))
