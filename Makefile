@@ -6,6 +6,8 @@ CARGO_TARGET_DIR := $(CURDIR)/target
 export CARGO_TARGET_DIR
 CARGO ?= cargo
 SEEDS ?= 0..200
+MUTANTS ?= 300
+SCOPE ?= core
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 1200
 SOAK_SEED ?= 1
@@ -13,7 +15,7 @@ ATTACK_SECONDS ?= 20
 PUNCTUAL := $(CARGO_TARGET_DIR)/release/punctual
 MUTATIONS := $(CARGO) test --locked --release -p punctual-sim --features mutations --test mutations --
 
-.PHONY: help setup build demo test mutations campaign fuzz sanitize coverage soak attack bench fmt lint clean
+.PHONY: help setup build demo test mutations mutants campaign fuzz sanitize coverage soak attack bench fmt lint clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -35,6 +37,9 @@ test: build ## all tests, every experiment in short (as root), deliberate faults
 
 mutations: setup ## every deliberate fault of the core, from the first seed on, until its catcher sees it
 	$(MUTATIONS)
+
+mutants: setup ## MUTANTS mistakes drawn by SEED, built once behind a switch: tests, then the simulator, look for each; goes on where it was
+	$(CARGO) run --locked -p punctual-mutants -- --mutants $(MUTANTS) --scope $(SCOPE) $(if $(SEED),--seed $(SEED))
 
 campaign: build ## 10,000 simulated networks, 10^8 messages; Ctrl-C and again: it goes on where it was
 	$(PUNCTUAL) sim --campaign $(CARGO_TARGET_DIR)/campaign.json --seeds 0..10000 --traffic-ms 2600

@@ -374,6 +374,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_answered_too_late_or_never_is_not_schedulable() {
+        let full = planned(&[flow("a", 6_000, 10, &[]), flow("b", 10_000, 20, &[])]);
+        assert_eq!(full.flows[1].response, None, "it waits for ever");
+        assert_eq!([full.flows[0].schedulable, full.flows[1].schedulable], [true, false]);
+        let tight = [flow("a", 2_000, 10, &[]), Flow { deadline: MS(5), ..flow("b", 4_000, 20, &[]) }];
+        assert!(!planned(&tight).flows[1].schedulable);
+    }
+
+    #[test]
     fn what_contradicts_itself_is_refused() {
         let circle = [flow("a", 1, 5, &[1]), flow("b", 1, 5, &[0])];
         assert!(matches!(plan(&circle, processor()), Err(PlanError::Circle(_))));

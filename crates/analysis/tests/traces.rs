@@ -42,6 +42,26 @@ fn every_stream_keeps_the_contracts_suggested_for_it() {
 }
 
 #[test]
+fn suggestions_fill_packets_and_bursts_have_five_percent_to_spare() {
+    let packets = Packets::default();
+    for (name, trace) in traces() {
+        for choice in choices(&trace, DEADLINE, &packets) {
+            let (contract, bytes) = (choice.contract, choice.contract.message_bytes_max);
+            let doubled = (0..16).map(|doublings| packets.fragment_bytes << doublings);
+            assert!(
+                choice.kind == Kind::Peak || doubled.into_iter().any(|size| size == bytes),
+                "{name} {choice:?}"
+            );
+            if choice.kind == Kind::Burst {
+                let mean = trace.duration() / choice.fare.messages;
+                let spare_ppm = mean.0 * 1_000_000 / contract.interval().0 - 1_000_000;
+                assert!((49_000..=51_000).contains(&spare_ppm), "{name} {spare_ppm}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_contract_that_is_too_small_delays_or_drops() {
     let (_, trace) = traces().into_iter().find(|(name, _)| name.contains("720p25")).unwrap();
     assert_eq!(trace.frames().len(), 132);
@@ -60,6 +80,15 @@ fn a_contract_that_is_too_small_delays_or_drops() {
     assert!((20..=27).contains(&bad.messages_dropped), "{bad:?}");
     let small = Contract::new(10_000, Rate::per_second(1_000).unwrap(), 11, DEADLINE).unwrap();
     assert!(fare(&trace, &small).frames_split > 0);
+}
+
+#[test]
+fn a_recording_lasts_a_day_at_most() {
+    let of = |end: &str| Trace::parse_csv(&format!("frame,pts_s,bytes\n0,0.0,5\n1,{end},5\n"));
+    let day = of("86400.0").unwrap();
+    assert_eq!(day.frames()[1].sent.0, 86_400_000_000_000);
+    let error = of("86400.000000001").unwrap_err();
+    assert_eq!(error.to_string(), "line 3: \"86400.000000001\" is no time in seconds");
 }
 
 #[test]

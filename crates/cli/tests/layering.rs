@@ -22,6 +22,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Beside `crates`: they test, nothing depends on them.
     ("fuzz", &["analysis", "proto", "link", "engine", "ipc", "client", "sim", "cli"]),
     ("models", &["analysis", "proto"]),
+    // It reads sources, and runs what is built from them.
+    ("mutants", &[]),
 ];
 
 /// Crates that read no clock, no socket and no random source.

@@ -285,6 +285,26 @@ fn old_numbers_alone_never_open_a_channel_again_below_what_was_delivered() {
     }
 }
 
+#[test]
+fn a_number_ahead_among_old_ones_begins_the_count_of_a_restart_anew() {
+    let mut reassembly = Reassembly::new(2, SIZE, LONGEST);
+    let invented = 1 << 40;
+    assert!(is_complete(&feed(&mut reassembly, 10, 50, 0)));
+    feed(&mut reassembly, invented, 50, 0);
+    for stale in [11, 12] {
+        assert_eq!(feed(&mut reassembly, stale, 50, 0), Outcome::Stale);
+    }
+    feed(&mut reassembly, invented + 1, 50, 0);
+    for stale in [13, 14, 15] {
+        assert_eq!(
+            feed(&mut reassembly, stale, 50, 0),
+            Outcome::Stale,
+            "{stale}: four in a row are a restart"
+        );
+    }
+    assert!(is_complete(&feed(&mut reassembly, 16, 50, 0)));
+}
+
 /// A network's doings to one packet: lost, sent on once or twice, each time so many packets late.
 #[derive(Clone, Debug)]
 enum Fate {

@@ -8,11 +8,12 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use common::{Open, World, pattern};
+use common::{Open, World, line_config, pattern};
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::memory::Timeliness;
-use punctual_proto::node::api::{Event, LateStage, Port, SeenIn};
+use punctual_proto::node::api::{Event, LateStage, Notice, Port, RefuseCause, SeenIn, StageKind};
+use punctual_proto::node::config::WhileBroken;
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
 
@@ -172,6 +173,29 @@ fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease()
 }
 
 #[test]
+fn a_broken_link_refuses_new_channels_where_the_operator_wants_that() {
+    let configs = (0..3).map(|index| {
+        let mut config = line_config(index, 3, RATE);
+        config.signalling.while_broken = WhileBroken::Refuse;
+        config
+    });
+    let mut world = World::of(configs.collect());
+    let open = world.open(0, 2, contract()).expect("it fits");
+    stream(&mut world, &open, Nanos::from_secs(2), |_| {});
+    let waiting = stream_delayed(&mut world, &open, Nanos::from_secs(3));
+    world.tap = None;
+    for (_, port, bytes) in waiting {
+        world.inject(1, LinkId(0), port, &bytes);
+    }
+    let Err(Event::Refused { refusal, .. }) = world.open(0, 2, contract()) else {
+        panic!("the link is broken");
+    };
+    assert!(matches!(refusal.cause, RefuseCause::Broken { kind: StageKind::Link, .. }), "{refusal:?}");
+    stream(&mut world, &open, Nanos::from_secs(22), |_| {});
+    world.open(0, 2, contract()).expect("it has healed");
+}
+
+#[test]
 fn a_host_that_is_gone_leaves_no_broken_stage_behind() {
     let mut world = World::line(3, RATE);
     let open = world.open(0, 2, contract()).expect("it fits");
@@ -185,6 +209,36 @@ fn a_host_that_is_gone_leaves_no_broken_stage_behind() {
         let broken = world.nodes[node].status(world.now).broken;
         assert!(broken.is_empty(), "h{}: {broken:?}", node + 1);
     }
+}
+
+/// What a host was told of a channel at its end, besides stages.
+fn notices(world: &World, node: usize) -> Vec<Notice> {
+    let told = world.events[node].iter().filter_map(|event| match event {
+        Event::Notice { notice, .. } => Some(*notice),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn who_is_late_and_whose_ring_is_full_is_told_once_and_nobody_else() {
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract()).expect("it fits");
+    stream(&mut world, &open, Nanos::from_secs(1), |_| {});
+    assert_eq!((notices(&world, 0), notices(&world, 2)), (Vec::new(), Vec::new()));
+    stream_delayed(&mut world, &open, Nanos::from_secs(1));
+    assert_eq!((notices(&world, 0), notices(&world, 2)), (Vec::new(), vec![Notice::Late]));
+
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract()).expect("it fits");
+    for number in 0..200 {
+        open.outbox.send(&pattern(1, number, BYTES as usize), world.now);
+        world.nodes[0].handle_outbox(open.source, world.now);
+        world.run_for(Nanos::from_millis(5));
+    }
+    let counters = world.nodes[2].channel(open.sink).expect("open").counters;
+    assert!(counters.overruns > 100 && counters.misses == 0, "{counters:?}");
+    assert_eq!((notices(&world, 0), notices(&world, 2)), (Vec::new(), vec![Notice::Overrun]));
 }
 
 /// The host had no time for the ring, or the link took nothing: stages serve the message from later on, and it is late.

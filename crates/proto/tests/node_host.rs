@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{Open, World, name, pattern};
+use common::{Open, World, line_config, name, pattern};
+use punctual_analysis::RefusalReason;
 use punctual_proto::ids::{Address, ChannelId, ChannelNumber, Cookie, Epoch, LinkId, NodeId, PathId};
 use punctual_proto::limits::ARRIVALS_AHEAD_MAX;
 use punctual_proto::node::api::{
@@ -34,6 +35,33 @@ fn assert_ends(world: &mut World, open: &Open, source: CloseReason, sink: CloseR
     assert_eq!(reasons(world, 0, open.source), [source]);
     assert_eq!(reasons(world, last, open.sink), [sink]);
     assert!(world.nodes.iter().all(|node| node.is_quiet() && node.channels().is_empty()));
+}
+
+#[test]
+fn channels_are_refused_once_a_links_frames_are_given_away_and_not_before() {
+    let configs = [0, 1].map(|index| {
+        let mut config = line_config(index, 2, RATE);
+        config.links[0].frames = 256;
+        config
+    });
+    let mut world = World::of(configs.to_vec());
+    let mut open = Vec::new();
+    let refusal = loop {
+        match world.open(0, 1, contract()) {
+            Ok(channel) => open.push(channel),
+            Err(Event::Refused { refusal, .. }) => break refusal,
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    let RefuseCause::Buffers(RefusalReason::Buffers { wanted_bytes, free_bytes }) = refusal.cause else {
+        panic!("{refusal:?}")
+    };
+    // Half of them are for channels, each of which needs some; what is left is less than one more needs.
+    assert!((2..128).contains(&open.len()) && wanted_bytes > free_bytes, "{} and {refusal:?}", open.len());
+    let closed = open.pop().expect("some");
+    world.nodes[0].close(closed.source, world.now).expect("open");
+    world.run_for(Nanos::from_secs(2));
+    world.open(0, 1, contract()).expect("its frames are free again");
 }
 
 #[test]

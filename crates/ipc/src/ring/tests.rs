@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant as Deadline};
 
 use proptest::prelude::*;
-use punctual_proto::memory::{Inbox, MessageInfo, MessageRead, MessageWrite, Outbox};
+use punctual_analysis::Nanos;
+use punctual_proto::memory::{Inbox, MessageInfo, MessageRead, MessageWrite, Outbox, Timeliness};
 use rustix::event::epoll;
 
 use super::outgoing::PushError;
@@ -52,6 +53,13 @@ fn bytes_of(message: &OutboxMessage) -> Vec<u8> {
     let mut bytes = vec![0; message.len() as usize];
     message.copy_to(0, &mut bytes);
     bytes
+}
+
+/// A slot that holds `bytes`.
+fn inbox_slot(inbox: &mut InboxWriter, bytes: &[u8]) -> InboxSlot {
+    let mut slot = inbox.reserve().expect("a slot");
+    slot.copy_from(0, bytes);
+    slot
 }
 
 fn deliver(inbox: &mut InboxWriter, number: u64, bytes: &[u8]) -> bool {
@@ -165,6 +173,100 @@ fn messages_come_in_by_completion_and_slots_are_reused() {
         assert_eq!(reader.take(read), Some((b"first".to_vec(), 2 * round, false)));
         drop(inbox.reserve().expect("dropped unpublished, it is free again"));
     }
+}
+
+#[test]
+fn what_is_said_of_a_message_is_read_as_it_was_said() {
+    let (mut inbox, mut reader, _, _) = incoming(1, 10);
+    let timely = [Timeliness::Unmeasured, Timeliness::InTime, Timeliness::PerhapsLate, Timeliness::Late];
+    for (number, timeliness) in (5..).zip(timely) {
+        for flags in 0..8 {
+            let said = MessageInfo {
+                number,
+                logical_arrival: Instant(number * 1_000),
+                deadline: Instant(number * 2_000),
+                delivered: Instant(number * 1_500),
+                len: 3,
+                clock_error: (flags & 4 != 0).then_some(Nanos(number * 7)),
+                demoted: flags & 1 != 0,
+                unpromised: flags & 2 != 0,
+                timeliness,
+            };
+            let slot = inbox_slot(&mut inbox, b"abc");
+            inbox.publish(slot, said);
+            assert_eq!(reader.take(|bytes, info| (bytes.to_vec(), *info)), Some((b"abc".to_vec(), said)));
+        }
+    }
+}
+
+#[test]
+fn a_whole_ring_waits_says_that_it_does_and_is_alone_at_its_end() {
+    let (mut reader, mut writer, _, _) = outgoing(2, 10);
+    let health = reader.health();
+    assert!(!reader.is_ready() && !health.is_broken() && !health.is_alone());
+    writer.push(&[IoSlice::new(b"a")]).expect("room");
+    assert!(reader.is_ready() && writer.outstanding() == 1);
+    drop(reader.take(now()).expect("a message"));
+    assert!(!reader.is_ready() && !reader.is_broken());
+    assert!(writer.wait_sent(0, soon()).expect("poll") && is_readable(&writer), "there is room");
+    drop(reader);
+    assert!(health.is_alone());
+
+    let (mut inbox, _reader, _, _) = incoming(2, 10);
+    let health = inbox.health();
+    let slot = inbox.reserve().expect("a slot");
+    drop(inbox);
+    assert!(!health.is_broken() && !health.is_alone(), "a slot is held");
+    drop(slot);
+    assert!(health.is_alone());
+}
+
+#[test]
+fn what_is_sent_beside_the_reader_goes_out_and_wakes_who_sleeps() {
+    let (mut reader, mut writer, _, _) = outgoing(2, 10);
+    assert!(reader.take(now()).is_none(), "it asks to be told of the next");
+    let (before, later) = (now(), Instant(u64::MAX / 2));
+    assert_eq!(writer.push_beside(b"a", before), Ok(true));
+    assert_eq!(writer.push_beside(b"b", before), Ok(false), "told once");
+    assert_eq!(writer.push_beside(b"c", before), Err(PushError::Full));
+    let (message, sent_at) = reader.take(later).expect("a message");
+    assert_eq!((bytes_of(&message), sent_at), (b"a".to_vec(), before));
+}
+
+#[test]
+fn an_upcall_takes_messages_until_it_wants_no_more() {
+    let (mut inbox, mut reader, _, _) = incoming(2, 10);
+    let (sender, called) = std::sync::mpsc::channel();
+    let upcall = move |bytes: &[u8], info: &MessageInfo| {
+        sender.send((bytes.to_vec(), info.number)).expect("somebody looks");
+        info.number < 1
+    };
+    inbox.set_upcall(Box::new(upcall));
+    assert!((0..3).all(|number| deliver(&mut inbox, number, b"up")), "their slots are free at once");
+    let up: Vec<_> = called.try_iter().collect();
+    assert_eq!(up, [(b"up".to_vec(), 0), (b"up".to_vec(), 1)]);
+    assert_eq!(reader.take(|_, info| info.number), Some(2), "the next goes to the ring");
+    assert_eq!(reader.take(|_, _| ()), None);
+}
+
+#[test]
+fn an_alternating_ring_shows_one_message_after_the_other() {
+    let (mut inbox, mut reader, _, _) = incoming(3, 10);
+    inbox.alternate();
+    assert!((0..3).all(|number| deliver(&mut inbox, number, b"one")));
+    let mut next = |inbox: &mut InboxWriter| {
+        let shown = reader.take(|_, info| info.number);
+        assert!(reader.take(|_, _| ()).is_none(), "one at a time");
+        inbox.resume();
+        shown
+    };
+    assert_eq!([next(&mut inbox), next(&mut inbox)], [Some(0), Some(1)]);
+    inbox.resume();
+    assert_eq!([next(&mut inbox), next(&mut inbox)], [Some(2), None]);
+    assert!((3..6).all(|number| deliver(&mut inbox, number, b"one")));
+    drop(inbox);
+    let left: Vec<_> = std::iter::from_fn(|| reader.take(|_, info| info.number)).collect();
+    assert_eq!(left, [3, 4, 5], "what is complete can be read at the end");
 }
 
 #[test]

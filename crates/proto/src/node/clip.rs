@@ -400,3 +400,21 @@ impl Told {
         news
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Count, Counters, Timeliness};
+
+    #[test]
+    fn each_message_is_judged_once() {
+        let judged = |timeliness| {
+            let mut counters = Counters::default();
+            counters.judge(timeliness);
+            [counters.perhaps_late, counters.misses, counters.unmeasured]
+        };
+        assert_eq!(judged(Timeliness::InTime), [0, 0, 0].map(Count));
+        assert_eq!(judged(Timeliness::PerhapsLate), [1, 0, 0].map(Count));
+        assert_eq!(judged(Timeliness::Late), [0, 1, 0].map(Count));
+        assert_eq!(judged(Timeliness::Unmeasured), [0, 0, 1].map(Count));
+    }
+}

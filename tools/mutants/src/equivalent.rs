@@ -1,0 +1,89 @@
+//! Mutants of which nothing can be seen, each with the reason: `mutants/equivalent.toml`.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::Error;
+use crate::sample::Mutant;
+
+/// A mutant that does what the code does. It is found by its file, function and texts, not by its line.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Equivalent {
+    /// From the root of the workspace.
+    pub file: String,
+    /// The function, as the report names it.
+    pub function: String,
+    /// What stands there, as the report shows it.
+    pub original: String,
+    /// What the mutant makes of it, as the report shows it.
+    pub mutated: String,
+    /// Of several in one function with the same texts: which.
+    #[serde(default = "first")]
+    pub nth: usize,
+    /// Why nothing can be seen of it.
+    pub reason: String,
+    /// Who else has read the reason and found it right. Without a name it does not count.
+    #[serde(default)]
+    pub signed: String,
+}
+
+fn first() -> usize {
+    1
+}
+
+/// The list.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Equivalents {
+    /// In any order.
+    #[serde(default)]
+    equivalent: Vec<Equivalent>,
+}
+
+impl Equivalents {
+    /// Reads the list; a file that is not there is an empty one.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        if !path.exists() {
+            return Ok(Self::default());
+        }
+        let text = std::fs::read_to_string(path).map_err(Error::of(path))?;
+        toml::from_str(&text).map_err(|cause| Error::Equivalent { path: path.into(), cause })
+    }
+
+    /// What the list says of `mutant`.
+    pub fn of(&self, mutant: &Mutant) -> Option<&Equivalent> {
+        self.equivalent.iter().find(|entry| entry.is(mutant))
+    }
+
+    /// Entries of `sources` that none of `mutants` is: what they spoke of has changed.
+    pub fn stale<'s>(
+        &'s self,
+        mutants: &'s [Mutant],
+        folders: &'s [&str],
+    ) -> impl Iterator<Item = &'s Equivalent> {
+        let concerns = |entry: &Equivalent| folders.iter().any(|folder| entry.file.starts_with(folder));
+        let there = |entry: &Equivalent| mutants.iter().any(|mutant| entry.is(mutant));
+        self.equivalent.iter().filter(move |entry| concerns(entry) && !there(entry))
+    }
+}
+
+impl Equivalent {
+    /// Whether a second reader stands for it.
+    pub fn counts(&self) -> bool {
+        !self.signed.trim().is_empty()
+    }
+
+    fn is(&self, mutant: &Mutant) -> bool {
+        let site = &mutant.site;
+        Path::new(&self.file) == mutant.file
+            && self.function == site.function
+            && self.original == site.original
+            && self.mutated == site.mutated
+            && self.nth == site.nth
+    }
+}

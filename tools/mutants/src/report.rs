@@ -1,0 +1,319 @@
+//! What was found: `report.json`, from which a run that was cut off goes on.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::equivalent::Equivalents;
+use crate::operators::Operator;
+use crate::sample::Mutant;
+
+/// What became of a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Tests saw it.
+    CaughtByTests,
+    /// The simulator saw it.
+    CaughtBySimulator,
+    /// Nothing saw it.
+    Survived,
+    /// It is in the list of equivalent ones, with a second reader's name.
+    Equivalent,
+}
+
+/// One mutant.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// Its number in the order of drawing.
+    pub id: u32,
+    /// From the root of the workspace.
+    pub file: PathBuf,
+    /// From 1.
+    pub line: usize,
+    /// The function.
+    pub function: String,
+    /// The kind of mistake.
+    pub operator: Operator,
+    /// What stands there.
+    pub original: String,
+    /// What the mutant makes of it; empty: nothing.
+    pub mutated: String,
+    /// Of several alike in the function: which.
+    pub nth: usize,
+    /// Seeds of the simulator that may have looked.
+    pub simulator_seeds: u64,
+    /// Programs that reach it at all.
+    pub reached_by: usize,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The test or seed that saw it; or the reason why nothing can.
+    pub by: Option<String>,
+    /// User and system time of all programs that looked for it.
+    pub cpu_ms: u64,
+}
+
+impl Row {
+    /// A row of `mutant`.
+    pub fn of(mutant: &Mutant, reached_by: usize, outcome: Outcome, by: Option<String>, cpu_ms: u64) -> Self {
+        let site = &mutant.site;
+        Self {
+            id: mutant.id,
+            file: mutant.file.clone(),
+            line: site.line,
+            function: site.function.clone(),
+            operator: site.operator,
+            original: site.original.clone(),
+            mutated: site.mutated.clone(),
+            nth: site.nth,
+            simulator_seeds: 0,
+            reached_by,
+            outcome,
+            by,
+            cpu_ms,
+        }
+    }
+}
+
+impl Row {
+    /// Where it is and what it does, for people.
+    pub fn place(&self) -> String {
+        let mutated = if self.mutated.is_empty() { "nothing" } else { &self.mutated };
+        let place = format!("{}:{} {}", self.file.display(), self.line, self.function);
+        format!("{place}: {} -> {}", shortened(&self.original), shortened(mutated))
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.outcome {
+            Outcome::CaughtByTests | Outcome::CaughtBySimulator => "caught",
+            Outcome::Survived if self.reached_by == 0 => "SURVIVED, never reached",
+            Outcome::Survived => "SURVIVED",
+            Outcome::Equivalent => "equivalent",
+        };
+        write!(f, "{what}: {}", self.place())?;
+        self.by.as_ref().map_or(Ok(()), |by| write!(f, " ({})", shortened(by)))
+    }
+}
+
+/// Enough of a text for a line.
+fn shortened(text: &str) -> String {
+    const CHARACTERS: usize = 100;
+    let mut short: String = text.chars().take(CHARACTERS).collect();
+    if short.len() < text.len() {
+        short.push_str("...");
+    }
+    short
+}
+
+/// What a run is of: results of another are not its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// The selection of sources.
+    pub scope: String,
+    /// What the mutants are drawn with.
+    pub seed: u64,
+    /// How many were wanted.
+    pub mutants_wanted: usize,
+    /// Seeds of the simulator, from 0.
+    pub simulator_seeds: u64,
+    /// Of all sources, tests included.
+    pub sources_digest: String,
+}
+
+/// How many there are of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Score {
+    /// Mutants that were looked for, equivalent ones included.
+    pub mutants: usize,
+    /// Of those: seen by tests.
+    pub caught_by_tests: usize,
+    /// Of those: seen by the simulator, not by tests.
+    pub caught_by_simulator: usize,
+    /// Of those: seen by nothing.
+    pub survived: usize,
+    /// Of those: nothing can be seen.
+    pub equivalent: usize,
+    /// Seen of all that can be.
+    pub caught_percent: f64,
+    /// User and system time of all programs that looked.
+    pub core_hours: f64,
+}
+
+/// All of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// What it is of.
+    #[serde(flatten)]
+    pub run: Run,
+    /// Whether all mutants were looked for.
+    pub complete: bool,
+    /// Mistakes that can be made in the sources.
+    pub sites: usize,
+    /// Drawn mutants that are no Rust, and so none at all: their numbers.
+    pub unbuildable: Vec<u32>,
+    /// CPU time of each program without a mutant.
+    pub programs_cpu_ms: BTreeMap<String, u64>,
+    /// The sums.
+    pub score: Score,
+    /// One for each mutant.
+    pub mutants: Vec<Row>,
+}
+
+impl Report {
+    /// Nothing found yet.
+    pub fn new(run: Run, sites: usize) -> Self {
+        Self {
+            run,
+            complete: false,
+            sites,
+            unbuildable: Vec::new(),
+            programs_cpu_ms: BTreeMap::new(),
+            score: Score::default(),
+            mutants: Vec::new(),
+        }
+    }
+
+    /// The report in `path`, if there is one.
+    ///
+    /// # Errors
+    /// Where it is none.
+    pub fn read(path: &Path) -> Result<Option<Self>, Error> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = std::fs::read_to_string(path).map_err(Error::of(path))?;
+        let report = serde_json::from_str(&text);
+        report.map(Some).map_err(|cause| Error::Report { path: path.into(), cause })
+    }
+
+    /// Writes it, all or nothing.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
+        let beside = path.with_extension("json.new");
+        std::fs::write(&beside, self.json()).map_err(Error::of(&beside))?;
+        std::fs::rename(&beside, path).map_err(Error::of(path))
+    }
+
+    /// As it is written.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("strings and numbers")
+    }
+
+    /// Takes out what the list of equivalents may decide anew; says which of the list were seen all the same.
+    pub fn reconsider(&mut self, drawn: &[Mutant], equivalents: &Equivalents) {
+        let listed: Vec<u32> = drawn.iter().filter(|m| equivalents.of(m).is_some()).map(|m| m.id).collect();
+        self.mutants.retain(|row| match row.outcome {
+            Outcome::Equivalent => false,
+            Outcome::Survived => !listed.contains(&row.id),
+            Outcome::CaughtByTests | Outcome::CaughtBySimulator => {
+                if listed.contains(&row.id) {
+                    eprintln!("{row}: it is seen: take it out of mutants/equivalent.toml");
+                }
+                true
+            }
+        });
+        self.score = self.sums();
+    }
+
+    /// Adds what was found of one mutant.
+    pub fn add(&mut self, row: Row) {
+        self.mutants.push(row);
+        self.mutants.sort_by_key(|row| row.id);
+        self.score = self.sums();
+    }
+
+    /// How many there are of each outcome.
+    fn sums(&self) -> Score {
+        let of = |outcome| self.mutants.iter().filter(|row| row.outcome == outcome).count();
+        let [tests, simulator, survived] =
+            [Outcome::CaughtByTests, Outcome::CaughtBySimulator, Outcome::Survived].map(of);
+        let can_be_seen = tests + simulator + survived;
+        let cpu_ms: u64 = self.mutants.iter().map(|row| row.cpu_ms).sum();
+        Score {
+            mutants: self.mutants.len(),
+            caught_by_tests: tests,
+            caught_by_simulator: simulator,
+            survived,
+            equivalent: of(Outcome::Equivalent),
+            caught_percent: (tests + simulator) as f64 * 100.0 / can_be_seen.max(1) as f64,
+            core_hours: cpu_ms as f64 / 3_600_000.0,
+        }
+    }
+}
+
+impl fmt::Display for Score {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let caught = self.caught_by_tests + self.caught_by_simulator;
+        write!(
+            f,
+            "{caught} of {} caught ({:.1} %): {} by tests, {} by the simulator; {} survived, {} equivalent; {:.2} core-hours",
+            self.mutants - self.equivalent,
+            self.caught_percent,
+            self.caught_by_tests,
+            self.caught_by_simulator,
+            self.survived,
+            self.equivalent,
+            self.core_hours
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(outcomes: &[Outcome]) -> Report {
+        let text = "fn f(a: u64) -> bool { a < 7 && a < 8 && a < 9 && a != 0 }";
+        let sites = crate::sites::find(Path::new("f.rs"), text).expect("Rust").sites;
+        let run = Run {
+            scope: "s".into(),
+            seed: 1,
+            mutants_wanted: 4,
+            simulator_seeds: 0,
+            sources_digest: "d".into(),
+        };
+        let mut report = Report::new(run, sites.len());
+        for ((site, &outcome), id) in
+            sites.into_iter().zip(outcomes).zip(1..=4).collect::<Vec<_>>().into_iter().rev()
+        {
+            let mutant = Mutant { id, file: "f.rs".into(), site, switch: "on" };
+            report.add(Row::of(&mutant, 1, outcome, None, 900_000));
+        }
+        report
+    }
+
+    #[test]
+    fn equivalent_ones_count_out() {
+        use Outcome::{CaughtBySimulator, CaughtByTests, Equivalent, Survived};
+        let score = report(&[CaughtByTests, CaughtBySimulator, Survived, Equivalent]).score;
+        let expected = Score {
+            mutants: 4,
+            caught_by_tests: 1,
+            caught_by_simulator: 1,
+            survived: 1,
+            equivalent: 1,
+            caught_percent: 200.0 / 3.0,
+            core_hours: 1.0,
+        };
+        assert_eq!(score, expected);
+    }
+
+    #[test]
+    fn what_is_written_is_read_in_the_order_of_drawing() {
+        let report = report(&[Outcome::Survived, Outcome::CaughtByTests]);
+        let path = std::env::temp_dir().join(format!("punctual-mutants-report-{}.json", std::process::id()));
+        report.write(&path).expect("is written");
+        let read = Report::read(&path).expect("is a report").expect("is there");
+        std::fs::remove_file(&path).expect("was there");
+        assert_eq!(read.run, report.run);
+        assert_eq!(read.score, report.score);
+        assert_eq!(read.mutants.iter().map(|row| row.id).collect::<Vec<_>>(), [1, 2]);
+    }
+}

@@ -1,0 +1,133 @@
+//! What is mutated, and what looks for it.
+
+/// Sources in which mistakes are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sources {
+    /// From the root of the workspace.
+    pub folder: &'static str,
+    /// The path of the switch, seen from these sources.
+    pub switch: &'static str,
+    /// Files in it that are mutated; none given: all.
+    pub only: &'static [&'static str],
+    /// Files in it that are left out: they are the check, not what is checked.
+    pub without: &'static [&'static str],
+}
+
+/// A program that looks at one seed after the other and ends with a failure at the first that shows a mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Simulator {
+    /// The package that it is an example of.
+    pub package: &'static str,
+    /// The name of the example; its argument is `FIRST..END`.
+    pub example: &'static str,
+}
+
+/// One selection of `--scope`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// Its name.
+    pub name: &'static str,
+    /// What is mutated.
+    pub sources: &'static [Sources],
+    /// The crate root that the switch is written into.
+    pub switch_in: &'static str,
+    /// Packages whose tests look.
+    pub tested: &'static [&'static str],
+    /// Features with which those are built.
+    pub features: &'static [&'static str],
+    /// Test programs that are not run, by the names of their files: too slow, or not about the sources.
+    pub skipped_tests: &'static [&'static str],
+    /// Tests without a harness, with their arguments.
+    pub programs: &'static [(&'static str, &'static [&'static str])],
+    /// What looks after the tests.
+    pub simulator: Option<Simulator>,
+    /// Whether the XDP program's source is mutated.
+    pub classifier: bool,
+}
+
+const OUTSIDE: &str = "punctual_analysis::mutant_switch::chosen";
+const SWITCH_IN: &str = "crates/analysis/src/lib.rs";
+
+/// What of the simulator judges; the rest draws and carries out.
+const CHECKERS: &[&str] = &[
+    "filters.rs",
+    "ledger.rs",
+    "memory.rs",
+    "silence.rs",
+    "told.rs",
+    "world/backlog.rs",
+    "world/breach.rs",
+    "world/effort.rs",
+    "world/events.rs",
+    "world/neighbours.rs",
+    "world/orphans.rs",
+    "world/rates.rs",
+    "world/reservations.rs",
+    "world/revival.rs",
+    "world/soft.rs",
+    "world/versions.rs",
+    "world/weight.rs",
+    "world/wire.rs",
+];
+
+/// All selections; the first is the default.
+pub const SCOPES: &[Scope] = &[
+    Scope {
+        name: "core",
+        sources: &[
+            Sources {
+                folder: "crates/analysis/src",
+                switch: "crate::mutant_switch::chosen",
+                only: &[],
+                without: &["mutation.rs"],
+            },
+            Sources { folder: "crates/proto/src", switch: OUTSIDE, only: &[], without: &[] },
+        ],
+        switch_in: SWITCH_IN,
+        tested: &["punctual-analysis", "punctual-proto"],
+        features: &[],
+        skipped_tests: &[],
+        programs: &[],
+        simulator: Some(Simulator { package: "punctual-sim", example: "first_violation" }),
+        classifier: false,
+    },
+    Scope {
+        name: "checkers",
+        sources: &[Sources { folder: "crates/sim/src", switch: OUTSIDE, only: CHECKERS, without: &[] }],
+        switch_in: SWITCH_IN,
+        tested: &["punctual-sim"],
+        features: &["punctual-sim/mutations"],
+        // Each takes minutes.
+        skipped_tests: &["uptime", "uptime_memory", "faults", "campaign"],
+        programs: &[("mutations", &["--short"])],
+        simulator: None,
+        classifier: false,
+    },
+    Scope {
+        name: "rings",
+        sources: &[Sources { folder: "crates/ipc/src/ring", switch: OUTSIDE, only: &[], without: &[] }],
+        switch_in: SWITCH_IN,
+        tested: &["punctual-ipc"],
+        features: &[],
+        skipped_tests: &[],
+        programs: &[],
+        simulator: None,
+        classifier: false,
+    },
+    Scope {
+        name: "classifier",
+        sources: &[],
+        switch_in: SWITCH_IN,
+        tested: &["punctual-link"],
+        features: &[],
+        skipped_tests: &["punctual_link", "kernel", "no_allocation"],
+        programs: &[("classifier_killed", &[]), ("xdp", &[])],
+        simulator: None,
+        classifier: true,
+    },
+];
+
+/// The selection of this name.
+pub fn by_name(name: &str) -> Option<&'static Scope> {
+    SCOPES.iter().find(|scope| scope.name == name)
+}

@@ -1,0 +1,162 @@
+//! The whole of it on a crate of one function: what a test looks at is caught, what nobody looks at survives.
+
+use std::path::{Path, PathBuf};
+
+use punctual_mutants::build::{self, Places};
+use punctual_mutants::equivalent::Equivalents;
+use punctual_mutants::judge;
+use punctual_mutants::operators::Operator;
+use punctual_mutants::report::{Outcome, Row};
+use punctual_mutants::sample::{self, Mutant};
+use punctual_mutants::scope::{Scope, Sources};
+use punctual_mutants::tree::Originals;
+
+const MANIFEST: &str = "[package]\nname = \"toy\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n";
+const LOCK: &str = "version = 4\n\n[[package]]\nname = \"toy\"\nversion = \"0.1.0\"\n";
+/// The limit is looked at, the loop's step decides whether it ends, the fee is not looked at; the name cannot be multiplied.
+const LIBRARY: &str = r#"//! A toy.
+#![no_std]
+extern crate alloc;
+use alloc::string::String;
+
+/// Whether all fits.
+pub fn fits(sizes: &[u32], limit: u32) -> bool {
+    let (mut at, mut sum) = (0, 0);
+    while at < sizes.len() {
+        sum += sizes[at];
+        at += 1;
+    }
+    sum <= limit
+}
+
+/// What it costs.
+pub fn fee(size: u32) -> u32 {
+    size / 8
+}
+
+/// With a full stop.
+pub fn ended(name: String) -> String {
+    name + "."
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_limit_is_kept() {
+        assert!(super::fits(&[2, 3], 5));
+        assert!(!super::fits(&[2, 3], 4));
+        assert!(super::fee(1) < 9);
+    }
+}
+"#;
+
+const TOY: Scope = Scope {
+    name: "toy",
+    sources: &[Sources { folder: "src", switch: "crate::mutant_switch::chosen", only: &[], without: &[] }],
+    switch_in: "src/lib.rs",
+    tested: &["toy"],
+    features: &[],
+    skipped_tests: &[],
+    programs: &[],
+    simulator: None,
+    classifier: false,
+};
+
+struct Toy(PathBuf);
+
+impl Toy {
+    fn new() -> Self {
+        let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("toy-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("src")).expect("a folder");
+        for (name, text) in [("Cargo.toml", MANIFEST), ("Cargo.lock", LOCK), ("src/lib.rs", LIBRARY)] {
+            std::fs::write(root.join(name), text).expect("a file");
+        }
+        Self(root)
+    }
+}
+
+impl Drop for Toy {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+fn row<'r>(rows: &'r [Row], original: &str, mutated: &str) -> &'r Row {
+    let is = |row: &&Row| row.original == original && row.mutated == mutated;
+    rows.iter().find(is).unwrap_or_else(|| panic!("{original} -> {mutated} is not among {rows:#?}"))
+}
+
+/// What stands there and what it becomes, of those that are looked for: one without end takes seconds.
+const LOOKED_FOR: [(&str, &str); 3] =
+    [("sum <= limit", "(sum) < (limit)"), ("at += 1;", ""), ("size / 8", "(size) * (8)")];
+
+/// Of the toy in `root`: what became of the mutants that are looked for, how many build, and which do not.
+fn rows(root: &Path, drawn: &[Mutant]) -> (Vec<Row>, usize, Vec<u32>) {
+    let places = Places { tree: root.join("target/tree"), target: root.join("target/build") };
+    let originals = Originals::read(root).expect("is there");
+    let (chosen, unbuildable) =
+        build::choose(&originals, &places, &TOY, drawn, usize::MAX, &[]).expect("the copy builds");
+    let (programs, _) = build::programs(&places, &TOY).expect("tests build");
+    let scratch = root.join("target/scratch");
+    let learn = |program| judge::learn(program, Outcome::CaughtByTests, true, &scratch).expect("holds");
+    let known: Vec<_> = programs.into_iter().map(learn).collect();
+    let wanted = |mutant: &&&Mutant| LOOKED_FOR.contains(&(&*mutant.site.original, &*mutant.site.mutated));
+    let look = |mutant: &&Mutant| judge::look(mutant, &known, &scratch).expect("runs");
+    (chosen.iter().filter(wanted).map(look).collect(), chosen.len(), unbuildable)
+}
+
+#[test]
+fn what_is_looked_at_is_caught_and_what_is_not_survives() {
+    let toy = Toy::new();
+    let drawn = sample::draw(&toy.0, &TOY, 1).expect("Rust");
+    let (rows, buildable, unbuildable) = rows(&toy.0, &drawn);
+
+    let limit = row(&rows, "sum <= limit", "(sum) < (limit)");
+    assert_eq!(limit.outcome, Outcome::CaughtByTests);
+    assert_eq!(limit.by.as_deref(), Some("tree/toy: tests::the_limit_is_kept"));
+    let endless = row(&rows, "at += 1;", "");
+    assert_eq!((endless.outcome, endless.operator), (Outcome::CaughtByTests, Operator::Deletion));
+    let fee = row(&rows, "size / 8", "(size) * (8)");
+    assert_eq!((fee.outcome, fee.reached_by), (Outcome::Survived, 1));
+
+    let of_name: Vec<_> = drawn.iter().filter(|mutant| mutant.site.original == "name + \".\"").collect();
+    assert_eq!(
+        unbuildable,
+        of_name.iter().map(|mutant| mutant.id).collect::<Vec<_>>(),
+        "no text less a text"
+    );
+    assert_eq!(buildable + unbuildable.len(), drawn.len());
+    let shipped = std::fs::read_to_string(toy.0.join("src/lib.rs")).expect("is there");
+    assert_eq!(shipped, LIBRARY, "what ships stays as it is");
+}
+
+#[test]
+fn a_sample_is_that_of_its_seed() {
+    let toy = Toy::new();
+    let places = |seed| -> Vec<_> {
+        let drawn = sample::draw(&toy.0, &TOY, seed).expect("Rust");
+        drawn.into_iter().map(|mutant| (mutant.site.range, mutant.site.mutated)).collect()
+    };
+    assert_eq!(places(1), places(1));
+    assert_ne!(places(1), places(2));
+}
+
+#[test]
+fn an_equivalent_counts_once_it_is_signed() {
+    let toy = Toy::new();
+    let drawn = sample::draw(&toy.0, &TOY, 1).expect("Rust");
+    let list = |signed: &str| {
+        let file = toy.0.join("equivalent.toml");
+        let entry = "file = 'src/lib.rs'\nfunction = 'fee'\noriginal = 'size / 8'\nmutated = '(size) * (8)'\nreason = 'toy'";
+        std::fs::write(&file, format!("[[equivalent]]\n{entry}\n{signed}\n")).expect("a file");
+        Equivalents::read(&file).expect("a list")
+    };
+    let fee = drawn.iter().find(|mutant| mutant.site.mutated == "(size) * (8)").expect("is there");
+    let others = drawn.iter().filter(|mutant| mutant.id != fee.id);
+    let (unsigned, signed) = (list(""), list("signed = 'A. Reader'"));
+    assert!(!unsigned.of(fee).expect("is in the list").counts());
+    assert!(signed.of(fee).expect("is in the list").counts());
+    assert!(others.into_iter().all(|mutant| signed.of(mutant).is_none()));
+    let rest: Vec<Mutant> = drawn.iter().filter(|mutant| mutant.id != fee.id).cloned().collect();
+    assert_eq!((signed.stale(&drawn, &["src"]).count(), signed.stale(&rest, &["src"]).count()), (0, 1));
+}
