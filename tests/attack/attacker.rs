@@ -71,6 +71,7 @@ pub fn follow_orders() {
         std::process::exit(101);
     }));
     let page = mechanism.page.map(Page::lay);
+    crate::proc::prepare();
     if !matches!(mechanism.place, Place::Cable(_)) {
         // Of this thread, and so of those that it starts: the test's own thread does nothing.
         rustix::thread::set_thread_groups(&[]).expect("no groups");

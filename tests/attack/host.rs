@@ -8,6 +8,7 @@ use punctual_engine::config::{DATA_PORT_DEFAULT, SIGNALLING_PORT_DEFAULT};
 use crate::attacker::{Mechanism, Place};
 use crate::field::{Field, child, threads};
 use crate::judge::{Bounds, Losses};
+use crate::proc;
 use crate::world::{SINK, TO_SINK};
 
 const TWICE: Bounds = Bounds { losses: Losses::TwiceControl, ..Bounds::DEFAULT };
@@ -45,15 +46,16 @@ fn look(field: &Field) {
         "cgroup",
         "wchan",
     ];
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("its threads");
-    let mut paths: Vec<String> = names.map(|name| format!("/proc/{process}/{name}")).into();
-    paths.extend(tasks.filter_map(|task| Some(task.ok()?.path().join("stat").display().to_string())));
+    let tasks = proc::names(&format!("{process}/task"));
+    assert!(!proc::read(&format!("{process}/stat")).is_empty(), "anybody may read this");
+    let mut paths: Vec<String> = names.map(|name| format!("{process}/{name}")).into();
+    paths.extend(tasks.iter().map(|task| format!("{process}/task/{task}/stat")));
     let bytes = [0_u8; 64];
     let at = bytes.as_ptr() as usize;
     threads(4, move |_| {
         for path in &paths {
             // Some are there, some may be read.
-            let _ = std::fs::read(path);
+            drop(proc::read(path));
         }
         // SAFETY: refused, or answered into memory of this function's.
         unsafe {

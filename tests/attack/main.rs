@@ -15,6 +15,7 @@ mod latency;
 mod memory;
 mod objects;
 mod pages;
+mod proc;
 mod requests;
 mod trials;
 mod wire;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use punctual_ipc::api::{Answer, Request};
 use punctual_ipc::ring::RingShape;
 use punctual_proto::ids::ChannelId;
-use rustix::fs::{FallocateFlags, SealFlags};
+use rustix::fs::{FallocateFlags, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::attacker::Mechanism;
@@ -16,6 +16,7 @@ use crate::common::eventually;
 use crate::common::raw::Raw;
 use crate::field::{Field, SOURCE_SOCKET, flow, ring, threads};
 use crate::judge::{Bounds, alone};
+use crate::proc;
 use crate::world::{SOURCE, World};
 
 const HUGE_BYTES: usize = 2 << 20;
@@ -148,13 +149,12 @@ fn open_anew(field: &Field) {
     let (files, doorbell, bytes) = in_use(field);
     threads(1, move |_| {
         for file in &files {
-            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-            let modes = [(true, false), (true, true), (false, true)];
-            for (read, truncate) in modes {
-                let opened =
-                    std::fs::OpenOptions::new().read(read).write(true).truncate(truncate).open(&path);
+            let path = format!("self/fd/{}", file.as_raw_fd());
+            assert!(own || proc::open(&path, OFlags::RDONLY).is_ok(), "it may be opened anew");
+            let modes = [OFlags::RDWR, OFlags::RDWR | OFlags::TRUNC, OFlags::WRONLY | OFlags::TRUNC];
+            for mode in modes {
                 // Where a file must not be opened for writing at all, there is nothing to do.
-                let Ok(anew) = opened.map(OwnedFd::from) else { continue };
+                let Ok(anew) = proc::open(&path, mode) else { continue };
                 let base = map(&anew, bytes, ProtFlags::READ | ProtFlags::WRITE);
                 assert!(own || base.is_err(), "mapped for writing");
                 let base = base.or_else(|_| map(&anew, bytes, ProtFlags::READ));
@@ -267,11 +267,15 @@ fn watch_files(field: &Field) {
             .take_while(|watcher| *watcher >= 0)
             .collect();
         for file in &files {
-            let path = std::ffi::CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("a path");
-            for watcher in &watchers {
-                // SAFETY: a path of this function's.
-                unsafe { libc::inotify_add_watch(*watcher, path.as_ptr(), libc::IN_ALL_EVENTS) };
-            }
+            let path = std::ffi::CString::new(format!("self/fd/{}", file.as_raw_fd())).expect("a path");
+            proc::inside(|| {
+                for watcher in &watchers {
+                    // SAFETY: a path of this function's.
+                    let watch =
+                        unsafe { libc::inotify_add_watch(*watcher, path.as_ptr(), libc::IN_ALL_EVENTS) };
+                    assert!(own || watch >= 0, "it may be watched");
+                }
+            });
         }
         close(raw, channel);
         for watcher in watchers {
