@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -70,13 +71,22 @@ impl Subordinates {
         if stamps == self.stamps {
             return;
         }
-        self.stamps = stamps;
-        let read = |path: &Path, stamp: Stamp| match stamp {
-            Some((_, bytes, ..)) if bytes <= FILE_BYTES_MAX => fs::read_to_string(path).unwrap_or_default(),
-            _ => String::new(),
-        };
         let names = read(&self.names_file, stamps[1]);
-        self.ranges = parse(&read(&self.ranges_file, stamps[0]), &names);
+        let ranges = read(&self.ranges_file, stamps[0]);
+        // What cannot be read now, for want of a descriptor, is tried again: until then what was known holds.
+        if let (Ok(names), Ok(ranges)) = (names, ranges) {
+            (self.stamps, self.ranges) = (stamps, parse(&ranges, &names));
+        }
+    }
+}
+
+/// The text of a file; nothing where there is none, or a longer one than is read.
+fn read(path: &Path, stamp: Stamp) -> io::Result<String> {
+    match stamp {
+        Some((_, bytes, ..)) if bytes <= FILE_BYTES_MAX => {
+            fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        }
+        _ => Ok(String::new()),
     }
 }
 
@@ -141,6 +151,12 @@ mod tests {
         assert_eq!(known.account(UserId(500_003)), UserId(500_000), "no part of root's own");
         fs::write(&ranges, "bob:100000:10\nann:200000:10\n").expect("written");
         assert_eq!(known.account(UserId(100_005)), UserId(1_001), "the file has changed");
+        // A file that is there and cannot be read.
+        fs::remove_file(&ranges).expect("removed");
+        std::os::unix::fs::symlink("/proc/self/mem", &ranges).expect("a link");
+        assert_eq!(known.account(UserId(100_005)), UserId(1_001), "what was known holds");
+        fs::remove_file(&ranges).expect("removed");
+        assert_eq!(known.account(UserId(100_005)), UserId(100_005), "the file is gone");
         fs::remove_dir_all(folder).expect("removed");
     }
 }
