@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use common::network::{Cable, Network};
 use common::program::{Program, folder};
 use common::text::{HELLO, Text};
-use common::{PATIENCE, contract, eventually};
+use common::{PATIENCE, contract, eventually, stream_to};
 use punctual::{Consent, Endsystem};
 use rustix::process::Signal;
 
@@ -102,7 +102,7 @@ fn daemons_make_only_the_calls_in_their_lists() {
     eventually("they see one another", || alive(0, 0) && alive(0, 1) && alive(1, 0) && alive(2, 0));
 
     for (other, bytes) in [(1, 20_000), (2, 20_000), (1, 100), (2, 100)] {
-        stream_to(&hosts[0], &hosts[other], ["", "b", "c"][other], bytes);
+        stream_to(&hosts[0], &hosts[other], ["", "b", "c"][other], contract(bytes, 100, 300));
     }
     let bystander = hosts[1].listen("bystander", |_| Consent::Accept).expect("a listener");
     kill_a_client(&a.socket);
@@ -122,7 +122,7 @@ fn daemons_make_only_the_calls_in_their_lists() {
     eventually("the link is lost", || !alive(1, 0) && !alive(0, 0));
     network.join(XDP);
     eventually("they see each other again", || alive(0, 0) && alive(1, 0));
-    stream_to(&hosts[0], &hosts[1], "b", 20_000);
+    stream_to(&hosts[0], &hosts[1], "b", contract(20_000, 100, 300));
     // And is switched off and on.
     network.switch(UDP, 1, "down");
     eventually("the link is lost", || !alive(0, 1));
@@ -138,17 +138,4 @@ fn daemons_make_only_the_calls_in_their_lists() {
         assert!(daemon.stop(Signal::TERM).success());
     }
     std::fs::remove_dir_all(folder).expect("removed");
-}
-
-/// As [`stream`], to a host of that name.
-fn stream_to(from: &Endsystem, to: &Endsystem, name: &str, bytes: u32) {
-    let listener = to.listen("cam", |_| Consent::Accept).expect("a listener");
-    let mut channel = from.open(&format!("cam@{name}"), contract(bytes, 100, 300)).expect("a channel");
-    let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
-    receiver.set_recv_timeout(Some(PATIENCE));
-    for number in 0..10_u8 {
-        let message = vec![number; bytes as usize];
-        channel.send(&message).expect("sent");
-        receiver.recv_in_place(|got, _| assert_eq!(got, message)).expect("received");
-    }
 }

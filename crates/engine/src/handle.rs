@@ -44,6 +44,14 @@ pub struct EngineConfig {
     pub forbidden_calls: Forbidden,
 }
 
+impl EngineConfig {
+    /// An ordinary thread that does not spin and may make any system call.
+    pub const fn new(node: NodeConfig, links: Vec<Box<dyn Link>>, seed: u64) -> Self {
+        let real_time = RealTime::BEST_EFFORT_HOST;
+        Self { node, links, real_time, spin: Nanos::ZERO, seed, forbidden_calls: Forbidden::Allow }
+    }
+}
+
 /// Why an engine did not start.
 #[derive(Debug, Error)]
 pub enum EngineError {

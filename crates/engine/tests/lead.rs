@@ -6,7 +6,6 @@ use std::sync::mpsc;
 use std::thread;
 
 use punctual_engine::os::attributes::{Attributes, SELF, attributes};
-use punctual_engine::os::calls::Forbidden;
 use punctual_engine::os::now;
 use punctual_engine::os::realtime::{self, RealTime, SchedulingClass};
 use punctual_engine::{CallError, Engine, EngineConfig, EngineGone, LeadError};
@@ -18,14 +17,7 @@ use support::{Handle, node, over_memory};
 fn start(real_time: RealTime) -> Handle {
     let links: Vec<Box<dyn Link>> =
         vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
-    let wanted = EngineConfig {
-        node: node(1),
-        links,
-        real_time,
-        spin: Nanos::ZERO,
-        seed: 1,
-        forbidden_calls: Forbidden::Allow,
-    };
+    let wanted = EngineConfig { real_time, ..EngineConfig::new(node(1), links, 1) };
     Engine::start(wanted).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -136,14 +128,7 @@ fn a_deadline_stays_where_it_is() {
     let links: Vec<Box<dyn Link>> =
         vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
     let real_time = RealTime { class, ..RealTime::BEST_EFFORT_HOST };
-    let wanted = EngineConfig {
-        node: node(1),
-        links,
-        real_time,
-        spin: Nanos::ZERO,
-        seed: 1,
-        forbidden_calls: Forbidden::Allow,
-    };
+    let wanted = EngineConfig { real_time, ..EngineConfig::new(node(1), links, 1) };
     match Engine::start::<support::TestOutbox, support::TestInbox>(wanted) {
         Ok(engine) => {
             assert!(matches!(engine.lead(), Err(LeadError::Deadline)));

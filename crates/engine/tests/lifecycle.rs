@@ -5,11 +5,9 @@ mod support;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use punctual_engine::os::calls::Forbidden;
 use punctual_engine::os::realtime::{RealTime, SchedulingClass};
 use punctual_engine::{CallError, Engine, EngineConfig, EngineError, EngineGone, WatchError};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
-use punctual_proto::Nanos;
 use punctual_proto::ids::{ChannelId, NodeId};
 
 use support::{Handle, PATIENCE, TestInbox, TestOutbox, node, over_memory, until_gone};
@@ -21,14 +19,7 @@ fn memory_link(packet_bytes_max: usize) -> Box<dyn Link> {
 
 fn config() -> EngineConfig {
     let links = vec![memory_link(1_464)];
-    EngineConfig {
-        node: node(1),
-        links,
-        real_time: RealTime::BEST_EFFORT_HOST,
-        spin: Nanos::ZERO,
-        seed: 1,
-        forbidden_calls: Forbidden::Allow,
-    }
+    EngineConfig::new(node(1), links, 1)
 }
 
 fn refusal(config: EngineConfig) -> EngineError {

@@ -8,8 +8,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use punctual_engine::os::calls::Forbidden;
-use punctual_engine::os::{realtime::RealTime, wait::Doorbell};
+use punctual_engine::os::wait::Doorbell;
 use punctual_engine::{Engine, EngineConfig, EngineHandle};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 use punctual_proto::ids::Address;
@@ -94,16 +93,7 @@ type Handle = EngineHandle<Source, Sink>;
 
 fn start(id: u32, link: MemoryLink) -> Handle {
     let links: Vec<Box<dyn Link>> = vec![Box::new(link)];
-    let real_time = RealTime::BEST_EFFORT_HOST;
-    Engine::start(EngineConfig {
-        node: node(id),
-        links,
-        real_time,
-        spin: Nanos::ZERO,
-        seed: 1,
-        forbidden_calls: Forbidden::Allow,
-    })
-    .expect("it starts")
+    Engine::start(EngineConfig::new(node(id), links, 1)).expect("it starts")
 }
 
 /// Allocations of the processor's thread until now, those of this question not among them.

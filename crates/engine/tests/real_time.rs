@@ -5,7 +5,6 @@ mod support;
 use std::sync::mpsc;
 
 use punctual_engine::os::attributes::{Attributes, SELF, attributes, set_attributes};
-use punctual_engine::os::calls::Forbidden;
 use punctual_engine::os::realtime::{RealTime, SchedulingClass, runtime};
 use punctual_engine::{Engine, EngineConfig};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
@@ -22,14 +21,7 @@ fn a_real_time_class_is_held_or_refused() {
     let real_time = RealTime { class, cpu: None, lock_memory: true };
     let options = MemoryOptions { frames: 64, ring_packets: 16, ..MemoryOptions::default() };
     let links: Vec<Box<dyn Link>> = vec![Box::new(MemoryLink::pair(options).expect("a pair").0)];
-    let wanted = EngineConfig {
-        node: node(1),
-        links,
-        real_time,
-        spin: Nanos::ZERO,
-        seed: 1,
-        forbidden_calls: Forbidden::Allow,
-    };
+    let wanted = EngineConfig { real_time, ..EngineConfig::new(node(1), links, 1) };
     match Engine::start::<TestOutbox, TestInbox>(wanted) {
         Ok(engine) => {
             let stat = engine.call(|_, _| std::fs::read_to_string("/proc/thread-self/stat"));
@@ -98,14 +90,7 @@ fn a_channel_without_runtime_is_refused() {
     let real_time = RealTime { class: SchedulingClass::Deadline { period }, cpu: None, lock_memory: false };
     let (link_a, link_b) = MemoryLink::pair(MemoryOptions::default()).expect("a pair");
     let links: Vec<Box<dyn Link>> = vec![Box::new(link_a)];
-    let wanted = EngineConfig {
-        node: node(1),
-        links,
-        real_time,
-        spin: Nanos::ZERO,
-        seed: 1,
-        forbidden_calls: Forbidden::Allow,
-    };
+    let wanted = EngineConfig { real_time, ..EngineConfig::new(node(1), links, 1) };
     let a = match Engine::start::<TestOutbox, TestInbox>(wanted) {
         Ok(engine) => engine,
         Err(error) => return without_deadline(&error),
@@ -141,14 +126,7 @@ fn the_runtime_follows_admission_or_the_start_is_refused() {
     let options = MemoryOptions::default();
     let (link_a, link_b) = MemoryLink::pair(options).expect("a pair");
     let links: Vec<Box<dyn Link>> = vec![Box::new(link_a)];
-    let wanted = EngineConfig {
-        node: node(1),
-        links,
-        real_time,
-        spin: Nanos::ZERO,
-        seed: 1,
-        forbidden_calls: Forbidden::Allow,
-    };
+    let wanted = EngineConfig { real_time, ..EngineConfig::new(node(1), links, 1) };
     let a = match Engine::start::<TestOutbox, TestInbox>(wanted) {
         Ok(engine) => engine,
         Err(error) => return without_deadline(&error),
@@ -188,12 +166,9 @@ fn what_the_kernel_does_not_give_is_refused() {
         let links: Vec<Box<dyn Link>> =
             vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
         Engine::start::<TestOutbox, TestInbox>(EngineConfig {
-            node: node(1),
-            links,
             real_time,
             spin,
-            seed: 1,
-            forbidden_calls: Forbidden::Allow,
+            ..EngineConfig::new(node(1), links, 1)
         })
     };
     let pinned = RealTime { class, cpu: Some(0), lock_memory: false };

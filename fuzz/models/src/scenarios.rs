@@ -220,13 +220,17 @@ pub fn every_bell_is_rung(preemptions: Option<usize>) {
     });
 }
 
+fn record_of_two_words() -> (Region, View) {
+    let len = sequence::bytes_of(2).next_multiple_of(64) as u64;
+    let (file, region) = Region::create(len).expect("a file");
+    (region, View::open(&file, len).expect("a view"))
+}
+
 /// Turns that each write two words of a record, and a program that has seen what some turn did: it reads words of one
 /// moment, and of no turn before that.
 pub fn a_record_is_of_one_moment_and_not_of_one_before(turns: u64, preemptions: Option<usize>) {
     every_order(preemptions, move || {
-        let len = crate::ring::sequence::bytes_of(2).next_multiple_of(64) as u64;
-        let (file, region) = Region::create(len).expect("a file");
-        let view = View::open(&file, len).expect("a view");
+        let (region, view) = record_of_two_words();
         let seen = Arc::new(AtomicU64::new(0));
         let done = Arc::clone(&seen);
         let processor = thread::spawn(move || {
@@ -256,9 +260,7 @@ pub fn a_record_is_of_one_moment_and_not_of_one_before(turns: u64, preemptions: 
 /// The same without giving up: whoever has seen an effect of a turn reads of that one or a later one.
 pub fn a_record_is_of_the_turn_that_was_seen() {
     every_order(Some(3), || {
-        let len = crate::ring::sequence::bytes_of(2).next_multiple_of(64) as u64;
-        let (file, region) = Region::create(len).expect("a file");
-        let view = View::open(&file, len).expect("a view");
+        let (region, view) = record_of_two_words();
         let seen = Arc::new(AtomicU64::new(0));
         let done = Arc::clone(&seen);
         let processor = thread::spawn(move || {

@@ -148,14 +148,18 @@ pub fn contract(bytes: u32, rate: u64, deadline_ms: u64) -> Contract {
 /// An open channel from `a` to `b`, two daemons of their own, that has carried ten of its longest messages unaltered.
 pub fn stream(a: &Endsystem, b: &Endsystem, bytes: u32) -> (Channel, Receiver) {
     meet([a, b]);
-    let listener = b.listen("cam", |_| Consent::Accept).expect("a listener");
     let rate = Rate::per_second(100).expect("a rate");
-    let contract = Contract::new(bytes, rate, 2, Nanos::from_millis(300)).expect("a contract");
-    let mut channel = a.open("cam@b", contract).expect("a channel");
+    stream_to(a, b, "b", Contract::new(bytes, rate, 2, Nanos::from_millis(300)).expect("a contract"))
+}
+
+/// The same to a host of that name, which is known already.
+pub fn stream_to(from: &Endsystem, to: &Endsystem, name: &str, contract: Contract) -> (Channel, Receiver) {
+    let listener = to.listen("cam", |_| Consent::Accept).expect("a listener");
+    let mut channel = from.open(&format!("cam@{name}"), contract).expect("a channel");
     let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
     receiver.set_recv_timeout(Some(PATIENCE));
     for number in 0..10_u8 {
-        let message = vec![number; bytes as usize];
+        let message = vec![number; contract.message_bytes_max as usize];
         channel.send(&message).expect("sent");
         receiver.recv_in_place(|got, _| assert_eq!(got, message)).expect("received");
     }

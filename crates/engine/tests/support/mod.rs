@@ -9,9 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use punctual_engine::os::attributes::{Attributes, SELF, set_attributes};
-use punctual_engine::os::calls::Forbidden;
+use punctual_engine::os::now;
 use punctual_engine::os::wait::Doorbell;
-use punctual_engine::os::{now, realtime::RealTime};
 use punctual_engine::{Engine, EngineConfig, EngineError, EngineHandle, Events};
 use punctual_link::{Link, MemoryLink, MemoryOptions, UdpLink, UdpOptions};
 use punctual_proto::ids::{Address, ChannelId, Epoch, Name, NodeId};
@@ -140,16 +139,8 @@ pub fn node(id: u32) -> NodeConfig {
 
 /// An engine of ordinary class.
 pub fn start(node: NodeConfig, link: Box<dyn Link>) -> Handle {
-    let (real_time, seed) = (RealTime::BEST_EFFORT_HOST, u64::from(node.id.0));
-    Engine::start(EngineConfig {
-        node,
-        links: vec![link],
-        real_time,
-        spin: Nanos::ZERO,
-        seed,
-        forbidden_calls: Forbidden::Allow,
-    })
-    .unwrap_or_else(|error| panic!("{error}"))
+    let seed = u64::from(node.id.0);
+    Engine::start(EngineConfig::new(node, vec![link], seed)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Hosts a and b over rings.

@@ -180,9 +180,8 @@ fn measure(
     std::thread::scope(|scope| {
         let taker = scope.spawn(|| take(&counts));
         let sender = scope.spawn(|| send(&counts));
-        let look = || {
-            (now(), cpu::used(), counts.sent.load(Ordering::Relaxed), counts.received.load(Ordering::Relaxed))
-        };
+        let count = || (counts.sent.load(Ordering::Relaxed), counts.received.load(Ordering::Relaxed));
+        let look = || (now(), cpu::Used::now(), count());
         let waited = wait_until(now() + WARM_UP);
         let from = look();
         let waited = waited.and_then(|()| wait_until(now() + length));
@@ -193,11 +192,11 @@ fn measure(
         }
         waited?;
         Ok(Found {
-            sent: to.2 - from.2,
-            received: to.3 - from.3,
+            sent: to.2.0 - from.2.0,
+            received: to.2.1 - from.2.1,
             seconds: to.0.since(from.0).as_u64() as f64 / 1e9,
-            cpu_s: (to.1 - from.1).as_u64() as f64 / 1e9,
-            total: (counts.sent.load(Ordering::Relaxed), counts.received.load(Ordering::Relaxed)),
+            cpu_s: to.1.since(&from.1).as_u64() as f64 / 1e9,
+            total: count(),
         })
     })
 }

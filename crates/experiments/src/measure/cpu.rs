@@ -1,6 +1,8 @@
 //! CPU time of a whole exchange: this process and the kernel threads that receive for it.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 
 use punctual_analysis::Nanos;
 
@@ -9,22 +11,43 @@ use crate::clock::process_cpu;
 /// Kernel threads that do network work: soft interrupts that were put off, and threaded NAPI.
 const KERNEL_THREADS: [&str; 2] = ["ksoftirqd/", "napi/"];
 
-/// CPU time that this process and the kernel's network threads have used until now. Soft interrupts that run inside a
+/// CPU time of this process and of each of the kernel's network threads at one moment. Soft interrupts that run inside a
 /// system call are charged to its caller.
-pub fn used() -> Nanos {
-    process_cpu() + Nanos(kernel_threads())
+#[derive(Debug)]
+pub struct Used {
+    process: Nanos,
+    kernel_threads: BTreeMap<u32, Nanos>,
 }
 
-fn kernel_threads() -> u64 {
-    let Ok(processes) = fs::read_dir("/proc") else { return 0 };
-    let of = |directory: std::path::PathBuf| -> Option<u64> {
+impl Used {
+    /// Until now.
+    pub fn now() -> Self {
+        Self { process: process_cpu(), kernel_threads: kernel_threads().collect() }
+    }
+
+    /// What was used since `earlier`. A kernel thread that has ended in between leaves nothing to count: what it used is
+    /// missing, and nothing that others used.
+    pub fn since(&self, earlier: &Self) -> Nanos {
+        let before = |thread: &u32| earlier.kernel_threads.get(thread).copied().unwrap_or(Nanos::ZERO);
+        let of_kernel = self.kernel_threads.iter().map(|(thread, used)| *used - before(thread));
+        of_kernel.fold(self.process - earlier.process, |sum, used| sum + used)
+    }
+}
+
+fn kernel_threads() -> impl Iterator<Item = (u32, Nanos)> {
+    let of = |directory: PathBuf| -> Option<(u32, Nanos)> {
         let name = fs::read_to_string(directory.join("comm")).ok()?;
         if !KERNEL_THREADS.iter().any(|prefix| name.starts_with(prefix)) {
             return None;
         }
-        fs::read_to_string(directory.join("schedstat")).ok()?.split_whitespace().next()?.parse().ok()
+        let thread = directory.file_name()?.to_str()?.parse().ok()?;
+        Some((thread, of_process(thread)?))
     };
-    processes.filter_map(Result::ok).filter_map(|entry| of(entry.path())).sum()
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(Result::ok)
+        .filter_map(move |entry| of(entry.path()))
 }
 
 /// CPU time that the thread `tid` of this process has used.
@@ -45,17 +68,26 @@ mod tests {
 
     #[test]
     fn work_is_seen() {
-        let before = used();
+        let before = Used::now();
         let mut sum = 0u64;
-        // What kernel threads of others used goes with them when they end.
         for round in 0.. {
-            if used() - before >= Nanos::from_millis(5) {
+            if Used::now().since(&before) >= Nanos::from_millis(5) {
                 break;
             }
             assert!(round < 1_000_000, "work is not seen");
             sum = (0..10_000u64).fold(sum, |sum, n| sum.wrapping_add(std::hint::black_box(n * n)));
         }
         assert!(sum > 0);
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_takes_nothing_of_others_away() {
+        let moment = |process, threads: &[(u32, u64)]| Used {
+            process: Nanos(process),
+            kernel_threads: threads.iter().map(|(thread, used)| (*thread, Nanos(*used))).collect(),
+        };
+        let earlier = moment(100, &[(1, 50), (2, 900)]);
+        assert_eq!(moment(130, &[(1, 57), (3, 5)]).since(&earlier), Nanos(42), "one has ended and one begun");
     }
 
     #[test]

@@ -149,83 +149,32 @@ impl CountersReader {
             again
         });
         let latencies = || self.has_latencies.then(|| latencies_of(&words[1 + COUNTERS..]));
-        is_whole.then(|| Counted { counters: counters_of(&words[1..]), latencies: latencies() })
+        is_whole.then(|| Counted {
+            counters: counters_of(words[1..].first_chunk().expect("a record has them")),
+            latencies: latencies(),
+        })
     }
 }
 
-fn words_of(counters: &ChannelCounters) -> [u64; COUNTERS] {
-    let ChannelCounters {
-        messages_in,
-        messages_out,
-        bytes_out,
-        delayed,
-        dropped,
-        demoted,
-        misses,
-        perhaps_late,
-        unmeasured,
-        late_arrivals,
-        lost,
-        incomplete,
-        overruns,
-        overflows,
-        demoted_dropped,
-        packets_in,
-        packets_out,
-        expired,
-        latency_max,
-        occupancy_max,
-    } = *counters;
-    [
-        messages_in,
-        messages_out,
-        bytes_out,
-        delayed,
-        dropped,
-        demoted,
-        misses,
-        perhaps_late,
-        unmeasured,
-        late_arrivals,
-        lost,
-        incomplete,
-        overruns,
-        overflows,
-        demoted_dropped,
-        packets_in,
-        packets_out,
-        expired,
-        latency_max.0,
-        u64::from(occupancy_max),
-    ]
+/// The words of a record in their order: those that are numbers, then the two that are not.
+macro_rules! record {
+    ($($number:ident)*) => {
+        fn words_of(counters: &ChannelCounters) -> [u64; COUNTERS] {
+            let ChannelCounters { $($number,)* latency_max, occupancy_max } = *counters;
+            [$($number,)* latency_max.0, u64::from(occupancy_max)]
+        }
+
+        fn counters_of(words: &[u64; COUNTERS]) -> ChannelCounters {
+            let [$($number,)* latency_max, occupancy_max] = *words;
+            let occupancy_max = u32::try_from(occupancy_max).unwrap_or(u32::MAX);
+            ChannelCounters { $($number,)* latency_max: Nanos(latency_max), occupancy_max }
+        }
+    };
 }
 
-/// In the order of [`words_of`].
-fn counters_of(words: &[u64]) -> ChannelCounters {
-    let mut words = words.iter().copied();
-    let mut next = || words.next().unwrap_or(0);
-    ChannelCounters {
-        messages_in: next(),
-        messages_out: next(),
-        bytes_out: next(),
-        delayed: next(),
-        dropped: next(),
-        demoted: next(),
-        misses: next(),
-        perhaps_late: next(),
-        unmeasured: next(),
-        late_arrivals: next(),
-        lost: next(),
-        incomplete: next(),
-        overruns: next(),
-        overflows: next(),
-        demoted_dropped: next(),
-        packets_in: next(),
-        packets_out: next(),
-        expired: next(),
-        latency_max: Nanos(next()),
-        occupancy_max: u32::try_from(next()).unwrap_or(u32::MAX),
-    }
+record! {
+    messages_in messages_out bytes_out delayed dropped demoted misses perhaps_late unmeasured late_arrivals lost incomplete
+    overruns overflows demoted_dropped packets_in packets_out expired
 }
 
 fn summary_of(latencies: &Latencies) -> [u64; SUMMARY] {

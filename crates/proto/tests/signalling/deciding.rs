@@ -2,7 +2,7 @@
 
 use punctual_proto::node::api::{CloseReason, Event, RefuseCause};
 
-use crate::faults::life_of;
+use crate::faults::{life_of, refused_beyond_half_open};
 use crate::network::{MILLI, Network, SECOND};
 
 /// Longest thinking times: shorter and longer than a round trip.
@@ -153,13 +153,5 @@ fn an_offer_does_not_depend_on_the_time_that_it_takes() {
 fn who_waits_for_stages_counts_as_half_open() {
     let mut network = thinking(1, 2, 0);
     (network.thinking_max, network.thinker) = (3_000 * SECOND, Some(1));
-    let limit = punctual_proto::limits::HALF_OPEN_PER_NEIGHBOUR_MAX;
-    for _ in 0..limit + 10 {
-        network.open(0, 1, 50);
-        network.run(MILLI);
-    }
-    network.run(SECOND);
-    let exhausted =
-        |e: &Event| matches!(e, Event::Refused { refusal, .. } if refusal.cause == RefuseCause::Exhausted);
-    assert_eq!(network.count(0, exhausted), 10);
+    assert_eq!(refused_beyond_half_open(&mut network, 10), 10);
 }

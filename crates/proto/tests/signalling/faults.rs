@@ -349,20 +349,23 @@ fn neighbours_that_hear_each_other_late_meet_without_a_storm() {
     }
 }
 
+/// Opens as many channels from host 0 to host 1 as may be half open at once, and some more; how many are refused for that.
+pub fn refused_beyond_half_open(network: &mut Network, more: usize) -> usize {
+    for _ in 0..punctual_proto::limits::HALF_OPEN_PER_NEIGHBOUR_MAX + more {
+        network.open(0, 1, 50);
+        network.run(MILLI);
+    }
+    network.run(SECOND);
+    network
+        .count(0, |e| matches!(e, Event::Refused { refusal, .. } if refusal.cause == RefuseCause::Exhausted))
+}
+
 #[test]
 fn a_flood_of_half_open_channels_is_refused_beyond_the_limit() {
     let mut network = Network::line(1, 2, |_, _| {});
     network.hosts[1].agent = Agent::Silent;
     network.run(SECOND);
-    let limit = punctual_proto::limits::HALF_OPEN_PER_NEIGHBOUR_MAX;
-    for _ in 0..limit + 10 {
-        network.open(0, 1, 50);
-        network.run(MILLI);
-    }
-    network.run(SECOND);
-    let exhausted =
-        |e: &Event| matches!(e, Event::Refused { refusal, .. } if refusal.cause == RefuseCause::Exhausted);
-    assert_eq!(network.count(0, exhausted), 10);
+    assert_eq!(refused_beyond_half_open(&mut network, 10), 10);
     network.run(30 * SECOND);
     assert!(network.nothing_held());
 }
