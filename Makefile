@@ -15,7 +15,7 @@ ATTACK_SECONDS ?= 20
 PUNCTUAL := $(CARGO_TARGET_DIR)/release/punctual
 MUTATIONS := $(CARGO) test --locked --release -p punctual-sim --features mutations --test mutations --
 
-.PHONY: help setup build demo test mutations mutants campaign fuzz sanitize coverage soak attack bench fmt lint clean
+.PHONY: help setup build demo test mutations mutants campaign fuzz sanitize coverage soak attack trials bench fmt lint clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -59,6 +59,9 @@ soak: setup ## real daemons for SOAK_SECONDS beside faults of SOAK_SEED (as root
 
 attack: setup ## each hostile program and neighbour of docs/SECURITY.md for ATTACK_SECONDS, beside its control (as root)
 	PUNCTUAL_ATTACK_SECONDS=$(ATTACK_SECONDS) $(CARGO) test --locked --release -p punctual-daemon --test attack -- --nocapture
+
+trials: setup ## attacks once more at daemons without what holds them off: they must do harm there (as root)
+	$(CARGO) test --locked --release -p punctual-daemon --features trials --test attack -- without --nocapture
 
 bench: build ## the micro-benchmarks of docs/PERFORMANCE.md
 	$(CARGO) bench --locked --workspace

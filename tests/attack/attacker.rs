@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
+use punctual_trial::Defence;
 use rustix::fs::{Gid, Uid};
 
 use crate::field::{Field, Page, serve_own};
@@ -15,6 +16,8 @@ use crate::world::{Setup, World};
 /// The mechanism, whether at objects of its own, and the sockets.
 const ORDERS: &str = "PUNCTUAL_TEST_ATTACK";
 const OWN: &str = "PUNCTUAL_TEST_ATTACK_OWN";
+/// What the daemons that it attacks leave out.
+const WITHOUT: &str = "PUNCTUAL_WITHOUT";
 /// Who attacks.
 pub const NOBODY: u32 = 65_534;
 
@@ -61,6 +64,11 @@ impl Mechanism {
     }
 }
 
+/// Whether daemons do without `defence`: then it may succeed.
+pub fn lacks(defence: Defence) -> bool {
+    std::env::var(WITHOUT).is_ok_and(|names| names.split(',').any(|name| name == defence.name()))
+}
+
 /// What the test `attacker` does: nothing, unless [`begin`] has started it.
 pub fn follow_orders() {
     let Ok(name) = std::env::var(ORDERS) else { return };
@@ -104,6 +112,7 @@ pub fn begin(world: &World, mechanism: &Mechanism, own: bool) -> Attacker {
         .args(["-c", &format!("exec {line} --exact attacker --nocapture")])
         .current_dir(&world.folder)
         .env(ORDERS, mechanism.name)
+        .env(WITHOUT, world.without)
         .stdout(Stdio::piped());
     if own {
         command.env(OWN, "1");
@@ -125,6 +134,13 @@ impl Attacker {
     /// It has not given up, nor found that anything is not as it expects.
     pub fn is_running(&mut self) -> bool {
         self.0.try_wait().expect("its state").is_none()
+    }
+}
+
+#[cfg(feature = "trials")]
+impl Attacker {
+    pub fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.0)
     }
 }
 

@@ -52,16 +52,35 @@ pub struct Bounds {
 
 /// In a row beside its control.
 #[derive(Clone, Debug)]
-struct Round {
-    control: Harm,
-    attack: Harm,
+pub struct Round {
+    pub control: Harm,
+    pub attack: Harm,
+}
+
+impl std::fmt::Display for Round {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { control, attack } = self;
+        write!(
+            f,
+            "lost {} (control {}), late {} ({}) of {}, longest turn {:?} ({:?}), KiB grown {} ({})",
+            attack.lost,
+            control.lost,
+            attack.late,
+            control.late,
+            attack.sent,
+            attack.longest_turn,
+            control.longest_turn,
+            attack.grown.resident_kib,
+            control.grown.resident_kib,
+        )
+    }
 }
 
 impl Bounds {
     pub const DEFAULT: Self =
         Self { losses: Losses::AsControl, turn_slack: Some(TURN_SLACK), grown_kib_max: 6 << 10 };
 
-    fn hold(&self, round: &Round) -> bool {
+    pub fn hold(&self, round: &Round) -> bool {
         let Round { control, attack } = round;
         let lost_max = match self.losses {
             Losses::AsControl => control.lost,

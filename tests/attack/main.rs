@@ -19,6 +19,8 @@ mod proc;
 mod requests;
 mod trials;
 mod wire;
+#[cfg(feature = "trials")]
+mod without;
 mod world;
 
 use attacker::Mechanism;

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use punctual_ipc::api::{Answer, Request};
 use punctual_ipc::ring::RingShape;
 use punctual_proto::ids::ChannelId;
+use punctual_trial::Defence;
 use rustix::fs::{FallocateFlags, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::attacker::Mechanism;
+use crate::attacker::{Mechanism, lacks};
 use crate::common::eventually;
 use crate::common::raw::Raw;
-use crate::field::{Field, SOURCE_SOCKET, flow, ring, threads};
+use crate::field::{Field, SOURCE_SOCKET, flow, repeat, ring, threads};
 use crate::judge::{Bounds, alone};
 use crate::proc;
 use crate::world::{SOURCE, World};
@@ -23,6 +24,7 @@ const HUGE_BYTES: usize = 2 << 20;
 const SEALED: &str = "rings are sealed for whoever writes later, and one page of each 2 MiB is held";
 const RINGER: &str = "rings are unmapped and closed by the user's ringer";
 const CHECKED: &str = "every value in a ring is read once and checked";
+const HELD: &str = "rings count in the user's quota of memory";
 /// Rings are opened and closed: those that still wait for the ringer count in the user's quota.
 const OPENS_RINGS: Bounds = Bounds { grown_kib_max: 72 << 10, ..Bounds::DEFAULT };
 
@@ -33,6 +35,7 @@ pub const MECHANISMS: &[Mechanism] = &[
     Mechanism { bounds: OPENS_RINGS, ..Mechanism::new("locks-on-files", RINGER, lock_files) },
     Mechanism { bounds: OPENS_RINGS, ..Mechanism::new("watched-files", RINGER, watch_files) },
     Mechanism { bounds: OPENS_RINGS, ..Mechanism::new("scribbled-rings", CHECKED, scribble) },
+    Mechanism { bounds: OPENS_RINGS, ..Mechanism::new("hoarded-rings", HELD, hoard) },
 ];
 
 /// At a multiple of what one huge page takes, in whole ones.
@@ -57,7 +60,11 @@ struct Flow {
 
 impl Flow {
     fn open(raw: &Raw) -> Self {
-        let (channel, shape, mut files) = flow(raw, RingShape::new(64, 60_000).expect("a shape"));
+        Self::open_with(raw, RingShape::new(64, 60_000).expect("a shape"))
+    }
+
+    fn open_with(raw: &Raw, shape: RingShape) -> Self {
+        let (channel, shape, mut files) = flow(raw, shape);
         let doorbell = files.remove(3);
         files.truncate(2);
         Self { channel, shape, files, doorbell }
@@ -66,8 +73,10 @@ impl Flow {
     /// Maps the program's file and seals it, as the library does.
     fn seal(&self) -> *mut libc::c_void {
         let base = map(&self.files[1], self.shape.file_bytes() as usize, ProtFlags::READ | ProtFlags::WRITE);
-        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
-        rustix::fs::fcntl_add_seals(&self.files[1], seals).expect("sealed");
+        if !lacks(Defence::SealedRings) {
+            let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
+            rustix::fs::fcntl_add_seals(&self.files[1], seals).expect("sealed");
+        }
         base.expect("mapped")
     }
 
@@ -79,6 +88,8 @@ impl Flow {
 /// Everything that is known to take a page away from somebody else, once. How much of it was allowed.
 fn take_pages_away(file: &OwnedFd, base: *mut libc::c_void, len: usize) -> usize {
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    // Whole again, where it had a hole.
+    let _ = rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len as u64);
     let advise = |advice, len| {
         // SAFETY: the range is mapped, and nobody relies on what is in it.
         unsafe { libc::madvise(base, len, advice) == 0 }
@@ -119,7 +130,8 @@ fn in_use(field: &Field) -> (Vec<OwnedFd>, Option<OwnedFd>, usize) {
         return (files.files, None, files.bytes);
     }
     let raw = Raw::greeted(Path::new(SOURCE_SOCKET));
-    let flow = Flow::open(&raw);
+    // The larger, the longer a hole takes.
+    let flow = Flow::open_with(&raw, RingShape::new(512, 60_000).expect("a shape"));
     flow.seal();
     flow.attach(&raw).expect("attached");
     std::mem::forget(raw);
@@ -128,7 +140,7 @@ fn in_use(field: &Field) -> (Vec<OwnedFd>, Option<OwnedFd>, usize) {
 }
 
 fn take_away(field: &Field) {
-    let own = field.own;
+    let own = field.own || lacks(Defence::SealedRings);
     let (files, doorbell, bytes) = in_use(field);
     let bases: Vec<_> =
         files.iter().map(|file| map(file, bytes, ProtFlags::READ).expect("mapped") as usize).collect();
@@ -138,14 +150,15 @@ fn take_away(field: &Field) {
                 let allowed = take_pages_away(file, *base as *mut libc::c_void, bytes);
                 assert!(own || allowed == 0, "of file {}", file.as_raw_fd());
             }
-            doorbell.iter().for_each(ring);
         }
     });
+    // It is looked at while that goes on.
+    repeat(Duration::from_micros(200), move || doorbell.iter().for_each(ring));
 }
 
 /// By their names in /proc, for writing: whoever may open a file anew has another mode, and older mappings none of it.
 fn open_anew(field: &Field) {
-    let own = field.own;
+    let own = field.own || lacks(Defence::SealedRings);
     let (files, doorbell, bytes) = in_use(field);
     threads(1, move |_| {
         for file in &files {
@@ -307,6 +320,26 @@ fn scribble(field: &Field) {
         let _ = raw.ask(Request::Close { channel: flow.channel });
         // SAFETY: of this function alone.
         unsafe { libc::munmap(base, (flow.shape.file_bytes() as usize).next_multiple_of(HUGE_BYTES)) };
+    });
+}
+
+/// As many rings of 4 MiB as can be had, all in use and never given back.
+fn hoard(field: &Field) {
+    let own = field.own;
+    std::thread::spawn(move || {
+        let raw = (!own).then(|| Raw::greeted(Path::new(SOURCE_SOCKET)));
+        loop {
+            match &raw {
+                None => drop(Field { own, page: None }.files()),
+                Some(raw) => {
+                    // Waits where the quota is full.
+                    let flow = Flow::open(raw);
+                    flow.seal();
+                    flow.attach(raw).expect("attached");
+                    std::mem::forget(flow);
+                }
+            }
+        }
     });
 }
 

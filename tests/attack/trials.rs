@@ -216,6 +216,11 @@ fn rings_that_come_and_go_harm_nobody() {
 }
 
 #[test]
+fn as_many_rings_as_can_be_had_harm_nobody_else() {
+    hold("hoarded-rings");
+}
+
+#[test]
 fn programs_killed_in_a_storm_harm_nobody() {
     hold("killed-in-a-storm");
 }

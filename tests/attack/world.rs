@@ -47,6 +47,8 @@ pub struct Setup {
     pub link: &'static str,
     /// Between two messages of the channel that is watched.
     pub period: Duration,
+    /// What daemons with the feature `trials` leave out, by name.
+    pub without: &'static str,
 }
 
 impl Setup {
@@ -58,8 +60,12 @@ impl Setup {
         signalling: "",
         link: "",
         period: PERIOD,
+        without: "",
     };
 }
+
+/// Of a daemon without some of its defences.
+const ALLOW: &str = "forbidden_calls = \"allow\"\n";
 
 /// Three daemons in their real-time class, and a channel.
 pub struct World {
@@ -69,6 +75,8 @@ pub struct World {
     pub watch: [Endsystem; 3],
     pub network: Network,
     pub folder: PathBuf,
+    /// What the daemons leave out.
+    pub without: &'static str,
     period: Duration,
     channel: Channel,
     receiver: Receiver,
@@ -94,7 +102,16 @@ impl World {
         let wanted = contract(BYTES as u32, rate, DEADLINE_MS);
         let channel = source.open("bystander@b", wanted).expect("a channel");
         let receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
-        Self { daemons, watch, network, folder, period: setup.period, channel, receiver }
+        Self {
+            daemons,
+            watch,
+            network,
+            folder,
+            without: setup.without,
+            period: setup.period,
+            channel,
+            receiver,
+        }
     }
 
     /// Sends for so long by the channel, and says what became of it since the daemons' memory was `before`.
@@ -148,6 +165,17 @@ impl World {
         faults(self.daemons[SOURCE].pid().as_raw_nonzero().get())
     }
 
+    /// Daemons that have ended by themselves.
+    #[cfg(feature = "trials")]
+    pub fn dead(&self) -> usize {
+        let is_dead = |daemon: &&Program| {
+            let path = format!("/proc/{}/stat", daemon.pid().as_raw_nonzero());
+            let stat = std::fs::read_to_string(path).expect("a process that nobody has waited for");
+            stat.rsplit(')').next().expect("fields").trim_start().starts_with('Z')
+        };
+        self.daemons.iter().filter(is_dead).count()
+    }
+
     /// All daemons end when they are asked, one of them not gently; how long that took at most.
     pub fn end(self) -> Ends {
         let Self { daemons: [source, relay, sink], folder, watch, channel, receiver, network, .. } = self;
@@ -165,7 +193,7 @@ impl World {
 }
 
 fn start(network: &Network, folder: &std::path::Path, host: usize, setup: Setup) -> Program {
-    let Setup { driver, hello, processor, daemon, signalling, link: more, .. } = setup;
+    let Setup { driver, hello, processor, daemon, signalling, link: more, without, .. } = setup;
     let defer = if driver == "xdp" { "interrupt_defer = \"20us\"\n" } else { "" };
     let rest = format!(
         "rate = \"1Gbit/s\"\nprediction_error = \"20ms\"
@@ -187,12 +215,14 @@ fn start(network: &Network, folder: &std::path::Path, host: usize, setup: Setup)
         name,
         socket: &socket,
         processor: &processor,
-        daemon: &format!("socket_mode = \"0666\"\n{daemon}"),
+        // Whoever lacks a defence may make calls that its threads' lists do not have.
+        daemon: &format!("socket_mode = \"0666\"\n{}{daemon}", if without.is_empty() { "" } else { ALLOW }),
         hello,
         signalling: &format!("grace = \"300ms\"\n{signalling}"),
         link: &link,
     };
-    Program::start_as(folder, text, "", |line| network.inside(host, &format!("{line} 2>/dev/null")))
+    let without = if without.is_empty() { "" } else { &format!("env PUNCTUAL_WITHOUT={without} ") };
+    Program::start_as(folder, text, "", |line| network.inside(host, &format!("{without}{line} 2>/dev/null")))
 }
 
 /// Waits for the other thread of the witness, too.

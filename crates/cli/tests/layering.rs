@@ -9,13 +9,14 @@ use serde_json::Value;
 
 /// Crate folder -> crates of the workspace that it may depend on.
 const MAY_USE: &[(&str, &[&str])] = &[
+    ("trial", &[]),
     ("analysis", &[]),
-    ("proto", &["analysis"]),
-    ("link", &[]),
-    ("engine", &["analysis", "proto", "link"]),
-    ("ipc", &["analysis", "proto"]),
+    ("proto", &["trial", "analysis"]),
+    ("link", &["trial"]),
+    ("engine", &["trial", "analysis", "proto", "link"]),
+    ("ipc", &["trial", "analysis", "proto"]),
     ("client", &["analysis", "proto", "link", "engine", "ipc"]),
-    ("daemon", &["analysis", "proto", "link", "engine", "ipc", "client"]),
+    ("daemon", &["trial", "analysis", "proto", "link", "engine", "ipc", "client"]),
     ("sim", &["analysis", "proto"]),
     ("experiments", &["analysis", "proto", "link", "engine", "ipc", "client", "sim"]),
     ("cli", &["analysis", "proto", "link", "engine", "ipc", "client", "sim", "experiments"]),
@@ -45,6 +46,7 @@ const PURE_MAY_LINK: &[&str] = &[
     "postcard",
     "punctual-analysis",
     "punctual-proto",
+    "punctual-trial",
     "serde",
     "serde_core",
     "siphasher",

@@ -36,6 +36,10 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    #[cfg(feature = "trials")]
+    if let Ok(names) = std::env::var("PUNCTUAL_WITHOUT") {
+        punctual_trial::take_away(&names);
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error),

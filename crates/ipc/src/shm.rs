@@ -20,6 +20,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use punctual_trial::{Defence, holds};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -71,7 +72,7 @@ impl Mapping {
 
     /// All its pages are there and stay where they are, whatever a reader of the file asks of the kernel.
     fn hold(&mut self) -> io::Result<()> {
-        let mut offset = 0;
+        let mut offset = if holds(Defence::HeldPages) { 0 } else { self.len };
         while offset < self.len {
             let (pipe, held) = self.hold_some(offset)?;
             self._held.push(pipe);
@@ -335,7 +336,8 @@ impl Offer {
     /// # Errors
     /// Where it has not, or memory is short.
     pub fn accept(&self) -> io::Result<View> {
-        check(&self.file, self.len, SEALS)?;
+        let seals = if holds(Defence::SealedRings) { SEALS } else { SealFlags::SHRINK };
+        check(&self.file, self.len, seals)?;
         let mut mapping = Mapping::new(&self.file, self.len, false)?;
         mapping.hold()?;
         Ok(View(mapping))

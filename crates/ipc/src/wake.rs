@@ -25,6 +25,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use punctual_trial::{Defence, holds};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 
@@ -139,8 +140,8 @@ impl BellRope {
     /// Rings, now or soon; neither waits nor allocates.
     pub fn ring(&self) {
         match &self.ropes {
-            Ropes::Direct => drop(rustix::io::write(&self.pull.bell, &1_u64.to_ne_bytes())),
-            Ropes::By(bells) => bells.want(&self.pull),
+            Ropes::By(bells) if holds(Defence::Ringer) => bells.want(&self.pull),
+            Ropes::Direct | Ropes::By(_) => drop(rustix::io::write(&self.pull.bell, &1_u64.to_ne_bytes())),
         }
     }
 }
@@ -155,6 +156,11 @@ impl Bell {
     /// # Errors
     /// Where descriptors run out.
     pub fn pair(ropes: &Ropes) -> io::Result<(Self, BellRope)> {
+        if !holds(Defence::EventfdBells) {
+            use rustix::pipe::{PipeFlags, pipe_with};
+            let (theirs, bell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+            return Ok((Self(theirs), BellRope { pull: Arc::new(Pull::new(bell)), ropes: ropes.clone() }));
+        }
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let theirs = bell.try_clone()?;
         Ok((Self(theirs), BellRope { pull: Arc::new(Pull::new(bell)), ropes: ropes.clone() }))

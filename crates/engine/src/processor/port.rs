@@ -12,6 +12,7 @@ use punctual_proto::node::Node;
 use punctual_proto::node::api::{self, FilterChange, PacketOut};
 use punctual_proto::node::config::{LinkConfig, Pace};
 use punctual_proto::{BitRate, Instant, Nanos};
+use punctual_trial::{Defence, holds};
 
 use super::filters::{driver_filter, path_key, seal_key};
 use super::rest::Rest;
@@ -125,6 +126,7 @@ impl LinkPort {
         let done = match change {
             FilterChange::Set(filter) => self.driver.set_filter(&driver_filter(&filter)),
             FilterChange::Clear(path) => self.driver.clear_filter(path_key(path)),
+            FilterChange::Neighbour(_) if !holds(Defence::Seals) => Ok(()),
             FilterChange::Neighbour(key) => self.driver.set_neighbour(seal_key(key)),
         };
         let Err(error) = done else { return None };

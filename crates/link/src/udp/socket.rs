@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use punctual_trial::{Defence, holds};
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, connect, recv, socket_with};
 
@@ -88,6 +89,9 @@ fn drain(socket: &OwnedFd) {
 /// Packets go unfragmented or not at all, and the device alone says what fits: whoever knows the two ports can tell the
 /// kernel that a path takes 68 bytes ("fragmentation needed"), and no packet would pass for ten minutes.
 fn set_path_mtu_discovery(socket: &OwnedFd, is_ipv4: bool) -> rustix::io::Result<()> {
+    if is_ipv4 && !holds(Defence::DeviceMtu) {
+        return sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::DO);
+    }
     if is_ipv4 {
         sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE)
     } else {

@@ -5,6 +5,7 @@
 use punctual_analysis::Instant;
 use punctual_analysis::arrival::{Arrival, Verdict};
 use punctual_analysis::mutation::{Mutation, active};
+use punctual_trial::{Defence, holds};
 
 use super::api::Port;
 use super::best_effort::Waiting;
@@ -79,7 +80,7 @@ impl<M: Memory> Plane<M> {
     ) {
         let Some(channel) = self.channel_of(&header.path) else { return self.drops.unknown_path += 1 };
         let Some(clip) = self.clips.get_mut(channel) else { return self.drops.unknown_path += 1 };
-        if clip.local.cookie != header.cookie {
+        if clip.local.cookie != header.cookie && holds(Defence::Cookies) {
             return self.drops.wrong_cookie += 1;
         }
         if clip.local.link_in != Some(link) {

@@ -6,6 +6,7 @@ use super::super::file::{LevelActivation, LevelTable, PrioritiesTable, Processor
 use super::super::{ConfigError, Source};
 use crate::os::realtime::SchedulingClass;
 use crate::priorities::{Level, Priorities};
+use punctual_trial::{Defence, holds};
 
 /// `None` where co-scheduling is not allowed.
 pub(super) fn of(
@@ -18,6 +19,10 @@ pub(super) fn of(
         .map_err(|what| source.error(at, format!("[processor.priorities] {what}")))?;
     // Below a processor of the lowest priority there is no room.
     let allowed = table.co_schedule.unwrap_or(false) && priorities.high > 0;
+    let priorities = match holds(Defence::BelowProcessor) {
+        true => priorities,
+        false => Priorities { low: 99, high: 99, levels: Vec::new() },
+    };
     Ok(allowed.then_some(priorities))
 }
 
