@@ -137,8 +137,12 @@ impl Field {
 
     /// The same at the sink.
     pub fn greeted_at_sink(&self) -> OwnedFd {
-        let line = self.connect_to(SINK_SOCKET).ok().and_then(greet);
-        line.expect("a greeting")
+        self.try_greeted_at_sink().expect("a greeting")
+    }
+
+    /// The same, if there is a place.
+    pub fn try_greeted_at_sink(&self) -> Option<OwnedFd> {
+        self.connect_to(SINK_SOCKET).ok().and_then(greet)
     }
 
     /// A connection to the daemon at the source, if it takes one.

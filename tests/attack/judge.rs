@@ -136,13 +136,14 @@ fn slice(mechanism: &Mechanism, world: &mut World, own: bool, span: Duration) ->
     let faults = world.faults();
     let harm = world.observe(span, &before);
     let faults = world.faults() - faults;
+    let waits = world.heap_waits();
     let of = if own { "control" } else { "attack" };
     assert!(attacker.is_running(), "{}: the {of} has given up", mechanism.name);
     let Harm { sent, lost, late, longest_turn, grown: Memory { resident_kib, locked_kib }, .. } = &harm;
     let p99_us = harm.quantile_us(0.99);
     eprintln!(
         "{} {of}: {lost} lost, {late} late of {sent}, longest turn {longest_turn:?}, p99 {p99_us} us, {resident_kib} KiB more \
-         resident, {locked_kib} locked, {faults} faults",
+         resident, {locked_kib} locked, {faults} faults, {waits} waits for memory",
         mechanism.name,
     );
     (harm, attacker)

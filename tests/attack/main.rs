@@ -11,6 +11,7 @@ mod attacker;
 mod field;
 mod host;
 mod judge;
+mod large_rings;
 mod latency;
 mod memory;
 mod objects;
@@ -26,8 +27,14 @@ mod world;
 use attacker::Mechanism;
 
 /// By what they attack.
-const ALL: [&[Mechanism]; 5] =
-    [objects::MECHANISMS, memory::MECHANISMS, requests::MECHANISMS, host::MECHANISMS, wire::MECHANISMS];
+const ALL: [&[Mechanism]; 6] = [
+    objects::MECHANISMS,
+    memory::MECHANISMS,
+    large_rings::MECHANISMS,
+    requests::MECHANISMS,
+    host::MECHANISMS,
+    wire::MECHANISMS,
+];
 
 /// Not a test by itself: what the hostile program does.
 #[test]

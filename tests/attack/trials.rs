@@ -319,3 +319,13 @@ fn forged_errors_about_paths_over_udp_harm_no_channel() {
 fn forged_errors_about_paths_over_xdp_harm_no_channel() {
     hold("errors-about-paths-xdp");
 }
+
+#[test]
+fn large_rings_that_come_and_go_keep_no_processor_waiting_for_memory() {
+    hold("large-rings");
+}
+
+#[test]
+fn large_rings_of_killed_programs_keep_no_processor_waiting_for_memory() {
+    hold("large-rings-killed");
+}

@@ -148,6 +148,15 @@ impl World {
         }
     }
 
+    /// How often a processor has waited for memory.
+    pub fn heap_waits(&self) -> u64 {
+        let waits = |host: &Endsystem| {
+            let status = host.status().expect("status");
+            status.engine["heap_waits"].as_u64().expect("a counter")
+        };
+        self.watch.iter().map(waits).sum()
+    }
+
     /// Of all daemons.
     pub fn memory(&self) -> [Memory; 3] {
         self.daemons.each_ref().map(|daemon| Memory::of(daemon.pid()))
@@ -162,7 +171,12 @@ impl World {
 
     /// Faults of the processor's thread at the source so far: the rings of attackers are there.
     pub fn faults(&self) -> u64 {
-        faults(self.daemons[SOURCE].pid().as_raw_nonzero().get())
+        self.faults_at(SOURCE)
+    }
+
+    /// The same at another host.
+    pub fn faults_at(&self, host: usize) -> u64 {
+        faults(self.daemons[host].pid().as_raw_nonzero().get())
     }
 
     /// Daemons that have ended by themselves.

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use punctual_engine::config::{ConfigError, DaemonConfig, HostConfig};
 use punctual_engine::os::attributes::{self, Attributes, attributes, set_attributes};
 use punctual_engine::os::calls::{self, Forbidden};
+use punctual_engine::os::heap;
 use punctual_engine::os::now;
 use punctual_engine::os::realtime::RealTime;
 use punctual_engine::priorities::Priorities;
@@ -234,6 +235,7 @@ impl Host for EngineHost {
             "links_failed": counted.links_failed,
             "filters_failed": counted.filters_failed,
             "system_calls_refused": calls::refused(),
+            "heap_waits": heap::waits(),
             "profile": &self.profile,
             "links": self.link_reports(),
         })

@@ -43,12 +43,16 @@ pub enum DaemonError {
 }
 
 /// Runs a host until `stop` is readable; calls `ready` once programs can connect. The calling thread and all others of
-/// the host keep only the capabilities that the configuration needs, and the system calls in their lists, for good.
+/// the host keep only the capabilities that the configuration needs, and the system calls in their lists, for good. The
+/// processor has a heap of its own: the program's allocator is [`punctual_engine::os::heap::Allocator`], and a process has one
+/// such host.
 ///
 /// # Errors
 /// See [`DaemonError`]; nothing is left behind then.
 pub fn run(config: &HostConfig, stop: BorrowedFd<'_>, ready: impl FnOnce()) -> Result<(), DaemonError> {
-    let config = &confined(config)?;
+    let mut config = confined(config)?;
+    config.use_own_heap();
+    let config = &config;
     let socket = ApiSocket::bind(&config.daemon)?;
     let host = Prepared::new(config)?;
     let left = privileges::confine(privileges::needed(config))
@@ -58,7 +62,8 @@ pub fn run(config: &HostConfig, stop: BorrowedFd<'_>, ready: impl FnOnce()) -> R
     serve(config, &socket, host, stop, ready)
 }
 
-/// As [`run`], on links that the program made, in the order of the configuration, and with the capabilities that it has.
+/// As [`run`], on links that the program made, in the order of the configuration, with the capabilities and on the heap that
+/// it has.
 ///
 /// # Errors
 /// See [`DaemonError`].

@@ -9,9 +9,14 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use punctual_engine::config::{self, HostConfig};
+use punctual_engine::os::heap::Allocator;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
+
+/// The processor has a heap of its own, which never waits for the kernel.
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 /// The daemon of one host: its engine, and the API for programs.
 #[derive(Parser)]

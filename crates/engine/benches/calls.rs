@@ -15,7 +15,7 @@ fn slice(forbidden: Forbidden) -> [f64; 2] {
     let thread = std::thread::spawn(move || {
         let mut waiter = Waiter::new().expect("descriptors");
         let bell = Doorbell::new().expect("an eventfd");
-        confine(ThreadKind::Processor, forbidden).expect("this kernel has filters");
+        confine(ThreadKind::ProcessorOnSharedHeap, forbidden).expect("this kernel has filters");
         let each = |call: &mut dyn FnMut()| {
             let begin = Instant::now();
             (0..CALLS).for_each(|_| call());

@@ -19,6 +19,7 @@ use crate::direct;
 use crate::events::Events;
 use crate::memory::HostMemory;
 use crate::os::calls::Forbidden;
+use crate::os::heap::{self, Lease};
 use crate::os::realtime::{RealTime, RealTimeError};
 use crate::processor::lead::{Lead, LeadError, Raised};
 use crate::processor::{Processor, Shared};
@@ -42,13 +43,23 @@ pub struct EngineConfig {
     pub seed: u64,
     /// What becomes of a system call of the processor's thread that is not in its list.
     pub forbidden_calls: Forbidden,
+    /// What the processor's own heap has ready; `None`: it allocates as all other threads do.
+    pub heap: Option<heap::Sizes>,
 }
 
 impl EngineConfig {
-    /// An ordinary thread that does not spin and may make any system call.
+    /// An ordinary thread without a heap of its own that does not spin and may make any system call.
     pub const fn new(node: NodeConfig, links: Vec<Box<dyn Link>>, seed: u64) -> Self {
         let real_time = RealTime::BEST_EFFORT_HOST;
-        Self { node, links, real_time, spin: Nanos::ZERO, seed, forbidden_calls: Forbidden::Allow }
+        Self {
+            node,
+            links,
+            real_time,
+            spin: Nanos::ZERO,
+            seed,
+            forbidden_calls: Forbidden::Allow,
+            heap: None,
+        }
     }
 }
 
@@ -151,11 +162,14 @@ impl Engine {
             give_back(&deciding, decided)
         })
         .map_err(os("starting the thread of admission"))?;
+        // And so is the keeper of its heap.
+        let lease = |sizes| Ok((Lease::claim(real_time.class, config.forbidden_calls)?, sizes));
+        let heap = config.heap.map(lease).transpose().map_err(os("a heap of the processor's own"))?;
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("punctual-cpu".into())
             .stack_size(STACK_BYTES)
-            .spawn(move || Processor::<O, I>::main(config, decider, theirs, started))
+            .spawn(move || Processor::<O, I>::main(config, decider, heap, theirs, started))
             .map_err(os("starting the processor's thread"))?;
         let inner = Inner { shared, real_time, thread: Mutex::new(Some(thread)) };
         starting.wait().unwrap_or(Err(EngineError::Os {

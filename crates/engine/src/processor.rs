@@ -43,6 +43,7 @@ use crate::events::Events;
 use crate::handle::{EngineConfig, EngineError};
 use crate::memory::HostMemory;
 use crate::os::calls::{self, Forbidden, ThreadKind};
+use crate::os::heap::{Lease, Sizes};
 use crate::os::realtime;
 use crate::os::{now, wait::Waiter};
 use crate::statistics::{Counters, LinkReport};
@@ -104,6 +105,8 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     /// When a stopping processor ends at the latest.
     stop_at: Option<Instant>,
     shared: Arc<Shared<O, I>>,
+    /// Last: all of the above lies there.
+    heap: Option<Lease>,
 }
 
 /// Whether a command in the background may wait, and for how many turns it was put off.
@@ -142,13 +145,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub fn main(
         config: EngineConfig,
         decider: Decider,
+        heap: Option<(Lease, Sizes)>,
         shared: Arc<Shared<O, I>>,
         started: Answer<Result<(), EngineError>>,
     ) -> Option<Box<Self>> {
         // Told however the thread ends: a panic in it must not leave anybody waiting.
         let _farewell = Farewell(Arc::clone(&shared));
         let forbidden = config.forbidden_calls;
-        match Self::new(config, decider, shared).and_then(|processor| processor.confined(forbidden)) {
+        match Self::new(config, decider, heap, shared).and_then(|processor| processor.confined(forbidden)) {
             Ok(processor) => {
                 started.send(Ok(()));
                 lead::keep(Box::new(processor))
@@ -164,14 +168,23 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     fn confined(self, forbidden: Forbidden) -> Result<Self, EngineError> {
         // What a report reads from files, once a thread.
         drop(self.link_reports());
-        calls::confine(ThreadKind::Processor, forbidden).map_err(EngineError::Confine)?;
+        let shared = ThreadKind::ProcessorOnSharedHeap;
+        let kind = self.heap.as_ref().map_or(shared, |_| ThreadKind::Processor);
+        calls::confine(kind, forbidden).map_err(EngineError::Confine)?;
         Ok(self)
     }
 
-    fn new(config: EngineConfig, decider: Decider, shared: Arc<Shared<O, I>>) -> Result<Self, EngineError> {
+    fn new(
+        config: EngineConfig,
+        decider: Decider,
+        heap: Option<(Lease, Sizes)>,
+        shared: Arc<Shared<O, I>>,
+    ) -> Result<Self, EngineError> {
         realtime::apply(&config.real_time)?;
-        direct::prepare();
         let os = |what| move |error| EngineError::Os { what, error };
+        let begin = |(mut lease, sizes): (Lease, _)| lease.begin(sizes).map(|()| lease);
+        let heap = heap.map(begin).transpose().map_err(os("filling the processor's heap"))?;
+        direct::prepare();
         let waiter = Waiter::new().map_err(os("epoll"))?;
         waiter.watch(shared.commands.doorbell.as_fd(), COMMANDS).map_err(os("epoll"))?;
         waiter.watch(shared.background.doorbell.as_fd(), BACKGROUND).map_err(os("epoll"))?;
@@ -208,6 +221,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             grace,
             stop_at: None,
             shared,
+            heap,
         })
     }
 

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::net::UdpSocket;
 
 use punctual_engine::os::calls::{Forbidden, refused};
+use punctual_engine::os::heap::Sizes;
 use punctual_engine::os::realtime::RealTime;
 use punctual_engine::{Engine, EngineConfig};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
@@ -23,6 +24,7 @@ fn engine(forbidden_calls: Forbidden) -> Handle {
         spin: Nanos::ZERO,
         seed: 1,
         forbidden_calls,
+        heap: None,
     })
     .expect("an engine")
 }
@@ -50,4 +52,15 @@ fn a_processor_is_held_to_its_calls_where_its_host_asks_for_that() {
     assert_eq!(confined.link_reports().expect("it goes on").len(), 1);
     assert_eq!(confined.stop(), Ok(()));
     assert_eq!(refused(), 1, "its own end needs none that it does not have");
+}
+
+#[test]
+fn a_heap_of_its_own_is_refused_where_the_program_has_another_allocator() {
+    let links: Vec<Box<dyn Link>> =
+        vec![Box::new(MemoryLink::pair(MemoryOptions::default()).expect("a pair").0)];
+    let heap = Some(Sizes { small: 1 << 20, large: 1 << 20 });
+    let config = EngineConfig { heap, ..EngineConfig::new(node(1), links, 1) };
+    let started: Result<Handle, _> = Engine::start(config);
+    let error = started.err().expect("another allocator").to_string();
+    assert!(error.contains("allocator"), "{error}");
 }

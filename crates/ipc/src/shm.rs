@@ -15,140 +15,25 @@
 //! Nobody ever gets a `&[u8]` over bytes that the other process may be writing: payload goes in and out by raw
 //! copies, positions and lengths through atomics.
 
+mod mapping;
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use punctual_trial::{Defence, holds};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
-use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
+
+use self::mapping::Mapping;
 
 /// Largest region, in bytes: one ring may not take more.
 pub const REGION_BYTES_MAX: u64 = 4 << 30;
 /// What every file has before its reader relies on it.
 const SEALS: SealFlags =
     SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
-/// Ranges that the kernel may put into one huge page, by their place in the file.
-const HUGE_BYTES: usize = 2 << 20;
-const PAGE_BYTES: usize = 4_096;
-
-/// A mapped file. Unmapped when dropped.
-#[derive(Debug)]
-struct Mapping {
-    base: NonNull<u8>,
-    len: usize,
-    /// Pipes with one page of each huge page's range.
-    _held: Vec<OwnedFd>,
-}
-
-// SAFETY: a Mapping is only an address range; all access goes through atomics or raw copies, whose callers
-// keep the ring protocol. The mapping is owned and stays until drop.
-unsafe impl Send for Mapping {}
-// SAFETY: as above; shared access is what it is for.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(file: impl AsFd, len: u64, writable: bool) -> io::Result<Self> {
-        let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        // SAFETY: a fresh mapping at an address that the kernel chooses; the file is at least `len` long and
-        // cannot shrink (checked by all callers).
-        let base = unsafe {
-            rustix::mm::mmap(
-                ptr::null_mut(),
-                len,
-                protection,
-                MapFlags::SHARED | MapFlags::POPULATE,
-                file,
-                0,
-            )?
-        };
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, len, _held: Vec::new() })
-    }
-
-    /// All its pages are there and stay where they are, whatever a reader of the file asks of the kernel.
-    fn hold(&mut self) -> io::Result<()> {
-        let mut offset = if holds(Defence::HeldPages) { 0 } else { self.len };
-        while offset < self.len {
-            let (pipe, held) = self.hold_some(offset)?;
-            self._held.push(pipe);
-            offset += held * HUGE_BYTES;
-        }
-        // Populating on mapping tells no error, and a collapse that had begun may have come between.
-        // SAFETY: it changes no byte, and the range is this mapping's.
-        match unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxPopulateRead) } {
-            // Before Linux 5.14; such a kernel knows no collapse either.
-            Ok(()) | Err(Errno::INVAL) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// As many pages, one of each range from `offset` on, as one pipe takes: at least one.
-    fn hold_some(&self, offset: usize) -> io::Result<(OwnedFd, usize)> {
-        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let wanted = (self.len - offset).div_ceil(HUGE_BYTES);
-        // A refusal costs memory, or another pipe.
-        let _ = rustix::pipe::fcntl_setpipe_size(&write, wanted.min(256) * PAGE_BYTES);
-        let mut held = 0;
-        while held < wanted {
-            let byte = self.at(offset + held * HUGE_BYTES, 1);
-            // SAFETY: the byte is in the mapping; nobody reads the pipe.
-            let done = unsafe {
-                let byte = std::slice::from_raw_parts(byte, 1);
-                rustix::pipe::vmsplice(&write, &[IoSliceRaw::from_slice(byte)], SpliceFlags::NONBLOCK)
-            };
-            match done {
-                Ok(_) => held += 1,
-                Err(Errno::AGAIN) if held > 0 => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok((read, held))
-    }
-
-    /// The address of `offset`, with `bytes` bytes behind it inside the mapping.
-    ///
-    /// # Panics
-    /// Where the range leaves the mapping: offsets are computed from our own geometry, never read from it.
-    fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
-        assert!(offset <= self.len && bytes <= self.len - offset, "{offset} + {bytes} leaves the region");
-        // SAFETY: within the mapping, as just checked.
-        unsafe { self.base.as_ptr().add(offset) }
-    }
-
-    /// The 64-bit word at `offset`. Where the mapping is for reading only, it may only be loaded.
-    fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(8));
-        // SAFETY: in bounds and aligned; every access by both processes to this word is atomic.
-        unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
-    }
-
-    /// 64-bit words from `offset` on. Where the mapping is for reading only, they may only be loaded.
-    fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
-        assert!(offset.is_multiple_of(8));
-        // SAFETY: in bounds and aligned; every access by both processes to these words is atomic.
-        unsafe { std::slice::from_raw_parts(self.at(offset, count * 8).cast(), count) }
-    }
-
-    fn half(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(4));
-        // SAFETY: in bounds and aligned; every access by both processes to this word is atomic.
-        unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: this mapping is ours and nothing borrows from it any more. Failing would mean a corrupt
-        // address space; there is nothing to be done about it here.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
-    }
-}
-
 /// A new memory file of `len` bytes, all allocated, that can be neither cut nor grown.
 fn new_file(len: u64) -> io::Result<OwnedFd> {
     if len == 0 || len > REGION_BYTES_MAX {
@@ -343,6 +228,3 @@ impl Offer {
         Ok(View(mapping))
     }
 }
-
-#[cfg(test)]
-mod tests;

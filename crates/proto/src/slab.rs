@@ -27,19 +27,52 @@ pub(crate) trait Linked {
 #[repr(align(32))]
 struct Slot<T>(Option<T>);
 
-/// Slots of a run. More room is more runs: nothing moves. So long that allocators give a run pages of its own, which take
-/// memory when they are used and not before; with 256 a channel took 60 B more in a network of 100 nodes.
+/// Slots of a run. More room is more runs: nothing moves, and what is no longer needed is given back in runs. So long that
+/// allocators give a run pages of its own; with 256 a channel took 60 B more in a network of 100 nodes.
 const RUN_SLOTS: usize = 1_024;
+/// Runs beyond those that are needed: a channel that comes and goes allocates nothing.
+const RUNS_SPARE: usize = 1;
+const RUNS_PER_WORD: usize = u64::BITS as usize;
 
-/// The slots, in runs, and those free, the last used on top: it is still in the cache.
+/// The slots, in runs. Items go to the first run that has a free slot, so that the last ones become empty.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    runs: Vec<Vec<Slot<T>>>,
-    /// Slots that have been used.
-    len: usize,
-    free: Vec<u32>,
+    /// By place; where one was given back stands an empty one.
+    runs: Vec<Run<T>>,
+    /// A bit for each run that has a free slot.
+    vacant: Vec<u64>,
+    /// Runs that have slots.
+    present: usize,
+    used: usize,
     /// Items for which [`Slab::add_room`] has reserved.
     room: usize,
+}
+
+/// Slots, and those free, the last used on top: it is still in the cache.
+#[derive(Debug)]
+struct Run<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u16>,
+}
+
+impl<T> Run<T> {
+    const NONE: Self = Self { slots: Vec::new(), free: Vec::new() };
+
+    fn new() -> Self {
+        Self { slots: Vec::with_capacity(RUN_SLOTS), free: Vec::with_capacity(RUN_SLOTS) }
+    }
+
+    const fn is_present(&self) -> bool {
+        self.slots.capacity() > 0
+    }
+
+    const fn is_unused(&self) -> bool {
+        self.slots.len() == self.free.len()
+    }
+
+    const fn is_full(&self) -> bool {
+        self.free.is_empty() && self.slots.len() == RUN_SLOTS
+    }
 }
 
 /// One queue in the slab.
@@ -58,16 +91,28 @@ impl Fifo {
 }
 
 impl<T: Linked> Slab<T> {
+    /// What room for an item takes.
+    pub(crate) const ITEM_BYTES: usize = size_of::<Slot<T>>() + size_of::<u16>();
+
     pub(crate) const fn new() -> Self {
-        Self { runs: Vec::new(), len: 0, free: Vec::new(), room: 0 }
+        Self { runs: Vec::new(), vacant: Vec::new(), present: 0, used: 0, room: 0 }
     }
 
     /// Room for `capacity` items altogether, so that neither `push` nor `pop` allocates.
     pub(crate) fn reserve(&mut self, capacity: usize) {
-        while self.runs.len() * RUN_SLOTS < capacity {
-            self.runs.push(Vec::with_capacity(RUN_SLOTS));
+        let mut place = 0;
+        while self.present * RUN_SLOTS < capacity {
+            place = (place..self.runs.len())
+                .find(|place| !self.runs[*place].is_present())
+                .unwrap_or(self.runs.len());
+            if place == self.runs.len() {
+                self.runs.push(Run::NONE);
+                self.vacant.resize(self.runs.len().div_ceil(RUNS_PER_WORD), 0);
+            }
+            self.runs[place] = Run::new();
+            self.present += 1;
+            self.set_vacant(place, true);
         }
-        reserve(&mut self.free, capacity);
     }
 
     /// Room for `items` more.
@@ -76,19 +121,42 @@ impl<T: Linked> Slab<T> {
         self.reserve(self.room);
     }
 
-    /// So many less are needed.
+    /// So many less are needed. Runs that are not needed any more and hold nothing are given back; one that still holds
+    /// something is, when this is called again.
     pub(crate) fn remove_room(&mut self, items: u32) {
         self.room -= items as usize;
+        let needed = self.room.max(self.used).div_ceil(RUN_SLOTS) + RUNS_SPARE;
+        for place in (0..self.runs.len()).rev() {
+            if self.present <= needed {
+                break;
+            }
+            if self.runs[place].is_present() && self.runs[place].is_unused() {
+                self.runs[place] = Run::NONE;
+                self.present -= 1;
+                self.set_vacant(place, false);
+            }
+        }
+    }
+
+    fn set_vacant(&mut self, run: usize, is_vacant: bool) {
+        let (word, bit) = (&mut self.vacant[run / RUNS_PER_WORD], 1 << (run % RUNS_PER_WORD));
+        *word = if is_vacant { *word | bit } else { *word & !bit };
+    }
+
+    /// The first run that has a free slot. Looks at a word for each 65,536 slots.
+    fn first_vacant(&self) -> Option<usize> {
+        let word = self.vacant.iter().position(|word| *word != 0)?;
+        Some(word * RUNS_PER_WORD + self.vacant[word].trailing_zeros() as usize)
     }
 
     /// Items in all queues.
     pub(crate) const fn used(&self) -> usize {
-        self.len - self.free.len()
+        self.used
     }
 
     /// All of them, queue or not.
     pub(crate) fn items(&self) -> impl Iterator<Item = &T> {
-        self.runs.iter().flatten().filter_map(|slot| slot.0.as_ref())
+        self.runs.iter().flat_map(|run| &run.slots).filter_map(|slot| slot.0.as_ref())
     }
 
     /// Puts an item at the end of a queue; says where it stands.
@@ -105,7 +173,7 @@ impl<T: Linked> Slab<T> {
     /// The item at a place.
     pub(crate) fn at(&self, place: Next) -> Option<&T> {
         let index = place.0 as usize;
-        self.runs.get(index / RUN_SLOTS)?.get(index % RUN_SLOTS)?.0.as_ref()
+        self.runs.get(index / RUN_SLOTS)?.slots.get(index % RUN_SLOTS)?.0.as_ref()
     }
 
     pub(crate) fn at_mut(&mut self, place: Next) -> Option<&mut T> {
@@ -134,7 +202,7 @@ impl<T: Linked> Slab<T> {
 
     pub(crate) fn pop(&mut self, fifo: &mut Fifo) -> Option<T> {
         let item = self.slot_mut(fifo.head)?.0.take()?;
-        self.free.push(fifo.head);
+        self.give_slot_back(fifo.head as usize);
         fifo.head = item.next().0;
         if fifo.head == NONE {
             fifo.tail = NONE;
@@ -143,18 +211,40 @@ impl<T: Linked> Slab<T> {
     }
 
     fn take_slot(&mut self, item: T) -> u32 {
-        if let Some(index) = self.free.pop() {
-            self.runs[index as usize / RUN_SLOTS][index as usize % RUN_SLOTS].0 = Some(item);
-            return index;
+        let place = match self.first_vacant() {
+            Some(place) => place,
+            None => {
+                self.reserve((self.present + 1) * RUN_SLOTS);
+                self.first_vacant().unwrap_or_default()
+            }
+        };
+        let run = &mut self.runs[place];
+        let slot = match run.free.pop() {
+            Some(slot) => {
+                run.slots[usize::from(slot)].0 = Some(item);
+                usize::from(slot)
+            }
+            None => {
+                run.slots.push(Slot(Some(item)));
+                run.slots.len() - 1
+            }
+        };
+        if run.is_full() {
+            self.set_vacant(place, false);
         }
-        self.reserve(self.len + 1);
-        self.runs[self.len / RUN_SLOTS].push(Slot(Some(item)));
-        self.len += 1;
-        (self.len - 1) as u32
+        self.used += 1;
+        (place * RUN_SLOTS + slot) as u32
+    }
+
+    fn give_slot_back(&mut self, index: usize) {
+        let place = index / RUN_SLOTS;
+        self.runs[place].free.push((index % RUN_SLOTS) as u16);
+        self.set_vacant(place, true);
+        self.used -= 1;
     }
 
     fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
-        self.runs.get_mut(index as usize / RUN_SLOTS)?.get_mut(index as usize % RUN_SLOTS)
+        self.runs.get_mut(index as usize / RUN_SLOTS)?.slots.get_mut(index as usize % RUN_SLOTS)
     }
 }
 
@@ -192,7 +282,9 @@ mod tests {
     fn queues_keep_their_own_order_in_shared_slots() {
         let (mut slab, mut even, mut odd) = (Slab::new(), Fifo::EMPTY, Fifo::EMPTY);
         slab.reserve(8);
-        let room = (slab.runs.len(), slab.free.capacity());
+        let room =
+            |slab: &Slab<Item>| (slab.present, slab.runs[0].slots.capacity(), slab.runs[0].free.capacity());
+        let before = room(&slab);
         for turn in 0..100 {
             for number in 0..8 {
                 let fifo = if number % 2 == 0 { &mut even } else { &mut odd };
@@ -204,7 +296,7 @@ mod tests {
             assert!(even.is_empty() && numbers(&slab, &odd).len() == 4);
             while slab.pop(&mut odd).is_some() {}
         }
-        assert_eq!((slab.runs.len(), slab.free.capacity()), room, "nothing was allocated");
+        assert_eq!(room(&slab), before, "nothing was allocated");
     }
 
     #[test]
@@ -215,5 +307,37 @@ mod tests {
             slab.push(&mut fifo, Item(number, Next::NONE));
         }
         assert!(numbers(&slab, &fifo).into_iter().eq(0..3_000));
+    }
+
+    #[test]
+    fn room_that_is_not_needed_is_given_back_but_for_what_holds_something() {
+        let (mut slab, mut stays, mut goes) = (Slab::new(), Fifo::EMPTY, Fifo::EMPTY);
+        slab.add_room(20_000);
+        assert_eq!(slab.present, 20);
+        for number in 0..20_000 {
+            // One in the middle and one in the last run stay for a while.
+            let fifo = if [9_000, 19_999].contains(&number) { &mut stays } else { &mut goes };
+            slab.push(fifo, Item(number, Next::NONE));
+        }
+        slab.add_room(10);
+        while slab.pop(&mut goes).is_some() {}
+        slab.remove_room(20_000);
+        assert_eq!((slab.present, slab.used()), (2, 2), "those that hold something");
+        assert_eq!(numbers(&slab, &stays), [9_000, 19_999]);
+
+        // What is given back can be had again, in its old place or another.
+        slab.add_room(5_000);
+        assert_eq!(slab.present, 5);
+        for number in 0..4_000 {
+            slab.push(&mut goes, Item(number, Next::NONE));
+        }
+        assert!(numbers(&slab, &goes).into_iter().eq(0..4_000));
+        assert_eq!(numbers(&slab, &stays), [9_000, 19_999]);
+        assert_eq!(slab.items().count(), 4_002);
+        while slab.pop(&mut goes).is_some() {}
+        while slab.pop(&mut stays).is_some() {}
+        slab.remove_room(5_000);
+        slab.remove_room(10);
+        assert_eq!((slab.present, slab.used()), (RUNS_SPARE, 0));
     }
 }

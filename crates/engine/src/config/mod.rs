@@ -16,6 +16,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use punctual_analysis::contract::BURST_MESSAGES_MAX;
 use punctual_link::kernel::{KernelError, ShaperRate};
 use punctual_link::{Link, LinkError, UdpOptions};
 use punctual_proto::Ppm;
@@ -25,6 +26,7 @@ use thiserror::Error;
 
 use crate::handle::EngineConfig;
 use crate::os::calls::Forbidden;
+use crate::os::heap;
 use crate::os::random_u64;
 use crate::os::realtime::{RealTime, SchedulingClass};
 use crate::priorities::Priorities;
@@ -38,6 +40,10 @@ pub const DATA_PORT_DEFAULT: u16 = 7_411;
 const SOCKET_PRIORITY_DEFAULT: u32 = 6;
 /// Port of signalling unless configured otherwise.
 pub const SIGNALLING_PORT_DEFAULT: u16 = 7_412;
+/// What a message of a burst takes of the processor's heap, in bytes: its place in the queues of the source.
+const HEAP_MESSAGE_BYTES: usize = 80;
+/// Ready for everything that is not a queue: some hundreds of channels.
+const HEAP_SMALL_BYTES: usize = 1 << 20;
 /// Where the daemon listens unless configured otherwise.
 pub const SOCKET_DEFAULT: &str = "/run/punctual/api.sock";
 
@@ -69,6 +75,8 @@ pub struct HostConfig {
     /// What becomes of system calls that are not in the list of their thread: [`HostConfig::confine_threads`] takes what
     /// the daemon's part says, and threads of any other program are left alone.
     pub forbidden_calls: Forbidden,
+    /// What the processor's own heap has ready; see [`HostConfig::use_own_heap`].
+    pub heap: Option<heap::Sizes>,
 }
 
 /// What a link runs on.
@@ -311,6 +319,14 @@ impl HostConfig {
         self.forbidden_calls = self.daemon.forbidden_calls;
     }
 
+    /// The processor has a heap of its own; the program's allocator must be [`heap::Allocator`]. As much is ready as the
+    /// channel with the greatest burst takes that the quotas allow.
+    pub fn use_own_heap(&mut self) {
+        let quota = usize::try_from(self.daemon.buffer_bytes_per_user_max).unwrap_or(usize::MAX);
+        let large = (BURST_MESSAGES_MAX as usize * HEAP_MESSAGE_BYTES).min(quota);
+        self.heap = Some(heap::Sizes { small: HEAP_SMALL_BYTES, large });
+    }
+
     /// Whether it runs without a real-time class.
     pub fn is_best_effort_host(&self) -> bool {
         self.real_time.class == SchedulingClass::BestEffortHost
@@ -329,7 +345,7 @@ impl HostConfig {
             None => random()?,
         };
         let node = NodeConfig { epoch: Epoch(epoch), links: self.paced_links(), ..self.node.clone() };
-        let &Self { real_time, spin, forbidden_calls, .. } = self;
-        Ok(EngineConfig { node, links, real_time, spin, seed: random()?, forbidden_calls })
+        let &Self { real_time, spin, forbidden_calls, heap, .. } = self;
+        Ok(EngineConfig { node, links, real_time, spin, seed: random()?, forbidden_calls, heap })
     }
 }

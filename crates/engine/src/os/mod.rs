@@ -2,6 +2,7 @@
 
 pub mod attributes;
 pub mod calls;
+pub mod heap;
 pub mod network;
 pub mod realtime;
 pub mod usage;

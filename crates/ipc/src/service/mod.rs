@@ -97,6 +97,8 @@ struct End {
     account: UserId,
     stage: Stage,
     ring_bytes: u64,
+    /// Of the processor's heap: what the node has for the messages of a burst.
+    room_bytes: u64,
     /// Held until the node is done with the ring: unmapping it is work for this thread, not for the processor.
     health: Option<Health>,
     /// As the processor watches it. Held so that it is not the processor that closes it.
@@ -114,6 +116,7 @@ impl End {
             account,
             stage,
             ring_bytes: 0,
+            room_bytes: 0,
             health: None,
             doorbell: None,
             broken: false,
@@ -407,6 +410,7 @@ impl<H: Host> Service<H> {
         self.end_co_schedule(channel);
         let mut end = self.ends.remove(&channel)?;
         self.accounts.give_back(end.account, Resource::Channels, 1);
+        self.accounts.give_back(end.account, Resource::BufferBytes, end.room_bytes);
         self.bury(end.account, end.health.take(), end.doorbell.take(), end.ring_bytes);
         Some(end)
     }

@@ -194,12 +194,20 @@ impl<H: Host> Service<H> {
         request: OpenRequest,
         stage: Stage,
     ) -> Outcome {
+        let (probe, burst) = (request.probe, request.contract.burst_messages_max);
+        let room_bytes = if probe { 0 } else { u64::from(burst) * Node::<H::Memory>::SOURCE_MESSAGE_BYTES };
         self.accounts.take(account, Resource::Channels, 1)?;
+        self.accounts
+            .take(account, Resource::BufferBytes, room_bytes)
+            .inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
         let what = format!("to {}", request.to);
         let opening = self.ask_node(move |node, now| node.open(request, now));
-        let channel = opening.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
+        let channel = opening.inspect_err(|_| {
+            self.accounts.give_back(account, Resource::Channels, 1);
+            self.accounts.give_back(account, Resource::BufferBytes, room_bytes);
+        })?;
         self.spent.set(self.spent.get() * OPEN_CHARGE);
-        self.ends.insert(channel, End::new(client, account, stage, what));
+        self.ends.insert(channel, End { room_bytes, ..End::new(client, account, stage, what) });
         Ok(None)
     }
 

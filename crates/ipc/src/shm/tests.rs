@@ -5,6 +5,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
+use super::mapping::{HUGE_BYTES, PAGE_BYTES};
 use super::*;
 
 const LEN: usize = (5 << 20) + 4_096;

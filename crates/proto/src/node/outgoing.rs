@@ -53,6 +53,11 @@ impl<T> Entry<T> {
 /// The messages of all queues of a node.
 pub(super) type Messages<T> = Slab<Entry<T>>;
 
+/// What room for one message takes, in bytes.
+pub(super) const fn room_bytes<T: MessageRead>() -> usize {
+    Messages::<T>::ITEM_BYTES
+}
+
 /// A fragment that is to be made next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fragment {

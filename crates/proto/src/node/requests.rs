@@ -6,15 +6,18 @@ use punctual_analysis::{Contract, Instant, Nanos};
 
 use super::Node;
 use super::api::{ChannelCounters, CloseReason, OpenRequest, RequestError, UserId};
-use super::best_effort::{Binding, Flow, key_of};
+use super::best_effort::{Binding, Flow, Message, key_of};
 use super::clip::RoleState;
-use super::outgoing::Outgoing;
+use super::outgoing::{self, Outgoing};
 use super::plane::{Owner, best_effort_parameters};
 use crate::ids::{Address, ChannelId, ChannelNumber, ListenerId, Name, PathId};
 use crate::limits::{BEST_EFFORT_OUTGOING_MAX, HEADER_BYTES};
 use crate::memory::Memory;
 
 impl<M: Memory> Node<M> {
+    /// What the node has, in bytes, for each message of a source's burst: its place in a queue, for as long as the channel lives.
+    pub const SOURCE_MESSAGE_BYTES: u64 = outgoing::room_bytes::<Message<M>>() as u64;
+
     /// Listens on a name.
     ///
     /// # Errors

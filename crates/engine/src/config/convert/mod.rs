@@ -101,6 +101,7 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
         daemon,
         epoch_file,
         forbidden_calls: Forbidden::Allow,
+        heap: None,
     })
 }
 

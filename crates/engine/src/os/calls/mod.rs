@@ -20,12 +20,16 @@ pub use self::tables::{Call, calls};
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadKind {
-    /// Drives the node and its links.
+    /// Drives the node and its links, with a heap of its own.
     Processor,
+    /// The same on the C library's heap, which other threads use as well.
+    ProcessorOnSharedHeap,
     /// Serves programs on the API socket, and ends the host.
     Service,
     /// Decides on admission.
     Admission,
+    /// Keeps the processor's heap filled.
+    Heap,
     /// Rings the bells of one user. Started by the service, whose filter it has besides.
     Ringer,
     /// Opens links over AF_XDP and follows their devices.
@@ -36,16 +40,25 @@ pub enum ThreadKind {
 
 impl ThreadKind {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Processor, Self::Service, Self::Admission, Self::Ringer, Self::Links, Self::Devices];
+    pub const ALL: [Self; 8] = [
+        Self::Processor,
+        Self::ProcessorOnSharedHeap,
+        Self::Service,
+        Self::Admission,
+        Self::Heap,
+        Self::Ringer,
+        Self::Links,
+        Self::Devices,
+    ];
 }
 
 impl fmt::Display for ThreadKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Processor => "processor",
+            Self::Processor | Self::ProcessorOnSharedHeap => "processor",
             Self::Service => "service",
             Self::Admission => "admission",
+            Self::Heap => "heap",
             Self::Ringer => "ringer",
             Self::Links => "links",
             Self::Devices => "devices",
@@ -78,7 +91,7 @@ pub fn prepare() -> io::Result<()> {
     const PIECE_BYTES: usize = 100 << 10;
     static ONCE: OnceLock<()> = OnceLock::new();
     if ONCE.set(()).is_ok() {
-        let thread = std::thread::Builder::new().name("punctual-heap".into());
+        let thread = std::thread::Builder::new().name("punctual-libc".into());
         let thread = thread.spawn(|| drop([(); PIECES].map(|()| Vec::<u8>::with_capacity(PIECE_BYTES))))?;
         // It has nothing to panic about.
         let _ = thread.join();

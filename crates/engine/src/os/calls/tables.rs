@@ -47,6 +47,12 @@ const fn is_long(index: u8, value: u64) -> Argument {
     Argument { index, long: true, mask: u64::MAX, value }
 }
 
+/// A length is less than this power of two.
+const fn below(index: u8, power: u64) -> Argument {
+    assert!(power.is_power_of_two());
+    Argument { index, long: true, mask: !(power - 1), value: 0 }
+}
+
 /// Of an `int` all of these bits are set.
 const fn has(index: u8, bits: libc::c_int) -> Argument {
     Argument { index, long: false, mask: bits as u32 as u64, value: bits as u32 as u64 }
@@ -75,20 +81,25 @@ macro_rules! call {
 /// The calls of a kind of thread.
 pub fn calls(kind: ThreadKind) -> impl Iterator<Item = &'static Call> {
     let lists: &[&[Call]] = match kind {
-        ThreadKind::Processor => &[EVERY_THREAD, PROCESSOR],
-        ThreadKind::Service => &[EVERY_THREAD, RINGER, SERVICE],
-        ThreadKind::Ringer => &[EVERY_THREAD, RINGER],
-        ThreadKind::Admission => &[EVERY_THREAD, ADMISSION],
-        ThreadKind::Links => &[EVERY_THREAD, DEVICES, LINKS],
-        ThreadKind::Devices => &[EVERY_THREAD, DEVICES],
+        ThreadKind::Processor => &[EVERY_THREAD, THREAD_END, PROCESSOR],
+        ThreadKind::ProcessorOnSharedHeap => &[EVERY_THREAD, MEMORY, PROCESSOR],
+        ThreadKind::Service => &[EVERY_THREAD, MEMORY, RINGER, SERVICE],
+        ThreadKind::Ringer => &[EVERY_THREAD, MEMORY, RINGER],
+        ThreadKind::Admission => &[EVERY_THREAD, MEMORY, ADMISSION],
+        ThreadKind::Heap => &[EVERY_THREAD, MEMORY],
+        ThreadKind::Links => &[EVERY_THREAD, MEMORY, DEVICES, LINKS],
+        ThreadKind::Devices => &[EVERY_THREAD, MEMORY, DEVICES],
     };
     lists.iter().copied().flatten()
 }
 
 const EVENTFD_BYTES: u64 = 8;
 
-/// Memory, locks, time, and a thread's end.
-const EVERY_THREAD: &[Call] = &[
+/// The longest signal stack of a thread, in bytes: a power of two.
+const SIGNAL_STACK_BYTES_MAX: u64 = 1 << 17;
+
+/// What the C library's heap asks of the kernel.
+const MEMORY: &[Call] = &[
     call!(
         SYS_mmap,
         &[&[has(3, libc::MAP_ANONYMOUS), lacks(2, libc::PROT_EXEC)]],
@@ -99,6 +110,24 @@ const EVERY_THREAD: &[Call] = &[
     call!(SYS_munmap, "memory that is given back, the signal stack of a thread that ends"),
     call!(SYS_madvise, "the same"),
     call!(SYS_brk, "as mmap, where a heap of its own cannot be had"),
+];
+
+/// What the end of a thread asks for that has its own heap: ends of others are among [`MEMORY`].
+const THREAD_END: &[Call] = &[
+    call!(
+        SYS_munmap,
+        &[&[below(1, SIGNAL_STACK_BYTES_MAX)]],
+        "less than 128 KiB: the thread ends, and with it its signal stack",
+    ),
+    call!(
+        SYS_madvise,
+        &[&[is(2, libc::MADV_DONTNEED)]],
+        "MADV_DONTNEED: the thread ends, its stack is not needed"
+    ),
+];
+
+/// Locks, time, and a thread's end.
+const EVERY_THREAD: &[Call] = &[
     call!(SYS_futex, "locks and channels between threads of the daemon"),
     call!(SYS_sched_yield, "the same, where another thread is just done"),
     call!(SYS_clock_gettime, "the time, where the vDSO has none; CPU time of the thread"),

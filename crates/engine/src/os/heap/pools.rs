@@ -1,0 +1,206 @@
+//! The pools, as the thread of the heap has them. Nothing here allocates by the program's allocator, and only
+//! [`Pools::wait`] waits.
+
+use std::alloc::Layout;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use super::pool::{Owned, UNIT_BYTES};
+use super::stack::Taken;
+use super::{Heap, LARGE_BYTES, Noted, POOLS_MAX, Sizes};
+
+/// Blocks that came back, at most so many of which are put where they belong by one call.
+const RETURNED_AT_ONCE: usize = 8;
+
+/// Small blocks and large ones lie apart, so that pools of large ones become empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(super) enum Kind {
+    Small,
+    Large,
+}
+
+impl Kind {
+    pub const ALL: [Self; 2] = [Self::Small, Self::Large];
+
+    const fn of(layout: Layout) -> Self {
+        if layout.size() < LARGE_BYTES { Self::Small } else { Self::Large }
+    }
+}
+
+/// A pool with its place in the table.
+type Slot = Option<(Owned, Kind)>;
+
+/// See the module.
+pub(super) struct Pools {
+    slots: [Slot; POOLS_MAX],
+    of: [Account; 2],
+    /// Of blocks that came back, what is still to be done.
+    returned: Taken,
+}
+
+/// Of all pools of a kind.
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    /// So much is to be ready.
+    reserve: usize,
+    bytes: usize,
+    free: usize,
+    /// The keeper was asked for more, and has not brought it.
+    asked: bool,
+}
+
+impl Account {
+    const NONE: Self = Self { reserve: 0, bytes: 0, free: 0, asked: false };
+
+    /// How long the next pool is to be: an eighth of what is there, so that a few are enough for any memory.
+    fn more(&self) -> usize {
+        (self.bytes / 8).max(self.reserve.saturating_sub(self.free))
+    }
+}
+
+impl Pools {
+    pub const fn new() -> Self {
+        Self { slots: [const { None }; POOLS_MAX], of: [Account::NONE; 2], returned: Taken::NONE }
+    }
+
+    /// Has so much ready.
+    pub fn begin(&mut self, heap: &Heap, sizes: Sizes) -> io::Result<()> {
+        for (kind, reserve) in Kind::ALL.into_iter().zip([sizes.small, sizes.large]) {
+            let account = &mut self.of[kind as usize];
+            (account.reserve, account.asked) = (reserve, false);
+            if account.free < reserve {
+                heap.desk.ask(kind, account.more() + UNIT_BYTES, 0);
+                self.wait(heap, kind)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn allocate(&mut self, heap: &Heap, layout: Layout) -> Option<NonNull<u8>> {
+        self.settle(heap, RETURNED_AT_ONCE);
+        let kind = Kind::of(layout);
+        let found = self.try_allocate(kind, layout).or_else(|| self.insist(heap, kind, layout));
+        let account = &mut self.of[kind as usize];
+        if account.free < account.reserve && !account.asked {
+            account.asked = true;
+            heap.desk.ask(kind, account.more(), 0);
+        }
+        found
+    }
+
+    fn try_allocate(&mut self, kind: Kind, layout: Layout) -> Option<NonNull<u8>> {
+        // The first ones are filled first, so that the last ones become empty.
+        for (pool, _) in self.slots.iter_mut().flatten().filter(|(_, of)| *of == kind) {
+            let before = pool.free_bytes();
+            if let Some(block) = pool.allocate(layout) {
+                self.of[kind as usize].free -= before - pool.free_bytes();
+                return Some(block);
+            }
+        }
+        None
+    }
+
+    /// What is there does not suffice: everything that came back first, then a new pool. `None` where memory runs out.
+    #[cold]
+    fn insist(&mut self, heap: &Heap, kind: Kind, layout: Layout) -> Option<NonNull<u8>> {
+        self.settle(heap, usize::MAX);
+        loop {
+            if let Some(block) = self.try_allocate(kind, layout) {
+                return Some(block);
+            }
+            heap.waits.fetch_add(1, Ordering::Relaxed);
+            heap.desk.ask(kind, self.of[kind as usize].more(), layout.size() + layout.align());
+            self.wait(heap, kind).ok()?;
+        }
+    }
+
+    /// Until the keeper has brought a pool of this kind.
+    fn wait(&mut self, heap: &Heap, kind: Kind) -> io::Result<()> {
+        loop {
+            let seen = heap.desk.brought();
+            if self.accept(heap, kind) {
+                return Ok(());
+            }
+            if heap.desk.has_failed(kind) {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+            heap.desk.wait(seen);
+        }
+    }
+
+    /// # Safety
+    /// `block` was allocated here with this layout, and is freed once.
+    pub unsafe fn deallocate(&mut self, heap: &Heap, block: NonNull<u8>, layout: Layout) {
+        self.settle(heap, RETURNED_AT_ONCE);
+        // SAFETY: as the caller promises.
+        unsafe { self.put(heap, block, layout) };
+    }
+
+    /// # Safety
+    /// As [`Pools::deallocate`].
+    unsafe fn put(&mut self, heap: &Heap, block: NonNull<u8>, layout: Layout) {
+        let address = block.as_ptr().addr();
+        let found = self.slots.iter_mut().enumerate().find_map(|(slot, pool)| {
+            let (pool, kind) = pool.as_mut()?;
+            pool.range().contains(address).then_some((slot, pool, *kind))
+        });
+        let Some((slot, pool, kind)) = found else { return };
+        let before = pool.free_bytes();
+        // SAFETY: as the caller promises; it lies in this pool.
+        unsafe { pool.deallocate(block, layout) };
+        let account = &mut self.of[kind as usize];
+        account.free += pool.free_bytes() - before;
+        let spare = account.free.saturating_sub(pool.bytes());
+        // With a margin: what is given back is not asked for at once.
+        if pool.is_empty() && spare >= account.reserve + account.reserve / 2 {
+            self.retire(heap, slot);
+        }
+    }
+
+    fn retire(&mut self, heap: &Heap, slot: usize) {
+        let Some((pool, kind)) = self.slots[slot].take() else { return };
+        heap.ranges[slot].store(0, Ordering::Release);
+        let account = &mut self.of[kind as usize];
+        account.bytes -= pool.bytes();
+        account.free -= pool.free_bytes();
+        heap.desk.retire(pool);
+    }
+
+    /// Puts blocks where they belong that other threads have freed, and takes in what the keeper has brought.
+    fn settle(&mut self, heap: &Heap, at_most: usize) {
+        self.accept(heap, Kind::Small);
+        for _ in 0..at_most {
+            if self.returned.is_empty() {
+                self.returned = heap.returned.take();
+            }
+            let Some(block) = self.returned.next() else { return };
+            // SAFETY: a block of a pool, which somebody has noted and freed.
+            unsafe { self.put(heap, block, Noted::read(block)) };
+        }
+    }
+
+    /// Takes pools in; whether one was of this kind.
+    fn accept(&mut self, heap: &Heap, wanted: Kind) -> bool {
+        let mut any = false;
+        for (pool, kind) in heap.desk.take_brought() {
+            any |= kind == wanted;
+            let account = &mut self.of[kind as usize];
+            account.asked = false;
+            let Some(slot) = self.slots.iter().position(Option::is_none) else {
+                // Somebody has more memory than sixty-four pools.
+                heap.desk.retire(pool);
+                continue;
+            };
+            account.bytes += pool.bytes();
+            account.free += pool.free_bytes();
+            heap.ranges[slot].store(pool.range().0, Ordering::Release);
+            heap.used.fetch_max(slot + 1, Ordering::AcqRel);
+            self.slots[slot] = Some((pool, kind));
+        }
+        any
+    }
+}
+
+const _: () = assert!(UNIT_BYTES > LARGE_BYTES);

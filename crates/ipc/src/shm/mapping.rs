@@ -1,0 +1,156 @@
+//! A mapped file. The kernel fills what it maps, and frees what it unmaps, with the address space's lock held, for which
+//! every other thread of the process waits that asks for memory: so this is done in slices.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use punctual_trial::{Defence, holds};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
+
+/// Ranges that the kernel may put into one huge page, by their place in the file.
+pub(super) const HUGE_BYTES: usize = 2 << 20;
+pub(super) const PAGE_BYTES: usize = 4_096;
+/// What is mapped, filled or unmapped at once: whole pages.
+const SLICE_BYTES: usize = 256 << 10;
+
+/// Where the slices of so many bytes begin, and how long they are.
+fn slices(len: usize) -> impl DoubleEndedIterator<Item = (usize, usize)> {
+    (0..len.div_ceil(SLICE_BYTES)).map(move |slice| {
+        let offset = slice * SLICE_BYTES;
+        (offset, SLICE_BYTES.min(len - offset))
+    })
+}
+
+/// A mapped file. Unmapped when dropped.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    pub base: NonNull<u8>,
+    pub len: usize,
+    /// Pipes with one page of each huge page's range.
+    _held: Vec<OwnedFd>,
+}
+
+// SAFETY: a Mapping is only an address range; all access goes through atomics or raw copies, whose callers
+// keep the ring protocol. The mapping is owned and stays until drop.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; shared access is what it is for.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub fn new(file: impl AsFd, len: u64, writable: bool) -> io::Result<Self> {
+        let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        let mapping = Self::reserve(len)?;
+        for (offset, len) in slices(len) {
+            // SAFETY: in place of a part of the reservation, which is this mapping's; the file is at least `len` long and
+            // cannot shrink (checked by all callers).
+            unsafe {
+                let at = mapping.base.as_ptr().add(offset).cast();
+                let flags = MapFlags::SHARED | MapFlags::POPULATE | MapFlags::FIXED;
+                rustix::mm::mmap(at, len, protection, flags, &file, offset as u64)?;
+            }
+        }
+        Ok(mapping)
+    }
+
+    /// Addresses that nothing stands behind yet. Locked memory or not, the kernel fills nothing that may not be accessed.
+    fn reserve(len: usize) -> io::Result<Self> {
+        // SAFETY: a fresh mapping at an address that the kernel chooses.
+        let base = unsafe {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            rustix::mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::empty(), flags)?
+        };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, len, _held: Vec::new() })
+    }
+
+    /// All its pages are there and stay where they are, whatever a reader of the file asks of the kernel.
+    pub fn hold(&mut self) -> io::Result<()> {
+        let mut offset = if holds(Defence::HeldPages) { 0 } else { self.len };
+        while offset < self.len {
+            let (pipe, held) = self.hold_some(offset)?;
+            self._held.push(pipe);
+            offset += held * HUGE_BYTES;
+        }
+        // Populating on mapping tells no error, and a collapse that had begun may have come between.
+        for (offset, len) in slices(self.len) {
+            let at = self.at(offset, len).cast();
+            // SAFETY: it changes no byte, and the range is this mapping's.
+            match unsafe { rustix::mm::madvise(at, len, Advice::LinuxPopulateRead) } {
+                Ok(()) => {}
+                // Before Linux 5.14; such a kernel knows no collapse either.
+                Err(Errno::INVAL) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// As many pages, one of each range from `offset` on, as one pipe takes: at least one.
+    fn hold_some(&self, offset: usize) -> io::Result<(OwnedFd, usize)> {
+        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let wanted = (self.len - offset).div_ceil(HUGE_BYTES);
+        // A refusal costs memory, or another pipe.
+        let _ = rustix::pipe::fcntl_setpipe_size(&write, wanted.min(256) * PAGE_BYTES);
+        let mut held = 0;
+        while held < wanted {
+            let byte = self.at(offset + held * HUGE_BYTES, 1);
+            // SAFETY: the byte is in the mapping; nobody reads the pipe.
+            let done = unsafe {
+                let byte = std::slice::from_raw_parts(byte, 1);
+                rustix::pipe::vmsplice(&write, &[IoSliceRaw::from_slice(byte)], SpliceFlags::NONBLOCK)
+            };
+            match done {
+                Ok(_) => held += 1,
+                Err(Errno::AGAIN) if held > 0 => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok((read, held))
+    }
+
+    /// The address of `offset`, with `bytes` bytes behind it inside the mapping.
+    ///
+    /// # Panics
+    /// Where the range leaves the mapping: offsets are computed from our own geometry, never read from it.
+    pub fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
+        assert!(offset <= self.len && bytes <= self.len - offset, "{offset} + {bytes} leaves the region");
+        // SAFETY: within the mapping, as just checked.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// The 64-bit word at `offset`. Where the mapping is for reading only, it may only be loaded.
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8));
+        // SAFETY: in bounds and aligned; every access by both processes to this word is atomic.
+        unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
+    }
+
+    /// 64-bit words from `offset` on. Where the mapping is for reading only, they may only be loaded.
+    pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        assert!(offset.is_multiple_of(8));
+        // SAFETY: in bounds and aligned; every access by both processes to these words is atomic.
+        unsafe { std::slice::from_raw_parts(self.at(offset, count * 8).cast(), count) }
+    }
+
+    pub fn half(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4));
+        // SAFETY: in bounds and aligned; every access by both processes to this word is atomic.
+        unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        for (offset, len) in slices(self.len).rev() {
+            let at = self.at(offset, len).cast();
+            // SAFETY: this mapping is ours and nothing borrows from it any more. Failing would mean a corrupt address space;
+            // there is nothing to be done about it here.
+            let _ = unsafe { rustix::mm::munmap(at, len) };
+        }
+    }
+}
