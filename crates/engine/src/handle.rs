@@ -9,7 +9,7 @@ use punctual_link::Link;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::config::NodeConfig;
-use punctual_proto::node::{Decided, Node, NodeConfigError};
+use punctual_proto::node::{Decided, Decision, Node, NodeConfigError};
 use punctual_proto::{Instant, Nanos};
 use thiserror::Error;
 
@@ -19,6 +19,7 @@ use crate::direct;
 use crate::events::Events;
 use crate::memory::HostMemory;
 use crate::os::calls::Forbidden;
+use crate::os::now;
 use crate::os::realtime::{RealTime, RealTimeError};
 use crate::processor::lead::{Lead, LeadError, Raised};
 use crate::processor::{Processor, Shared};
@@ -145,10 +146,11 @@ impl Engine {
             counters: Counters::default(),
         });
         let (started, starting) = question();
-        let deciding = Arc::downgrade(&shared);
+        let (deciding, failing) = (Arc::downgrade(&shared), Arc::downgrade(&shared));
+        let decide = move |decision: Decision| give_back(&deciding, decision.decide(now));
         // Started here: it is not to share the processor's CPU.
-        let decider = Decider::start(real_time.class, config.forbidden_calls, move |decided| {
-            give_back(&deciding, decided)
+        let decider = Decider::start(real_time.class, config.forbidden_calls, decide, move || {
+            admission_failed(&failing)
         })
         .map_err(os("starting the thread of admission"))?;
         let theirs = Arc::clone(&shared);
@@ -176,6 +178,21 @@ where
     let command =
         move |processor: &mut Processor<O, I>, now| processor.node_mut().handle_decided(decided, now);
     shared.commands.push(Box::new(command)).is_ok()
+}
+
+/// The thread that decides has panicked, and the policies of admission are gone with it: what runs is ended in order, as
+/// when the host is stopped, and whoever waits for the engine's events sees that it has stopped by itself.
+fn admission_failed<O, I>(shared: &Weak<Shared<O, I>>)
+where
+    O: Outbox + 'static,
+    I: Inbox + 'static,
+{
+    tracing::error!(
+        "the thread that decides on admission has failed (a bug: report the lines above): the engine stops"
+    );
+    // Where the processor is gone, nobody needs to be told.
+    let Some(shared) = shared.upgrade() else { return };
+    let _ = shared.commands.push(Box::new(|processor, now| processor.shut_down(now)));
 }
 
 fn check_links(config: &EngineConfig) -> Result<(), EngineError> {
@@ -357,3 +374,6 @@ impl<O: Outbox, I: Inbox> Drop for Inner<O, I> {
         let _ = self.stop();
     }
 }
+
+#[cfg(test)]
+mod tests;
