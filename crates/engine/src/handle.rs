@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use punctual_link::Link;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::node::api::UserId;
 use punctual_proto::node::config::NodeConfig;
 use punctual_proto::node::{Decided, Decision, Node, NodeConfigError};
 use punctual_proto::{Instant, Nanos};
@@ -261,20 +262,27 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
 
     /// From now on a ring of `doorbell` (anything that becomes readable anew at each ring and is never read) makes the node
     /// look at the outgoing ring of `channel`. Replaces the doorbell that the channel had. Closing a descriptor may wait
-    /// for who holds the other end: whoever calls keeps a share of it until [`EngineHandle::unwatch`].
+    /// for who holds the other end: whoever calls keeps a share of it until it is forgotten. Rings that the channel's
+    /// contract does not allow, all of a best-effort flow, count in the one allowance of `payer`; `None`: each doorbell
+    /// has one of its own.
     ///
     /// # Errors
     /// Where the descriptor cannot be waited for, or as [`EngineHandle::call`].
-    pub fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>) -> Result<(), WatchError> {
-        Ok(self.ask(move |processor, now| processor.watch(channel, doorbell, now))??)
+    pub fn watch(
+        &self,
+        channel: ChannelId,
+        doorbell: Arc<OwnedFd>,
+        payer: Option<UserId>,
+    ) -> Result<(), WatchError> {
+        Ok(self.ask(move |processor, now| processor.watch(channel, doorbell, payer, now))??)
     }
 
-    /// Forgets the channel's doorbell, if it has one.
+    /// Has the channel's doorbell forgotten, if it has one, and does not wait: soon nobody but the caller holds it.
     ///
     /// # Errors
-    /// As [`EngineHandle::call`].
-    pub fn unwatch(&self, channel: ChannelId) -> Result<(), CallError> {
-        self.ask(move |processor, _| processor.unwatch(channel))
+    /// [`EngineGone`]: nobody holds it any more.
+    pub fn unwatch(&self, channel: ChannelId) -> Result<(), EngineGone> {
+        self.inner.shared.commands.push(Box::new(move |processor, _| processor.unwatch(channel)))
     }
 
     /// The receiver of the node's events.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use punctual::{
-    BrokenStage, ForeignVersion, HostStatus, KernelTraffic, LinkStatus, NodeStatus, PathRecord, RateStatus,
+    ApiStatus, BrokenStage, ForeignVersion, HostStatus, KernelTraffic, LinkStatus, NodeStatus, PathRecord,
+    RateStatus,
 };
 use serde_json::Value;
 
@@ -74,6 +75,7 @@ pub fn check(host: &str, status: &HostStatus, configured: bool) -> Vec<Finding> 
     findings.extend(node.links.iter().filter(|_| !configured).filter_map(unbounded));
     findings.extend(troubles(&status.engine["links"]));
     findings.extend(refused_calls(&status.engine));
+    findings.extend(descriptors(&status.api));
     findings
 }
 
@@ -129,6 +131,19 @@ fn refused_calls(engine: &Value) -> Option<Finding> {
     let fix = "see the daemon's log for which, and report them with the version of the C library; forbidden_calls = \
                \"allow\" in [daemon] lets them pass";
     Some(Finding::problem("system calls", found, fix))
+}
+
+/// What users may take together does not fit into what the daemon may have.
+fn descriptors(api: &ApiStatus) -> Option<Finding> {
+    let ApiStatus { descriptors_max: limit, descriptors_needed: needed, .. } = *api;
+    let found = format!(
+        "users may take {needed} together, the daemon may have {limit}: some would be refused for others"
+    );
+    let fix = format!(
+        "set LimitNOFILE={needed} in its unit file (elsewhere: ulimit -Hn {needed}), or lower users_max or \
+         descriptors_per_user_max in [daemon]; restart it"
+    );
+    (limit < needed).then(|| Finding::note("descriptors", found, fix))
 }
 
 /// Over a link nothing can be guaranteed until the neighbour is there, and its rate is known.

@@ -9,6 +9,7 @@ use punctual_proto::Instant;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
+use punctual_proto::node::api::UserId;
 
 use super::doorbells::Allowance;
 use super::port::LinkPort;
@@ -21,10 +22,17 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
         &mut self.node
     }
 
-    pub fn watch(&mut self, channel: ChannelId, doorbell: Arc<OwnedFd>, at: Instant) -> io::Result<()> {
+    pub fn watch(
+        &mut self,
+        channel: ChannelId,
+        doorbell: Arc<OwnedFd>,
+        payer: Option<UserId>,
+        at: Instant,
+    ) -> io::Result<()> {
         self.unwatch(channel);
         let contract = self.node.channel(channel).map(|status| status.contract);
-        self.doorbells.watch(channel, doorbell, Allowance::of(contract.as_ref()), &self.waiter)?;
+        let allowance = Allowance::of(contract.as_ref(), payer);
+        self.doorbells.watch(channel, doorbell, allowance, &self.waiter)?;
         // What was sent before anybody watched.
         self.node.handle_outbox(channel, at);
         Ok(())
