@@ -169,7 +169,8 @@ fn who_has_rings_made_without_end_pays_for_the_time_of_the_service() {
     let host = &hosts.connections[0];
     // Asks for one ring of 32 MiB after the other, until it is not answered while root has many answers.
     'asking: loop {
-        assert!(greedy.try_send(&ring));
+        // Without room, those before are not served yet.
+        greedy.try_send(&ring);
         let mut served = 0;
         while !greedy.is_readable() {
             let begun = Instant::now();

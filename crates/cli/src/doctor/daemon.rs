@@ -224,6 +224,19 @@ mod tests {
     use crate::doctor::State;
 
     #[test]
+    fn users_who_may_take_more_descriptors_than_there_are_get_a_note_with_the_limit_that_does() {
+        let api =
+            |descriptors_max| ApiStatus { descriptors_max, descriptors_needed: 596, ..ApiStatus::default() };
+        assert_eq!(descriptors(&api(596)), None);
+        let note = descriptors(&api(595)).expect("one is missing");
+        assert!(
+            note.state == State::Note && note.found.contains("596") && note.found.contains("595"),
+            "{note:?}"
+        );
+        assert!(note.fix.contains("LimitNOFILE=596"), "{note:?}");
+    }
+
+    #[test]
     fn what_is_wrong_with_a_link_is_a_problem_with_its_fix() {
         let foreign = "foreign traffic of about 60 Mbit/s on eth0, which is Punctual's alone: keep it off";
         let links = json!([{ "name": "l", "facts": { "trouble": foreign } }, { "name": "m", "facts": {} }]);
