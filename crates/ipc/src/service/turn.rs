@@ -24,7 +24,7 @@ impl Turn {
     pub(super) fn count(&mut self, user: UserId, took: Nanos) {
         let (requests, sum) = self.0.entry(user).or_default();
         *requests += 1;
-        *sum = *sum + took;
+        *sum += took;
     }
 }
 
