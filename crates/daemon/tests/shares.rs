@@ -251,7 +251,7 @@ fn a_client_that_dies_with_a_thousand_flows_keeps_nobody_waiting() {
 }
 
 /// Requests of root that wait while a client of another user ends: their answers fit into its socket.
-const QUEUED: usize = 24;
+const QUEUED: usize = 8;
 
 /// As the next answer, a status, says.
 fn flows_of_ann(root: &Raw) -> u64 {
