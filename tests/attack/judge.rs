@@ -48,6 +48,8 @@ pub struct Bounds {
     pub turn_slack: Option<Duration>,
     /// By which any daemon may grow beyond the control.
     pub grown_kib_max: u64,
+    /// What the attack may add to what any processor takes of a CPU; `None` where that is documented elsewhere.
+    pub processor_share_max: Option<f64>,
 }
 
 /// In a row beside its control.
@@ -77,8 +79,12 @@ impl std::fmt::Display for Round {
 }
 
 impl Bounds {
-    pub const DEFAULT: Self =
-        Self { losses: Losses::AsControl, turn_slack: Some(TURN_SLACK), grown_kib_max: 6 << 10 };
+    pub const DEFAULT: Self = Self {
+        losses: Losses::AsControl,
+        turn_slack: Some(TURN_SLACK),
+        grown_kib_max: 6 << 10,
+        processor_share_max: None,
+    };
 
     pub fn hold(&self, round: &Round) -> bool {
         let Round { control, attack } = round;
@@ -91,6 +97,9 @@ impl Bounds {
         turn_max.is_none_or(|max| attack.longest_turn <= max)
             && attack.lost <= lost_max
             && attack.late <= 2 * control.late + attack.sent / 20
+            && self
+                .processor_share_max
+                .is_none_or(|max| attack.processor_share <= control.processor_share + max)
             && grown(attack.grown) <= grown(control.grown) + self.grown_kib_max
     }
 }
@@ -140,10 +149,11 @@ fn slice(mechanism: &Mechanism, world: &mut World, own: bool, span: Duration) ->
     let of = if own { "control" } else { "attack" };
     assert!(attacker.is_running(), "{}: the {of} has given up", mechanism.name);
     let Harm { sent, lost, late, longest_turn, grown: Memory { resident_kib, locked_kib }, .. } = &harm;
+    let percent = harm.processor_share * 100.0;
     let p99_us = harm.quantile_us(0.99);
     eprintln!(
         "{} {of}: {lost} lost, {late} late of {sent}, longest turn {longest_turn:?}, p99 {p99_us} us, {resident_kib} KiB more \
-         resident, {locked_kib} locked, {faults} faults, {waits} waits for memory",
+         resident, {locked_kib} locked, {faults} faults, {waits} waits for memory, processor {percent:.1} %",
         mechanism.name,
     );
     (harm, attacker)
@@ -169,6 +179,7 @@ fn sum_up(rounds: &[Round]) -> Round {
                 resident_kib: middle(|harm| harm.grown.resident_kib),
                 locked_kib: middle(|harm| harm.grown.locked_kib),
             },
+            processor_share: harms.iter().map(|harm| harm.processor_share).sum::<f64>() / harms.len() as f64,
             latencies_ns: harms.iter().flat_map(|harm| harm.latencies_ns.iter().copied()).collect(),
         }
     };
@@ -181,7 +192,7 @@ fn report(mechanism: &Mechanism, rounds: usize, Round { control, attack }: &Roun
     println!("| {} | {} | {rounds} rounds |", mechanism.name, mechanism.guards);
     for (of, harm) in [("control", control), ("attack", attack)] {
         println!(
-            "|   {of}: {} of {} lost, {} late, turn {:?}, p50 {} us, p99 {} us, p99.9 {} us |",
+            "|   {of}: {} of {} lost, {} late, turn {:?}, p50 {} us, p99 {} us, p99.9 {} us, processor {:.1} % |",
             harm.lost,
             harm.sent,
             harm.late,
@@ -189,6 +200,7 @@ fn report(mechanism: &Mechanism, rounds: usize, Round { control, attack }: &Roun
             harm.quantile_us(0.5),
             harm.quantile_us(0.99),
             harm.quantile_us(0.999),
+            harm.processor_share * 100.0,
         );
     }
 }

@@ -17,7 +17,7 @@ const WANTED: &str = "PUNCTUAL_ATTACK_CHANNELS";
 const SLICE: Duration = Duration::from_millis(500);
 const LONG_SLICE: Duration = Duration::from_secs(4);
 const SETUP: Setup = Setup {
-    daemon: "channels_per_user_max = 30000\nbuffers_per_user_max = \"4GiB\"",
+    daemon: "channels_per_user_max = 30000\ndescriptors_per_user_max = 200000\nbuffers_per_user_max = \"4GiB\"",
     signalling: "packets_per_second = 500",
     link: "frames = 32768",
     period: Duration::from_millis(2),

@@ -75,6 +75,10 @@ pub const MECHANISMS: &[Mechanism] = &[
         bounds: TWICE,
         ..Mechanism::new("stuffed-doorbells", "what rings too often is muted", stuff_doorbells)
     },
+    Mechanism {
+        bounds: Bounds { grown_kib_max: 16 << 10, processor_share_max: Some(0.08), ..TWICE },
+        ..Mechanism::new("doorbells-of-flows", "users have one allowance of doorbells each", ring_flows)
+    },
 ];
 
 /// A million entries in the list of those who wait for `descriptor`, for an event that never comes.
@@ -117,6 +121,26 @@ fn besiege_doorbells(field: &Field) {
         // Now it is taken off the list of what is watched, and closed.
         raw.ask(Request::Close { channel }).0.expect("closed");
     });
+}
+
+/// Doorbells of as many best-effort flows as one user may have, one after the other without end.
+fn ring_flows(field: &Field) {
+    const FLOWS: usize = 250;
+    let doorbells: Vec<OwnedFd> = if field.own {
+        let pair = || {
+            let (ours, theirs) = Doorbell::pair().expect("sockets");
+            std::mem::forget(ours);
+            theirs
+        };
+        (0..FLOWS).map(|_| pair()).collect()
+    } else {
+        let raw = Raw::greeted(SOURCE_SOCKET.as_ref());
+        let shape = RingShape::new(1, 1).expect("a shape");
+        let doorbells = (0..FLOWS).map(|_| flow(&raw, shape).2.remove(3)).collect();
+        std::mem::forget(raw);
+        doorbells
+    };
+    threads(1, move |_| doorbells.iter().for_each(ring));
 }
 
 /// Floods first, so that it is muted and heard again all the time; then a crowd comes, while the flood goes on.

@@ -50,6 +50,15 @@ pub const MECHANISMS: &[Mechanism] = &[
     Mechanism::new("empty-packets", CHECKED, empty_packets),
     Mechanism::new("longest-names", PLACES, longest_names),
     Mechanism::new("descriptors-sent", "the kernel lets no descriptor through", send_descriptors),
+    Mechanism::new("asks-and-hangs-up", PLACES, ask_and_hang_up),
+    Mechanism {
+        bounds: OPENS_RINGS,
+        ..Mechanism::new("takes-every-descriptor", "descriptors are within quotas", take_every_descriptor)
+    },
+    Mechanism {
+        bounds: OPENS_RINGS,
+        ..Mechanism::new("many-ends-at-once", "what is gone is ended in slices", end_many_at_once)
+    },
     Mechanism { bounds: OPENS_RINGS, ..Mechanism::new("rings-come-and-go", FREED, rings_come_and_go) },
     Mechanism { bounds: OPENS_RINGS, ..Mechanism::new("killed-in-a-storm", FREED, killed_in_a_storm) },
     Mechanism {
@@ -277,6 +286,52 @@ fn send_descriptors(field: &Field) {
             descriptors: vec![reading.into(), writing.into()],
         };
         let _ = punctual_ipc::socket::send(&line, &packet, rustix::net::SendFlags::NOSIGNAL);
+    });
+}
+
+/// As many requests as fit into a connection, and its end, on all connections.
+fn ask_and_hang_up(field: &Field) {
+    let own = field.own;
+    let status = request(Request::Status);
+    threads(2, move |_| {
+        let field = Field { own, page: None };
+        let lines: Vec<OwnedFd> = (0..CONNECTIONS / 2).filter_map(|_| field.try_greeted()).collect();
+        for line in &lines {
+            while rustix::net::send(line, &status, rustix::net::SendFlags::DONTWAIT).is_ok() {}
+        }
+    });
+}
+
+/// Asks `line` for flows until it has as many, or is refused; how many it got.
+fn take_flows(line: &OwnedFd, most: usize) -> usize {
+    let mut buffer = [0; 4_096];
+    let ring = RingShape::new(1, 1).expect("a shape");
+    let what = request(Request::OpenBestEffort { to: address("bulk"), ring });
+    let taken = |_: &usize| {
+        let read = ask(line, &what, &mut buffer);
+        read.is_some_and(|read| crate::field::opened(&buffer[..read]).is_some())
+    };
+    (0..most).take_while(taken).count()
+}
+
+/// As many connections and flows as the daemon gives, and on and on.
+fn take_every_descriptor(field: &Field) {
+    let own = field.own;
+    let lines = crowd(field);
+    threads(1, move |_| {
+        for line in &lines {
+            take_flows(line, if own { 10 } else { 1_000 });
+        }
+    });
+}
+
+/// Programs that have all that they may have end at once, again and again.
+fn end_many_at_once(field: &Field) {
+    let own = field.own;
+    threads(1, move |_| {
+        let field = Field { own, page: None };
+        let Some(line) = field.try_greeted() else { return };
+        take_flows(&line, 250);
     });
 }
 

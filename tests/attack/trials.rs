@@ -211,6 +211,26 @@ fn descriptors_sent_without_end_harm_nobody() {
 }
 
 #[test]
+fn doorbells_of_as_many_flows_as_one_user_may_have_harm_nobody() {
+    hold("doorbells-of-flows");
+}
+
+#[test]
+fn asking_and_hanging_up_harms_nobody() {
+    hold("asks-and-hangs-up");
+}
+
+#[test]
+fn who_takes_every_descriptor_harms_nobody() {
+    hold("takes-every-descriptor");
+}
+
+#[test]
+fn many_ends_at_once_harm_nobody() {
+    hold("many-ends-at-once");
+}
+
+#[test]
 fn rings_that_come_and_go_harm_nobody() {
     hold("rings-come-and-go");
 }

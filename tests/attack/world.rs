@@ -118,6 +118,7 @@ impl World {
     pub fn observe(&mut self, span: Duration, before: &[Memory; 3]) -> Harm {
         let period = self.period;
         let count = (span.as_micros() / period.as_micros()) as u64;
+        let (begun, busy) = (Instant::now(), self.processor_times());
         let (channel, receiver) = (&mut self.channel, &mut self.receiver);
         // Both in their class before the first message: an ordinary thread may wait for long beside the attacker's.
         let ready = Barrier::new(2);
@@ -132,6 +133,8 @@ impl World {
             });
             receiving.join().expect("no panic")
         });
+        let busy = busy.iter().zip(self.processor_times()).map(|(before, after)| after - *before);
+        let processor_share = busy.max().expect("three").as_secs_f64() / begun.elapsed().as_secs_f64();
         let received = latencies_ns.len() as u64;
         assert!(received <= count, "{received} messages of {count}: somebody else has sent some");
         let turn_ns = |host: &Endsystem| {
@@ -144,6 +147,7 @@ impl World {
             late,
             longest_turn: Duration::from_nanos(self.watch.iter().map(turn_ns).max().expect("three")),
             grown: self.grown_since(before),
+            processor_share,
             latencies_ns,
         }
     }
@@ -188,6 +192,11 @@ impl World {
             stat.rsplit(')').next().expect("fields").trim_start().starts_with('Z')
         };
         self.daemons.iter().filter(is_dead).count()
+    }
+
+    /// CPU time of each processor's thread so far.
+    fn processor_times(&self) -> [Duration; 3] {
+        self.daemons.each_ref().map(|daemon| processor_time(daemon.pid().as_raw_nonzero().get()))
     }
 
     /// All daemons end when they are asked, one of them not gently; how long that took at most.
@@ -280,6 +289,18 @@ fn faults(process: i32) -> u64 {
     processor.sum()
 }
 
+/// What a process' processor has had of a CPU.
+fn processor_time(process: i32) -> Duration {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("/proc");
+    let is_processor = |path: &PathBuf| {
+        std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "punctual-cpu")
+    };
+    let path = tasks.filter_map(|task| Some(task.ok()?.path())).find(is_processor).expect("a processor");
+    let schedstat = std::fs::read_to_string(path.join("schedstat")).expect("/proc");
+    let ns = schedstat.split_whitespace().next().and_then(|text| text.parse().ok()).expect("a number");
+    Duration::from_nanos(ns)
+}
+
 /// Of one process, in KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -331,6 +352,8 @@ pub struct Harm {
     pub longest_turn: Duration,
     /// Of any daemon, from before the attack on.
     pub grown: Memory,
+    /// Of a CPU, taken by the processor of any daemon that took most.
+    pub processor_share: f64,
     /// Of each message that came, from sending to receiving.
     pub latencies_ns: Vec<u64>,
 }

@@ -21,8 +21,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("experiments", &["analysis", "proto", "link", "engine", "ipc", "client", "sim"]),
     ("cli", &["analysis", "proto", "link", "engine", "ipc", "client", "sim", "experiments"]),
     // Beside `crates`: they test, nothing depends on them.
-    ("fuzz", &["analysis", "proto", "link", "engine", "ipc", "client", "sim", "cli"]),
-    ("models", &["analysis", "proto"]),
+    ("fuzz", &["trial", "analysis", "proto", "link", "engine", "ipc", "client", "sim", "cli"]),
+    ("models", &["trial", "analysis", "proto"]),
     // It reads sources, and runs what is built from them.
     ("mutants", &[]),
 ];

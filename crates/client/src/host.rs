@@ -27,7 +27,7 @@ use punctual_link::Link;
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{
-    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError,
+    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
 };
 use punctual_proto::node::config::NodeConfig;
 use punctual_proto::{Contract, Instant, Nanos};
@@ -175,8 +175,8 @@ impl Host for EngineHost {
         self.engine.call_in_background(request).map_err(|_| HostGone)
     }
 
-    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>) -> Result<(), String> {
-        self.engine.watch(channel, doorbell).map_err(|error| error.to_string())
+    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>, payer: Option<UserId>) -> Result<(), String> {
+        self.engine.watch(channel, doorbell, payer).map_err(|error| error.to_string())
     }
 
     fn unwatch(&self, channel: ChannelId) {
@@ -295,6 +295,7 @@ pub fn quotas(daemon: &DaemonConfig) -> Quotas {
         channels: daemon.channels_per_user_max.into(),
         buffer_bytes: daemon.buffer_bytes_per_user_max,
         unread_bytes: daemon.unread_bytes_per_user_max,
+        descriptors: daemon.descriptors_per_user_max.into(),
         request_share: daemon.request_share_per_user_max,
     }
 }

@@ -61,7 +61,7 @@ pub use punctual_analysis::{
 };
 pub use punctual_engine::config::HostConfig;
 pub use punctual_engine::{counted, rate_text};
-pub use punctual_ipc::api::{ApiError, HostStatus, SOCKET_DEFAULT};
+pub use punctual_ipc::api::{ApiError, ApiStatus, HostStatus, SOCKET_DEFAULT};
 pub use punctual_ipc::ring::now;
 pub use punctual_proto::ids::{Address, ChannelId, Name};
 pub use punctual_proto::latencies::{Bucket, Observation, Observed};

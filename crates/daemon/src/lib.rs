@@ -4,6 +4,8 @@
 //! processor thread), the socket, and the API loop, which runs on the calling thread. It returns after a
 //! graceful stop: channels torn down, other ends told, the socket removed.
 
+mod descriptors;
+mod panics;
 mod privileges;
 mod socket;
 
@@ -17,6 +19,7 @@ use punctual_link::Link;
 use thiserror::Error;
 use tracing::{debug, info, warn};
 
+pub use panics::{end_on_panic, failed};
 pub use socket::{ApiSocket, SocketError};
 
 /// A daemon that did not start, or that failed.
@@ -62,6 +65,11 @@ pub fn run(config: &HostConfig, stop: BorrowedFd<'_>, ready: impl FnOnce()) -> R
     serve(config, &socket, host, stop, ready)
 }
 
+/// What of a configuration works here, and is no guarantee or does not fit into the limits of this process; a line each.
+pub fn warnings(config: &HostConfig) -> Vec<String> {
+    config.warnings().into_iter().chain(descriptors::warning(config)).collect()
+}
+
 /// As [`run`], on links that the program made, in the order of the configuration, with the capabilities and on the heap that
 /// it has.
 ///
@@ -80,6 +88,7 @@ pub fn run_with(
 
 /// All threads of the host are the daemon's own.
 fn confined(config: &HostConfig) -> Result<HostConfig, DaemonError> {
+    descriptors::raise();
     let mut config = config.clone();
     config.confine_threads();
     calls::prepare().map_err(DaemonError::Confine)?;
@@ -103,7 +112,7 @@ fn serve(
              hostile one may make the API, not channels, wait for the closing of its own; docs/SECURITY.md"
         );
     }
-    for warning in config.warnings() {
+    for warning in warnings(config) {
         warn!("{warning}");
     }
     let listening = socket.listening().map_err(DaemonError::Failed)?;

@@ -32,7 +32,8 @@ struct Arguments {
     /// Runs without a real-time class and locked memory: nothing is guaranteed then.
     #[arg(long)]
     best_effort_host: bool,
-    /// Only checks the configuration; says as warnings which links are degraded by it.
+    /// Only checks the configuration; says as warnings which links are degraded by it, and whether users may take more
+    /// descriptors together than this process may have.
     #[arg(long)]
     check: bool,
     /// Says "ready", what --check found, and what failed, as JSON on standard output, a line each.
@@ -90,7 +91,7 @@ fn serve(arguments: &Arguments) -> anyhow::Result<()> {
         config.run_on_best_effort_host();
     }
     if arguments.check {
-        for warning in config.warnings() {
+        for warning in punctual_daemon::warnings(&config) {
             // A terminal that cannot be written is no reason to fail.
             let _ = writeln!(std::io::stderr(), "punctuald: warning: {warning}");
         }
@@ -105,16 +106,22 @@ fn serve(arguments: &Arguments) -> anyhow::Result<()> {
         // Nobody may read it: the daemon serves all the same.
         let _ = if arguments.json { say(arguments, &config, "ready") } else { Ok(()) };
     })?;
+    if let Some(thread) = punctual_daemon::failed() {
+        anyhow::bail!(
+            "thread {thread} has failed (a bug: report what it said above), so the daemon has stopped"
+        );
+    }
     info!("stopped");
     Ok(())
 }
 
-/// Readable as soon as somebody asks this process to stop.
+/// Readable as soon as somebody asks this process to stop, or a thread of it panics.
 fn stop_signals() -> std::io::Result<OwnedFd> {
     let (stop, signalled) = UnixStream::pair()?;
     for signal in [SIGTERM, SIGINT] {
         signal_hook::low_level::pipe::register(signal, signalled.try_clone()?)?;
     }
+    punctual_daemon::end_on_panic(signalled.into());
     Ok(stop.into())
 }
 
@@ -129,7 +136,7 @@ fn say(arguments: &Arguments, config: &HostConfig, state: &str) -> anyhow::Resul
             "socket": socket,
             "links": config.node.links.len(),
             "best_effort_host": config.is_best_effort_host(),
-            "warnings": config.warnings(),
+            "warnings": punctual_daemon::warnings(config),
         });
         writeln!(out, "{line}")?;
     } else {

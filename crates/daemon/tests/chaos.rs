@@ -36,7 +36,10 @@ fn a_thousand_clients_connect_at_once_and_are_all_served() {
     let mut hosts = Hosts::start(
         &folder,
         0,
-        &Wanted { daemon: "connections_per_user_max = 1100", ..Wanted::default() },
+        &Wanted {
+            daemon: "connections_per_user_max = 1100\ndescriptors_per_user_max = 10000",
+            ..Wanted::default()
+        },
         str::to_owned,
     );
     let start = Barrier::new(20);
@@ -89,7 +92,10 @@ fn a_daemon_without_descriptors_rests_and_recovers() {
     let mut hosts = Hosts::start(
         &folder,
         2,
-        &Wanted { daemon: "connections_per_user_max = 1100", ..Wanted::default() },
+        &Wanted {
+            daemon: "connections_per_user_max = 1100\ndescriptors_per_user_max = 10000",
+            ..Wanted::default()
+        },
         limited,
     );
     // What it cannot accept waits in the kernel; connecting succeeds, greeting does not: only the sockets are made here.

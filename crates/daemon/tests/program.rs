@@ -69,7 +69,9 @@ fn a_sender_that_finishes_learns_what_arrived_or_that_nobody_knows() {
 #[test]
 fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     let folder = folder("wrong");
-    let good = with_text(&folder, "a", 2, |text| write(&folder, text));
+    // Whatever the limit of descriptors is here, two users fit in.
+    let daemon = "users_max = 2\ndescriptors_per_user_max = 100";
+    let good = with_text(&folder, "a", 2, |text| write(&folder, Text { daemon, ..text }));
     let run = |arguments: &[&str], config: &Path| {
         Command::new(env!("CARGO_BIN_EXE_punctuald"))
             .args(arguments)
@@ -99,6 +101,17 @@ fn a_wrong_configuration_is_one_line_and_exit_code_1() {
     let checked = run(&["--check", "--json"], &degraded);
     let object: serde_json::Value = serde_json::from_slice(&checked.stdout).expect("one object");
     assert_eq!(object["warnings"].as_array().map(Vec::len), Some(1), "{object}");
+
+    // So is what users may take together and does not fit into the limit of this process.
+    let limited = format!(
+        "prlimit --nofile=500 {} --check --config {}",
+        env!("CARGO_BIN_EXE_punctuald"),
+        good.display()
+    );
+    let checked = Command::new("sh").args(["-c", &limited]).output().expect("punctuald runs");
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.contains("may take 596 descriptors") && said.contains("LimitNOFILE=596"), "{said}");
 
     let bad = folder.join("bad.toml");
     let text = std::fs::read_to_string(&good).expect("read").replace("rate =", "speed =");

@@ -3,45 +3,48 @@
 //!
 //! The processor gives a [`Decision`] away and gets it back as a command. It never waits for the thread: it only tries the
 //! lock of the desk, and wakes the thread without a look at whether it sleeps. At most one decision is on the way.
+//!
+//! With a thread that panics the policies are gone: no channel could be opened, relaxed or released any more, and nobody
+//! would notice. So the processor is told, which ends as it does where anything else of it has failed.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, Thread};
 
-use punctual_proto::node::{Decided, Decision};
+use punctual_proto::node::Decision;
 
 use crate::os::calls::{self, Forbidden, ThreadKind};
-use crate::os::now;
 use crate::os::realtime::{self, SchedulingClass};
 
 /// Where a decision waits for the thread.
-#[derive(Debug, Default)]
-struct Desk {
-    decision: Option<Decision>,
+#[derive(Debug)]
+struct Desk<D> {
+    decision: Option<D>,
     is_closed: bool,
 }
 
 /// The processor's side. Dropped, it ends the thread.
 #[derive(Debug)]
-pub(crate) struct Decider {
-    desk: Arc<Mutex<Desk>>,
+pub(crate) struct Decider<D = Decision> {
+    desk: Arc<Mutex<Desk<D>>>,
     thread: Thread,
     /// What could not be laid on the desk yet.
-    waiting: Option<Decision>,
+    waiting: Option<D>,
 }
 
-impl Decider {
-    /// Starts the thread; `give_back` is called on it with each decision, and ends it where that says so by `false`. Where
-    /// the processor has a real-time class, it goes before other ordinary threads.
+impl<D: Send + 'static> Decider<D> {
+    /// Starts the thread; `decide` is called on it with each decision, and ends it where that says so by `false`; `failed`
+    /// where it panics. Where the processor has a real-time class, it goes before other ordinary threads.
     ///
     /// # Errors
     /// No thread is to be had, or its nice value or its filter of system calls is refused.
     pub fn start(
         class: SchedulingClass,
         forbidden: Forbidden,
-        give_back: impl Fn(Decided) -> bool + Send + 'static,
+        decide: impl Fn(D) -> bool + Send + 'static,
+        failed: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
-        let desk = Arc::new(Mutex::new(Desk::default()));
+        let desk = Arc::new(Mutex::new(Desk { decision: None, is_closed: false }));
         let theirs = Arc::clone(&desk);
         let (started, starting) = std::sync::mpsc::sync_channel(1);
         let thread = thread::Builder::new().name("punctual-admit".into()).spawn(move || {
@@ -51,7 +54,8 @@ impl Decider {
             // The other side waits for it.
             let _ = started.send(prepared);
             if is_ready {
-                decide_until_closed(&theirs, &give_back);
+                let _guard = Guard(failed);
+                decide_until_closed(&theirs, &decide);
             }
         })?;
         starting.recv().map_err(io::Error::other)??;
@@ -59,7 +63,7 @@ impl Decider {
     }
 
     /// Has a decision made, or the one that could not be laid on the desk before.
-    pub fn put(&mut self, decision: Option<Decision>) {
+    pub fn put(&mut self, decision: Option<D>) {
         let Some(decision) = decision.or_else(|| self.waiting.take()) else { return };
         let mut desk = match self.desk.try_lock() {
             Ok(desk) => desk,
@@ -80,18 +84,29 @@ impl Decider {
     }
 }
 
-impl Drop for Decider {
+impl<D> Drop for Decider<D> {
     fn drop(&mut self) {
         lock(&self.desk).is_closed = true;
         self.thread.unpark();
     }
 }
 
-fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
+fn lock<D>(desk: &Mutex<Desk<D>>) -> MutexGuard<'_, Desk<D>> {
     desk.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn decide_until_closed(desk: &Mutex<Desk>, give_back: &impl Fn(Decided) -> bool) {
+/// Tells that the thread unwinds.
+struct Guard<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Guard<F> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            (self.0)();
+        }
+    }
+}
+
+fn decide_until_closed<D>(desk: &Mutex<Desk<D>>, decide: &impl Fn(D) -> bool) {
     loop {
         let Desk { decision, is_closed } = {
             let mut desk = lock(desk);
@@ -99,7 +114,7 @@ fn decide_until_closed(desk: &Mutex<Desk>, give_back: &impl Fn(Decided) -> bool)
         };
         match decision {
             Some(decision) => {
-                if !give_back(decision.decide(now)) {
+                if !decide(decision) {
                     return;
                 }
             }

@@ -8,8 +8,9 @@ use std::thread::JoinHandle;
 use punctual_link::Link;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::node::api::UserId;
 use punctual_proto::node::config::NodeConfig;
-use punctual_proto::node::{Decided, Node, NodeConfigError};
+use punctual_proto::node::{Decided, Decision, Node, NodeConfigError};
 use punctual_proto::{Instant, Nanos};
 use thiserror::Error;
 
@@ -20,6 +21,7 @@ use crate::events::Events;
 use crate::memory::HostMemory;
 use crate::os::calls::Forbidden;
 use crate::os::heap::{self, Lease};
+use crate::os::now;
 use crate::os::realtime::{RealTime, RealTimeError};
 use crate::processor::lead::{Lead, LeadError, Raised};
 use crate::processor::{Processor, Shared};
@@ -156,10 +158,11 @@ impl Engine {
             counters: Counters::default(),
         });
         let (started, starting) = question();
-        let deciding = Arc::downgrade(&shared);
+        let (deciding, failing) = (Arc::downgrade(&shared), Arc::downgrade(&shared));
+        let decide = move |decision: Decision| give_back(&deciding, decision.decide(now));
         // Started here: it is not to share the processor's CPU.
-        let decider = Decider::start(real_time.class, config.forbidden_calls, move |decided| {
-            give_back(&deciding, decided)
+        let decider = Decider::start(real_time.class, config.forbidden_calls, decide, move || {
+            admission_failed(&failing)
         })
         .map_err(os("starting the thread of admission"))?;
         // And so is the keeper of its heap.
@@ -190,6 +193,21 @@ where
     let command =
         move |processor: &mut Processor<O, I>, now| processor.node_mut().handle_decided(decided, now);
     shared.commands.push(Box::new(command)).is_ok()
+}
+
+/// The thread that decides has panicked, and the policies of admission are gone with it: what runs is ended in order, as
+/// when the host is stopped, and whoever waits for the engine's events sees that it has stopped by itself.
+fn admission_failed<O, I>(shared: &Weak<Shared<O, I>>)
+where
+    O: Outbox + 'static,
+    I: Inbox + 'static,
+{
+    tracing::error!(
+        "the thread that decides on admission has failed (a bug: report the lines above): the engine stops"
+    );
+    // Where the processor is gone, nobody needs to be told.
+    let Some(shared) = shared.upgrade() else { return };
+    let _ = shared.commands.push(Box::new(|processor, now| processor.shut_down(now)));
 }
 
 fn check_links(config: &EngineConfig) -> Result<(), EngineError> {
@@ -258,20 +276,27 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
 
     /// From now on a ring of `doorbell` (anything that becomes readable anew at each ring and is never read) makes the node
     /// look at the outgoing ring of `channel`. Replaces the doorbell that the channel had. Closing a descriptor may wait
-    /// for who holds the other end: whoever calls keeps a share of it until [`EngineHandle::unwatch`].
+    /// for who holds the other end: whoever calls keeps a share of it until it is forgotten. Rings that the channel's
+    /// contract does not allow, all of a best-effort flow, count in the one allowance of `payer`; `None`: each doorbell
+    /// has one of its own.
     ///
     /// # Errors
     /// Where the descriptor cannot be waited for, or as [`EngineHandle::call`].
-    pub fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>) -> Result<(), WatchError> {
-        Ok(self.ask(move |processor, now| processor.watch(channel, doorbell, now))??)
+    pub fn watch(
+        &self,
+        channel: ChannelId,
+        doorbell: Arc<OwnedFd>,
+        payer: Option<UserId>,
+    ) -> Result<(), WatchError> {
+        Ok(self.ask(move |processor, now| processor.watch(channel, doorbell, payer, now))??)
     }
 
-    /// Forgets the channel's doorbell, if it has one.
+    /// Has the channel's doorbell forgotten, if it has one, and does not wait: soon nobody but the caller holds it.
     ///
     /// # Errors
-    /// As [`EngineHandle::call`].
-    pub fn unwatch(&self, channel: ChannelId) -> Result<(), CallError> {
-        self.ask(move |processor, _| processor.unwatch(channel))
+    /// [`EngineGone`]: nobody holds it any more.
+    pub fn unwatch(&self, channel: ChannelId) -> Result<(), EngineGone> {
+        self.inner.shared.commands.push(Box::new(move |processor, _| processor.unwatch(channel)))
     }
 
     /// The receiver of the node's events.
@@ -371,3 +396,6 @@ impl<O: Outbox, I: Inbox> Drop for Inner<O, I> {
         let _ = self.stop();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,9 @@
 
 mod doorbells;
 pub(crate) mod filters;
+mod handles;
 pub(crate) mod lead;
+mod links;
 mod meter;
 mod port;
 mod rest;
@@ -19,18 +21,19 @@ mod share;
 mod spin;
 
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use punctual_link::Received;
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{CloseReason, Event};
-use punctual_proto::{BitRate, Instant, Nanos};
+use punctual_proto::node::api::Event;
+use punctual_proto::{Instant, Nanos};
 
-use self::doorbells::{Allowance, Doorbells};
+use self::doorbells::Doorbells;
+use self::handles::Farewell;
+use self::links::RECEIVE_BATCH;
 use self::meter::Meter;
 use self::port::LinkPort;
 use self::sentry::Sentry;
@@ -46,12 +49,10 @@ use crate::os::calls::{self, Forbidden, ThreadKind};
 use crate::os::heap::{Lease, Sizes};
 use crate::os::realtime;
 use crate::os::{now, wait::Waiter};
-use crate::statistics::{Counters, LinkReport};
+use crate::statistics::Counters;
 
 /// Protocol work without a look at the descriptors; a look is a system call.
 pub(crate) const WORK_SLICE: Nanos = Nanos::from_micros(50);
-/// Packets that one link may bring in one turn.
-const RECEIVE_BATCH: usize = 64;
 /// How soon to look again at what no descriptor tells: a completion, a full driver, a lock, a pool of frames.
 const RETRY: Nanos = Nanos::from_micros(50);
 /// A wake-up later than this is counted.
@@ -297,45 +298,6 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
     }
 
-    /// Everything that came in goes to the node, from `begun` on; the time, if there was anything.
-    fn receive(&mut self, mut begun: Instant) -> Option<Instant> {
-        let mut any = None;
-        for port in &mut self.ports {
-            let best_effort = self.node.has_best_effort_room(port.id);
-            port.receive(best_effort, &mut self.received, RECEIVE_BATCH, &self.shared.counters);
-            port.looked(self.received.len(), begun, &self.waiter);
-            if self.received.is_empty() {
-                continue;
-            }
-            // Read after the driver's own times, none of which lies in the future.
-            let at = now();
-            let count = self.received.len();
-            for packet in self.received.drain(..) {
-                let from = port::node_port(packet.port);
-                self.spin.stay(packet.stream, at);
-                self.node.handle_frame(port.id, from, Instant(packet.received_ns), packet.frame, at);
-            }
-            // One packet's demultiplexing counts in the unit that it makes; what is done for many is shared out.
-            let done = if count == 1 { at } else { now() };
-            self.meter.received(count, done.since(begun));
-            begun = done;
-            any = Some(done);
-        }
-        any
-    }
-
-    /// What the adapters have sent; only links that are paced by completions tell.
-    fn complete(&mut self, at: Instant) -> bool {
-        let mut any = false;
-        for port in &mut self.ports {
-            if let Some(wire_bytes) = port.completed() {
-                self.node.handle_sent(port.id, wire_bytes, at);
-                any = true;
-            }
-        }
-        any
-    }
-
     fn ring_outboxes(&mut self, at: Instant) -> bool {
         self.doorbells.unmute(at, &self.waiter);
         let mut any = false;
@@ -414,41 +376,6 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         (at.since(started), at)
     }
 
-    /// What the link schedulers give goes straight into the drivers' buffers.
-    fn transmit(&mut self, at: Instant) -> bool {
-        let mut any = false;
-        if let Some(share) = &mut self.share {
-            share.follow(&mut self.node, at, &self.shared.counters);
-        }
-        while let Some((link, change)) = self.node.poll_filter() {
-            let port = self.ports.get_mut(usize::from(link.0));
-            if let Some(path) = port.and_then(|port| port.filter(change, &self.shared.counters)) {
-                // Told before anything leaves: what would accept the channel must not.
-                self.node.abort_path(path, CloseReason::FilterRefused, at);
-            }
-        }
-        for port in &mut self.ports {
-            any |= port.transmit(&mut self.node, at, &self.shared.counters);
-        }
-        any
-    }
-
-    /// Hands out what is queued, from `begun` on; returns the time.
-    fn flush(&mut self, begun: Instant) -> Instant {
-        let mut any = false;
-        for port in &mut self.ports {
-            any |= port.flush(&self.shared.counters);
-        }
-        // Nothing that is counted changes after this; what it takes is measured with the hand-over.
-        self.node.show_counters();
-        if !any {
-            return begun;
-        }
-        let done = now();
-        self.meter.flushed(done.since(begun));
-        done
-    }
-
     fn hand_out_events(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.node.poll_event() {
@@ -483,35 +410,6 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let rests = self.ports.iter().filter_map(LinkPort::rests_until).min();
         let others = [rests, self.doorbells.next_unmute(), self.sentry.due(), self.stop_at];
         [retry, wanted].into_iter().chain(others).flatten().min()
-    }
-
-    /// What others put on the links' devices, for the causes of what is late.
-    fn tell_foreign_traffic(&mut self) {
-        for port in &self.ports {
-            let rate = BitRate(port.foreign_bps().unwrap_or(0));
-            self.node.handle_foreign_traffic(port.id, rate);
-        }
-    }
-
-    /// What kernel traffic is held to now, where that was changed.
-    fn tell_shaped(&mut self, at: Instant) {
-        if !self.node.follows() {
-            return;
-        }
-        for port in &mut self.ports {
-            if let Some(rate) = port.shaped() {
-                self.node.handle_shaped(port.id, rate, at);
-            }
-        }
-    }
-
-    /// What it is to be held to.
-    fn shape(&mut self) {
-        while let Some((link, rate)) = self.node.poll_shaper() {
-            if let Some(port) = self.ports.get_mut(usize::from(link.0)) {
-                port.shape(rate);
-            }
-        }
     }
 
     /// Looks at the descriptors without waiting; whether anything is there.
@@ -573,47 +471,5 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         self.flush(at);
         self.hand_out_events();
         self.shared.events.close(&mut self.events);
-    }
-}
-
-/// What handles may do, on this thread.
-impl<O: Outbox, I: Inbox> Processor<O, I> {
-    pub fn node_mut(&mut self) -> &mut Node<HostMemory<O, I>> {
-        &mut self.node
-    }
-
-    pub fn watch(&mut self, channel: ChannelId, doorbell: Arc<OwnedFd>, at: Instant) -> io::Result<()> {
-        self.unwatch(channel);
-        let contract = self.node.channel(channel).map(|status| status.contract);
-        self.doorbells.watch(channel, doorbell, Allowance::of(contract.as_ref()), &self.waiter)?;
-        // What was sent before anybody watched.
-        self.node.handle_outbox(channel, at);
-        Ok(())
-    }
-
-    pub fn unwatch(&mut self, channel: ChannelId) {
-        self.doorbells.unwatch(channel, &self.waiter);
-    }
-
-    pub fn link_reports(&self) -> Vec<LinkReport> {
-        self.ports.iter().map(LinkPort::report).collect()
-    }
-
-    pub fn shut_down(&mut self, at: Instant) {
-        if self.stop_at.is_none() {
-            self.stop_at = Some(at + self.grace);
-            self.node.shutdown(at);
-        }
-    }
-}
-
-/// Tells the handles that nobody is there any more.
-struct Farewell<O: Outbox, I: Inbox>(Arc<Shared<O, I>>);
-
-impl<O: Outbox, I: Inbox> Drop for Farewell<O, I> {
-    fn drop(&mut self) {
-        self.0.commands.close();
-        self.0.background.close();
-        self.0.events.close(&mut VecDeque::new());
     }
 }

@@ -56,7 +56,10 @@ fn a_failed_processor_is_told_to_everybody() {
     assert_eq!(a.call(|_, _| 1), Err(CallError::Gone(EngineGone)));
     let bell = punctual_engine::os::wait::Doorbell::new().expect("an eventfd");
     let copy = bell.as_fd().try_clone_to_owned().expect("a descriptor");
-    assert!(matches!(a.watch(ChannelId(1), copy.into()), Err(WatchError::Call(CallError::Gone(EngineGone)))));
+    assert!(matches!(
+        a.watch(ChannelId(1), copy.into(), None),
+        Err(WatchError::Call(CallError::Gone(EngineGone)))
+    ));
     until_gone(&events);
     assert_eq!(a.stop(), Err(CallError::Gone(EngineGone)));
 }
@@ -66,7 +69,7 @@ fn a_doorbell_must_be_waitable() {
     let (a, _b) = over_memory();
     let file = std::fs::File::open("/dev/null").expect("it is there");
     let refused =
-        a.watch(ChannelId(1), std::sync::Arc::new(file.into())).expect_err("no descriptor to wait for");
+        a.watch(ChannelId(1), std::sync::Arc::new(file.into()), None).expect_err("no descriptor to wait for");
     assert!(matches!(refused, WatchError::Os(_)) && refused.to_string().contains("doorbell"));
     assert_eq!(a.call(|_, _| 7), Ok(7), "and nobody else is disturbed");
 }

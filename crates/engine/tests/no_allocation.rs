@@ -143,6 +143,7 @@ fn open(a: &Handle, b: &Handle, waiting: &Arc<AtomicU32>, arrived: &Arc<AtomicU3
     let outbox = Source(Arc::clone(waiting));
     a.call(move |node, now| node.attach_outbox(source, outbox, now)).expect("a runs").expect("it is open");
     let doorbell = Doorbell::new().expect("an eventfd");
-    a.watch(source, Arc::new(doorbell.as_fd().try_clone_to_owned().expect("a descriptor"))).expect("watched");
+    let copy = Arc::new(doorbell.as_fd().try_clone_to_owned().expect("a descriptor"));
+    a.watch(source, copy, None).expect("watched");
     doorbell
 }

@@ -19,12 +19,17 @@ use crate::ring::RingShape;
 /// 3: latencies by the hosts' clocks, and which stage broke its promise; entries of incoming rings have their clock error.
 /// 4: what links drain. 5: pages of channels say where they end; what waits for a client and what its requests take are
 /// within quotas; rings of two files, one for each writer, which programs seal; doorbells are sockets. 6: what a channel has
-/// counted stands in the daemon's file of its ring.
-pub const VERSION: u32 = 6;
+/// counted stands in the daemon's file of its ring. 7: descriptors are within quotas.
+pub const VERSION: u32 = 7;
 /// Largest packet either way.
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
 /// Most descriptors with a packet.
 pub const DESCRIPTORS_MAX: usize = 4;
+/// Descriptors that a daemon needs beside what users and links take, on the safe side: it has some 30, and keeps up to 32
+/// connections that were refused until they have read why.
+const DESCRIPTORS_OWN: u64 = 128;
+/// Of a link, on the safe side: one over `xdp` has three for each queue, and a dozen for its device and classifier.
+const DESCRIPTORS_PER_LINK: u64 = 64;
 /// Where the daemon listens unless told otherwise.
 pub const SOCKET_DEFAULT: &str = "/run/punctual/api.sock";
 /// Longest text in a request (a reason, a program's name), in bytes.
@@ -338,9 +343,7 @@ pub enum ApiError {
     #[error("{0}")]
     Request(RequestError),
     /// The user has used up a share of this host.
-    #[error(
-        "quota: {used} of {limit} {what} are in use: close some or raise [daemon] quotas in the configuration"
-    )]
+    #[error("quota: {used} of {limit} {what} are in use: close some or {} in the configuration", .what.fix())]
     Quota {
         /// Of what.
         what: Resource,
@@ -394,12 +397,26 @@ pub enum Resource {
     Clients,
     /// Listeners.
     Listeners,
+    /// Those of all users together; the rest of what a host has is kept for root and the daemon's own user.
+    AllListeners,
     /// Ends of channels and best-effort flows.
     Channels,
     /// Bytes of message rings.
     BufferBytes,
     /// Bytes of answers and news that programs have not read.
     UnreadBytes,
+    /// Descriptors that the daemon holds for it.
+    Descriptors,
+}
+
+impl Resource {
+    /// What the operator can do about it.
+    const fn fix(self) -> &'static str {
+        match self {
+            Self::AllListeners => "lower listeners_per_user_max of [daemon]",
+            _ => "raise [daemon] quotas",
+        }
+    }
 }
 
 impl std::fmt::Display for Resource {
@@ -408,9 +425,11 @@ impl std::fmt::Display for Resource {
             Self::Users => "users",
             Self::Clients => "clients",
             Self::Listeners => "listeners",
+            Self::AllListeners => "listeners of all users together",
             Self::Channels => "channels",
             Self::BufferBytes => "bytes of buffers",
             Self::UnreadBytes => "bytes of unread answers",
+            Self::Descriptors => "descriptors",
         })
     }
 }
@@ -449,6 +468,10 @@ pub struct ApiStatus {
     pub not_reading: u64,
     /// Channels closed since the application broke their ring.
     pub broken_rings: u64,
+    /// Descriptors that the daemon may have open.
+    pub descriptors_max: u64,
+    /// Those that it needs where all users take what their quotas give them; zero: there are no quotas.
+    pub descriptors_needed: u64,
 }
 
 /// What each user may take of a host, and how many users there may be.
@@ -467,6 +490,8 @@ pub struct Quotas {
     pub buffer_bytes: u64,
     /// Bytes of answers and news that its programs have not read, beside what their sockets hold.
     pub unread_bytes: u64,
+    /// Descriptors that the daemon holds for its connections and rings.
+    pub descriptors: u64,
     /// What its requests may take of the processor's time in the long run; a million: no bound.
     pub request_share: Ppm,
 }
@@ -480,12 +505,25 @@ impl Default for Quotas {
             channels: 16_384,
             buffer_bytes: 2 << 30,
             unread_bytes: 4 << 20,
+            descriptors: 131_072,
             request_share: Ppm(5_000),
         }
     }
 }
 
 impl Quotas {
+    /// Descriptors that a daemon with so many links needs where as many users as there may be, and root and the daemon's own
+    /// beside them, take all that is theirs; zero where there is no bound.
+    pub const fn descriptors_needed(&self, links: usize) -> u64 {
+        if self.descriptors == u64::MAX {
+            return 0;
+        }
+        let users = self.users.saturating_add(2);
+        // One for what wakes the user's ringer.
+        let of_users = users.saturating_mul(self.descriptors.saturating_add(1));
+        of_users.saturating_add(DESCRIPTORS_OWN + links as u64 * DESCRIPTORS_PER_LINK)
+    }
+
     /// No bounds: an embedding program has only itself.
     pub const UNLIMITED: Self = Self {
         users: u64::MAX,
@@ -494,6 +532,7 @@ impl Quotas {
         channels: u64::MAX,
         buffer_bytes: u64::MAX,
         unread_bytes: u64::MAX,
+        descriptors: u64::MAX,
         request_share: Ppm(1_000_000),
     };
 }
@@ -513,4 +552,6 @@ pub struct UserStatus {
     pub buffer_bytes: u64,
     /// Bytes of answers and news that its programs have not read, beside what their sockets hold.
     pub unread_bytes: u64,
+    /// Descriptors that the daemon holds for its connections and rings, counted on the safe side.
+    pub descriptors: u64,
 }

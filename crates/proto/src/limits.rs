@@ -183,7 +183,9 @@ pub const DECISIONS_AT_ONCE_MAX: usize = 4;
 /// Requests of receivers that wait for an answer, in either direction.
 pub const REQUESTS_MAX: usize = 1_024;
 /// Listeners of a node.
-pub const LISTENERS_MAX: usize = 4_096;
+pub const LISTENERS_MAX: usize = 4_096 + LISTENERS_FOR_ROOT;
+/// Those of them that a daemon keeps for programs of root and of its own user.
+pub const LISTENERS_FOR_ROOT: usize = 128;
 /// Longest reason that an application may give for a refusal; the rest is cut off.
 pub const REASON_BYTES_MAX: usize = 200;
 

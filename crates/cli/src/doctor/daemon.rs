@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use punctual::{
-    BrokenStage, ForeignVersion, HostStatus, KernelTraffic, LinkStatus, NodeStatus, PathRecord, RateStatus,
+    ApiStatus, BrokenStage, ForeignVersion, HostStatus, KernelTraffic, LinkStatus, NodeStatus, PathRecord,
+    RateStatus,
 };
 use serde_json::Value;
 
@@ -74,6 +75,7 @@ pub fn check(host: &str, status: &HostStatus, configured: bool) -> Vec<Finding> 
     findings.extend(node.links.iter().filter(|_| !configured).filter_map(unbounded));
     findings.extend(troubles(&status.engine["links"]));
     findings.extend(refused_calls(&status.engine));
+    findings.extend(descriptors(&status.api));
     findings
 }
 
@@ -129,6 +131,19 @@ fn refused_calls(engine: &Value) -> Option<Finding> {
     let fix = "see the daemon's log for which, and report them with the version of the C library; forbidden_calls = \
                \"allow\" in [daemon] lets them pass";
     Some(Finding::problem("system calls", found, fix))
+}
+
+/// What users may take together does not fit into what the daemon may have.
+fn descriptors(api: &ApiStatus) -> Option<Finding> {
+    let ApiStatus { descriptors_max: limit, descriptors_needed: needed, .. } = *api;
+    let found = format!(
+        "users may take {needed} together, the daemon may have {limit}: some would be refused for others"
+    );
+    let fix = format!(
+        "set LimitNOFILE={needed} in its unit file (elsewhere: ulimit -Hn {needed}), or lower users_max or \
+         descriptors_per_user_max in [daemon]; restart it"
+    );
+    (limit < needed).then(|| Finding::note("descriptors", found, fix))
 }
 
 /// Over a link nothing can be guaranteed until the neighbour is there, and its rate is known.
@@ -207,6 +222,19 @@ mod tests {
 
     use super::*;
     use crate::doctor::State;
+
+    #[test]
+    fn users_who_may_take_more_descriptors_than_there_are_get_a_note_with_the_limit_that_does() {
+        let api =
+            |descriptors_max| ApiStatus { descriptors_max, descriptors_needed: 596, ..ApiStatus::default() };
+        assert_eq!(descriptors(&api(596)), None);
+        let note = descriptors(&api(595)).expect("one is missing");
+        assert!(
+            note.state == State::Note && note.found.contains("596") && note.found.contains("595"),
+            "{note:?}"
+        );
+        assert!(note.fix.contains("LimitNOFILE=596"), "{note:?}");
+    }
 
     #[test]
     fn what_is_wrong_with_a_link_is_a_problem_with_its_fix() {

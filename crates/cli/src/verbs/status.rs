@@ -58,7 +58,8 @@ fn text(status: &HostStatus) -> String {
         .users
         .iter()
         .map(|user| {
-            let held = [user.clients, user.listeners, user.channels, user.buffer_bytes, user.unread_bytes];
+            let counts = [user.clients, user.listeners, user.channels, user.descriptors];
+            let held = counts.into_iter().chain([user.buffer_bytes, user.unread_bytes]);
             let name = std::iter::once(u64::from(user.user.0));
             name.chain(held).map(|number| number.to_string()).collect()
         })
@@ -80,7 +81,10 @@ fn text(status: &HostStatus) -> String {
         work(node),
         links(node),
         drivers(status),
-        table(&["user", "clients", "listeners", "channels", "buffer bytes", "unread bytes"], &users),
+        table(
+            &["user", "clients", "listeners", "channels", "descriptors", "buffer bytes", "unread bytes"],
+            &users
+        ),
         counted(api.requests, "request"),
         counted(api.errors, "error"),
         api.malformed,

@@ -57,6 +57,12 @@ impl Raw {
         Ok((bytes > 0).then_some(Packet { bytes: buffer, descriptors: Vec::new() }))
     }
 
+    /// Whether a packet is there.
+    pub fn is_readable(&self) -> bool {
+        let deadline = Some(std::time::Instant::now());
+        punctual_ipc::wake::wait_readable(self.0.as_fd(), deadline).expect("a look")
+    }
+
     /// The next packet; `None` at the end of the connection.
     pub fn receive(&self) -> Option<(FromDaemon, Vec<OwnedFd>)> {
         let mut buffer = vec![0; PACKET_BYTES_MAX];

@@ -128,6 +128,7 @@ pub(super) struct DaemonTable {
     pub listeners_per_user_max: Option<u32>,
     pub buffers_per_user_max: Maybe<Bytes>,
     pub unread_per_user_max: Maybe<Bytes>,
+    pub descriptors_per_user_max: Option<u32>,
     pub request_share_per_user_max: Maybe<Ppm>,
     pub forbidden_calls: Option<Forbidden>,
 }

@@ -126,6 +126,8 @@ pub struct DaemonConfig {
     pub buffer_bytes_per_user_max: u64,
     /// Bytes of answers and news that one user's programs have not read, beside what their sockets hold.
     pub unread_bytes_per_user_max: u64,
+    /// Descriptors that the daemon holds for one user's connections and rings.
+    pub descriptors_per_user_max: u32,
     /// What one user's requests may take of the processor's time in the long run; root and the daemon's own user are free.
     pub request_share_per_user_max: Ppm,
     /// What becomes of system calls that are not in the list of their thread.
@@ -148,6 +150,7 @@ impl Default for DaemonConfig {
             listeners_per_user_max: 64,
             buffer_bytes_per_user_max: 64 << 20,
             unread_bytes_per_user_max: 4 << 20,
+            descriptors_per_user_max: 2_048,
             request_share_per_user_max: Ppm(5_000),
             forbidden_calls: Forbidden::default(),
         }

@@ -1,59 +1,107 @@
 //! The doorbells of the applications' outgoing rings, and which of them have rung.
 //!
-//! An application may ring as often as it likes; that must cost the others nothing. A doorbell that rings more often
-//! than its [`Allowance`], which for a channel is its contract's rate and burst, is muted for [`SPACING`] (the kernel
-//! stops telling us), then heard again; since they are watched edge-triggered and never read, watching it again
-//! tells the ring that was muted. So no ring is lost, and beyond what was admitted one channel causes at most two
-//! wake-ups each [`SPACING`].
+//! An application may ring as often as it likes; that must cost the others nothing. A channel's doorbell is heard at once as
+//! often as its contract has messages ([`Allowance`]). What is beyond that, and all of best-effort flows, counts in one
+//! allowance of its user, however many doorbells that has: all users together have one ring each [`ALL_SPACING`] and
+//! [`AT_ONCE`] at once, and each an equal share of that. A doorbell that has no share left is muted (the kernel stops
+//! telling us) until its turn comes; since they are watched edge-triggered and never read, watching it again tells the ring
+//! that was muted. So no ring is lost. What a contract allows is heard whatever the user's other doorbells do.
+//!
+//! Doorbells without a payer (root's, the daemon's own user's, an embedding program's) have an allowance each, and are
+//! heard again after [`SPACING`].
 //!
 //! Nothing here waits for an application: the list of those who wait at the daemon's end of a doorbell, which `epoll_ctl`
 //! locks, is nobody else's (`punctual_ipc::wake`), and whoever had it watched closes it.
 
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
+use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use punctual_proto::ids::ChannelId;
+use punctual_proto::node::api::UserId;
 use punctual_proto::{Contract, Instant, Nanos};
 
 use super::CHANNELS;
 use crate::os::wait::Waiter;
 
-/// Between two looks at a ring whose application rings too often. Part of the processor's release latency.
+/// Between two looks at a ring without a payer whose application rings too often. Part of the processor's release latency.
 pub(super) const SPACING: Nanos = Nanos::from_micros(100);
+/// Between two rings of all users together that no contract allows: some 3 % of a CPU, which is interference.
+const ALL_SPACING: Nanos = Nanos::from_micros(250);
+/// Rings of all users together that are heard at once and that no contract allows; one of each user where there are more.
+const AT_ONCE: u32 = 32;
 
-/// How often a doorbell is heard at once: `burst` rings, and one more each `interval`.
+/// Those that are muted for want of a share are heard again together: to wake up for each would take five times as much.
+const TOGETHER: Nanos = Nanos::from_millis(4);
+
+/// How often a doorbell is heard at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Allowance {
+    /// Of its own.
+    own: Option<Pace>,
+    /// Whose share has what is beyond that.
+    payer: Option<UserId>,
+}
+
+/// `burst` rings, and one more each `interval`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pace {
     burst: u32,
     interval: Nanos,
 }
 
 impl Allowance {
-    /// A conforming sender rings once a message at most. Whoever has no contract is heard each [`SPACING`].
-    pub fn of(contract: Option<&Contract>) -> Self {
-        let (burst, interval) =
-            contract.map_or((1, SPACING), |c| (c.burst_messages_max, c.policed_interval().min(SPACING)));
-        Self { burst, interval }
+    /// A conforming sender rings once a message at most. One that is heard late is heard soon before the next: one more.
+    pub fn of(contract: Option<&Contract>, payer: Option<UserId>) -> Self {
+        let of = |c: &Contract| Pace { burst: c.burst_messages_max, interval: c.policed_interval() };
+        let own = match (contract.map(of), payer) {
+            (Some(pace), Some(_)) => Some(Pace { burst: pace.burst.saturating_add(1), ..pace }),
+            (None, Some(_)) => None,
+            (Some(pace), None) => Some(Pace { interval: pace.interval.min(SPACING), ..pace }),
+            (None, None) => Some(Pace { burst: 1, interval: SPACING }),
+        };
+        Self { own, payer }
+    }
+}
+
+/// When all that a pace allows is there again (GCRA's theoretical arrival time).
+#[derive(Clone, Copy, Debug, Default)]
+struct Rest(Instant);
+
+impl Rest {
+    /// From when on one more is allowed.
+    fn next(self, pace: Pace) -> Instant {
+        let early = pace.interval * u64::from(pace.burst.saturating_sub(1));
+        Instant(self.0.0.saturating_sub(early.0))
+    }
+
+    /// One was, at this time.
+    fn take(&mut self, pace: Pace, at: Instant) {
+        self.0 = self.0.max(at) + pace.interval;
     }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Doorbells {
     watched: HashMap<ChannelId, Watched>,
+    /// Users who have any, with how many.
+    payers: HashMap<UserId, (Rest, usize)>,
     /// Grows to what one wake-up can tell, then never again.
     rung: Vec<ChannelId>,
-    /// Muted ones with the time at which they are heard again, the earliest first.
-    muted: VecDeque<(Instant, ChannelId)>,
+    /// Muted ones with the time at which they are heard again. Has room for all that are watched.
+    muted: BinaryHeap<Reverse<(Instant, ChannelId)>>,
 }
 
 #[derive(Debug)]
 struct Watched {
     doorbell: Arc<OwnedFd>,
     allowance: Allowance,
-    /// When its whole allowance is there again (GCRA's theoretical arrival time).
-    rested_at: Instant,
+    rest: Rest,
+    /// It is muted, and what it is heard by then was taken already.
+    has_paid: bool,
 }
 
 impl Doorbells {
@@ -65,33 +113,55 @@ impl Doorbells {
         waiter: &Waiter,
     ) -> io::Result<()> {
         waiter.watch(doorbell.as_fd(), CHANNELS | channel.0)?;
-        self.watched.insert(channel, Watched { doorbell, allowance, rested_at: Instant::ZERO });
+        if let Some(payer) = allowance.payer {
+            self.payers.entry(payer).or_default().1 += 1;
+        }
+        let watched = Watched { doorbell, allowance, rest: Rest::default(), has_paid: false };
+        self.watched.insert(channel, watched);
+        self.muted.reserve(self.watched.len());
         Ok(())
     }
 
     pub fn unwatch(&mut self, channel: ChannelId, waiter: &Waiter) {
-        if let Some(watched) = self.watched.remove(&channel) {
-            waiter.unwatch(watched.doorbell.as_fd());
+        let Some(watched) = self.watched.remove(&channel) else { return };
+        waiter.unwatch(watched.doorbell.as_fd());
+        let Some(payer) = watched.allowance.payer else { return };
+        if let Entry::Occupied(mut held) = self.payers.entry(payer) {
+            held.get_mut().1 -= 1;
+            if held.get().1 == 0 {
+                held.remove();
+            }
         }
+    }
+
+    /// What each user has of what all have together.
+    fn share(&self) -> Pace {
+        let users = u32::try_from(self.payers.len()).unwrap_or(u32::MAX).max(1);
+        Pace { burst: (AT_ONCE / users).max(1), interval: ALL_SPACING * u64::from(users) }
     }
 
     /// The kernel says that a doorbell rang.
     pub fn rung(&mut self, channel: ChannelId, at: Instant, waiter: &Waiter) {
+        let share = self.share();
         let Some(watched) = self.watched.get_mut(&channel) else { return };
-        let Allowance { burst, interval } = watched.allowance;
-        if at + interval * u64::from(burst.saturating_sub(1)) < watched.rested_at {
-            waiter.unwatch(watched.doorbell.as_fd());
-            self.muted.push_back((at + SPACING, channel));
+        let due = if std::mem::take(&mut watched.has_paid) {
+            at
         } else {
-            watched.rested_at = watched.rested_at.max(at) + interval;
+            let payer = watched.allowance.payer.and_then(|payer| self.payers.get_mut(&payer));
+            watched.take(payer.map(|(rest, _)| rest), share, at)
+        };
+        if due <= at {
             self.rung.push(channel);
+        } else {
+            waiter.unwatch(watched.doorbell.as_fd());
+            self.muted.push(Reverse((due, channel)));
         }
     }
 
     /// Hears those again whose time has come.
     pub fn unmute(&mut self, at: Instant, waiter: &Waiter) {
         while self.next_unmute().is_some_and(|due| due <= at) {
-            let Some((_, channel)) = self.muted.pop_front() else { return };
+            let Some(Reverse((_, channel))) = self.muted.pop() else { return };
             let Some(watched) = self.watched.get(&channel) else { continue };
             match waiter.watch(watched.doorbell.as_fd(), CHANNELS | channel.0) {
                 Ok(()) => {}
@@ -100,7 +170,7 @@ impl Doorbells {
                 // The kernel has no memory now: look at the ring as if it had rung, and try again.
                 Err(_) => {
                     self.rung.push(channel);
-                    return self.muted.push_back((at + SPACING, channel));
+                    return self.muted.push(Reverse((at + SPACING, channel)));
                 }
             }
         }
@@ -108,7 +178,7 @@ impl Doorbells {
 
     /// When the next muted one is heard again.
     pub fn next_unmute(&self) -> Option<Instant> {
-        self.muted.front().map(|(due, _)| *due)
+        self.muted.peek().map(|Reverse((due, _))| *due)
     }
 
     /// The next channel whose doorbell rang and that is still watched.
@@ -122,80 +192,32 @@ impl Doorbells {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::os::wait::Doorbell;
+/// With others of the same few milliseconds.
+fn together(due: Instant) -> Instant {
+    Instant(due.0.div_ceil(TOGETHER.0) * TOGETHER.0)
+}
 
-    /// What the kernel tells without waiting.
-    fn told(waiter: &mut Waiter) -> usize {
-        waiter.wait(Some(Nanos::ZERO)).expect("a look")
-    }
-
-    fn setup() -> (Doorbell, Doorbells, Waiter) {
-        (Doorbell::new().expect("an eventfd"), Doorbells::default(), Waiter::new().expect("descriptors"))
-    }
-
-    fn copy(bell: &Doorbell) -> Arc<OwnedFd> {
-        Arc::new(bell.as_fd().try_clone_to_owned().expect("a descriptor"))
-    }
-
-    #[test]
-    fn a_ring_of_a_forgotten_channel_is_nobodys() {
-        let (bell, mut doorbells, waiter) = setup();
-        for channel in [1, 2].map(ChannelId) {
-            doorbells.watch(channel, copy(&bell), Allowance::of(None), &waiter).expect("watched");
-            doorbells.rung(channel, Instant(1), &waiter);
-        }
-        doorbells.unwatch(ChannelId(2), &waiter);
-        assert_eq!(doorbells.next_rung(), Some(ChannelId(1)));
-        assert_eq!(doorbells.next_rung(), None);
-    }
-
-    #[test]
-    fn rings_within_the_contract_are_heard_at_once() {
-        let (bell, mut doorbells, waiter) = setup();
-        let (channel, interval) = (ChannelId(3), Nanos::from_micros(20));
-        let allowance = Allowance { burst: 2, interval };
-        doorbells.watch(channel, copy(&bell), allowance, &waiter).expect("watched");
-        let mut at = Instant(1);
-        doorbells.rung(channel, at, &waiter);
-        for _ in 0..1_000 {
-            doorbells.rung(channel, at, &waiter);
-            assert_eq!((doorbells.next_rung(), doorbells.next_unmute()), (Some(channel), None));
-            at = at + interval;
-        }
-        for _ in 0..2 {
-            doorbells.rung(channel, at, &waiter);
-        }
-        assert!(doorbells.next_unmute().is_some(), "one more than the burst");
-    }
-
-    #[test]
-    fn a_storm_of_rings_is_muted_and_its_last_ring_is_heard() {
-        let (bell, mut doorbells, mut waiter) = setup();
-        let channel = ChannelId(7);
-        doorbells.watch(channel, copy(&bell), Allowance::of(None), &waiter).expect("watched");
-        let mut at = Instant(1);
-        bell.ring();
-        assert_eq!(told(&mut waiter), 1);
-        doorbells.rung(channel, at, &waiter);
-        assert_eq!(doorbells.next_rung(), Some(channel));
-        at = at + Nanos(1_000);
-        bell.ring();
-        assert_eq!(told(&mut waiter), 1);
-        doorbells.rung(channel, at, &waiter);
-        assert_eq!(doorbells.next_rung(), None, "too soon");
-        for _ in 0..100 {
-            bell.ring();
-            assert_eq!(told(&mut waiter), 0, "muted");
-        }
-        let due = doorbells.next_unmute().expect("it will be heard");
-        assert_eq!(due, at + SPACING);
-        doorbells.unmute(due, &waiter);
-        assert_eq!((told(&mut waiter), doorbells.next_unmute()), (1, None));
-        doorbells.rung(channel, due, &waiter);
-        assert_eq!(doorbells.next_rung(), Some(channel));
-        assert_eq!(told(&mut waiter), 0, "and nothing more");
+impl Watched {
+    /// Takes a ring out of what it may be paid with first: its own allowance, or that of its `payer`, who has `share`. When it
+    /// is heard: now, or later.
+    fn take(&mut self, payer: Option<&mut Rest>, share: Pace, at: Instant) -> Instant {
+        let own = self.allowance.own.map(|pace| (self.rest.next(pace), pace));
+        let (due, rest, pace) = match (own, payer) {
+            (Some((due, pace)), None) if due <= at => (due, &mut self.rest, pace),
+            // Heard again soon, and judged anew then.
+            (_, None) => return at + SPACING,
+            (Some((due, pace)), Some(payer)) if due <= at || due <= payer.next(share) => {
+                (due, &mut self.rest, pace)
+            }
+            (_, Some(payer)) => (payer.next(share), payer, share),
+        };
+        let due = due.max(at);
+        rest.take(pace, due);
+        let due = if due > at && pace == share { together(due) } else { due };
+        self.has_paid = due > at;
+        due
     }
 }
+
+#[cfg(test)]
+mod tests;

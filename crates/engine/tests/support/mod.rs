@@ -256,6 +256,6 @@ pub fn open(a: &Handle, b: &Handle, contract: Contract) -> Open {
     a.call(move |node, now| node.attach_outbox(source, theirs, now)).expect("a runs").expect("it is open");
     let doorbell = Doorbell::new().expect("an eventfd");
     let copy = doorbell.as_fd().try_clone_to_owned().expect("a descriptor");
-    a.watch(source, std::sync::Arc::new(copy)).expect("it can be watched");
+    a.watch(source, std::sync::Arc::new(copy), None).expect("it can be watched");
     Open { source, sink, grant, outbox, inbox, doorbell }
 }

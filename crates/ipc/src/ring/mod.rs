@@ -51,6 +51,8 @@ pub const SLOTS_MAX: u32 = 1 << 20;
 const HEADER_BYTES: usize = 256;
 /// What a file of nothing but a header takes.
 const PAGE_BYTES: u64 = 4_096;
+/// Of a file, what the shortest pipe holds in its place.
+const PIPE_HOLDS_BYTES: u64 = 4 << 20;
 /// What slots and entries are multiples of.
 const LINE_BYTES: usize = 64;
 
@@ -87,6 +89,12 @@ impl RingShape {
     /// Of the file with the payload, at most; the other one is a page.
     pub const fn file_bytes(self) -> u64 {
         DAEMON_HEADER_BYTES as u64 + self.slots as u64 * (LINE_BYTES as u64 + self.payload_bytes() as u64)
+    }
+
+    /// Pipes that hold a page of each 2 MiB of the file with the payload, at most: where a user of the system has many pipes,
+    /// each holds two pages only (`pipe-user-pages-soft`).
+    pub const fn pipes(self) -> u64 {
+        self.file_bytes().div_ceil(PIPE_HOLDS_BYTES)
     }
 
     /// Shared memory that either kind of ring takes: what quotas count.

@@ -437,6 +437,9 @@ impl Remains for Left {
     fn bytes(&self) -> u64 {
         77
     }
+    fn descriptors(&self) -> u64 {
+        5
+    }
 }
 
 /// A thread that cannot be what it is to be.
@@ -478,10 +481,10 @@ fn a_ringer_rings_and_buries() {
     let (gone, handles, _doorbell) = outbox(shape, &broken, &ropes).expect("a ring");
     ringer.bury(Box::new(Left(gone.health())));
     assert!(!wait_readable(freed.as_fd(), Some(Deadline::now() + Duration::from_millis(50))).expect("poll"));
-    assert_eq!(ringer.take_freed(), 0, "the engine still holds it");
+    assert_eq!(ringer.take_freed(), (0, 0), "the engine still holds it");
     drop((gone, handles));
     assert!(wait_readable(freed.as_fd(), soon()).expect("poll"));
-    assert_eq!((ringer.take_freed(), ringer.take_freed()), (77, 0));
+    assert_eq!((ringer.take_freed(), ringer.take_freed()), ((77, 5), (0, 0)));
     assert!(told.load(Ordering::SeqCst) >= 2, "raised at its start, lowered for burying");
 }
 

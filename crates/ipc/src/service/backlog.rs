@@ -19,9 +19,25 @@ const ENTRY_BYTES: u64 = 128;
 /// The largest page of any system that holds such a file.
 const PAGE_BYTES: u64 = 65_536;
 
-/// What a packet counts for in its user's quota while it waits.
-pub(super) const fn cost(packet: &Packet) -> u64 {
-    packet.bytes.len() as u64 + ENTRY_BYTES
+/// What packets count for in their user's quotas while they wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cost {
+    pub bytes: u64,
+    pub descriptors: u64,
+}
+
+impl Cost {
+    /// Of one packet.
+    pub(super) const fn of(packet: &Packet) -> Self {
+        Self { bytes: packet.bytes.len() as u64 + ENTRY_BYTES, descriptors: packet.descriptors.len() as u64 }
+    }
+}
+
+impl std::ops::Sub for Cost {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self { bytes: self.bytes - other.bytes, descriptors: self.descriptors - other.descriptors }
+    }
 }
 
 /// A packet in the file.
@@ -41,6 +57,8 @@ pub(super) struct Backlog {
     end: u64,
     /// Pages up to here were given back.
     freed: u64,
+    /// Of all packets.
+    descriptors: u64,
 }
 
 impl Backlog {
@@ -49,8 +67,9 @@ impl Backlog {
     }
 
     /// The sum of the packets' costs.
-    pub(super) fn cost(&self) -> u64 {
-        self.end - self.begin + self.entries.len() as u64 * ENTRY_BYTES
+    pub(super) fn cost(&self) -> Cost {
+        let bytes = self.end - self.begin + self.entries.len() as u64 * ENTRY_BYTES;
+        Cost { bytes, descriptors: self.descriptors }
     }
 
     /// Puts a packet behind the others.
@@ -68,6 +87,7 @@ impl Backlog {
             written += rustix::io::pwrite(file, &bytes[written..], self.end + written as u64)?;
         }
         self.end += written as u64;
+        self.descriptors += descriptors.len() as u64;
         self.entries.push_back(Entry { bytes: written, descriptors });
         Ok(())
     }
@@ -87,12 +107,14 @@ impl Backlog {
             }
         }
         self.begin += read as u64;
+        self.descriptors -= entry.descriptors.len() as u64;
         Ok(Some(Packet { bytes, descriptors: entry.descriptors }))
     }
 
     /// Undoes the last [`Self::pop`].
     pub(super) fn put_back(&mut self, packet: Packet) {
         self.begin -= packet.bytes.len() as u64;
+        self.descriptors += packet.descriptors.len() as u64;
         self.entries.push_front(Entry { bytes: packet.bytes.len(), descriptors: packet.descriptors });
     }
 
@@ -128,13 +150,30 @@ mod tests {
     }
 
     #[test]
+    fn descriptors_that_wait_are_counted_until_they_are_sent() {
+        let with = |count: usize| {
+            let descriptor = || memfd_create("own", MemfdFlags::CLOEXEC).expect("a file");
+            Packet { descriptors: (0..count).map(|_| descriptor()).collect(), ..packet(1) }
+        };
+        let mut backlog = Backlog::default();
+        for count in [4, 0, 3] {
+            backlog.push(with(count)).expect("room");
+        }
+        assert_eq!(backlog.cost().descriptors, 7);
+        let first = backlog.pop().expect("read").expect("a packet");
+        assert_eq!((first.descriptors.len(), backlog.cost().descriptors), (4, 3));
+        backlog.put_back(first);
+        assert_eq!(backlog.cost().descriptors, 7);
+    }
+
+    #[test]
     fn packets_come_out_as_they_went_in_and_their_memory_is_given_back() {
         let mut backlog = Backlog::default();
         for number in 0..300 {
             backlog.push(packet(number)).expect("room");
         }
         let whole = pages_bytes(&backlog);
-        assert!(whole >= 1 << 20 && backlog.cost() >= whole - 4_096, "{whole} {}", backlog.cost());
+        assert!(whole >= 1 << 20 && backlog.cost().bytes >= whole - 4_096, "{whole} {:?}", backlog.cost());
         for number in 0..300 {
             let first = backlog.pop().expect("read").expect("a packet");
             assert_eq!(first.bytes, packet(number).bytes);
@@ -145,9 +184,11 @@ mod tests {
             }
             backlog.give_back();
             let slack = 2 * PACKET_BYTES_MAX as u64;
-            assert!(pages_bytes(&backlog) <= backlog.cost() + slack, "what was read is given back");
+            assert!(pages_bytes(&backlog) <= backlog.cost().bytes + slack, "what was read is given back");
         }
         assert!(backlog.pop().expect("nothing to read").is_none());
-        assert!(backlog.file.is_none() && backlog.cost() == 0 && backlog.entries.capacity() == 0);
+        assert!(
+            backlog.file.is_none() && backlog.cost() == Cost::default() && backlog.entries.capacity() == 0
+        );
     }
 }

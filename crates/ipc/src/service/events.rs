@@ -5,7 +5,7 @@ use std::sync::Arc;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::node::api::{Event, Grant, Incoming, UserId};
 
-use super::requests::reason;
+use super::requests::{held_by_outbox, reason};
 use super::{ClientId, End, Health, Host, HostGone, Service, Stage};
 use crate::api::{Answer, ApiError, Push, Resource};
 use crate::ring::RingHandles;
@@ -46,11 +46,11 @@ impl<H: Host> Service<H> {
     /// As [`Self::handle_events`].
     pub fn handle_next_event(&mut self) -> Result<bool, HostGone> {
         let Some(event) = self.host.try_next_event()? else { return Ok(false) };
+        self.charge_nobody();
         let account = channel_of(&event).and_then(|channel| self.ends.get(&channel)).map(|end| end.account);
         self.handle_event(event);
-        match account {
-            Some(account) => self.charge(account),
-            None => drop(self.spent.take()),
+        if let Some(account) = account {
+            self.charge(account);
         }
         Ok(true)
     }
@@ -88,7 +88,9 @@ impl<H: Host> Service<H> {
                     self.host.channel_closed(&end.what, reason);
                 }
                 self.tell(channel, Push::Closed { channel, reason, receipt });
-                self.host.unwatch(channel);
+                if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {
+                    self.host.unwatch(channel);
+                }
                 self.release_end(channel);
             }
             Event::Decided { took, .. } => self.spent.set(self.spent.get() + took / DECISION_CHARGE_DIVISOR),
@@ -151,7 +153,7 @@ impl<H: Host> Service<H> {
         let health = reader.health();
         if let Some(end) = self.ends.get_mut(&channel) {
             end.stage = Stage::Open;
-            end.ring_bytes = handles.shape.bytes();
+            end.held = held_by_outbox(handles.shape);
             end.health = Some(Health::Outbox(health));
         }
         self.ask_node(move |node, now| node.attach_outbox(channel, reader, now))?;

@@ -8,7 +8,7 @@ use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{
-    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError,
+    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
 };
 use thiserror::Error;
 
@@ -67,14 +67,15 @@ pub trait Host {
         R: Send + 'static,
         F: FnOnce(&mut Node<Self::Memory>, Instant) -> R + Send + 'static;
 
-    /// From now on `doorbell` makes the node look at the outgoing ring of `channel`, until [`Host::unwatch`]; then nobody
-    /// but the caller holds it.
+    /// From now on `doorbell` makes the node look at the outgoing ring of `channel`, until [`Host::unwatch`]; soon after that
+    /// nobody but the caller holds it. Rings that no contract allows count in the allowance of `payer`, all of whose
+    /// channels and flows have one; `None`: in one of this doorbell's own.
     ///
     /// # Errors
     /// A line that says why not.
-    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>) -> Result<(), String>;
+    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>, payer: Option<UserId>) -> Result<(), String>;
 
-    /// Forgets the doorbell.
+    /// Has the doorbell forgotten, and does not wait for that.
     fn unwatch(&self, channel: ChannelId);
 
     /// The node's next event, if there is one.

@@ -3,13 +3,14 @@
 //! One thread owns a [`Service`]; it does no I/O but making rings. What clients are to be sent collects in its
 //! outbox, which the [`server`] empties. Every channel handle belongs to exactly one client (or to none, when
 //! that client is gone and the network has not answered yet); a client that goes takes its listeners and
-//! channels along. Quotas count from the request until the node says that the channel is closed.
+//! channels along ([`leaving`]). Quotas count from the request until the node says that the channel is closed.
 
 mod acceptance;
 mod backlog;
 mod co_schedule;
 mod events;
 mod host;
+mod leaving;
 mod lobby;
 mod quota;
 mod rate;
@@ -18,6 +19,7 @@ mod ringers;
 pub mod server;
 mod share;
 mod subordinates;
+mod turn;
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -27,11 +29,14 @@ use std::sync::Arc;
 use punctual_analysis::{Contract, Instant, Nanos};
 use punctual_proto::ids::{ChannelId, LinkId, ListenerId, Name};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{RequestError, UserId};
+use punctual_proto::node::api::UserId;
+use rustix::process::getrlimit;
 
+use self::backlog::Cost;
 use self::co_schedule::CoScheduled;
+use self::leaving::{Leaving, Left};
 use self::quota::Accounts;
-use self::ringers::Ringers;
+use self::ringers::{Held, Ringers};
 use self::share::Shares;
 use self::subordinates::Subordinates;
 use crate::api::{Answer, ApiError, ApiStatus, FromDaemon, PACKET_BYTES_MAX, Push, Quotas, Resource};
@@ -42,6 +47,13 @@ use crate::wake::{Alarm, Doorbell};
 
 pub use acceptance::{ACCEPT_BYTES_MAX, ACCEPT_MESSAGES_MAX, ACCEPT_TIME};
 pub use host::{Host, HostGone};
+
+/// The thread that serves is charged with this part of what it took: of it, which is not the processor, a user may have ten
+/// times its share (docs/adr/0039).
+const SERVICE_CHARGE_DIVISOR: u64 = 10;
+
+/// Of a connection: its socket, what stands for the process behind it, and the file of what it does not read.
+const CLIENT_DESCRIPTORS: u64 = 3;
 
 /// What a request costs the processor beside what it does: to wake, to look, to answer.
 const CALL_COST: Nanos = Nanos::from_micros(5);
@@ -96,7 +108,8 @@ struct End {
     /// Whose quotas count it.
     account: UserId,
     stage: Stage,
-    ring_bytes: u64,
+    /// What its ring and doorbells take.
+    held: Held,
     /// Of the processor's heap: what the node has for the messages of a burst.
     room_bytes: u64,
     /// Held until the node is done with the ring: unmapping it is work for this thread, not for the processor.
@@ -115,7 +128,7 @@ impl End {
             client: Some(client),
             account,
             stage,
-            ring_bytes: 0,
+            held: Held::default(),
             room_bytes: 0,
             health: None,
             doorbell: None,
@@ -154,9 +167,6 @@ impl Health {
     }
 }
 
-/// A way to end a channel: [`Node::close`] or [`Node::abandon`].
-type Ending<M> = fn(&mut Node<M>, ChannelId, Instant) -> Result<(), RequestError>;
-
 /// See the module.
 pub struct Service<H: Host> {
     host: H,
@@ -167,6 +177,8 @@ pub struct Service<H: Host> {
     subordinates: Subordinates,
     /// What the processor has done for whom is served now, and was not charged yet.
     spent: Cell<Nanos>,
+    /// CPU time of the thread that serves when it was looked at last.
+    served: Nanos,
     ringers: Ringers,
     clients: HashMap<ClientId, Client>,
     next_client: u64,
@@ -178,6 +190,8 @@ pub struct Service<H: Host> {
     requested: HashMap<u64, ClientId>,
     /// Requests of clients here to sources elsewhere, by token.
     asked: HashMap<u64, ClientId>,
+    /// Of clients that are gone.
+    leaving: Leaving,
     /// Calls that wait for a link's measurement.
     measuring: Vec<(LinkId, ClientId, u64)>,
     counters: ApiStatus,
@@ -194,6 +208,11 @@ impl<H: Host> Service<H> {
     pub fn new(host: H, quotas: Quotas) -> std::io::Result<Self> {
         Doorbell::check()?;
         let about = host.call(|node, now| node.status(now)).map_err(std::io::Error::other)?;
+        let counters = ApiStatus {
+            descriptors_max: getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX),
+            descriptors_needed: quotas.descriptors_needed(about.links.len()),
+            ..ApiStatus::default()
+        };
         Ok(Self {
             host,
             node: about.id,
@@ -202,6 +221,7 @@ impl<H: Host> Service<H> {
             shares: Shares::new(quotas.request_share),
             subordinates: Subordinates::of_system(),
             spent: Cell::new(Nanos::ZERO),
+            served: cpu_time(),
             ringers: Ringers::default(),
             clients: HashMap::new(),
             next_client: 1,
@@ -210,8 +230,9 @@ impl<H: Host> Service<H> {
             co_scheduled: HashMap::new(),
             requested: HashMap::new(),
             asked: HashMap::new(),
+            leaving: Leaving::default(),
             measuring: Vec::new(),
-            counters: ApiStatus::default(),
+            counters,
             effects: VecDeque::new(),
             alarm: Alarm::new()?,
             started: crate::ring::now(),
@@ -225,7 +246,8 @@ impl<H: Host> Service<H> {
     pub fn connect(&mut self, peer: Peer) -> Result<ClientId, ApiError> {
         let user = UserId(peer.user);
         let account = self.subordinates.account(user);
-        self.accounts.take(account, Resource::Clients, 1).inspect_err(|_| self.counters.over_quota += 1)?;
+        let taken = self.take_place(account);
+        taken.inspect_err(|_| self.counters.over_quota += 1)?;
         let id = ClientId(self.next_client);
         self.next_client += 1;
         self.clients.insert(id, Client { user, account, peer, greeted: false });
@@ -233,29 +255,24 @@ impl<H: Host> Service<H> {
         Ok(id)
     }
 
-    /// A program is gone: its listeners and channels go with it, the other ends are told.
+    fn take_place(&mut self, account: UserId) -> Result<(), ApiError> {
+        self.accounts.take(account, Resource::Clients, 1)?;
+        let taken = self.accounts.take(account, Resource::Descriptors, CLIENT_DESCRIPTORS);
+        taken.inspect_err(|_| self.accounts.give_back(account, Resource::Clients, 1))
+    }
+
+    /// A program is gone: its listeners and channels go with it, the other ends are told, some of them at each
+    /// [`Self::end_some`].
     pub fn disconnect(&mut self, client: ClientId) {
         let Some(account) = self.account_of(client) else { return };
         self.co_scheduled_of(client).into_iter().for_each(|channel| self.end_co_schedule(channel));
         self.clients.remove(&client);
         self.counters.clients -= 1;
-        let listeners: Vec<ListenerId> =
-            self.listeners.iter().filter(|(_, (owner, _))| *owner == client).map(|(id, _)| *id).collect();
-        for listener in listeners {
-            self.drop_listener(listener, account);
-        }
-        let channels: Vec<ChannelId> =
-            self.ends.iter().filter(|(_, end)| end.client == Some(client)).map(|(id, _)| *id).collect();
-        for channel in channels {
-            self.end_by(channel, Node::abandon);
-            if let Some(end) = self.ends.get_mut(&channel) {
-                end.client = None;
-            }
-        }
-        self.drop_requested_of(client);
+        self.leave(client, account);
         self.asked.retain(|_, owner| *owner != client);
         self.measuring.retain(|(_, owner, _)| *owner != client);
         self.accounts.give_back(account, Resource::Clients, 1);
+        self.accounts.give_back(account, Resource::Descriptors, CLIENT_DESCRIPTORS);
         self.charge(account);
     }
 
@@ -276,22 +293,29 @@ impl<H: Host> Service<H> {
 
     /// Whether the longest answer to `client` fits into its user's quota of what is not read.
     pub fn has_room_for(&self, client: ClientId) -> bool {
-        let needed = backlog::cost(&Packet::default()) + PACKET_BYTES_MAX as u64;
+        let needed = Cost::of(&Packet::default()).bytes + PACKET_BYTES_MAX as u64;
         let account = self.account_of(client);
         account.is_some_and(|account| self.accounts.has_room(account, Resource::UnreadBytes, needed))
     }
 
-    /// Takes so many bytes out of the quota of `client`'s user for what it has not read; `false` where they are not left,
-    /// or where it alone would have more than a quarter of what all of its user's programs may.
-    fn take_unread(&mut self, client: ClientId, held: u64, more: u64) -> bool {
+    /// Takes what a packet costs out of the quotas of `client`'s user for what it has not read; `false` where that is not
+    /// left, or where it alone would have more than a quarter of the bytes that all of its user's programs may.
+    fn take_unread(&mut self, client: ClientId, held: u64, more: Cost) -> bool {
         let one_max = (self.accounts.quotas().unread_bytes / 4).max(2 * PACKET_BYTES_MAX as u64);
         let Some(account) = self.account_of(client) else { return false };
-        held + more <= one_max && self.accounts.take(account, Resource::UnreadBytes, more).is_ok()
+        if held + more.bytes > one_max
+            || self.accounts.take(account, Resource::UnreadBytes, more.bytes).is_err()
+        {
+            return false;
+        }
+        let taken = self.accounts.take(account, Resource::Descriptors, more.descriptors);
+        taken.inspect_err(|_| self.accounts.give_back(account, Resource::UnreadBytes, more.bytes)).is_ok()
     }
 
-    fn give_back_unread(&mut self, client: ClientId, bytes: u64) {
+    fn give_back_unread(&mut self, client: ClientId, cost: Cost) {
         if let Some(account) = self.account_of(client) {
-            self.accounts.give_back(account, Resource::UnreadBytes, bytes);
+            self.accounts.give_back(account, Resource::UnreadBytes, cost.bytes);
+            self.accounts.give_back(account, Resource::Descriptors, cost.descriptors);
         }
     }
 
@@ -310,9 +334,28 @@ impl<H: Host> Service<H> {
         Ok(answer)
     }
 
-    /// `account` is charged with what the processor has done since the last charge.
+    /// `account` is charged with what the processor and this thread have done since the last charge.
     fn charge(&mut self, account: UserId) {
-        self.shares.charge(account, self.spent.take(), crate::ring::now());
+        let served = self.take_served() / SERVICE_CHARGE_DIVISOR;
+        self.shares.charge(account, self.spent.take() + served, crate::ring::now());
+    }
+
+    /// What was done since the last charge is nobody's.
+    pub fn charge_nobody(&mut self) {
+        self.spent.take();
+        self.take_served();
+    }
+
+    /// CPU time of this thread since the last look.
+    fn take_served(&mut self) -> Nanos {
+        let now = cpu_time();
+        let before = std::mem::replace(&mut self.served, now);
+        Nanos(now.0.saturating_sub(before.0))
+    }
+
+    /// What was done for a client's user since the last charge, sending included, is charged.
+    pub fn settle(&mut self, account: UserId) {
+        self.charge(account);
     }
 
     /// Rings that applications broke: their channels are closed, nobody else notices. Rings that are gone: their memory
@@ -330,10 +373,7 @@ impl<H: Host> Service<H> {
             self.counters.broken_rings += 1;
             if let Some(end) = self.ends.get_mut(&channel) {
                 end.broken = true;
-            }
-            self.end_by(channel, Node::abandon);
-            if let Some(account) = self.ends.get(&channel).map(|end| end.account) {
-                self.charge(account);
+                self.leaving.add(end.account, [Left::Channel(channel)]);
             }
         }
     }
@@ -389,20 +429,11 @@ impl<H: Host> Service<H> {
         }
     }
 
-    /// Asks the node to close a channel, as its application wants it.
+    /// Asks the node to close a channel, as its application wants it; a best-effort end is gone at once.
     fn close_end(&mut self, channel: ChannelId) {
-        self.end_by(channel, Node::close);
-    }
-
-    /// Asks the node to end a channel in a way; a best-effort end is gone at once.
-    fn end_by(&mut self, channel: ChannelId, way: Ending<H::Memory>) {
         // `Unknown` means that the node has closed it already: its event is on the way.
-        let _ = self.on_node(move |node, now| way(node, channel, now));
-        self.end_co_schedule(channel);
-        self.host.unwatch(channel);
-        if self.ends.get(&channel).is_some_and(|end| matches!(end.stage, Stage::BestEffort)) {
-            self.release_end(channel);
-        }
+        let _ = self.on_node(move |node, now| node.close(channel, now));
+        self.after_end(channel);
     }
 
     /// Forgets a channel's end and gives back what it took.
@@ -411,7 +442,7 @@ impl<H: Host> Service<H> {
         let mut end = self.ends.remove(&channel)?;
         self.accounts.give_back(end.account, Resource::Channels, 1);
         self.accounts.give_back(end.account, Resource::BufferBytes, end.room_bytes);
-        self.bury(end.account, end.health.take(), end.doorbell.take(), end.ring_bytes);
+        self.bury(end.account, end.health.take(), end.doorbell.take(), end.held);
         Some(end)
     }
 
@@ -421,13 +452,12 @@ impl<H: Host> Service<H> {
         let _ = self.on_node(move |node, now| node.unlisten(listener, now));
         self.accounts.give_back(account, Resource::Listeners, 1);
     }
+}
 
-    fn drop_requested_of(&mut self, client: ClientId) {
-        let tokens: Vec<u64> =
-            self.requested.iter().filter(|(_, owner)| **owner == client).map(|(token, _)| *token).collect();
-        for token in tokens {
-            self.requested.remove(&token);
-            let _ = self.on_node(move |node, now| node.refuse_request(token, "the program is gone", now));
-        }
-    }
+/// What this thread has had of a CPU.
+fn cpu_time() -> Nanos {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let (seconds, nanos) =
+        (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
+    Nanos(seconds * 1_000_000_000 + nanos)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use punctual_proto::limits::{LISTENERS_FOR_ROOT, LISTENERS_MAX};
 use punctual_proto::node::api::UserId;
 use punctual_trial::{Defence, holds};
 
@@ -12,6 +13,9 @@ use crate::api::{ApiError, Quotas, Resource, UserStatus};
 pub(super) fn is_privileged(user: UserId) -> bool {
     user.0 == 0 || user.0 == rustix::process::geteuid().as_raw()
 }
+
+/// Listeners of all users but root and the daemon's own.
+const LISTENERS_OF_OTHERS: u64 = (LISTENERS_MAX - LISTENERS_FOR_ROOT) as u64;
 
 /// The account of all users. Entries of users who hold nothing are dropped.
 #[derive(Debug, Default)]
@@ -47,6 +51,16 @@ impl Accounts {
         }
         *used = wanted;
         Ok(())
+    }
+
+    /// Takes a listener for `user`. Whoever else has some, some of the node's are left for root and the daemon's own user.
+    pub(super) fn take_listener(&mut self, user: UserId) -> Result<(), ApiError> {
+        let others = self.users.values().filter(|held| !is_privileged(held.user));
+        let used = others.map(|held| held.listeners).sum();
+        if !is_privileged(user) && used >= LISTENERS_OF_OTHERS {
+            return Err(ApiError::Quota { what: Resource::AllListeners, used, limit: LISTENERS_OF_OTHERS });
+        }
+        self.take(user, Resource::Listeners, 1)
     }
 
     /// Gives `amount` of `what` back.
@@ -85,10 +99,11 @@ fn limit(quotas: &Quotas, what: Resource) -> u64 {
     match what {
         Resource::Users => quotas.users,
         Resource::Clients => quotas.clients,
-        Resource::Listeners => quotas.listeners,
+        Resource::Listeners | Resource::AllListeners => quotas.listeners,
         Resource::Channels => quotas.channels,
         Resource::BufferBytes => quotas.buffer_bytes,
         Resource::UnreadBytes => quotas.unread_bytes,
+        Resource::Descriptors => quotas.descriptors,
     }
 }
 
@@ -96,10 +111,11 @@ fn field(account: &mut UserStatus, what: Resource) -> &mut u64 {
     match what {
         // Users hold nothing but what follows: whoever takes anything is one.
         Resource::Users | Resource::Clients => &mut account.clients,
-        Resource::Listeners => &mut account.listeners,
+        Resource::Listeners | Resource::AllListeners => &mut account.listeners,
         Resource::Channels => &mut account.channels,
         Resource::BufferBytes => &mut account.buffer_bytes,
         Resource::UnreadBytes => &mut account.unread_bytes,
+        Resource::Descriptors => &mut account.descriptors,
     }
 }
 
@@ -131,6 +147,25 @@ mod tests {
         assert_eq!(take(&mut accounts, 0), Ok(()));
         accounts.give_back(UserId(5), Resource::Clients, 1);
         assert_eq!(take(&mut accounts, 7), Ok(()), "root takes nobody's place");
+    }
+
+    /// By default 64 users may have 64 each, which were all that a node had.
+    #[test]
+    fn listeners_are_kept_for_root_whoever_else_has_all_others() {
+        let mut accounts = Accounts::new(Quotas { users: 64, listeners: 64, ..Quotas::default() });
+        for user in (0..64).map(|user| UserId(5_000 + user)) {
+            assert!((0..64).all(|_| accounts.take_listener(user).is_ok()));
+        }
+        let mut larger = Accounts::new(Quotas { listeners: u64::MAX, ..Quotas::default() });
+        let taken = (0..).take_while(|_| larger.take_listener(UserId(5_000)).is_ok()).count() as u64;
+        assert_eq!(taken, LISTENERS_OF_OTHERS);
+        let limit = LISTENERS_OF_OTHERS;
+        let error = ApiError::Quota { what: Resource::AllListeners, used: limit, limit };
+        assert_eq!(larger.take_listener(UserId(5_001)), Err(error.clone()));
+        assert!(error.to_string().contains("lower listeners_per_user_max"), "{error}");
+        assert!((0..64).all(|_| larger.take_listener(UserId(0)).is_ok()), "root");
+        larger.give_back(UserId(5_000), Resource::Listeners, 1);
+        assert!(larger.take_listener(UserId(5_001)).is_ok());
     }
 
     #[test]

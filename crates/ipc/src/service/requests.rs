@@ -9,6 +9,8 @@ use punctual_proto::node::Node;
 use punctual_proto::node::api::{ChannelStatus, OpenRequest, RequestError, UserId};
 
 use super::acceptance::accept_messages;
+use super::quota::is_privileged;
+use super::ringers::Held;
 use super::{ClientId, Effect, End, Health, Host, HostGone, Service, Stage};
 use crate::api::{
     Answer, ApiError, Call, HostStatus, PACKET_BYTES_MAX, Request, Resource, TEXT_BYTES_MAX, VERSION,
@@ -24,6 +26,20 @@ const SLICES_PER_PAGE: usize = 16;
 /// An open is charged so often what it took: the network's yes and the end are decided on the processor too, where nobody
 /// can be charged, and may each take as long and half as long again (docs/adr/0032).
 const OPEN_CHARGE: u64 = 4;
+
+/// A doorbell beside those that a ring is made with.
+const DOORBELL: Held = Held { bytes: 0, descriptors: 1 };
+
+/// What an outgoing ring takes: the pipe of the daemon's file, bell, doorbell, the program's file until it is attached, and
+/// pipes that hold its pages.
+pub(super) const fn held_by_outbox(shape: RingShape) -> Held {
+    Held { bytes: shape.bytes(), descriptors: 4 + shape.pipes() }
+}
+
+/// An incoming one: the bell, the program's file until it is attached, its pipe, and those of the daemon's file.
+const fn held_by_inbox(shape: RingShape) -> Held {
+    Held { bytes: shape.bytes(), descriptors: 3 + shape.pipes() }
+}
 
 /// An answer with its descriptors; `None` where it comes later.
 pub(super) type Outcome = Result<Option<(Answer, Vec<OwnedFd>)>, ApiError>;
@@ -138,7 +154,7 @@ impl<H: Host> Service<H> {
     }
 
     fn listen(&mut self, client: ClientId, account: UserId, port: Name, handler_time: Nanos) -> Outcome {
-        self.accounts.take(account, Resource::Listeners, 1)?;
+        self.accounts.take_listener(account)?;
         let name = port.clone();
         let listening = self.ask_node(move |node, _| node.listen_with(port, handler_time));
         let listener = listening.inspect_err(|_| self.accounts.give_back(account, Resource::Listeners, 1))?;
@@ -240,10 +256,10 @@ impl<H: Host> Service<H> {
             let _ = self.ask_node(move |node, now| node.refuse(channel, &why, now));
             self.release_end(channel);
         })?;
-        let (health, bytes) = (writer.health(), handles.shape.bytes());
+        let (health, held) = (writer.health(), held_by_inbox(handles.shape));
         if let Some(end) = self.ends.get_mut(&channel) {
             end.stage = Stage::Open;
-            end.ring_bytes = bytes;
+            end.held = held;
             end.health = Some(Health::Inbox(health));
         }
         let consented = self.ask_node(move |node, now| node.consent(channel, writer, now));
@@ -300,10 +316,11 @@ impl<H: Host> Service<H> {
 
     /// The processor watches a doorbell of the channel in place of the one before.
     pub(super) fn watch(&mut self, channel: ChannelId, doorbell: Arc<OwnedFd>) -> Result<(), ApiError> {
-        self.host.watch(channel, Arc::clone(&doorbell)).map_err(ApiError::Ring)?;
         let Some(end) = self.ends.get_mut(&channel) else { return Ok(()) };
+        let payer = (!is_privileged(end.account)).then_some(end.account);
+        self.host.watch(channel, Arc::clone(&doorbell), payer).map_err(ApiError::Ring)?;
         let (account, before) = (end.account, end.doorbell.replace(doorbell));
-        self.bury(account, None, before, 0);
+        self.bury(account, None, before, DOORBELL);
         Ok(())
     }
 
@@ -311,8 +328,16 @@ impl<H: Host> Service<H> {
         if !self.is_receiver(client, channel) {
             return Err(RequestError::Unknown.into());
         }
-        let (ours, theirs) = Doorbell::pair().map_err(RingError::from)?;
-        self.watch(channel, Arc::new(ours))?;
+        let account = self.account_of(client).ok_or(RequestError::Unknown)?;
+        let is_first = self.ends.get(&channel).is_some_and(|end| end.doorbell.is_none());
+        self.take_held(account, DOORBELL)?;
+        let watched = Doorbell::pair()
+            .map_err(|error| RingError::from(error).into())
+            .and_then(|(ours, theirs)| self.watch(channel, Arc::new(ours)).map(|()| theirs));
+        let theirs = watched.inspect_err(|_: &ApiError| self.give_back_held(account, DOORBELL))?;
+        if let Some(end) = self.ends.get_mut(&channel).filter(|_| is_first) {
+            end.held.descriptors += DOORBELL.descriptors;
+        }
         self.ask_node(move |node, _| {
             node.inbox_mut(channel).map(InboxWriter::alternate).ok_or(RequestError::Unknown)
         })?;
@@ -342,10 +367,10 @@ impl<H: Host> Service<H> {
         ring: RingShape,
     ) -> Result<(ChannelId, RingHandles, Health, Arc<OwnedFd>), ApiError> {
         let (reader, handles, doorbell) = self.make_outbox(account, ring.slots, ring.message_bytes_max)?;
-        let (health, bytes) = (Health::Outbox(reader.health()), handles.shape.bytes());
+        let (health, held) = (Health::Outbox(reader.health()), held_by_outbox(handles.shape));
         let opened =
             self.ask_node(move |node, now| node.open_best_effort(to, ring.message_bytes_max, reader, now));
-        let channel = opened.inspect_err(|_| self.forget_ring(account, bytes))?;
+        let channel = opened.inspect_err(|_| self.forget_ring(account, held))?;
         Ok((channel, handles, health, Arc::new(doorbell)))
     }
 
@@ -364,7 +389,7 @@ impl<H: Host> Service<H> {
         let bound = self.ask_node(move |node, _| node.bind_best_effort(port, ring.message_bytes_max, writer));
         let channel = bound.inspect_err(|_| {
             self.accounts.give_back(account, Resource::Channels, 1);
-            self.forget_ring(account, handles.shape.bytes());
+            self.forget_ring(account, held_by_inbox(handles.shape));
         })?;
         self.insert_best_effort(client, account, channel, &handles, Health::Inbox(health));
         Ok(Some((Answer::Ring { channel, ring: handles.shape }, handles.descriptors)))
@@ -378,12 +403,12 @@ impl<H: Host> Service<H> {
         handles: &RingHandles,
         health: Health,
     ) {
-        let ring_bytes = handles.shape.bytes();
-        let end = End {
-            ring_bytes,
-            health: Some(health),
-            ..End::new(client, account, Stage::BestEffort, String::new())
+        let held = match health {
+            Health::Outbox(_) => held_by_outbox(handles.shape),
+            Health::Inbox(_) => held_by_inbox(handles.shape),
         };
+        let end =
+            End { held, health: Some(health), ..End::new(client, account, Stage::BestEffort, String::new()) };
         self.ends.insert(channel, end);
     }
 
@@ -394,11 +419,13 @@ impl<H: Host> Service<H> {
         slots: u32,
         bytes: u32,
     ) -> Result<(OutboxReader, RingHandles, OwnedFd), ApiError> {
-        let shape = self.take_ring(account, slots, bytes)?;
-        let ropes = self.ropes(account, shape.bytes());
+        let shape = RingShape::new(slots, bytes)?;
+        let held = held_by_outbox(shape);
+        self.take_held(account, held)?;
+        let ropes = self.ropes(account, held.bytes);
         let made = ropes.map_err(RingError::from).and_then(|ropes| outbox(shape, &self.alarm, &ropes));
         made.map_err(|error| {
-            self.forget_ring(account, shape.bytes());
+            self.forget_ring(account, held);
             error.into()
         })
     }
@@ -409,19 +436,15 @@ impl<H: Host> Service<H> {
         slots: u32,
         bytes: u32,
     ) -> Result<(InboxWriter, RingHandles), ApiError> {
-        let shape = self.take_ring(account, slots, bytes)?;
-        let ropes = self.ropes(account, shape.bytes());
+        let shape = RingShape::new(slots, bytes)?;
+        let held = held_by_inbox(shape);
+        self.take_held(account, held)?;
+        let ropes = self.ropes(account, held.bytes);
         let made = ropes.map_err(RingError::from).and_then(|ropes| inbox(shape, &self.alarm, &ropes));
         made.map_err(|error| {
-            self.forget_ring(account, shape.bytes());
+            self.forget_ring(account, held);
             error.into()
         })
-    }
-
-    fn take_ring(&mut self, account: UserId, slots: u32, bytes: u32) -> Result<RingShape, ApiError> {
-        let shape = RingShape::new(slots, bytes)?;
-        self.accounts.take(account, Resource::BufferBytes, shape.bytes())?;
-        Ok(shape)
     }
 
     fn status(&mut self) -> Outcome {

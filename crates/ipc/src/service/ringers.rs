@@ -3,8 +3,8 @@
 //! Bells of root and of the daemon's own user, who are trusted with the daemon, are rung by the processor itself: one
 //! thread less to go through. What their rings leave behind is their ringer's all the same.
 //!
-//! A user has one ringer for as long as any memory is its. Memory counts in its quota until it is unmapped, so that
-//! whoever keeps its own ringer from its work gets no more of it.
+//! A user has one ringer for as long as any memory is its. Memory and descriptors count in its quotas until they are unmapped
+//! and closed, so that whoever keeps its own ringer from its work gets no more of them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,8 +16,15 @@ use punctual_proto::node::api::UserId;
 
 use super::quota::is_privileged;
 use super::{Health, Host, Service};
-use crate::api::Resource;
+use crate::api::{ApiError, Resource};
 use crate::wake::{Alarm, Rank, Remains, Ringer, Ropes};
+
+/// What a ring, or a doorbell of it, takes of its user's quotas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    pub bytes: u64,
+    pub descriptors: u64,
+}
 
 /// See the module.
 #[derive(Default)]
@@ -62,7 +69,7 @@ impl Ringers {
 struct Left {
     health: Option<Health>,
     doorbell: Option<Arc<OwnedFd>>,
-    bytes: u64,
+    held: Held,
 }
 
 impl Remains for Left {
@@ -72,7 +79,11 @@ impl Remains for Left {
     }
 
     fn bytes(&self) -> u64 {
-        self.bytes
+        self.held.bytes
+    }
+
+    fn descriptors(&self) -> u64 {
+        self.held.descriptors
     }
 }
 
@@ -88,9 +99,21 @@ impl<H: Host> Service<H> {
     }
 
     /// A ring that nobody was given is gone.
-    pub(super) fn forget_ring(&mut self, user: UserId, bytes: u64) {
-        self.ringers.freed(user, bytes);
-        self.accounts.give_back(user, Resource::BufferBytes, bytes);
+    pub(super) fn forget_ring(&mut self, user: UserId, held: Held) {
+        self.ringers.freed(user, held.bytes);
+        self.give_back_held(user, held);
+    }
+
+    pub(super) fn give_back_held(&mut self, user: UserId, held: Held) {
+        self.accounts.give_back(user, Resource::BufferBytes, held.bytes);
+        self.accounts.give_back(user, Resource::Descriptors, held.descriptors);
+    }
+
+    /// Room for a ring in the user's quotas.
+    pub(super) fn take_held(&mut self, user: UserId, held: Held) -> Result<(), ApiError> {
+        self.accounts.take(user, Resource::BufferBytes, held.bytes)?;
+        let taken = self.accounts.take(user, Resource::Descriptors, held.descriptors);
+        taken.inspect_err(|_| self.accounts.give_back(user, Resource::BufferBytes, held.bytes))
     }
 
     /// Leaves to the user's ringer what a program still holds a part of: closing and unmapping it may take long.
@@ -99,25 +122,28 @@ impl<H: Host> Service<H> {
         user: UserId,
         health: Option<Health>,
         doorbell: Option<Arc<OwnedFd>>,
-        bytes: u64,
+        held: Held,
     ) {
         if health.is_none() && doorbell.is_none() {
             return;
         }
         match self.ringers.users.get(&user) {
-            Some((ringer, _)) => ringer.bury(Box::new(Left { health, doorbell, bytes })),
+            Some((ringer, _)) => ringer.bury(Box::new(Left { health, doorbell, held })),
             None => {
                 drop((health, doorbell));
-                self.accounts.give_back(user, Resource::BufferBytes, bytes);
+                self.give_back_held(user, held);
             }
         }
     }
 
-    /// Memory that ringers have given back.
+    /// Memory and descriptors that ringers have given back.
     pub(super) fn collect_freed(&mut self) {
-        let freed = self.ringers.users.iter().map(|(user, (ringer, _))| (*user, ringer.take_freed()));
-        for (user, bytes) in freed.filter(|(_, bytes)| *bytes > 0).collect::<Vec<_>>() {
-            self.forget_ring(user, bytes);
+        let freed = self.ringers.users.iter().map(|(user, (ringer, _))| {
+            let (bytes, descriptors) = ringer.take_freed();
+            (*user, Held { bytes, descriptors })
+        });
+        for (user, held) in freed.filter(|(_, held)| *held != Held::default()).collect::<Vec<_>>() {
+            self.forget_ring(user, held);
         }
     }
 }

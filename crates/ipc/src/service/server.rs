@@ -6,24 +6,23 @@
 //! top of that cut its connection. A user whose requests have had their share of the processor waits until it has grown
 //! again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use punctual_proto::node::api::UserId;
+use punctual_analysis::Nanos;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with};
 
-use super::backlog::{Backlog, cost};
+use super::backlog::{Backlog, Cost};
 use super::lobby::{Lobby, Spare};
+use super::turn::Turn;
 use super::{ClientId, Effect, Host, Service};
 use crate::api::{FromDaemon, PACKET_BYTES_MAX, Quotas};
 use crate::socket::{self, Packet, Peer};
 use crate::wake::timespec;
 
-/// Requests taken from all programs of one user in a turn.
-const REQUESTS_PER_TURN: usize = 16;
 /// Events of the node handled in a turn.
 const EVENTS_PER_TURN: usize = 64;
 /// How long no connection is accepted after descriptors ran out.
@@ -117,6 +116,9 @@ impl<H: Host> Server<H> {
     pub fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
         loop {
             let ready = self.wait(stop)?;
+            // Waiting, and what the last turn did for nobody.
+            self.service.charge_nobody();
+            let mut turn = Turn::default();
             if ready.stop {
                 self.farewell();
                 return Ok(());
@@ -125,8 +127,10 @@ impl<H: Host> Server<H> {
                 self.accept();
             }
             self.lobby.clear(&ready.left);
-            self.hang_up(&ready.hung_up);
-            self.read_all(&ready.read);
+            self.service.charge_nobody();
+            self.service.end_some();
+            self.hang_up(&ready.hung_up, &mut turn);
+            self.read_all(&ready.read, &mut turn);
             if ready.alarm {
                 self.service.close_broken();
             }
@@ -157,7 +161,7 @@ impl<H: Host> Server<H> {
         if !session.unread.is_empty() {
             return (PollFlags::OUT, None);
         }
-        if session.ending || !self.service.has_room_for(client) {
+        if session.ending || !self.service.has_room_for(client) || self.service.is_leaving(client) {
             return (PollFlags::empty(), None);
         }
         match self.service.wait_of(client) {
@@ -170,6 +174,9 @@ impl<H: Host> Server<H> {
         let pause = self.accept_after.map(|after| after.saturating_duration_since(Instant::now()));
         let accepting = self.listening.as_ref().filter(|_| pause.is_none_or(|pause| pause.is_zero()));
         let mut timeout = pause.filter(|_| accepting.is_none());
+        if self.service.has_left() {
+            timeout = Some(Duration::ZERO);
+        }
         let mut set = vec![
             PollFd::from_borrowed_fd(stop, PollFlags::IN),
             PollFd::from_borrowed_fd(self.service.host().events(), PollFlags::IN),
@@ -230,14 +237,11 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// Requests of who has some, so many for each user; who is first one turn is the last of them in the next.
-    fn read_all(&mut self, ready: &[ClientId]) {
+    /// Requests of who has some; who is first one turn is the last of them in the next.
+    fn read_all(&mut self, ready: &[ClientId], turn: &mut Turn) {
         let begin = self.first.map_or(0, |first| ready.partition_point(|client| *client < first));
-        let mut left: HashMap<UserId, usize> = HashMap::new();
         for client in ready[begin..].iter().chain(&ready[..begin]) {
-            let Some(account) = self.service.account_of(*client) else { continue };
-            let left = left.entry(account).or_insert(REQUESTS_PER_TURN);
-            *left -= self.read(*client, *left);
+            self.read(*client, turn);
         }
         let begun = ready[begin..].iter().chain(&ready[..begin]).next();
         self.first = begun.map(|client| client.next());
@@ -249,46 +253,65 @@ impl<H: Host> Server<H> {
         session.is_some_and(|session| self.interest(client, session).0 == PollFlags::IN)
     }
 
-    /// Takes at most `most` requests of a client; how many it took.
-    fn read(&mut self, client: ClientId, most: usize) -> usize {
-        for taken in 0..most {
+    /// Takes requests of a client for as long as it is its user's turn; whether it may have more.
+    fn read(&mut self, client: ClientId, turn: &mut Turn) -> bool {
+        while let Some(account) = self.service.account_of(client) {
+            if !turn.may(account) {
+                return true;
+            }
             if !self.may_ask(client) {
-                return taken;
+                return false;
             }
-            let Some(session) = self.sessions.get(&client) else { return taken };
-            match socket::receive_bare(&session.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
-                Ok(Some(packet)) => match packet.parse() {
-                    Ok(call) => self.service.handle(client, call),
-                    Err(error) => self.service.reject(client, error.to_string()),
-                },
-                Ok(None) => {
-                    self.cut(client);
-                    return taken;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return taken,
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                    self.service.reject(client, error.to_string());
-                }
-                Err(_) => {
-                    self.cut(client);
-                    return taken;
-                }
-            }
+            let begun = Instant::now();
+            let more = self.read_one(client);
             self.apply_effects();
+            self.service.settle(account);
+            if !more {
+                return false;
+            }
+            turn.count(account, since(begun));
         }
-        most
+        false
     }
 
-    /// Clients that are gone: what they asked before is done, as far as their users may ask; then they are cut.
-    fn hang_up(&mut self, gone: &[ClientId]) {
+    /// Takes a client's next request; `false`: there was none, or it is cut.
+    fn read_one(&mut self, client: ClientId) -> bool {
+        let Some(session) = self.sessions.get(&client) else { return false };
+        match socket::receive_bare(&session.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
+            Ok(Some(packet)) => match packet.parse() {
+                Ok(call) => self.service.handle(client, call),
+                Err(error) => self.service.reject(client, error.to_string()),
+            },
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                self.service.reject(client, error.to_string());
+            }
+            Ok(None) | Err(_) => {
+                self.cut(client);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Clients that are gone: what they asked before is done, as far as their users may ask, in as many turns as that takes;
+    /// then they are cut.
+    fn hang_up(&mut self, gone: &[ClientId], turn: &mut Turn) {
         for client in gone {
+            let account = self.service.account_of(*client);
+            if self.service.is_leaving(*client) || account.is_some_and(|account| !turn.may(account)) {
+                continue;
+            }
             self.forget_unread(*client);
             if let Some(session) = self.sessions.get_mut(client) {
                 session.deaf = true;
             }
-            let taken = self.read(*client, REQUESTS_PER_TURN);
-            if taken == 0 {
+            if !self.read(*client, turn) {
+                let begun = Instant::now();
                 self.cut(*client);
+                if let Some(account) = account {
+                    turn.count(account, since(begun));
+                }
             }
         }
     }
@@ -321,8 +344,8 @@ impl<H: Host> Server<H> {
                 Err(_) => return self.cut(client),
             }
         }
-        let more = cost(&packet);
-        if !self.service.take_unread(client, session.unread.cost(), more) {
+        let more = Cost::of(&packet);
+        if !self.service.take_unread(client, session.unread.cost().bytes, more) {
             self.service.count_not_reading();
             return self.cut(client);
         }
@@ -406,4 +429,8 @@ impl<H: Host> Server<H> {
             waiting.into_iter().for_each(|client| self.flush(client));
         }
     }
+}
+
+fn since(begun: Instant) -> Nanos {
+    Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }

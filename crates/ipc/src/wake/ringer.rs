@@ -70,6 +70,8 @@ pub trait Remains: Send {
     fn is_alone(&self) -> bool;
     /// Of memory, which then counts as the user's no longer.
     fn bytes(&self) -> u64;
+    /// That are closed with it, likewise.
+    fn descriptors(&self) -> u64;
 }
 
 /// The list of one user's bells, with what wakes its ringer.
@@ -84,6 +86,7 @@ pub struct Bells {
     woken_at_ns: AtomicU64,
     /// Of remains that are gone.
     freed_bytes: AtomicU64,
+    freed_descriptors: AtomicU64,
 }
 
 impl Bells {
@@ -121,6 +124,7 @@ impl Ringer {
             woken_on: AtomicU32::new(NOWHERE),
             woken_at_ns: AtomicU64::new(0),
             freed_bytes: AtomicU64::new(0),
+            freed_descriptors: AtomicU64::new(0),
         });
         let (remains, left) = channel();
         let theirs = Arc::clone(&bells);
@@ -152,9 +156,10 @@ impl Ringer {
         self.bells.wake();
     }
 
-    /// Bytes of remains that are gone since this was asked last.
-    pub fn take_freed(&self) -> u64 {
-        self.bells.freed_bytes.swap(0, Ordering::AcqRel)
+    /// Bytes and descriptors of remains that are gone since this was asked last.
+    pub fn take_freed(&self) -> (u64, u64) {
+        let Bells { freed_bytes, freed_descriptors, .. } = &*self.bells;
+        (freed_bytes.swap(0, Ordering::AcqRel), freed_descriptors.swap(0, Ordering::AcqRel))
     }
 }
 
@@ -278,13 +283,16 @@ impl Ringing {
         }
         // Closing and unmapping takes as long as the ring is large.
         self.pace.lower();
-        let mut bytes = 0;
+        let (mut bytes, mut descriptors) = (0, 0);
         self.dying.retain(|remains| {
             let alone = remains.is_alone();
-            bytes += if alone { remains.bytes() } else { 0 };
+            if alone {
+                (bytes, descriptors) = (bytes + remains.bytes(), descriptors + remains.descriptors());
+            }
             !alone
         });
         self.bells.freed_bytes.fetch_add(bytes, Ordering::AcqRel);
+        self.bells.freed_descriptors.fetch_add(descriptors, Ordering::AcqRel);
         self.freed.ring();
     }
 

@@ -17,7 +17,7 @@ use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{
-    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError,
+    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
 };
 use punctual_proto::node::config::NodeConfig;
 use punctual_proto::{Contract, Instant, Nanos};
@@ -31,8 +31,15 @@ const HOSTS: usize = 2;
 /// Two clients a host.
 const CLIENTS: usize = 4;
 /// Few enough to be reached, and little enough memory to be made thousands of times a second.
-const QUOTAS: Quotas =
-    Quotas { users: 4, clients: 4, listeners: 4, channels: 8, buffer_bytes: 256 << 10, ..Quotas::UNLIMITED };
+const QUOTAS: Quotas = Quotas {
+    users: 4,
+    clients: 4,
+    listeners: 4,
+    channels: 8,
+    buffer_bytes: 256 << 10,
+    descriptors: 40,
+    ..Quotas::UNLIMITED
+};
 const HEADER_BYTES: u64 = 256;
 /// Of the calls that a client's library makes by itself.
 const ATTACHED: u64 = u64::MAX;
@@ -102,7 +109,7 @@ impl Host for Engine {
         Ok(request(&mut self.node.borrow_mut(), *self.now.borrow()))
     }
 
-    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>) -> Result<(), String> {
+    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>, _: Option<UserId>) -> Result<(), String> {
         self.watched.borrow_mut().insert(channel, doorbell);
         Ok(())
     }
@@ -279,6 +286,9 @@ impl Bench {
         for host in 0..HOSTS {
             let service = &mut self.services[host];
             service.close_broken();
+            while service.has_left() {
+                service.end_some();
+            }
             service.handle_events().expect("the engine runs");
             while let Some(effect) = self.services[host].next_effect() {
                 self.apply(host, effect);
@@ -367,7 +377,7 @@ impl Bench {
             }
             let users = users.expect("a status");
             assert!(
-                matches!(users[..], [one] if (one.user.0, one.clients, one.channels) == (9, 1, 0)),
+                matches!(users[..], [one] if (one.user.0, one.clients, one.channels, one.descriptors) == (9, 1, 0, 3)),
                 "{users:?}"
             );
         }

@@ -348,6 +348,7 @@ fn daemon(table: Spanned<DaemonTable>, source: &Source<'_>) -> Result<DaemonConf
         )
         .0,
         unread_bytes_per_user_max: unread,
+        descriptors_per_user_max: table.descriptors_per_user_max.unwrap_or(default.descriptors_per_user_max),
         request_share_per_user_max: share,
         forbidden_calls: table.forbidden_calls.unwrap_or(default.forbidden_calls),
     })

@@ -1,0 +1,56 @@
+//! How many descriptors the daemon may have, and whether its users' quotas fit in.
+
+use punctual::host::quotas;
+use punctual_engine::config::HostConfig;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Raises the soft limit of this process to its hard one: the soft one is low for programs that use `select`.
+pub fn raise() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        // What stays low is told by `warning` and in `status`.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    }
+}
+
+/// A line where all that users may take does not fit into this process's hard limit.
+pub fn warning(config: &HostConfig) -> Option<String> {
+    let needed = quotas(&config.daemon).descriptors_needed(config.node.links.len());
+    too_few(needed, getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX))
+}
+
+fn too_few(needed: u64, limit: u64) -> Option<String> {
+    (limit < needed).then(|| {
+        format!(
+            "users may take {needed} descriptors together, and this process may have {limit}: some would be refused for \
+             what others have; set LimitNOFILE={needed} in the unit file (elsewhere: ulimit -Hn {needed}), or lower \
+             users_max or descriptors_per_user_max in [daemon]"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_engine::config::DaemonConfig;
+
+    use super::*;
+
+    #[test]
+    fn the_unit_file_gives_what_the_defaults_need() {
+        let unit = include_str!("../../../examples/systemd/punctuald.service");
+        let limit = unit.lines().find_map(|line| line.strip_prefix("LimitNOFILE=")).expect("a limit");
+        let limit = limit.parse().expect("a number");
+        let needed = quotas(&DaemonConfig::default()).descriptors_needed(64);
+        assert_eq!(too_few(needed, limit), None);
+        let line = too_few(needed, needed - 1).expect("one is missing");
+        assert!(line.contains(&format!("LimitNOFILE={needed}")) && !line.contains('\n'), "{line}");
+    }
+
+    #[test]
+    fn the_soft_limit_is_raised_to_the_hard_one() {
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(512), maximum }).expect("lowered");
+        raise();
+        assert_eq!(getrlimit(Resource::Nofile).current, maximum);
+    }
+}

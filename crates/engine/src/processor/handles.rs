@@ -1,0 +1,66 @@
+//! What handles may do on the processor's thread, and what they are told when it ends.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use punctual_proto::Instant;
+use punctual_proto::ids::ChannelId;
+use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::node::Node;
+use punctual_proto::node::api::UserId;
+
+use super::doorbells::Allowance;
+use super::port::LinkPort;
+use super::{Processor, Shared};
+use crate::memory::HostMemory;
+use crate::statistics::LinkReport;
+
+impl<O: Outbox, I: Inbox> Processor<O, I> {
+    pub fn node_mut(&mut self) -> &mut Node<HostMemory<O, I>> {
+        &mut self.node
+    }
+
+    pub fn watch(
+        &mut self,
+        channel: ChannelId,
+        doorbell: Arc<OwnedFd>,
+        payer: Option<UserId>,
+        at: Instant,
+    ) -> io::Result<()> {
+        self.unwatch(channel);
+        let contract = self.node.channel(channel).map(|status| status.contract);
+        let allowance = Allowance::of(contract.as_ref(), payer);
+        self.doorbells.watch(channel, doorbell, allowance, &self.waiter)?;
+        // What was sent before anybody watched.
+        self.node.handle_outbox(channel, at);
+        Ok(())
+    }
+
+    pub fn unwatch(&mut self, channel: ChannelId) {
+        self.doorbells.unwatch(channel, &self.waiter);
+    }
+
+    pub fn link_reports(&self) -> Vec<LinkReport> {
+        self.ports.iter().map(LinkPort::report).collect()
+    }
+
+    pub fn shut_down(&mut self, at: Instant) {
+        if self.stop_at.is_none() {
+            self.stop_at = Some(at + self.grace);
+            self.node.shutdown(at);
+        }
+    }
+}
+
+/// Tells the handles that nobody is there any more.
+pub(super) struct Farewell<O: Outbox, I: Inbox>(pub Arc<Shared<O, I>>);
+
+impl<O: Outbox, I: Inbox> Drop for Farewell<O, I> {
+    fn drop(&mut self) {
+        self.0.commands.close();
+        self.0.background.close();
+        self.0.events.close(&mut VecDeque::new());
+    }
+}

@@ -1,0 +1,116 @@
+//! The processor's part of its links: what came in, what may leave, and what is told about kernel traffic beside them.
+
+use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::node::api::CloseReason;
+use punctual_proto::{BitRate, Instant};
+
+use super::{Processor, port};
+use crate::os::now;
+
+/// Packets that one link may bring in one turn.
+pub(super) const RECEIVE_BATCH: usize = 64;
+
+impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
+    /// Everything that came in goes to the node, from `begun` on; the time, if there was anything.
+    pub(super) fn receive(&mut self, mut begun: Instant) -> Option<Instant> {
+        let mut any = None;
+        for port in &mut self.ports {
+            let best_effort = self.node.has_best_effort_room(port.id);
+            port.receive(best_effort, &mut self.received, RECEIVE_BATCH, &self.shared.counters);
+            port.looked(self.received.len(), begun, &self.waiter);
+            if self.received.is_empty() {
+                continue;
+            }
+            // Read after the driver's own times, none of which lies in the future.
+            let at = now();
+            let count = self.received.len();
+            for packet in self.received.drain(..) {
+                let from = port::node_port(packet.port);
+                self.spin.stay(packet.stream, at);
+                self.node.handle_frame(port.id, from, Instant(packet.received_ns), packet.frame, at);
+            }
+            // One packet's demultiplexing counts in the unit that it makes; what is done for many is shared out.
+            let done = if count == 1 { at } else { now() };
+            self.meter.received(count, done.since(begun));
+            begun = done;
+            any = Some(done);
+        }
+        any
+    }
+
+    /// What the adapters have sent; only links that are paced by completions tell.
+    pub(super) fn complete(&mut self, at: Instant) -> bool {
+        let mut any = false;
+        for port in &mut self.ports {
+            if let Some(wire_bytes) = port.completed() {
+                self.node.handle_sent(port.id, wire_bytes, at);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// What the link schedulers give goes straight into the drivers' buffers.
+    pub(super) fn transmit(&mut self, at: Instant) -> bool {
+        let mut any = false;
+        if let Some(share) = &mut self.share {
+            share.follow(&mut self.node, at, &self.shared.counters);
+        }
+        while let Some((link, change)) = self.node.poll_filter() {
+            let port = self.ports.get_mut(usize::from(link.0));
+            if let Some(path) = port.and_then(|port| port.filter(change, &self.shared.counters)) {
+                // Told before anything leaves: what would accept the channel must not.
+                self.node.abort_path(path, CloseReason::FilterRefused, at);
+            }
+        }
+        for port in &mut self.ports {
+            any |= port.transmit(&mut self.node, at, &self.shared.counters);
+        }
+        any
+    }
+
+    /// Hands out what is queued, from `begun` on; returns the time.
+    pub(super) fn flush(&mut self, begun: Instant) -> Instant {
+        let mut any = false;
+        for port in &mut self.ports {
+            any |= port.flush(&self.shared.counters);
+        }
+        // Nothing that is counted changes after this; what it takes is measured with the hand-over.
+        self.node.show_counters();
+        if !any {
+            return begun;
+        }
+        let done = now();
+        self.meter.flushed(done.since(begun));
+        done
+    }
+
+    /// What others put on the links' devices, for the causes of what is late.
+    pub(super) fn tell_foreign_traffic(&mut self) {
+        for port in &self.ports {
+            let rate = BitRate(port.foreign_bps().unwrap_or(0));
+            self.node.handle_foreign_traffic(port.id, rate);
+        }
+    }
+
+    /// What kernel traffic is held to now, where that was changed.
+    pub(super) fn tell_shaped(&mut self, at: Instant) {
+        if !self.node.follows() {
+            return;
+        }
+        for port in &mut self.ports {
+            if let Some(rate) = port.shaped() {
+                self.node.handle_shaped(port.id, rate, at);
+            }
+        }
+    }
+
+    /// What it is to be held to.
+    pub(super) fn shape(&mut self) {
+        while let Some((link, rate)) = self.node.poll_shaper() {
+            if let Some(port) = self.ports.get_mut(usize::from(link.0)) {
+                port.shape(rate);
+            }
+        }
+    }
+}
