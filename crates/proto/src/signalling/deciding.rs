@@ -14,6 +14,7 @@ use punctual_analysis::{Instant, Nanos};
 use super::Signalling;
 use super::budget;
 use super::channel::{Attempt, Channel};
+use super::fair::Places;
 use super::message::{Create, Message};
 use super::offers::Offering;
 use super::resources::{Answer, LocalChannel, Resources};
@@ -74,6 +75,13 @@ impl Decisions {
     /// Whether the channel of a path that came over a link is among them.
     pub fn knows(&self, path: PathId) -> bool {
         self.by_path.contains_key(&path)
+    }
+    /// Whose those are that came over a link.
+    pub fn from(&self, link: LinkId) -> Places {
+        let mut places = Places::default();
+        let from = self.waiting.iter().filter(|(_, waiting)| waiting.local.link_in == Some(link));
+        from.for_each(|(id, waiting)| places.add(waiting.create.source(), id.0));
+        places
     }
     /// Those that came over a link.
     pub fn count_from(&self, link: LinkId) -> usize {
@@ -224,7 +232,9 @@ impl Signalling {
         let channel = Box::new(self.channel_of(local, &create, stages));
         match then {
             Then::Try { attempt, .. } => self.tried(channel, attempt, create, now),
-            Then::Offer { attempt, offering, .. } => self.offer_asked(channel, attempt, *offering, create),
+            Then::Offer { attempt, offering, .. } => {
+                self.offer_asked(channel, attempt, *offering, create, now)
+            }
             Then::PassOn(link) => self.entered(link, channel, create, now, resources),
             Then::AskReceiver(..) => {}
         }
@@ -257,7 +267,8 @@ impl Signalling {
         if create.probe {
             self.answer_probe(create, Err(refusal));
         } else {
-            self.say(link, &Message::Refuse { path: create.path, refusal });
+            let answer = Message::Refuse { path: create.path, refusal };
+            self.answer(Some(link), create.source(), &answer);
         }
     }
 
@@ -293,6 +304,15 @@ impl Signalling {
         match accepted {
             Some(stages) => self.commit(channel, Particulars::stages(stages), now, resources),
             None => self.channels.insert(channel),
+        }
+    }
+
+    /// A channel that came over a link gives way to another while its stages are asked.
+    pub(super) fn give_way_deciding(&mut self, id: ChannelId) {
+        let Some(deciding) = self.deciding.remove(id) else { return };
+        if let (Some(link), create) = (deciding.local.link_in, &deciding.create) {
+            let refusal = self.refusal(RefuseCause::Crowded);
+            self.answer_refused(link, create, refusal);
         }
     }
 
