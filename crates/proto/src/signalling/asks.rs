@@ -1,15 +1,17 @@
-//! Asks that have waited for their turn on a link for too long: they are refused here, for they were never sent.
+//! Asks that find no room, or have waited for their turn on a link for too long: those were never sent, and are refused here.
 
 use punctual_analysis::Instant;
 
 use super::Signalling;
+use super::fair::{Crowded, Source};
 use super::message::{Create, Message, Request};
 use super::requests::Refused;
 use super::resources::Resources;
 use super::states::Input;
 use super::transitions::Particulars;
-use crate::ids::{LinkId, PathId};
-use crate::node::api::{ChannelRefusal, RefuseCause};
+use crate::ids::{ChannelId, LinkId, PathId};
+use crate::limits::HALF_OPEN_PER_NEIGHBOUR_MAX;
+use crate::node::api::{ChannelRefusal, CloseReason, RefuseCause, Role};
 
 impl Signalling {
     /// Refuses what has waited for too long to be sent over a link.
@@ -57,5 +59,33 @@ impl Signalling {
         if let Some(peer) = self.peers.get_mut(usize::from(link.0)) {
             peer.withdraw(path);
         }
+    }
+
+    /// Room for one more channel in the making of those that come over a link: where there is none, the last of who has the
+    /// most is refused.
+    pub(super) fn make_room_half_open(
+        &mut self,
+        link: LinkId,
+        source: Source,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) -> Result<(), RefuseCause> {
+        if self.channels.half_open(link) + self.deciding.count_from(link) < HALF_OPEN_PER_NEIGHBOUR_MAX {
+            return Ok(());
+        }
+        let deciding = self.deciding.from(link);
+        let beside = self.channels.half_open_by(link);
+        let last = deciding.give_way(beside, source).map_err(|Crowded| RefuseCause::Crowded)?;
+        let id = ChannelId(last);
+        match self.channels.get(id).map(|channel| channel.local.role) {
+            None => self.give_way_deciding(id),
+            Some(role) => {
+                let input = if role == Role::Sink { Input::Silence } else { Input::CommitFailed };
+                let refusal = self.refusal(RefuseCause::Crowded);
+                let what = Particulars { reason: CloseReason::Local, ..Particulars::refusal(refusal) };
+                self.apply(id, input, what, now, resources);
+            }
+        }
+        Ok(())
     }
 }

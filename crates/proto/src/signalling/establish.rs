@@ -10,16 +10,15 @@ use punctual_analysis::{Instant, Nanos, Soft};
 use super::Signalling;
 use super::budget;
 use super::channel::{Attempt, Channel, Setup, Timer, Way};
-use super::deciding::Then;
-use super::fair::{Crowded, Source};
+use super::decisions::Then;
 use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::{Input, State};
 use super::transitions::{Particulars, ask_final, commit};
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
-use crate::limits::{CHANNELS_MAX, HALF_OPEN_PER_NEIGHBOUR_MAX};
+use crate::limits::CHANNELS_MAX;
 use crate::node::api::{
-    ChannelRefusal, CloseReason, Event, Incoming, RefuseCause, RequestError, Role, StageGrant, UserId,
+    ChannelRefusal, CloseReason, Event, Incoming, RefuseCause, RequestError, Role, StageGrant,
 };
 use crate::node::api::{DegradedHost, Grant, OpenRequest, degraded};
 use crate::node::config::Degraded;
@@ -283,34 +282,6 @@ impl Signalling {
         if full || self.leaving { Err(RefuseCause::Exhausted) } else { Ok(()) }
     }
 
-    /// Room for one more channel in the making of those that come over a link: where there is none, the last of who has the
-    /// most is refused.
-    fn make_room_half_open(
-        &mut self,
-        link: LinkId,
-        source: Source,
-        now: Instant,
-        resources: &mut dyn Resources,
-    ) -> Result<(), RefuseCause> {
-        if self.channels.half_open(link) + self.deciding.count_from(link) < HALF_OPEN_PER_NEIGHBOUR_MAX {
-            return Ok(());
-        }
-        let deciding = self.deciding.from(link);
-        let beside = self.channels.half_open_by(link);
-        let last = deciding.give_way(beside, source).map_err(|Crowded| RefuseCause::Crowded)?;
-        let id = ChannelId(last);
-        match self.channels.get(id).map(|channel| channel.local.role) {
-            None => self.give_way_deciding(id),
-            Some(role) => {
-                let input = if role == Role::Sink { Input::Silence } else { Input::CommitFailed };
-                let refusal = self.refusal(RefuseCause::Crowded);
-                let what = Particulars { reason: CloseReason::Local, ..Particulars::refusal(refusal) };
-                self.apply(id, input, what, now, resources);
-            }
-        }
-        Ok(())
-    }
-
     /// What this node is to the channel, and the link out.
     fn way_on(
         &self,
@@ -430,44 +401,6 @@ impl Signalling {
             let Way { from, to, nodes, .. } = &*channel.way;
             let way = Way { from: from.clone(), to: to.clone(), nodes: nodes.clone(), degraded };
             channel.way = self.ways.get(way);
-        }
-    }
-
-    pub(super) fn answer_probe(&mut self, create: &Create, answer: Result<Vec<StageGrant>, ChannelRefusal>) {
-        self.pass_probed(create.path, create.route.back(), create.user, answer);
-    }
-    /// `route` as its next receiver sees it.
-    pub(super) fn pass_probed(
-        &mut self,
-        path: PathId,
-        route: Route,
-        user: UserId,
-        answer: Result<Vec<StageGrant>, ChannelRefusal>,
-    ) {
-        let link = self.link_along(&route);
-        let source = Source { node: path.node, user };
-        self.answer(link, source, &Message::Probed { path, route, user, answer });
-    }
-    pub(super) fn on_probed(
-        &mut self,
-        link: LinkId,
-        path: PathId,
-        route: &Route,
-        (user, answer): (UserId, Result<Vec<StageGrant>, ChannelRefusal>),
-        now: Instant,
-        resources: &mut dyn Resources,
-    ) {
-        if !route.leads(self.node_at(link), self.config.id) {
-            self.counters.unexpected += 1;
-        } else if route.next().is_some() {
-            self.pass_probed(path, route.advanced(), user, answer);
-        } else {
-            match answer {
-                Ok(stages) => {
-                    self.apply_to_path(path, Input::Probed, Particulars::stages(stages), now, resources)
-                }
-                Err(no) => self.apply_to_path(path, Input::Refuse, Particulars::refusal(no), now, resources),
-            }
         }
     }
 

@@ -12,7 +12,7 @@ use punctual_analysis::{Contract, Instant, Nanos};
 use super::Signalling;
 use super::budget;
 use super::channel::{Attempt, Channel, Timer};
-use super::deciding::Then;
+use super::decisions::Then;
 use super::message::Create;
 use super::resources::Resources;
 use super::states::State;

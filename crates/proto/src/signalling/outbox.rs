@@ -253,12 +253,13 @@ impl Outbox {
         let (number, (source, since)) = self.ages.first_key_value()?;
         Some((*since + ASK_WAIT_MAX, (*source, *number)))
     }
-    /// When there is something to refuse.
+    /// When an ask has waited for too long.
     pub fn poll_timeout(&self, met: Instant) -> Option<Instant> {
-        match self.late.is_empty() {
-            true => self.oldest().map(|(due, _)| due.max(met + ASK_WAIT_MAX)),
-            false => Some(Instant::ZERO),
-        }
+        self.oldest().map(|(due, _)| due.max(met + ASK_WAIT_MAX))
+    }
+    /// Whether [`Self::poll_late`] has something.
+    pub fn has_late(&self) -> bool {
+        !self.late.is_empty()
     }
     /// The next ask that is to be refused.
     pub fn poll_late(&mut self) -> Option<Message> {

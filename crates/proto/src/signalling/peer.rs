@@ -473,7 +473,7 @@ impl Peer {
     }
     /// See [`Self::handle_timeout`].
     pub fn poll_timeout(&self, probes: bool) -> Instant {
-        if self.broken {
+        if self.broken || self.outbox.has_late() {
             return Instant::ZERO;
         }
         let probe = (probes && self.presence == Presence::Alive).then_some(self.probe_at);
