@@ -8,6 +8,7 @@
 mod common;
 
 mod attacker;
+mod crowds;
 mod field;
 mod host;
 mod judge;

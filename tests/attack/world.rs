@@ -21,7 +21,7 @@ pub const PERIOD: Duration = Duration::from_millis(10);
 pub const DEADLINE_MS: u64 = 40;
 const BYTES: usize = 1_000;
 /// Whose channel it is: of no account of this system.
-const BYSTANDER: u32 = 3_000_001;
+pub const BYSTANDER: u32 = 3_000_001;
 /// After the last message: longer than its deadline.
 const TAIL: Duration = Duration::from_millis(80);
 

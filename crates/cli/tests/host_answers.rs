@@ -128,7 +128,7 @@ fn numbers_say_their_units() {
         messages_in messages_out misses neighbour no_buffer no_receiver node not_reading occupancy_max
         outbox_messages over_cap over_quota overflows overruns packets_best_effort packets_foreign
         packets_guaranteed packets_signalling periods quantum_packets receive_pool_dry receiver_full replayed
-        requests retransmissions route runtimes_refused stalls too_large unauthenticated units unknown_path
+        requests retransmissions route runtimes_refused stalls too_large unauthenticated units unanswered unknown_path
         user users version wake_late_ns_max wakes work_units wrong_cookie wrong_link packets_in
         packets_out send_errors send_waits pool_dry truncated policed unknown priority listener dead quantum
         clock_breaks wire_bytes_in times messages lost perhaps_late unmeasured late_arrivals

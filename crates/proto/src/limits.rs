@@ -168,10 +168,25 @@ const _: () = assert!(FRAGMENT_BYTES_DEFAULT as usize + HEADER_BYTES + 28 <= 1_5
 pub const SIGNAL_MESSAGE_BYTES_MAX: usize = 8_192;
 /// Packets of RTCOP under way to a neighbour and not acknowledged.
 pub const SIGNAL_WINDOW_SEGMENTS: usize = 32;
-/// Packets' worth of RTCOP that may wait for a neighbour before it is given up.
-pub const SIGNAL_SEGMENTS_MAX: usize = 2_048;
+/// Packets' worth of RTCOP that a stream to a neighbour holds.
+pub const SIGNAL_SEGMENTS_MAX: usize = 256;
+/// Bytes of RTCOP that may wait for a neighbour before it is given up, asks apart. While half of them do, nothing new is
+/// begun and nobody's ask is answered.
+pub const SIGNAL_WAITING_BYTES_MAX: usize = 2 << 20;
+/// Packets' worth of RTCOP that may stand in the stream to a neighbour unsent: what goes first waits behind that. The rest
+/// waits where it has turns.
+pub const SIGNAL_AHEAD_SEGMENTS: usize = 2;
+/// Channels and requests that may wait for their turn to be asked for over a link. Where no place is left, of these and of
+/// those below, the last comer of the host and user who have the most gives way to who has less.
+pub const ASKS_WAITING_MAX: usize = 2_048;
+/// How long each of them may wait; then it is refused.
+pub const ASK_WAIT_MAX: Nanos = Nanos::from_secs(5);
+/// Answers that may wait for their turn: who has the most of them waiting is not told of more probes and requests.
+pub const ANSWERS_WAITING_MAX: usize = 2_048;
 /// Smallest packet that every link must carry on the signalling port.
 pub const SIGNAL_PACKET_BYTES_MIN: usize = 192;
+/// Least of a message that it carries.
+pub const SIGNAL_SEGMENT_BYTES_MIN: usize = SIGNAL_PACKET_BYTES_MIN - crate::signalling::OVERHEAD_BYTES_MAX;
 /// Smallest bound on the best-effort packets of a link; signalling keeps to it too.
 pub const BEST_EFFORT_PACKET_BYTES_MIN: u32 = SIGNAL_PACKET_BYTES_MIN as u32;
 /// Channels of a neighbour that are being established here at once.
@@ -190,6 +205,13 @@ pub const LISTENERS_FOR_ROOT: usize = 128;
 pub const REASON_BYTES_MAX: usize = 200;
 
 const _: () = assert!(SIGNAL_PACKET_BYTES_MIN <= SIGNAL_BYTES_MAX);
+const _: () = assert!(SIGNAL_AHEAD_SEGMENTS < SIGNAL_WINDOW_SEGMENTS);
+// What is under way, what stands unsent, and one longest message in the smallest packets.
+const _: () = assert!(
+    SIGNAL_WINDOW_SEGMENTS + SIGNAL_AHEAD_SEGMENTS + SIGNAL_MESSAGE_BYTES_MAX / SIGNAL_SEGMENT_BYTES_MIN + 2
+        <= SIGNAL_SEGMENTS_MAX
+);
+const _: () = assert!(ASK_WAIT_MAX.0 < LEASE_DEFAULT.0);
 const _: () = assert!(SIGNAL_MESSAGE_BYTES_MAX <= u16::MAX as usize);
 // Two stages a node, at most 111 bytes each on the wire, and a kilobyte for the rest.
 const _: () = assert!(ROUTE_NODES_MAX * 2 * 111 + 1_024 <= SIGNAL_MESSAGE_BYTES_MAX);

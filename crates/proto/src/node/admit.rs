@@ -17,7 +17,7 @@ use super::clip::{
 use super::filters::{Upstream, slack_ns_min};
 use super::outgoing::Outgoing;
 use super::plane::{Owner, Plane, best_effort_parameters};
-use super::stages::{Answered, Held, Pooled, Relaxed, Reserved};
+use super::stages::{Held, Pooled, Relaxed, Reserved};
 use crate::fragment::{Fragmentation, Reassembly, packet_wire_bytes};
 use crate::ids::ChannelId;
 use crate::limits::BEST_EFFORT_OUTGOING_MAX;
@@ -93,17 +93,12 @@ impl<M: Memory> Resources for Plane<M> {
     }
 
     fn poll_answer(&mut self) -> Option<Answer> {
-        Some(match self.stages.poll_answer()? {
-            Answered::Held(channel, answer) => {
-                let link_out = self.stages.held(channel).and_then(|held| held.link());
-                self.divide_rest(link_out.map(|(link, _)| link));
-                Answer::Held(channel, answer)
-            }
-            Answered::Final(channel, relaxed) => {
-                self.relaxed = Some((channel, *relaxed));
-                Answer::Final(channel)
-            }
-        })
+        let answer = self.stages.poll_answer()?;
+        if let Answer::Held(channel, _) = answer {
+            let link_out = self.stages.held(channel).and_then(|held| held.link());
+            self.divide_rest(link_out.map(|(link, _)| link));
+        }
+        Some(answer)
     }
 
     fn commit(
@@ -111,8 +106,7 @@ impl<M: Memory> Resources for Plane<M> {
         local: &Arc<LocalChannel>,
         terms: &CommitTerms,
     ) -> Result<Vec<StageGrant>, RefuseCause> {
-        let relaxed = self.relaxed.take().filter(|(channel, _)| *channel == local.channel);
-        let (_, relaxed) = relaxed.ok_or(RefuseCause::Exhausted)?;
+        let relaxed = self.stages.take_relaxed(local.channel).ok_or(RefuseCause::Exhausted)?;
         let terms = Terms::of(terms, relaxed.bounds.clone());
         let buffers = match active(Mutation::UnrelaxedBuffers) {
             true => buffers_of(local, &terms.unrelaxed(&relaxed.offered)),

@@ -27,7 +27,7 @@ use super::rate::filler::Filler;
 use super::record::WorkRecord;
 use super::shaper::Shaper;
 use super::signals::Signals;
-use super::stages::{Relaxed, Stages, signal_rate};
+use super::stages::{Stages, signal_rate};
 use super::standstill::Promises;
 use crate::fragment::packet_wire_bytes;
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
@@ -167,8 +167,6 @@ impl<M: Memory> Line<M> {
 pub(super) struct Plane<M: Memory> {
     pub config: NodeConfig,
     pub stages: Stages,
-    /// The channel that is made final now.
-    pub relaxed: Option<(ChannelId, Relaxed)>,
     pub lines: Vec<Line<M>>,
     pub executor: Executor,
     /// By handler.
@@ -238,7 +236,6 @@ impl<M: Memory> Plane<M> {
         let mut plane = Self {
             config,
             stages,
-            relaxed: None,
             lines,
             executor,
             owners,

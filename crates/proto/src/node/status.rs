@@ -48,6 +48,7 @@ impl<M: Memory> Node<M> {
             late: self.late_stages(now),
             channels_total: self.channels_total(),
             retransmissions: signalling.retransmissions,
+            unanswered: signalling.unanswered,
             now,
         }
     }

@@ -10,6 +10,7 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::ordered::Ordered;
 use punctual_analysis::{Instant, Nanos, Ppm};
 
+use super::fair::{Places, Source};
 use super::offers::Offering;
 use super::requests::Asked;
 use super::resources::LocalChannel;
@@ -62,6 +63,8 @@ pub struct Way {
 /// What is known of a channel only until its stages are final.
 #[derive(Debug, Default)]
 pub struct Setup {
+    /// Who asked, at the source.
+    pub user: UserId,
     pub listener: Option<ListenerId>,
     /// Local stages as last granted.
     pub stages: Vec<StageGrant>,
@@ -138,6 +141,11 @@ impl Channel {
     pub fn take_setup(&mut self) -> Box<Setup> {
         self.setup.take().unwrap_or_default()
     }
+    /// Who asked for it, until its stages are final.
+    pub fn source(&self) -> Option<Source> {
+        let setup = self.setup.as_ref()?;
+        Some(Source { node: self.local.path.node, user: setup.user })
+    }
     fn wake(&self) -> Option<Instant> {
         let lease = self.lease.at().filter(|_| !active(Mutation::LeaseNeverExpires));
         [self.deadline.at(), lease].into_iter().flatten().min()
@@ -156,6 +164,8 @@ pub struct Channels {
     order: Ordered<ChannelId, ()>,
     timers: Ordered<(Instant, ChannelId), ()>,
     half_open: BTreeMap<LinkId, usize>,
+    /// Whose those of a link are.
+    half_open_by: BTreeMap<LinkId, Places>,
     /// How many use a link, in either direction.
     on_link: BTreeMap<LinkId, usize>,
 }
@@ -168,6 +178,9 @@ impl Channels {
         }
         if let (true, Some(link)) = (channel.is_half_open(), channel.local.link_in) {
             *self.half_open.entry(link).or_default() += 1;
+            if let Some(source) = channel.source() {
+                self.half_open_by.entry(link).or_default().add(source, id.0);
+            }
         }
         for link in channel.links() {
             *self.on_link.entry(link).or_default() += 1;
@@ -190,6 +203,9 @@ impl Channels {
             && let Some(count) = self.half_open.get_mut(&link)
         {
             *count -= 1;
+            if let (Some(source), Some(by)) = (channel.source(), self.half_open_by.get_mut(&link)) {
+                by.remove(source, id.0);
+            }
         }
         for link in channel.links() {
             if let Some(count) = self.on_link.get_mut(&link) {
@@ -264,6 +280,10 @@ impl Channels {
     }
     pub fn half_open(&self, link: LinkId) -> usize {
         self.half_open.get(&link).copied().unwrap_or(0)
+    }
+    /// Whose those of them are that are not final.
+    pub fn half_open_by(&self, link: LinkId) -> Option<&Places> {
+        self.half_open_by.get(&link)
     }
     /// The channel whose time comes first.
     pub fn first_timer(&self) -> Option<(Instant, ChannelId)> {

@@ -1,10 +1,7 @@
 //! Channels that wait for the decision of this host's own stages: it may take longer than a packet can wait, so the stages
 //! answer later ([`Resources::poll_answer`]), and what was begun goes on then.
-//!
-//! Invariant: who waits here is in no other table; the stages hold nothing for it that its answer does not say.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -13,90 +10,13 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::Signalling;
 use super::budget;
-use super::channel::{Attempt, Channel};
+use super::channel::Channel;
+use super::decisions::{Deciding, Then};
 use super::message::{Create, Message};
-use super::offers::Offering;
 use super::resources::{Answer, LocalChannel, Resources};
 use super::transitions::{CLOSED, Particulars};
-use crate::ids::{ChannelId, LinkId, NodeId, PathId};
-use crate::node::api::{ChannelRefusal, CloseReason, Event, OpenRequest, RefuseCause, Role, StageGrant};
-
-/// What goes on when the stages have answered.
-#[derive(Debug)]
-pub enum Then {
-    /// CREATE along a candidate route of a channel that starts here.
-    Try { request: Box<OpenRequest>, attempt: Attempt, via: Vec<NodeId> },
-    /// A probe for what a refusal offers.
-    Offer { request: Box<OpenRequest>, attempt: Attempt, offering: Box<Offering> },
-    /// A CREATE that came over a link goes on, or its receiver is asked.
-    PassOn(LinkId),
-    /// The stages of a channel that ends here are final, and its receiver is asked.
-    AskReceiver(LinkId, Box<Channel>, Vec<StageGrant>),
-}
-
-/// A channel whose stages were asked.
-#[derive(Debug)]
-struct Deciding {
-    local: Arc<LocalChannel>,
-    create: Create,
-    /// They have refused for lack of time, and are asked how much they would need.
-    refused: Option<RefuseCause>,
-    then: Then,
-}
-
-/// Channels whose stages were asked.
-#[derive(Debug, Default)]
-pub struct Decisions {
-    waiting: BTreeMap<ChannelId, Deciding>,
-    /// Those that came over a link.
-    by_path: BTreeMap<PathId, ChannelId>,
-}
-
-impl Decisions {
-    pub fn len(&self) -> usize {
-        self.waiting.len()
-    }
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-    fn insert(&mut self, deciding: Deciding) {
-        let local = &deciding.local;
-        if local.link_in.is_some() {
-            self.by_path.insert(local.path, local.channel);
-        }
-        self.waiting.insert(local.channel, deciding);
-    }
-    fn remove(&mut self, id: ChannelId) -> Option<Deciding> {
-        let deciding = self.waiting.remove(&id)?;
-        self.by_path.remove(&deciding.local.path);
-        Some(deciding)
-    }
-    /// Whether the channel of a path that came over a link is among them.
-    pub fn knows(&self, path: PathId) -> bool {
-        self.by_path.contains_key(&path)
-    }
-    /// Those that came over a link.
-    pub fn count_from(&self, link: LinkId) -> usize {
-        self.waiting.values().filter(|waiting| waiting.local.link_in == Some(link)).count()
-    }
-    /// Those that use a link, in either direction.
-    pub fn count_on(&self, link: LinkId) -> usize {
-        let uses = |local: &LocalChannel| [local.link_in, local.link_out].contains(&Some(link));
-        self.waiting.values().filter(|waiting| uses(&waiting.local)).count()
-    }
-    /// Its source has ended it before it began.
-    pub fn forget(&mut self, path: PathId) {
-        if let Some(id) = self.by_path.get(&path).copied() {
-            self.remove(id);
-        }
-    }
-    /// The neighbour of a link has forgotten what it asked for.
-    pub fn forget_from(&mut self, link: LinkId) {
-        self.waiting.retain(|_, waiting| waiting.local.link_in != Some(link));
-        let Self { waiting, by_path } = self;
-        by_path.retain(|_, id| waiting.contains_key(id));
-    }
-}
+use crate::ids::{ChannelId, LinkId};
+use crate::node::api::{ChannelRefusal, CloseReason, Event, RefuseCause, Role, StageGrant};
 
 impl Signalling {
     /// Asks the local stages for what `create` wants, and goes on with `then` when they have answered.
@@ -224,7 +144,9 @@ impl Signalling {
         let channel = Box::new(self.channel_of(local, &create, stages));
         match then {
             Then::Try { attempt, .. } => self.tried(channel, attempt, create, now),
-            Then::Offer { attempt, offering, .. } => self.offer_asked(channel, attempt, *offering, create),
+            Then::Offer { attempt, offering, .. } => {
+                self.offer_asked(channel, attempt, *offering, create, now)
+            }
             Then::PassOn(link) => self.entered(link, channel, create, now, resources),
             Then::AskReceiver(..) => {}
         }
@@ -257,7 +179,8 @@ impl Signalling {
         if create.probe {
             self.answer_probe(create, Err(refusal));
         } else {
-            self.say(link, &Message::Refuse { path: create.path, refusal });
+            let answer = Message::Refuse { path: create.path, refusal };
+            self.answer(Some(link), create.source(), &answer);
         }
     }
 
@@ -296,10 +219,18 @@ impl Signalling {
         }
     }
 
+    /// A channel that came over a link gives way to another while its stages are asked.
+    pub(super) fn give_way_deciding(&mut self, id: ChannelId) {
+        let Some(deciding) = self.deciding.remove(id) else { return };
+        if let (Some(link), create) = (deciding.local.link_in, &deciding.create) {
+            let refusal = self.refusal(RefuseCause::Crowded);
+            self.answer_refused(link, create, refusal);
+        }
+    }
+
     /// An application closes what waits here; `false` where nothing does.
     pub(super) fn close_deciding(&mut self, id: ChannelId, reason: CloseReason) -> bool {
-        let begins_here = |deciding: &Deciding| deciding.local.link_in.is_none();
-        if !self.deciding.waiting.get(&id).is_some_and(begins_here) {
+        if !self.deciding.begins_here(id) {
             return false;
         }
         let attempt = match self.deciding.remove(id).map(|deciding| deciding.then) {

@@ -10,13 +10,13 @@ use punctual_analysis::{Instant, Nanos, Soft};
 use super::Signalling;
 use super::budget;
 use super::channel::{Attempt, Channel, Setup, Timer, Way};
-use super::deciding::Then;
+use super::decisions::Then;
 use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::{Input, State};
 use super::transitions::{Particulars, ask_final, commit};
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
-use crate::limits::{CHANNELS_MAX, HALF_OPEN_PER_NEIGHBOUR_MAX};
+use crate::limits::CHANNELS_MAX;
 use crate::node::api::{
     ChannelRefusal, CloseReason, Event, Incoming, RefuseCause, RequestError, Role, StageGrant,
 };
@@ -93,16 +93,22 @@ impl Signalling {
         let consent = if attempt.probe { Nanos::ZERO } else { self.config.signalling.consent_timeout };
         channel.deadline = Timer::due(now + self.answer_time() + consent);
         channel.state = if attempt.probe { State::Probing } else { State::Creating };
-        self.start(channel, attempt, create);
+        self.start(channel, attempt, create, now);
         self.refresh_at.get_or_insert(now + self.refresh_interval());
     }
 
     /// Sends what `attempt` asks for now on its way.
-    pub(super) fn start(&mut self, mut channel: Box<Channel>, attempt: Attempt, create: Create) {
+    pub(super) fn start(
+        &mut self,
+        mut channel: Box<Channel>,
+        attempt: Attempt,
+        create: Create,
+        now: Instant,
+    ) {
         if let Some(setup) = &mut channel.setup {
             setup.attempt = Some(attempt);
         }
-        self.pass_create(&mut channel, create);
+        self.pass_create(&mut channel, create, now);
         self.channels.insert(channel);
     }
 
@@ -158,10 +164,19 @@ impl Signalling {
             self.apply(id, Input::CreateAgain, Particulars::default(), now, resources);
             return;
         }
+        if !self.has_room(link) {
+            // An answer would find no room. Its source gives it up when its time is over.
+            self.counters.unanswered += 1;
+            return;
+        }
         if self.deciding.knows(create.path) || self.wait_to_create(link, &create) {
             return;
         }
         create.drift = create.drift.max(self.drift);
+        if let Err(cause) = self.make_room_half_open(link, create.source(), now, resources) {
+            let refusal = self.refusal_of(cause, None, &create);
+            return self.answer_refused(link, &create, refusal);
+        }
         let id = self.next_channel_id();
         match self.ask_stages(id, Some(link), create.clone(), Then::PassOn(link), resources) {
             Ok(()) => self.settle(now, resources),
@@ -183,7 +198,7 @@ impl Signalling {
             (Role::Sink, true) => self.answer_probe(&create, Ok(channel.take_setup().all_stages)),
             (_, probe) => {
                 channel.lease = Timer::due(now + self.config.signalling.lease);
-                self.pass_create(&mut channel, create);
+                self.pass_create(&mut channel, create, now);
                 if !probe {
                     self.channels.insert(channel);
                 }
@@ -197,7 +212,7 @@ impl Signalling {
         link_in: Option<LinkId>,
         create: &Create,
     ) -> Result<LocalChannel, RefuseCause> {
-        self.check_room(link_in)?;
+        self.check_room()?;
         create
             .contract
             .validate()
@@ -234,6 +249,7 @@ impl Signalling {
     ) -> Channel {
         let role = local.role;
         let setup = Setup {
+            user: create.user,
             listener: if role == Role::Sink { self.listener(&create.to.port) } else { None },
             own: create.stages.len()..create.stages.len() + stages.len(),
             all_stages: create.stages.iter().chain(&stages).copied().collect(),
@@ -261,11 +277,8 @@ impl Signalling {
         }
     }
 
-    fn check_room(&self, link_in: Option<LinkId>) -> Result<(), RefuseCause> {
-        let half_open =
-            link_in.map_or(0, |link| self.channels.half_open(link) + self.deciding.count_from(link));
-        let full = self.channels.len() + self.deciding.len() >= CHANNELS_MAX
-            || half_open >= HALF_OPEN_PER_NEIGHBOUR_MAX;
+    fn check_room(&self) -> Result<(), RefuseCause> {
+        let full = self.channels.len() + self.deciding.len() >= CHANNELS_MAX;
         if full || self.leaving { Err(RefuseCause::Exhausted) } else { Ok(()) }
     }
 
@@ -278,8 +291,8 @@ impl Signalling {
         match create.route.next() {
             Some(next) => {
                 let link = self.link_to(next).ok_or_else(|| self.unreachable(next))?;
-                if !self.has_room(link) {
-                    return Err(RefuseCause::Exhausted);
+                if !self.takes(link, create.source()) {
+                    return Err(RefuseCause::Busy(next));
                 }
                 Ok((if link_in.is_none() { Role::Source } else { Role::Forwarder }, Some(link)))
             }
@@ -289,7 +302,7 @@ impl Signalling {
     }
 
     /// CREATE goes on with the stages so far, and takes them along: they come back with ACCEPT.
-    pub(super) fn pass_create(&mut self, channel: &mut Channel, create: Create) {
+    fn pass_create(&mut self, channel: &mut Channel, create: Create, now: Instant) {
         let Some(link) = channel.local.link_out else { return };
         let added = self.link_config(link).map_or(Nanos::ZERO, budget::arrival_error_of);
         let create = Create {
@@ -302,7 +315,7 @@ impl Signalling {
             arrival_error_fixed: create.arrival_error_fixed + added,
             ..create
         };
-        self.say(link, &Message::Create(create));
+        self.ask_for(link, create.source(), &Message::Create(create), now);
     }
 
     /// The sink commits before it asks, so that a yes of the application cannot fail here.
@@ -388,37 +401,6 @@ impl Signalling {
             let Way { from, to, nodes, .. } = &*channel.way;
             let way = Way { from: from.clone(), to: to.clone(), nodes: nodes.clone(), degraded };
             channel.way = self.ways.get(way);
-        }
-    }
-
-    pub(super) fn answer_probe(&mut self, create: &Create, answer: Result<Vec<StageGrant>, ChannelRefusal>) {
-        self.pass_probed(create.path, create.route.back(), answer);
-    }
-    /// `route` as its next receiver sees it.
-    fn pass_probed(&mut self, path: PathId, route: Route, answer: Result<Vec<StageGrant>, ChannelRefusal>) {
-        let link = self.link_along(&route);
-        self.say_to(link, &Message::Probed { path, route, answer });
-    }
-    pub(super) fn on_probed(
-        &mut self,
-        link: LinkId,
-        path: PathId,
-        route: &Route,
-        answer: Result<Vec<StageGrant>, ChannelRefusal>,
-        now: Instant,
-        resources: &mut dyn Resources,
-    ) {
-        if !route.leads(self.node_at(link), self.config.id) {
-            self.counters.unexpected += 1;
-        } else if route.next().is_some() {
-            self.pass_probed(path, route.advanced(), answer);
-        } else {
-            match answer {
-                Ok(stages) => {
-                    self.apply_to_path(path, Input::Probed, Particulars::stages(stages), now, resources)
-                }
-                Err(no) => self.apply_to_path(path, Input::Refuse, Particulars::refusal(no), now, resources),
-            }
         }
     }
 

@@ -34,6 +34,7 @@ impl Signalling {
                 self.tell_link(link, Some(change));
                 self.on_change(link, change, now, resources);
             }
+            self.refuse_late(link, now, resources);
         }
         self.expire_channels(now, resources);
         self.expire_requests(now);

@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
-use punctual_analysis::Nanos;
+use punctual_analysis::{Instant, Nanos};
 
 use super::Signalling;
+use super::fair::Source;
 use super::message::{Message, Route};
 use super::packet::VERSION as RTCOP_VERSION;
 use super::peer::Peer;
@@ -53,8 +54,13 @@ impl Signalling {
             None => RefuseCause::Unreachable(node),
         }
     }
+    /// Whether answers to what comes in over a link have room.
     pub(super) fn has_room(&self, link: LinkId) -> bool {
         self.peers.get(usize::from(link.0)).is_some_and(Peer::has_room)
+    }
+    /// Whether `source` may ask for one more over a link.
+    pub(super) fn takes(&self, link: LinkId, source: Source) -> bool {
+        self.peers.get(usize::from(link.0)).is_some_and(|peer| peer.takes(source))
     }
     pub(super) fn node_at(&self, link: LinkId) -> Option<NodeId> {
         self.peers.get(usize::from(link.0)).map(|peer| peer.node)
@@ -73,6 +79,18 @@ impl Signalling {
     pub(super) fn say(&mut self, link: LinkId, message: &Message) {
         if let Some(peer) = self.peers.get_mut(usize::from(link.0)) {
             peer.say(message);
+        }
+    }
+    /// Answers what `source` asked.
+    pub(super) fn answer(&mut self, link: Option<LinkId>, source: Source, message: &Message) {
+        if let Some(peer) = link.and_then(|link| self.peers.get_mut(usize::from(link.0))) {
+            peer.answer(source, message);
+        }
+    }
+    /// Asks for `source`, when it is its turn.
+    pub(super) fn ask_for(&mut self, link: LinkId, source: Source, message: &Message, now: Instant) {
+        if let Some(peer) = self.peers.get_mut(usize::from(link.0)) {
+            peer.ask(source, message, now);
         }
     }
     pub(super) fn say_to(&mut self, link: Option<LinkId>, message: &Message) {

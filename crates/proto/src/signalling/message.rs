@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Contract, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
+use super::fair::Source;
 use super::rates::RateWord;
 use crate::ids::{Address, ChannelNumber, Cookie, Epoch, LinkId, Name, NodeId, PathId};
 use crate::limits::ROUTE_NODES_MAX;
@@ -85,6 +86,13 @@ pub struct Create {
     pub drift: Ppm,
 }
 
+impl Create {
+    /// Who asks.
+    pub const fn source(&self) -> Source {
+        Source { node: self.path.node, user: self.user }
+    }
+}
+
 /// A receiver asks a source host's application to open a channel to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
@@ -98,6 +106,13 @@ pub struct Request {
     pub reply_to: Address,
     pub contract: Contract,
     pub user: UserId,
+}
+
+impl Request {
+    /// Who asks.
+    pub fn source(&self) -> Source {
+        Source { node: self.route.first().unwrap_or_default(), user: self.user }
+    }
 }
 
 /// What a host says of a stage of its own, or of the link that it receives from.
@@ -157,6 +172,8 @@ pub enum Message {
     Probed {
         path: PathId,
         route: Route,
+        /// Who asked, at the source.
+        user: UserId,
         answer: Result<Vec<StageGrant>, ChannelRefusal>,
     },
     /// The source has the ACCEPT.
@@ -198,6 +215,8 @@ pub enum Message {
         token: u64,
         epoch: Epoch,
         route: Route,
+        /// Who asked, at the receiver.
+        user: UserId,
         refusal: ChannelRefusal,
     },
     /// To the host at the other end of the link, about measuring it.

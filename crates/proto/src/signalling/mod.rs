@@ -2,8 +2,8 @@
 //! The life of a channel).
 //!
 //! Two relatively independent halves, as in CLIPS Figure 2(a): the communication module carries messages to
-//! neighbours reliably, in order and exactly once (`packet`, `stream`, `peer`); the request and reply handlers
-//! manage channels (`establish`, `transitions`, `lifetime`, `requests`) by the table in `states`. It knows nothing of
+//! neighbours reliably, in order and exactly once (`packet`, `stream`, `outbox`, `peer`); the request and reply handlers
+//! manage channels (`establish`, `transitions`, `lifetime`, `requests`, `asks`) by the table in `states`. It knows nothing of
 //! link schedulers: the node gives its packets to the implicit signalling channel of each link.
 //!
 //! Invariants:
@@ -21,21 +21,26 @@ use crate::node::api::Event;
 use crate::node::config::NodeConfig;
 use crate::shared::Shared;
 
+mod asks;
 mod breaches;
 mod budget;
 mod channel;
 mod clock;
 mod deciding;
+mod decisions;
 mod ends;
 mod establish;
+mod fair;
 mod lifetime;
 mod lookup;
 mod losses;
 mod message;
 mod news;
 mod offers;
+mod outbox;
 mod packet;
 mod peer;
+mod probes;
 mod random;
 mod rates;
 mod reports;
@@ -51,10 +56,11 @@ mod window;
 pub use budget::drain_max;
 use channel::{Channel, Channels, Way};
 pub use clock::ClockOffset;
-use deciding::Decisions;
+use decisions::Decisions;
 use losses::Losses;
 use message::Message;
 use news::LinkNews;
+pub(crate) use packet::OVERHEAD_BYTES_MAX;
 use packet::{Key, Rejected};
 pub use packet::{VERSION as RTCOP_VERSION, renumbered, tag};
 use peer::{Ignored, Peer};
@@ -62,7 +68,7 @@ pub use random::SplitMix64;
 use rates::Closed;
 pub use rates::RateWord;
 use reports::Breaches;
-use requests::Requests;
+use requests::{Refused, Requests};
 pub use resources::{Answer, CommitTerms, LocalChannel, Resources};
 pub use seal::SealKey;
 use states::State;
@@ -86,6 +92,8 @@ pub struct SignallingCounters {
     pub unexpected: u64,
     /// Packets sent, acknowledgements and HELLOs included.
     pub packets_sent: u64,
+    /// What was asked and not answered, since too many answers wait already.
+    pub unanswered: u64,
 }
 
 /// A name that channels can be opened to.
@@ -214,8 +222,8 @@ impl Signalling {
     fn on_message(&mut self, link: LinkId, message: Message, now: Instant, resources: &mut dyn Resources) {
         match message {
             Message::Create(create) => self.on_create(link, create, now, resources),
-            Message::Probed { path, route, answer } => {
-                self.on_probed(link, path, &route, answer, now, resources)
+            Message::Probed { path, route, user, answer } => {
+                self.on_probed(link, path, &route, (user, answer), now, resources)
             }
             Message::Refresh { node, epoch, channels } => self.on_refresh(link, node, epoch, &channels, now),
             Message::Ended { path, route, reason, receipt } => {
@@ -229,8 +237,8 @@ impl Signalling {
             Message::Stage(report) => self.on_stage(link, report, now),
             Message::Rate(word) => self.on_rate(link, word),
             Message::Request(request) => self.on_request(link, request, now),
-            Message::RequestRefused { token, epoch, route, refusal } => {
-                self.on_refused_request(link, token, epoch, &route, refusal);
+            Message::RequestRefused { token, epoch, route, user, refusal } => {
+                self.on_refused_request(link, Refused { token, epoch, user, refusal }, &route);
             }
             message @ (Message::Accept { .. }
             | Message::Refuse { .. }
@@ -303,7 +311,8 @@ impl Signalling {
     }
 
     /// What was counted.
-    pub const fn counters(&self) -> SignallingCounters {
-        self.counters
+    pub fn counters(&self) -> SignallingCounters {
+        let dropped: u64 = self.peers.iter().map(Peer::answers_dropped).sum();
+        SignallingCounters { unanswered: self.counters.unanswered + dropped, ..self.counters }
     }
 }

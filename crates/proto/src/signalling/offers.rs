@@ -12,7 +12,7 @@ use punctual_analysis::{Contract, Instant, Nanos};
 use super::Signalling;
 use super::budget;
 use super::channel::{Attempt, Channel, Timer};
-use super::deciding::Then;
+use super::decisions::Then;
 use super::message::Create;
 use super::resources::Resources;
 use super::states::State;
@@ -128,11 +128,12 @@ impl Signalling {
         mut attempt: Attempt,
         offering: Offering,
         create: Create,
+        now: Instant,
     ) {
         channel.state = State::Offering;
         channel.deadline = Timer::due(offering.until);
         attempt.offering = Some(offering);
-        self.start(channel, attempt, create);
+        self.start(channel, attempt, create, now);
     }
 
     /// They could not.
@@ -192,7 +193,9 @@ impl Signalling {
     /// The refusal with the names of the hosts that it speaks of.
     pub(super) fn named(&self, refusal: ChannelRefusal) -> ChannelRefusal {
         let spoken_of = match refusal.cause {
-            RefuseCause::Unreachable(node) | RefuseCause::Version { node, .. } => Some(node),
+            RefuseCause::Unreachable(node) | RefuseCause::Version { node, .. } | RefuseCause::Busy(node) => {
+                Some(node)
+            }
             _ => None,
         };
         let stages = refusal.stages.iter().map(|stage| stage.node);

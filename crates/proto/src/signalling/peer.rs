@@ -10,15 +10,18 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::clock::ClockFilter;
+use super::fair::Source;
 use super::message::Message;
+use super::outbox::{Outbox, Unsayable};
 use super::packet::{Body, Echo, Hello, HelloStep, Key, Life, OVERHEAD_BYTES_MAX, Packet, VERSION};
 use super::random::SplitMix64;
 use super::seal::SealKey;
 use super::stream::{ReceiveStream, SendStream};
 use super::window::ReplayWindow;
-use crate::ids::NodeId;
+use crate::ids::{NodeId, PathId};
 use crate::limits::{
-    HELLOS_MISSED_MAX, PROBES_BUDGET_DIVISOR, PROBES_PER_HELLO, SIGNAL_PACKET_BYTES_MIN, SIGNAL_SEGMENTS_MAX,
+    HELLOS_MISSED_MAX, PROBES_BUDGET_DIVISOR, PROBES_PER_HELLO, SIGNAL_PACKET_BYTES_MIN,
+    SIGNAL_WAITING_BYTES_MAX,
 };
 use crate::node::config::{LinkConfig, NodeConfig, SignallingConfig};
 use crate::watch::Watch;
@@ -85,6 +88,10 @@ pub struct Peer {
     /// Packets of other versions.
     pub packets_foreign: u64,
     send: SendStream,
+    /// What has no place in the stream yet.
+    outbox: Outbox,
+    /// When it was there first in its present life.
+    met_at: Instant,
     /// The stream is of no use any more.
     broken: bool,
     packet_number: u64,
@@ -136,6 +143,8 @@ impl Peer {
             foreign: None,
             packets_foreign: 0,
             send: SendStream::new(packet_bytes - OVERHEAD_BYTES_MAX, config.signalling.retransmit),
+            outbox: Outbox::default(),
+            met_at: now,
             broken: false,
             packet_number: 0,
             seal: None,
@@ -181,21 +190,56 @@ impl Peer {
     }
     /// Whether all that was said was heard, or nobody is there to hear it.
     pub fn is_quiet(&self) -> bool {
-        self.send.is_empty() || self.presence != Presence::Alive
+        self.send.is_empty() && self.outbox.is_empty() || self.presence != Presence::Alive
     }
-    /// Says something; to the dead, nothing. A stream that overflows, or a message that does not encode, gives
-    /// the neighbour up at the next timeout: half a conversation would be worse.
+    /// Says something that is neither an answer nor an ask; to the dead, nothing. Where too much waits, or a message
+    /// does not encode, the neighbour is given up at the next timeout: half a conversation would be worse.
     pub fn say(&mut self, message: &Message) {
+        self.put(|outbox| outbox.say(message));
+    }
+    /// Answers what `source` asked.
+    pub fn answer(&mut self, source: Source, message: &Message) {
+        self.put(|outbox| outbox.answer(source, message));
+    }
+    /// Asks what `source` wants, when it is its turn; see [`Self::takes`].
+    pub fn ask(&mut self, source: Source, message: &Message, now: Instant) {
+        self.put(|outbox| outbox.ask(source, message, now));
+    }
+    fn put(&mut self, into: impl FnOnce(&mut Outbox) -> Result<(), Unsayable>) {
         if !self.listens() {
             return;
         }
-        let pushed = message.encode().is_some_and(|bytes| self.send.push(&bytes).is_ok());
-        self.broken |= !pushed;
+        self.broken |= into(&mut self.outbox).is_err() || self.outbox.bytes() > SIGNAL_WAITING_BYTES_MAX;
+        self.fill();
+    }
+    fn fill(&mut self) {
+        self.broken |= self.outbox.fill(&mut self.send).is_err();
     }
 
     /// Whether something new may be begun over it: half of what may wait is kept for what ends.
-    pub fn has_room(&self) -> bool {
-        self.send.len() < SIGNAL_SEGMENTS_MAX / 2
+    pub const fn has_room(&self) -> bool {
+        self.outbox.bytes() < SIGNAL_WAITING_BYTES_MAX / 2
+    }
+    /// Whether `source` may ask for one more.
+    pub fn takes(&self, source: Source) -> bool {
+        self.has_room() && self.outbox.takes(source)
+    }
+    /// Takes back the CREATE of a channel that was not sent yet.
+    pub fn withdraw(&mut self, path: PathId) {
+        self.outbox.withdraw(path);
+    }
+    /// The next ask that has waited for too long.
+    pub fn poll_late(&mut self) -> Option<Message> {
+        self.outbox.poll_late()
+    }
+    /// Answers that were not given: too many waited.
+    pub const fn answers_dropped(&self) -> u64 {
+        self.outbox.answers_dropped
+    }
+    fn forget_said(&mut self) {
+        self.send.clear();
+        self.outbox.clear();
+        self.broken = false;
     }
 
     /// Takes an authentic packet in. Messages are then read with [`Self::next_message`].
@@ -237,8 +281,7 @@ impl Peer {
         self.presence = Presence::Foreign(version);
         self.last_heard = now;
         // Nothing of it has left yet: before a neighbour is met only HELLOs do.
-        self.send.clear();
-        self.broken = false;
+        self.forget_said();
         awaited.then_some(Change::Lost { restarted: false })
     }
 
@@ -252,7 +295,7 @@ impl Peer {
         let Body::Hello(hello) = packet.body else { return Err(Ignored::Replayed) };
         let fresh = hello.echo.is_some_and(|echo| self.nonces.iter().any(|(nonce, _)| *nonce == echo.nonce));
         if fresh {
-            return Ok(self.adopt(packet));
+            return Ok(self.adopt(packet, now));
         }
         // An answer that comes too late begins nothing: two ends that are slow would answer each other's answers for ever,
         // each too late again, and have no time for anything else.
@@ -269,18 +312,18 @@ impl Peer {
         Ok(None)
     }
 
-    fn adopt(&mut self, packet: &Packet<'_>) -> Option<Change> {
+    fn adopt(&mut self, packet: &Packet<'_>, now: Instant) -> Option<Change> {
         let window = ReplayWindow::starting_at(packet.number);
         let stream = ReceiveStream::default();
         let former = self.association.replace(Association { life: packet.life, window, stream });
         self.presence = Presence::Alive;
         self.met = true;
+        self.met_at = now;
         self.lives = self.lives.wrapping_add(1);
         self.their_received = None;
         self.foreign = None;
         let former = former?;
-        self.send.clear();
-        self.broken = false;
+        self.forget_said();
         self.clock.clear();
         self.newest_sent = None;
         Some(Change::Lost { restarted: former.life.epoch != packet.life.epoch })
@@ -387,6 +430,9 @@ impl Peer {
             let interval = if eager { self.hello_interval / AWAITED_PACE } else { self.hello_interval };
             self.hello_at = now + interval + Nanos(self.random.below(interval.0 / 8));
         }
+        if self.presence == Presence::Alive {
+            self.outbox.handle_timeout(self.met_at, now);
+        }
         let unheard = self.send.handle_timeout(now, self.retransmits_max);
         let unheard = unheard.is_some_and(|since| self.last_heard < since);
         if self.listens() && (self.silence_ends() <= now || unheard || self.broken) {
@@ -417,8 +463,7 @@ impl Peer {
         self.association = None;
         self.life.session = self.life.session.wrapping_add(1);
         self.seal = None;
-        self.send.clear();
-        self.broken = false;
+        self.forget_said();
         self.acknowledge = false;
         self.nonces.clear();
         self.echo = None;
@@ -428,13 +473,15 @@ impl Peer {
     }
     /// See [`Self::handle_timeout`].
     pub fn poll_timeout(&self, probes: bool) -> Instant {
-        if self.broken {
+        if self.broken || self.outbox.has_late() {
             return Instant::ZERO;
         }
         let probe = (probes && self.presence == Presence::Alive).then_some(self.probe_at);
         let silence = (self.presence != Presence::Dead).then(|| self.silence_ends());
         let again = self.association.as_ref().and_then(|_| self.send.poll_timeout());
-        [silence, again, probe].into_iter().flatten().fold(self.hello_at, Instant::min)
+        let is_there = self.presence == Presence::Alive;
+        let late = is_there.then(|| self.outbox.poll_timeout(self.met_at)).flatten();
+        [silence, again, probe, late].into_iter().flatten().fold(self.hello_at, Instant::min)
     }
 
     pub fn has_packet(&self) -> bool {
@@ -480,6 +527,7 @@ impl Peer {
         if let Some((number, bytes)) = self.send.due() {
             let len = key.write(&self.packet(Body::Segment { number, bytes }), &seal, out)?;
             let again = self.send.sent(number, now);
+            self.fill();
             self.after_packet();
             return Some((len, again));
         }

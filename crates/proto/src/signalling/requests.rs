@@ -4,12 +4,13 @@
 //! that carries the request's token. Both ends remember it no longer than it may take.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use punctual_analysis::{Contract, Instant};
 
 use super::Signalling;
+use super::fair::{Places, Source};
 use super::message::{Message, Request, Route};
-use super::peer::Peer;
 use crate::ids::{Address, Epoch, LinkId, Name, NodeId};
 use crate::limits::{REASON_BYTES_MAX, REQUESTS_MAX};
 use crate::node::api::{ChannelRefusal, Event, RefuseCause, RequestError, UserId};
@@ -21,18 +22,54 @@ pub struct Asked {
     /// The receiver's token and life.
     pub token: u64,
     pub epoch: Epoch,
-    /// To the receiver.
+    /// To the receiver, and who asks there.
     pub back: Route,
+    pub user: UserId,
     until: Instant,
+}
+
+impl Asked {
+    fn source(&self) -> Source {
+        Source { node: self.back.last().unwrap_or_default(), user: self.user }
+    }
+}
+
+/// A request of an application here.
+#[derive(Debug)]
+struct Sent {
+    /// Whom it asks, and for whom.
+    node: NodeId,
+    user: UserId,
+    /// When it is given up.
+    until: Instant,
+}
+
+impl Sent {
+    /// All are this node's.
+    const fn source(&self) -> Source {
+        Source { node: NodeId(0), user: self.user }
+    }
+}
+
+/// A no to a request, on its way to the receiver.
+#[derive(Debug)]
+pub struct Refused {
+    pub token: u64,
+    pub epoch: Epoch,
+    pub user: UserId,
+    pub refusal: ChannelRefusal,
 }
 
 /// Requests that wait for their answers.
 #[derive(Debug, Default)]
 pub struct Requests {
     token: u64,
-    /// Ours, to applications elsewhere: the source and when it is given up.
-    sent: BTreeMap<u64, (NodeId, Instant)>,
+    /// Ours, to applications elsewhere, and whose they are.
+    sent: BTreeMap<u64, Sent>,
+    sent_by: Places,
+    /// Theirs, to applications here, likewise.
     asked: BTreeMap<u64, Asked>,
+    asked_by: Places,
 }
 
 impl Requests {
@@ -43,15 +80,30 @@ impl Requests {
     /// A CREATE of `source` answers our request.
     pub fn answered(&mut self, token: Option<u64>, source: NodeId) -> Option<u64> {
         let token = token?;
-        let ours = self.sent.get(&token).is_some_and(|(asked, _)| *asked == source);
-        if ours { self.sent.remove(&token).map(|_| token) } else { None }
+        let ours = self.sent.get(&token).is_some_and(|sent| sent.node == source);
+        if ours { self.take_sent(token).map(|_| token) } else { None }
+    }
+    fn add_sent(&mut self, token: u64, sent: Sent) {
+        self.sent_by.add(sent.source(), token);
+        self.sent.insert(token, sent);
+    }
+    fn take_sent(&mut self, token: u64) -> Option<Sent> {
+        let sent = self.sent.remove(&token)?;
+        self.sent_by.remove(sent.source(), token);
+        Some(sent)
+    }
+    fn add_asked(&mut self, token: u64, asked: Asked) {
+        self.asked_by.add(asked.source(), token);
+        self.asked.insert(token, asked);
     }
     /// The application opens a channel in answer to `token`.
     pub fn take_asked(&mut self, token: u64) -> Option<Asked> {
-        self.asked.remove(&token)
+        let asked = self.asked.remove(&token)?;
+        self.asked_by.remove(asked.source(), token);
+        Some(asked)
     }
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let sent = self.sent.values().map(|(_, until)| *until);
+        let sent = self.sent.values().map(|sent| sent.until);
         sent.chain(self.asked.values().map(|asked| asked.until)).min()
     }
 }
@@ -76,15 +128,14 @@ impl Signalling {
         if candidates.is_empty() {
             return Err(RequestError::NoRoute(source.host.clone()));
         }
-        if self.requests.sent.len() >= REQUESTS_MAX || self.leaving || !self.peers.iter().all(Peer::has_room)
-        {
+        if self.leaving {
             return Err(RequestError::Exhausted);
         }
+        self.make_room_to_send(user)?;
         let token = self.requests.next_token();
         let until = now + self.answer_time() + self.answer_time() + self.config.signalling.consent_timeout;
-        self.requests.sent.insert(token, (node, until));
-        let first =
-            |nodes: &&alloc::vec::Vec<NodeId>| nodes.first().is_some_and(|n| self.link_to(*n).is_some());
+        self.requests.add_sent(token, Sent { node, user, until });
+        let first = |nodes: &&Vec<NodeId>| nodes.first().is_some_and(|n| self.link_to(*n).is_some());
         let Some(via) = candidates.iter().find(first) else {
             let next = candidates.iter().find_map(|nodes| nodes.first().copied()).unwrap_or(node);
             self.request_failed(token, self.refusal(self.unreachable(next)));
@@ -94,7 +145,7 @@ impl Signalling {
         let reply_to = Address { port: reply_to, host: self.config.name.clone() };
         let (epoch, port) = (self.config.epoch, source.port.clone());
         let route = Route { nodes, position: 0 };
-        self.pass_request(Request { token, route, epoch, port, reply_to, contract, user });
+        self.pass_request(Request { token, route, epoch, port, reply_to, contract, user }, now);
         Ok(token)
     }
 
@@ -112,18 +163,29 @@ impl Signalling {
 
     /// Tells the receiver that asked that there will be no channel.
     pub(super) fn answer_no(&mut self, asked: &Asked, refusal: ChannelRefusal) {
-        let (token, epoch, route) = (asked.token, asked.epoch, asked.back.clone());
-        self.pass_refused_request(token, epoch, route, refusal);
+        let Asked { token, epoch, user, .. } = *asked;
+        self.pass_refused_request(Refused { token, epoch, user, refusal }, asked.back.clone());
     }
 
     pub(super) fn on_request(&mut self, link: LinkId, request: Request, now: Instant) {
         if !request.route.leads(self.node_at(link), self.config.id) {
             self.counters.unexpected += 1;
+        } else if !self.has_room(link) {
+            self.counters.unanswered += 1;
         } else if request.route.next().is_some() {
-            self.pass_request(request);
+            self.pass_request(request, now);
         } else if let Err(cause) = self.ask(&request, now) {
-            let refusal = self.refusal(cause);
-            self.pass_refused_request(request.token, request.epoch, request.route.back(), refusal);
+            self.refuse_here(&request, cause);
+        }
+    }
+    /// A request that goes no further than to this node, on its way from the receiver.
+    fn refuse_here(&mut self, request: &Request, cause: RefuseCause) {
+        let refusal = self.refusal(cause);
+        let Request { token, epoch, user, .. } = *request;
+        if request.route.before().is_none() {
+            self.request_failed(token, refusal);
+        } else {
+            self.pass_refused_request(Refused { token, epoch, user, refusal }, request.route.back());
         }
     }
 
@@ -132,62 +194,72 @@ impl Signalling {
         let text = |error| RefuseCause::Unsuitable(alloc::format!("{error}").into());
         request.contract.validate().map_err(text)?;
         let listener = self.listener(&request.port).ok_or(RefuseCause::NoListener(request.port.clone()))?;
-        if self.requests.asked.len() >= REQUESTS_MAX || self.leaving {
+        if self.leaving {
             return Err(RefuseCause::Exhausted);
         }
+        self.make_room_to_ask(request.source())?;
         let token = self.requests.next_token();
         let until = now + self.config.signalling.consent_timeout;
         let back = request.route.back();
-        let asked = Asked { token: request.token, epoch: request.epoch, back, until };
-        self.requests.asked.insert(token, asked);
+        let asked = Asked { token: request.token, epoch: request.epoch, back, user: request.user, until };
+        self.requests.add_asked(token, asked);
         let to = request.reply_to.clone();
         let (contract, user) = (request.contract, request.user);
         self.events.push_back(Event::Requested { listener, to, contract, user, token });
         Ok(())
     }
 
-    fn pass_request(&mut self, request: Request) {
-        let next = request.route.next().unwrap_or_default();
-        if let Some(link) = self.link_to(next) {
-            let route = request.route.advanced();
-            if self.has_room(link) {
-                self.say(link, &Message::Request(Request { route, ..request }));
-            }
-            return;
+    /// Where all places are taken, the last request of the user who has the most gives way.
+    fn make_room_to_send(&mut self, user: UserId) -> Result<(), RequestError> {
+        let source = Source { node: NodeId(0), user };
+        let gives =
+            self.requests.sent_by.make_room(source, REQUESTS_MAX).map_err(|_| RequestError::Crowded)?;
+        gives.into_iter().for_each(|token| self.request_failed(token, self.refusal(RefuseCause::Crowded)));
+        Ok(())
+    }
+    /// The same for those that came from elsewhere.
+    fn make_room_to_ask(&mut self, source: Source) -> Result<(), RefuseCause> {
+        let gives =
+            self.requests.asked_by.make_room(source, REQUESTS_MAX).map_err(|_| RefuseCause::Crowded)?;
+        if let Some(asked) = gives.and_then(|token| self.requests.take_asked(token)) {
+            self.answer_no(&asked, self.refusal(RefuseCause::Crowded));
         }
-        let refusal = self.refusal(self.unreachable(next));
-        if request.route.before().is_none() {
-            self.request_failed(request.token, refusal);
-        } else {
-            self.pass_refused_request(request.token, request.epoch, request.route.back(), refusal);
+        Ok(())
+    }
+
+    fn pass_request(&mut self, request: Request, now: Instant) {
+        let next = request.route.next().unwrap_or_default();
+        let source = request.source();
+        match self.link_to(next) {
+            Some(link) if self.takes(link, source) => {
+                let route = request.route.advanced();
+                self.ask_for(link, source, &Message::Request(Request { route, ..request }), now);
+            }
+            Some(_) => self.refuse_here(&request, RefuseCause::Busy(next)),
+            None => self.refuse_here(&request, self.unreachable(next)),
         }
     }
 
     /// `route` as its next receiver sees it.
-    fn pass_refused_request(&mut self, token: u64, epoch: Epoch, route: Route, refusal: ChannelRefusal) {
+    pub(super) fn pass_refused_request(&mut self, refused: Refused, route: Route) {
+        let Refused { token, epoch, user, refusal } = refused;
         let link = self.link_along(&route);
-        self.say_to(link, &Message::RequestRefused { token, epoch, route, refusal });
+        let source = Source { node: route.last().unwrap_or_default(), user };
+        self.answer(link, source, &Message::RequestRefused { token, epoch, route, user, refusal });
     }
 
-    pub(super) fn on_refused_request(
-        &mut self,
-        link: LinkId,
-        token: u64,
-        epoch: Epoch,
-        route: &Route,
-        refusal: ChannelRefusal,
-    ) {
+    pub(super) fn on_refused_request(&mut self, link: LinkId, refused: Refused, route: &Route) {
         if !route.leads(self.node_at(link), self.config.id) {
             self.counters.unexpected += 1;
         } else if route.next().is_some() {
-            self.pass_refused_request(token, epoch, route.advanced(), refusal);
-        } else if epoch == self.config.epoch {
-            self.request_failed(token, refusal);
+            self.pass_refused_request(refused, route.advanced());
+        } else if refused.epoch == self.config.epoch {
+            self.request_failed(refused.token, refused.refusal);
         }
     }
 
-    fn request_failed(&mut self, token: u64, refusal: ChannelRefusal) {
-        if self.requests.sent.remove(&token).is_some() {
+    pub(super) fn request_failed(&mut self, token: u64, refusal: ChannelRefusal) {
+        if self.requests.take_sent(token).is_some() {
             let refusal = self.named(refusal);
             self.events.push_back(Event::RequestFailed { token, refusal });
         }
@@ -197,15 +269,13 @@ impl Signalling {
         if self.requests.poll_timeout().is_none_or(|first| first > now) {
             return;
         }
-        self.requests.asked.retain(|_, asked| asked.until > now);
-        let late: alloc::vec::Vec<u64> = self
-            .requests
-            .sent
-            .iter()
-            .filter(|(_, (_, until))| *until <= now)
-            .map(|(token, _)| *token)
-            .collect();
-        for token in late {
+        let over = |until: Instant| until <= now;
+        let asked = self.requests.asked.iter().filter(|(_, asked)| over(asked.until));
+        let asked: Vec<u64> = asked.map(|(token, _)| *token).collect();
+        asked.into_iter().for_each(|token| drop(self.requests.take_asked(token)));
+        let sent = self.requests.sent.iter().filter(|(_, sent)| over(sent.until));
+        let sent: Vec<u64> = sent.map(|(token, _)| *token).collect();
+        for token in sent {
             self.request_failed(token, self.refusal(RefuseCause::Timeout));
         }
     }

@@ -64,7 +64,12 @@ impl SendStream {
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
+    /// Segments that have never been sent: the last ones.
+    pub fn unsent(&self) -> usize {
+        self.segments.iter().rev().take_while(|segment| segment.sent == 0).count()
+    }
     /// Segments that are not acknowledged.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.segments.len()
     }

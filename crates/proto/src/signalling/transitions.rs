@@ -9,13 +9,14 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 use super::Signalling;
 use super::budget;
 use super::channel::{Channel, Timer};
+use super::fair::Source;
 use super::message::{Message, Route};
 use super::resources::{CommitTerms, Resources};
 use super::states::{Action, Input, Row, State, transition};
 use crate::ids::{ChannelId, LinkId, PathId};
 use crate::limits::SHAPER_PATIENCE;
 use crate::node::api::{
-    ChannelRefusal, CloseReason, Event, OpenRequest, Passed, Receipt, RefuseCause, Role, StageGrant,
+    ChannelRefusal, CloseReason, Event, OpenRequest, Passed, Receipt, RefuseCause, Role, StageGrant, UserId,
 };
 
 /// Longest time that a sink's word may take beyond what is under way; about what a neighbour's silence takes.
@@ -109,6 +110,11 @@ pub fn commit(
     stages[own].copy_from_slice(&grants);
     setup.stages = grants;
     Ok(terms)
+}
+
+/// Who asked for a channel that is being set up.
+fn source_of(channel: &Channel) -> Source {
+    channel.source().unwrap_or(Source { node: channel.local.path.node, user: UserId::default() })
 }
 
 impl Signalling {
@@ -216,6 +222,9 @@ impl Signalling {
         }
         let refused = row.role == Role::Forwarder && row.input == Input::Refuse;
         let keeps = refused && active(Mutation::RefuseKeepsHold);
+        if let (State::Probing | State::Offering, Some(link)) = (row.state, channel.local.link_out) {
+            self.withdraw(link, channel.local.path);
+        }
         if row.state.holds() && !row.next.holds() && !keeps {
             resources.release(channel.local.channel);
         }
@@ -249,7 +258,7 @@ impl Signalling {
                 let at_sink = channel.local.role == Role::Sink;
                 let own = channel.setup.as_mut().filter(|_| at_sink).map(|setup| &mut setup.all_stages);
                 let stages = core::mem::take(own.unwrap_or(&mut what.stages));
-                self.say_to(up, &Message::Accept { path, drift: channel.drift, stages });
+                self.answer(up, source_of(channel), &Message::Accept { path, drift: channel.drift, stages });
             }
             Action::KeepAnswer => {
                 if let Some(setup) = &mut channel.setup {
@@ -262,7 +271,7 @@ impl Signalling {
                 let next = channel.next().unwrap_or(self.config.id);
                 let lost = || self.refusal(self.unreachable(next));
                 let refusal = what.refusal.take().unwrap_or_else(lost);
-                self.say_to(up, &Message::Refuse { path, refusal });
+                self.answer(up, source_of(channel), &Message::Refuse { path, refusal });
             }
             Action::DestroyForward => {
                 self.say_to(down, &Message::Destroy { path, reason: what.reason.told() })

@@ -1,8 +1,9 @@
 //! Loss, duplication, reordering, crashes, restarts, recordings and forgeries.
 
 use punctual_analysis::Nanos;
-use punctual_proto::node::api::{CloseReason, Event, RefuseCause};
-use punctual_proto::signalling::renumbered;
+use punctual_proto::limits::ASKS_WAITING_MAX;
+use punctual_proto::node::api::{CloseReason, Event, OpenRequest, RefuseCause, UserId};
+use punctual_proto::signalling::{RTCOP_VERSION, renumbered};
 
 use crate::network::{Agent, Flying, MILLI, Network, SECOND};
 
@@ -303,7 +304,7 @@ fn forgeries_garbage_and_other_versions_are_counted_and_ignored() {
         forged.bytes[byte] ^= 1 << network.random.below(8);
         network.deliver(&forged);
         let mut version = flying.clone();
-        version.bytes[0] = 9;
+        version.bytes[0] = RTCOP_VERSION + 1;
         network.deliver(&version);
         let mut cut = flying.clone();
         cut.bytes.truncate(index % 16);
@@ -356,8 +357,7 @@ pub fn refused_beyond_half_open(network: &mut Network, more: usize) -> usize {
         network.run(MILLI);
     }
     network.run(SECOND);
-    network
-        .count(0, |e| matches!(e, Event::Refused { refusal, .. } if refusal.cause == RefuseCause::Exhausted))
+    network.count(0, |e| matches!(e, Event::Refused { refusal, .. } if refusal.cause == RefuseCause::Crowded))
 }
 
 #[test]
@@ -366,6 +366,15 @@ fn a_flood_of_half_open_channels_is_refused_beyond_the_limit() {
     network.hosts[1].agent = Agent::Silent;
     network.run(SECOND);
     assert_eq!(refused_beyond_half_open(&mut network, 10), 10);
+    // Another user finds a place all the same: the last one of the first gives way.
+    let request = OpenRequest { user: UserId(8), ..network.request(1, 50) };
+    network.at(0, |s, now, stages| s.open(request, now, stages)).expect("can be tried");
+    network.run(MILLI * 10);
+    let asked = |e: &Event| matches!(e, Event::Incoming(incoming) if incoming.user == UserId(8));
+    assert_eq!(network.count(1, asked), 1);
+    let crowded =
+        |e: &Event| matches!(e, Event::Refused { refusal, .. } if refusal.cause == RefuseCause::Crowded);
+    assert_eq!(network.count(0, crowded), 11);
     network.run(30 * SECOND);
     assert!(network.nothing_held());
 }
@@ -374,14 +383,21 @@ fn a_flood_of_half_open_channels_is_refused_beyond_the_limit() {
 fn what_waits_for_a_slow_neighbour_is_bounded_and_the_rest_refused() {
     let mut network = Network::line(1, 2, |_, config| config.links[0].packet_bytes_max = 192);
     network.loss_percent = 100;
-    for _ in 0..1_000 {
+    for _ in 0..ASKS_WAITING_MAX + 1_000 {
         network.open(0, 1, 50);
     }
-    let exhausted =
-        |e: &Event| matches!(e, Event::Refused { refusal, .. } if refusal.cause == RefuseCause::Exhausted);
-    let refused = network.count(0, exhausted);
-    assert!(refused > 50 && refused < 700, "{refused}");
+    let busy = |e: &Event| matches!(e, Event::Refused { refusal, .. } if matches!(refusal.cause, RefuseCause::Busy(_)));
+    let refused = network.count(0, busy);
+    assert!((990..1_000).contains(&refused), "{refused}");
+    // Another user finds a place all the same.
+    let request = OpenRequest { user: UserId(8), ..network.request(1, 50) };
+    let other = network.at(0, |s, now, stages| s.open(request, now, stages)).expect("can be tried");
+    network.run(MILLI);
+    assert_eq!(network.count(0, busy), refused + 1);
     network.loss_percent = 0;
     network.run(8 * SECOND);
-    assert_eq!(network.states(0), vec!["open"; 1_000 - refused], "nobody is given up for it");
+    let opened = network.count(0, |e| matches!(e, Event::Opened { .. }));
+    assert!(network.has(0, |e| matches!(e, Event::Opened { channel, .. } if *channel == other)));
+    assert_eq!(opened, ASKS_WAITING_MAX + 1_000 - refused, "nobody is given up for it");
+    assert_eq!(network.states(0), vec!["open"; opened]);
 }

@@ -37,16 +37,61 @@ fn requests_of_receivers_are_bounded_at_both_ends() {
         asked
     };
     assert!((0..REQUESTS_MAX).all(|_| ask(&mut network).is_ok()));
-    assert_eq!(ask(&mut network), Err(RequestError::Exhausted));
+    assert_eq!(ask(&mut network), Err(RequestError::Crowded));
     let asked = network.count(0, |event| matches!(event, Event::Requested { .. }));
     assert_eq!(asked, REQUESTS_MAX);
+    let crowded = |n: &Network| {
+        n.count(
+            1,
+            |e| matches!(e, Event::RequestFailed { refusal, .. } if refusal.cause == RefuseCause::Crowded),
+        )
+    };
+    // One of another user finds a place at both ends: the last of who has all gives way.
+    let other = network.at(1, |s, now, _| s.request(&source, name("in"), contract(50), UserId(4), now));
+    assert!(other.is_ok());
+    network.run(MILLI);
+    let asked = network.count(0, |event| matches!(event, Event::Requested { .. }));
+    assert_eq!((asked, crowded(&network)), (REQUESTS_MAX + 1, 1));
     // Nobody answers: each is told so once, and there is room again.
     network.run(120 * SECOND);
     let failed = network.count(1, |event| matches!(event, Event::RequestFailed { .. }));
-    assert_eq!(failed, REQUESTS_MAX);
+    assert_eq!(failed, REQUESTS_MAX + 1);
     network.hosts[0].agent = Agent::Consent;
     assert!(ask(&mut network).is_ok());
     assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+}
+
+/// Two users of a host who ask an application that says nothing, one of another host: who has the most gives way, at the host
+/// that is asked.
+#[test]
+fn requests_that_came_from_elsewhere_are_shared_by_hosts_and_users() {
+    let mut network = Network::new(2, 3, &[(0, 1), (0, 2)], |_, _| {});
+    network.hosts[0].agent = Agent::Silent;
+    network.run(SECOND);
+    let source = Address { port: name("in"), host: network.hosts[0].name() };
+    let ask = |n: &mut Network, host: usize, user: u32| {
+        let token = n.at(host, |s, now, _| s.request(&source, name("in"), contract(50), UserId(user), now));
+        n.run(MILLI);
+        token.expect("this host has a place")
+    };
+    let greedy: Vec<_> = (0..REQUESTS_MAX - 10).map(|_| ask(&mut network, 1, 1)).collect();
+    let others: Vec<_> = (0..100).flat_map(|_| [ask(&mut network, 2, 5), ask(&mut network, 2, 1)]).collect();
+    let refused = |n: &Network, host: usize| -> Vec<u64> {
+        let of = n.hosts[host].events.iter().filter_map(|event| match event {
+            Event::RequestFailed { token, refusal } if refusal.cause == RefuseCause::Crowded => Some(*token),
+            _ => None,
+        });
+        of.collect()
+    };
+    assert_eq!((refused(&network, 2), others.len()), (vec![], 200));
+    let gave: Vec<_> = greedy.iter().rev().take(190).copied().collect();
+    assert_eq!(refused(&network, 1), gave, "its last ones first");
+    let line = network.hosts[1].events.iter().find_map(|event| match event {
+        Event::RequestFailed { refusal, .. } => Some(refusal.to_string()),
+        _ => None,
+    });
+    let expected = "host h1: too many channels or requests of this user wait for an answer here: wait for some of them, then ask again";
+    assert_eq!(line.as_deref(), Some(expected));
 }
 
 /// Of characters of four bytes each, too.

@@ -1,5 +1,6 @@
 //! RTCOP and HELLO between real instances on a virtual clock and a hostile medium.
 
+mod crowds;
 mod deciding;
 mod ends;
 mod establishment;

@@ -225,6 +225,10 @@ pub struct Network {
     pub reorder_percent: u64,
     /// How much later everything comes.
     pub lag: u64,
+    /// Between two packets of a host on a link; 0: they leave at once.
+    pub pace: u64,
+    /// By host and link: when the next may leave.
+    free_at: BTreeMap<(usize, usize), u64>,
     /// Longest time that stages think about an answer; none at all where it is 0. To be set before anything is asked.
     pub thinking_max: u64,
     /// The only host whose stages do; all where it is `None`.
@@ -300,6 +304,8 @@ impl Network {
             double_percent: 0,
             reorder_percent: 0,
             lag: 0,
+            pace: 0,
+            free_at: BTreeMap::new(),
             thinking_max: 0,
             thinker: None,
             thoughts: BTreeMap::new(),
@@ -408,10 +414,17 @@ impl Network {
         let timer = self.hosts.iter().enumerate().filter_map(timeout).min();
         let packet = self.air.first_key_value().map(|(key, _)| *key);
         let thought = self.thoughts.first_key_value().map(|(key, _)| *key);
-        let others = [packet.map(|(at, _)| at), timer.map(|(at, _)| at)].into_iter().flatten().min();
+        let turn = self.next_turn();
+        let others = [packet.map(|(at, _)| at), timer.map(|(at, _)| at), turn];
+        let others = others.into_iter().flatten().min();
         if let Some(key) = thought.filter(|(at, _)| *at <= until && others.is_none_or(|other| *at <= other)) {
             self.now = self.now.max(key.0);
             self.finish_thought(key);
+            return true;
+        }
+        if let Some(at) = turn.filter(|at| *at <= until && others == Some(*at)) {
+            // What may leave now does so when the next step begins.
+            self.now = at;
             return true;
         }
         match (packet, timer) {
@@ -427,6 +440,14 @@ impl Network {
             _ => return false,
         }
         true
+    }
+    /// When a link is free for a packet that waits.
+    fn next_turn(&self) -> Option<u64> {
+        let waits = |(host, link): &(usize, usize)| {
+            let signalling = self.hosts[*host].signalling.as_ref();
+            signalling.is_some_and(|s| s.has_signal(LinkId(*link as u16)))
+        };
+        self.free_at.iter().filter(|(on, at)| **at > self.now && waits(on)).map(|(_, at)| *at).min()
     }
     pub fn deliver(&mut self, flying: &Flying) {
         self.delivered += 1;
@@ -478,7 +499,7 @@ impl Network {
         for link in 0..self.hosts[index].links.len() {
             let (to, back) = self.hosts[index].links[link];
             let mut out = [0; 1_400];
-            loop {
+            while self.free_at.get(&(index, link)).is_none_or(|at| *at <= self.now) {
                 let host = &mut self.hosts[index];
                 let local = host.local(self.now);
                 let Some(signalling) = &mut host.signalling else { break };
@@ -491,6 +512,9 @@ impl Network {
                 if foreign[0] != foreign[1] {
                     let version = RTCOP_VERSION + 1 - 2 * u8::from(foreign[1]);
                     seal_again(&mut out[..len], version, &self.hosts[index].config.signalling.domain_key);
+                }
+                if self.pace > 0 {
+                    self.free_at.insert((index, link), self.now + self.pace);
                 }
                 self.throw(index, Flying { to, link: back, bytes: out[..len].to_vec() });
             }

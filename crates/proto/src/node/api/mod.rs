@@ -32,7 +32,7 @@ use super::config::{CostSource, CpuCosts, Degraded};
 use crate::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId};
 
 /// Who asks, for quotas and for the receiver's agent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UserId(pub u32);
 
 /// Which resource on the way.
@@ -209,6 +209,9 @@ pub enum RequestError {
     /// Table space is used up.
     #[error("no room for another channel: close one")]
     Exhausted,
+    /// This user's requests have their share of the table.
+    #[error("too many requests of this user wait for their answers: wait for some of them, then ask again")]
+    Crowded,
 }
 
 /// Opening a channel from here.

@@ -75,6 +75,15 @@ pub enum RefuseCause {
     /// What the link drains is to be measured, and was not yet.
     #[error("link: what it drains is not known yet (rate = \"auto\"): {0}")]
     RateUnknown(RateRefusal),
+    /// What goes to the next hop waits for its turn on the link, and this one has waited too long, or too many of its user's
+    /// wait already.
+    #[error("{}", busy_text(&of_host(&[], *.0)))]
+    Busy(NodeId),
+    /// Channels or requests of this user of that host that wait for an answer here have their share of the places.
+    #[error(
+        "too many channels or requests of this user wait for an answer here: wait for some of them, then ask again"
+    )]
+    Crowded,
 }
 
 /// A no: which hop, why, and what it could offer instead.
@@ -103,6 +112,7 @@ impl ChannelRefusal {
             RefuseCause::Unreachable(node) => {
                 alloc::format!("{} cannot be reached from here", of_host(&self.hosts, *node))
             }
+            RefuseCause::Busy(node) => busy_text(&of_host(&self.hosts, *node)),
             RefuseCause::Version { node, theirs, ours } => alloc::format!(
                 "{} speaks version {theirs} of RTCOP, not {ours}: run the same release on both hosts",
                 of_host(&self.hosts, *node)
@@ -129,6 +139,10 @@ pub fn name_of(hosts: &[HostName], node: NodeId) -> String {
 
 fn broken_text(kind: StageKind, breach: &Breach) -> String {
     alloc::format!("{kind}: it {breach}: ask again when it has kept its promise for a lease")
+}
+
+fn busy_text(next: &str) -> String {
+    alloc::format!("its signalling to {next} is busy: open fewer channels at once, or try again in a moment")
 }
 
 fn of_host(hosts: &[HostName], node: NodeId) -> String {

@@ -346,6 +346,9 @@ pub struct NodeStatus {
     pub channels_total: ChannelCounters,
     /// Signalling messages retransmitted.
     pub retransmissions: u64,
+    /// What neighbours asked and this host did not answer: too many answers wait for them already.
+    #[serde(default)]
+    pub unanswered: u64,
     /// This host's time.
     pub now: Instant,
 }

@@ -3,26 +3,16 @@
 //! Invariants: a question is answered once, in the order of asking; what an answer says is held in the policies is in
 //! `held` when the answer is taken, and not before.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use punctual_analysis::{Instant, Nanos};
 
 use super::Stages;
-use super::policies::{Answer, Offered, Policies, Question, Relaxed};
+use super::policies::{self, Offered, Policies, Question, Relaxed};
 use crate::ids::ChannelId;
 use crate::limits::DECISIONS_AT_ONCE_MAX;
-use crate::node::api::{RefuseCause, StageGrant};
-use crate::signalling::LocalChannel;
-
-/// What the stages of one channel have said.
-#[derive(Debug)]
-pub(in crate::node) enum Answered {
-    /// To [`Stages::ask`].
-    Held(ChannelId, Result<Vec<StageGrant>, RefuseCause>),
-    /// To [`Stages::ask_final`].
-    Final(ChannelId, Box<Relaxed>),
-}
+use crate::node::api::RefuseCause;
+use crate::signalling::{Answer, LocalChannel};
 
 /// Questions of admission, with all that is needed to answer them: a value that any thread can answer.
 #[derive(Debug)]
@@ -35,7 +25,7 @@ pub struct Decision {
 #[derive(Debug)]
 pub struct Decided {
     policies: Policies,
-    answers: Vec<Answer>,
+    answers: Vec<policies::Answer>,
     took: Vec<(ChannelId, Nanos)>,
 }
 
@@ -95,9 +85,9 @@ impl Stages {
         self.put_back(policies);
         for answer in answers {
             match answer {
-                Answer::Held(local, answer) => self.note_held(&local, answer),
-                Answer::Relaxed(channel, relaxed) => self.note_relaxed(channel, relaxed),
-                Answer::Released => {}
+                policies::Answer::Held(local, answer) => self.note_held(&local, answer),
+                policies::Answer::Relaxed(channel, relaxed) => self.note_relaxed(channel, relaxed),
+                policies::Answer::Released => {}
             }
         }
     }
@@ -128,7 +118,7 @@ impl Stages {
             Err(_) => self.give_up_plan(local.channel),
         }
         let grants = answer.map(|offered| self.offered(local, &offered));
-        self.answers.push_back(Answered::Held(local.channel, grants));
+        self.answers.push_back(Answer::Held(local.channel, grants));
     }
 
     /// A channel that was refused has no flow of the plan.
@@ -145,12 +135,19 @@ impl Stages {
         let link = relaxed.link.as_ref();
         held.set_bounds(relaxed.cpu.bound, link.map(|stage| stage.bound));
         held.set_early(relaxed.cpu.demand.early, link.map_or(Nanos::ZERO, |stage| stage.demand.early));
-        self.answers.push_back(Answered::Final(channel, Box::new(relaxed)));
+        self.answers.push_back(Answer::Final(channel));
+        self.relaxed.push((channel, relaxed));
     }
 
     /// What the stages have said, in the order of asking.
-    pub fn poll_answer(&mut self) -> Option<Answered> {
+    pub fn poll_answer(&mut self) -> Option<Answer> {
         self.answers.pop_front()
+    }
+
+    /// What was said of a channel that can be made final: once, and not where it was released since.
+    pub fn take_relaxed(&mut self, channel: ChannelId) -> Option<Relaxed> {
+        let index = self.relaxed.iter().position(|(of, _)| *of == channel)?;
+        Some(self.relaxed.swap_remove(index).1)
     }
 
     /// Whether somebody waits for an answer.

@@ -31,12 +31,11 @@ use crate::limits::{
     FRAGMENT_BYTES_MAX, FRAMES_GUARANTEED_DIVISOR, HEADER_BYTES, SIGNAL_BYTES_MAX,
     SIGNAL_PERIODS_BESIDE_KERNEL,
 };
-use crate::signalling::{CommitTerms, LocalChannel};
+use crate::signalling::{Answer, CommitTerms, LocalChannel};
 use crate::table::Table;
 
 use self::buffers::Pool;
 pub(super) use self::buffers::{Pooled, Reserved};
-pub(super) use self::decision::Answered;
 pub use self::decision::{Decided, Decision};
 use self::grants::cpu_kind;
 pub(super) use self::held::{Held, HeldStage};
@@ -117,7 +116,9 @@ pub(super) struct Stages {
     /// Whether they are asked elsewhere ([`Decision`]), or at once.
     elsewhere: bool,
     /// What they have answered and nobody has taken yet.
-    answers: VecDeque<Answered>,
+    answers: VecDeque<Answer>,
+    /// Of those that can be made final: as what.
+    relaxed: Vec<(ChannelId, Relaxed)>,
     /// Links whose rate has changed while the policies were elsewhere, and their new ones.
     replaced: Vec<(LinkId, Box<dyn AdmissionPolicy>)>,
     costs: config::CpuCosts,
@@ -146,51 +147,15 @@ impl Stages {
         let unknown = |error: punctual_analysis::UnknownPolicy| NodeConfigError { what: error.to_string() };
         let mut cpu = policy_by_name(name_of(config.cpu.admission), cpu_model.model()).map_err(unknown)?;
         let signal = signal_contract(config)?;
-        let costs = PathCosts::one_by_one(Nanos::ZERO, config.cpu.costs.receive_packet, Nanos::ZERO);
-        let mut links = Vec::with_capacity(config.links.len());
-        let mut policies = Vec::with_capacity(config.links.len());
-        let mut cpu_demand: Option<Demand> = None;
-        for link in &config.links {
-            let LinkAdmission { model, policy, signal_demand, signal_bound } =
-                link_admission(link, &signal, config.cpu.release_latency)?;
-            let one = cpu_model.demand(
-                &signal,
-                SIGNAL_BYTES_MAX as u32,
-                &costs,
-                config.cpu.release_latency,
-                Nanos::ZERO,
-            );
-            let sum = cpu_demand.map_or(Nanos::ZERO, |demand| demand.cost);
-            // At run time nothing goes before signalling.
-            cpu_demand = Some(Demand {
-                cost: sum + one.cost,
-                urgency: Urgency { class: Class::LowLatency, ..one.urgency },
-                ..one
-            });
-            let (propagation_max, packet_bytes_max) = (link.propagation_max, link.packet_bytes_max);
-            let frames_max = link.frames / FRAMES_GUARANTEED_DIVISOR;
-            policies.push(policy);
-            links.push(LinkStage {
-                model,
-                admission: name_of(link.admission),
-                utilisation: Ppm(0),
-                propagation_max,
-                packet_bytes_max,
-                packet_best_effort_bytes_max: link.best_effort_bytes_max(),
-                signal_bound,
-                signal_demand,
-                degraded: link.degraded(),
-                frames_max,
-                frames: 0,
-                pool: Pool::default(),
-                breach: None,
-                rate_unknown: link.rate_auto.then_some(RateRefusal::NoNeighbour),
-            });
-        }
-        if let Some(demand) = cpu_demand {
+        let admissions =
+            config.links.iter().map(|link| link_admission(link, &signal, config.cpu.release_latency));
+        let admissions = admissions.collect::<Result<Vec<_>, _>>()?;
+        if let Some(demand) = signalling_of_cpu(config, &cpu_model, &signal) {
             hold_signalling(cpu.as_mut(), &demand, 1, "the processor")?;
         }
         let plan = hold_plan(cpu.as_mut(), config)?;
+        let links = config.links.iter().zip(admissions).map(|(link, admission)| link_stage(link, admission));
+        let (policies, links) = links.unzip();
         let mut stages = Self {
             node: config.id,
             cpu_model,
@@ -200,6 +165,7 @@ impl Stages {
             questions: VecDeque::with_capacity(QUESTIONS_ROOM),
             elsewhere: false,
             answers: VecDeque::with_capacity(QUESTIONS_ROOM),
+            relaxed: Vec::with_capacity(QUESTIONS_ROOM),
             replaced: Vec::new(),
             costs: config.cpu.costs,
             costs_from: config.cpu.costs_from,
@@ -336,6 +302,7 @@ impl Stages {
 
     /// Gives everything back.
     pub fn release(&mut self, channel: ChannelId) {
+        self.take_relaxed(channel);
         let Some(held) = self.held.remove(channel) else { return };
         if let Some(index) = held.planned() {
             self.plan[index].taken = None;
@@ -401,6 +368,17 @@ impl Stages {
     }
 }
 
+/// What the implicit signalling of all links asks of the processor; `None` where there is no link.
+fn signalling_of_cpu(config: &NodeConfig, cpu: &Cpu, signal: &Contract) -> Option<Demand> {
+    let costs = PathCosts::one_by_one(Nanos::ZERO, config.cpu.costs.receive_packet, Nanos::ZERO);
+    let bytes = SIGNAL_BYTES_MAX as u32;
+    let one = cpu.demand(signal, bytes, &costs, config.cpu.release_latency, Nanos::ZERO);
+    // At run time nothing goes before signalling.
+    let urgency = Urgency { class: Class::LowLatency, ..one.urgency };
+    let cost = config.links.iter().map(|_| one.cost).sum();
+    (!config.links.is_empty()).then_some(Demand { cost, urgency, ..one })
+}
+
 /// One link's admission, which holds its signalling.
 struct LinkAdmission {
     model: Link,
@@ -425,6 +403,28 @@ fn link_admission(
     let name = format!("link {}", link.name);
     let signal_bound = hold_signalling(policy.as_mut(), &signal_demand, periods, &name)?;
     Ok(LinkAdmission { model, policy, signal_demand, signal_bound })
+}
+
+/// A link that holds its signalling only, and its policy.
+fn link_stage(link: &config::LinkConfig, admission: LinkAdmission) -> (Box<dyn AdmissionPolicy>, LinkStage) {
+    let LinkAdmission { model, policy, signal_demand, signal_bound } = admission;
+    let stage = LinkStage {
+        model,
+        admission: name_of(link.admission),
+        utilisation: Ppm(0),
+        propagation_max: link.propagation_max,
+        packet_bytes_max: link.packet_bytes_max,
+        packet_best_effort_bytes_max: link.best_effort_bytes_max(),
+        signal_bound,
+        signal_demand,
+        degraded: link.degraded(),
+        frames_max: link.frames / FRAMES_GUARANTEED_DIVISOR,
+        frames: 0,
+        pool: Pool::default(),
+        breach: None,
+        rate_unknown: link.rate_auto.then_some(RateRefusal::NoNeighbour),
+    };
+    (policy, stage)
 }
 
 /// Whether a policy counts early arrivals of what is held. EDF does not ask how early: the deadline

@@ -1,0 +1,104 @@
+//! The table of channels that wait for the decision of this host's own stages.
+//!
+//! Invariant: who waits here is in no other table; the stages hold nothing for it that its answer does not say.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::channel::{Attempt, Channel};
+use super::fair::Places;
+use super::message::Create;
+use super::offers::Offering;
+use super::resources::LocalChannel;
+use crate::ids::{ChannelId, LinkId, NodeId, PathId};
+use crate::node::api::{OpenRequest, RefuseCause, StageGrant};
+
+/// What goes on when the stages have answered.
+#[derive(Debug)]
+pub enum Then {
+    /// CREATE along a candidate route of a channel that starts here.
+    Try { request: Box<OpenRequest>, attempt: Attempt, via: Vec<NodeId> },
+    /// A probe for what a refusal offers.
+    Offer { request: Box<OpenRequest>, attempt: Attempt, offering: Box<Offering> },
+    /// A CREATE that came over a link goes on, or its receiver is asked.
+    PassOn(LinkId),
+    /// The stages of a channel that ends here are final, and its receiver is asked.
+    AskReceiver(LinkId, Box<Channel>, Vec<StageGrant>),
+}
+
+/// A channel whose stages were asked.
+#[derive(Debug)]
+pub struct Deciding {
+    pub local: Arc<LocalChannel>,
+    pub create: Create,
+    /// They have refused for lack of time, and are asked how much they would need.
+    pub refused: Option<RefuseCause>,
+    pub then: Then,
+}
+
+/// Channels whose stages were asked.
+#[derive(Debug, Default)]
+pub struct Decisions {
+    waiting: BTreeMap<ChannelId, Deciding>,
+    /// Those that came over a link.
+    by_path: BTreeMap<PathId, ChannelId>,
+}
+
+impl Decisions {
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+    pub fn insert(&mut self, deciding: Deciding) {
+        let local = &deciding.local;
+        if local.link_in.is_some() {
+            self.by_path.insert(local.path, local.channel);
+        }
+        self.waiting.insert(local.channel, deciding);
+    }
+    pub fn remove(&mut self, id: ChannelId) -> Option<Deciding> {
+        let deciding = self.waiting.remove(&id)?;
+        self.by_path.remove(&deciding.local.path);
+        Some(deciding)
+    }
+    /// Whether a channel that starts here is among them.
+    pub fn begins_here(&self, id: ChannelId) -> bool {
+        self.waiting.get(&id).is_some_and(|deciding| deciding.local.link_in.is_none())
+    }
+    /// Whether the channel of a path that came over a link is among them.
+    pub fn knows(&self, path: PathId) -> bool {
+        self.by_path.contains_key(&path)
+    }
+    /// Whose those are that came over a link.
+    pub fn from(&self, link: LinkId) -> Places {
+        let mut places = Places::default();
+        let from = self.waiting.iter().filter(|(_, waiting)| waiting.local.link_in == Some(link));
+        from.for_each(|(id, waiting)| places.add(waiting.create.source(), id.0));
+        places
+    }
+    /// Those that came over a link.
+    pub fn count_from(&self, link: LinkId) -> usize {
+        self.waiting.values().filter(|waiting| waiting.local.link_in == Some(link)).count()
+    }
+    /// Those that use a link, in either direction.
+    pub fn count_on(&self, link: LinkId) -> usize {
+        let uses = |local: &LocalChannel| [local.link_in, local.link_out].contains(&Some(link));
+        self.waiting.values().filter(|waiting| uses(&waiting.local)).count()
+    }
+    /// Its source has ended it before it began.
+    pub fn forget(&mut self, path: PathId) {
+        if let Some(id) = self.by_path.get(&path).copied() {
+            self.remove(id);
+        }
+    }
+    /// The neighbour of a link has forgotten what it asked for.
+    pub fn forget_from(&mut self, link: LinkId) {
+        self.waiting.retain(|_, waiting| waiting.local.link_in != Some(link));
+        let Self { waiting, by_path } = self;
+        by_path.retain(|_, id| waiting.contains_key(id));
+    }
+}

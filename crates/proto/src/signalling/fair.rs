@@ -1,0 +1,290 @@
+//! Whose turn it is, and who gives way where no place is left: hosts share evenly, and the users of a host share what it has.
+//!
+//! What a message says of its user is its source host's word: a host that invents users takes from its own users only.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::ops::Bound::{Excluded, Included, Unbounded};
+
+use crate::ids::NodeId;
+use crate::node::api::UserId;
+
+/// Who asks: a user of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Source {
+    pub node: NodeId,
+    pub user: UserId,
+}
+
+impl Source {
+    const fn first_of(node: NodeId) -> Self {
+        Self { node, user: UserId(0) }
+    }
+    const fn last_of(node: NodeId) -> Self {
+        Self { node, user: UserId(u32::MAX) }
+    }
+}
+
+/// How many each has of something.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    all: usize,
+    nodes: BTreeMap<NodeId, usize>,
+    users: BTreeMap<Source, usize>,
+}
+
+impl Counts {
+    pub fn add(&mut self, source: Source) {
+        self.all += 1;
+        *self.nodes.entry(source.node).or_default() += 1;
+        *self.users.entry(source).or_default() += 1;
+    }
+    /// Takes back what was added.
+    pub fn remove(&mut self, source: Source) {
+        self.all -= 1;
+        one_less(&mut self.nodes, source.node);
+        one_less(&mut self.users, source);
+    }
+    pub const fn len(&self) -> usize {
+        self.all
+    }
+    fn merged(&self, other: &Self) -> Self {
+        let mut merged = self.clone();
+        merged.all += other.all;
+        for (node, count) in &other.nodes {
+            *merged.nodes.entry(*node).or_default() += count;
+        }
+        for (source, count) in &other.users {
+            *merged.users.entry(*source).or_default() += count;
+        }
+        merged
+    }
+    fn of_node(&self, node: NodeId) -> usize {
+        self.nodes.get(&node).copied().unwrap_or(0)
+    }
+    fn of_user(&self, source: Source) -> usize {
+        self.users.get(&source).copied().unwrap_or(0)
+    }
+    /// Who has the most, where no place is free and `source` wants one: the user who has the most of the host that has the
+    /// most, or of its own host. `None`: `source` itself has no less.
+    pub fn who_gives_way(&self, source: Source) -> Option<Source> {
+        let (heaviest, most) = self.nodes.iter().max_by_key(|(_, count)| **count)?;
+        let is_less = self.of_node(source.node) + 1 < *most;
+        let node = if is_less { *heaviest } else { source.node };
+        let users = self.users.range(Source::first_of(node)..=Source::last_of(node));
+        let (giver, has) = users.max_by_key(|(_, count)| **count)?;
+        (is_less && node != source.node || self.of_user(source) + 1 < *has).then_some(*giver)
+    }
+}
+
+fn one_less<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
+    }
+}
+
+/// Nobody gives way: who wants a place has the most itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crowded;
+
+/// Places of a table, by the number under which each stands there.
+#[derive(Debug, Default)]
+pub struct Places {
+    counts: Counts,
+    taken: BTreeSet<Place>,
+}
+
+impl Places {
+    pub fn add(&mut self, source: Source, number: u64) {
+        if self.taken.insert((source, number)) {
+            self.counts.add(source);
+        }
+    }
+    pub fn remove(&mut self, source: Source, number: u64) {
+        if self.taken.remove(&(source, number)) {
+            self.counts.remove(source);
+        }
+    }
+    /// Whether there is room for one more of `source` of `most`; or who has to go for that: the last of who gives way.
+    pub fn make_room(&self, source: Source, most: usize) -> Result<Option<u64>, Crowded> {
+        if self.counts.len() < most { Ok(None) } else { self.give_way(None, source).map(Some) }
+    }
+    /// Who has to go for one more of `source`, of these and of those `beside`.
+    pub fn give_way(&self, beside: Option<&Self>, source: Source) -> Result<u64, Crowded> {
+        let merged = beside.map(|beside| self.counts.merged(&beside.counts));
+        let giver = merged.as_ref().unwrap_or(&self.counts).who_gives_way(source).ok_or(Crowded)?;
+        let last = |places: &Self| places.taken.range((giver, 0)..=(giver, u64::MAX)).next_back().copied();
+        let last = beside.and_then(last).or_else(|| last(self)).ok_or(Crowded)?;
+        Ok(last.1)
+    }
+}
+
+/// Where something waits: whose it is, and which one in the order of coming.
+pub type Place = (Source, u64);
+
+/// A queue that is taken from one host after the other, and from one user of it after the other; each user's in order.
+#[derive(Debug)]
+pub struct Fair<T> {
+    waiting: BTreeMap<Place, T>,
+    counts: Counts,
+    /// Whose turn was last: of the hosts, and of each host's users. Only of those that have something waiting.
+    last: NodeId,
+    last_user: BTreeMap<NodeId, Source>,
+    /// Of the last that came.
+    number: u64,
+}
+
+impl<T> Default for Fair<T> {
+    fn default() -> Self {
+        let (waiting, counts, last_user) = (BTreeMap::new(), Counts::default(), BTreeMap::new());
+        Self { waiting, counts, last: NodeId(0), last_user, number: 0 }
+    }
+}
+
+impl<T> Fair<T> {
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+    /// Whether `source` may have one more of `most` waiting, where who has the most gives way.
+    pub fn has_place(&self, source: Source, most: usize) -> bool {
+        self.len() < most || self.counts.who_gives_way(source).is_some()
+    }
+    /// Makes room for one more of `source`, of `most`: the last of who gives way goes.
+    pub fn make_room(&mut self, source: Source, most: usize) -> Option<(Place, T)> {
+        if self.len() < most {
+            return None;
+        }
+        let giver = self.counts.who_gives_way(source)?;
+        let place = *self.waiting.range((giver, 0)..=(giver, u64::MAX)).next_back()?.0;
+        Some((place, self.remove(&place)?))
+    }
+    /// Where it waits now.
+    pub fn push(&mut self, source: Source, item: T) -> Place {
+        self.number += 1;
+        self.counts.add(source);
+        self.waiting.insert((source, self.number), item);
+        (source, self.number)
+    }
+    pub fn remove(&mut self, place: &Place) -> Option<T> {
+        let item = self.waiting.remove(place)?;
+        self.counts.remove(place.0);
+        if self.counts.of_node(place.0.node) == 0 {
+            self.last_user.remove(&place.0.node);
+        }
+        Some(item)
+    }
+    /// The next one's, after whose turn was last.
+    pub fn pop(&mut self) -> Option<(Place, T)> {
+        let node = self.next_node()?;
+        let source = self.next_user(node)?;
+        let place = *self.waiting.range((source, 0)..).next()?.0;
+        self.last = node;
+        self.last_user.insert(node, source);
+        let item = self.remove(&place)?;
+        Some((place, item))
+    }
+    fn next_node(&self) -> Option<NodeId> {
+        let nodes = &self.counts.nodes;
+        let behind = nodes.range((Excluded(self.last), Unbounded)).next();
+        behind.or_else(|| nodes.first_key_value()).map(|(node, _)| *node)
+    }
+    fn next_user(&self, node: NodeId) -> Option<Source> {
+        let users = &self.counts.users;
+        let behind = |last| users.range((Excluded(last), Included(Source::last_of(node)))).next();
+        let last = self.last_user.get(&node).filter(|last| last.user != Source::last_of(node).user);
+        let next = last.and_then(|last| behind(*last));
+        next.or_else(|| users.range(Source::first_of(node)..).next()).map(|(source, _)| *source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    const fn source(node: u32, user: u32) -> Source {
+        Source { node: NodeId(node), user: UserId(user) }
+    }
+
+    #[test]
+    fn hosts_have_turns_and_so_have_the_users_of_each() {
+        let mut queue = Fair::default();
+        for number in 0..3 {
+            for user in [0, 5, u32::MAX] {
+                queue.push(source(1, user), number);
+            }
+            queue.push(source(2, 9), number);
+        }
+        let order: Vec<_> = core::iter::from_fn(|| queue.pop())
+            .map(|((source, _), number)| (source.node.0, source.user.0, number))
+            .collect();
+        let max = u32::MAX;
+        let begin =
+            [(1, 0, 0), (2, 9, 0), (1, 5, 0), (2, 9, 1), (1, max, 0), (2, 9, 2), (1, 0, 1), (1, 5, 1)];
+        assert_eq!((&order[..8], order.len()), (&begin[..], 12));
+        assert!(queue.is_empty() && queue.counts.nodes.is_empty() && queue.last_user.is_empty());
+    }
+
+    #[test]
+    fn who_comes_late_is_served_next_however_much_waits() {
+        let mut queue = Fair::default();
+        (0..1_000).for_each(|number| {
+            queue.push(source(1, 3), number);
+        });
+        queue.pop();
+        queue.push(source(1, 2), 7);
+        assert_eq!(queue.pop().map(|((source, _), _)| source.user.0), Some(2));
+        queue.push(source(4, 1), 7);
+        assert_eq!(queue.pop().map(|((source, _), _)| source.node.0), Some(4));
+    }
+
+    /// Takes one of `most` places for `source`, from who has the most where none is free.
+    fn take(counts: &mut Counts, most: usize, source: Source) -> bool {
+        if counts.len() >= most {
+            let Some(giver) = counts.who_gives_way(source) else { return false };
+            counts.remove(giver);
+        }
+        counts.add(source);
+        true
+    }
+
+    #[test]
+    fn who_has_most_gives_way_until_all_have_the_same() {
+        const MOST: usize = 1_024;
+        for (nodes, users) in [(1, 1), (1, 15), (1, 100), (6, 1), (6, 20)] {
+            let mut counts = Counts::default();
+            let all = || (0..nodes).flat_map(|node| (0..users).map(move |user| source(node, user)));
+            for source in all() {
+                while take(&mut counts, MOST, source) {}
+            }
+            assert_eq!(counts.len(), MOST);
+            let had: Vec<_> = all().map(|source| counts.of_user(source)).collect();
+            let share = MOST / (nodes * users) as usize;
+            // Who came first has given the last; nobody has less than its share but for what two in turn give each other.
+            assert!(had.iter().all(|had| had.abs_diff(share) <= 2), "{nodes} {users}: {had:?}");
+            assert!(!take(&mut counts, MOST, source(0, 0)) || nodes * users > 1);
+            assert!([(0, 999), (77, 0)].iter().all(|(node, user)| take(
+                &mut counts,
+                MOST,
+                source(*node, *user)
+            )));
+        }
+    }
+
+    /// A host that invents users takes nothing of another's.
+    #[test]
+    fn users_of_a_host_take_from_one_another_first() {
+        let mut counts = Counts::default();
+        (0..50).for_each(|_| assert!(take(&mut counts, 100, source(1, 1))));
+        let taken = (0..500).filter(|user| take(&mut counts, 100, source(2, *user))).count();
+        assert_eq!(taken, 50);
+        assert_eq!(counts.of_node(NodeId(1)), 50);
+        assert!(!take(&mut counts, 100, source(1, 1)));
+    }
+}

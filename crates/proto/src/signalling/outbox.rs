@@ -1,0 +1,288 @@
+//! What is said to a neighbour and has no place in the stream yet: what keeps channels alive goes first, the rest has its
+//! share of the link by kind, and answers and asks have turns by who asked (ADR 0038).
+//!
+//! Owned by [`Peer`](super::peer::Peer), which takes as much as the link sends soon. Per channel the order is kept: nothing
+//! of a channel overtakes what was said of it before, but where a DESTROY meets its CREATE still here, both are gone, and no
+//! REFRESH names a channel whose CREATE is here.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use punctual_analysis::Instant;
+
+use super::fair::{Fair, Place, Source};
+use super::message::Message;
+use super::stream::{Full, SendStream};
+use crate::ids::PathId;
+use crate::limits::{ANSWERS_WAITING_MAX, ASK_WAIT_MAX, ASKS_WAITING_MAX, SIGNAL_AHEAD_SEGMENTS};
+
+#[cfg(test)]
+mod tests;
+
+/// What has a share of the link. What goes first needs none: it is little, and comes by the clock.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Of channels that stand: CONFIRM, DESTROY, the last words, reports of stages.
+    Standing,
+    /// ACCEPT, REFUSE, and answers to probes and requests.
+    Answers,
+    /// CREATE, requests.
+    Asks,
+}
+
+/// What a byte of each kind costs: where all wait, they have 4, 2 and 1 of 7 parts.
+const COSTS: [u64; 3] = [1, 2, 4];
+
+/// Shares of the kinds: the one that has cost least so far is next.
+#[derive(Debug, Default)]
+struct Shares {
+    spent: [u64; 3],
+}
+
+impl Shares {
+    /// The next of those that wait; who does not saves nothing up.
+    fn next(&mut self, waits: [bool; 3]) -> Option<Kind> {
+        let kinds = [Kind::Standing, Kind::Answers, Kind::Asks].into_iter();
+        let next =
+            kinds.filter(|kind| waits[*kind as usize]).min_by_key(|kind| self.spent[*kind as usize])?;
+        let least = self.spent[next as usize];
+        self.spent.iter_mut().for_each(|spent| *spent = (*spent).max(least));
+        Some(next)
+    }
+    const fn spend(&mut self, kind: Kind, bytes: usize) {
+        self.spent[kind as usize] += bytes as u64 * COSTS[kind as usize];
+    }
+}
+
+/// One that waits for its turn.
+#[derive(Debug)]
+struct Said {
+    /// The channel that it speaks of.
+    path: Option<PathId>,
+    bytes: Vec<u8>,
+}
+
+/// The messages that have no place in the stream.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    first: VecDeque<Vec<u8>>,
+    standing: VecDeque<Vec<u8>>,
+    answers: Fair<Said>,
+    asks: Fair<Said>,
+    /// Channels of which something waits among the answers: whose they are, and how much.
+    answered: BTreeMap<PathId, (Source, u32)>,
+    /// Channels whose CREATE waits.
+    asked: BTreeMap<PathId, Place>,
+    /// Asks by age, since their numbers grow: whose they are, and since when they wait.
+    ages: BTreeMap<u64, (Source, Instant)>,
+    shares: Shares,
+    /// Of all but asks.
+    bytes: usize,
+    /// Asks that have waited for too long or had to give way, to be refused.
+    late: VecDeque<Vec<u8>>,
+    /// Answers that were thrown away: whoever asked has too many waiting.
+    pub answers_dropped: u64,
+}
+
+/// A message that does not encode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsayable;
+
+impl Outbox {
+    pub fn clear(&mut self) {
+        *self = Self { answers_dropped: self.answers_dropped, ..Self::default() };
+    }
+    pub fn is_empty(&self) -> bool {
+        self.first.is_empty() && !self.waits().contains(&true)
+    }
+    /// What waits, asks apart: those have places of their own.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+    fn waits(&self) -> [bool; 3] {
+        [!self.standing.is_empty(), !self.answers.is_empty(), !self.asks.is_empty()]
+    }
+
+    /// Whatever is neither an answer nor an ask.
+    pub fn say(&mut self, message: &Message) -> Result<(), Unsayable> {
+        match message {
+            Message::Refresh { .. } => return self.say_refresh(message),
+            Message::Rate(_) | Message::LateArrivals(_) => {
+                let bytes = self.encode(message)?;
+                self.first.push_back(bytes);
+                return Ok(());
+            }
+            Message::Destroy { path, .. } if self.withdraw(*path) => return Ok(()),
+            _ => {}
+        }
+        let bytes = self.encode(message)?;
+        let behind = path_of(message).and_then(|path| Some((path, self.answered.get(&path)?.0)));
+        match behind {
+            Some((path, source)) => self.push_answer(source, Some(path), bytes),
+            None => self.standing.push_back(bytes),
+        }
+        Ok(())
+    }
+
+    fn encode(&mut self, message: &Message) -> Result<Vec<u8>, Unsayable> {
+        let bytes = message.encode().ok_or(Unsayable)?;
+        self.bytes += bytes.len();
+        Ok(bytes)
+    }
+
+    /// A channel that has not begun there needs no refresh.
+    fn say_refresh(&mut self, message: &Message) -> Result<(), Unsayable> {
+        let Message::Refresh { node, epoch, channels } = message else { return Ok(()) };
+        let path = |channel| PathId { node: *node, channel, epoch: *epoch };
+        let mut channels = channels.clone();
+        channels.retain(|channel| !self.asked.contains_key(&path(*channel)));
+        if channels.is_empty() {
+            return Ok(());
+        }
+        let bytes = self.encode(&Message::Refresh { node: *node, epoch: *epoch, channels })?;
+        self.first.push_back(bytes);
+        Ok(())
+    }
+
+    /// The answer to what `source` asked. One that nobody holds anything for is dropped where too many of it wait.
+    pub fn answer(&mut self, source: Source, message: &Message) -> Result<(), Unsayable> {
+        let is_spare = matches!(message, Message::Probed { .. } | Message::RequestRefused { .. });
+        if is_spare && !self.answers.has_place(source, ANSWERS_WAITING_MAX) {
+            self.answers_dropped += 1;
+            return Ok(());
+        }
+        let bytes = self.encode(message)?;
+        self.push_answer(source, path_of(message), bytes);
+        Ok(())
+    }
+    fn push_answer(&mut self, source: Source, path: Option<PathId>, bytes: Vec<u8>) {
+        if let Some(path) = path {
+            self.answered.entry(path).or_insert((source, 0)).1 += 1;
+        }
+        self.answers.push(source, Said { path, bytes });
+    }
+
+    /// Whether one more ask of `source` may wait.
+    pub fn takes(&self, source: Source) -> bool {
+        self.asks.has_place(source, ASKS_WAITING_MAX)
+    }
+    /// What `source` asks; where no place is free, the last ask of who has the most is to be refused.
+    pub fn ask(&mut self, source: Source, message: &Message, now: Instant) -> Result<(), Unsayable> {
+        let bytes = message.encode().ok_or(Unsayable)?;
+        if let Some((place, said)) = self.asks.make_room(source, ASKS_WAITING_MAX) {
+            self.forget_ask(place, &said);
+            self.late.push_back(said.bytes);
+        }
+        let path = path_of(message);
+        let place = self.asks.push(source, Said { path, bytes });
+        self.ages.insert(place.1, (source, now));
+        path.map(|path| self.asked.insert(path, place));
+        Ok(())
+    }
+    /// Takes back the CREATE of a channel; `false` where it does not wait here.
+    pub fn withdraw(&mut self, path: PathId) -> bool {
+        let place = self.asked.get(&path).copied();
+        place.is_some_and(|place| self.take_ask(place).is_some())
+    }
+    fn take_ask(&mut self, place: Place) -> Option<Said> {
+        let said = self.asks.remove(&place)?;
+        self.forget_ask(place, &said);
+        Some(said)
+    }
+    fn forget_ask(&mut self, place: Place, said: &Said) {
+        self.ages.remove(&place.1);
+        said.path.map(|path| self.asked.remove(&path));
+    }
+
+    /// Gives the next messages their places in the stream, as many as the link sends soon.
+    ///
+    /// # Errors
+    /// The stream has no room even for those.
+    pub fn fill(&mut self, stream: &mut SendStream) -> Result<(), Full> {
+        while stream.unsent() < SIGNAL_AHEAD_SEGMENTS
+            && let Some(bytes) = self.next()
+        {
+            stream.push(&bytes)?;
+        }
+        Ok(())
+    }
+    fn next(&mut self) -> Option<Vec<u8>> {
+        if let Some(bytes) = self.first.pop_front() {
+            self.bytes -= bytes.len();
+            return Some(bytes);
+        }
+        let waits = self.waits();
+        let kind = self.shares.next(waits)?;
+        let bytes = match kind {
+            Kind::Standing => self.standing.pop_front(),
+            Kind::Answers => self.next_answer(),
+            Kind::Asks => self.next_ask(),
+        }?;
+        self.shares.spend(kind, bytes.len());
+        if !matches!(kind, Kind::Asks) {
+            self.bytes -= bytes.len();
+        }
+        Some(bytes)
+    }
+    fn next_answer(&mut self) -> Option<Vec<u8>> {
+        let (_, said) = self.answers.pop()?;
+        if let Some(path) = said.path
+            && let Some((_, count)) = self.answered.get_mut(&path)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.answered.remove(&path);
+            }
+        }
+        Some(said.bytes)
+    }
+    fn next_ask(&mut self) -> Option<Vec<u8>> {
+        let (place, said) = self.asks.pop()?;
+        self.forget_ask(place, &said);
+        Some(said.bytes)
+    }
+
+    /// Asks that have waited for too long by `now`, the time before `met` not counted, are to be refused.
+    pub fn handle_timeout(&mut self, met: Instant, now: Instant) {
+        while let Some(place) = self.oldest().filter(|(due, _)| (*due).max(met + ASK_WAIT_MAX) <= now) {
+            let said = self.take_ask(place.1);
+            self.late.extend(said.map(|said| said.bytes));
+        }
+    }
+    fn oldest(&self) -> Option<(Instant, Place)> {
+        let (number, (source, since)) = self.ages.first_key_value()?;
+        Some((*since + ASK_WAIT_MAX, (*source, *number)))
+    }
+    /// When an ask has waited for too long.
+    pub fn poll_timeout(&self, met: Instant) -> Option<Instant> {
+        self.oldest().map(|(due, _)| due.max(met + ASK_WAIT_MAX))
+    }
+    /// Whether [`Self::poll_late`] has something.
+    pub fn has_late(&self) -> bool {
+        !self.late.is_empty()
+    }
+    /// The next ask that is to be refused.
+    pub fn poll_late(&mut self) -> Option<Message> {
+        Message::decode(&self.late.pop_front()?)
+    }
+}
+
+/// The channel that a message speaks of, where its order to others of that channel matters.
+fn path_of(message: &Message) -> Option<PathId> {
+    match message {
+        Message::Create(create) => Some(create.path),
+        Message::Accept { path, .. }
+        | Message::Refuse { path, .. }
+        | Message::Probed { path, .. }
+        | Message::Confirm { path }
+        | Message::Destroy { path, .. }
+        | Message::Ended { path, .. }
+        | Message::Passed { path, .. } => Some(*path),
+        Message::Refresh { .. }
+        | Message::LateArrivals(_)
+        | Message::Stage(_)
+        | Message::Request(_)
+        | Message::RequestRefused { .. }
+        | Message::Rate(_) => None,
+    }
+}

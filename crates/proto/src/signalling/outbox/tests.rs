@@ -1,0 +1,322 @@
+//! Random conversations through an outbox and a stream: per-channel order, pairs that cancel, how long what goes first waits.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use punctual_analysis::{Contract, Nanos, Rate};
+
+use super::super::message::{Create, Request, Route};
+use super::super::random::SplitMix64;
+use super::super::stream::ReceiveStream;
+use super::*;
+use crate::ids::{Address, ChannelNumber, Cookie, Epoch, Name, NodeId};
+use crate::node::api::{ChannelRefusal, CloseReason, Receipt, RefuseCause, UserId};
+
+const NODE: NodeId = NodeId(1);
+const EPOCH: Epoch = Epoch(7);
+
+fn path(number: u32) -> PathId {
+    PathId { node: NODE, channel: ChannelNumber(number), epoch: EPOCH }
+}
+fn route() -> Route {
+    Route { nodes: vec![NODE, NodeId(2), NodeId(3)], position: 1 }
+}
+fn source(user: u32) -> Source {
+    Source { node: NODE, user: UserId(user) }
+}
+fn contract() -> Contract {
+    let rate = Rate::per_second(50).expect("a rate");
+    Contract::new(1_000, rate, 3, Nanos::from_millis(100)).expect("valid")
+}
+fn address() -> Address {
+    Address { port: Name::new("in").expect("a name"), host: Name::new("h3").expect("a name") }
+}
+fn create(number: u32, user: u32, probe: bool) -> Message {
+    Message::Create(Create {
+        path: path(number),
+        cookie: Cookie(9),
+        route: route(),
+        from: Name::new("h1").expect("a name"),
+        user: UserId(user),
+        to: address(),
+        contract: contract(),
+        fragment_bytes: 1_400,
+        probe,
+        token: None,
+        stages: Vec::new(),
+        arrival_error_fixed: Nanos::ZERO,
+        drift: punctual_analysis::Ppm(200),
+    })
+}
+fn request(user: u32) -> Message {
+    let (reply_to, port) = (address(), Name::new("nobody").expect("a name"));
+    let (token, contract, user) = (5, contract(), UserId(user));
+    Message::Request(Request { token, route: route(), epoch: EPOCH, port, reply_to, contract, user })
+}
+fn refusal() -> ChannelRefusal {
+    let (stages, hosts) = (Vec::new(), Vec::new());
+    ChannelRefusal { node: NodeId(3), cause: RefuseCause::Exhausted, offer: None, stages, hosts }
+}
+fn destroy(number: u32) -> Message {
+    Message::Destroy { path: path(number), reason: CloseReason::Local }
+}
+fn refresh(numbers: &[u32]) -> Message {
+    let channels = numbers.iter().copied().map(ChannelNumber).collect();
+    Message::Refresh { node: NODE, epoch: EPOCH, channels }
+}
+
+/// What is heard of each channel, in order.
+#[derive(Default)]
+struct Heard {
+    of: BTreeMap<u32, Vec<&'static str>>,
+}
+
+impl Heard {
+    fn hear(&mut self, message: &Message) {
+        let mut note = |path: &PathId, what| self.of.entry(path.channel.0).or_default().push(what);
+        match message {
+            Message::Create(create) => note(&create.path, "create"),
+            Message::Confirm { path } => note(path, "confirm"),
+            Message::Destroy { path, .. } => note(path, "destroy"),
+            Message::Accept { path, .. } => note(path, "accept"),
+            Message::Refuse { path, .. } => note(path, "refuse"),
+            Message::Ended { path, .. } => note(path, "ended"),
+            Message::Refresh { channels, .. } => {
+                channels.iter().for_each(|number| note(&path(number.0), "refresh"));
+            }
+            _ => {}
+        }
+    }
+    fn knows(&self, number: u32, what: &str) -> bool {
+        self.of.get(&number).is_some_and(|of| of.contains(&what))
+    }
+}
+
+/// An outbox, the stream behind it, and who hears.
+struct Line {
+    outbox: Outbox,
+    send: SendStream,
+    receive: ReceiveStream,
+    heard: Heard,
+    packets: u64,
+}
+
+impl Line {
+    fn new(segment_bytes: usize) -> Self {
+        let send = SendStream::new(segment_bytes, Nanos::from_millis(100));
+        let (outbox, receive, heard) = (Outbox::default(), ReceiveStream::default(), Heard::default());
+        Self { outbox, send, receive, heard, packets: 0 }
+    }
+    fn say(&mut self, message: &Message) {
+        self.outbox.say(message).expect("it encodes");
+        self.fill();
+    }
+    fn answer(&mut self, user: u32, message: &Message) {
+        self.outbox.answer(source(user), message).expect("it encodes");
+        self.fill();
+    }
+    fn ask(&mut self, user: u32, message: &Message) {
+        if self.outbox.takes(source(user)) {
+            self.outbox.ask(source(user), message, Instant::ZERO).expect("it encodes");
+        }
+        self.fill();
+    }
+    fn fill(&mut self) {
+        self.outbox.fill(&mut self.send).expect("room");
+    }
+    /// One packet goes, and is acknowledged at once. `false`: there is none.
+    fn step(&mut self) -> bool {
+        let Some((number, bytes)) = self.send.due() else { return false };
+        self.receive.take(number, bytes);
+        self.send.sent(number, Instant::ZERO);
+        self.send.acknowledge(self.receive.received());
+        self.packets += 1;
+        while let Some(bytes) = self.receive.next_message().expect("no garbage") {
+            self.heard.hear(&Message::decode(&bytes).expect("a message"));
+        }
+        self.fill();
+        true
+    }
+    fn drain(&mut self) {
+        while self.step() {}
+        assert!(self.outbox.is_empty() && self.outbox.bytes() == 0);
+        assert!(
+            self.outbox.asked.is_empty() && self.outbox.answered.is_empty() && self.outbox.ages.is_empty()
+        );
+    }
+}
+
+/// What the source's side of a link may say of a channel, whatever else waits: CREATE; REFRESH as long as it holds it; CONFIRM
+/// once that was heard; DESTROY.
+#[test]
+fn forward_a_channel_is_told_in_order_or_not_at_all() {
+    let mut all_withdrawn = 0;
+    for seed in 0..200 {
+        let mut random = SplitMix64::new(seed);
+        let mut line = Line::new([76, 300, 1_284][seed as usize % 3]);
+        let (mut alive, mut made, mut withdrawn) = (Vec::new(), 0, 0);
+        for _ in 0..400 {
+            let user = random.below(4) as u32;
+            match random.below(8) {
+                0..=2 => {
+                    made += 1;
+                    line.ask(user, &create(made, user, false));
+                    alive.push(made);
+                }
+                3 => line.ask(user, &request(user)),
+                4 => line.say(&refresh(&alive)),
+                5 if !alive.is_empty() => {
+                    let number = alive.swap_remove(random.below(alive.len() as u64) as usize);
+                    withdrawn += u32::from(line.outbox.asked.contains_key(&path(number)));
+                    line.say(&destroy(number));
+                }
+                6 => {
+                    let waits = |number: &u32| {
+                        line.heard.knows(*number, "create") && !line.heard.knows(*number, "confirm")
+                    };
+                    let next = alive.iter().copied().rfind(waits);
+                    next.into_iter().for_each(|number| line.say(&Message::Confirm { path: path(number) }));
+                }
+                _ => drop((0..random.below(3)).map(|_| line.step()).collect::<Vec<_>>()),
+            }
+        }
+        line.drain();
+        all_withdrawn += withdrawn;
+        for (number, heard) in &line.heard.of {
+            let at = |what| heard.iter().position(|heard| *heard == what);
+            let ends = at("destroy").map_or(heard.len(), |at| at + 1);
+            assert_eq!(
+                (at("create"), ends),
+                (Some(0), heard.len()),
+                "seed {seed} channel {number}: {heard:?}"
+            );
+            assert_eq!(at("destroy").is_some(), !alive.contains(number), "seed {seed} channel {number}");
+        }
+        let told = u32::try_from(line.heard.of.len()).expect("few");
+        assert_eq!(told, made - withdrawn, "seed {seed}: all others are told");
+    }
+    assert!(all_withdrawn > 1_000, "{all_withdrawn}");
+}
+
+/// What the sink's side may say, whoever else is answered: ACCEPT and then last words and DESTROY, or REFUSE and, for a
+/// channel that is refreshed meanwhile, DESTROY.
+#[test]
+fn backward_a_channel_is_told_in_order() {
+    for seed in 0..200 {
+        let mut random = SplitMix64::new(seed);
+        let mut line = Line::new([76, 300, 1_284][seed as usize % 3]);
+        let (mut said, mut accepted) = (BTreeMap::<u32, Vec<&str>>::new(), Vec::new());
+        for number in 0..300 {
+            let user = random.below(4) as u32;
+            let path = path(number);
+            match random.below(4) {
+                0 => {
+                    let accept =
+                        Message::Accept { path, drift: punctual_analysis::Ppm(1), stages: Vec::new() };
+                    line.answer(user, &accept);
+                    said.entry(number).or_default().push("accept");
+                    accepted.push(number);
+                }
+                1 => {
+                    line.answer(user, &Message::Refuse { path, refusal: refusal() });
+                    said.entry(number).or_default().push("refuse");
+                    if random.below(2) == 0 {
+                        line.say(&destroy(number));
+                        said.entry(number).or_default().push("destroy");
+                    }
+                }
+                2 if !accepted.is_empty() => {
+                    let number = accepted.swap_remove(random.below(accepted.len() as u64) as usize);
+                    let (reason, receipt) = (CloseReason::Local, Receipt::default());
+                    let path = super::tests::path(number);
+                    line.say(&Message::Ended { path, route: route(), reason, receipt });
+                    line.say(&destroy(number));
+                    said.entry(number).or_default().extend(["ended", "destroy"]);
+                }
+                _ => drop((0..random.below(4)).map(|_| line.step()).collect::<Vec<_>>()),
+            }
+        }
+        line.drain();
+        assert_eq!(line.heard.of, said, "seed {seed}");
+    }
+}
+
+/// However much is asked, answered and ended: what goes first leaves within the packets that stand unsent, those that one
+/// message may take more, and its own.
+#[test]
+fn what_goes_first_waits_for_a_few_packets() {
+    for segment_bytes in [76, 1_284] {
+        let mut random = SplitMix64::new(3);
+        let mut line = Line::new(segment_bytes);
+        let longest = create(1, 1, false).encode().expect("it encodes").len() + 2;
+        let (mut number, mut worst) = (1_000, 0);
+        for round in 1..500 {
+            for _ in 0..40 {
+                number += 1;
+                let user = random.below(15) as u32;
+                line.ask(user, &create(number, user, false));
+                line.ask(user, &request(user));
+                line.answer(user, &Message::Refuse { path: path(number + 100_000), refusal: refusal() });
+                line.say(&Message::Confirm { path: path(number + 200_000) });
+            }
+            let (before, word) = (line.packets, refresh(&[round]));
+            let own = word.encode().expect("it encodes").len() + 2;
+            line.say(&word);
+            while !line.heard.knows(round, "refresh") {
+                assert!(line.step());
+            }
+            let took = line.packets - before;
+            let most = SIGNAL_AHEAD_SEGMENTS + longest.div_ceil(segment_bytes) + own.div_ceil(segment_bytes);
+            assert!(took <= most as u64, "{segment_bytes}: {took} of {most} packets");
+            worst = worst.max(took);
+        }
+        assert!(worst > 1, "nothing was ahead");
+    }
+}
+
+/// Where all kinds wait without end each has its part of the bytes.
+#[test]
+fn every_kind_has_its_share() {
+    let mut outbox = Outbox::default();
+    let mut bytes = [0; 3];
+    for number in 0..20_000 {
+        while outbox.standing.len() < 10 {
+            outbox.say(&Message::Confirm { path: path(number) }).expect("it encodes");
+        }
+        while outbox.answers.len() < 10 {
+            let answer = Message::Refuse { path: path(50_000 + number), refusal: refusal() };
+            outbox.answer(source(1), &answer).expect("it encodes");
+        }
+        while outbox.asks.len() < 10 {
+            outbox.ask(source(2), &request(2), Instant::ZERO).expect("it encodes");
+        }
+        let next = outbox.next().expect("all wait");
+        let kind = match Message::decode(&next) {
+            Some(Message::Confirm { .. }) => 0,
+            Some(Message::Refuse { .. }) => 1,
+            _ => 2,
+        };
+        bytes[kind] += next.len();
+    }
+    let all: usize = bytes.iter().sum();
+    let parts = bytes.map(|bytes| (bytes * 700).div_ceil(all));
+    assert!((399..=402).contains(&parts[0]) && (199..=202).contains(&parts[1]), "{parts:?}");
+}
+
+/// What has waited for its time is refused; the time in which nobody was there does not count.
+#[test]
+fn asks_wait_for_their_time_and_no_longer() {
+    let mut outbox = Outbox::default();
+    let at = |millis| Instant::ZERO + Nanos::from_millis(millis);
+    outbox.ask(source(1), &create(1, 1, false), at(100)).expect("it encodes");
+    outbox.ask(source(2), &request(2), at(200)).expect("it encodes");
+    assert_eq!(outbox.poll_timeout(at(0)), Some(at(5_100)));
+    outbox.handle_timeout(at(4_000), at(5_150));
+    assert_eq!((outbox.poll_late(), outbox.poll_timeout(at(4_000))), (None, Some(at(9_000))));
+    outbox.handle_timeout(at(0), at(5_150));
+    assert!(outbox.has_late());
+    assert!(matches!(outbox.poll_late(), Some(Message::Create(create)) if create.path == path(1)));
+    assert_eq!((outbox.poll_late(), outbox.poll_timeout(at(0))), (None, Some(at(5_200))));
+    assert!(!outbox.withdraw(path(1)), "it is gone");
+}

@@ -1,0 +1,230 @@
+//! Users who ask without end, on links of the pace that signalling has: others open as before, no channel ends, and each has
+//! its share.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use punctual_analysis::Nanos;
+use punctual_proto::ids::{Address, ChannelId};
+use punctual_proto::node::api::{Event, OpenRequest, RefuseCause, UserId};
+
+use crate::network::{Agent, MILLI, Network, SECOND, contract, name};
+
+/// Between two packets: the default of `packets_per_second`.
+const PACE: u64 = 20 * MILLI;
+/// Whose opens are measured.
+const WITNESS: UserId = UserId(1_000);
+/// How often the crowd tries, and how often at once, all of it together.
+const TRIES_EVERY: u64 = 10 * MILLI;
+const TRIES: usize = 60;
+
+/// What a user of a crowd asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wish {
+    /// Requests to a listener that is not there.
+    Nobody,
+    /// Channels to one.
+    NoListener,
+    /// What could be had.
+    Probe,
+    /// Channels to a listener that consents, and then closed.
+    OpenAndClose,
+}
+
+impl Wish {
+    /// Of a crowd, one after the other.
+    const fn of(user: u64) -> Self {
+        [Self::Nobody, Self::NoListener, Self::Probe, Self::OpenAndClose][user as usize % 4]
+    }
+}
+
+struct Crowd {
+    network: Network,
+    /// The host that each of it is at.
+    users: Vec<(usize, Wish)>,
+    /// Whom they ask.
+    to: usize,
+    opened: BTreeMap<ChannelId, u64>,
+    /// Of each, how many of its wishes were answered from elsewhere.
+    answered: Vec<u64>,
+    asked: BTreeMap<(usize, u64), usize>,
+    channels: BTreeMap<(usize, ChannelId), usize>,
+    /// Of the witness: by the host where they start, and those that have ended or were refused.
+    own: BTreeSet<(usize, ChannelId)>,
+    ended: Vec<Event>,
+}
+
+impl Crowd {
+    /// Hosts in a row at that pace, with a lease that no queue of a second survives, and a channel of the witness from the
+    /// first to the last and one back.
+    fn new(seed: u64, hosts: usize, users: Vec<(usize, Wish)>) -> Self {
+        let mut network = Network::line(seed, hosts, |_, config| {
+            config.signalling.lease = Nanos::from_secs(1);
+        });
+        network.run(SECOND);
+        network.pace = PACE;
+        let mut own = BTreeSet::new();
+        for (from, to) in [(0, hosts - 1), (hosts - 1, 0)] {
+            let request = OpenRequest { user: WITNESS, ..network.request(to, 200) };
+            let channel = network.at(from, |s, now, stages| s.open(request, now, stages));
+            own.insert((from, channel.expect("can be tried")));
+        }
+        network.run(2 * SECOND);
+        network.hosts.iter_mut().for_each(|host| host.events.clear());
+        let answered = vec![0; users.len()];
+        let (opened, asked, channels) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { network, users, to: hosts - 1, opened, answered, asked, channels, own, ended: Vec::new() }
+    }
+
+    fn ask(&mut self, index: usize) {
+        let (host, wish) = self.users[index];
+        let user = UserId(index as u32);
+        let to = self.network.hosts[self.to].name();
+        let port = if wish == Wish::OpenAndClose || wish == Wish::Probe { "in" } else { "nobody" };
+        let to = Address { port: name(port), host: to };
+        if wish == Wish::Nobody {
+            let asked =
+                self.network.at(host, |s, now, _| s.request(&to, name("in"), contract(50), user, now));
+            self.asked.extend(asked.into_iter().map(|token| ((host, token), index)));
+            return;
+        }
+        let probe = wish == Wish::Probe;
+        let request = OpenRequest { to, contract: contract(200), user, probe, token: None };
+        let tried = self.network.at(host, |s, now, stages| s.open(request, now, stages));
+        self.channels.extend(tried.into_iter().map(|channel| ((host, channel), index)));
+    }
+
+    /// What applications were told meanwhile.
+    fn hear(&mut self) {
+        for host in 0..self.network.hosts.len() {
+            let events = std::mem::take(&mut self.network.hosts[host].events);
+            events.into_iter().for_each(|event| self.hear_one(host, event));
+        }
+    }
+    fn hear_one(&mut self, host: usize, event: Event) {
+        let far = |refusal: &RefuseCause| matches!(refusal, RefuseCause::NoListener(_));
+        let whose = |channel: &ChannelId| self.channels.get(&(host, *channel)).copied();
+        let index = match &event {
+            Event::RequestFailed { token, refusal } if far(&refusal.cause) => {
+                self.asked.get(&(host, *token)).copied()
+            }
+            Event::Refused { channel, refusal } if far(&refusal.cause) => whose(channel),
+            Event::Probed { channel, answer: Ok(_) } => whose(channel),
+            Event::Opened { channel, .. } => {
+                self.opened.insert(*channel, self.network.now);
+                let index = whose(channel);
+                if index.is_some() {
+                    self.network.at(host, |s, now, stages| {
+                        s.close(*channel, punctual_proto::node::api::CloseReason::Local, now, stages).ok();
+                        s.drained(*channel, now, stages);
+                    });
+                }
+                index
+            }
+            Event::Closed { channel, .. } | Event::Refused { channel, .. }
+                if self.own.contains(&(host, *channel)) =>
+            {
+                self.ended.push(event);
+                None
+            }
+            _ => None,
+        };
+        index.into_iter().for_each(|index| self.answered[index] += 1);
+    }
+
+    /// The crowd asks for so long.
+    fn press(&mut self, nanos: u64) {
+        let until = self.network.now + nanos;
+        while self.network.now < until {
+            for _ in 0..TRIES / self.users.len() {
+                (0..self.users.len()).for_each(|index| self.ask(index));
+            }
+            self.network.run(TRIES_EVERY);
+            self.hear();
+        }
+    }
+
+    /// How long the witness' open from `from` takes meanwhile, in milliseconds, if it opens within 10 s.
+    fn open(&mut self, from: usize) -> Option<u64> {
+        let begun = self.network.now;
+        let request = OpenRequest { user: WITNESS, ..self.network.request(self.to, 200) };
+        let channel = self.network.at(from, |s, now, stages| s.open(request, now, stages)).expect("tried");
+        self.own.insert((from, channel));
+        while self.network.now < begun + 10 * SECOND {
+            self.press(TRIES_EVERY);
+            if let Some(at) = self.opened.get(&channel) {
+                return Some((at - begun) / MILLI);
+            }
+        }
+        None
+    }
+}
+
+/// Longest of ten opens from `from`, and the crowd afterwards; nobody's channel has ended.
+fn opens_beside(mut crowd: Crowd, from: usize) -> (Vec<Option<u64>>, Crowd) {
+    crowd.network.rarely = true;
+    crowd.press(3 * SECOND);
+    let opens: Vec<_> = (0..10).map(|_| crowd.open(from)).collect();
+    println!("opens take {opens:?} ms; answered {:?}", crowd.answered);
+    crowd.press(3 * SECOND);
+    assert_eq!(crowd.ended, [], "channels of the witness");
+    (opens, crowd)
+}
+
+#[test]
+fn one_who_asks_for_nobody_keeps_nobody_waiting() {
+    let (opens, _) = opens_beside(Crowd::new(1, 2, vec![(0, Wish::Nobody)]), 0);
+    assert!(opens.iter().all(|open| open.is_some_and(|ms| ms <= 250)), "{opens:?}");
+}
+
+#[test]
+fn fifteen_who_ask_for_everything_end_no_channel_and_share_alike() {
+    let users: Vec<_> = (0..15).map(|user| (0, Wish::of(user))).collect();
+    let (opens, crowd) = opens_beside(Crowd::new(2, 2, users), 0);
+    assert!(opens.iter().all(|open| open.is_some_and(|ms| ms <= 500)), "{opens:?}");
+    for wish in 0..4 {
+        let alike: Vec<_> = crowd.answered.iter().skip(wish).step_by(4).copied().collect();
+        let (least, most) = (alike.iter().min().copied(), alike.iter().max().copied());
+        let is_fair = least.zip(most).is_some_and(|(least, most)| least > 20 && most <= least * 5 / 4 + 5);
+        assert!(is_fair, "{:?}: {alike:?}", Wish::of(wish as u64));
+    }
+}
+
+/// Fifteen users of the first host, and the only one of the relay: it has half of the link.
+#[test]
+fn a_crowd_that_passes_a_relay_keeps_its_users_waiting_no_longer() {
+    let users: Vec<_> = (0..15).map(|user| (0, Wish::of(user))).collect();
+    let (opens, _) = opens_beside(Crowd::new(3, 3, users), 1);
+    assert!(opens.iter().all(|open| open.is_some_and(|ms| ms <= 500)), "{opens:?}");
+}
+
+/// What cannot be sent in time is refused for that, by its host, and not left to time out; with a listener that says nothing,
+/// too.
+#[test]
+fn what_waits_for_too_long_is_refused_with_its_reason() {
+    let mut network = Network::line(4, 2, |_, config| config.links[0].packet_bytes_max = 192);
+    network.hosts[1].agent = Agent::Silent;
+    network.run(SECOND);
+    network.pace = PACE;
+    for _ in 0..400 {
+        network.open(0, 1, 200);
+    }
+    let source = Address { port: name("in"), host: network.hosts[1].name() };
+    let user = UserId(8);
+    for _ in 0..200 {
+        network.at(0, |s, now, _| s.request(&source, name("in"), contract(50), user, now)).expect("tried");
+    }
+    network.run(6 * SECOND);
+    let busy = |cause: &RefuseCause| *cause == RefuseCause::Busy(network.hosts[1].config.id);
+    let opens = network.count(0, |e| matches!(e, Event::Refused { refusal, .. } if busy(&refusal.cause)));
+    let requests =
+        network.count(0, |e| matches!(e, Event::RequestFailed { refusal, .. } if busy(&refusal.cause)));
+    assert!(opens > 100 && requests > 100, "{opens} {requests}");
+    let line = network.hosts[0].events.iter().find_map(|event| match event {
+        Event::Refused { refusal, .. } => Some(refusal.to_string()),
+        _ => None,
+    });
+    let expected =
+        "host h1: its signalling to host h2 is busy: open fewer channels at once, or try again in a moment";
+    assert_eq!(line.as_deref(), Some(expected));
+    assert_eq!(network.states(0).len(), 400 - opens, "the others are asked");
+}
