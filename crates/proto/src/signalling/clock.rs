@@ -347,4 +347,18 @@ mod tests {
         filter.echoed(Instant(0), Instant(u64::MAX));
         assert!(filter.offset(Instant(u64::MAX)).is_some());
     }
+
+    /// After the last exchange both clocks run on, as wrongly as they may, in either direction.
+    #[test]
+    fn what_was_known_ages_as_fast_as_clocks_may_drift() {
+        for (ppm, silence_s) in [(200, 1), (200, 1_000), (-200, 100), (-200, 10_000)] {
+            let mut clocks = Clocks::new(silence_s, ppm, Ppm(200));
+            let t4 = clocks.exchange(1_000_000_000, 50_000, 50_000);
+            let (wrong, error) = clocks.wrong(t4 + silence_s * 1_000_000_000);
+            assert!(wrong <= error, "{ppm} {silence_s}: {wrong} {error}");
+            // Half a millisecond of waiting, and 200 of a million parts to both sides.
+            let needed = silence_s * 200_000;
+            assert!(error <= needed + needed / 1_000 + 700_000, "{ppm} {silence_s}: {error} of {needed}");
+        }
+    }
 }
