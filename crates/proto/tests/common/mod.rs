@@ -86,7 +86,7 @@ impl Shown {
 #[derive(Default)]
 pub struct OutRing {
     queued: VecDeque<(Vec<u8>, Instant)>,
-    free: Vec<Vec<u8>>,
+    pub free: Vec<Vec<u8>>,
     pub shown: Shown,
 }
 impl OutRing {
