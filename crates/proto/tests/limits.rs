@@ -284,3 +284,30 @@ fn listeners_are_bounded_and_each_that_closes_makes_room() {
     node.unlisten(first, world.now).expect("it listens");
     assert!(node.listen(port(LISTENERS_MAX)).is_ok() && node.listen(port(LISTENERS_MAX + 1)).is_err());
 }
+
+/// More flows than a link's queue knows at once, each with a message: those that find no place wait for one, and all go.
+#[test]
+fn flows_beyond_the_limit_wait_for_a_place_and_go() {
+    let mut world = World::line(2, BitRate(20_000_000));
+    let flows = BEST_EFFORT_FLOWS_MAX as usize + 40;
+    let inbox = TestInbox::new(flows, 100);
+    world.nodes[1].bind_best_effort(name("bulk"), 100, inbox.clone()).expect("free");
+    let mut open = Vec::new();
+    for _ in 0..flows {
+        let outbox = TestOutbox::new(1, 100);
+        let to = "bulk@h2".parse().expect("an address");
+        let flow = world.nodes[0].open_best_effort(to, 100, outbox.clone(), world.now).expect("a route");
+        open.push((flow, outbox));
+    }
+    for (flow, outbox) in &open {
+        assert!(outbox.send(&[7; 100], world.now));
+        world.nodes[0].handle_outbox(*flow, world.now);
+    }
+    let mut received = 0;
+    for _ in 0..40 {
+        world.run_for(Nanos::from_millis(20));
+        while inbox.recv(|_, _| received += 1) {}
+    }
+    assert_eq!(received, flows);
+    holds_its_books(&world);
+}
