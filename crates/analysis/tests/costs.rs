@@ -240,6 +240,17 @@ fn a_budget_costs_its_packets() {
     assert_eq!(parts(8, 12, 1), expected(1, 2, 10, 12));
     assert_eq!(parts(8, 12, 3), expected(3, 4, 8, 12));
     assert_eq!(parts(1, 12, 3), expected(3, 12, 0, 12));
+    // Packets are as long as fragments, or as their messages where these are shorter.
+    let copy = |bytes, fragment| {
+        let activation = Activation::Periodic { period, packets: 4 };
+        let service = Service { packets: 4, messages: 1, period, wait: Nanos::ZERO };
+        let timed = Contract { activation, ..contract(bytes) };
+        match cpu(1).cost_parts_of(&timed, &service, fragment, &costs) {
+            CostParts::Cpu { copy, .. } => copy,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([copy(1_000, 5_000), copy(50_000, 2_048), copy(2_049, 2_049)], [US(4), US(8), US(12)]);
 }
 
 /// What is charged covers every way in which the units of a message can be cut, as long as they are quanta.
