@@ -400,3 +400,43 @@ fn each_measurement_begins_anew() {
         world.run_for(Nanos::from_secs(3));
     }
 }
+
+#[test]
+fn links_are_known_by_name() {
+    let world = World::line(3, CONFIGURED);
+    let node = &world.nodes[1];
+    assert_eq!(node.link_named("left"), Ok(LinkId(0)));
+    assert_eq!(node.link_named("right"), Ok(LinkId(1)));
+    assert_eq!(node.link_named("up"), Err(vec!["left".to_owned(), "right".to_owned()]));
+    assert_eq!([0, 1, 2].map(|link| node.link_name(LinkId(link))), ["left", "right", ""]);
+}
+
+/// The truth lies between what a link drains surely and at the most, to the bit.
+#[test]
+fn a_measured_rate_is_a_range() {
+    let of = |rate, error| MeasuredRate {
+        rate: BitRate(rate),
+        error: Ppm(error),
+        at_least: false,
+        at: Instant(1),
+    };
+    for (rate, error, surely, at_most) in
+        [(20_000_000, 2_500, 19_950_000, 20_050_000), (7, 0, 7, 7), (1_000_000, 1_000_000, 0, 2_000_000)]
+    {
+        let measured = of(rate, error);
+        assert_eq!((measured.surely(), measured.at_most()), (BitRate(surely), BitRate(at_most)));
+    }
+    assert_eq!(of(u64::MAX, 5).at_most(), BitRate(u64::MAX));
+}
+
+/// A link that is found to be slower has less to give away: what its own signalling takes is more of it, and is shown.
+#[test]
+fn what_is_given_away_counts_of_the_measured_rate() {
+    let mut world = auto_world();
+    world.settle();
+    let used = |world: &World| u64::from(world.nodes[0].status(world.now).links[0].utilisation.0);
+    let before = used(&world);
+    let found = measured(&mut world, 0).expect("it measures itself");
+    let expected = before * CONFIGURED.0 / found.surely().0;
+    assert!(used(&world).abs_diff(expected) * 50 < expected, "{before}, then {}: {expected}", used(&world));
+}
