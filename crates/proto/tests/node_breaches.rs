@@ -135,8 +135,10 @@ fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease()
     let open = world.open(0, 2, contract()).expect("it fits");
     stream(&mut world, &open, Nanos::from_secs(2), |_| {});
     assert_eq!(told_of_stages(&world), 0);
+    assert!(world.nodes.iter().all(|node| !node.is_looking()), "there is nothing to look for");
 
     let waiting = stream_delayed(&mut world, &open, Nanos::from_secs(3));
+    assert!(world.nodes[..2].iter().all(|node| node.is_looking()), "whose link it is, and who sees it");
     for end in [0, 2] {
         let named = world.events[end].iter().find_map(|event| match event {
             Event::Stage { channel: Some(_), stage, healed: false } => Some(stage.name()),

@@ -341,6 +341,24 @@ fn a_channel_takes_its_planned_flow_over_and_stays_within_it() {
     let mut full = world(vec![planned]);
     assert!(full.open(0, 1, flow).is_ok());
     assert!(refusal_of(&mut full, flow).contains("another channel has it"));
+    // The processor of the sender answers within the wait for the flow's timer and its deadline, no sooner.
+    let mut urgent = None;
+    for deadline_ms in [5, 9, 20, 40, 80] {
+        let tight = Contract { deadline: Nanos::from_millis(deadline_ms), ..flow };
+        match world(vec![planned]).open(0, 1, tight) {
+            Ok(open) => {
+                let bound = open.grant.stages[0].bound;
+                assert!(bound >= Nanos::from_millis(10) && bound < tight.deadline, "{deadline_ms}: {bound}");
+                urgent = Some(deadline_ms);
+                break;
+            }
+            Err(Event::Refused { refusal, .. }) => {
+                assert!(refusal.to_string().contains("ms"), "{deadline_ms}: {refusal}");
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert!(urgent.is_some_and(|ms| ms > 20), "{urgent:?}");
     let more = Contract { message_bytes_max: 20_000, ..flow };
     assert!(refusal_of(&mut world(vec![planned]), more).contains("give at least 15 packets"));
     let dear = PlannedFlow { cost_ns: Nanos::from_micros(20), ..planned };
@@ -502,5 +520,23 @@ fn a_soft_channel_drops_what_comes_too_late_where_it_comes_in() {
         assert_eq!(numbers, kept);
         let channel = world.nodes[1].channels().remove(0);
         assert_eq!(channel.counters.expired, expired);
+    }
+}
+
+/// A link answers for nothing that it could not send behind a full window and all that is in it already.
+#[test]
+fn a_link_is_granted_no_less_than_its_window_and_the_message_take() {
+    for (depth, packet, overhead) in [(2, 1_464, 66), (4, 1_464, 66), (3, 3_000, 700)] {
+        let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, RATE)).collect();
+        for link in configs.iter_mut().flat_map(|config| &mut config.links) {
+            (link.pipeline_depth, link.packet_bytes_max, link.overhead_bytes) = (depth, packet, overhead);
+        }
+        let paced = configs[0].links[0].paced_rate();
+        let open = World::of(configs).open(0, 1, contract(1_000, 20, 1, 100)).expect("it fits");
+        let window = u64::from(depth * (packet + overhead));
+        let link = open.grant.stages.iter().find(|stage| stage.kind == StageKind::Link).expect("a link");
+        assert!(link.made_of.blocking >= paced.time_of(window), "{depth} {packet}: {:?}", link.made_of);
+        let own = u64::from(1_000 + 64 + overhead);
+        assert!(link.offered >= paced.time_of(window + own), "{depth} {packet}: {link:?}");
     }
 }
