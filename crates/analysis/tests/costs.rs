@@ -297,3 +297,20 @@ fn a_link_tells_drain_and_reaction() {
         assert_eq!(drain, link.rate_assured().time_of(link.wire_bytes(9_000, FRAGMENT_BYTES)).min(cost));
     }
 }
+
+/// Drain time + sigma + rho·(sigma + P·U)/(1 - rho), to the nanosecond also where a link is so slow that it shows.
+#[test]
+fn the_latest_departure_is_that_of_the_formula() {
+    for (bits, depth, outstanding) in [(8_000_u64, 2_u32, 1_500_u64), (1_000, 7, 1), (100_000_000, 1, 9_000)]
+    {
+        let link = Link { rate: BitRate(bits), rate_error: Ppm(0), ..link(depth, Pacing::Clock, US(0)) };
+        let time = |bytes: u64| bytes * 8 * 1_000_000_000 / bits;
+        let exposed = u128::from(30_000 + time(1_000 * u64::from(depth)));
+        let stretched = (exposed * 200_000).div_ceil(800_000) as u64;
+        assert_eq!(
+            link.departure_latest(outstanding),
+            Nanos(time(outstanding) + 30_000 + stretched),
+            "{bits}"
+        );
+    }
+}

@@ -6,7 +6,9 @@ use common::{TestMemory, line_config, name};
 use punctual_proto::ids::NodeId;
 use punctual_proto::node::Node;
 use punctual_proto::node::api::RequestError;
-use punctual_proto::node::config::{Admission, CpuCosts, LinkConfig, NodeConfig, RouteConfig, RunPolicy};
+use punctual_proto::node::config::{
+    Admission, CpuConfig, CpuCosts, LinkConfig, NodeConfig, RouteConfig, RunPolicy, SignallingConfig,
+};
 use punctual_proto::node::plan::PlannedFlow;
 use punctual_proto::{BitRate, FlowName, Instant, Nanos, Ppm};
 
@@ -202,4 +204,34 @@ fn a_unit_costs_its_parts() {
         Nanos(210_000),
         "a later one is never the dearer one"
     );
+}
+
+/// What stands in the commented example configuration as default.
+#[test]
+fn defaults_are_those_of_the_documents() {
+    const US: fn(u64) -> Nanos = Nanos::from_micros;
+    let costs = CpuCosts::default();
+    let packets = [costs.send_packet, costs.send_packet_later, costs.forward_packet, costs.receive_packet];
+    assert_eq!(packets, [US(8), US(8), US(12), US(8)]);
+    let messages = [costs.send_message, costs.deliver_message, costs.copy_kib, costs.cold_start];
+    assert_eq!(messages, [US(8), US(8), Nanos(500), US(40)]);
+    let cpu = CpuConfig::default();
+    assert_eq!((cpu.release_latency, cpu.best_effort_share_min), (US(200), Ppm(50_000)));
+    assert_eq!((cpu.utilisation_max, cpu.quantum_packets), (Ppm(950_000), 1));
+    assert_eq!((cpu.interference.sigma, cpu.interference.rho), (US(100), Ppm(50_000)));
+    assert_eq!((cpu.best_effort_cpu_cap, cpu.best_effort_flow_cpu_cap), (Ppm::ONE, Ppm::ONE));
+    let signalling = SignallingConfig::default();
+    let times = [signalling.lease, signalling.hello_interval, signalling.consent_timeout];
+    assert_eq!(times, [20, 1, 10].map(Nanos::from_secs));
+    assert_eq!((signalling.retransmit, signalling.retransmits_max), (Nanos::from_millis(100), 6));
+    assert_eq!((signalling.grace, signalling.packets_per_second), (Nanos::from_millis(500), 50));
+    let link = LinkConfig::new("x", NodeId(2), RATE);
+    assert_eq!((link.rate_error, link.best_effort_share_min), (Ppm(10_000), Ppm(50_000)));
+    assert_eq!((link.packet_bytes_max, link.overhead_bytes, link.pipeline_depth), (1_464, 66, 2));
+    let times = [link.reaction, link.propagation_min, link.propagation_max, link.prediction_error];
+    assert_eq!(times, [100, 0, 200, 500].map(US));
+    assert_eq!((link.best_effort_flow_cap, link.best_effort_cap), (Ppm::ONE, Ppm::ONE));
+    assert_eq!((link.frames, link.best_effort_flow_bytes_max), (8_192, 262_144));
+    assert_eq!((link.interference.sigma, link.interference.rho), (Nanos::ZERO, Ppm(0)));
+    assert_eq!(link.kernel_share_max, Ppm(0));
 }

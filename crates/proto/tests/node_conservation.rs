@@ -13,7 +13,7 @@ use punctual_proto::ids::LinkId;
 use punctual_proto::node::api::{ChannelCounters, DropCounters, NodeStatus, Port};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::wire::{Header, Kind};
-use punctual_proto::{BitRate, Contract, Instant, Nanos, Policing, Rate};
+use punctual_proto::{BitRate, Contract, Delivery, Instant, Nanos, Policing, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -283,6 +283,7 @@ fn what_is_counted_is_what_was_seen() {
         let mut contract =
             Contract::new(bytes, Rate::per_second(100).expect("a rate"), 2, MS(20)).expect("in range");
         contract.policing = [Policing::Delay, Policing::Drop, Policing::Demote][seed as usize / 3 % 3];
+        contract.delivery = if seed % 2 == 0 { Delivery::Asap } else { Delivery::AtDeadline };
         let mut run = run(&contract, seed);
         let [source, here, sink] =
             [check_source(&run, &contract), check_forwarder(&run), check_sink(&run, &contract)];

@@ -7,14 +7,15 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use common::rate::{TRIED as CONFIGURED, measured};
-use common::{Slow, World};
-use punctual_proto::ids::LinkId;
+use common::{Slow, World, name};
+use punctual_proto::ids::{Address, LinkId};
 use punctual_proto::limits::{
     RATE_ANSWER_TIME, RATE_ATTEMPTS_MAX, RATE_DRAIN_TIME, RATE_ERROR_MAX, RATE_QUEUED_MAX, RATE_TIME,
+    RATE_WAITING_MAX,
 };
-use punctual_proto::node::api::{MeasuredRate, Port, RateRefusal};
+use punctual_proto::node::api::{Event, MeasuredRate, OpenRequest, Port, RateRefusal, UserId};
 use punctual_proto::wire::{Header, Kind};
-use punctual_proto::{BitRate, Instant, Nanos, Ppm};
+use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
 const LINK: LinkId = LinkId(0);
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -122,7 +123,7 @@ fn what_is_too_uneven_is_tried_so_often_and_refused() {
             }
             world.run_for(MS(1));
             while let Some(event) = world.events[0].pop_front() {
-                if let punctual_proto::node::api::Event::Rate { result: found, .. } = event {
+                if let Event::Rate { result: found, .. } = event {
                     result = Some(found);
                 }
             }
@@ -145,4 +146,28 @@ fn what_is_too_uneven_is_tried_so_often_and_refused() {
         }
         assert_eq!(world.nodes[0].status(Instant(0)).links[0].packets_guaranteed, 0);
     }
+}
+
+/// So many wait here for a link that is being measured; who comes later waits at the neighbour, and nobody is lost.
+#[test]
+fn who_waits_for_a_measurement_waits_in_bounded_numbers() {
+    let (mut world, _) = watched(BitRate(20_000_000));
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    world.run_for(MS(50));
+    let contract = Contract::new(100, Rate::per_second(1).expect("a rate"), 1, MS(900)).expect("in range");
+    let to = Address { port: name("nobody"), host: name("h2") };
+    let asked = RATE_WAITING_MAX + 9;
+    for _ in 0..asked {
+        let to = to.clone();
+        let request = OpenRequest { to, contract, user: UserId(0), probe: true, token: None };
+        world.nodes[0].open(request, world.now).expect("it can be tried");
+    }
+    world.run_for(MS(20));
+    let answered =
+        |world: &World| world.events[0].iter().filter(|event| matches!(event, Event::Probed { .. })).count();
+    assert_eq!(answered(&world), 0);
+    let probing = world.nodes[0].channels().iter().filter(|channel| channel.state == "probing").count();
+    assert_eq!(probing, 9, "those have asked the neighbour");
+    world.run_for(Nanos::from_secs(60));
+    assert_eq!(answered(&world), asked);
 }
