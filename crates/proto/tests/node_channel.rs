@@ -540,3 +540,41 @@ fn a_link_is_granted_no_less_than_its_window_and_the_message_take() {
         assert!(link.offered >= paced.time_of(window + own), "{depth} {packet}: {link:?}");
     }
 }
+
+/// Whatever stages admit by: with the default a message that nothing hinders passes an idle way at once, since each stage may
+/// serve it as early as all before it were quick; hop-regulated it takes about its deadline.
+#[test]
+fn an_idle_way_is_quick_under_every_policy_and_slow_where_each_hop_holds() {
+    let policies = [
+        (RunPolicy::Edf, Admission::Edf, Admission::Edf),
+        (RunPolicy::Edf, Admission::DOrder, Admission::DOrder),
+        (RunPolicy::FixedPriority, Admission::FixedPriority, Admission::Edf),
+        (RunPolicy::Edf, Admission::Statistical, Admission::Statistical),
+    ];
+    for (run, cpu, on_link) in policies {
+        for horizon in [Horizon::Cumulative, Horizon::Regulated] {
+            let mut configs: Vec<_> = (0..4).map(|index| line_config(index, 4, RATE)).collect();
+            for config in &mut configs {
+                (config.cpu.run, config.cpu.admission) = (run, cpu);
+                config.links.iter_mut().for_each(|link| link.admission = on_link);
+            }
+            let mut world = World::of(configs);
+            let contract = Contract { horizon, ..contract(1_000, 20, 1, 100) };
+            let open = world.open(0, 3, contract).expect("it fits");
+            let before: Nanos = open.grant.stages[..6].iter().map(|stage| stage.bound).sum();
+            for number in 0..20 {
+                let sent = world.now;
+                assert!(open.outbox.send(&pattern(1, number, 1_000), sent));
+                world.nodes[0].handle_outbox(open.source, sent);
+                world.run_for(Nanos::from_millis(120));
+                let mut took = None;
+                assert!(open.inbox.recv(|_, info| took = Some(info.delivered.since(sent))), "{number}");
+                let took = took.expect("received");
+                match horizon {
+                    Horizon::Cumulative => assert!(took < Nanos::from_millis(5), "{cpu:?}: {took}"),
+                    Horizon::Regulated => assert!(took * 10 > before * 8, "{cpu:?}: {took} of {before}"),
+                }
+            }
+        }
+    }
+}
