@@ -154,3 +154,19 @@ fn what_is_given_away_is_the_sum_of_what_is_held() {
         }
     }
 }
+
+/// A bound that a release latency alone takes up is none, whoever else is there.
+#[test]
+fn one_bound_without_time_makes_a_set_infeasible() {
+    let mut rng = SmallRng::seed_from_u64(9);
+    let model = model(&mut rng);
+    let roomy = (hard(&mut rng), Nanos::from_millis(300));
+    let feasible = |channels: &[(Demand, Nanos)]| {
+        punctual_analysis::policies::edf::is_feasible(channels, &model, Nanos::from_secs(10))
+    };
+    assert_eq!(feasible(&[roomy, roomy]), Some(true));
+    for bound in [0, 399, 400] {
+        let late = Demand { cost: Nanos(1), release_latency: Nanos(400), ..roomy.0 };
+        assert_eq!(feasible(&[roomy, (late, Nanos(bound))]), Some(false), "{bound}");
+    }
+}

@@ -451,3 +451,22 @@ fn a_channel_across_a_broken_link_is_told_so_and_nobody_forgets_it() {
         }
     }
 }
+
+/// Whose channel does not cross the link is told nothing of it, also at the host that hears of it.
+#[test]
+fn channels_elsewhere_hear_nothing_of_a_broken_link() {
+    let mut world = World::line(3, RATE);
+    let across = world.open(0, 1, contract()).expect("it fits");
+    let elsewhere = world.open(1, 2, contract()).expect("it fits");
+    stream(&mut world, &across, Nanos::from_secs(2), |_| {});
+    stream_delayed(&mut world, &across, Nanos::from_secs(3));
+    let told = |node: usize, of| {
+        let is =
+            |event: &&Event| matches!(event, Event::Stage { channel: Some(channel), .. } if *channel == of);
+        world.events[node].iter().filter(is).count()
+    };
+    assert!(told(0, across.source) > 0 && told(1, across.sink) > 0, "both ends of it are told");
+    assert_eq!((told(1, elsewhere.source), told(2, elsewhere.sink)), (0, 0));
+    assert!(world.nodes[1].channel(elsewhere.source).expect("open").broken.is_empty());
+    assert!(world.nodes[2].status(world.now).broken.is_empty(), "h3 has nothing to do with it");
+}

@@ -109,6 +109,9 @@ fn links_carry_what_is_to_be_sent() {
             c.links[0].propagation_min = Nanos::from_secs(1);
         }),
         ("leave channels nothing", |c| c.links[0].best_effort_share_min = Ppm(1_000_000)),
+        ("leave channels nothing", |c| {
+            (c.links[0].best_effort_share_min, c.links[0].interference.rho) = (Ppm(600_000), Ppm(400_000));
+        }),
         ("best_effort_cap is nothing", |c| c.links[0].best_effort_cap = Ppm(0)),
         ("best_effort_flow_cap is nothing", |c| c.links[0].best_effort_flow_cap = Ppm(0)),
         ("neighbour 77 is not in the directory", |c| c.links[0].neighbour = NodeId(77)),

@@ -361,4 +361,15 @@ mod tests {
             assert!(error <= needed + needed / 1_000 + 700_000, "{ppm} {silence_s}: {error} of {needed}");
         }
     }
+
+    /// Not even where both directions leave one offset only.
+    #[test]
+    fn no_clock_is_known_exactly() {
+        let mut filter = ClockFilter::new(Nanos(1_000), Ppm(0));
+        filter.heard(Instant(5_000_000), Instant(2_000_000));
+        let offset = 3_000_000 + 1_000 - STAMP_ERROR.0;
+        filter.echoed(Instant(2_000_000), Instant(2_000_000 + offset + 1_000 - STAMP_ERROR.0));
+        let known = filter.offset(Instant(2_000_000)).expect("both directions were heard");
+        assert_eq!((known.offset_ns, known.error), (offset as i64, Nanos(1)));
+    }
 }
