@@ -170,3 +170,23 @@ fn one_bound_without_time_makes_a_set_infeasible() {
         assert_eq!(feasible(&[roomy, (late, Nanos(bound))]), Some(false), "{bound}");
     }
 }
+
+/// What is offered is offered to who asks for exactly that, and a nanosecond less is refused with it.
+#[test]
+fn an_offer_is_within_a_limit_that_equals_it() {
+    let mut offered = 0;
+    for (seed, name) in (0..30).flat_map(|seed| NAMES.map(|name| (seed, name))) {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut policy = policy_by_name(name, model(&mut rng)).expect("it is one");
+        for key in 0..10 {
+            let demand = hard(&mut rng);
+            let Ok(offer) = policy.offer(&demand, LIMIT) else { continue };
+            assert_eq!(policy.offer(&demand, offer.bound), Ok(offer), "{name}, seed {seed}");
+            let refused = policy.offer(&demand, offer.bound - Nanos(1)).expect_err("it is the smallest");
+            assert_eq!(refused.bound_possible, Some(offer.bound), "{name}, seed {seed}");
+            policy.hold(StageKey(key), &demand, offer.bound).expect("what is offered holds");
+            offered += 1;
+        }
+    }
+    assert!(offered > 1_000, "{offered}");
+}
