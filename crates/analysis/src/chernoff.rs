@@ -147,4 +147,77 @@ mod tests {
             assert!(tail(&kinds, 3.0 * f64::from(count) + 0.1, 1e-300, &mut theta) <= 0.0);
         }
     }
+
+    /// That a sum of variables which are 0 or their most, a whole number, reaches `least`.
+    fn exact_tail(kinds: &[Variables], least: f64) -> f64 {
+        let mut masses = std::collections::BTreeMap::from([(0_u64, 1.0)]);
+        for kind in kinds {
+            for _ in 0..kind.count as u64 {
+                let mut next = std::collections::BTreeMap::new();
+                for (sum, mass) in masses {
+                    *next.entry(sum).or_insert(0.0) += mass * (1.0 - kind.mean_share);
+                    *next.entry(sum + kind.most as u64).or_insert(0.0) += mass * kind.mean_share;
+                }
+                masses = next;
+            }
+        }
+        masses.iter().filter(|(sum, _)| **sum as f64 >= least).map(|(_, mass)| mass).sum()
+    }
+
+    /// The best that any of many thetas gives, by the formula of the module.
+    fn best_of_all(kinds: &[Variables], least: f64) -> f64 {
+        let largest = kinds.iter().map(|kind| kind.most).fold(0.0, f64::max);
+        let at = |theta: f64| {
+            let of = |kind: &Variables| {
+                kind.count * (1.0 + kind.mean_share * ((theta * kind.most).exp() - 1.0)).ln()
+            };
+            (kinds.iter().map(of).sum::<f64>() - theta * least).exp()
+        };
+        (0..6_000).map(|step| at(f64::from(step) / 200.0 / largest)).fold(1.0, f64::min)
+    }
+
+    /// Of kinds that differ in everything, wherever the search begins: no tail is above its bound, and no theta gives a bound
+    /// that is better by more than a tenth.
+    #[test]
+    fn mixed_kinds_are_bounded_as_well_as_any_theta_does() {
+        let kind = |count, most, mean_share| Variables { count, most, mean_share };
+        let sets = [
+            std::vec![kind(6.0, 1.0, 0.2), kind(3.0, 5.0, 0.1)],
+            std::vec![kind(1.0, 9.0, 0.01), kind(9.0, 2.0, 0.5), kind(2.0, 4.0, 0.3)],
+            std::vec![kind(12.0, 3.0, 0.05)],
+            std::vec![kind(2.0, 7.0, 0.9), kind(5.0, 1.0, 1.0)],
+        ];
+        for kinds in sets {
+            let most: f64 = kinds.iter().map(|kind| kind.count * kind.most).sum();
+            let mean: f64 = kinds.iter().map(|kind| kind.count * kind.most * kind.mean_share).sum();
+            for begin in [0.0, -3.0, 1e-6, 0.7, 40.0, 1e9] {
+                for least in 0..=most as u64 {
+                    let least = least as f64;
+                    let mut theta = begin;
+                    let bound = tail(&kinds, least, 1e-300, &mut theta);
+                    let (exact, best) = (exact_tail(&kinds, least), best_of_all(&kinds, least));
+                    let what = std::format!("{kinds:?} {least} from {begin}: {bound}, {exact}, {best}");
+                    assert!(bound >= exact * (1.0 - 1e-9), "below the tail: {what}");
+                    assert!(bound <= best * 1.1 || best < 1e-12, "the search stops early: {what}");
+                    assert!((least <= mean) == (bound >= 1.0) || (least - mean).abs() < 0.5, "{what}");
+                }
+            }
+            assert!(tail(&kinds, most + 0.5, 1e-300, &mut 0.0) <= 0.0, "more than there is");
+        }
+    }
+
+    /// What is negligible is not looked for to the last digit, but never said to be negligible where it is not.
+    #[test]
+    fn the_search_ends_at_what_is_negligible() {
+        let kinds = [Variables { count: 40.0, most: 1.0, mean_share: 0.1 }];
+        for least in 5..40 {
+            let least = f64::from(least);
+            let exact = tail(&kinds, least, 1e-300, &mut 0.0);
+            for negligible in [1e-3, 1e-6, 1e-9] {
+                let early = tail(&kinds, least, negligible, &mut 0.0);
+                assert!(early <= negligible * 1.01 || early <= exact * 1.01, "{least} {negligible}: {early}");
+                assert!(early >= exact * 0.99, "{least} {negligible}: {early} {exact}");
+            }
+        }
+    }
 }

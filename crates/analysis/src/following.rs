@@ -202,4 +202,17 @@ mod tests {
             }
         }
     }
+
+    /// Each class begins where the one before it ends, and is no longer than a quarter of its spans.
+    #[test]
+    fn classes_lie_one_behind_the_other() {
+        for class in 4..=class_of(Nanos::MAX) {
+            let first = shortest_of(class.into());
+            assert_eq!((class_of(Nanos(first)), class_of(Nanos(first - 1))), (class, class - 1));
+            let next =
+                if class < class_of(Nanos::MAX) { shortest_of(usize::from(class) + 1) } else { u64::MAX };
+            assert!(next - first <= first.div_ceil(4), "{class}: {first} to {next}");
+        }
+        assert_eq!([0, 1, 2, 3].map(|span| class_of(Nanos(span))), [0, 1, 2, 3]);
+    }
 }

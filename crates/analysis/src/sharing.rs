@@ -36,7 +36,7 @@ pub enum Sharing {
     Offered,
     /// The same to each stage.
     Even,
-    /// All to the stage with the most load.
+    /// All to the stage with the most load; of equal ones to the first.
     Bottleneck,
 }
 
@@ -134,5 +134,7 @@ mod tests {
         assert!(all > 999_990);
         assert_eq!(Sharing::Bottleneck.shares(Nanos(9), &stages), [Nanos(0), Nanos(9), Nanos(0)]);
         assert_eq!(Sharing::Even.shares(Nanos(9), &stages), [Nanos(3); 3]);
+        let equal = [stage(1, 5), stage(2, 7), stage(2, 7), stage(2, 6)];
+        assert_eq!(Sharing::Bottleneck.shares(Nanos(9), &equal), [0, 9, 0, 0].map(Nanos));
     }
 }

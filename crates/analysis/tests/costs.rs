@@ -240,6 +240,17 @@ fn a_budget_costs_its_packets() {
     assert_eq!(parts(8, 12, 1), expected(1, 2, 10, 12));
     assert_eq!(parts(8, 12, 3), expected(3, 4, 8, 12));
     assert_eq!(parts(1, 12, 3), expected(3, 12, 0, 12));
+    // Packets are as long as fragments, or as their messages where these are shorter.
+    let copy = |bytes, fragment| {
+        let activation = Activation::Periodic { period, packets: 4 };
+        let service = Service { packets: 4, messages: 1, period, wait: Nanos::ZERO };
+        let timed = Contract { activation, ..contract(bytes) };
+        match cpu(1).cost_parts_of(&timed, &service, fragment, &costs) {
+            CostParts::Cpu { copy, .. } => copy,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([copy(1_000, 5_000), copy(50_000, 2_048), copy(2_049, 2_049)], [US(4), US(8), US(12)]);
 }
 
 /// What is charged covers every way in which the units of a message can be cut, as long as they are quanta.
@@ -284,5 +295,22 @@ fn a_link_tells_drain_and_reaction() {
         };
         assert_eq!(drain + reaction, cost);
         assert_eq!(drain, link.rate_assured().time_of(link.wire_bytes(9_000, FRAGMENT_BYTES)).min(cost));
+    }
+}
+
+/// Drain time + sigma + rho·(sigma + P·U)/(1 - rho), to the nanosecond also where a link is so slow that it shows.
+#[test]
+fn the_latest_departure_is_that_of_the_formula() {
+    for (bits, depth, outstanding) in [(8_000_u64, 2_u32, 1_500_u64), (1_000, 7, 1), (100_000_000, 1, 9_000)]
+    {
+        let link = Link { rate: BitRate(bits), rate_error: Ppm(0), ..link(depth, Pacing::Clock, US(0)) };
+        let time = |bytes: u64| bytes * 8 * 1_000_000_000 / bits;
+        let exposed = u128::from(30_000 + time(1_000 * u64::from(depth)));
+        let stretched = (exposed * 200_000).div_ceil(800_000) as u64;
+        assert_eq!(
+            link.departure_latest(outstanding),
+            Nanos(time(outstanding) + 30_000 + stretched),
+            "{bits}"
+        );
     }
 }

@@ -213,4 +213,23 @@ mod tests {
         assert_eq!(observed.p999, Nanos(3_000_000), "never more than the largest");
         assert_eq!(observed.histogram.iter().map(|bucket| bucket.messages).sum::<u64>(), 3);
     }
+
+    /// Whatever is observed, a quantile is near what stands at its place in order.
+    #[test]
+    fn quantiles_are_those_of_what_was_observed() {
+        let mut random = crate::signalling::SplitMix64::new(3);
+        for count in [1, 2, 3, 10, 999, 1_000, 5_003] {
+            let mut all: Vec<u64> = (0..count).map(|_| 1_100 << random.below(20)).collect();
+            let mut latencies = Latencies::default();
+            for latency in &all {
+                latencies.add(at(*latency));
+            }
+            all.sort_unstable();
+            for per_mille in [1, 10, 500, 501, 990, 999, 1_000] {
+                let place = (count as u64 * per_mille).div_ceil(1_000).max(1) as usize - 1;
+                let off = latencies.quantile(per_mille).0.abs_diff(all[place]);
+                assert!(off * 100 <= all[place] * 6, "{per_mille} of {count}: {} {}", all[place], off);
+            }
+        }
+    }
 }

@@ -108,3 +108,24 @@ pub trait Inbox {
     /// As [`Outbox::outdate`].
     fn outdate(&mut self) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Zeros(u32);
+
+    impl MessageRead for Zeros {
+        fn len(&self) -> u32 {
+            self.0
+        }
+        fn copy_to(&self, _: u32, out: &mut [u8]) {
+            out.fill(0);
+        }
+    }
+
+    #[test]
+    fn a_message_without_bytes_is_empty() {
+        assert_eq!([0, 1, u32::MAX].map(|len| Zeros(len).is_empty()), [true, false, false]);
+    }
+}

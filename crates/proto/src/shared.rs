@@ -54,4 +54,20 @@ mod tests {
         let many: Vec<_> = (0..1_000).map(|value| shared.get(value)).collect();
         assert_eq!(Arc::strong_count(&many[7]), 4);
     }
+
+    /// What the module promises of its size: twice what was in use when it looked last, and a constant.
+    #[test]
+    fn never_more_is_kept_than_twice_what_is_used_and_a_few() {
+        for used in [0, 1, 7, 40] {
+            let mut shared = Shared::new();
+            let kept: Vec<_> = (0..used).map(|value| shared.get(value)).collect();
+            let mut most = 0;
+            for other in 100..2_000usize {
+                drop(shared.get(other));
+                most = most.max(shared.known.len());
+            }
+            assert_eq!(most, 2 * used + FORGOTTEN_MAX, "{used} in use");
+            assert!(kept.iter().enumerate().all(|(value, kept)| Arc::ptr_eq(kept, &shared.get(value))));
+        }
+    }
 }

@@ -405,4 +405,61 @@ proptest! {
         let expected: HashSet<u64> = (0..lengths.len() as u64).filter(whole).collect();
         prop_assert_eq!(completed, expected);
     }
+
+    /// When the messages behind the window count as the live ones again: four with consecutive numbers, nothing that is not
+    /// behind between them; one that comes again or is demoted changes nothing.
+    #[test]
+    fn four_in_a_row_behind_the_window_restart_it(
+        steps in prop::collection::vec(prop_oneof![
+            6 => Just(1_i64), 2 => Just(0), 2 => -3..4_i64,
+        ].prop_flat_map(|step| (Just(step), 0..10_u8)), 1..80),
+    ) {
+        let mut reassembly = Reassembly::new(2, SIZE, LONGEST);
+        let mut invented = 1 << 40;
+        prop_assert!(is_complete(&feed(&mut reassembly, invented, 50, 0)));
+        let (mut last, mut run) = (1_000_i64, 0);
+        for (step, kind) in steps {
+            if kind == 0 {
+                invented += 1;
+                prop_assert!(is_complete(&feed(&mut reassembly, invented, 50, 0)));
+                run = 0;
+                continue;
+            }
+            let number = last + step;
+            if kind == 1 {
+                let demoted = Header { demoted: true, ..header_of(number as u64, 50, 0) };
+                feed_header(&mut reassembly, &demoted);
+                continue;
+            }
+            run = match step {
+                1 if run > 0 => run + 1,
+                0 if run > 0 => run,
+                _ => 1,
+            };
+            last = number;
+            let is_taken = is_complete(&feed(&mut reassembly, number as u64, 50, 0));
+            // What was taken as demoted is taken once.
+            prop_assert!(is_taken == (run == 4) || !is_taken && run == 4);
+            if run == 4 {
+                prop_assert_eq!(reassembly.seen_until().max(number as u64 + 1), reassembly.seen_until());
+                return Ok(());
+            }
+        }
+    }
+
+    /// One more than the newest number that anything was taken in of, whatever came of it.
+    #[test]
+    fn what_was_seen_last_is_known(
+        lengths in prop::collection::vec(0..=LONGEST, 1..60),
+        fates in prop::collection::vec(fate(20), 1..300),
+        messages_max in 1u32..6,
+    ) {
+        let mut reassembly = Reassembly::new(messages_max, SIZE, LONGEST);
+        let mut newest = 0;
+        for header in arrivals(&packets_of(&lengths), &fates) {
+            feed_header(&mut reassembly, &header);
+            newest = newest.max(header.message + 1);
+            prop_assert_eq!(reassembly.seen_until(), newest);
+        }
+    }
 }

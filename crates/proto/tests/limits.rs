@@ -284,3 +284,66 @@ fn listeners_are_bounded_and_each_that_closes_makes_room() {
     node.unlisten(first, world.now).expect("it listens");
     assert!(node.listen(port(LISTENERS_MAX)).is_ok() && node.listen(port(LISTENERS_MAX + 1)).is_err());
 }
+
+/// More flows than a link's queue knows at once, each with a message: those that find no place wait for one, and all go.
+#[test]
+fn flows_beyond_the_limit_wait_for_a_place_and_go() {
+    let mut world = World::line(2, BitRate(20_000_000));
+    let flows = BEST_EFFORT_FLOWS_MAX as usize + 40;
+    let inbox = TestInbox::new(flows, 100);
+    world.nodes[1].bind_best_effort(name("bulk"), 100, inbox.clone()).expect("free");
+    let mut open = Vec::new();
+    for _ in 0..flows {
+        let outbox = TestOutbox::new(1, 100);
+        let to = "bulk@h2".parse().expect("an address");
+        let flow = world.nodes[0].open_best_effort(to, 100, outbox.clone(), world.now).expect("a route");
+        open.push((flow, outbox));
+    }
+    let (known, beyond) = open.split_at(BEST_EFFORT_FLOWS_MAX as usize);
+    for flows in [known, beyond] {
+        for (flow, outbox) in flows {
+            assert!(outbox.send(&[7; 100], world.now));
+            world.nodes[0].handle_outbox(*flow, world.now);
+        }
+        // All that the first ones have is in the queue, of which little leaves at once.
+        world.settle();
+    }
+    let mut received = 0;
+    for _ in 0..40 {
+        world.run_for(Nanos::from_millis(20));
+        while inbox.recv(|_, _| received += 1) {}
+    }
+    assert_eq!(received, flows);
+    holds_its_books(&world);
+}
+
+/// A sender that comes back with packets of another size begins anew, as one sender: what it had begun is given up.
+#[test]
+fn a_sender_that_cuts_in_another_size_is_still_one() {
+    let mut world = World::line(2, RATE);
+    let inbox = TestInbox::new(40, 1_000);
+    world.nodes[1].bind_best_effort(name("bulk"), 1_000, inbox.clone()).expect("free");
+    let port = Cookie(name("bulk").port_hash());
+    let cut = |size: u32, index: u16, message: u64| {
+        let bytes = packet(7, NodeId(2), port, (index, 2), message);
+        let (header, _) = Header::parse(&bytes).expect("a packet of ours");
+        let mut bytes = vec![0; 1_500];
+        let header = Header { payload_bytes: size, message_bytes: 2 * size, ..header };
+        let begin = header.write(&mut bytes);
+        bytes.truncate(begin + size as usize);
+        bytes
+    };
+    for message in 0..200 {
+        let size = if message % 2 == 0 { 100 } else { 120 };
+        // One that is never completed, and one that is.
+        arrive(&mut world, 1, Port::Data, &cut(size, 0, 2 * message));
+        for index in 0..2 {
+            arrive(&mut world, 1, Port::Data, &cut(size, index, 2 * message + 1));
+        }
+        world.run_for(Nanos::from_millis(1));
+        assert!(inbox.recv(|bytes, _| assert_eq!(bytes.len(), 2 * size as usize)), "message {message}");
+        assert!(!inbox.recv(|_, _| ()));
+        assert!(inbox.0.borrow().free.len() >= 39, "at most one is in progress");
+    }
+    holds_its_books(&world);
+}

@@ -18,13 +18,41 @@ const PACKETS_MAX: u32 = 16;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Add { slots: u32, horizon: u64, soft: bool },
-    Remove { channel: usize },
-    Enqueue { channel: usize, early: u64, bound: u64, bytes: u32 },
-    BestEffort { key: u64, bytes: u32 },
-    Wait { span: u64 },
+    Add {
+        slots: u32,
+        horizon: u64,
+        soft: bool,
+    },
+    Remove {
+        channel: usize,
+    },
+    Set {
+        channel: usize,
+        slots: u32,
+        horizon: u64,
+    },
+    Enqueue {
+        channel: usize,
+        early: u64,
+        bound: u64,
+        bytes: u32,
+    },
+    BestEffort {
+        key: u64,
+        bytes: u32,
+    },
+    RemoveBestEffort {
+        key: u64,
+    },
+    Wait {
+        span: u64,
+    },
     Poll,
-    Complete { bytes: u32 },
+    /// And the adapter does not take what is given.
+    PollInVain,
+    Complete {
+        bytes: u32,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -32,11 +60,15 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1..5u32, 0..40u64, any::<bool>())
             .prop_map(|(slots, horizon, soft)| Step::Add { slots, horizon, soft }),
         1 => (0..8usize).prop_map(|channel| Step::Remove { channel }),
+        1 => (0..8usize, 0..5u32, 0..40u64)
+            .prop_map(|(channel, slots, horizon)| Step::Set { channel, slots, horizon }),
         6 => (0..8usize, 0..60u64, 0..100u64, 1..=MTU)
             .prop_map(|(channel, early, bound, bytes)| Step::Enqueue { channel, early, bound, bytes }),
         3 => (0..4u64, 1..=MTU).prop_map(|(key, bytes)| Step::BestEffort { key, bytes }),
+        1 => (0..4u64).prop_map(|key| Step::RemoveBestEffort { key }),
         3 => (0..30u64).prop_map(|span| Step::Wait { span }),
         8 => Just(Step::Poll),
+        1 => Just(Step::PollInVain),
         4 => (1..1_500u32).prop_map(|bytes| Step::Complete { bytes }),
     ]
 }
@@ -57,7 +89,29 @@ struct Channel {
     /// Behind all that are not.
     soft: bool,
     queued: VecDeque<Queued>,
+    /// When the first of them becomes current: by the horizon that was when it became the first.
+    released: u64,
     in_flight: usize,
+    used_max: usize,
+}
+
+impl Channel {
+    fn used(&self) -> usize {
+        self.queued.len() + self.in_flight
+    }
+
+    fn set_head(&mut self) {
+        self.released = self.queued.front().map_or(0, |head| head.effective.saturating_sub(self.horizon));
+    }
+}
+
+/// What has passed, in packets and bytes: guaranteed, best effort, and the refused of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Passed {
+    guaranteed: [u64; 2],
+    best_effort: [u64; 2],
+    overflows: [u64; 2],
+    late: u64,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +122,7 @@ struct Model {
     flows: VecDeque<(u64, u32, bool, VecDeque<Queued>)>,
     in_flight: VecDeque<(Option<FlowIndex>, u32)>,
     credit: u32,
+    passed: Passed,
 }
 
 impl Model {
@@ -85,7 +140,8 @@ impl Model {
 
     fn enqueue(&mut self, channel: usize, mut queued: Queued) -> bool {
         let channel = &mut self.channels[channel];
-        if channel.queued.len() + channel.in_flight >= channel.slots {
+        if channel.used() >= channel.slots {
+            self.passed.overflows[0] += 1;
             return false;
         }
         if let Some(last) = channel.queued.back() {
@@ -93,6 +149,10 @@ impl Model {
             queued.deadline = queued.deadline.max(last.deadline);
         }
         channel.queued.push_back(queued);
+        channel.used_max = channel.used_max.max(channel.used());
+        if channel.queued.len() == 1 {
+            channel.set_head();
+        }
         true
     }
 
@@ -102,6 +162,7 @@ impl Model {
         let (packets, bytes) =
             own.map_or((0, 0), |flow| (flow.3.len(), flow.3.iter().map(|queued| queued.bytes).sum()));
         if bytes + queued.bytes > FLOW_BYTES_MAX || packets >= PACKETS_MAX as usize - total {
+            self.passed.overflows[1] += 1;
             return false;
         }
         match self.flows.iter_mut().find(|flow| flow.0 == key) {
@@ -115,11 +176,7 @@ impl Model {
     fn head(&self) -> Option<FlowIndex> {
         let current = self.channels.iter().filter_map(|channel| {
             let head = channel.queued.front()?;
-            (head.effective.saturating_sub(channel.horizon) <= self.now).then_some((
-                channel.soft,
-                head.deadline,
-                channel.index,
-            ))
+            (channel.released <= self.now).then_some((channel.soft, head.deadline, channel.index))
         });
         current.min().map(|(_, _, index)| index)
     }
@@ -132,8 +189,13 @@ impl Model {
             }
             let channel = self.channel_mut(index)?;
             let queued = channel.queued.pop_front()?;
+            channel.set_head();
             channel.in_flight += 1;
             self.in_flight.push_back((Some(index), bytes));
+            self.passed.guaranteed[0] += 1;
+            self.passed.guaranteed[1] += u64::from(bytes);
+            // A byte takes a nanosecond.
+            self.passed.late += u64::from(self.now + u64::from(self.outstanding()) > queued.deadline);
             return Some(queued.packet);
         }
         self.poll_best_effort()
@@ -157,6 +219,8 @@ impl Model {
                     self.flows.pop_front();
                 }
                 self.in_flight.push_back((None, bytes));
+                self.passed.best_effort[0] += 1;
+                self.passed.best_effort[1] += u64::from(bytes);
                 return Some(queued.packet);
             }
             *begun = false;
@@ -177,11 +241,26 @@ impl Model {
     }
 
     fn release_next(&self) -> Option<u64> {
-        let releases = self.channels.iter().filter_map(|channel| {
-            Some(channel.queued.front()?.effective.saturating_sub(channel.horizon))
-                .filter(|at| *at > self.now)
-        });
-        releases.min()
+        let waiting = self.channels.iter().filter(|channel| !channel.queued.is_empty());
+        waiting.map(|channel| channel.released).filter(|at| *at > self.now).min()
+    }
+
+    /// What was polled last goes nowhere.
+    fn retract(&mut self) {
+        if let Some((Some(index), _)) = self.in_flight.pop_back()
+            && let Some(channel) = self.channel_mut(index)
+        {
+            channel.in_flight -= 1;
+        }
+    }
+
+    /// All that is queued.
+    fn queued(&self) -> Vec<u32> {
+        let channels = self.channels.iter().flat_map(|channel| &channel.queued);
+        let mut queued: Vec<_> =
+            channels.chain(self.flows.iter().flat_map(|flow| &flow.3)).map(|queued| queued.packet).collect();
+        queued.sort_unstable();
+        queued
     }
 }
 
@@ -209,7 +288,8 @@ fn add(model: &mut Model, link: &mut LinkScheduler<u32>, slots: u32, horizon: u6
     assert!(model.channel_mut(index).is_none(), "{index:?} is in use");
     assert!(model.in_flight.iter().all(|(flow, _)| *flow != Some(index)), "{index:?} is in flight");
     let (queued, slots) = (VecDeque::new(), slots as usize);
-    model.channels.push(Channel { index, slots, horizon, soft, queued, in_flight: 0 });
+    let (released, in_flight, used_max) = (0, 0, 0);
+    model.channels.push(Channel { index, slots, horizon, soft, queued, released, in_flight, used_max });
 }
 
 fn remove(model: &mut Model, link: &mut LinkScheduler<u32>, channel: usize) {
@@ -226,10 +306,50 @@ fn reason(result: Result<(), Overflow<u32>>) -> Option<OverflowReason> {
 fn check(model: &Model, link: &LinkScheduler<u32>) {
     assert_eq!(link.outstanding(Instant(model.now)), u64::from(model.outstanding() - model.credit));
     for channel in &model.channels {
-        let used = channel.queued.len() + channel.in_flight;
-        assert_eq!(link.occupancy(channel.index).slots_used as usize, used);
-        assert_eq!(link.slots_free(channel.index) as usize, channel.slots - used);
+        let (used, occupancy) = (channel.used(), link.occupancy(channel.index));
+        let known = [occupancy.slots_used, occupancy.slots_used_max, occupancy.slots].map(|n| n as usize);
+        assert_eq!(known, [used, channel.used_max, channel.slots]);
+        assert_eq!(link.slots_free(channel.index) as usize, channel.slots.saturating_sub(used));
     }
+    let slots = model.channels.iter().map(|channel| channel.slots).sum();
+    let best_effort = model.flows.iter().map(|flow| flow.3.len()).sum();
+    assert_eq!(link.books(), [[slots; 2], [best_effort; 2]]);
+    assert_eq!(link.channels(), model.channels.len());
+    let mut queued: Vec<_> = link.queued().copied().collect();
+    queued.sort_unstable();
+    assert_eq!(queued, model.queued());
+    assert!(!link.is_empty() || queued.is_empty());
+    assert_eq!(link.best_effort_waits(), best_effort > 0);
+    assert!(!link.is_served(Instant(model.now)) || model.head().is_none());
+    let counters = link.counters();
+    let passed = Passed {
+        guaranteed: [counters.guaranteed_packets, counters.guaranteed_bytes],
+        best_effort: [counters.best_effort_packets, counters.best_effort_bytes],
+        overflows: [counters.guaranteed_overflows, counters.best_effort_overflows],
+        late: counters.late_packets,
+    };
+    assert_eq!(passed, model.passed);
+}
+
+/// Takes what both give, and compares it.
+fn poll(model: &mut Model, link: &mut LinkScheduler<u32>) -> bool {
+    let now = Instant(model.now);
+    let expected = model.poll();
+    let scheduled = link.poll(now);
+    assert_eq!(scheduled.map(|scheduled| scheduled.packet), expected);
+    if let Some(scheduled) = scheduled {
+        let departure = now + Nanos(u64::from(model.outstanding()));
+        assert_eq!(scheduled.departure_latest, departure);
+        assert_eq!(Some(scheduled.wire_bytes), model.in_flight.back().map(|(_, bytes)| *bytes));
+    } else {
+        assert_eq!(link.is_served(now), model.head().is_none());
+    }
+    if let Some(release) = model.release_next() {
+        assert!(link.next_timeout().is_some_and(|at| at.0 <= release), "release at {release}");
+    } else if model.queued().is_empty() {
+        assert!(link.next_timeout().is_none() || !link.is_empty(), "nothing waits, and it asks to be polled");
+    }
+    expected.is_some()
 }
 
 fn apply(model: &mut Model, link: &mut LinkScheduler<u32>, packet: u32, step: &Step) {
@@ -257,17 +377,35 @@ fn apply(model: &mut Model, link: &mut LinkScheduler<u32>, packet: u32, step: &S
         }
         Step::Wait { span } => model.now += span,
         Step::Poll => {
-            let expected = model.poll();
-            assert_eq!(link.poll(now).map(|scheduled| scheduled.packet), expected);
-            if let Some(release) = model.release_next() {
-                assert!(link.next_timeout().is_some_and(|at| at.0 <= release), "release at {release}");
+            poll(model, link);
+        }
+        Step::PollInVain => {
+            if poll(model, link) {
+                model.retract();
+                link.retract();
             }
+        }
+        Step::Set { channel, slots, horizon } if !model.channels.is_empty() => {
+            let count = model.channels.len();
+            let channel = &mut model.channels[channel % count];
+            link.set_channel(channel.index, slots, Nanos(horizon));
+            (channel.slots, channel.horizon) = (slots as usize, horizon);
+        }
+        Step::RemoveBestEffort { key } => {
+            let mut drained = Vec::new();
+            link.remove_best_effort(BestEffortKey(key), |packet| drained.push(packet));
+            let gone = model.flows.iter().position(|flow| flow.0 == key);
+            let gone = gone.and_then(|index| model.flows.remove(index)).map(|flow| flow.3);
+            assert_eq!(
+                drained,
+                gone.unwrap_or_default().iter().map(|queued| queued.packet).collect::<Vec<_>>()
+            );
         }
         Step::Complete { bytes } => {
             link.complete(bytes, now);
             model.complete(bytes);
         }
-        Step::Add { .. } | Step::Remove { .. } | Step::Enqueue { .. } => {}
+        Step::Add { .. } | Step::Remove { .. } | Step::Set { .. } | Step::Enqueue { .. } => {}
     }
 }
 

@@ -135,8 +135,10 @@ fn a_link_that_delays_everything_is_named_at_both_ends_and_heals_after_a_lease()
     let open = world.open(0, 2, contract()).expect("it fits");
     stream(&mut world, &open, Nanos::from_secs(2), |_| {});
     assert_eq!(told_of_stages(&world), 0);
+    assert!(world.nodes.iter().all(|node| !node.is_looking()), "there is nothing to look for");
 
     let waiting = stream_delayed(&mut world, &open, Nanos::from_secs(3));
+    assert!(world.nodes[..2].iter().all(|node| node.is_looking()), "whose link it is, and who sees it");
     for end in [0, 2] {
         let named = world.events[end].iter().find_map(|event| match event {
             Event::Stage { channel: Some(_), stage, healed: false } => Some(stage.name()),
@@ -392,4 +394,79 @@ fn what_is_late_each_second_is_told_each_minute() {
     let told = told_late(&world, 0);
     assert_eq!((told.len(), told_of_stages(&world)), (3, 0));
     assert!(told[0].late.times == 1 && told[2].late.times > 50, "{told:?}");
+}
+
+/// Wherever a processor stands still, the host itself counts how late it has served, and nobody else does.
+#[test]
+fn each_host_counts_its_own_late_service() {
+    for host in 0..3 {
+        let mut world = World::line(3, RATE);
+        let open = world.open(0, 2, contract()).expect("it fits");
+        stream(&mut world, &open, Nanos::from_secs(1), |_| {});
+        let late = |world: &World, node: usize| world.nodes[node].status(world.now).late_service;
+        assert!((0..3).all(|node| late(&world, node).times == 0));
+        world.still = Some((host, world.now + Nanos::from_millis(120)));
+        stream(&mut world, &open, Nanos::from_secs(1), |_| {});
+        for node in 0..3 {
+            let late = late(&world, node);
+            assert_eq!(late.times > 0, node == host, "h{} stood still, h{}: {late:?}", host + 1, node + 1);
+            assert!(late.by_max <= Nanos::from_millis(121), "{late:?}");
+        }
+    }
+}
+
+/// Who opens a channel across a stage that is broken hears so at both ends, and as long as it is broken everybody knows it.
+#[test]
+fn a_channel_across_a_broken_link_is_told_so_and_nobody_forgets_it() {
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract()).expect("it fits");
+    stream(&mut world, &open, Nanos::from_secs(2), |_| {});
+    let waiting = stream_delayed(&mut world, &open, Nanos::from_secs(3));
+    world.tap = None;
+    for (_, port, bytes) in waiting {
+        world.inject(1, LinkId(0), port, &bytes);
+    }
+    world.events.iter_mut().for_each(|events| events.clear());
+    let second = world.open(0, 2, contract()).expect("degraded, as the operator chose");
+    world.run_for(Nanos::from_millis(200));
+    let is_told = |node: usize, of| {
+        let is = |event: &Event| match event {
+            Event::Stage { channel: Some(channel), stage, healed: false } => {
+                *channel == of && stage.name() == "link h1-h2"
+            }
+            _ => false,
+        };
+        world.events[node].iter().filter(|event| is(event)).count()
+    };
+    assert_eq!(is_told(0, second.source), 1);
+    // Late for a lease and more: who does not break the promise himself would have forgotten it by then.
+    for _ in 0..4 {
+        let waiting = stream_delayed(&mut world, &open, Nanos::from_secs(10));
+        for node in 0..3 {
+            let broken = world.nodes[node].status(world.now).broken;
+            assert_eq!(broken.len(), 1, "h{}: {broken:?}", node + 1);
+        }
+        for (_, port, bytes) in waiting {
+            world.inject(1, LinkId(0), port, &bytes);
+        }
+    }
+}
+
+/// Whose channel does not cross the link is told nothing of it, also at the host that hears of it.
+#[test]
+fn channels_elsewhere_hear_nothing_of_a_broken_link() {
+    let mut world = World::line(3, RATE);
+    let across = world.open(0, 1, contract()).expect("it fits");
+    let elsewhere = world.open(1, 2, contract()).expect("it fits");
+    stream(&mut world, &across, Nanos::from_secs(2), |_| {});
+    stream_delayed(&mut world, &across, Nanos::from_secs(3));
+    let told = |node: usize, of| {
+        let is =
+            |event: &&Event| matches!(event, Event::Stage { channel: Some(channel), .. } if *channel == of);
+        world.events[node].iter().filter(is).count()
+    };
+    assert!(told(0, across.source) > 0 && told(1, across.sink) > 0, "both ends of it are told");
+    assert_eq!((told(1, elsewhere.source), told(2, elsewhere.sink)), (0, 0));
+    assert!(world.nodes[1].channel(elsewhere.source).expect("open").broken.is_empty());
+    assert!(world.nodes[2].status(world.now).broken.is_empty(), "h3 has nothing to do with it");
 }

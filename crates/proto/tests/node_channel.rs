@@ -341,6 +341,24 @@ fn a_channel_takes_its_planned_flow_over_and_stays_within_it() {
     let mut full = world(vec![planned]);
     assert!(full.open(0, 1, flow).is_ok());
     assert!(refusal_of(&mut full, flow).contains("another channel has it"));
+    // The processor of the sender answers within the wait for the flow's timer and its deadline, no sooner.
+    let mut urgent = None;
+    for deadline_ms in [5, 9, 20, 40, 80] {
+        let tight = Contract { deadline: Nanos::from_millis(deadline_ms), ..flow };
+        match world(vec![planned]).open(0, 1, tight) {
+            Ok(open) => {
+                let bound = open.grant.stages[0].bound;
+                assert!(bound >= Nanos::from_millis(10) && bound < tight.deadline, "{deadline_ms}: {bound}");
+                urgent = Some(deadline_ms);
+                break;
+            }
+            Err(Event::Refused { refusal, .. }) => {
+                assert!(refusal.to_string().contains("ms"), "{deadline_ms}: {refusal}");
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert!(urgent.is_some_and(|ms| ms > 20), "{urgent:?}");
     let more = Contract { message_bytes_max: 20_000, ..flow };
     assert!(refusal_of(&mut world(vec![planned]), more).contains("give at least 15 packets"));
     let dear = PlannedFlow { cost_ns: Nanos::from_micros(20), ..planned };
@@ -502,5 +520,61 @@ fn a_soft_channel_drops_what_comes_too_late_where_it_comes_in() {
         assert_eq!(numbers, kept);
         let channel = world.nodes[1].channels().remove(0);
         assert_eq!(channel.counters.expired, expired);
+    }
+}
+
+/// A link answers for nothing that it could not send behind a full window and all that is in it already.
+#[test]
+fn a_link_is_granted_no_less_than_its_window_and_the_message_take() {
+    for (depth, packet, overhead) in [(2, 1_464, 66), (4, 1_464, 66), (3, 3_000, 700)] {
+        let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, RATE)).collect();
+        for link in configs.iter_mut().flat_map(|config| &mut config.links) {
+            (link.pipeline_depth, link.packet_bytes_max, link.overhead_bytes) = (depth, packet, overhead);
+        }
+        let paced = configs[0].links[0].paced_rate();
+        let open = World::of(configs).open(0, 1, contract(1_000, 20, 1, 100)).expect("it fits");
+        let window = u64::from(depth * (packet + overhead));
+        let link = open.grant.stages.iter().find(|stage| stage.kind == StageKind::Link).expect("a link");
+        assert!(link.made_of.blocking >= paced.time_of(window), "{depth} {packet}: {:?}", link.made_of);
+        let own = u64::from(1_000 + 64 + overhead);
+        assert!(link.offered >= paced.time_of(window + own), "{depth} {packet}: {link:?}");
+    }
+}
+
+/// Whatever stages admit by: with the default a message that nothing hinders passes an idle way at once, since each stage may
+/// serve it as early as all before it were quick; hop-regulated it takes about its deadline.
+#[test]
+fn an_idle_way_is_quick_under_every_policy_and_slow_where_each_hop_holds() {
+    let policies = [
+        (RunPolicy::Edf, Admission::Edf, Admission::Edf),
+        (RunPolicy::Edf, Admission::DOrder, Admission::DOrder),
+        (RunPolicy::FixedPriority, Admission::FixedPriority, Admission::Edf),
+        (RunPolicy::Edf, Admission::Statistical, Admission::Statistical),
+    ];
+    for (run, cpu, on_link) in policies {
+        for horizon in [Horizon::Cumulative, Horizon::Regulated] {
+            let mut configs: Vec<_> = (0..4).map(|index| line_config(index, 4, RATE)).collect();
+            for config in &mut configs {
+                (config.cpu.run, config.cpu.admission) = (run, cpu);
+                config.links.iter_mut().for_each(|link| link.admission = on_link);
+            }
+            let mut world = World::of(configs);
+            let contract = Contract { horizon, ..contract(1_000, 20, 1, 100) };
+            let open = world.open(0, 3, contract).expect("it fits");
+            let before: Nanos = open.grant.stages[..6].iter().map(|stage| stage.bound).sum();
+            for number in 0..20 {
+                let sent = world.now;
+                assert!(open.outbox.send(&pattern(1, number, 1_000), sent));
+                world.nodes[0].handle_outbox(open.source, sent);
+                world.run_for(Nanos::from_millis(120));
+                let mut took = None;
+                assert!(open.inbox.recv(|_, info| took = Some(info.delivered.since(sent))), "{number}");
+                let took = took.expect("received");
+                match horizon {
+                    Horizon::Cumulative => assert!(took < Nanos::from_millis(5), "{cpu:?}: {took}"),
+                    Horizon::Regulated => assert!(took * 10 > before * 8, "{cpu:?}: {took} of {before}"),
+                }
+            }
+        }
     }
 }

@@ -6,7 +6,9 @@ use common::{TestMemory, line_config, name};
 use punctual_proto::ids::NodeId;
 use punctual_proto::node::Node;
 use punctual_proto::node::api::RequestError;
-use punctual_proto::node::config::{Admission, LinkConfig, NodeConfig, RouteConfig, RunPolicy};
+use punctual_proto::node::config::{
+    Admission, CpuConfig, CpuCosts, LinkConfig, NodeConfig, RouteConfig, RunPolicy, SignallingConfig,
+};
 use punctual_proto::node::plan::PlannedFlow;
 use punctual_proto::{BitRate, FlowName, Instant, Nanos, Ppm};
 
@@ -107,10 +109,18 @@ fn links_carry_what_is_to_be_sent() {
             c.links[0].propagation_min = Nanos::from_secs(1);
         }),
         ("leave channels nothing", |c| c.links[0].best_effort_share_min = Ppm(1_000_000)),
+        ("leave channels nothing", |c| {
+            (c.links[0].best_effort_share_min, c.links[0].interference.rho) = (Ppm(600_000), Ppm(400_000));
+        }),
         ("best_effort_cap is nothing", |c| c.links[0].best_effort_cap = Ppm(0)),
         ("best_effort_flow_cap is nothing", |c| c.links[0].best_effort_flow_cap = Ppm(0)),
         ("neighbour 77 is not in the directory", |c| c.links[0].neighbour = NodeId(77)),
         ("neighbour is this host", |c| c.links[0].neighbour = c.id),
+        ("give 1464 B or more", |c| {
+            c.fragment_low_latency_bytes = Some(c.fragment_bytes);
+            c.fragment_bytes = 300;
+            c.links[0].packet_bytes_max = 800;
+        }),
         ("two links to node 1", |c| c.links.push(LinkConfig::new("again", NodeId(1), RATE))),
         ("more than", |c| c.links = vec![c.links[0].clone(); 70_000]),
     ]);
@@ -140,4 +150,91 @@ fn a_slip_of_a_name_is_another_host_and_never_the_one_that_asks() {
     };
     assert_eq!(like("h2x"), Some(name("h2")));
     assert_eq!(like("h1x"), None, "two letters from h2, one from h1, which asks");
+}
+
+/// What is just within its range is no contradiction.
+#[test]
+fn the_ends_of_ranges_are_taken() {
+    let within: [(&str, Change); 12] = [
+        ("retransmits_max", |c| c.signalling.retransmits_max = 1),
+        ("packets_per_second", |c| c.signalling.packets_per_second = 1),
+        ("retransmit", |c| c.signalling.retransmit = Nanos::from_millis(1)),
+        ("lease", |c| c.signalling.lease = Nanos::from_millis(1)),
+        ("consent", |c| c.signalling.consent_timeout = Nanos::from_millis(1)),
+        ("tolerance", |c| c.clock_tolerance = Ppm(0)),
+        ("rate_error", |c| c.links[0].rate_error = Ppm(400_000)),
+        ("depth", |c| c.links[0].pipeline_depth = 1),
+        ("propagation", |c| c.links[0].propagation_min = c.links[0].propagation_max),
+        ("low latency", |c| c.fragment_low_latency_bytes = Some(c.fragment_bytes)),
+        ("cap", |c| c.links[0].best_effort_cap = Ppm(1)),
+        ("flow cap", |c| c.links[0].best_effort_flow_cap = Ppm(1)),
+    ];
+    for (what, change) in within {
+        assert_eq!(complaint(change), None, "{what}");
+    }
+}
+
+/// What a unit is declared to cost: its first packet, those behind it, its bytes, and a message's begin or end.
+#[test]
+fn a_unit_costs_its_parts() {
+    use punctual_proto::node::api::WorkKind::{BestEffort, Forward, Receive, Send, Signalling};
+    let costs = CpuCosts {
+        send_message: Nanos(1_000_000),
+        send_packet: Nanos(70_000),
+        send_packet_later: Nanos(3_000),
+        forward_packet: Nanos(50_000),
+        receive_packet: Nanos(20_000),
+        deliver_message: Nanos(2_000_000),
+        copy_kib: Nanos(1_024),
+        cold_start: Nanos(9),
+    };
+    let unit = |kind, packets, edge| costs.of_unit(kind, packets, 300, edge).0;
+    for (packets, of_send) in [(0, 0), (1, 70_000), (2, 73_000), (9, 94_000)] {
+        let n = u64::from(packets);
+        assert_eq!(unit(Send, packets, false), of_send + 300);
+        assert_eq!(unit(Send, packets, true), of_send + 300 + 1_000_000);
+        assert_eq!(unit(Forward, packets, true), n * 50_000 + 300);
+        assert_eq!(unit(Receive, packets, false), n * 20_000 + 300);
+        assert_eq!(unit(Receive, packets, true), n * 20_000 + 300 + 2_000_000);
+        for dearest in [BestEffort, Signalling] {
+            assert_eq!(unit(dearest, packets, false), n * 70_000 + 300);
+            assert_eq!(unit(dearest, packets, true), n * 70_000 + 300 + 2_000_000);
+        }
+    }
+    let dearer_later = CpuCosts { send_packet_later: Nanos(100_000), ..costs };
+    assert_eq!(
+        dearer_later.of_unit(Send, 3, 0, false),
+        Nanos(210_000),
+        "a later one is never the dearer one"
+    );
+}
+
+/// What stands in the commented example configuration as default.
+#[test]
+fn defaults_are_those_of_the_documents() {
+    const US: fn(u64) -> Nanos = Nanos::from_micros;
+    let costs = CpuCosts::default();
+    let packets = [costs.send_packet, costs.send_packet_later, costs.forward_packet, costs.receive_packet];
+    assert_eq!(packets, [US(8), US(8), US(12), US(8)]);
+    let messages = [costs.send_message, costs.deliver_message, costs.copy_kib, costs.cold_start];
+    assert_eq!(messages, [US(8), US(8), Nanos(500), US(40)]);
+    let cpu = CpuConfig::default();
+    assert_eq!((cpu.release_latency, cpu.best_effort_share_min), (US(200), Ppm(50_000)));
+    assert_eq!((cpu.utilisation_max, cpu.quantum_packets), (Ppm(950_000), 1));
+    assert_eq!((cpu.interference.sigma, cpu.interference.rho), (US(100), Ppm(50_000)));
+    assert_eq!((cpu.best_effort_cpu_cap, cpu.best_effort_flow_cpu_cap), (Ppm::ONE, Ppm::ONE));
+    let signalling = SignallingConfig::default();
+    let times = [signalling.lease, signalling.hello_interval, signalling.consent_timeout];
+    assert_eq!(times, [20, 1, 10].map(Nanos::from_secs));
+    assert_eq!((signalling.retransmit, signalling.retransmits_max), (Nanos::from_millis(100), 6));
+    assert_eq!((signalling.grace, signalling.packets_per_second), (Nanos::from_millis(500), 50));
+    let link = LinkConfig::new("x", NodeId(2), RATE);
+    assert_eq!((link.rate_error, link.best_effort_share_min), (Ppm(10_000), Ppm(50_000)));
+    assert_eq!((link.packet_bytes_max, link.overhead_bytes, link.pipeline_depth), (1_464, 66, 2));
+    let times = [link.reaction, link.propagation_min, link.propagation_max, link.prediction_error];
+    assert_eq!(times, [100, 0, 200, 500].map(US));
+    assert_eq!((link.best_effort_flow_cap, link.best_effort_cap), (Ppm::ONE, Ppm::ONE));
+    assert_eq!((link.frames, link.best_effort_flow_bytes_max), (8_192, 262_144));
+    assert_eq!((link.interference.sigma, link.interference.rho), (Nanos::ZERO, Ppm(0)));
+    assert_eq!(link.kernel_share_max, Ppm(0));
 }

@@ -58,6 +58,10 @@ fn channels_are_refused_once_a_links_frames_are_given_away_and_not_before() {
     };
     // Half of them are for channels, each of which needs some; what is left is less than one more needs.
     assert!((2..128).contains(&open.len()) && wanted_bytes > free_bytes, "{} and {refusal:?}", open.len());
+    let packet = u64::from(line_config(1, 2, RATE).links[0].packet_bytes_max);
+    assert_eq!((wanted_bytes % packet, free_bytes % packet), (0, 0), "whole frames");
+    let each = wanted_bytes / packet;
+    assert_eq!(free_bytes / packet, 128 - each * open.len() as u64, "what the others have left");
     let closed = open.pop().expect("some");
     world.nodes[0].close(closed.source, world.now).expect("open");
     world.run_for(Nanos::from_secs(2));

@@ -5,8 +5,11 @@ mod common;
 
 use common::rate::{TRIED as CONFIGURED, is_right, measured, wrong};
 use common::{Slow, TestOutbox, World, line_config, name};
-use punctual_proto::ids::{Address, LinkId};
-use punctual_proto::node::api::{Cause, Event, MeasuredRate, OpenRequest, RateRefusal, RefuseCause, UserId};
+use punctual_proto::ids::{Address, ChannelNumber, LinkId, NodeId, PathId};
+use punctual_proto::node::api::{
+    Cause, Event, MeasuredRate, OpenRequest, Port, RateRefusal, RefuseCause, UserId,
+};
+use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
 const DRAINS: BitRate = BitRate(20_000_000);
@@ -351,4 +354,89 @@ fn a_neighbour_that_never_says_that_it_is_done_keeps_nobody_waiting_for_long() {
     assert!(!refused(&world));
     world.run_for(Nanos::from_secs(7));
     assert!(refused(&world), "{:?}", world.events[2]);
+}
+
+/// Who knows the token of a measurement and sends other packets with it changes nothing: only what fills the link counts.
+#[test]
+fn packets_that_only_look_like_those_of_a_measurement_do_not_count() {
+    for forged in [(7, 2), (0, 3), (7, 3)] {
+        let mut world = slow_world(2);
+        let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let copy = seen.clone();
+        world.tap = Some(Box::new(move |node, port, bytes| {
+            if node == 0 && port == Port::Data && copy.borrow().is_empty() {
+                copy.borrow_mut().extend_from_slice(bytes);
+            }
+            true
+        }));
+        world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+        world.run_for(Nanos::from_millis(50));
+        let mut packet = seen.borrow().clone();
+        let (header, _) = Header::parse(&packet).expect("it is being filled");
+        assert_eq!(header.path.channel, ChannelNumber(0));
+        let (channel, destination) = forged;
+        for number in 0..2_000 {
+            let path = PathId { channel: ChannelNumber(channel), ..header.path };
+            let message = (1 << 30) + number;
+            Header { path, message, destination: NodeId(destination), ..header }.write(&mut packet);
+            world.inject(1, LINK, Port::Data, &packet);
+        }
+        let found = measured(&mut world, 0).expect("it goes on");
+        assert!(is_right(found, DRAINS) && !found.at_least, "{forged:?}: {found:?}");
+        assert!(world.nodes[1].status(world.now).drops.no_receiver >= 2_000, "{forged:?}");
+    }
+}
+
+/// A measurement that follows another knows nothing of it.
+#[test]
+fn each_measurement_begins_anew() {
+    let mut world = slow_world(2);
+    for drains in [20_000_000, 60_000_000, 3_000_000, 40_000_000] {
+        world.slow.as_mut().unwrap().rate = BitRate(drains);
+        // One that was slow is measured again by itself: that is over.
+        world.events[0].clear();
+        let found = measure(&mut world).expect("it can be measured");
+        assert!(is_right(found, BitRate(drains)), "{drains}: {found:?}");
+        world.run_for(Nanos::from_secs(3));
+    }
+}
+
+#[test]
+fn links_are_known_by_name() {
+    let world = World::line(3, CONFIGURED);
+    let node = &world.nodes[1];
+    assert_eq!(node.link_named("left"), Ok(LinkId(0)));
+    assert_eq!(node.link_named("right"), Ok(LinkId(1)));
+    assert_eq!(node.link_named("up"), Err(vec!["left".to_owned(), "right".to_owned()]));
+    assert_eq!([0, 1, 2].map(|link| node.link_name(LinkId(link))), ["left", "right", ""]);
+}
+
+/// The truth lies between what a link drains surely and at the most, to the bit.
+#[test]
+fn a_measured_rate_is_a_range() {
+    let of = |rate, error| MeasuredRate {
+        rate: BitRate(rate),
+        error: Ppm(error),
+        at_least: false,
+        at: Instant(1),
+    };
+    for (rate, error, surely, at_most) in
+        [(20_000_000, 2_500, 19_950_000, 20_050_000), (7, 0, 7, 7), (1_000_000, 1_000_000, 0, 2_000_000)]
+    {
+        let measured = of(rate, error);
+        assert_eq!((measured.surely(), measured.at_most()), (BitRate(surely), BitRate(at_most)));
+    }
+    assert_eq!(of(u64::MAX, 5).at_most(), BitRate(u64::MAX));
+}
+
+/// A link that is found to be slower has less to give away: what its own signalling takes is more of it, and is shown.
+#[test]
+fn what_is_given_away_counts_of_the_measured_rate() {
+    let mut world = auto_world();
+    world.settle();
+    let used = |world: &World| u64::from(world.nodes[0].status(world.now).links[0].utilisation.0);
+    let before = used(&world);
+    let found = measured(&mut world, 0).expect("it measures itself");
+    let expected = before * CONFIGURED.0 / found.surely().0;
+    assert!(used(&world).abs_diff(expected) * 50 < expected, "{before}, then {}: {expected}", used(&world));
 }

@@ -4,8 +4,11 @@ mod common;
 
 use common::{TestInbox, TestOutbox, World, line_config, name};
 use punctual_proto::ids::{ChannelId, LinkId};
+use punctual_proto::limits::{
+    SHAPER_CONTENTION, SHAPER_CONTENTION_KEPT, SHAPER_GROWS_AFTER, SHAPER_PATIENCE, SHAPER_STEP_PPM,
+};
 use punctual_proto::node::api::{Event, KernelShare, OpenRequest, RefuseCause, UserId};
-use punctual_proto::node::config::{Interference, LinkConfig};
+use punctual_proto::node::config::{Admission, Interference, LinkConfig, Pace};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
 const RATE: BitRate = BitRate(95_000_000);
@@ -128,7 +131,10 @@ fn a_shaper_that_does_not_shrink_is_a_refusal_with_that_reason() {
     let mut world = grown();
     asks(&mut world, contract(Nanos::from_millis(10)));
     awaits_shaper(&mut world);
-    world.run_for(Nanos::from_millis(300));
+    let refused = |world: &World| world.events[0].iter().any(|event| matches!(event, Event::Refused { .. }));
+    world.run_for(SHAPER_PATIENCE - Nanos::from_millis(10));
+    assert!(!refused(&world), "it has that much patience");
+    world.run_for(Nanos::from_millis(20));
     let why = world.events[0].iter().find_map(|event| match event {
         Event::Refused { refusal, .. } => Some(refusal.cause.clone()),
         _ => None,
@@ -173,4 +179,78 @@ fn best_effort_that_waits_has_what_the_kernel_was_lent() {
     assert_eq!(share(&world).now_bps, share(&world).least_bps, "as long as it waits");
     run(&mut world, Nanos::from_secs(4));
     assert_eq!(share(&world).now_bps, share(&world).most_bps);
+}
+
+/// Only a clock of ours can make room, and only deadlines allow it; and there must be something to give.
+#[test]
+fn a_share_follows_only_where_it_can() {
+    let follows_with = |change: fn(&mut LinkConfig)| {
+        let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, RATE)).collect();
+        for link in configs.iter_mut().flat_map(|config| &mut config.links) {
+            follows(link);
+            change(link);
+        }
+        World::of(configs).nodes[0].status(Instant(1)).links[0].kernel_share.is_some()
+    };
+    assert!(follows_with(|_| ()) && follows_with(|link| link.admission = Admission::DOrder));
+    assert!(!follows_with(|link| link.kernel_share_max = link.interference.rho));
+    assert!(!follows_with(|link| link.pace = Pace::Completion));
+    assert!(!follows_with(|link| link.admission = Admission::Statistical));
+}
+
+/// Best effort that waits for a moment only takes nothing from the kernel; what waits longer does, and keeps it for a while.
+#[test]
+fn best_effort_waits_for_a_moment_before_it_takes_anything() {
+    let mut world = grown();
+    let outbox = TestOutbox::new(64, 1_400);
+    let to = "bulk@h2".parse().expect("an address");
+    let now = world.now;
+    let flow = world.nodes[0].open_best_effort(to, 1_400, outbox.clone(), now).expect("a flow");
+    // What is left of 95 Mbit/s beside the kernel's share takes 2.6 ms for each, and one may run ahead.
+    let put = |world: &mut World, packets: usize| {
+        (0..packets).for_each(|_| assert!(outbox.send(&[1; 1_400], world.now)));
+        let now = world.now;
+        world.nodes[0].handle_outbox(flow, now);
+    };
+    for _ in 0..20 {
+        put(&mut world, 5);
+        assert!(run(&mut world, Nanos::from_millis(100)).is_empty(), "it waits for 15 ms");
+    }
+    put(&mut world, 30);
+    let least = share(&world).least_bps;
+    assert!(run(&mut world, SHAPER_CONTENTION - Nanos::from_millis(2)).is_empty());
+    assert_eq!(run(&mut world, Nanos::from_millis(5)), [least]);
+    let kept = SHAPER_CONTENTION_KEPT + SHAPER_GROWS_AFTER - Nanos::from_millis(20);
+    assert!(run(&mut world, kept).is_empty(), "nobody waits any more, and it is kept all the same");
+    assert_eq!(run(&mut world, Nanos::from_millis(100)), [share(&world).most_bps]);
+}
+
+/// What the kernel could have more is worth a change from a hundredth of the link on.
+#[test]
+fn the_kernel_is_given_more_in_steps_that_are_worth_it() {
+    let (mut small, mut large) = (0, 0);
+    for deadline_us in (12_000..80_000).step_by(2_000) {
+        let mut world = grown();
+        let channel = asks(&mut world, contract(Nanos::from_micros(deadline_us)));
+        for _ in 0..60 {
+            consent(&mut world);
+            run(&mut world, Nanos::from_millis(2));
+        }
+        assert!(is_opened(&world, channel), "{deadline_us}");
+        let KernelShare { now_bps, most_bps, .. } = share(&world);
+        let now = world.now;
+        world.nodes[0].close(channel, now).expect("it is open");
+        run(&mut world, Nanos::from_secs(3));
+        let step = RATE.0 * u64::from(SHAPER_STEP_PPM) / 1_000_000;
+        let (missing, has) = (most_bps.0 - now_bps.0, share(&world).now_bps);
+        // A step is one of the drained rate, which is a little less.
+        if missing > step {
+            assert_eq!(has, most_bps, "{deadline_us}: {missing} of {step}");
+            large += 1;
+        } else if missing < step * 9 / 10 {
+            assert_eq!(has, now_bps, "{deadline_us}: {missing} of {step}");
+            small += u32::from(missing > 0);
+        }
+    }
+    assert!(large > 3, "{small} {large}");
 }

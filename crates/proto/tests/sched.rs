@@ -66,6 +66,8 @@ fn no_unit_crosses_the_end_of_a_budget() {
     assert_eq!([unit(100), unit(101)], [8, 4], "and of the next");
     assert_eq!(executor.unit_packets(plain), 8, "without a budget a quantum");
     assert_eq!(executor.unit_packets(HandlerId(99)), 1);
+    let small = executor.add(HandlerParameters { quantum_packets: 8, ..budgeted(3, 100, Trigger::Reactive) });
+    assert_eq!(executor.unit_packets(small), 3, "nor does one of a budget that has not begun");
 }
 
 #[test]

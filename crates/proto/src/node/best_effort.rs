@@ -225,3 +225,53 @@ impl<F> Arrivals<F> {
         Some(packet)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{ChannelNumber, Cookie, Epoch};
+    use crate::node::rate::filler::filler_header;
+
+    fn waiting(path: u32, number: u64) -> Waiting<()> {
+        let path = PathId { node: NodeId(1), channel: ChannelNumber(path), epoch: Epoch(1) };
+        let header = filler_header(path, NodeId(2), Cookie(3), number, 100, Instant(number));
+        Waiting { frame: (), header, received: Instant(number), link: LinkId(0) }
+    }
+
+    /// In the order of their arrival, whatever their paths; who looks sees what comes next; a path waits in bounded numbers.
+    #[test]
+    fn packets_wait_in_order_and_in_bounded_numbers_of_each_path() {
+        let mut arrivals = Arrivals::new(Ppm::ONE);
+        let mut taken = VecDeque::new();
+        for number in 0..5_000_u64 {
+            let path = (number * number % 37) as u32;
+            let (of_path, all) =
+                (taken.iter().filter(|(other, _)| *other == path).count(), arrivals.iter().count());
+            let is_taken = arrivals.push(waiting(path, number));
+            let fits = of_path < ARRIVALS_OF_PATH_MAX as usize && all < ARRIVALS_PACKETS_MAX;
+            assert_eq!(is_taken, fits);
+            if is_taken {
+                taken.push_back((path, number));
+            }
+            assert_eq!(arrivals.is_short(), taken.len() < ARRIVALS_AHEAD_MAX);
+            // Slower than they come, then faster.
+            for _ in 0..if number % 1_000 < 700 { number % 2 } else { 3 } {
+                let seen = arrivals.peek().map(|packet| packet.header.message);
+                let popped = arrivals.pop().map(|packet| packet.header.message);
+                assert_eq!((seen, popped), (popped, taken.pop_front().map(|(_, number)| number)));
+            }
+            assert_eq!(arrivals.counted(), taken.len() as u64);
+        }
+    }
+
+    /// The flow whose packet is first pays for it, and nobody else.
+    #[test]
+    fn the_flow_of_the_head_is_charged() {
+        let mut arrivals = Arrivals::new(Ppm(10_000));
+        let paths = [1, 2].map(|path| waiting(path, 0).header.path);
+        assert!(arrivals.push(waiting(1, 0)) && arrivals.push(waiting(2, 1)));
+        let now = Instant(1_000_000_000);
+        arrivals.charge_head(Nanos::from_secs(1), now);
+        assert_eq!(paths.map(|path| arrivals.has_share(path, now)), [false, true]);
+    }
+}

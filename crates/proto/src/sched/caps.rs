@@ -99,3 +99,25 @@ impl Caps {
         self.throttled
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A share earns what it is charged in cost divided by share, rounded up to the nanosecond, however large.
+    #[test]
+    fn a_share_earns_a_cost_in_its_time() {
+        let price = |share, cost| Bucket::of(Ppm(share)).expect("a cap").price(Nanos(cost)).0;
+        for (share, cost, paid) in [
+            (500_000, 0, 0),
+            (500_000, 1_000_000, 2_000_000),
+            (999_999, 999_999, 1_000_000),
+            (3, 1, 333_334),
+            (10_000, 1 << 50, 100 << 50),
+            (250_000, 1 << 61, 1 << 63),
+            (1, 1 << 50, u64::MAX),
+        ] {
+            assert_eq!(price(share, cost), paid, "{cost} of {share} ppm");
+        }
+    }
+}

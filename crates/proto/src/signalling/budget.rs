@@ -289,7 +289,7 @@ mod tests {
         );
         // It takes nothing of it.
         let first = terms(&contract, &stages, 0..1, Role::Source, Nanos::ZERO, Ppm(0));
-        assert!(first.bounds[0].0 >= 1_000_000 - 210 - 2, "{:?}", first.bounds);
+        assert!(first.bounds[0].0 == 1_000_000 - 210 - 1, "{:?}", first.bounds);
     }
 
     #[test]

@@ -347,4 +347,29 @@ mod tests {
         filter.echoed(Instant(0), Instant(u64::MAX));
         assert!(filter.offset(Instant(u64::MAX)).is_some());
     }
+
+    /// After the last exchange both clocks run on, as wrongly as they may, in either direction.
+    #[test]
+    fn what_was_known_ages_as_fast_as_clocks_may_drift() {
+        for (ppm, silence_s) in [(200, 1), (200, 1_000), (-200, 100), (-200, 10_000)] {
+            let mut clocks = Clocks::new(silence_s, ppm, Ppm(200));
+            let t4 = clocks.exchange(1_000_000_000, 50_000, 50_000);
+            let (wrong, error) = clocks.wrong(t4 + silence_s * 1_000_000_000);
+            assert!(wrong <= error, "{ppm} {silence_s}: {wrong} {error}");
+            // Half a millisecond of waiting, and 200 of a million parts to both sides.
+            let needed = silence_s * 200_000;
+            assert!(error <= needed + needed / 1_000 + 700_000, "{ppm} {silence_s}: {error} of {needed}");
+        }
+    }
+
+    /// Not even where both directions leave one offset only.
+    #[test]
+    fn no_clock_is_known_exactly() {
+        let mut filter = ClockFilter::new(Nanos(1_000), Ppm(0));
+        filter.heard(Instant(5_000_000), Instant(2_000_000));
+        let offset = 3_000_000 + 1_000 - STAMP_ERROR.0;
+        filter.echoed(Instant(2_000_000), Instant(2_000_000 + offset + 1_000 - STAMP_ERROR.0));
+        let known = filter.offset(Instant(2_000_000)).expect("both directions were heard");
+        assert_eq!((known.offset_ns, known.error), (offset as i64, Nanos(1)));
+    }
 }

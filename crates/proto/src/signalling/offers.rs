@@ -92,7 +92,7 @@ impl Signalling {
             return self.tell_refused(id, &attempt, ChannelRefusal { offer: None, ..refusal });
         };
         let until = now + self.answer_time().min(ASKING_TIME_MAX);
-        let offering = Offering { refusal, via, wanted, asked, found: None, left: OFFERS_MAX, until };
+        let offering = Offering { refusal, via, wanted, asked, found: None, left: OFFERS_MAX - 1, until };
         self.ask_offer(id, request, attempt, offering, now, resources);
     }
 
@@ -239,5 +239,17 @@ mod tests {
         // What was said yes to is what was asked for, and is all that is told.
         assert_eq!(offering.next(Ok((Nanos::from_secs(1), Vec::new()))), None);
         assert_eq!(offering.told().offer, asked);
+    }
+
+    /// Whatever a hop answers, so many are asked for and no more.
+    #[test]
+    fn a_hop_that_always_offers_something_else_is_asked_a_bounded_number_of_times() {
+        let wanted = contract(1_000, 5);
+        let left = OFFERS_MAX - 1;
+        let (refusal, via, until) = (no(wanted), Vec::new(), Instant(0));
+        let mut offering = Offering { refusal, via, wanted, asked: wanted, found: None, left, until };
+        let more = (6..200).take_while(|ms| offering.next(Err(Some(no(contract(1_000, *ms))))).is_some());
+        assert_eq!(1 + more.count(), usize::from(OFFERS_MAX), "the first was asked for without a question");
+        assert_eq!(offering.told().offer, None, "nobody said yes");
     }
 }

@@ -86,7 +86,7 @@ impl Shown {
 #[derive(Default)]
 pub struct OutRing {
     queued: VecDeque<(Vec<u8>, Instant)>,
-    free: Vec<Vec<u8>>,
+    pub free: Vec<Vec<u8>>,
     pub shown: Shown,
 }
 impl OutRing {
@@ -395,7 +395,11 @@ impl World {
 
     fn transmit(&mut self, node: usize, link: LinkId) -> bool {
         let mut active = false;
-        while let Some(sent) = self.nodes[node].poll_transmit(link, self.now, &mut self.out) {
+        loop {
+            let may = self.nodes[node].may_transmit(link);
+            let sent = self.nodes[node].poll_transmit(link, self.now, &mut self.out);
+            assert!(may || sent.is_none(), "h{} has something that it has not announced", node + 1);
+            let Some(sent) = sent else { break };
             active = true;
             self.nodes[node].show_counters();
             let len = sent.packet.copy_to(&mut self.out);

@@ -401,3 +401,21 @@ fn what_waits_for_a_slow_neighbour_is_bounded_and_the_rest_refused() {
     assert_eq!(opened, ASKS_WAITING_MAX + 1_000 - refused, "nobody is given up for it");
     assert_eq!(network.states(0), vec!["open"; opened]);
 }
+
+/// The limit is each neighbour's own: who floods takes nothing from another one.
+#[test]
+fn a_flood_of_one_neighbour_refuses_nobody_elses_channels() {
+    let mut network = Network::new(1, 3, &[(0, 1), (2, 1)], |_, _| {});
+    network.hosts[1].agent = Agent::Silent;
+    network.run(SECOND);
+    assert_eq!(refused_beyond_half_open(&mut network, 3), 3);
+    for _ in 0..20 {
+        network.open(2, 1, 50);
+        network.run(MILLI);
+    }
+    network.run(SECOND);
+    assert_eq!(network.count(2, |e| matches!(e, Event::Refused { .. })), 0);
+    assert_eq!(network.states(2).len(), 20);
+    network.run(30 * SECOND);
+    assert!(network.nothing_held());
+}

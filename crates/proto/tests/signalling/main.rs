@@ -9,6 +9,7 @@ mod limits;
 mod network;
 mod news;
 mod offers;
+mod order;
 mod properties;
 mod seals;
 mod versions;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use punctual_proto::ids::LinkId;
 use punctual_proto::signalling::SealKey;
 
 use crate::network::{Flying, Network, SECOND};
@@ -66,5 +67,29 @@ fn drivers_know_all_that_the_neighbour_sends_in_this_life() {
         let third = told(&mut network, 1).expect("a new key");
         all_fit(third, &sent_to(&mut network, 1));
         none_fits(third, &second);
+    }
+}
+
+/// What is authentic and meant for another host, or comes from another one, is not from that link's neighbour to this node.
+#[test]
+fn packets_of_others_are_nobodys_here() {
+    let mut network = Network::line(3, 3, |_, _| {});
+    network.tape = Some(Vec::new());
+    network.run(3 * SECOND);
+    let tape = network.tape.take().expect("it was recorded");
+    let unauthenticated = |network: &Network, host: usize| {
+        network.hosts[host].signalling.as_ref().expect("alive").counters().unauthenticated
+    };
+    // From h2 to h1, brought to h3 on its link to h2; and from h3 to h2, brought to h2 on its link to h1.
+    let towards = |to: usize, link: LinkId| -> Vec<_> {
+        tape.iter().filter(|packet| (packet.to, packet.link) == (to, link)).cloned().collect()
+    };
+    for (misled, to) in [(towards(0, LinkId(0)), 2), (towards(1, LinkId(1)), 1)] {
+        assert!(misled.len() > 5);
+        let before = unauthenticated(&network, to);
+        for packet in &misled {
+            network.deliver(&Flying { to, link: LinkId(0), ..packet.clone() });
+        }
+        assert_eq!(unauthenticated(&network, to) - before, misled.len() as u64);
     }
 }

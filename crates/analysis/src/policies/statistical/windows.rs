@@ -198,3 +198,52 @@ impl<'a> Windows<'a> {
         tail(variables, for_others.0 as f64, negligible, theta)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+    use crate::policies::testing::{random_demand, random_model};
+    use crate::statistical::Ppb;
+
+    /// Beyond the longest window all messages that may be due at all have the time that they need.
+    #[test]
+    fn even_peaks_fit_into_all_longer_windows() {
+        let mut unbounded = 0;
+        for seed in 0..400 {
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let model = random_model(&mut rng);
+            let mut windows = Windows::new(&model, &BTreeMap::new(), &BTreeMap::new());
+            for _ in 0..rng.random_range(0..6) {
+                windows.add_hard(HardKind::of(&random_demand(&mut rng)));
+            }
+            for _ in 0..rng.random_range(1..8) {
+                let demand = random_demand(&mut rng);
+                let mean_period = demand.period * rng.random_range(1..9);
+                let mean_over = Nanos(rng.random_range(0..900_000_000));
+                let miss_ratio = Ppb::new(1_000_000).expect("a ratio");
+                let soft = Soft { mean_period, mean_over, jitter: Nanos::ZERO, miss_ratio };
+                windows.add_soft(SoftKind::of(&demand, soft, Nanos::from_millis(rng.random_range(1..300))));
+            }
+            let Some(longest) = windows.longest() else {
+                unbounded += 1;
+                continue;
+            };
+            for stretch in [1_000, 1_001, 1_017, 1_300, 2_000, 17_000] {
+                let window = Nanos(longest.0 * stretch / 1_000);
+                let taken = model.blocking.by(Nanos::ZERO)
+                    + model.interference.within(window)
+                    + windows.hard.iter().map(|(kind, n)| kind.within(window) * u64::from(*n)).sum()
+                    + windows
+                        .soft
+                        .iter()
+                        .map(|(kind, n)| kind.cost * kind.most(window) * u64::from(*n))
+                        .sum();
+                assert!(taken <= window, "seed {seed}: {taken} in {window}");
+            }
+        }
+        assert!(unbounded < 200, "{unbounded}");
+    }
+}

@@ -238,4 +238,33 @@ mod tests {
         assert!(!arrivals.take(&Header { cookie: Cookie(8), ..header(5) }, Instant(4)));
         assert_eq!(arrivals.counted(), None);
     }
+
+    #[test]
+    fn a_rate_is_bytes_by_time_and_of_no_time_the_largest() {
+        assert_eq!(rate_of(1_000, Nanos::from_secs(2)), BitRate(4_000));
+        assert_eq!(rate_of(3, Nanos(1)), BitRate(24_000_000_000));
+        assert_eq!(rate_of(u128::MAX, Nanos(0)), BitRate(u64::MAX));
+    }
+
+    /// A bend in any quarters at the begin and the end of what is looked at is left out, and no more than that.
+    #[test]
+    fn the_longest_straight_window_counts() {
+        // A few less than there are marks for.
+        const PACKETS: u64 = 1_200;
+        const QUARTER: u64 = PACKETS / 6;
+        for (begin, end) in [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (0, 2)] {
+            // A third is left out in any case; where nothing bends there is a little less than the rest.
+            let (first, last) = (PACKETS / 3 + begin * QUARTER, PACKETS - end * QUARTER);
+            let drains = |number: u64, sent: u64| {
+                let before = if begin > 0 { (first - 30).saturating_sub(number) } else { 0 };
+                let behind = if end > 0 { number.saturating_sub(last - 1) } else { 0 };
+                Some(1_000_000_000 + sent * 4 - before * before * 20 + behind * behind * 20)
+            };
+            let counted = counted(PACKETS, drains).expect("enough");
+            let of_straight = (4 - begin - end) * QUARTER;
+            assert!(counted.jitter < Nanos(1_000), "{begin} {end}: {counted:?}");
+            assert!(counted.packets.abs_diff(of_straight) < QUARTER / 3, "{begin} {end}: {counted:?}");
+            assert!(counted.rate(1_000).0.abs_diff(20_000_000) < 20_000, "{begin} {end}: {counted:?}");
+        }
+    }
 }

@@ -61,7 +61,7 @@ fn filler_payload_bytes(link: &LinkConfig) -> u32 {
 }
 
 /// The header of one of them, sent at `sent`.
-pub(super) fn filler_header(
+pub(in crate::node) fn filler_header(
     path: PathId,
     destination: NodeId,
     cookie: Cookie,

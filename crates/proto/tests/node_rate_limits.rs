@@ -1,0 +1,173 @@
+//! The limits of a measurement (`limits::RATE_*`), each crossed: a line h1 - h2 whose wire drains at its own rate.
+
+mod common;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use common::rate::{TRIED as CONFIGURED, measured};
+use common::{Slow, World, name};
+use punctual_proto::ids::{Address, LinkId};
+use punctual_proto::limits::{
+    RATE_ANSWER_TIME, RATE_ATTEMPTS_MAX, RATE_DRAIN_TIME, RATE_ERROR_MAX, RATE_QUEUED_MAX, RATE_TIME,
+    RATE_WAITING_MAX,
+};
+use punctual_proto::node::api::{Event, MeasuredRate, OpenRequest, Port, RateRefusal, UserId};
+use punctual_proto::wire::{Header, Kind};
+use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+
+const LINK: LinkId = LinkId(0);
+const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+/// What h1 has filled its link with.
+#[derive(Debug, Default)]
+struct Filled {
+    packets: u64,
+    /// Of each attempt.
+    cookies: BTreeSet<u32>,
+    /// Signalling of h2 is lost from then on.
+    silent: bool,
+}
+
+fn watched(drains: BitRate) -> (World, Rc<RefCell<Filled>>) {
+    let mut world = World::line(2, CONFIGURED);
+    world.slow = Some(Slow::new(0, drains));
+    world.run_for(Nanos::from_secs(3));
+    let filled = watch(&mut world);
+    (world, filled)
+}
+
+fn watch(world: &mut World) -> Rc<RefCell<Filled>> {
+    let filled = Rc::<RefCell<Filled>>::default();
+    let seen = filled.clone();
+    world.tap = Some(Box::new(move |node, port, bytes| {
+        let mut filled = seen.borrow_mut();
+        if node == 0 && port == Port::Data {
+            let (header, _) = Header::parse(bytes).expect("a packet of ours");
+            assert_eq!(header.kind, Kind::BestEffort);
+            filled.packets += 1;
+            filled.cookies.insert(header.cookie.0);
+        }
+        node == 0 || !filled.silent || port == Port::Data
+    }));
+    filled
+}
+
+fn measure(world: &mut World) -> Result<MeasuredRate, RateRefusal> {
+    world.events[0].clear();
+    world.nodes[0].measure_rate(LINK, world.now)?;
+    measured(world, 0)
+}
+
+#[test]
+fn a_link_is_filled_for_so_long_and_few_packets_wait_meanwhile() {
+    let (mut world, filled) = watched(BitRate(90_000_000));
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    let (mut first, mut last, mut before) = (None, None, 0);
+    for _ in 0..2_000 {
+        world.run_for(Nanos::from_micros(250));
+        let packets = filled.borrow().packets;
+        if filled.borrow().cookies.len() == 1 && packets > before {
+            first = first.or(Some(world.now));
+            last = Some(world.now);
+        }
+        before = packets;
+        let waiting = world.nodes[0].accounts().into_iter();
+        let most = waiting.filter(|account| account.what == "best-effort packets").map(|it| it.counted).max();
+        assert!(most <= Some(u64::from(RATE_QUEUED_MAX)), "{most:?} wait");
+    }
+    let took = last.zip(first).map(|(last, first)| last.since(first)).expect("it was filled");
+    assert!(took + MS(3) > RATE_TIME && took < RATE_TIME + MS(3), "{took}");
+}
+
+#[test]
+fn who_does_not_answer_is_given_up_in_time() {
+    // It never says that it counts; it never says what it has counted.
+    for (silent_after, patience) in [(MS(0), RATE_ANSWER_TIME), (MS(100), RATE_TIME + RATE_DRAIN_TIME)] {
+        let (mut world, filled) = watched(BitRate(20_000_000));
+        filled.borrow_mut().silent = silent_after == MS(0);
+        let began = world.now;
+        world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+        world.run_for(silent_after);
+        filled.borrow_mut().silent = true;
+        assert_eq!(measured(&mut world, 0), Err(RateRefusal::NoAnswer));
+        let took = world.now.since(began);
+        assert!(took + MS(5) > patience && took < patience + MS(60), "{took} of {patience}");
+    }
+}
+
+#[test]
+fn a_link_through_which_next_to_nothing_comes_says_nothing() {
+    let (mut world, filled) = watched(BitRate(20_000_000));
+    // A packet takes a twelfth of a second, and few may wait.
+    let slow = world.slow.as_mut().expect("it drains");
+    (slow.rate, slow.wait_max) = (BitRate(150_000), MS(300));
+    assert_eq!(measure(&mut world), Err(RateRefusal::TooFew));
+    assert_eq!(filled.borrow().cookies.len(), usize::from(RATE_ATTEMPTS_MAX));
+}
+
+/// A wire that stands still for longer than it is filled evenly, each time.
+#[test]
+fn what_is_too_uneven_is_tried_so_often_and_refused() {
+    for (stall_ms, is_good) in [(0, true), (60, false)] {
+        let (mut world, filled) = watched(BitRate(20_000_000));
+        world.events[0].clear();
+        world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+        let mut result = None;
+        for step in 0..4_000_u64 {
+            // More often than windows could leave it out; what is handed over now comes out up to 100 ms later.
+            if step % 90 == 0 {
+                let slow = world.slow.as_mut().expect("it drains");
+                slow.stall = (world.now + MS(100), world.now + MS(100 + stall_ms));
+            }
+            world.run_for(MS(1));
+            while let Some(event) = world.events[0].pop_front() {
+                if let Event::Rate { result: found, .. } = event {
+                    result = Some(found);
+                }
+            }
+            if result.is_some() {
+                break;
+            }
+        }
+        let attempts = filled.borrow().cookies.len();
+        match (is_good, result.expect("it comes to an end")) {
+            (true, Ok(found)) => assert!(attempts == 1 && found.error < Ppm(20_000), "{attempts} {found:?}"),
+            (false, Ok(found)) => {
+                assert!(found.error <= RATE_ERROR_MAX && found.error > Ppm(20_000), "{found:?}");
+                assert_eq!(attempts, usize::from(RATE_ATTEMPTS_MAX));
+            }
+            (false, Err(RateRefusal::Uneven { error })) => {
+                assert!(error > RATE_ERROR_MAX, "{error:?}");
+                assert_eq!(attempts, usize::from(RATE_ATTEMPTS_MAX));
+            }
+            (_, other) => panic!("{stall_ms}: {other:?}"),
+        }
+        assert_eq!(world.nodes[0].status(Instant(0)).links[0].packets_guaranteed, 0);
+    }
+}
+
+/// So many wait here for a link that is being measured; who comes later waits at the neighbour, and nobody is lost.
+#[test]
+fn who_waits_for_a_measurement_waits_in_bounded_numbers() {
+    let (mut world, _) = watched(BitRate(20_000_000));
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    world.run_for(MS(50));
+    let contract = Contract::new(100, Rate::per_second(1).expect("a rate"), 1, MS(900)).expect("in range");
+    let to = Address { port: name("nobody"), host: name("h2") };
+    let asked = RATE_WAITING_MAX + 9;
+    for _ in 0..asked {
+        let to = to.clone();
+        let request = OpenRequest { to, contract, user: UserId(0), probe: true, token: None };
+        world.nodes[0].open(request, world.now).expect("it can be tried");
+    }
+    world.run_for(MS(20));
+    let answered =
+        |world: &World| world.events[0].iter().filter(|event| matches!(event, Event::Probed { .. })).count();
+    assert_eq!(answered(&world), 0);
+    let probing = world.nodes[0].channels().iter().filter(|channel| channel.state == "probing").count();
+    assert_eq!(probing, 9, "those have asked the neighbour");
+    world.run_for(Nanos::from_secs(60));
+    assert_eq!(answered(&world), asked);
+}
