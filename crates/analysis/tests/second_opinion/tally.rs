@@ -46,7 +46,7 @@ fn medians(gaps: &[Gap]) -> Option<(f64, f64)> {
 
 impl Tally {
     pub fn add(&mut self, one: &Opinion) {
-        self.broken.extend(one.broken.iter().cloned());
+        self.broken.extend(one.broken.iter().chain(&one.refuted).cloned());
         if let Some(searched) = &one.searched {
             self.searched += 1;
             self.channels += searched.channels as u64;
