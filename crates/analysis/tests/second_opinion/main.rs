@@ -9,6 +9,8 @@
 #[cfg(feature = "mutations")]
 mod faults;
 mod opinion;
+#[cfg(not(feature = "mutations"))]
+mod pieces;
 mod search;
 mod sets;
 mod soft;

@@ -142,7 +142,7 @@ fn units_of(cost: u8, longest: u8, rng: &mut SmallRng) -> Vec<u8> {
 }
 
 /// A channel that wants in: its demand, and the units of its messages.
-fn draw_demand(made: &Made, wanted: u64, rng: &mut SmallRng) -> (Demand, Channel) {
+fn draw_demand(made: &Made, order: Order, wanted: u64, rng: &mut SmallRng) -> (Demand, Channel) {
     let period: u8 = rng.random_range(3..=10);
     let cost = rng.random_range(1..=(u64::from(period) * 5 / 4 / wanted).clamp(1, 6)) as u8;
     let late = pick(rng, &[0, 0, 1, period / 2, period]);
@@ -150,9 +150,10 @@ fn draw_demand(made: &Made, wanted: u64, rng: &mut SmallRng) -> (Demand, Channel
     let (release_latency, horizon) = (ticks(late.into()), ticks(early.into()));
     let class = if rng.random_bool(0.2) { Class::LowLatency } else { Class::Guaranteed };
     let span = ticks(period.into());
+    let apart = matches!(made, Made::Processor { .. }) && cost > 1 && rng.random_bool(0.3);
     let (demand, units) = match made {
         Made::Processor { .. } => {
-            let longest = rng.random_range(1..=cost);
+            let longest = if apart { cost } else { rng.random_range(1..=cost) };
             let demand = Demand {
                 cost: ticks(cost.into()),
                 unit_cost_max: ticks(longest.into()),
@@ -162,7 +163,7 @@ fn draw_demand(made: &Made, wanted: u64, rng: &mut SmallRng) -> (Demand, Channel
                 urgency: Urgency::default(),
                 soft: None,
             };
-            (demand, units_of(cost, longest, rng))
+            (demand, if apart { units_of(cost, cost - 1, rng) } else { units_of(cost, longest, rng) })
         }
         Made::Link(Wire { link }) => {
             let rate = Rate::every(span).expect("not zero");
@@ -177,8 +178,16 @@ fn draw_demand(made: &Made, wanted: u64, rng: &mut SmallRng) -> (Demand, Channel
     };
     // Periods are whole ticks: the margin of the policed interval is left out.
     let demand = Demand { period: span, urgency: Urgency::of_period(class, span), ..demand };
-    let channel =
-        Channel { period: period as i8, late: late as i8, early: early as i8, units, bound_ns: 0, rank: 0 };
+    let demand = if apart && order == Order::Rank { demand.in_pieces() } else { demand };
+    let channel = Channel {
+        period: period as i8,
+        late: late as i8,
+        early: early as i8,
+        apart,
+        units,
+        bound_ns: 0,
+        rank: 0,
+    };
     (demand, channel)
 }
 
@@ -208,7 +217,7 @@ pub fn draw(seed: u64) -> Set {
     let mut set = Set { policy, kind, stage, channels: Vec::new(), least: None, demands: Vec::new(), model };
     let wanted = pick(rng, &[1, 2, 2, 2, 3, 3, 3, 4]);
     for key in 0..wanted {
-        let (demand, channel) = draw_demand(&made, wanted, rng);
+        let (demand, channel) = draw_demand(&made, stage.order, wanted, rng);
         set.ask(admission.as_mut(), StageKey(key), demand, channel, rng);
     }
     set

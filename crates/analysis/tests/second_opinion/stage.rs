@@ -5,6 +5,8 @@
 //! least its period apart; its bound counts from e. Work is done in units that nothing takes back. Between two steps of one
 //! instant anything may become ready, so that a unit that began "just before" is among the cases.
 
+use std::ops::Range;
+
 /// Nanoseconds of a tick.
 pub const TICK_NS: i64 = 20_000;
 /// Parts of a tick in which the kernel's credit is counted.
@@ -24,6 +26,8 @@ pub struct Channel {
     pub early: i8,
     /// Ticks of each unit of a message, in their order.
     pub units: Vec<u8>,
+    /// Packets become ready one by one; all of a message that are ready when it is served are one unit.
+    pub apart: bool,
     pub bound_ns: i64,
     /// Who goes first where deadlines do not say it: the smaller.
     pub rank: u64,
@@ -66,6 +70,8 @@ struct Queue {
     effective: [i8; JOBS_MAX],
     jobs: u8,
     handed: u8,
+    /// Packets of the last one that are not ready yet.
+    missing: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -116,6 +122,8 @@ pub struct State {
 pub enum Step {
     /// A message of this channel becomes ready; its e.
     Ready(usize, i8),
+    /// The next packet of this channel's last message does.
+    More(usize),
     /// The next unit of this channel is handed over.
     Serve(usize),
     /// A unit of best effort.
@@ -147,9 +155,24 @@ impl State {
         Self { work: Work::default(), freedom }
     }
 
-    fn unit_next(&self, channels: &[Channel], channel: usize) -> Option<u8> {
+    /// The units of the first message that would be served together, as indices.
+    fn run_next(&self, channels: &[Channel], channel: usize) -> Range<usize> {
         let queue = &self.work.queues[channel];
-        (queue.jobs > 0).then(|| channels[channel].units[usize::from(queue.handed)])
+        let (from, units) = (usize::from(queue.handed), channels[channel].units.len());
+        let ready = if queue.jobs == 1 { units - usize::from(queue.missing) } else { units };
+        let to = if channels[channel].apart { ready } else { ready.min(from + 1) };
+        if queue.jobs > 0 { from..to } else { 0..0 }
+    }
+
+    fn unit_next(&self, channels: &[Channel], channel: usize) -> Option<u8> {
+        let run = &channels[channel].units[self.run_next(channels, channel)];
+        (!run.is_empty()).then(|| run.iter().sum())
+    }
+
+    /// Whether a packet has to become ready before time passes.
+    fn is_short_of(&self, channels: &[Channel], channel: usize) -> bool {
+        let queue = &self.work.queues[channel];
+        queue.missing > 0 && -queue.effective[usize::from(queue.jobs) - 1] >= channels[channel].late
     }
 
     /// Its place in the order, the first the smallest.
@@ -184,7 +207,7 @@ impl State {
     /// All that may happen next.
     pub fn steps(&self, stage: &Stage, channels: &[Channel], into: &mut Vec<Step>) {
         into.clear();
-        let first = (0..channels.len()).filter(|&channel| self.work.queues[channel].jobs > 0);
+        let first = (0..channels.len()).filter(|&channel| self.unit_next(channels, channel).is_some());
         let urgent = first.clone().map(|channel| self.key(stage, channels, channel)).min();
         let heads = first.filter(|&channel| Some(self.key(stage, channels, channel)) == urgent);
         let mut served = false;
@@ -198,7 +221,8 @@ impl State {
             // Of equal heads the one that does not fit may be looked at.
             waits |= !fits;
         }
-        if waits && !(self.can_see(stage) && self.work.waited >= stage.reaction) {
+        let short = (0..channels.len()).any(|channel| self.is_short_of(channels, channel));
+        if waits && !short && !(self.can_see(stage) && self.work.waited >= stage.reaction) {
             into.push(Step::Tick { stolen: false });
             let busy = self.work.on_wire > 0;
             if busy && self.freedom.credit + stage.rho >= PARTS {
@@ -214,6 +238,10 @@ impl State {
         }
         // The last is looked at first: all that may be ready is, with the earliest e.
         for (index, channel) in channels.iter().enumerate() {
+            if self.work.queues[index].missing > 0 {
+                into.push(Step::More(index));
+                continue;
+            }
             let earliest = self.freedom.next[index].max(-channel.late);
             into.extend((earliest..=channel.early).rev().map(|e| Step::Ready(index, e)));
         }
@@ -233,9 +261,12 @@ impl State {
                 let queue = &mut next.work.queues[channel];
                 *queue.effective.get_mut(usize::from(queue.jobs)).ok_or(TooLarge)? = effective;
                 queue.jobs += 1;
+                queue.missing =
+                    if channels[channel].apart { channels[channel].units.len() as u8 - 1 } else { 0 };
                 next.freedom.next[channel] =
                     effective.checked_add(channels[channel].period).ok_or(TooLarge)?;
             }
+            Step::More(channel) => next.work.queues[channel].missing -= 1,
             Step::Serve(channel) => next.serve(stage, channels, channel)?,
             Step::BestEffort(ticks) => {
                 next.hand_over(stage, Unit { left: ticks, size: ticks, ends: NOBODY, effective: 0 })?;
@@ -247,11 +278,12 @@ impl State {
     }
 
     fn serve(&mut self, stage: &Stage, channels: &[Channel], channel: usize) -> Result<(), TooLarge> {
+        let run = self.run_next(channels, channel);
         let queue = &mut self.work.queues[channel];
         let units = &channels[channel].units;
-        let size = units[usize::from(queue.handed)];
+        let size = units[run.clone()].iter().sum();
         let mut unit = Unit { left: size, size, ends: NOBODY, effective: 0 };
-        queue.handed += 1;
+        queue.handed = run.end as u8;
         if usize::from(queue.handed) == units.len() {
             (unit.ends, unit.effective) = (channel as i8, queue.effective[0]);
             queue.effective.rotate_left(1);
