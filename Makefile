@@ -78,6 +78,7 @@ lint: setup ## format, clippy, layering, licences and sources
 	scripts/check-format
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p punctual-sim --features mutations --all-targets -- -D warnings
+	$(CARGO) clippy --locked -p punctual-analysis --features mutations --all-targets -- -D warnings
 	$(CARGO) clippy --locked --workspace --lib --bins -- -D warnings -D clippy::too_many_lines
 	$(CARGO) test --locked -p punctual-cli --test layering
 	scripts/check-deny
