@@ -205,6 +205,8 @@ impl Tally {
     }
 }
 
+/// What this program is asked for.
+#[allow(clippy::disallowed_methods)] // Tests have no arguments of their own.
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}: give a whole number")))
