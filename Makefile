@@ -8,14 +8,17 @@ CARGO ?= cargo
 SEEDS ?= 0..200
 MUTANTS ?= 300
 SCOPE ?= core
+ORACLE_SETS ?= 200000
+ORACLE_SEED ?= 1
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 1200
 SOAK_SEED ?= 1
 ATTACK_SECONDS ?= 20
 PUNCTUAL := $(CARGO_TARGET_DIR)/release/punctual
 MUTATIONS := $(CARGO) test --locked --release -p punctual-sim --features mutations --test mutations --
+ORACLE := $(CARGO) test --locked --release -p punctual-analysis
 
-.PHONY: help setup build demo test mutations mutants campaign fuzz sanitize coverage soak attack trials bench fmt lint clean
+.PHONY: help setup build demo test mutations mutants oracle campaign fuzz sanitize coverage soak attack trials bench fmt lint clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -40,6 +43,11 @@ mutations: setup ## every deliberate fault of the core, from the first seed on, 
 
 mutants: setup ## MUTANTS mistakes drawn by SEED, built once behind a switch: tests, then the simulator, look for each; goes on where it was
 	$(CARGO) run --locked -p punctual-mutants -- --mutants $(MUTANTS) --scope $(SCOPE) $(if $(SEED),--seed $(SEED))
+
+oracle: setup ## second opinions: ORACLE_SETS stages in all release patterns, buffers against a search over arrivals, by ORACLE_SEED
+	$(ORACLE) --features mutations --test second_opinion -- --nocapture
+	PUNCTUAL_ORACLE_SETS=$(ORACLE_SETS) PUNCTUAL_ORACLE_SEED=$(ORACLE_SEED) $(ORACLE) --test second_opinion --test occupancy \
+		-- --nocapture
 
 campaign: build ## 10,000 simulated networks, 10^8 messages; Ctrl-C and again: it goes on where it was
 	$(PUNCTUAL) sim --campaign $(CARGO_TARGET_DIR)/campaign.json --seeds 0..10000 --traffic-ms 2600
@@ -73,6 +81,7 @@ lint: setup ## format, clippy, layering, licences and sources
 	scripts/check-format
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p punctual-sim --features mutations --all-targets -- -D warnings
+	$(CARGO) clippy --locked -p punctual-analysis --features mutations --all-targets -- -D warnings
 	$(CARGO) clippy --locked --workspace --lib --bins -- -D warnings -D clippy::too_many_lines
 	$(CARGO) test --locked -p punctual-cli --test layering
 	scripts/check-deny

@@ -62,6 +62,16 @@ pub struct Demand {
     pub soft: Option<Soft>,
 }
 
+impl Demand {
+    /// The same where a message's packets are served as they come, a unit being all that have: a message is more than one unit,
+    /// however long a unit may be. Fixed orders ask (a message of one unit is safe from all others once it has begun); EDF
+    /// does not.
+    #[must_use]
+    pub fn in_pieces(self) -> Self {
+        Self { cost: self.cost.max(self.unit_cost_max + Nanos(1)), ..self }
+    }
+}
+
 /// A yes of one stage: it can bound the channel by `bound`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {

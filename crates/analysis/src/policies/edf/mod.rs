@@ -104,6 +104,10 @@ impl Edf {
             self.groups.insert(fresh.clone());
             fresh
         });
+        // Its steps up to there may be more than all others' together.
+        if self.stairs.horizon > self.horizon_max() {
+            self.stairs.clear();
+        }
         self.stairs.add(&series);
         self.blocking.add(demand.unit_cost_max, bound - demand.release_latency);
         self.used.add(demand);
@@ -167,10 +171,15 @@ impl Edf {
         Err(NoBound::Horizon)
     }
 
+    /// As far as [`STEPS_MAX`] steps of what is held reach.
+    fn horizon_max(&self) -> i64 {
+        let reach = (STEPS_MAX * 1_000_000_000_000).checked_div(self.step_rate).unwrap_or(u128::MAX);
+        reach.min(1 << 60) as i64
+    }
+
     /// Moves the horizon to `wanted`, at least by a quarter, or as far as the steps allow; `false` if it is there.
     fn extend(&mut self, wanted: i64) -> bool {
-        let cap = (STEPS_MAX * 1_000_000_000_000).checked_div(self.step_rate).unwrap_or(u128::MAX);
-        let cap = cap.min(1 << 60) as i64;
+        let cap = self.horizon_max();
         let wanted = wanted.max(self.stairs.horizon);
         let target = wanted.saturating_add(wanted / 4 + 1).min(cap);
         if target <= self.stairs.horizon || self.stairs.len() as u128 >= 2 * STEPS_MAX {

@@ -89,3 +89,33 @@ fn caches_change_no_decision() {
         }
     }
 }
+
+/// What a decision about long periods has looked through is no reason to keep the steps of a short one as far.
+#[test]
+fn the_steps_that_are_kept_are_bounded_whoever_comes_after_whom() {
+    let model = StageModel {
+        blocking: crate::Blocking::Pipeline(Nanos::ZERO),
+        interference: crate::Interference::default(),
+        utilisation_limit: Ppm::ONE,
+    };
+    let demand = |cost, period| Demand {
+        cost: Nanos(cost),
+        unit_cost_max: Nanos(cost),
+        period: Nanos(period),
+        release_latency: Nanos::ZERO,
+        early: Nanos::ZERO,
+        urgency: Urgency::default(),
+        soft: None,
+    };
+    let hour = 3_600_000_000_000;
+    // All of an empty stage; or nearly all of the rest of one, and then what comes each microsecond.
+    for demands in [&[demand(80_000, 80_000)][..], &[demand(hour / 2, hour), demand(498, 1_000)]] {
+        let mut policy = Edf::new(model);
+        for (key, demand) in demands.iter().enumerate() {
+            let offer = policy.offer(demand, BOUND_MAX).expect("there is room");
+            policy.hold(StageKey(key as u64), demand, offer.bound).expect("what was offered holds");
+        }
+        assert_eq!(policy.len(), demands.len());
+        assert!(policy.stairs.len() as u128 <= 2 * STEPS_MAX, "{} steps", policy.stairs.len());
+    }
+}

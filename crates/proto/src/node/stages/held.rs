@@ -6,8 +6,9 @@ use punctual_analysis::{Activation, Demand, Nanos, Service};
 
 use super::buffers::{Pooled, Reserved};
 use super::models::path_costs;
-use super::{Stages, counts_early};
+use super::{Stages, counts_early, is_fixed_order};
 use crate::ids::{ChannelId, LinkId};
+use crate::node::api::Role;
 use crate::signalling::LocalChannel;
 use crate::table::OfChannel;
 
@@ -166,6 +167,9 @@ impl Stages {
         costs.message += local.handler_time;
         let demand = self.cpu_model.demand_of(contract, &service, fragment, &costs, self.release_latency);
         let demand = Demand { soft: local.soft.as_deref().copied(), ..demand };
+        // Packets that come in may be served one by one, though a quantum would hold all of a message.
+        let apart = local.role != Role::Source && contract.packets_max(fragment) > 1;
+        let demand = if apart && is_fixed_order(self.cpu_admission) { demand.in_pieces() } else { demand };
         let wait = service.wait;
         let work_max = if wait > Nanos::ZERO { service.period } else { Nanos::MAX };
         let service = (contract.activation != Activation::Deadline).then_some(service);

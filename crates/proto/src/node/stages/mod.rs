@@ -433,6 +433,11 @@ fn counts_early(admission: &str, stage: &HeldStage) -> bool {
     stage.wait == Nanos::ZERO && !matches!(admission, "edf" | "d-order" | "fifo")
 }
 
+/// Whether an admission goes by response times in the order in which channels are served.
+fn is_fixed_order(admission: &str) -> bool {
+    matches!(admission, "fixed-priority" | "rmdp")
+}
+
 fn unsuitable(error: ActivationError) -> RefuseCause {
     RefuseCause::Unsuitable(error.to_string().into())
 }

@@ -1,0 +1,52 @@
+//! Where packets come in, a message is not one unit of the processor's work though a quantum would hold all of it: its packets may
+//! come, and be served, one by one, and who is more urgent goes between them.
+
+mod common;
+
+use common::{World, line_config};
+use punctual_proto::node::api::StageKind;
+use punctual_proto::node::config::{Admission, RunPolicy};
+use punctual_proto::{BitRate, Contract, Horizon, Nanos, Rate};
+
+const PACKET: Nanos = Nanos::from_micros(300);
+/// More than what taking in a message costs beside its packets.
+const EDGE: Nanos = Nanos::from_micros(20);
+const QUANTUM: u32 = 8;
+
+fn contract(packets: u32, interval: Nanos, deadline: Nanos) -> Contract {
+    let rate = Rate::every(interval).expect("a rate");
+    let contract = Contract::new(packets * 1_000, rate, 1, deadline).expect("in range");
+    Contract { horizon: Horizon::Regulated, ..contract }
+}
+
+/// Of a message of four packets beside one packet every `interval`: what of its bound is others' work, and what of that may come
+/// before its last packet begins.
+fn others_and_between(interval: Nanos) -> (Nanos, Nanos) {
+    let configs = (0..2).map(|index| {
+        let mut config = line_config(index, 2, BitRate(100_000_000));
+        (config.cpu.run, config.cpu.admission) = (RunPolicy::Rmdp, Admission::Rmdp);
+        config.cpu.quantum_packets = QUANTUM;
+        config.cpu.costs.receive_packet = PACKET;
+        config.fragment_bytes = 1_000;
+        config
+    });
+    let mut world = World::of(configs.collect());
+    let deadline = Nanos::from_millis(100);
+    let often = contract(1, interval, deadline);
+    world.open(0, 1, often).expect("room for both");
+    let open = world.open(0, 1, contract(4, deadline, deadline)).expect("room for both");
+    let sink = open.grant.stages.iter().rfind(|stage| stage.kind == StageKind::SinkCpu);
+    let sink = sink.expect("the sink's processor");
+    // From when it is ready on; and somebody who was ready late by r may be in time the next time.
+    let until_last = sink.offered - PACKET - EDGE;
+    (sink.made_of.others, PACKET * until_last.div_ceil(often.policed_interval()))
+}
+
+#[test]
+fn what_is_more_urgent_goes_between_the_packets_of_a_message() {
+    for step in 0..20 {
+        let interval = Nanos::from_micros(700 + step * 50);
+        let (others, between) = others_and_between(interval);
+        assert!(others >= between, "{others} of others in the bound, {between} may come every {interval}");
+    }
+}
