@@ -205,3 +205,17 @@ fn the_processors_system_calls_are_those_of_the_document() {
         "say in docs/SECURITY.md what the processor may do, and why, in the order of its list"
     );
 }
+
+/// `link` and `proto` do not know each other, and the driver looks at packets of both kinds.
+#[test]
+fn the_driver_knows_the_versions_of_packets() {
+    let header = std::fs::read_to_string(root().join("crates/link/bpf/punctual.bpf.h")).expect("the header");
+    let versions = [
+        ("WIRE_VERSION", punctual_proto::wire::VERSION),
+        ("RTCOP_VERSION", punctual_proto::signalling::RTCOP_VERSION),
+    ];
+    for (name, version) in versions {
+        let line = format!("#define {name} {version}");
+        assert!(header.lines().any(|there| there == line), "the header does not say: {line}");
+    }
+}

@@ -46,16 +46,13 @@ pub enum DaemonError {
 }
 
 /// Runs a host until `stop` is readable; calls `ready` once programs can connect. The calling thread and all others of
-/// the host keep only the capabilities that the configuration needs, and the system calls in their lists, for good. The
-/// processor has a heap of its own: the program's allocator is [`punctual_engine::os::heap::Allocator`], and a process has one
-/// such host.
+/// the host keep only the capabilities that the configuration needs, and the system calls in their lists, for good. Where the
+/// processor is to have a heap of its own ([`HostConfig::use_own_heap`], as `punctuald` does), it is the process' only such host.
 ///
 /// # Errors
 /// See [`DaemonError`]; nothing is left behind then.
 pub fn run(config: &HostConfig, stop: BorrowedFd<'_>, ready: impl FnOnce()) -> Result<(), DaemonError> {
-    let mut config = confined(config)?;
-    config.use_own_heap();
-    let config = &config;
+    let config = &confined(config)?;
     let socket = ApiSocket::bind(&config.daemon)?;
     let host = Prepared::new(config)?;
     let left = privileges::confine(privileges::needed(config))

@@ -100,6 +100,7 @@ fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     if config.is_best_effort_host() {
         warn!("best-effort host: no real-time class, nothing is guaranteed here");
     }
+    config.use_own_heap();
     let stop = stop_signals().context("cannot handle signals")?;
     punctual_daemon::run(&config, stop.as_fd(), || {
         info!(host = %config.node.name, socket = %config.daemon.socket.display(), "ready");
