@@ -80,6 +80,8 @@ pub struct World {
     period: Duration,
     channel: Channel,
     receiver: Receiver,
+    /// Messages of earlier observations that have not come; they may yet.
+    missing: u64,
 }
 
 impl World {
@@ -111,15 +113,16 @@ impl World {
             period: setup.period,
             channel,
             receiver,
+            missing: 0,
         }
     }
 
     /// Sends for so long by the channel, and says what became of it since the daemons' memory was `before`.
     pub fn observe(&mut self, span: Duration, before: &[Memory; 3]) -> Harm {
-        let period = self.period;
+        let (period, first_ns) = (self.period, now().0);
         let count = (span.as_micros() / period.as_micros()) as u64;
         let (begun, busy) = (Instant::now(), self.processor_times());
-        let (channel, receiver) = (&mut self.channel, &mut self.receiver);
+        let (channel, receiver, missing) = (&mut self.channel, &mut self.receiver, &mut self.missing);
         // Both in their class before the first message: an ordinary thread may wait for long beside the attacker's.
         let ready = Barrier::new(2);
         let (latencies_ns, late) = std::thread::scope(|scope| {
@@ -129,7 +132,7 @@ impl World {
             });
             let receiving = scope.spawn(|| {
                 enter(&ready);
-                receive(receiver, Instant::now() + span + TAIL)
+                receive(receiver, first_ns, Instant::now() + span + TAIL, missing)
             });
             receiving.join().expect("no panic")
         });
@@ -137,6 +140,7 @@ impl World {
         let processor_share = busy.max().expect("three").as_secs_f64() / begun.elapsed().as_secs_f64();
         let received = latencies_ns.len() as u64;
         assert!(received <= count, "{received} messages of {count}: somebody else has sent some");
+        self.missing += count - received;
         let turn_ns = |host: &Endsystem| {
             let status = host.status().expect("status");
             status.engine["loop_ns_max"].as_u64().expect("a counter")
@@ -267,11 +271,16 @@ fn send(channel: &mut Channel, period: Duration, count: u64) {
     }
 }
 
-/// What came until `end`: how long after it was sent, and how many were later than was promised.
-fn receive(receiver: &mut Receiver, end: Instant) -> (Vec<u64>, u64) {
+/// What came until `end` of what was sent from `first_ns` on: how long after it was sent, and how many were later than was
+/// promised. Those `missing` of before are passed over.
+fn receive(receiver: &mut Receiver, first_ns: u64, end: Instant, missing: &mut u64) -> (Vec<u64>, u64) {
     let (mut latencies_ns, mut late, mut buffer) = (Vec::new(), 0, [0; BYTES]);
     while let Ok(info) = receiver.recv_timeout(&mut buffer, end.saturating_duration_since(Instant::now())) {
         let sent = u64::from_ne_bytes(buffer[..8].try_into().expect("eight bytes"));
+        if sent < first_ns && *missing > 0 {
+            *missing -= 1;
+            continue;
+        }
         latencies_ns.push(now().0 - sent);
         late += u64::from(info.delivered.since(info.logical_arrival).0 > DEADLINE_MS * 1_000_000);
     }

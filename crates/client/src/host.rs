@@ -217,6 +217,10 @@ impl Host for EngineHost {
         line.into_iter().for_each(Line::say);
     }
 
+    fn expect_room(&self, bytes: u64) {
+        heap::expect(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
+
     fn statistics(&self) -> serde_json::Value {
         let counted = self.engine.statistics();
         serde_json::json!({

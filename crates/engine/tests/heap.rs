@@ -147,6 +147,46 @@ fn what_is_ready_is_enough_for_a_first_large_piece_and_more_is_waited_for() {
 }
 
 #[test]
+fn what_is_expected_is_ready_and_goes_when_it_is_expected_no_more() {
+    const RUN_BYTES: usize = 66 << 10;
+    const RUNS: usize = 1_000;
+    let _alone = alone();
+    let (say, hear) = channel();
+    let (go, wait) = channel::<()>();
+    let heap = std::thread::spawn(move || {
+        with_heap(move || {
+            say.send(0).expect("the test waits");
+            wait.recv().expect("it is ready");
+            let before = heap::waits();
+            let runs: Vec<Vec<u8>> = (0..RUNS).map(|number| filled(RUN_BYTES, number as u8)).collect();
+            say.send(heap::waits() - before).expect("the test waits");
+            wait.recv().expect("the test goes on");
+            drop(runs);
+            say.send(0).expect("the test waits");
+            wait.recv().expect("the test goes on");
+            // Whatever is done next gives back what was emptied before.
+            drop(filled(1, 1));
+            say.send(0).expect("the test waits");
+            wait.recv().expect("the test goes on");
+        });
+    });
+    hear.recv().expect("the heap is there");
+    let empty = resident();
+    heap::expect(RUNS * RUN_BYTES);
+    go.send(()).expect("it waits");
+    assert_eq!(hear.recv(), Ok(0), "waits for memory that was expected");
+    go.send(()).expect("it waits");
+    hear.recv().expect("the blocks are gone");
+    assert!(resident() > empty + RUNS * RUN_BYTES / 2, "it is still expected");
+    heap::expect(0);
+    go.send(()).expect("it waits");
+    hear.recv().expect("something was done");
+    eventually("its memory is given back", || resident() < empty + 3 * SIZES.large);
+    go.send(()).expect("it waits");
+    heap.join().expect("no panic");
+}
+
+#[test]
 fn one_thread_at_a_time_has_the_heap() {
     let _alone = alone();
     let held = std::thread::spawn(lease).join().expect("no panic").expect("the heap");

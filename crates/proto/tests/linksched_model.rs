@@ -311,8 +311,8 @@ fn check(model: &Model, link: &LinkScheduler<u32>) {
         assert_eq!(known, [used, channel.used_max, channel.slots]);
         assert_eq!(link.slots_free(channel.index) as usize, channel.slots.saturating_sub(used));
     }
-    let slots = model.channels.iter().map(|channel| channel.slots).sum();
-    let best_effort = model.flows.iter().map(|flow| flow.3.len()).sum();
+    let slots: usize = model.channels.iter().map(|channel| channel.slots).sum();
+    let best_effort: usize = model.flows.iter().map(|flow| flow.3.len()).sum();
     assert_eq!(link.books(), [[slots; 2], [best_effort; 2]]);
     assert_eq!(link.channels(), model.channels.len());
     let mut queued: Vec<_> = link.queued().copied().collect();

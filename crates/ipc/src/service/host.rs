@@ -58,6 +58,10 @@ pub trait Host {
     /// Where there is none of that name, or it is this host.
     fn resolve(&self, host: &Name) -> Result<NodeId, RequestError>;
 
+    /// The bursts of all channels that are open here, or about to be, take `bytes` of the processor's memory: has them ready,
+    /// so that the processor does not wait for them.
+    fn expect_room(&self, bytes: u64);
+
     /// Runs `request` on the processor's thread.
     ///
     /// # Errors

@@ -184,6 +184,8 @@ pub struct Service<H: Host> {
     next_client: u64,
     listeners: HashMap<ListenerId, (ClientId, Name)>,
     ends: HashMap<ChannelId, End>,
+    /// What their bursts take of the processor's memory together.
+    room_bytes: u64,
     /// Threads at the priority of their channels.
     co_scheduled: HashMap<ChannelId, CoScheduled<H::Scheduling>>,
     /// Requests of receivers elsewhere that a client here has been told, by token.
@@ -227,6 +229,7 @@ impl<H: Host> Service<H> {
             next_client: 1,
             listeners: HashMap::new(),
             ends: HashMap::new(),
+            room_bytes: 0,
             co_scheduled: HashMap::new(),
             requested: HashMap::new(),
             asked: HashMap::new(),
@@ -436,12 +439,21 @@ impl<H: Host> Service<H> {
         self.after_end(channel);
     }
 
+    /// The bursts of all channels take so much of the processor's memory from now on.
+    fn expect_room(&mut self, bytes: u64) {
+        if bytes != self.room_bytes {
+            self.room_bytes = bytes;
+            self.host.expect_room(bytes);
+        }
+    }
+
     /// Forgets a channel's end and gives back what it took.
     fn release_end(&mut self, channel: ChannelId) -> Option<End> {
         self.end_co_schedule(channel);
         let mut end = self.ends.remove(&channel)?;
         self.accounts.give_back(end.account, Resource::Channels, 1);
         self.accounts.give_back(end.account, Resource::BufferBytes, end.room_bytes);
+        self.expect_room(self.room_bytes - end.room_bytes);
         self.bury(end.account, end.health.take(), end.doorbell.take(), end.held);
         Some(end)
     }

@@ -217,10 +217,12 @@ impl<H: Host> Service<H> {
             .take(account, Resource::BufferBytes, room_bytes)
             .inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
         let what = format!("to {}", request.to);
+        self.expect_room(self.room_bytes + room_bytes);
         let opening = self.ask_node(move |node, now| node.open(request, now));
         let channel = opening.inspect_err(|_| {
             self.accounts.give_back(account, Resource::Channels, 1);
             self.accounts.give_back(account, Resource::BufferBytes, room_bytes);
+            self.expect_room(self.room_bytes - room_bytes);
         })?;
         self.spent.set(self.spent.get() * OPEN_CHARGE);
         self.ends.insert(channel, End { room_bytes, ..End::new(client, account, stage, what) });

@@ -97,6 +97,8 @@ impl Host for Engine {
 
     fn stage_late(&self, _: &LateStage) {}
 
+    fn expect_room(&self, _: u64) {}
+
     fn resolve(&self, host: &Name) -> Result<NodeId, RequestError> {
         self.config.resolve(host)
     }

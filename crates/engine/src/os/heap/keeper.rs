@@ -2,8 +2,9 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use rustix::thread::futex;
+use rustix::thread::futex::{self, Timespec};
 
 use super::pool::Owned;
 use super::pools::Kind;
@@ -22,6 +23,8 @@ pub(super) struct Desk {
     failed: [AtomicBool; 2],
     brought: [Stack; 2],
     retired: Stack,
+    /// What all pools have that were brought and not given back, in use or not.
+    there: [AtomicUsize; 2],
     /// Counted on for each thing that the keeper is to do, and for each that it has done.
     work: AtomicU32,
     done: AtomicU32,
@@ -36,6 +39,7 @@ impl Desk {
             failed: [const { AtomicBool::new(false) }; 2],
             brought: [const { Stack::new() }; 2],
             retired: Stack::new(),
+            there: [const { AtomicUsize::new(0) }; 2],
             work: AtomicU32::new(0),
             done: AtomicU32::new(0),
             closes: AtomicBool::new(false),
@@ -75,11 +79,22 @@ impl Desk {
         self.wake();
     }
 
+    /// Bytes of all pools of a kind.
+    pub fn there(&self, kind: Kind) -> usize {
+        self.there[kind as usize].load(Ordering::Acquire)
+    }
+
     /// The pool goes back to the kernel.
-    pub fn retire(&self, pool: Owned) {
+    pub fn retire(&self, pool: Owned, kind: Kind) {
+        self.there[kind as usize].fetch_sub(pool.bytes(), Ordering::AcqRel);
         // SAFETY: a pool is long enough, and this was its only value.
         unsafe { self.retired.push(pool.into_raw()) };
         self.wake();
+    }
+
+    /// There is no place for a pool of this kind.
+    pub fn fail(&self, kind: Kind) {
+        self.failed[kind as usize].store(true, Ordering::Release);
     }
 
     /// Whether the kernel has refused what was asked for last.
@@ -95,6 +110,12 @@ impl Desk {
     /// Until the keeper has done something since `seen`.
     pub fn wait(&self, seen: u32) {
         let _ = futex::wait(&self.done, futex::Flags::PRIVATE, seen, None);
+    }
+
+    /// As [`Desk::wait`], for `span` at most.
+    pub fn wait_for(&self, seen: u32, span: Duration) {
+        let span = Timespec { tv_sec: 0, tv_nsec: span.subsec_nanos().into() };
+        let _ = futex::wait(&self.done, futex::Flags::PRIVATE, seen, Some(&span));
     }
 
     /// The pools that were brought.
@@ -133,8 +154,11 @@ impl Desk {
         }
         let block_bytes = self.block[kind as usize].swap(0, Ordering::Relaxed);
         match Owned::map(bytes, block_bytes) {
-            // SAFETY: a pool is long enough, and this was its only value.
-            Ok(pool) => unsafe { self.brought[kind as usize].push(pool.into_raw()) },
+            Ok(pool) => {
+                self.there[kind as usize].fetch_add(pool.bytes(), Ordering::AcqRel);
+                // SAFETY: a pool is long enough, and this was its only value.
+                unsafe { self.brought[kind as usize].push(pool.into_raw()) }
+            }
             Err(_) => self.failed[kind as usize].store(true, Ordering::Release),
         }
         self.done.fetch_add(1, Ordering::Release);

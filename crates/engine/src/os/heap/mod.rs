@@ -21,16 +21,20 @@ use std::cell::{Cell, UnsafeCell};
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use self::keeper::Desk;
 use self::pool::Range;
-use self::pools::Pools;
+use self::pools::{Kind, Pools};
 use self::stack::{Link, Stack};
 use super::calls::Forbidden;
 use super::realtime::SchedulingClass;
 
 /// Most pools at once. Each is at least as large as an eighth of all before it, so they are enough for any memory.
 const POOLS_MAX: usize = 64;
+
+/// How long [`expect`] waits: so long a keeper may be kept from its CPU by real-time threads, in the ordinary case.
+const EXPECTED_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// What is kept ready, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +61,9 @@ static HEAP: Heap = Heap {
     is_leased: AtomicBool::new(false),
     is_installed: AtomicBool::new(false),
     waits: AtomicU64::new(0),
+    large_reserve: AtomicUsize::new(0),
+    expected: AtomicUsize::new(0),
+    is_to_sweep: AtomicBool::new(false),
     pools: UnsafeCell::new(Pools::new()),
 };
 
@@ -79,6 +86,11 @@ struct Heap {
     /// The program's allocator is this one.
     is_installed: AtomicBool,
     waits: AtomicU64,
+    large_reserve: AtomicUsize,
+    /// What large blocks will take together beside the reserve, as [`expect`] was told.
+    expected: AtomicUsize,
+    /// Less is expected than before: pools may have to go.
+    is_to_sweep: AtomicBool,
     /// Of the thread with the lease alone.
     pools: UnsafeCell<Pools>,
 }
@@ -88,6 +100,18 @@ struct Heap {
 unsafe impl Sync for Heap {}
 
 impl Heap {
+    /// What all pools of a kind are to have, used or not.
+    fn needed(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Small => 0,
+            Kind::Large => {
+                let expected = self.expected.load(Ordering::Relaxed);
+                // What lies between blocks, and before them.
+                self.large_reserve.load(Ordering::Relaxed) + expected + expected / 16
+            }
+        }
+    }
+
     fn owns(&self, block: *mut u8) -> bool {
         let used = self.used.load(Ordering::Acquire);
         let ranges = self.ranges.iter().take(used);
@@ -145,6 +169,7 @@ impl Lease {
         }
         // SAFETY: there is one lease, and no thread has it yet; nothing in there allocates.
         unsafe { HEAP.pools().begin(&HEAP, sizes)? };
+        HEAP.large_reserve.store(sizes.large, Ordering::Relaxed);
         HAS_LEASE.set(true);
         Ok(())
     }
@@ -156,6 +181,27 @@ impl Drop for Lease {
         HAS_LEASE.set(false);
         HEAP.desk.close();
         HEAP.is_leased.store(false, Ordering::Release);
+    }
+}
+
+/// From now on the thread of the heap may come to use `bytes` of large blocks together: has them ready beside the reserve,
+/// and waits for that, [`EXPECTED_WAIT_MAX`] at most. Where there are no more, the thread of the heap waits. Not for that
+/// thread.
+pub fn expect(bytes: usize) {
+    let before = HEAP.expected.swap(bytes, Ordering::AcqRel);
+    if bytes <= before {
+        return HEAP.is_to_sweep.store(true, Ordering::Release);
+    }
+    let end = Instant::now() + EXPECTED_WAIT_MAX;
+    while HEAP.is_leased.load(Ordering::Acquire) {
+        let (seen, there, needed) =
+            (HEAP.desk.brought(), HEAP.desk.there(Kind::Large), HEAP.needed(Kind::Large));
+        let left = end.saturating_duration_since(Instant::now());
+        if there >= needed || left.is_zero() {
+            return;
+        }
+        HEAP.desk.ask(Kind::Large, (needed - there).max(there / 8), 0);
+        HEAP.desk.wait_for(seen, left);
     }
 }
 

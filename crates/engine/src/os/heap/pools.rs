@@ -58,6 +58,11 @@ impl Account {
     fn more(&self) -> usize {
         (self.bytes / 8).max(self.reserve.saturating_sub(self.free))
     }
+
+    /// Whether an empty pool of `bytes` can go where all pools are to have `needed`, and `margin` more.
+    const fn can_do_without(&self, bytes: usize, needed: usize, margin: usize) -> bool {
+        self.free.saturating_sub(bytes) >= self.reserve + margin && self.bytes - bytes >= needed + margin
+    }
 }
 
 impl Pools {
@@ -152,11 +157,27 @@ impl Pools {
         unsafe { pool.deallocate(block, layout) };
         let account = &mut self.of[kind as usize];
         account.free += pool.free_bytes() - before;
-        let spare = account.free.saturating_sub(pool.bytes());
         // With a margin: what is given back is not asked for at once.
-        if pool.is_empty() && spare >= account.reserve + account.reserve / 2 {
+        let margin = account.reserve / 2;
+        if pool.is_empty() && account.can_do_without(pool.bytes(), heap.needed(kind), margin) {
             self.retire(heap, slot);
         }
+    }
+
+    /// Gives back every pool that is empty and not needed, the largest first: so as much goes as can.
+    fn sweep(&mut self, heap: &Heap) {
+        while let Some(slot) = self.largest_spare(heap) {
+            self.retire(heap, slot);
+        }
+    }
+
+    fn largest_spare(&self, heap: &Heap) -> Option<usize> {
+        let pools = self.slots.iter().enumerate().filter_map(|(slot, pool)| Some((slot, pool.as_ref()?)));
+        let spare = pools.filter(|(_, (pool, kind))| {
+            let account = &self.of[*kind as usize];
+            pool.is_empty() && account.can_do_without(pool.bytes(), heap.needed(*kind), 0)
+        });
+        spare.max_by_key(|(_, (pool, _))| pool.bytes()).map(|(slot, _)| slot)
     }
 
     fn retire(&mut self, heap: &Heap, slot: usize) {
@@ -165,12 +186,15 @@ impl Pools {
         let account = &mut self.of[kind as usize];
         account.bytes -= pool.bytes();
         account.free -= pool.free_bytes();
-        heap.desk.retire(pool);
+        heap.desk.retire(pool, kind);
     }
 
     /// Puts blocks where they belong that other threads have freed, and takes in what the keeper has brought.
     fn settle(&mut self, heap: &Heap, at_most: usize) {
         self.accept(heap, Kind::Small);
+        if heap.is_to_sweep.load(Ordering::Relaxed) && heap.is_to_sweep.swap(false, Ordering::AcqRel) {
+            self.sweep(heap);
+        }
         for _ in 0..at_most {
             if self.returned.is_empty() {
                 self.returned = heap.returned.take();
@@ -185,14 +209,15 @@ impl Pools {
     fn accept(&mut self, heap: &Heap, wanted: Kind) -> bool {
         let mut any = false;
         for (pool, kind) in heap.desk.take_brought() {
-            any |= kind == wanted;
             let account = &mut self.of[kind as usize];
             account.asked = false;
             let Some(slot) = self.slots.iter().position(Option::is_none) else {
-                // Somebody has more memory than sixty-four pools.
-                heap.desk.retire(pool);
+                // Somebody has more memory than sixty-four pools: whoever waits for this one has to know.
+                heap.desk.retire(pool, kind);
+                heap.desk.fail(kind);
                 continue;
             };
+            any |= kind == wanted;
             account.bytes += pool.bytes();
             account.free += pool.free_bytes();
             heap.ranges[slot].store(pool.range().0, Ordering::Release);
