@@ -356,11 +356,6 @@ impl<H: Host> Service<H> {
         Nanos(now.0.saturating_sub(before.0))
     }
 
-    /// What was done for a client's user since the last charge, sending included, is charged.
-    pub fn settle(&mut self, account: UserId) {
-        self.charge(account);
-    }
-
     /// Rings that applications broke: their channels are closed, nobody else notices. Rings that are gone: their memory
     /// is given back.
     pub fn close_broken(&mut self) {

@@ -265,7 +265,7 @@ impl<H: Host> Server<H> {
             let begun = Instant::now();
             let more = self.read_one(client);
             self.apply_effects();
-            self.service.settle(account);
+            self.service.charge(account);
             if !more {
                 return false;
             }

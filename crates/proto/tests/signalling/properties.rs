@@ -61,15 +61,21 @@ pub fn error_without_drift(seed: u64) -> Option<String> {
     (widest < 39 * INTERVAL).then(|| format!("the longest way takes {widest} ns only"))
 }
 
-/// One direction of one link is silent for longer or shorter than a neighbour may be. Whatever either end made of it:
-/// soon after it is over both agree on what there is, and a new channel opens at once, either way.
-pub fn one_way_silence(seed: u64) -> Option<String> {
-    let mut random = Random(seed ^ 0x0e0a);
+/// Two to four hosts in a row, and a channel through all of them.
+fn line_with_a_channel(seed: u64, random: &mut Random) -> (usize, Network) {
     let hosts = 2 + random.below(3) as usize;
     let mut network = Network::line(seed, hosts, |_, _| {});
     network.run(SECOND);
     network.open(0, hosts - 1, 100);
     network.run(SECOND);
+    (hosts, network)
+}
+
+/// One direction of one link is silent for longer or shorter than a neighbour may be. Whatever either end made of it:
+/// soon after it is over both agree on what there is, and a new channel opens at once, either way.
+pub fn one_way_silence(seed: u64) -> Option<String> {
+    let mut random = Random(seed ^ 0x0e0a);
+    let (hosts, mut network) = line_with_a_channel(seed, &mut random);
     let at = random.below(hosts as u64 - 1) as usize;
     let deaf = if random.below(2) == 0 { (at, at + 1) } else { (at + 1, at) };
     network.lossy.insert(deaf, 100);
@@ -93,11 +99,7 @@ pub fn one_way_silence(seed: u64) -> Option<String> {
 /// was being said just then; what was being said is heard afterwards.
 pub fn short_outage(seed: u64) -> Option<String> {
     let mut random = Random(seed ^ 0x0074);
-    let hosts = 2 + random.below(3) as usize;
-    let mut network = Network::line(seed, hosts, |_, _| {});
-    network.run(SECOND);
-    network.open(0, hosts - 1, 100);
-    network.run(SECOND);
+    let (hosts, mut network) = line_with_a_channel(seed, &mut random);
     if !network.all_in("open") {
         return Some("a channel does not open on a good medium".into());
     }
