@@ -1,6 +1,7 @@
 //! The whole of it on a crate of one function: what a test looks at is caught, what nobody looks at survives.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use punctual_mutants::build::{self, Places};
 use punctual_mutants::equivalent::Equivalents;
@@ -65,8 +66,11 @@ const TOY: Scope = Scope {
 struct Toy(PathBuf);
 
 impl Toy {
+    /// In a folder of its own: tests of one process run side by side.
     fn new() -> Self {
-        let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("toy-{}", std::process::id()));
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("toy-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(root.join("src")).expect("a folder");
         for (name, text) in [("Cargo.toml", MANIFEST), ("Cargo.lock", LOCK), ("src/lib.rs", LIBRARY)] {
             std::fs::write(root.join(name), text).expect("a file");
