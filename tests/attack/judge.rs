@@ -10,7 +10,7 @@ use crate::world::{Ends, Harm, Memory, World};
 const SPAN: Duration = Duration::from_millis(320);
 const LONG_SPAN: Duration = Duration::from_secs(2);
 /// Runs of each in `make test`, at most: a hole of the platform may lie in a turn.
-const ROUNDS_MAX: usize = 4;
+pub const ROUNDS_MAX: usize = 4;
 /// How long each attack goes on by itself, in seconds.
 const LONG: &str = "PUNCTUAL_ATTACK_SECONDS";
 const TURN_SLACK: Duration = Duration::from_micros(200);
@@ -206,6 +206,17 @@ fn report(mechanism: &Mechanism, rounds: usize, Round { control, attack }: &Roun
 }
 
 impl Harm {
+    /// What was seen later in the same attack.
+    pub fn add(&mut self, later: Self) {
+        self.sent += later.sent;
+        self.lost += later.lost;
+        self.late += later.late;
+        self.longest_turn = self.longest_turn.max(later.longest_turn);
+        self.grown = self.grown.max(later.grown);
+        self.processor_share = self.processor_share.max(later.processor_share);
+        self.latencies_ns.extend(later.latencies_ns);
+    }
+
     /// Of the messages that came.
     pub fn quantile_us(&self, share: f64) -> u64 {
         let mut sorted = self.latencies_ns.clone();

@@ -179,7 +179,7 @@ fn room_for_great_bursts_counts_in_the_quota_and_returns_to_the_kernel() {
             (channel, listener.accept_timeout(PATIENCE).expect("no error").expect("a channel"))
         })
         .collect();
-    let rings = RingShape::new(BURST, 8).expect("a shape").bytes();
+    let rings = RingShape::new(BURST, 8).expect("a shape").outbox_bytes();
     let rooms = u64::from(BURST) * PLACE_BYTES;
     assert!(counted(&world) >= idle + OPEN * (rings + rooms), "{} for {OPEN} channels", counted(&world));
     let full = memory();

@@ -8,6 +8,7 @@
 mod common;
 
 mod attacker;
+mod bursts;
 mod crowds;
 mod field;
 mod host;

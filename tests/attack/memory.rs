@@ -382,7 +382,7 @@ fn what_is_not_sealed_is_not_looked_at_and_counts_all_the_same() {
     let used = || -> u64 { status().users.iter().map(|user| user.buffer_bytes).sum() };
     let idle = used();
     let flow = Flow::open(&raw);
-    assert_eq!(used(), idle + flow.shape.bytes(), "it counts from the beginning");
+    assert_eq!(used(), idle + flow.shape.outbox_bytes(), "it counts from the beginning");
     // Sealed in no way, then in a wrong one, and written to, punched and rung all the while.
     let len = flow.shape.file_bytes() as usize;
     let base = map(&flow.files[1], len, ProtFlags::READ | ProtFlags::WRITE).expect("mapped");

@@ -6,15 +6,18 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::census::descriptors;
-use common::eventually;
 use common::hosts::{Hosts, Wanted};
 use common::program::folder;
 use common::raw::Raw;
 use common::users::as_user;
-use punctual::Endsystem;
-use punctual_ipc::api::{Answer, ApiError, Call, FromDaemon, HostStatus, Request, Resource, UserStatus};
+use common::{contract, eventually};
+use punctual::{Endsystem, Nanos};
+use punctual_ipc::api::{
+    Answer, ApiError, Call, FromDaemon, HostStatus, Push, Request, Resource, UserStatus,
+};
 use punctual_ipc::ring::RingShape;
 use punctual_ipc::socket::Packet;
+use punctual_proto::ids::{ChannelId, Name};
 use punctual_proto::node::api::UserId;
 use rustix::process::{Pid, Signal};
 
@@ -259,4 +262,54 @@ fn flows_of_ann(root: &Raw) -> u64 {
         panic!("a status");
     };
     status.users.iter().find(|held| held.user == UserId(ANN)).map_or(0, |held| held.channels)
+}
+
+/// What came that is no news of others.
+fn incoming(raw: &Raw) -> ChannelId {
+    loop {
+        if let FromDaemon::Push(Push::Incoming { channel, .. }) = raw.receive().expect("news").0 {
+            return channel;
+        }
+    }
+}
+
+/// A channel of which a thousand small messages may be under way: what its host has for them is more than its burst's, and
+/// more than its ring.
+#[test]
+fn all_that_a_channel_takes_counts_at_both_ends() {
+    /// Of a message's place in a queue, and of a packet's, at least.
+    const PLACE_BYTES: u64 = 48;
+    let folder = folder("shares-rooms");
+    let mut hosts = Hosts::start(&folder, 5, &Wanted::default(), str::to_owned);
+    let paths = [hosts.a.socket.clone(), hosts.socket_of_b().to_owned()];
+    let [Some(source), Some(sink)] = paths.map(|path| as_user(ANN, || Raw::greeted(&path))) else { return };
+    let port = Name::new("small").expect("a name");
+    sink.ask(Request::Listen { port, handler_time: Nanos::ZERO }).0.expect("a listener");
+    let open = Request::Open {
+        to: "small@b".parse().expect("an address"),
+        contract: contract(8, 1_000, 1_500),
+        token: None,
+    };
+    let open = Packet::new(&Call { id: 7, request: open }, Vec::new()).expect("short");
+    assert!(source.try_send(&open));
+    let channel = incoming(&sink);
+    let Ok(Answer::Ring { ring: inbox, .. }) = sink.ask(Request::Consent { channel }).0 else {
+        panic!("no ring")
+    };
+    let (FromDaemon::Answer { result: Ok(Answer::Opened { grant, ring: outbox, .. }), .. }, _) =
+        source.receive().expect("an answer")
+    else {
+        panic!("it was not opened")
+    };
+    let counted = [0, 1].map(|host| held(&hosts.connections[host], ANN).buffer_bytes);
+    println!("{counted:?} B count, of which {} and {} are rings", outbox.outbox_bytes(), inbox.inbox_bytes());
+    let places = u64::from(grant.outbox_messages) * PLACE_BYTES;
+    assert!(places > 10 * PLACE_BYTES && counted[0] >= outbox.outbox_bytes() + places, "{counted:?}");
+    // All that are under way may wait at the sink.
+    assert!(counted[1] >= inbox.inbox_bytes() + 1_000 * PLACE_BYTES, "{counted:?}");
+    hosts.are_undisturbed();
+    drop((source, sink));
+    let left = || [0, 1].map(|host| held(&hosts.connections[host], ANN));
+    eventually("all is given back", || left() == [UserStatus::default(); 2]);
+    std::fs::remove_dir_all(folder).expect("removed");
 }

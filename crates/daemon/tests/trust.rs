@@ -13,11 +13,14 @@ use common::program::{Program, folder};
 use common::raw::Raw;
 use common::users::as_user;
 use common::{PATIENCE, contract, eventually};
-use punctual::{Channel, Consent, Endsystem, Receiver};
+use punctual::{Channel, Consent, Endsystem, Nanos, Receiver};
 use punctual_ipc::api::{
-    Answer, ApiError, Call, FromDaemon, HostStatus, PACKET_BYTES_MAX, Request, Resource, UserStatus, VERSION,
+    Answer, ApiError, Call, FromDaemon, HostStatus, PACKET_BYTES_MAX, Push, Request, Resource, UserStatus,
+    VERSION,
 };
+use punctual_ipc::ring::RingShape;
 use punctual_ipc::socket::Packet;
+use punctual_proto::ids::Name;
 use punctual_proto::node::api::UserId;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::Signal;
@@ -242,6 +245,72 @@ fn descriptors_of_programs_reach_no_daemon() {
     }
     assert!(descriptors(hosts.a.pid()) <= before);
     hosts.are_undisturbed();
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// What a program declares takes no time of a processor that does not run its handlers.
+#[test]
+fn a_program_cannot_declare_time_of_the_processor() {
+    let folder = folder("declared");
+    let wanted = Wanted { daemon: "listeners_per_user_max = 1", ..Wanted::default() };
+    let mut hosts = Hosts::start(&folder, 6, &wanted, str::to_owned);
+    let raw = Raw::greeted(&hosts.a.socket);
+    let listen = |handler_time| {
+        let port = Name::new("direct").expect("a name");
+        raw.ask(Request::Listen { port, handler_time }).0
+    };
+    for handler_time in [Nanos(1), Nanos::from_millis(5), Nanos::MAX] {
+        match listen(handler_time) {
+            Err(ApiError::Forbidden(why)) => assert!(why.contains("handler_time"), "{why}"),
+            other => panic!("{handler_time}: {other:?}"),
+        }
+    }
+    let listening = listen(Nanos::ZERO);
+    assert!(matches!(listening, Ok(Answer::Listening { .. })), "the place is still free: {listening:?}");
+    hosts.are_undisturbed();
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+/// The channel that comes in answer is one too many for the user: whoever asked for it is told.
+#[test]
+fn who_asks_for_a_channel_beyond_its_quota_is_told() {
+    let folder = folder("asked");
+    let wanted = Wanted { daemon: "channels_per_user_max = 2", ..Wanted::default() };
+    let hosts = Hosts::start(&folder, 7, &wanted, str::to_owned);
+    let sources = Raw::greeted(hosts.socket_of_b());
+    let listen =
+        |port: &str| Request::Listen { port: Name::new(port).expect("a name"), handler_time: Nanos::ZERO };
+    sources.ask(listen("source")).0.expect("a listener");
+    let path = hosts.a.socket.clone();
+    let Some(asker) = as_user(ANN, || Raw::greeted(&path)) else { return };
+    asker.ask(listen("back")).0.expect("a listener");
+    let ring = RingShape::new(1, 1).expect("a shape");
+    for _ in 0..2 {
+        let flow = Request::OpenBestEffort { to: "nobody@b".parse().expect("an address"), ring };
+        asker.ask(flow).0.expect("a flow");
+    }
+    let ask = Request::Ask {
+        source: "source@b".parse().expect("an address"),
+        reply_to: Name::new("back").expect("a name"),
+        contract: contract(100, 10, 200),
+    };
+    let Ok(Answer::Asked { token: asked }) = asker.ask(ask).0 else { panic!("not asked") };
+    let (to, token, contract) = loop {
+        if let FromDaemon::Push(Push::Requested { to, token, contract, .. }) =
+            sources.receive().expect("the request").0
+        {
+            break (to, token, contract);
+        }
+    };
+    let opened = sources.ask(Request::Open { to, contract, token: Some(token) }).0;
+    assert!(matches!(opened, Err(ApiError::Refused(_))), "{opened:?}");
+    match asker.receive().expect("news").0 {
+        FromDaemon::Push(Push::AskFailed { token, refusal }) => {
+            assert_eq!(token, asked);
+            assert!(refusal.to_string().contains("quota"), "{refusal}");
+        }
+        other => panic!("{other:?}"),
+    }
     std::fs::remove_dir_all(folder).expect("removed");
 }
 

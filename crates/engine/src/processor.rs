@@ -96,6 +96,8 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     background: Background,
     spin: Spin,
     sentry: Sentry,
+    /// When the turn that is next has begun, where what was found while waiting is part of it.
+    turn_begun: Option<Instant>,
     /// What the kernel has given the thread, where that follows admission.
     share: Option<Share>,
     /// Who is to lead next.
@@ -119,7 +121,7 @@ struct Background {
 
 /// How a step ended.
 enum Step {
-    /// At this time the next one begins.
+    /// The time, from which the next one goes on.
     Goes(Instant),
     /// What was waited for is there, or its time is over.
     Done(Instant),
@@ -216,6 +218,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             background: Background { may_wait: true, put_off: 0 },
             spin,
             sentry: Sentry::default(),
+            turn_begun: None,
             share,
             successor: None,
             is_led: false,
@@ -234,11 +237,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         rest_until: Option<Instant>,
         is_done: &mut impl FnMut(&Self) -> bool,
     ) -> Step {
+        let begun = self.turn_begun.take().unwrap_or(started);
         let turn = self.turn(started);
         let ended = turn.ended;
         let counters = &self.shared.counters;
         counters.loops.add(1);
-        counters.loop_ns_max.max(ended.since(started).0);
+        counters.loop_ns_max.max(ended.since(begun).0);
         if self.stop_at.is_some_and(|at| ended >= at || self.node.is_quiet()) {
             self.finish();
             return Step::Stopped;
@@ -249,11 +253,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let until = self.next_turn(turn, ended).into_iter().chain(rest_until).min();
         let Waited { idle_until, at } = self.wait(until, turn.progress, ended);
         self.node.record_idle(idle_until.since(ended));
+        self.turn_begun = Some(idle_until);
         Step::Goes(at)
     }
 
     /// Begins at `at`. The clock is read anew only where something was done: a reading costs as much as a look at a
-    /// ring.
+    /// ring. What is done after the last reading of a turn with messages is the next turn's, which begins at that time, or a
+    /// look at the next timers.
     fn turn(&mut self, at: Instant) -> Turn {
         if let Some(late) = self.sentry.look(at, self.node.has_sources()) {
             self.node.record_standstill(late, at);
@@ -261,7 +267,9 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         self.ports.iter_mut().for_each(|port| port.end_rest(at));
         let received = self.receive(at);
         let at = received.unwrap_or(at);
-        let mut progress = received.is_some() | self.complete(at);
+        let read_at = at;
+        let completed_first = self.complete(at);
+        let mut progress = received.is_some() | completed_first;
         progress |= self.ring_outboxes(at);
         progress |= self.obey(at);
         if self.node.is_looking() {
@@ -276,14 +284,17 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         // After each unit everything is transmitted that may be.
         let transmitted = (asked || worked == Nanos::ZERO) && self.transmit(at);
         progress |= worked > Nanos::ZERO || asked || transmitted;
-        let ended = self.flush(at);
+        let flushed = self.flush(at);
         // Many adapters are done at once: the window that opens is used at once.
-        let completed = self.complete(ended);
-        progress |= self.hand_out_events();
-        self.have_decided();
+        let completed = self.complete(flushed);
+        let told = self.hand_out_events() | self.have_decided();
+        progress |= told;
         if progress {
             self.sentry.work();
         }
+        // Neither is any message's: commands and timers in a turn without one, and what is told of channels.
+        let is_untimed = told || (flushed == read_at && !completed_first);
+        let ended = if is_untimed { now() } else { flushed };
         Turn {
             progress: progress | completed,
             more: completed
@@ -386,12 +397,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         any
     }
 
-    /// Gives away what admission is to decide.
-    fn have_decided(&mut self) {
+    /// Gives away what admission is to decide; whether there was anything.
+    fn have_decided(&mut self) -> bool {
         let decision = self.node.poll_decision();
-        if decision.is_some() || self.decider.must_retry() {
+        let any = decision.is_some() || self.decider.must_retry();
+        if any {
             self.decider.put(decision);
         }
+        any
     }
 
     /// When the next turn is due: `None` means when something comes in.
@@ -414,11 +427,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 
     /// Looks at the descriptors without waiting; whether anything is there.
     fn look(&mut self, at: Instant) -> bool {
-        self.ready(Some(Nanos::ZERO), at) > 0
+        self.ready(Some(Nanos::ZERO), at).is_some()
     }
 
-    /// Waits for descriptors at most `span` and notes what is ready; returns how many are.
-    fn ready(&mut self, span: Option<Nanos>, at: Instant) -> usize {
+    /// Waits for descriptors at most `span` and notes what is ready; `None`: nothing is, else the time at which that was
+    /// found.
+    fn ready(&mut self, span: Option<Nanos>, at: Instant) -> Option<Instant> {
         let ready = match self.waiter.wait(span) {
             Ok(ready) => ready,
             Err(error) => panic!("epoll failed on descriptors of our own: {error}"),
@@ -429,12 +443,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 self.wake_up(token, woken);
             }
         }
-        ready
+        (ready > 0).then_some(woken)
     }
 
-    /// Sleeps until something comes in or `until`; returns the time.
-    fn sleep(&mut self, until: Option<Instant>, at: Instant) -> Instant {
-        self.ready(until.map(|until| until.since(at)), at);
+    /// Sleeps until something comes in or `until`; the time, and when it woke.
+    fn sleep(&mut self, until: Option<Instant>, at: Instant) -> Waited {
+        let found = self.ready(until.map(|until| until.since(at)), at);
         let woken = now();
         self.shared.counters.wakes.add(1);
         // After a standstill something else is ready too: the timer was late all the same.
@@ -446,7 +460,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             // Of one standstill that is enough.
             self.sentry.seen(woken);
         }
-        woken
+        Waited { idle_until: found.unwrap_or(woken), at: woken }
     }
 
     fn wake_up(&mut self, token: u64, at: Instant) {

@@ -30,7 +30,8 @@ pub struct EngineStatistics {
     pub wakes: u64,
     /// Passes of the loop.
     pub loops: u64,
-    /// Longest pass, in ns: how long an arrival may go unseen beside the class's wake-up latency.
+    /// Longest pass, in ns, from waking to the next sleep, events handed out and descriptors that were ready noted: how long an
+    /// arrival may go unseen beside the class's wake-up latency.
     pub loop_ns_max: u64,
     /// Units of protocol work.
     pub work_units: u64,

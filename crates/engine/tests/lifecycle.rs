@@ -88,6 +88,24 @@ fn dropping_the_last_handle_stops_the_engine() {
     assert_eq!(b.stop(), Ok(()));
 }
 
+/// A turn that does nothing but a command, and one that a command makes tell of many channels.
+#[test]
+fn the_longest_turn_has_all_that_is_done_in_it() {
+    const BUSY: Duration = Duration::from_millis(20);
+    let (a, _b) = over_memory();
+    a.call(|_, _| {
+        let begun = Instant::now();
+        while begun.elapsed() < BUSY {
+            std::hint::spin_loop();
+        }
+    })
+    .expect("it runs");
+    // The turn of the first one is over.
+    a.call(|_, _| ()).expect("it runs");
+    let longest = Duration::from_nanos(a.statistics().loop_ns_max);
+    assert!(longest >= BUSY, "{longest:?}");
+}
+
 /// The wake-ups of an idle engine come from HELLO alone: two a second and neighbour, whatever the time that passes.
 #[test]
 fn an_idle_engine_sleeps() {

@@ -60,7 +60,8 @@ pub enum Request {
     Listen {
         /// The name.
         port: Name,
-        /// What an embedding program declares for handling each message on the processor; zero elsewhere.
+        /// What an embedding program declares for handling each message on the processor. A daemon, which runs no handlers of
+        /// programs, refuses all but zero.
         #[serde(default)]
         handler_time: Nanos,
     },
@@ -486,7 +487,7 @@ pub struct Quotas {
     pub listeners: u64,
     /// Ends of channels and best-effort flows.
     pub channels: u64,
-    /// Bytes of message rings.
+    /// Bytes of message rings, and of all that this host has for their slots, messages and packets.
     pub buffer_bytes: u64,
     /// Bytes of answers and news that its programs have not read, beside what their sockets hold.
     pub unread_bytes: u64,
@@ -548,7 +549,7 @@ pub struct UserStatus {
     pub listeners: u64,
     /// Ends of channels and best-effort flows.
     pub channels: u64,
-    /// Bytes of message rings.
+    /// As in [`Quotas`].
     pub buffer_bytes: u64,
     /// Bytes of answers and news that its programs have not read, beside what their sockets hold.
     pub unread_bytes: u64,

@@ -27,11 +27,14 @@ pub(crate) trait Linked {
 #[repr(align(32))]
 struct Slot<T>(Option<T>);
 
-/// Slots of a run. More room is more runs: nothing moves, and what is no longer needed is given back in runs. So long that
-/// allocators give a run pages of its own; with 256 a channel took 60 B more in a network of 100 nodes.
-const RUN_SLOTS: usize = 1_024;
-/// Runs beyond those that are needed: a channel that comes and goes allocates nothing.
-const RUNS_SPARE: usize = 1;
+/// Slots of the shortest run. More room is more runs: nothing moves, and what is no longer needed is given back in runs. So
+/// long that allocators give a run pages of its own; with 256 a channel took 60 B more in a network of 100 nodes.
+const RUN_SLOTS_MIN: usize = 1_024;
+/// Of the longest, for great bursts: each run is two calls of the allocator, and 64 runs for one channel made turns of 0.3 ms. No
+/// longer, so that room fits into what allocators have in pieces. Places are numbered as if all were as long.
+const RUN_SLOTS_MAX: usize = 8 * RUN_SLOTS_MIN;
+/// Slots beyond those that are needed, where they are in a run of their own: a channel that comes and goes allocates nothing.
+const SLOTS_SPARE: usize = RUN_SLOTS_MIN;
 const RUNS_PER_WORD: usize = u64::BITS as usize;
 
 /// The slots, in runs. Items go to the first run that has a free slot, so that the last ones become empty.
@@ -41,7 +44,9 @@ pub(crate) struct Slab<T> {
     runs: Vec<Run<T>>,
     /// A bit for each run that has a free slot.
     vacant: Vec<u64>,
-    /// Runs that have slots.
+    /// A bit for each that was given back: its place is the next one's.
+    absent: Vec<u64>,
+    /// Slots of all runs, used or not.
     present: usize,
     used: usize,
     /// Items for which [`Slab::add_room`] has reserved.
@@ -58,12 +63,19 @@ struct Run<T> {
 impl<T> Run<T> {
     const NONE: Self = Self { slots: Vec::new(), free: Vec::new() };
 
-    fn new() -> Self {
-        Self { slots: Vec::with_capacity(RUN_SLOTS), free: Vec::with_capacity(RUN_SLOTS) }
+    fn new(slots: usize) -> Self {
+        Self { slots: Vec::with_capacity(slots), free: Vec::with_capacity(slots) }
     }
 
     const fn is_present(&self) -> bool {
         self.slots.capacity() > 0
+    }
+
+    /// Whether it can go where `present` slots are there and `needed` are needed.
+    const fn can_go(&self, present: usize, needed: usize) -> bool {
+        let slots = self.slots.capacity();
+        let spare = if slots <= SLOTS_SPARE { SLOTS_SPARE } else { 0 };
+        self.is_present() && self.is_unused() && present >= slots + needed + spare
     }
 
     const fn is_unused(&self) -> bool {
@@ -71,7 +83,7 @@ impl<T> Run<T> {
     }
 
     const fn is_full(&self) -> bool {
-        self.free.is_empty() && self.slots.len() == RUN_SLOTS
+        self.free.is_empty() && self.slots.len() == self.slots.capacity()
     }
 }
 
@@ -95,23 +107,25 @@ impl<T: Linked> Slab<T> {
     pub(crate) const ITEM_BYTES: usize = size_of::<Slot<T>>() + size_of::<u16>();
 
     pub(crate) const fn new() -> Self {
-        Self { runs: Vec::new(), vacant: Vec::new(), present: 0, used: 0, room: 0 }
+        Self { runs: Vec::new(), vacant: Vec::new(), absent: Vec::new(), present: 0, used: 0, room: 0 }
     }
 
     /// Room for `capacity` items altogether, so that neither `push` nor `pop` allocates.
     pub(crate) fn reserve(&mut self, capacity: usize) {
-        let mut place = 0;
-        while self.present * RUN_SLOTS < capacity {
-            place = (place..self.runs.len())
-                .find(|place| !self.runs[*place].is_present())
-                .unwrap_or(self.runs.len());
+        while self.present < capacity {
+            let slots = (capacity - self.present).next_multiple_of(RUN_SLOTS_MIN).min(RUN_SLOTS_MAX);
+            let place = first(&self.absent).unwrap_or(self.runs.len());
             if place == self.runs.len() {
-                self.runs.push(Run::NONE);
-                self.vacant.resize(self.runs.len().div_ceil(RUNS_PER_WORD), 0);
+                self.runs.push(Run::new(slots));
+                let words = self.runs.len().div_ceil(RUNS_PER_WORD);
+                self.vacant.resize(words, 0);
+                self.absent.resize(words, 0);
+            } else {
+                self.runs[place] = Run::new(slots);
+                set(&mut self.absent, place, false);
             }
-            self.runs[place] = Run::new();
-            self.present += 1;
-            self.set_vacant(place, true);
+            self.present += slots;
+            set(&mut self.vacant, place, true);
         }
     }
 
@@ -125,28 +139,28 @@ impl<T: Linked> Slab<T> {
     /// something is, when this is called again.
     pub(crate) fn remove_room(&mut self, items: u32) {
         self.room -= items as usize;
-        let needed = self.room.max(self.used).div_ceil(RUN_SLOTS) + RUNS_SPARE;
+        let needed = self.room.max(self.used);
         for place in (0..self.runs.len()).rev() {
-            if self.present <= needed {
+            if self.present <= needed + SLOTS_SPARE {
                 break;
             }
-            if self.runs[place].is_present() && self.runs[place].is_unused() {
+            if self.runs[place].can_go(self.present, needed) {
+                self.present -= self.runs[place].slots.capacity();
                 self.runs[place] = Run::NONE;
-                self.present -= 1;
-                self.set_vacant(place, false);
+                set(&mut self.vacant, place, false);
+                set(&mut self.absent, place, true);
             }
+        }
+        // Nobody looks at places behind the last run.
+        while self.runs.last().is_some_and(|run| !run.is_present()) {
+            self.runs.pop();
+            set(&mut self.absent, self.runs.len(), false);
         }
     }
 
-    fn set_vacant(&mut self, run: usize, is_vacant: bool) {
-        let (word, bit) = (&mut self.vacant[run / RUNS_PER_WORD], 1 << (run % RUNS_PER_WORD));
-        *word = if is_vacant { *word | bit } else { *word & !bit };
-    }
-
-    /// The first run that has a free slot. Looks at a word for each 65,536 slots.
+    /// The first run that has a free slot. Looks at a word for each 64 runs.
     fn first_vacant(&self) -> Option<usize> {
-        let word = self.vacant.iter().position(|word| *word != 0)?;
-        Some(word * RUNS_PER_WORD + self.vacant[word].trailing_zeros() as usize)
+        first(&self.vacant)
     }
 
     /// Items in all queues.
@@ -173,7 +187,7 @@ impl<T: Linked> Slab<T> {
     /// The item at a place.
     pub(crate) fn at(&self, place: Next) -> Option<&T> {
         let index = place.0 as usize;
-        self.runs.get(index / RUN_SLOTS)?.slots.get(index % RUN_SLOTS)?.0.as_ref()
+        self.runs.get(index / RUN_SLOTS_MAX)?.slots.get(index % RUN_SLOTS_MAX)?.0.as_ref()
     }
 
     pub(crate) fn at_mut(&mut self, place: Next) -> Option<&mut T> {
@@ -214,7 +228,7 @@ impl<T: Linked> Slab<T> {
         let place = match self.first_vacant() {
             Some(place) => place,
             None => {
-                self.reserve((self.present + 1) * RUN_SLOTS);
+                self.reserve(self.present + 1);
                 self.first_vacant().unwrap_or_default()
             }
         };
@@ -230,22 +244,35 @@ impl<T: Linked> Slab<T> {
             }
         };
         if run.is_full() {
-            self.set_vacant(place, false);
+            set(&mut self.vacant, place, false);
         }
         self.used += 1;
-        (place * RUN_SLOTS + slot) as u32
+        (place * RUN_SLOTS_MAX + slot) as u32
     }
 
     fn give_slot_back(&mut self, index: usize) {
-        let place = index / RUN_SLOTS;
-        self.runs[place].free.push((index % RUN_SLOTS) as u16);
-        self.set_vacant(place, true);
+        let place = index / RUN_SLOTS_MAX;
+        self.runs[place].free.push((index % RUN_SLOTS_MAX) as u16);
+        set(&mut self.vacant, place, true);
         self.used -= 1;
     }
 
     fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
-        self.runs.get_mut(index as usize / RUN_SLOTS)?.slots.get_mut(index as usize % RUN_SLOTS)
+        let index = index as usize;
+        self.runs.get_mut(index / RUN_SLOTS_MAX)?.slots.get_mut(index % RUN_SLOTS_MAX)
     }
+}
+
+/// A bit for each run.
+fn set(bits: &mut [u64], run: usize, is_set: bool) {
+    let (word, bit) = (&mut bits[run / RUNS_PER_WORD], 1 << (run % RUNS_PER_WORD));
+    *word = if is_set { *word | bit } else { *word & !bit };
+}
+
+/// The first run whose bit is set.
+fn first(bits: &[u64]) -> Option<usize> {
+    let word = bits.iter().position(|word| *word != 0)?;
+    Some(word * RUNS_PER_WORD + bits[word].trailing_zeros() as usize)
 }
 
 /// Room for `capacity` items altogether, and, where that grows, for half as many more: fewer moves and holes. Moves what is there and
@@ -313,31 +340,50 @@ mod tests {
     fn room_that_is_not_needed_is_given_back_but_for_what_holds_something() {
         let (mut slab, mut stays, mut goes) = (Slab::new(), Fifo::EMPTY, Fifo::EMPTY);
         slab.add_room(20_000);
-        assert_eq!(slab.present, 20);
+        assert_eq!((slab.present, slab.runs.len()), (20 * RUN_SLOTS_MIN, 3), "two long ones and the rest");
         for number in 0..20_000 {
-            // One in the middle and one in the last run stay for a while.
+            // One in the second run and one in the last stay for a while.
             let fifo = if [9_000, 19_999].contains(&number) { &mut stays } else { &mut goes };
             slab.push(fifo, Item(number, Next::NONE));
         }
         slab.add_room(10);
         while slab.pop(&mut goes).is_some() {}
         slab.remove_room(20_000);
-        assert_eq!((slab.present, slab.used()), (2, 2), "those that hold something");
+        assert_eq!((slab.present, slab.used()), (12 * RUN_SLOTS_MIN, 2), "those that hold something");
         assert_eq!(numbers(&slab, &stays), [9_000, 19_999]);
 
         // What is given back can be had again, in its old place or another.
-        slab.add_room(5_000);
-        assert_eq!(slab.present, 5);
-        for number in 0..4_000 {
+        slab.add_room(15_000);
+        assert_eq!((slab.present, slab.runs.len()), (15 * RUN_SLOTS_MIN, 3));
+        for number in 0..14_000 {
             slab.push(&mut goes, Item(number, Next::NONE));
         }
-        assert!(numbers(&slab, &goes).into_iter().eq(0..4_000));
+        assert!(numbers(&slab, &goes).into_iter().eq(0..14_000));
         assert_eq!(numbers(&slab, &stays), [9_000, 19_999]);
-        assert_eq!(slab.items().count(), 4_002);
+        assert_eq!(slab.items().count(), 14_002);
         while slab.pop(&mut goes).is_some() {}
         while slab.pop(&mut stays).is_some() {}
-        slab.remove_room(5_000);
+        slab.remove_room(15_000);
         slab.remove_room(10);
-        assert_eq!((slab.present, slab.used()), (RUNS_SPARE, 0));
+        assert_eq!((slab.present, slab.used(), slab.runs.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_small_channel_that_comes_and_goes_allocates_nothing_and_no_great_one_is_kept_for_it() {
+        let mut slab = Slab::<Item>::new();
+        slab.add_room(10);
+        for _ in 0..3 {
+            slab.add_room(65_536);
+            assert_eq!((slab.present, slab.runs.len()), (65 * RUN_SLOTS_MIN, 9));
+            slab.remove_room(65_536);
+            assert_eq!((slab.present, slab.runs.len()), (RUN_SLOTS_MIN, 1));
+        }
+        slab.add_room(RUN_SLOTS_MIN as u32);
+        let runs = slab.runs.len();
+        for _ in 0..3 {
+            slab.remove_room(RUN_SLOTS_MIN as u32);
+            assert_eq!(slab.runs.len(), runs, "a spare one stays");
+            slab.add_room(RUN_SLOTS_MIN as u32);
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use common::{TestInbox, TestOutbox, World, pattern};
-use punctual_proto::{BitRate, Contract, Nanos, Rate};
+use punctual_proto::{BitRate, Contract, Delivery, Nanos, Rate};
 
 struct Counting;
 
@@ -105,4 +105,40 @@ fn a_message_on_its_way_allocates_nothing() {
     // HELLOs and refreshes are not messages on their way: the quietest of three stretches of 100 ms counts.
     let quietest = (0..5).map(|_| allocations(&mut world, &open, contract, 20, &send)).min().unwrap();
     assert_eq!(quietest, 0);
+}
+
+/// What one more channel takes at all hosts, and what the nodes say that they have for it, the applications' rings apart.
+fn taken_and_told(world: &mut World, contract: Contract) -> (i64, i64) {
+    let before = IN_USE_BYTES.load(Ordering::Relaxed);
+    let open = world.open(0, 2, contract).expect("admitted");
+    let taken = IN_USE_BYTES.load(Ordering::Relaxed) - before - ring_bytes(&open, contract);
+    let told =
+        [(0, open.source), (2, open.sink)].map(|(node, channel)| world.nodes[node].room_bytes(channel));
+    let relayed = world.nodes[1].channels_after(None, usize::MAX).channels;
+    let relayed = relayed.last().map_or(0, |status| world.nodes[1].room_bytes(status.channel));
+    println!("{contract:?}: {taken} B; told {told:?} and {relayed} at the relay");
+    (taken, (told.into_iter().sum::<u64>() + relayed) as i64)
+}
+
+/// Whoever counts memory by users counts no less than there is. Room comes in runs of 1,024 places, which channels share.
+#[test]
+fn what_a_node_says_it_has_for_a_channel_is_what_the_channel_takes() {
+    /// Runs of four slabs, and what every channel has.
+    const BESIDE_MAX: i64 = 4 * 1_024 * 320 + 3 * IDLE_CHANNEL_BYTES_MAX;
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let contract = |bytes, rate, burst, deadline_ms| {
+        let rate = Rate::per_second(rate).expect("a rate");
+        Contract::new(bytes, rate, burst, Nanos::from_millis(deadline_ms)).expect("a contract")
+    };
+    let punctual = Contract { delivery: Delivery::AtDeadline, ..contract(8, 1_000, 1, 1_000) };
+    // The greatest burst; as many small messages under way as frames allow; messages of many packets; held to the deadline.
+    for wanted in
+        [contract(8, 10, 65_536, 900), contract(8, 1_000, 1, 1_500), contract(60_000, 10, 4, 900), punctual]
+    {
+        let mut world = World::line(3, BitRate(1_000_000_000));
+        let small = world.open(0, 2, contract(8, 1, 1, 50)).expect("admitted");
+        let (taken, told) = taken_and_told(&mut world, wanted);
+        assert!(taken <= told + BESIDE_MAX, "{wanted:?} takes {taken} B, of which {told} are told");
+        drop(small);
+    }
 }

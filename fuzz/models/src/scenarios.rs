@@ -158,7 +158,7 @@ pub fn closing_wakes_the_reader() {
 pub fn an_alternating_ring_gives_every_message() {
     every_order(Some(2), || {
         let (mut writer, mut reader) = incoming(2);
-        writer.alternate();
+        writer.alternate(writer.health().turns());
         let (ours, theirs) = Doorbell::pair().expect("descriptors");
         reader.alternate(Doorbell::new(theirs));
         let doorbell = signal_of(&ours);

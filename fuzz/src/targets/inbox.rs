@@ -89,7 +89,7 @@ pub fn run(data: &[u8]) {
             2 => bench.take(),
             3 => drop(bench.slots.pop()),
             4 => bench.writer.resume(),
-            5 => bench.writer.alternate(),
+            5 => bench.writer.alternate(bench.writer.health().turns()),
             6 => {
                 for (slot, _) in &mut bench.slots {
                     // Beyond the slot's end: cut off.

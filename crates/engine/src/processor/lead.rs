@@ -107,6 +107,7 @@ pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(
             let Ok(given_back) = returned.recv() else { return None };
             processor = given_back;
             processor.is_led = false;
+            processor.turn_begun = None;
             started = now();
             processor.sentry.begin(started);
             continue;
@@ -170,6 +171,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
         let mut baton = self.baton.take().ok_or(EngineGone)?;
         // What the leader did meanwhile is no protocol work and was admitted as a handler's.
         baton.processor.node.record_idle(at.since(self.left_at));
+        baton.processor.turn_begun = None;
         baton.processor.sentry.begin(at);
         baton.processor.serve_handlers(at);
         loop {

@@ -91,14 +91,14 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         loop {
             let is_due = until.is_some_and(|until| until <= at);
             if !is_due && self.spin.is_over(at) {
-                let woken = self.sleep(until, at);
-                self.spin.looked_at = woken;
-                return Waited::until(woken);
+                let waited = self.sleep(until, at);
+                self.spin.looked_at = waited.at;
+                return waited;
             }
             if at.since(self.spin.looked_at) >= LOOK {
                 self.spin.looked_at = at;
                 if self.look(at) {
-                    return Waited::until(now());
+                    return Waited { idle_until: at, at: now() };
                 }
             }
             if is_due {

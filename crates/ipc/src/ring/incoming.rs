@@ -29,6 +29,10 @@ use crate::wake::{self, Alarm, Answered, Bell, BellRope, Doorbell, Ropes};
 
 /// Of an entry: number, logical arrival, deadline, delivered (8 B each), length, slot, flags (4 B each), clock error (8 B).
 const ENTRY_BYTES: usize = LINE_BYTES;
+/// Of the daemon's own memory, for each slot: its place in the list of free ones, and which slot was published at a position.
+pub(super) const OWN_BYTES_PER_SLOT: u64 = 2 * size_of::<u32>() as u64;
+/// And one that waits for its turn.
+pub(super) const TURN_BYTES: u64 = size_of::<Turn>() as u64;
 const DEMOTED: u32 = 1;
 const UNPROMISED: u32 = 2;
 /// Where the timeliness stands in the flags.
@@ -92,6 +96,13 @@ struct Shared {
     broken: AtomicBool,
 }
 
+/// A complete message that waits for its turn.
+type Turn = (InboxSlot, MessageInfo);
+
+/// Where messages of a ring wait for their turns: room for as many as it has slots. Made away from the processor.
+#[derive(Debug, Default)]
+pub struct Turns(VecDeque<Turn>);
+
 /// What an embedding program does with a message at its delivery, on the thread that delivers. `false`: it wants no
 /// more of them, the next ones go to the ring.
 pub type Upcall = Box<dyn FnMut(&[u8], &MessageInfo) -> bool + Send>;
@@ -108,7 +119,7 @@ pub struct InboxWriter {
     upcall: Option<Upcall>,
     /// Complete messages that wait until the one before is taken; `None` unless the ring alternates. Their slots are
     /// the ring's, so that it never holds more than they are.
-    turns: Option<VecDeque<(InboxSlot, MessageInfo)>>,
+    turns: Option<VecDeque<Turn>>,
     /// Of the messages that were promised.
     latencies: Latencies,
     counters: CountersWriter,
@@ -134,10 +145,10 @@ impl InboxWriter {
 
     /// From now on a message is made visible only when the application has taken all before it: the protocol's handler
     /// and the application's alternate one to one (RTU 3). Those that are complete wait in their slots;
-    /// [`Inbox::resume`] gives the next.
-    pub fn alternate(&mut self) {
-        let slots = self.shared.shape.slots as usize;
-        self.turns.get_or_insert_with(|| VecDeque::with_capacity(slots));
+    /// [`Inbox::resume`] gives the next. `turns` is this ring's (see [`InboxHealth::turns`]); one that alternates already keeps
+    /// what it has.
+    pub fn alternate(&mut self, turns: Turns) {
+        self.turns.get_or_insert(turns.0);
     }
 
     /// Whether the application has taken all that it was given; if not, it is asked to ring when it has.
@@ -355,6 +366,16 @@ impl InboxHealth {
     /// Nobody else holds any of the ring.
     pub fn is_alone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
+    }
+
+    /// The ring's geometry.
+    pub fn shape(&self) -> RingShape {
+        self.0.shape
+    }
+
+    /// What the ring needs to alternate ([`RingShape::turns_bytes`]). Not for a real-time thread.
+    pub fn turns(&self) -> Turns {
+        Turns(VecDeque::with_capacity(self.0.shape.slots as usize))
     }
 }
 

@@ -42,7 +42,7 @@ use crate::wake::Bell;
 use counters::DAEMON_HEADER_BYTES;
 
 pub use counters::{Counted, CountersReader};
-pub use incoming::{InboxReader, InboxSlot, InboxWriter, Upcall, inbox};
+pub use incoming::{InboxReader, InboxSlot, InboxWriter, Turns, Upcall, inbox};
 pub use outgoing::{OutboxMessage, OutboxReader, OutboxWriter, outbox};
 
 /// Most messages of one ring.
@@ -51,6 +51,8 @@ pub const SLOTS_MAX: u32 = 1 << 20;
 const HEADER_BYTES: usize = 256;
 /// What a file of nothing but a header takes.
 const PAGE_BYTES: u64 = 4_096;
+/// Of the daemon's own memory, what a ring takes beside what it has for each slot, on the safe side.
+const OWN_BYTES: u64 = 4_096;
 /// Of a file, what the shortest pipe holds in its place.
 const PIPE_HOLDS_BYTES: u64 = 4 << 20;
 /// What slots and entries are multiples of.
@@ -97,9 +99,24 @@ impl RingShape {
         self.file_bytes().div_ceil(PIPE_HOLDS_BYTES)
     }
 
-    /// Shared memory that either kind of ring takes: what quotas count.
-    pub const fn bytes(self) -> u64 {
-        self.file_bytes() + PAGE_BYTES
+    /// Memory that an outgoing ring takes, the daemon's own included: what quotas count.
+    pub const fn outbox_bytes(self) -> u64 {
+        self.shared_bytes() + self.slots as u64 * outgoing::OWN_BYTES_PER_SLOT + OWN_BYTES
+    }
+
+    /// The same of an incoming one.
+    pub const fn inbox_bytes(self) -> u64 {
+        self.shared_bytes() + self.slots as u64 * incoming::OWN_BYTES_PER_SLOT + OWN_BYTES
+    }
+
+    /// What an incoming one takes beside that once it alternates: see [`InboxHealth::turns`](incoming::InboxHealth::turns).
+    pub const fn turns_bytes(self) -> u64 {
+        self.slots as u64 * incoming::TURN_BYTES
+    }
+
+    /// Both files, in whole pages.
+    const fn shared_bytes(self) -> u64 {
+        self.file_bytes().next_multiple_of(PAGE_BYTES) + PAGE_BYTES
     }
 }
 

@@ -27,6 +27,8 @@ use crate::wake::{self, Alarm, Answered, Bell, BellRope, Doorbell, Ropes};
 /// Within a slot: the length at 0, the sending time at 8, the payload behind.
 const SLOT_HEADER_BYTES: usize = LINE_BYTES;
 const SENT_AT: usize = 8;
+/// Of the daemon's own memory, for each slot: the position that was freed there last.
+pub(super) const OWN_BYTES_PER_SLOT: u64 = size_of::<AtomicU64>() as u64;
 
 fn slot_offset(shape: RingShape, position: u64) -> usize {
     let index = (position % u64::from(shape.slots)) as usize;

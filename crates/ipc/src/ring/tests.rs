@@ -252,7 +252,7 @@ fn an_upcall_takes_messages_until_it_wants_no_more() {
 #[test]
 fn an_alternating_ring_shows_one_message_after_the_other() {
     let (mut inbox, mut reader, _, _) = incoming(3, 10);
-    inbox.alternate();
+    inbox.alternate(inbox.health().turns());
     assert!((0..3).all(|number| deliver(&mut inbox, number, b"one")));
     let mut next = |inbox: &mut InboxWriter| {
         let shown = reader.take(|_, info| info.number);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use punctual_proto::ids::ChannelId;
-use punctual_proto::node::api::{Event, Grant, Incoming, UserId};
+use punctual_proto::node::api::{ChannelRefusal, Event, Grant, HostName, Incoming, RefuseCause, UserId};
 
 use super::requests::{held_by_outbox, reason};
 use super::{ClientId, End, Health, Host, HostGone, Service, Stage};
@@ -78,11 +78,8 @@ impl<H: Host> Service<H> {
                     }
                 }
             }
-            Event::RequestFailed { token, refusal } => {
-                if let Some(client) = self.asked.remove(&token) {
-                    self.push(client, Push::AskFailed { token, refusal });
-                }
-            }
+            Event::RequestOver { token } => drop(self.requested.remove(&token)),
+            Event::RequestFailed { token, refusal } => self.ask_failed(token, refusal),
             Event::Closed { channel, reason, receipt } => {
                 if let Some(end) = self.ends.get(&channel) {
                     self.host.channel_closed(&end.what, reason);
@@ -156,7 +153,11 @@ impl<H: Host> Service<H> {
             end.held = held_by_outbox(handles.shape);
             end.health = Some(Health::Outbox(health));
         }
-        self.ask_node(move |node, now| node.attach_outbox(channel, reader, now))?;
+        let room = self.ask_node(move |node, now| {
+            node.attach_outbox(channel, reader, now)?;
+            Ok(node.room_bytes(channel))
+        })?;
+        self.count_room(channel, room)?;
         self.watch(channel, Arc::new(doorbell))?;
         Ok(handles)
     }
@@ -176,7 +177,24 @@ impl<H: Host> Service<H> {
             }
             Err(why) => why,
         };
+        if let Some(token) = token {
+            self.ask_failed(token, self.refusal_here(&refuse));
+        }
         let _ = self.on_node(move |node, now| node.refuse(channel, &refuse, now));
+    }
+
+    /// Who asked for a channel gets none.
+    fn ask_failed(&mut self, token: u64, refusal: ChannelRefusal) {
+        if let Some(client) = self.asked.remove(&token) {
+            self.push(client, Push::AskFailed { token, refusal });
+        }
+    }
+
+    /// A no of this host to what came in answer to a request of its own.
+    fn refusal_here(&self, why: &str) -> ChannelRefusal {
+        let host = HostName { node: self.node, name: self.name.clone() };
+        let cause = RefuseCause::Receiver(why.into());
+        ChannelRefusal { node: self.node, cause, offer: None, stages: Vec::new(), hosts: vec![host] }
     }
 
     /// Who listens, with room in the quota taken for one more channel.

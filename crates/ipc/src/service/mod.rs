@@ -112,6 +112,8 @@ struct End {
     held: Held,
     /// Of the processor's heap: what the node has for the messages of a burst.
     room_bytes: u64,
+    /// The same for all else that it has beside the ring, once that is known.
+    more_bytes: u64,
     /// Held until the node is done with the ring: unmapping it is work for this thread, not for the processor.
     health: Option<Health>,
     /// As the processor watches it. Held so that it is not the processor that closes it.
@@ -130,6 +132,7 @@ impl End {
             stage,
             held: Held::default(),
             room_bytes: 0,
+            more_bytes: 0,
             health: None,
             doorbell: None,
             broken: false,
@@ -442,12 +445,21 @@ impl<H: Host> Service<H> {
         }
     }
 
+    /// What the node has for an open channel, `bytes`, counts in its user's quota: of a source, its burst does already.
+    fn count_room(&mut self, channel: ChannelId, bytes: u64) -> Result<(), ApiError> {
+        let Some(end) = self.ends.get_mut(&channel) else { return Ok(()) };
+        let more = bytes.saturating_sub(end.room_bytes + end.more_bytes);
+        self.accounts.take(end.account, Resource::BufferBytes, more)?;
+        end.more_bytes += more;
+        Ok(())
+    }
+
     /// Forgets a channel's end and gives back what it took.
     fn release_end(&mut self, channel: ChannelId) -> Option<End> {
         self.end_co_schedule(channel);
         let mut end = self.ends.remove(&channel)?;
         self.accounts.give_back(end.account, Resource::Channels, 1);
-        self.accounts.give_back(end.account, Resource::BufferBytes, end.room_bytes);
+        self.accounts.give_back(end.account, Resource::BufferBytes, end.room_bytes + end.more_bytes);
         self.expect_room(self.room_bytes - end.room_bytes);
         self.bury(end.account, end.health.take(), end.doorbell.take(), end.held);
         Some(end)

@@ -15,7 +15,7 @@ use super::{ClientId, Effect, End, Health, Host, HostGone, Service, Stage};
 use crate::api::{
     Answer, ApiError, Call, HostStatus, PACKET_BYTES_MAX, Request, Resource, TEXT_BYTES_MAX, VERSION,
 };
-use crate::ring::{InboxWriter, OutboxReader, RingError, RingHandles, RingShape, inbox, now, outbox};
+use crate::ring::{InboxWriter, OutboxReader, RingError, RingHandles, RingShape, Turns, inbox, now, outbox};
 use crate::wake::Doorbell;
 
 /// Channels whose status the processor makes at once, between messages.
@@ -27,18 +27,22 @@ const SLICES_PER_PAGE: usize = 16;
 /// can be charged, and may each take as long and half as long again (docs/adr/0032).
 const OPEN_CHARGE: u64 = 4;
 
+/// What a program reads that is another process and wants the processor's time for its handlers.
+const HANDLER_TIME: &str = "a daemon runs no handlers of programs on its processor: listen with a handler_time of zero, or embed \
+                            the endsystem (Endsystem::embedded)";
+
 /// A doorbell beside those that a ring is made with.
 const DOORBELL: Held = Held { bytes: 0, descriptors: 1 };
 
 /// What an outgoing ring takes: the pipe of the daemon's file, bell, doorbell, the program's file until it is attached, and
 /// pipes that hold its pages.
 pub(super) const fn held_by_outbox(shape: RingShape) -> Held {
-    Held { bytes: shape.bytes(), descriptors: 4 + shape.pipes() }
+    Held { bytes: shape.outbox_bytes(), descriptors: 4 + shape.pipes() }
 }
 
 /// An incoming one: the bell, the program's file until it is attached, its pipe, and those of the daemon's file.
 const fn held_by_inbox(shape: RingShape) -> Held {
-    Held { bytes: shape.bytes(), descriptors: 3 + shape.pipes() }
+    Held { bytes: shape.inbox_bytes(), descriptors: 3 + shape.pipes() }
 }
 
 /// An answer with its descriptors; `None` where it comes later.
@@ -154,6 +158,9 @@ impl<H: Host> Service<H> {
     }
 
     fn listen(&mut self, client: ClientId, account: UserId, port: Name, handler_time: Nanos) -> Outcome {
+        if self.ringers.apart && handler_time > Nanos::ZERO {
+            return Err(ApiError::Forbidden(HANDLER_TIME.into()));
+        }
         self.accounts.take_listener(account)?;
         let name = port.clone();
         let listening = self.ask_node(move |node, _| node.listen_with(port, handler_time));
@@ -252,7 +259,10 @@ impl<H: Host> Service<H> {
     fn consent(&mut self, client: ClientId, account: UserId, channel: ChannelId) -> Outcome {
         let (contract, messages) = self.incoming(client, channel)?;
         let slots = messages.saturating_add(accept_messages(&contract));
-        let made = self.make_inbox(account, slots, contract.message_bytes_max);
+        let room = self.on_node(move |node, _| node.room_bytes(channel))?;
+        let made = self
+            .count_room(channel, room)
+            .and_then(|()| self.make_inbox(account, slots, contract.message_bytes_max));
         let (writer, handles) = made.inspect_err(|error| {
             let why = reason(error);
             let _ = self.ask_node(move |node, now| node.refuse(channel, &why, now));
@@ -331,19 +341,41 @@ impl<H: Host> Service<H> {
             return Err(RequestError::Unknown.into());
         }
         let account = self.account_of(client).ok_or(RequestError::Unknown)?;
-        let is_first = self.ends.get(&channel).is_some_and(|end| end.doorbell.is_none());
-        self.take_held(account, DOORBELL)?;
+        let room = self.room_for_turns(channel);
+        self.take_held(account, room)?;
         let watched = Doorbell::pair()
             .map_err(|error| RingError::from(error).into())
             .and_then(|(ours, theirs)| self.watch(channel, Arc::new(ours)).map(|()| theirs));
-        let theirs = watched.inspect_err(|_: &ApiError| self.give_back_held(account, DOORBELL))?;
-        if let Some(end) = self.ends.get_mut(&channel).filter(|_| is_first) {
-            end.held.descriptors += DOORBELL.descriptors;
-        }
+        let theirs = watched.inspect_err(|_: &ApiError| self.give_back_held(account, room))?;
+        let turns = self.make_turns(channel, room);
         self.ask_node(move |node, _| {
-            node.inbox_mut(channel).map(InboxWriter::alternate).ok_or(RequestError::Unknown)
+            node.inbox_mut(channel).map(|inbox| inbox.alternate(turns)).ok_or(RequestError::Unknown)
         })?;
         Ok(Some((Answer::Alternates, vec![theirs])))
+    }
+
+    /// What alternating takes: a doorbell each time, which replaces the one before, and room for turns the first time.
+    fn room_for_turns(&self, channel: ChannelId) -> Held {
+        match self.ends.get(&channel) {
+            Some(End { doorbell: None, health: Some(Health::Inbox(health)), .. }) => {
+                Held { bytes: health.shape().turns_bytes(), ..DOORBELL }
+            }
+            _ => DOORBELL,
+        }
+    }
+
+    /// The room that was taken becomes the channel's; none where it has some.
+    fn make_turns(&mut self, channel: ChannelId, room: Held) -> Turns {
+        let Some(end) = self.ends.get_mut(&channel).filter(|_| room.bytes > 0) else {
+            return Turns::default();
+        };
+        end.held.bytes += room.bytes;
+        end.held.descriptors += room.descriptors;
+        self.ringers.grew(end.account, room.bytes);
+        match &end.health {
+            Some(Health::Inbox(health)) => health.turns(),
+            _ => Turns::default(),
+        }
     }
 
     fn open_best_effort(

@@ -54,6 +54,13 @@ impl Ringers {
         Ok(if is_privileged(user) { Ropes::Direct } else { Ropes::By(ringer.bells()) })
     }
 
+    /// A ring of the user takes so much more.
+    pub fn grew(&mut self, user: UserId, bytes: u64) {
+        if let Some((_, held)) = self.users.get_mut(&user) {
+            *held += bytes;
+        }
+    }
+
     /// So much of the user's memory is gone. With the last of it its ringer ends.
     fn freed(&mut self, user: UserId, bytes: u64) {
         if let Some((_, held)) = self.users.get_mut(&user) {

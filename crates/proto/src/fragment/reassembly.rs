@@ -130,6 +130,11 @@ impl<S> Partial<S> {
             rows_free: (0..messages_max).collect(),
         }
     }
+
+    fn room_bytes(&self) -> usize {
+        let row_bytes = size_of::<Progress<S>>() + size_of::<usize>();
+        size_of::<Self>() + self.messages_max * row_bytes + size_of_val(&*self.seen)
+    }
 }
 
 impl<S: MessageWrite> Reassembly<S> {
@@ -161,6 +166,12 @@ impl<S: MessageWrite> Reassembly<S> {
             run_messages: 0,
             incomplete: 0,
         }
+    }
+
+    /// What it has allocated, in bytes.
+    pub fn room_bytes(&self) -> usize {
+        let windows = self.over.room_bytes() + self.over_demoted.room_bytes();
+        self.partial.as_deref().map_or(0, Partial::room_bytes) + windows
     }
 
     /// Takes a fragment in: copies it to its place in the slot of its message, which `reserve` gives at the

@@ -44,6 +44,14 @@ impl Window {
         Self { bits, end: 0 }
     }
 
+    /// Memory of its own, in bytes.
+    pub(super) fn room_bytes(&self) -> usize {
+        match &self.bits {
+            Bits::One(_) => 0,
+            Bits::Many(words) => size_of_val(&**words),
+        }
+    }
+
     /// One more than the newest number that was closed.
     pub(super) const fn end(&self) -> u64 {
         self.end

@@ -70,6 +70,9 @@ pub(super) struct Queues<P> {
 }
 
 impl<P> Queues<P> {
+    /// What room for a packet takes, in bytes.
+    pub(super) const SLOT_BYTES: usize = Slab::<Queued<P>>::ITEM_BYTES;
+
     pub(super) const fn new() -> Self {
         Self {
             flows: Vec::new(),
@@ -92,7 +95,8 @@ impl<P> Queues<P> {
             slots_used_max: 0,
             horizon,
         };
-        self.reserve_slots(slots);
+        self.slots_total += slots as usize;
+        self.packets.add_room(slots);
         if let Some(index) = self.free.pop() {
             self.flows[index as usize] = flow;
             return FlowIndex(index);
@@ -108,24 +112,25 @@ impl<P> Queues<P> {
 
     pub(super) fn set(&mut self, flow: FlowIndex, slots: u32, horizon: Nanos) {
         let Some(known) = self.get_mut(flow) else { return };
-        let before = known.slots;
-        known.slots = slots;
+        let before = core::mem::replace(&mut known.slots, slots);
         known.horizon = horizon;
-        self.slots_total -= before as usize;
-        self.reserve_slots(slots);
+        self.slots_total = self.slots_total + slots as usize - before as usize;
+        self.packets.add_room(slots);
+        self.packets.remove_room(before);
     }
 
     pub(super) fn remove(&mut self, flow: FlowIndex, mut drained: impl FnMut(P)) {
         let Some(known) = self.get_mut(flow) else { return };
         known.retired = true;
-        let slots = known.slots as usize;
-        self.slots_total -= slots;
+        let slots = known.slots;
+        self.slots_total -= slots as usize;
         let Self { flows, packets, .. } = self;
         let known = &mut flows[flow.0 as usize];
         while let Some(queued) = packets.pop(&mut known.packets) {
             known.slots_used -= 1;
             drained(queued.packet);
         }
+        packets.remove_room(slots);
         self.reuse_if_gone(flow.0);
     }
 
@@ -270,11 +275,6 @@ impl<P> Queues<P> {
 
     fn get_mut(&mut self, flow: FlowIndex) -> Option<&mut Flow> {
         self.flows.get_mut(flow.0 as usize).filter(|known| !known.retired)
-    }
-
-    fn reserve_slots(&mut self, slots: u32) {
-        self.slots_total += slots as usize;
-        self.packets.reserve(self.slots_total);
     }
 
     fn make_current(&mut self, flow: u32) {

@@ -55,6 +55,9 @@ impl<P> LinkScheduler<P> {
         }
     }
 
+    /// What room for a packet of a guaranteed channel takes, in bytes.
+    pub const SLOT_BYTES: usize = guaranteed::Queues::<P>::SLOT_BYTES;
+
     /// Takes in a guaranteed channel with `slots` packets of buffer and horizon h; reserves their memory.
     pub fn add_channel(&mut self, slots: u32, horizon: Nanos) -> FlowIndex {
         self.guaranteed.add(slots, horizon, false)

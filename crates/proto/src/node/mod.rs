@@ -27,6 +27,7 @@ pub(crate) mod rate;
 mod receive;
 mod record;
 mod requests;
+mod room;
 mod shaper;
 mod show;
 mod signals;

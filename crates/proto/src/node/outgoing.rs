@@ -130,6 +130,11 @@ impl Outgoing {
         messages.remove_room(self.messages_max);
     }
 
+    /// What its room takes, in bytes.
+    pub const fn room_bytes<T: MessageRead>(&self) -> u64 {
+        self.messages_max as u64 * room_bytes::<T>() as u64
+    }
+
     pub const fn is_full(&self) -> bool {
         self.len >= self.messages_max
     }

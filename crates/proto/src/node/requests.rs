@@ -94,6 +94,12 @@ impl<M: Memory> Node<M> {
         Ok(())
     }
 
+    /// What the node has for the messages and packets of a channel that is open, beside the application's ring: memory of its
+    /// own, in bytes, for as long as the channel lives. The few hundred bytes apart that every channel has.
+    pub fn room_bytes(&self, channel: ChannelId) -> u64 {
+        self.plane.room_bytes(channel)
+    }
+
     /// The agent refuses an incoming channel.
     ///
     /// # Errors

@@ -221,10 +221,17 @@ impl Signalling {
     fn make_room_to_ask(&mut self, source: Source) -> Result<(), RefuseCause> {
         let gives =
             self.requests.asked_by.make_room(source, REQUESTS_MAX).map_err(|_| RefuseCause::Crowded)?;
-        if let Some(asked) = gives.and_then(|token| self.requests.take_asked(token)) {
+        if let Some(asked) = gives.and_then(|token| self.give_up_asked(token)) {
             self.answer_no(&asked, self.refusal(RefuseCause::Crowded));
         }
         Ok(())
+    }
+
+    /// What the application was asked is forgotten before it has answered: it is told, or it would remember for ever.
+    fn give_up_asked(&mut self, token: u64) -> Option<Asked> {
+        let asked = self.requests.take_asked(token)?;
+        self.events.push_back(Event::RequestOver { token });
+        Some(asked)
     }
 
     fn pass_request(&mut self, request: Request, now: Instant) {
@@ -272,7 +279,7 @@ impl Signalling {
         let over = |until: Instant| until <= now;
         let asked = self.requests.asked.iter().filter(|(_, asked)| over(asked.until));
         let asked: Vec<u64> = asked.map(|(token, _)| *token).collect();
-        asked.into_iter().for_each(|token| drop(self.requests.take_asked(token)));
+        asked.into_iter().for_each(|token| drop(self.give_up_asked(token)));
         let sent = self.requests.sent.iter().filter(|(_, sent)| over(sent.until));
         let sent: Vec<u64> = sent.map(|(token, _)| *token).collect();
         for token in sent {

@@ -56,6 +56,9 @@ fn requests_of_receivers_are_bounded_at_both_ends() {
     network.run(120 * SECOND);
     let failed = network.count(1, |event| matches!(event, Event::RequestFailed { .. }));
     assert_eq!(failed, REQUESTS_MAX + 1);
+    // So is each application that was asked: it remembers none of them.
+    let over = network.count(0, |event| matches!(event, Event::RequestOver { .. }));
+    assert_eq!(over, REQUESTS_MAX + 1);
     network.hosts[0].agent = Agent::Consent;
     assert!(ask(&mut network).is_ok());
     assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
@@ -86,6 +89,8 @@ fn requests_that_came_from_elsewhere_are_shared_by_hosts_and_users() {
     assert_eq!((refused(&network, 2), others.len()), (vec![], 200));
     let gave: Vec<_> = greedy.iter().rev().take(190).copied().collect();
     assert_eq!(refused(&network, 1), gave, "its last ones first");
+    let over = network.count(0, |event| matches!(event, Event::RequestOver { .. }));
+    assert_eq!(over, gave.len(), "and the application that was asked is told");
     let line = network.hosts[1].events.iter().find_map(|event| match event {
         Event::RequestFailed { refusal, .. } => Some(refusal.to_string()),
         _ => None,

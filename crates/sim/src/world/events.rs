@@ -64,6 +64,7 @@ impl World {
                 | NodeEvent::Notice { .. }
                 | NodeEvent::Link { .. }
                 | NodeEvent::Requested { .. }
+                | NodeEvent::RequestOver { .. }
                 | NodeEvent::Decided { .. }
                 | NodeEvent::RequestFailed { .. } => {}
             }

@@ -354,6 +354,7 @@ impl World {
             Event::Probed { .. }
             | Event::Established { .. }
             | Event::RequestFailed { .. }
+            | Event::RequestOver { .. }
             | Event::Decided { .. }
             | Event::Link { .. }
             | Event::Rate { .. }

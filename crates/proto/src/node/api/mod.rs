@@ -385,6 +385,11 @@ pub enum Event {
         /// To be given back with the open request.
         token: u64,
     },
+    /// Nobody waits any more for the answer to [`Event::Requested`]: its time is over, or it gave way to others.
+    RequestOver {
+        /// Which request.
+        token: u64,
+    },
     /// Our request to a source was refused or nobody heard it.
     RequestFailed {
         /// Which request.

@@ -1,0 +1,85 @@
+//! What a ring takes, its files and what the daemon has for it besides, is no more than what quotas count for it.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use punctual_ipc::ring::{RingHandles, RingShape, inbox, outbox};
+use punctual_ipc::wake::{Alarm, Ropes};
+
+struct Counting;
+
+static IN_USE_BYTES: AtomicI64 = AtomicI64::new(0);
+/// The tests share the counter.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+// SAFETY: every call is passed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        IN_USE_BYTES.fetch_add(layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        IN_USE_BYTES.fetch_sub(layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const PAGE_BYTES: u64 = 4_096;
+/// Small messages, where what is beside them is most of a ring; the largest; what fills pages by one byte too many.
+const SHAPES: [(u32, u32); 5] = [(1, 1), (65_536, 8), (1_000, 64), (3, 1 << 20), (4_000, 1_400)];
+
+/// What `make` has allocated, with what it made.
+fn allocated<R>(make: impl FnOnce() -> R) -> (u64, R) {
+    let before = IN_USE_BYTES.load(Ordering::Relaxed);
+    let made = make();
+    (u64::try_from(IN_USE_BYTES.load(Ordering::Relaxed) - before).expect("nothing was freed"), made)
+}
+
+/// Pages of the two files.
+fn shared_bytes(handles: &RingHandles) -> u64 {
+    let size = |file: &dyn AsFd| rustix::fs::fstat(file.as_fd()).expect("a file").st_size as u64;
+    handles.descriptors[..2].iter().map(|file| size(file).next_multiple_of(PAGE_BYTES)).sum()
+}
+
+/// It counts all, and not much more: what is counted and not there keeps a user from what is its.
+fn counts(counted: u64, taken: u64, what: &str, shape: RingShape) {
+    assert!(taken <= counted, "{what} {shape:?} takes {taken} B, of which {counted} count");
+    assert!(counted <= taken + 2 * PAGE_BYTES, "{what} {shape:?} takes {taken} B, and {counted} count");
+}
+
+#[test]
+fn all_that_a_ring_takes_counts() {
+    let _alone = ONE_AT_A_TIME.lock().expect("no test has failed");
+    let alarm = Alarm::new().expect("an eventfd");
+    for (slots, bytes) in SHAPES {
+        let shape = RingShape::new(slots, bytes).expect("a shape");
+        let (own, made) = allocated(|| outbox(shape, &alarm, &Ropes::Direct).expect("a ring"));
+        counts(shape.outbox_bytes(), own + shared_bytes(&made.1), "an outgoing ring", shape);
+        let (own, made) = allocated(|| inbox(shape, &alarm, &Ropes::Direct).expect("a ring"));
+        counts(shape.inbox_bytes(), own + shared_bytes(&made.1), "an incoming ring", shape);
+        let (own, turns) = allocated(|| made.0.health().turns());
+        counts(shape.turns_bytes(), own, "turns", shape);
+        drop(turns);
+    }
+}
+
+/// The processor, which calls it, asks for no memory.
+#[test]
+fn alternating_allocates_nothing() {
+    let _alone = ONE_AT_A_TIME.lock().expect("no test has failed");
+    let alarm = Alarm::new().expect("an eventfd");
+    let shape = RingShape::new(1_000, 8).expect("a shape");
+    let (mut writer, _handles) = inbox(shape, &alarm, &Ropes::Direct).expect("a ring");
+    let turns = writer.health().turns();
+    let (taken, ()) = allocated(|| writer.alternate(turns));
+    assert_eq!(taken, 0);
+}

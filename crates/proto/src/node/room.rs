@@ -1,0 +1,52 @@
+//! What a node has of its own for the messages and packets of each channel, beside the rings of applications: what whoever
+//! counts memory by users has to count.
+
+use super::best_effort::{Message, Slot};
+use super::clip::{Clip, Held, Outlet, PacketIn, PacketQueue, Punctual, RoleState};
+use super::outgoing::Outgoing;
+use super::packet::Packet;
+use super::plane::Plane;
+use crate::ids::ChannelId;
+use crate::linksched::LinkScheduler;
+use crate::memory::Memory;
+use crate::slab::Slab;
+
+impl<M: Memory> Plane<M> {
+    /// See [`Node::room_bytes`](super::Node::room_bytes).
+    pub fn room_bytes(&self, channel: ChannelId) -> u64 {
+        self.clips.get(channel).map_or(0, |clip| self.room_of(clip))
+    }
+
+    fn room_of(&self, clip: &Clip<M>) -> u64 {
+        match &clip.role {
+            RoleState::Source(source) => {
+                let demoted = source.demoted.as_deref().map(|demoted| &demoted.outgoing);
+                let queues = [Some(&source.outgoing), demoted].into_iter().flatten();
+                queues.map(Outgoing::room_bytes::<Message<M>>).sum::<u64>()
+                    + self.outlet_bytes(&source.outlet)
+            }
+            RoleState::Forwarder(forwarder) => {
+                input_bytes::<M>(&forwarder.input) + self.outlet_bytes(&forwarder.outlet)
+            }
+            RoleState::Sink(sink) => {
+                let held = sink.punctual.as_deref().map_or(0, held_bytes::<M>);
+                input_bytes::<M>(&sink.input) + sink.reassembly.room_bytes() as u64 + held
+            }
+        }
+    }
+
+    fn outlet_bytes(&self, outlet: &Outlet) -> u64 {
+        let slots = self.line(outlet.link).scheduler.occupancy(outlet.flow).slots;
+        u64::from(slots) * LinkScheduler::<Packet<M::Frame>>::SLOT_BYTES as u64
+    }
+}
+
+/// Of packets that wait for the processor.
+fn input_bytes<M: Memory>(input: &PacketQueue) -> u64 {
+    u64::from(input.packets_max) * Slab::<PacketIn<M::Frame>>::ITEM_BYTES as u64
+}
+
+/// Of messages that wait for their deadlines.
+fn held_bytes<M: Memory>(punctual: &Punctual<Slot<M>>) -> u64 {
+    (punctual.held.capacity() * size_of::<Held<Slot<M>>>()) as u64
+}
