@@ -34,6 +34,7 @@ demo: build ## three hosts, a video, a control loop and a flood; target/demo/rep
 
 test: build ## all tests, every experiment in short (as root), deliberate faults in short, then 200 simulated networks
 	scripts/check-format
+	scripts/check-client
 	PUNCTUAL_TEST_WALL_CLOCK=1 PUNCTUAL_TEST_EXPERIMENTS=1 $(CARGO) test --locked --workspace
 	$(MUTATIONS) --short
 	$(PUNCTUAL) sim --seeds $(SEEDS)

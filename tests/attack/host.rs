@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-use punctual_engine::config::{DATA_PORT_DEFAULT, SIGNALLING_PORT_DEFAULT};
+use punctual_host::config::{DATA_PORT_DEFAULT, SIGNALLING_PORT_DEFAULT};
 
 use crate::attacker::{Mechanism, Place};
 use crate::field::{Field, child, threads};

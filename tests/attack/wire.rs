@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use punctual_engine::config::{DATA_PORT_DEFAULT, SIGNALLING_PORT_DEFAULT};
+use punctual_host::config::{DATA_PORT_DEFAULT, SIGNALLING_PORT_DEFAULT};
 use punctual_proto::signalling::RTCOP_VERSION;
 use punctual_proto::wire;
 

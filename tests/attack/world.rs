@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use punctual::{Channel, Consent, Endsystem, Receiver};
-use punctual_engine::os::now;
+use punctual_os::now;
 use rustix::process::{Pid, Signal};
 
 use crate::common::network::{Cable, Network};
@@ -141,10 +141,7 @@ impl World {
         let received = latencies_ns.len() as u64;
         assert!(received <= count, "{received} messages of {count}: somebody else has sent some");
         self.missing += count - received;
-        let turn_ns = |host: &Endsystem| {
-            let status = host.status().expect("status");
-            status.engine["loop_ns_max"].as_u64().expect("a counter")
-        };
+        let turn_ns = |host: &Endsystem| host.status().expect("status").engine.loop_ns_max;
         Harm {
             sent: count,
             lost: count - received,
@@ -158,10 +155,7 @@ impl World {
 
     /// How often a processor has waited for memory.
     pub fn heap_waits(&self) -> u64 {
-        let waits = |host: &Endsystem| {
-            let status = host.status().expect("status");
-            status.engine["heap_waits"].as_u64().expect("a counter")
-        };
+        let waits = |host: &Endsystem| host.status().expect("status").engine.heap_waits;
         self.watch.iter().map(waits).sum()
     }
 

@@ -34,7 +34,7 @@ pub use arrival::{
 };
 pub use clip::ClipParameters;
 pub use contract::{Contract, ContractError, Delivery, Guarantee, Horizon, Policing};
-pub use policies::{PolicyKind, UnknownPolicy, policy_by_name};
+pub use policies::{Admission, Policy, RunPolicy, UnknownPolicy, one_of, pairs_text, policy_by_name};
 pub use policy::{
     AdmissionPolicy, Class, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey, Urgency,
 };

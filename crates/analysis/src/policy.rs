@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::policies::Admission;
 use crate::statistical::Soft;
 use crate::units::{Nanos, Ppm};
 
@@ -200,6 +201,6 @@ pub trait AdmissionPolicy: core::fmt::Debug + Send {
         self.len() == 0
     }
 
-    /// The name of the policy as configured (`edf`, `d-order`, ...).
-    fn name(&self) -> &'static str;
+    /// What it is, beside its arithmetic.
+    fn admission(&self) -> Admission;
 }

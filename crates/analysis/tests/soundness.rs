@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 use punctual_analysis::policies::level;
 use punctual_analysis::{
-    Blocking, Class, Demand, Interference, Nanos, Ppm, StageKey, StageModel, Urgency, policy_by_name,
+    Admission, Blocking, Class, Demand, Interference, Nanos, Ppm, StageKey, StageModel, Urgency,
+    policy_by_name,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -266,7 +267,7 @@ fn admitted(policy: &str, model: &StageModel, blind: Blind, rng: &mut SmallRng) 
             asked.release_latency = Nanos::ZERO;
         }
         // Under `rmdp` a newcomer cannot choose its place: tight channels of longer periods refuse it.
-        let placed = policy.name() == "rmdp";
+        let placed = policy.admission() == Admission::RMDP;
         let Ok(offer) = policy.offer(&asked, BOUND_LIMIT) else { if placed { continue } else { break } };
         let room = if placed { 20 } else { 1 };
         let wider = offer.bound + Nanos(rng.random_range(0..=offer.bound.0 * room));

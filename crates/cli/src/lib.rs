@@ -11,6 +11,7 @@ pub mod files;
 mod host;
 mod link_rate;
 mod output;
+mod profile;
 mod split;
 mod stages;
 mod units;

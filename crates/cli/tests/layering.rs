@@ -12,16 +12,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("trial", &[]),
     ("analysis", &[]),
     ("proto", &["trial", "analysis"]),
-    ("link", &["trial"]),
-    ("engine", &["trial", "analysis", "proto", "link"]),
+    ("os", &["analysis"]),
+    ("link", &["trial", "analysis", "os"]),
+    ("engine", &["trial", "analysis", "os", "proto", "link"]),
     ("ipc", &["trial", "analysis", "proto"]),
-    ("client", &["analysis", "proto", "link", "engine", "ipc"]),
-    ("daemon", &["trial", "analysis", "proto", "link", "engine", "ipc", "client"]),
+    ("host", &["trial", "analysis", "os", "proto", "link", "engine", "ipc"]),
+    // Engine, link and host with the feature `embedded` only: see `a_client_needs_no_engine`.
+    ("client", &["analysis", "os", "proto", "ipc", "link", "engine", "host"]),
+    ("daemon", &["trial", "analysis", "os", "proto", "link", "engine", "ipc", "host", "client"]),
     ("sim", &["analysis", "proto"]),
-    ("experiments", &["analysis", "proto", "link", "engine", "ipc", "client", "sim"]),
-    ("cli", &["analysis", "proto", "link", "engine", "ipc", "client", "sim", "experiments"]),
+    ("experiments", &["analysis", "os", "proto", "link", "engine", "ipc", "host", "client", "sim"]),
+    ("cli", &["analysis", "os", "proto", "link", "engine", "ipc", "host", "client", "sim", "experiments"]),
     // Beside `crates`: they test, nothing depends on them.
-    ("fuzz", &["trial", "analysis", "proto", "link", "engine", "ipc", "client", "sim", "cli"]),
+    ("fuzz", &["trial", "analysis", "os", "proto", "link", "engine", "ipc", "host", "client", "sim", "cli"]),
     ("models", &["trial", "analysis", "proto"]),
     // It reads sources, and runs what is built from them.
     ("mutants", &[]),
@@ -55,7 +58,7 @@ const PURE_MAY_LINK: &[&str] = &[
 ];
 
 /// Where unsafe code may stand; each block with its `SAFETY` reason, which clippy asks for.
-const UNSAFE_MAY_STAND_IN: &[&str] = &["crates/link/src/", "crates/ipc/src/", "crates/engine/src/os"];
+const UNSAFE_MAY_STAND_IN: &[&str] = &["crates/link/src/", "crates/ipc/src/", "crates/os/src/"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
@@ -80,6 +83,26 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
         (folder(&manifest.parent().expect("a folder").to_string_lossy()), own.collect())
     };
     metadata["packages"].as_array().expect("a list").iter().map(of).collect()
+}
+
+/// A program that talks to a daemon builds no engine and no BPF program, and reads no configuration of hosts.
+#[test]
+fn a_client_needs_no_engine() {
+    let tree = |more: &[&str]| {
+        let arguments =
+            ["tree", "--offline", "-p", "punctual", "-e", "normal,build", "--prefix", "none", "-f", "{p}"];
+        cargo(&[&arguments, more].concat())
+    };
+    let names = |tree: &str| -> BTreeSet<String> {
+        tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    };
+    let (alone, embedded) = (names(&tree(&["--no-default-features"])), names(&tree(&[])));
+    for name in
+        ["punctual-engine", "punctual-host", "punctual-link", "punctual-os", "aya", "netlink-sys", "toml"]
+    {
+        assert!(embedded.contains(name), "an embedding program has no {name}: is it called so?");
+        assert!(!alone.contains(name), "a client without an engine links {name}");
+    }
 }
 
 /// Every file of Rust under `folder`.
@@ -195,7 +218,7 @@ fn table(text: &str, heading: &str) -> Vec<(String, String)> {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn the_processors_system_calls_are_those_of_the_document() {
-    use punctual_engine::os::calls::{ThreadKind, calls};
+    use punctual_os::calls::{ThreadKind, calls};
     let text = std::fs::read_to_string(root().join("docs/SECURITY.md")).expect("the document");
     let said = table(&text, "| call | for |");
     let has: Vec<_> =

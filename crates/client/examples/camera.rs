@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use punctual::{Consent, Contract, Endsystem, Nanos, OpenError, Rate};
-use punctual_engine::config::parse;
+use punctual_host::config::parse;
 use punctual_link::{MemoryLink, MemoryOptions};
 
 const FRAME_BYTES_MAX: u32 = 110_000;

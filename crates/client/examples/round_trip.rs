@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use punctual::{Consent, Contract, Endsystem, HostConfig, Nanos, Rate, now};
-use punctual_engine::config::parse;
+use punctual_host::config::parse;
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 
 type Failure = Box<dyn std::error::Error>;

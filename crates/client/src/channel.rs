@@ -219,6 +219,7 @@ impl Channel {
         self.connection.shared.call(Request::Close { channel: self.id }).map(|_| ())
     }
 
+    #[cfg(feature = "embedded")]
     pub(crate) const fn timeout(&self) -> Option<Duration> {
         self.timeout
     }

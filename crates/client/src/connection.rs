@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use punctual_engine::direct;
 use punctual_ipc::api::{Answer, ApiError, Call, FromDaemon, PACKET_BYTES_MAX, Push, Request, VERSION};
 use punctual_ipc::socket::{self, Packet};
 use punctual_proto::ids::{ChannelId, ListenerId};
@@ -21,8 +20,8 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use crate::agents;
 use crate::error::{Error, OnProcessor};
 use crate::events::{ChannelEvents, Ending};
-use crate::host::EmbeddedHost;
 use crate::listener::ListenerQueue;
+use crate::processor::{EmbeddedHost, is_processor};
 
 /// An answer with what came with it.
 pub(crate) type Reply = (Result<Answer, ApiError>, Vec<OwnedFd>);
@@ -285,7 +284,7 @@ impl Shared {
 /// Whether the calling thread may wait for an engine. One that does an engine's work would wait for itself, or keep all
 /// that its engine serves waiting.
 pub(crate) fn may_wait() -> Result<(), OnProcessor> {
-    if direct::is_processor() { Err(OnProcessor) } else { Ok(()) }
+    if is_processor() { Err(OnProcessor) } else { Ok(()) }
 }
 
 /// A connected `SOCK_SEQPACKET` socket.

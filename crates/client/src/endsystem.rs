@@ -4,10 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use punctual_engine::config::HostConfig;
 use punctual_ipc::api::{Answer, HostStatus, Request, SOCKET_DEFAULT};
 use punctual_ipc::ring::{RingHandles, RingShape};
-use punctual_link::Link;
 use punctual_proto::ids::{Address, Name};
 use punctual_proto::node::api::{ChannelStatus, Grant, RateStatus};
 use punctual_proto::{Contract, Nanos};
@@ -16,7 +14,6 @@ use crate::agents;
 use crate::channel::{Channel, Opened, Opening};
 use crate::connection::{Connection, Waiter, dial, lock};
 use crate::error::{ConnectError, Error, OpenError};
-use crate::host::{EmbeddedHost, EngineHost, HostError, Prepared};
 use crate::listener::{Agent, Consent, IncomingRequest, Listener, ListenerQueue};
 use crate::receiver::Receiver;
 
@@ -28,7 +25,7 @@ const BEST_EFFORT_RING_BYTES: u32 = 1 << 20;
 /// This host. Cheap to clone; channels and listeners keep it alive.
 #[derive(Clone)]
 pub struct Endsystem {
-    connection: Arc<Connection>,
+    pub(crate) connection: Arc<Connection>,
 }
 
 impl Endsystem {
@@ -50,28 +47,6 @@ impl Endsystem {
         let path = path.as_ref();
         let socket = dial(path).map_err(|cause| ConnectError::NoDaemon { path: path.into(), cause })?;
         Ok(Self { connection: Connection::start(socket, None)? })
-    }
-
-    /// Starts an engine in this process, with the same API and no daemon. It stops with the last handle.
-    ///
-    /// # Errors
-    /// Where a link, the real-time class or memory is refused: see [`ConnectError::Host`].
-    pub fn embedded(config: &HostConfig) -> Result<Self, ConnectError> {
-        Self::embedded_with(config, config.open_links().map_err(HostError::from)?)
-    }
-
-    /// As [`Endsystem::embedded`], on links that the program made (in the order of the configuration): two
-    /// endsystems of one process can be joined by `memory` links.
-    ///
-    /// # Errors
-    /// As [`Endsystem::embedded`].
-    pub fn embedded_with(config: &HostConfig, links: Vec<Box<dyn Link>>) -> Result<Self, ConnectError> {
-        Self::around(Prepared::new(config)?.start(links)?)
-    }
-
-    fn around(host: EngineHost) -> Result<Self, ConnectError> {
-        let (embedded, socket) = EmbeddedHost::start(host)?;
-        Ok(Self { connection: Connection::start(socket, Some(embedded))? })
     }
 
     /// The host's name.

@@ -5,15 +5,16 @@
 use std::io;
 use std::path::PathBuf;
 
+#[cfg(feature = "embedded")]
 use punctual_engine::{CallError, LeadError};
+#[cfg(feature = "embedded")]
+use punctual_host::HostError;
 use punctual_ipc::api::ApiError;
 use punctual_ipc::ring::RingError;
 use punctual_proto::ids::NameError;
 use punctual_proto::node::api::{ChannelRefusal, CloseReason, RefuseCause, RequestError};
 use punctual_proto::text::harmless;
 use thiserror::Error;
-
-use crate::host::HostError;
 
 /// No endsystem.
 #[derive(Debug, Error)]
@@ -33,6 +34,7 @@ pub enum ConnectError {
     #[error("cannot start the client: {0}")]
     System(io::Error),
     /// The engine inside this process could not be started.
+    #[cfg(feature = "embedded")]
     #[error("cannot start the embedded host: {0}")]
     Host(HostError),
 }
@@ -68,6 +70,7 @@ pub enum Error {
     #[error("only the engine of an embedded endsystem can be led: a daemon's is in another process")]
     NotEmbedded,
     /// The engine cannot be led by this thread.
+    #[cfg(feature = "embedded")]
     #[error(transparent)]
     Lead(#[from] LeadError),
     /// The thread would wait for itself.
@@ -99,6 +102,7 @@ impl From<OnProcessor> for RecvError {
     }
 }
 
+#[cfg(feature = "embedded")]
 impl From<CallError> for Error {
     fn from(error: CallError) -> Self {
         match error {
@@ -247,28 +251,9 @@ pub fn failure(line: &str, exit_code: u8) -> serde_json::Value {
     serde_json::json!({ "message": line, "exit_code": exit_code })
 }
 
-/// Why a channel ended, in words.
+/// Why a channel ended, in words; `None`: its daemon has not said so.
 pub fn reason_text(reason: Option<CloseReason>) -> &'static str {
-    match reason {
-        Some(CloseReason::Local) => "closed at this end",
-        Some(CloseReason::Peer) => "closed by the application at the other end",
-        Some(CloseReason::PathLost) => "a link or node on the way is down",
-        Some(CloseReason::PeerRestarted) => "the other host restarted",
-        Some(CloseReason::Vanished) => "this application is gone without having closed it",
-        Some(CloseReason::PeerVanished) => {
-            "the application at the other end is gone without having closed it: killed or crashed"
-        }
-        Some(CloseReason::Stopped) => "this host's daemon is shutting down",
-        Some(CloseReason::PeerStopped) => "the daemon of the other host, or of one on the way, was shut down",
-        Some(CloseReason::LeaseOver) => "its reservation was not refreshed in time",
-        Some(CloseReason::FilterRefused) => {
-            "a link's driver would not let its packets in: see the log of the hosts on the way"
-        }
-        Some(CloseReason::RuntimeRefused) => {
-            "the kernel of a host on the way does not give its processor enough time: see that host's log"
-        }
-        None => "the daemon is gone",
-    }
+    reason.map_or("the daemon is gone", CloseReason::text)
 }
 
 impl From<Error> for ConnectError {
@@ -283,6 +268,7 @@ impl From<io::Error> for ConnectError {
     }
 }
 
+#[cfg(feature = "embedded")]
 impl From<HostError> for ConnectError {
     fn from(error: HostError) -> Self {
         Self::Host(error)

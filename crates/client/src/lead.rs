@@ -9,13 +9,13 @@
 use std::time::Duration;
 
 use punctual_analysis::Contract;
-use punctual_engine::direct;
 use punctual_ipc::ring::{InboxWriter, OutboxReader, now};
 use punctual_proto::memory::MessageInfo;
 use punctual_proto::{Instant, Nanos};
 
 use crate::channel::Channel;
 use crate::error::{Error, RecvError, SendError};
+use crate::processor::ring_outbox;
 use crate::receiver::Receiver;
 use crate::trust::Trust;
 
@@ -135,7 +135,7 @@ impl Lead {
             sent = channel.send_beside(message, self.left_at);
         }
         match sent {
-            Ok(true) => direct::ring_outbox(channel.id()),
+            Ok(true) => ring_outbox(channel.id()),
             Ok(false) => {}
             Err(SendError::WouldBlock) => return Err(channel.not_in_time()),
             Err(error) => return Err(error),

@@ -31,18 +31,19 @@
 mod agents;
 mod channel;
 mod connection;
+#[cfg(feature = "embedded")]
+mod embedded;
 mod endsystem;
 mod error;
 mod events;
 mod handler;
-pub mod host;
-mod journal;
+#[cfg(feature = "embedded")]
 mod lead;
 mod listener;
-mod ranks;
+mod processor;
 mod receiver;
-pub mod rings;
 mod state;
+#[cfg(feature = "embedded")]
 mod trust;
 
 pub use channel::{Channel, Opening};
@@ -50,6 +51,16 @@ pub use endsystem::{Endsystem, SOCKET_VARIABLE};
 pub use error::{ConnectError, Error, OpenError, RecvError, SendError, failure, one_line, reason_text};
 pub use events::{ChannelEvent, ChannelWatch, Ending};
 pub use handler::{Handler, Reply};
+/// What a program needs that brings an admission policy of its own: see `examples/own_policy.rs`.
+#[cfg(feature = "embedded")]
+pub mod policy {
+    pub use punctual_analysis::{
+        Admission, AdmissionPolicy, Demand, Explanation, Offer, Policy, Refusal, RefusalReason, RunPolicy,
+        StageKey, StageModel,
+    };
+}
+
+#[cfg(feature = "embedded")]
 pub use lead::Lead;
 pub use listener::{ChannelRequest, Consent, IncomingRequest, Listener};
 pub use receiver::Receiver;
@@ -59,9 +70,12 @@ pub use punctual_analysis::{
     Activation, BitRate, Contract, ContractError, CostParts, Delivery, FlowName, Guarantee, Horizon, Instant,
     Late, Nanos, Policing, Ppb, Ppm, Rate, Statistical,
 };
-pub use punctual_engine::config::HostConfig;
-pub use punctual_engine::{counted, rate_text};
-pub use punctual_ipc::api::{ApiError, ApiStatus, HostStatus, SOCKET_DEFAULT};
+#[cfg(feature = "embedded")]
+pub use punctual_host::config::{self, HostConfig};
+pub use punctual_ipc::api::{
+    ApiError, ApiStatus, ClassStatus, DriverDrops, DriverStatus, EngineStatus, HostStatus, ProfileStatus,
+    SOCKET_DEFAULT,
+};
 pub use punctual_ipc::ring::now;
 pub use punctual_proto::ids::{Address, ChannelId, Name};
 pub use punctual_proto::latencies::{Bucket, Observation, Observed};
@@ -74,3 +88,4 @@ pub use punctual_proto::node::api::{
 };
 pub use punctual_proto::node::config::{CostSource, Degraded, KernelTraffic};
 pub use punctual_proto::watch::Lateness;
+pub use punctual_proto::words::{counted, rate_text};

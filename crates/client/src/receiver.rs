@@ -15,6 +15,7 @@ use crate::connection::{Connection, may_wait};
 use crate::error::{Error, RecvError};
 use crate::events::{ChannelEvent, ChannelEvents, ChannelWatch};
 use crate::handler::{Handler, Reply};
+#[cfg(feature = "embedded")]
 use crate::lead::Lead;
 use crate::listener::{Accepted, IncomingRequest};
 use crate::state::{ChannelState, Evidence};
@@ -158,33 +159,6 @@ impl Receiver {
         Handler::start(self.end, self.ring, self.handler_time, Box::new(handler))
     }
 
-    /// From now on the calling thread does the engine's work whenever it waits, see [`Lead`]: what this channel brings and
-    /// what it sends passes no other thread of this host.
-    ///
-    /// # Errors
-    /// [`Error::NotEmbedded`]; [`Error::HandlerTime`] where the listener declared no time (that of a handler: what
-    /// the thread may do between two waits); [`Error::Lead`] where the thread does not get the engine's class or CPU.
-    pub fn lead(self) -> Result<Lead, Error> {
-        Lead::start(self)
-    }
-
-    /// The ring, for who takes messages out of it on the engine's thread.
-    pub(crate) const fn ring_mut(&mut self) -> &mut InboxReader {
-        &mut self.ring
-    }
-
-    pub(crate) const fn handler_time(&self) -> Nanos {
-        self.handler_time
-    }
-
-    pub(crate) const fn connection(&self) -> &Arc<Connection> {
-        &self.end.connection
-    }
-
-    pub(crate) const fn timeout(&self) -> Option<Duration> {
-        self.timeout
-    }
-
     /// Co-schedules the calling thread, the one that takes this channel's messages: it runs in `SCHED_FIFO` at the
     /// priority that this host maps the channel's class and period to ([processor.priorities] of its configuration,
     /// below the engine's own), until the channel ends at this end. Returns the priority: the highest of the thread's
@@ -280,6 +254,37 @@ impl Receiver {
         } else {
             RecvError::WouldBlock
         }
+    }
+}
+
+/// What a thread needs that leads its engine.
+#[cfg(feature = "embedded")]
+impl Receiver {
+    /// From now on the calling thread does the engine's work whenever it waits, see [`Lead`]: what this channel brings and
+    /// what it sends passes no other thread of this host.
+    ///
+    /// # Errors
+    /// [`Error::NotEmbedded`]; [`Error::HandlerTime`] where the listener declared no time (that of a handler: what
+    /// the thread may do between two waits); [`Error::Lead`] where the thread does not get the engine's class or CPU.
+    pub fn lead(self) -> Result<Lead, Error> {
+        Lead::start(self)
+    }
+
+    /// The ring, for who takes messages out of it on the engine's thread.
+    pub(crate) const fn ring_mut(&mut self) -> &mut InboxReader {
+        &mut self.ring
+    }
+
+    pub(crate) const fn handler_time(&self) -> Nanos {
+        self.handler_time
+    }
+
+    pub(crate) const fn connection(&self) -> &Arc<Connection> {
+        &self.end.connection
+    }
+
+    pub(crate) const fn timeout(&self) -> Option<Duration> {
+        self.timeout
     }
 }
 

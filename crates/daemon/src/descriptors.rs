@@ -1,7 +1,7 @@
 //! How many descriptors the daemon may have, and whether its users' quotas fit in.
 
-use punctual::host::quotas;
-use punctual_engine::config::HostConfig;
+use punctual_host::config::HostConfig;
+use punctual_host::quotas;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the soft limit of this process to its hard one: the soft one is low for programs that use `select`.
@@ -31,7 +31,7 @@ fn too_few(needed: u64, limit: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use punctual_engine::config::DaemonConfig;
+    use punctual_host::config::DaemonConfig;
 
     use super::*;
 

@@ -11,11 +11,11 @@ mod socket;
 
 use std::os::fd::BorrowedFd;
 
-use punctual::host::{EngineHost, HostError, Prepared, quotas};
-use punctual_engine::config::HostConfig;
-use punctual_engine::os::calls::{self, ThreadKind};
-use punctual_ipc::service::server::Server;
+use punctual_host::config::HostConfig;
+use punctual_host::service::server::Server;
+use punctual_host::{EngineHost, HostError, Prepared, quotas};
 use punctual_link::Link;
+use punctual_os::calls::{self, ThreadKind};
 use thiserror::Error;
 use tracing::{debug, info, warn};
 

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
-use punctual_engine::config::{self, HostConfig};
-use punctual_engine::os::heap::Allocator;
+use punctual_host::config::{self, HostConfig};
+use punctual_os::heap::Allocator;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;

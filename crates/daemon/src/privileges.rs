@@ -4,7 +4,7 @@
 //! make others. They are laid down for good (permitted and bounding set, `NO_NEW_PRIVS`): neither a bug in the daemon
 //! nor a program that it might be made to run gets them back.
 
-use punctual_engine::config::{HostConfig, LinkDriver};
+use punctual_host::config::{HostConfig, LinkDriver};
 use rustix::io::Errno;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,

@@ -131,7 +131,7 @@ fn daemons_make_only_the_calls_in_their_lists() {
 
     for (host, name) in hosts.iter().zip(["a", "b", "c"]) {
         let status = host.status().expect("status");
-        assert_eq!(status.engine["system_calls_refused"], 0, "{name}: see what it said");
+        assert_eq!(status.engine.system_calls_refused, 0, "{name}: see what it said");
     }
     drop((orphan, bystander, hosts));
     for daemon in [a, b, c] {

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use common::{Daemon, PATIENCE, config, contract, eventually, meet, memory_links};
 use punctual::{ChannelId, Consent, Endsystem, Name, Nanos, RecvError};
-use punctual_engine::os::attributes::{Attributes, SELF, attributes};
-use punctual_engine::os::realtime::{self, RealTime, SchedulingClass};
-use punctual_engine::priorities::Priorities;
+use punctual_host::priorities::Priorities;
 use punctual_ipc::api::{Answer, ApiError, Call, FromDaemon, PACKET_BYTES_MAX, Push, Request, VERSION};
 use punctual_ipc::socket::{self, Packet};
+use punctual_os::attributes::{Attributes, SELF, attributes};
+use punctual_os::realtime::{self, RealTime, SchedulingClass};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
 struct Hosts {

@@ -25,7 +25,7 @@ fn status(host: &Endsystem) -> HostStatus {
 }
 
 fn loops(status: &HostStatus) -> u64 {
-    status.engine["loops"].as_u64().expect("a counter")
+    status.engine.loops
 }
 
 /// What a request is told of a channel.

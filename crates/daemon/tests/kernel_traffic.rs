@@ -14,8 +14,8 @@ use common::program::{Program, folder};
 use common::text::{HELLO, Text};
 use common::witness::may_be_real_time;
 use common::{PATIENCE, contract, eventually, meet};
-use punctual::{Channel, Consent, Endsystem, Receiver};
-use punctual_engine::config::parse;
+use punctual::{Channel, Consent, DriverStatus, Endsystem, Receiver};
+use punctual_host::config::parse;
 use rustix::process::Signal;
 
 const CABLE: Cable = Cable { number: 0, hosts: [0, 1] };
@@ -156,8 +156,8 @@ fn the_kernels_packets_go_behind_ours_and_have_the_rest() {
     let [first, others] = ["7076:1", "7076:2"].map(|of| class(&network, of));
     assert!(first.0 as usize >= MESSAGES && first.1 < others.1, "{first:?} {others:?}");
     assert!(others.1 > arrived.load(Ordering::Relaxed), "headers too: {others:?}");
-    let facts = a.status().expect("status").engine["links"][0]["facts"].clone();
-    assert!(facts["qdisc"].as_str().is_some_and(|qdisc| qdisc.contains("ours first")), "{facts}");
+    let facts = a.status().expect("status").engine.links[0].facts.clone();
+    assert!(facts.get("qdisc").is_some_and(|qdisc| qdisc.contains("ours first")), "{facts:?}");
     drop((channel, receiver, a, b));
     assert!(on_a.stop(Signal::TERM).success() && on_b.stop(Signal::TERM).success());
     assert_eq!(network.photograph(CABLE, 0), before);
@@ -187,14 +187,13 @@ fn a_device_that_is_not_punctuals_alone_is_told_and_what_nobody_bounds_is_degrad
     });
     assert_eq!(warned, [0, 1]);
 
-    let link = || a.status().expect("status").engine["links"][0].clone();
-    let is_foreign =
-        |link: &serde_json::Value| link["mode"].as_str().is_some_and(|mode| mode.contains("foreign"));
+    let link = || a.status().expect("status").engine.links[0].clone();
+    let is_foreign = |link: &DriverStatus| link.mode.contains("foreign");
     // Our own messages are nobody else's.
     latencies(&mut channel, &mut receiver);
-    eventually("it was compared", || link()["foreign_bps"].is_number());
+    eventually("it was compared", || link().foreign_bps.is_some());
     let quiet = link();
-    assert!(!is_foreign(&quiet) && quiet["foreign_bps"].as_u64().is_some_and(|bps| bps < 95_000), "{quiet}");
+    assert!(!is_foreign(&quiet) && quiet.foreign_bps.is_some_and(|bps| bps < 95_000), "{quiet:?}");
     let flooding = AtomicBool::new(true);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -209,8 +208,8 @@ fn a_device_that_is_not_punctuals_alone_is_told_and_what_nobody_bounds_is_degrad
         });
         eventually("foreign traffic is told", || is_foreign(&link()));
         let told = link();
-        assert!(told["foreign_bps"].as_u64().is_some_and(|bps| bps > 1_000_000), "{told}");
-        assert!(told["mode"].as_str().is_some_and(|mode| mode.contains(&CABLE.device(0))), "{told}");
+        assert!(told.foreign_bps.is_some_and(|bps| bps > 1_000_000), "{told:?}");
+        assert!(told.mode.contains(&CABLE.device(0)), "{told:?}");
         flooding.store(false, Ordering::Relaxed);
     });
     eventually("it is over", || !is_foreign(&link()));

@@ -12,8 +12,8 @@ use common::network::{Cable, Network};
 use common::program::{Program, folder};
 use common::text::Text;
 use punctual::{Channel, Consent, Contract, Endsystem, Listener, Nanos, Rate, Receiver};
-use punctual_engine::os::now;
-use punctual_ipc::service::ACCEPT_TIME;
+use punctual_host::service::ACCEPT_TIME;
+use punctual_os::now;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 /// Channels that are opened one after another, and messages of each, one every millisecond.

@@ -13,8 +13,8 @@ use common::network::{Cable, Network, run};
 use common::program::{Program, folder};
 use common::text::{HELLO, Text};
 use common::{PATIENCE, eventually, meet, stream};
-use punctual::Endsystem;
-use punctual_engine::config::SIGNALLING_PORT_DEFAULT;
+use punctual::{DriverStatus, Endsystem};
+use punctual_host::config::SIGNALLING_PORT_DEFAULT;
 use punctual_proto::signalling::RTCOP_VERSION;
 use rustix::net::{AddressFamily, SendFlags, SocketType};
 use rustix::process::Signal;
@@ -99,9 +99,9 @@ fn daemons_over_xdp_survive_devices_and_leave_none_changed() {
     let (on_a, on_b) = (start(&network, &folder, 0), start(&network, &folder, 1));
     let (a, b) = (on_a.connect(), on_b.connect());
     drop(stream(&a, &b, 20_000));
-    let link = a.status().expect("status").engine["links"][0].clone();
-    assert!(link["mode"].as_str().is_some_and(|mode| mode.starts_with("xdp (")), "{link}");
-    assert_eq!(link["facts"]["napi_priority"], "40", "{link}");
+    let link = a.status().expect("status").engine.links[0].clone();
+    assert!(link.mode.starts_with("xdp ("), "{link:?}");
+    assert_eq!(link.facts.get("napi_priority"), Some("40"), "{link:?}");
     let during = network.photograph(CABLE, 0);
     assert!(during.contains("tbf 7075:") && during.contains("xdp"), "{during}");
     let killed = in_kernel(&network, 0);
@@ -176,10 +176,9 @@ fn a_daemon_that_cannot_start_leaves_nothing_in_the_kernel() {
     std::fs::remove_dir_all(folder).expect("removed");
 }
 
-/// A counter of a link of this host.
-fn counted(host: &Endsystem, link: usize, names: &[&str]) -> u64 {
-    let links = host.status().expect("status").engine["links"][link].clone();
-    names.iter().fold(&links, |value, name| &value[name]).as_u64().expect("a counter")
+/// What the driver of a link of this host has counted.
+fn driver(host: &Endsystem, link: usize) -> DriverStatus {
+    host.status().expect("status").engine.links[link].clone()
 }
 
 /// Only the driver sees what comes in unsealed beyond a quarter of `packets_per_second` and a heap of some dozens; what
@@ -215,9 +214,9 @@ fn a_flood_of_signalling_ends_in_the_driver_and_other_neighbours_are_heard() {
     });
     assert!(sent > FLOOD / 2, "{sent} packets left");
     let heard = b.status().expect("status").node.links[0].packets_signalling;
-    let policed = || counted(&a, 1, &["drops", "policed"]);
+    let policed = || driver(&a, 1).drops.policed;
     eventually("most of it is policed", || policed() > sent / 2);
-    let taken = counted(&a, 1, &["packets_in"]);
+    let taken = driver(&a, 1).packets_in;
     // A quarter of 50 a second; 32 at once.
     let most = (begun.elapsed().as_secs_f64() * 12.5) as u64 + 33;
     assert!(taken > 0 && taken <= most, "{taken} of {sent} packets passed the driver, {most} may");
@@ -231,7 +230,7 @@ fn a_flood_of_signalling_ends_in_the_driver_and_other_neighbours_are_heard() {
         assert!(is_alive());
         b.status().expect("status").node.links[0].packets_signalling > heard + 3
     });
-    assert_eq!([&a, &b].map(|host| counted(host, 0, &["drops", "policed"])), [0, 0]);
+    assert_eq!([&a, &b].map(|host| driver(host, 0).drops.policed), [0, 0]);
     println!("{sent} packets in {:?}: {} policed, {taken} taken", begun.elapsed(), policed());
     std::fs::remove_dir_all(folder).expect("removed");
 }
@@ -273,7 +272,7 @@ fn a_forger_of_the_neighbours_addresses_ends_no_channel() {
     let stop = AtomicBool::new(false);
     let left = std::thread::scope(|scope| {
         let flood = scope.spawn(|| network.within(1, || forge(&stop)));
-        let dropped = || counted(&a, 0, &["drops", "policed"]) + counted(&a, 0, &["drops", "no_buffer"]);
+        let dropped = || driver(&a, 0).drops.policed + driver(&a, 0).drops.no_buffer;
         // Strangers' are 13 a second at most, so this takes longer than the silence after which a neighbour is given up; that
         // would end the channel.
         let since = heard(&a);
@@ -286,6 +285,6 @@ fn a_forger_of_the_neighbours_addresses_ends_no_channel() {
         stop.store(true, Ordering::Relaxed);
         flood.join().expect("no panic")
     });
-    println!("{left} forged, {} policed", counted(&a, 0, &["drops", "policed"]));
+    println!("{left} forged, {} policed", driver(&a, 0).drops.policed);
     std::fs::remove_dir_all(folder).expect("removed");
 }

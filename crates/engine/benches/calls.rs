@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use punctual_engine::os::calls::{Forbidden, ThreadKind, confine};
-use punctual_engine::os::wait::{Doorbell, Waiter};
+use punctual_os::calls::{Forbidden, ThreadKind, confine};
+use punctual_os::wait::{Doorbell, Waiter};
 use punctual_proto::Nanos;
 
 const ROUNDS: usize = 41;

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, Thread};
 
+use punctual_os::wait::Doorbell;
 use punctual_proto::Instant;
 
 use crate::handle::EngineGone;
-use crate::os::wait::Doorbell;
 
 /// Something that `P`, the processor, does on its thread.
 pub(crate) type Command<P> = Box<dyn FnOnce(&mut P, Instant) + Send>;

@@ -13,8 +13,8 @@ use std::thread::{self, Thread};
 
 use punctual_proto::node::Decision;
 
-use crate::os::calls::{self, Forbidden, ThreadKind};
-use crate::os::realtime::{self, SchedulingClass};
+use punctual_os::calls::{self, Forbidden, ThreadKind};
+use punctual_os::realtime::{self, SchedulingClass};
 
 /// Where a decision waits for the thread.
 #[derive(Debug)]

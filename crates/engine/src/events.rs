@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
+use punctual_os::wait::Doorbell;
 use punctual_proto::node::api::Event;
 
 use crate::handle::EngineGone;
-use crate::os::wait::Doorbell;
 
 struct Queue {
     events: VecDeque<Event>,

@@ -6,6 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use punctual_link::Link;
+use punctual_os::calls::Forbidden;
+use punctual_os::heap::{self, Lease};
+use punctual_os::now;
+use punctual_os::realtime::{RealTime, RealTimeError};
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::api::UserId;
@@ -19,10 +23,6 @@ use crate::decider::Decider;
 use crate::direct;
 use crate::events::Events;
 use crate::memory::HostMemory;
-use crate::os::calls::Forbidden;
-use crate::os::heap::{self, Lease};
-use crate::os::now;
-use crate::os::realtime::{RealTime, RealTimeError};
 use crate::processor::lead::{Lead, LeadError, Raised};
 use crate::processor::{Processor, Shared};
 use crate::statistics::{Counters, EngineStatistics, LinkReport};
@@ -39,7 +39,7 @@ pub struct EngineConfig {
     /// What the processor needs of the system.
     pub real_time: RealTime,
     /// How long the processor looks at the links' rings before it sleeps; [`Nanos::MAX`]: it never does. Needs a core
-    /// of its own to be worth it, see [`crate::os::realtime::check_spin`].
+    /// of its own to be worth it, see [`punctual_os::realtime::check_spin`].
     pub spin: Nanos,
     /// Where the node's random numbers start: unpredictable in earnest, fixed in tests.
     pub seed: u64,

@@ -5,25 +5,19 @@
 //! program talks to the node on its thread. Nothing here allocates for a message on its way.
 
 mod command;
-pub mod config;
 mod decider;
 pub mod direct;
 mod events;
 mod handle;
 mod memory;
-pub mod os;
-mod plate;
-pub mod priorities;
 mod processor;
 pub mod profile;
 mod statistics;
-mod words;
 
 pub use events::Events;
 pub use handle::{CallError, Engine, EngineConfig, EngineError, EngineGone, EngineHandle, WatchError};
 pub use memory::HostMemory;
-pub use os::realtime::{RealTime, RealTimeError, SchedulingClass};
-pub use plate::name_plate;
+pub use processor::WORK_SLICE;
 pub use processor::lead::{Lead, LeadError};
+pub use punctual_os::realtime::{RealTime, RealTimeError, SchedulingClass};
 pub use statistics::{EngineStatistics, LinkReport};
-pub use words::{counted, rate_text};

@@ -25,6 +25,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use punctual_link::Received;
+use punctual_os::calls::{self, Forbidden, ThreadKind};
+use punctual_os::heap::{Lease, Sizes};
+use punctual_os::realtime;
+use punctual_os::{now, wait::Waiter};
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
@@ -45,14 +49,10 @@ use crate::direct;
 use crate::events::Events;
 use crate::handle::{EngineConfig, EngineError};
 use crate::memory::HostMemory;
-use crate::os::calls::{self, Forbidden, ThreadKind};
-use crate::os::heap::{Lease, Sizes};
-use crate::os::realtime;
-use crate::os::{now, wait::Waiter};
 use crate::statistics::Counters;
 
 /// Protocol work without a look at the descriptors; a look is a system call.
-pub(crate) const WORK_SLICE: Nanos = Nanos::from_micros(50);
+pub const WORK_SLICE: Nanos = Nanos::from_micros(50);
 /// How soon to look again at what no descriptor tells: a completion, a full driver, a lock, a pool of frames.
 const RETRY: Nanos = Nanos::from_micros(50);
 /// A wake-up later than this is counted.

@@ -5,11 +5,11 @@ mod support;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 
-use punctual_engine::os::calls::{Forbidden, refused};
-use punctual_engine::os::heap::Sizes;
-use punctual_engine::os::realtime::RealTime;
 use punctual_engine::{Engine, EngineConfig};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
+use punctual_os::calls::{Forbidden, refused};
+use punctual_os::heap::Sizes;
+use punctual_os::realtime::RealTime;
 use punctual_proto::Nanos;
 use support::{Handle, node};
 

@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use punctual_engine::os::calls::{Forbidden, ThreadKind, confine};
-use punctual_engine::os::heap::{self, Allocator, Lease, Sizes};
-use punctual_engine::os::realtime::SchedulingClass;
+use punctual_os::calls::{Forbidden, ThreadKind, confine};
+use punctual_os::heap::{self, Allocator, Lease, Sizes};
+use punctual_os::realtime::SchedulingClass;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 

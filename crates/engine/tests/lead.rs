@@ -5,11 +5,11 @@ mod support;
 use std::sync::mpsc;
 use std::thread;
 
-use punctual_engine::os::attributes::{Attributes, SELF, attributes};
-use punctual_engine::os::now;
-use punctual_engine::os::realtime::{self, RealTime, SchedulingClass};
 use punctual_engine::{CallError, Engine, EngineConfig, EngineGone, LeadError};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
+use punctual_os::attributes::{Attributes, SELF, attributes};
+use punctual_os::now;
+use punctual_os::realtime::{self, RealTime, SchedulingClass};
 use punctual_proto::Nanos;
 
 use support::{Handle, node, over_memory};

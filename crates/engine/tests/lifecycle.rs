@@ -5,9 +5,9 @@ mod support;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use punctual_engine::os::realtime::{RealTime, SchedulingClass};
 use punctual_engine::{CallError, Engine, EngineConfig, EngineError, EngineGone, WatchError};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
+use punctual_os::realtime::{RealTime, SchedulingClass};
 use punctual_proto::ids::{ChannelId, NodeId};
 
 use support::{Handle, PATIENCE, TestInbox, TestOutbox, node, over_memory, until_gone};
@@ -54,7 +54,7 @@ fn a_failed_processor_is_told_to_everybody() {
     let failed = a.call(|_, _| -> u32 { panic!("a request that fails") });
     assert_eq!(failed, Err(CallError::Gone(EngineGone)));
     assert_eq!(a.call(|_, _| 1), Err(CallError::Gone(EngineGone)));
-    let bell = punctual_engine::os::wait::Doorbell::new().expect("an eventfd");
+    let bell = punctual_os::wait::Doorbell::new().expect("an eventfd");
     let copy = bell.as_fd().try_clone_to_owned().expect("a descriptor");
     assert!(matches!(
         a.watch(ChannelId(1), copy.into(), None),

@@ -8,9 +8,9 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use punctual_engine::os::wait::Doorbell;
 use punctual_engine::{Engine, EngineConfig, EngineHandle};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
+use punctual_os::wait::Doorbell;
 use punctual_proto::ids::Address;
 use punctual_proto::memory::{Inbox, MessageInfo, MessageRead, MessageWrite, Outbox};
 use punctual_proto::node::api::{Event, OpenRequest, UserId};

@@ -5,16 +5,12 @@
 //! logical arrival ([`measure`]); a witness watches the platform ([`witness`], [`excuse`]); results go to one
 //! self-contained page and to JSON ([`report`]).
 
-pub mod clock;
 pub mod demo;
 pub mod excuse;
 pub mod experiments;
-pub mod interrupt;
 pub mod loads;
 pub mod measure;
 pub mod peer;
-pub mod profile;
-pub mod realtime;
 pub mod report;
 pub mod session;
 pub mod testbed;

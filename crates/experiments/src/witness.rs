@@ -15,10 +15,10 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use punctual_analysis::{Instant, Nanos};
+use punctual_os::clock::{now, sleep_until};
+use punctual_os::{cpus, realtime};
 
-use crate::clock::{now, sleep_until};
 use crate::excuse::{Hole, merge};
-use crate::realtime;
 
 /// Between two looks.
 const PERIOD: Nanos = Nanos::from_millis(1);
@@ -65,7 +65,7 @@ impl Witness {
     pub fn start() -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (sender, reports) = channel();
-        let cpus = realtime::usable_cpus()?;
+        let cpus = cpus::usable()?;
         let mut witness = Self {
             stop,
             watchers: Vec::new(),

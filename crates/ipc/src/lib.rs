@@ -9,11 +9,9 @@
 //! - [`ring`]: the outgoing and the incoming message ring
 //! - [`wake`]: sleep flags, doorbell and bell
 //! - [`api`], [`socket`]: requests, answers, pushes, and how they travel with descriptors
-//! - [`service`]: requests and node events joined, for the daemon and for embedded use
 
 pub mod api;
 pub mod ring;
-pub mod service;
 pub mod shm;
 pub mod socket;
 mod sync;

@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
+use punctual_os::clock::monotonic_ns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::clock::monotonic_ns;
 use crate::{Link, LinkError, Port, Received};
 
 /// How the pair of a check is to be opened.

@@ -6,7 +6,6 @@
 //! where they are classified and told by [`Link::stream_drops`].
 //! Nothing is allocated once a link is open.
 
-pub mod clock;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod kernel;

@@ -6,9 +6,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use punctual_os::clock::monotonic_ns;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::clock::monotonic_ns;
 use crate::pool::Pool;
 use crate::ring::{Consumer, Producer, ring};
 use crate::rung::Rung;

@@ -23,6 +23,7 @@ mod table;
 pub mod text;
 pub mod watch;
 pub mod wire;
+pub mod words;
 
 pub use punctual_analysis::{
     Activation, BitRate, Contract, Delivery, FlowName, Horizon, Instant, Late, Nanos, Policing, Ppm, Rate,

@@ -326,7 +326,7 @@ fn a_channel_takes_its_planned_flow_over_and_stays_within_it() {
         let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, RATE)).collect();
         for config in &mut configs {
             let cpu = &mut config.cpu;
-            (cpu.run, cpu.admission, cpu.plan) = (RunPolicy::Rmdp, Admission::Rmdp, plan.clone());
+            (cpu.run, cpu.admission, cpu.plan) = (RunPolicy::Rmdp, Admission::RMDP, plan.clone());
         }
         let mut world = World::of(configs);
         world.settle();
@@ -546,10 +546,10 @@ fn a_link_is_granted_no_less_than_its_window_and_the_message_take() {
 #[test]
 fn an_idle_way_is_quick_under_every_policy_and_slow_where_each_hop_holds() {
     let policies = [
-        (RunPolicy::Edf, Admission::Edf, Admission::Edf),
-        (RunPolicy::Edf, Admission::DOrder, Admission::DOrder),
-        (RunPolicy::FixedPriority, Admission::FixedPriority, Admission::Edf),
-        (RunPolicy::Edf, Admission::Statistical, Admission::Statistical),
+        (RunPolicy::Edf, Admission::EDF, Admission::EDF),
+        (RunPolicy::Edf, Admission::D_ORDER, Admission::D_ORDER),
+        (RunPolicy::FixedPriority, Admission::FIXED_PRIORITY, Admission::EDF),
+        (RunPolicy::Edf, Admission::STATISTICAL, Admission::STATISTICAL),
     ];
     for (run, cpu, on_link) in policies {
         for horizon in [Horizon::Cumulative, Horizon::Regulated] {

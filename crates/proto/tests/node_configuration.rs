@@ -79,16 +79,16 @@ fn planned(period_ns: u64) -> PlannedFlow {
 fn processors_serve_as_they_admit_and_leave_something_over() {
     all_are_refused(&[
         ("does not match admission", |c| c.cpu.run = RunPolicy::Fifo),
-        ("does not match admission", |c| c.cpu.admission = Admission::Rmdp),
+        ("does not match admission", |c| c.cpu.admission = Admission::RMDP),
         ("processor best_effort_cpu_cap is nothing", |c| c.cpu.best_effort_cpu_cap = Ppm(0)),
         ("processor best_effort_flow_cpu_cap is nothing", |c| c.cpu.best_effort_flow_cpu_cap = Ppm(0)),
         ("served in the order of rmdp", |c| c.cpu.plan = vec![planned(1_000_000)]),
         ("\"film\" stands twice", |c| {
-            (c.cpu.run, c.cpu.admission) = (RunPolicy::Rmdp, Admission::Rmdp);
+            (c.cpu.run, c.cpu.admission) = (RunPolicy::Rmdp, Admission::RMDP);
             c.cpu.plan = vec![planned(1_000_000); 2];
         }),
         ("flow \"film\" of the plan", |c| {
-            (c.cpu.run, c.cpu.admission) = (RunPolicy::Rmdp, Admission::Rmdp);
+            (c.cpu.run, c.cpu.admission) = (RunPolicy::Rmdp, Admission::RMDP);
             c.cpu.plan = vec![planned(0)];
         }),
         ("quantum = 0", |c| c.cpu.quantum_packets = 0),

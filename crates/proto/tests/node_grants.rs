@@ -22,15 +22,15 @@ fn parts(stage: &StageGrant) -> Nanos {
 #[test]
 fn the_parts_of_a_bound_sum_up_to_what_was_offered() {
     let policies = [
-        (RunPolicy::Edf, Admission::Edf),
-        (RunPolicy::Edf, Admission::DOrder),
-        (RunPolicy::Rmdp, Admission::Rmdp),
+        (RunPolicy::Edf, Admission::EDF),
+        (RunPolicy::Edf, Admission::D_ORDER),
+        (RunPolicy::Rmdp, Admission::RMDP),
     ];
     for (run, admission) in policies {
         let configs = (0..3).map(|index| {
             let mut config = line_config(index, 3, RATE);
             (config.cpu.run, config.cpu.admission) = (run, admission);
-            let on_link = if admission == Admission::DOrder { admission } else { Admission::Edf };
+            let on_link = if admission == Admission::D_ORDER { admission } else { Admission::EDF };
             config.links.iter_mut().for_each(|link| link.admission = on_link);
             config
         });

@@ -142,15 +142,15 @@ fn what_ends_suddenly_leaves_nothing() {
 #[test]
 fn what_came_and_went_changes_no_later_answer() {
     let policies = [
-        (RunPolicy::Edf, Admission::Edf),
-        (RunPolicy::Edf, Admission::DOrder),
-        (RunPolicy::FixedPriority, Admission::FixedPriority),
-        (RunPolicy::Edf, Admission::Statistical),
+        (RunPolicy::Edf, Admission::EDF),
+        (RunPolicy::Edf, Admission::D_ORDER),
+        (RunPolicy::FixedPriority, Admission::FIXED_PRIORITY),
+        (RunPolicy::Edf, Admission::STATISTICAL),
     ];
     for (run, admission) in policies {
         let set = |config: &mut NodeConfig| {
             (config.cpu.run, config.cpu.admission) = (run, admission);
-            let on_link = if admission == Admission::FixedPriority { Admission::Edf } else { admission };
+            let on_link = if admission == Admission::FIXED_PRIORITY { Admission::EDF } else { admission };
             config.links.iter_mut().for_each(|link| link.admission = on_link);
         };
         let mut configs: Vec<_> = (0..3).map(|index| line_config(index, 3, RATE)).collect();

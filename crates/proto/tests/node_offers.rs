@@ -63,16 +63,16 @@ fn printed(offer: Contract) -> Contract {
 #[test]
 fn what_is_offered_is_granted() {
     let policies = [
-        (RunPolicy::Edf, Admission::Edf),
-        (RunPolicy::Edf, Admission::DOrder),
-        (RunPolicy::FixedPriority, Admission::FixedPriority),
+        (RunPolicy::Edf, Admission::EDF),
+        (RunPolicy::Edf, Admission::D_ORDER),
+        (RunPolicy::FixedPriority, Admission::FIXED_PRIORITY),
     ];
     let (mut offered, mut deadlines, mut rates) = (0, 0, 0);
     for seed in 0..72 {
         let mut random = SplitMix64::new(seed);
         let hosts = 2 + (seed % 3) as usize;
         let (run, admission) = policies[(seed / 3) as usize % policies.len()];
-        let on_link = if admission == Admission::FixedPriority { Admission::Edf } else { admission };
+        let on_link = if admission == Admission::FIXED_PRIORITY { Admission::EDF } else { admission };
         let configs = (0..hosts).map(|index| {
             let mut config = line_config(index, hosts, BitRate(10_000_000 + random.below(90_000_000)));
             (config.cpu.run, config.cpu.admission) = (run, admission);

@@ -24,7 +24,7 @@ fn contract(packets: u32, interval: Nanos, deadline: Nanos) -> Contract {
 fn others_and_between(interval: Nanos) -> (Nanos, Nanos) {
     let configs = (0..2).map(|index| {
         let mut config = line_config(index, 2, BitRate(100_000_000));
-        (config.cpu.run, config.cpu.admission) = (RunPolicy::Rmdp, Admission::Rmdp);
+        (config.cpu.run, config.cpu.admission) = (RunPolicy::Rmdp, Admission::RMDP);
         config.cpu.quantum_packets = QUANTUM;
         config.cpu.costs.receive_packet = PACKET;
         config.fragment_bytes = 1_000;

@@ -192,10 +192,10 @@ fn a_share_follows_only_where_it_can() {
         }
         World::of(configs).nodes[0].status(Instant(1)).links[0].kernel_share.is_some()
     };
-    assert!(follows_with(|_| ()) && follows_with(|link| link.admission = Admission::DOrder));
+    assert!(follows_with(|_| ()) && follows_with(|link| link.admission = Admission::D_ORDER));
     assert!(!follows_with(|link| link.kernel_share_max = link.interference.rho));
     assert!(!follows_with(|link| link.pace = Pace::Completion));
-    assert!(!follows_with(|link| link.admission = Admission::Statistical));
+    assert!(!follows_with(|link| link.admission = Admission::STATISTICAL));
 }
 
 /// Best effort that waits for a moment only takes nothing from the kernel; what waits longer does, and keeps it for a while.

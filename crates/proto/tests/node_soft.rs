@@ -108,10 +108,10 @@ fn burst(number: u64, phase: u64) -> Instant {
 
 #[test]
 fn soft_channels_share_what_hard_ones_leave() {
-    let mut by_peak = world(Admission::Edf);
+    let mut by_peak = world(Admission::EDF);
     let peaks = filled(&mut by_peak).len();
     assert!(!by_peak.nodes[1].channels().is_empty());
-    let mut world = world(Admission::Statistical);
+    let mut world = world(Admission::STATISTICAL);
     let open = filled(&mut world);
     println!("{} soft channels; {} by their peaks", open.len() - 1, peaks - 1);
     assert!(open.len() > 2 * peaks, "{} {peaks}", open.len());

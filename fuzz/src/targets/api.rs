@@ -2,6 +2,7 @@
 
 mod bench;
 
+use bench::Bench;
 use punctual_ipc::api::{Call, FromDaemon, PACKET_BYTES_MAX, Request, VERSION};
 use punctual_ipc::ring::RingShape;
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
@@ -11,7 +12,6 @@ use serde::de::DeserializeOwned;
 use crate::input::{Input, put_bytes};
 use crate::net::name;
 use crate::targets::node::Wish;
-use bench::Bench;
 
 /// What is read, is written and read again as the same.
 fn round_trip<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T) {

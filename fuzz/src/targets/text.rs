@@ -29,7 +29,7 @@ fn one_line(error: &str) {
 /// The daemon's configuration: what is accepted makes a node.
 pub fn config(data: &[u8]) {
     let Some(text) = text(data) else { return };
-    match punctual_engine::config::parse(text, Path::new(NOWHERE)) {
+    match punctual_host::config::parse(text, Path::new(NOWHERE)) {
         Err(error) => one_line(&error.to_string()),
         Ok(config) => {
             if config.node.links.iter().map(|link| link.frames).fold(0, u32::saturating_add) > FRAMES_MAX {

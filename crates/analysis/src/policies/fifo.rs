@@ -1,11 +1,23 @@
 //! No admission: everybody is let in, nothing is promised. The baseline of experiments; run time FIFO.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
 use super::share::Share;
+use super::{Admission, Policy, RunPolicy};
 use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, StageKey};
 use crate::stage::StageModel;
 use crate::units::{Nanos, Ppm};
+
+/// No admission.
+pub const POLICY: Policy = Policy {
+    name: "fifo",
+    run: RunPolicy::Fifo,
+    counts_early: false,
+    has_fixed_order: false,
+    bears_changing_share: false,
+    build: |model| Box::new(Fifo::new(&model)),
+};
 
 /// Admits everything. Its "bounds" are what a message takes on an idle stage.
 #[derive(Debug)]
@@ -66,7 +78,7 @@ impl AdmissionPolicy for Fifo {
         self.channels.len()
     }
 
-    fn name(&self) -> &'static str {
-        "fifo"
+    fn admission(&self) -> Admission {
+        Admission::FIFO
     }
 }

@@ -13,7 +13,9 @@ mod simulate;
 mod thefts;
 
 use kinds::{KINDS, Kind, Stage};
-use punctual_analysis::{Blocking, Demand, Interference, Nanos, StageKey, StageModel, policy_by_name};
+use punctual_analysis::{
+    Admission, Blocking, Demand, Interference, Nanos, StageKey, StageModel, policy_by_name,
+};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use simulate::{Order, run};
@@ -65,7 +67,7 @@ fn seen(model: StageModel, blind: Blind) -> StageModel {
 /// Channels up to the first refusal; under `rmdp` a newcomer cannot choose its place, so the next one is asked.
 fn admitted(policy: &str, stage: &Stage, blind: Blind, rng: &mut SmallRng) -> Vec<Channel> {
     let mut policy = policy_by_name(policy, seen(stage.model(), blind)).unwrap();
-    let placed = policy.name() == "rmdp";
+    let placed = policy.admission() == Admission::RMDP;
     let mut channels = Vec::new();
     for key in 0..CHANNELS_MAX {
         let (message_bytes_max, demand) = stage.ask(rng);

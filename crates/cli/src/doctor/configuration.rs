@@ -4,8 +4,9 @@ use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
-use punctual_engine::config::{HostConfig, LinkDriver, load};
-use punctual_engine::{RealTime, SchedulingClass, counted};
+use punctual::counted;
+use punctual_engine::{RealTime, SchedulingClass};
+use punctual_host::config::{HostConfig, LinkDriver, load};
 
 use super::daemon::{Known, KnownLink};
 use super::system::try_real_time;

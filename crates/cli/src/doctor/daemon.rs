@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use punctual::{
-    ApiStatus, BrokenStage, ForeignVersion, HostStatus, KernelTraffic, LinkStatus, NodeStatus, PathRecord,
-    RateStatus,
+    ApiStatus, BrokenStage, DriverStatus, ForeignVersion, HostStatus, KernelTraffic, LinkStatus, NodeStatus,
+    PathRecord, RateStatus,
 };
-use serde_json::Value;
 
 use super::Finding;
 use crate::host::AUTHENTICATION_FIX;
@@ -44,17 +43,14 @@ impl KnownLink {
 impl Known {
     /// Of what the daemon of `host` says.
     pub fn new(host: &str, status: &HostStatus) -> Self {
-        let reports = status.engine["links"].as_array();
-        let report = |name: &str| {
-            reports.into_iter().flatten().find(|link| link["name"] == name).unwrap_or(&Value::Null)
-        };
+        let driver = |name: &str| status.engine.links.iter().find(|driver| driver.name == name);
         let known = |link: &LinkStatus| {
-            let report = report(&link.name);
+            let driver = driver(&link.name);
             let known = KnownLink {
                 rate: link.rate,
                 alive: link.alive,
-                foreign_bps: report["foreign_bps"].as_u64(),
-                trouble: report["facts"]["trouble"].as_str().map(str::to_owned),
+                foreign_bps: driver.and_then(|driver| driver.foreign_bps),
+                trouble: driver.and_then(|driver| driver.facts.get("trouble")).map(str::to_owned),
             };
             (link.name.clone(), known)
         };
@@ -69,12 +65,12 @@ pub fn check(host: &str, status: &HostStatus, configured: bool) -> Vec<Finding> 
     findings.extend(node.broken.iter().map(|broken| stage(node, broken)));
     findings.extend(node.work.iter().filter_map(at_risk));
     findings.extend(late_wakes(&node.wakes).map(wakes));
-    findings.extend(warnings(&status.engine["profile"]["warnings"]));
+    findings.extend(warnings(&status.engine.profile.warnings));
     findings.extend(node.links.iter().filter_map(authentication));
     findings.extend(node.links.iter().filter_map(neighbour));
     findings.extend(node.links.iter().filter(|_| !configured).filter_map(unbounded));
-    findings.extend(troubles(&status.engine["links"]));
-    findings.extend(refused_calls(&status.engine));
+    findings.extend(status.engine.links.iter().filter_map(trouble));
+    findings.extend(refused_calls(status.engine.system_calls_refused));
     findings.extend(descriptors(&status.api));
     findings
 }
@@ -118,19 +114,17 @@ fn wakes(late: String) -> Finding {
 }
 
 /// What of the configuration is too tight for the profile.
-fn warnings(lines: &Value) -> Vec<Finding> {
-    let lines = lines.as_array().into_iter().flatten().filter_map(Value::as_str);
+fn warnings(lines: &[String]) -> Vec<Finding> {
     let fix = "give what it says in the configuration, or measure again with 'punctual profile'";
-    lines.map(|line| Finding::note("profile", line, fix)).collect()
+    lines.iter().map(|line| Finding::note("profile", line, fix)).collect()
 }
 
 /// System calls that threads of the daemon made, and should not have.
-fn refused_calls(engine: &Value) -> Option<Finding> {
-    let refused = engine["system_calls_refused"].as_u64().filter(|refused| *refused > 0)?;
+fn refused_calls(refused: u64) -> Option<Finding> {
     let found = format!("{refused} system calls of the daemon's threads were refused");
     let fix = "see the daemon's log for which, and report them with the version of the C library; forbidden_calls = \
                \"allow\" in [daemon] lets them pass";
-    Some(Finding::problem("system calls", found, fix))
+    (refused > 0).then(|| Finding::problem("system calls", found, fix))
 }
 
 /// What users may take together does not fit into what the daemon may have.
@@ -189,14 +183,11 @@ fn unbounded(link: &LinkStatus) -> Option<Finding> {
     (link.kernel_traffic == KernelTraffic::Unbounded).then(|| Finding::problem("kernel traffic", found, fix))
 }
 
-/// What the daemon says is wrong with its links: what was found, and behind the last colon the fix.
-fn troubles(links: &Value) -> Vec<Finding> {
-    let trouble = |link: &Value| {
-        let (name, text) = (link["name"].as_str()?, link["facts"]["trouble"].as_str()?);
-        let (found, fix) = text.rsplit_once(": ").unwrap_or((text, "see punctual status"));
-        Some(Finding::problem("link", format!("{name}: {found}"), fix))
-    };
-    links.as_array().into_iter().flatten().filter_map(trouble).collect()
+/// What the daemon says is wrong with a link: what was found, and behind the last colon the fix.
+fn trouble(link: &DriverStatus) -> Option<Finding> {
+    let text = link.facts.get("trouble")?;
+    let (found, fix) = text.rsplit_once(": ").unwrap_or((text, "see punctual status"));
+    Some(Finding::problem("link", format!("{}: {found}", link.name), fix))
 }
 
 /// Signalling on a link that does not authenticate. Beside a neighbour that does it is somebody else's.
@@ -239,18 +230,18 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_link_is_a_problem_with_its_fix() {
         let foreign = "foreign traffic of about 60 Mbit/s on eth0, which is Punctual's alone: keep it off";
-        let links = json!([{ "name": "l", "facts": { "trouble": foreign } }, { "name": "m", "facts": {} }]);
-        let [finding] = &troubles(&links)[..] else { panic!("one link has trouble") };
+        let link = DriverStatus { name: "l".into(), ..DriverStatus::default() };
+        assert_eq!(trouble(&link), None);
+        let facts = [("trouble", foreign)].into_iter().collect();
+        let finding = trouble(&DriverStatus { facts, ..link }).expect("a finding");
         assert_eq!((finding.state, finding.fix.as_str()), (State::Problem, "keep it off"));
         assert!(finding.found.starts_with("l: foreign traffic of about 60 Mbit/s on eth0"), "{finding:?}");
-        assert!(troubles(&Value::Null).is_empty());
     }
 
     #[test]
     fn system_calls_that_were_refused_are_a_problem() {
-        assert_eq!(refused_calls(&json!({ "system_calls_refused": 0 })), None);
-        assert_eq!(refused_calls(&json!({})), None, "an older daemon");
-        let finding = refused_calls(&json!({ "system_calls_refused": 3 })).expect("a finding");
+        assert_eq!(refused_calls(0), None);
+        let finding = refused_calls(3).expect("a finding");
         assert_eq!(finding.state, State::Problem);
         assert!(finding.found.starts_with("3 system calls"), "{finding:?}");
     }
@@ -318,7 +309,7 @@ mod tests {
         assert!(finding.found.starts_with("send AT RISK: of 1000 units 200 took longer"), "{finding:?}");
         assert_eq!(at_risk(&PathRecord { at_risk: false, ..send }), None);
         assert_eq!(wakes("308 of the latest 308".into()).state, State::Problem);
-        assert_eq!(warnings(&json!(["release_latency is too tight"]))[0].state, State::Note);
+        assert_eq!(warnings(&["release_latency is too tight".to_owned()])[0].state, State::Note);
         let unbounded_link = LinkStatus { kernel_traffic: KernelTraffic::Unbounded, ..link(true, 0) };
         assert!(unbounded(&unbounded_link).is_some() && unbounded(&link(true, 0)).is_none());
     }

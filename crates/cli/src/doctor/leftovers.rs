@@ -1,8 +1,8 @@
 //! What programs that were killed left behind: daemons on devices, demos and experiments as network namespaces. Putting
 //! it back, and removing them.
 
-use punctual_experiments::testbed::namespaces::{remove_stale, stale};
 use punctual_link::kernel::{Leftover, leftovers};
+use punctual_os::namespaces::{remove_stale, stale};
 
 use super::Finding;
 

@@ -1,8 +1,8 @@
 //! Whether a link drains what is promised across it. Only a measurement says that; a name plate can only contradict.
 
 use punctual::BitRate;
-use punctual_engine::config::LinkDriver;
-use punctual_engine::name_plate;
+use punctual_host::config::LinkDriver;
+use punctual_host::name_plate;
 use punctual_link::kernel::Device;
 use punctual_proto::node::config::LinkConfig;
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use punctual::counted;
-use punctual_engine::os::realtime::{RealTime, SchedulingClass, apply};
+use punctual_os::realtime::{RealTime, SchedulingClass, apply};
 
 use super::{Finding, preemption};
 

@@ -4,8 +4,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use punctual_engine::config::{Beside, HostConfig, LinkDriver};
-use punctual_engine::rate_text;
+use punctual::rate_text;
+use punctual_host::config::{Beside, HostConfig, LinkDriver};
 use punctual_link::kernel::{Device, TrafficSample, route_to};
 use punctual_proto::node::config::LinkConfig;
 

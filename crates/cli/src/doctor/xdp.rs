@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use punctual_engine::config::{HostConfig, XdpSettings, frame_bytes};
+use punctual_host::config::{HostConfig, XdpSettings, frame_bytes};
 use punctual_link::kernel::napi::{ThreadClass, instances, xdp_features};
 use punctual_link::kernel::{Device, KernelError, RESOLVE_PATIENCE};
 use punctual_link::xdp::{AttachMode, ZeroCopy};

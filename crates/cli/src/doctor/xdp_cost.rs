@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use punctual_experiments::testbed::namespaces::{Namespace, next_number};
 use punctual_link::xdp::{AttachMode, Classifier, ClassifierOptions};
+use punctual_os::namespaces::{Namespace, next_number};
 
 use super::Finding;
 

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use punctual::BitRate;
-use punctual_engine::config::quantity::Quantity;
 use punctual_experiments::experiments::{EXPERIMENTS, Experiment, Peer, Wanted, find, worker};
 use punctual_experiments::peer;
 use punctual_experiments::testbed::configuration::Driver;
+use punctual_host::config::quantity::Quantity;
 
 use crate::output::{Outcome, Output, Usage, table};
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use punctual_engine::config::load;
+use punctual_host::config::load;
 
 use crate::doctor::daemon::{self, Known};
 use crate::doctor::{Finding, Report, State, configuration, leftovers, system};

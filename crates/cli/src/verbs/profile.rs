@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
-use punctual_experiments::profile::{Report, Request, run};
+
+use crate::profile::{Report, Request, run};
 
 use crate::host::Host;
 use crate::link_rate::{self, LinkRate};

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use clap::Args;
 use punctual::{
-    BrokenStage, DropCounters, ForeignVersion, HostStatus, KernelTraffic, Lateness, LinkStatus, Nanos,
-    NodeStatus, PathRecord, Ppm, WakeRecord, counted, rate_text,
+    BrokenStage, ClassStatus, DriverStatus, DropCounters, ForeignVersion, HostStatus, KernelTraffic,
+    Lateness, LinkStatus, Nanos, NodeStatus, PathRecord, Ppm, ProfileStatus, WakeRecord, counted, rate_text,
 };
 
 use crate::causes::with_causes;
@@ -39,7 +39,7 @@ impl Status {
 
 /// Whether the daemon runs without a real-time class.
 pub fn is_best_effort_host(status: &HostStatus) -> bool {
-    status.engine["best_effort_host"] == true
+    status.engine.best_effort_host
 }
 
 /// A proportion for people.
@@ -138,30 +138,21 @@ fn soft(node: &NodeStatus) -> String {
 
 /// The class of the processor's thread.
 fn class(status: &HostStatus) -> String {
-    let class = &status.engine["class"];
-    let number = |key: &str| class[key].as_u64().unwrap_or(0);
-    match class["name"].as_str() {
-        Some("fifo") => format!("SCHED_FIFO priority {}", number("priority")),
-        Some("deadline") => format!(
-            "SCHED_DEADLINE with {} every {}",
-            Nanos(number("runtime_ns")),
-            Nanos(number("period_ns"))
-        ),
-        Some(name) => name.to_owned(),
-        None => "unknown".to_owned(),
+    match status.engine.class {
+        ClassStatus::Fifo { priority } => format!("SCHED_FIFO priority {priority}"),
+        ClassStatus::Deadline { runtime_ns, period_ns } => {
+            format!("SCHED_DEADLINE with {} every {}", Nanos(runtime_ns), Nanos(period_ns))
+        }
+        ClassStatus::BestEffort => "best-effort".into(),
     }
 }
 
 /// What the processor's costs rest on, the quantum, and what of the configuration is too tight for it; a line each.
 fn profile(status: &HostStatus) -> String {
-    let told = &status.engine["profile"];
-    let warnings = told["warnings"].as_array().into_iter().flatten().filter_map(|line| line.as_str());
-    let warnings = warnings.map(|warning| format!("WARNING: {warning}"));
-    let summary = told["summary"].as_str().map(str::to_owned);
-    let quantum = told["quantum_packets"]
-        .as_u64()
-        .map(|packets| format!("quantum: {} at most", counted(packets, "packet")));
-    summary.into_iter().chain(quantum).chain(warnings).map(|line| line + "\n").collect()
+    let ProfileStatus { summary, quantum_packets, warnings, .. } = &status.engine.profile;
+    let quantum = format!("quantum: {} at most\n", counted(*quantum_packets, "packet"));
+    let warnings: String = warnings.iter().map(|warning| format!("WARNING: {warning}\n")).collect();
+    format!("{summary}\n{quantum}{warnings}")
 }
 
 /// What work was seen to cost beside what admission assumes for it; wake-ups beside the release latency.
@@ -310,29 +301,27 @@ fn kernel_share(link: &LinkStatus) -> String {
 
 /// What the links run on, and what their drivers have dropped.
 fn drivers(status: &HostStatus) -> String {
-    let text = |value: &serde_json::Value| value.as_str().map_or_else(|| "-".to_owned(), str::to_owned);
-    let rows: Vec<Vec<String>> = status.engine["links"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|link| {
-            let facts = &link["facts"];
-            let mut lost = link["drops"].clone();
-            for count in ["overflows", "send_errors"] {
-                lost[count] = link[count].clone();
-            }
-            vec![
-                text(&link["name"]),
-                text(&link["mode"]),
-                text(&facts["device"]),
-                text(&facts["qdisc"]),
-                text(&facts["napi_priority"]),
-                link["foreign_bps"].as_u64().map_or_else(|| "-".into(), rate_text),
-                nonzero(&lost),
-            ]
-        })
-        .collect();
+    let row = |link: &DriverStatus| {
+        let fact = |name: &str| link.facts.get(name).unwrap_or("-").to_owned();
+        vec![
+            link.name.clone(),
+            link.mode.clone(),
+            fact("device"),
+            fact("qdisc"),
+            fact("napi_priority"),
+            link.foreign_bps.map_or_else(|| "-".into(), rate_text),
+            nonzero(&lost_in_driver(link)),
+        ]
+    };
+    let rows: Vec<Vec<String>> = status.engine.links.iter().map(row).collect();
     table(&["link", "driver", "device", "qdisc", "NAPI priority", "others send", "lost in the driver"], &rows)
+}
+
+fn lost_in_driver(link: &DriverStatus) -> serde_json::Value {
+    let mut lost = serde_json::to_value(link.drops).unwrap_or_default();
+    lost["overflows"] = link.overflows.into();
+    lost["send_errors"] = link.send_errors.into();
+    lost
 }
 
 /// The reasons for which something was dropped; "none" where nothing was.

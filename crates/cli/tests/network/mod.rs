@@ -38,8 +38,7 @@ pub struct Host {
 impl Host {
     /// Returns when programs can connect.
     fn start(text: &str, socket: PathBuf) -> Self {
-        let mut config =
-            punctual_engine::config::parse(text, Path::new("host.toml")).expect("a configuration");
+        let mut config = punctual_host::config::parse(text, Path::new("host.toml")).expect("a configuration");
         config.run_on_best_effort_host();
         let (stop, stopping) = UnixStream::pair().expect("a pair of sockets");
         let (ready, is_ready) = mpsc::channel();

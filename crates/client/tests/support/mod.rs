@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use punctual::{Endsystem, HostConfig};
-use punctual_engine::config::parse;
+use punctual_host::config::parse;
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 
 /// Longer than anything that happens here, on however loaded a host.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use punctual::Nanos;
-use punctual_engine::os::now;
+use punctual_os::now;
 
 use super::witness::{enter_fifo, sleep_until};
 

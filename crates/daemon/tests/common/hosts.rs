@@ -95,8 +95,7 @@ impl Hosts {
 
     /// Packets that b has sent: greetings of its neighbour, where nothing else happens.
     pub fn sent_by_b(&self) -> u64 {
-        let status = self.connections[1].status().expect("status");
-        status.engine["links"][0]["packets_out"].as_u64().expect("a counter")
+        self.connections[1].status().expect("status").engine.links[0].packets_out
     }
 
     /// The same, once it has answered what `a` said before it was stopped: two of its turns have sent nothing.

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use punctual::{Channel, Consent, Contract, Endsystem, HostConfig, Nanos, Rate, Receiver};
 use punctual_daemon::DaemonError;
-use punctual_engine::config::parse;
+use punctual_host::config::parse;
 use punctual_ipc::wake::Alarm;
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 

@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use punctual::Nanos;
-use punctual_engine::os::now;
-use punctual_engine::os::realtime::{self, RealTime, SchedulingClass};
+use punctual_os::now;
+use punctual_os::realtime::{self, RealTime, SchedulingClass};
 use punctual_proto::{Instant, Ppm};
 
 const PERIOD: Nanos = Nanos::from_millis(1);

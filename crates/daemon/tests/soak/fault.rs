@@ -1,7 +1,7 @@
 //! What happens while the soak lasts, and when.
 
 use punctual::Nanos;
-use punctual_engine::os::now;
+use punctual_os::now;
 use rustix::process::Signal;
 
 use crate::common::harm;

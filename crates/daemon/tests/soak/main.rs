@@ -21,7 +21,7 @@ use common::witness::{Testimony, Witness};
 use common::{PATIENCE, contract, eventually, harm};
 use fault::{Dice, FAULTS, Fault};
 use punctual::{Channel, Consent, Endsystem, Nanos};
-use punctual_engine::os::now;
+use punctual_os::now;
 use punctual_proto::Ppm;
 use rustix::process::Signal;
 use stage::Stage;
@@ -86,9 +86,7 @@ fn quarters(memory: &[[u64; 3]]) -> [[u64; 2]; 3] {
 }
 
 fn policed(host: &Endsystem) -> u64 {
-    let engine = host.status().expect("status").engine;
-    let links = engine["links"].as_array().expect("links").iter();
-    links.map(|link| link["drops"]["policed"].as_u64().expect("a counter")).sum()
+    host.status().expect("status").engine.links.iter().map(|link| link.drops.policed).sum()
 }
 
 /// Faults and programs until the time is over and there is enough to compare; what the daemons had in memory after each

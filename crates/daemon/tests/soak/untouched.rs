@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use punctual::{Channel, Nanos, Receiver, RecvError};
-use punctual_engine::os::now;
+use punctual_os::now;
 use punctual_proto::Ppm;
 
 use crate::common::witness::{Testimony, enter_fifo, sleep_until};

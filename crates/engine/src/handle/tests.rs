@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use punctual_os::realtime::SchedulingClass;
 use punctual_proto::ids::{Epoch, Name, NodeId};
 use punctual_proto::memory::{MessageInfo, MessageRead, MessageWrite};
 use punctual_proto::node::config::{CpuConfig, SignallingConfig};
@@ -7,7 +8,6 @@ use punctual_proto::{Ppm, limits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
-use crate::os::realtime::SchedulingClass;
 
 /// Of a host on which nobody sends or receives.
 struct Nothing;

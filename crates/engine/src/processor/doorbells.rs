@@ -20,12 +20,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use punctual_os::wait::Waiter;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::node::api::UserId;
 use punctual_proto::{Contract, Instant, Nanos};
 
 use super::CHANNELS;
-use crate::os::wait::Waiter;
 
 /// Between two looks at a ring without a payer whose application rings too often. Part of the processor's release latency.
 pub(super) const SPACING: Nanos = Nanos::from_micros(100);

@@ -12,6 +12,9 @@ use std::io;
 use std::marker::PhantomData;
 use std::sync::mpsc::{Sender, channel};
 
+use punctual_os::attributes::{self, Attributes, SELF, attributes};
+use punctual_os::now;
+use punctual_os::realtime::{self, RealTime, RealTimeError, SchedulingClass, TimerSlack};
 use punctual_proto::Instant;
 use punctual_proto::memory::{Inbox, Outbox};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -21,9 +24,6 @@ use super::{Processor, Step};
 use crate::command::Answer;
 use crate::direct;
 use crate::handle::EngineGone;
-use crate::os::attributes::{self, Attributes, SELF, attributes};
-use crate::os::now;
-use crate::os::realtime::{self, RealTime, RealTimeError, SchedulingClass, TimerSlack};
 
 /// Why a thread cannot lead.
 #[derive(Debug, Error)]

@@ -8,10 +8,10 @@
 
 use std::io;
 
+use punctual_os::wait::Waiter;
 use punctual_proto::{Instant, Nanos};
 
 use super::port::LinkPort;
-use crate::os::wait::Waiter;
 
 /// Between two looks at a ring that nobody tells of. Each look may wake the application too, so a shorter rest costs more
 /// of both; it is as much as a packet of best effort is late at most.

@@ -4,13 +4,13 @@
 //! Fails closed: where the kernel gives no more, the channel that was admitted last is refused, or ends where it stands
 //! already. What channels give back is given back to the kernel.
 
+use punctual_os::realtime::{RealTimeError, SchedulingClass, runtime, set_runtime};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::CloseReason;
 use punctual_proto::{Instant, Nanos, Ppm};
 
 use crate::memory::HostMemory;
-use crate::os::realtime::{RealTimeError, SchedulingClass, runtime, set_runtime};
 use crate::statistics::Counters;
 
 /// What the kernel has granted.

@@ -7,13 +7,13 @@
 //! pause instruction between two looks: the core is nobody else's, and a packet that comes during one is seen later.
 
 use punctual_link::{Spins, Stream};
+use punctual_os::now;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::api::WorkKind;
 use punctual_proto::{Instant, Nanos};
 
 use super::Processor;
 use super::port::LinkPort;
-use crate::os::now;
 
 /// Between two looks at the descriptors of a processor that does not sleep: some percent of its time.
 const LOOK: Nanos = Nanos::from_micros(10);

@@ -2,22 +2,19 @@
 //! by admission.
 //!
 //! [`measure`] drives three real nodes (source, forwarder, sink) on one thread over real drivers and takes the time
-//! of each step. [`Profile`] is the file; [`settle`] decides what a host that starts runs on: the configured file,
-//! or a short measurement of its own. Costs are *unit* costs: see [`Summary::block_ns`] for the rule.
+//! of each step. [`Profile`] is the file. Costs are *unit* costs: see [`Summary::block_ns`] for the rule.
 
 mod file;
 mod machine;
 mod measure;
-mod settle;
 mod summary;
 mod units;
 
 pub use file::{Costs, PROFILE_VERSION, Profile, ProfileError};
 pub use machine::Machine;
 pub use measure::{MeasureError, PathSamples, Plan, Rings, Wires, measure, udp_wires, xdp_wires};
-pub use settle::{GivenCosts, Mismatch, ProfileSettings, SettleError, Settled, profile_of, settle};
 pub use summary::{BLOCK_UNITS, HOLE_NS, Summary};
-pub use units::{Around, QUANTUM_MAX, quantum_that_fits};
+pub use units::{Around, QUANTUM_MAX, quantum_that_fits, too_short};
 
 use punctual_proto::node::config::CpuCosts;
 use punctual_proto::{Nanos, Ppm};
@@ -44,5 +41,20 @@ pub fn costs_with_margin(costs: &CpuCosts, margin: Ppm) -> CpuCosts {
         deliver_message: with(costs.deliver_message),
         copy_kib: with(costs.copy_kib),
         cold_start: with(costs.cold_start),
+    }
+}
+
+/// A profile of path costs alone.
+pub fn profile_of(samples: &PathSamples, driver: &str, measured: &str, short: bool) -> Profile {
+    let summaries = samples.series().map(|(name, series)| (name.to_owned(), Summary::of(series)));
+    Profile {
+        version: PROFILE_VERSION,
+        measured: measured.into(),
+        short,
+        machine: Machine::here(driver),
+        costs: samples.costs(),
+        turn_ns: Summary::of(&samples.turn).block_ns,
+        wake_up_ns: 0,
+        measurements: summaries.into_iter().collect(),
     }
 }

@@ -41,12 +41,7 @@ pub fn quantum_that_fits(cpu: &CpuConfig, fragment_bytes: u32, links: &[LinkConf
 }
 
 /// Where the configuration promises to be faster than its units, and what was measured around them, let it be.
-pub(super) fn too_short(
-    cpu: &CpuConfig,
-    fragment_bytes: u32,
-    links: &[LinkConfig],
-    around: Around,
-) -> Vec<String> {
+pub fn too_short(cpu: &CpuConfig, fragment_bytes: u32, links: &[LinkConfig], around: Around) -> Vec<String> {
     let mut found = Vec::new();
     let unit = longest_unit(cpu, fragment_bytes, links, cpu.quantum_packets);
     let needed = release(unit, around);

@@ -8,11 +8,11 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use punctual_engine::os::attributes::{Attributes, SELF, set_attributes};
-use punctual_engine::os::now;
-use punctual_engine::os::wait::Doorbell;
 use punctual_engine::{Engine, EngineConfig, EngineError, EngineHandle, Events};
 use punctual_link::{Link, MemoryLink, MemoryOptions, UdpLink, UdpOptions};
+use punctual_os::attributes::{Attributes, SELF, set_attributes};
+use punctual_os::now;
+use punctual_os::wait::Doorbell;
 use punctual_proto::ids::{Address, ChannelId, Epoch, Name, NodeId};
 use punctual_proto::memory::{Inbox, MessageInfo, MessageRead, MessageWrite, Outbox};
 use punctual_proto::node::api::{Event, Grant, OpenRequest, UserId};

@@ -17,20 +17,20 @@ pub mod table;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use outcome::{Outcome, Ran, Refused, Setting};
 use punctual::{Contract, OpenError};
+use punctual_os::clock::{now, wait_until};
+use punctual_os::interrupt;
+use stretch::{Stretch, Timetable};
+use table::LiveTable;
 
-use crate::clock::{now, wait_until};
 use crate::excuse::Excuses;
-use crate::interrupt;
 use crate::loads::film;
 use crate::report::{ensure_writable, save};
 use crate::session::{StreamSpec, System, Track, World};
 use crate::testbed::priority::prioritise;
 use crate::testbed::{Daemons, Embedded, Network, Options, Privilege, privilege};
 use crate::witness::Witness;
-use outcome::{Outcome, Ran, Refused, Setting};
-use stretch::{Stretch, Timetable};
-use table::LiveTable;
 
 /// What the caller wants.
 #[derive(Clone, Debug)]

@@ -3,9 +3,9 @@
 use std::io::{IsTerminal, Write};
 
 use punctual::{Instant, Nanos};
+use punctual_os::clock::now;
 
 use super::outcome::Refused;
-use crate::clock::now;
 use crate::excuse::Excuses;
 use crate::measure::throughput::mbit_per_s;
 use crate::report::Table;

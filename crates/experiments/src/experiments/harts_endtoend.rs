@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use punctual::{BitRate, Channel, Nanos, Receiver, RecvError};
 use punctual_link::Link;
+use punctual_os::clock::{duration, now, wait_until};
 use serde::Serialize;
 
 use super::{Conditions, Measured};
-use crate::clock::{duration, now, wait_until};
 use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::loads::Class;

@@ -1,11 +1,11 @@
 //! HARTS figure 5: what protocol processing of a message costs by its number of fragments on a null device, without
 //! and with the link scheduler.
 
+use punctual_os::clock::now;
 use punctual_proto::node::config::RunPolicy;
 use serde::Serialize;
 
 use super::{Conditions, Measured};
-use crate::clock::now;
 use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::measure::{Moments, Sample, Side};
@@ -72,7 +72,7 @@ fn measure(fragments: u32, messages: u32) -> anyhow::Result<[Side; 2]> {
     let mut nodes = Nodes::open(RunPolicy::Edf, fragments, FRAGMENT_BYTES)?;
     let mut sides = [Vec::new(), Vec::new()];
     for message in 0..messages + messages / 10 {
-        crate::interrupt::check()?;
+        punctual_os::interrupt::check()?;
         nodes.offer();
         let begun = now();
         nodes.process();

@@ -96,7 +96,7 @@ fn sweep(source: &mut dyn Link, sink: &mut dyn Link, conditions: &Conditions) ->
 impl Swept {
     /// Messages one after the other, each alone and then beside an urgent one.
     fn block(&mut self, nodes: &mut Nodes, link: &mut dyn Link, messages: usize) -> anyhow::Result<()> {
-        crate::interrupt::check()?;
+        punctual_os::interrupt::check()?;
         let (mut cost, mut access) = (Vec::with_capacity(messages), Vec::with_capacity(messages));
         for message in 0..WARM_UP + messages {
             nodes.offer();

@@ -40,7 +40,6 @@ use punctual::{BitRate, Nanos};
 use serde::Serialize;
 
 use crate::excuse::Excuses;
-use crate::interrupt;
 use crate::measure::{Latencies, Side};
 use crate::report::ensure_writable;
 use crate::testbed::configuration::Driver;
@@ -49,6 +48,7 @@ use crate::witness::Witness;
 pub use findings::Findings;
 pub use list::EXPERIMENTS;
 pub use measured::{Ground, Measured, Report};
+use punctual_os::interrupt;
 
 /// How an experiment is to be run.
 #[derive(Clone, Debug)]

@@ -4,13 +4,13 @@
 //! Each network is measured in a process of its own, so that its memory is its own.
 
 use anyhow::Context;
+use punctual_os::clock::thread_cpu;
+use punctual_os::interrupt;
 use punctual_sim::scale::{Found, Size, exponent, scheduler_ns};
 use serde::Serialize;
 
 use super::{Measured, Wanted, worker};
-use crate::clock::thread_cpu;
 use crate::demo::outcome::Check;
-use crate::interrupt;
 use crate::report::{Axis, Legend, Plot, Series};
 
 /// Channels that start at a node of the large networks.

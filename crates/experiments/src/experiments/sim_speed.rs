@@ -1,13 +1,13 @@
 //! How many packets a second the simulator carries from link to link: what a campaign of 10^8 messages costs.
 
 use punctual::Nanos;
+use punctual_os::clock::process_cpu;
+use punctual_os::interrupt;
 use punctual_sim::{FaultKinds, Options, SizeChoice, Traffic, run_many};
 use serde::Serialize;
 
 use super::{Measured, Wanted};
-use crate::clock::process_cpu;
 use crate::demo::outcome::Check;
-use crate::interrupt;
 use crate::report::{Axis, Legend, Plot, Series};
 
 /// At least so many packet-hops a second and core.

@@ -4,14 +4,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Context;
-use punctual::{BitRate, Channel, Endsystem, Nanos, Receiver, RecvError, SendError};
+use punctual::{BitRate, Channel, DriverStatus, Endsystem, Nanos, Receiver, RecvError, SendError};
 use punctual_link::{Link, Port, Received};
+use punctual_os::clock::{duration, now, wait_until};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::{Conditions, Measured};
-use crate::clock::{duration, now, wait_until};
 use crate::demo::outcome::Check;
 use crate::loads::Class;
 use crate::measure::cpu;
@@ -133,17 +132,9 @@ fn told_lost_at(endsystem: &Endsystem) -> anyhow::Result<u64> {
     let drops = &status.node.drops;
     let edge = drops.no_buffer + drops.over_cap + drops.receiver_full + drops.no_receiver + drops.malformed;
     let queues: u64 = status.node.links.iter().map(|link| link.best_effort_dropped).sum();
-    let links = status.engine["links"].as_array().context("a host that does not tell of its links")?;
-    let driver: u64 = links.iter().map(told_lost_on).sum::<anyhow::Result<u64>>()?;
+    let lost = |link: &DriverStatus| link.overflows + link.send_errors + link.drops.total();
+    let driver: u64 = status.engine.links.iter().map(lost).sum();
     Ok(edge + queues + driver)
-}
-
-/// What a link's driver counts.
-fn told_lost_on(link: &Value) -> anyhow::Result<u64> {
-    let count = |value: &Value| value.as_u64().with_context(|| format!("a link without a counter: {link}"));
-    let drops = link["drops"].as_object().with_context(|| format!("a link without drops: {link}"))?;
-    let dropped: u64 = drops.values().map(count).sum::<anyhow::Result<u64>>()?;
-    Ok(count(&link["overflows"])? + count(&link["send_errors"])? + dropped)
 }
 
 /// What a turn found.

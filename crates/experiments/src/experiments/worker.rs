@@ -3,13 +3,13 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
+use punctual_os::clock::thread_cpu;
 use punctual_proto::node::config::RunPolicy;
 use punctual_sim::scale::{self, Size};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::instructions;
-use crate::clock::thread_cpu;
 
 /// Holds the [`Work`] of a worker, as JSON.
 const VARIABLE: &str = "PUNCTUAL_BENCH_WORK";

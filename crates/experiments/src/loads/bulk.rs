@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use punctual::Nanos;
+use punctual_os::clock::{now, sleep_until};
+use punctual_os::interrupt;
 
 use super::{Class, Content, Offered, Outlet, Stamp};
-use crate::clock::{now, sleep_until};
-use crate::interrupt;
 use crate::session::Place;
 
 /// How often a closed gate is looked at, and a full queue tried again.

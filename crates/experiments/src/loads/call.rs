@@ -5,10 +5,10 @@ use std::net::SocketAddrV4;
 
 use anyhow::Context;
 use punctual::{Channel, Instant, Lead, Nanos, Receiver, RecvError, SendError};
+use punctual_os::clock::{duration, now, sleep_until};
+use punctual_os::interrupt;
 
 use super::datagram::Datagrams;
-use crate::clock::{duration, now, sleep_until};
-use crate::interrupt;
 use crate::measure::Sample;
 use crate::session::Wait;
 

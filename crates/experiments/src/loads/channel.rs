@@ -2,9 +2,9 @@
 
 use anyhow::Context;
 use punctual::{Channel, Consent, Contract, Endsystem, Instant, Nanos, Receiver, RecvError, SendError};
+use punctual_os::clock::{duration, now};
 
 use super::{Inlet, Offered, Outlet};
-use crate::clock::{duration, now};
 
 /// The sending end.
 pub struct ChannelOutlet(pub Channel);

@@ -4,9 +4,9 @@ use std::io;
 use std::net::UdpSocket;
 
 use punctual_analysis::{Instant, Nanos};
+use punctual_os::clock::{duration, now};
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recvfrom, sendto};
 
-use crate::clock::{duration, now};
 use crate::session::{SPIN, Wait};
 
 /// How long [`Wait::SpinThenBlock`] looks before it sleeps: the value that the kernel's documentation proposes for

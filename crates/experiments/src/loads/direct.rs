@@ -6,8 +6,8 @@ use std::sync::mpsc::sync_channel;
 
 use anyhow::{Context, bail};
 use punctual::{Channel, Instant, Nanos, Receiver};
+use punctual_os::clock::{now, wait_until};
 
-use crate::clock::{now, wait_until};
 use crate::measure::Sample;
 
 /// Most round trips of a run: the log is made beforehand, handlers must not allocate.

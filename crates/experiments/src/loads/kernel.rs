@@ -8,11 +8,11 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 
 use punctual_analysis::Instant;
+use punctual_os::clock::{duration, now};
+use punctual_os::namespaces::Namespace;
 use rustix::net::sockopt::{set_ip_tos, set_socket_recv_buffer_size};
 
 use super::{Inlet, Offered, Outlet};
-use crate::clock::{duration, now};
-use crate::testbed::namespaces::Namespace;
 use crate::testbed::priority::Precedence;
 
 /// Payload of a datagram, as Punctual's default.

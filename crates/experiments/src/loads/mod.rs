@@ -22,7 +22,7 @@ pub mod stamp;
 pub mod stream;
 
 use punctual_analysis::Instant;
-use punctual_engine::os::realtime::RealTimeError;
+use punctual_os::realtime::RealTimeError;
 use serde::{Deserialize, Serialize};
 
 pub use arrivals::Arrivals;
@@ -81,7 +81,7 @@ impl Class {
     /// Where the real-time class is refused.
     pub fn enter(self) -> Result<(), RealTimeError> {
         match self {
-            Self::RealTime => crate::realtime::enter_fifo(REAL_TIME_PRIORITY, None),
+            Self::RealTime => punctual_os::realtime::enter_fifo(REAL_TIME_PRIORITY, None),
             Self::Ordinary => Ok(()),
         }
     }

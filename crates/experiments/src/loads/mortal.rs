@@ -4,9 +4,9 @@
 use std::sync::{Arc, OnceLock};
 
 use punctual::{Instant, RecvError, SendError};
+use punctual_os::clock::sleep_until;
 
 use super::{Inlet, Offered, Outlet};
-use crate::clock::sleep_until;
 
 /// Whether a channel has ended under its load, and why; its two ends share it.
 #[derive(Clone, Debug, Default)]
@@ -66,8 +66,8 @@ mod tests {
     use punctual_proto::node::api::CloseReason;
 
     use super::*;
-    use crate::clock::now;
     use punctual::Nanos;
+    use punctual_os::clock::now;
 
     /// An end that gives these results, the last one for ever.
     struct Script(Vec<Result<(), Option<CloseReason>>>);

@@ -6,10 +6,10 @@ use std::thread::JoinHandle;
 
 use anyhow::anyhow;
 use punctual_analysis::{Instant, Nanos};
+use punctual_os::clock::now;
+use punctual_os::interrupt;
 
 use super::{Class, Content, Inlet, Sending, Stamp};
-use crate::clock::now;
-use crate::interrupt;
 use crate::measure::Live;
 
 /// How long a waiting sink stays deaf to a request to stop.

@@ -5,10 +5,10 @@ use std::thread::JoinHandle;
 
 use anyhow::anyhow;
 use punctual_analysis::{Contract, Instant, LogicalArrivals, Nanos, Policing};
+use punctual_os::clock::{now, sleep_until};
+use punctual_os::interrupt;
 
 use super::{Arrivals, Class, Content, Offered, Outlet, Stamp};
-use crate::clock::{now, sleep_until};
-use crate::interrupt;
 use crate::measure::Live;
 
 /// How long a continuous source waits when its queue is full: short against any interval of the experiments.

@@ -4,9 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 
 use punctual_analysis::{Instant, Nanos};
+use punctual_os::clock::{duration, now, sleep_until};
 
 use super::{Inlet, Offered, Outlet};
-use crate::clock::{duration, now, sleep_until};
 
 /// A peer that takes nothing for so long is full.
 const FULL: Nanos = Nanos::from_millis(200);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use punctual_analysis::Nanos;
 
-use crate::clock::process_cpu;
+use punctual_os::clock::process_cpu;
 
 /// Kernel threads that do network work: soft interrupts that were put off, and threaded NAPI.
 const KERNEL_THREADS: [&str; 2] = ["ksoftirqd/", "napi/"];

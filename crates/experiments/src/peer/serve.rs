@@ -6,9 +6,9 @@ use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
+use punctual_os::interrupt;
 
 use super::words::{Hello, Lines, end_at};
-use crate::interrupt;
 use crate::session::{Answer, Order, Place, Roles};
 
 /// How long a server stays deaf to Ctrl-C, and a client may take to say hello.

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use punctual::{BitRate, Nanos};
+use punctual_os::clock::{now, wait_until};
 
 use super::words::{Hello, Lines};
 use super::{Remote, serve};
-use crate::clock::{now, wait_until};
 use crate::experiments::{Conditions, Peer};
 use crate::loads::Caller;
 use crate::loads::call::{Ask, Plan, SocketCaller};

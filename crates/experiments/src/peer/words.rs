@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 
 use anyhow::{Context, bail};
+use punctual_os::command::run;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::testbed::command::run;
 use crate::testbed::configuration::End;
 
 /// Raised with every change of the orders.

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use punctual::{Instant, Nanos};
 use punctual_link::{Link, Port, Received};
+use punctual_os::clock::now;
+use punctual_os::interrupt;
 
 use super::Place;
-use crate::clock::now;
-use crate::interrupt;
 use crate::measure::{Laps, Sample};
 
 /// After this without a completion the driver holds nothing more: what it still had is lost.
@@ -42,7 +42,7 @@ pub struct Flow {
 /// Where the configuration or the driver refuses.
 pub fn open(place: &Place, config: &str) -> anyhow::Result<Box<dyn Link>> {
     place.within(|| {
-        let host = punctual_engine::config::parse(config, Path::new("bench"))?;
+        let host = punctual_host::config::parse(config, Path::new("bench"))?;
         let mut links = host.open_links()?;
         anyhow::ensure!(links.len() == 1, "one link is expected");
         Ok(links.remove(0))

@@ -7,6 +7,7 @@
 use anyhow::{Context, ensure};
 use punctual::Nanos;
 use punctual_link::{Link, Port, Received};
+use punctual_os::clock::now;
 use punctual_proto::Instant;
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, NodeId, PathId};
 use punctual_proto::limits::HEADER_BYTES;
@@ -18,7 +19,6 @@ use super::adapter::OVERHEAD_BYTES;
 use super::echo::Server;
 use super::roles::DEAF;
 use super::{SPIN, Wait};
-use crate::clock::now;
 use crate::loads::call::{Ask, PATIENCE, is_answer};
 
 /// Packets of one look. What else has come, late answers that nobody waits for any more, waits in the ring.

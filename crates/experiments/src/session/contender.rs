@@ -1,9 +1,9 @@
 //! One world of an echo experiment: a way to call, bulk beside it, and what its blocks found.
 
 use punctual::Nanos;
+use punctual_os::clock::{now, wait_until};
 
 use super::{Place, RoleId};
-use crate::clock::{now, wait_until};
 use crate::loads::call::{Calls, Plan};
 use crate::loads::{Bulk, Caller, Class};
 use crate::measure::{Side, Windows};

@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use punctual::{Channel, Contract, Handler, Listener, Nanos, Receiver, RecvError, SendError};
+use punctual_os::clock::{duration, now, sleep_until};
 
 use super::Wait;
 use super::roles::{DEAF, await_channel};
-use crate::clock::{duration, now, sleep_until};
 use crate::loads::datagram::Datagrams;
 
 /// One that answers.

@@ -285,7 +285,7 @@ fn config(id: u32, policy: RunPolicy, fragment_bytes: u32) -> anyhow::Result<Nod
         prediction_error: Nanos::from_millis(5),
         ..LinkConfig::new("null", NodeId(3 - id), RATE)
     };
-    let admission = if policy == RunPolicy::Fifo { Admission::Fifo } else { Admission::Edf };
+    let admission = if policy == RunPolicy::Fifo { Admission::FIFO } else { Admission::EDF };
     Ok(NodeConfig {
         id: NodeId(id),
         name: Name::new(hosts[id as usize - 1].0)?,

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use anyhow::{Context, bail};
 use punctual::{Consent, Contract, Endsystem, Listener, Nanos};
 use punctual_link::Link;
+use punctual_os::clock::duration;
+use punctual_os::cpus;
 
 use super::bare::Bare;
 use super::orders::{Answer, Hosting, Order, RoleId, Through, Wait};
 use super::{Place, Roles, adapter, echo};
-use crate::clock::duration;
 use crate::experiments::Conditions;
 use crate::loads::call::{ChannelCaller, LeadingCaller, SocketCaller};
 use crate::loads::channel::ChannelOutlet;
@@ -19,7 +20,6 @@ use crate::loads::stream::StreamOutlet;
 use crate::loads::{Caller, Class, Outlet, direct};
 use crate::measure::Sample;
 use crate::peer::Remote;
-use crate::realtime;
 use crate::testbed::configuration::{self, End};
 use crate::testbed::network::WIRE_EXTRA_BYTES;
 use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, network};
@@ -90,7 +90,7 @@ impl Pair {
     fn over_namespaces(bed: &Bed) -> anyhow::Result<Self> {
         let spec = NetworkSpec { hosts: vec!["a", "b"], links: vec![bed.link] };
         let network = Network::create(&spec)?;
-        let usable = realtime::usable_cpus()?;
+        let usable = cpus::usable()?;
         let cpus = if bed.pinned && usable.len() >= 2 { usable[..2].to_vec() } else { Vec::new() };
         let place = |index: usize| Place {
             namespace: Some(network.hosts[index].namespace.path()),

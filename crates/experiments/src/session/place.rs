@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 
 use anyhow::Context;
+use punctual_os::cpus;
+use punctual_os::namespaces;
 
 use crate::loads::Class;
-use crate::realtime;
-use crate::testbed::namespaces;
 
 /// A host as the threads on it see it. Emulated hosts have a CPU each where there are enough, in every world.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ impl Place {
             namespaces::enter(path).with_context(|| format!("entering {}", path.display()))?;
         }
         if let Some(cpu) = self.cpu {
-            realtime::pin(cpu).with_context(|| format!("CPU {cpu}"))?;
+            cpus::pin(cpu).with_context(|| format!("CPU {cpu}"))?;
         }
         Ok(class.enter()?)
     }

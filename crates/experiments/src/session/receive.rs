@@ -6,11 +6,12 @@
 use anyhow::Context;
 use punctual_link::kernel::napi::{self, ThreadClass};
 use punctual_link::kernel::{CareOptions, Device, DeviceCare};
+use punctual_os::cpus;
 
 use super::{Pair, Place};
+use crate::measure;
 use crate::testbed::configuration::Driver;
 use crate::testbed::network::Host;
-use crate::{measure, realtime};
 
 /// The devices of a and of b.
 pub const DEVICES: [&str; 2] = ["right", "left"];
@@ -82,7 +83,7 @@ fn on_host(
                 ORDINARY.give(thread).with_context(|| format!("class of kernel thread {thread}"))?;
             }
             if let Some(cpu) = cpu {
-                realtime::pin_thread(thread, cpu)
+                cpus::pin_thread(thread, cpu)
                     .with_context(|| format!("CPU {cpu} for kernel thread {thread}"))?;
             }
         }

@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
 use punctual::{Consent, Contract, Endsystem, Listener, Nanos, RecvError};
+use punctual_os::clock::{now, wait_until};
 
 use super::orders::{Answer, Hosting, Order, RoleId, Through, Wait};
 use super::{Place, echo};
-use crate::clock::{now, wait_until};
 use crate::loads::channel::ChannelInlet;
 use crate::loads::kernel::KernelInlet;
 use crate::loads::stream::StreamInlet;
@@ -42,7 +42,7 @@ impl Engine {
     pub fn start(place: &Place, config: &str, hosting: Hosting) -> anyhow::Result<Self> {
         match hosting {
             Hosting::Embedded => place.within(|| {
-                let host = punctual_engine::config::parse(config, std::path::Path::new("bench"))?;
+                let host = punctual_host::config::parse(config, std::path::Path::new("bench"))?;
                 Ok(Self::Embedded(Endsystem::embedded(&host)?))
             }),
             Hosting::Daemon => Ok(Self::Daemon(Daemon::start(place.namespace.as_deref(), config)?)),
@@ -285,7 +285,7 @@ fn take(source: Source, stop: &AtomicBool, counts: &Counts) -> anyhow::Result<()
             counts.messages.fetch_add(1, Ordering::Relaxed);
             counts.bytes.fetch_add(message.len() as u64, Ordering::Relaxed);
         }
-        counts.cpu_ns.store(crate::clock::thread_cpu().as_u64(), Ordering::Relaxed);
+        counts.cpu_ns.store(punctual_os::clock::thread_cpu().as_u64(), Ordering::Relaxed);
     }
     Ok(())
 }
@@ -296,7 +296,7 @@ pub(super) fn await_channel(
     stop: &AtomicBool,
 ) -> anyhow::Result<Option<punctual::Receiver>> {
     while !stop.load(Ordering::Relaxed) {
-        if let Some(receiver) = listener.accept_timeout(crate::clock::duration(DEAF))? {
+        if let Some(receiver) = listener.accept_timeout(punctual_os::clock::duration(DEAF))? {
             return Ok(Some(receiver));
         }
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use punctual::{Instant, Nanos};
+use punctual_os::clock::{now, wait_until};
+use punctual_os::interrupt;
 
 use super::{StreamSpec, System, World};
-use crate::clock::{now, wait_until};
 use crate::excuse::Excuses;
-use crate::interrupt;
 use crate::loads::{Arrivals, ReceiveLog, Receiving, SendLog, Sending, Sink, Source};
 use crate::measure::{Live, LiveView, Windows};
 

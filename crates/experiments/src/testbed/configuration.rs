@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::Context;
-use punctual_engine::os::random_u64;
+use punctual_os::random_u64;
 use serde::{Deserialize, Serialize};
 
 use super::network::{NetworkSpec, address};

@@ -10,12 +10,12 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 use punctual::{Endsystem, Nanos};
+use punctual_os::clock::{now, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::configuration::{self, Options};
 use super::scratch::Scratch;
 use super::{Network, NetworkSpec};
-use crate::clock::{now, wait_until};
 
 /// How long daemons may take to open their sockets and to see their neighbours.
 const READY_WITHIN: Nanos = Nanos::from_secs(10);
@@ -152,7 +152,7 @@ impl Running {
     fn reap(&mut self, until: punctual::Instant) {
         while now() < until {
             match self.process.try_wait() {
-                Ok(None) => crate::clock::sleep_until(now() + POLL),
+                Ok(None) => punctual_os::clock::sleep_until(now() + POLL),
                 _ => return,
             }
         }

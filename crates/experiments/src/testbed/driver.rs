@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use punctual::BitRate;
-use punctual_engine::config;
+use punctual_host::config;
 
 use super::configuration::{self, Driver, Options};
 use super::network::{LinkSpec, NetworkSpec};

@@ -7,13 +7,13 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use punctual::{Endsystem, Nanos};
-use punctual_engine::config;
+use punctual_host::config;
 use punctual_link::Link;
 use punctual_link::memory::{MemoryLink, MemoryOptions};
+use punctual_os::clock::{now, wait_until};
 
 use super::configuration::{self, Driver, Options, neighbours};
 use super::network::NetworkSpec;
-use crate::clock::{now, wait_until};
 
 const READY_WITHIN: Nanos = Nanos::from_secs(10);
 const POLL: Nanos = Nanos::from_millis(10);

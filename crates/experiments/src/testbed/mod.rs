@@ -4,12 +4,10 @@
 //! processes in them and must be dropped first. What a killed run left behind is removed by the next one
 //! ([`namespaces::remove_stale`]).
 
-pub mod command;
 pub mod configuration;
 pub mod daemons;
 pub mod driver;
 pub mod embedded;
-pub mod namespaces;
 pub mod network;
 pub mod priority;
 pub mod privilege;

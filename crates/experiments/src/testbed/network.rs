@@ -8,8 +8,8 @@ use std::net::Ipv4Addr;
 
 use punctual_analysis::{BitRate, Nanos};
 
-use super::command::ToolError;
-use super::namespaces::{self, Namespace};
+use punctual_os::command::ToolError;
+use punctual_os::namespaces::{self, Namespace};
 
 /// What a frame has beside the packet, as the kernel counts it.
 pub(super) const ETHERNET_BYTES: u64 = 14;
@@ -311,8 +311,8 @@ mod tests {
     use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
     use super::*;
-    use crate::clock::now;
     use crate::testbed::Privilege;
+    use punctual_os::clock::now;
 
     fn line(rate: u64, queue_ms: u64) -> NetworkSpec {
         let link = LinkSpec::new(BitRate(rate), Nanos::from_millis(queue_ms));
@@ -365,7 +365,7 @@ mod tests {
         }
         // Above the largest pid that Linux gives out: certainly dead. Others who do the same have another name.
         let name = format!("punctual-{}-0-{}", 1 << 23, std::process::id());
-        crate::testbed::command::run(&format!("ip netns add {name}")).expect("a namespace");
+        punctual_os::command::run(&format!("ip netns add {name}")).expect("a namespace");
         namespaces::remove_stale().expect("a sweep");
         assert!(namespaces::list().iter().all(|(left, _)| *left != name));
     }

@@ -5,8 +5,8 @@
 //! the sender from its socket, at a router from the packet.
 
 use punctual_analysis::BitRate;
+use punctual_os::command::ToolError;
 
-use super::command::ToolError;
 use super::network::{ETHERNET_BYTES, LinkSpec, Network, NetworkSpec, WIRE_EXTRA_BYTES, shaper_burst};
 
 /// What the hosts' shapers leave of a link's rate, so that nothing waits where priorities do not count.

@@ -5,8 +5,8 @@ use std::process::Command;
 use rustix::process::geteuid;
 use serde::Serialize;
 
-use super::command::{ToolError, run};
-use super::namespaces::{Namespace, next_number};
+use punctual_os::command::{ToolError, run};
+use punctual_os::namespaces::{Namespace, next_number};
 
 /// Set for the program that runs again inside a user namespace of its own.
 const INSIDE: &str = "PUNCTUAL_USER_NAMESPACE";

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::namespaces::{alive, next_number};
+use punctual_os::namespaces::{alive, next_number};
 
 const PREFIX: &str = "punctual-run-";
 

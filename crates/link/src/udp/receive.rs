@@ -7,8 +7,9 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use punctual_os::clock::ClockPair;
+
 use super::BATCH_PACKETS;
-use crate::clock::ClockPair;
 use crate::pool::{Frame, Pool};
 use crate::{LinkError, LinkStatistics, Port, Received};
 

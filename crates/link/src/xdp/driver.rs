@@ -16,6 +16,8 @@ use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use punctual_os::clock::coarse_monotonic_ns;
+
 use super::headers::{Addresses, Headers};
 use super::ledger::Ledger;
 use super::queue::Queue;
@@ -23,7 +25,6 @@ use super::receive::{Holder, Receiver};
 use super::transmit::Transmitter;
 use super::umem::XdpMemory;
 use super::{AttachMode, Classifier, ClassifierOptions, XdpOptions};
-use crate::clock::coarse_monotonic_ns;
 use crate::kernel::{Device, PathRequest, RESOLVE_PATIENCE};
 use crate::{
     Filter, Frame, Link, LinkError, LinkStatistics, PathKey, Port, Received, SealKey, Stream, StreamDrops,

@@ -9,9 +9,11 @@ use std::collections::VecDeque;
 
 use aya::maps::{HashMap, MapData, MapError};
 
+use punctual_os::clock;
+
 use super::Rate;
 use super::accounts::{Accounts, STREAM_ACCOUNTS};
-use crate::{Filter, LinkError, PathKey, clock};
+use crate::{Filter, LinkError, PathKey};
 
 /// A time that no clock reaches (146 years), and no sum with a clock's reading overflows.
 const FOR_EVER_NS: u64 = 1 << 62;

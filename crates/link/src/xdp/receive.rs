@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use punctual_os::clock::{STAMP_AGE_NS_MAX, monotonic_ns};
+
 use super::ledger::Ledger;
 use super::queue::Queue;
 use super::umem::{Reservation, XdpMemory};
 use super::{Accounts, Charge, Classifier, Returns, Tag, XdpOptions};
-use crate::clock::{STAMP_AGE_NS_MAX, monotonic_ns};
 use crate::pool::{Receipt, Release};
 use crate::{LinkStatistics, Port, Received, Stream};
 

@@ -126,9 +126,9 @@ pub fn send(link: &mut impl Link, port: punctual_link::Port, packet: &[u8]) {
 
 /// Waits until `done` says so; for what must happen.
 pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let until = punctual_link::clock::monotonic_ns() + 20_000_000_000;
+    let until = punctual_os::clock::monotonic_ns() + 20_000_000_000;
     while !done() {
-        assert!(punctual_link::clock::monotonic_ns() < until, "waited in vain: {what}");
+        assert!(punctual_os::clock::monotonic_ns() < until, "waited in vain: {what}");
         std::thread::yield_now();
     }
 }

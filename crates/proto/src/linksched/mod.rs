@@ -22,12 +22,12 @@ mod pacer;
 mod packets;
 mod parameters;
 
+use pacer::Pacer;
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
 use crate::limits;
 use crate::node::earliest;
-use pacer::Pacer;
 pub use parameters::{
     BestEffortKey, Class, FlowIndex, Guaranteed, LinkCounters, LinkParameters, Occupancy, Overflow,
     OverflowReason, Scheduled,

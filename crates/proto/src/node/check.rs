@@ -5,10 +5,10 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 
-use punctual_analysis::{Activation, BitRate, Nanos, Ppm};
+use punctual_analysis::{Activation, BitRate, Nanos, Ppm, pairs_text};
 use thiserror::Error;
 
-use super::config::{Admission, CpuConfig, LinkConfig, NodeConfig, RouteConfig, RunPolicy, SignallingConfig};
+use super::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, RunPolicy, SignallingConfig};
 use crate::ids::NodeId;
 use crate::limits::{
     BEST_EFFORT_PACKET_BYTES_MIN, CLOCK_TOLERANCE_PPM_MAX, FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN,
@@ -91,19 +91,9 @@ impl CpuConfig {
     /// # Errors
     /// The first contradiction.
     pub fn check(&self) -> Result<(), NodeConfigError> {
-        let matched = matches!(
-            (self.run, self.admission),
-            (RunPolicy::Edf, Admission::Edf | Admission::DOrder | Admission::Statistical)
-                | (RunPolicy::FixedPriority, Admission::FixedPriority)
-                | (RunPolicy::Rmdp, Admission::Rmdp)
-                | (RunPolicy::Fifo, Admission::Fifo)
-        );
-        ensure(matched, || {
-            format!(
-                "policy {:?} does not match admission {:?}: pair edf with edf, d-order or statistical, fixed-priority with \
-                 fixed-priority, rmdp with rmdp, fifo with fifo",
-                self.run, self.admission
-            )
+        ensure(self.admission.run == self.run, || {
+            let (run, admission) = (self.run.name(), self.admission.name);
+            format!("policy {run} does not match admission {admission}: pair {}", pairs_text())
         })?;
         ensure(self.best_effort_cpu_cap > Ppm(0), || {
             "best_effort_cpu_cap is nothing: give more than \"0%\"".into()

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use punctual_analysis::{Activation, BitRate, Contract, Nanos, Ppm, Rate};
+pub use punctual_analysis::{Admission, RunPolicy};
 use serde::{Deserialize, Serialize};
 
 use super::api::{HostName, RequestError, WorkKind, name_of};
@@ -87,40 +88,6 @@ impl NodeConfig {
 pub struct RouteConfig {
     /// The next nodes in order; the last is the destination.
     pub via: Vec<NodeId>,
-}
-
-/// Which admission belongs to a stage's run-time policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Admission {
-    /// Demand-bound test; run time EDF.
-    #[default]
-    Edf,
-    /// The papers' D_order; run time EDF.
-    DOrder,
-    /// Fixed-priority response times; run time fixed priority.
-    FixedPriority,
-    /// Response times by class and period; run time `rmdp`.
-    Rmdp,
-    /// `edf` for hard channels, probabilities for soft ones; run time EDF, soft channels behind.
-    Statistical,
-    /// None: everything is admitted. For experiments only; run time FIFO.
-    Fifo,
-}
-
-/// Run-time order of handlers on the processor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RunPolicy {
-    /// By the deadline of the head message.
-    #[default]
-    Edf,
-    /// 32 levels; FIFO within one.
-    FixedPriority,
-    /// By class (low latency, guaranteed, best effort), then the shorter period; FIFO within one (RTU 3).
-    Rmdp,
-    /// The baseline for experiments.
-    Fifo,
 }
 
 /// What tells us that the adapter has sent.
@@ -450,7 +417,7 @@ impl Default for CpuConfig {
             best_effort_share_min: Ppm(50_000),
             interference: Interference { sigma: Nanos::from_micros(100), rho: Ppm(50_000) },
             run: RunPolicy::Edf,
-            admission: Admission::Edf,
+            admission: Admission::EDF,
             quantum_packets: 1,
             best_effort_cpu_cap: Ppm::ONE,
             best_effort_flow_cpu_cap: Ppm::ONE,
@@ -480,7 +447,7 @@ impl LinkConfig {
     /// Whether the kernel's share follows admission. Only our clock can make room for it, and only sums of densities hold
     /// while it changes: the order must be that of deadlines.
     pub fn follows(&self) -> bool {
-        let by_deadline = matches!(self.admission, Admission::Edf | Admission::DOrder);
+        let by_deadline = self.admission.bears_changing_share;
         self.kernel_share_max > self.interference.rho && self.pace == Pace::Clock && by_deadline
     }
 
@@ -538,7 +505,7 @@ impl LinkConfig {
             best_effort_cap: Ppm::ONE,
             best_effort_flow_bytes_max: 256 * 1024,
             frames: limits::FRAMES_DEFAULT,
-            admission: Admission::Edf,
+            admission: Admission::EDF,
         }
     }
 }

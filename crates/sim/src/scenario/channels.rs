@@ -166,7 +166,7 @@ pub(super) fn draw_activations(
     for (host, spec) in hosts.iter_mut().zip(&topology.hosts) {
         let free = spec.run.is_none() && spec.admission.is_none();
         if dice.chance(Ppm(500_000)) && free {
-            (host.config.cpu.run, host.config.cpu.admission) = (RunPolicy::Rmdp, Admission::Rmdp);
+            (host.config.cpu.run, host.config.cpu.admission) = (RunPolicy::Rmdp, Admission::RMDP);
         }
         host.config.cpu.best_effort_cpu_cap = dice.pick(&[Ppm::ONE, Ppm(200_000), Ppm(20_000)]);
         for link in &mut host.config.links {

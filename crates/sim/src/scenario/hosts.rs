@@ -89,10 +89,10 @@ fn draw_cpu(spec: &HostSpec, dice: &mut Dice) -> (CpuConfig, Nanos) {
         cold_start: scale(base.cold_start),
     };
     let (run, admission) = dice.pick(&[
-        (RunPolicy::Edf, Admission::Edf),
-        (RunPolicy::Edf, Admission::Edf),
-        (RunPolicy::Edf, Admission::DOrder),
-        (RunPolicy::FixedPriority, Admission::FixedPriority),
+        (RunPolicy::Edf, Admission::EDF),
+        (RunPolicy::Edf, Admission::EDF),
+        (RunPolicy::Edf, Admission::D_ORDER),
+        (RunPolicy::FixedPriority, Admission::FIXED_PRIORITY),
     ]);
     let wake_max = Nanos(dice.between(1_000, 150_000));
     let mut cpu = CpuConfig {
@@ -163,7 +163,7 @@ fn join(
             best_effort_flow_bytes_max: 64 * 1024,
             admission: spec
                 .admission
-                .unwrap_or_else(|| dice.pick(&[Admission::Edf, Admission::Edf, Admission::DOrder])),
+                .unwrap_or_else(|| dice.pick(&[Admission::EDF, Admission::EDF, Admission::D_ORDER])),
             ..LinkConfig::new(&topology.hosts[peer].name, node_id(peer), rate)
         };
         let config = carrying_signals(config, depth_min as u32, &hosts[here].config.signalling);

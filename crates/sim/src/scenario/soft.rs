@@ -13,11 +13,11 @@ pub(super) fn soften(seed: u64, hosts: &mut [HostPlan], channels: &mut Vec<Chann
     let mut dice = Dice::of(seed, Draw::Soft);
     for host in hosts {
         if host.config.cpu.run == RunPolicy::Edf && dice.chance(Ppm(700_000)) {
-            host.config.cpu.admission = Admission::Statistical;
+            host.config.cpu.admission = Admission::STATISTICAL;
         }
         for link in &mut host.config.links {
             if dice.chance(Ppm(700_000)) {
-                link.admission = Admission::Statistical;
+                link.admission = Admission::STATISTICAL;
             }
         }
     }

@@ -214,7 +214,7 @@ impl World {
 
 /// Whether a stage may count a soft channel by its mean; all others admit its peak.
 fn is_soft(admission: Admission) -> bool {
-    admission == Admission::Statistical
+    admission == Admission::STATISTICAL
 }
 
 /// Sum of C / I' over the stages of `channels` that `which` selects, in ppm: the least with the mean I' of channels that

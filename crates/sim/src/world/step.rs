@@ -1,13 +1,14 @@
 //! One look of a host's processor: what the engine's loop does between two units of work.
 
+use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
+use punctual_proto::ids::LinkId;
+use punctual_proto::node::api::{PacketOut, Port, Transmit, WorkKind};
+
 use super::effort::Effort;
 use super::host::{Activity, Arrived};
 use super::{Event, World};
 use crate::journal::Entry;
 use crate::memory::effort;
-use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
-use punctual_proto::ids::LinkId;
-use punctual_proto::node::api::{PacketOut, Port, Transmit, WorkKind};
 
 /// Longest time that a shaper takes to change, and then to tell.
 const SHAPER_TAKES_MAX: Nanos = Nanos::from_millis(60);

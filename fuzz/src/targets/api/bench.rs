@@ -7,9 +7,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use punctual_host::service::{ClientId, Effect, Host, HostGone, Service};
+use punctual_ipc::api::EngineStatus;
 use punctual_ipc::api::{Answer, Call, FromDaemon, Quotas, Request, VERSION};
 use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingHandles, RingShape};
-use punctual_ipc::service::{ClientId, Effect, Host, HostGone, Service};
 use punctual_ipc::shm::Region;
 use punctual_ipc::socket::Peer;
 use punctual_ipc::wake::{Alarm, Rank};
@@ -136,8 +137,8 @@ impl Host for Engine {
 
     fn channel_closed(&self, _: &str, _: CloseReason) {}
 
-    fn statistics(&self) -> serde_json::Value {
-        serde_json::Value::Null
+    fn statistics(&self) -> EngineStatus {
+        EngineStatus::default()
     }
 
     fn stop(&self) {

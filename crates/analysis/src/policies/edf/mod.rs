@@ -11,6 +11,7 @@ mod staircase;
 #[cfg(test)]
 mod tests;
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
@@ -22,11 +23,22 @@ pub use qpa::is_feasible;
 
 use super::nearest::{BOUND_MAX, period_possible};
 use super::share::Share;
+use super::{Admission, Policy, RunPolicy};
 use crate::mutation::{Mutation, active};
 use crate::ordered::Ordered;
 use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey, Urgency};
 use crate::stage::StageModel;
 use crate::units::{Nanos, Ppm};
+
+/// The demand-bound test.
+pub const POLICY: Policy = Policy {
+    name: "edf",
+    run: RunPolicy::Edf,
+    counts_early: false,
+    has_fixed_order: false,
+    bears_changing_share: true,
+    build: |model| Box::new(Edf::new(model)),
+};
 
 /// Most steps of the staircase: bounds the worst decision. Beyond it the line above the demand decides, which
 /// refuses some of what the exact test would admit and nothing else.
@@ -307,7 +319,7 @@ impl AdmissionPolicy for Edf {
         self.channels.len()
     }
 
-    fn name(&self) -> &'static str {
-        "edf"
+    fn admission(&self) -> Admission {
+        Admission::EDF
     }
 }

@@ -16,6 +16,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -27,9 +28,40 @@ use response::{Place, Tally, Traffic, Witness};
 
 use super::nearest::{BOUND_MAX, period_possible};
 use super::share::Share;
+use super::{Admission, Policy, RunPolicy};
 use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey};
 use crate::stage::StageModel;
 use crate::units::{Nanos, Ppm};
+
+/// The papers' D_order.
+pub const D_ORDER: Policy = Policy {
+    name: "d-order",
+    run: RunPolicy::Edf,
+    counts_early: false,
+    has_fixed_order: false,
+    bears_changing_share: true,
+    build: |model| Box::new(Ranked::d_order(model)),
+};
+
+/// Response times by levels.
+pub const FIXED_PRIORITY: Policy = Policy {
+    name: "fixed-priority",
+    run: RunPolicy::FixedPriority,
+    counts_early: true,
+    has_fixed_order: true,
+    bears_changing_share: false,
+    build: |model| Box::new(Ranked::fixed_priority(model)),
+};
+
+/// Response times by class and period.
+pub const RMDP: Policy = Policy {
+    name: "rmdp",
+    run: RunPolicy::Rmdp,
+    counts_early: true,
+    has_fixed_order: true,
+    bears_changing_share: false,
+    build: |model| Box::new(Ranked::rmdp(model)),
+};
 
 /// What orders the channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,11 +371,11 @@ impl AdmissionPolicy for Ranked {
         self.entries.len()
     }
 
-    fn name(&self) -> &'static str {
+    fn admission(&self) -> Admission {
         match self.order {
-            Order::Ranks => "d-order",
-            Order::Levels => "fixed-priority",
-            Order::Rates => "rmdp",
+            Order::Ranks => Admission::D_ORDER,
+            Order::Levels => Admission::FIXED_PRIORITY,
+            Order::Rates => Admission::RMDP,
         }
     }
 }

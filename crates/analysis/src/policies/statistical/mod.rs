@@ -12,17 +12,29 @@
 
 mod windows;
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 
 use super::edf::Edf;
 use super::nearest::BOUND_MAX;
 use super::share::Share;
+use super::{Admission, Policy, RunPolicy};
 use crate::policy::{AdmissionPolicy, Demand, Explanation, Offer, Refusal, RefusalReason, StageKey};
 use crate::stage::StageModel;
 use crate::statistical::Soft;
 use crate::units::{Nanos, Ppm};
 
 use windows::{HardKind, SoftKind, Windows};
+
+/// `edf` for hard channels, probabilities for soft ones.
+pub const POLICY: Policy = Policy {
+    name: "statistical",
+    run: RunPolicy::Edf,
+    counts_early: true,
+    has_fixed_order: false,
+    bears_changing_share: false,
+    build: |model| Box::new(Statistical::new(model)),
+};
 
 /// Most kinds of soft channels of a stage: bounds the work of a decision. One that would be of another is refused.
 const KINDS_MAX: usize = 256;
@@ -271,7 +283,7 @@ impl AdmissionPolicy for Statistical {
         self.soft.len() + self.hard_demands.len()
     }
 
-    fn name(&self) -> &'static str {
-        "statistical"
+    fn admission(&self) -> Admission {
+        Admission::STATISTICAL
     }
 }

@@ -9,8 +9,8 @@ use punctual_analysis::{
     Activation, ActivationError, BitRate, Class, Contract, Cpu, Demand, FlowName, Nanos, PathCosts, Ppm,
     Rate, StageModel, Urgency,
 };
-use punctual_engine::config::quantity::{Bytes, Text};
 use punctual_engine::profile::{Around, MARGIN_DEFAULT, Profile, costs_with_margin, quantum_that_fits};
+use punctual_host::config::quantity::{Bytes, Text};
 use punctual_proto::ids::NodeId;
 use punctual_proto::limits::FRAGMENT_BYTES_DEFAULT;
 use punctual_proto::node::api::Role;
@@ -92,7 +92,7 @@ impl Host {
         let mut links = vec![link_of_nobody()];
         if let Some(path) = &input.config {
             let config =
-                punctual_engine::config::load(&folder.join(path)).map_err(|error| error.to_string())?;
+                punctual_host::config::load(&folder.join(path)).map_err(|error| error.to_string())?;
             if config.node.name != name {
                 return Err(format!(
                     "host \"{name}\": {} is the configuration of \"{}\"",
@@ -311,7 +311,7 @@ mod tests {
             ..HostInput::default()
         };
         let host = Host::new(&input, &folder).unwrap_or_else(|error| panic!("{error}"));
-        let loaded = punctual_engine::config::load(&folder.join("a.toml")).expect("a configuration");
+        let loaded = punctual_host::config::load(&folder.join("a.toml")).expect("a configuration");
         let longest = payload_bytes_max(600, &loaded.node.links);
         assert!(host.fragment_bytes == 600 && longest > 600, "{longest}");
         assert_eq!(host.processor.best_effort_unit, processor(&host.cpu, longest).best_effort_unit);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use punctual::counted;
-use punctual_experiments::interrupt;
+use punctual_os::interrupt;
 use punctual_sim::Options;
 use punctual_sim::campaign::{Campaign, Record};
 use serde::Serialize;

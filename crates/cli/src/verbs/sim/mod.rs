@@ -13,7 +13,7 @@ use std::path::Path;
 use std::thread;
 
 use anyhow::{Context, anyhow};
-use punctual_experiments::clock::process_cpu;
+use punctual_os::clock::process_cpu;
 use punctual_sim::case::{CaseError, Cases};
 use punctual_sim::resident::{Scales, resident_bytes};
 use punctual_sim::trace::chrome;

@@ -1,5 +1,6 @@
+use punctual_os::wait::Doorbell;
+
 use super::*;
-use crate::os::wait::Doorbell;
 
 /// What the kernel tells without waiting.
 fn told(waiter: &mut Waiter) -> usize {

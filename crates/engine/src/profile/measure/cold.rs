@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use punctual_os::now;
 use punctual_proto::Nanos;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::host::{Chain, Lane};
 use super::{LOST, MeasureError, PathSamples, Rings, SMALL_BYTES};
-use crate::os::now;
 
 /// Idle time before each message.
 const IDLE: Nanos = Nanos::from_millis(4);

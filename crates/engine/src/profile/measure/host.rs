@@ -3,6 +3,8 @@
 use std::os::fd::AsFd;
 
 use punctual_link::{Frame, Link, LinkError, Received};
+use punctual_os::now;
+use punctual_os::wait::Waiter;
 use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::{
@@ -17,8 +19,6 @@ use super::wires::PACKET_BYTES;
 use super::{INTERVAL, LARGE_BYTES, MeasureError, RUN_PACKETS, Rings, Wires};
 use crate::handle::EngineError;
 use crate::memory::HostMemory;
-use crate::os::now;
-use crate::os::wait::Waiter;
 use crate::processor::filters::{driver_filter, path_key, seal_key};
 
 /// Receive buffers of each end: what the channels reserve, and room.
@@ -78,7 +78,7 @@ fn config(id: u32, neighbours: &[u32]) -> Result<NodeConfig, MeasureError> {
         // A late step is no breach of contract here.
         prediction_error: Nanos::from_millis(5),
         frames: FRAMES,
-        admission: Admission::Fifo,
+        admission: Admission::FIFO,
         ..LinkConfig::new("wire", NodeId(*neighbour), RATE)
     };
     let far = match id {
@@ -96,7 +96,7 @@ fn config(id: u32, neighbours: &[u32]) -> Result<NodeConfig, MeasureError> {
         links: neighbours.iter().map(link).collect(),
         cpu: CpuConfig {
             run: RunPolicy::Fifo,
-            admission: Admission::Fifo,
+            admission: Admission::FIFO,
             quantum_packets: 1,
             ..CpuConfig::default()
         },

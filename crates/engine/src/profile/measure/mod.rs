@@ -12,7 +12,9 @@ mod xdp;
 
 use std::io;
 
+use punctual_os::now;
 use punctual_proto::memory::{Inbox, Outbox};
+use punctual_proto::words::counted;
 use punctual_proto::{Instant, Nanos};
 use thiserror::Error;
 
@@ -20,10 +22,7 @@ use self::cold::Others;
 use self::host::{Chain, Lane, Step};
 use super::file::Costs;
 use super::summary::{BLOCK_UNITS, Summary};
-use crate::config::ConfigError;
-use crate::counted;
 use crate::handle::EngineError;
-use crate::os::now;
 
 pub use self::wires::{Wires, udp_wires};
 pub use self::xdp::xdp_wires;
@@ -111,10 +110,7 @@ pub enum MeasureError {
     Engine(#[from] EngineError),
     /// The real-time class of the measuring thread.
     #[error("cannot measure this machine: {0}")]
-    RealTime(#[from] crate::os::realtime::RealTimeError),
-    /// Where a driver is opened as configured.
-    #[error("cannot measure this machine: {0}")]
-    Config(#[from] ConfigError),
+    RealTime(#[from] punctual_os::realtime::RealTimeError),
     /// A channel was not opened, or too few messages came through.
     #[error("cannot measure this machine: {0}")]
     Failed(String),

@@ -10,11 +10,11 @@ use std::process::{Command, Stdio};
 use punctual_link::LinkError;
 use punctual_link::kernel::Mac;
 use punctual_link::xdp::{Addresses, XdpLink, XdpMemory, XdpOptions};
+use punctual_os::network::enter_private_network;
 
 use super::MeasureError;
 use super::host::FRAMES;
 use super::wires::{Ends, PACKET_BYTES, Wires};
-use crate::os::network::enter_private_network;
 
 const DATA_PORT: u16 = 7_075;
 const SIGNALLING_PORT: u16 = 7_076;

@@ -3,23 +3,19 @@
 
 mod network;
 
-use punctual_analysis::PolicyKind;
+use network::{Shape, Way, accepted};
+use punctual_analysis::Admission;
 use punctual_analysis::sharing::Sharing;
 use serde::Serialize;
 
 use super::{Conditions, Measured};
 use crate::demo::outcome::Check;
 use crate::report::{Axis, Legend, Plot, Row, Series};
-use network::{Shape, Way, accepted};
 
 const STAGES: [usize; 2] = [3, 8];
 const LOADS: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 1.0];
-const POLICIES: [(PolicyKind, &str); 4] = [
-    (PolicyKind::Edf, "edf"),
-    (PolicyKind::DOrder, "d-order"),
-    (PolicyKind::FixedPriority, "fixed-priority"),
-    (PolicyKind::Rmdp, "rmdp"),
-];
+const POLICIES: [Admission; 4] =
+    [Admission::EDF, Admission::D_ORDER, Admission::FIXED_PRIORITY, Admission::RMDP];
 /// What the chosen way must reach of the search.
 const OF_SEARCH_MIN: f64 = 0.9;
 
@@ -59,7 +55,7 @@ fn name(way: Way) -> &'static str {
     }
 }
 
-fn sum(policy: PolicyKind, way: Way, shapes: &[Shape], stages: usize, load: f64, sets: u64) -> Sum {
+fn sum(policy: Admission, way: Way, shapes: &[Shape], stages: usize, load: f64, sets: u64) -> Sum {
     let mut sum = Sum::default();
     for &shape in shapes {
         for seed in 0..sets {
@@ -86,7 +82,8 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
         &["policy", "stages", "sharing", "load", "accepted", "offered", "ratio", "of_search"],
     );
     let mut plots = Vec::new();
-    for (policy, policy_name) in POLICIES {
+    for policy in POLICIES {
+        let policy_name = policy.name;
         let mut series = Vec::new();
         for stages in STAGES {
             let search: Vec<Sum> =
@@ -167,7 +164,7 @@ mod tests {
                 let (mut chosen, mut search, mut best, mut even) = (0, 0, 0, 0);
                 for seed in 0..8 {
                     let of: Vec<(Way, u64)> = ways()
-                        .map(|way| (way, accepted(PolicyKind::Edf, way, shape, stages, 0.7, seed).0))
+                        .map(|way| (way, accepted(Admission::EDF, way, shape, stages, 0.7, seed).0))
                         .collect();
                     let by =
                         |wanted| of.iter().find(|(way, _)| *way == wanted).map_or(0, |(_, taken)| *taken);
@@ -190,8 +187,8 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same() {
-        let once = || accepted(PolicyKind::Rmdp, Way::Search, Shape::Mixed, 3, 0.6, 5);
+        let once = || accepted(Admission::RMDP, Way::Search, Shape::Mixed, 3, 0.6, 5);
         assert_eq!(once(), once());
-        assert_ne!(once(), accepted(PolicyKind::Rmdp, Way::Search, Shape::Mixed, 3, 0.6, 6));
+        assert_ne!(once(), accepted(Admission::RMDP, Way::Search, Shape::Mixed, 3, 0.6, 6));
     }
 }

@@ -2,7 +2,7 @@
 
 use punctual_analysis::sharing::{ShareStage, Sharing};
 use punctual_analysis::{
-    AdmissionPolicy, Blocking, Class, Demand, Interference, Nanos, PolicyKind, Ppm, StageKey, StageModel,
+    Admission, AdmissionPolicy, Blocking, Class, Demand, Interference, Nanos, Ppm, StageKey, StageModel,
     Urgency,
 };
 
@@ -81,9 +81,9 @@ pub enum Way {
 
 impl Path {
     /// Empty stages of these speeds.
-    pub fn new(policy: PolicyKind, speeds: &[f64]) -> Self {
+    pub fn new(policy: Admission, speeds: &[f64]) -> Self {
         let stage = |speed: &f64| {
-            policy.build(StageModel {
+            (policy.build)(StageModel {
                 blocking: Blocking::LargestUnit { best_effort: Nanos((PACKET_NS / speed) as u64) },
                 interference: Interference { sigma: Nanos::from_micros(20), rho: Ppm(10_000) },
                 utilisation_limit: Ppm(950_000),
@@ -283,7 +283,7 @@ pub fn newcomer(speeds: &[f64], crossing: f64, dice: &mut Dice) -> Newcomer {
 
 /// Channels until they would use `load` of the slowest stage, and how many of them a path takes: accepted, offered.
 pub fn accepted(
-    policy: PolicyKind,
+    policy: Admission,
     way: Way,
     shape: Shape,
     stages: usize,

@@ -6,9 +6,9 @@ use std::thread::JoinHandle;
 
 use punctual::{Channel, Nanos};
 use punctual_link::{Link, Port};
+use punctual_os::clock::duration;
 use serde::Serialize;
 
-use crate::clock::duration;
 use crate::loads::Class;
 use crate::session::Place;
 

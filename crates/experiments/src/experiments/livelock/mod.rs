@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use punctual::{BitRate, Contract, Nanos};
+use punctual_os::clock::now;
 use serde::Serialize;
 
 use self::flood::{FLOOD_BYTES, FLOODS, Flood, Flooding};
 use self::segment::Segment;
 use self::stages::Stages;
 use super::{Conditions, Measured};
-use crate::clock::now;
 use crate::excuse::Excuses;
 use crate::loads::mortal::{Fate, mortal};
 use crate::loads::{
@@ -188,7 +188,7 @@ impl World {
             handed_per_s: a_second(handed),
             receive_cpu: receive.as_secs_f64() / span.as_secs_f64(),
         });
-        crate::clock::wait_until(now() + DRAIN)?;
+        punctual_os::clock::wait_until(now() + DRAIN)?;
         self.stages.push(Stages::read(&self.pair, self.engine)?.since(&before));
         self.ended.push(self.fate.ended().map(str::to_owned));
         Ok(())

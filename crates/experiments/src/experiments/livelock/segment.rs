@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use anyhow::Context;
 use punctual::BitRate;
 use punctual_link::Link;
+use punctual_os::namespaces::{Namespace, next_number};
 
 use crate::session::receive::{ReceiveClass, ReceiveThreads};
 use crate::session::{Pair, Place, adapter};
 use crate::testbed::Options;
 use crate::testbed::configuration::{Driver, End};
-use crate::testbed::namespaces::{Namespace, next_number};
 use crate::testbed::network::{WIRE_EXTRA_BYTES, address};
 
 /// What the segment carries to b, in smallest frames 1,190,000 a second.
@@ -83,7 +83,7 @@ impl Segment {
     /// Where `tc` does not say.
     pub fn handed(&self) -> anyhow::Result<u64> {
         let told = Place { namespace: Some(self.wire.clone()), cpu: None }
-            .within(|| Ok(crate::testbed::command::run("tc -s class show dev r0 classid 1:20")?))?;
+            .within(|| Ok(punctual_os::command::run("tc -s class show dev r0 classid 1:20")?))?;
         packets(&told).with_context(|| format!("tc does not say what it sent: {told}"))
     }
 

@@ -43,11 +43,11 @@ impl Stages {
 
     fn host(&mut self, name: &str, host: &Endsystem) -> anyhow::Result<()> {
         let status = host.status()?;
-        for link in status.engine["links"].as_array().into_iter().flatten() {
-            self.numbers(&format!("{name} driver"), link);
-            self.numbers(&format!("{name} classifier"), &link["drops"]);
+        for link in &status.engine.links {
+            self.numbers(&format!("{name} driver"), &serde_json::to_value(link)?);
+            self.numbers(&format!("{name} classifier"), &serde_json::to_value(link.drops)?);
         }
-        self.numbers(&format!("{name} engine"), &status.engine);
+        self.numbers(&format!("{name} engine"), &serde_json::to_value(&status.engine)?);
         self.numbers(&format!("{name} node"), &serde_json::to_value(status.node.drops)?);
         let dropped = status.node.links.iter().map(|link| link.best_effort_dropped).sum();
         self.0.insert(format!("{name} node: best effort without a place in the link's queue"), dropped);

@@ -60,12 +60,11 @@ impl Evidence {
 impl Processor {
     fn of(host: &Endsystem, kind: WorkKind) -> anyhow::Result<Self> {
         let status = host.status()?;
-        let counted = |key: &str| status.engine[key].as_u64().unwrap_or(0);
         let mut processor = Self {
             wakes_late: status.node.wakes.late,
             wake_late_max_us: status.node.wakes.late_max.0 / 1_000,
-            turn_max_us: counted("loop_ns_max") / 1_000,
-            no_room: counted("receive_pool_dry") + counted("driver_full"),
+            turn_max_us: status.engine.loop_ns_max / 1_000,
+            no_room: status.engine.receive_pool_dry + status.engine.driver_full,
             ..Self::default()
         };
         if let Some(path) = status.node.work.iter().find(|path| path.kind == kind) {

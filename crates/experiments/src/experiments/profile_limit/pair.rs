@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use punctual::{Channel, Consent, Contract, Endsystem, Listener, Nanos, OpenError, Rate, Receiver};
-use punctual_engine::config;
 use punctual_engine::profile::{self, Profile};
+use punctual_host::config;
 use punctual_link::{Link, MemoryLink, MemoryOptions};
+use punctual_os::clock::{duration, now, wait_until};
+use punctual_os::cpus;
 
 use super::evidence::Evidence;
 use super::{BURST, DEADLINE, INTERVAL, MESSAGE_BYTES};
-use crate::clock::{duration, now, wait_until};
-use crate::realtime;
 use crate::testbed::configuration::domain_key;
 
 /// A whole message is one run.
@@ -46,7 +46,7 @@ pub(super) type Ends = Vec<(Channel, Receiver)>;
 impl Pair {
     pub fn start(costs: Costs, directory: &Path) -> anyhow::Result<Self> {
         let key = domain_key()?;
-        let cpus = realtime::usable_cpus()?;
+        let cpus = cpus::usable()?;
         std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         let profiles = HOSTS.map(|host| directory.join(format!("profile-limit-{host}.toml")));
         let options = MemoryOptions { ring_packets: 8_192, frames: FRAMES, ..MemoryOptions::default() };
@@ -115,8 +115,7 @@ impl Pair {
     }
 
     pub fn profile(&self) -> anyhow::Result<String> {
-        let status = self.source.status()?;
-        Ok(status.engine["profile"]["summary"].as_str().unwrap_or_default().to_owned())
+        Ok(self.source.status()?.engine.profile.summary)
     }
 
     /// What both hosts saw since they started.

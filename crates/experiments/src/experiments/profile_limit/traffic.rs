@@ -11,16 +11,16 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow};
 use punctual::{Channel, Handler, Instant, MessageInfo, Nanos, Ppm, Receiver, SendError};
+use punctual_os::clock::{now, sleep_until, thread_cpu};
+use punctual_os::{cpus, realtime};
 use serde::Serialize;
 
 use super::evidence::Evidence;
 use super::log::{Log, Noted};
 use super::pair::{Ends, Pair};
 use super::{DEADLINE, INTERVAL, MESSAGE_BYTES};
-use crate::clock::{now, sleep_until, thread_cpu};
 use crate::excuse::Excuses;
 use crate::measure::cpu::of_thread;
-use crate::realtime;
 use crate::witness::{Testimony, Witness};
 
 /// Above the processors.
@@ -231,7 +231,7 @@ type Sending = JoinHandle<anyhow::Result<(Sender, Vec<Channel>)>>;
 /// Every interval one message on each channel.
 fn send(mut channels: Vec<Channel>, span: Nanos, seen: Arc<Seen>) -> std::io::Result<Sending> {
     std::thread::Builder::new().name("limit-send".into()).spawn(move || {
-        realtime::enter_fifo(SENDER_PRIORITY, realtime::usable_cpus()?.first().copied())?;
+        realtime::enter_fifo(SENDER_PRIORITY, cpus::usable()?.first().copied())?;
         let message = vec![0x5a; MESSAGE_BYTES as usize];
         let mut sender = Sender::default();
         let mut logical = vec![Instant::ZERO; channels.len()];

@@ -12,8 +12,9 @@ use punctual::{Activation, BitRate, Contract, Nanos, Ppm, Rate};
 
 use self::phase::{Look, Phase};
 
+use punctual_os::clock::{now, wait_until};
+
 use super::{Conditions, Measured};
-use crate::clock::{now, wait_until};
 use crate::excuse::Excuses;
 use crate::loads::{Bulk, Class};
 use crate::session::{Bed, Hosting, Pair, RoleId};

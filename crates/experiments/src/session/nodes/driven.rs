@@ -3,12 +3,12 @@
 //! has waited [`FLUSH_DELAY`]. Time on the channels stays virtual.
 
 use punctual_link::{Link, Port as DriverPort};
+use punctual_os::clock::now;
 use punctual_proto::ids::LinkId;
 use punctual_proto::node::api::{PacketOut, Port};
 use punctual_proto::{Instant, Nanos};
 
 use super::{Nodes, URGENT_BYTES};
-use crate::clock::now;
 use crate::measure::Sample;
 
 /// The processor's.

@@ -286,6 +286,29 @@ impl CloseReason {
             other => other,
         }
     }
+
+    /// In words, for people.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Local => "closed at this end",
+            Self::Peer => "closed by the application at the other end",
+            Self::PathLost => "a link or node on the way is down",
+            Self::PeerRestarted => "the other host restarted",
+            Self::Vanished => "this application is gone without having closed it",
+            Self::PeerVanished => {
+                "the application at the other end is gone without having closed it: killed or crashed"
+            }
+            Self::Stopped => "this host's daemon is shutting down",
+            Self::PeerStopped => "the daemon of the other host, or of one on the way, was shut down",
+            Self::LeaseOver => "its reservation was not refreshed in time",
+            Self::FilterRefused => {
+                "a link's driver would not let its packets in: see the log of the hosts on the way"
+            }
+            Self::RuntimeRefused => {
+                "the kernel of a host on the way does not give its processor enough time: see that host's log"
+            }
+        }
+    }
 }
 
 /// What a channel's sink has of it: its last word to the source.

@@ -2,11 +2,11 @@
 
 use alloc::boxed::Box;
 
-use punctual_analysis::{Activation, Demand, Nanos, Service};
+use punctual_analysis::{Activation, Admission, Demand, Nanos, Service};
 
 use super::buffers::{Pooled, Reserved};
 use super::models::path_costs;
-use super::{Stages, counts_early, is_fixed_order};
+use super::{Stages, counts_early};
 use crate::ids::{ChannelId, LinkId};
 use crate::node::api::Role;
 use crate::signalling::LocalChannel;
@@ -118,7 +118,7 @@ impl Held {
 
 impl Stages {
     pub(super) fn insert(&mut self, channel: ChannelId, cpu: &HeldStage, link: Option<(LinkId, &HeldStage)>) {
-        let early = |admission: &str, stage: &HeldStage| {
+        let early = |admission: Admission, stage: &HeldStage| {
             if counts_early(admission, stage) { stage.demand.early } else { Nanos::ZERO }
         };
         let link_early = link.map(|(link, stage)| early(self.links[usize::from(link.0)].admission, stage));
@@ -169,7 +169,7 @@ impl Stages {
         let demand = Demand { soft: local.soft.as_deref().copied(), ..demand };
         // Packets that come in may be served one by one, though a quantum would hold all of a message.
         let apart = local.role != Role::Source && contract.packets_max(fragment) > 1;
-        let demand = if apart && is_fixed_order(self.cpu_admission) { demand.in_pieces() } else { demand };
+        let demand = if apart && self.cpu_admission.has_fixed_order { demand.in_pieces() } else { demand };
         let wait = service.wait;
         let work_max = if wait > Nanos::ZERO { service.period } else { Nanos::MAX };
         let service = (contract.activation != Activation::Deadline).then_some(service);

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 
 use punctual_analysis::{
     ActivationError, AdmissionPolicy, Class, Contract, Cpu, Demand, Link, Nanos, PathCosts, Policing, Ppm,
-    StageKey, Urgency, policy_by_name,
+    StageKey, Urgency,
 };
 
 use super::api::{Breach, RateRefusal, RefuseCause, StageKind};
@@ -46,18 +46,6 @@ use self::planned::hold_plan;
 pub(super) use self::policies::Relaxed;
 use self::policies::{Final, LinkWish, Policies, Question, Wish};
 
-/// The name under which the analysis knows an admission.
-const fn name_of(admission: Admission) -> &'static str {
-    match admission {
-        Admission::Edf => "edf",
-        Admission::DOrder => "d-order",
-        Admission::FixedPriority => "fixed-priority",
-        Admission::Rmdp => "rmdp",
-        Admission::Statistical => "statistical",
-        Admission::Fifo => "fifo",
-    }
-}
-
 /// The implicit signalling channel's place in each stage: no channel has this handle.
 const SIGNALLING_KEY: StageKey = StageKey(u64::MAX);
 
@@ -68,8 +56,7 @@ const QUESTIONS_ROOM: usize = 16;
 /// One link's admission.
 struct LinkStage {
     model: Link,
-    /// The name of its policy.
-    admission: &'static str,
+    admission: Admission,
     /// Given away of it when the policies were here last.
     utilisation: Ppm,
     propagation_max: Nanos,
@@ -105,8 +92,7 @@ const fn planned_key(index: usize) -> StageKey {
 pub(super) struct Stages {
     node: NodeId,
     cpu_model: Cpu,
-    /// The name of the processor's policy.
-    cpu_admission: &'static str,
+    cpu_admission: Admission,
     /// Given away of the processor when the policies were here last.
     cpu_utilisation: Ppm,
     /// `None` while they are asked elsewhere.
@@ -144,8 +130,7 @@ impl Stages {
     /// Where a stage cannot even carry its own signalling.
     pub fn new(config: &NodeConfig) -> Result<Self, NodeConfigError> {
         let cpu_model = cpu_model(&config.cpu, fragment_bytes_max(config));
-        let unknown = |error: punctual_analysis::UnknownPolicy| NodeConfigError { what: error.to_string() };
-        let mut cpu = policy_by_name(name_of(config.cpu.admission), cpu_model.model()).map_err(unknown)?;
+        let mut cpu = (config.cpu.admission.build)(cpu_model.model());
         let signal = signal_contract(config)?;
         let admissions =
             config.links.iter().map(|link| link_admission(link, &signal, config.cpu.release_latency));
@@ -159,7 +144,7 @@ impl Stages {
         let mut stages = Self {
             node: config.id,
             cpu_model,
-            cpu_admission: name_of(config.cpu.admission),
+            cpu_admission: config.cpu.admission,
             cpu_utilisation: Ppm(0),
             policies: None,
             questions: VecDeque::with_capacity(QUESTIONS_ROOM),
@@ -392,9 +377,8 @@ fn link_admission(
     signal: &Contract,
     release_latency: Nanos,
 ) -> Result<LinkAdmission, NodeConfigError> {
-    let unknown = |error: punctual_analysis::UnknownPolicy| NodeConfigError { what: error.to_string() };
     let model = link_model(link);
-    let mut policy = policy_by_name(name_of(link.admission), model.model()).map_err(unknown)?;
+    let mut policy = (link.admission.build)(model.model());
     let bytes = link.signal_bytes_max();
     let of_link = Contract { message_bytes_max: bytes, ..*signal };
     let signal_demand = model.demand(&of_link, bytes, release_latency, Nanos::ZERO);
@@ -410,7 +394,7 @@ fn link_stage(link: &config::LinkConfig, admission: LinkAdmission) -> (Box<dyn A
     let LinkAdmission { model, policy, signal_demand, signal_bound } = admission;
     let stage = LinkStage {
         model,
-        admission: name_of(link.admission),
+        admission: link.admission,
         utilisation: Ppm(0),
         propagation_max: link.propagation_max,
         packet_bytes_max: link.packet_bytes_max,
@@ -429,13 +413,8 @@ fn link_stage(link: &config::LinkConfig, admission: LinkAdmission) -> (Box<dyn A
 
 /// Whether a policy counts early arrivals of what is held. EDF does not ask how early: the deadline
 /// stays the same; a timer keeps early packets back.
-fn counts_early(admission: &str, stage: &HeldStage) -> bool {
-    stage.wait == Nanos::ZERO && !matches!(admission, "edf" | "d-order" | "fifo")
-}
-
-/// Whether an admission goes by response times in the order in which channels are served.
-fn is_fixed_order(admission: &str) -> bool {
-    matches!(admission, "fixed-priority" | "rmdp")
+fn counts_early(admission: Admission, stage: &HeldStage) -> bool {
+    stage.wait == Nanos::ZERO && admission.counts_early
 }
 
 fn unsuitable(error: ActivationError) -> RefuseCause {

@@ -272,7 +272,7 @@ fn relax_stage(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut Held
 
 /// Tells a policy that counts early arrivals how early they may be now; where that breaks a bound they may not.
 fn rehold(policy: &mut dyn AdmissionPolicy, key: StageKey, stage: &mut HeldStage, early: Nanos) {
-    if stage.demand.early == early || !counts_early(policy.name(), stage) {
+    if stage.demand.early == early || !counts_early(policy.admission(), stage) {
         return;
     }
     let demand = Demand { early, ..stage.demand };

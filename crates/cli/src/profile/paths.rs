@@ -1,0 +1,66 @@
+//! The paths through real nodes, on rings in memory and on the configured driver.
+
+use anyhow::{Context, anyhow, bail};
+use punctual::Nanos;
+use punctual_engine::profile::{
+    BLOCK_UNITS, MeasureError, PathSamples, Plan, Wires, measure as measure_paths, udp_wires, xdp_wires,
+};
+use punctual_host::rings::SharedRings;
+use punctual_os::realtime;
+
+use super::{Extent, PRIORITY};
+
+/// Real-time throttling takes 5 % of a second from a thread that never sleeps: it is measured in spells that are
+/// shorter, with rests between them.
+const SPELL: Nanos = Nanos::from_millis(800);
+const REST: Nanos = Nanos::from_millis(200);
+/// Messages of each shape in a spell.
+const SPELL_MESSAGES: usize = 500;
+/// Messages after an idle time in a spell: a row of units that is judged as one.
+const SPELL_COLD: usize = BLOCK_UNITS;
+
+/// One driver under one load.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub driver: String,
+    pub loaded: bool,
+    pub samples: PathSamples,
+}
+
+pub(super) fn measure(extent: Extent, driver: &str, loaded: bool) -> anyhow::Result<Vec<Measured>> {
+    let mut drivers = vec!["memory"];
+    drivers.extend((driver != "memory").then_some(driver));
+    drivers.into_iter().map(|driver| of_driver(extent, driver, loaded)).collect()
+}
+
+fn of_driver(extent: Extent, driver: &str, loaded: bool) -> anyhow::Result<Measured> {
+    if !matches!(driver, "memory" | "udp" | "xdp") {
+        bail!("driver \"{driver}\" cannot be measured on one host: give --driver memory, udp or xdp");
+    }
+    let mut samples = PathSamples::default();
+    for _ in 0..extent.messages.div_ceil(SPELL_MESSAGES) {
+        samples.extend(&spell(driver)?);
+        std::thread::sleep(punctual_os::clock::duration(REST));
+    }
+    Ok(Measured { driver: driver.into(), loaded, samples })
+}
+
+fn spell(driver: &str) -> anyhow::Result<PathSamples> {
+    let driver = driver.to_owned();
+    let measuring = std::thread::spawn(move || -> anyhow::Result<PathSamples> {
+        let wires = match driver.as_str() {
+            "memory" => Wires::memory().map_err(MeasureError::from)?,
+            "xdp" => {
+                xdp_wires().context("over xdp; --driver udp measures kernel sockets, which cost more")?
+            }
+            _ => udp_wires().map_err(MeasureError::from)?,
+        };
+        realtime::enter_fifo(PRIORITY, None)?;
+        Ok(measure_paths(
+            &SharedRings,
+            wires,
+            Plan { messages: SPELL_MESSAGES, cold: SPELL_COLD, within: SPELL },
+        )?)
+    });
+    measuring.join().map_err(|_| anyhow!("measuring the paths failed"))?
+}

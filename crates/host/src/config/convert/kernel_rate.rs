@@ -1,0 +1,131 @@
+//! `kernel_rate`: what the kernel's own packets may take of a link, and what admission is told of it. `kernel_rate_max`: how
+//! much they are given beyond that while what is admitted allows it.
+//!
+//! In any time t they put at most `burst + rate * t` bytes on the wire, which takes a link that drains at its rate less
+//! its error so long. An explicit `interference_burst` chooses the burst, an explicit `interference_share` may only say
+//! more than the rate is.
+
+use punctual_link::kernel::FOLLOWING_UNITS;
+use punctual_proto::ids::NodeId;
+use punctual_proto::node::config::{Interference, LinkConfig, Pace};
+use punctual_proto::{BitRate, Nanos, Ppm};
+
+use super::super::file::LinkTable;
+use super::super::{ConfigError, Source};
+use super::{pick, rate};
+
+/// Smallest burst unless configured otherwise: two packets of 1,500 B on the wire, tagged.
+const BURST_BYTES_MIN: u64 = 2 * PACKET_BYTES;
+/// Where the rate follows admission, so many of them.
+const BURST_FOLLOWING_BYTES_MIN: u64 = FOLLOWING_UNITS as u64 * PACKET_BYTES;
+const PACKET_BYTES: u64 = 1_542;
+/// The most that is left to the kernel, of the rate as it is configured and of what the link drains: at more, ours would be
+/// paced at next to nothing.
+const SHARE_MAX: Ppm = Ppm(950_000);
+/// Larger ones last so long at the kernel's rate: timers are not exact.
+const BURST: Nanos = Nanos::from_millis(1);
+
+/// A bound on kernel traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KernelRate {
+    /// Bits of the wire a second.
+    pub rate_bps: u64,
+    /// Bytes of the wire.
+    pub burst_bytes: u32,
+    /// The same in the link's time.
+    pub interference: Interference,
+    /// Where it follows admission: up to this part of what the link drains, and that in bits a second.
+    pub follows: Option<(Ppm, u64)>,
+}
+
+/// What the table says.
+pub(super) fn of(
+    table: &LinkTable,
+    rate_error: Ppm,
+    at: usize,
+    source: &Source<'_>,
+) -> Result<Option<KernelRate>, ConfigError> {
+    let refuse = |what: String| Err(source.error(at, format!("[[link]] \"{}\": {what}", table.name)));
+    let Some(given) = &table.kernel_rate else {
+        return match table.kernel_rate_max {
+            Some(_) => refuse(
+                "kernel_rate_max without kernel_rate: give that too, it is what the kernel always has".into(),
+            ),
+            None => Ok(None),
+        };
+    };
+    let whole = rate::tried(table);
+    let rate = given.0.of(whole);
+    let drained = whole.less(rate_error);
+    if rate.0 < 8 || rate.0 >= drained.0 {
+        return refuse(
+            "kernel_rate takes none or all of the link: write it like \"10%\" or \"10Mbit/s\"".into(),
+        );
+    }
+    let least = Ppm((u128::from(rate.0) * 1_000_000).div_ceil(drained.0.into()) as u32);
+    let share_max = match share_max(table, rate, drained) {
+        Ok(share) => share,
+        Err(what) => return refuse(what),
+    };
+    let follows = Some(share_max).filter(|share| *share > least && may_follow(table));
+    let burst_bytes = match &table.interference_burst {
+        Some(sigma) => bytes_in(drained, sigma.0),
+        None if follows.is_some() => bytes_in(rate, BURST).max(BURST_FOLLOWING_BYTES_MIN),
+        None => bytes_in(rate, BURST).max(BURST_BYTES_MIN),
+    };
+    let Ok(burst_bytes) = u32::try_from(burst_bytes) else {
+        return refuse("interference_burst is too long: give less, as \"1ms\"".into());
+    };
+    let interference = Interference { sigma: drained.time_of(burst_bytes.into()), rho: least };
+    if let Some(share) = table.interference_share.as_ref().filter(|share| share.0 < interference.rho) {
+        return refuse(format!(
+            "interference_share of {} ppm is less than kernel_rate ({} ppm): leave it out",
+            share.0.0, interference.rho.0
+        ));
+    }
+    let follows = follows.map(|share| (share, drained.0));
+    Ok(Some(KernelRate { rate_bps: rate.0, burst_bytes, interference, follows }))
+}
+
+/// Only our clock can make room, only the order of deadlines bears the change (`LinkConfig::follows`); and who states a larger
+/// share knows more of the link than its shaper.
+fn may_follow(table: &LinkTable) -> bool {
+    let bears_it = table.admission.unwrap_or_default().bears_changing_share;
+    table.pace != Some(Pace::Completion) && bears_it && table.interference_share.is_none()
+}
+
+fn share_max(table: &LinkTable, rate: BitRate, drained: BitRate) -> Result<Ppm, String> {
+    let Some(given) = &table.kernel_rate_max else { return Ok(SHARE_MAX) };
+    let whole = rate::tried(table);
+    let most = given.0.of(whole);
+    if most > rate && most > BitRate((u128::from(whole.0) * u128::from(SHARE_MAX.0) / 1_000_000) as u64) {
+        return Err("kernel_rate_max leaves channels next to nothing: give at most 95% of the rate".into());
+    }
+    if most < rate {
+        return Err(
+            "kernel_rate_max is less than kernel_rate, which the kernel always has: give at least that"
+                .into(),
+        );
+    }
+    if most > rate && !may_follow(table) {
+        return Err(
+            "kernel_rate_max takes a pace by the clock, admission \"edf\" or \"d-order\" and no interference_share: \
+             leave it out"
+                .into(),
+        );
+    }
+    let share = u32::try_from(u128::from(most.0) * 1_000_000 / u128::from(drained.0.max(1)));
+    Ok(share.map_or(SHARE_MAX, Ppm).min(SHARE_MAX))
+}
+
+fn bytes_in(rate: BitRate, time: Nanos) -> u64 {
+    (u128::from(rate.0) * u128::from(time.0) / 8_000_000_000) as u64
+}
+
+/// Up to which part of what the link drains the kernel's rate follows admission; zero: not at all.
+pub(super) fn share_to_follow(table: &LinkTable, at: usize, source: &Source<'_>) -> Result<Ppm, ConfigError> {
+    let rate_error =
+        pick(&table.rate_error, LinkConfig::new(&table.name, NodeId(0), rate::tried(table)).rate_error);
+    let bound = of(table, rate_error, at, source)?;
+    Ok(bound.and_then(|kernel| kernel.follows).map_or(Ppm(0), |(share, _)| share))
+}

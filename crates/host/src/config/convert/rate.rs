@@ -1,0 +1,57 @@
+//! `rate` and `rate_max`: what a link drains as somebody wrote it down, or the most that a measurement is to try.
+
+use punctual_proto::BitRate;
+use punctual_proto::words::rate_text;
+
+use super::super::file::{DriverName, KernelTrafficName, LinkTable};
+use super::super::quantity::RateOrAuto;
+use crate::plate::name_plate;
+
+/// What a measurement tries where neither the file nor a device says more: what it finds is "at least" so much then.
+const TRIED_DEFAULT: BitRate = BitRate(1_000_000_000);
+
+/// Whether the link finds its rate out by itself.
+pub(super) fn is_auto(table: &LinkTable) -> bool {
+    table.rate.0 == RateOrAuto::Auto
+}
+
+/// The rate that is written down; of a link that finds it out by itself the most that it tries: `rate_max`, or what stands
+/// on the name plate of its device, or [`TRIED_DEFAULT`].
+pub(super) fn tried(table: &LinkTable) -> BitRate {
+    let plate = || table.device.as_deref().and_then(name_plate);
+    match table.rate.0 {
+        RateOrAuto::Rate(rate) => rate,
+        RateOrAuto::Auto => {
+            table.rate_max.as_ref().map(|most| most.0).or_else(plate).unwrap_or(TRIED_DEFAULT)
+        }
+    }
+}
+
+/// What contradicts a rate that is to be measured.
+///
+/// # Errors
+/// The first contradiction, with the fix.
+pub(super) fn check(table: &LinkTable) -> Result<(), String> {
+    if let (RateOrAuto::Rate(rate), Some(most)) = (table.rate.0, &table.rate_max)
+        && most.0 < rate
+    {
+        let (rate, most) = (rate_text(rate.0), rate_text(most.0.0));
+        return Err(format!("rate_max {most} is less than rate {rate}: raise it, or leave it out"));
+    }
+    if !is_auto(table) {
+        return Ok(());
+    }
+    let shaped = table.kernel_traffic == Some(KernelTrafficName::Shaped) || table.kernel_rate.is_some();
+    let keys = [
+        (shaped, "the shaper of kernel traffic needs the rate before there is a measurement"),
+        (table.device_rate.is_some(), "device_rate is for links that share what is known of a device"),
+        (table.driver == DriverName::Memory, "driver \"memory\" has no wire"),
+    ];
+    match keys.iter().find(|(given, _)| *given) {
+        None => Ok(()),
+        Some((_, why)) => Err(format!(
+            "rate = \"auto\": {why}: write the rate down (punctual profile --link {} measures it)",
+            table.name
+        )),
+    }
+}

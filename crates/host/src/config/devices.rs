@@ -1,0 +1,348 @@
+//! The devices of a host's links while it runs: shaped where that was asked for, and watched for what others send by them.
+//!
+//! One ordinary thread (`punctual-devices`) owns the shapers and reads the devices' counters once a second; the links count
+//! their own part ([`Account`]). It lives as long as one of the links, and puts everything back when it ends.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use punctual_link::kernel::{
+    Account, CareOptions, Device, DeviceCare, DeviceCondition, KernelError, ShaperRate, TrafficSample,
+    Watched, route_to,
+};
+use punctual_os::calls::{self, Forbidden, ThreadKind};
+use punctual_proto::words::rate_text;
+
+use super::{Beside, ConfigError, HostConfig, LinkDriver};
+
+/// How often the counters are read.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Every so many times it is looked whether the shaper is still there.
+const CARE_INTERVALS: u64 = 10;
+/// What a device carries that is nobody's traffic: ARP, neighbour discovery, the like; in bits a second.
+const HOUSEKEEPING_BPS: u64 = 64_000;
+/// And this part of its rate.
+const HOUSEKEEPING_DIVISOR: u64 = 1_000;
+
+/// The devices of all links, found; the links in their order have what they count in.
+pub(super) struct Devices {
+    accounts: Vec<Option<(Arc<Account>, u32)>>,
+    watch: Option<Arc<Watch>>,
+}
+
+impl Devices {
+    /// Finds the device of each link, shapes those that are to be shaped, and watches all from now on.
+    ///
+    /// # Errors
+    /// Links that share a device without saying so; a shaper that cannot be had. Nothing is left behind then.
+    pub fn take(config: &HostConfig) -> Result<Self, ConfigError> {
+        let found: Vec<Option<Device>> = config.drivers.iter().map(device_of).collect();
+        apart(config, &found)?;
+        let mut accounts = Vec::with_capacity(found.len());
+        let mut kept: BTreeMap<u32, Kept> = BTreeMap::new();
+        for (index, device) in found.iter().enumerate() {
+            let Some(device) = device else {
+                accounts.push(None);
+                continue;
+            };
+            let account = Arc::new(Account::new(DeviceCondition {
+                device: device.name.clone(),
+                ..DeviceCondition::default()
+            }));
+            let watched = kept.entry(device.index).or_insert_with(|| Kept::new(device));
+            watched.accounts.push(Arc::clone(&account));
+            watched.ask(config, index);
+            accounts.push(Some((account, header_bytes(&config.drivers[index]))));
+        }
+        if kept.is_empty() {
+            return Ok(Self { accounts, watch: None });
+        }
+        let mut kept: Vec<Kept> = kept.into_values().collect();
+        for device in &mut kept {
+            device.shape().map_err(|error| ConfigError::Device { error })?;
+        }
+        let failed = |error| ConfigError::Epoch { what: "a thread for the links' devices".into(), error };
+        let watch = Watch::start(kept, config.forbidden_calls).map_err(failed)?;
+        Ok(Self { accounts, watch: Some(Arc::new(watch)) })
+    }
+
+    /// What link number `index` counts in; asked once for each.
+    pub fn watched(&mut self, index: usize) -> Option<Watched> {
+        let (account, header_bytes) = self.accounts.get_mut(index)?.take()?;
+        let watch: Arc<Watch> = self.watch.clone()?;
+        Some(Watched::new(account, header_bytes, watch))
+    }
+}
+
+/// The device that a link leaves by; `None` where there is none that could be shared, or nobody knows the way yet: opening
+/// the link says why.
+fn device_of(driver: &LinkDriver) -> Option<Device> {
+    match driver {
+        LinkDriver::Memory => None,
+        LinkDriver::Xdp(xdp) => Device::named(&xdp.classifier.device).ok(),
+        LinkDriver::Udp(udp) if udp.local.is_loopback() => None,
+        LinkDriver::Udp(udp) => match &udp.device {
+            Some(name) => Device::named(name).ok(),
+            None => {
+                let route = route_to(udp.peer).ok().filter(|route| !route.local)?;
+                Device::numbered(route.device).ok()
+            }
+        },
+    }
+}
+
+/// Links whose devices only the routes tell must not share one: nobody has said what it drains.
+fn apart(config: &HostConfig, found: &[Option<Device>]) -> Result<(), ConfigError> {
+    let named = |index: usize| match &config.drivers[index] {
+        LinkDriver::Udp(udp) => (udp.device.clone(), udp.local),
+        LinkDriver::Xdp(xdp) => (Some(xdp.classifier.device.clone()), xdp.classifier.local),
+        LinkDriver::Memory => (None, [0, 0, 0, 0].into()),
+    };
+    for (index, device) in found.iter().enumerate() {
+        for (other, of_other) in found.iter().enumerate().take(index) {
+            let (Some(device), Some(of_other)) = (device, of_other) else { continue };
+            let (one, another) = (named(index), named(other));
+            let told = match (&one.0, &another.0) {
+                (Some(one), Some(another)) => one == another,
+                _ => one.1 == another.1,
+            };
+            if device.index == of_other.index && !told {
+                let name = |index: usize| config.node.links[index].name.clone();
+                let (one, other, device) = (name(other), name(index), device.name.clone());
+                return Err(ConfigError::SharedDevice { one, other, device });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Ethernet, IP, UDP: what a device counts of a packet beside what begins with our header.
+fn header_bytes(driver: &LinkDriver) -> u32 {
+    let is_ipv4 = match driver {
+        LinkDriver::Udp(udp) => udp.peer.is_ipv4(),
+        LinkDriver::Xdp(xdp) => xdp.classifier.peer.is_ipv4(),
+        LinkDriver::Memory => true,
+    };
+    14 + 8 + if is_ipv4 { 20 } else { 40 }
+}
+
+/// What others may send by a device, where that was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Allowed {
+    /// It is Punctual's alone: so much is housekeeping.
+    Housekeeping(u64),
+    /// So much was stated.
+    Stated(u64),
+}
+
+impl Allowed {
+    const fn bps(self) -> u64 {
+        match self {
+            Self::Housekeeping(bps) | Self::Stated(bps) => bps,
+        }
+    }
+
+    /// What is wrong where others send `bps` by `device`, and what would be right.
+    fn trouble(self, bps: u64, device: &str) -> Option<String> {
+        let is = format!("foreign traffic of about {} on {device}", rate_text(bps));
+        (bps > self.bps()).then(|| match self {
+            Self::Housekeeping(_) => format!(
+                "{is}, which kernel_traffic says is Punctual's alone: keep it off, or set kernel_traffic = \"shaped\""
+            ),
+            Self::Stated(allowed) => format!(
+                "{is}, where {} are stated: raise interference_share, or set kernel_traffic = \"shaped\"",
+                rate_text(allowed)
+            ),
+        })
+    }
+}
+
+/// The thread; dropping it stops it and puts all devices back.
+struct Watch {
+    stop: Mutex<Option<Sender<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Watch {
+    fn start(mut kept: Vec<Kept>, forbidden: Forbidden) -> std::io::Result<Self> {
+        let (stop, stopped) = channel();
+        let (confined, begun) = channel();
+        let thread = std::thread::Builder::new().name("punctual-devices".into()).spawn(move || {
+            let done = calls::confine(ThreadKind::Devices, forbidden);
+            let goes_on = done.is_ok();
+            // Whoever starts it waits.
+            let _ = confined.send(done);
+            if goes_on {
+                watch(&mut kept, &stopped);
+            }
+        })?;
+        begun.recv().map_err(std::io::Error::other)??;
+        Ok(Self { stop: Mutex::new(Some(stop)), thread: Mutex::new(Some(thread)) })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        drop(self.stop.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        // A panic there has been printed; what it held was put back as it unwound.
+        let _ = thread.map(JoinHandle::join);
+    }
+}
+
+fn watch(kept: &mut [Kept], stopped: &Receiver<()>) {
+    for turn in 0_u64.. {
+        for device in &mut *kept {
+            device.look(turn % CARE_INTERVALS == 0);
+        }
+        if stopped.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
+}
+
+/// One device.
+struct Kept {
+    name: String,
+    /// Its number; another one once it was made anew.
+    index: u32,
+    accounts: Vec<Arc<Account>>,
+    allowed: Option<Allowed>,
+    shaper: Option<ShaperRate>,
+    care: Option<DeviceCare>,
+    /// The last sample, and what the links had handed over before it was taken.
+    last: Option<(TrafficSample, u64)>,
+    /// What is wrong with the device or its shaper.
+    neglected: Option<String>,
+    /// What others send was told in the log.
+    told: bool,
+}
+
+impl Kept {
+    fn new(device: &Device) -> Self {
+        Self {
+            name: device.name.clone(),
+            index: device.index,
+            accounts: Vec::new(),
+            allowed: None,
+            shaper: None,
+            care: None,
+            last: None,
+            neglected: None,
+            told: false,
+        }
+    }
+
+    /// What link number `index` says of its device; all links of a device say the same.
+    fn ask(&mut self, config: &HostConfig, index: usize) {
+        let link = &config.node.links[index];
+        let housekeeping = HOUSEKEEPING_BPS.max(link.rate.0 / HOUSEKEEPING_DIVISOR);
+        match config.beside[index] {
+            Beside::Behind(rate) => self.shaper = Some(rate),
+            Beside::Exclusive => self.allowed = Some(Allowed::Housekeeping(housekeeping)),
+            Beside::Stated => {
+                let stated = link.rate.0 - link.rate.less(link.interference.rho).0;
+                self.allowed = Some(Allowed::Stated(stated + housekeeping));
+            }
+            Beside::Nothing | Beside::Shaped | Beside::Unknown => {}
+        }
+    }
+
+    fn options(&self) -> CareOptions {
+        CareOptions { whole_rate: self.shaper, ..CareOptions::default() }
+    }
+
+    /// Sets the shaper up, where there is to be one.
+    fn shape(&mut self) -> Result<(), KernelError> {
+        if self.shaper.is_some() {
+            self.care = None;
+            self.care = Some(DeviceCare::take(&Device::numbered(self.index)?, 0, self.options())?);
+        }
+        Ok(())
+    }
+
+    fn own_bytes(&self) -> u64 {
+        self.accounts.iter().map(|account| account.sent_bytes()).sum()
+    }
+
+    /// Compares; looks after the shaper too where `with_care`.
+    fn look(&mut self, with_care: bool) {
+        // What is being handed over meanwhile is ours in any case: never more foreign than there is.
+        let before = self.own_bytes();
+        let foreign = match TrafficSample::of(self.index) {
+            Ok(sample) => {
+                let own = self.own_bytes();
+                let last = self.last.replace((sample, before));
+                last.and_then(|(last, had)| sample.foreign_bps(&last, own.saturating_sub(had)))
+            }
+            Err(_) => {
+                self.last = None;
+                self.come_back();
+                None
+            }
+        };
+        if with_care && let Some(care) = &self.care {
+            self.neglected = care
+                .status()
+                .map_or_else(|error| Some(error.to_string()), |status| status.trouble(&self.options()));
+        }
+        self.tell(foreign);
+    }
+
+    /// The device is gone; perhaps there is one of its name again.
+    fn come_back(&mut self) {
+        self.care = None;
+        match Device::named(&self.name) {
+            Ok(device) => {
+                self.index = device.index;
+                self.neglected = self.shape().err().map(|error| error.to_string());
+            }
+            Err(_) => self.neglected = Some(format!("interface {} is gone", self.name)),
+        }
+    }
+
+    fn tell(&mut self, foreign: Option<u64>) {
+        let trouble = self.allowed.zip(foreign).and_then(|(allowed, bps)| allowed.trouble(bps, &self.name));
+        match (&trouble, self.told) {
+            (Some(trouble), false) => tracing::warn!(device = self.name, "{trouble}"),
+            (None, true) if foreign.is_some() => {
+                tracing::info!(device = self.name, "no foreign traffic any more")
+            }
+            _ => {}
+        }
+        if foreign.is_some() {
+            self.told = trouble.is_some();
+        }
+        let condition = DeviceCondition {
+            device: self.name.clone(),
+            qdisc: self.shaper.filter(|_| self.care.is_some()).map(|rate| {
+                format!("tbf 7075: rate {} bit/s burst {} B, ours first", rate.rate_bps, rate.burst_bytes)
+            }),
+            trouble: self.neglected.clone().or(trouble),
+        };
+        for account in &self.accounts {
+            account.set_foreign_bps(foreign);
+            account.set_condition(condition.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn housekeeping_is_no_foreign_traffic_and_what_was_stated_is_allowed() {
+        let alone = Allowed::Housekeeping(95_000);
+        assert_eq!(alone.trouble(95_000, "eth0"), None);
+        let trouble = alone.trouble(60_200_000, "eth0").expect("foreign");
+        assert!(trouble.starts_with("foreign traffic of about 60 Mbit/s on eth0"), "{trouble}");
+        assert!(trouble.contains("kernel_traffic = \"shaped\""), "{trouble}");
+        let stated = Allowed::Stated(10_000_000);
+        assert_eq!(stated.trouble(9_999_999, "eth0"), None);
+        assert!(stated.trouble(12_000_000, "eth0").is_some_and(|text| text.contains("10 Mbit/s are stated")));
+    }
+}

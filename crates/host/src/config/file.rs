@@ -1,0 +1,256 @@
+//! The file as it is written: one structure for each table, one field for each key. No meaning yet.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use punctual_os::calls::Forbidden;
+use punctual_proto::ids::Name;
+use punctual_proto::node::config::{Admission, Pace, RunPolicy, WhileBroken};
+use punctual_proto::{BitRate, Nanos, Ppm};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::quantity::{Bytes, RateOrAuto, RateOrShare, Spin, Text};
+use crate::settle::Mismatch;
+
+type Maybe<Q> = Option<Text<Q>>;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub node: Spanned<NodeTable>,
+    #[serde(default = "unplaced")]
+    pub processor: Spanned<ProcessorTable>,
+    #[serde(default = "unplaced")]
+    pub daemon: Spanned<DaemonTable>,
+    pub signalling: Spanned<SignallingTable>,
+    #[serde(default)]
+    pub host: Vec<Spanned<HostTable>>,
+    #[serde(default)]
+    pub link: Vec<Spanned<LinkTable>>,
+    #[serde(default)]
+    pub route: Vec<Spanned<RouteTable>>,
+}
+
+fn unplaced<T: Default>() -> Spanned<T> {
+    Spanned::new(0..0, T::default())
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NodeTable {
+    pub name: Name,
+    pub epoch_file: Option<PathBuf>,
+    pub clock_tolerance: Maybe<Ppm>,
+    pub fragment: Maybe<Bytes>,
+    pub fragment_low_latency: Maybe<Bytes>,
+    pub buffers: Maybe<Bytes>,
+    pub wakeup_margin: Maybe<Nanos>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProcessorTable {
+    pub cpu: Option<u32>,
+    pub class: Option<ClassName>,
+    pub priority: Option<u8>,
+    pub deadline_period: Maybe<Nanos>,
+    pub best_effort_host: Option<bool>,
+    pub lock_memory: Option<bool>,
+    pub spin: Maybe<Spin>,
+    pub policy: Option<RunPolicy>,
+    pub admission: Option<Admission>,
+    pub quantum: Option<u32>,
+    pub plan: Option<PathBuf>,
+    pub best_effort_cpu_cap: Maybe<Ppm>,
+    pub best_effort_flow_cpu_cap: Maybe<Ppm>,
+    pub release_latency: Maybe<Nanos>,
+    pub cpu_share_max: Maybe<Ppm>,
+    pub best_effort_share_min: Maybe<Ppm>,
+    pub interference_burst: Maybe<Nanos>,
+    pub interference_share: Maybe<Ppm>,
+    pub profile: Option<PathBuf>,
+    pub profile_margin: Maybe<Ppm>,
+    pub profile_mismatch: Option<Mismatch>,
+    pub profile_measure: Option<bool>,
+    pub co_schedule: Option<bool>,
+    #[serde(default)]
+    pub priorities: PrioritiesTable,
+    #[serde(default)]
+    pub costs: CostsTable,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PrioritiesTable {
+    pub low: Option<u8>,
+    pub high: Option<u8>,
+    #[serde(default)]
+    pub level: Vec<LevelTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LevelTable {
+    pub period_max: Text<Nanos>,
+    pub activation: Option<LevelActivation>,
+    pub priority: u8,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum LevelActivation {
+    LowLatency,
+    Other,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CostsTable {
+    pub send_message: Maybe<Nanos>,
+    pub send_packet: Maybe<Nanos>,
+    pub send_packet_later: Maybe<Nanos>,
+    pub forward_packet: Maybe<Nanos>,
+    pub receive_packet: Maybe<Nanos>,
+    pub deliver_message: Maybe<Nanos>,
+    pub copy_kib: Maybe<Nanos>,
+    pub cold_start: Maybe<Nanos>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DaemonTable {
+    pub socket: Option<PathBuf>,
+    pub socket_mode: Option<String>,
+    pub users_max: Option<u32>,
+    pub connections_per_user_max: Option<u32>,
+    pub channels_per_user_max: Option<u32>,
+    pub listeners_per_user_max: Option<u32>,
+    pub buffers_per_user_max: Maybe<Bytes>,
+    pub unread_per_user_max: Maybe<Bytes>,
+    pub descriptors_per_user_max: Option<u32>,
+    pub request_share_per_user_max: Maybe<Ppm>,
+    pub forbidden_calls: Option<Forbidden>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SignallingTable {
+    pub key: Option<String>,
+    pub key_file: Option<PathBuf>,
+    pub lease: Maybe<Nanos>,
+    pub hello: Maybe<Nanos>,
+    pub retransmit: Maybe<Nanos>,
+    pub retransmits_max: Option<u32>,
+    pub consent_timeout: Maybe<Nanos>,
+    pub grace: Maybe<Nanos>,
+    pub packets_per_second: Option<u32>,
+    pub while_broken: Option<WhileBroken>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HostTable {
+    pub name: Name,
+    pub id: u32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RouteTable {
+    pub via: Vec<Name>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ClassName {
+    #[default]
+    Fifo,
+    Deadline,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum DriverName {
+    Udp,
+    Xdp,
+    Memory,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum KernelTrafficName {
+    Shaped,
+    Exclusive,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum XdpMode {
+    #[default]
+    Auto,
+    Native,
+    Generic,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ZeroCopyChoice {
+    #[default]
+    Auto,
+    Yes,
+    No,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LinkTable {
+    pub name: String,
+    pub neighbour: Name,
+    pub driver: DriverName,
+    // The driver's.
+    pub local: Option<IpAddr>,
+    pub peer: Option<IpAddr>,
+    pub device: Option<String>,
+    pub data_port: Option<u16>,
+    pub signalling_port: Option<u16>,
+    pub peer_data_port: Option<u16>,
+    pub peer_signalling_port: Option<u16>,
+    pub socket_buffer: Maybe<Bytes>,
+    pub socket_priority: Option<u8>,
+    pub frames: Option<u32>,
+    pub queue: Option<u32>,
+    pub xdp_mode: Option<XdpMode>,
+    pub zero_copy: Option<ZeroCopyChoice>,
+    pub napi_priority: Option<u8>,
+    pub kernel_rate: Maybe<RateOrShare>,
+    pub kernel_rate_max: Maybe<RateOrShare>,
+    pub kernel_traffic: Option<KernelTrafficName>,
+    pub device_rate: Maybe<BitRate>,
+    pub interrupt_defer: Maybe<Nanos>,
+    pub spin: Maybe<Nanos>,
+    pub spin_signalling: Maybe<Nanos>,
+    pub spin_low_latency: Maybe<Nanos>,
+    pub spin_guaranteed: Maybe<Nanos>,
+    pub spin_best_effort: Maybe<Nanos>,
+    // The scheduler's and admission's.
+    pub rate: Text<RateOrAuto>,
+    pub rate_max: Maybe<BitRate>,
+    pub rate_error: Maybe<Ppm>,
+    pub packet: Maybe<Bytes>,
+    pub packet_best_effort: Maybe<Bytes>,
+    pub overhead: Maybe<Bytes>,
+    pub pipeline_depth: Option<u32>,
+    pub pace: Option<Pace>,
+    pub reaction: Maybe<Nanos>,
+    pub propagation_min: Maybe<Nanos>,
+    pub propagation_max: Maybe<Nanos>,
+    pub prediction_error: Maybe<Nanos>,
+    pub interference_burst: Maybe<Nanos>,
+    pub interference_share: Maybe<Ppm>,
+    pub best_effort_share_min: Maybe<Ppm>,
+    pub best_effort_flow_cap: Maybe<Ppm>,
+    pub best_effort_cap: Maybe<Ppm>,
+    pub best_effort_flow_queue: Maybe<Bytes>,
+    pub admission: Option<Admission>,
+}

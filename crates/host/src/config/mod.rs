@@ -1,0 +1,354 @@
+//! The configuration file of `punctuald` and of embedded engines: one TOML file, every key documented in
+//! `docs/punctuald.example.toml`, unknown keys are errors. Every error is one line with file, line, key and fix.
+
+mod convert;
+mod devices;
+mod file;
+mod links;
+pub mod quantity;
+mod secrets;
+#[cfg(test)]
+mod tests;
+mod warnings;
+mod xdp;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use punctual_analysis::contract::BURST_MESSAGES_MAX;
+use punctual_engine::EngineConfig;
+use punctual_link::kernel::{KernelError, ShaperRate};
+use punctual_link::{Link, LinkError, UdpOptions};
+use punctual_os::calls::Forbidden;
+use punctual_os::heap;
+use punctual_os::random_u64;
+use punctual_os::realtime::{RealTime, SchedulingClass};
+use punctual_proto::Ppm;
+use punctual_proto::ids::Epoch;
+use punctual_proto::node::config::{KernelTraffic, NodeConfig};
+use thiserror::Error;
+
+use crate::priorities::Priorities;
+use crate::settle::ProfileSettings;
+
+pub use self::xdp::{XdpSettings, frame_bytes};
+
+/// Port of data unless configured otherwise.
+pub const DATA_PORT_DEFAULT: u16 = 7_411;
+/// `SO_PRIORITY` of a socket that needs no privilege for it.
+const SOCKET_PRIORITY_DEFAULT: u32 = 6;
+/// Port of signalling unless configured otherwise.
+pub const SIGNALLING_PORT_DEFAULT: u16 = 7_412;
+/// What a message of a burst takes of the processor's heap, in bytes: its place in the queues of the source.
+const HEAP_MESSAGE_BYTES: usize = 80;
+/// Ready for everything that is not a queue: some hundreds of channels.
+const HEAP_SMALL_BYTES: usize = 1 << 20;
+/// Where the daemon listens unless configured otherwise.
+pub const SOCKET_DEFAULT: &str = "/run/punctual/api.sock";
+
+/// What one host is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostConfig {
+    /// The node, without its epoch: [`HostConfig::engine_config`] begins a life.
+    pub node: NodeConfig,
+    /// A driver for each of `node.links`.
+    pub drivers: Vec<LinkDriver>,
+    /// What the device of each of them carries beside it.
+    pub beside: Vec<Beside>,
+    /// The class of the processor.
+    pub real_time: RealTime,
+    /// How long it looks at its links before it sleeps, if no link asks for longer; `Nanos::MAX`: always.
+    pub spin: punctual_proto::Nanos,
+    /// The priorities of threads that take messages; `None`: co-scheduling is not allowed.
+    pub co_scheduling: Option<Priorities>,
+    /// Where the processor's costs come from; `node.cpu.costs` are those that are configured until
+    /// [`crate::settle`] has decided.
+    pub profile: ProfileSettings,
+    /// Packets of a unit as configured; `None`: [`crate::settle`] takes as many as fit, and until then
+    /// `node.cpu` has the least.
+    pub quantum: Option<u32>,
+    /// The daemon's own part.
+    pub daemon: DaemonConfig,
+    /// Where the boot count is kept; without it a life is 64 random bits.
+    pub epoch_file: Option<PathBuf>,
+    /// What becomes of system calls that are not in the list of their thread: [`HostConfig::confine_threads`] takes what
+    /// the daemon's part says, and threads of any other program are left alone.
+    pub forbidden_calls: Forbidden,
+    /// What the processor's own heap has ready; see [`HostConfig::use_own_heap`].
+    pub heap: Option<heap::Sizes>,
+}
+
+/// What a link runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkDriver {
+    /// Kernel sockets.
+    Udp(UdpOptions),
+    /// AF_XDP, classified in the driver.
+    Xdp(XdpSettings),
+    /// Rings inside one process: the embedding program gives them.
+    Memory,
+}
+
+/// What a link's device carries beside it, as the operator says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// There is no wire: memory and loopback.
+    Nothing,
+    /// The device is Punctual's alone.
+    Exclusive,
+    /// As much as `interference_burst` and `_share` say.
+    Stated,
+    /// As much as the shaper of kernel traffic lets through.
+    Shaped,
+    /// Everything goes through this shaper, ours first.
+    Behind(ShaperRate),
+    /// Nobody says.
+    Unknown,
+}
+
+/// The daemon's API socket and what each user may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaemonConfig {
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// Permissions of the socket.
+    pub socket_mode: u32,
+    /// Users with something open at the same time.
+    pub users_max: u32,
+    /// Connections of one user.
+    pub connections_per_user_max: u32,
+    /// Channels and best-effort flows of one user, both ends counted.
+    pub channels_per_user_max: u32,
+    /// Names that one user may listen on.
+    pub listeners_per_user_max: u32,
+    /// Bytes of rings and reservations of one user.
+    pub buffer_bytes_per_user_max: u64,
+    /// Bytes of answers and news that one user's programs have not read, beside what their sockets hold.
+    pub unread_bytes_per_user_max: u64,
+    /// Descriptors that the daemon holds for one user's connections and rings.
+    pub descriptors_per_user_max: u32,
+    /// What one user's requests may take of the processor's time in the long run; root and the daemon's own user are free.
+    pub request_share_per_user_max: Ppm,
+    /// What becomes of system calls that are not in the list of their thread.
+    pub forbidden_calls: Forbidden,
+}
+
+impl DaemonConfig {
+    /// Least of [`Self::unread_bytes_per_user_max`]: two of the longest answers.
+    pub const UNREAD_BYTES_MIN: u64 = 128 << 10;
+}
+
+impl Default for DaemonConfig {
+    fn default() -> Self {
+        Self {
+            socket: SOCKET_DEFAULT.into(),
+            socket_mode: 0o666,
+            users_max: 64,
+            connections_per_user_max: 64,
+            channels_per_user_max: 256,
+            listeners_per_user_max: 64,
+            buffer_bytes_per_user_max: 64 << 20,
+            unread_bytes_per_user_max: 4 << 20,
+            descriptors_per_user_max: 2_048,
+            request_share_per_user_max: Ppm(5_000),
+            forbidden_calls: Forbidden::default(),
+        }
+    }
+}
+
+/// What is wrong with a configuration, in one line.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error(
+        "cannot read the configuration {path}: {error}: name a file that is there and that this user may read"
+    )]
+    Read {
+        /// Which.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// A line of it is wrong.
+    #[error("{path}:{line}: {what}")]
+    Line {
+        /// Which file.
+        path: String,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong, and what would be right.
+        what: String,
+    },
+    /// A link cannot be opened.
+    #[error("link \"{name}\": {error}")]
+    Link {
+        /// Which.
+        name: String,
+        /// Why.
+        error: LinkError,
+    },
+    /// No link over AF_XDP can be opened.
+    #[error("links with driver \"xdp\": {error}")]
+    Xdp {
+        /// Why.
+        error: LinkError,
+    },
+    /// A memory link has no other end here.
+    #[error(
+        "link \"{name}\": driver \"memory\" connects engines inside one process: use \"udp\" between hosts"
+    )]
+    MemoryLink {
+        /// Which.
+        name: String,
+    },
+    /// Two links leave by one device, and the file does not say so.
+    #[error(
+        "links \"{one}\" and \"{other}\" both leave by interface {device}: give each device = \"{device}\" and device_rate, \
+         what it drains, and rates that fit it together"
+    )]
+    SharedDevice {
+        /// A link.
+        one: String,
+        /// Another.
+        other: String,
+        /// Their device.
+        device: String,
+    },
+    /// A device cannot be had as it is configured.
+    #[error("{error}")]
+    Device {
+        /// Why.
+        error: KernelError,
+    },
+    /// The boot count or the random source failed.
+    #[error("{what}: {error}")]
+    Epoch {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        error: io::Error,
+    },
+}
+
+/// Reads and checks a file.
+///
+/// # Errors
+/// The first thing that is wrong, in one line.
+pub fn load(path: &Path) -> Result<HostConfig, ConfigError> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| ConfigError::Read { path: path.display().to_string(), error })?;
+    parse(&text, path)
+}
+
+/// Checks the text of a file; `path` names it in errors, and relative paths in it start where it lies.
+///
+/// # Errors
+/// The first thing that is wrong, in one line.
+pub fn parse(text: &str, path: &Path) -> Result<HostConfig, ConfigError> {
+    let source = Source { text, path };
+    let file: file::File = toml::from_str(text).map_err(|error| source.mistake(&error))?;
+    convert::convert(file, &source)
+}
+
+/// The text that is being read, for errors.
+struct Source<'a> {
+    text: &'a str,
+    path: &'a Path,
+}
+
+impl Source<'_> {
+    /// An error at a byte of the text.
+    fn error(&self, at: usize, what: impl Into<String>) -> ConfigError {
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        ConfigError::Line { path: self.path.display().to_string(), line, what: what.into() }
+    }
+
+    /// What the parser says, with the key that it is about and what to do.
+    fn mistake(&self, error: &toml::de::Error) -> ConfigError {
+        let at = error.span().map_or(0, |span| span.start.min(self.text.len()));
+        let mut what = error.message().lines().collect::<Vec<_>>().join(" ");
+        if let Some(key) = self.key_at(at).filter(|key| !what.contains(&format!("`{key}`"))) {
+            what = format!("{key}: {what}");
+        }
+        if what.contains("missing field") {
+            what += ": add it; docs/punctuald.example.toml explains every key";
+        } else if what.contains("duplicate key") {
+            what += ": remove one";
+        }
+        self.error(at, what)
+    }
+
+    /// The key whose value, or which itself, is at this byte; `None` for headers of tables.
+    fn key_at(&self, at: usize) -> Option<&str> {
+        let start = self.text[..at].rfind('\n').map_or(0, |end| end + 1);
+        let before = &self.text[start..at];
+        let key = match before.rsplit_once('=') {
+            Some((key, _)) => key,
+            None => self.text[start..].lines().next()?.split_once('=')?.0,
+        };
+        // Inside an inline table.
+        let key = key.rsplit(['{', ',']).next().unwrap_or(key).trim();
+        (!key.is_empty()).then_some(key)
+    }
+
+    /// A path of the file: relative ones start where it lies.
+    fn resolve(&self, path: &Path) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).join(path)
+    }
+}
+
+impl HostConfig {
+    /// The explicit way to run without privileges: an ordinary thread, memory not locked, socket buffers as they
+    /// come. Nothing is guaranteed then, and whoever calls this says so.
+    pub fn run_on_best_effort_host(&mut self) {
+        self.real_time = RealTime { cpu: self.real_time.cpu, ..RealTime::BEST_EFFORT_HOST };
+        self.node.cpu.best_effort_host = true;
+        for (index, driver) in self.drivers.iter_mut().enumerate() {
+            let LinkDriver::Udp(options) = driver else { continue };
+            options.socket_buffer_required = false;
+            if let Beside::Behind(_) = self.beside[index] {
+                // Takes a privilege.
+                self.beside[index] = Beside::Unknown;
+                self.node.links[index].kernel_traffic = KernelTraffic::Unbounded;
+                options.priority = SOCKET_PRIORITY_DEFAULT;
+            }
+        }
+    }
+
+    /// Its threads, all of which are the daemon's own, are held to the system calls in their lists.
+    pub const fn confine_threads(&mut self) {
+        self.forbidden_calls = self.daemon.forbidden_calls;
+    }
+
+    /// The processor has a heap of its own; the program's allocator must be [`heap::Allocator`]. As much is ready as the
+    /// channel with the greatest burst takes that the quotas allow.
+    pub fn use_own_heap(&mut self) {
+        let quota = usize::try_from(self.daemon.buffer_bytes_per_user_max).unwrap_or(usize::MAX);
+        let large = (BURST_MESSAGES_MAX as usize * HEAP_MESSAGE_BYTES).min(quota);
+        self.heap = Some(heap::Sizes { small: HEAP_SMALL_BYTES, large });
+    }
+
+    /// Whether it runs without a real-time class.
+    pub fn is_best_effort_host(&self) -> bool {
+        self.real_time.class == SchedulingClass::BestEffortHost
+    }
+
+    /// Begins a life: what an engine starts with. Counts the boot where there is a file for it.
+    ///
+    /// # Errors
+    /// Where the boot count cannot be kept or the system has no random source.
+    pub fn engine_config(&self, links: Vec<Box<dyn Link>>) -> Result<EngineConfig, ConfigError> {
+        let random = || {
+            random_u64().map_err(|error| ConfigError::Epoch { what: "reading /dev/urandom".into(), error })
+        };
+        let epoch = match &self.epoch_file {
+            Some(path) => secrets::next_boot(path)?,
+            None => random()?,
+        };
+        let node = NodeConfig { epoch: Epoch(epoch), links: self.paced_links(), ..self.node.clone() };
+        let &Self { real_time, spin, forbidden_calls, heap, .. } = self;
+        Ok(EngineConfig { node, links, real_time, spin, seed: random()?, forbidden_calls, heap })
+    }
+}

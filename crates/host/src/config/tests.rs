@@ -1,0 +1,621 @@
+//! The example is complete and means what it says; each mistake gives one line that names it.
+
+use std::path::Path;
+
+use punctual_engine::profile::QUANTUM_MAX;
+use punctual_link::kernel::{CareOptions, FIRST_CLASS, ShaperRate};
+use punctual_link::xdp::{AttachMode, ZeroCopy};
+use punctual_link::{Spins, Stream, UdpOptions};
+use punctual_os::realtime::{RealTime, SchedulingClass};
+use punctual_proto::ids::NodeId;
+use punctual_proto::node::config::{
+    Admission, CpuConfig, Degraded, Interference, KernelTraffic, LinkConfig, Pace, RunPolicy,
+};
+use punctual_proto::{BitRate, Nanos, Ppm};
+
+use super::{Beside, DaemonConfig, HostConfig, LinkDriver, parse};
+use crate::settle::GivenCosts;
+
+const EXAMPLE: &str = include_str!("../../../../docs/punctuald.example.toml");
+const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+fn read(text: &str) -> Result<HostConfig, String> {
+    parse(text, Path::new("/etc/host.toml")).map_err(|error| error.to_string())
+}
+
+/// The example with every commented key in force, but those that exclude another.
+fn everything_said() -> String {
+    let excluded = [
+        "# queue = ",
+        "# xdp_mode",
+        "# zero_copy",
+        "# napi_priority",
+        "# kernel_rate",
+        "# interrupt_defer",
+        "# spin",
+        "# epoch_file",
+        "# key_file",
+        "# best_effort_host",
+        "# deadline_period",
+        "# period_max",
+        "# activation = ",
+        "# priority = 35",
+        "# profile = ",
+        "# plan = ",
+    ];
+    let is_key = |line: &str| {
+        let key = line.trim_start_matches("# ").split(" = ").next().unwrap_or("");
+        line.starts_with("# ")
+            && line.contains(" = ")
+            && key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+    };
+    let lines = EXAMPLE.lines().map(|line| {
+        let excluded = excluded.iter().any(|key| line.starts_with(key));
+        if is_key(line) && !excluded { line.trim_start_matches("# ") } else { line }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A small file with its parts.
+fn small(processor: &str, link: &str, rest: &str) -> String {
+    format!(
+        "[node]\nname = \"a\"\n[processor]\n{processor}\n[signalling]\nkey = \"{KEY}\"\n\
+         [[host]]\nname = \"a\"\nid = 1\n[[host]]\nname = \"b\"\nid = 2\n\
+         [[link]]\nname = \"l\"\nneighbour = \"b\"\nrate = \"1Gbit/s\"\n{link}\n{rest}"
+    )
+}
+
+const MEMORY: &str = "driver = \"memory\"";
+
+#[test]
+fn the_example_is_the_defaults() {
+    let config = read(EXAMPLE).expect("the example");
+    assert_eq!(config.node.id, NodeId(1));
+    assert_eq!(config.node.links, [LinkConfig::new("to-r", NodeId(2), BitRate(40_000_000))]);
+    assert_eq!(config.node.cpu, CpuConfig::default());
+    assert_eq!(config.node.routes[0].via, [NodeId(2), NodeId(3)]);
+    assert_eq!(config.node.signalling.domain_key[..3], [0, 1, 2]);
+    assert_eq!(config.daemon, DaemonConfig::default());
+    let class = SchedulingClass::Fifo { priority: 50 };
+    assert_eq!(config.real_time, RealTime { class, cpu: None, lock_memory: true });
+    let [LinkDriver::Udp(udp)] = &config.drivers[..] else { panic!("one UDP link: {:?}", config.drivers) };
+    let addresses = ["10.0.1.1", "10.0.1.2"].map(|text| text.parse().expect("an address"));
+    let default = UdpOptions::new(addresses[0], addresses[1], 7_411, 7_412);
+    assert_eq!(*udp, UdpOptions { frames: 8_192, socket_buffer_required: true, ..default });
+}
+
+#[test]
+fn every_key_of_the_example_exists_with_the_default_that_it_shows() {
+    let said = everything_said();
+    let commented = |text: &str| text.lines().filter(|line| line.starts_with("# ")).count();
+    assert!(commented(EXAMPLE) > commented(&said) + 50, "{said}");
+    let mut explicit = read(&said).unwrap_or_else(|error| panic!("{error}\n{said}"));
+    let implicit = read(EXAMPLE).expect("the example");
+    let LinkDriver::Udp(udp) = &mut explicit.drivers[0] else { panic!("a UDP link") };
+    assert_eq!(udp.device.take().as_deref(), Some("eth0"));
+    assert_eq!(explicit.real_time.cpu.take(), Some(1));
+    assert_eq!(explicit.node.fragment_low_latency_bytes.take(), Some(1_400));
+    assert_eq!(explicit.node.links[0].packet_best_effort_bytes_max.take(), Some(1_464));
+    assert_eq!(explicit.node.links[0].rate_ceiling.take(), Some(BitRate(1_000_000_000)));
+    assert!(explicit.profile.given.is_complete(), "{:?}", explicit.profile.given);
+    explicit.profile.given = GivenCosts::default();
+    assert_eq!(explicit.quantum.take(), Some(QUANTUM_MAX));
+    explicit.node.cpu.quantum_packets = implicit.node.cpu.quantum_packets;
+    assert_eq!(explicit, implicit);
+}
+
+#[test]
+fn the_file_is_complete_in_the_example() {
+    // Fields of the tables in `file.rs` are the keys; each must stand in the example.
+    let fields = include_str!("file.rs")
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("pub ").and_then(|rest| rest.split_once(": ")))
+        .map(|(field, _)| field);
+    let tables = [
+        "node",
+        "processor",
+        "daemon",
+        "signalling",
+        "host",
+        "link",
+        "route",
+        "costs",
+        "priorities",
+        "level",
+    ];
+    for field in fields.filter(|field| !tables.contains(field)) {
+        let stands =
+            EXAMPLE.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{field} = ")));
+        assert!(stands, "the example lacks {field}");
+    }
+}
+
+#[test]
+fn every_key_of_a_link_over_xdp_means_what_the_example_says() {
+    let said = everything_said();
+    let xdp = |line: &str| {
+        let key = line.trim_start_matches("# ").split(" = ").next().unwrap_or("").to_owned();
+        let keys = [
+            "queue",
+            "xdp_mode",
+            "zero_copy",
+            "napi_priority",
+            "kernel_rate",
+            "kernel_rate_max",
+            "interrupt_defer",
+        ];
+        (keys.contains(&key.as_str()) || key.starts_with("spin"))
+            .then(|| line.trim_start_matches("# ").to_owned())
+    };
+    let is_of_udp =
+        |line: &&str| !["socket_", "interference_", "pace"].iter().any(|start| line.starts_with(start));
+    let said = said.replace("\"exclusive\"", "\"shaped\"");
+    let text: Vec<String> = said
+        .lines()
+        .filter(is_of_udp)
+        .map(|line| xdp(line).unwrap_or_else(|| line.replace("driver = \"udp\"", "driver = \"xdp\"")))
+        .collect();
+    let config = read(&text.join("\n")).unwrap_or_else(|error| panic!("{error}\n{}", text.join("\n")));
+    let [LinkDriver::Xdp(settings)] = &config.drivers[..] else { panic!("{:?}", config.drivers) };
+    let [link] = &config.node.links[..] else { panic!("one link") };
+    assert_eq!((settings.classifier.device.as_str(), settings.queue, settings.frames), ("eth0", 0, 8_192));
+    assert_eq!((settings.classifier.mode, settings.zero_copy), (AttachMode::Auto, ZeroCopy::Auto));
+    assert_eq!((settings.spins, settings.pace_by_device, link.pace), (Spins::default(), true, Pace::Clock));
+    // 10 % of 40 Mbit/s; the least burst; both in the time of a link of 40 Mbit/s less 1 %.
+    let kernel_rate = Some(ShaperRate { rate_bps: 4_000_000, burst_bytes: 6_168 });
+    let care = CareOptions {
+        kernel_rate,
+        link_rate_bps: Some(39_600_000),
+        napi_priority: Some(60),
+        ..CareOptions::default()
+    };
+    assert_eq!(settings.care, care);
+    assert_eq!(link.interference, Interference { sigma: Nanos(1_246_061), rho: Ppm(101_011) });
+    // The example's 95 % of the rate would be more than is ever given.
+    assert_eq!((link.kernel_share_max, link.follows()), (Ppm(950_000), true));
+}
+
+#[test]
+fn an_explicit_burst_is_the_shapers() {
+    let xdp =
+        "driver = \"xdp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"\nrate_error = \"0%\"";
+    let text = format!("{xdp}\nkernel_rate = \"100Mbit/s\"\ninterference_burst = \"80us\"");
+    let config = read(&small("", &text, "")).expect("a link");
+    let LinkDriver::Xdp(settings) = &config.drivers[0] else { panic!("xdp") };
+    assert_eq!(settings.care.kernel_rate, Some(ShaperRate { rate_bps: 100_000_000, burst_bytes: 10_000 }));
+    let interference = Interference { sigma: Nanos::from_micros(80), rho: Ppm(100_000) };
+    assert_eq!(config.node.links[0].interference, interference);
+}
+
+#[test]
+fn the_kernels_rate_follows_admission_up_to_what_is_said_where_that_is_sound() {
+    let link = |rest: &str| {
+        let xdp = "driver = \"xdp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"\nrate_error = \"0%\"";
+        let config =
+            read(&small("", &format!("{xdp}\nkernel_rate = \"100Mbit/s\"\n{rest}"), "")).expect("a link");
+        let LinkDriver::Xdp(settings) = &config.drivers[0] else { panic!("xdp") };
+        (config.node.links[0].kernel_share_max, settings.care.link_rate_bps)
+    };
+    let followed = |share| (Ppm(share), Some(1_000_000_000));
+    assert_eq!(link(""), followed(950_000));
+    assert_eq!(link("kernel_rate_max = \"60%\""), followed(600_000));
+    // Of what the link drains it is more than of the rate.
+    assert_eq!(link("kernel_rate_max = \"95%\""), followed(950_000));
+    assert_eq!(link("admission = \"d-order\""), followed(950_000));
+    let fixed = (Ppm(0), None);
+    for rest in [
+        "kernel_rate_max = \"10%\"",
+        "pace = \"completion\"",
+        "admission = \"statistical\"",
+        "interference_share = \"20%\"",
+    ] {
+        assert_eq!(link(rest), fixed, "{rest}");
+    }
+}
+
+#[test]
+fn mistakes_are_one_line_with_file_line_and_fix() {
+    let udp = "driver = \"udp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"";
+    let xdp = "driver = \"xdp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"";
+    let second = format!("\n[[link]]\nname = \"m\"\nneighbour = \"b\"\nrate = \"1Gbit/s\"\n{xdp}\n");
+    let cases = [
+        (small("prioritty = 3", MEMORY, ""), 4, "prioritty"),
+        (small("policy = \"edf\"\nadmission = \"fixed-priority\"", MEMORY, ""), 3, "does not match policy"),
+        (small("policy = \"lottery\"", MEMORY, ""), 4, "lottery"),
+        (small("priority = 99", MEMORY, ""), 3, "1 to 97"),
+        (small("priority = 9\nbest_effort_host = true", MEMORY, ""), 3, "exclude each other: leave one out"),
+        (small("release_latency = 200", MEMORY, ""), 4, "10ms"),
+        (small("release_latency = \"200\"", MEMORY, ""), 4, "10ms"),
+        (small("", "driver = \"udp\"", ""), 13, "local and peer"),
+        (small("", "driver = \"memory\"\ndata_port = 4", ""), 13, "has no addresses"),
+        (small("", "driver = \"memory\"\nadmission = \"fifo\"", ""), 13, "edf, d-order or"),
+        (small("", MEMORY, "[[route]]\nvia = [\"c\"]"), 18, "\"c\" is not in the directory"),
+        (small("", MEMORY, "[[route]]\nvia = []"), 18, "via is empty"),
+        (small("", MEMORY, "[[host]]\nname = \"c\"\nid = 2"), 18, "the id 2 of \"b\""),
+        (small("", MEMORY, "[[host]]\nname = \"b\"\nid = 3"), 18, "stands twice"),
+        (small("", udp, "device = 3"), 20, "string"),
+        (small("", udp, "queue = 0"), 13, "queue: only for driver \"xdp\""),
+        (small("", &udp.replace("udp", "xdp"), ""), 13, "needs device"),
+        (small("", xdp, "packet = \"9000B\""), 13, "at most 3776 B"),
+        (small("", xdp, "napi_priority = 99"), 13, "1 to 98"),
+        (small("", xdp, "socket_priority = 1"), 13, "driver \"udp\""),
+        (small("", xdp, "kernel_rate = \"100%\""), 13, "all of the link"),
+        (small("", xdp, "kernel_rate = \"10\""), 21, "10Mbit/s"),
+        (small("", xdp, "kernel_rate_max = \"50%\""), 13, "without kernel_rate"),
+        (small("", xdp, "kernel_rate = \"10%\"\nkernel_rate_max = \"5%\""), 13, "less than kernel_rate"),
+        (
+            small("", xdp, "kernel_rate = \"10%\"\nkernel_rate_max = \"50%\"\npace = \"completion\""),
+            13,
+            "leave it out",
+        ),
+        (small("", xdp, "kernel_rate = \"10%\"\ninterference_share = \"5%\""), 13, "leave it out"),
+        (
+            small("", xdp, "kernel_rate = \"10%\"\nkernel_rate_max = \"99%\""),
+            13,
+            "give at most 95% of the rate",
+        ),
+        (
+            small("", udp, "kernel_rate_max = \"50%\""),
+            13,
+            "kernel_rate_max: only for driver \"xdp\"; on a udp link",
+        ),
+        (
+            small("", udp, "kernel_traffic = \"shaped\"\nkernel_rate = \"10%\"\nkernel_rate_max = \"50%\""),
+            13,
+            "kernel_rate: only for driver \"xdp\"; here kernel_traffic = \"shaped\" says it all",
+        ),
+        (small("", &xdp.replace("10.0.0.2", "::1"), ""), 13, "one family"),
+        (small("", xdp, &second), 22, "a device for each"),
+        (small("", MEMORY, "").replace("name = \"a\"\n[proc", "name = \"z\"\n[proc"), 1, "has no [[host]]"),
+        (small("", MEMORY, "").replace(KEY, "0f"), 5, "64 hexadecimal digits"),
+        (small("", MEMORY, "").replace("1Gbit/s", "1 parsec"), 16, "40Mbit/s"),
+        (small("", MEMORY, "").replace("1Gbit/s", "1 parsec"), 16, "rate: "),
+        (small("", MEMORY, "").replace("rate = \"1Gbit/s\"", ""), 13, "missing field `rate`: add it"),
+        (small("", udp, "device = 3"), 20, "device: "),
+        (small("costs = { send_packet = 3 }", MEMORY, ""), 4, "send_packet: "),
+        (small("", MEMORY, "rate = \"1Gbit/s\""), 18, "rate: duplicate key: remove one"),
+        (small("", "driver = \"memory\"\ndata_port = 4", ""), 13, "data_port: driver \"memory\""),
+        (small("", &udp.replace("10.0.0.2", "10.0.0.1"), ""), 13, "give the address of b"),
+        (
+            small("", &xdp.replace("10.0.0.2", "10.0.0.1"), "peer_data_port = 1\npeer_signalling_port = 2"),
+            13,
+            "this host itself",
+        ),
+        (small("", &udp.replace("10.0.0.2", "0.0.0.0"), ""), 13, "peer 0.0.0.0 is no host's"),
+        (small("", &udp.replace("10.0.0.2", "::1"), ""), 13, "one family"),
+        (small("", udp, "data_port = 7412"), 13, "data_port and signalling_port are both 7412: give two"),
+        (small("quantum = 0", MEMORY, ""), 3, "[processor] quantum = 0: give"),
+        (small("cpu_share_max = \"0%\"", MEMORY, ""), 3, "[processor] cpu_share_max is nothing: give"),
+        (
+            small("best_effort_share_min = \"99%\"", MEMORY, ""),
+            3,
+            "best_effort_share_min leaves channels nothing",
+        ),
+        (
+            small("", MEMORY, "").replace("[signalling]", "[signalling]\nretransmits_max = 0"),
+            5,
+            "[signalling] retransmits_max = 0: give",
+        ),
+        (
+            small("", MEMORY, "").replace("[signalling]", "[signalling]\nhello = \"1us\""),
+            5,
+            "[signalling] hello is below a millisecond: give",
+        ),
+        (small("", MEMORY, "rate_error = \"50%\""), 13, "rate_error is a half or more: give"),
+        (
+            small("", MEMORY, "propagation_min = \"1s\""),
+            13,
+            "propagation_min is longer than propagation_max: exchange",
+        ),
+        (small("", MEMORY, "best_effort_cap = \"0%\""), 13, "best_effort_cap is nothing: give"),
+        (
+            small("", MEMORY, "interference_share = \"100%\""),
+            13,
+            "interference_share (or kernel_rate) leave channels nothing: give",
+        ),
+        (small("", MEMORY, "packet = \"500B\""), 13, "packet of 500 B holds neither"),
+        (
+            small("", MEMORY, "").replace("neighbour = \"b\"", "neighbour = \"a\""),
+            13,
+            "neighbour is this host: name",
+        ),
+        (small("", MEMORY, "[[route]]\nvia = [\"b\", \"b\"]"), 18, "via passes a host twice: leave"),
+        (small("", MEMORY, "[[route]]\nvia = [\"b\", \"a\"]"), 18, "via passes this host: leave"),
+        (
+            small("", MEMORY, "[[host]]\nname = \"c\"\nid = 3\n[[route]]\nvia = [\"c\"]"),
+            21,
+            "no [[link]] leads to: name a neighbour",
+        ),
+        (
+            small(
+                "",
+                MEMORY,
+                "[[link]]\nname = \"m\"\nneighbour = \"b\"\nrate = \"1Gbit/s\"\ndriver = \"memory\"",
+            ),
+            18,
+            "link \"l\" leads to neighbour b already: remove one",
+        ),
+        (small("", udp, "peer_data_port = 0"), 13, "peer_data_port 0: give 1"),
+        (small("", udp, "[daemon]\nsocket_mode = \"rw\""), 20, "socket_mode \"rw\": write"),
+        (
+            small("deadline_period = \"1ms\"", MEMORY, ""),
+            3,
+            "deadline_period is for class = \"deadline\": leave it out",
+        ),
+        (small("", MEMORY, "").replace(&format!("key = \"{KEY}\""), ""), 5, "key, key_file: give one"),
+        (
+            small("", xdp, "kernel_rate = \"10%\"\ninterference_burst = \"1000s\""),
+            13,
+            "interference_burst is too long: give less",
+        ),
+        (small("", xdp, "packet = \"5GiB\""), 13, "packet of 5368709120 B is too large: give less"),
+    ];
+    for (text, line, says) in cases {
+        let error = read(&text).expect_err(says);
+        let begins = format!("/etc/host.toml:{line}: ");
+        assert!(
+            error.starts_with(&begins) && error.contains(says) && !error.contains('\n'),
+            "{says}: {error}\n{text}"
+        );
+    }
+}
+
+#[test]
+fn what_is_said_arrives() {
+    let config = read(&small(
+        "policy = \"fixed-priority\"\ncpu = 1\ncosts.send_packet = \"3us\"\nbest_effort_host = true",
+        "driver = \"memory\"\npace = \"completion\"\nreaction = \"40us\"\nadmission = \"d-order\"\npacket = \"64KiB\"",
+        "",
+    ))
+    .expect("a good file");
+    assert_eq!(
+        (config.node.cpu.run, config.node.cpu.admission),
+        (RunPolicy::FixedPriority, Admission::FIXED_PRIORITY)
+    );
+    assert_eq!(config.node.cpu.costs.send_packet, Nanos::from_micros(3));
+    assert_eq!(config.real_time, RealTime { cpu: Some(1), ..RealTime::BEST_EFFORT_HOST });
+    let link = &config.node.links[0];
+    assert_eq!(
+        (link.pace, link.reaction, link.admission),
+        (Pace::Completion, Nanos(40_000), Admission::D_ORDER)
+    );
+    assert_eq!(link.packet_bytes_max, 65_536);
+    let error = config.open_links().err().expect("no other end").to_string();
+    assert!(error.contains("\"l\"") && error.contains("udp"), "{error}");
+}
+
+#[test]
+fn links_of_one_address_share_its_ports() {
+    let udp = |peer: u8| {
+        format!("driver = \"udp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.{peer}\"\ndevice_rate = \"2Gbit/s\"")
+    };
+    let second = format!(
+        "[[host]]\nname = \"c\"\nid = 3\n[[link]]\nname = \"m\"\nneighbour = \"c\"\nrate = \"1Gbit/s\"\n{}",
+        udp(3)
+    );
+    let shared = |config: HostConfig| -> Vec<bool> {
+        let of = |driver: &LinkDriver| matches!(driver, LinkDriver::Udp(udp) if udp.shared_port);
+        config.drivers.iter().map(of).collect()
+    };
+    assert_eq!(shared(read(&small("", &udp(2), &second)).expect("two links")), [true, true]);
+    assert_eq!(shared(read(&small("", &udp(2), "")).expect("one link")), [false]);
+}
+
+#[test]
+fn each_class_of_a_link_may_be_waited_for_awake() {
+    let xdp = "driver = \"xdp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"";
+    let spins = |keys: &str| {
+        let config = read(&small("", &format!("{xdp}\n{keys}"), "")).expect("a link");
+        let LinkDriver::Xdp(settings) = &config.drivers[0] else { panic!("xdp") };
+        Stream::ALL.map(|stream| settings.spins.after(stream) / 1_000)
+    };
+    assert_eq!(spins("spin = \"20us\""), [20; 4]);
+    assert_eq!(spins("spin = \"20us\"\nspin_best_effort = \"0us\""), [20, 20, 20, 0]);
+    let each = "spin_signalling = \"1us\"\nspin_low_latency = \"2us\"\nspin_guaranteed = \"3us\"";
+    assert_eq!(spins(each), [1, 2, 3, 0]);
+}
+
+#[test]
+fn a_processor_may_be_told_to_spin() {
+    let spin = |text: &str| read(&small(&format!("spin = \"{text}\""), MEMORY, "")).map(|config| config.spin);
+    assert_eq!(spin("20us"), Ok(Nanos::from_micros(20)));
+    assert_eq!(spin("always"), Ok(Nanos::MAX));
+    assert!(spin("often").is_err_and(|text| text.contains("\"20us\" or \"always\"")));
+}
+
+#[test]
+fn a_deadline_processor_is_neither_pinned_nor_has_a_priority() {
+    let text = |rest: &str| small(&format!("class = \"deadline\"\n{rest}"), MEMORY, "");
+    let config = read(&text("")).expect("a processor");
+    assert_eq!(config.real_time.class, SchedulingClass::Deadline { period: Nanos::from_millis(1) });
+    // What the kernel keeps is interference: 5 % of a period and a tick, and of all time.
+    let [own, usual] = [config.node.cpu.interference, CpuConfig::default().interference];
+    assert_eq!(own.sigma - usual.sigma, Nanos::from_micros(250));
+    assert_eq!(own.rho.0 - usual.rho.0, 50_000);
+    for (rest, named) in [
+        ("cpu = 1", "cannot be scheduled by deadline"),
+        ("priority = 3", "has none: leave it out"),
+        ("spin = \"always\"", "for nothing"),
+        ("deadline_period = \"10us\"", "the kernel takes: give"),
+        ("best_effort_host = true", "exclude each other"),
+    ] {
+        let error = read(&text(rest)).expect_err(rest);
+        assert!(error.contains(named) && error.lines().count() == 1, "{error}");
+    }
+    assert!(read(&small("deadline_period = \"1ms\"", MEMORY, "")).is_err());
+}
+
+#[test]
+fn two_hosts_of_one_address_need_ports_of_their_own() {
+    let udp = "driver = \"udp\"\nlocal = \"127.0.0.1\"\npeer = \"127.0.0.1\"\n";
+    let own = "data_port = 1\nsignalling_port = 2\npeer_data_port = 3\npeer_signalling_port = 4";
+    assert!(read(&small("", &format!("{udp}{own}"), "")).is_ok());
+    for crossed in [own.replace('3', "1"), own.replace('4', "1")] {
+        let error = read(&small("", &format!("{udp}{crossed}"), "")).expect_err("its own port");
+        assert!(error.contains("peer_data_port and peer_signalling_port"), "{error}");
+    }
+}
+
+/// Two links to neighbours b and c, with these lines.
+fn two(one: &str, another: &str) -> Result<HostConfig, String> {
+    let second = format!(
+        "[[host]]\nname = \"c\"\nid = 3\n[[link]]\nname = \"m\"\nneighbour = \"c\"\nrate = \"600Mbit/s\"\n{another}\n"
+    );
+    read(&small("", one, &second).replace("\nrate = \"1Gbit/s\"", "\nrate = \"400Mbit/s\""))
+}
+
+#[test]
+fn links_of_one_device_fit_it_or_are_refused() {
+    let udp = |local: u8, keys: &str| {
+        format!("driver = \"udp\"\nlocal = \"10.0.0.{local}\"\npeer = \"10.0.{local}.9\"\n{keys}")
+    };
+    let whole = "device_rate = \"1Gbit/s\"";
+    let named = "device = \"eth0\"\n";
+    let refused = |one: &str, another: &str, words: &[&str]| {
+        let error = two(one, another).expect_err("they do not fit");
+        assert!(words.iter().all(|word| error.contains(word)) && error.lines().count() == 1, "{error}");
+    };
+    // By address and by name; said on one of them only; too much together.
+    refused(
+        &udp(1, ""),
+        &udp(1, "").replace(".1.9", ".1.8"),
+        &["10.0.0.1", "\"l\" 400 Mbit/s", "device_rate"],
+    );
+    refused(&udp(1, named), &udp(2, named), &["device eth0", "device_rate"]);
+    refused(&udp(1, &format!("{named}{whole}")), &udp(2, named), &["give each of them device_rate"]);
+    let small = whole.replace("1G", "999M");
+    let both = |rate: &str| [1, 2].map(|local| udp(local, &format!("{named}{rate}")));
+    let [one, another] = both(&small);
+    refused(&one, &another, &["drains 999 Mbit/s", "together claim 1000 Mbit/s", "lower their rates"]);
+    let exclusive = format!("{another}\nkernel_traffic = \"exclusive\"").replace("999M", "1G");
+    refused(&both(whole)[0], &exclusive, &["says otherwise of its kernel traffic"]);
+    let xdp = another.replace("\"udp\"", "\"xdp\"").replace("999M", "1G");
+    refused(&both(whole)[0], &xdp, &["a device of its own"]);
+    let error = two(&udp(1, "device_rate = \"1Mbit/s\""), &udp(2, "")).expect_err("less than its link");
+    assert!(error.contains("device_rate 1 Mbit/s is less"), "{error}");
+    // They fit: each waits for the other's window, two packets of 1,530 B at 990 Mbit/s.
+    let [one, another] = both(whole);
+    let config = two(&one, &another).expect("they fit");
+    let waits = config.node.links.iter().map(|link| link.interference.sigma).collect::<Vec<_>>();
+    assert_eq!(waits, [Nanos(24_728); 2]);
+    // Other devices, and loopback, share nothing.
+    assert!(two(&udp(1, named), &udp(2, "device = \"eth1\"")).is_ok());
+    let loopback = |peer: u8| format!("driver = \"udp\"\nlocal = \"127.0.0.1\"\npeer = \"127.0.0.{peer}\"");
+    assert!(two(&loopback(2), &loopback(3)).is_ok());
+}
+
+#[test]
+fn what_is_known_of_kernel_traffic_decides_whether_a_link_is_degraded() {
+    let link = |driver: &str, keys: &str| {
+        let text = format!(
+            "driver = \"{driver}\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"\n{keys}"
+        );
+        read(&small("", &text, ""))
+    };
+    let beside = |driver: &str, keys: &str| {
+        let config = link(driver, keys).expect(keys);
+        (config.beside[0], config.node.links[0].degraded())
+    };
+    let unknown = (Beside::Unknown, Some(Degraded::KernelTraffic));
+    for driver in ["udp", "xdp"] {
+        assert_eq!(beside(driver, ""), unknown);
+        assert_eq!(beside(driver, "kernel_traffic = \"exclusive\""), (Beside::Exclusive, None));
+        assert_eq!(beside(driver, "interference_burst = \"1ms\""), (Beside::Stated, None));
+    }
+    // Each with what goes together with the rest of the link.
+    for (driver, keys, fix) in [
+        ("udp", "", "kernel_traffic = \"shaped\" has the daemon order"),
+        ("udp", "rate_max = \"1Gbit/s\"", "give the link a rate instead of \"auto\""),
+        ("xdp", "", "kernel_rate = \"10%\" has the daemon bound it"),
+    ] {
+        let text = format!(
+            "driver = \"{driver}\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"\n{keys}"
+        );
+        let text = small("", &text, "");
+        let text = if keys.is_empty() { text } else { text.replace("rate = \"1Gbit/s\"", "rate = \"auto\"") };
+        let [warning] = &read(&text).expect("a link").warnings()[..] else {
+            panic!("one warning: {driver} {keys}")
+        };
+        assert!(
+            warning.starts_with("link l is degraded: nobody bounds") && warning.contains(fix),
+            "{warning}"
+        );
+    }
+    assert!(link("udp", "kernel_traffic = \"exclusive\"").expect("a link").warnings().is_empty());
+    assert_eq!(beside("xdp", "kernel_rate = \"10%\""), (Beside::Shaped, None));
+    assert_eq!(read(&small("", MEMORY, "")).expect("memory").beside, [Beside::Nothing]);
+    for (driver, keys, words) in [
+        ("xdp", "kernel_traffic = \"shaped\"", "needs kernel_rate"),
+        ("xdp", "kernel_traffic = \"exclusive\"\nkernel_rate = \"10%\"", "exclude each other"),
+        ("udp", "kernel_traffic = \"shaped\"\ninterference_share = \"1%\"", "leave it out"),
+        ("udp", "kernel_traffic = \"shaped\"\nsocket_priority = 3", "leave it out"),
+        ("udp", "kernel_traffic = \"mine\"", "exclusive"),
+    ] {
+        let error = link(driver, keys).expect_err(keys);
+        assert!(error.contains(words) && error.lines().count() == 1, "{error}");
+    }
+    let loopback =
+        "driver = \"udp\"\nlocal = \"127.0.0.1\"\npeer = \"127.0.0.2\"\nkernel_traffic = \"shaped\"";
+    assert!(read(&small("", loopback, "")).is_err_and(|error| error.contains("loopback")));
+}
+
+#[test]
+fn behind_a_shaper_an_urgent_packet_waits_for_two_bursts_and_a_timer() {
+    let udp = "driver = \"udp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\nkernel_traffic = \"shaped\"\nrate_error = \"0%\"";
+    let config = read(&small("", udp, "")).expect("a link");
+    // 1 Gbit/s less what segmentation hides; 250 us of that.
+    let rate = ShaperRate { rate_bps: 984_000_000, burst_bytes: 30_750 };
+    assert_eq!(config.beside, [Beside::Behind(rate)]);
+    let link = &config.node.links[0];
+    assert_eq!(link.interference, Interference { sigma: Nanos::from_micros(600), rho: Ppm(16_000) });
+    assert_eq!((link.kernel_traffic, link.paced_rate()), (KernelTraffic::Behind, BitRate(984_000_000)));
+    let LinkDriver::Udp(options) = &config.drivers[0] else { panic!("udp") };
+    assert_eq!(options.priority, FIRST_CLASS);
+    // Without privileges nothing is shaped, and nothing is guaranteed.
+    let mut unprivileged = config.clone();
+    unprivileged.run_on_best_effort_host();
+    assert_eq!(unprivileged.beside, [Beside::Unknown]);
+    assert!(matches!(&unprivileged.drivers[0], LinkDriver::Udp(options) if options.priority == 6));
+}
+
+#[test]
+fn a_link_that_measures_itself_knows_no_rate_and_contradicts_what_needs_one() {
+    let link = |driver: &str, keys: &str| {
+        let text = format!(
+            "driver = \"{driver}\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"no-such\"\n{keys}"
+        );
+        read(&small("", &text, "").replace("rate = \"1Gbit/s\"\n", "rate = \"auto\"\n"))
+    };
+    for driver in ["udp", "xdp"] {
+        let config = link(driver, "rate_max = \"300Mbit/s\"").expect("a link");
+        let one = &config.node.links[0];
+        assert_eq!((one.rate_auto, one.rate), (true, BitRate(300_000_000)));
+        // Without a name plate or a word a gigabit is tried.
+        assert_eq!(link(driver, "").expect("a link").node.links[0].rate, BitRate(1_000_000_000));
+    }
+    for (driver, keys, words) in [
+        ("udp", "kernel_traffic = \"shaped\"", "the shaper of kernel traffic needs the rate"),
+        ("xdp", "kernel_rate = \"10%\"", "the shaper of kernel traffic needs the rate"),
+        ("udp", "device_rate = \"2Gbit/s\"", "share"),
+        ("udp", "rate_max = \"much\"", "Mbit/s"),
+    ] {
+        let error = link(driver, keys).expect_err(keys);
+        assert!(error.contains(words) && error.lines().count() == 1, "{error}");
+    }
+    let memory = small("", MEMORY, "").replace("rate = \"1Gbit/s\"\n", "rate = \"auto\"\n");
+    assert!(read(&memory).is_err_and(|error| error.contains("no wire")));
+    let less = read(&small("", &format!("{MEMORY}\nrate_max = \"1Mbit/s\""), "")).expect_err("less");
+    assert!(less.contains("rate_max 1 Mbit/s is less than rate 1000 Mbit/s"), "{less}");
+    let auto =
+        "driver = \"udp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndata_port = 9\nsignalling_port = 10\n";
+    let other = "[[host]]\nname = \"c\"\nid = 3\n[[link]]\nname = \"m\"\nneighbour = \"c\"\nrate = \"auto\"\n\
+         driver = \"udp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.3\"\n";
+    let shared = read(&small("", auto, other)).expect_err("one device");
+    assert!(shared.contains("give link \"m\" a rate instead of \"auto\""), "{shared}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named_with_the_fix() {
+    let error = super::load(Path::new("/no/such.toml")).expect_err("nothing is there").to_string();
+    assert!(error.contains("/no/such.toml") && error.contains("name a file that is there"), "{error}");
+}

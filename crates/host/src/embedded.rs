@@ -1,0 +1,77 @@
+//! A host whose only program is the one that it runs in.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread::JoinHandle;
+
+use punctual_engine::{CallError, EngineHandle, Lead, LeadError};
+use punctual_ipc::api::Quotas;
+use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, Upcall};
+use punctual_ipc::wake::Alarm;
+use punctual_proto::ids::ChannelId;
+
+use crate::running::EngineHost;
+use crate::service::server::Server;
+
+/// An API service on a thread of its own, with one connected socket. Dropping it stops engine and thread.
+pub struct EmbeddedHost {
+    engine: EngineHandle<OutboxReader, InboxWriter>,
+    stop: Alarm,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl EmbeddedHost {
+    /// Starts; returns the socket to talk to it.
+    pub fn start(host: EngineHost) -> io::Result<(Self, OwnedFd)> {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let engine = host.engine();
+        let mut server = Server::new(host, Quotas::UNLIMITED, None)?;
+        server.add_session(theirs)?;
+        let stop = Alarm::new()?;
+        let stopping = stop.clone();
+        let thread = std::thread::Builder::new().name("punctual-api".into()).spawn(move || {
+            // Where the engine fails, its clients see their connection end.
+            let _ = server.run(stopping.as_fd());
+        })?;
+        Ok((Self { engine, stop, thread: Some(thread) }, ours))
+    }
+
+    /// Lets the engine's processor hand the messages of a channel that ends here to `upcall`, on its own thread; those
+    /// that wait already come first. Gives the ring back.
+    pub fn call_up(
+        &self,
+        channel: ChannelId,
+        mut ring: InboxReader,
+        mut upcall: Upcall,
+    ) -> Result<InboxReader, CallError> {
+        self.engine.call(move |node, _| {
+            let mut is_wanted = true;
+            while is_wanted {
+                let Some(more) = ring.take(&mut upcall) else { break };
+                is_wanted = more;
+            }
+            // Without an inbox the channel has just ended, and the ring says so.
+            if let (true, Some(inbox)) = (is_wanted, node.inbox_mut(channel)) {
+                inbox.set_upcall(upcall);
+            }
+            ring
+        })
+    }
+
+    /// From now on the calling thread drives the engine whenever it waits for it.
+    pub fn lead(&self) -> Result<Lead<OutboxReader, InboxWriter>, LeadError> {
+        self.engine.lead()
+    }
+}
+
+impl Drop for EmbeddedHost {
+    fn drop(&mut self) {
+        self.stop.ring();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been printed; there is nobody to hand it to.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! What a host says in its log of links and channels: a line each, so many in a minute and then only counted.
+//!
+//! The thread that serves applications says it, when it reads the node's events; the processor never does.
+
+use punctual_proto::ids::LinkId;
+use punctual_proto::limiter::Limiter;
+use punctual_proto::node::api::{BrokenStage, CloseReason, LateStage, LinkChange, MeasuredRate, RateRefusal};
+use punctual_proto::node::config::NodeConfig;
+use punctual_proto::text::harmless;
+use punctual_proto::{Instant, Nanos};
+
+/// Lines of one kind within [`WHILE`].
+const LINES: u32 = 10;
+const WHILE: Nanos = Nanos::from_secs(60);
+
+/// A line of the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// As it should be.
+    Info(String),
+    /// Somebody should look.
+    Warn(String),
+}
+
+impl Line {
+    /// Writes it.
+    pub(crate) fn say(self) {
+        match self {
+            Self::Info(text) => tracing::info!("{}", harmless(&text)),
+            Self::Warn(text) => tracing::warn!("{}", harmless(&text)),
+        }
+    }
+}
+
+struct Link {
+    /// "link NAME to HOST".
+    name: String,
+    neighbour: String,
+    limiter: Limiter,
+}
+
+/// Which lines were said lately.
+pub(crate) struct Journal {
+    links: Vec<Link>,
+    channels: Limiter,
+    stages: Limiter,
+    late: Limiter,
+    /// This host's name.
+    own: String,
+}
+
+impl Journal {
+    /// Of a node that has said nothing yet.
+    pub(crate) fn new(node: &NodeConfig) -> Self {
+        let link = |link: &punctual_proto::node::config::LinkConfig| {
+            let neighbour = node.host_name(link.neighbour);
+            let name = format!("link {} to {neighbour}", link.name);
+            Link { name, neighbour, limiter: Limiter::new(LINES, WHILE) }
+        };
+        let limiter = || Limiter::new(LINES, WHILE);
+        Self {
+            links: node.links.iter().map(link).collect(),
+            channels: limiter(),
+            stages: limiter(),
+            late: limiter(),
+            own: node.name.to_string(),
+        }
+    }
+
+    /// What became of a link at `now`.
+    pub(crate) fn link(&mut self, link: LinkId, change: LinkChange, now: Instant) -> Option<Line> {
+        let Link { name, neighbour, limiter } = self.links.get_mut(usize::from(link.0))?;
+        // The node tells these once a minute itself.
+        if let LinkChange::Unauthenticated { packets } = change {
+            return Some(Line::Warn(format!("{name}: {}", authentication_fails(neighbour, packets))));
+        }
+        let left_out = left_out(limiter.pass(now)?);
+        Some(match change {
+            LinkChange::Up => Line::Info(format!("{name} is up{left_out}")),
+            LinkChange::Restarted => Line::Warn(format!(
+                "{name}: {neighbour} has forgotten what was agreed with it (its daemon was restarted){left_out}"
+            )),
+            _ => Line::Warn(format!(
+                "{name} is down: {neighbour} does not answer; is its daemon running, and do packets get through?{left_out}"
+            )),
+        })
+    }
+
+    /// What a link was measured to drain, or why it was not, at `now`. That somebody else measures is no news.
+    pub(crate) fn rate(
+        &mut self,
+        link: LinkId,
+        result: Result<MeasuredRate, RateRefusal>,
+        now: Instant,
+    ) -> Option<Line> {
+        if result == Err(RateRefusal::Busy) {
+            return None;
+        }
+        let Link { name, limiter, .. } = self.links.get_mut(usize::from(link.0))?;
+        let left_out = left_out(limiter.pass(now)?);
+        Some(match result {
+            Ok(measured) => Line::Info(format!("{name} drains {measured}, as measured{left_out}")),
+            Err(why) => Line::Warn(format!("{name} was not measured: {why}{left_out}")),
+        })
+    }
+
+    /// A stage of this host, or one that its channels pass, breaks its promise, or has `healed`, at `now`.
+    pub(crate) fn stage(&mut self, stage: &BrokenStage, healed: bool, now: Instant) -> Option<Line> {
+        let left_out = left_out(self.stages.pass(now)?);
+        let pass = match stage.channels.unwrap_or(0) {
+            1 => "1 channel here passes it".to_owned(),
+            channels => format!("{channels} channels here pass it"),
+        };
+        let name = stage.name();
+        Some(match (healed, stage.host == self.own) {
+            (true, true) => {
+                Line::Info(format!("healed: {name}: it has kept its promise for a lease; {pass}{left_out}"))
+            }
+            (true, false) => {
+                Line::Info(format!("healed: {name}: no host calls it late any more; {pass}{left_out}"))
+            }
+            (false, _) => Line::Warn(format!(
+                "degraded: {stage}; {pass}; nothing is guaranteed across it until it has healed{left_out}"
+            )),
+        })
+    }
+
+    /// A stage was late, and is not broken for it, at `now`. The node tells each about once a minute.
+    pub(crate) fn late(&mut self, stage: &LateStage, now: Instant) -> Option<Line> {
+        let left_out = left_out(self.late.pass(now)?);
+        Some(Line::Warn(format!("late: {stage}; it is called broken if that goes on{left_out}")))
+    }
+
+    /// A channel that ends here, `what`, was closed for `reason` at `now`. Nothing where somebody wanted that.
+    pub(crate) fn closed(&mut self, what: &str, reason: CloseReason, now: Instant) -> Option<Line> {
+        use CloseReason::{Local, Peer, PeerStopped, PeerVanished, Stopped, Vanished};
+        let is_news = !matches!(reason, Local | Peer | Stopped);
+        let left_out = left_out(is_news.then(|| self.channels.pass(now)).flatten()?);
+        let text = format!("channel {what} lost: {}{left_out}", reason.text());
+        Some(if matches!(reason, Vanished | PeerVanished | PeerStopped) {
+            Line::Info(text)
+        } else {
+            Line::Warn(text)
+        })
+    }
+}
+
+/// The fault and its fix.
+fn authentication_fails(neighbour: &str, packets: u64) -> String {
+    format!(
+        "packets from {neighbour} fail authentication ({packets} so far): compare [signalling] key and the ids of [[host]] \
+         on both hosts"
+    )
+}
+
+fn left_out(lines: u64) -> String {
+    if lines == 0 { String::new() } else { format!(" ({lines} more such lines were left out)") }
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_proto::node::api::Cause;
+    use punctual_proto::watch::Lateness;
+
+    use super::*;
+
+    fn journal() -> Journal {
+        let config = "[node]\nname = \"a\"\n[processor]\nbest_effort_host = true\n[daemon]\nsocket = \"/tmp/x\"\n\
+             [signalling]\nkey = \"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\"\n\
+             [[host]]\nname = \"a\"\nid = 1\n[[host]]\nname = \"b\"\nid = 2\n\
+             [[link]]\nname = \"right\"\nneighbour = \"b\"\ndriver = \"memory\"\nrate = \"100Mbit/s\"\n";
+        let host = crate::config::parse(config, std::path::Path::new("a.toml")).expect("a host");
+        Journal::new(&host.node)
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Nanos::from_secs(seconds)
+    }
+
+    fn text(line: Option<Line>) -> String {
+        match line.expect("a line") {
+            Line::Info(text) => format!("info {text}"),
+            Line::Warn(text) => format!("warn {text}"),
+        }
+    }
+
+    #[test]
+    fn links_are_named_with_what_became_of_them() {
+        let mut journal = journal();
+        let mut say = |change| text(journal.link(LinkId(0), change, at(1)));
+        assert_eq!(say(LinkChange::Up), "info link right to b is up");
+        assert!(say(LinkChange::Down).starts_with("warn link right to b is down: b does not answer;"));
+        assert!(say(LinkChange::Restarted).starts_with("warn link right to b: b has forgotten"));
+        assert_eq!(
+            say(LinkChange::Unauthenticated { packets: 3 }),
+            "warn link right to b: packets from b fail authentication (3 so far): compare [signalling] key and the ids of \
+             [[host]] on both hosts"
+        );
+        assert_eq!(journal.link(LinkId(7), LinkChange::Up, at(1)), None, "no such link");
+    }
+
+    #[test]
+    fn a_stage_that_was_late_is_said_apart_from_those_that_are_broken() {
+        use punctual_proto::node::api::{Cause, SeenIn};
+        let late = punctual_proto::watch::Lateness { times: 1, by_max: Nanos::from_millis(150) };
+        let (host, mut journal) = ("a".to_owned(), journal());
+        let stage = LateStage { host: host.clone(), towards: None, late, seen_in: SeenIn::OwnClock };
+        assert_eq!(
+            text(journal.late(&stage, at(1))),
+            "warn late: processor of a was up to 150.00 ms late, once in the last minute; it is called broken if that goes on"
+        );
+        for _ in 0..20 {
+            journal.late(&stage, at(2));
+        }
+        let broken =
+            BrokenStage { host, towards: None, late, cause: Cause::SlowProcessor, channels: Some(1) };
+        assert!(text(journal.stage(&broken, false, at(2))).starts_with("warn degraded: processor of a "));
+    }
+
+    #[test]
+    fn a_link_that_flaps_is_said_ten_times_a_minute() {
+        let mut journal = journal();
+        let change = |second: u64| if second.is_multiple_of(2) { LinkChange::Up } else { LinkChange::Down };
+        let said = (0..60).filter_map(|second| journal.link(LinkId(0), change(second), at(second)));
+        assert_eq!(said.count(), 10);
+        assert!(
+            text(journal.link(LinkId(0), LinkChange::Up, at(60)))
+                .ends_with("(50 more such lines were left out)")
+        );
+    }
+
+    #[test]
+    fn a_stage_is_said_with_how_many_channels_here_pass_it() {
+        let mut journal = journal();
+        let mut say = |host: &str, channels, healed| {
+            let stage = BrokenStage {
+                host: host.into(),
+                towards: Some("r".into()),
+                late: Lateness { times: 9, by_max: Nanos::from_millis(12) },
+                cause: Cause::LongerTravel,
+                channels: Some(channels),
+            };
+            text(journal.stage(&stage, healed, at(1)))
+        };
+        assert_eq!(
+            say("b", 3, false),
+            "warn degraded: link b-r takes longer than its propagation_max and prediction_error; at first up to 12.00 ms late, \
+             9 times in a second; 3 channels here pass it; nothing is guaranteed across it until it has healed"
+        );
+        assert_eq!(
+            say("b", 1, true),
+            "info healed: link b-r: no host calls it late any more; 1 channel here passes it"
+        );
+        assert!(
+            say("a", 0, true)
+                .starts_with("info healed: link a-r: it has kept its promise for a lease; 0 channels")
+        );
+    }
+
+    #[test]
+    fn a_channel_that_nobody_closed_is_said_with_the_reason() {
+        let mut journal = journal();
+        for reason in [CloseReason::Local, CloseReason::Peer, CloseReason::Stopped] {
+            assert_eq!(journal.closed("to cam@b", reason, at(1)), None, "{reason:?}");
+        }
+        let mut say = |what, reason| text(journal.closed(what, reason, at(1)));
+        assert_eq!(
+            say("to cam@b", CloseReason::PathLost),
+            "warn channel to cam@b lost: a link or node on the way is down"
+        );
+        assert!(say("cam from a", CloseReason::PeerVanished).starts_with("info channel cam from a lost: "));
+        let said = (0..1_000).filter_map(|_| journal.closed("to cam@b", CloseReason::PathLost, at(2)));
+        assert_eq!(said.count(), 8, "with two before them ten");
+    }
+}

@@ -1,0 +1,303 @@
+//! An engine of this process, as the service sees it. Embedded endsystems and `punctuald` are made of the same parts; the
+//! daemon only adds a socket that other processes can connect to.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use punctual_engine::{Engine, EngineError, EngineHandle, Events, HostMemory, LinkReport, SchedulingClass};
+use punctual_ipc::api::{ClassStatus, DriverDrops, DriverStatus, EngineStatus, ProfileStatus, Quotas};
+use punctual_ipc::ring::{InboxWriter, OutboxReader};
+use punctual_ipc::wake::Rank;
+use punctual_link::Link;
+use punctual_os::attributes::{self, Attributes, attributes, set_attributes};
+use punctual_os::calls::{self, Forbidden};
+use punctual_os::heap;
+use punctual_os::now;
+use punctual_os::realtime::RealTime;
+use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
+use punctual_proto::node::Node;
+use punctual_proto::node::api::{
+    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
+};
+use punctual_proto::node::config::NodeConfig;
+use punctual_proto::{Contract, Instant, Nanos};
+use thiserror::Error;
+
+use crate::config::{ConfigError, DaemonConfig, HostConfig};
+use crate::priorities::Priorities;
+use crate::service::{Host, HostGone};
+use crate::settle::{SettleError, settle};
+
+use crate::journal::{Journal, Line};
+use crate::ranks::RingerRank;
+use crate::rings::SharedRings;
+
+/// A host that did not start.
+#[derive(Debug, Error)]
+pub enum HostError {
+    /// The configuration, or a link of it.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// What protocol work costs here cannot be said.
+    #[error(transparent)]
+    Profile(#[from] SettleError),
+    /// The system.
+    #[error("cannot start the host's API: {0}")]
+    System(io::Error),
+}
+
+/// A running engine with this system's rings, as the API service sees it.
+pub struct EngineHost {
+    engine: EngineHandle<OutboxReader, InboxWriter>,
+    events: Events,
+    /// The node's configuration, for names of hosts and of links.
+    node: NodeConfig,
+    best_effort_host: bool,
+    real_time: RealTime,
+    forbidden_calls: Forbidden,
+    /// The processor sleeps whenever it has nothing to do.
+    sleeps: bool,
+    /// Priorities of co-scheduled threads; `None`: it is not allowed.
+    co_scheduling: Option<Priorities>,
+    profile: ProfileStatus,
+    journal: RefCell<Journal>,
+}
+
+/// A host that knows what protocol work costs here, and has nothing open yet.
+pub struct Prepared {
+    config: HostConfig,
+    profile: ProfileStatus,
+}
+
+impl Prepared {
+    /// Loads the profile, or measures a short one where there is none.
+    ///
+    /// # Errors
+    /// See [`HostError`].
+    pub fn new(config: &HostConfig) -> Result<Self, HostError> {
+        let mut config = config.clone();
+        let profile = settle(&mut config, &SharedRings)?;
+        Ok(Self { config, profile })
+    }
+
+    /// Starts the engine on `links`, which are in the order of the configuration.
+    ///
+    /// # Errors
+    /// See [`HostError`]; nothing is left behind then.
+    pub fn start(self, links: Vec<Box<dyn Link>>) -> Result<EngineHost, HostError> {
+        let Self { config, profile } = self;
+        let sleeps = config.spin == Nanos::ZERO && links.iter().all(|link| link.spins().longest() == 0);
+        let engine = Engine::start(config.engine_config(links)?)?;
+        let events = engine.events();
+        Ok(EngineHost {
+            engine,
+            events,
+            best_effort_host: config.is_best_effort_host(),
+            real_time: config.real_time,
+            forbidden_calls: config.forbidden_calls,
+            sleeps,
+            co_scheduling: config.co_scheduling,
+            profile,
+            journal: RefCell::new(Journal::new(&config.node)),
+            node: config.node,
+        })
+    }
+}
+
+impl EngineHost {
+    /// Whoever holds it talks to the node on its thread.
+    pub(crate) fn engine(&self) -> EngineHandle<OutboxReader, InboxWriter> {
+        self.engine.clone()
+    }
+
+    /// What the links run on and have counted, for `status`.
+    fn link_reports(&self) -> Vec<DriverStatus> {
+        // An engine that has stopped has none.
+        let reports = self.engine.link_reports().unwrap_or_default();
+        let both = self.node.links.iter().zip(&reports);
+        both.map(|(link, report)| driver_status(&link.name, report)).collect()
+    }
+
+    /// What the processor's costs rest on.
+    pub fn profile(&self) -> &ProfileStatus {
+        &self.profile
+    }
+}
+
+impl Host for EngineHost {
+    type Memory = HostMemory<OutboxReader, InboxWriter>;
+    type Scheduling = Attributes;
+
+    fn priority(&self, contract: &Contract) -> Result<u8, String> {
+        if self.best_effort_host {
+            return Err("this is a best-effort host: nothing runs in a real-time class here".into());
+        }
+        let allowed = self.co_scheduling.as_ref();
+        allowed.map(|priorities| priorities.of(contract)).ok_or_else(|| {
+            "this host does not allow it: set co_schedule = true in [processor] of its configuration".into()
+        })
+    }
+
+    fn scheduling(&self, thread: u32) -> Result<Attributes, String> {
+        attributes(thread).map_err(|error| format!("thread {thread}: {error}"))
+    }
+
+    fn set_priority(&self, thread: u32, priority: u8) -> Result<(), String> {
+        set_attributes(thread, Attributes::Fifo { priority }).map_err(|error| {
+            format!(
+                "SCHED_FIFO priority {priority} was refused for thread {thread} ({error}): run the daemon as root or \
+                 grant it CAP_SYS_NICE"
+            )
+        })
+    }
+
+    fn restore(&self, thread: u32, before: Attributes) {
+        // Only a thread that has just ended cannot be set back.
+        let _ = attributes::restore(thread, before);
+    }
+
+    fn rank(&self) -> Box<dyn Rank> {
+        Box::new(RingerRank::of(self.real_time, self.sleeps, self.forbidden_calls))
+    }
+
+    fn resolve(&self, host: &Name) -> Result<NodeId, RequestError> {
+        self.node.resolve(host)
+    }
+
+    fn call<R, F>(&self, request: F) -> Result<R, HostGone>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut Node<Self::Memory>, Instant) -> R + Send + 'static,
+    {
+        self.engine.call_in_background(request).map_err(|_| HostGone)
+    }
+
+    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>, payer: Option<UserId>) -> Result<(), String> {
+        self.engine.watch(channel, doorbell, payer).map_err(|error| error.to_string())
+    }
+
+    fn unwatch(&self, channel: ChannelId) {
+        // A stopped engine watches nothing.
+        let _ = self.engine.unwatch(channel);
+    }
+
+    fn try_next_event(&self) -> Result<Option<Event>, HostGone> {
+        self.events.try_next().map_err(|_| HostGone)
+    }
+
+    fn events(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+
+    fn link_changed(&self, link: LinkId, change: LinkChange) {
+        let line = self.journal.borrow_mut().link(link, change, now());
+        line.into_iter().for_each(Line::say);
+    }
+
+    fn rate_measured(&self, link: LinkId, result: Result<MeasuredRate, RateRefusal>) {
+        let line = self.journal.borrow_mut().rate(link, result, now());
+        line.into_iter().for_each(Line::say);
+    }
+
+    fn stage_changed(&self, stage: &BrokenStage, healed: bool) {
+        let line = self.journal.borrow_mut().stage(stage, healed, now());
+        line.into_iter().for_each(Line::say);
+    }
+
+    fn stage_late(&self, stage: &LateStage) {
+        let line = self.journal.borrow_mut().late(stage, now());
+        line.into_iter().for_each(Line::say);
+    }
+
+    fn channel_closed(&self, what: &str, reason: CloseReason) {
+        let line = self.journal.borrow_mut().closed(what, reason, now());
+        line.into_iter().for_each(Line::say);
+    }
+
+    fn expect_room(&self, bytes: u64) {
+        heap::expect(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
+
+    fn statistics(&self) -> EngineStatus {
+        let counted = self.engine.statistics();
+        EngineStatus {
+            best_effort_host: self.best_effort_host,
+            class: class_status(self.real_time.class, counted.runtime_ns),
+            runtimes_refused: counted.runtimes_refused,
+            wakes: counted.wakes,
+            loops: counted.loops,
+            loop_ns_max: counted.loop_ns_max,
+            work_units: counted.work_units,
+            late_wakes: counted.late_wakes,
+            wake_late_ns_max: counted.wake_late_ns_max,
+            receive_pool_dry: counted.receive_pool_dry,
+            driver_full: counted.driver_full,
+            stalls: counted.stalls,
+            links_failed: counted.links_failed,
+            filters_failed: counted.filters_failed,
+            system_calls_refused: calls::refused(),
+            heap_waits: heap::waits(),
+            profile: self.profile.clone(),
+            links: self.link_reports(),
+        }
+    }
+
+    fn stop(&self) {
+        // An engine that had failed is stopped too; its failure was an event of its own.
+        let _ = self.engine.stop();
+    }
+}
+
+fn class_status(class: SchedulingClass, runtime_ns: u64) -> ClassStatus {
+    match class {
+        SchedulingClass::Fifo { priority } => ClassStatus::Fifo { priority },
+        SchedulingClass::Deadline { period } => ClassStatus::Deadline { runtime_ns, period_ns: period.0 },
+        SchedulingClass::BestEffortHost => ClassStatus::BestEffort,
+    }
+}
+
+fn driver_status(name: &str, report: &LinkReport) -> DriverStatus {
+    let LinkReport { mode, facts, statistics: counted, drops, foreign_bps, failed } = report;
+    DriverStatus {
+        name: name.into(),
+        mode: mode.clone(),
+        failed: *failed,
+        facts: facts.iter().cloned().collect(),
+        foreign_bps: *foreign_bps,
+        packets_in: counted.packets_in,
+        packets_out: counted.packets_out,
+        overflows: counted.overflows,
+        send_errors: counted.send_errors,
+        send_waits: counted.send_waits,
+        pool_dry: counted.pool_dry,
+        truncated: counted.truncated,
+        drops: DriverDrops {
+            policed: drops.policed,
+            malformed: drops.malformed,
+            unknown: drops.unknown,
+            wrong_cookie: drops.wrong_cookie,
+            no_buffer: drops.no_buffer,
+            expired: drops.expired,
+            replayed: drops.replayed,
+        },
+    }
+}
+
+/// The quotas of a configuration.
+pub fn quotas(daemon: &DaemonConfig) -> Quotas {
+    Quotas {
+        users: daemon.users_max.into(),
+        clients: daemon.connections_per_user_max.into(),
+        listeners: daemon.listeners_per_user_max.into(),
+        channels: daemon.channels_per_user_max.into(),
+        buffer_bytes: daemon.buffer_bytes_per_user_max,
+        unread_bytes: daemon.unread_bytes_per_user_max,
+        descriptors: daemon.descriptors_per_user_max.into(),
+        request_share: daemon.request_share_per_user_max,
+    }
+}

@@ -1,0 +1,214 @@
+//! Events of the node, on their way to the clients whom they concern.
+
+use std::sync::Arc;
+
+use punctual_ipc::api::{Answer, ApiError, Push, Resource};
+use punctual_ipc::ring::RingHandles;
+use punctual_proto::ids::ChannelId;
+use punctual_proto::node::api::{ChannelRefusal, Event, Grant, HostName, Incoming, RefuseCause, UserId};
+
+use super::requests::{held_by_outbox, reason};
+use super::{ClientId, End, Health, Host, HostGone, Service, Stage};
+
+/// A decision is charged with this part of what it took: of the thread that decides, which is not the processor, a user may
+/// have ten times its share; and at its end the channel is released, which may take as long, and then nobody can be charged
+/// (docs/adr/0035).
+const DECISION_CHARGE_DIVISOR: u64 = 5;
+
+/// The channel that an event is about, whose owner pays for what it takes.
+fn channel_of(event: &Event) -> Option<ChannelId> {
+    match event {
+        Event::Opened { channel, .. }
+        | Event::Refused { channel, .. }
+        | Event::Probed { channel, .. }
+        | Event::Established { channel }
+        | Event::Closed { channel, .. }
+        | Event::Decided { channel, .. }
+        | Event::Notice { channel, .. } => Some(*channel),
+        Event::Stage { channel, .. } => *channel,
+        _ => None,
+    }
+}
+
+impl<H: Host> Service<H> {
+    /// Handles every event that waits.
+    ///
+    /// # Errors
+    /// Where the engine has stopped and there will be no more.
+    pub fn handle_events(&mut self) -> Result<(), HostGone> {
+        while self.handle_next_event()? {}
+        Ok(())
+    }
+
+    /// Handles the next event that waits; `false` where there was none.
+    ///
+    /// # Errors
+    /// As [`Self::handle_events`].
+    pub fn handle_next_event(&mut self) -> Result<bool, HostGone> {
+        let Some(event) = self.host.try_next_event()? else { return Ok(false) };
+        self.charge_nobody();
+        let account = channel_of(&event).and_then(|channel| self.ends.get(&channel)).map(|end| end.account);
+        self.handle_event(event);
+        if let Some(account) = account {
+            self.charge(account);
+        }
+        Ok(true)
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        match event {
+            Event::Opened { channel, grant } => self.opened(channel, grant),
+            Event::Refused { channel, refusal } => {
+                self.finish_call(channel, Err(ApiError::Refused(refusal)));
+            }
+            Event::Probed { channel, answer } => {
+                self.finish_call(channel, Ok(Answer::Probed { answer }));
+            }
+            Event::Incoming(incoming) => self.incoming_channel(incoming),
+            Event::Established { channel } => self.tell(channel, Push::Established { channel }),
+            Event::Requested { listener, to, contract, user, token } => {
+                match self.listeners.get(&listener).map(|(client, _)| *client) {
+                    Some(client) => {
+                        self.requested.insert(token, client);
+                        self.push(client, Push::Requested { listener, to, contract, user, token });
+                    }
+                    None => {
+                        let why = "the listener was just closed";
+                        let _ = self.on_node(move |node, now| node.refuse_request(token, why, now));
+                    }
+                }
+            }
+            Event::RequestOver { token } => drop(self.requested.remove(&token)),
+            Event::RequestFailed { token, refusal } => self.ask_failed(token, refusal),
+            Event::Closed { channel, reason, receipt } => {
+                if let Some(end) = self.ends.get(&channel) {
+                    self.host.channel_closed(&end.what, reason);
+                }
+                self.tell(channel, Push::Closed { channel, reason, receipt });
+                if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {
+                    self.host.unwatch(channel);
+                }
+                self.release_end(channel);
+            }
+            Event::Decided { took, .. } => self.spent.set(self.spent.get() + took / DECISION_CHARGE_DIVISOR),
+            Event::Stage { channel: Some(channel), stage, healed } => {
+                self.tell(channel, Push::Stage { channel, stage, healed });
+            }
+            Event::Stage { channel: None, stage, healed } => self.host.stage_changed(&stage, healed),
+            Event::Late(stage) => self.host.stage_late(&stage),
+            Event::Rate { link, result } => self.rate_measured(link, result),
+            Event::Link { link, change } => self.host.link_changed(link, change),
+            Event::Notice { channel, notice } => self.tell(channel, Push::Notice { channel, notice }),
+        }
+    }
+
+    fn tell(&mut self, channel: ChannelId, push: Push) {
+        if let Some(client) = self.ends.get(&channel).and_then(|end| end.client) {
+            self.push(client, push);
+        }
+    }
+
+    /// Answers the call that waits for `channel` and forgets the channel.
+    fn finish_call(&mut self, channel: ChannelId, answer: Result<Answer, ApiError>) {
+        let Some(end) = self.release_end(channel) else { return };
+        if let (Some(client), Stage::Opening { call, .. } | Stage::Probing { call }) =
+            (end.client, &end.stage)
+        {
+            self.answer(client, *call, answer, Vec::new());
+        }
+    }
+
+    fn opened(&mut self, channel: ChannelId, grant: Grant) {
+        let waiting = self.ends.get(&channel).map(|end| (end.client, end.account, &end.stage));
+        let Some((Some(client), account, &Stage::Opening { call, contract })) = waiting else {
+            // Whoever wanted it is gone.
+            return self.close_end(channel);
+        };
+        match self.give_outbox(channel, account, grant.outbox_messages, contract.message_bytes_max) {
+            Ok(handles) => {
+                let answer = Answer::Opened { channel, grant, ring: handles.shape };
+                self.answer(client, call, Ok(answer), handles.descriptors);
+            }
+            Err(error) => {
+                if let Some(end) = self.ends.get_mut(&channel) {
+                    end.client = None;
+                }
+                self.close_end(channel);
+                self.answer(client, call, Err(error), Vec::new());
+            }
+        }
+    }
+
+    fn give_outbox(
+        &mut self,
+        channel: ChannelId,
+        account: UserId,
+        messages: u32,
+        bytes: u32,
+    ) -> Result<RingHandles, ApiError> {
+        let (reader, handles, doorbell) = self.make_outbox(account, messages, bytes)?;
+        let health = reader.health();
+        if let Some(end) = self.ends.get_mut(&channel) {
+            end.stage = Stage::Open;
+            end.held = held_by_outbox(handles.shape);
+            end.health = Some(Health::Outbox(health));
+        }
+        let room = self.ask_node(move |node, now| {
+            node.attach_outbox(channel, reader, now)?;
+            Ok(node.room_bytes(channel))
+        })?;
+        self.count_room(channel, room)?;
+        self.watch(channel, Arc::new(doorbell))?;
+        Ok(handles)
+    }
+
+    fn incoming_channel(&mut self, incoming: Incoming) {
+        let Incoming { channel, listener, from, user, contract, inbox_messages, token } = incoming;
+        let refuse = match self.accept_for(listener) {
+            Ok((client, owner)) => {
+                if let Some(token) = token {
+                    self.asked.remove(&token);
+                }
+                let stage = Stage::Incoming { contract, messages: inbox_messages };
+                let port = self.listeners.get(&listener).map(|(_, port)| port.as_str()).unwrap_or_default();
+                let what = format!("{port} from {from}");
+                self.ends.insert(channel, End::new(client, owner, stage, what));
+                return self.push(client, Push::Incoming { channel, listener, from, user, contract, token });
+            }
+            Err(why) => why,
+        };
+        if let Some(token) = token {
+            self.ask_failed(token, self.refusal_here(&refuse));
+        }
+        let _ = self.on_node(move |node, now| node.refuse(channel, &refuse, now));
+    }
+
+    /// Who asked for a channel gets none.
+    fn ask_failed(&mut self, token: u64, refusal: ChannelRefusal) {
+        if let Some(client) = self.asked.remove(&token) {
+            self.push(client, Push::AskFailed { token, refusal });
+        }
+    }
+
+    /// A no of this host to what came in answer to a request of its own.
+    fn refusal_here(&self, why: &str) -> ChannelRefusal {
+        let host = HostName { node: self.node, name: self.name.clone() };
+        let cause = RefuseCause::Receiver(why.into());
+        ChannelRefusal { node: self.node, cause, offer: None, stages: Vec::new(), hosts: vec![host] }
+    }
+
+    /// Who listens, with room in the quota taken for one more channel.
+    fn accept_for(
+        &mut self,
+        listener: punctual_proto::ids::ListenerId,
+    ) -> Result<(ClientId, UserId), String> {
+        let client =
+            self.listeners.get(&listener).map(|(client, _)| *client).ok_or("the listener was just closed")?;
+        let account = self.account_of(client).ok_or("the listener is gone")?;
+        self.accounts.take(account, Resource::Channels, 1).map_err(|error| {
+            self.counters.over_quota += 1;
+            reason(&error)
+        })?;
+        Ok((client, account))
+    }
+}

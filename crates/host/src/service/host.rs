@@ -1,0 +1,116 @@
+//! The engine as the service sees it. `ipc` does not depend on the engine; whoever has one adapts it.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use punctual_analysis::{Contract, Instant};
+use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
+use punctual_proto::memory::Memory;
+use punctual_proto::node::Node;
+use punctual_proto::node::api::{
+    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
+};
+use thiserror::Error;
+
+use punctual_ipc::api::EngineStatus;
+use punctual_ipc::ring::{InboxWriter, OutboxReader};
+use punctual_ipc::wake::Rank;
+
+/// The engine has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the engine has stopped")]
+pub struct HostGone;
+
+/// A running engine whose node uses this crate's rings.
+pub trait Host {
+    /// Its buffers.
+    type Memory: Memory<Outbox = OutboxReader, Inbox = InboxWriter> + 'static;
+
+    /// How a thread was scheduled.
+    type Scheduling: Copy;
+
+    /// The `SCHED_FIFO` priority of the threads that take a channel's messages.
+    ///
+    /// # Errors
+    /// A line that says why this host gives none.
+    fn priority(&self, contract: &Contract) -> Result<u8, String>;
+
+    /// How a thread is scheduled now.
+    ///
+    /// # Errors
+    /// A line that says why that cannot be told.
+    fn scheduling(&self, thread: u32) -> Result<Self::Scheduling, String>;
+
+    /// Gives a thread a `SCHED_FIFO` priority.
+    ///
+    /// # Errors
+    /// A line that says why not, with the fix.
+    fn set_priority(&self, thread: u32, priority: u8) -> Result<(), String>;
+
+    /// Puts a thread back to what it was; one that is gone needs nothing.
+    fn restore(&self, thread: u32, before: Self::Scheduling);
+
+    /// How the threads are scheduled that ring bells of programs.
+    fn rank(&self) -> Box<dyn Rank>;
+
+    /// Another host of the directory.
+    ///
+    /// # Errors
+    /// Where there is none of that name, or it is this host.
+    fn resolve(&self, host: &Name) -> Result<NodeId, RequestError>;
+
+    /// The bursts of all channels that are open here, or about to be, take `bytes` of the processor's memory: has them ready,
+    /// so that the processor does not wait for them.
+    fn expect_room(&self, bytes: u64);
+
+    /// Runs `request` on the processor's thread.
+    ///
+    /// # Errors
+    /// Where the engine has stopped.
+    fn call<R, F>(&self, request: F) -> Result<R, HostGone>
+    where
+        R: Send + 'static,
+        F: FnOnce(&mut Node<Self::Memory>, Instant) -> R + Send + 'static;
+
+    /// From now on `doorbell` makes the node look at the outgoing ring of `channel`, until [`Host::unwatch`]; soon after that
+    /// nobody but the caller holds it. Rings that no contract allows count in the allowance of `payer`, all of whose
+    /// channels and flows have one; `None`: in one of this doorbell's own.
+    ///
+    /// # Errors
+    /// A line that says why not.
+    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>, payer: Option<UserId>) -> Result<(), String>;
+
+    /// Has the doorbell forgotten, and does not wait for that.
+    fn unwatch(&self, channel: ChannelId);
+
+    /// The node's next event, if there is one.
+    ///
+    /// # Errors
+    /// Where the engine has stopped and every event was read.
+    fn try_next_event(&self) -> Result<Option<Event>, HostGone>;
+
+    /// Readable while there may be events.
+    fn events(&self) -> BorrowedFd<'_>;
+
+    /// Says in the log what became of a link.
+    fn link_changed(&self, link: LinkId, change: LinkChange);
+
+    /// Says in the log what a link drains, or why that was not measured.
+    fn rate_measured(&self, link: LinkId, result: Result<MeasuredRate, RateRefusal>);
+
+    /// Says in the log that a stage breaks its promise, or has healed.
+    fn stage_changed(&self, stage: &BrokenStage, healed: bool);
+
+    /// Says in the log that a stage was late, and is not broken for it.
+    fn stage_late(&self, stage: &LateStage);
+
+    /// Says in the log why a channel that ends here was closed, where nobody wanted that; `what`: "to PORT@HOST" at its
+    /// source, "PORT from HOST" at its sink.
+    fn channel_closed(&self, what: &str, reason: CloseReason);
+
+    /// The processor's counters, for `status`.
+    fn statistics(&self) -> EngineStatus;
+
+    /// Tears every channel down and ends the engine; bounded in time.
+    fn stop(&self);
+}

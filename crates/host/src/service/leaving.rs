@@ -1,0 +1,156 @@
+//! What clients that are gone leave behind, ended a slice at a time.
+//!
+//! Each end of a channel is work for the processor, behind messages: a client with a thousand of them would keep the
+//! service waiting for as long. So one slice is ended in a turn of the service, of one account after the other, and all
+//! others' requests go between. The account's own requests wait until all of it is ended: a program that is started again
+//! finds its names and its places free.
+
+use std::collections::VecDeque;
+
+use punctual_ipc::api::Resource;
+use punctual_proto::ids::{ChannelId, ListenerId};
+use punctual_proto::node::Node;
+use punctual_proto::node::api::UserId;
+
+use super::{ClientId, End, Host, Service, Stage};
+
+/// Things ended in one go: one call of the processor, some tens of microseconds.
+const SLICE: usize = 8;
+
+/// Something whose owner is gone, or broke its ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    Channel(ChannelId),
+    Listener(ListenerId),
+    /// A receiver's request elsewhere that the client was told.
+    Requested(u64),
+}
+
+/// By account, in the order in which they are served.
+#[derive(Debug, Default)]
+pub(super) struct Leaving(VecDeque<(UserId, VecDeque<Left>)>);
+
+impl Leaving {
+    pub(super) fn add(&mut self, account: UserId, left: impl IntoIterator<Item = Left>) {
+        match self.0.iter_mut().find(|(other, _)| *other == account) {
+            Some((_, waiting)) => waiting.extend(left),
+            None => {
+                let waiting: VecDeque<Left> = left.into_iter().collect();
+                if !waiting.is_empty() {
+                    self.0.push_back((account, waiting));
+                }
+            }
+        }
+    }
+
+    fn has(&self, account: UserId) -> bool {
+        self.0.iter().any(|(other, _)| *other == account)
+    }
+
+    /// Of whose turn it is.
+    fn slice(&mut self) -> Option<(UserId, Vec<Left>)> {
+        let (account, mut waiting) = self.0.pop_front()?;
+        let slice = waiting.drain(..waiting.len().min(SLICE)).collect();
+        if !waiting.is_empty() {
+            self.0.push_back((account, waiting));
+        }
+        Some((account, slice))
+    }
+}
+
+impl<H: Host> Service<H> {
+    /// Takes from a client that is gone what it had; it is ended by [`Self::end_some`].
+    pub(super) fn leave(&mut self, client: ClientId, account: UserId) {
+        let is_its =
+            |(listener, (owner, _)): (&ListenerId, &(ClientId, _))| (*owner == client).then_some(*listener);
+        let listeners: Vec<ListenerId> = self.listeners.iter().filter_map(is_its).collect();
+        // From now on nobody is told of what comes for them.
+        listeners.iter().for_each(|listener| drop(self.listeners.remove(listener)));
+        self.leaving.add(account, listeners.into_iter().map(Left::Listener));
+        let tokens: Vec<u64> =
+            self.requested.iter().filter(|(_, owner)| **owner == client).map(|(token, _)| *token).collect();
+        self.requested.retain(|_, owner| *owner != client);
+        self.leaving.add(account, tokens.into_iter().map(Left::Requested));
+        let mut channels = Vec::new();
+        for (channel, end) in self.ends.iter_mut().filter(|(_, end)| end.client == Some(client)) {
+            end.client = None;
+            channels.push(*channel);
+        }
+        self.leaving.add(account, channels.into_iter().map(Left::Channel));
+    }
+
+    /// Whether anything of `client`'s account is still to be ended: its requests wait for that.
+    pub fn is_leaving(&self, client: ClientId) -> bool {
+        self.account_of(client).is_some_and(|account| self.leaving.has(account))
+    }
+
+    /// Whether clients that are gone have left anything that is still to be ended.
+    pub fn has_left(&self) -> bool {
+        !self.leaving.0.is_empty()
+    }
+
+    /// Ends some of what clients that are gone have left.
+    pub fn end_some(&mut self) {
+        let Some((account, slice)) = self.leaving.slice() else { return };
+        let work = slice.clone();
+        // A stopped engine has ended everything.
+        let _ = self.on_node(move |node, now| work.into_iter().for_each(|left| end(node, left, now)));
+        for left in slice {
+            match left {
+                Left::Channel(channel) => self.after_end(channel),
+                Left::Listener(_) => self.accounts.give_back(account, Resource::Listeners, 1),
+                Left::Requested(_) => {}
+            }
+        }
+        self.charge(account);
+    }
+
+    /// The node was asked to end a channel.
+    pub(super) fn after_end(&mut self, channel: ChannelId) {
+        self.end_co_schedule(channel);
+        if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {
+            self.host.unwatch(channel);
+        }
+        if self.ends.get(&channel).is_some_and(|end: &End| matches!(end.stage, Stage::BestEffort)) {
+            self.release_end(channel);
+        }
+    }
+}
+
+fn end<M: punctual_proto::memory::Memory>(node: &mut Node<M>, left: Left, now: punctual_analysis::Instant) {
+    // `Unknown` means that the node has ended it already: its event is on the way.
+    let _ = match left {
+        Left::Channel(channel) => node.abandon(channel, now),
+        Left::Listener(listener) => node.unlisten(listener, now),
+        Left::Requested(token) => node.refuse_request(token, "the program is gone", now),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_take_turns_and_each_thing_is_ended_once() {
+        let (ann, bob) = (UserId(1), UserId(2));
+        let channel = |number: u64| Left::Channel(ChannelId(number));
+        let mut leaving = Leaving::default();
+        leaving.add(ann, (0..20).map(channel));
+        leaving.add(bob, (100..103).map(channel));
+        leaving.add(ann, (20..22).map(channel));
+        let mut order = Vec::new();
+        let mut ended = Vec::new();
+        while let Some((account, slice)) = leaving.slice() {
+            assert!(slice.len() <= SLICE);
+            order.push((account, slice.len()));
+            ended.extend(slice);
+        }
+        assert_eq!(order, [(ann, 8), (bob, 3), (ann, 8), (ann, 6)]);
+        ended.sort_by_key(|left| format!("{left:?}"));
+        ended.dedup();
+        assert_eq!(ended.len(), 25);
+        assert!(!leaving.has(ann) && !leaving.has(bob));
+        leaving.add(ann, []);
+        assert!(!leaving.has(ann), "who leaves nothing waits for nothing");
+    }
+}

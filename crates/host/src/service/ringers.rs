@@ -1,0 +1,189 @@
+//! The ringers of the users whose programs are other processes, and what rings leave behind.
+//!
+//! Bells of root and of the daemon's own user, who are trusted with the daemon, are rung by the processor itself: one
+//! thread less to go through. What their rings leave behind is their ringer's all the same.
+//!
+//! A user has one ringer for as long as any memory is its. Memory and descriptors count in its quotas until they are unmapped
+//! and closed, so that whoever keeps its own ringer from its work gets no more of them.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use punctual_ipc::api::{ApiError, Resource};
+use punctual_ipc::wake::{Alarm, Rank, Remains, Ringer, Ropes};
+use punctual_proto::node::api::UserId;
+
+use super::quota::is_privileged;
+use super::{Health, Host, Service};
+
+/// What a ring, or a doorbell of it, takes of its user's quotas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    pub bytes: u64,
+    pub descriptors: u64,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Ringers {
+    /// Programs are other processes.
+    pub apart: bool,
+    users: HashMap<UserId, (Ringer, u64)>,
+}
+
+impl Ringers {
+    /// Who rings the bells of a ring of `bytes` that is made for `user`, and closes it in the end.
+    fn ropes(
+        &mut self,
+        user: UserId,
+        bytes: u64,
+        rank: impl FnOnce() -> Box<dyn Rank>,
+        freed: &Alarm,
+    ) -> io::Result<Ropes> {
+        if !self.apart {
+            return Ok(Ropes::Direct);
+        }
+        let (ringer, held) = match self.users.entry(user) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(new) => new.insert((Ringer::start(rank(), freed.clone())?, 0)),
+        };
+        *held += bytes;
+        Ok(if is_privileged(user) { Ropes::Direct } else { Ropes::By(ringer.bells()) })
+    }
+
+    /// A ring of the user takes so much more.
+    pub fn grew(&mut self, user: UserId, bytes: u64) {
+        if let Some((_, held)) = self.users.get_mut(&user) {
+            *held += bytes;
+        }
+    }
+
+    /// So much of the user's memory is gone. With the last of it its ringer ends.
+    fn freed(&mut self, user: UserId, bytes: u64) {
+        if let Some((_, held)) = self.users.get_mut(&user) {
+            *held = held.saturating_sub(bytes);
+            if *held == 0 {
+                self.users.remove(&user);
+            }
+        }
+    }
+}
+
+/// A ring, or one of its doorbells.
+struct Left {
+    health: Option<Health>,
+    doorbell: Option<Arc<OwnedFd>>,
+    held: Held,
+}
+
+impl Remains for Left {
+    fn is_alone(&self) -> bool {
+        let doorbell = self.doorbell.as_ref().is_none_or(|doorbell| Arc::strong_count(doorbell) == 1);
+        doorbell && self.health.as_ref().is_none_or(Health::is_alone)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.held.bytes
+    }
+
+    fn descriptors(&self) -> u64 {
+        self.held.descriptors
+    }
+}
+
+impl<H: Host> Service<H> {
+    /// Programs are other processes, which may do what they like to what they are given: the bells of each user are rung
+    /// by a thread of their own.
+    pub fn keep_apart(&mut self) {
+        self.ringers.apart = true;
+    }
+
+    pub(super) fn ropes(&mut self, user: UserId, bytes: u64) -> io::Result<Ropes> {
+        self.ringers.ropes(user, bytes, || self.host.rank(), &self.alarm)
+    }
+
+    /// A ring that nobody was given is gone.
+    pub(super) fn forget_ring(&mut self, user: UserId, held: Held) {
+        self.ringers.freed(user, held.bytes);
+        self.give_back_held(user, held);
+    }
+
+    pub(super) fn give_back_held(&mut self, user: UserId, held: Held) {
+        self.accounts.give_back(user, Resource::BufferBytes, held.bytes);
+        self.accounts.give_back(user, Resource::Descriptors, held.descriptors);
+    }
+
+    /// Room for a ring in the user's quotas.
+    pub(super) fn take_held(&mut self, user: UserId, held: Held) -> Result<(), ApiError> {
+        self.accounts.take(user, Resource::BufferBytes, held.bytes)?;
+        let taken = self.accounts.take(user, Resource::Descriptors, held.descriptors);
+        taken.inspect_err(|_| self.accounts.give_back(user, Resource::BufferBytes, held.bytes))
+    }
+
+    /// Leaves to the user's ringer what a program still holds a part of: closing and unmapping it may take long.
+    pub(super) fn bury(
+        &mut self,
+        user: UserId,
+        health: Option<Health>,
+        doorbell: Option<Arc<OwnedFd>>,
+        held: Held,
+    ) {
+        if health.is_none() && doorbell.is_none() {
+            return;
+        }
+        match self.ringers.users.get(&user) {
+            Some((ringer, _)) => ringer.bury(Box::new(Left { health, doorbell, held })),
+            None => {
+                drop((health, doorbell));
+                self.give_back_held(user, held);
+            }
+        }
+    }
+
+    /// Memory and descriptors that ringers have given back.
+    pub(super) fn collect_freed(&mut self) {
+        let freed = self.ringers.users.iter().map(|(user, (ringer, _))| {
+            let (bytes, descriptors) = ringer.take_freed();
+            (*user, Held { bytes, descriptors })
+        });
+        for (user, held) in freed.filter(|(_, held)| *held != Held::default()).collect::<Vec<_>>() {
+            self.forget_ring(user, held);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ordinary thread.
+    struct Ordinary;
+
+    impl Rank for Ordinary {
+        fn begin(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+        fn raise(&mut self) {}
+        fn lower(&mut self) {}
+        fn follows(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn bells_of_root_and_of_the_own_user_are_rung_by_the_processor_and_others_by_a_thread_of_their_user() {
+        let own = UserId(rustix::process::geteuid().as_raw());
+        let freed = Alarm::new().expect("an eventfd");
+        let mut ringers = Ringers { apart: true, ..Ringers::default() };
+        for (user, is_direct) in [(UserId(0), true), (own, true), (UserId(65_534), own == UserId(65_534))] {
+            let ropes = ringers.ropes(user, 5, || Box::new(Ordinary), &freed).expect("a thread");
+            assert_eq!(matches!(ropes, Ropes::Direct), is_direct, "{user:?}");
+            assert!(ringers.users.contains_key(&user), "what its rings leave behind is its ringer's");
+        }
+        ringers.freed(UserId(65_534), 5);
+        assert!(!ringers.users.contains_key(&UserId(65_534)));
+    }
+}

@@ -1,0 +1,436 @@
+//! The API on its sockets: one thread, one `poll`.
+//!
+//! Nothing that a client does can stall it: sockets do not block, and each user gets a bounded number of requests a turn.
+//! What a client does not read waits within its user's quota of bytes: while anything waits for it, or too much for its
+//! user's other programs, no more of its requests are taken, so that it is its own socket that fills; news that come on
+//! top of that cut its connection. A user whose requests have had their share of the processor waits until it has grown
+//! again.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use punctual_analysis::Nanos;
+use punctual_ipc::api::{FromDaemon, PACKET_BYTES_MAX, Quotas};
+use punctual_ipc::socket::{self, Packet, Peer};
+use punctual_ipc::wake::timespec;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with};
+
+use super::backlog::{Backlog, Cost};
+use super::lobby::{Lobby, Spare};
+use super::turn::Turn;
+use super::{ClientId, Effect, Host, Service};
+
+/// Events of the node handled in a turn.
+const EVENTS_PER_TURN: usize = 64;
+/// How long no connection is accepted after descriptors ran out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// How long the last packets may take when the server stops.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+#[derive(Debug)]
+struct Session {
+    socket: OwnedFd,
+    unread: Backlog,
+    /// Cut it once `unread` is empty.
+    ending: bool,
+    /// It reads no more: what it asked before is still done, and nothing is said to it.
+    deaf: bool,
+}
+
+/// A service and its sockets.
+pub struct Server<H: Host> {
+    service: Service<H>,
+    listening: Option<OwnedFd>,
+    sessions: BTreeMap<ClientId, Session>,
+    /// Refused connections that have not read why.
+    lobby: Lobby,
+    spare: Spare,
+    accept_after: Option<Instant>,
+    /// Who is asked first in the next turn, if it has something to ask: everybody's turn comes.
+    first: Option<ClientId>,
+    buffer: Vec<u8>,
+}
+
+/// What `poll` said.
+#[derive(Default)]
+struct Ready {
+    stop: bool,
+    accept: bool,
+    alarm: bool,
+    read: Vec<ClientId>,
+    hung_up: Vec<ClientId>,
+    write: Vec<ClientId>,
+    /// Which of those in the lobby are gone.
+    left: Vec<bool>,
+}
+
+impl<H: Host> Server<H> {
+    /// Around a running engine; `listening` is a non-blocking socket that programs connect to.
+    ///
+    /// # Errors
+    /// Where the engine has stopped or descriptors run out.
+    pub fn new(host: H, quotas: Quotas, listening: Option<OwnedFd>) -> io::Result<Self> {
+        let mut service = Service::new(host, quotas)?;
+        if listening.is_some() {
+            service.keep_apart();
+        }
+        Ok(Self {
+            service,
+            listening,
+            sessions: BTreeMap::new(),
+            lobby: Lobby::default(),
+            spare: Spare::new()?,
+            accept_after: None,
+            first: None,
+            buffer: vec![0; PACKET_BYTES_MAX],
+        })
+    }
+
+    /// Takes a connected socket on.
+    ///
+    /// # Errors
+    /// Where its peer's credentials cannot be read.
+    pub fn add_session(&mut self, socket: OwnedFd) -> io::Result<()> {
+        let peer = Peer::of(&socket)?;
+        socket::bound_sending(&socket)?;
+        match self.service.connect(peer) {
+            Ok(client) => {
+                let session = Session { socket, unread: Backlog::default(), ending: false, deaf: false };
+                self.sessions.insert(client, session);
+            }
+            Err(error) => {
+                let packet = Packet::new(&FromDaemon::Answer { id: 0, result: Err(error) }, Vec::new())?;
+                self.lobby.refuse(socket, &packet);
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves until `stop` is readable, then stops the engine and tells every client.
+    ///
+    /// # Errors
+    /// Where waiting itself fails, or the engine fails.
+    pub fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
+        loop {
+            let ready = self.wait(stop)?;
+            // Waiting, and what the last turn did for nobody.
+            self.service.charge_nobody();
+            let mut turn = Turn::default();
+            if ready.stop {
+                self.farewell();
+                return Ok(());
+            }
+            if ready.accept {
+                self.accept();
+            }
+            self.lobby.clear(&ready.left);
+            self.service.charge_nobody();
+            self.service.end_some();
+            self.hang_up(&ready.hung_up, &mut turn);
+            self.read_all(&ready.read, &mut turn);
+            if ready.alarm {
+                self.service.close_broken();
+            }
+            if self.handle_events().is_err() {
+                self.apply_effects();
+                return Err(io::Error::other("the engine has stopped by itself; see its log"));
+            }
+            for client in ready.write {
+                self.flush(client);
+            }
+            self.apply_effects();
+        }
+    }
+
+    /// Some of what the node has to say; what is left keeps its descriptor readable.
+    fn handle_events(&mut self) -> Result<(), super::HostGone> {
+        for _ in 0..EVENTS_PER_TURN {
+            if !self.service.handle_next_event()? {
+                break;
+            }
+            self.apply_effects();
+        }
+        Ok(())
+    }
+
+    /// What to look for at a client's socket, and how long it is not to be served.
+    fn interest(&self, client: ClientId, session: &Session) -> (PollFlags, Option<Duration>) {
+        if !session.unread.is_empty() {
+            return (PollFlags::OUT, None);
+        }
+        if session.ending || !self.service.has_room_for(client) || self.service.is_leaving(client) {
+            return (PollFlags::empty(), None);
+        }
+        match self.service.wait_of(client) {
+            Some(wait) => (PollFlags::empty(), Some(Duration::from_nanos(wait.0))),
+            None => (PollFlags::IN, None),
+        }
+    }
+
+    fn wait(&mut self, stop: BorrowedFd<'_>) -> io::Result<Ready> {
+        let pause = self.accept_after.map(|after| after.saturating_duration_since(Instant::now()));
+        let accepting = self.listening.as_ref().filter(|_| pause.is_none_or(|pause| pause.is_zero()));
+        let mut timeout = pause.filter(|_| accepting.is_none());
+        if self.service.has_left() {
+            timeout = Some(Duration::ZERO);
+        }
+        let mut set = vec![
+            PollFd::from_borrowed_fd(stop, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.service.host().events(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.service.alarm().as_fd(), PollFlags::IN),
+        ];
+        let fixed = set.len();
+        for (client, session) in &self.sessions {
+            let (interest, wait) = self.interest(*client, session);
+            timeout = [timeout, wait].into_iter().flatten().min();
+            set.push(PollFd::from_borrowed_fd(session.socket.as_fd(), interest));
+        }
+        let sessions = fixed..set.len();
+        timeout = [timeout, self.lobby.watch(&mut set)].into_iter().flatten().min();
+        let lobby = sessions.end..set.len();
+        if let Some(listening) = accepting {
+            set.push(PollFd::from_borrowed_fd(listening.as_fd(), PollFlags::IN));
+        }
+        match poll(&mut set, timeout.map(timespec).as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut ready = Ready { stop: !set[0].revents().is_empty(), ..Ready::default() };
+        ready.alarm = !set[2].revents().is_empty();
+        ready.left = set[lobby].iter().map(|entry| !entry.revents().is_empty()).collect();
+        for (client, entry) in self.sessions.keys().zip(&set[sessions]) {
+            let happened = entry.revents();
+            if happened.contains(PollFlags::OUT) {
+                ready.write.push(*client);
+            }
+            if happened.intersects(PollFlags::HUP | PollFlags::ERR) {
+                ready.hung_up.push(*client);
+            } else if happened.contains(PollFlags::IN) {
+                ready.read.push(*client);
+            }
+        }
+        ready.accept = accepting.is_some() && set.last().is_some_and(|entry| !entry.revents().is_empty());
+        Ok(ready)
+    }
+
+    fn accept(&mut self) {
+        let Some(listening) = &self.listening else { return };
+        self.accept_after = None;
+        match accept_with(listening, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            // Credentials of a fresh connection can be read; if not, it is closed.
+            Ok(socket) => {
+                self.spare.renew();
+                let _ = self.add_session(socket);
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => {}
+            // Out of descriptors: with the last one it is seen who is there, and a place is kept for root.
+            Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => match self.spare.accept(listening) {
+                Ok(Some(socket)) => drop(self.add_session(socket)),
+                Ok(None) => {}
+                Err(_) => self.accept_after = Instant::now().checked_add(ACCEPT_PAUSE),
+            },
+            // Out of memory: the connection stays in the backlog for a moment.
+            Err(_) => self.accept_after = Instant::now().checked_add(ACCEPT_PAUSE),
+        }
+    }
+
+    /// Requests of who has some; who is first one turn is the last of them in the next.
+    fn read_all(&mut self, ready: &[ClientId], turn: &mut Turn) {
+        let begin = self.first.map_or(0, |first| ready.partition_point(|client| *client < first));
+        for client in ready[begin..].iter().chain(&ready[..begin]) {
+            self.read(*client, turn);
+        }
+        let begun = ready[begin..].iter().chain(&ready[..begin]).next();
+        self.first = begun.map(|client| client.next());
+    }
+
+    /// Whether the next request of `client` may be taken.
+    fn may_ask(&self, client: ClientId) -> bool {
+        let session = self.sessions.get(&client);
+        session.is_some_and(|session| self.interest(client, session).0 == PollFlags::IN)
+    }
+
+    /// Takes requests of a client for as long as it is its user's turn; whether it may have more.
+    fn read(&mut self, client: ClientId, turn: &mut Turn) -> bool {
+        while let Some(account) = self.service.account_of(client) {
+            if !turn.may(account) {
+                return true;
+            }
+            if !self.may_ask(client) {
+                return false;
+            }
+            let begun = Instant::now();
+            let more = self.read_one(client);
+            self.apply_effects();
+            self.service.charge(account);
+            if !more {
+                return false;
+            }
+            turn.count(account, since(begun));
+        }
+        false
+    }
+
+    /// Takes a client's next request; `false`: there was none, or it is cut.
+    fn read_one(&mut self, client: ClientId) -> bool {
+        let Some(session) = self.sessions.get(&client) else { return false };
+        match socket::receive_bare(&session.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
+            Ok(Some(packet)) => match packet.parse() {
+                Ok(call) => self.service.handle(client, call),
+                Err(error) => self.service.reject(client, error.to_string()),
+            },
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                self.service.reject(client, error.to_string());
+            }
+            Ok(None) | Err(_) => {
+                self.cut(client);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Clients that are gone: what they asked before is done, as far as their users may ask, in as many turns as that takes;
+    /// then they are cut.
+    fn hang_up(&mut self, gone: &[ClientId], turn: &mut Turn) {
+        for client in gone {
+            let account = self.service.account_of(*client);
+            if self.service.is_leaving(*client) || account.is_some_and(|account| !turn.may(account)) {
+                continue;
+            }
+            self.forget_unread(*client);
+            if let Some(session) = self.sessions.get_mut(client) {
+                session.deaf = true;
+            }
+            if !self.read(*client, turn) {
+                let begun = Instant::now();
+                self.cut(*client);
+                if let Some(account) = account {
+                    turn.count(account, since(begun));
+                }
+            }
+        }
+    }
+
+    fn apply_effects(&mut self) {
+        while let Some(effect) = self.service.next_effect() {
+            match effect {
+                Effect::Send(client, packet) => self.send(client, packet),
+                Effect::Cut(client) => {
+                    if let Some(session) = self.sessions.get_mut(&client) {
+                        session.ending = true;
+                        self.flush(client);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Into the client's socket, or behind what waits for it.
+    fn send(&mut self, client: ClientId, packet: Packet) {
+        let Some(session) = self.sessions.get_mut(&client).filter(|session| !session.deaf) else { return };
+        if session.unread.is_empty() {
+            match socket::send(&session.socket, &packet, SendFlags::DONTWAIT) {
+                Ok(()) => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    session.deaf = true;
+                    return;
+                }
+                Err(_) => return self.cut(client),
+            }
+        }
+        let more = Cost::of(&packet);
+        if !self.service.take_unread(client, session.unread.cost().bytes, more) {
+            self.service.count_not_reading();
+            return self.cut(client);
+        }
+        if session.unread.push(packet).is_err() {
+            // Out of descriptors or memory: what it is to be told cannot be kept.
+            self.service.give_back_unread(client, more);
+            self.cut(client);
+        }
+    }
+
+    /// Sends as much as the client's socket takes of what waits for it.
+    fn flush(&mut self, client: ClientId) {
+        let Some(session) = self.sessions.get_mut(&client) else { return };
+        let before = session.unread.cost();
+        let failed = loop {
+            match session.unread.pop() {
+                Ok(None) => break false,
+                Ok(Some(packet)) => match socket::send(&session.socket, &packet, SendFlags::DONTWAIT) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        session.unread.put_back(packet);
+                        break false;
+                    }
+                    Err(_) => break true,
+                },
+                Err(_) => break true,
+            }
+        };
+        session.unread.give_back();
+        let (after, ends) = (session.unread.cost(), session.ending && session.unread.is_empty());
+        self.service.give_back_unread(client, before - after);
+        if failed || ends {
+            self.cut(client);
+        }
+    }
+
+    fn forget_unread(&mut self, client: ClientId) {
+        if let Some(session) = self.sessions.get_mut(&client) {
+            let unread = std::mem::take(&mut session.unread);
+            self.service.give_back_unread(client, unread.cost());
+        }
+    }
+
+    fn cut(&mut self, client: ClientId) {
+        self.forget_unread(client);
+        let session = self.sessions.remove(&client);
+        // Who is told why it is cut gets the time to read that, whatever it has asked meanwhile.
+        if let Some(Session { socket, ending: true, deaf: false, .. }) = session {
+            self.lobby.linger(socket);
+        }
+        self.service.disconnect(client);
+    }
+
+    /// Stops the engine (which tears every channel down) and delivers the last news, for a bounded time.
+    fn farewell(&mut self) {
+        self.listening = None;
+        self.service.host().stop();
+        // Ends with an error: the engine has stopped and every event is read.
+        while self.service.handle_next_event().is_ok() {
+            self.apply_effects();
+        }
+        self.apply_effects();
+        let until = Instant::now() + FAREWELL;
+        while self.sessions.values().any(|session| !session.unread.is_empty()) {
+            let left = until.saturating_duration_since(Instant::now());
+            let waiting: Vec<ClientId> = self
+                .sessions
+                .iter()
+                .filter(|(_, session)| !session.unread.is_empty())
+                .map(|(id, _)| *id)
+                .collect();
+            let mut set: Vec<PollFd<'_>> = waiting
+                .iter()
+                .filter_map(|id| self.sessions.get(id))
+                .map(|session| PollFd::from_borrowed_fd(session.socket.as_fd(), PollFlags::OUT))
+                .collect();
+            if left.is_zero() || poll(&mut set, Some(&timespec(left))).is_err() {
+                return;
+            }
+            drop(set);
+            waiting.into_iter().for_each(|client| self.flush(client));
+        }
+    }
+}
+
+fn since(begun: Instant) -> Nanos {
+    Nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,305 @@
+//! What a host that starts runs on: the configured profile, a short one of its own, or the costs as written.
+
+use std::path::{Path, PathBuf};
+
+use punctual_engine::WORK_SLICE;
+use punctual_engine::profile::{
+    Around, MARGIN_DEFAULT, Machine, MeasureError, Plan, Profile, ProfileError, Rings, Wires,
+    costs_with_margin, measure, profile_of, quantum_that_fits, too_short, udp_wires, xdp_wires,
+};
+use punctual_ipc::api::ProfileStatus;
+use punctual_os::realtime;
+use punctual_proto::node::config::{CostSource, CpuCosts, Interference, NodeConfig};
+use punctual_proto::{Nanos, Ppm};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::config::{HostConfig, LinkDriver};
+
+/// What happens with the profile of another machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mismatch {
+    /// The host does not start.
+    #[default]
+    Refuse,
+    /// It is used; the host says that its guarantees do not rest on it.
+    Accept,
+}
+
+/// The `profile` keys of `[processor]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileSettings {
+    /// The file. Where it does not exist yet, a short profile is measured and written there.
+    pub file: Option<PathBuf>,
+    /// Added to every measured cost.
+    pub margin: Ppm,
+    /// See [`Mismatch`].
+    pub mismatch: Mismatch,
+    /// Whether a host without a file measures itself as it starts; else the costs are those of the configuration.
+    pub measure: bool,
+    /// Costs that the configuration gives: they override.
+    pub given: GivenCosts,
+}
+
+impl Default for ProfileSettings {
+    fn default() -> Self {
+        Self {
+            file: None,
+            margin: MARGIN_DEFAULT,
+            mismatch: Mismatch::Refuse,
+            measure: true,
+            given: GivenCosts::default(),
+        }
+    }
+}
+
+/// Costs of `[processor.costs]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are those of CpuCosts")]
+pub struct GivenCosts {
+    pub send_message: Option<Nanos>,
+    pub send_packet: Option<Nanos>,
+    pub send_packet_later: Option<Nanos>,
+    pub forward_packet: Option<Nanos>,
+    pub receive_packet: Option<Nanos>,
+    pub deliver_message: Option<Nanos>,
+    pub copy_kib: Option<Nanos>,
+    pub cold_start: Option<Nanos>,
+}
+
+impl GivenCosts {
+    /// `costs` with what is given in their place.
+    pub fn over(&self, costs: &CpuCosts) -> CpuCosts {
+        CpuCosts {
+            send_message: self.send_message.unwrap_or(costs.send_message),
+            send_packet: self.send_packet.unwrap_or(costs.send_packet),
+            // Whoever gives the cost of a packet and says nothing of later ones means all of them.
+            send_packet_later: self.send_packet_later.or(self.send_packet).unwrap_or(costs.send_packet_later),
+            forward_packet: self.forward_packet.unwrap_or(costs.forward_packet),
+            receive_packet: self.receive_packet.unwrap_or(costs.receive_packet),
+            deliver_message: self.deliver_message.unwrap_or(costs.deliver_message),
+            copy_kib: self.copy_kib.unwrap_or(costs.copy_kib),
+            cold_start: self.cold_start.unwrap_or(costs.cold_start),
+        }
+    }
+
+    /// Whether nothing is left to measure.
+    pub fn is_complete(&self) -> bool {
+        let Self {
+            send_message,
+            send_packet,
+            send_packet_later: _,
+            forward_packet,
+            receive_packet,
+            deliver_message,
+            copy_kib,
+            cold_start: _,
+        } = self;
+        [send_message, send_packet, forward_packet, receive_packet, deliver_message, copy_kib]
+            .into_iter()
+            .all(Option::is_some)
+    }
+}
+
+/// Costs that cannot be settled: the host does not start.
+#[derive(Debug, Error)]
+pub enum SettleError {
+    /// The file.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The measurement.
+    #[error("{0}; or give the costs in [processor.costs], or profile_measure = false for the defaults")]
+    Measure(#[from] MeasureError),
+}
+
+/// Puts the costs that this host runs on, and the quantum that they leave room for, into `config`.
+///
+/// # Errors
+/// See [`SettleError`].
+pub fn settle<R: Rings + Sync>(config: &mut HostConfig, rings: &R) -> Result<ProfileStatus, SettleError> {
+    let settings = config.profile.clone();
+    let (mut stands_in, wanted) = (None, driver_of(config));
+    let (profile, foreign) = match source_of(config, &settings) {
+        Source::Configured => return Ok(as_configured(config, &settings)),
+        Source::File(path) => {
+            let profile = Profile::load(path)?;
+            let driver = accepted(&profile, wanted);
+            if driver != wanted {
+                stands_in = Some("the profile was measured so".to_owned());
+            }
+            match profile.check_machine(&Machine::here(driver), path) {
+                Err(error) if settings.mismatch == Mismatch::Accept => (profile, Some(error.to_string())),
+                checked => checked.map(|()| (profile, None))?,
+            }
+        }
+        Source::Measured(file) => {
+            let profile = match measure_short(config, rings, wanted) {
+                Err(error) if wanted == "xdp" => {
+                    stands_in = Some(error.to_string());
+                    measure_short(config, rings, "udp")?
+                }
+                measured => measured?,
+            };
+            if let Some(path) = file {
+                profile.save(path)?;
+            }
+            (profile, None)
+        }
+    };
+    let mut settled = apply(config, &settings, &profile, foreign);
+    if let Some(why) = stands_in {
+        settled.summary += ", measured over kernel sockets in place of xdp";
+        settled.warnings.push(format!(
+            "the costs of xdp links are those of kernel sockets, which cost more: {why}: measure as root with \
+             'punctual profile --driver xdp'"
+        ));
+    }
+    Ok(settled)
+}
+
+/// Where the costs are to come from.
+enum Source<'a> {
+    Configured,
+    File(&'a Path),
+    /// Measured now, and kept in a file where one is named.
+    Measured(Option<&'a Path>),
+}
+
+fn source_of<'a>(config: &HostConfig, settings: &'a ProfileSettings) -> Source<'a> {
+    // On a best-effort host nothing is guaranteed, and an ordinary thread would measure others' work too.
+    let measure = settings.measure && !config.is_best_effort_host();
+    match settings.file.as_deref() {
+        _ if settings.given.is_complete() => Source::Configured,
+        Some(path) if measure && !path.exists() => Source::Measured(Some(path)),
+        Some(path) => Source::File(path),
+        None if measure => Source::Measured(None),
+        None => Source::Configured,
+    }
+}
+
+fn as_configured(config: &mut HostConfig, settings: &ProfileSettings) -> ProfileStatus {
+    let why = match (settings.given.is_complete(), settings.measure) {
+        (true, _) => "all are in [processor.costs]",
+        (false, true) => "a best-effort host",
+        (false, false) => "profile_measure = false",
+    };
+    let warnings = settle_units(config, Around::default());
+    ProfileStatus {
+        summary: format!("processor costs as configured, not measured ({why})"),
+        quantum_packets: config.node.cpu.quantum_packets,
+        warnings,
+        ..ProfileStatus::default()
+    }
+}
+
+/// The driver that a profile for this host must have been measured on: the dearest of its links'.
+fn driver_of(config: &HostConfig) -> &'static str {
+    let any = |of: fn(&LinkDriver) -> bool| config.drivers.iter().any(of);
+    if any(|driver| matches!(driver, LinkDriver::Udp(_))) {
+        "udp"
+    } else if any(|driver| matches!(driver, LinkDriver::Xdp(_))) {
+        "xdp"
+    } else {
+        "memory"
+    }
+}
+
+/// The driver that the profile may have been measured on: where veth pairs cannot be made kernel sockets stand in.
+fn accepted<'a>(profile: &Profile, wanted: &'a str) -> &'a str {
+    if wanted == "xdp" && profile.machine.driver == "udp" { "udp" } else { wanted }
+}
+
+fn wires_of(driver: &str) -> Result<Wires, MeasureError> {
+    match driver {
+        "memory" => Ok(Wires::memory()?),
+        "xdp" => xdp_wires(),
+        _ => Ok(udp_wires()?),
+    }
+}
+
+fn apply(
+    config: &mut HostConfig,
+    settings: &ProfileSettings,
+    profile: &Profile,
+    foreign: Option<String>,
+) -> ProfileStatus {
+    let margin = settings.margin;
+    let charged = costs_with_margin(&profile.costs.cpu_costs(), margin);
+    config.node.cpu.costs = settings.given.over(&charged);
+    let costs_from = match foreign {
+        None => CostSource::Measured { margin, short: profile.short },
+        Some(_) => CostSource::Foreign { margin },
+    };
+    config.node.cpu.costs_from = costs_from;
+    let mut warnings = settle_units(config, Around::of(profile));
+    let cpu = &config.node.cpu;
+    warnings.extend(interference_warning(cpu.interference, &cpu.costs, profile));
+    let percent = f64::from(margin.0) / 1e4;
+    let what = match &foreign {
+        Some(error) => format!("DEGRADED, no guarantee rests on it: {error}"),
+        None if profile.short => {
+            "a short profile, measured as the host started (run 'punctual profile' for a full one)".into()
+        }
+        None => format!("the profile of {}", profile.measured),
+    };
+    ProfileStatus {
+        costs_from,
+        file: settings.file.clone(),
+        measured: Some(profile.measured.clone()),
+        summary: format!("processor costs from {what}, with a margin of {percent:.0}%"),
+        quantum_packets: config.node.cpu.quantum_packets,
+        warnings,
+    }
+}
+
+/// Decides the quantum where the configuration does not, and tells what of it is too short for its units.
+fn settle_units(config: &mut HostConfig, around: Around) -> Vec<String> {
+    let NodeConfig { cpu, fragment_bytes, links, .. } = &mut config.node;
+    let fitting = || quantum_that_fits(cpu, *fragment_bytes, links, around);
+    cpu.quantum_packets = config.quantum.unwrap_or_else(fitting);
+    too_short(cpu, *fragment_bytes, links, around)
+}
+
+/// Turns cost [`Profile::turn_ns`] each full slice, and now and then a unit is dearer than what is charged for it.
+fn interference_warning(given: Interference, costs: &CpuCosts, profile: &Profile) -> Option<String> {
+    let needed =
+        Ppm(u32::try_from(u128::from(profile.turn_ns) * 1_000_000 / u128::from(WORK_SLICE.0))
+            .unwrap_or(u32::MAX));
+    let tail = |name: &str, charged: Nanos| {
+        let p999 = profile.measurements.get(name).map_or(0, |summary| summary.p999_ns);
+        Nanos(p999) - charged
+    };
+    let burst = tail("send_first_small", costs.send_packet)
+        .max(tail("forward_small", costs.forward_packet))
+        .max(tail("receive_middle_large", costs.receive_packet + costs.copy_kib * 2));
+    (given.rho < needed || given.sigma < burst).then(|| {
+        format!(
+            "interference {} + {:.1}% is less than what was measured: set interference_burst = \"{}us\" and \
+             interference_share = \"{}%\" in [processor]",
+            given.sigma,
+            f64::from(given.rho.0) / 1e4,
+            given.sigma.max(burst).0.div_ceil(1_000),
+            given.rho.0.max(needed.0).div_ceil(10_000)
+        )
+    })
+}
+
+/// Measures in the class that the processor will run in, on a thread of its own.
+fn measure_short<R: Rings + Sync>(
+    config: &HostConfig,
+    rings: &R,
+    driver: &str,
+) -> Result<Profile, MeasureError> {
+    let real_time = config.real_time;
+    let samples = std::thread::scope(|scope| {
+        let measuring =
+            std::thread::Builder::new().name("punctual-profile".into()).spawn_scoped(scope, || {
+                realtime::apply(&real_time)?;
+                measure(rings, wires_of(driver)?, Plan::SHORT)
+            });
+        let measuring = measuring.map_err(|error| MeasureError::Os { what: "a thread", error })?;
+        measuring.join().unwrap_or_else(|_| Err(MeasureError::Failed("the measuring thread failed".into())))
+    })?;
+    Ok(profile_of(&samples, driver, "the start of the host", true))
+}

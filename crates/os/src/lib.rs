@@ -1,0 +1,29 @@
+//! What a host asks of Linux: clocks, the class of a thread, waiting, memory, filters of system calls; and what tools around a
+//! host ask of it: network namespaces, commands, Ctrl-C.
+
+pub mod attributes;
+pub mod calls;
+pub mod clock;
+pub mod command;
+pub mod cpus;
+pub mod heap;
+pub mod interrupt;
+pub mod namespaces;
+pub mod network;
+pub mod realtime;
+pub mod usage;
+pub mod wait;
+
+use std::io::{self, Read};
+
+pub use clock::now;
+
+/// 64 bits that nobody can guess.
+///
+/// # Errors
+/// Where the system has no random source.
+pub fn random_u64() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
+}

@@ -1,0 +1,382 @@
+//! The scheduling class of the processor thread, its CPU and its memory. All of it fails closed: what was asked
+//! for and not obtained is an error with the fix in it.
+
+use std::io;
+
+use punctual_analysis::{Nanos, Ppm};
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use thiserror::Error;
+
+use super::attributes::{Attributes, SELF, set_attributes};
+
+/// A processor that spins so long never sleeps in effect: RT throttling counts within a second.
+const SPIN_BOUNDED: Nanos = Nanos::from_millis(100);
+
+/// Of the admitted utilisation: what costs that nobody has measured may take beside it.
+const RUNTIME_MARGIN: Ppm = Ppm(50_000);
+/// An idle node's share: HELLOs, requests, wake-ups; one slice of work in a period of a millisecond is half of it.
+const RUNTIME_MIN: Ppm = Ppm(100_000);
+/// Most that the kernel gives to one thread (`sched_rt_runtime_us` of `sched_rt_period_us`, unless changed).
+pub const RUNTIME_MAX: Ppm = Ppm(950_000);
+/// The periods that the kernel takes (`sched_deadline_period_{min,max}_us`).
+pub const PERIODS: [Nanos; 2] = [Nanos::from_micros(100), Nanos::from_millis(4_194)];
+
+/// Runtime in each `period` of a processor whose admission has given `utilisation` away, interference included.
+pub fn runtime(utilisation: Ppm, period: Nanos) -> Nanos {
+    let share = utilisation.0.saturating_add(RUNTIME_MARGIN.0).clamp(RUNTIME_MIN.0, RUNTIME_MAX.0);
+    Nanos((u128::from(period.0) * u128::from(share) / 1_000_000) as u64)
+}
+
+/// Gives the calling thread, which is scheduled by deadline, so much of each period.
+///
+/// # Errors
+/// Where the kernel's admission, or the right, is missing.
+pub fn set_runtime(runtime: Nanos, period: Nanos) -> Result<(), RealTimeError> {
+    set_attributes(SELF, Attributes::Deadline { runtime, period }).map_err(|error| RealTimeError::Deadline {
+        runtime,
+        period,
+        fix: deadline_fix(&error),
+        error,
+    })
+}
+
+fn deadline_fix(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EBUSY) => {
+            "the CPUs have no such share left: stop other deadline threads, use fewer or lighter channels, or \
+             [processor] class = \"fifo\""
+        }
+        Some(libc::EPERM) => {
+            "run as root or grant CAP_SYS_NICE, and do not confine the process to some of the CPUs (taskset): an \
+             exclusive cpuset does that; or start with --best-effort-host"
+        }
+        _ => "give [processor] deadline_period within /proc/sys/kernel/sched_deadline_period_{min,max}_us",
+    }
+}
+
+/// The nice value of a thread whose answers applications wait for, whatever hogs there are.
+const NICE_FIRST: i32 = -20;
+
+/// The calling thread, an ordinary one, goes before other ordinary ones where the processor has a real-time `class`. A
+/// process that may have that class and no better nice value (`RLIMIT_RTPRIO` alone) leaves it as it is: nothing that is
+/// promised depends on it.
+///
+/// # Errors
+/// What the kernel says, but for a missing right.
+pub fn go_before_ordinary_threads(class: SchedulingClass) -> io::Result<()> {
+    if class == SchedulingClass::BestEffortHost {
+        return Ok(());
+    }
+    let first =
+        Attributes::Else { policy: libc::SCHED_OTHER as u32, nice: NICE_FIRST, priority: 0, flags: 0 };
+    set_attributes(SELF, first).or_else(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// How the processor is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulingClass {
+    /// `SCHED_FIFO` at 1 to 99.
+    Fifo {
+        /// The priority.
+        priority: u8,
+    },
+    /// `SCHED_DEADLINE`, with the runtime that admission has given away.
+    Deadline {
+        /// Of its runtime; also its deadline.
+        period: Nanos,
+    },
+    /// An ordinary thread: nothing is guaranteed, and whoever runs so says so.
+    BestEffortHost,
+}
+
+/// What the processor thread needs of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RealTime {
+    /// Its class.
+    pub class: SchedulingClass,
+    /// The CPU that it is pinned to.
+    pub cpu: Option<u32>,
+    /// Whether the whole process' memory is locked, so that no page fault can delay it.
+    pub lock_memory: bool,
+}
+
+impl RealTime {
+    /// An ordinary thread on any CPU.
+    pub const BEST_EFFORT_HOST: Self =
+        Self { class: SchedulingClass::BestEffortHost, cpu: None, lock_memory: false };
+}
+
+/// What the host refused, with the fix.
+#[derive(Debug, Error)]
+pub enum RealTimeError {
+    /// The priority does not exist.
+    #[error("SCHED_FIFO priority {priority} is out of range: use {min} to {max}")]
+    Priority {
+        /// The one that was asked for.
+        priority: u8,
+        /// Smallest.
+        min: i32,
+        /// Largest.
+        max: i32,
+    },
+    /// The class was refused.
+    #[error(
+        "SCHED_FIFO priority {priority} was refused ({error}): run as root, or grant CAP_SYS_NICE or RLIMIT_RTPRIO, \
+         or start with --best-effort-host"
+    )]
+    Class {
+        /// The priority that was asked for.
+        priority: u8,
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// The runtime was refused.
+    #[error("SCHED_DEADLINE with {runtime} every {period} was refused ({error}): {fix}")]
+    Deadline {
+        /// Wanted of each period.
+        runtime: Nanos,
+        /// The period.
+        period: Nanos,
+        /// The system's answer.
+        error: io::Error,
+        /// What helps.
+        fix: &'static str,
+    },
+    /// It is pinned, and to be scheduled by deadline.
+    #[error(
+        "a thread that is pinned cannot be scheduled by deadline: leave [processor] cpu = {cpu} out and start the \
+         daemon in an exclusive cpuset, or use class = \"fifo\""
+    )]
+    PinnedDeadline {
+        /// The CPU that was asked for.
+        cpu: u32,
+    },
+    /// It would never sleep, and use its runtime up for nothing.
+    #[error(
+        "a processor that never sleeps uses its SCHED_DEADLINE runtime up for nothing: give a shorter spin, or class = \
+         \"fifo\""
+    )]
+    SpinningDeadline,
+    /// It would spin, and be throttled.
+    #[error(
+        "a processor that never sleeps in a real-time class loses 50 ms of every second to RT throttling: pin it to an \
+         isolated CPU ([processor] cpu, kernel parameter isolcpus), or sysctl kernel.sched_rt_runtime_us=-1, or give a \
+         shorter spin"
+    )]
+    Throttled,
+    /// Locking was refused.
+    #[error(
+        "memory cannot be locked ({error}): run as root, or grant CAP_IPC_LOCK or a larger RLIMIT_MEMLOCK, \
+         or start with --best-effort-host"
+    )]
+    Memory {
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// No such CPU, or not ours.
+    #[error(
+        "the processor cannot be pinned to CPU {cpu} ({error}): choose one of /sys/fs/cgroup/cpuset.cpus.effective or leave \"cpu\" out"
+    )]
+    Cpu {
+        /// The one that was asked for.
+        cpu: u32,
+        /// The system's answer.
+        error: io::Error,
+    },
+}
+
+/// Gives the calling thread what `wanted` says; on an error some of it may hold already. Threads that it starts in a
+/// real-time class are ordinary ones.
+///
+/// # Errors
+/// The first thing that the host refused.
+pub fn apply(wanted: &RealTime) -> Result<(), RealTimeError> {
+    if let Some(cpu) = wanted.cpu {
+        if matches!(wanted.class, SchedulingClass::Deadline { .. }) {
+            return Err(RealTimeError::PinnedDeadline { cpu });
+        }
+        pin(cpu)?;
+    }
+    if wanted.lock_memory {
+        mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
+            .map_err(|error| RealTimeError::Memory { error: error.into() })?;
+    }
+    match wanted.class {
+        SchedulingClass::Fifo { priority } => set_fifo(priority),
+        // Admission has given nothing away yet; the processor follows it from here.
+        SchedulingClass::Deadline { period } => set_runtime(runtime(Ppm(0), period), period),
+        SchedulingClass::BestEffortHost => {
+            TimerSlack::LEAST.set();
+            Ok(())
+        }
+    }
+}
+
+/// Whether a processor of the class may look at its rings for `spin` before it sleeps. One that never sleeps in a
+/// real-time class loses 50 ms of every second to RT throttling (`sched_rt_runtime_us`), unless that is off or no
+/// ordinary thread ever runs on its CPU.
+///
+/// # Errors
+/// Where it would be throttled.
+pub fn check_spin(real_time: &RealTime, spin: Nanos) -> Result<(), RealTimeError> {
+    let always = spin >= SPIN_BOUNDED;
+    if !always || real_time.class == SchedulingClass::BestEffortHost {
+        return Ok(());
+    }
+    if matches!(real_time.class, SchedulingClass::Deadline { .. }) {
+        return Err(RealTimeError::SpinningDeadline);
+    }
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let throttled = read("/proc/sys/kernel/sched_rt_runtime_us").trim() != "-1";
+    let isolated = read("/sys/devices/system/cpu/isolated");
+    let has_own_core = real_time.cpu.is_some_and(|cpu| is_listed(cpu, isolated.trim()));
+    if throttled && !has_own_core { Err(RealTimeError::Throttled) } else { Ok(()) }
+}
+
+/// Whether a list like "1,4-7" names a CPU.
+fn is_listed(cpu: u32, list: &str) -> bool {
+    list.split(',').any(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        matches!((first.parse::<u32>(), last.parse::<u32>()), (Ok(first), Ok(last)) if (first..=last).contains(&cpu))
+    })
+}
+
+/// Pins the calling thread.
+///
+/// # Errors
+/// [`RealTimeError::Cpu`].
+pub fn pin(cpu: u32) -> Result<(), RealTimeError> {
+    let fail = |error| RealTimeError::Cpu { cpu, error };
+    if cpu as usize >= CpuSet::MAX_CPU {
+        return Err(fail(io::ErrorKind::InvalidInput.into()));
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu as usize);
+    sched_setaffinity(None, &set).map_err(|error| fail(error.into()))
+}
+
+fn set_fifo(priority: u8) -> Result<(), RealTimeError> {
+    // SAFETY: both only read their argument.
+    let (min, max) = unsafe {
+        (libc::sched_get_priority_min(libc::SCHED_FIFO), libc::sched_get_priority_max(libc::SCHED_FIFO))
+    };
+    if !(min..=max).contains(&i32::from(priority)) {
+        return Err(RealTimeError::Priority { priority, min, max });
+    }
+    set_attributes(SELF, Attributes::Fifo { priority })
+        .map_err(|error| RealTimeError::Class { priority, error })
+}
+
+/// By how much the kernel may put the calling thread's timers off, in nanoseconds: 50,000 unless told otherwise. Threads
+/// in real-time classes are never put off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimerSlack(libc::c_ulong);
+
+impl TimerSlack {
+    const LEAST: Self = Self(1);
+
+    /// As it is.
+    pub fn read() -> Self {
+        // SAFETY: PR_GET_TIMERSLACK takes nothing and touches no memory. It cannot fail.
+        let slack = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
+        Self(libc::c_ulong::from(slack.unsigned_abs()))
+    }
+
+    /// From now on.
+    pub fn set(self) {
+        // SAFETY: PR_SET_TIMERSLACK takes one number and touches no memory. It cannot fail.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, self.0) };
+    }
+}
+
+/// Puts the calling thread into `SCHED_FIFO` at `priority` (1 to 99), on one CPU or on any.
+///
+/// # Errors
+/// Where the class or the CPU is refused, with the fix.
+pub fn enter_fifo(priority: u8, cpu: Option<u32>) -> Result<(), RealTimeError> {
+    apply(&RealTime { class: SchedulingClass::Fifo { priority }, cpu, lock_memory: false })
+}
+
+/// Whether this process may enter real-time classes at all; tried on a thread of its own.
+pub fn available() -> bool {
+    std::thread::spawn(|| enter_fifo(1, None).is_ok()).join().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Applies on a thread of its own, which then ends.
+    fn apply_aside(wanted: RealTime) -> Result<(), String> {
+        std::thread::spawn(move || apply(&wanted).map_err(|error| error.to_string()))
+            .join()
+            .expect("no panic")
+    }
+
+    #[test]
+    fn an_impossible_priority_is_refused_with_the_range() {
+        let class = SchedulingClass::Fifo { priority: 200 };
+        let refusal = apply_aside(RealTime { class, ..RealTime::BEST_EFFORT_HOST });
+        assert_eq!(refusal, Err("SCHED_FIFO priority 200 is out of range: use 1 to 99".into()));
+    }
+
+    #[test]
+    fn an_impossible_cpu_is_refused() {
+        for cpu in [1_000, u32::MAX] {
+            let refusal = apply_aside(RealTime { cpu: Some(cpu), ..RealTime::BEST_EFFORT_HOST });
+            assert!(refusal.is_err_and(|text| text.contains(&format!("CPU {cpu} ")) && !text.contains('\n')));
+        }
+    }
+
+    #[test]
+    fn a_list_of_cpus_is_read_as_the_kernel_writes_it() {
+        for (cpu, list, listed) in [(3, "1,3", true), (5, "1,4-7", true), (8, "1,4-7", false), (0, "", false)]
+        {
+            assert_eq!(is_listed(cpu, list), listed, "{cpu} in \"{list}\"");
+        }
+    }
+
+    #[test]
+    fn who_may_be_throttled_may_not_spin_for_ever() {
+        let fifo = RealTime { class: SchedulingClass::Fifo { priority: 5 }, ..RealTime::BEST_EFFORT_HOST };
+        assert!(check_spin(&RealTime::BEST_EFFORT_HOST, Nanos::MAX).is_ok());
+        assert!(check_spin(&fifo, Nanos::from_micros(50)).is_ok());
+        let throttled = std::fs::read_to_string("/proc/sys/kernel/sched_rt_runtime_us").expect("Linux");
+        assert_eq!(check_spin(&fifo, Nanos::MAX).is_err(), throttled.trim() != "-1");
+    }
+
+    #[test]
+    fn an_ordinary_thread_needs_no_privilege() {
+        assert_eq!(apply_aside(RealTime::BEST_EFFORT_HOST), Ok(()));
+    }
+
+    /// Without the privilege the class is refused, and the text says what to do. The thread alone gives up its
+    /// capabilities; the limit, which holds for the process, matters to nobody else here.
+    #[test]
+    fn without_privilege_fifo_is_refused_with_the_fix() {
+        let refusal = std::thread::spawn(|| {
+            drop_privileges_of_this_thread();
+            apply(&RealTime { class: SchedulingClass::Fifo { priority: 50 }, ..RealTime::BEST_EFFORT_HOST })
+        })
+        .join()
+        .expect("no panic");
+        let text = refusal.expect_err("refused").to_string();
+        assert!(text.contains("CAP_SYS_NICE") && text.contains("--best-effort-host"), "{text}");
+    }
+
+    fn drop_privileges_of_this_thread() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+        let limit = Rlimit { current: Some(0), ..getrlimit(Resource::Rtprio) };
+        setrlimit(Resource::Rtprio, limit).expect("a limit can be lowered");
+        let none = CapabilitySet::empty();
+        let mine = capabilities(None).expect("capabilities can be read");
+        let permitted = mine.permitted - CapabilitySet::SYS_NICE;
+        let sets = CapabilitySets { effective: none, permitted, inheritable: none };
+        set_capabilities(None, sets).expect("capabilities can be given up");
+    }
+}
