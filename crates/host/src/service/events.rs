@@ -62,7 +62,8 @@ impl<H: Host> Service<H> {
                 self.finish_call(channel, Err(ApiError::Refused(refusal)));
             }
             Event::Probed { channel, answer } => {
-                self.finish_call(channel, Ok(Answer::Probed { answer }));
+                let allowed = answer.as_ref().map_or(Ok(()), |grant| self.check_probe(channel, grant));
+                self.finish_call(channel, allowed.map(|()| Answer::Probed { answer }));
             }
             Event::Incoming(incoming) => self.incoming_channel(incoming),
             Event::Established { channel } => self.tell(channel, Push::Established { channel }),
@@ -111,7 +112,7 @@ impl<H: Host> Service<H> {
     /// Answers the call that waits for `channel` and forgets the channel.
     fn finish_call(&mut self, channel: ChannelId, answer: Result<Answer, ApiError>) {
         let Some(end) = self.release_end(channel) else { return };
-        if let (Some(client), Stage::Opening { call, .. } | Stage::Probing { call }) =
+        if let (Some(client), Stage::Opening { call, .. } | Stage::Probing { call, .. }) =
             (end.client, &end.stage)
         {
             self.answer(client, *call, answer, Vec::new());

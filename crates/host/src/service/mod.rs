@@ -92,7 +92,7 @@ enum Stage {
     /// The network has not answered; this call waits for it.
     Opening { call: u64, contract: Contract },
     /// The same for a dry run.
-    Probing { call: u64 },
+    Probing { call: u64, contract: Contract },
     /// The agent has not answered.
     Incoming { contract: Contract, messages: u32 },
     /// Rings are attached.

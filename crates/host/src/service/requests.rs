@@ -11,7 +11,7 @@ use punctual_ipc::ring::{InboxWriter, OutboxReader, RingError, RingHandles, Ring
 use punctual_ipc::wake::Doorbell;
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{ChannelStatus, OpenRequest, RequestError, UserId};
+use punctual_proto::node::api::{ChannelStatus, Grant, OpenRequest, RequestError, UserId};
 
 use super::acceptance::accept_messages;
 use super::quota::is_privileged;
@@ -195,7 +195,27 @@ impl<H: Host> Service<H> {
     ) -> Outcome {
         let user = self.user_of(client);
         let request = OpenRequest { to, contract, user, probe: true, token: None };
-        self.start_open(client, account, request, Stage::Probing { call })
+        self.start_open(client, account, request, Stage::Probing { call, contract })
+    }
+
+    /// Of the processor's heap, for the messages of a burst.
+    fn room_of(contract: &Contract) -> u64 {
+        u64::from(contract.burst_messages_max) * Node::<H::Memory>::SOURCE_MESSAGE_BYTES
+    }
+
+    /// Whether the quotas of a probe's user have what its channel would take here; nothing is taken.
+    pub(super) fn check_probe(&mut self, channel: ChannelId, grant: &Grant) -> Result<(), ApiError> {
+        let Some((account, contract)) = self.ends.get(&channel).and_then(|end| match end.stage {
+            Stage::Probing { contract, .. } => Some((end.account, contract)),
+            _ => None,
+        }) else {
+            return Ok(());
+        };
+        let ring = held_by_outbox(RingShape::new(grant.outbox_messages, contract.message_bytes_max)?);
+        let held = Held { bytes: ring.bytes.saturating_add(Self::room_of(&contract)), ..ring };
+        self.take_held(account, held)?;
+        self.give_back_held(account, held);
+        Ok(())
     }
 
     fn start_open(
@@ -205,8 +225,7 @@ impl<H: Host> Service<H> {
         request: OpenRequest,
         stage: Stage,
     ) -> Outcome {
-        let (probe, burst) = (request.probe, request.contract.burst_messages_max);
-        let room_bytes = if probe { 0 } else { u64::from(burst) * Node::<H::Memory>::SOURCE_MESSAGE_BYTES };
+        let room_bytes = if request.probe { 0 } else { Self::room_of(&request.contract) };
         self.accounts.take(account, Resource::Channels, 1)?;
         self.accounts
             .take(account, Resource::BufferBytes, room_bytes)

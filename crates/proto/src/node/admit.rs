@@ -9,7 +9,7 @@ use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, buffers};
 
-use super::api::{FilterChange, Passed, Receipt, RefuseCause, Role, StageGrant};
+use super::api::{FilterChange, Passed, Receipt, RefuseCause, Role, StageGrant, Tally};
 use super::clip::{
     Clip, Counters, Demoted, Ending, Forwarder, Lenient, Outlet, PacketQueue, Punctual, RoleState, Sink,
     Source, Told,
@@ -86,19 +86,29 @@ impl<M: Memory> Resources for Plane<M> {
     }
 
     fn ask_final(&mut self, local: &Arc<LocalChannel>, terms: &CommitTerms) {
-        // A sink that holds to the deadline hands over d before it: its share of the leftover is handed on.
-        let punctual = local.role == Role::Sink && local.contract.delivery == Delivery::AtDeadline;
-        let wanted = if punctual { &self.offered(local.channel) } else { &terms.bounds };
+        let wanted = if keeps_offer(local) { &self.offered(local.channel) } else { &terms.bounds };
         self.stages.ask_final(local, wanted, terms);
     }
 
+    fn try_final(&mut self, local: &Arc<LocalChannel>, terms: &CommitTerms, limit: Nanos) {
+        let wanted = (!keeps_offer(local)).then(|| terms.bounds.clone());
+        self.stages.try_final(local, wanted, terms, limit);
+    }
+
     fn poll_answer(&mut self) -> Option<Answer> {
-        let answer = self.stages.poll_answer()?;
-        if let Answer::Held(channel, _) = answer {
-            let link_out = self.stages.held(channel).and_then(|held| held.link());
-            self.divide_rest(link_out.map(|(link, _)| link));
+        match self.stages.poll_answer()? {
+            Answer::Tried(channel, Ok(_)) => {
+                let tried = self.stages.take_tried(channel).ok_or(RefuseCause::Exhausted);
+                Some(Answer::Tried(channel, tried.and_then(|tried| self.would_commit(tried))))
+            }
+            answer => {
+                if let Answer::Held(channel, _) = answer {
+                    let link_out = self.stages.held(channel).and_then(|held| held.link());
+                    self.divide_rest(link_out.map(|(link, _)| link));
+                }
+                Some(answer)
+            }
         }
-        Some(answer)
     }
 
     fn commit(
@@ -130,6 +140,17 @@ impl<M: Memory> Resources for Plane<M> {
         self.clips.get(channel).map(Clip::passed).unwrap_or_default()
     }
 
+    fn sent(&self, channel: ChannelId) -> Tally {
+        self.clips.get(channel).map(Clip::sent).unwrap_or_default()
+    }
+
+    fn await_last(&mut self, channel: ChannelId, sent: Tally) {
+        if let Some(clip) = self.clips.get_mut(channel) {
+            clip.last = Some(Box::new(sent));
+        }
+        self.look_for_end(channel);
+    }
+
     fn outdate(&mut self, channel: ChannelId) {
         if let Some(clip) = self.clips.get_mut(channel) {
             clip.outdate();
@@ -143,6 +164,11 @@ impl<M: Memory> Resources for Plane<M> {
         self.share_without(link_out.map(|(link, _)| link), channel);
         self.divide_rest(link_out.map(|(link, _)| link));
     }
+}
+
+/// A sink that holds to the deadline hands over d before it: its share of the leftover is handed on.
+fn keeps_offer(local: &LocalChannel) -> bool {
+    local.role == Role::Sink && local.contract.delivery == Delivery::AtDeadline
 }
 
 /// The buffer formulas (GUARANTEES).
@@ -206,6 +232,17 @@ fn reserved(local: &LocalChannel, buffers: Buffers, soft: bool) -> Reserved {
 }
 
 impl<M: Memory> Plane<M> {
+    /// What [`Resources::commit`] would say of a channel whose stages could become `relaxed`.
+    fn would_commit(
+        &self,
+        (local, relaxed, terms): (Arc<LocalChannel>, Relaxed, CommitTerms),
+    ) -> Result<Vec<StageGrant>, RefuseCause> {
+        let buffers = buffers_of(&local, &Terms::of(&terms, relaxed.bounds.clone()));
+        let wanted = reserved(&local, buffers, relaxed.soft.0);
+        self.stages.check_buffers(local.channel, &wanted)?;
+        Ok(self.stages.would_hold(&local, &relaxed, wanted.bytes))
+    }
+
     /// The smallest bounds that were offered: what is held before anything is relaxed.
     fn offered(&self, channel: ChannelId) -> Vec<Nanos> {
         let held = self.stages.held(channel);
@@ -254,6 +291,7 @@ impl<M: Memory> Plane<M> {
             cpu_horizon: self.stages.cpu_early(local, terms.horizons[0]),
             handler,
             lenient: (lenient != Lenient { slack_ns_min: i64::MIN, pooled: None }).then(|| Box::new(lenient)),
+            last: None,
             counters: Counters::default(),
             told: Told::default(),
             role,

@@ -205,6 +205,11 @@ impl<F> Arrivals<F> {
         self.packets.iter()
     }
 
+    /// Whether a packet of a path waits.
+    pub fn has(&self, path: &PathId) -> bool {
+        self.of_path.contains_key(path)
+    }
+
     /// What is counted of all paths.
     pub fn counted(&self) -> u64 {
         self.of_path.values().map(|waiting| u64::from(*waiting)).sum()

@@ -10,7 +10,7 @@ use core::ops::AddAssign;
 use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals, LogicalArrivals};
 use punctual_analysis::{Guarantee, Instant, Nanos};
 
-use super::api::{ChannelCounters, Notice, Passed, Receipt, Thrown};
+use super::api::{ChannelCounters, Notice, Passed, Receipt, Tally, Thrown};
 use super::best_effort::Slot;
 use super::lateness::Timeliness;
 use super::outgoing::Outgoing;
@@ -45,6 +45,8 @@ pub(super) struct Clip<M: Memory> {
     pub handler: HandlerId,
     /// What few channels have.
     pub lenient: Option<Box<Lenient>>,
+    /// It is closing, and this is all that comes: a source has none, nor has one of which nobody knows that.
+    pub last: Option<Box<Tally>>,
     pub counters: Counters,
     pub told: Told,
     pub role: RoleState<M>,
@@ -285,6 +287,26 @@ impl<M: Memory> Clip<M> {
         Passed { packets_in, packets_out, messages_out, thrown: self.counters.thrown() }
     }
 
+    /// What has left a source.
+    pub fn sent(&self) -> Tally {
+        Tally { packets: self.counters.packets_out, digest: self.counters.digest }
+    }
+
+    /// Whether it is closing, and all that was to come has gone on, was given to its application, or was thrown away; what
+    /// waits here as best effort is not looked at.
+    pub fn has_ended(&self) -> bool {
+        let Counters { packets_in: packets, packets_out, digest, .. } = self.counters;
+        self.last.as_deref().is_some_and(|last| *last == Tally { packets, digest })
+            && match &self.role {
+                RoleState::Source(_) => false,
+                RoleState::Forwarder(_) => packets_out + self.counters.thrown().all() >= packets,
+                RoleState::Sink(sink) => {
+                    sink.input.packets_used == 0
+                        && sink.punctual.as_ref().is_none_or(|punctual| punctual.held.is_empty())
+                }
+            }
+    }
+
     /// As `channels` shows them.
     pub fn counted(&self) -> ChannelCounters {
         ChannelCounters { lost: self.lost(), ..self.counters.shown() }
@@ -319,6 +341,8 @@ pub(super) struct Counters {
     pub expired: Count,
     pub packets_in: u64,
     pub packets_out: u64,
+    /// Of which packets have left a source, or have come elsewhere ([`Tally`]).
+    pub digest: u64,
 }
 
 /// How often something happened that should not. The largest number stands for itself or more: four thousand million of

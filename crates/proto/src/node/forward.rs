@@ -66,6 +66,9 @@ impl<M: Memory> Plane<M> {
             }
         }
         clip.give_back_frames(freed, &mut self.lines);
+        if freed > 0 {
+            self.look_for_end(channel);
+        }
         self.note_processor(late, now);
     }
 

@@ -195,7 +195,7 @@ pub(super) struct Plane<M: Memory> {
     pub touched: Vec<ChannelId>,
     /// What drivers have not been told yet.
     pub filters: VecDeque<(LinkId, FilterChange)>,
-    /// Closing sources that have sent everything.
+    /// Closing sources that have sent everything, and channels that pass or end here of which nothing more comes.
     pub drained: VecDeque<ChannelId>,
     /// Whether the kernel's share of any link follows admission.
     pub follows: bool,
@@ -348,9 +348,20 @@ impl<M: Memory> Plane<M> {
 
     /// A demoted packet of a channel found no room as best effort: of one that was touched by it, or that passes.
     pub fn note_demoted_dropped(&mut self, path: &PathId) {
-        let clip = self.channel_of(path).and_then(|channel| self.clips.get_mut(channel));
-        if let Some(clip) = clip {
+        let Some(channel) = self.channel_of(path) else { return };
+        if let Some(clip) = self.clips.get_mut(channel) {
             clip.counters.demoted_dropped += 1;
+        }
+        self.look_for_end(channel);
+    }
+
+    /// Something of a channel has gone on, was taken in or thrown away: if that was all of one that closes, signalling hears
+    /// of it.
+    pub fn look_for_end(&mut self, channel: ChannelId) {
+        let Some(clip) = self.clips.get_mut(channel).filter(|clip| clip.last.is_some()) else { return };
+        if clip.has_ended() && !self.arrivals.has(&clip.local.path) {
+            clip.last = None;
+            self.drained.push_back(channel);
         }
     }
 

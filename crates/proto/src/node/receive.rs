@@ -7,7 +7,7 @@ use punctual_analysis::arrival::{Arrival, Verdict};
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_trial::{Defence, holds};
 
-use super::api::Port;
+use super::api::{Port, Tally};
 use super::best_effort::Waiting;
 use super::clip::{Clip, PacketIn, PacketQueue, RoleState};
 use super::plane::{Line, Plane, SignalIn};
@@ -90,8 +90,11 @@ impl<M: Memory> Plane<M> {
         let wire_bytes = line.wire_bytes(header.payload_bytes);
         clip.touch(&mut self.touched);
         clip.counters.packets_in += 1;
+        clip.counters.digest =
+            clip.counters.digest.wrapping_add(Tally::mark(header.message, header.fragment));
         if clip.has_expired(header) {
-            return clip.counters.expired += 1;
+            clip.counters.expired += 1;
+            return self.look_for_end(channel);
         }
         let mut header = *header;
         if let Some(late) = line.neighbour.bring_here(&mut header, received) {
@@ -110,6 +113,7 @@ impl<M: Memory> Plane<M> {
                 } else {
                     clip.counters.no_buffer += 1;
                     self.drops.no_buffer += 1;
+                    self.look_for_end(channel);
                 }
             }
             Some(Verdict::Demoted) => {

@@ -56,8 +56,12 @@ impl<M: Memory> Plane<M> {
         clip.touch(&mut self.touched);
         let before = clip.counters.misses;
         clip.deliver_held(self.config.clock_tolerance, now);
-        if clip.counters.misses > before {
+        let (is_late, closes) = (clip.counters.misses > before, clip.last.is_some());
+        if is_late {
             self.notice(channel, Notice::Late);
+        }
+        if closes {
+            self.look_for_end(channel);
         }
     }
 
@@ -85,10 +89,14 @@ impl<M: Memory> Plane<M> {
             );
         }
         let after = (clip.counters.misses, clip.counters.overruns);
+        let closes = clip.last.is_some();
         clip.give_back_frames(freed, &mut self.lines);
         self.note_processor(late, now);
         if is_first {
             self.first_data = Some(channel);
+        }
+        if closes {
+            self.look_for_end(channel);
         }
         if after.0 > before.0 {
             self.notice(channel, Notice::Late);
@@ -113,6 +121,7 @@ impl<M: Memory> Plane<M> {
         if is_late {
             self.notice(channel, Notice::Late);
         }
+        self.look_for_end(channel);
     }
 }
 

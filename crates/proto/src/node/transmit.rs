@@ -4,7 +4,7 @@
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
-use super::api::{PacketOut, Port, Transmit};
+use super::api::{PacketOut, Port, Tally, Transmit};
 use super::clip::{Clip, RoleState};
 use super::config::Pace;
 use super::outgoing::{Fragment, Messages, Outgoing};
@@ -109,11 +109,15 @@ impl<M: Memory> Plane<M> {
                 clip.give_back_frames(1, &mut self.lines);
                 let RoleState::Forwarder(forwarder) = &clip.role else { return None };
                 clip.counters.packets_out += 1;
-                let slack_ns = (nominal + forwarder.outlet.bound).minus(departure);
+                let (slack_ns, closes) =
+                    ((nominal + forwarder.outlet.bound).minus(departure), clip.last.is_some());
                 let age = Age::of(departure.since(header.logical_arrival));
                 if header.fragment + 1 == header.fragments {
                     clip.counters.messages_out += 1;
                     clip.counters.bytes_out += u64::from(header.message_bytes);
+                }
+                if closes {
+                    self.look_for_end(channel);
                 }
                 return pass_on(&Header { slack_ns, age, ..header }, frame, out);
             }
@@ -133,8 +137,9 @@ impl<M: Memory> Plane<M> {
         if header.kind != Kind::Guaranteed {
             return;
         }
-        let clip = self.channel_of(&header.path).and_then(|channel| self.clips.get_mut(channel));
-        clip.into_iter().for_each(|clip| clip.counters.packets_out += 1);
+        let Some(channel) = self.channel_of(&header.path) else { return };
+        self.clips.get_mut(channel).into_iter().for_each(|clip| clip.counters.packets_out += 1);
+        self.look_for_end(channel);
     }
 
     fn write_source(
@@ -157,6 +162,7 @@ impl<M: Memory> Plane<M> {
         };
         let len = copy_message(&header, &source.outgoing, &self.messages, number, out);
         counters.packets_out += 1;
+        counters.digest = counters.digest.wrapping_add(Tally::mark(header.message, header.fragment));
         if source.outgoing.sent(&mut self.messages, number) {
             counters.messages_out += 1;
             counters.bytes_out += u64::from(fragment.message_bytes);
@@ -179,7 +185,6 @@ impl<M: Memory> Plane<M> {
         let clip = self.clips.get_mut(channel)?;
         clip.touch(&mut self.touched);
         let Clip { role: RoleState::Source(source), local, counters, .. } = clip else { return None };
-        counters.packets_out += 1;
         let demoted = source.demoted.as_mut()?;
         let fragment = demoted.outgoing.fragment(&self.messages, number, index)?;
         let header = Header {
@@ -188,6 +193,8 @@ impl<M: Memory> Plane<M> {
             ..header_of(Kind::Guaranteed, local.path, local.cookie, NodeId(0), &fragment)
         };
         let len = copy_message(&header, &demoted.outgoing, &self.messages, number, out);
+        counters.packets_out += 1;
+        counters.digest = counters.digest.wrapping_add(Tally::mark(header.message, header.fragment));
         demoted.outgoing.sent(&mut self.messages, number);
         clip.arm_source(&mut self.lines, &mut self.executor, &self.messages, &mut self.drained, now);
         len

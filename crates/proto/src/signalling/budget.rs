@@ -129,6 +129,12 @@ pub fn outbox_messages(contract: &Contract, first: Nanos) -> u32 {
     u32::try_from(waiting.saturating_add(u64::from(contract.burst_messages_max))).unwrap_or(u32::MAX)
 }
 
+/// The longest that a message may be under way or held once its last packet has left the source, which may be so much ahead of
+/// its logical arrival.
+pub fn way_max(contract: &Contract) -> Nanos {
+    contract.early_service() + contract.deadline
+}
+
 /// The longest that a closing source may need until its receiver has all that its ring may hold: it is sent at the
 /// contract's rate, a soft channel's at its mean rate, and the last message arrives D after its logical arrival.
 pub fn drain_max(contract: &Contract) -> Nanos {

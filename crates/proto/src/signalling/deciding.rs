@@ -35,7 +35,7 @@ impl Signalling {
             Ok(local) => Arc::new(local),
             Err(cause) => return Err(Box::new((self.refusal_of(cause, None, &create), then))),
         };
-        let deciding = Deciding { local, create, refused: None, then };
+        let deciding = Deciding { local, create, refused: None, closed: None, then };
         let Deciding { local, create, .. } = &deciding;
         let propagation_max = self.propagation_max(local.link_out);
         let limit = budget::limit(&local.contract, &create.stages, propagation_max, create.drift);
@@ -69,6 +69,7 @@ impl Signalling {
             match answer {
                 Answer::Held(id, answer) => self.answered(id, answer, now, resources),
                 Answer::Final(id) => self.finalised(id, now, resources),
+                Answer::Tried(id, answer) => self.probe_tested(id, answer, now, resources),
             }
         }
     }
@@ -84,6 +85,10 @@ impl Signalling {
             // Nobody wants it any more.
             return resources.release(id);
         };
+        if let Some(reason) = deciding.closed {
+            resources.release(id);
+            return self.events.push_back(Event::Closed { channel: id, reason, receipt: None });
+        }
         let refused = deciding.refused.take();
         let Deciding { local, create, .. } = &deciding;
         if let Some(cause) = refused {
@@ -148,7 +153,7 @@ impl Signalling {
                 self.offer_asked(channel, attempt, *offering, create, now)
             }
             Then::PassOn(link) => self.entered(link, channel, create, now, resources),
-            Then::AskReceiver(..) => {}
+            Then::AskReceiver(..) | Then::Test => {}
         }
     }
 
@@ -171,6 +176,7 @@ impl Signalling {
             Then::PassOn(link) | Then::AskReceiver(link, ..) => {
                 self.answer_refused(link, &deciding.create, refusal);
             }
+            Then::Test => {}
         }
     }
 
@@ -194,7 +200,7 @@ impl Signalling {
     ) {
         let local = channel.local.clone();
         let then = Then::AskReceiver(link, channel, stages);
-        self.deciding.insert(Deciding { local, create, refused: None, then });
+        self.deciding.insert(Deciding { local, create, refused: None, closed: None, then });
     }
 
     /// The stages of a channel are final: what waited for that goes on.
@@ -228,19 +234,17 @@ impl Signalling {
         }
     }
 
-    /// An application closes what waits here; `false` where nothing does.
+    /// An application closes what waits here, which ends when the stages have answered; `false` where nothing does.
     pub(super) fn close_deciding(&mut self, id: ChannelId, reason: CloseReason) -> bool {
-        if !self.deciding.begins_here(id) {
+        let Some(Deciding { closed, then, .. }) = self.deciding.begun_here(id) else { return false };
+        if closed.is_some() {
             return false;
         }
-        let attempt = match self.deciding.remove(id).map(|deciding| deciding.then) {
-            Some(Then::Try { attempt, .. } | Then::Offer { attempt, .. }) => attempt,
-            _ => return false,
-        };
-        if let Some(asked) = attempt.asked {
+        *closed = Some(reason);
+        let (Then::Try { attempt, .. } | Then::Offer { attempt, .. }) = then else { return true };
+        if let Some(asked) = attempt.asked.take() {
             self.answer_no(&asked, self.refusal(RefuseCause::Receiver(CLOSED.into())));
         }
-        self.events.push_back(Event::Closed { channel: id, reason, receipt: None });
         true
     }
 }

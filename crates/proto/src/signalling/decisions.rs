@@ -1,6 +1,6 @@
 //! The table of channels that wait for the decision of this host's own stages.
 //!
-//! Invariant: who waits here is in no other table; the stages hold nothing for it that its answer does not say.
+//! Invariant: who waits here is in no other table, but for a probe at its source ([`Then::Test`]); the stages hold nothing for it that its answer does not say.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -13,7 +13,7 @@ use super::message::Create;
 use super::offers::Offering;
 use super::resources::LocalChannel;
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
-use crate::node::api::{OpenRequest, RefuseCause, StageGrant};
+use crate::node::api::{CloseReason, OpenRequest, RefuseCause, StageGrant};
 
 /// What goes on when the stages have answered.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub enum Then {
     PassOn(LinkId),
     /// The stages of a channel that ends here are final, and its receiver is asked.
     AskReceiver(LinkId, Box<Channel>, Vec<StageGrant>),
+    /// A probe that all behind have said yes to goes back; at its source it is among the channels, too.
+    Test,
 }
 
 /// A channel whose stages were asked.
@@ -35,6 +37,9 @@ pub struct Deciding {
     pub create: Create,
     /// They have refused for lack of time, and are asked how much they would need.
     pub refused: Option<RefuseCause>,
+    /// Its application has closed it, for this reason. It stays until it is decided on: until then it takes what its user has
+    /// to pay for.
+    pub closed: Option<CloseReason>,
     pub then: Then,
 }
 
@@ -65,9 +70,15 @@ impl Decisions {
         self.by_path.remove(&deciding.local.path);
         Some(deciding)
     }
-    /// Whether a channel that starts here is among them.
-    pub fn begins_here(&self, id: ChannelId) -> bool {
-        self.waiting.get(&id).is_some_and(|deciding| deciding.local.link_in.is_none())
+    /// A probe whose stages have said the rest; `None` where it is not waited for any more.
+    pub fn take_test(&mut self, id: ChannelId) -> Option<Deciding> {
+        let is_test = self.waiting.get(&id).is_some_and(|deciding| matches!(deciding.then, Then::Test));
+        if is_test { self.remove(id) } else { None }
+    }
+    /// A channel that starts here and is to be held, or asked for.
+    pub fn begun_here(&mut self, id: ChannelId) -> Option<&mut Deciding> {
+        let begins = |deciding: &&mut Deciding| matches!(deciding.then, Then::Try { .. } | Then::Offer { .. });
+        self.waiting.get_mut(&id).filter(begins)
     }
     /// Whether the channel of a path that came over a link is among them.
     pub fn knows(&self, path: PathId) -> bool {

@@ -195,7 +195,16 @@ impl Signalling {
     ) {
         match (channel.local.role, create.probe) {
             (Role::Sink, false) => self.make_final(link, channel, create, now, resources),
-            (Role::Sink, true) => self.answer_probe(&create, Ok(channel.take_setup().all_stages)),
+            (Role::Sink, true) => {
+                let probe = Create { stages: channel.take_setup().all_stages, ..create };
+                match self.try_probe(channel.local.clone(), probe.clone(), resources) {
+                    Ok(()) => self.settle(now, resources),
+                    Err(cause) => {
+                        let refusal = self.refusal_of(cause, None, &probe);
+                        self.answer_probe(&probe, Err(refusal));
+                    }
+                }
+            }
             (_, probe) => {
                 channel.lease = Timer::due(now + self.config.signalling.lease);
                 self.pass_create(&mut channel, create, now);

@@ -94,7 +94,8 @@ impl Signalling {
     /// The source keeps its channels alive, a link's in as few messages as hold them.
     fn refresh(&mut self) {
         let mut by_link: BTreeMap<LinkId, Vec<ChannelNumber>> = BTreeMap::new();
-        let lives = State::holds;
+        // Also what drains elsewhere: hosts that hear nothing of it for a lease do not wait for it any longer.
+        let lives = |state: State| state.holds() || state == State::Settling;
         for channel in self.channels.iter().filter(|c| c.local.role == Role::Source && lives(c.state)) {
             if let Some(link) = channel.local.link_out {
                 by_link.entry(link).or_default().push(channel.local.path.channel);
@@ -132,7 +133,7 @@ impl Signalling {
             let known = self.channels.of_path(path).filter(|channel| channel.local.link_in == Some(link));
             let Some((id, link_out)) = known.map(|channel| (channel.local.channel, channel.local.link_out))
             else {
-                self.say(link, &Message::Destroy { path, reason: CloseReason::PathLost });
+                self.say(link, &Message::Destroy { path, reason: CloseReason::PathLost, sent: None });
                 continue;
             };
             self.channels.renew(id, until);

@@ -17,18 +17,38 @@ use crate::node::api::{LostAt, Passed, Receipt, StageName};
 /// What hosts have said of channels whose source is here and waits for the sink's last word.
 #[derive(Debug, Default)]
 pub struct Losses {
-    channels: BTreeMap<PathId, Vec<(NodeId, Passed)>>,
+    channels: BTreeMap<PathId, Said>,
+}
+
+/// Of one channel.
+#[derive(Debug)]
+struct Said {
+    hosts: Vec<(NodeId, Passed)>,
+    /// The sink's last word, which has come before those between have let go.
+    word: Option<Receipt>,
 }
 
 impl Losses {
     /// The source has sent everything.
     pub fn begin(&mut self, path: PathId, source: NodeId, passed: Passed) {
-        self.channels.insert(path, alloc::vec![(source, passed)]);
+        self.channels.insert(path, Said { hosts: alloc::vec![(source, passed)], word: None });
+    }
+
+    /// The sink has said what it has.
+    pub fn keep_word(&mut self, path: PathId, word: Receipt) {
+        if let Some(said) = self.channels.get_mut(&path) {
+            said.word = Some(word);
+        }
+    }
+
+    /// What the sink has said, if it has.
+    pub fn word(&self, path: PathId) -> Option<Receipt> {
+        self.channels.get(&path)?.word
     }
 
     /// A host between has said what passed it. `false`: it was not asked for, or has said so before.
     fn note(&mut self, path: PathId, said: (NodeId, Passed)) -> bool {
-        let Some(hosts) = self.channels.get_mut(&path) else { return false };
+        let Some(Said { hosts, .. }) = self.channels.get_mut(&path) else { return false };
         let is_news = hosts.iter().all(|(node, _)| *node != said.0);
         if is_news {
             hosts.push(said);
@@ -38,7 +58,7 @@ impl Losses {
 
     /// The channel is over: where most messages were lost on the way along `nodes`.
     pub fn end(&mut self, path: PathId, nodes: &[NodeId], receipt: Option<&Receipt>) -> Option<LostAt> {
-        let said = self.channels.remove(&path)?;
+        let said = self.channels.remove(&path)?.hosts;
         let receipt = receipt?;
         let known = |node: &NodeId| said.iter().find(|(said, _)| said == node).map(|(_, passed)| *passed);
         let (sink, before) = nodes.split_last()?;

@@ -1,5 +1,6 @@
 //! RTCOP's messages. They travel in order and exactly once between neighbours ([`super::stream`]).
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use punctual_analysis::{Contract, Nanos, Ppm};
@@ -10,7 +11,7 @@ use super::rates::RateWord;
 use crate::ids::{Address, ChannelNumber, Cookie, Epoch, LinkId, Name, NodeId, PathId};
 use crate::limits::ROUTE_NODES_MAX;
 use crate::node::api::{
-    Breach, ChannelRefusal, CloseReason, LateArrivals, Passed, Receipt, StageGrant, StageName, UserId,
+    Breach, ChannelRefusal, CloseReason, LateArrivals, Passed, Receipt, StageGrant, StageName, Tally, UserId,
 };
 
 /// The nodes of a route and where on it the message is: source routing.
@@ -174,7 +175,8 @@ pub enum Message {
         route: Route,
         /// Who asked, at the source.
         user: UserId,
-        answer: Result<Vec<StageGrant>, ChannelRefusal>,
+        /// Yes: the probe, with what the stages would become; those that it comes to are tested as by an ACCEPT.
+        answer: Result<Box<Create>, ChannelRefusal>,
     },
     /// The source has the ACCEPT.
     Confirm {
@@ -184,6 +186,8 @@ pub enum Message {
     Destroy {
         path: PathId,
         reason: CloseReason,
+        /// All that its source has sent, where it says this: what has passed all of that has nothing to wait for.
+        sent: Option<Tally>,
     },
     /// The sink's last word about a channel. Hops may have forgotten it already, so it carries the way back.
     Ended {

@@ -22,7 +22,7 @@ use crate::limits::SIGNAL_BYTES_MAX;
 /// can keep what they promise, and tell what cold caches take. 6: HELLOs that say when they are due, and what stages are
 /// late by. 7: the rate of a link is measured. 8: an envelope with a
 /// seal for drivers. 9: answers name the user who asked; refusals of what is busy or crowded.
-pub const VERSION: u8 = 9;
+pub const VERSION: u8 = 10;
 // Who agrees on RTCOP agrees on data: neighbours whose data packets differ must not get as far as a channel.
 const _: () =
     assert!(crate::wire::VERSION == 2, "another version of data packets: raise RTCOP's VERSION, too");

@@ -1,30 +1,36 @@
-//! Answers to probes: no hop remembers a probe, so they carry their way back.
+//! Probes: whether a channel could be opened, asked of all that an open asks, and nothing is held.
+//!
+//! Forward the stages are asked dry. Back they are tested once more, as by an ACCEPT: whether they could become what the rest
+//! of D allows, and whether there are buffers for that. No hop remembers a probe, so its answer carries the way back and all
+//! that is needed for the test.
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
-use punctual_analysis::Instant;
+use punctual_analysis::{Instant, Nanos};
 
 use super::Signalling;
+use super::budget;
+use super::decisions::{Deciding, Then};
 use super::fair::Source;
 use super::message::{Create, Message, Route};
-use super::resources::Resources;
+use super::resources::{LocalChannel, Resources};
 use super::states::Input;
 use super::transitions::Particulars;
-use crate::ids::{LinkId, PathId};
-use crate::node::api::{ChannelRefusal, StageGrant, UserId};
+use crate::ids::{ChannelId, LinkId, PathId};
+use crate::node::api::{ChannelRefusal, RefuseCause, StageGrant, UserId};
+
+/// What comes back: the probe with its stages, or why not.
+pub type Probed = Result<Box<Create>, ChannelRefusal>;
 
 impl Signalling {
-    pub(super) fn answer_probe(&mut self, create: &Create, answer: Result<Vec<StageGrant>, ChannelRefusal>) {
+    pub(super) fn answer_probe(&mut self, create: &Create, answer: Probed) {
         self.pass_probed(create.path, create.route.back(), create.user, answer);
     }
     /// `route` as its next receiver sees it.
-    pub(super) fn pass_probed(
-        &mut self,
-        path: PathId,
-        route: Route,
-        user: UserId,
-        answer: Result<Vec<StageGrant>, ChannelRefusal>,
-    ) {
+    pub(super) fn pass_probed(&mut self, path: PathId, route: Route, user: UserId, answer: Probed) {
         let link = self.link_along(&route);
         let source = Source { node: path.node, user };
         self.answer(link, source, &Message::Probed { path, route, user, answer });
@@ -34,21 +40,145 @@ impl Signalling {
         link: LinkId,
         path: PathId,
         route: &Route,
-        (user, answer): (UserId, Result<Vec<StageGrant>, ChannelRefusal>),
+        (user, answer): (UserId, Probed),
         now: Instant,
         resources: &mut dyn Resources,
     ) {
         if !route.leads(self.node_at(link), self.config.id) {
             self.counters.unexpected += 1;
-        } else if route.next().is_some() {
-            self.pass_probed(path, route.advanced(), user, answer);
-        } else {
-            match answer {
-                Ok(stages) => {
-                    self.apply_to_path(path, Input::Probed, Particulars::stages(stages), now, resources)
-                }
-                Err(no) => self.apply_to_path(path, Input::Refuse, Particulars::refusal(no), now, resources),
-            }
+            return;
         }
+        match answer {
+            Ok(create) if create.path != path || create.user != user => self.counters.unexpected += 1,
+            Ok(create) => {
+                let create = Create { route: route.back(), ..*create };
+                self.test_probe(link, create, now, resources);
+            }
+            Err(no) if route.next().is_some() => self.pass_probed(path, route.advanced(), user, Err(no)),
+            Err(no) => self.apply_to_path(path, Input::Refuse, Particulars::refusal(no), now, resources),
+        }
+    }
+
+    /// A probe that came back to this node by its link out, from a node that has said yes.
+    fn test_probe(
+        &mut self,
+        link_out: LinkId,
+        mut create: Create,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        create.route.position = create.route.position.saturating_sub(1);
+        let added = self.link_config(link_out).map_or(Nanos::ZERO, budget::arrival_error_of);
+        create.arrival_error_fixed = create.arrival_error_fixed - added;
+        let local = match create.route.before() {
+            None => match self.channels.of_path(create.path) {
+                Some(channel) if channel.local.link_out == Some(link_out) => Ok(channel.local.clone()),
+                // It was given up meanwhile.
+                _ => return self.counters.unexpected += 1,
+            },
+            Some(before) => self.local_of_probe(before, &create, now, resources),
+        };
+        match local.and_then(|local| self.try_probe(local, create.clone(), resources)) {
+            Ok(()) => self.settle(now, resources),
+            Err(cause) => self.probe_refused(&create, cause, now, resources),
+        }
+    }
+
+    fn local_of_probe(
+        &mut self,
+        before: crate::ids::NodeId,
+        create: &Create,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) -> Result<Arc<LocalChannel>, RefuseCause> {
+        let link_in = self.link_to(before).ok_or_else(|| self.unreachable(before))?;
+        self.make_room_half_open(link_in, create.source(), now, resources)?;
+        let id = self.next_channel_id();
+        Ok(Arc::new(self.local_channel(id, Some(link_in), create)?))
+    }
+
+    /// Asks the local stages whether a probe's channel could be made final. `create`: with its stages, those behind tested.
+    ///
+    /// # Errors
+    /// They need not be asked.
+    pub(super) fn try_probe(
+        &mut self,
+        local: Arc<LocalChannel>,
+        create: Create,
+        resources: &mut dyn Resources,
+    ) -> Result<(), RefuseCause> {
+        let own = self.own_stages(&create);
+        if own.is_empty() || budget::spent(&create.stages, create.drift) > local.contract.deadline {
+            return Err(RefuseCause::Unsuitable("the answer to a probe does not fit what was said".into()));
+        }
+        let said: Nanos = create.stages.iter().skip(own.start).take(own.len()).map(|stage| stage.bound).sum();
+        let limit = said + self.propagation_max(local.link_out);
+        let (role, fixed) = (local.role, create.arrival_error_fixed);
+        let terms = budget::terms(&local.contract, &create.stages, own, role, fixed, create.drift);
+        resources.try_final(&local, &terms, limit);
+        self.deciding.insert(Deciding { local, create, refused: None, closed: None, then: Then::Test });
+        Ok(())
+    }
+
+    /// Where this node's stages stand among all of a route's.
+    fn own_stages(&self, create: &Create) -> Range<usize> {
+        let is_own = |stage: &StageGrant| stage.node == self.config.id;
+        let start = create.stages.iter().position(is_own).unwrap_or(create.stages.len());
+        let len = create.stages.iter().skip(start).take_while(|stage| is_own(stage)).count();
+        start..start + len
+    }
+
+    /// The local stages have said whether a probe's channel could be made final.
+    pub(super) fn probe_tested(
+        &mut self,
+        id: ChannelId,
+        answer: Result<Vec<StageGrant>, RefuseCause>,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        let Some(Deciding { create: mut probe, .. }) = self.deciding.take_test(id) else { return };
+        let own = self.own_stages(&probe);
+        match answer {
+            Ok(grants) if grants.len() == own.len() => {
+                for (stage, grant) in probe.stages[own].iter_mut().zip(&grants) {
+                    let StageGrant { offered, made_of, cold_start, .. } = *stage;
+                    *stage = StageGrant { offered, made_of, cold_start, ..*grant };
+                }
+                if probe.route.before().is_none() {
+                    return self.probe_granted(probe, now, resources);
+                }
+                let (path, back, user) = (probe.path, probe.route.back(), probe.user);
+                self.pass_probed(path, back, user, Ok(Box::new(probe)));
+            }
+            Ok(_) => self.counters.unexpected += 1,
+            Err(cause) => self.probe_refused(&probe, cause, now, resources),
+        }
+    }
+
+    /// All of the route has said yes to a probe of this node's.
+    fn probe_granted(&mut self, probe: Create, now: Instant, resources: &mut dyn Resources) {
+        let Some(id) = self.channels.of_path(probe.path).map(|channel| channel.local.channel) else { return };
+        let Some(mut channel) = self.channels.take(id) else { return };
+        let own = self.own_stages(&probe);
+        if let Some(setup) = &mut channel.setup {
+            setup.stages = probe.stages[own].to_vec();
+        }
+        self.channels.insert(channel);
+        let what = Particulars { drift: probe.drift, ..Particulars::stages(probe.stages) };
+        self.apply(id, Input::Probed, what, now, resources);
+    }
+
+    fn probe_refused(
+        &mut self,
+        probe: &Create,
+        cause: RefuseCause,
+        now: Instant,
+        resources: &mut dyn Resources,
+    ) {
+        let refusal = self.refusal_of(cause, None, probe);
+        if probe.route.before().is_some() {
+            return self.answer_probe(probe, Err(refusal));
+        }
+        self.apply_to_path(probe.path, Input::Refuse, Particulars::refusal(refusal), now, resources);
     }
 }

@@ -11,7 +11,7 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Contract, Horizon, Nanos, Ppm, Soft};
 
 use crate::ids::{ChannelId, Cookie, LinkId, PathId};
-use crate::node::api::{Passed, Receipt, RefuseCause, Role, StageGrant};
+use crate::node::api::{Passed, Receipt, RefuseCause, Role, StageGrant, Tally};
 
 /// A channel as one node sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,13 +90,15 @@ pub enum Answer {
     Held(ChannelId, Result<Vec<StageGrant>, RefuseCause>),
     /// To [`Resources::ask_final`]: it can be committed. Nothing comes where it was released meanwhile.
     Final(ChannelId),
+    /// To [`Resources::try_final`]: what would be held, or why not.
+    Tried(ChannelId, Result<Vec<StageGrant>, RefuseCause>),
 }
 
 impl Answer {
     /// Whose stages have answered.
     pub const fn channel(&self) -> ChannelId {
         match self {
-            Self::Held(channel, _) | Self::Final(channel) => *channel,
+            Self::Held(channel, _) | Self::Final(channel) | Self::Tried(channel, _) => *channel,
         }
     }
 }
@@ -111,6 +113,10 @@ pub trait Resources {
     /// Asks for a held channel's bounds to be moved, each to at most its limit in `terms` where that is feasible. The answer
     /// follows; [`Self::commit`] may be called then.
     fn ask_final(&mut self, local: &Arc<LocalChannel>, terms: &CommitTerms);
+
+    /// Asks whether a channel that holds nothing could be made final: its stages promise its bounds within `limit`, all of them
+    /// together, as before, then become what `terms` say, and there are buffers for that. Nothing is held. The answer follows.
+    fn try_final(&mut self, local: &Arc<LocalChannel>, terms: &CommitTerms, limit: Nanos);
 
     /// What the stages have answered, in the order of asking.
     fn poll_answer(&mut self) -> Option<Answer>;
@@ -136,6 +142,13 @@ pub trait Resources {
 
     /// What of the channel has passed here so far.
     fn passed(&self, channel: ChannelId) -> Passed;
+
+    /// What a channel that starts here has sent so far.
+    fn sent(&self, channel: ChannelId) -> Tally;
+
+    /// All that will come of a channel that passes or ends here: when that has passed, or been taken in, the node says so to
+    /// `Signalling::drained`, at once or later. Nothing follows where some of it is lost.
+    fn await_last(&mut self, channel: ChannelId, sent: Tally);
 
     /// What is said of the channel has changed, beside what it counts: its state, its stages, who degrades it.
     fn outdate(&mut self, channel: ChannelId);

@@ -24,7 +24,8 @@ pub enum State {
     Open,
     /// It takes nothing new; what is under way still arrives.
     Draining,
-    /// Everything has left its source, which holds nothing any more and waits for the sink's word.
+    /// Everything has left this node (its source, or one between), which holds nothing any more and waits for the sink's word,
+    /// with which all behind it have let go, too.
     Settling,
     /// Released and forgotten.
     Gone,
@@ -89,6 +90,8 @@ pub enum Action {
     StartGrace,
     /// Begin the time that the sink's word may take.
     StartSettling,
+    /// Keep the sink's word until those between have let go.
+    KeepWord,
     /// What has passed here, to the source.
     SendPassed,
     /// The sink's last word to the source: what it had closed has come to its end.
@@ -166,7 +169,8 @@ pub const TABLE: &[Row] = &[
     source(S::Draining, I::DestroyBack, S::Gone, &[A::TellClosed]),
     source(S::Draining, I::Ended, S::Gone, &[A::DestroyForward, A::TellClosed]),
     source(S::Draining, I::DownstreamLost, S::Gone, &[A::TellClosed]),
-    source(S::Settling, I::Ended, S::Gone, &[A::TellClosed]),
+    // The end of the channel comes right behind it, from host to host.
+    source(S::Settling, I::Ended, S::Settling, &[A::KeepWord]),
     source(S::Settling, I::DestroyBack, S::Gone, &[A::TellClosed]),
     source(S::Settling, I::DownstreamLost, S::Gone, &[A::TellClosed]),
     source(S::Settling, I::Silence, S::Gone, &[A::TellClosed]),
@@ -205,10 +209,16 @@ pub const TABLE: &[Row] = &[
     forwarder(S::Open, I::UpstreamLost, S::Gone, &[A::DestroyForward]),
     forwarder(S::Open, I::DownstreamLost, S::Gone, &[A::DestroyBack]),
     forwarder(S::Open, I::LeaseOver, S::Gone, &[A::DestroyForward, A::DestroyBack]),
-    forwarder(S::Draining, I::Drained, S::Gone, &[A::SendPassed]),
-    forwarder(S::Draining, I::DestroyBack, S::Gone, &[A::DestroyBack]),
+    forwarder(S::Draining, I::Drained, S::Settling, &[A::SendPassed]),
+    forwarder(S::Draining, I::DestroyBack, S::Gone, &[A::SendPassed, A::DestroyBack]),
+    // What is under way is still passed on, for as long as the last refresh allows.
     forwarder(S::Draining, I::UpstreamLost, S::Draining, &[]),
     forwarder(S::Draining, I::DownstreamLost, S::Gone, &[A::DestroyBack]),
+    forwarder(S::Draining, I::LeaseOver, S::Gone, &[A::DestroyForward, A::DestroyBack]),
+    forwarder(S::Settling, I::DestroyBack, S::Gone, &[A::DestroyBack]),
+    forwarder(S::Settling, I::UpstreamLost, S::Gone, &[]),
+    forwarder(S::Settling, I::DownstreamLost, S::Gone, &[A::DestroyBack]),
+    forwarder(S::Settling, I::LeaseOver, S::Gone, &[A::DestroyBack]),
     // Sink: establishment.
     sink(S::Asking, I::CreateAgain, S::Asking, &[]),
     sink(S::Asking, I::Consent, S::Accepted, &[A::SendAccept]),
@@ -233,8 +243,10 @@ pub const TABLE: &[Row] = &[
     sink(S::Open, I::Close, S::Gone, &[A::SendEnded, A::DestroyBack, A::TellClosed]),
     sink(S::Open, I::UpstreamLost, S::Gone, &[A::TellClosed]),
     sink(S::Open, I::LeaseOver, S::Gone, &[A::DestroyBack, A::TellClosed]),
-    sink(S::Draining, I::Drained, S::Gone, &[A::SendDone, A::TellClosed]),
-    sink(S::Draining, I::Close, S::Gone, &[A::SendEnded, A::TellClosed]),
+    // Nobody between need wait for what this end will not take.
+    sink(S::Draining, I::Drained, S::Gone, &[A::SendDone, A::DestroyBack, A::TellClosed]),
+    sink(S::Draining, I::Close, S::Gone, &[A::SendEnded, A::DestroyBack, A::TellClosed]),
+    sink(S::Draining, I::LeaseOver, S::Gone, &[A::SendEnded, A::DestroyBack, A::TellClosed]),
     sink(S::Draining, I::UpstreamLost, S::Draining, &[]),
 ];
 
@@ -354,8 +366,9 @@ mod tests {
                 let by_itself = ends(I::LeaseOver) || ends(I::Silence) || ends(I::Drained);
                 let by_neighbour = ends(I::DownstreamLost);
                 assert!(by_itself || by_neighbour, "{role:?} {state:?} has no end that needs no peer");
-                if role != Role::Source && state != S::Draining {
-                    assert!(ends(I::LeaseOver) && ends(I::UpstreamLost), "{role:?} {state:?}");
+                if role != Role::Source {
+                    assert!(ends(I::LeaseOver), "{role:?} {state:?}");
+                    assert!(ends(I::UpstreamLost) || state == S::Draining, "{role:?} {state:?}");
                 }
             }
         }

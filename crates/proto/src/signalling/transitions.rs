@@ -16,7 +16,8 @@ use super::states::{Action, Input, Row, State, transition};
 use crate::ids::{ChannelId, LinkId, PathId};
 use crate::limits::SHAPER_PATIENCE;
 use crate::node::api::{
-    ChannelRefusal, CloseReason, Event, OpenRequest, Passed, Receipt, RefuseCause, Role, StageGrant, UserId,
+    ChannelRefusal, CloseReason, Event, OpenRequest, Passed, Receipt, RefuseCause, Role, StageGrant, Tally,
+    UserId,
 };
 
 /// Longest time that a sink's word may take beyond what is under way; about what a neighbour's silence takes.
@@ -39,6 +40,8 @@ pub struct Particulars {
     pub receipt: Option<Receipt>,
     /// What of it has passed this host.
     pub passed: Passed,
+    /// What its source has sent, where that says so.
+    pub sent: Option<Tally>,
 }
 
 impl Default for Particulars {
@@ -55,6 +58,7 @@ impl Particulars {
             reason,
             receipt: None,
             passed: Passed::default(),
+            sent: None,
         }
     }
     pub fn stages(stages: Vec<StageGrant>) -> Self {
@@ -217,8 +221,16 @@ impl Signalling {
         if row.role == Role::Sink && row.next == State::Gone {
             what.receipt = Some(resources.receipt(channel.local.channel));
         }
-        if row.input == Input::Drained {
+        if row.input == Input::Drained || row.actions.contains(&Action::SendPassed) {
             what.passed = resources.passed(channel.local.channel);
+        }
+        if row.role == Role::Source && row.state.holds() {
+            what.sent = Some(resources.sent(channel.local.channel));
+        }
+        if row.role == Role::Source && row.state == State::Settling && row.next == State::Gone {
+            self.losses.word(channel.local.path).into_iter().for_each(|word| {
+                (what.reason, what.receipt) = (channel.reason, Some(word));
+            });
         }
         let refused = row.role == Role::Forwarder && row.input == Input::Refuse;
         let keeps = refused && active(Mutation::RefuseKeepsHold);
@@ -242,8 +254,11 @@ impl Signalling {
         if row.next == State::Open && row.state != State::Open {
             self.tell_opened_across(&channel);
         }
+        let awaits = row.next == State::Draining && row.state != State::Draining && row.role != Role::Source;
+        let last = what.sent.filter(|_| awaits).map(|sent| (channel.local.channel, sent));
         if row.next != State::Gone {
             self.channels.insert(channel);
+            last.into_iter().for_each(|(id, sent)| resources.await_last(id, sent));
         } else if row.actions.contains(&Action::TryNext) {
             self.try_next(*channel, what, now, resources);
         }
@@ -274,19 +289,25 @@ impl Signalling {
                 self.answer(up, source_of(channel), &Message::Refuse { path, refusal });
             }
             Action::DestroyForward => {
-                self.say_to(down, &Message::Destroy { path, reason: what.reason.told() })
+                self.say_to(down, &Message::Destroy { path, reason: what.reason.told(), sent: what.sent })
             }
-            Action::DestroyBack => self.say_to(up, &Message::Destroy { path, reason: what.reason.told() }),
+            Action::DestroyBack => {
+                self.say_to(up, &Message::Destroy { path, reason: what.reason.told(), sent: None })
+            }
+            Action::KeepWord => {
+                channel.reason = what.reason;
+                self.losses.keep_word(path, what.receipt.take().unwrap_or_default());
+            }
             Action::SendPassed => self.send_passed(channel, what.passed),
             Action::SendDone => self.send_ended(channel, CloseReason::Local, what.receipt),
             Action::SendEnded => self.send_ended(channel, what.reason.told(), what.receipt),
             Action::StartGrace => {
                 channel.reason = what.reason;
                 channel.deadline = Timer::due(now + self.drain_time(channel));
-                channel.lease = Timer::OFF;
             }
             Action::StartSettling => {
-                let answered = channel.local.contract.deadline + self.answer_time().min(SETTLING_TIME_MAX);
+                let way = budget::way_max(&channel.local.contract);
+                let answered = way + self.answer_time().min(SETTLING_TIME_MAX);
                 channel.deadline = Timer::due(now + answered);
                 self.losses.begin(path, self.config.id, what.passed);
             }
@@ -337,7 +358,7 @@ impl Signalling {
         let grace = self.config.signalling.grace;
         let needed = match channel.local.role {
             Role::Source => budget::drain_max(&channel.local.contract).max(grace),
-            Role::Forwarder | Role::Sink => channel.local.contract.deadline,
+            Role::Forwarder | Role::Sink => budget::way_max(&channel.local.contract),
         };
         if self.leaving { needed.min(grace) } else { needed }
     }
@@ -428,9 +449,10 @@ impl Signalling {
                 (path, None, Some(Input::Refuse), Particulars::refusal(refusal))
             }
             Message::Confirm { path } => (path, Some(Input::Confirm), None, Particulars::default()),
-            Message::Destroy { path, reason } => {
+            Message::Destroy { path, reason, sent } => {
                 self.forget_waiting(path);
-                (path, Some(Input::DestroyForward), Some(Input::DestroyBack), Particulars::reason(reason))
+                let what = Particulars { sent, ..Particulars::reason(reason) };
+                (path, Some(Input::DestroyForward), Some(Input::DestroyBack), what)
             }
             _ => return,
         };

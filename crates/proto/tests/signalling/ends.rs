@@ -2,7 +2,7 @@
 
 use punctual_proto::Nanos;
 use punctual_proto::ids::ChannelId;
-use punctual_proto::node::api::{CloseReason, Event, Passed, Receipt, Thrown};
+use punctual_proto::node::api::{CloseReason, Event, Passed, Receipt, Tally, Thrown};
 
 use crate::network::{MILLI, Network, SECOND};
 
@@ -153,4 +153,154 @@ fn a_path_that_is_lost_while_it_drains_is_told_to_the_source_at_once() {
         network.run(7 * SECOND);
         assert_eq!(end(&network, 0), Some((CloseReason::PathLost, None)), "{hops} hops");
     }
+}
+
+/// D of an hour: nothing here ends by its time.
+const HOUR_MS: u64 = 3_600_000;
+const SENT: Tally = Tally { packets: 9, digest: 77 };
+const SETTLED: u64 = SECOND;
+
+/// Hosts behind the source are told what it has sent, each as soon as it has closed.
+#[test]
+fn each_host_is_told_what_the_source_has_sent() {
+    for hops in 1..=5 {
+        let (mut network, source, _) = open_within(hops as u64, hops, HOUR_MS);
+        network.hosts[0].stages.sent = SENT;
+        network.close(0, source);
+        network.at(0, |s, now, stages| s.drained(source, now, stages));
+        network.run(SETTLED);
+        for host in &network.hosts[1..] {
+            let told: Vec<_> = host.stages.awaited.iter().map(|(_, sent)| *sent).collect();
+            assert_eq!(told, [SENT], "{hops} hops");
+        }
+        assert!(network.hosts[0].stages.awaited.is_empty());
+    }
+}
+
+/// Says at a host that all has passed which it was told to await.
+fn pass_all(network: &mut Network, index: usize) {
+    for (channel, _) in std::mem::take(&mut network.hosts[index].stages.awaited) {
+        network.at(index, |s, now, stages| s.drained(channel, now, stages));
+    }
+}
+
+/// In whatever order the hosts are done: the source is told, and its user's quota given back, when all of them have let go and
+/// not before; and long before D is over.
+#[test]
+fn the_end_is_told_when_nobody_on_the_way_holds_anything() {
+    for seed in 0..60 {
+        let hops = 2 + seed as usize % 4;
+        let (mut network, source, _) = open_within(seed, hops, HOUR_MS);
+        network.close(0, source);
+        network.at(0, |s, now, stages| s.drained(source, now, stages));
+        network.run(SETTLED);
+        let mut order: Vec<usize> = (1..hops).collect();
+        for index in 0..order.len() {
+            let other = network.random.below(order.len() as u64) as usize;
+            order.swap(index, other);
+        }
+        // The sink is the last, or ends while others between have not seen all of it.
+        order.truncate(network.random.below(hops as u64) as usize);
+        for host in order.into_iter().chain([hops]) {
+            assert_eq!(end(&network, 0), None, "seed {seed}: {host} still holds it");
+            pass_all(&mut network, host);
+            let until = network.now + SETTLED;
+            while end(&network, 0).is_none() && network.step(until) {}
+            assert!(end(&network, 0).is_none() || network.nothing_held(), "seed {seed}");
+        }
+        assert_eq!(end(&network, 0), Some((CloseReason::Local, Some(RECEIPT))), "seed {seed}");
+        network.run(SETTLED);
+        assert!((0..=hops).all(|host| network.states(host).is_empty()), "seed {seed}");
+    }
+}
+
+/// A receiver that closes what its source has closed: hosts between need not wait for what it will not take.
+#[test]
+fn a_sink_that_closes_what_drains_frees_all_hosts_before_the_source_is_told() {
+    for seed in 0..40 {
+        let hops = 2 + seed as usize % 4;
+        let (mut network, source, sink) = open_within(seed, hops, HOUR_MS);
+        network.close(0, source);
+        network.at(0, |s, now, stages| s.drained(source, now, stages));
+        network.run(network.random.clone().below(5 * MILLI));
+        network.close_for(hops, sink, CloseReason::Vanished);
+        let until = network.now + 10 * SECOND;
+        while end(&network, 0).is_none() && network.step(until) {}
+        assert_eq!(end(&network, 0), Some((CloseReason::PeerVanished, Some(RECEIPT))), "seed {seed}");
+        assert!(network.nothing_held(), "seed {seed}");
+    }
+}
+
+/// Whoever dies, at whichever step of an end that would take an hour: nothing is held, and the source is told, within a lease
+/// and the time that a neighbour's silence takes.
+#[test]
+fn a_crash_at_any_step_of_an_end_frees_everything_within_a_lease() {
+    const HOPS: usize = 3;
+    let begin = |seed| {
+        let (mut network, source, _) = open_within(seed, HOPS, HOUR_MS);
+        network.close(0, source);
+        network.at(0, |s, now, stages| s.drained(source, now, stages));
+        network
+    };
+    for dead in 0..=HOPS {
+        for steps in 0..60 {
+            let seed = (dead * 100 + steps) as u64;
+            let mut network = begin(seed);
+            for step in 0..steps {
+                let until = network.now + SECOND;
+                network.step(until);
+                if step % 7 == 6 {
+                    pass_all(&mut network, 1 + (steps / 7) % HOPS);
+                }
+            }
+            network.crash(dead);
+            network.run(30 * SECOND);
+            assert!(network.nothing_held(), "seed {seed}: host {dead} died after {steps} steps");
+            assert!(dead == 0 || end(&network, 0).is_some(), "seed {seed}: host {dead} after {steps}");
+            let left: Vec<_> = (0..=HOPS).filter(|host| *host != dead).flat_map(|h| network.states(h)).collect();
+            assert!(left.is_empty(), "seed {seed}: {left:?}");
+        }
+    }
+}
+
+/// DESTROY is lost, and what tells of the end: for some seconds nothing comes through one direction of a link. Either the
+/// neighbour is taken for dead, or the end goes on where it stood.
+#[test]
+fn an_end_of_which_a_part_is_lost_frees_everything() {
+    for seed in 0..60 {
+        const HOPS: usize = 3;
+        let (mut network, source, _) = open_within(seed, HOPS, HOUR_MS);
+        let from = network.random.below(HOPS as u64) as usize;
+        let way = if seed % 2 == 0 { (from, from + 1) } else { (from + 1, from) };
+        network.lossy.insert(way, 100);
+        network.close(0, source);
+        network.at(0, |s, now, stages| s.drained(source, now, stages));
+        let silent = network.random.below(8 * SECOND);
+        for _ in 0..8 {
+            network.run(silent / 8);
+            (1..=HOPS).for_each(|host| pass_all(&mut network, host));
+        }
+        network.lossy.clear();
+        for _ in 0..30 {
+            network.run(SECOND);
+            (1..=HOPS).for_each(|host| pass_all(&mut network, host));
+        }
+        assert!(network.nothing_held() && end(&network, 0).is_some(), "seed {seed}");
+        assert!((0..=HOPS).all(|host| network.states(host).is_empty()), "seed {seed}");
+    }
+}
+
+/// Where nobody knows that all has passed, D is the limit, and the quota is held as long as any host on the way is.
+#[test]
+fn what_was_lost_is_waited_for_as_long_as_it_may_come() {
+    const DEADLINE_MS: u64 = 90_000;
+    let (mut network, source, _) = open_within(5, 3, DEADLINE_MS);
+    network.close(0, source);
+    network.at(0, |s, now, stages| s.drained(source, now, stages));
+    network.run((DEADLINE_MS - 1_000) * MILLI);
+    let holds = |n: &Network| n.hosts.iter().filter(|host| !host.stages.held.is_empty()).count();
+    assert_eq!((end(&network, 0), holds(&network)), (None, 3), "refreshed for longer than a lease");
+    while end(&network, 0).is_none() && network.step(u64::MAX) {}
+    assert!(network.nothing_held());
+    assert_eq!(end(&network, 0), Some((CloseReason::Local, Some(RECEIPT))));
 }

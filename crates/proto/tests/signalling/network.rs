@@ -7,7 +7,7 @@ use std::sync::Arc;
 use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate, Refusal, RefusalReason};
 use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
 use punctual_proto::node::api::{
-    CloseReason, Event, OpenRequest, Passed, Receipt, RefuseCause, Role, StageGrant, StageKind, UserId,
+    CloseReason, Event, OpenRequest, Passed, Receipt, RefuseCause, Role, StageGrant, StageKind, Tally, UserId,
 };
 use punctual_proto::node::config::{
     CpuConfig, Degraded, LinkConfig, NodeConfig, RouteConfig, SignallingConfig,
@@ -57,6 +57,12 @@ pub struct Stages {
     pub degraded: Option<Degraded>,
     /// What its applications were given.
     pub receipt: Receipt,
+    /// What channels that start here have sent.
+    pub sent: Tally,
+    /// Channels that are closing here, and what will come of them.
+    pub awaited: Vec<(ChannelId, Tally)>,
+    /// Probes that were tested on their way back.
+    pub tests: u32,
     /// What was asked, in order; so many of them are given now, or all at once.
     answers: VecDeque<Answer>,
     ready: Option<usize>,
@@ -105,6 +111,17 @@ impl Stages {
         }
         Ok(stages)
     }
+
+    /// What stages become on these terms.
+    fn finished(&self, mut stages: Vec<StageGrant>, terms: &CommitTerms) -> Vec<StageGrant> {
+        assert_eq!(stages.len(), terms.bounds.len());
+        for (stage, most) in stages.iter_mut().zip(&terms.bounds) {
+            assert!(*most >= stage.offered, "a share below the offer");
+            let extra = *most - stage.offered;
+            stage.bound = stage.offered + if self.modest { extra / 2 } else { extra };
+        }
+        stages
+    }
 }
 
 impl Resources for Stages {
@@ -144,15 +161,24 @@ impl Resources for Stages {
             return Err(RefuseCause::Buffers(RefusalReason::Buffers { wanted_bytes: 2, free_bytes: 1 }));
         }
         self.held.insert(local.channel, true);
-        let mut stages = self.stages(local, Nanos::MAX)?;
-        assert_eq!(stages.len(), terms.bounds.len());
-        for (stage, most) in stages.iter_mut().zip(&terms.bounds) {
-            assert!(*most >= stage.offered, "a share below the offer");
-            let extra = *most - stage.offered;
-            stage.bound = stage.offered + if self.modest { extra / 2 } else { extra };
-        }
+        let stages = self.finished(self.stages(local, Nanos::MAX)?, terms);
         self.committed.push((LocalChannel::clone(local), terms.clone(), stages.clone()));
         Ok(stages)
+    }
+    fn try_final(&mut self, local: &Arc<LocalChannel>, terms: &CommitTerms, limit: Nanos) {
+        assert!(!self.held.contains_key(&local.channel), "nothing is held of a probe: {local:?}");
+        self.tests += 1;
+        let stages = match self.refuse_commit {
+            true => Err(RefuseCause::Buffers(RefusalReason::Buffers { wanted_bytes: 2, free_bytes: 1 })),
+            false => self.stages(local, limit).map(|stages| self.finished(stages, terms)),
+        };
+        self.answers.push_back(Answer::Tried(local.channel, stages));
+    }
+    fn sent(&self, _: ChannelId) -> Tally {
+        self.sent
+    }
+    fn await_last(&mut self, channel: ChannelId, sent: Tally) {
+        self.awaited.push((channel, sent));
     }
     fn outdate(&mut self, _: ChannelId) {}
     fn passed(&self, _: ChannelId) -> Passed {

@@ -47,6 +47,27 @@ impl fmt::Display for LostWhy {
     }
 }
 
+/// Packets of a channel that have left its source, or come to a host: how many, and a digest of which. It does not depend on
+/// their order; a packet that came twice makes it another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// How many.
+    pub packets: u64,
+    /// The sum of what [`Tally::mark`] says of each.
+    pub digest: u64,
+}
+
+impl Tally {
+    /// What one packet adds to the digest: sums of different packets are equal by chance only, one in 2^64 (a multiset hash;
+    /// the mixing is that of SplitMix64).
+    pub(crate) const fn mark(message: u64, fragment: u16) -> u64 {
+        let mut mixed = message.rotate_left(16) ^ fragment as u64;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
 /// What of a channel has passed a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passed {

@@ -11,7 +11,7 @@ mod status;
 pub use account::Account;
 pub use breach::{Breach, BrokenStage, Cause, LateArrivals, LateStage, SeenIn, StageName};
 pub use filter::{FilterChange, PathFilter};
-pub use lost::{LostAt, LostWhy, Passed, Thrown};
+pub use lost::{LostAt, LostWhy, Passed, Tally, Thrown};
 pub use rate::{MeasuredRate, RateRefusal, RateStatus};
 pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};
 pub use status::{

@@ -75,6 +75,20 @@ impl Stages {
     /// # Errors
     /// Where the node has no more; nothing changes then.
     pub fn reserve_buffers(&mut self, channel: ChannelId, wanted: Reserved) -> Result<(), RefuseCause> {
+        self.check_buffers(channel, &wanted)?;
+        let had = self.held.get(channel).map(Held::buffers).unwrap_or_default();
+        self.count_buffers(channel, &had, &wanted);
+        if let Some(held) = self.held.get_mut(channel) {
+            held.set_buffers(wanted);
+        }
+        Ok(())
+    }
+
+    /// Whether a channel could reserve these buffers in place of those that it has.
+    ///
+    /// # Errors
+    /// Where the node has no more.
+    pub fn check_buffers(&self, channel: ChannelId, wanted: &Reserved) -> Result<(), RefuseCause> {
         let had = self.held.get(channel).map(Held::buffers).unwrap_or_default();
         let free_bytes = self.buffer_bytes_max.saturating_sub(self.buffer_bytes - had.bytes);
         let refuse = |wanted_bytes, free_bytes| {
@@ -96,10 +110,6 @@ impl Stages {
                     u64::from(free) * frame_bytes,
                 );
             }
-        }
-        self.count_buffers(channel, &had, &wanted);
-        if let Some(held) = self.held.get_mut(channel) {
-            held.set_buffers(wanted);
         }
         Ok(())
     }

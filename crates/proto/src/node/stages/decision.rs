@@ -3,6 +3,8 @@
 //! Invariants: a question is answered once, in the order of asking; what an answer says is held in the policies is in
 //! `held` when the answer is taken, and not before.
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use punctual_analysis::{Instant, Nanos};
@@ -12,7 +14,7 @@ use super::policies::{self, Offered, Policies, Question, Relaxed};
 use crate::ids::ChannelId;
 use crate::limits::DECISIONS_AT_ONCE_MAX;
 use crate::node::api::RefuseCause;
-use crate::signalling::{Answer, LocalChannel};
+use crate::signalling::{Answer, CommitTerms, LocalChannel};
 
 /// Questions of admission, with all that is needed to answer them: a value that any thread can answer.
 #[derive(Debug)]
@@ -87,6 +89,7 @@ impl Stages {
             match answer {
                 policies::Answer::Held(local, answer) => self.note_held(&local, answer),
                 policies::Answer::Relaxed(channel, relaxed) => self.note_relaxed(channel, relaxed),
+                policies::Answer::Tried(local, tried) => self.note_tried(local, tried),
                 policies::Answer::Released => {}
             }
         }
@@ -137,6 +140,26 @@ impl Stages {
         held.set_early(relaxed.cpu.demand.early, link.map_or(Nanos::ZERO, |stage| stage.demand.early));
         self.answers.push_back(Answer::Final(channel));
         self.relaxed.push((channel, relaxed));
+    }
+
+    fn note_tried(
+        &mut self,
+        local: Arc<LocalChannel>,
+        tried: Result<Box<(Relaxed, CommitTerms)>, RefuseCause>,
+    ) {
+        let channel = local.channel;
+        let answer = tried.map(|tried| {
+            let (relaxed, terms) = *tried;
+            self.tried.push((local, relaxed, terms));
+            Vec::new()
+        });
+        self.answers.push_back(Answer::Tried(channel, answer));
+    }
+
+    /// What would be held of a channel whose answer ([`Answer::Tried`]) is taken now, and on which terms.
+    pub fn take_tried(&mut self, channel: ChannelId) -> Option<(Arc<LocalChannel>, Relaxed, CommitTerms)> {
+        let index = self.tried.iter().position(|(local, ..)| local.channel == channel)?;
+        Some(self.tried.remove(index))
     }
 
     /// What the stages have said, in the order of asking.

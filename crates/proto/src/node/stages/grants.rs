@@ -7,7 +7,7 @@ use punctual_analysis::{CostParts, Explanation, Nanos, Ppm};
 use super::super::api::{Role, StageGrant, StageKind};
 use super::super::config::{self, Degraded};
 use super::models::path_costs;
-use super::policies::Offered;
+use super::policies::{Offered, Relaxed};
 use super::{HeldStage, Stages};
 use crate::ids::LinkId;
 use crate::signalling::LocalChannel;
@@ -24,6 +24,23 @@ impl Stages {
         }
         if let Some(last) = holding.last_mut() {
             last.buffer_bytes = held.buffers().bytes;
+        }
+        holding
+    }
+
+    /// What would be held where a channel became `relaxed` and had these buffers.
+    pub fn would_hold(
+        &self,
+        local: &LocalChannel,
+        relaxed: &Relaxed,
+        buffer_bytes: u64,
+    ) -> Vec<StageGrant> {
+        let mut holding = Vec::from([self.cpu_part(local, &relaxed.cpu)]);
+        if let Some((link, stage)) = local.link_out.zip(relaxed.link.as_ref()) {
+            holding.push(self.link_part(local, link, stage));
+        }
+        if let Some(last) = holding.last_mut() {
+            last.buffer_bytes = buffer_bytes;
         }
         holding
     }

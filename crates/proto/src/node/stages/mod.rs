@@ -44,7 +44,7 @@ pub(super) use self::models::{cpu_model, path_costs, signal_rate};
 use self::models::{fragment_bytes_max, hold_signalling, signal_contract};
 use self::planned::hold_plan;
 pub(super) use self::policies::Relaxed;
-use self::policies::{Final, LinkWish, Policies, Question, Wish};
+use self::policies::{Final, LinkWish, Policies, Question, Trial, Wish};
 
 /// The implicit signalling channel's place in each stage: no channel has this handle.
 const SIGNALLING_KEY: StageKey = StageKey(u64::MAX);
@@ -105,6 +105,8 @@ pub(super) struct Stages {
     answers: VecDeque<Answer>,
     /// Of those that can be made final: as what.
     relaxed: Vec<(ChannelId, Relaxed)>,
+    /// Of those that could be, and hold nothing: as what, and on which terms.
+    tried: Vec<(Arc<LocalChannel>, Relaxed, CommitTerms)>,
     /// Links whose rate has changed while the policies were elsewhere, and their new ones.
     replaced: Vec<(LinkId, Box<dyn AdmissionPolicy>)>,
     costs: config::CpuCosts,
@@ -151,6 +153,7 @@ impl Stages {
             elsewhere: false,
             answers: VecDeque::with_capacity(QUESTIONS_ROOM),
             relaxed: Vec::with_capacity(QUESTIONS_ROOM),
+            tried: Vec::new(),
             replaced: Vec::new(),
             costs: config.cpu.costs,
             costs_from: config.cpu.costs_from,
@@ -277,12 +280,26 @@ impl Stages {
     /// still keeps everybody's.
     pub fn ask_final(&mut self, local: &LocalChannel, wanted: &[Nanos], terms: &CommitTerms) {
         let Some(cpu) = self.cpu_stage(local) else { return };
-        // To a policy that counts it early service is jitter, which costs others: nobody gets that without having asked.
-        let unasked =
-            if local.contract.jitter.is_none() { local.contract.early_service() } else { Nanos::ZERO };
+        let unasked = unasked(local);
         let link = self.link_stage(local);
         let last = Final { cpu, link, wanted: wanted.to_vec(), terms: terms.clone(), unasked };
         self.put(Question::Relax(local.channel, Box::new(last)));
+    }
+
+    /// Asks for what [`Self::ask`] and [`Self::ask_final`] do together, of a channel that holds nothing, and holds nothing
+    /// after. `wanted`: `None` for what is offered.
+    pub fn try_final(
+        &mut self,
+        local: &Arc<LocalChannel>,
+        wanted: Option<Vec<Nanos>>,
+        terms: &CommitTerms,
+        limit: Nanos,
+    ) {
+        let trial = |wish| Trial { wish, wanted, terms: terms.clone(), unasked: unasked(local) };
+        self.put(match self.wish(local, limit, false) {
+            Ok(wish) => Question::Try(local.clone(), Box::new(trial(wish))),
+            Err(cause) => Question::Untried(local.clone(), cause),
+        });
     }
 
     /// Gives everything back.
@@ -409,6 +426,12 @@ fn link_stage(link: &config::LinkConfig, admission: LinkAdmission) -> (Box<dyn A
         rate_unknown: link.rate_auto.then_some(RateRefusal::NoNeighbour),
     };
     (policy, stage)
+}
+
+/// How early a channel is served anyway. To a policy that counts it early service is jitter, which costs others: nobody gets
+/// that without having asked.
+fn unasked(local: &LocalChannel) -> Nanos {
+    if local.contract.jitter.is_none() { local.contract.early_service() } else { Nanos::ZERO }
 }
 
 /// Whether a policy counts early arrivals of what is held. EDF does not ask how early: the deadline

@@ -59,10 +59,25 @@ pub(super) struct Final {
     pub unasked: Nanos,
 }
 
+/// What a channel that holds nothing would have to be given for good.
+#[derive(Clone, Debug)]
+pub(super) struct Trial {
+    pub wish: Wish,
+    /// `None`: what is offered.
+    pub wanted: Option<Vec<Nanos>>,
+    pub terms: CommitTerms,
+    /// As of [`Final`].
+    pub unasked: Nanos,
+}
+
 /// What is asked of the policies for one channel.
 #[derive(Debug)]
 pub(super) enum Question {
     Hold(Arc<LocalChannel>, Box<Wish>),
+    /// Nothing is held when it is answered.
+    Try(Arc<LocalChannel>, Box<Trial>),
+    /// The same, refused without being asked.
+    Untried(Arc<LocalChannel>, RefuseCause),
     /// It was refused without being asked: the answer has its turn all the same.
     Refused(Arc<LocalChannel>, RefuseCause),
     Relax(ChannelId, Box<Final>),
@@ -73,7 +88,10 @@ impl Question {
     /// For which channel.
     pub fn channel(&self) -> ChannelId {
         match self {
-            Self::Hold(local, _) | Self::Refused(local, _) => local.channel,
+            Self::Hold(local, _)
+            | Self::Try(local, _)
+            | Self::Refused(local, _)
+            | Self::Untried(local, _) => local.channel,
             Self::Relax(channel, _) | Self::Release(channel, _) => *channel,
         }
     }
@@ -112,6 +130,8 @@ pub(in crate::node) struct Relaxed {
 pub(super) enum Answer {
     Held(Arc<LocalChannel>, Result<Offered, RefuseCause>),
     Relaxed(ChannelId, Relaxed),
+    /// What would be held, on which terms.
+    Tried(Arc<LocalChannel>, Result<Box<(Relaxed, CommitTerms)>, RefuseCause>),
     Released,
 }
 
@@ -129,9 +149,13 @@ impl Policies {
             }
             Question::Refused(local, cause) => Answer::Held(local, Err(cause)),
             Question::Relax(channel, last) => Answer::Relaxed(channel, self.relax(channel, *last)),
+            Question::Try(local, trial) => {
+                let tried = self.try_final(local.channel, *trial);
+                Answer::Tried(local, tried.map(Box::new))
+            }
+            Question::Untried(local, cause) => Answer::Tried(local, Err(cause)),
             Question::Release(channel, link) => {
-                self.cpu.release(StageKey(channel.0));
-                link.map(|link| self.link(link).release(StageKey(channel.0)));
+                self.release(channel, link);
                 Answer::Released
             }
         }
@@ -154,17 +178,40 @@ impl Policies {
             }),
             dry: wish.dry,
         };
-        if !wish.dry {
-            self.take(channel, &offered).map_err(|cause| match cause {
-                Taken::Cpu(refusal) => refused(refusal),
-                Taken::Link(refusal) => refused_by_link(refusal),
-            })?;
-        }
+        self.take(channel, &offered).map_err(|cause| match cause {
+            Taken::Cpu(refusal) => refused(refusal),
+            Taken::Link(refusal) => refused_by_link(refusal),
+        })?;
         offered.cpu_utilisation = self.cpu.utilisation();
         if let Some((link, .., utilisation)) = &mut offered.link {
             *utilisation = self.link(*link).utilisation();
         }
+        // What is told is the same either way: by the shares that are given away the rest of D is shared later.
+        if wish.dry {
+            self.release(channel, wish.link.map(|wish| wish.link));
+        }
         Ok(offered)
+    }
+
+    /// Holds, relaxes and releases in one go: nobody is asked in between.
+    fn try_final(
+        &mut self,
+        channel: ChannelId,
+        trial: Trial,
+    ) -> Result<(Relaxed, CommitTerms), RefuseCause> {
+        let Trial { wish, wanted, terms, unasked } = trial;
+        let Offered { cpu, link, .. } = self.hold(channel, &wish)?;
+        let link = link.map(|(link, stage, ..)| (link, stage));
+        let offered = || core::iter::once(cpu.bound).chain(link.map(|(_, stage)| stage.bound)).collect();
+        let wanted = wanted.unwrap_or_else(offered);
+        let relaxed = self.relax(channel, Final { cpu, link, wanted, terms: terms.clone(), unasked });
+        self.release(channel, link.map(|(link, _)| link));
+        Ok((relaxed, terms))
+    }
+
+    fn release(&mut self, channel: ChannelId, link: Option<LinkId>) {
+        self.cpu.release(StageKey(channel.0));
+        link.map(|link| self.link(link).release(StageKey(channel.0)));
     }
 
     /// What the processor could promise, the wait for a timer included.

@@ -59,7 +59,7 @@ fn refusal() -> ChannelRefusal {
     ChannelRefusal { node: NodeId(3), cause: RefuseCause::Exhausted, offer: None, stages, hosts }
 }
 fn destroy(number: u32) -> Message {
-    Message::Destroy { path: path(number), reason: CloseReason::Local }
+    Message::Destroy { path: path(number), reason: CloseReason::Local, sent: None }
 }
 fn refresh(numbers: &[u32]) -> Message {
     let channels = numbers.iter().copied().map(ChannelNumber).collect();
