@@ -10,6 +10,7 @@ mod common;
 mod attacker;
 mod bursts;
 mod crowds;
+mod drains;
 mod field;
 mod host;
 mod judge;

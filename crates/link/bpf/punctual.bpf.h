@@ -35,7 +35,7 @@ struct wire {
 _Static_assert(sizeof(struct wire) == 64, "the header has 64 bytes");
 
 /* Signalling behind its UDP header: the envelope that every packet begins with (crates/proto/src/signalling/seal.rs). */
-#define RTCOP_VERSION 9
+#define RTCOP_VERSION 10
 
 struct envelope {
 	__u8 version;

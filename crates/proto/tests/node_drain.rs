@@ -59,7 +59,7 @@ fn who_opens_and_closes_without_end_holds_no_more_than_its_quota() {
     const QUOTA: usize = 6;
     const ROOM: u64 = 16 << 20;
     let (mut cycles, mut most) = (0, 0);
-    for seed in 0..6 {
+    for seed in 0..3 {
         let mut random = SplitMix64::new(seed);
         let config = |index| {
             let mut config = line_config(index, 3, RATE);
@@ -100,7 +100,7 @@ fn who_opens_and_closes_without_end_holds_no_more_than_its_quota() {
         let other = world.open(0, 2, other.expect("in range"));
         assert!(other.is_ok(), "seed {seed}: {:?}", other.err());
     }
-    assert!(cycles > 100 && most > 1, "{cycles} cycles, at most {most} at once");
+    assert!(cycles > 60 && most > 1, "{cycles} cycles, at most {most} at once");
 }
 
 /// A channel that has sent nothing, or of which all has come, is forgotten everywhere as soon as the hosts are told, whatever
@@ -166,7 +166,11 @@ fn what_was_accepted_before_a_close_arrives_in_time() {
         }
         let (reason, receipt) = ended(&world, open.source).expect("told in time");
         let Receipt { delivered, late, .. } = receipt.expect("the sink's word");
-        assert_eq!((reason, delivered, late), (CloseReason::Local, sent, 0), "seed {seed}: {contract:?} {receipt:?}");
+        assert_eq!(
+            (reason, delivered, late),
+            (CloseReason::Local, sent, 0),
+            "seed {seed}: {contract:?} {receipt:?}"
+        );
         let waited = world.now.since(last);
         assert!(waited <= END, "seed {seed}: {waited} after the last message");
         world.run_for(END);

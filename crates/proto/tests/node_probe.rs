@@ -90,7 +90,8 @@ fn a_probe_says_what_an_open_would() {
             match (probed, world.open(from, to, wanted)) {
                 (Ok(probed), Ok(opened)) => {
                     let told = |grant: &Grant| {
-                        let of = |s: &punctual_proto::node::api::StageGrant| (s.kind, s.bound, s.buffer_bytes);
+                        let of =
+                            |s: &punctual_proto::node::api::StageGrant| (s.kind, s.bound, s.buffer_bytes);
                         (grant.stages.iter().map(of).collect::<Vec<_>>(), grant.outbox_messages)
                     };
                     assert_eq!(told(&probed), told(&opened.grant), "seed {seed}: {wanted:?}");
@@ -98,7 +99,11 @@ fn a_probe_says_what_an_open_would() {
                     open.push((from, opened.source));
                 }
                 (Err(no), Err(Event::Refused { refusal, .. })) => {
-                    assert_eq!((no.node, &no.cause), (refusal.node, &refusal.cause), "seed {seed}: {wanted:?}");
+                    assert_eq!(
+                        (no.node, &no.cause),
+                        (refusal.node, &refusal.cause),
+                        "seed {seed}: {wanted:?}"
+                    );
                     match refusal.cause {
                         RefuseCause::Buffers(_) => by_buffers += 1,
                         _ => by_stages += 1,

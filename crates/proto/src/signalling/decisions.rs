@@ -77,7 +77,8 @@ impl Decisions {
     }
     /// A channel that starts here and is to be held, or asked for.
     pub fn begun_here(&mut self, id: ChannelId) -> Option<&mut Deciding> {
-        let begins = |deciding: &&mut Deciding| matches!(deciding.then, Then::Try { .. } | Then::Offer { .. });
+        let begins =
+            |deciding: &&mut Deciding| matches!(deciding.then, Then::Try { .. } | Then::Offer { .. });
         self.waiting.get_mut(&id).filter(begins)
     }
     /// Whether the channel of a path that came over a link is among them.

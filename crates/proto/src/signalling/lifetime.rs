@@ -65,11 +65,14 @@ impl Signalling {
             let leased = channel.lease.expires(now);
             let (state, role) = (channel.state, channel.local.role);
             self.channels.insert(channel);
+            let lease_over = || Particulars::reason(CloseReason::LeaseOver);
             let (input, what) = match (over, leased, state) {
+                // Who drains may have to wait for more than its time: not without a lease.
+                (_, true, State::Draining) => (Input::LeaseOver, lease_over()),
                 (true, _, State::Draining) => (Input::Drained, Particulars::default()),
                 (true, _, State::Fitting) => (Input::Silence, self.unshaped()),
                 (true, _, _) => (Input::Silence, self.silence(role)),
-                (false, true, _) => (Input::LeaseOver, Particulars::reason(CloseReason::LeaseOver)),
+                (false, true, _) => (Input::LeaseOver, lease_over()),
                 (false, false, _) => return,
             };
             self.apply(id, input, what, now, resources);

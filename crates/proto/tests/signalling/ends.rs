@@ -257,7 +257,8 @@ fn a_crash_at_any_step_of_an_end_frees_everything_within_a_lease() {
             network.run(30 * SECOND);
             assert!(network.nothing_held(), "seed {seed}: host {dead} died after {steps} steps");
             assert!(dead == 0 || end(&network, 0).is_some(), "seed {seed}: host {dead} after {steps}");
-            let left: Vec<_> = (0..=HOPS).filter(|host| *host != dead).flat_map(|h| network.states(h)).collect();
+            let left: Vec<_> =
+                (0..=HOPS).filter(|host| *host != dead).flat_map(|h| network.states(h)).collect();
             assert!(left.is_empty(), "seed {seed}: {left:?}");
         }
     }

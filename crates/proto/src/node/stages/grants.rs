@@ -29,12 +29,7 @@ impl Stages {
     }
 
     /// What would be held where a channel became `relaxed` and had these buffers.
-    pub fn would_hold(
-        &self,
-        local: &LocalChannel,
-        relaxed: &Relaxed,
-        buffer_bytes: u64,
-    ) -> Vec<StageGrant> {
+    pub fn would_hold(&self, local: &LocalChannel, relaxed: &Relaxed, buffer_bytes: u64) -> Vec<StageGrant> {
         let mut holding = Vec::from([self.cpu_part(local, &relaxed.cpu)]);
         if let Some((link, stage)) = local.link_out.zip(relaxed.link.as_ref()) {
             holding.push(self.link_part(local, link, stage));

@@ -194,11 +194,7 @@ impl Policies {
     }
 
     /// Holds, relaxes and releases in one go: nobody is asked in between.
-    fn try_final(
-        &mut self,
-        channel: ChannelId,
-        trial: Trial,
-    ) -> Result<(Relaxed, CommitTerms), RefuseCause> {
+    fn try_final(&mut self, channel: ChannelId, trial: Trial) -> Result<(Relaxed, CommitTerms), RefuseCause> {
         let Trial { wish, wanted, terms, unasked } = trial;
         let Offered { cpu, link, .. } = self.hold(channel, &wish)?;
         let link = link.map(|(link, stage, ..)| (link, stage));
