@@ -13,16 +13,13 @@ use crate::world::{BYSTANDER, RELAY, SINK, SOURCE, Setup, World};
 
 /// An account of nobody on this system.
 const GREEDY: u32 = 3_200_000;
-/// All that a relay has for channels; the greedy user may have a quarter of that open or draining.
-const SETUP: Setup = Setup {
-    processor: "buffers = \"6MB\"",
-    daemon: "channels_per_user_max = 4\nrequest_share_per_user_max = \"50%\"",
-    ..Setup::DEFAULT
-};
+/// The greedy user may have so many channels open or draining. A relay has frames for some eight.
+const SETUP: Setup =
+    Setup { daemon: "channels_per_user_max = 4\nrequest_share_per_user_max = \"50%\"", ..Setup::DEFAULT };
 /// What one of its channels takes at the relay, at most.
-const ONE_BYTES_MAX: u64 = 900_000;
+const ONE_BYTES_MAX: u64 = 1_600_000;
 const CYCLES: usize = 24;
-const BYTES: u32 = 30_000;
+const BYTES: u32 = 60_000;
 
 /// Great messages, seldom, that may be under way for an hour; `number`: held at a relay, at the sink, or nowhere.
 fn great(number: usize, deadline: Nanos) -> Contract {
@@ -72,7 +69,7 @@ fn buffer_bytes(world: &World, host: usize) -> u64 {
     world.watch[host].status().expect("status").node.buffer_bytes
 }
 
-/// A channel of half a megabyte at the relay, as another user wants it.
+/// A channel as another user wants it.
 fn modest() -> Contract {
     let rate = Rate::every(Nanos::from_millis(500)).expect("a rate");
     Contract::new(40_000, rate, 1, Nanos::from_secs(2)).expect("a contract")

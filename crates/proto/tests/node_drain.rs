@@ -59,7 +59,7 @@ fn who_opens_and_closes_without_end_holds_no_more_than_its_quota() {
     const QUOTA: usize = 6;
     const ROOM: u64 = 16 << 20;
     let (mut cycles, mut most) = (0, 0);
-    for seed in 0..3 {
+    for seed in 0..2 {
         let mut random = SplitMix64::new(seed);
         let config = |index| {
             let mut config = line_config(index, 3, RATE);
@@ -70,7 +70,7 @@ fn who_opens_and_closes_without_end_holds_no_more_than_its_quota() {
         };
         let mut world = World::of((0..3).map(config).collect());
         let mut counted: Vec<ChannelId> = Vec::new();
-        for _ in 0..100 {
+        for _ in 0..60 {
             counted.retain(|channel| ended(&world, *channel).is_none());
             if counted.len() >= QUOTA {
                 world.run_for(Nanos::from_secs(300));
@@ -100,7 +100,7 @@ fn who_opens_and_closes_without_end_holds_no_more_than_its_quota() {
         let other = world.open(0, 2, other.expect("in range"));
         assert!(other.is_ok(), "seed {seed}: {:?}", other.err());
     }
-    assert!(cycles > 60 && most > 1, "{cycles} cycles, at most {most} at once");
+    assert!(cycles > 30 && most > 1, "{cycles} cycles, at most {most} at once");
 }
 
 /// A channel that has sent nothing, or of which all has come, is forgotten everywhere as soon as the hosts are told, whatever

@@ -19,7 +19,7 @@ use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::Input;
 use super::transitions::Particulars;
-use crate::ids::{ChannelId, LinkId, PathId};
+use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 use crate::node::api::{ChannelRefusal, RefuseCause, StageGrant, UserId};
 
 /// What comes back: the probe with its stages, or why not.
@@ -86,7 +86,7 @@ impl Signalling {
 
     fn local_of_probe(
         &mut self,
-        before: crate::ids::NodeId,
+        before: NodeId,
         create: &Create,
         now: Instant,
         resources: &mut dyn Resources,

@@ -212,26 +212,7 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) {
-        // What was begun is done; anything else came in between.
-        let is_done =
-            row.input == Input::Drained || row.input == Input::Ended && what.reason == CloseReason::Local;
-        if is_done {
-            what.reason = channel.reason;
-        }
-        if row.role == Role::Sink && row.next == State::Gone {
-            what.receipt = Some(resources.receipt(channel.local.channel));
-        }
-        if row.input == Input::Drained || row.actions.contains(&Action::SendPassed) {
-            what.passed = resources.passed(channel.local.channel);
-        }
-        if row.role == Role::Source && row.state.holds() {
-            what.sent = Some(resources.sent(channel.local.channel));
-        }
-        if row.role == Role::Source && row.state == State::Settling && row.next == State::Gone {
-            self.losses.word(channel.local.path).into_iter().for_each(|word| {
-                (what.reason, what.receipt) = (channel.reason, Some(word));
-            });
-        }
+        self.note_end(&channel, row, &mut what, resources);
         let refused = row.role == Role::Forwarder && row.input == Input::Refuse;
         let keeps = refused && active(Mutation::RefuseKeepsHold);
         if let (State::Probing | State::Offering, Some(link)) = (row.state, channel.local.link_out) {
@@ -261,6 +242,29 @@ impl Signalling {
             last.into_iter().for_each(|(id, sent)| resources.await_last(id, sent));
         } else if row.actions.contains(&Action::TryNext) {
             self.try_next(*channel, what, now, resources);
+        }
+    }
+
+    /// What is known here of a channel that changes its state by `row`, beside what the input has brought.
+    fn note_end(&self, channel: &Channel, row: &Row, what: &mut Particulars, resources: &dyn Resources) {
+        // What was begun is done; anything else came in between.
+        let is_done =
+            row.input == Input::Drained || row.input == Input::Ended && what.reason == CloseReason::Local;
+        if is_done {
+            what.reason = channel.reason;
+        }
+        if row.role == Role::Sink && row.next == State::Gone {
+            what.receipt = Some(resources.receipt(channel.local.channel));
+        }
+        if row.input == Input::Drained || row.actions.contains(&Action::SendPassed) {
+            what.passed = resources.passed(channel.local.channel);
+        }
+        if row.role == Role::Source && row.state.holds() {
+            what.sent = Some(resources.sent(channel.local.channel));
+        }
+        let settled = row.role == Role::Source && row.state == State::Settling && row.next == State::Gone;
+        if let Some(word) = self.losses.word(channel.local.path).filter(|_| settled) {
+            (what.reason, what.receipt) = (channel.reason, Some(word));
         }
     }
 
