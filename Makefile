@@ -18,7 +18,7 @@ PUNCTUAL := $(CARGO_TARGET_DIR)/release/punctual
 MUTATIONS := $(CARGO) test --locked --release -p punctual-sim --features mutations --test mutations --
 ORACLE := $(CARGO) test --locked --release -p punctual-analysis
 
-.PHONY: help setup build demo test mutations mutants oracle campaign fuzz sanitize coverage soak attack trials bench fmt lint clean
+.PHONY: help setup build demo test mutations mutants oracle campaign fuzz sanitize coverage branches soak attack trials bench fmt lint clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -61,6 +61,9 @@ sanitize: setup ## the unsafe code under address and thread sanitizers, Miri
 
 coverage: setup ## lines of analysis and proto that tests and corpora reach
 	scripts/coverage
+
+branches: setup ## branches of analysis and proto that each generator decides both ways, one way, never; target/branches/report.md
+	scripts/branches $(GENERATORS)
 
 soak: setup ## real daemons for SOAK_SECONDS beside faults of SOAK_SEED (as root; steps the wall clock); nothing may grow or be late
 	PUNCTUAL_TEST_WALL_CLOCK=1 PUNCTUAL_SOAK_SECONDS=$(SOAK_SECONDS) PUNCTUAL_SOAK_SEED=$(SOAK_SEED) \

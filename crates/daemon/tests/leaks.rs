@@ -22,11 +22,14 @@ fn nothing_leaks() {
                 let status = host.status().expect("status");
                 status.node.channels == 0
                     && status.users.iter().all(|user| user.channels + user.buffer_bytes == 0)
+                    && status.books.is_some_and(|books| books.wrong.is_empty() && books.waiting.is_empty())
             })
         });
     };
     // The first one makes what stays.
     round();
+    let compared = a.status().expect("status").books.map(|books| books.compared);
+    assert!(compared.is_some_and(|compared| compared > 40), "{compared:?}");
     let before = descriptors();
     for _ in 0..33 {
         round();

@@ -184,4 +184,17 @@ mod tests {
         assert!(!watch.heals(LEASE, at(90_000)), "said once");
         assert_eq!(watch.broken_since(), None);
     }
+
+    #[test]
+    fn a_slot_counts_for_a_second_and_a_long_one_for_a_minute() {
+        let begin = at(1_000_000);
+        let last = |slots: usize, slot: Nanos| begin + slot * slots as u64;
+        let mut watch = Watch::default();
+        watch.late(Nanos(3), begin);
+        let (recent, minute) = (|at| watch.recent(at).times, |at| watch.last_minute(at).times);
+        assert_eq!(recent(last(WATCH_SLOTS, WATCH_SLOT) - Nanos(1)), 1);
+        assert_eq!(recent(last(WATCH_SLOTS, WATCH_SLOT)), 0);
+        assert_eq!(minute(last(WATCH_LONG_SLOTS, WATCH_LONG_SLOT) - Nanos(1)), 1);
+        assert_eq!(minute(last(WATCH_LONG_SLOTS, WATCH_LONG_SLOT)), 0);
+    }
 }

@@ -265,6 +265,7 @@ fn a_sink_remembers_what_may_be_under_way_and_ten_seconds_within_limits() {
     assert_eq!(remembered(&contract(20, 100)), 129, "those of ten seconds");
     assert_eq!(remembered(&contract(10_000, 1)), 513, "never more than 1,024 for the sake of time");
     assert_eq!(remembered(&contract(10_000, 1_000)), 8_193, "but all that is under way");
+    assert_eq!(remembered(&contract(100_000, 10_000)), 32_769, "and never more than 65,536");
     let demotes = Contract { policing: Policing::Demote, ..contract(1, 100) };
     assert_eq!(remembered(&demotes), 513, "demoted messages take numbers too");
 }

@@ -8,10 +8,10 @@ use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, LinkId, Name, NodeId, Pa
 use punctual_proto::limits::*;
 use punctual_proto::linksched::{BestEffortKey, Guaranteed, LinkParameters, LinkScheduler};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{Port, RequestError};
+use punctual_proto::node::api::{OpenRequest, Port, RequestError, UserId};
 use punctual_proto::node::config::{LinkConfig, NodeConfig, Pace, RouteConfig};
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
-use punctual_proto::{BitRate, Instant, Nanos, Ppm};
+use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);
 const LEFT: LinkId = LinkId(0);
@@ -346,4 +346,57 @@ fn a_sender_that_cuts_in_another_size_is_still_one() {
         assert!(inbox.0.borrow().free.len() >= 39, "at most one is in progress");
     }
     holds_its_books(&world);
+}
+
+/// Of a link's frames best effort may hold one part, so that others' packets find some.
+#[test]
+fn best_effort_holds_its_part_of_a_links_frames_and_no_more() {
+    let configs = (0..3).map(|index| {
+        let mut config = line_config(index, 3, RATE);
+        config.links.iter_mut().for_each(|link| link.frames = FRAMES_MIN + 144);
+        config
+    });
+    let mut world = World::of(configs.collect());
+    world.settle();
+    let part = u64::from((FRAMES_MIN + 144) / FRAMES_BEST_EFFORT_DIVISOR);
+    for flow in 0..part as u32 + 9 {
+        arrive(&mut world, 1, Port::Data, &packet(flow, NodeId(3), Cookie(0), (0, 1), 0));
+    }
+    assert_eq!(world.nodes[1].frames_held(LEFT), part);
+    assert_eq!(world.nodes[1].status(world.now).drops.no_buffer, 9);
+    holds_its_books(&world);
+}
+
+/// Questions of admission that are answered elsewhere are taken a few at a time.
+#[test]
+fn few_questions_are_decided_together() {
+    let mut world = World::line(2, RATE);
+    world.run_for(Nanos::from_secs(3));
+    world.nodes[0].decide_elsewhere();
+    let contract = Contract::new(100, Rate::per_second(1).expect("a rate"), 1, Nanos::from_millis(900));
+    let contract = contract.expect("in range");
+    for _ in 0..2 * DECISIONS_AT_ONCE_MAX + 1 {
+        let to = "nobody@h2".parse().expect("an address");
+        let request = OpenRequest { to, contract, user: UserId(0), probe: true, token: None };
+        world.nodes[0].open(request, world.now).expect("it can be tried");
+    }
+    let mut together = Vec::new();
+    while let Some(decision) = world.nodes[0].poll_decision() {
+        assert!(world.nodes[0].poll_decision().is_none(), "the policies are away");
+        let decided = decision.decide(|| Instant(0));
+        together.push(decided.took().len());
+        world.nodes[0].handle_decided(decided, world.now);
+        if together.len() == 3 {
+            break;
+        }
+    }
+    assert_eq!(together, [DECISIONS_AT_ONCE_MAX, DECISIONS_AT_ONCE_MAX, 1]);
+    holds_its_books(&world);
+}
+
+#[test]
+fn a_packet_of_the_default_size_fits_and_a_byte_more_does_not() {
+    assert!(!refuses(|c| c.fragment_bytes = FRAGMENT_BYTES_DEFAULT));
+    assert!(refuses(|c| c.fragment_bytes = FRAGMENT_BYTES_DEFAULT + 1));
+    assert_eq!(LinkConfig::new("l", NodeId(2), RATE).frames, FRAMES_DEFAULT);
 }

@@ -6,7 +6,7 @@ mod common;
 use common::{Open, World, line_config, name, pattern};
 use punctual_analysis::RefusalReason;
 use punctual_proto::ids::{Address, ChannelId, ChannelNumber, Cookie, Epoch, LinkId, NodeId, PathId};
-use punctual_proto::limits::ARRIVALS_AHEAD_MAX;
+use punctual_proto::limits::{ARRIVALS_AHEAD_MAX, FRAMES_GUARANTEED_DIVISOR, FRAMES_MIN};
 use punctual_proto::node::api::{
     CloseReason, Event, FilterChange, OpenRequest, Port, RefuseCause, RequestError, UserId,
 };
@@ -41,7 +41,7 @@ fn assert_ends(world: &mut World, open: &Open, source: CloseReason, sink: CloseR
 fn channels_are_refused_once_a_links_frames_are_given_away_and_not_before() {
     let configs = [0, 1].map(|index| {
         let mut config = line_config(index, 2, RATE);
-        config.links[0].frames = 256;
+        config.links[0].frames = FRAMES_MIN;
         config
     });
     let mut world = World::of(configs.to_vec());
@@ -57,11 +57,16 @@ fn channels_are_refused_once_a_links_frames_are_given_away_and_not_before() {
         panic!("{refusal:?}")
     };
     // Half of them are for channels, each of which needs some; what is left is less than one more needs.
-    assert!((2..128).contains(&open.len()) && wanted_bytes > free_bytes, "{} and {refusal:?}", open.len());
+    let frames = u64::from(FRAMES_MIN / FRAMES_GUARANTEED_DIVISOR);
+    assert!(
+        (2..frames as usize).contains(&open.len()) && wanted_bytes > free_bytes,
+        "{} and {refusal:?}",
+        open.len()
+    );
     let packet = u64::from(line_config(1, 2, RATE).links[0].packet_bytes_max);
     assert_eq!((wanted_bytes % packet, free_bytes % packet), (0, 0), "whole frames");
     let each = wanted_bytes / packet;
-    assert_eq!(free_bytes / packet, 128 - each * open.len() as u64, "what the others have left");
+    assert_eq!(free_bytes / packet, frames - each * open.len() as u64, "what the others have left");
     let closed = open.pop().expect("some");
     world.nodes[0].close(closed.source, world.now).expect("open");
     world.run_for(Nanos::from_secs(2));

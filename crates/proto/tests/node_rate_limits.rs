@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use common::rate::{TRIED as CONFIGURED, measured};
-use common::{Slow, World, name};
+use common::{Slow, World, line_config, name};
 use punctual_proto::ids::{Address, LinkId};
 use punctual_proto::limits::{
-    RATE_ANSWER_TIME, RATE_ATTEMPTS_MAX, RATE_DRAIN_TIME, RATE_ERROR_MAX, RATE_QUEUED_MAX, RATE_TIME,
-    RATE_WAITING_MAX,
+    RATE_AGAIN, RATE_ANSWER_TIME, RATE_ATTEMPTS_MAX, RATE_BYTES_MAX, RATE_DRAIN_TIME, RATE_ERROR_MAX,
+    RATE_FULL_TIMES, RATE_QUEUED_MAX, RATE_STEP, RATE_TIME, RATE_WAITING_MAX,
 };
 use punctual_proto::node::api::{Event, MeasuredRate, OpenRequest, Port, RateRefusal, UserId};
 use punctual_proto::wire::{Header, Kind};
@@ -78,7 +78,7 @@ fn a_link_is_filled_for_so_long_and_few_packets_wait_meanwhile() {
         assert!(most <= Some(u64::from(RATE_QUEUED_MAX)), "{most:?} wait");
     }
     let took = last.zip(first).map(|(last, first)| last.since(first)).expect("it was filled");
-    assert!(took + MS(3) > RATE_TIME && took < RATE_TIME + MS(3), "{took}");
+    assert!(took + RATE_STEP * 3 > RATE_TIME && took < RATE_TIME + RATE_STEP * 3, "{took}");
 }
 
 #[test]
@@ -170,4 +170,66 @@ fn who_waits_for_a_measurement_waits_in_bounded_numbers() {
     assert_eq!(probing, 9, "those have asked the neighbour");
     world.run_for(Nanos::from_secs(60));
     assert_eq!(answered(&world), asked);
+}
+
+/// What the time would allow for is more than a measurement may take of a fast link.
+#[test]
+fn a_fast_link_is_filled_with_so_many_bytes_and_no_more() {
+    let rate = BitRate(20_000_000_000);
+    let mut world = World::line(2, rate);
+    let link = &line_config(0, 2, rate).links[0];
+    let wire_bytes = u64::from(link.packet_bytes_max + link.overhead_bytes);
+    assert!(rate.time_of(RATE_BYTES_MAX) < RATE_TIME, "it takes less than the time");
+    world.run_for(Nanos::from_secs(3));
+    let filled = watch(&mut world);
+    measure(&mut world).expect("it drains all of it");
+    let filled = filled.borrow();
+    assert_eq!((filled.packets, filled.cookies.len()), (RATE_BYTES_MAX / wire_bytes, 1));
+}
+
+/// A driver without room again and again is what sets the pace: what came through is all that the link drains from here.
+#[test]
+fn a_driver_that_is_full_again_and_again_sets_the_pace() {
+    for (times, at_least) in [(RATE_FULL_TIMES - 1, true), (RATE_FULL_TIMES, false)] {
+        let mut world = World::line(2, CONFIGURED);
+        world.run_for(Nanos::from_secs(3));
+        world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+        world.run_for(MS(50));
+        for _ in 0..times {
+            let now = world.now;
+            world.nodes[0].handle_full(LINK, now);
+            world.run_for(MS(2));
+        }
+        let found = measured(&mut world, 0).expect("it is even");
+        assert_eq!(found.at_least, at_least, "{times} times: {found:?}");
+    }
+}
+
+/// The neighbour measures another link, and is asked again, but not at each of its packets.
+#[test]
+fn a_link_that_measures_itself_asks_a_busy_neighbour_now_and_then() {
+    let configs = (0..3).map(|index| {
+        let mut config = line_config(index, 3, CONFIGURED);
+        config.signalling.hello_interval = MS(100);
+        config.links[0].rate_auto = index == 0;
+        config
+    });
+    let mut world = World::of(configs.collect());
+    let mut refused = Vec::new();
+    for _ in 0..20_000 {
+        // It is always about to measure.
+        let now = world.now;
+        let _ = world.nodes[1].measure_rate(LinkId(1), now);
+        world.run_for(MS(1));
+        while let Some(event) = world.events[0].pop_front() {
+            if let Event::Rate { result: Err(RateRefusal::Busy), .. } = event {
+                refused.push(world.now);
+            }
+        }
+        world.events[1].clear();
+    }
+    assert!(refused.len() > 5, "{refused:?}");
+    let apart: Vec<Nanos> = refused.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    let least = apart.iter().min().expect("several");
+    assert!(*least + MS(2) >= RATE_AGAIN && *least <= RATE_AGAIN + MS(250), "{apart:?}");
 }

@@ -2,11 +2,13 @@
 
 mod common;
 
-use common::{TestInbox, TestOutbox, World, line_config, name};
+use common::{TestInbox, TestMemory, TestOutbox, World, line_config, name};
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::limits::{
     SHAPER_CONTENTION, SHAPER_CONTENTION_KEPT, SHAPER_GROWS_AFTER, SHAPER_PATIENCE, SHAPER_STEP_PPM,
+    SIGNAL_PERIODS_BESIDE_KERNEL,
 };
+use punctual_proto::node::Node;
 use punctual_proto::node::api::{Event, KernelShare, OpenRequest, RefuseCause, UserId};
 use punctual_proto::node::config::{Admission, Interference, LinkConfig, Pace};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
@@ -253,4 +255,23 @@ fn the_kernel_is_given_more_in_steps_that_are_worth_it() {
         }
     }
     assert!(large > 3, "{small} {large}");
+}
+
+/// Signalling beside kernel traffic that follows may take three of its periods, so that the kernel may have more: such a link may
+/// be slower.
+#[test]
+fn signalling_beside_kernel_traffic_has_three_of_its_periods() {
+    let slowest = |shares: bool| {
+        let carries = |kbit: &u64| {
+            let mut config = line_config(0, 2, BitRate(kbit * 1_000));
+            config.links.iter_mut().for_each(follows);
+            if !shares {
+                config.links[0].kernel_share_max = config.links[0].interference.rho;
+            }
+            Node::<TestMemory>::new(config, 1, Instant(1)).is_ok()
+        };
+        (500..20_000).step_by(50).find(carries).expect("a fast link does")
+    };
+    let (alone, beside) = (slowest(false), slowest(true));
+    assert!(beside < alone && alone <= beside * SIGNAL_PERIODS_BESIDE_KERNEL, "{alone} {beside} kbit/s");
 }

@@ -22,6 +22,9 @@ pub struct Cut {
     /// Channels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channels: Option<Vec<usize>>,
+    /// Channels that receivers ask for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Vec<usize>>,
     /// Best-effort transfers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floods: Option<Vec<usize>>,
@@ -79,6 +82,7 @@ impl Cut {
     /// Leaves out what is cut.
     pub fn apply(&self, plan: &mut Scenario) {
         keep(&mut plan.channels, self.channels.as_deref());
+        keep(&mut plan.requests, self.requests.as_deref());
         keep(&mut plan.floods, self.floods.as_deref());
         keep(&mut plan.schedule, self.schedule.as_deref());
         if let Some(frames) = &self.frames {
@@ -147,9 +151,13 @@ fn keep_hosts(plan: &mut Scenario, hosts: &BTreeSet<usize>) {
         .map(|(_, host)| moved_host(host, &moved))
         .collect();
     plan.channels.retain_mut(|plan| move_ends(&mut plan.from, &mut plan.to, &moved));
+    plan.requests.retain_mut(|plan| move_ends(&mut plan.asker, &mut plan.source, &moved));
     plan.floods.retain_mut(|plan| move_ends(&mut plan.from, &mut plan.to, &moved));
     let hosts = &plan.hosts;
     plan.channels.retain(|plan| is_routed(hosts, plan.from, plan.to));
+    plan.requests.retain(|plan| {
+        is_routed(hosts, plan.asker, plan.source) && is_routed(hosts, plan.source, plan.asker)
+    });
     plan.floods.retain(|plan| is_routed(hosts, plan.from, plan.to));
     let schedule = std::mem::take(&mut plan.schedule).into_iter();
     plan.schedule = schedule.filter_map(|fault| moved_fault(fault, &moved)).collect();

@@ -37,6 +37,8 @@ pub enum Draw {
     Drift,
     /// Kernel traffic whose share follows admission.
     Kernel,
+    /// Receivers that ask for channels.
+    Requests,
     /// How long a host's shapers take.
     Shaper(u64),
     /// How long a host's decisions of admission take.
@@ -71,6 +73,7 @@ impl Draw {
             Self::Soft => 10,
             Self::Drift => 11,
             Self::Kernel => 12,
+            Self::Requests => 13,
             Self::Processor(host) => (1 << 20) + host,
             Self::Adapter(host, link) if host < 1 << 13 && link < 1 << 8 => (1 << 21) + (host << 8) + link,
             Self::Adapter(host, link) => (1 << 41) + (host << 16) + link,
@@ -242,7 +245,8 @@ mod tests {
                 Tight => Soft,
                 Soft => Drift,
                 Drift => Kernel,
-                Kernel => World,
+                Kernel => Requests,
+                Requests => World,
                 World => Faults,
                 Faults | Processor(_) | Adapter(..) | Sender(_) | Node(_) | Shaper(_) | Decisions(_) => {
                     return None;

@@ -133,6 +133,7 @@ impl<P: FnMut(&Cut, u32)> Search<'_, P> {
         self.list(plan.floods.len(), |cut| &mut cut.floods);
         self.list(plan.schedule.len(), |cut| &mut cut.schedule);
         self.list(plan.channels.len(), |cut| &mut cut.channels);
+        self.list(plan.requests.len(), |cut| &mut cut.requests);
         let frames = self.best.frames.clone().unwrap_or_else(|| {
             let mut faults = plan.faults;
             FrameFault::ALL.into_iter().filter(|fault| fault.chance(&mut faults).0 > 0).collect()

@@ -38,6 +38,8 @@ pub struct Outcome {
     pub soft_misses: u64,
     /// Misses that their contracts bear, in thousandths.
     pub soft_borne_milli: u64,
+    /// Requests of receivers that came to their end: a channel, or a no.
+    pub requests: u64,
     /// Best-effort messages that were delivered.
     pub best_effort: u64,
     /// Packets that went over links.
@@ -130,6 +132,9 @@ pub struct Report {
     /// Sum.
     pub soft_borne_milli: u64,
     /// Sum.
+    #[serde(default)]
+    pub requests: u64,
+    /// Sum.
     pub best_effort: u64,
     /// Packets served by a stage's link, summed over the links that each went over.
     pub packet_hops: u64,
@@ -172,6 +177,7 @@ impl Report {
         self.soft_messages += outcome.soft_messages;
         self.soft_misses += outcome.soft_misses;
         self.soft_borne_milli += outcome.soft_borne_milli;
+        self.requests += outcome.requests;
         self.best_effort += outcome.best_effort;
         self.packet_hops += outcome.packets;
         self.excused += outcome.excused;

@@ -2,7 +2,8 @@
 
 use punctual_analysis::{Nanos, Ppm};
 use punctual_sim::{
-    FaultChoice, Faults, Options, Outcome, Report, Sabotage, Topology, Traffic, run, run_many,
+    FaultChoice, Faults, Options, Outcome, Report, Sabotage, Scenario, SizeChoice, Topology, Traffic, run,
+    run_many,
 };
 
 const BUSY: &str = include_str!("busy.toml");
@@ -15,6 +16,10 @@ fn busy() -> Options {
         traffic: Traffic::For(Nanos::from_millis(600)),
         ..Options::default()
     }
+}
+
+fn small() -> Options {
+    Options { sizes: SizeChoice::Small, ..Options::default() }
 }
 
 fn outcome(seed: u64, options: &Options) -> Outcome {
@@ -120,7 +125,23 @@ fn what_is_counted_and_held_by_nobody_is_caught() {
     let outcome = sabotaged(Sabotage { accounts_off: true, ..Sabotage::default() });
     let said = |words: &str| outcome.violations.iter().any(|violation| violation.what.contains(words));
     assert!(said("counts 1 paths, 0 are held"), "{outcome:?}");
+    assert!(said("1 requests to others waiting, 0 to 0 are wanted"), "{outcome:?}");
     assert!(outcome.violations_total > 10, "{outcome:?}");
+}
+
+/// In one seed of four receivers ask for channels, whatever else there is; they get one, or hear that they do not.
+#[test]
+fn receivers_that_ask_hear_of_it() {
+    let asks = |seed: &u64| !Scenario::draw(*seed, &small()).expect("drawn").requests.is_empty();
+    let seeds: Vec<u64> = (0..64).filter(asks).collect();
+    assert!((8..24).contains(&seeds.len()), "{seeds:?}");
+    let mut ended = 0;
+    for seed in seeds.into_iter().take(6) {
+        let outcome = outcome(seed, &small());
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);
+        ended += outcome.requests;
+    }
+    assert!(ended > 20, "{ended}");
 }
 
 #[test]

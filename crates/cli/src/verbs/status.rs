@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use clap::Args;
 use punctual::{
     BrokenStage, ClassStatus, DriverStatus, DropCounters, ForeignVersion, HostStatus, KernelTraffic,
-    Lateness, LinkStatus, Nanos, NodeStatus, PathRecord, Ppm, ProfileStatus, WakeRecord, counted, rate_text,
+    Lateness, LinkStatus, Nanos, NodeStatus, PathRecord, Ppm, ProfileStatus, WakeRecord, WrongCount, counted, rate_text,
 };
 
 use crate::causes::with_causes;
@@ -71,7 +71,7 @@ fn text(status: &HostStatus) -> String {
         node.name,
         node.id,
         status.uptime,
-        broken(node),
+        broken(node) + &lost(status),
         class(status),
         profile(status),
         soft(node),
@@ -107,6 +107,20 @@ fn broken(node: &NodeStatus) -> String {
     };
     let late = node.late.iter().map(|stage| format!("\nLATE: {stage}"));
     stages.into_iter().map(line).chain(late).collect()
+}
+
+/// A line for each count that is wrong.
+fn lost(status: &HostStatus) -> String {
+    let wrong = status.books.iter().flat_map(|books| &books.wrong);
+    let line = |wrong: &WrongCount| {
+        let link = wrong.link.and_then(|link| status.node.links.get(usize::from(link.0)));
+        let link = link.map_or(String::new(), |link| format!(" of link {}", link.name));
+        let (what, counted, held) = (&wrong.what, wrong.counted, wrong.held);
+        format!(
+            "\nLEAK: {what}{link}: {counted} counted, {held} held; please report it, a restart frees what is lost"
+        )
+    };
+    wrong.map(line).collect()
 }
 
 /// What this host has counted of a broken stage since its start, where it is the one that counts: its own processor, and links

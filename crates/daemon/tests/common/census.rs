@@ -2,10 +2,10 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use punctual::Endsystem;
+use punctual::{Books, Endsystem};
 use rustix::process::Pid;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holdings {
     pub descriptors: usize,
     pub threads: usize,
@@ -14,6 +14,21 @@ pub struct Holdings {
     pub channels: u32,
     pub buffer_bytes: u64,
     pub clients: u32,
+    /// What quotas count of all users together: clients, listeners, ends of channels, bytes of rings, descriptors.
+    pub quotas: [u64; 5],
+    /// Counts that are wrong, and what waits for an answer.
+    pub lost: String,
+}
+
+/// What is counted and held by nobody, or held and not counted, and what waits for an answer: nothing, on a quiet host.
+fn lost(books: Option<&Books>) -> String {
+    let books = books.expect("the daemon's own user sees them");
+    assert!(books.compared > 20, "{books:?}");
+    let wrong = books.wrong.iter().map(|wrong| {
+        let link = wrong.link.map_or(String::new(), |link| format!(" of link {}", link.0));
+        format!("{}{link}: {} counted, {} held; ", wrong.what, wrong.counted, wrong.held)
+    });
+    wrong.chain(books.waiting.iter().map(|waits| format!("{} {} wait; ", waits.count, waits.what))).collect()
 }
 
 /// Entries of a folder of /proc.
@@ -40,6 +55,11 @@ pub fn holdings(pid: Pid, host: &Endsystem) -> Holdings {
         channels: status.node.channels,
         buffer_bytes: status.node.buffer_bytes,
         clients: status.api.clients,
+        quotas: status.users.iter().fold([0; 5], |sum, user| {
+            let of = [user.clients, user.listeners, user.channels, user.buffer_bytes, user.descriptors];
+            std::array::from_fn(|index| sum[index] + of[index])
+        }),
+        lost: lost(status.books.as_ref()),
     }
 }
 

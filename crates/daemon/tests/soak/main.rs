@@ -1,7 +1,8 @@
 //! Real daemons for a while, in network namespaces of their own. Programs and channels come and go, and at random moments
 //! of a printed seed a daemon is killed, stopped and continued, a cable cut, the wall clock stepped, a disk filled; clients
 //! come in crowds or without memory. Beside it a sender that waits for nobody keeps its contract on a channel between two
-//! hosts that no fault touches: nothing of it may be late or lost outside platform holes, and nothing may grow.
+//! hosts that no fault touches: nothing of it may be late or lost outside platform holes, and nothing may grow. After each
+//! cycle each daemon compares what it counts with what there is: what nobody holds is a leak.
 //!
 //! `PUNCTUAL_SOAK_SECONDS` (25) says how long, `PUNCTUAL_SOAK_SEED` (1) which faults;
 //! `PUNCTUAL_SOAK_DRIVER=udp` takes that driver also where there is xdp. `make soak` does it for 20 minutes.
@@ -106,6 +107,8 @@ fn cycles(stage: &Stage, hosts: &mut [Program; 3], seconds: u64, seed: u64) -> (
         [Some(holdings(on_a.pid(), &a)), b_holds(on_b), Some(holdings(on_c.pid(), &c))]
     };
     let alone = held(on_b);
+    let lost = alone.iter().flatten().map(|held| held.lost.as_str()).collect::<String>();
+    assert_eq!(lost, "", "counted and held by nobody, or waiting for nobody");
     let (mut memory, mut faults) = (Vec::new(), Vec::new());
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(seconds) || memory.len() < WARM_UP + COMPARED {

@@ -43,6 +43,12 @@ impl Leaving {
         }
     }
 
+    /// Listeners among it.
+    pub(super) fn listeners(&self) -> usize {
+        let all = self.0.iter().flat_map(|(_, waiting)| waiting);
+        all.filter(|left| matches!(left, Left::Listener(_))).count()
+    }
+
     fn has(&self, account: UserId) -> bool {
         self.0.iter().any(|(other, _)| *other == account)
     }

@@ -7,6 +7,7 @@
 
 mod acceptance;
 mod backlog;
+mod books;
 mod co_schedule;
 mod events;
 mod host;

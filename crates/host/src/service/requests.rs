@@ -128,7 +128,7 @@ impl<H: Host> Service<H> {
                 Ok(Some((Answer::Resolved { node: self.host.resolve(&host)? }, Vec::new())))
             }
             Request::MeasureRate { link } => self.measure_rate(client, id, link),
-            Request::Status => self.status(),
+            Request::Status => self.status(account),
             Request::Channels { after } => self.channels(after),
             Request::Channel { channel } => self.channel(channel),
         }
@@ -488,8 +488,9 @@ impl<H: Host> Service<H> {
         })
     }
 
-    fn status(&mut self) -> Outcome {
+    fn status(&mut self, account: UserId) -> Outcome {
         let node = self.on_node(|node, now| node.status(now))?;
+        let books = if is_privileged(account) { self.books(node.channels)? } else { None };
         let status = HostStatus {
             node,
             api: self.counters,
@@ -497,6 +498,7 @@ impl<H: Host> Service<H> {
             users: self.accounts.statuses(),
             uptime: now().since(self.started),
             engine: self.host.statistics(),
+            books,
         };
         Ok(Some((Answer::Status(Box::new(status)), Vec::new())))
     }

@@ -7,7 +7,7 @@
 mod engine;
 
 use punctual_analysis::{Contract, Nanos, Ppm};
-use punctual_proto::ids::{Address, ChannelId, ListenerId, Name, NodeId};
+use punctual_proto::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId};
 use punctual_proto::node::api::{
     BrokenStage, ChannelRefusal, ChannelStatus, CloseReason, Grant, NodeStatus, Notice, RateRefusal,
     RateStatus, Receipt, RequestError, UserId,
@@ -460,6 +460,42 @@ pub struct HostStatus {
     pub uptime: Nanos,
     /// The processor's thread, and the drivers of its links.
     pub engine: EngineStatus,
+    /// Counts compared with what there is; only for root and the daemon's own user, and where few channels are here.
+    #[serde(default)]
+    pub books: Option<Books>,
+}
+
+/// What a host counts, compared with what there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Books {
+    /// How many counts were compared.
+    pub compared: u32,
+    /// Those that are wrong: of what is counted there something is held by nobody, or something is held that was not counted.
+    pub wrong: Vec<WrongCount>,
+    /// What waits for an answer, of somebody else or of this host's own stages. Nothing does where nobody wants anything.
+    pub waiting: Vec<Waiting>,
+}
+
+/// A count that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrongCount {
+    /// Of what.
+    pub what: String,
+    /// On which link, where it is a link's.
+    pub link: Option<LinkId>,
+    /// The count.
+    pub counted: u64,
+    /// The sum over those that hold something of it.
+    pub held: u64,
+}
+
+/// What waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// What.
+    pub what: String,
+    /// How many.
+    pub count: u64,
 }
 
 /// Counters of the API.

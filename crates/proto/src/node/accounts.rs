@@ -17,14 +17,25 @@ const OWN_HANDLERS: usize = 2;
 impl<M: Memory> Node<M> {
     /// All counts, beside what they should be.
     pub fn accounts(&self) -> Vec<Account> {
-        let mut accounts = self.plane.accounts();
-        let own = self.signalling.books().into_iter();
+        let (plane, signalling) = (&self.plane, &self.signalling);
+        let mut accounts = plane.accounts();
+        let known = plane.clips.iter().filter(|clip| signalling.knows(clip.local.path)).count();
+        accounts.push(of("ends of channels", None, plane.clips.len(), known));
+        let stages = plane.stages.books(|id| signalling.may_hold(id), signalling.holders());
+        let own = signalling.books().into_iter().chain(stages);
         accounts.extend(own.map(|(what, [counted, held])| of(what, None, counted, held)));
-        for link in self.plane.links() {
-            let sums = self.signalling.link_books(link).into_iter();
+        for link in plane.links() {
+            let sums = signalling.link_books(link).into_iter().chain(plane.stages.link_books(link));
             accounts.extend(sums.map(|(what, [counted, held])| of(what, Some(link), counted, held)));
         }
         accounts
+    }
+
+    /// What waits here for an answer, of somebody else or of this host's own stages, by kind: requests of receivers, asks and
+    /// answers that have no place in a stream yet, decisions, probes. Nothing does where nobody wants anything: what stays then
+    /// was forgotten.
+    pub fn waiting(&self) -> [(&'static str, usize); 7] {
+        self.signalling.waiting()
     }
 
     /// Frames of a link's driver that this node has: to be compared with those that it was given and has not dropped.

@@ -279,4 +279,17 @@ mod tests {
         arrivals.charge_head(Nanos::from_secs(1), now);
         assert_eq!(paths.map(|path| arrivals.has_share(path, now)), [false, true]);
     }
+
+    /// Flows have shares by their places, and there are as many flows as anybody invents: one that has spent its share keeps few
+    /// others waiting.
+    #[test]
+    fn more_flows_than_places_share_places() {
+        let mut arrivals = Arrivals::new(Ppm(10_000));
+        assert!(arrivals.push(waiting(1, 0)));
+        let now = Instant(1_000_000_000);
+        arrivals.charge_head(Nanos::from_secs(1), now);
+        let others = 2..2 + 16 * ARRIVALS_SHARES as u32;
+        let held = others.filter(|path| !arrivals.has_share(waiting(*path, 0).header.path, now)).count();
+        assert!((1..64).contains(&held), "{held} of {} wait with it", 16 * ARRIVALS_SHARES);
+    }
 }

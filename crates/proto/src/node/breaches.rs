@@ -255,3 +255,23 @@ impl LinkLook {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What flowed is told of spans that are neither too short to mean anything nor a rest.
+    #[test]
+    fn a_flow_is_measured_between_looks_that_are_neither_too_near_nor_too_far() {
+        let measured = |span: Nanos| {
+            let mut flow = Flow::default();
+            flow.look(0, Instant(0));
+            flow.look(span.0 / 8, Instant(0) + span);
+            flow.rate
+        };
+        let rate = BitRate(1_000_000_000);
+        assert_eq!((measured(WATCH_SLOT * 2), measured(WATCH_SLOT * 2 - Nanos(1))), (rate, BitRate(0)));
+        let longest = LATE_ARRIVALS_INTERVAL * 2;
+        assert_eq!((measured(longest), measured(longest + Nanos(1))), (rate, BitRate(0)));
+    }
+}

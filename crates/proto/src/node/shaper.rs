@@ -365,3 +365,47 @@ impl<M: Memory> Node<M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use punctual_analysis::{Contract, Rate};
+
+    use super::super::config::Interference;
+    use super::super::link_model;
+    use super::*;
+    use crate::ids::NodeId;
+
+    /// A busy period that began under the exact test ends under it: the share grows once queue 1 is empty, which is looked for
+    /// again soon.
+    #[test]
+    fn a_busy_link_is_looked_at_again_soon() {
+        let link = LinkConfig {
+            interference: Interference { sigma: Nanos::from_micros(500), rho: Ppm(100_000) },
+            kernel_share_max: Ppm(950_000),
+            ..LinkConfig::new("l", NodeId(2), BitRate(95_000_000))
+        };
+        let model = link_model(&link);
+        let rate = Rate::per_second(20).expect("a rate");
+        let contract = Contract::new(500, rate, 1, Nanos::from_millis(500)).expect("valid");
+        let demand = model.demand(&contract, 500, Nanos::ZERO, Nanos::ZERO);
+        let mut shaper = Shaper::of(&link, &model, (&demand, Nanos::from_millis(500))).expect("it follows");
+        shaper.stirred = false;
+        let begin = Instant(1_000_000_000);
+        let (look, mut at) = (
+            |shaper: &mut Shaper, is_served, now| {
+                let grown = shaper.decide(is_served, now);
+                shaper.plan(now);
+                (grown.is_some(), shaper.due(false))
+            },
+            begin,
+        );
+        assert_eq!(look(&mut shaper, true, at), (false, Some(begin + SHAPER_GROWS_AFTER)));
+        at = begin + SHAPER_GROWS_AFTER;
+        for _ in 0..5 {
+            let again = at + SHAPER_RETRY;
+            assert_eq!(look(&mut shaper, false, at), (false, Some(again)));
+            at = again;
+        }
+        assert!(look(&mut shaper, true, at).0, "it is free now");
+    }
+}

@@ -261,12 +261,18 @@ impl Channels {
             ("timers of signalling", [self.timers.len(), timers]),
         ]
     }
-    /// The same of a link: those that are being established from there, and those that use it.
-    pub fn link_books(&self, link: LinkId) -> [(&'static str, [usize; 2]); 2] {
-        let begun = |channel: &&Channel| channel.is_half_open() && channel.local.link_in == Some(link);
+    /// The same of a link: those that are being established from there, whose they are, and those that use it.
+    pub fn link_books(&self, link: LinkId) -> [(&'static str, [usize; 2]); 3] {
+        let begun = || {
+            let half_open = self.iter().filter(|channel| channel.is_half_open());
+            half_open.filter(|channel| channel.local.link_in == Some(link))
+        };
         let uses = self.iter().flat_map(Channel::links).filter(|used| *used == link).count();
+        let [places, taken] = self.half_open_by(link).map_or([0, 0], Places::books);
+        let sources = begun().filter(|channel| channel.source().is_some()).count();
         [
-            ("half-open channels", [self.half_open(link), self.iter().filter(begun).count()]),
+            ("half-open channels", [self.half_open(link), begun().count()]),
+            ("users of half-open channels", [if places == taken { taken } else { places }, sources]),
             ("channels of signalling", [self.count_on(link), uses]),
         ]
     }

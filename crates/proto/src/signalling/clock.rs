@@ -372,4 +372,25 @@ mod tests {
         let known = filter.offset(Instant(2_000_000)).expect("both directions were heard");
         assert_eq!((known.offset_ns, known.error), (offset as i64, Nanos(1)));
     }
+
+    /// A queue stands in one direction from then on: what the last quick packet told is believed so long and no longer.
+    #[test]
+    fn what_one_packet_told_is_forgotten_in_time() {
+        let mut clocks = Clocks::new(3, 0, Ppm(200));
+        let begin = 1_000_000_000;
+        clocks.exchange(begin, 1_000, 1_000);
+        let error = |clocks: &Clocks, now| clocks.wrong(now).1;
+        let (mut now, mut forgotten) = (begin, None);
+        while forgotten.is_none() {
+            now += 500_000_000;
+            let (t1, t4) = (now, now + 40_000_000);
+            clocks.filter.heard(clocks.theirs(t1), Instant(t4));
+            if error(&clocks, t4) > 15_000_000 {
+                forgotten = Some(Nanos(t4 - begin));
+            }
+        }
+        let forgotten = forgotten.expect("it is");
+        let most = CLOCK_BOUND_AGE_MAX + Nanos::from_secs(2);
+        assert!((CLOCK_BOUND_AGE_MAX..most).contains(&forgotten), "{forgotten}");
+    }
 }

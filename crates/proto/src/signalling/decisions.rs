@@ -101,6 +101,15 @@ impl Decisions {
         let uses = |local: &LocalChannel| [local.link_in, local.link_out].contains(&Some(link));
         self.waiting.values().filter(|waiting| uses(&waiting.local)).count()
     }
+    /// Whether the stages of a channel were asked.
+    pub fn has(&self, id: ChannelId) -> bool {
+        self.waiting.contains_key(&id)
+    }
+    /// Those that are known by path, and those that came over a link.
+    pub fn books(&self) -> [usize; 2] {
+        let from_links = self.waiting.values().filter(|waiting| waiting.local.link_in.is_some()).count();
+        [self.by_path.len(), from_links]
+    }
     /// Its source has ended it before it began.
     pub fn forget(&mut self, path: PathId) {
         if let Some(id) = self.by_path.get(&path).copied() {

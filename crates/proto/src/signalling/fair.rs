@@ -47,6 +47,12 @@ impl Counts {
     pub const fn len(&self) -> usize {
         self.all
     }
+    /// What is counted, in all, by users or by hosts, beside what there is: a count that is wrong, if one is.
+    fn books(&self, held: usize) -> [usize; 2] {
+        let counts = [self.users.values().sum(), self.nodes.values().sum()];
+        let wrong = counts.into_iter().find(|count| *count != held);
+        [wrong.unwrap_or(self.all), held]
+    }
     fn merged(&self, other: &Self) -> Self {
         let mut merged = self.clone();
         merged.all += other.all;
@@ -107,6 +113,10 @@ impl Places {
             self.counts.remove(source);
         }
     }
+    /// What is counted as taken, beside what is.
+    pub fn books(&self) -> [usize; 2] {
+        self.counts.books(self.taken.len())
+    }
     /// Whether there is room for one more of `source` of `most`; or who has to go for that: the last of who gives way.
     pub fn make_room(&self, source: Source, most: usize) -> Result<Option<u64>, Crowded> {
         if self.counts.len() < most { Ok(None) } else { self.give_way(None, source).map(Some) }
@@ -149,6 +159,14 @@ impl<T> Fair<T> {
     }
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+    /// All that waits.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.waiting.values()
+    }
+    /// What is counted as waiting, beside what does.
+    pub fn books(&self) -> [usize; 2] {
+        self.counts.books(self.waiting.len())
     }
     /// Whether `source` may have one more of `most` waiting, where who has the most gives way.
     pub fn has_place(&self, source: Source, most: usize) -> bool {

@@ -22,6 +22,7 @@ use crate::node::config::NodeConfig;
 use crate::shared::Shared;
 
 mod asks;
+mod books;
 mod breaches;
 mod budget;
 mod channel;
@@ -286,15 +287,6 @@ impl Signalling {
     pub const fn next_channel_id(&mut self) -> ChannelId {
         self.channel_id += 1;
         ChannelId(self.channel_id)
-    }
-
-    /// What is counted of channels, and what they themselves say.
-    pub fn books(&self) -> [(&'static str, [usize; 2]); 3] {
-        self.channels.books()
-    }
-    /// The same of a link.
-    pub fn link_books(&self, link: LinkId) -> [(&'static str, [usize; 2]); 2] {
-        self.channels.link_books(link)
     }
 
     /// Whether the channel of `path` is here, in whatever state.

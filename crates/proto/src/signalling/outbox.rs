@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use punctual_analysis::Instant;
 
+use super::books::Entry;
 use super::fair::{Fair, Place, Source};
 use super::message::Message;
 use super::stream::{Full, SendStream};
@@ -192,6 +193,26 @@ impl Outbox {
     fn forget_ask(&mut self, place: Place, said: &Said) {
         self.ages.remove(&place.1);
         said.path.map(|path| self.asked.remove(&path));
+    }
+
+    /// What is counted of what waits, and what does.
+    pub fn books(&self) -> [Entry; 6] {
+        let with_path = |of: &Fair<Said>| of.iter().filter(|said| said.path.is_some()).count();
+        let answered: u32 = self.answered.values().map(|(_, count)| count).sum();
+        let bytes = self.first.iter().chain(&self.standing).map(Vec::len);
+        let bytes: usize = bytes.chain(self.answers.iter().map(|said| said.bytes.len())).sum();
+        [
+            ("asks for a link", self.asks.books()),
+            ("ages of asks", [self.ages.len(), self.asks.len()]),
+            ("channels that are asked for", [self.asked.len(), with_path(&self.asks)]),
+            ("answers for a link", self.answers.books()),
+            ("channels that are answered", [answered as usize, with_path(&self.answers)]),
+            ("bytes for a link", [self.bytes, bytes]),
+        ]
+    }
+    /// How many asks wait, those included that are to be refused, and how many answers.
+    pub fn waiting(&self) -> [usize; 2] {
+        [self.asks.len() + self.late.len(), self.answers.len()]
     }
 
     /// Gives the next messages their places in the stream, as many as the link sends soon.

@@ -232,6 +232,10 @@ impl Peer {
     pub fn poll_late(&mut self) -> Option<Message> {
         self.outbox.poll_late()
     }
+    /// What waits for it and has no place in the stream yet.
+    pub const fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
     /// Answers that were not given: too many waited.
     pub const fn answers_dropped(&self) -> u64 {
         self.outbox.answers_dropped
@@ -576,4 +580,55 @@ fn is_same(known: Life, life: Life) -> bool {
 fn probe_interval(config: &SignallingConfig) -> Nanos {
     let packet = Nanos::from_secs(1) / u64::from(config.packets_per_second.max(1));
     (config.hello_interval / PROBES_PER_HELLO).max(packet * PROBES_BUDGET_DIVISOR)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use punctual_analysis::BitRate;
+
+    use super::*;
+    use crate::ids::{ChannelNumber, Epoch, Name};
+    use crate::node::config::CpuConfig;
+
+    fn peer() -> Peer {
+        let name = Name::new("h1").expect("a name");
+        let link = LinkConfig::new("l", NodeId(2), BitRate(40_000_000));
+        let config = NodeConfig {
+            id: NodeId(1),
+            name: name.clone(),
+            epoch: Epoch(1),
+            fragment_bytes: 1_400,
+            fragment_low_latency_bytes: None,
+            clock_tolerance: Ppm(100),
+            links: vec![link.clone()],
+            cpu: CpuConfig::default(),
+            directory: vec![(name, NodeId(1))],
+            routes: Vec::new(),
+            signalling: SignallingConfig::default(),
+            buffer_bytes_max: 1 << 20,
+            wakeup_margin: Nanos::ZERO,
+        };
+        Peer::new(&config, &link, 7, Instant(1))
+    }
+
+    /// From half of what may wait on nothing new is begun, so that what ends can be said; beyond it the neighbour is given up.
+    #[test]
+    fn what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it() {
+        let mut peer = peer();
+        let channels: Vec<_> = (1 << 20..(1 << 20) + 1_000).map(ChannelNumber).collect();
+        let refresh = Message::Refresh { node: NodeId(1), epoch: Epoch(1), channels };
+        while peer.has_room() {
+            assert!(peer.outbox().bytes() < SIGNAL_WAITING_BYTES_MAX / 2 && !peer.broken);
+            peer.say(&refresh);
+        }
+        assert!(!peer.takes(Source { node: NodeId(3), user: Default::default() }));
+        while peer.outbox().bytes() <= SIGNAL_WAITING_BYTES_MAX {
+            assert!(!peer.broken, "{} B wait", peer.outbox().bytes());
+            peer.say(&refresh);
+        }
+        assert!(peer.broken);
+    }
 }

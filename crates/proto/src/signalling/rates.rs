@@ -71,6 +71,13 @@ pub struct Closed {
     words: VecDeque<(LinkId, RateWord)>,
 }
 
+impl Closed {
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
 impl Signalling {
     /// What a neighbour said.
     pub fn poll_rate_word(&mut self) -> Option<(LinkId, RateWord)> {

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Contract, Instant};
 
 use super::Signalling;
+use super::books::Entry;
 use super::fair::{Places, Source};
 use super::message::{Message, Request, Route};
 use crate::ids::{Address, Epoch, LinkId, Name, NodeId};
@@ -101,6 +102,20 @@ impl Requests {
         let asked = self.asked.remove(&token)?;
         self.asked_by.remove(asked.source(), token);
         Some(asked)
+    }
+    /// What is counted of them, ours and theirs, and what waits.
+    pub fn books(&self) -> [Entry; 4] {
+        let of = |by: &Places, held: usize| [by.books()[1], held];
+        [
+            ("requests to others", of(&self.sent_by, self.sent.len())),
+            ("places of requests to others", self.sent_by.books()),
+            ("requests of others", of(&self.asked_by, self.asked.len())),
+            ("places of requests of others", self.asked_by.books()),
+        ]
+    }
+    /// How many of ours wait, and of theirs.
+    pub fn waiting(&self) -> [usize; 2] {
+        [self.sent.len(), self.asked.len()]
     }
     pub fn poll_timeout(&self) -> Option<Instant> {
         let sent = self.sent.values().map(|sent| sent.until);

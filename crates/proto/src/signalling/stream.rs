@@ -211,6 +211,7 @@ impl ReceiveStream {
 mod tests {
     use super::super::random::SplitMix64;
     use super::*;
+    use crate::limits::{SIGNAL_AHEAD_SEGMENTS, SIGNAL_SEGMENT_BYTES_MIN};
 
     #[test]
     fn a_medium_that_loses_doubles_and_reorders_gives_each_message_once_in_order() {
@@ -274,5 +275,31 @@ mod tests {
         let mut receiver = ReceiveStream::default();
         receiver.take(0, &u16::MAX.to_le_bytes());
         assert_eq!(receiver.next_message(), Err(Garbled));
+    }
+
+    #[test]
+    fn what_is_under_way_is_bounded() {
+        let mut sender = SendStream::new(40, Nanos::from_millis(100));
+        (0..3 * WINDOW_SEGMENTS).for_each(|_| sender.push(&[1; 30]).expect("room"));
+        let mut sent = 0;
+        while let Some((number, _)) = sender.due().map(|(number, bytes)| (number, bytes.len())) {
+            sender.sent(number, Instant(1));
+            sent += 1;
+        }
+        assert_eq!(sent, WINDOW_SEGMENTS);
+        sender.acknowledge(Received { next: 1, later: 0 });
+        assert_eq!(sender.due().map(|(number, _)| number), Some(WINDOW_SEGMENTS as u64), "one more");
+    }
+
+    #[test]
+    fn the_longest_message_has_room_in_the_smallest_packets_behind_all_that_may_be_ahead() {
+        let mut sender = SendStream::new(SIGNAL_SEGMENT_BYTES_MIN, Nanos::from_millis(100));
+        let whole = [1; SIGNAL_SEGMENT_BYTES_MIN - LENGTH_BYTES];
+        (0..WINDOW_SEGMENTS + SIGNAL_AHEAD_SEGMENTS).for_each(|_| sender.push(&whole).expect("room"));
+        assert_eq!(sender.len(), WINDOW_SEGMENTS + SIGNAL_AHEAD_SEGMENTS);
+        sender.push(&[2; SIGNAL_MESSAGE_BYTES_MAX]).expect("room for the longest");
+        let fits =
+            (0..SEGMENTS_MAX).take_while(|_| sender.push(&[3; SIGNAL_MESSAGE_BYTES_MAX]).is_ok()).count();
+        assert!(fits < 3 && sender.len() <= SEGMENTS_MAX, "{fits} more");
     }
 }

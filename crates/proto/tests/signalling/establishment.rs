@@ -2,6 +2,9 @@
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 use punctual_proto::ids::{Address, ChannelId, NodeId};
+use punctual_proto::limits::{
+    CLOCK_TOLERANCE_PPM_DEFAULT, HELLO_INTERVAL_DEFAULT, PROBES_BUDGET_DIVISOR, PROBES_PER_HELLO,
+};
 use punctual_proto::node::api::{
     ChannelRefusal, CloseReason, Event, Grant, Receipt, RefuseCause, RequestError, UserId,
 };
@@ -425,13 +428,39 @@ fn a_host_without_channels_sends_no_probes() {
     let before = network.hosts[0].signalling.as_ref().expect("alive").counters().packets_sent;
     network.run(100 * SECOND);
     let sent = network.hosts[0].signalling.as_ref().expect("alive").counters().packets_sent - before;
-    assert!(sent < 250, "{sent} packets in 100 s");
+    // About one in an interval: three packets a round, which either host begins.
+    let intervals = 100 * SECOND / HELLO_INTERVAL_DEFAULT.0;
+    assert!((intervals * 9 / 10..intervals * 5 / 2).contains(&sent), "{sent} packets in 100 s");
+}
+
+/// Ten probes in an interval while channels are open, as long as those are a fifth of the budget.
+#[test]
+fn probes_come_ten_times_in_an_interval_and_take_a_fifth_of_the_budget() {
+    for budget in [50, 200, 20] {
+        let mut network = Network::line(1, 2, |_, config| config.signalling.packets_per_second = budget);
+        network.open(0, 1, 50);
+        network.run(5 * SECOND);
+        let counted = |n: &Network| n.hosts[0].signalling.as_ref().expect("alive").counters().packets_sent;
+        let before = counted(&network);
+        network.run(100 * SECOND);
+        let sent = counted(&network) - before;
+        let probes = 100 * PROBES_PER_HELLO.min(u64::from(budget) / PROBES_BUDGET_DIVISOR);
+        assert!(
+            (probes * 9 / 10..probes + 400).contains(&sent),
+            "{budget}: {sent} packets in 100 s, {probes} probes"
+        );
+    }
 }
 
 #[test]
 fn the_clock_error_bound_holds() {
     for seed in 0..20 {
-        let mut network = Network::line(seed, 3, |_, _| {});
+        let mut network = Network::line(seed, 3, |_, config| {
+            config.clock_tolerance = Ppm(CLOCK_TOLERANCE_PPM_DEFAULT);
+        });
+        let most = i64::from(CLOCK_TOLERANCE_PPM_DEFAULT);
+        // Two that are as far apart as they may be, and one between.
+        network.hosts.iter_mut().zip([most, -most, 0]).for_each(|(host, ppm)| host.clock_ppm = ppm);
         for round in 0..40 {
             network.run(700 * MILLI);
             for (here, link, there) in [(0, 0, 1), (1, 0, 0), (1, 1, 2), (2, 0, 1)] {

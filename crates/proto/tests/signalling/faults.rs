@@ -1,7 +1,7 @@
 //! Loss, duplication, reordering, crashes, restarts, recordings and forgeries.
 
 use punctual_analysis::Nanos;
-use punctual_proto::limits::ASKS_WAITING_MAX;
+use punctual_proto::limits::{ASKS_WAITING_MAX, LEASE_DEFAULT, REFRESHES_PER_LEASE};
 use punctual_proto::node::api::{CloseReason, Event, OpenRequest, RefuseCause, UserId};
 use punctual_proto::signalling::{RTCOP_VERSION, renumbered};
 
@@ -179,12 +179,13 @@ fn a_receiver_whose_channel_is_not_refreshed_is_told_that_its_lease_is_over() {
         // Long enough for a lease that nobody renews: refreshes count.
         let timing = &network.hosts[2].config.signalling;
         let (lease, grace) = (timing.lease.0, timing.grace.0);
+        assert_eq!(lease, LEASE_DEFAULT.0);
         network.run(2 * lease);
         assert!(network.all_in("open"));
         network.crash(victim);
         let closed = |n: &Network| n.has(2, |e| matches!(e, Event::Closed { .. }));
         // The last refresh came at most a fifth of a lease and a packet ago.
-        network.run(lease * 7 / 10);
+        network.run(lease - lease / REFRESHES_PER_LEASE - lease / 10);
         assert!(!closed(&network), "victim {victim}: too early");
         // A sink that hears it from the forwarder waits for what is under way.
         network.run(lease * 3 / 10 + grace);

@@ -1,7 +1,10 @@
 //! Limits of signalling, each crossed: what is within them works, the next is refused, and what came before goes on.
 
+use punctual_proto::Nanos;
 use punctual_proto::ids::Address;
-use punctual_proto::limits::{CHANNELS_MAX, REASON_BYTES_MAX, REQUESTS_MAX, ROUTE_NODES_MAX};
+use punctual_proto::limits::{
+    CHANNELS_MAX, HALF_OPEN_PER_NEIGHBOUR_MAX, LINKS_MAX, REASON_BYTES_MAX, REQUESTS_MAX, ROUTE_NODES_MAX,
+};
 use punctual_proto::node::api::{Event, RefuseCause, RequestError, UserId};
 
 use crate::network::{Agent, MILLI, Network, SECOND, contract, name};
@@ -154,4 +157,42 @@ fn a_node_full_of_channels_keeps_and_frees_them() {
     network.crash(0);
     network.run(30 * SECOND);
     assert!(network.nothing_held() && network.states(1).is_empty());
+}
+
+/// A host with as many neighbours as it may have, each of which begins as many channels as it may: together they fill it. One
+/// more of each is refused for its neighbour's part, one of the host's own for all, and a crowd that nobody answers leaves
+/// nothing.
+#[test]
+fn all_neighbours_may_begin_as_many_as_there_is_room_for_and_no_more() {
+    let edges: Vec<_> = (1..=LINKS_MAX).map(|host| (0, host)).collect();
+    let mut network = Network::new(1, LINKS_MAX + 1, &edges, |_, config| {
+        config.signalling.consent_timeout = Nanos::from_secs(30);
+        config.signalling.lease = Nanos::from_secs(60);
+    });
+    network.rarely = true;
+    network.hosts[0].agent = Agent::Silent;
+    network.run(3 * SECOND);
+    for _ in 0..HALF_OPEN_PER_NEIGHBOUR_MAX {
+        (1..=LINKS_MAX).for_each(|host| {
+            network.open(host, 0, 50);
+        });
+    }
+    network.run(2 * SECOND);
+    let asked = network.count(0, |event| matches!(event, Event::Incoming(_)));
+    assert_eq!((asked, network.states(0).len()), (CHANNELS_MAX, LINKS_MAX * HALF_OPEN_PER_NEIGHBOUR_MAX));
+    (1..=LINKS_MAX).for_each(|host| {
+        network.open(host, 0, 50);
+    });
+    network.run(SECOND);
+    let refused = |host, n: &Network| {
+        let is = |event: &Event| matches!(event, Event::Refused { refusal, .. } if matches!(refusal.cause, RefuseCause::Crowded | RefuseCause::Exhausted));
+        n.count(host, is)
+    };
+    assert!((1..=LINKS_MAX).all(|host| refused(host, &network) == 1));
+    let request = network.request(1, 50);
+    let own = network.at(0, |s, now, stages| s.open(request, now, stages));
+    assert_eq!(own.err(), Some(RequestError::Exhausted));
+    network.check(0);
+    network.run(60 * SECOND);
+    assert!(network.nothing_held() && network.states(0).is_empty());
 }

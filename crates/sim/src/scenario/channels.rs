@@ -73,7 +73,7 @@ fn draw_arrivals(dice: &mut Dice) -> Arrivals {
 }
 
 /// Two different hosts; in large networks they are no more than [`HOPS_MAX`] steps apart.
-fn draw_ends(hosts: &[HostPlan], dice: &mut Dice) -> (usize, usize) {
+pub(super) fn draw_ends(hosts: &[HostPlan], dice: &mut Dice) -> (usize, usize) {
     if hosts.len() > HOSTS_NEAR {
         return draw_near(hosts, dice);
     }
@@ -117,7 +117,7 @@ fn draw_channel(hosts: &[HostPlan], times: &Times, dice: &mut Dice) -> ChannelPl
 }
 
 /// Sizes from one word to many packets; the rate so that one channel alone takes at most about 12 Mbit/s.
-fn draw_contract(dice: &mut Dice) -> Contract {
+pub(super) fn draw_contract(dice: &mut Dice) -> Contract {
     let message_bytes_max = dice.log_between(u64::from(MESSAGE_BYTES_MIN), 30_000) as u32;
     let interval_min_us = (u64::from(message_bytes_max) * 8 / 12).max(1_000);
     let interval_us = dice.log_between(interval_min_us, interval_min_us.max(5_000) * 20).min(200_000);

@@ -13,7 +13,9 @@ impl Scenario {
         let hosts = self.hosts.iter().map(host);
         let channels = self.channels.iter().map(channel);
         let rest = format!("{:?} {:?} {:?} {:?}", self.floods, self.faults, self.schedule, self.times);
-        hosts.chain(channels).chain([rest]).for_each(|text| {
+        // What no plan had before renames none of them.
+        let requests = (!self.requests.is_empty()).then(|| format!("{:?}", self.requests));
+        hosts.chain(channels).chain([rest]).chain(requests).for_each(|text| {
             hasher.update(text.as_bytes());
         });
         hasher.finalize().to_hex()[..16].into()
@@ -59,8 +61,10 @@ fn channel(plan: &ChannelPlan) -> String {
 mod tests {
     use punctual_analysis::Nanos;
 
+    use super::super::{Reply, RequestPlan};
     use super::*;
     use crate::options::Options;
+    use crate::time::SimTime;
 
     #[test]
     fn what_is_drawn_has_a_name_of_its_own_and_nothing_else() {
@@ -77,6 +81,16 @@ mod tests {
         assert_ne!(plan.digest(), other(|plan| plan.hosts[0].wake_max += Nanos(1)));
         assert_ne!(plan.digest(), other(|plan| plan.channels[0].contract.deadline += Nanos(1)));
         assert_ne!(plan.digest(), other(|plan| plan.hosts[0].config.links[0].pipeline_depth += 1));
+        let asked = RequestPlan {
+            asker: 1,
+            source: 0,
+            contract: plan.channels[0].contract,
+            at: SimTime(1),
+            reply: Reply::Opens,
+        };
+        let asking = Scenario { requests: vec![asked], ..plan.clone() };
+        let refused = RequestPlan { reply: Reply::Refuses, ..asked };
+        assert_ne!(asking.digest(), Scenario { requests: vec![refused], ..plan.clone() }.digest());
         assert_eq!(plan.digest(), other(|plan| plan.hosts[0].config.cpu.utilisation_max.0 -= 1), "not drawn");
     }
 }

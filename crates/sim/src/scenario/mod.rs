@@ -4,6 +4,7 @@ mod channels;
 mod digest;
 mod hosts;
 mod kernel;
+mod requests;
 mod routes;
 mod soft;
 mod tight;
@@ -17,6 +18,8 @@ use thiserror::Error;
 use self::channels::{draw_activations, draw_applications, draw_channels, draw_floods, draw_sizes};
 use self::hosts::draw_hosts;
 use self::kernel::lend_to_kernel;
+use self::requests::draw_requests;
+pub use self::requests::{Reply, RequestPlan};
 use self::routes::give_routes;
 use self::soft::soften;
 use self::tight::{crowd, tighten};
@@ -38,6 +41,8 @@ pub struct Scenario {
     pub hosts: Vec<HostPlan>,
     /// Channels that applications ask for.
     pub channels: Vec<ChannelPlan>,
+    /// Channels that receivers ask for.
+    pub requests: Vec<RequestPlan>,
     /// Best-effort transfers that offer too much.
     pub floods: Vec<FloodPlan>,
     /// What links do to frames; where there is a schedule, until it is calm.
@@ -196,9 +201,14 @@ impl Scenario {
         if kinds.has(FaultKind::Apps) && topology.channels.is_empty() {
             draw_applications(&mut channels, &hosts, &times, &mut Dice::of(seed, Draw::Applications));
         }
+        let asks = class(seed, options) == Class::Mixed && topology.channels.is_empty();
+        let asks = asks && matches!(options.traffic, Traffic::Drawn | Traffic::For(_));
+        let requests = if asks { draw_requests(seed, &hosts, &times) } else { Vec::new() };
         let ends = channels.iter().map(|plan| (plan.from, plan.to));
-        give_routes(&mut hosts, ends.chain(floods.iter().map(|plan| (plan.from, plan.to))));
-        let mut plan = Self { hosts, channels, floods, faults, schedule, times };
+        let ends = ends.chain(floods.iter().map(|plan| (plan.from, plan.to)));
+        let both = |plan: &RequestPlan| [(plan.asker, plan.source), (plan.source, plan.asker)];
+        give_routes(&mut hosts, ends.chain(requests.iter().flat_map(both)));
+        let mut plan = Self { hosts, channels, requests, floods, faults, schedule, times };
         plan.times.wait_for(plan.drain_max());
         match options.traffic {
             Traffic::Drawn | Traffic::For(_) => {}
@@ -278,7 +288,9 @@ fn class_of(seed: u64) -> Class {
 impl Scenario {
     /// The longest that any of the channels may need to close.
     pub(crate) fn drain_max(&self) -> Nanos {
-        self.channels.iter().map(|channel| drain_max(&channel.contract)).max().unwrap_or_default()
+        let asked = self.requests.iter().map(|request| &request.contract);
+        let contracts = self.channels.iter().map(|channel| &channel.contract).chain(asked);
+        contracts.map(drain_max).max().unwrap_or_default()
     }
 }
 

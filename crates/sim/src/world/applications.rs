@@ -15,7 +15,7 @@ use crate::sender::Sender;
 use crate::time::SimTime;
 
 /// Longest time that an agent thinks, well within its timeout.
-const CONSENT_MAX: Nanos = Nanos::from_millis(30);
+pub(super) const CONSENT_MAX: Nanos = Nanos::from_millis(30);
 
 /// A sender whose ring was full comes back after this.
 const RETRY: Nanos = Nanos::from_millis(1);
@@ -23,7 +23,11 @@ const RETRY: Nanos = Nanos::from_millis(1);
 impl World {
     pub(super) fn act(&mut self, act: Act) {
         match act {
-            Act::Ask { plan } => self.ask(plan),
+            Act::Ask { plan } => {
+                self.ask(plan);
+            }
+            Act::Request { request } => self.request(request),
+            Act::Reply { request, token, life } => self.reply(request, token, life),
             Act::Answer { channel } => self.call(self.channels[channel].plan.to, Call::Answer(channel)),
             Act::Send { channel } => self.send(channel),
             Act::Close { channel, at_sink } => {
@@ -44,7 +48,8 @@ impl World {
         }
     }
 
-    fn ask(&mut self, origin: usize) {
+    /// Somebody wants the channel of a plan; the number of the attempt.
+    pub(super) fn ask(&mut self, origin: usize) -> usize {
         self.forget_attempts();
         let number = self.channels.count();
         let plan = self.scenario.channels[origin];
@@ -60,6 +65,7 @@ impl World {
             format!("{from} to {to}, {:?}, {:?}", plan.arrivals, plan.contract)
         });
         self.call(plan.from, Call::Ask(number));
+        number
     }
 
     /// The source sends what it wants to now, and comes back.
@@ -172,6 +178,8 @@ impl World {
         let done = match call {
             Call::Ask(channel) => self.do_ask(host, channel, now),
             Call::Answer(channel) => self.do_answer(host, channel, now),
+            Call::Request(request) => self.do_request(host, request, now),
+            Call::Decline(token) => self.do_decline(host, token, now),
             Call::Close { channel, at_sink } => self.do_close(host, channel, at_sink, now),
             Call::StartFlood(flood) => self.start_flood(host, flood, now),
             Call::Doorbell(channel) => {
@@ -201,14 +209,29 @@ impl World {
         };
         if let Err(error) = done {
             // An agent that has thought too long: a fault has ended what it was asked about.
-            let late = matches!(call, Call::Answer(_)) && error == RequestError::Unknown;
+            let late = match call {
+                Call::Answer(_) | Call::Decline(_) => true,
+                Call::Ask(channel) => self.is_asked_too_late(channel),
+                _ => false,
+            };
+            let late = late && error == RequestError::Unknown;
             if !late || self.is_well() {
                 self.violate(&format!("host {host} refuses {call:?}: {error}"));
             }
         }
     }
 
-    fn address(&self, host: usize, port: &str) -> Result<Address, RequestError> {
+    /// An attempt in answer to a receiver that has given up: there will be no channel.
+    fn is_asked_too_late(&mut self, number: usize) -> bool {
+        let channel = &mut self.channels[number];
+        let is_answer = channel.token.is_some();
+        if is_answer {
+            (channel.state, channel.source_gone) = (State::Refused, true);
+        }
+        is_answer
+    }
+
+    pub(super) fn address(&self, host: usize, port: &str) -> Result<Address, RequestError> {
         let host = self.scenario.hosts[host].config.name.clone();
         let port = Name::new(port).map_err(|_| RequestError::Unknown)?;
         Ok(Address { port, host })
@@ -219,7 +242,9 @@ impl World {
         let to = self.address(plan.to, LISTENER)?;
         let user = UserId(number as u32);
         let probe = plan.squeezes;
-        let request = OpenRequest { to, contract: plan.contract, user, probe, token: None };
+        let token = self.channels[number].token;
+        token.inspect(|token| self.answered(host, *token));
+        let request = OpenRequest { to, contract: plan.contract, user, probe, token };
         let id = self.hosts[host].node.open(request, now)?;
         self.channels[number].source = Some(id);
         self.handles.insert((host, id), (number, false));

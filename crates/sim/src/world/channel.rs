@@ -52,6 +52,8 @@ pub(super) struct Channel {
     pub origin: usize,
     /// It is asked for alone, on an empty network, since it was admitted once.
     pub revived: bool,
+    /// Its receiver has asked for it: the token that says so.
+    pub token: Option<u64>,
     /// When it was asked for.
     pub asked_at: SimTime,
     /// It was over when somebody looked last.
@@ -84,6 +86,7 @@ impl Channel {
             rests_until: SimTime(0),
             origin,
             revived: false,
+            token: None,
             asked_at: now,
             was_over: false,
             ended_at: None,

@@ -55,6 +55,10 @@ impl World {
                         self.handles.remove(&(host, channel));
                     }
                 }
+                NodeEvent::Requested { listener, user, token, .. } => {
+                    self.requested(host, listener, user, token)
+                }
+                NodeEvent::RequestFailed { token, refusal } => self.request_failed(host, token, &refusal),
                 NodeEvent::Stage { channel, stage, healed: false } => self.told_of(host, channel, &stage),
                 NodeEvent::Late(stage) => self.told_late(host, &stage),
                 NodeEvent::Rate { link, result: Ok(found) } => self.measured(host, link, found),
@@ -63,10 +67,8 @@ impl World {
                 | NodeEvent::Established { .. }
                 | NodeEvent::Notice { .. }
                 | NodeEvent::Link { .. }
-                | NodeEvent::Requested { .. }
                 | NodeEvent::RequestOver { .. }
-                | NodeEvent::Decided { .. }
-                | NodeEvent::RequestFailed { .. } => {}
+                | NodeEvent::Decided { .. } => {}
             }
         }
         for number in gone {
@@ -176,6 +178,7 @@ impl World {
                 format!("channel {number}: the agent sees {:?}, wanted is {wanted:?}", incoming.contract);
             self.violate(&what);
         }
+        self.comes_as_asked(host, incoming);
         if !self.channels[number].plan.silent {
             self.think(number);
         }

@@ -268,6 +268,7 @@ impl World {
     fn forget_applications(&mut self, host: usize) {
         let now = self.now;
         self.handles.retain(|(at, _), _| *at != host);
+        self.forget_requests(host);
         for flood in 0..self.floods.len() {
             if self.scenario.floods[flood].from == host {
                 self.floods[flood].handle = None;

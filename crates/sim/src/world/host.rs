@@ -29,6 +29,10 @@ pub(super) enum Call {
     Doorbell(usize),
     /// Close one end of the attempt.
     Close { channel: usize, at_sink: bool },
+    /// Ask for a channel that comes here: which request.
+    Request(usize),
+    /// Say no to a receiver's request: its token.
+    Decline(u64),
     /// Begin a best-effort transfer.
     StartFlood(usize),
     /// It has sent something.

@@ -19,6 +19,7 @@ mod network;
 mod noise;
 mod orphans;
 mod rates;
+mod requests;
 mod reservations;
 mod revival;
 mod soft;
@@ -39,6 +40,7 @@ use self::breach::BrokenStage;
 use self::faults::{Touch, Turn};
 use self::host::{Call, Host};
 use self::orphans::Orphans;
+use self::requests::Requests;
 use crate::dice::{Dice, Draw};
 use crate::journal::{Entry, Journal};
 use crate::memory::{SimFrame, SimInbox, SimOutbox};
@@ -91,6 +93,10 @@ enum Event {
 enum Act {
     /// Somebody wants the channel of a plan.
     Ask { plan: usize },
+    /// A receiver asks for a channel.
+    Request { request: usize },
+    /// An application has thought about that, in this life of its host.
+    Reply { request: usize, token: u64, life: u32 },
     /// An agent has thought about a channel.
     Answer { channel: usize },
     /// A source sends.
@@ -137,6 +143,7 @@ pub(crate) struct World {
     queue: Queue<Event>,
     hosts: Vec<Host>,
     channels: Attempts,
+    requests: Requests,
     floods: Vec<Flood>,
     handles: Handles,
     paths: BTreeMap<PathId, usize>,
@@ -188,6 +195,7 @@ impl World {
             queue: Queue::default(),
             hosts,
             channels: Attempts::new(),
+            requests: Requests::new(scenario.requests.len()),
             handles: Handles::new(),
             paths: BTreeMap::new(),
             at_rest: Vec::new(),
@@ -303,6 +311,7 @@ impl World {
         for plan in 0..self.scenario.channels.len() {
             self.queue.schedule(self.scenario.channels[plan].opens_at, Event::Act(Act::Ask { plan }));
         }
+        self.schedule_requests();
         for flood in 0..self.floods.len() {
             self.queue.schedule(times.opens, Event::Act(Act::Flood { flood }));
         }

@@ -47,6 +47,7 @@ impl World {
             self.compare_bounds(host, &channels);
             self.compare_neighbours(host, &status);
             self.compare_guarantees(host, &status, &channels);
+            self.check_waiting(host);
         }
         self.check_overflows();
         self.check_books();
@@ -181,6 +182,7 @@ impl World {
                 );
                 self.violate(&what);
             }
+            self.check_waiting(host);
         }
         self.check_attempts();
         self.check_books();

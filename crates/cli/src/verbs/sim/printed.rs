@@ -50,6 +50,9 @@ pub fn sums(report: &Report) -> Vec<String> {
             counted(report.refused_versions, "channel")
         ));
     }
+    if report.requests > 0 {
+        lines.push(format!("{} of receivers came to their end", counted(report.requests, "request")));
+    }
     if report.soft_messages > 0 {
         lines.push(format!(
             "soft channels of independent sources: {} of {} missed, their contracts bear {}",

@@ -267,4 +267,21 @@ mod tests {
             assert!(counted.rate(1_000).0.abs_diff(20_000_000) < 20_000, "{begin} {end}: {counted:?}");
         }
     }
+
+    #[test]
+    fn times_are_kept_now_and_then_and_in_bounded_numbers() {
+        let of = |count: usize, apart: Nanos| {
+            let mut arrivals = FillerArrivals::new(COOKIE);
+            for number in 0..count as u64 {
+                let at = Instant(1) + apart * number;
+                let header = filler_header(Default::default(), NodeId(2), COOKIE, number, 900, at);
+                assert!(arrivals.take(&header, at));
+            }
+            (arrivals.marks.len(), arrivals.counted().is_some())
+        };
+        assert_eq!(of(RATE_MARKS_MIN - 1, RATE_MARK_INTERVAL), (RATE_MARKS_MIN - 1, false));
+        assert_eq!(of(RATE_MARKS_MIN, RATE_MARK_INTERVAL), (RATE_MARKS_MIN, true));
+        assert_eq!(of(RATE_MARKS_MIN, RATE_MARK_INTERVAL - Nanos(1)).0, RATE_MARKS_MIN / 2);
+        assert_eq!(of(RATE_MARKS_MAX + 50, RATE_MARK_INTERVAL), (RATE_MARKS_MAX, true));
+    }
 }

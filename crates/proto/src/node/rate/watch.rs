@@ -141,4 +141,29 @@ mod tests {
         }
         assert_eq!(watch.observed().map(|seen| seen.rate), Some(BitRate(95_999_200)));
     }
+
+    #[test]
+    fn looks_that_follow_too_soon_or_too_late_say_nothing() {
+        // Twice what comes out is handed over, all the time: two looks in a row say so.
+        let after = |apart: Nanos, looks: u64| {
+            let mut watch = DrainWatch::default();
+            for number in 0..=looks {
+                let at = Instant(7) + apart * number;
+                let received = apart.0 * number / 400;
+                let seen = Seen { sent: 2 * received, received, at, now: at };
+                watch.look(seen, CONFIGURED, 1_530, Ppm(0));
+            }
+            watch.observed().map(|seen| (seen.rate, seen.at_least))
+        };
+        let told = Some((BitRate(20_000_000), false));
+        assert_eq!(after(RATE_LOOK_MIN, 2), told);
+        assert_eq!(
+            after(RATE_LOOK_MIN - Nanos(1), 2),
+            None,
+            "the second is no look, and the third the first"
+        );
+        assert_eq!(after(RATE_LOOK_MIN - Nanos(1), 4).map(|(_, at_least)| at_least), Some(false));
+        assert_eq!(after(RATE_LOOK_MAX, 2), told);
+        assert_eq!(after(RATE_LOOK_MAX + Nanos(1), 50), None);
+    }
 }

@@ -38,6 +38,11 @@ pub(super) struct Pool {
 }
 
 impl Pool {
+    /// How many share it.
+    pub(super) fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
     /// The frames that it needs without `gone` and with `new`.
     fn with(&self, gone: ChannelId, new: Option<(PoolPart, Ppb)>) -> u32 {
         let kept =
@@ -57,12 +62,12 @@ impl Pool {
 
 impl Reserved {
     /// Frames that are its own.
-    fn own_frames(&self) -> u32 {
+    pub(super) fn own_frames(&self) -> u32 {
         self.frames.filter(|_| self.pooled.is_none()).map_or(0, |(_, frames)| frames)
     }
 
     /// Its part of the pool of `link`.
-    fn part(&self) -> Option<(LinkId, PoolPart, Ppb)> {
+    pub(super) fn part(&self) -> Option<(LinkId, PoolPart, Ppb)> {
         let (link, most) = self.frames?;
         let Pooled { period, mean_period, ratio } = self.pooled?;
         Some((link, PoolPart { most, period, mean_period }, ratio))

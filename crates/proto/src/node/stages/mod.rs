@@ -2,6 +2,7 @@
 //!
 //! Invariant: `held` names exactly what the policies hold, and `buffer_bytes` is the sum of its buffers.
 
+mod books;
 mod buffers;
 mod decision;
 mod grants;

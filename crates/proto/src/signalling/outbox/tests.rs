@@ -320,3 +320,24 @@ fn asks_wait_for_their_time_and_no_longer() {
     assert_eq!((outbox.poll_late(), outbox.poll_timeout(at(0))), (None, Some(at(5_200))));
     assert!(!outbox.withdraw(path(1)), "it is gone");
 }
+
+/// Whoever asks for ever so much has so many answers waiting; who has asked little is answered.
+#[test]
+fn answers_wait_in_bounded_numbers() {
+    let mut outbox = Outbox::default();
+    let answer = |number| Message::Probed {
+        path: path(number),
+        route: route(),
+        user: UserId(1),
+        answer: Err(refusal()),
+    };
+    let asked = ANSWERS_WAITING_MAX as u32 + 7;
+    (0..asked).for_each(|number| outbox.answer(source(1), &answer(number)).expect("it encodes"));
+    assert_eq!((outbox.answers.len(), outbox.answers_dropped), (ANSWERS_WAITING_MAX, 7));
+    outbox.answer(source(2), &answer(asked)).expect("it encodes");
+    assert_eq!((outbox.answers.len(), outbox.answers_dropped), (ANSWERS_WAITING_MAX + 1, 7));
+    // What somebody holds resources for is said in any case.
+    let refused = Message::Refuse { path: path(asked + 1), refusal: refusal() };
+    outbox.answer(source(1), &refused).expect("it encodes");
+    assert_eq!(outbox.answers.len(), ANSWERS_WAITING_MAX + 2);
+}

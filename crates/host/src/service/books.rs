@@ -1,0 +1,50 @@
+//! What this host counts, compared with what there is, for root and the daemon's own user: who looks at everything that a node
+//! holds keeps its processor busy meanwhile.
+
+use punctual_proto::node::api::Account;
+
+use super::{Host, HostGone, Service};
+use punctual_ipc::api::{Books, Waiting, WrongCount};
+
+/// Hosts with more channels than that are not looked at: their messages go first.
+const CHANNELS_MAX: u32 = 256;
+
+impl<H: Host> Service<H> {
+    /// Compares all counts; `None` where this host has too many channels (`channels`).
+    pub(super) fn books(&self, channels: u32) -> Result<Option<Books>, HostGone> {
+        if channels > CHANNELS_MAX {
+            return Ok(None);
+        }
+        let (accounts, waiting) = self.on_node(|node, _| (node.accounts(), node.waiting()))?;
+        let accounts: Vec<Account> = accounts.into_iter().chain(self.own_accounts()).collect();
+        let is_wrong = |account: &&Account| account.counted != account.held;
+        let wrong = accounts.iter().filter(is_wrong).map(|account| WrongCount {
+            what: account.what.to_owned(),
+            link: account.link,
+            counted: account.counted,
+            held: account.held,
+        });
+        let waiting = waiting.into_iter().filter(|(_, count)| *count > 0);
+        Ok(Some(Books {
+            compared: accounts.len() as u32,
+            wrong: wrong.collect(),
+            waiting: waiting
+                .map(|(what, count)| Waiting { what: what.to_owned(), count: count as u64 })
+                .collect(),
+        }))
+    }
+
+    /// What users' quotas count beside what clients have. What a client that is gone has left is counted until it is ended.
+    fn own_accounts(&self) -> [Account; 3] {
+        let users = self.accounts.statuses();
+        let of = |what, counted, held: usize| Account { what, link: None, counted, held: held as u64 };
+        let ends = users.iter().map(|user| user.channels).sum();
+        let listeners = users.iter().map(|user| user.listeners).sum();
+        let clients = users.iter().map(|user| user.clients).sum();
+        [
+            of("programs of users", clients, self.clients.len()),
+            of("listeners of users", listeners, self.listeners.len() + self.leaving.listeners()),
+            of("ends of users", ends, self.ends.len()),
+        ]
+    }
+}

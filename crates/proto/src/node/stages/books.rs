@@ -1,0 +1,74 @@
+//! The books of admission: each count that it keeps, beside what its channels hold. Who may hold something is told by
+//! signalling: a reservation of nobody's would stay until the host restarts.
+
+use alloc::vec::Vec;
+
+use super::{Held, SIGNALLING_KEY, Stages};
+use crate::ids::{ChannelId, LinkId};
+use crate::table::OfChannel;
+
+/// Of what, what is counted, and what there is.
+type Entry = (&'static str, [usize; 2]);
+
+impl Stages {
+    /// What is counted of the processor and of all links. `may_hold`: whether a channel is there, or its stages were asked;
+    /// `holders`: those that are there.
+    pub fn books(
+        &self,
+        may_hold: impl Fn(ChannelId) -> bool,
+        holders: impl Iterator<Item = ChannelId>,
+    ) -> Vec<Entry> {
+        let answered = |id| self.answers.iter().any(|answer| answer.channel() == id);
+        let is_somebodys = |id: ChannelId| may_hold(id) || answered(id);
+        let held: Vec<ChannelId> = self.held.iter().map(OfChannel::channel).collect();
+        let (there, with): (Vec<_>, Vec<_>) = holders.partition(|id| self.held.get(*id).is_none());
+        let taken = || self.plan.iter().filter_map(|planned| planned.taken);
+        let bytes: u64 = self.held.iter().map(|held| held.buffers().bytes).sum();
+        let mut books = Vec::from([
+            ("reservations", [held.len(), held.iter().filter(|id| is_somebodys(**id)).count()]),
+            ("channels with a reservation", [there.len() + with.len(), with.len()]),
+            ("bytes of buffers", [self.buffer_bytes as usize, bytes as usize]),
+            ("flows of the plan", [taken().count(), taken().filter(|id| is_somebodys(*id)).count()]),
+            ("last words on bounds", [self.relaxed.len(), self.relaxed_held()]),
+        ]);
+        books.extend(self.policy_books(None));
+        books
+    }
+
+    /// The same of a link: its frames, its pool, its policy.
+    pub fn link_books(&self, link: LinkId) -> Vec<Entry> {
+        let stage = &self.links[usize::from(link.0)];
+        let buffers = || self.held.iter().map(Held::buffers);
+        let comes_in = |of: Option<(LinkId, u32)>| of.is_some_and(|(on, _)| on == link);
+        let frames: u32 = buffers().filter(|b| comes_in(b.frames)).map(|b| b.own_frames()).sum();
+        let parts = buffers().filter(|buffers| buffers.part().is_some_and(|(on, ..)| on == link)).count();
+        let mut books = Vec::from([
+            ("reserved frames", [stage.frames as usize, frames as usize]),
+            ("parts of a pool", [stage.pool.parts(), parts]),
+        ]);
+        books.extend(self.policy_books(Some(link)));
+        books
+    }
+
+    fn relaxed_held(&self) -> usize {
+        self.relaxed.iter().filter(|(id, _)| self.held.get(*id).is_some()).count()
+    }
+
+    /// What a policy holds, of a link or of the processor, besides this host's signalling and its plan: nothing is told while it
+    /// is away or has something to do.
+    fn policy_books(&self, link: Option<LinkId>) -> Option<Entry> {
+        let policies = self.policies.as_ref().filter(|_| self.questions.is_empty())?;
+        let (policy, held) = match link {
+            None => {
+                let unplanned = self.held.iter().filter(|held| held.planned().is_none()).count();
+                (&policies.cpu, unplanned + self.plan.len())
+            }
+            Some(link) => {
+                let over = |held: &&Held| held.link().is_some_and(|(on, _)| on == link);
+                (&policies.links[usize::from(link.0)], self.held.iter().filter(over).count())
+            }
+        };
+        let signalling = usize::from(policy.bound(SIGNALLING_KEY).is_some());
+        Some(("places of a policy", [policy.len(), held + signalling]))
+    }
+}

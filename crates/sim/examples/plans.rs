@@ -1,0 +1,56 @@
+//! Runs drawn plans of one class on one thread: `plans mixed 0..20`; `faults`: of any class, with faults of all kinds. For
+//! `scripts/branches`, which tells what such plans decide.
+
+use std::ops::{ControlFlow, Range};
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+use punctual_sim::batch::run_each;
+use punctual_sim::{Class, FaultKinds, Options, SizeChoice};
+
+fn seeds(text: &str) -> Option<Range<u64>> {
+    let (first, end) = text.split_once("..")?;
+    Some(first.parse().ok()?..end.parse().ok()?)
+}
+
+/// Small networks: what larger ones decide is the same, more often.
+fn options(class: &str) -> Option<Options> {
+    let small = Options { sizes: SizeChoice::Small, ..Options::default() };
+    let of = |class| Some(Options { class: Some(class), ..small.clone() });
+    match class {
+        "mixed" => of(Class::Mixed),
+        "tight" => of(Class::Tight),
+        "crowded" => of(Class::Crowded),
+        "lent" => of(Class::Lent),
+        "soft" => of(Class::Soft),
+        "faults" => Some(small.with_faults(FaultKinds::ALL)),
+        _ => None,
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [class, range] = &arguments[..] else {
+        eprintln!("give a class and seeds: plans CLASS FIRST..END");
+        return ExitCode::from(2);
+    };
+    let Some((options, seeds)) = options(class).zip(seeds(range)) else {
+        eprintln!(
+            "no class {class}, or no seeds {range}: mixed, tight, crowded, lent, soft, faults; FIRST..END"
+        );
+        return ExitCode::from(2);
+    };
+    let wrong = Mutex::new(Vec::new());
+    run_each(seeds, &options, 1, |seed, outcome| {
+        let said = match outcome {
+            Ok(outcome) => outcome.violations.into_iter().map(|violation| violation.what).next(),
+            Err(error) => Some(error.to_string()),
+        };
+        let said = said.map(|what| format!("seed {seed}: {what}"));
+        wrong.lock().expect("no panic holds it").extend(said);
+        ControlFlow::Continue(())
+    });
+    let wrong = wrong.into_inner().expect("no panic holds it");
+    wrong.iter().for_each(|line| println!("{line}"));
+    if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,222 @@
+//! Receivers that ask for channels, what becomes of that, and what waits for an answer anywhere: who waits for nobody was
+//! forgotten.
+
+use std::collections::BTreeMap;
+
+use punctual_analysis::{Instant, Nanos};
+use punctual_proto::ids::{ListenerId, Name};
+use punctual_proto::node::api::{ChannelRefusal, Incoming, RefuseCause, RequestError, UserId};
+
+use super::applications::CONSENT_MAX;
+use super::host::Call;
+use super::{Act, Event, LISTENER, World};
+use crate::scenario::{ChannelPlan, Reply, RequestPlan};
+use crate::time::SimTime;
+use crate::topology::Arrivals;
+
+/// How much earlier or later than it should a request may be given up: clocks run differently, processors are busy.
+const GIVEN_UP_WITHIN: Nanos = Nanos::from_millis(60);
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Not made yet, or gone with its host.
+    #[default]
+    None,
+    /// An answer is waited for.
+    Waiting,
+    /// It has come to its end.
+    Over,
+}
+
+/// The requests of a run.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    states: Vec<State>,
+    /// Which request a host's token is of.
+    tokens: BTreeMap<(usize, u64), usize>,
+    /// What applications were asked and have not answered: by host and token, since when.
+    asked: BTreeMap<(usize, u64), SimTime>,
+}
+
+impl Requests {
+    pub(super) fn new(count: usize) -> Self {
+        Self { states: vec![State::None; count], ..Self::default() }
+    }
+}
+
+impl World {
+    /// Whoever asks does so at its time.
+    pub(super) fn schedule_requests(&mut self) {
+        for (request, plan) in self.scenario.requests.iter().enumerate() {
+            self.queue.schedule(plan.at, Event::Act(Act::Request { request }));
+        }
+    }
+
+    pub(super) fn request(&mut self, request: usize) {
+        self.last_change = self.now;
+        self.call(self.scenario.requests[request].asker, Call::Request(request));
+    }
+
+    pub(super) fn do_request(
+        &mut self,
+        host: usize,
+        request: usize,
+        now: Instant,
+    ) -> Result<(), RequestError> {
+        let plan = self.scenario.requests[request];
+        let source = self.address(plan.source, LISTENER)?;
+        let port = Name::new(LISTENER).map_err(|_| RequestError::Unknown)?;
+        let user = UserId(request as u32);
+        let token = self.hosts[host].node.request(&source, port, plan.contract, user, now)?;
+        self.requests.tokens.insert((host, token), request);
+        self.requests.states[request] = State::Waiting;
+        self.last_change = self.now;
+        Ok(())
+    }
+
+    /// An application is asked; it thinks about it, or not at all.
+    pub(super) fn requested(&mut self, host: usize, listener: ListenerId, user: UserId, token: u64) {
+        self.last_change = self.now;
+        let request = user.0 as usize;
+        let plan = self.scenario.requests.get(request).filter(|plan| plan.source == host);
+        let Some(&RequestPlan { reply, .. }) = plan.filter(|_| Some(listener) == self.hosts[host].listener)
+        else {
+            return self.violate(&format!("host {host} is asked for a channel that nobody wants of it"));
+        };
+        self.requests.asked.insert((host, token), self.now);
+        if reply != Reply::Silent {
+            let at = self.now + self.dice.span(Nanos::ZERO, CONSENT_MAX);
+            let life = self.hosts[host].life;
+            self.queue.schedule(at, Event::Act(Act::Reply { request, token, life }));
+        }
+    }
+
+    /// It answers.
+    pub(super) fn reply(&mut self, request: usize, token: u64, life: u32) {
+        let plan = self.scenario.requests[request];
+        if self.hosts[plan.source].life != life {
+            return;
+        }
+        if plan.reply == Reply::Refuses {
+            return self.call(plan.source, Call::Decline(token));
+        }
+        let channel = ChannelPlan {
+            from: plan.source,
+            to: plan.asker,
+            contract: plan.contract,
+            arrivals: Arrivals::Sporadic,
+            squeezes: false,
+            full: false,
+            consents: true,
+            silent: false,
+            // Nobody asks again for it.
+            storm: true,
+            vanishes_at: None,
+            opens_at: self.now,
+            closes_at: None,
+            sink_closes: request.is_multiple_of(2),
+            reopens: false,
+        };
+        self.scenario.channels.push(channel);
+        let number = self.ask(self.scenario.channels.len() - 1);
+        self.channels[number].token = Some(token);
+    }
+
+    pub(super) fn do_decline(&mut self, host: usize, token: u64, now: Instant) -> Result<(), RequestError> {
+        self.answered(host, token);
+        self.hosts[host].node.refuse_request(token, "not wanted", now)
+    }
+
+    /// What an application was asked it has answered now.
+    pub(super) fn answered(&mut self, host: usize, token: u64) {
+        self.last_change = self.now;
+        self.requests.asked.remove(&(host, token));
+    }
+
+    /// A channel comes to who has asked for one.
+    pub(super) fn comes_as_asked(&mut self, host: usize, incoming: &Incoming) {
+        let Some(token) = incoming.token else { return };
+        self.last_change = self.now;
+        let request = self.requests.tokens.get(&(host, token)).copied();
+        let plan = request.map(|request| self.scenario.requests[request]);
+        let waits = request.is_some_and(|request| self.requests.states[request] == State::Waiting);
+        if !waits || plan.is_none_or(|plan| plan.reply != Reply::Opens || plan.contract != incoming.contract)
+        {
+            return self.violate(&format!("host {host}: {incoming:?} answers what nobody has asked so"));
+        }
+        if let Some(request) = request {
+            self.come_to_end(request);
+        }
+    }
+
+    fn come_to_end(&mut self, request: usize) {
+        self.requests.states[request] = State::Over;
+        self.outcome.requests += 1;
+    }
+
+    /// Who has asked is told that there will be no channel.
+    pub(super) fn request_failed(&mut self, host: usize, token: u64, refusal: &ChannelRefusal) {
+        self.last_change = self.now;
+        let request = self.requests.tokens.get(&(host, token)).copied();
+        let waits = request.filter(|request| self.requests.states[*request] == State::Waiting);
+        let Some(request) = waits else {
+            return self.violate(&format!("host {host} is refused what it has not asked for: {refusal}"));
+        };
+        self.come_to_end(request);
+        let plan = self.scenario.requests[request];
+        let fits = match (plan.reply, &refusal.cause) {
+            (Reply::Silent, cause) => *cause == RefuseCause::Timeout,
+            (Reply::Refuses, cause) => matches!(cause, RefuseCause::Receiver(_)),
+            // Its source has told why there is no channel; what that may be, the attempt itself shows.
+            (Reply::Opens, cause) => *cause != RefuseCause::Timeout,
+        };
+        if !fits && !self.may_be_silent(plan.at) {
+            self.violate(&format!("request {request} of host {host} fails without a fault: {refusal}"));
+        }
+    }
+
+    /// A host has forgotten what it was asked and what it wanted.
+    pub(super) fn forget_requests(&mut self, host: usize) {
+        let Requests { states, tokens, asked } = &mut self.requests;
+        tokens.retain(|(asker, _), request| {
+            let stays = *asker != host;
+            if !stays && states[*request] == State::Waiting {
+                states[*request] = State::None;
+            }
+            stays
+        });
+        asked.retain(|(source, _), _| *source != host);
+    }
+
+    /// All is quiet: what waits at a node waits for somebody.
+    pub(super) fn check_waiting(&mut self, host: usize) {
+        if !self.hosts[host].is_up {
+            return;
+        }
+        let more = usize::from(self.options.sabotage.accounts_off);
+        let consent = self.scenario.hosts[host].config.signalling.consent_timeout;
+        let theirs = |within: Nanos| {
+            let of_host = self.requests.asked.iter().filter(|((source, _), _)| *source == host);
+            of_host.filter(|(_, since)| self.now.since(**since) <= within).count()
+        };
+        let theirs = [theirs(consent - GIVEN_UP_WITHIN), theirs(consent + GIVEN_UP_WITHIN)];
+        let waits = |request: &usize| self.requests.states[*request] == State::Waiting;
+        let ours =
+            self.requests.tokens.iter().filter(|((asker, _), request)| *asker == host && waits(request));
+        let ours = ours.count();
+        for (what, count) in self.hosts[host].node.waiting() {
+            let [least, most] = match what {
+                "requests to others" => [ours, ours],
+                "requests of others" => theirs,
+                _ => [0, 0],
+            };
+            let count = count + more;
+            if !(least..=most).contains(&count) {
+                self.violate(&format!(
+                    "host {host} has {count} {what} waiting, {least} to {most} are wanted"
+                ));
+            }
+        }
+    }
+}
