@@ -169,6 +169,8 @@ pub struct Sabotage {
     pub softness_denied: bool,
     /// Nodes count one more of everything than there is, and of the frames that they were given one more.
     pub accounts_off: bool,
+    /// One more waits for an answer at each node than does.
+    pub waiting_off: bool,
     /// How hosts of another version are none.
     pub versions: Versions,
     /// What calls may do in percent of what is documented; 100 is honest.
@@ -193,6 +195,7 @@ impl Default for Sabotage {
             listings_denied: false,
             softness_denied: false,
             accounts_off: false,
+            waiting_off: false,
             versions: Versions::Honest,
             effort_percent: 100,
             revivals_refused: false,

@@ -125,8 +125,17 @@ fn what_is_counted_and_held_by_nobody_is_caught() {
     let outcome = sabotaged(Sabotage { accounts_off: true, ..Sabotage::default() });
     let said = |words: &str| outcome.violations.iter().any(|violation| violation.what.contains(words));
     assert!(said("counts 1 paths, 0 are held"), "{outcome:?}");
-    assert!(said("1 requests to others waiting, 0 to 0 are wanted"), "{outcome:?}");
     assert!(outcome.violations_total > 10, "{outcome:?}");
+}
+
+#[test]
+fn what_waits_for_nobody_is_caught() {
+    let outcome = sabotaged(Sabotage { waiting_off: true, ..Sabotage::default() });
+    for what in ["requests to others", "asks for a link", "answers for a link", "decisions", "probes"] {
+        let words = format!("has 1 {what} waiting, 0 to 0 are wanted");
+        let said = outcome.violations.iter().any(|violation| violation.what.contains(&words));
+        assert!(said, "no \"{words}\" in {outcome:?}");
+    }
 }
 
 /// In one seed of four receivers ask for channels, whatever else there is; they get one, or hear that they do not.

@@ -194,7 +194,7 @@ impl World {
         if !self.hosts[host].is_up {
             return;
         }
-        let more = usize::from(self.options.sabotage.accounts_off);
+        let more = usize::from(self.options.sabotage.waiting_off);
         let consent = self.scenario.hosts[host].config.signalling.consent_timeout;
         let theirs = |within: Nanos| {
             let of_host = self.requests.asked.iter().filter(|((source, _), _)| *source == host);
