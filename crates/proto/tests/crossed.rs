@@ -102,7 +102,6 @@ crossed! {
     ARRIVALS_OF_PATH_MAX = 128 => "tests/limits.rs" one_path_of_best_effort_and_all_of_them_wait_in_bounded_numbers;
     ARRIVALS_SHARES = 1_024 => "src/node/best_effort.rs" more_flows_than_places_share_places;
     RATE_TIME = 300 * MS => "tests/node_rate_limits.rs" a_link_is_filled_for_so_long_and_few_packets_wait_meanwhile;
-    RATE_BYTES_MAX = 256 << 20 => "tests/node_rate_limits.rs" a_fast_link_is_filled_with_so_many_bytes_and_no_more;
     RATE_QUEUED_MAX = 8 => "tests/node_rate_limits.rs" a_link_is_filled_for_so_long_and_few_packets_wait_meanwhile;
     RATE_MARK_INTERVAL = 5 * MS => "src/node/rate/arrivals.rs" times_are_kept_now_and_then_and_in_bounded_numbers;
     RATE_MARKS_MAX = 96 => "src/node/rate/arrivals.rs" times_are_kept_now_and_then_and_in_bounded_numbers;
@@ -156,6 +155,12 @@ crossed! {
     LISTENERS_FOR_ROOT = 128 => "../ipc/src/service/quota.rs" listeners_are_kept_for_root_whoever_else_has_all_others;
     REASON_BYTES_MAX = 200 => "tests/signalling/limits.rs" a_long_reason_arrives_cut_between_characters;
 }
+
+/// Those that no run crosses, and why.
+const UNCROSSED: &[(&str, &str)] = &[(
+    "RATE_BYTES_MAX",
+    "only a link of 7 Gbit/s and more drains that in RATE_TIME: none of our worlds does",
+)];
 
 fn here() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -232,8 +237,9 @@ fn every_limit_is_crossed_by_a_run() {
     let crossed: Vec<Crossed> = CROSSED.iter().map(|crossed| crossed()).collect();
     let named: BTreeSet<&str> = crossed.iter().map(|crossed| crossed.name).collect();
     assert_eq!(named.len(), crossed.len(), "one run for each");
-    let without: Vec<_> = constants.difference(&named).collect();
-    assert!(without.is_empty(), "no run crosses {without:?}");
+    let without: Vec<_> = constants.difference(&named).copied().collect();
+    let known: Vec<_> = UNCROSSED.iter().map(|(name, _)| *name).collect();
+    assert_eq!(without, known, "no run crosses the left ones");
     let wrong: Vec<String> = crossed.iter().filter_map(wrong).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -10,8 +10,8 @@ use common::rate::{TRIED as CONFIGURED, measured};
 use common::{Slow, World, line_config, name};
 use punctual_proto::ids::{Address, LinkId};
 use punctual_proto::limits::{
-    RATE_AGAIN, RATE_ANSWER_TIME, RATE_ATTEMPTS_MAX, RATE_BYTES_MAX, RATE_DRAIN_TIME, RATE_ERROR_MAX,
-    RATE_FULL_TIMES, RATE_QUEUED_MAX, RATE_STEP, RATE_TIME, RATE_WAITING_MAX,
+    RATE_AGAIN, RATE_ANSWER_TIME, RATE_ATTEMPTS_MAX, RATE_DRAIN_TIME, RATE_ERROR_MAX, RATE_FULL_TIMES,
+    RATE_QUEUED_MAX, RATE_STEP, RATE_TIME, RATE_WAITING_MAX,
 };
 use punctual_proto::node::api::{Event, MeasuredRate, OpenRequest, Port, RateRefusal, UserId};
 use punctual_proto::wire::{Header, Kind};
@@ -170,21 +170,6 @@ fn who_waits_for_a_measurement_waits_in_bounded_numbers() {
     assert_eq!(probing, 9, "those have asked the neighbour");
     world.run_for(Nanos::from_secs(60));
     assert_eq!(answered(&world), asked);
-}
-
-/// What the time would allow for is more than a measurement may take of a fast link.
-#[test]
-fn a_fast_link_is_filled_with_so_many_bytes_and_no_more() {
-    let rate = BitRate(20_000_000_000);
-    let mut world = World::line(2, rate);
-    let link = &line_config(0, 2, rate).links[0];
-    let wire_bytes = u64::from(link.packet_bytes_max + link.overhead_bytes);
-    assert!(rate.time_of(RATE_BYTES_MAX) < RATE_TIME, "it takes less than the time");
-    world.run_for(Nanos::from_secs(3));
-    let filled = watch(&mut world);
-    measure(&mut world).expect("it drains all of it");
-    let filled = filled.borrow();
-    assert_eq!((filled.packets, filled.cookies.len()), (RATE_BYTES_MAX / wire_bytes, 1));
 }
 
 /// A driver without room again and again is what sets the pace: what came through is all that the link drains from here.
