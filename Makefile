@@ -74,6 +74,7 @@ attack: setup ## each hostile program and neighbour of docs/SECURITY.md for ATTA
 
 trials: setup ## attacks once more at daemons without what holds them off: they must do harm there (as root)
 	$(CARGO) test --locked --release -p punctual-daemon --features trials --test attack -- without --nocapture
+	$(CARGO) test --locked --release -p punctual-cli --features trials --test trials -- --nocapture
 
 bench: build ## the micro-benchmarks of docs/PERFORMANCE.md
 	$(CARGO) bench --locked --workspace

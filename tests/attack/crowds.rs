@@ -20,7 +20,7 @@ use crate::world::{BYSTANDER, SINK, SOURCE, Setup, World};
 const FIRST_USER: u32 = 3_100_000;
 const USERS: u32 = 15;
 /// A queue of two seconds is as long as the lease.
-const SETUP: Setup = Setup { signalling: "lease = \"2s\"", ..Setup::DEFAULT };
+pub const SETUP: Setup = Setup { signalling: "lease = \"2s\"", ..Setup::DEFAULT };
 /// Each asks so often: all of them five times as often as the link carries what they ask for.
 const PAUSE: Duration = Duration::from_millis(10);
 const OPENS: usize = 9;
@@ -28,9 +28,15 @@ const OPENS: usize = 9;
 const SLACK: Duration = Duration::from_millis(500);
 
 /// One user's program.
-struct Greedy(Arc<AtomicBool>);
+pub struct Greedy(Arc<AtomicBool>);
 
 impl Greedy {
+    /// All of them, at the hosts themselves.
+    #[cfg(feature = "trials")]
+    pub fn crowd(world: &World) -> Vec<Self> {
+        (FIRST_USER..FIRST_USER + USERS).map(|user| Self::begin(world, user, false)).collect()
+    }
+
     /// The control asks its own daemon only.
     fn begin(world: &World, user: u32, own: bool) -> Self {
         let path = world.folder.join("c.sock");

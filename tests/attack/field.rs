@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use punctual::{Channel, Consent, Endsystem, Listener, Receiver};
+use punctual::{Channel, Consent, Contract, Endsystem, Listener, Receiver};
 use punctual_ipc::api::{Answer, ApiError, Call, FromDaemon, Request};
 use punctual_ipc::ring::RingShape;
 use punctual_ipc::shm::Offer;
@@ -262,10 +262,15 @@ pub fn flow(raw: &Raw, ring: RingShape) -> (ChannelId, RingShape, Vec<OwnedFd>) 
 
 /// A channel of the attacker's own from source to sink.
 pub fn channel() -> (Channel, Receiver) {
+    channel_of("attacker", contract(100, 100, 200))
+}
+
+/// The same to a listener of that name.
+pub fn channel_of(name: &str, contract: Contract) -> (Channel, Receiver) {
     let connect = |path: &str| Endsystem::connect_to(Path::new(path)).expect("a connection");
     let (source, sink) = (connect(SOURCE_SOCKET), connect(SINK_SOCKET));
-    let listener = sink.listen("attacker", |_| Consent::Accept).expect("a listener");
-    let channel = source.open("attacker@b", contract(100, 100, 200)).expect("a channel");
+    let listener = sink.listen(name, |_| Consent::Accept).expect("a listener");
+    let channel = source.open(&format!("{name}@b"), contract).expect("a channel");
     let receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
     (channel, receiver)
 }

@@ -9,19 +9,31 @@ mod common;
 
 mod attacker;
 mod bursts;
+#[cfg(feature = "trials")]
+mod crowded;
 mod crowds;
 mod drains;
 mod field;
 mod host;
 mod judge;
+#[cfg(feature = "trials")]
+mod keys;
 mod large_rings;
 mod latency;
+#[cfg(feature = "trials")]
+mod measured;
 mod memory;
 mod objects;
+#[cfg(feature = "trials")]
+mod owners;
 mod pages;
+#[cfg(feature = "trials")]
+mod places;
 mod proc;
 mod requests;
 mod trials;
+#[cfg(feature = "trials")]
+mod waits;
 mod wire;
 #[cfg(feature = "trials")]
 mod without;

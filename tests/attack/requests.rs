@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use punctual::{Contract, Nanos, Rate};
+use punctual::{Contract, Nanos, Policing, Rate};
 use punctual_ipc::api::{Answer, FromDaemon, PACKET_BYTES_MAX, Request, TEXT_BYTES_MAX};
 use punctual_ipc::ring::RingShape;
 use punctual_proto::ids::{Address, ChannelId, Name};
@@ -11,7 +11,7 @@ use punctual_proto::ids::{Address, ChannelId, Name};
 use crate::attacker::Mechanism;
 use crate::common::contract;
 use crate::field::{
-    Field, SOURCE_SOCKET, ask, channel, child, exchange, flow, hello, request, send, threads,
+    Field, SOURCE_SOCKET, ask, channel, channel_of, child, exchange, flow, hello, request, send, threads,
 };
 use crate::judge::Bounds;
 use crate::world::Setup;
@@ -385,13 +385,16 @@ fn greedy(field: &Field) {
         });
         return;
     }
-    let (mut sender, receiver) = channel();
-    std::mem::forget(receiver);
-    std::thread::spawn(move || {
-        loop {
-            let _ = sender.try_send(&[0; 100]);
-        }
-    });
+    // What is beyond the contract waits in its ring, or is dropped, so that there is always room.
+    for (name, policing) in [("delayed", Policing::Delay), ("dropped", Policing::Drop)] {
+        let (mut sender, receiver) = channel_of(name, Contract { policing, ..contract(100, 100, 200) });
+        std::mem::forget(receiver);
+        std::thread::spawn(move || {
+            loop {
+                let _ = sender.try_send(&[0; 100]);
+            }
+        });
+    }
 }
 
 /// Threads of the highest priority that a program may have, which never rest.

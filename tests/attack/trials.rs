@@ -331,6 +331,11 @@ fn recorded_signalling_with_another_bit_harms_no_channel() {
 }
 
 #[test]
+fn recorded_signalling_with_another_number_harms_no_channel() {
+    hold("renumbered-recordings");
+}
+
+#[test]
 fn forged_errors_about_paths_over_udp_harm_no_channel() {
     hold("errors-about-paths");
 }

@@ -53,6 +53,7 @@ pub const MECHANISMS: &[Mechanism] = &[
     forger("tagged-frames-xdp", EDGE, XDP, send_tagged),
     forger("strange-neighbours", EDGE, UDP, send_arp),
     forger("hellos-again", ONCE, UDP, repeat_signalling),
+    forger("renumbered-recordings", SEALED, UDP, renumber),
     forger("data-again", "a message is taken once, within the contract", UDP, repeat_data),
     forger("changed-recordings", SEALED, UDP, change_recordings),
     Mechanism { place: Place::Cable(SINK), ..forger("errors-about-paths", ERRORS, UDP, send_errors) },
@@ -318,6 +319,16 @@ fn again(wire: Wire, frames: Vec<Vec<u8>>) {
 fn repeat_signalling(field: &Field) {
     let wire = Wire::at(0, field.own);
     let frames = wire.record(SIGNALLING_PORT_DEFAULT);
+    again(wire, frames);
+}
+
+/// Recorded signalling under the greatest number that there is: whoever took it would take nothing that comes after it.
+fn renumber(field: &Field) {
+    /// Of the packet's number in a frame: behind 42 B of headers, version, epoch and session.
+    const NUMBER: std::ops::Range<usize> = 55..63;
+    let wire = Wire::at(0, field.own);
+    let mut frames = wire.record(SIGNALLING_PORT_DEFAULT);
+    frames.iter_mut().for_each(|frame| frame[NUMBER].copy_from_slice(&u64::MAX.to_le_bytes()));
     again(wire, frames);
 }
 

@@ -197,6 +197,21 @@ impl World {
         self.daemons.each_ref().map(|daemon| processor_time(daemon.pid().as_raw_nonzero().get()))
     }
 
+    /// All daemons end; `host` has ended already.
+    #[cfg(feature = "trials")]
+    pub fn end_without(self, host: usize) {
+        let Self { daemons, folder, watch, channel, receiver, network, .. } = self;
+        for (at, mut daemon) in daemons.into_iter().enumerate() {
+            if at == host {
+                daemon.wait();
+            } else {
+                daemon.stop(Signal::KILL);
+            }
+        }
+        drop((watch, channel, receiver, network));
+        std::fs::remove_dir_all(folder).expect("removed");
+    }
+
     /// All daemons end when they are asked, one of them not gently; how long that took at most.
     pub fn end(self) -> Ends {
         let Self { daemons: [source, relay, sink], folder, watch, channel, receiver, network, .. } = self;

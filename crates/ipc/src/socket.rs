@@ -4,6 +4,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use punctual_trial::{Defence, holds};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt::socket_peercred,
@@ -100,7 +101,7 @@ fn peer_pidfd(socket: BorrowedFd<'_>) -> Option<OwnedFd> {
 pub fn refuse_descriptors(socket: impl AsFd) -> io::Result<bool> {
     /// `SO_PASSRIGHTS`, asm-generic/socket.h.
     const PASS_RIGHTS: libc::c_int = 83;
-    let off: libc::c_int = 0;
+    let off = libc::c_int::from(!holds(Defence::PassRights));
     // SAFETY: the kernel reads one number, which is there.
     let done = unsafe {
         libc::setsockopt(
@@ -141,6 +142,7 @@ pub fn send(socket: impl AsFd, packet: &Packet, flags: SendFlags) -> io::Result<
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors for one packet"));
     }
+    let flags = if holds(Defence::SendsWithoutWaiting) { flags } else { flags - SendFlags::DONTWAIT };
     loop {
         match sendmsg(&socket, &[IoSlice::new(&packet.bytes)], &mut control, flags | SendFlags::NOSIGNAL) {
             Err(rustix::io::Errno::INTR) => {}

@@ -45,6 +45,58 @@ defences! {
     Seals "seals",
     /// What ICMP says about a path's MTU is not believed.
     DeviceMtu "device-mtu",
+    /// Packets of signalling are authentic.
+    Authentication "authentication",
+    /// Each packet number of signalling is taken once in a life.
+    ReplayWindow "replay-window",
+    /// Signalling to a neighbour has turns by host and user.
+    SignallingTurns "signalling-turns",
+    /// Where no place is left who has the most gives way.
+    GivingWay "giving-way",
+    /// Packets beyond their channel's contract are demoted at each stage.
+    Demotion "demotion",
+    /// A channel's ring is drained within its contract's burst.
+    DrainBudget "drain-budget",
+    /// Text that came from elsewhere is made harmless.
+    HarmlessText "harmless-text",
+    /// Admission is decided on a thread beside the processor.
+    DecidedBeside "decided-beside",
+    /// The processor has a heap of its own.
+    OwnHeap "own-heap",
+    /// Rings are mapped and unmapped in slices.
+    RingSlices "ring-slices",
+    /// All doorbells of a user have one allowance.
+    DoorbellAllowance "doorbell-allowance",
+    /// A key lies in a file of the daemon's user or of root that nobody else can read or write.
+    PrivateKeys "private-keys",
+    /// A key lies in a regular file, and opening what is none does not wait.
+    KeyFiles "key-files",
+    /// Channels, listeners and requests are their owners'.
+    Owners "owners",
+    /// Requests of a user have a share of the processor's time.
+    RequestShare "request-share",
+    /// What the service does for a user is charged to its share.
+    ServiceCharge "service-charge",
+    /// Requests of a user have so many, and so much time, in a turn of the service.
+    ServiceTurns "service-turns",
+    /// What programs leave behind is ended in slices.
+    SlicedEnds "sliced-ends",
+    /// Descriptors of a user have a quota.
+    DescriptorQuota "descriptor-quota",
+    /// Some listeners are kept for root.
+    PlacesForRoot "places-for-root",
+    /// One descriptor is kept for looking who connects.
+    SpareDescriptor "spare-descriptor",
+    /// Subordinate users count as their account.
+    Subordinates "subordinates",
+    /// What waits for a program that does not read is bounded.
+    BoundedUnread "bounded-unread",
+    /// The service never waits for a program to read.
+    SendsWithoutWaiting "sends-without-waiting",
+    /// The kernel lets no descriptor of a program through.
+    PassRights "pass-rights",
+    /// What a channel's burst takes counts in the user's quota.
+    BurstRoom "burst-room",
 }
 
 /// Whether this process has `defence`.

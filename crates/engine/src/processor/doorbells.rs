@@ -24,6 +24,7 @@ use punctual_os::wait::Waiter;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::node::api::UserId;
 use punctual_proto::{Contract, Instant, Nanos};
+use punctual_trial::{Defence, holds};
 
 use super::CHANNELS;
 
@@ -56,6 +57,7 @@ struct Pace {
 impl Allowance {
     /// A conforming sender rings once a message at most. One that is heard late is heard soon before the next: one more.
     pub fn of(contract: Option<&Contract>, payer: Option<UserId>) -> Self {
+        let payer = payer.filter(|_| holds(Defence::DoorbellAllowance));
         let of = |c: &Contract| Pace { burst: c.burst_messages_max, interval: c.policed_interval() };
         let own = match (contract.map(of), payer) {
             (Some(pace), Some(_)) => Some(Pace { burst: pace.burst.saturating_add(1), ..pace }),

@@ -27,6 +27,7 @@ use punctual_os::realtime::{RealTime, SchedulingClass};
 use punctual_proto::Ppm;
 use punctual_proto::ids::Epoch;
 use punctual_proto::node::config::{KernelTraffic, NodeConfig};
+use punctual_trial::{Defence, holds};
 use thiserror::Error;
 
 use crate::priorities::Priorities;
@@ -327,7 +328,7 @@ impl HostConfig {
     pub fn use_own_heap(&mut self) {
         let quota = usize::try_from(self.daemon.buffer_bytes_per_user_max).unwrap_or(usize::MAX);
         let large = (BURST_MESSAGES_MAX as usize * HEAP_MESSAGE_BYTES).min(quota);
-        self.heap = Some(heap::Sizes { small: HEAP_SMALL_BYTES, large });
+        self.heap = holds(Defence::OwnHeap).then_some(heap::Sizes { small: HEAP_SMALL_BYTES, large });
     }
 
     /// Whether it runs without a real-time class.

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use punctual_trial::{Defence, holds};
 use rustix::fs::OFlags;
 use rustix::process::{getegid, geteuid};
 
@@ -35,11 +36,12 @@ pub(super) fn key_in(path: &Path) -> Result<[u8; 32], String> {
         )
     };
     // A FIFO or a device in its place must not keep the daemon waiting.
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    let wait = if holds(Defence::KeyFiles) { OFlags::NONBLOCK } else { OFlags::empty() };
+    let flags = (wait | OFlags::NOCTTY).bits() as i32;
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(named)?;
     // Of the file that was opened, whatever the name leads to by now.
     let about = file.metadata().map_err(named)?;
-    if !about.is_file() {
+    if !about.is_file() && holds(Defence::KeyFiles) {
         let fix = "give the name of a file with the key in it";
         return Err(format!("key_file {} is no regular file: {fix}", path.display()));
     }
@@ -61,6 +63,9 @@ struct Identity {
 
 /// Whether a key may lie in a file of `owner` with `mode`, to a daemon that is `own`.
 fn is_private(path: &Path, owner: &Identity, mode: u32, own: &Identity) -> Result<(), String> {
+    if !holds(Defence::PrivateKeys) {
+        return Ok(());
+    }
     let path = path.display();
     if owner.user != 0 && owner.user != own.user {
         let (user, own) = (owner.user, own.user);

@@ -11,6 +11,7 @@ use punctual_ipc::api::Resource;
 use punctual_proto::ids::{ChannelId, ListenerId};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::UserId;
+use punctual_trial::{Defence, holds};
 
 use super::{ClientId, End, Host, Service, Stage};
 
@@ -56,7 +57,8 @@ impl Leaving {
     /// Of whose turn it is.
     fn slice(&mut self) -> Option<(UserId, Vec<Left>)> {
         let (account, mut waiting) = self.0.pop_front()?;
-        let slice = waiting.drain(..waiting.len().min(SLICE)).collect();
+        let most = if holds(Defence::SlicedEnds) { SLICE } else { usize::MAX };
+        let slice = waiting.drain(..waiting.len().min(most)).collect();
         if !waiting.is_empty() {
             self.0.push_back((account, waiting));
         }

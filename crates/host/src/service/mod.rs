@@ -36,6 +36,7 @@ use punctual_ipc::wake::{Alarm, Doorbell};
 use punctual_proto::ids::{ChannelId, LinkId, ListenerId, Name};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::UserId;
+use punctual_trial::{Defence, holds};
 use rustix::process::getrlimit;
 
 use self::backlog::Cost;
@@ -310,7 +311,7 @@ impl<H: Host> Service<H> {
     fn take_unread(&mut self, client: ClientId, held: u64, more: Cost) -> bool {
         let one_max = (self.accounts.quotas().unread_bytes / 4).max(2 * PACKET_BYTES_MAX as u64);
         let Some(account) = self.account_of(client) else { return false };
-        if held + more.bytes > one_max
+        if held + more.bytes > one_max && holds(Defence::BoundedUnread)
             || self.accounts.take(account, Resource::UnreadBytes, more.bytes).is_err()
         {
             return false;
@@ -344,6 +345,7 @@ impl<H: Host> Service<H> {
     /// `account` is charged with what the processor and this thread have done since the last charge.
     fn charge(&mut self, account: UserId) {
         let served = self.take_served() / SERVICE_CHARGE_DIVISOR;
+        let served = if holds(Defence::ServiceCharge) { served } else { Nanos::ZERO };
         self.shares.charge(account, self.spent.take() + served, punctual_ipc::ring::now());
     }
 

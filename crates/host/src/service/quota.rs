@@ -57,7 +57,7 @@ impl Accounts {
     pub(super) fn take_listener(&mut self, user: UserId) -> Result<(), ApiError> {
         let others = self.users.values().filter(|held| !is_privileged(held.user));
         let used = others.map(|held| held.listeners).sum();
-        if !is_privileged(user) && used >= LISTENERS_OF_OTHERS {
+        if !is_privileged(user) && used >= LISTENERS_OF_OTHERS && holds(Defence::PlacesForRoot) {
             return Err(ApiError::Quota { what: Resource::AllListeners, used, limit: LISTENERS_OF_OTHERS });
         }
         self.take(user, Resource::Listeners, 1)
@@ -97,6 +97,8 @@ fn limit(quotas: &Quotas, what: Resource) -> u64 {
         return u64::MAX;
     }
     match what {
+        Resource::UnreadBytes if !holds(Defence::BoundedUnread) => u64::MAX,
+        Resource::Descriptors if !holds(Defence::DescriptorQuota) => u64::MAX,
         Resource::Users => quotas.users,
         Resource::Clients => quotas.clients,
         Resource::Listeners | Resource::AllListeners => quotas.listeners,

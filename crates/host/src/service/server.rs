@@ -15,6 +15,7 @@ use punctual_analysis::Nanos;
 use punctual_ipc::api::{FromDaemon, PACKET_BYTES_MAX, Quotas};
 use punctual_ipc::socket::{self, Packet, Peer};
 use punctual_ipc::wake::timespec;
+use punctual_trial::{Defence, holds};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with};
 
@@ -158,7 +159,7 @@ impl<H: Host> Server<H> {
 
     /// What to look for at a client's socket, and how long it is not to be served.
     fn interest(&self, client: ClientId, session: &Session) -> (PollFlags, Option<Duration>) {
-        if !session.unread.is_empty() {
+        if !session.unread.is_empty() && holds(Defence::BoundedUnread) {
             return (PollFlags::OUT, None);
         }
         if session.ending || !self.service.has_room_for(client) || self.service.is_leaving(client) {
@@ -219,7 +220,9 @@ impl<H: Host> Server<H> {
     fn accept(&mut self) {
         let Some(listening) = &self.listening else { return };
         self.accept_after = None;
-        match accept_with(listening, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+        let wait =
+            if holds(Defence::SendsWithoutWaiting) { SocketFlags::NONBLOCK } else { SocketFlags::empty() };
+        match accept_with(listening, SocketFlags::CLOEXEC | wait) {
             // Credentials of a fresh connection can be read; if not, it is closed.
             Ok(socket) => {
                 self.spare.renew();
@@ -227,11 +230,13 @@ impl<H: Host> Server<H> {
             }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR) => {}
             // Out of descriptors: with the last one it is seen who is there, and a place is kept for root.
-            Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => match self.spare.accept(listening) {
-                Ok(Some(socket)) => drop(self.add_session(socket)),
-                Ok(None) => {}
-                Err(_) => self.accept_after = Instant::now().checked_add(ACCEPT_PAUSE),
-            },
+            Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) if holds(Defence::SpareDescriptor) => {
+                match self.spare.accept(listening) {
+                    Ok(Some(socket)) => drop(self.add_session(socket)),
+                    Ok(None) => {}
+                    Err(_) => self.accept_after = Instant::now().checked_add(ACCEPT_PAUSE),
+                }
+            }
             // Out of memory: the connection stays in the backlog for a moment.
             Err(_) => self.accept_after = Instant::now().checked_add(ACCEPT_PAUSE),
         }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 use punctual_proto::node::api::UserId;
+use punctual_trial::{Defence, holds};
 
 use super::quota::is_privileged;
 
@@ -35,7 +36,7 @@ impl Shares {
     }
 
     fn binds(&self, user: UserId) -> bool {
-        self.share < Ppm(1_000_000) && !is_privileged(user)
+        self.share < Ppm(1_000_000) && !is_privileged(user) && holds(Defence::RequestShare)
     }
 
     fn left_ns(&self, bucket: &Bucket, now: Instant) -> i64 {

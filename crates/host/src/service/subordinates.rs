@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use punctual_proto::node::api::UserId;
+use punctual_trial::{Defence, holds};
 
 use super::quota::is_privileged;
 
@@ -52,7 +53,7 @@ impl Subordinates {
 
     /// Whose quotas count what `user` has.
     pub(super) fn account(&mut self, user: UserId) -> UserId {
-        if is_privileged(user) {
+        if is_privileged(user) || !holds(Defence::Subordinates) {
             return user;
         }
         self.refresh();

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use punctual_analysis::Nanos;
 use punctual_proto::node::api::UserId;
+use punctual_trial::{Defence, holds};
 
 /// Requests taken from all programs of one user in a turn, those that hang up included.
 const REQUESTS_MAX: u32 = 16;
@@ -17,7 +18,8 @@ pub(super) struct Turn(HashMap<UserId, (u32, Nanos)>);
 impl Turn {
     /// Whether one more request of `user` is taken.
     pub(super) fn may(&self, user: UserId) -> bool {
-        self.0.get(&user).is_none_or(|(requests, took)| *requests < REQUESTS_MAX && *took < TIME_MAX)
+        let has_turn = |(requests, took): &(u32, Nanos)| *requests < REQUESTS_MAX && *took < TIME_MAX;
+        !holds(Defence::ServiceTurns) || self.0.get(&user).is_none_or(has_turn)
     }
 
     /// One was, and took so long.

@@ -5,6 +5,8 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound::{Excluded, Included, Unbounded};
 
+use punctual_trial::{Defence, holds};
+
 use crate::ids::NodeId;
 use crate::node::api::UserId;
 
@@ -73,6 +75,9 @@ impl Counts {
     /// Who has the most, where no place is free and `source` wants one: the user who has the most of the host that has the
     /// most, or of its own host. `None`: `source` itself has no less.
     pub fn who_gives_way(&self, source: Source) -> Option<Source> {
+        if !holds(Defence::GivingWay) {
+            return None;
+        }
         let (heaviest, most) = self.nodes.iter().max_by_key(|(_, count)| **count)?;
         let is_less = self.of_node(source.node) + 1 < *most;
         let node = if is_less { *heaviest } else { source.node };
@@ -183,6 +188,8 @@ impl<T> Fair<T> {
     }
     /// Where it waits now.
     pub fn push(&mut self, source: Source, item: T) -> Place {
+        // Without turns all are one user's.
+        let source = if holds(Defence::SignallingTurns) { source } else { Source::first_of(NodeId(0)) };
         self.number += 1;
         self.counts.add(source);
         self.waiting.insert((source, self.number), item);

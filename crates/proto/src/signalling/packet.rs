@@ -10,6 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use punctual_analysis::{Instant, Nanos, Ppm};
+use punctual_trial::{Defence, holds};
 use serde::{Deserialize, Serialize};
 
 use super::seal::{ENVELOPE_BYTES, NUMBER_OFFSET, SEAL_OFFSET, SealKey};
@@ -188,7 +189,8 @@ impl Key {
         let version = *signed.first().ok_or(Rejected::Malformed)?;
         let expected = self.tag(signed);
         let difference = expected.iter().zip(tag).fold(0, |bits, (a, b)| bits | (a ^ b));
-        match (core::hint::black_box(difference) == 0, version == VERSION) {
+        let is_authentic = core::hint::black_box(difference) == 0 || !holds(Defence::Authentication);
+        match (is_authentic, version == VERSION) {
             (true, true) => {}
             (true, false) => return Err(Rejected::Foreign(version)),
             (false, true) => return Err(Rejected::Unauthenticated),

@@ -8,6 +8,7 @@ use alloc::collections::VecDeque;
 
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Ppm};
+use punctual_trial::{Defence, holds};
 
 use super::clock::ClockFilter;
 use super::fair::Source;
@@ -258,7 +259,7 @@ impl Peer {
         }
         let change = match &mut self.association {
             Some(known) if is_same(known.life, packet.life) => {
-                if !known.window.take(packet.number) {
+                if !known.window.take(packet.number) && holds(Defence::ReplayWindow) {
                     return Err(Ignored::Replayed);
                 }
                 None
