@@ -23,7 +23,7 @@ pub const ROWS: &[Measured] = &[
     Measured {
         name: "crowd-that-asks",
         without: "signalling-turns",
-        what: "ms that another user's open took",
+        what: "ms that another user's open took, 10,000 where it was refused",
         most: 700.0,
         measure: open_beside_a_crowd,
     },
@@ -51,6 +51,7 @@ pub const ROWS: &[Measured] = &[
 ];
 
 const OPENS: usize = 3;
+const REFUSED: Duration = Duration::from_secs(10);
 /// Places for half-open channels of a neighbour, and for requests of receivers.
 const PLACES: usize = 1_024;
 /// All places are taken within a second or two.
@@ -58,10 +59,11 @@ const ROOMY: Setup = Setup {
     daemon: "request_share_per_user_max = \"100%\"\nchannels_per_user_max = 2000\n\
              descriptors_per_user_max = 20000",
     signalling: "packets_per_second = 2000",
+    link: "frames = 32768",
     ..Setup::DEFAULT
 };
 
-/// In the middle of some; one that is refused has taken until then.
+/// In the middle of some.
 fn open_beside_a_crowd(without: &'static str) -> f64 {
     let world = World::start("asks", Setup { without, ..SETUP });
     let listener = world.watch[SINK].listen("measured", |_| Consent::Accept).expect("a listener");
@@ -71,9 +73,8 @@ fn open_beside_a_crowd(without: &'static str) -> f64 {
     let open = |_| {
         let begun = Instant::now();
         let opened = source.open("measured@b", contract(10, 1, 2_000));
-        let took = begun.elapsed();
-        drop(opened);
-        took
+        // Where the crowd has every place it comes to nothing, which is the longest.
+        if opened.is_ok() { begun.elapsed() } else { REFUSED }
     };
     let mut took: Vec<Duration> = (0..OPENS).map(open).collect();
     took.sort_unstable();
@@ -103,11 +104,13 @@ fn open_half(without: &'static str) -> f64 {
     let listener = world.watch[SINK].listen("measured", |_| Consent::Accept).expect("a listener");
     let raw = Arc::new(intruder(&world, SOURCE));
     let to = "silent@b".parse().expect("an address");
-    let open = Request::Open { to, contract: contract(1, 1, 20_000), token: None };
+    let open = Request::Open { to, contract: contract(1, 1, 500), token: None };
     ask_often(&raw, open, PLACES + 100);
     std::thread::sleep(Duration::from_secs(4));
     let source: Endsystem =
         as_user(BYSTANDER, || world.daemons[SOURCE].connect()).expect("it is root's test");
+    let open = world.watch[SINK].status().expect("status").node.channels;
+    eprintln!("{open} channels");
     let opened = source.open("measured@b", contract(10, 1, 2_000));
     if let Err(error) = &opened {
         eprintln!("half-open: {error}");

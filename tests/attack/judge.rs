@@ -64,7 +64,8 @@ impl std::fmt::Display for Round {
         let Self { control, attack } = self;
         write!(
             f,
-            "lost {} (control {}), late {} ({}) of {}, longest turn {:?} ({:?}), KiB grown {} ({})",
+            "lost {} (control {}), late {} ({}) of {}, longest turn {:?} ({:?}), KiB grown {} ({}), processor {:.0} % \
+             ({:.0})",
             attack.lost,
             control.lost,
             attack.late,
@@ -74,6 +75,8 @@ impl std::fmt::Display for Round {
             control.longest_turn,
             attack.grown.resident_kib,
             control.grown.resident_kib,
+            attack.processor_share * 100.0,
+            control.processor_share * 100.0,
         )
     }
 }

@@ -13,6 +13,8 @@ mod bursts;
 mod crowded;
 mod crowds;
 mod drains;
+#[cfg(feature = "trials")]
+mod faults;
 mod field;
 mod host;
 mod judge;

@@ -160,6 +160,8 @@ fn take_away(field: &Field) {
 fn open_anew(field: &Field) {
     let own = field.own || lacks(Defence::SealedRings);
     let (files, doorbell, bytes) = in_use(field);
+    // It is looked at while that goes on.
+    repeat(Duration::from_micros(200), move || doorbell.iter().for_each(ring));
     threads(1, move |_| {
         for file in &files {
             let path = format!("self/fd/{}", file.as_raw_fd());
@@ -182,7 +184,6 @@ fn open_anew(field: &Field) {
                 }
             }
         }
-        doorbell.iter().for_each(ring);
     });
 }
 

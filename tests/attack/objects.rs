@@ -18,6 +18,8 @@ use crate::world::PERIOD;
 
 /// Of one program that holds what it holds more than once.
 const COPIES: usize = 200;
+/// Processes that are sent a signal at once.
+const GROUP: usize = 600;
 
 const RINGER: &str = "bells are rung by the user's ringer";
 const OWN_END: &str = "the daemon's end of a doorbell is its own, shut for reading";
@@ -264,7 +266,7 @@ fn signals(field: &Field) {
         libc::setpgid(0, 0);
         libc::signal(libc::SIGRTMIN(), libc::SIG_IGN);
         let group = -libc::getpgrp();
-        for _ in 0..COPIES {
+        for _ in 0..GROUP {
             child(|| {
                 libc::pause();
             });
@@ -279,7 +281,13 @@ fn signals(field: &Field) {
             libc::fcntl(descriptor, 1024 /* F_SETLEASE */, libc::F_WRLCK);
         }
     }
-    let [_, doorbell, _] = descriptors;
+    let [bell, doorbell, _] = descriptors;
+    // Some objects tell of a change only who has seen the one before.
+    threads(1, move |_| {
+        // SAFETY: eight bytes of this function's.
+        unsafe { libc::read(bell, [0_u8; 8].as_mut_ptr().cast(), 8) };
+        std::thread::sleep(PERIOD / 4);
+    });
     threads(1, move |_| {
         // SAFETY: kept for ever.
         ring(unsafe { BorrowedFd::borrow_raw(doorbell) });

@@ -19,7 +19,7 @@ use crate::common::program::folder;
 use crate::common::raw::Raw;
 use crate::common::users::as_user;
 use crate::measured::{Measured, intruder, world, yes};
-use crate::world::{SINK, SOURCE};
+use crate::world::{BYSTANDER, SINK, SOURCE};
 
 pub const ROWS: &[Measured] = &[
     Measured {
@@ -60,7 +60,7 @@ pub const ROWS: &[Measured] = &[
     Measured {
         name: "great-bursts",
         without: "burst-room",
-        what: "MiB more resident than the quota of 32",
+        what: "MiB more resident than the quota of 128",
         most: 16.0,
         measure: open_bursts,
     },
@@ -163,29 +163,37 @@ fn leave_unread(without: &'static str) -> f64 {
 
 /// Channels of the greatest burst, as many as the quota allows.
 fn open_bursts(without: &'static str) -> f64 {
-    const QUOTA_MIB: u64 = 32;
-    const DAEMON: &str = "buffers_per_user_max = \"32MiB\"";
+    const QUOTA_MIB: u64 = 128;
+    /// Who receive, so that their own quotas do not end it first.
+    const RECEIVERS: u32 = 3;
+    const DAEMON: &str = "buffers_per_user_max = \"128MiB\"";
     let world = world("burst-room", without, DAEMON);
-    let [source, sink] = [SOURCE, SINK].map(|host| {
+    let connect = |host: usize, user| {
         let path = world.daemons[host].socket.clone();
-        as_user(NOBODY, || Endsystem::connect_to(&path).expect("a connection")).expect("it is root's test")
-    });
-    // At the sink it is root who receives, with quotas of root's.
-    drop(sink);
-    let listener = world.watch[SINK].listen("bursts", |_| Consent::Accept).expect("a listener");
+        as_user(user, || Endsystem::connect_to(&path).expect("a connection")).expect("it is root's test")
+    };
+    let source = connect(SOURCE, NOBODY);
+    let receivers: Vec<_> = (0..RECEIVERS)
+        .map(|number| {
+            let host = connect(SINK, BYSTANDER + 1 + number);
+            let listener = host.listen(&format!("bursts{number}"), |_| Consent::Accept).expect("a listener");
+            (host, listener)
+        })
+        .collect();
     let contract = Contract::new(8, Rate::per_second(10).expect("a rate"), 65_536, Nanos::from_millis(900));
     let contract = contract.expect("a contract");
     let memory = || memory_kib(world.daemons[SOURCE].pid());
     let before = memory();
     let mut channels: Vec<(Channel, Receiver)> = Vec::new();
-    while channels.len() < 60
-        && let Ok(channel) = source.open("bursts@b", contract)
-    {
-        channels.push((channel, listener.accept_timeout(PATIENCE).expect("no error").expect("a channel")));
+    for number in 0..30 {
+        let to = number % receivers.len();
+        let Ok(channel) = source.open(&format!("bursts{to}@b"), contract) else { break };
+        let receiver = receivers[to].1.accept_timeout(PATIENCE).expect("no error").expect("a channel");
+        channels.push((channel, receiver));
     }
     let grown_mib = (memory() - before) / 1_024;
     eprintln!("{} channels, {grown_mib} MiB more are resident", channels.len());
-    drop((channels, listener, source));
+    drop((channels, receivers, source));
     world.end();
     grown_mib.saturating_sub(QUOTA_MIB) as f64
 }

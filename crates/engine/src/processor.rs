@@ -34,7 +34,6 @@ use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::Event;
 use punctual_proto::{Instant, Nanos};
-use punctual_trial::{Defence, holds};
 
 use self::doorbells::Doorbells;
 use self::handles::Farewell;
@@ -204,9 +203,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         realtime::check_spin(&config.real_time, spin.longest())?;
         let grace = config.node.signalling.grace + STOP_MARGIN;
         let mut node = Node::new(config.node, config.seed, now())?;
-        if holds(Defence::DecidedBeside) {
-            node.decide_elsewhere();
-        }
+        node.decide_elsewhere();
         let share = Share::of(config.real_time.class, node.cpu_utilisation(), &shared.counters)?;
         Ok(Self {
             node,

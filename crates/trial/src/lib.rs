@@ -53,18 +53,10 @@ defences! {
     SignallingTurns "signalling-turns",
     /// Where no place is left who has the most gives way.
     GivingWay "giving-way",
-    /// Packets beyond their channel's contract are demoted at each stage.
-    Demotion "demotion",
-    /// A channel's ring is drained within its contract's burst.
-    DrainBudget "drain-budget",
     /// Text that came from elsewhere is made harmless.
     HarmlessText "harmless-text",
-    /// Admission is decided on a thread beside the processor.
-    DecidedBeside "decided-beside",
     /// The processor has a heap of its own.
     OwnHeap "own-heap",
-    /// Rings are mapped and unmapped in slices.
-    RingSlices "ring-slices",
     /// All doorbells of a user have one allowance.
     DoorbellAllowance "doorbell-allowance",
     /// A key lies in a file of the daemon's user or of root that nobody else can read or write.

@@ -19,10 +19,9 @@ const SLICE_BYTES: usize = 256 << 10;
 
 /// Where the slices of so many bytes begin, and how long they are.
 fn slices(len: usize) -> impl DoubleEndedIterator<Item = (usize, usize)> {
-    let most = if holds(Defence::RingSlices) { SLICE_BYTES } else { len.max(1) };
-    (0..len.div_ceil(most)).map(move |slice| {
-        let offset = slice * most;
-        (offset, most.min(len - offset))
+    (0..len.div_ceil(SLICE_BYTES)).map(move |slice| {
+        let offset = slice * SLICE_BYTES;
+        (offset, SLICE_BYTES.min(len - offset))
     })
 }
 

@@ -256,7 +256,6 @@ impl<M: Memory> Clip<M> {
     /// Polices a packet (nobody is trusted; ARCHITECTURE, The life of a message).
     fn admit(&mut self, header: &Header, wire_bytes: u32, received: Instant) -> Option<Verdict> {
         let believes = active(Mutation::NoRepolicing) && self.local.link_out.is_some();
-        let believes = believes || !holds(Defence::Demotion);
         let input = self.input_mut()?;
         if header.demoted {
             return Some(Verdict::Demoted);

@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 
 use punctual_analysis::arrival::SourceVerdict;
 use punctual_analysis::{Instant, Nanos};
-use punctual_trial::{Defence, holds};
 
 use super::api::{Notice, WorkKind};
 use super::best_effort::{Message, key_of};
@@ -192,8 +191,7 @@ impl<M: Memory> Clip<M> {
         let Self { role: RoleState::Source(source), counters, local, .. } = self else { return drained };
         let contract = &local.contract;
         // More than a burst at once breaks the contract: it waits for the background.
-        let most = contract.burst_messages_max.saturating_add(DRAIN_EXTRA_MESSAGES);
-        for _ in 0..if holds(Defence::DrainBudget) { most } else { u32::MAX } {
+        for _ in 0..contract.burst_messages_max.saturating_add(DRAIN_EXTRA_MESSAGES) {
             let ready = if source.is_full() { None } else { source.outbox.as_mut() };
             let Some(outbox) = ready else { break };
             let Some((message, claimed)) = outbox.take(now) else {

@@ -176,7 +176,7 @@ impl Outbox {
         }
         let path = path_of(message);
         let place = self.asks.push(source, Said { path, bytes });
-        self.ages.insert(place.1, (source, now));
+        self.ages.insert(place.1, (place.0, now));
         path.map(|path| self.asked.insert(path, place));
         Ok(())
     }
