@@ -10,7 +10,7 @@ use crate::attacker::NOBODY;
 use crate::field::child;
 
 /// Of the attacker's memory, most of which is taken away while its last page is written to.
-const HOLLOW_BYTES: usize = 1 << 30;
+const HOLLOW_BYTES: usize = 256 << 20;
 const PAGE_BYTES: usize = 4_096;
 /// Of a file that a file server never reads.
 const SERVED_PAGES: usize = 256;
@@ -22,7 +22,7 @@ pub enum Page {
     Served,
     /// A handler of page faults (`userfaultfd`) that does not handle them.
     Handled,
-    /// A thread that takes a gigabyte of the same file away.
+    /// A thread that takes all of the same file away, again and again.
     Hollow,
 }
 

@@ -2,7 +2,8 @@
 //! them.
 //!
 //! Without the feature `trials`, which nothing that ships enables, [`holds`] is a constant `true`, and there is no way to
-//! take anything away. With it, a daemon leaves out what `PUNCTUAL_WITHOUT` in its environment names (`make trials`).
+//! take anything away. With it, daemon and command line leave out what `PUNCTUAL_WITHOUT` in their
+//! environment names (`make trials`).
 #![no_std]
 #![forbid(unsafe_code)]
 
