@@ -86,4 +86,5 @@ def main():
     sys.exit(low)
 
 
-main()
+if __name__ == "__main__":
+    main()

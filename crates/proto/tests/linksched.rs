@@ -455,6 +455,30 @@ fn the_latest_departure_is_that_of_the_design() {
     }
 }
 
+/// Who changes a clock's pace is told when all has left that was stamped by the old one: no sooner and no later.
+#[test]
+fn what_was_handed_over_has_left_by_its_stamps_whatever_the_pace_is_then() {
+    let interference = Interference { sigma: Nanos::from_micros(100), rho: Ppm(200_000) };
+    for (rate, delay_us) in [(4_000_000, 0), (8_000_000, 3_000), (16_000_000, 700)] {
+        let mut link = Link::new(LinkParameters { interference, ..parameters(Pace::Clock) });
+        let flow = link.add_channel(4, Nanos::ZERO);
+        for packet in 0..3 {
+            link.enqueue(us(0), flow, key(0, 9_000, 600), Packet(packet)).unwrap();
+        }
+        let stamped = |link: &mut Link, now: Instant| {
+            std::iter::from_fn(|| link.poll(now)).map(|scheduled| scheduled.departure_latest).max()
+        };
+        let last = stamped(&mut link, us(50)).expect("two fit the window");
+        let delay = Nanos::from_micros(delay_us);
+        assert_eq!(link.set_pace(BitRate(rate), delay, us(100)), last, "{rate}");
+        // 1,151 bytes are under way, one of them in part; a third packet goes when a unit of them is left, at the new pace.
+        let of_bytes = |bytes: u64| Nanos(bytes * 8_000_000_000 / rate);
+        let (all_left, opens) = (us(100) + of_bytes(1_151), us(100) + of_bytes(151));
+        assert_eq!(stamped(&mut link, opens - Nanos(1)), None, "{rate}");
+        assert_eq!(stamped(&mut link, opens), Some(all_left + of_bytes(600) + delay), "{rate}");
+    }
+}
+
 #[test]
 fn packets_larger_than_the_link_takes_are_refused() {
     let mut link = by_completion();

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use common::{Open, TestInbox, TestOutbox, World, line_config, name, pattern};
 use punctual_proto::ids::LinkId;
+use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::node::api::{Event, Port, StageKind};
 use punctual_proto::node::config::{Admission, NodeConfig, RunPolicy};
 use punctual_proto::node::plan::PlannedFlow;
@@ -190,6 +191,38 @@ fn a_lost_fragment_costs_its_message_and_nothing_else() {
         }) {}
     }
     assert_eq!(numbers, [0, 2, 3, 4, 5]);
+}
+
+/// A link may lengthen short frames. What is behind a packet goes no further than to the next host, and the packet arrives whole.
+#[test]
+fn what_is_behind_a_packet_in_its_frame_does_not_go_on() {
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract(300, 20, 1, 50)).unwrap();
+    let (bulk, sink) = (TestOutbox::new(8, 300), TestInbox::new(8, 300));
+    world.nodes[2].bind_best_effort(name("bulk"), 300, sink.clone()).unwrap();
+    let to = "bulk@h3".parse().expect("an address");
+    let flow = world.nodes[0].open_best_effort(to, 300, bulk.clone(), world.now).expect("a route");
+    let lengthened = Rc::new(Cell::new(0));
+    let count = lengthened.clone();
+    world.tap = Some(Box::new(move |from, port, bytes| {
+        if port == Port::Data {
+            let (header, _) = Header::parse(bytes).expect("a packet of ours");
+            assert_eq!(bytes.len(), HEADER_BYTES + header.payload_bytes as usize, "from h{}", from + 1);
+            bytes.extend([0xa5; 40]);
+            count.set(count.get() + 1);
+        }
+        true
+    }));
+    for number in 0..4 {
+        assert!(open.outbox.send(&pattern(5, number, 300), world.now));
+        assert!(bulk.send(&pattern(6, number, 300), world.now));
+        world.nodes[0].handle_outbox(open.source, world.now);
+        world.nodes[0].handle_outbox(flow, world.now);
+        world.run_for(Nanos::from_millis(50));
+        assert!(open.inbox.recv(|message, _| assert!(message == pattern(5, number, 300))));
+        assert!(sink.recv(|message, _| assert!(message == pattern(6, number, 300))));
+    }
+    assert_eq!(lengthened.get(), 16);
 }
 
 #[test]

@@ -108,7 +108,10 @@ fn a_link_that_was_slow_in_use_is_measured_before_it_counts_as_healed() {
     }
     slow_link(&world).expect("it breaks its promise");
     world.nodes[0].close(open.source, world.now).expect("it is open");
-    world.run_for(Nanos::from_secs(120));
+    for _ in 0..6_000 {
+        world.run_for(Nanos::from_millis(20));
+        assert!(slow_link(&world).is_some(), "before it is measured, meanwhile and afterwards");
+    }
     let measured = world.nodes[0].status(world.now).links[0].rate.measured.expect("by itself");
     assert!(is_right(measured, DRAINS), "{measured:?}");
     let slow = slow_link(&world).expect("an idle link is late for nobody, and slow");
@@ -249,6 +252,32 @@ fn a_link_that_measures_itself_admits_nothing_before_and_by_the_measured_rate_af
     assert!(counters.messages_out >= 148 && counters.misses == 0, "{counters:?}");
 }
 
+/// What was found is as good as what is configured: the same channel gets the same of all hosts.
+#[test]
+fn a_channel_over_a_measured_link_is_as_over_one_that_is_configured_so() {
+    // Half a millisecond between messages: a window of large packets at the measured rate is some of them at once.
+    let often = Contract::new(64, Rate::per_second(2_000).unwrap(), 1, Nanos::from_millis(60)).unwrap();
+    let mut found = auto_world();
+    let rate = measured(&mut found, 0).expect("it measures itself");
+    let configured = |rate: BitRate, error: Ppm| {
+        let mut configs: Vec<_> = (0..2).map(|index| line_config(index, 2, CONFIGURED)).collect();
+        (configs[0].links[0].rate, configs[0].links[0].rate_error) = (rate, error);
+        World::of(configs)
+    };
+    let used = found.nodes[0].status(found.now).links[0].rate;
+    assert_eq!(used.rate, rate.rate);
+    let of = |mut world: World| {
+        let open = world.open(0, 1, often).expect("it fits");
+        (open.grant.stages, [0, 1].map(|node: usize| world.nodes[node].status(world.now).buffer_bytes))
+    };
+    let found = of(found);
+    assert_eq!(found, of(configured(used.rate, used.error)));
+    assert!(
+        found.1[1] > of(configured(CONFIGURED, used.error)).1[1],
+        "the rate is in the receiver's buffers"
+    );
+}
+
 #[test]
 fn it_measures_itself_again_in_another_life_of_the_neighbour() {
     let mut world = auto_world();
@@ -354,6 +383,40 @@ fn a_neighbour_that_never_says_that_it_is_done_keeps_nobody_waiting_for_long() {
     assert!(!refused(&world));
     world.run_for(Nanos::from_secs(7));
     assert!(refused(&world), "{:?}", world.events[2]);
+}
+
+/// A neighbour that asks again has given up what it asked before: who waits for that is served first, and it hears so.
+#[test]
+fn who_waits_for_a_measurement_that_was_given_up_is_served_before_the_next() {
+    let mut world = slow_world(2);
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    // What h2 answers is lost for as long as h1 waits for it; h2 goes on waiting for what is to come.
+    world.tap = Some(Box::new(|node, _, _| node == 0));
+    world.run_for(Nanos::from_millis(1_900));
+    let to = Address { port: name("port"), host: name("h1") };
+    world.nodes[0].listen(name("port")).expect("free");
+    let request = OpenRequest { to, contract: contract(), user: UserId(0), probe: true, token: None };
+    let waits = world.nodes[1].open(request, world.now).expect("the request can be tried");
+    assert_eq!(measured(&mut world, 0), Err(RateRefusal::NoAnswer));
+    let answered = |world: &World| {
+        world.events[1]
+            .iter()
+            .any(|event| matches!(event, Event::Probed { channel, .. } if *channel == waits))
+    };
+    assert!(!answered(&world));
+    let filled = std::rc::Rc::new(std::cell::Cell::new(0));
+    let count = filled.clone();
+    world.tap = Some(Box::new(move |_, port, _| {
+        count.set(count.get() + u32::from(port == Port::Data));
+        true
+    }));
+    world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+    let began = world.now;
+    while !answered(&world) {
+        world.run_for(Nanos::from_millis(1));
+        assert!(world.now.since(began) < Nanos::from_secs(6), "what was lost is said again by then");
+    }
+    assert_eq!(filled.get(), 0, "served once the link was filled");
 }
 
 /// Who knows the token of a measurement and sends other packets with it changes nothing: only what fills the link counts.

@@ -70,6 +70,35 @@ fn a_receiver_that_refuses_is_quoted_and_nothing_is_left() {
     assert!(world.nodes.iter().all(|node| node.is_quiet()));
 }
 
+/// What an application has put into its ring before the host knows it goes by itself; both ends see what is counted from the
+/// beginning, nothing included.
+#[test]
+fn a_ring_that_holds_something_when_it_is_given_is_sent() {
+    for messages in [0, 3] {
+        let mut world = world(2);
+        world.nodes[1].listen(name("port")).unwrap();
+        let channel = open(&mut world, 0, address("port", "h2"), None);
+        let sink = incoming(&mut world, 1);
+        let (outbox, inbox) = (TestOutbox::new(4, 1_000), TestInbox::new(8, 1_000));
+        world.nodes[1].consent(sink, inbox.clone(), world.now).unwrap();
+        let is_open = |event: Event| matches!(event, Event::Opened { .. }).then_some(());
+        event(&mut world, 0, is_open);
+        assert!((0..messages).all(|number| outbox.send(&[number; 1_000], world.now)));
+        world.nodes[0].attach_outbox(channel, outbox.clone(), world.now).unwrap();
+        let again = world.nodes[0].attach_outbox(channel, TestOutbox::new(4, 1_000), world.now);
+        assert_eq!(again, Err(RequestError::Unknown), "it has one");
+        world.run_for(Nanos::from_millis(1));
+        assert!(outbox.0.borrow().shown.times > 0 && inbox.0.borrow().shown.times > 0);
+        world.run_for(Nanos::from_millis(200));
+        for number in 0..messages {
+            assert!(inbox.recv(|message, _| assert_eq!(message, [number; 1_000])));
+        }
+        assert!(!inbox.recv(|_, _| ()));
+        let sent = outbox.0.borrow().shown.counters.messages_out;
+        assert_eq!(sent, u64::from(messages));
+    }
+}
+
 #[test]
 fn who_stops_listening_refuses_what_waits() {
     let mut world = world(2);

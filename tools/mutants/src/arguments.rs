@@ -15,6 +15,7 @@ Usage: mutants [OPTIONS]
   --seed N            what they are drawn with [default: that of the run that was cut off, or drawn]
   --scope NAME        core: crates/analysis and crates/proto; checkers: those of crates/sim; rings: crates/ipc/src/ring;
                       classifier: the XDP program, as root [default: core]
+  --only TEXT[,..]    only in files whose path contains one of these: for work on a few of them, no score of the whole
   --sim-seeds N       seeds of the simulator that look at a mutant that tests do not see [default: 200]
   --survivors         look again at those that survived in the report, and at no other
   --jobs N            mutants at a time [default: one for each processor]
@@ -32,6 +33,7 @@ Examples:
   mutants                                   300 of the core, their seed drawn and printed
   mutants --mutants 40 --seed 7 --json      a small sample that can be repeated
   mutants --survivors --sim-seeds 2000      more seeds for those of the report that survived
+  mutants --only node/rate --sim-seeds 0    what tests alone see of a few files
   mutants --scope rings --mutants 50        the rings between programs and the processor";
 
 /// What is wanted.
@@ -43,6 +45,8 @@ pub struct Arguments {
     pub seed: Option<u64>,
     /// What is mutated.
     pub scope: &'static Scope,
+    /// Parts of paths; none given: all files.
+    pub only: Vec<String>,
     /// Seeds of the simulator.
     pub simulator_seeds: u64,
     /// Only what survived in the report.
@@ -73,6 +77,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments
         mutants: 300,
         seed: None,
         scope: &scope::SCOPES[0],
+        only: Vec::new(),
         simulator_seeds: 200,
         survivors: false,
         jobs,
@@ -93,6 +98,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Arguments
                 found.scope = scope::by_name(&name)
                     .ok_or(format!("--scope {name}: give core, checkers, rings or classifier"))?;
             }
+            "--only" => found.only = value()?.split(',').map(str::to_owned).collect(),
             "--sim-seeds" => found.simulator_seeds = number(&word, &value()?)?,
             "--survivors" => found.survivors = true,
             "--jobs" => found.jobs = number::<usize>(&word, &value()?)?.max(1),
@@ -137,7 +143,9 @@ mod tests {
 
     #[test]
     fn options_are_taken() {
-        let found = parsed("--mutants 7 --seed 9 --scope rings --root /x").unwrap().unwrap();
+        let line = "--mutants 7 --seed 9 --scope rings --only a,b/c --root /x";
+        let found = parsed(line).unwrap().unwrap();
+        assert_eq!(found.only, ["a", "b/c"]);
         assert_eq!((found.mutants, found.seed, found.scope.name), (7, Some(9), "rings"));
         assert_eq!(found.out, PathBuf::from("/x/target/mutants/rings"));
         assert_eq!(found.build, PathBuf::from("/x/target/mutants/build"));

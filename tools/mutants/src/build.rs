@@ -166,11 +166,15 @@ fn blame_span(tree: &Path, span: &Value, chosen: &[&Mutant]) -> Option<u32> {
     blame(&text, at, &ids)
 }
 
-/// Builds the tests and the simulator; gives the programs, tests first.
+/// Builds the tests and, where any of its `seeds` is to look, the simulator; gives the programs, tests first.
 ///
 /// # Errors
 /// Where they do not build.
-pub fn programs(places: &Places, scope: &Scope) -> Result<(Vec<Program>, Option<PathBuf>), Error> {
+pub fn programs(
+    places: &Places,
+    scope: &Scope,
+    seeds: u64,
+) -> Result<(Vec<Program>, Option<PathBuf>), Error> {
     let features = scope.features.join(",");
     let mut arguments = vec!["test", "--no-run", "--lib", "--tests"];
     scope.tested.iter().for_each(|package| arguments.extend(["-p", package]));
@@ -182,7 +186,7 @@ pub fn programs(places: &Places, scope: &Scope) -> Result<(Vec<Program>, Option<
         return Err(Error::Build("its tests do not build: see above".into()));
     }
     let programs = messages.iter().filter_map(|message| test_program(message, scope)).collect();
-    let Some(simulator) = &scope.simulator else {
+    let Some(simulator) = scope.simulator.as_ref().filter(|_| seeds > 0) else {
         return Ok((programs, None));
     };
     let arguments = ["build", "-p", simulator.package, "--example", simulator.example];

@@ -119,10 +119,20 @@ pub struct Run {
     pub seed: u64,
     /// How many were wanted.
     pub mutants_wanted: usize,
+    /// Parts of the paths of files that were looked at; none: all of the scope.
+    #[serde(default)]
+    pub only: Vec<String>,
     /// Seeds of the simulator, from 0.
     pub simulator_seeds: u64,
     /// Of all sources, tests included.
     pub sources_digest: String,
+}
+
+impl Run {
+    /// What `--only` says, for people.
+    pub fn of_files(&self) -> String {
+        if self.only.is_empty() { String::new() } else { format!(", only {}", self.only.join(", ")) }
+    }
 }
 
 /// How many there are of each kind.
@@ -248,6 +258,33 @@ impl Report {
     }
 }
 
+impl Score {
+    /// How many of the sample nothing can see, as the list of equivalents says.
+    pub fn equivalent_percent(&self) -> f64 {
+        self.equivalent as f64 * 100.0 / self.mutants.max(1) as f64
+    }
+
+    /// Between which scores in percent that of all mistakes lies with 95 % confidence (Wilson's interval): a sample is small.
+    pub fn interval_percent(&self) -> (f64, f64) {
+        const Z: f64 = 1.96;
+        let seen = (self.mutants - self.equivalent).max(1) as f64;
+        let share = self.caught_percent / 100.0;
+        let (middle, whole) = (share + Z * Z / (2.0 * seen), 1.0 + Z * Z / seen);
+        let half = Z * (share * (1.0 - share) / seen + Z * Z / (4.0 * seen * seen)).sqrt();
+        (100.0 * (middle - half) / whole, 100.0 * (middle + half) / whole)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Run { scope, seed, mutants_wanted, .. } = &self.run;
+        let (from, to) = self.score.interval_percent();
+        let looked = self.mutants.len();
+        write!(f, "{scope}{}, seed {seed}, {looked} of {mutants_wanted} mutants: ", self.run.of_files())?;
+        write!(f, "{}; 95 % confidence: {from:.1} to {to:.1} %", self.score)
+    }
+}
+
 impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let caught = self.caught_by_tests + self.caught_by_simulator;
@@ -276,6 +313,7 @@ mod tests {
             scope: "s".into(),
             seed: 1,
             mutants_wanted: 4,
+            only: Vec::new(),
             simulator_seeds: 0,
             sources_digest: "d".into(),
         };
@@ -303,6 +341,20 @@ mod tests {
             core_hours: 1.0,
         };
         assert_eq!(score, expected);
+        assert_eq!(score.equivalent_percent(), 25.0);
+    }
+
+    /// Figures of Wilson's interval for 95 of 100, and for all of 10.
+    #[test]
+    fn a_small_sample_says_little() {
+        let of = |mutants: usize, caught_by_tests: usize| {
+            let caught_percent = caught_by_tests as f64 * 100.0 / mutants as f64;
+            let score = Score { mutants, caught_by_tests, caught_percent, ..Score::default() };
+            let (from, to) = score.interval_percent();
+            ((from * 10.0).round() / 10.0, (to * 10.0).round() / 10.0)
+        };
+        assert_eq!(of(100, 95), (88.8, 97.8));
+        assert_eq!(of(10, 10), (72.2, 100.0));
     }
 
     #[test]

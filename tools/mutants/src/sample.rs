@@ -45,6 +45,15 @@ pub fn draw(root: &Path, scope: &Scope, seed: u64) -> Result<Vec<Mutant>, Error>
     Ok(numbered.map(|(id, (_, file, site, switch))| Mutant { id, file, site, switch }).collect())
 }
 
+/// Those of `drawn` whose file's path contains one of `parts`, under the numbers that they have; without parts all.
+pub fn only(drawn: &[Mutant], parts: &[String]) -> Vec<Mutant> {
+    let is_in = |mutant: &&Mutant| {
+        let path = mutant.file.to_string_lossy();
+        parts.is_empty() || parts.iter().any(|part| path.contains(&**part))
+    };
+    drawn.iter().filter(is_in).cloned().collect()
+}
+
 fn rank(seed: u64, file: &Path, site: &Site) -> [u8; 32] {
     let text = format!(
         "{seed}\n{}\n{}\n{:?}\n{}\n{}\n{}",

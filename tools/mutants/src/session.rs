@@ -16,6 +16,9 @@ use crate::sample::{self, Mutant};
 use crate::tree::Originals;
 use crate::{Error, classifier};
 
+/// Of a sample: more that nothing can see, and the rest says little.
+const EQUIVALENT_PERCENT_MAX: f64 = 10.0;
+
 /// Does what is wanted; whether enough mutants are caught.
 ///
 /// # Errors
@@ -27,11 +30,16 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let originals = Originals::read(&root)?;
     let path = out.join("report.json");
     let mut report = begin(arguments, &path, originals.digest())?;
-    let drawn = sample::draw(&root, arguments.scope, report.run.seed)?;
+    let all = sample::draw(&root, arguments.scope, report.run.seed)?;
+    let drawn = sample::only(&all, &arguments.only);
     report.sites = drawn.len();
     eprintln!(
-        "seed {}: {} of {} mistakes that can be made ({})",
-        report.run.seed, report.run.mutants_wanted, report.sites, report.run.scope
+        "seed {}: {} of {} mistakes that can be made ({}{})",
+        report.run.seed,
+        report.run.mutants_wanted,
+        report.sites,
+        report.run.scope,
+        report.run.of_files()
     );
     if arguments.list {
         drawn.iter().take(report.run.mutants_wanted).for_each(|mutant| {
@@ -41,6 +49,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     }
     let build = std::path::absolute(&arguments.build).map_err(Error::of(&arguments.build))?;
     let session = Session { build, arguments, root, out, path };
+    session.name_stale(&all)?;
     session.look_for_all(&originals, &drawn, &mut report)?;
     Ok(session.finish(&report))
 }
@@ -51,6 +60,7 @@ fn begin(arguments: &Arguments, path: &Path, digest: String) -> Result<Report, E
         scope: arguments.scope.name.into(),
         seed,
         mutants_wanted: arguments.mutants,
+        only: arguments.only.clone(),
         simulator_seeds: arguments.simulator_seeds,
         sources_digest: digest.clone(),
     };
@@ -86,6 +96,26 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
+    fn equivalents(&self) -> Result<Equivalents, Error> {
+        Equivalents::read(&self.root.join("mutants/equivalent.toml"))
+    }
+
+    /// Says which entries of the list are about what is there no more.
+    fn name_stale(&self, all: &[Mutant]) -> Result<(), Error> {
+        let scope = self.arguments.scope;
+        let folders: Vec<&str> = match scope.classifier {
+            true => vec![classifier::SOURCE],
+            false => scope.sources.iter().map(|sources| sources.folder).collect(),
+        };
+        for stale in self.equivalents()?.stale(all, &folders) {
+            eprintln!(
+                "mutants/equivalent.toml: {} {}: {}: no such place any more",
+                stale.file, stale.function, stale.original
+            );
+        }
+        Ok(())
+    }
+
     fn look_for_all(
         &self,
         originals: &Originals,
@@ -93,17 +123,7 @@ impl Session<'_> {
         report: &mut Report,
     ) -> Result<(), Error> {
         let scope = self.arguments.scope;
-        let equivalents = Equivalents::read(&self.root.join("mutants/equivalent.toml"))?;
-        let folders: Vec<&str> = match scope.classifier {
-            true => vec![classifier::SOURCE],
-            false => scope.sources.iter().map(|sources| sources.folder).collect(),
-        };
-        for stale in equivalents.stale(drawn, &folders) {
-            eprintln!(
-                "mutants/equivalent.toml: {} {}: {}: no such place any more",
-                stale.file, stale.function, stale.original
-            );
-        }
+        let equivalents = self.equivalents()?;
         let places = Places { tree: self.out.join("tree"), target: self.build.clone() };
         let (chosen, unbuildable) =
             build::choose(originals, &places, scope, drawn, report.run.mutants_wanted, &report.unbuildable)?;
@@ -135,7 +155,7 @@ impl Session<'_> {
     /// Builds the programs that look and runs each without a mutant; the quickest tests first, the simulator last.
     fn learn(&self, places: &Places, seeds: u64) -> Result<Vec<Known>, Error> {
         let began = Instant::now();
-        let (tests, simulator) = build::programs(places, self.arguments.scope)?;
+        let (tests, simulator) = build::programs(places, self.arguments.scope, seeds)?;
         eprintln!("built in {} s; {} test programs without a mutant", began.elapsed().as_secs(), tests.len());
         let simulators =
             simulator.map(|path| judge::simulators(&path, &places.tree, seeds)).unwrap_or_default();
@@ -201,10 +221,17 @@ impl Session<'_> {
     fn finish(&self, report: &Report) -> bool {
         let survivors = report.mutants.iter().filter(|row| row.outcome == Outcome::Survived);
         survivors.for_each(|row| eprintln!("{row}"));
-        eprintln!("seed {}: {}; {}", report.run.seed, report.score, self.path.display());
+        eprintln!("{report}; {}", self.path.display());
         if self.arguments.json {
             println!("{}", report.json());
         }
-        report.score.caught_percent >= self.arguments.at_least
+        let is_argued_away = report.score.equivalent_percent() > EQUIVALENT_PERCENT_MAX;
+        if is_argued_away {
+            eprintln!(
+                "{:.1} % are called equivalent, more than {EQUIVALENT_PERCENT_MAX} %: that is no score",
+                report.score.equivalent_percent()
+            );
+        }
+        report.score.caught_percent >= self.arguments.at_least && !is_argued_away
     }
 }

@@ -100,7 +100,7 @@ fn rows(root: &Path, drawn: &[Mutant]) -> (Vec<Row>, usize, Vec<u32>) {
     let originals = Originals::read(root).expect("is there");
     let (chosen, unbuildable) =
         build::choose(&originals, &places, &TOY, drawn, usize::MAX, &[]).expect("the copy builds");
-    let (programs, _) = build::programs(&places, &TOY).expect("tests build");
+    let (programs, _) = build::programs(&places, &TOY, 0).expect("tests build");
     let scratch = root.join("target/scratch");
     let learn = |program| judge::learn(program, Outcome::CaughtByTests, true, &scratch).expect("holds");
     let known: Vec<_> = programs.into_iter().map(learn).collect();

@@ -302,4 +302,80 @@ mod tests {
             (0..SEGMENTS_MAX).take_while(|_| sender.push(&[3; SIGNAL_MESSAGE_BYTES_MAX]).is_ok()).count();
         assert!(fits < 3 && sender.len() <= SEGMENTS_MAX, "{fits} more");
     }
+
+    #[test]
+    fn a_message_is_refused_only_where_it_might_not_fit() {
+        for bytes in [0, 30, 38, 39, 40, 100] {
+            let mut sender = SendStream::new(40, Nanos::from_millis(100));
+            while sender.push(&[1; 100][..bytes]).is_ok() {}
+            // One behind a rest that is too short for its length.
+            assert!(sender.len() + bytes.div_ceil(40) + 1 > SEGMENTS_MAX, "{bytes}: {}", sender.len());
+        }
+        let mut sender = SendStream::new(1_000, Nanos::from_millis(100));
+        assert_eq!(sender.push(&[0; SIGNAL_MESSAGE_BYTES_MAX]), Ok(()), "the longest");
+    }
+
+    #[test]
+    fn what_is_not_acknowledged_goes_again_after_a_time_that_doubles_five_times() {
+        const RETRANSMITS_MAX: u32 = 3;
+        let mut sender = SendStream::new(40, Nanos::from_millis(100));
+        sender.push(&[1; 30]).expect("room");
+        let first = Instant(5_000_000_000);
+        let (mut now, mut hundreds) = (first, Vec::new());
+        for times in 1..10 {
+            let (number, _) = sender.due().expect("it is to be sent");
+            assert_eq!(sender.sent(number, now), times > 1, "whether it is sent again");
+            let again = sender.poll_timeout().expect("it waits");
+            hundreds.push(again.since(now).0 / 100_000_000);
+            assert_eq!(sender.handle_timeout(again - Nanos(1), RETRANSMITS_MAX), None);
+            assert!(!sender.has_due() && sender.due().is_none());
+            let unheard = sender.handle_timeout(again, RETRANSMITS_MAX);
+            assert_eq!(unheard, (times > RETRANSMITS_MAX).then_some(first), "{times}");
+            assert!(sender.has_due() && sender.poll_timeout().is_none());
+            now = again;
+        }
+        assert_eq!(hundreds, [1, 2, 4, 8, 16, 32, 32, 32, 32]);
+    }
+
+    /// Whatever is missing, and nothing else, is sent again.
+    #[test]
+    fn what_came_behind_a_gap_is_not_sent_again() {
+        for seed in 0..50 {
+            let mut random = SplitMix64::new(seed);
+            let mut sender = SendStream::new(40, Nanos::from_millis(100));
+            let mut receiver = ReceiveStream::default();
+            let message = |number: u8| [number; 38];
+            (0..60).for_each(|number| sender.push(&message(number)).expect("room"));
+            let (mut missing, mut sent) = (Vec::new(), 0);
+            while let Some((number, bytes)) = sender.due().map(|(number, bytes)| (number, bytes.to_vec())) {
+                if random.below(3) == 0 {
+                    missing.push(number);
+                } else {
+                    receiver.take(number, &bytes);
+                }
+                sender.sent(number, Instant(1));
+                sent += 1;
+            }
+            assert_eq!(sent, WINDOW_SEGMENTS.min(60), "a window is under way");
+            sender.acknowledge(receiver.received());
+            assert_eq!(sender.handle_timeout(Instant(200_000_000), 9), None);
+            let mut again = Vec::new();
+            while let Some((number, bytes)) = sender.due().map(|(number, bytes)| (number, bytes.to_vec())) {
+                receiver.take(number, &bytes);
+                // What moves into the window meanwhile was never sent.
+                if !sender.sent(number, Instant(200_000_000)) {
+                    continue;
+                }
+                again.push(number);
+            }
+            assert_eq!(again, missing, "seed {seed}");
+            let got = core::iter::from_fn(|| receiver.next_message().expect("no garbage"));
+            let numbers: Vec<u8> = got.map(|message| message[0]).collect();
+            let expected: Vec<u8> = (0..60).take(numbers.len()).collect();
+            assert!(
+                numbers == expected && numbers.len() >= WINDOW_SEGMENTS.min(60),
+                "seed {seed}: {numbers:?}"
+            );
+        }
+    }
 }

@@ -6,7 +6,7 @@ use punctual_proto::limits::{
     CLOCK_TOLERANCE_PPM_DEFAULT, HELLO_INTERVAL_DEFAULT, PROBES_BUDGET_DIVISOR, PROBES_PER_HELLO,
 };
 use punctual_proto::node::api::{
-    ChannelRefusal, CloseReason, Event, Grant, Receipt, RefuseCause, RequestError, UserId,
+    ChannelRefusal, CloseReason, Event, Grant, OpenRequest, Receipt, RefuseCause, RequestError, UserId,
 };
 use punctual_proto::node::config::RouteConfig;
 
@@ -286,6 +286,27 @@ fn ask(network: &mut Network, receiver: usize, source: usize) -> u64 {
     let request = network
         .at(receiver, |s, now, _: &mut Stages| s.request(&source, name("in"), contract(50), UserId(3), now));
     request.expect("can be tried")
+}
+
+/// An answer that crosses the end of what asked for it is counted, and is nobody's.
+#[test]
+fn a_probes_answer_that_comes_too_late_is_counted() {
+    for refused in [false, true] {
+        let mut network = Network::line(3, 2, |_, _| {});
+        assert!(network.run_until(5 * SECOND, |n| n.alive(0, 0) && n.alive(1, 0)));
+        if refused {
+            network.hosts[1].stages.refuse = Some(RefuseCause::Exhausted);
+        }
+        let request = OpenRequest { probe: true, ..network.request(1, 50) };
+        let unexpected = |n: &Network| n.hosts[0].signalling.as_ref().expect("alive").counters().unexpected;
+        let before = unexpected(&network);
+        let channel = network.at(0, |s, now, stages| s.open(request, now, stages)).expect("can be tried");
+        network.close(0, channel);
+        network.run(SECOND);
+        assert_eq!(unexpected(&network) - before, 1, "refused: {refused}");
+        let is_answer = |event: &Event| matches!(event, Event::Probed { .. } | Event::Refused { .. });
+        assert!(!network.has(0, is_answer));
+    }
 }
 
 #[test]

@@ -246,4 +246,49 @@ mod tests {
         }
         assert!(unbounded < 200, "{unbounded}");
     }
+
+    /// A channel bears the windows that may hold a first message of it: the one that is as long as its bound too, no shorter
+    /// one.
+    #[test]
+    fn each_channel_bears_the_windows_from_its_bound_on() {
+        let blocking = crate::stage::Blocking::Pipeline(Nanos::ZERO);
+        let (interference, utilisation_limit) = (Default::default(), crate::units::Ppm::ONE);
+        let model = StageModel { blocking, interference, utilisation_limit };
+        let soft = |miss_ratio: u32| Soft {
+            mean_period: Nanos::from_millis(40),
+            mean_over: Nanos::from_millis(100),
+            jitter: Nanos::from_millis(10),
+            miss_ratio: Ppb::new(miss_ratio).expect("a ratio"),
+        };
+        let kind = |first: Nanos, miss_ratio: u32| SoftKind {
+            first,
+            cost: Nanos::from_micros(100),
+            period: Nanos::from_millis(10),
+            soft: soft(miss_ratio),
+        };
+        let set = |own: SoftKind| {
+            let many = BTreeMap::from([(kind(Nanos::from_millis(10), 1_000_000_000), 270)]);
+            let mut windows = Windows::new(&model, &BTreeMap::new(), &many);
+            windows.add_soft(own);
+            windows
+        };
+        let edges = set(kind(Nanos::from_secs(1), 1)).edges().expect("there is time");
+        let mut seen = 0;
+        for at in 2..edges.len() - 2 {
+            let first = edges[at];
+            let windows = set(kind(first, 1));
+            let of = |(from, to)| windows.probability((from, to), 1e-12, &mut Vec::new(), &mut 0.0);
+            let from =
+                |least: usize| edges[least..].windows(2).map(|edge| of((edge[0], edge[1]))).sum::<f64>();
+            let (borne, beyond) = (from(at), from(at - 1));
+            let miss_ratio = (borne * 1.02 * 1e9) as u32 + 1;
+            if beyond < f64::from(miss_ratio) * 1.05 / 1e9 {
+                continue;
+            }
+            seen += 1;
+            assert!(set(kind(first, miss_ratio)).keep_all(), "{first}");
+            assert!(!set(kind(first - Nanos(1), miss_ratio)).keep_all(), "{first}");
+        }
+        assert!(seen > 3, "{seen}");
+    }
 }

@@ -1,0 +1,221 @@
+//! Two ends of a link, each as the other sees it, on a medium that a test holds in its hands.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use punctual_analysis::BitRate;
+
+use super::*;
+use crate::ids::{ChannelNumber, Epoch, Name};
+use crate::node::config::CpuConfig;
+
+const MILLI: u64 = 1_000_000;
+const KEY: [u8; 32] = [7; 32];
+
+fn config(node: u32) -> NodeConfig {
+    let neighbour = NodeId(3 - node);
+    NodeConfig {
+        id: NodeId(node),
+        name: Name::new(&alloc::format!("h{node}")).expect("a name"),
+        epoch: Epoch(1),
+        fragment_bytes: 1_400,
+        fragment_low_latency_bytes: None,
+        clock_tolerance: Ppm(100),
+        links: alloc::vec![LinkConfig::new("link", neighbour, BitRate(40_000_000))],
+        cpu: CpuConfig::default(),
+        directory: Vec::new(),
+        routes: Vec::new(),
+        signalling: SignallingConfig::default(),
+        buffer_bytes_max: 1 << 20,
+        wakeup_margin: Nanos::ZERO,
+    }
+}
+
+/// Ends 0 and 1. Packets need no time, in order.
+struct Two {
+    now: Instant,
+    key: Key,
+    ends: [Peer; 2],
+    /// What each has lost and heard.
+    lost: [u32; 2],
+    heard: [Vec<Message>; 2],
+    packets: u64,
+    /// What goes to an end is lost while it is so.
+    deaf: [bool; 2],
+}
+
+impl Two {
+    fn new() -> Self {
+        let now = Instant(1_000 * MILLI);
+        let end = |node: u32| {
+            let config = config(node);
+            Peer::new(&config, &config.links[0], u64::from(node), now)
+        };
+        Self {
+            now,
+            key: Key::new(&KEY),
+            ends: [end(1), end(2)],
+            lost: [0; 2],
+            heard: [Vec::new(), Vec::new()],
+            packets: 0,
+            deaf: [false; 2],
+        }
+    }
+
+    /// Two that know each other.
+    fn met() -> Self {
+        let mut two = Self::new();
+        two.run(2_000);
+        assert_eq!((two.alive(), two.lost), ([true; 2], [0; 2]));
+        two
+    }
+
+    fn alive(&self) -> [bool; 2] {
+        self.ends.each_ref().map(|end| end.presence() == Presence::Alive)
+    }
+
+    fn run(&mut self, millis: u64) {
+        for _ in 0..millis {
+            self.now = self.now + Nanos(MILLI);
+            for index in 0..2 {
+                let change = self.ends[index].handle_timeout(false, self.now);
+                self.lost[index] += u32::from(change.is_some());
+            }
+            self.exchange();
+        }
+    }
+
+    fn exchange(&mut self) {
+        loop {
+            let mut air = VecDeque::new();
+            for index in 0..2 {
+                let mut out = [0; 2_000];
+                while let Some((len, _)) =
+                    self.ends[index].poll_packet(&self.key, self.now, self.now, &mut out)
+                {
+                    air.push_back((1 - index, out[..len].to_vec()));
+                }
+            }
+            if air.is_empty() {
+                break;
+            }
+            self.packets += air.len() as u64;
+            let deaf = self.deaf;
+            air.retain(|(to, _)| !deaf[*to]);
+            air.into_iter().for_each(|(to, bytes)| self.deliver(to, &bytes));
+        }
+    }
+
+    fn deliver(&mut self, to: usize, bytes: &[u8]) {
+        let packet = self.key.open(bytes).expect("an authentic packet");
+        let end = &mut self.ends[to];
+        let change = end.handle(&packet, self.now, self.now);
+        self.lost[to] += u32::from(matches!(change, Ok(Some(_))));
+        self.heard[to].extend(core::iter::from_fn(|| end.next_message()));
+    }
+
+    /// A member of the domain says with the voice of end 1 what no sender of ours says.
+    fn segment_of_1(&mut self, bytes: &[u8]) {
+        let known = self.ends[0].association.as_ref().expect("they know each other");
+        let number = known.stream.received().next;
+        let packet = self.ends[1].packet(Body::Segment { number, bytes });
+        let (key, mut out) = (self.key.clone(), [0; 2_000]);
+        let len = key.write(&packet, &key.seal_key(packet.from, packet.to, packet.life), &mut out);
+        self.ends[1].after_packet();
+        self.deliver(0, &out[..len.expect("it fits")]);
+    }
+}
+
+fn confirm(number: u32) -> Message {
+    let path = PathId { node: NodeId(2), channel: ChannelNumber(number), epoch: Epoch(1) };
+    Message::Confirm { path }
+}
+
+#[test]
+fn a_stream_of_garbage_gives_the_neighbour_up_and_a_new_one_begins() {
+    // A message longer than any, and one that is none.
+    for garbage in [&[0xff, 0xff][..], &[3, 0, 0xff, 0xff, 0xff]] {
+        let mut two = Two::met();
+        two.ends[1].say(&confirm(1));
+        two.run(10);
+        assert_eq!(two.heard[0], [confirm(1)]);
+        two.segment_of_1(garbage);
+        two.run(3_000);
+        assert_eq!((two.alive(), two.lost), ([true; 2], [1; 2]), "{garbage:?}");
+        two.ends[1].say(&confirm(2));
+        two.ends[0].say(&confirm(3));
+        two.run(10);
+        assert_eq!(two.heard, [[confirm(1), confirm(2)].to_vec(), [confirm(3)].to_vec()]);
+    }
+}
+
+#[test]
+fn what_is_said_before_anybody_is_there_arrives_once_they_meet() {
+    let mut two = Two::new();
+    two.deaf = [true; 2];
+    two.ends[0].say(&confirm(1));
+    two.run(1_000);
+    assert!(two.heard[1].is_empty() && two.ends[0].is_reachable());
+    two.deaf = [false; 2];
+    two.run(2_000);
+    assert_eq!((two.heard[1].clone(), two.lost), ([confirm(1)].to_vec(), [0; 2]));
+}
+
+/// A neighbour that is silent for as long as that, and no sooner, is dead; to the dead nothing is said, and nothing is kept.
+#[test]
+fn silence_ends_a_neighbour_after_its_time_and_what_was_said_meanwhile() {
+    let mut two = Two::met();
+    two.deaf = [true; 2];
+    let ends = two.ends[0].last_heard + two.ends[0].silence();
+    two.run(ends.since(two.now).0 / MILLI - 20);
+    assert!(two.alive()[0]);
+    two.ends[0].say(&confirm(1));
+    while two.alive()[0] {
+        two.run(1);
+    }
+    assert!(two.now.minus(ends).unsigned_abs() <= MILLI, "{:?} instead of {ends:?}", two.now);
+    assert_eq!((two.lost[0], two.ends[0].is_reachable(), two.ends[0].is_quiet()), (1, false, true));
+    two.ends[0].say(&confirm(2));
+    assert!(two.ends[0].outbox.is_empty() && two.ends[0].send.is_empty(), "to the dead nothing is said");
+    two.deaf = [false; 2];
+    two.run(3_000);
+    assert_eq!((two.alive(), two.heard[1].len()), ([true; 2], 0));
+    two.ends[0].say(&confirm(3));
+    two.run(10);
+    assert_eq!(two.heard[1], [confirm(3)]);
+}
+
+/// Neighbours that have nothing to say say little: an exchange of three an interval, and acknowledgements of what was said.
+#[test]
+fn idle_neighbours_exchange_three_packets_an_interval_and_an_answer_for_what_is_said() {
+    let mut two = Two::met();
+    let interval = two.ends[0].hello_interval.0 / MILLI;
+    let before = two.packets;
+    two.run(100 * interval);
+    let exchanges = (two.packets - before) / 3;
+    assert!((80..=101).contains(&exchanges), "{exchanges} in 100 intervals");
+    let before = two.packets;
+    two.ends[0].say(&confirm(1));
+    two.exchange();
+    assert_eq!(two.packets - before, 2, "the segment and its acknowledgement");
+    assert!(two.ends.iter().all(|end| end.is_quiet() && !end.has_packet()));
+}
+
+/// From half of what may wait on nothing new is begun, so that what ends can be said; beyond it the neighbour is given up.
+#[test]
+fn what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it() {
+    let config = config(1);
+    let mut peer = Peer::new(&config, &config.links[0], 7, Instant(1));
+    let channels: Vec<_> = (1 << 20..(1 << 20) + 1_000).map(ChannelNumber).collect();
+    let refresh = Message::Refresh { node: NodeId(1), epoch: Epoch(1), channels };
+    while peer.has_room() {
+        assert!(peer.outbox().bytes() < SIGNAL_WAITING_BYTES_MAX / 2 && !peer.broken);
+        peer.say(&refresh);
+    }
+    assert!(!peer.takes(Source { node: NodeId(3), user: Default::default() }));
+    while peer.outbox().bytes() <= SIGNAL_WAITING_BYTES_MAX {
+        assert!(!peer.broken, "{} B wait", peer.outbox().bytes());
+        peer.say(&refresh);
+    }
+    assert!(peer.broken);
+}
