@@ -59,7 +59,7 @@ fuzz: setup ## each fuzz target for FUZZ_SECONDS, guided by coverage
 sanitize: setup ## the unsafe code under address and thread sanitizers, Miri
 	scripts/sanitize
 
-coverage: setup ## lines of analysis and proto that tests and corpora reach
+coverage: setup ## lines of analysis and proto that tests and corpora reach, branches that they decide both ways
 	scripts/coverage
 
 branches: setup ## branches of analysis and proto that each generator decides both ways, one way, never; target/branches/report.md

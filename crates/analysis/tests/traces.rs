@@ -1,7 +1,10 @@
 //! `suggest` on the recorded streams of `examples/traces`.
 
-use punctual_analysis::suggest::{Kind, Packets, Trace, TraceError, choices, fare};
-use punctual_analysis::{Contract, Nanos, Rate};
+use punctual_analysis::contract::MESSAGE_BYTES_MAX;
+use punctual_analysis::suggest::{
+    Choice, Frame, Kind, Packets, Trace, TraceError, choices, fare, reservation,
+};
+use punctual_analysis::{Contract, Instant, Nanos, Rate};
 
 const DEADLINE: Nanos = Nanos::from_millis(80);
 
@@ -99,4 +102,103 @@ fn broken_traces_are_told_apart() {
     assert_eq!(error.to_string(), "line 3: \"x\" is no time in seconds");
     let error = Trace::parse_csv("frame,pts_s,bytes\n0,0.0,-5\n").unwrap_err();
     assert_eq!(error.to_string(), "line 2: \"-5\" is no frame size in bytes");
+}
+
+/// The longest that a message waits where each frame is cut to `bytes` and a message goes each `interval`.
+fn longest_wait(trace: &Trace, bytes: u32, interval: u64) -> u64 {
+    let (mut free, mut longest) = (0, 0);
+    for frame in trace.frames() {
+        let messages = u64::from(frame.bytes.div_ceil(bytes));
+        let last = frame.sent.0.max(free) + (messages - 1) * interval;
+        longest = longest.max(last - frame.sent.0);
+        free = last + interval;
+    }
+    longest
+}
+
+/// No suggestion can be made cheaper: a message a thousandth less often waits for too long, and a burst of two less is delayed (of
+/// one less not always: a source makes up for a little).
+#[test]
+fn what_is_suggested_is_the_least_of_its_kind() {
+    for (name, trace) in traces() {
+        for Choice { kind, contract, .. } in choices(&trace, DEADLINE, &Packets::default()) {
+            let what = format!("{name} {kind:?}");
+            let left = match kind {
+                Kind::Peak | Kind::Burst => DEADLINE,
+                Kind::SmoothedHalf => DEADLINE / 2,
+                Kind::SmoothedThreeQuarters => DEADLINE / 4,
+            };
+            assert_eq!(contract.deadline, left, "{what}");
+            let bytes = contract.message_bytes_max;
+            match kind {
+                Kind::Peak => {
+                    assert_eq!((bytes, contract.interval()), (trace.bytes_max(), trace.gap_min()), "{what}")
+                }
+                Kind::Burst => assert!(bytes < trace.bytes_max(), "{what}"),
+                Kind::SmoothedHalf | Kind::SmoothedThreeQuarters => {
+                    let (interval, most) = (contract.interval().0, (DEADLINE - left).0);
+                    assert!(longest_wait(&trace, bytes, interval) <= most, "{what}");
+                    assert!(longest_wait(&trace, bytes, interval + interval / 1_000) > most, "{what}");
+                }
+            }
+            if let Some(burst) = contract.burst_messages_max.checked_sub(2).filter(|burst| *burst > 0) {
+                let less = Contract { burst_messages_max: burst, jitter: Some(Nanos::ZERO), ..contract };
+                assert!(fare(&trace, &less).messages_delayed > 0, "{what}: {burst} suffice");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_contract_reserves_is_what_it_sends_and_keeps() {
+    let packets = Packets { fragment_bytes: 1_000, overhead_bytes: 100 };
+    for (bytes, count) in [(1, 1), (1_000, 1), (1_001, 2), (5_500, 6)] {
+        let deadline = Nanos::from_millis(100);
+        let contract = Contract::new(bytes, Rate::per_second(50).unwrap(), 3, deadline).unwrap();
+        let reserved = reservation(&contract, &packets);
+        let period = contract.policed_interval();
+        let wire_bits = u64::from(bytes + count * 100) * 8;
+        assert_eq!(reserved.bits_per_second, (wire_bits * 1_000_000_000).div_ceil(period.0));
+        let within = deadline.div_ceil(period);
+        assert_eq!(reserved.source_buffer_bytes, (3 + within) * u64::from(bytes));
+        assert_eq!(reserved.sink_buffer_bytes, within * u64::from(bytes));
+    }
+}
+
+fn frames(frames: &[(u64, u32)]) -> Result<Trace, TraceError> {
+    Trace::new(frames.iter().map(|&(ms, bytes)| Frame { sent: Instant(ms * 1_000_000), bytes }).collect())
+}
+
+#[test]
+fn a_recording_is_put_in_order_and_begins_at_nothing() {
+    let trace = frames(&[(70, 3), (10, 1), (30, 2), (30, 4)]).unwrap();
+    let sent: Vec<_> = trace.frames().iter().map(|frame| (frame.sent.0 / 1_000_000, frame.bytes)).collect();
+    assert_eq!(sent, [(0, 1), (20, 2), (20, 4), (60, 3)]);
+    assert_eq!((trace.gap_min(), trace.bytes_max()), (Nanos::from_millis(20), 4));
+    // Four frames within 60 ms: a mean gap of 20 ms, so 10 B in 80 ms.
+    assert_eq!((trace.duration(), trace.bits_per_second()), (Nanos::from_millis(80), 1_000));
+    assert_eq!(frames(&[]), Err(TraceError::TooShort));
+    assert_eq!(frames(&[(5, 1), (5, 1)]), Err(TraceError::TooShort), "all at once");
+}
+
+#[test]
+fn columns_times_and_sizes_are_read_to_the_digit() {
+    let parse = |lines: &str| Trace::parse_csv(&format!("bytes, key ,pts_s\n{lines}"));
+    let trace = parse("7,I,2\n\n9,P,2.25\n8,B,2.000000125\n").unwrap();
+    let read: Vec<_> = trace.frames().iter().map(|frame| (frame.sent.0, frame.bytes)).collect();
+    // The n-th line is sent at the n-th time.
+    assert_eq!(read, [(0, 7), (125, 9), (250_000_000, 8)]);
+    // What a player left out lies in the middle of the widest gap, and the next one in the widest that is left.
+    let trace = parse("1,I,0\n2,P,N/A\n3,P,1.0\n4,P,N/A\n5,P,1.2\n").unwrap();
+    let times: Vec<_> = trace.frames().iter().map(|frame| frame.sent.0 / 1_000_000).collect();
+    assert_eq!(times.len(), 5);
+    assert!(times == [0, 250, 500, 1_000, 1_200] || times == [0, 500, 750, 1_000, 1_200], "{times:?}");
+    for time in ["", ".5", "-1", "1.0000000001", "1e3", "1.2.3", "18446744073709551616"] {
+        let error = parse(&format!("1,I,0\n2,P,{time}\n")).unwrap_err();
+        assert_eq!(error.to_string(), format!("line 3: \"{time}\" is no time in seconds"));
+    }
+    assert!(parse("1,I,0\n2,P,5.\n").is_ok() && parse("1,I,0\n2,P,1.123456789\n").is_ok());
+    let size = |bytes: u64| parse(&format!("1,I,0\n{bytes},P,1\n")).is_ok();
+    let most = u64::from(MESSAGE_BYTES_MAX);
+    assert_eq!([0, 1, most, most + 1].map(size), [false, true, true, false]);
 }

@@ -8,10 +8,11 @@ use punctual_analysis::RefusalReason;
 use punctual_proto::ids::{Address, ChannelId, ChannelNumber, Cookie, Epoch, LinkId, NodeId, PathId};
 use punctual_proto::limits::{ARRIVALS_AHEAD_MAX, FRAMES_GUARANTEED_DIVISOR, FRAMES_MIN};
 use punctual_proto::node::api::{
-    CloseReason, Event, FilterChange, OpenRequest, Port, RefuseCause, RequestError, UserId,
+    ChannelCounters, CloseReason, DropCounters, Event, FilterChange, OpenRequest, Port, RefuseCause,
+    RequestError, UserId,
 };
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
-use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
+use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);
 
@@ -216,4 +217,37 @@ fn best_effort_waits_in_the_driver_for_what_is_more_urgent() {
     assert!(!world.nodes[0].has_best_effort_room(LinkId(0)), "a message waits for the processor");
     world.settle();
     assert!(world.nodes[0].has_best_effort_room(LinkId(0)));
+}
+
+#[test]
+fn a_host_that_has_just_begun_has_counted_and_seen_nothing() {
+    let world = World::line(3, RATE);
+    for node in &world.nodes {
+        let status = node.status(world.now);
+        assert_eq!((status.channels, status.channels_soft, status.cpu_utilisation > Ppm(0)), (0, 0, true));
+        assert_eq!(
+            (status.drops, status.channels_total),
+            (DropCounters::default(), ChannelCounters::default())
+        );
+        assert_eq!((status.overruns, status.retransmissions, status.unanswered), (0, 0, 0));
+        assert_eq!((status.late_service.times, status.broken.len(), status.late.len()), (0, 0, 0));
+        let wakes = status.wakes;
+        assert_eq!((wakes.wakes, wakes.late, wakes.late_max, wakes.recent_late), (0, 0, Nanos::ZERO, 0));
+        assert_eq!((status.busy.periods, status.busy.excess_max), (0, Nanos::ZERO));
+        assert!(status.work.iter().all(|path| (path.units, path.first, path.overruns) == (0, 0, 0)));
+        for link in status.links {
+            let sent = [link.packets_guaranteed, link.packets_best_effort, link.packets_signalling];
+            assert_eq!((sent, link.wire_bytes, link.best_effort_dropped), ([0; 3], 0, 0));
+            let came =
+                [link.wire_bytes_in, link.packets_foreign, link.unauthenticated, link.clock_breaks.into()];
+            assert_eq!((came, link.late_signals.times, link.late_packets.times), ([0; 4], 0, 0));
+            assert_eq!((link.alive, link.foreign, link.clock_offset_ns), (false, None, None));
+            assert_eq!((link.round_trip_min, link.round_trip_recent), (None, None));
+            assert_eq!((link.rate.measured, link.rate.observed, link.rate.refused), (None, None, None));
+            assert!(link.utilisation > Ppm(0), "that of its signalling");
+        }
+        assert!(node.channels().is_empty() && node.is_quiet() && !node.has_sources());
+        let wrong: Vec<_> = node.accounts().into_iter().filter(|it| it.counted != it.held).collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
 }

@@ -98,3 +98,128 @@ impl Gauge {
         (self.held.get() > buffers).then_some("without a buffer")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use punctual_analysis::Nanos;
+    use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, NodeId};
+    use punctual_proto::limits::HEADER_BYTES;
+    use punctual_proto::wire::{Age, ClockError};
+
+    use super::*;
+
+    const LINK: LinkId = LinkId(1);
+    const PATH: PathId = PathId { node: NodeId(1), channel: ChannelNumber(2), epoch: Epoch(3) };
+    const INTERVAL: Nanos = Nanos::from_millis(10);
+
+    fn filter(slack_ns_min: Option<i64>) -> PathFilter {
+        PathFilter {
+            path: PATH,
+            cookie: Cookie(7),
+            low_latency: false,
+            packet_bytes_max: HEADER_BYTES as u32 + 20,
+            burst_packets: 4,
+            interval: INTERVAL,
+            buffers: 100,
+            slack_ns_min,
+        }
+    }
+
+    fn header() -> Header {
+        Header {
+            kind: Kind::Guaranteed,
+            demoted: false,
+            unpromised: false,
+            path: PATH,
+            cookie: Cookie(7),
+            message: 1,
+            fragment: 0,
+            fragments: 1,
+            message_bytes: 20,
+            slack_ns: 5,
+            logical_arrival: Instant(1),
+            age: Age::NONE,
+            payload_bytes: 20,
+            clock_error: ClockError::NONE,
+            destination: NodeId(0),
+        }
+    }
+
+    fn packet(header: &Header, bytes: usize) -> Vec<u8> {
+        let mut packet = vec![0; HEADER_BYTES + bytes];
+        header.write(&mut packet);
+        packet
+    }
+
+    /// What a driver that knows `filter` says of a packet: whether it is the path's, and why it would not let it in.
+    fn judged(filters: &mut Filters, header: &Header, at: u64) -> (bool, Option<&'static str>) {
+        let (held, why) = filters.classify(LINK, &packet(header, 20), Instant(at));
+        (held.is_some(), why)
+    }
+
+    fn driver(burst_percent: u32, filter: PathFilter) -> Filters {
+        let mut filters = Filters::new(burst_percent);
+        filters.apply(LINK, FilterChange::Set(filter));
+        filters
+    }
+
+    #[test]
+    fn a_path_may_send_its_burst_and_then_a_packet_an_interval() {
+        for (percent, burst) in [(100, 4), (50, 2), (1, 1)] {
+            let mut filters = driver(percent, filter(None));
+            let now = 1_000_000_000;
+            for number in 0..burst {
+                assert_eq!(judged(&mut filters, &header(), now), (true, None), "{percent}: {number}");
+            }
+            assert_eq!(judged(&mut filters, &header(), now), (true, Some("policed")));
+            // What was policed counts too: the bucket is two short.
+            assert_eq!(judged(&mut filters, &header(), now + INTERVAL.0).1, Some("policed"));
+            let again = now + 4 * INTERVAL.0;
+            assert_eq!(judged(&mut filters, &header(), again).1, None);
+            let mut exact = driver(percent, filter(None));
+            (0..burst).for_each(|_| drop(judged(&mut exact, &header(), now)));
+            assert_eq!(judged(&mut exact, &header(), now + INTERVAL.0).1, None, "one interval, one packet");
+            assert_eq!(judged(&mut exact, &header(), now + 2 * INTERVAL.0 - 1).1, Some("policed"));
+        }
+    }
+
+    #[test]
+    fn what_is_no_guaranteed_packet_of_a_known_path_is_nobodys() {
+        let mut filters = driver(100, filter(None));
+        let others = [
+            Header { cookie: Cookie(8), ..header() },
+            Header { path: PathId { channel: ChannelNumber(9), ..PATH }, ..header() },
+            Header { demoted: true, unpromised: true, ..header() },
+        ];
+        for other in others {
+            assert_eq!(judged(&mut filters, &other, 5), (false, None), "{other:?}");
+        }
+        let (held, why) = filters.classify(LinkId(0), &packet(&header(), 20), Instant(5));
+        assert!(held.is_none() && why.is_none(), "it came by another link");
+        let (held, why) = filters.classify(LINK, &[1, 2, 3], Instant(5));
+        assert!(held.is_none() && why.is_none());
+        assert_eq!(filters.paths().collect::<Vec<_>>(), [(LINK.0, PATH)]);
+        filters.apply(LINK, FilterChange::Clear(PATH));
+        assert_eq!((judged(&mut filters, &header(), 5), filters.paths().count()), ((false, None), 0));
+        let mut forgotten = driver(100, filter(None));
+        forgotten.forget();
+        assert_eq!(judged(&mut forgotten, &header(), 5), (false, None));
+    }
+
+    #[test]
+    fn long_expired_and_hoarded_packets_are_told_by_their_reason() {
+        let mut filters = driver(100, filter(Some(5)));
+        assert_eq!(judged(&mut filters, &header(), 5).1, None, "the least slack, the most bytes");
+        assert_eq!(judged(&mut filters, &Header { slack_ns: 4, ..header() }, 5).1, Some("expired"));
+        let (_, why) = filters.classify(LINK, &packet(&header(), 21), Instant(5));
+        assert_eq!(why, Some("malformed"));
+        let mut filters = driver(100, PathFilter { buffers: 2, ..filter(None) });
+        let mut held = Vec::new();
+        for why in [None, None, Some("without a buffer")] {
+            let found = filters.classify(LINK, &packet(&header(), 20), Instant(5));
+            assert_eq!(found.1, why);
+            held.extend(found.0);
+        }
+        assert_eq!(held[0].get(), 3);
+    }
+}

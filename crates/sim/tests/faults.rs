@@ -1,12 +1,12 @@
 //! Whole networks under faults of every kind: what a fault does not touch keeps every promise, what it has touched is
-//! well again afterwards; and every check that says so can fail.
+//! well again afterwards. That every check that says so can fail is in `sabotage.rs`.
 
-use punctual_analysis::{Nanos, Ppm};
+use punctual_analysis::Nanos;
 use punctual_sim::faults::{Fault, Mischief, Moment};
 use punctual_sim::time::SimTime;
 use punctual_sim::{
-    Class, FaultChoice, FaultKind, FaultKinds, Faults, Options, Outcome, Sabotage, ScheduleChoice,
-    SizeChoice, Topology, Traffic, Versions, run,
+    FaultChoice, FaultKind, FaultKinds, Faults, Options, Outcome, ScheduleChoice, SizeChoice, Topology,
+    Traffic, run,
 };
 
 const BUSY: &str = include_str!("busy.toml");
@@ -26,26 +26,14 @@ fn holds(seed: u64, options: &Options, what: &str) -> Outcome {
 }
 
 /// The busy network, quiet besides what `schedule` says.
-fn busy(schedule: Vec<Fault>, sabotage: Sabotage) -> Options {
+fn busy(schedule: Vec<Fault>) -> Options {
     Options {
         topology: Some(Topology::parse(BUSY).expect("the file is good")),
         faults: FaultChoice::These(Faults::NONE),
         schedule: ScheduleChoice::These(schedule),
         traffic: Traffic::For(Nanos::from_millis(600)),
-        sabotage,
         ..Options::default()
     }
-}
-
-/// A fault in the middle of the traffic of [`busy`].
-fn amidst(what: Mischief, lasts: Nanos) -> Vec<Fault> {
-    vec![Fault { at: SimTime(1_200_000_000), lasts, what }]
-}
-
-fn caught(options: &Options, words: &str) {
-    let outcome = outcome(1, options);
-    let said = outcome.violations.iter().any(|violation| violation.what.contains(words));
-    assert!(said, "no \"{words}\" in {:#?}", outcome.violations);
 }
 
 #[test]
@@ -90,62 +78,11 @@ fn a_crash_at_any_step_of_a_handshake_leaves_nothing_behind() {
                 let at = SimTime(400_000_000);
                 let crash =
                     Fault { at, lasts: Nanos::from_millis(300), what: Mischief::Crash { host, moment } };
-                let options = busy(vec![crash], Sabotage::default());
+                let options = busy(vec![crash]);
                 holds(1, &options, &format!("{moment:?} at host {host}"));
             }
         }
     }
-}
-
-#[test]
-fn a_message_that_comes_twice_is_caught() {
-    let sabotage = Sabotage { deliver_twice: Ppm(5_000), ..Sabotage::default() };
-    caught(&busy(Vec::new(), sabotage), "delivered twice");
-}
-
-#[test]
-fn a_message_for_somebody_else_is_caught() {
-    let sabotage = Sabotage { misdeliver: Ppm(5_000), ..Sabotage::default() };
-    caught(&busy(Vec::new(), sabotage), "misdelivered");
-}
-
-#[test]
-fn reservations_that_nobody_has_are_caught_while_channels_are_open_and_after() {
-    let options = busy(Vec::new(), Sabotage { books_off: true, ..Sabotage::default() });
-    caught(&options, "its stages");
-    caught(&options, "after teardown");
-    let options = busy(Vec::new(), Sabotage { shares_off: true, ..Sabotage::default() });
-    caught(&options, "ppm given away, its channels take");
-}
-
-#[test]
-fn a_channel_without_a_source_is_caught() {
-    let options = busy(Vec::new(), Sabotage { sources_denied: true, ..Sabotage::default() });
-    caught(&options, "after its source has lost it");
-}
-
-#[test]
-fn more_work_than_a_call_may_do_is_caught() {
-    caught(&busy(Vec::new(), Sabotage { effort_percent: 1, ..Sabotage::default() }), "operations on buffers");
-}
-
-#[test]
-fn best_effort_that_gets_too_little_is_caught() {
-    let sabotage = Sabotage { link_rate_percent: 40, ..Sabotage::default() };
-    let starved = |seed| {
-        let outcome = outcome(seed, &busy(Vec::new(), sabotage));
-        outcome.violations.iter().any(|violation| violation.what.contains("best effort waits"))
-    };
-    assert!((1..9).any(starved), "best effort never waits too long");
-}
-
-/// A partition that outlasts the time in which all must be well.
-#[test]
-fn a_network_that_does_not_heal_is_caught() {
-    let partition = amidst(Mischief::Partition { host: 0, link: 0, both: true }, Nanos::from_secs(30));
-    let options = busy(partition, Sabotage::default());
-    caught(&options, "does not hear its neighbour");
-    caught(&options, "refused without a fault");
 }
 
 /// The last host of the busy network is upgraded for a while, alone or beside another.
@@ -157,63 +94,11 @@ fn hosts_of_another_version_are_refused_with_that_reason_and_others_live_on() {
         what: Mischief::Version { host },
     };
     for schedule in [vec![version(0)], vec![version(1)], vec![version(2)], vec![version(3)]] {
-        let outcome = holds(1, &busy(schedule.clone(), Sabotage::default()), &format!("{schedule:?}"));
+        let outcome = holds(1, &busy(schedule.clone()), &format!("{schedule:?}"));
         assert!(outcome.refused_versions > 0, "{schedule:?}: nobody asked across it");
         assert!(outcome.excused < outcome.messages, "{schedule:?}: others live on");
     }
     let options = of_kinds(FaultKinds::NONE.with(FaultKind::Version));
     let refused: u64 = (0..16).map(|seed| holds(seed, &options, "version").refused_versions).sum();
     assert!(refused > 10, "{refused}");
-}
-
-/// A host that is upgraded for a while, and `versions` of what it speaks then.
-fn upgraded(versions: Versions) -> Options {
-    let (at, lasts) = (SimTime(900_000_000), Nanos::from_millis(1_700));
-    let upgrade = Fault { at, lasts, what: Mischief::Version { host: 1 } };
-    busy(vec![upgrade], Sabotage { versions, ..Sabotage::default() })
-}
-
-#[test]
-fn neighbours_that_do_not_say_what_they_hear_are_caught() {
-    let options = upgraded(Versions::Denied);
-    caught(&options, "says of its neighbour");
-    caught(&options, "is refused by silence");
-}
-
-#[test]
-fn a_channel_that_is_opened_across_versions_is_caught() {
-    caught(&upgraded(Versions::Common), "opened across hosts");
-}
-
-#[test]
-fn versions_that_nobody_speaks_or_that_are_over_are_caught() {
-    caught(&upgraded(Versions::Third), "refused for versions");
-    let options = upgraded(Versions::Kept);
-    caught(&options, "still takes its neighbour");
-    caught(&options, "refused for versions");
-}
-
-#[test]
-fn a_channel_that_its_source_does_not_list_is_caught() {
-    let sabotage = Sabotage { listings_denied: true, ..Sabotage::default() };
-    caught(&busy(Vec::new(), sabotage), "its source does not list it");
-}
-
-#[test]
-fn a_soft_channel_that_is_called_hard_is_caught() {
-    let sabotage = Sabotage { softness_denied: true, ..Sabotage::default() };
-    let options = Options { class: Some(Class::Soft), sabotage, ..of_kinds(FaultKinds::NONE) };
-    let said = |words: &str| {
-        let says = |seed| outcome(seed, &options).violations.iter().any(|said| said.what.contains(words));
-        assert!((0..8).any(says), "no \"{words}\"");
-    };
-    said("calls its guarantee Hard");
-    said("soft channels, it lists 0");
-}
-
-#[test]
-fn a_channel_that_is_refused_on_an_empty_network_is_caught() {
-    let crash = amidst(Mischief::Crash { host: 0, moment: Moment::Now }, Nanos::from_millis(100));
-    let sabotage = Sabotage { revivals_refused: true, ..Sabotage::default() };
-    caught(&busy(crash, sabotage), "is refused alone");
 }

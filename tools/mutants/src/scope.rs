@@ -97,7 +97,7 @@ pub const SCOPES: &[Scope] = &[
         switch_in: SWITCH_IN,
         tested: &["punctual-sim"],
         features: &["punctual-sim/mutations"],
-        // Each takes minutes.
+        // Each takes minutes, with the checkers as they are; that each can fail is in `sabotage`, `checker` and beside the code.
         skipped_tests: &["uptime", "uptime_memory", "faults", "campaign"],
         programs: &[("mutations", &["--short"])],
         simulator: None,
