@@ -177,7 +177,7 @@ mod tests {
             let again = now + 4 * INTERVAL.0;
             assert_eq!(judged(&mut filters, &header(), again).1, None);
             let mut exact = driver(percent, filter(None));
-            (0..burst).for_each(|_| drop(judged(&mut exact, &header(), now)));
+            (0..burst).for_each(|_| assert_eq!(judged(&mut exact, &header(), now).1, None));
             assert_eq!(judged(&mut exact, &header(), now + INTERVAL.0).1, None, "one interval, one packet");
             assert_eq!(judged(&mut exact, &header(), now + 2 * INTERVAL.0 - 1).1, Some("policed"));
         }
