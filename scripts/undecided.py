@@ -1,6 +1,6 @@
 """Which branches tests decide both ways, by crate, from llvm-cov's JSON; tests that stand beside the code are left out.
 
-    branches.py LEAST EXPORT.json UNDECIDED.toml [--files]
+    undecided.py LEAST EXPORT.json UNDECIDED.toml [--files]
 
 A branch is a condition that was seen to be true or not; the same place in all instances of a generic function is one. What
 only the deliberate faults decide, and what assertions say, does not count. UNDECIDED.toml has the reason for each that no test
