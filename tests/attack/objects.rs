@@ -413,14 +413,15 @@ fn stopped_holders(field: &Field) {
         let holder = child(move || {
             let mut set =
                 [bell, doorbell, line].map(|fd| libc::pollfd { fd, events: libc::POLLPRI, revents: 0 });
-            // SAFETY: three entries.
-            unsafe { libc::poll(set.as_mut_ptr(), 3, -1) };
+            // By itself: one that was stopped before it was set to end with the attacker would stay for ever.
+            // SAFETY: this process; three entries.
+            unsafe {
+                libc::kill(libc::getpid(), libc::SIGSTOP);
+                libc::poll(set.as_mut_ptr(), 3, -1);
+            }
         });
-        // SAFETY: children of this process.
-        unsafe {
-            libc::ptrace(libc::PTRACE_SEIZE, holder, 0, 0);
-            libc::kill(holder, libc::SIGSTOP);
-        }
+        // SAFETY: a child of this process.
+        unsafe { libc::ptrace(libc::PTRACE_SEIZE, holder, 0, 0) };
     }
     // And one stands that has a channel, while it is sent to.
     if !field.own {

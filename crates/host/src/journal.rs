@@ -9,6 +9,9 @@ use punctual_proto::node::config::NodeConfig;
 use punctual_proto::text::harmless;
 use punctual_proto::{Instant, Nanos};
 
+/// What lines of the log say they come from; filters of operators name it.
+const TARGET: &str = "punctual::journal";
+
 /// Lines of one kind within [`WHILE`].
 const LINES: u32 = 10;
 const WHILE: Nanos = Nanos::from_secs(60);
@@ -26,8 +29,8 @@ impl Line {
     /// Writes it.
     pub(crate) fn say(self) {
         match self {
-            Self::Info(text) => tracing::info!("{}", harmless(&text)),
-            Self::Warn(text) => tracing::warn!("{}", harmless(&text)),
+            Self::Info(text) => tracing::info!(target: TARGET, "{}", harmless(&text)),
+            Self::Warn(text) => tracing::warn!(target: TARGET, "{}", harmless(&text)),
         }
     }
 }
