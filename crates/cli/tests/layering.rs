@@ -22,7 +22,22 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("daemon", &["trial", "analysis", "os", "proto", "link", "engine", "ipc", "host", "client"]),
     ("sim", &["analysis", "proto"]),
     ("experiments", &["analysis", "os", "proto", "link", "engine", "ipc", "host", "client", "sim"]),
-    ("cli", &["trial", "analysis", "os", "proto", "link", "engine", "ipc", "host", "client", "sim", "experiments"]),
+    (
+        "cli",
+        &[
+            "trial",
+            "analysis",
+            "os",
+            "proto",
+            "link",
+            "engine",
+            "ipc",
+            "host",
+            "client",
+            "sim",
+            "experiments",
+        ],
+    ),
     // Beside `crates`: they test, nothing depends on them.
     ("fuzz", &["trial", "analysis", "os", "proto", "link", "engine", "ipc", "host", "client", "sim", "cli"]),
     ("models", &["trial", "analysis", "proto"]),

@@ -73,8 +73,8 @@ pub use punctual_analysis::{
 #[cfg(feature = "embedded")]
 pub use punctual_host::config::{self, HostConfig};
 pub use punctual_ipc::api::{
-    ApiError, ApiStatus, Books, ClassStatus, DriverDrops, DriverStatus, EngineStatus, HostStatus, ProfileStatus,
-    SOCKET_DEFAULT, WrongCount,
+    ApiError, ApiStatus, Books, ClassStatus, DriverDrops, DriverStatus, EngineStatus, HostStatus,
+    ProfileStatus, SOCKET_DEFAULT, WrongCount,
 };
 pub use punctual_ipc::ring::now;
 pub use punctual_proto::ids::{Address, ChannelId, Name};

@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use clap::Args;
 use punctual::{
     BrokenStage, ClassStatus, DriverStatus, DropCounters, ForeignVersion, HostStatus, KernelTraffic,
-    Lateness, LinkStatus, Nanos, NodeStatus, PathRecord, Ppm, ProfileStatus, WakeRecord, WrongCount, counted, rate_text,
+    Lateness, LinkStatus, Nanos, NodeStatus, PathRecord, Ppm, ProfileStatus, WakeRecord, WrongCount, counted,
+    rate_text,
 };
 
 use crate::causes::with_causes;

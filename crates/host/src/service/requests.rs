@@ -7,7 +7,9 @@ use punctual_analysis::{Contract, Instant, Nanos};
 use punctual_ipc::api::{
     Answer, ApiError, Call, HostStatus, PACKET_BYTES_MAX, Request, Resource, TEXT_BYTES_MAX, VERSION,
 };
-use punctual_ipc::ring::{InboxWriter, OutboxReader, RingError, RingHandles, RingShape, Turns, inbox, now, outbox};
+use punctual_ipc::ring::{
+    InboxWriter, OutboxReader, RingError, RingHandles, RingShape, Turns, inbox, now, outbox,
+};
 use punctual_ipc::wake::Doorbell;
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
 use punctual_proto::node::Node;
