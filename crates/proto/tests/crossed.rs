@@ -139,7 +139,7 @@ crossed! {
     SIGNAL_MESSAGE_BYTES_MAX = 8_192 => "src/signalling/stream.rs" what_is_not_acknowledged_is_bounded;
     SIGNAL_WINDOW_SEGMENTS = 32 => "src/signalling/stream.rs" what_is_under_way_is_bounded says "WINDOW_SEGMENTS";
     SIGNAL_SEGMENTS_MAX = 256 => "src/signalling/stream.rs" what_is_not_acknowledged_is_bounded says "SEGMENTS_MAX";
-    SIGNAL_WAITING_BYTES_MAX = 2 << 20 => "src/signalling/peer.rs" what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it;
+    SIGNAL_WAITING_BYTES_MAX = 2 << 20 => "src/signalling/peer/tests.rs" what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it;
     SIGNAL_AHEAD_SEGMENTS = 2 => "src/signalling/outbox/tests.rs" what_goes_first_waits_for_a_few_packets;
     ASKS_WAITING_MAX = 2_048 => "tests/signalling/faults.rs" what_waits_for_a_slow_neighbour_is_bounded_and_the_rest_refused;
     ASK_WAIT_MAX = 5 * S => "src/signalling/outbox/tests.rs" asks_wait_for_their_time_and_no_longer says "5_100";
@@ -152,7 +152,7 @@ crossed! {
     DECISIONS_AT_ONCE_MAX = 4 => "tests/limits.rs" few_questions_are_decided_together;
     REQUESTS_MAX = 1_024 => "tests/signalling/limits.rs" requests_of_receivers_are_bounded_at_both_ends;
     LISTENERS_MAX = 4_224 => "tests/limits.rs" listeners_are_bounded_and_each_that_closes_makes_room;
-    LISTENERS_FOR_ROOT = 128 => "../ipc/src/service/quota.rs" listeners_are_kept_for_root_whoever_else_has_all_others;
+    LISTENERS_FOR_ROOT = 128 => "../host/src/service/quota.rs" listeners_are_kept_for_root_whoever_else_has_all_others;
     REASON_BYTES_MAX = 200 => "tests/signalling/limits.rs" a_long_reason_arrives_cut_between_characters;
 }
 

@@ -156,7 +156,7 @@ fn one_that_is_to_end_is_ended_by_the_kernel() {
     }
     let own = std::env::current_exe().expect("this program");
     let mut command = Command::new(own);
-    command.args(["--exact", "os::calls::tests::one_that_is_to_end_is_ended_by_the_kernel"]).env(ENDS, "1");
+    command.args(["--exact", "calls::tests::one_that_is_to_end_is_ended_by_the_kernel"]).env(ENDS, "1");
     let status = command.output().expect("it runs").status;
     assert_eq!(status.signal(), Some(libc::SIGSYS), "{status}");
 }
