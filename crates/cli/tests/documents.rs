@@ -1,4 +1,4 @@
-//! Documents that name tests name tests that exist.
+//! Documents that name tests name tests that exist, and links lead somewhere.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -80,4 +80,60 @@ fn the_readme_names_jobs_by_their_process_ids() {
     };
     let jobs: Vec<&str> = text.split_whitespace().filter(|word| is_job(word)).collect();
     assert!(jobs.is_empty(), "{jobs:?}");
+}
+
+/// Documents that link to others.
+fn documents() -> Vec<PathBuf> {
+    let mut found: Vec<_> =
+        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root().join(name)).into();
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            match path.extension() {
+                _ if path.is_dir() => folders.push(path),
+                Some(kind) if kind == "md" => found.push(path),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// The anchors of a page's headings, as hosts of repositories make them.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, '_' | '-' | ' ');
+    headings
+        .map(|line| line.trim_start_matches('#').trim().to_lowercase())
+        .map(|heading| heading.chars().filter(kept).collect::<String>().replace(' ', "-"))
+        .collect()
+}
+
+/// Where `[text](target)` of a page leads, of links within the project.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    let targets = page.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    targets.map(|(target, _)| target).filter(|target| !target.contains("://") && !target.contains(' '))
+}
+
+#[test]
+fn every_link_of_a_document_leads_somewhere() {
+    let mut followed = 0;
+    for document in documents() {
+        let page = std::fs::read_to_string(&document).expect("a document");
+        for link in links(&page) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let to = match path {
+                "" => document.clone(),
+                path => document.parent().expect("a folder").join(path),
+            };
+            assert!(to.exists(), "{}: {link} leads nowhere", document.display());
+            if !anchor.is_empty() {
+                let there = anchors(&std::fs::read_to_string(&to).expect("a page"));
+                assert!(there.contains(anchor), "{}: {link}: no such heading", document.display());
+            }
+            followed += 1;
+        }
+    }
+    assert!(followed > 50, "{followed} links");
 }
