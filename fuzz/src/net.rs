@@ -10,11 +10,11 @@ use std::cell::{Ref, RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use punctual_proto::api::Port;
+use punctual_proto::config::{NodeConfig, SignallingConfig};
 use punctual_proto::ids::{Epoch, LinkId};
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
-use punctual_proto::node::api::Port;
-use punctual_proto::node::config::{NodeConfig, SignallingConfig};
 use punctual_proto::{BitRate, Instant, Nanos};
 use punctual_sim::memory::{FramePool, SimFrame};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use punctual_fuzz::driver::{corpus, corpus_folder, inputs, run};
 use punctual_fuzz::{TARGETS, insider, target, targets};
 use punctual_ipc::api::{Call, FromDaemon};
-use punctual_proto::node::api::DropCounters;
+use punctual_proto::api::DropCounters;
 
 const SEED: u64 = 1;
 

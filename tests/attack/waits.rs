@@ -8,7 +8,7 @@ use punctual_ipc::api::{Answer, Call, FromDaemon, Request};
 use punctual_ipc::ring::RingShape;
 use punctual_ipc::socket::Packet;
 use punctual_ipc::wake::wait_readable;
-use punctual_proto::node::api::UserId;
+use punctual_proto::api::UserId;
 use rustix::process::Signal;
 
 use crate::attacker::{Mechanism, NOBODY, begin};

@@ -64,9 +64,11 @@ pub struct StageModel {
 }
 
 /// What tells us that the adapter has sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Pacing {
-    /// The clock: GCRA at the rate less its error.
+    /// The clock: GCRA at the link's rate less its error. For virtual, bridged or shared links.
+    #[default]
     Clock,
     /// The driver's completions.
     Completion,

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use punctual_ipc::api::{Answer, Request};
 use punctual_ipc::ring::outgoing::PushError;
 use punctual_ipc::ring::{OutboxWriter, RingHandles};
+use punctual_proto::api::{CloseReason, Grant};
 use punctual_proto::ids::ChannelId;
-use punctual_proto::node::api::{CloseReason, Grant};
 
 use crate::connection::{Connection, Reply, Shared, may_wait};
 use crate::error::{Error, OpenError, SendError};

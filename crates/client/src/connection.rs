@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use punctual_ipc::api::{Answer, ApiError, Call, FromDaemon, PACKET_BYTES_MAX, Push, Request, VERSION};
 use punctual_ipc::socket::{self, Packet};
+use punctual_proto::api::ChannelRefusal;
 use punctual_proto::ids::{ChannelId, ListenerId};
-use punctual_proto::node::api::ChannelRefusal;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
 use crate::agents;

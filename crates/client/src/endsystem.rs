@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use punctual_ipc::api::{Answer, HostStatus, Request, SOCKET_DEFAULT};
 use punctual_ipc::ring::{RingHandles, RingShape};
+use punctual_proto::api::{ChannelStatus, Grant, RateStatus};
 use punctual_proto::ids::{Address, Name};
-use punctual_proto::node::api::{ChannelStatus, Grant, RateStatus};
 use punctual_proto::{Contract, Nanos};
 
 use crate::agents;

@@ -11,8 +11,8 @@ use punctual_engine::{CallError, LeadError};
 use punctual_host::HostError;
 use punctual_ipc::api::ApiError;
 use punctual_ipc::ring::RingError;
+use punctual_proto::api::{ChannelRefusal, CloseReason, RefuseCause, RequestError};
 use punctual_proto::ids::NameError;
-use punctual_proto::node::api::{ChannelRefusal, CloseReason, RefuseCause, RequestError};
 use punctual_proto::text::harmless;
 use thiserror::Error;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use punctual_ipc::ring::RingCloser;
-use punctual_proto::node::api::{BrokenStage, CloseReason, Notice, Receipt};
+use punctual_proto::api::{BrokenStage, CloseReason, Notice, Receipt};
 
 use crate::connection::lock;
 

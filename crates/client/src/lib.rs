@@ -77,15 +77,15 @@ pub use punctual_ipc::api::{
     ProfileStatus, SOCKET_DEFAULT, WrongCount,
 };
 pub use punctual_ipc::ring::now;
-pub use punctual_proto::ids::{Address, ChannelId, Name};
-pub use punctual_proto::latencies::{Bucket, Observation, Observed};
-pub use punctual_proto::memory::{MessageInfo, Timeliness};
-pub use punctual_proto::node::api::{
+pub use punctual_proto::api::{
     BrokenStage, BusyRecord, Cause, ChannelCounters, ChannelRefusal, ChannelStatus, CloseReason,
     DegradedPlace, DropCounters, ForeignVersion, Grant, HostName, LateStage, LinkStatus, LostAt, LostWhy,
     MeasuredRate, NodeStatus, PathRecord, RateRefusal, RateStatus, Receipt, RefuseCause, Role, SeenIn,
     StageGrant, StageKind, UserId, WakeRecord, WorkKind, name_of,
 };
-pub use punctual_proto::node::config::{CostSource, Degraded, KernelTraffic};
+pub use punctual_proto::config::{CostSource, Degraded, KernelTraffic};
+pub use punctual_proto::ids::{Address, ChannelId, Name};
+pub use punctual_proto::latencies::{Bucket, Observation, Observed};
+pub use punctual_proto::memory::{MessageInfo, Timeliness};
 pub use punctual_proto::watch::Lateness;
 pub use punctual_proto::words::{counted, rate_text};

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use punctual_ipc::api::{Answer, Request};
 use punctual_ipc::ring::InboxReader;
+use punctual_proto::api::UserId;
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
-use punctual_proto::node::api::UserId;
 use punctual_proto::{Contract, Nanos};
 
 use crate::channel::{Channel, Opened};

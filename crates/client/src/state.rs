@@ -9,9 +9,9 @@ use punctual_analysis::Guarantee;
 use punctual_ipc::api::{Answer, Request};
 use punctual_ipc::ring::{Counted, CountersReader};
 use punctual_proto::Nanos;
+use punctual_proto::api::{ChannelStatus, RequestError};
 use punctual_proto::ids::ChannelId;
 use punctual_proto::latencies::Latencies;
-use punctual_proto::node::api::{ChannelStatus, RequestError};
 
 use crate::connection::{Shared, lock, may_wait};
 use crate::error::Error;

@@ -17,8 +17,8 @@ use punctual_ipc::api::{
 };
 use punctual_ipc::ring::RingShape;
 use punctual_ipc::socket::Packet;
+use punctual_proto::api::UserId;
 use punctual_proto::ids::{ChannelId, Name};
-use punctual_proto::node::api::UserId;
 use rustix::process::{Pid, Signal};
 
 /// Of no account of this system.

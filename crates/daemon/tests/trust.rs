@@ -20,8 +20,8 @@ use punctual_ipc::api::{
 };
 use punctual_ipc::ring::RingShape;
 use punctual_ipc::socket::Packet;
+use punctual_proto::api::UserId;
 use punctual_proto::ids::Name;
-use punctual_proto::node::api::UserId;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::Signal;
 

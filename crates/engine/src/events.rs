@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use punctual_os::wait::Doorbell;
-use punctual_proto::node::api::Event;
+use punctual_proto::api::Event;
 
 use crate::handle::EngineGone;
 

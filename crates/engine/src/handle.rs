@@ -10,11 +10,12 @@ use punctual_os::calls::Forbidden;
 use punctual_os::heap::{self, Lease};
 use punctual_os::now;
 use punctual_os::realtime::{RealTime, RealTimeError};
+use punctual_proto::api::UserId;
+use punctual_proto::config::NodeConfig;
+use punctual_proto::config::NodeConfigError;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::{Inbox, Outbox};
-use punctual_proto::node::api::UserId;
-use punctual_proto::node::config::NodeConfig;
-use punctual_proto::node::{Decided, Decision, Node, NodeConfigError};
+use punctual_proto::node::{Decided, Decision, Node};
 use punctual_proto::{Instant, Nanos};
 use thiserror::Error;
 

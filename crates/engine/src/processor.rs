@@ -29,10 +29,10 @@ use punctual_os::calls::{self, Forbidden, ThreadKind};
 use punctual_os::heap::{Lease, Sizes};
 use punctual_os::realtime;
 use punctual_os::{now, wait::Waiter};
+use punctual_proto::api::Event;
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::Event;
 use punctual_proto::{Instant, Nanos};
 
 use self::doorbells::Doorbells;

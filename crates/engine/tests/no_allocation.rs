@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use punctual_engine::{Engine, EngineConfig, EngineHandle};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 use punctual_os::wait::Doorbell;
+use punctual_proto::api::{Event, OpenRequest, UserId};
 use punctual_proto::ids::Address;
 use punctual_proto::memory::{Inbox, MessageInfo, MessageRead, MessageWrite, Outbox};
-use punctual_proto::node::api::{Event, OpenRequest, UserId};
 use punctual_proto::{Contract, Instant, Nanos, Rate};
 
 use support::{expect, name, node};

@@ -8,8 +8,8 @@ use punctual_engine::{Engine, EngineConfig};
 use punctual_link::{Link, MemoryLink, MemoryOptions};
 use punctual_os::attributes::{Attributes, SELF, attributes, set_attributes};
 use punctual_os::realtime::{RealTime, SchedulingClass, runtime};
+use punctual_proto::api::{Event, OpenRequest, UserId};
 use punctual_proto::ids::Address;
-use punctual_proto::node::api::{Event, OpenRequest, UserId};
 use punctual_proto::{Contract, Nanos, Rate};
 
 use support::{TestInbox, TestOutbox, deadline_turn, expect, name, node, open, start, without_deadline};

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use punctual_link::{
     Filter, Frame, Link, LinkError, LinkStatistics, MemoryLink, MemoryOptions, Port, Received,
 };
+use punctual_proto::api::{Event, OpenRequest, RefuseCause, UserId};
 use punctual_proto::ids::{Address, NodeId};
-use punctual_proto::node::api::{Event, OpenRequest, RefuseCause, UserId};
 use punctual_proto::{Contract, Nanos, Rate};
 use support::{Handle, expect, name, node, open, start};
 

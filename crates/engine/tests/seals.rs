@@ -10,7 +10,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use frame::frame;
 use punctual_link::xdp::{ClassifierOptions, Program, Rate, Tag, Verdict};
 use punctual_link::{SealKey, Stream};
-use punctual_proto::signalling::{self, RTCOP_VERSION, seal};
+use punctual_proto::seal;
+use punctual_proto::signalling::{self, RTCOP_VERSION};
 use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::{CapabilitySet, capabilities};
 

@@ -3,8 +3,8 @@
 mod support;
 
 use punctual_engine::{CallError, EngineGone};
-use punctual_proto::node::api::{CloseReason, Event};
-use punctual_proto::node::config::Pace;
+use punctual_proto::api::{CloseReason, Event};
+use punctual_proto::config::Pacing;
 use punctual_proto::{Contract, Nanos, Rate};
 
 use support::{Handle, Open, expect, open, over_memory, over_udp};
@@ -54,10 +54,10 @@ fn over_memory_links() {
 
 #[test]
 fn over_udp_on_loopback() {
-    carries(over_udp(31_000, Pace::Clock));
+    carries(over_udp(31_000, Pacing::Clock));
 }
 
 #[test]
 fn over_udp_paced_by_completions() {
-    carries(over_udp(31_010, Pace::Completion));
+    carries(over_udp(31_010, Pacing::Completion));
 }

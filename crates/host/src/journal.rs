@@ -2,10 +2,10 @@
 //!
 //! The thread that serves applications says it, when it reads the node's events; the processor never does.
 
+use punctual_proto::api::{BrokenStage, CloseReason, LateStage, LinkChange, MeasuredRate, RateRefusal};
+use punctual_proto::config::NodeConfig;
 use punctual_proto::ids::LinkId;
 use punctual_proto::limiter::Limiter;
-use punctual_proto::node::api::{BrokenStage, CloseReason, LateStage, LinkChange, MeasuredRate, RateRefusal};
-use punctual_proto::node::config::NodeConfig;
 use punctual_proto::text::harmless;
 use punctual_proto::{Instant, Nanos};
 
@@ -55,7 +55,7 @@ pub(crate) struct Journal {
 impl Journal {
     /// Of a node that has said nothing yet.
     pub(crate) fn new(node: &NodeConfig) -> Self {
-        let link = |link: &punctual_proto::node::config::LinkConfig| {
+        let link = |link: &punctual_proto::config::LinkConfig| {
             let neighbour = node.host_name(link.neighbour);
             let name = format!("link {} to {neighbour}", link.name);
             Link { name, neighbour, limiter: Limiter::new(LINES, WHILE) }
@@ -162,7 +162,7 @@ fn left_out(lines: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use punctual_proto::node::api::Cause;
+    use punctual_proto::api::Cause;
     use punctual_proto::watch::Lateness;
 
     use super::*;
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_stage_that_was_late_is_said_apart_from_those_that_are_broken() {
-        use punctual_proto::node::api::{Cause, SeenIn};
+        use punctual_proto::api::{Cause, SeenIn};
         let late = punctual_proto::watch::Lateness { times: 1, by_max: Nanos::from_millis(150) };
         let (host, mut journal) = ("a".to_owned(), journal());
         let stage = LateStage { host: host.clone(), towards: None, late, seen_in: SeenIn::OwnClock };

@@ -16,12 +16,12 @@ use punctual_os::calls::{self, Forbidden};
 use punctual_os::heap;
 use punctual_os::now;
 use punctual_os::realtime::RealTime;
-use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
-use punctual_proto::node::Node;
-use punctual_proto::node::api::{
+use punctual_proto::api::{
     BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
 };
-use punctual_proto::node::config::NodeConfig;
+use punctual_proto::config::NodeConfig;
+use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
+use punctual_proto::node::Node;
 use punctual_proto::{Contract, Instant, Nanos};
 use thiserror::Error;
 

@@ -9,7 +9,7 @@ use punctual_engine::profile::{
 };
 use punctual_ipc::api::ProfileStatus;
 use punctual_os::realtime;
-use punctual_proto::node::config::{CostSource, CpuCosts, Interference, NodeConfig};
+use punctual_proto::config::{CostSource, CpuCosts, Interference, NodeConfig};
 use punctual_proto::{Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

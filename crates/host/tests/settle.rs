@@ -6,7 +6,7 @@ use punctual_engine::profile::{Costs, PathSamples, Profile, profile_of};
 use punctual_host::config::{self, HostConfig};
 use punctual_host::rings::SharedRings;
 use punctual_host::settle;
-use punctual_proto::node::config::CostSource;
+use punctual_proto::config::CostSource;
 use punctual_proto::{Nanos, Ppm};
 
 #[test]

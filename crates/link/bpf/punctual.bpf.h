@@ -34,7 +34,7 @@ struct wire {
 
 _Static_assert(sizeof(struct wire) == 64, "the header has 64 bytes");
 
-/* Signalling behind its UDP header: the envelope that every packet begins with (crates/proto/src/signalling/seal.rs). */
+/* Signalling behind its UDP header: the envelope that every packet begins with (crates/proto/src/seal.rs). */
 #define RTCOP_VERSION 10
 
 struct envelope {

@@ -11,8 +11,8 @@ use std::hint::black_box;
 
 use cpu_time::CpuTime;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use punctual_proto::config::{Interference, Pacing};
 use punctual_proto::linksched::{BestEffortKey, FlowIndex, Guaranteed, LinkParameters, LinkScheduler};
-use punctual_proto::node::config::{Interference, Pace};
 use punctual_proto::{BitRate, Instant, Nanos, Ppm};
 
 /// Time between packets: an 80 Gbit/s link of small packets.
@@ -52,7 +52,7 @@ impl Load {
             mtu_wire_bytes: 1_530,
             best_effort_wire_bytes: 1_530,
             pipeline_depth: 2,
-            pace: Pace::Clock,
+            pace: Pacing::Clock,
             interference: Interference::default(),
             best_effort_flow_cap: Ppm::ONE,
             best_effort_cap: Ppm::ONE,

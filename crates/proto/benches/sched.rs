@@ -9,7 +9,7 @@ use std::hint::black_box;
 
 use cpu_time::CpuTime;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use punctual_proto::node::config::RunPolicy;
+use punctual_proto::config::RunPolicy;
 use punctual_proto::sched::{Activation, Budget, Class, Executor, HandlerParameters, Trigger};
 use punctual_proto::{Instant, Nanos};
 

@@ -185,6 +185,27 @@ impl core::str::FromStr for Address {
     }
 }
 
+/// What a channel's end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// It starts here.
+    Source,
+    /// It passes through.
+    Forwarder,
+    /// It ends here.
+    Sink,
+}
+
+/// One life of one end of a link. A node that gives a neighbour up starts a new session with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Life {
+    /// Of the host.
+    pub epoch: Epoch,
+    /// Of its sessions with this neighbour.
+    pub session: u32,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

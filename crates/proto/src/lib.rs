@@ -7,20 +7,26 @@
 
 extern crate alloc;
 
+pub mod api;
+pub mod config;
 pub mod fragment;
 pub mod ids;
 pub mod latencies;
+pub mod lateness;
 pub mod limiter;
 pub mod limits;
 pub mod linksched;
 pub mod memory;
 pub mod node;
+mod rate_sample;
 pub mod sched;
+pub mod seal;
 mod shared;
 pub mod signalling;
 mod slab;
 mod table;
 pub mod text;
+mod times;
 pub mod watch;
 pub mod wire;
 pub mod words;

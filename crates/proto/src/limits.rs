@@ -185,8 +185,10 @@ pub const ASK_WAIT_MAX: Nanos = Nanos::from_secs(5);
 pub const ANSWERS_WAITING_MAX: usize = 2_048;
 /// Smallest packet that every link must carry on the signalling port.
 pub const SIGNAL_PACKET_BYTES_MIN: usize = 192;
+/// Most bytes of a signalling packet that are not a segment's.
+pub const SIGNAL_OVERHEAD_BYTES_MAX: usize = 116;
 /// Least of a message that it carries.
-pub const SIGNAL_SEGMENT_BYTES_MIN: usize = SIGNAL_PACKET_BYTES_MIN - crate::signalling::OVERHEAD_BYTES_MAX;
+pub const SIGNAL_SEGMENT_BYTES_MIN: usize = SIGNAL_PACKET_BYTES_MIN - SIGNAL_OVERHEAD_BYTES_MAX;
 /// Smallest bound on the best-effort packets of a link; signalling keeps to it too.
 pub const BEST_EFFORT_PACKET_BYTES_MIN: u32 = SIGNAL_PACKET_BYTES_MIN as u32;
 /// Channels of a neighbour that are being established here at once.

@@ -6,9 +6,9 @@
 
 use punctual_analysis::{Instant, Nanos};
 
+use crate::api::ChannelCounters;
 pub use crate::latencies::Latencies;
-use crate::node::api::ChannelCounters;
-pub use crate::node::lateness::Timeliness;
+pub use crate::lateness::Timeliness;
 
 /// The family of buffers that a host uses.
 pub trait Memory {

@@ -4,12 +4,12 @@
 mod common;
 
 use common::{TestInbox, TestMemory, TestOutbox, World, line_config, name, pattern};
+use punctual_proto::api::{OpenRequest, Port, RequestError, UserId};
+use punctual_proto::config::{LinkConfig, NodeConfig, Pacing, RouteConfig};
 use punctual_proto::ids::{ChannelNumber, Cookie, Epoch, LinkId, Name, NodeId, PathId};
 use punctual_proto::limits::*;
 use punctual_proto::linksched::{BestEffortKey, Guaranteed, LinkParameters, LinkScheduler};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{OpenRequest, Port, RequestError, UserId};
-use punctual_proto::node::config::{LinkConfig, NodeConfig, Pace, RouteConfig};
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
@@ -139,8 +139,11 @@ fn a_flow_of_best_effort_keeps_a_bounded_number_of_messages() {
 }
 
 fn scheduler(depth: u32, mtu: u32) -> LinkScheduler<u32> {
-    let link =
-        LinkConfig { pipeline_depth: depth, pace: Pace::Completion, ..LinkConfig::new("l", NodeId(2), RATE) };
+    let link = LinkConfig {
+        pipeline_depth: depth,
+        pace: Pacing::Completion,
+        ..LinkConfig::new("l", NodeId(2), RATE)
+    };
     let parameters =
         LinkParameters { mtu_wire_bytes: mtu, best_effort_wire_bytes: mtu, ..LinkParameters::of(&link) };
     LinkScheduler::new(parameters)

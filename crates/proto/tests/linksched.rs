@@ -1,10 +1,10 @@
 //! The rules of the link scheduler, one by one. The link drains a byte in a microsecond; U is a millisecond.
 
+use punctual_proto::config::{Interference, LinkConfig, Pacing};
 use punctual_proto::ids::NodeId;
 use punctual_proto::linksched::{
     BestEffortKey, Class, FlowIndex, Guaranteed, LinkParameters, LinkScheduler, OverflowReason, Scheduled,
 };
-use punctual_proto::node::config::{Interference, LinkConfig, Pace};
 use punctual_proto::{BitRate, Instant, Nanos, Ppm};
 
 const MTU: u32 = 1_000;
@@ -16,7 +16,7 @@ struct Packet(u32);
 
 type Link = LinkScheduler<Packet>;
 
-fn parameters(pace: Pace) -> LinkParameters {
+fn parameters(pace: Pacing) -> LinkParameters {
     LinkParameters {
         rate: BitRate(8_000_000),
         mtu_wire_bytes: MTU,
@@ -33,11 +33,11 @@ fn parameters(pace: Pace) -> LinkParameters {
 }
 
 fn by_completion() -> Link {
-    Link::new(parameters(Pace::Completion))
+    Link::new(parameters(Pacing::Completion))
 }
 
 fn by_clock() -> Link {
-    Link::new(parameters(Pace::Clock))
+    Link::new(parameters(Pacing::Clock))
 }
 
 fn us(n: u64) -> Instant {
@@ -147,7 +147,7 @@ fn a_completion_tells_whose_slot_came_free() {
 #[test]
 fn a_refilled_flow_asks_for_nothing_while_queue_1_waits_for_the_window() {
     let mut link =
-        Link::new(LinkParameters { best_effort_flow_cap: Ppm(100_000), ..parameters(Pace::Clock) });
+        Link::new(LinkParameters { best_effort_flow_cap: Ppm(100_000), ..parameters(Pacing::Clock) });
     for packet in 0..20 {
         link.enqueue_best_effort(us(0), ALONE, 500, Packet(packet)).unwrap();
     }
@@ -176,8 +176,8 @@ fn a_clock_leaves_the_kernel_its_share() {
         pace,
         ..LinkConfig::new("x", NodeId(2), BitRate(100_000_000))
     };
-    assert_eq!(LinkParameters::of(&config(Pace::Clock)).rate, BitRate(94_050_000));
-    assert_eq!(LinkParameters::of(&config(Pace::Completion)).rate, BitRate(99_000_000));
+    assert_eq!(LinkParameters::of(&config(Pacing::Clock)).rate, BitRate(94_050_000));
+    assert_eq!(LinkParameters::of(&config(Pacing::Completion)).rate, BitRate(99_000_000));
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn idle_best_effort_flows_make_room_for_new_ones() {
 
 #[test]
 fn a_capped_flow_gets_its_share_and_no_more() {
-    let capped = LinkParameters { best_effort_flow_cap: Ppm(100_000), ..parameters(Pace::Clock) };
+    let capped = LinkParameters { best_effort_flow_cap: Ppm(100_000), ..parameters(Pacing::Clock) };
     let mut link = Link::new(capped);
     let (mut now, end, mut bytes) = (us(0), us(10_000_000), 0u64);
     while now < end {
@@ -295,7 +295,7 @@ fn a_capped_flow_gets_its_share_and_no_more() {
 
 #[test]
 fn best_effort_as_a_whole_gets_its_share_and_no_more() {
-    let capped = LinkParameters { best_effort_cap: Ppm(400_000), ..parameters(Pace::Clock) };
+    let capped = LinkParameters { best_effort_cap: Ppm(400_000), ..parameters(Pacing::Clock) };
     let mut link = Link::new(capped);
     let (mut now, end, mut bytes) = (us(0), us(10_000_000), 0u64);
     while now < end {
@@ -318,7 +318,7 @@ fn a_capped_flow_cannot_renew_its_bucket_by_going_idle() {
     let capped = LinkParameters {
         best_effort_flow_cap: Ppm(100_000),
         best_effort_flows_max: 1,
-        ..parameters(Pace::Completion)
+        ..parameters(Pacing::Completion)
     };
     let mut link = Link::new(capped);
     link.enqueue_best_effort(us(0), ALONE, MTU, Packet(0)).unwrap();
@@ -442,7 +442,7 @@ fn the_latest_departure_is_that_of_the_design() {
     let interference = Interference { sigma: Nanos::from_micros(100), rho: Ppm(200_000) };
     // sigma + rho (sigma + P U) / (1 - rho) = 100 + 0.2 * 2100 / 0.8 us.
     let kernel = Nanos::from_micros(100 + 525);
-    for pace in [Pace::Clock, Pace::Completion] {
+    for pace in [Pacing::Clock, Pacing::Completion] {
         let mut link = Link::new(LinkParameters { interference, ..parameters(pace) });
         let flow = link.add_channel(4, Nanos::ZERO);
         for packet in 0..2 {
@@ -460,7 +460,7 @@ fn the_latest_departure_is_that_of_the_design() {
 fn what_was_handed_over_has_left_by_its_stamps_whatever_the_pace_is_then() {
     let interference = Interference { sigma: Nanos::from_micros(100), rho: Ppm(200_000) };
     for (rate, delay_us) in [(4_000_000, 0), (8_000_000, 3_000), (16_000_000, 700)] {
-        let mut link = Link::new(LinkParameters { interference, ..parameters(Pace::Clock) });
+        let mut link = Link::new(LinkParameters { interference, ..parameters(Pacing::Clock) });
         let flow = link.add_channel(4, Nanos::ZERO);
         for packet in 0..3 {
             link.enqueue(us(0), flow, key(0, 9_000, 600), Packet(packet)).unwrap();
@@ -524,7 +524,7 @@ fn at_depth_1_one_packet_is_outstanding_however_short() {
     let mut link = Link::new(LinkParameters {
         pipeline_depth: 1,
         best_effort_wire_bytes: 300,
-        ..parameters(Pace::Completion)
+        ..parameters(Pacing::Completion)
     });
     for packet in 0..3 {
         link.enqueue_best_effort(us(0), ALONE, 300, Packet(packet)).unwrap();

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
+use punctual_proto::config::{Interference, Pacing};
 use punctual_proto::linksched::{
     BestEffortKey, FlowIndex, Guaranteed, LinkParameters, LinkScheduler, Overflow, OverflowReason,
 };
-use punctual_proto::node::config::{Interference, Pace};
 use punctual_proto::{BitRate, Instant, Nanos, Ppm};
 
 const MTU: u32 = 1_000;
@@ -270,7 +270,7 @@ fn link() -> LinkScheduler<u32> {
         mtu_wire_bytes: MTU,
         best_effort_wire_bytes: MTU,
         pipeline_depth: DEPTH,
-        pace: Pace::Completion,
+        pace: Pacing::Completion,
         interference: Interference::default(),
         best_effort_flow_cap: Ppm::ONE,
         best_effort_cap: Ppm::ONE,

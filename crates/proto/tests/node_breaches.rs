@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use common::{Open, World, line_config, pattern};
+use punctual_proto::api::{Event, LateStage, Notice, Port, RefuseCause, SeenIn, StageKind};
+use punctual_proto::config::WhileBroken;
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
 use punctual_proto::memory::Timeliness;
-use punctual_proto::node::api::{Event, LateStage, Notice, Port, RefuseCause, SeenIn, StageKind};
-use punctual_proto::node::config::WhileBroken;
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
 

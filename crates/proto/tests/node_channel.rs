@@ -6,11 +6,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use common::{Open, TestInbox, TestOutbox, World, line_config, name, pattern};
+use punctual_proto::api::{Event, Port, StageKind};
+use punctual_proto::config::plan::PlannedFlow;
+use punctual_proto::config::{Admission, NodeConfig, RunPolicy};
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
-use punctual_proto::node::api::{Event, Port, StageKind};
-use punctual_proto::node::config::{Admission, NodeConfig, RunPolicy};
-use punctual_proto::node::plan::PlannedFlow;
 use punctual_proto::wire::Header;
 use punctual_proto::{
     Activation, BitRate, Contract, Delivery, FlowName, Horizon, Instant, Late, Nanos, Policing, Ppm, Rate,
@@ -261,7 +261,7 @@ fn guaranteed_messages_keep_their_bound_beside_a_flood() {
 
 #[test]
 fn cold_units_are_no_risk_and_frequent_overruns_are_one_that_is_told_once() {
-    use punctual_proto::node::api::{Notice, WorkKind};
+    use punctual_proto::api::{Notice, WorkKind};
     let mut world = World::line(2, RATE);
     let open = world.open(0, 1, contract(1_000, 100, 1, 50)).unwrap();
     let mut notices = 0;
@@ -301,7 +301,7 @@ fn cold_units_are_no_risk_and_frequent_overruns_are_one_that_is_told_once() {
 
 #[test]
 fn a_ring_stuffed_beyond_the_contract_is_drained_in_the_background() {
-    use punctual_proto::node::api::WorkKind;
+    use punctual_proto::api::WorkKind;
     // The ring that the node asked for is smaller; a hostile application's may hold anything.
     let mut world = World::line(2, RATE);
     let contract = Contract { policing: Policing::Drop, ..contract(100, 10, 2, 50) };

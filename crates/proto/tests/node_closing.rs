@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Open, World, pattern};
-use punctual_proto::node::api::{CloseReason, Event, Port, Receipt};
+use punctual_proto::api::{CloseReason, Event, Port, Receipt};
 use punctual_proto::{BitRate, Contract, Delivery, Nanos, Policing, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);

@@ -3,13 +3,13 @@
 mod common;
 
 use common::{TestMemory, line_config, name};
-use punctual_proto::ids::NodeId;
-use punctual_proto::node::Node;
-use punctual_proto::node::api::RequestError;
-use punctual_proto::node::config::{
+use punctual_proto::api::RequestError;
+use punctual_proto::config::plan::PlannedFlow;
+use punctual_proto::config::{
     Admission, CpuConfig, CpuCosts, LinkConfig, NodeConfig, RouteConfig, RunPolicy, SignallingConfig,
 };
-use punctual_proto::node::plan::PlannedFlow;
+use punctual_proto::ids::NodeId;
+use punctual_proto::node::Node;
 use punctual_proto::{BitRate, FlowName, Instant, Nanos, Ppm};
 
 const RATE: BitRate = BitRate(40_000_000);
@@ -177,7 +177,7 @@ fn the_ends_of_ranges_are_taken() {
 /// What a unit is declared to cost: its first packet, those behind it, its bytes, and a message's begin or end.
 #[test]
 fn a_unit_costs_its_parts() {
-    use punctual_proto::node::api::WorkKind::{BestEffort, Forward, Receive, Send, Signalling};
+    use punctual_proto::api::WorkKind::{BestEffort, Forward, Receive, Send, Signalling};
     let costs = CpuCosts {
         send_message: Nanos(1_000_000),
         send_packet: Nanos(70_000),

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use common::{Open, World, line_config, pattern};
+use punctual_proto::api::{ChannelCounters, DropCounters, NodeStatus, Port};
 use punctual_proto::ids::LinkId;
-use punctual_proto::node::api::{ChannelCounters, DropCounters, NodeStatus, Port};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::wire::{Header, Kind};
 use punctual_proto::{BitRate, Contract, Delivery, Instant, Nanos, Policing, Rate};

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use common::{Open, Shown, World, pattern};
+use punctual_proto::api::{ChannelCounters, ChannelStatus, Port};
 use punctual_proto::ids::LinkId;
-use punctual_proto::node::api::{ChannelCounters, ChannelStatus, Port};
 use punctual_proto::{BitRate, Contract, Delivery, Instant, Late, Nanos, Policing, Ppm, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);

@@ -4,8 +4,8 @@
 mod common;
 
 use common::{Open, World, line_config, pattern};
+use punctual_proto::api::{CloseReason, Event, Port, Receipt};
 use punctual_proto::ids::ChannelId;
-use punctual_proto::node::api::{CloseReason, Event, Port, Receipt};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Delivery, Horizon, Nanos, Policing, Rate};

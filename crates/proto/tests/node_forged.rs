@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use common::{Open, World, pattern};
+use punctual_proto::api::Port;
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
-use punctual_proto::node::api::Port;
 use punctual_proto::wire::{Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
 

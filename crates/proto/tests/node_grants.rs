@@ -3,8 +3,8 @@
 mod common;
 
 use common::{World, line_config};
-use punctual_proto::node::api::StageGrant;
-use punctual_proto::node::config::{Admission, Degraded, RunPolicy};
+use punctual_proto::api::StageGrant;
+use punctual_proto::config::{Admission, Degraded, RunPolicy};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);

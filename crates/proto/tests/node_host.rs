@@ -5,12 +5,12 @@ mod common;
 
 use common::{Open, World, line_config, name, pattern};
 use punctual_analysis::RefusalReason;
-use punctual_proto::ids::{Address, ChannelId, ChannelNumber, Cookie, Epoch, LinkId, NodeId, PathId};
-use punctual_proto::limits::{ARRIVALS_AHEAD_MAX, FRAMES_GUARANTEED_DIVISOR, FRAMES_MIN};
-use punctual_proto::node::api::{
+use punctual_proto::api::{
     ChannelCounters, CloseReason, DropCounters, Event, FilterChange, OpenRequest, Port, RefuseCause,
     RequestError, UserId,
 };
+use punctual_proto::ids::{Address, ChannelId, ChannelNumber, Cookie, Epoch, LinkId, NodeId, PathId};
+use punctual_proto::limits::{ARRIVALS_AHEAD_MAX, FRAMES_GUARANTEED_DIVISOR, FRAMES_MIN};
 use punctual_proto::wire::{Age, ClockError, Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 

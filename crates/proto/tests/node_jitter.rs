@@ -3,7 +3,7 @@
 mod common;
 
 use common::World;
-use punctual_proto::node::api::Event;
+use punctual_proto::api::Event;
 use punctual_proto::{BitRate, Contract, Horizon, Instant, Nanos, Policing, Rate};
 
 const RATE: BitRate = BitRate(100_000_000);

@@ -4,9 +4,9 @@
 mod common;
 
 use common::{Open, TestInbox, TestOutbox, World, line_config, name, pattern};
+use punctual_proto::api::{CloseReason, Port};
+use punctual_proto::config::{Admission, NodeConfig, Pacing, RunPolicy};
 use punctual_proto::ids::LinkId;
-use punctual_proto::node::api::{CloseReason, Port};
-use punctual_proto::node::config::{Admission, NodeConfig, Pace, RunPolicy};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Nanos, Policing, Rate};
@@ -196,7 +196,7 @@ fn what_came_and_went_changes_no_later_answer() {
 #[test]
 fn an_adapter_that_stands_still_costs_what_is_counted() {
     let mut configs: Vec<_> = (0..3).map(|index| line_config(index, 3, RATE)).collect();
-    configs[1].links[1].pace = Pace::Completion;
+    configs[1].links[1].pace = Pacing::Completion;
     let mut world = World::of(configs);
     const RIGHT: LinkId = LinkId(1);
     let complete = |world: &mut World| {
@@ -243,7 +243,7 @@ fn open_beside(
     contract: Contract,
     mut beside: impl FnMut(&mut World),
 ) -> (punctual_proto::ids::ChannelId, TestOutbox) {
-    use punctual_proto::node::api::{Event, OpenRequest, UserId};
+    use punctual_proto::api::{Event, OpenRequest, UserId};
     let to = "port@h3".parse().expect("an address");
     let request = OpenRequest { to, contract, user: UserId(0), probe: false, token: None };
     let channel = world.nodes[0].open(request, world.now).expect("the request can be tried");

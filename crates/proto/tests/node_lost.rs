@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Open, World, pattern};
-use punctual_proto::node::api::{Event, LostAt, LostWhy, Port};
+use punctual_proto::api::{Event, LostAt, LostWhy, Port};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);

@@ -4,9 +4,9 @@
 mod common;
 
 use common::{TestInbox, World, line_config, name};
+use punctual_proto::api::{ChannelRefusal, Event, Grant, OpenRequest, RefuseCause, UserId};
+use punctual_proto::config::{Admission, RunPolicy};
 use punctual_proto::ids::Address;
-use punctual_proto::node::api::{ChannelRefusal, Event, Grant, OpenRequest, RefuseCause, UserId};
-use punctual_proto::node::config::{Admission, RunPolicy};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
 

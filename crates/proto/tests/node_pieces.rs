@@ -4,8 +4,8 @@
 mod common;
 
 use common::{World, line_config};
-use punctual_proto::node::api::StageKind;
-use punctual_proto::node::config::{Admission, RunPolicy};
+use punctual_proto::api::StageKind;
+use punctual_proto::config::{Admission, RunPolicy};
 use punctual_proto::{BitRate, Contract, Horizon, Nanos, Rate};
 
 const PACKET: Nanos = Nanos::from_micros(300);

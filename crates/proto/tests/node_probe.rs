@@ -3,8 +3,8 @@
 mod common;
 
 use common::{World, line_config, name};
+use punctual_proto::api::{ChannelRefusal, Event, Grant, OpenRequest, RefuseCause, UserId};
 use punctual_proto::ids::Address;
-use punctual_proto::node::api::{ChannelRefusal, Event, Grant, OpenRequest, RefuseCause, UserId};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Contract, Delivery, Horizon, Nanos, Ppm, Rate};
 
@@ -90,8 +90,7 @@ fn a_probe_says_what_an_open_would() {
             match (probed, world.open(from, to, wanted)) {
                 (Ok(probed), Ok(opened)) => {
                     let told = |grant: &Grant| {
-                        let of =
-                            |s: &punctual_proto::node::api::StageGrant| (s.kind, s.bound, s.buffer_bytes);
+                        let of = |s: &punctual_proto::api::StageGrant| (s.kind, s.bound, s.buffer_bytes);
                         (grant.stages.iter().map(of).collect::<Vec<_>>(), grant.outbox_messages)
                     };
                     assert_eq!(told(&probed), told(&opened.grant), "seed {seed}: {wanted:?}");

@@ -8,12 +8,12 @@ use std::rc::Rc;
 
 use common::rate::{TRIED as CONFIGURED, measured};
 use common::{Slow, World, line_config, name};
+use punctual_proto::api::{Event, MeasuredRate, OpenRequest, Port, RateRefusal, UserId};
 use punctual_proto::ids::{Address, LinkId};
 use punctual_proto::limits::{
     RATE_AGAIN, RATE_ANSWER_TIME, RATE_ATTEMPTS_MAX, RATE_DRAIN_TIME, RATE_ERROR_MAX, RATE_FULL_TIMES,
     RATE_QUEUED_MAX, RATE_STEP, RATE_TIME, RATE_WAITING_MAX,
 };
-use punctual_proto::node::api::{Event, MeasuredRate, OpenRequest, Port, RateRefusal, UserId};
 use punctual_proto::wire::{Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{World, line_config};
-use punctual_proto::node::api::{Event, RefuseCause};
+use punctual_proto::api::{Event, RefuseCause};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Contract, Horizon, Nanos, Ppm, Rate};
 

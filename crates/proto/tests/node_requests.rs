@@ -3,8 +3,8 @@
 mod common;
 
 use common::{TestInbox, TestOutbox, World, name};
+use punctual_proto::api::{CloseReason, Event, OpenRequest, RefuseCause, RequestError, UserId};
 use punctual_proto::ids::{Address, ChannelId};
-use punctual_proto::node::api::{CloseReason, Event, OpenRequest, RefuseCause, RequestError, UserId};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{TestInbox, TestOutbox, World, line_config, name, pattern};
+use punctual_proto::config::{KernelTraffic, LinkConfig};
 use punctual_proto::ids::ChannelId;
-use punctual_proto::node::config::{KernelTraffic, LinkConfig};
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);

@@ -3,14 +3,14 @@
 mod common;
 
 use common::{TestInbox, TestMemory, TestOutbox, World, line_config, name};
+use punctual_proto::api::{Event, KernelShare, OpenRequest, RefuseCause, UserId};
+use punctual_proto::config::{Admission, Interference, LinkConfig, Pacing};
 use punctual_proto::ids::{ChannelId, LinkId};
 use punctual_proto::limits::{
     SHAPER_CONTENTION, SHAPER_CONTENTION_KEPT, SHAPER_GROWS_AFTER, SHAPER_PATIENCE, SHAPER_STEP_PPM,
     SIGNAL_PERIODS_BESIDE_KERNEL,
 };
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{Event, KernelShare, OpenRequest, RefuseCause, UserId};
-use punctual_proto::node::config::{Admission, Interference, LinkConfig, Pace};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
 const RATE: BitRate = BitRate(95_000_000);
@@ -196,7 +196,7 @@ fn a_share_follows_only_where_it_can() {
     };
     assert!(follows_with(|_| ()) && follows_with(|link| link.admission = Admission::D_ORDER));
     assert!(!follows_with(|link| link.kernel_share_max = link.interference.rho));
-    assert!(!follows_with(|link| link.pace = Pace::Completion));
+    assert!(!follows_with(|link| link.pace = Pacing::Completion));
     assert!(!follows_with(|link| link.admission = Admission::STATISTICAL));
 }
 

@@ -4,8 +4,8 @@ mod common;
 
 use common::{Open, World, line_config, pattern};
 use punctual_analysis::{Guarantee, Ppb, Statistical};
-use punctual_proto::node::api::{Event, RefuseCause};
-use punctual_proto::node::config::Admission;
+use punctual_proto::api::{Event, RefuseCause};
+use punctual_proto::config::Admission;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
 
 const RATE: BitRate = BitRate(20_000_000);

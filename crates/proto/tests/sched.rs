@@ -1,6 +1,6 @@
 //! The rules of the executor, one by one.
 
-use punctual_proto::node::config::RunPolicy;
+use punctual_proto::config::RunPolicy;
 use punctual_proto::sched::{Activation, Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
 use punctual_proto::{Instant, Nanos, Ppm};
 

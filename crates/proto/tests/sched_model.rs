@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use punctual_proto::node::config::RunPolicy;
+use punctual_proto::config::RunPolicy;
 use punctual_proto::sched::{Activation, Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
 use punctual_proto::{Instant, Nanos};
 

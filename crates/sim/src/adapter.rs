@@ -2,7 +2,7 @@
 //! packets, and the cable behind it.
 
 use punctual_analysis::{BitRate, Nanos, Ppm};
-use punctual_proto::node::config::{Interference, LinkConfig};
+use punctual_proto::config::{Interference, LinkConfig};
 
 use crate::bucket::Bucket;
 use crate::dice::Dice;

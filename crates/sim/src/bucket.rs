@@ -1,7 +1,7 @@
 //! Interference within its bound: at most `sigma + rho * t` in any time t, spent when it hurts.
 
 use punctual_analysis::{Nanos, Ppm};
-use punctual_proto::node::config::Interference;
+use punctual_proto::config::Interference;
 
 use crate::time::SimTime;
 

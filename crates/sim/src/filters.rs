@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use punctual_analysis::Instant;
+use punctual_proto::api::{FilterChange, PathFilter};
 use punctual_proto::ids::{LinkId, PathId};
-use punctual_proto::node::api::{FilterChange, PathFilter};
 use punctual_proto::wire::{Header, Kind};
 
 /// How many packets of a path are in buffers of a host.

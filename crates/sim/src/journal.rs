@@ -26,7 +26,7 @@ pub enum Entry {
     /// A unit of work began.
     Work {
         /// Its kind.
-        kind: punctual_proto::node::api::WorkKind,
+        kind: punctual_proto::api::WorkKind,
         /// Its packets.
         packets: u32,
         /// How long it takes, in nanoseconds.

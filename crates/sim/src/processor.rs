@@ -5,8 +5,8 @@
 //! else that is not ordered by the node is interference and stays within the configured bound.
 
 use punctual_analysis::Nanos;
-use punctual_proto::node::api::{Work, WorkKind};
-use punctual_proto::node::config::{CpuConfig, CpuCosts};
+use punctual_proto::api::{Work, WorkKind};
+use punctual_proto::config::{CpuConfig, CpuCosts};
 
 use crate::bucket::Bucket;
 use crate::dice::Dice;

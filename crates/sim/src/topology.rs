@@ -7,8 +7,8 @@ mod shapes;
 use std::collections::{BTreeMap, BTreeSet};
 
 use punctual_analysis::{Activation, Contract, Delivery, Horizon, Late, Nanos, Policing, Rate};
+use punctual_proto::config::{Admission, Pacing, RunPolicy};
 use punctual_proto::ids::Name;
-use punctual_proto::node::config::{Admission, Pace, RunPolicy};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -60,7 +60,7 @@ pub struct LinkSpec {
     /// Longest propagation.
     pub propagation_max_us: Option<u32>,
     /// What tells that a packet is sent.
-    pub pace: Option<Pace>,
+    pub pace: Option<Pacing>,
     /// Packets that may be outstanding, 1 to 4; at least 2 by the clock.
     pub pipeline_depth: Option<u32>,
     /// Its admission.
@@ -193,7 +193,7 @@ fn check_link(names: &BTreeSet<&str>, link: &LinkSpec) -> Result<(), TopologyErr
     if one == other {
         return Err(wrong(format!("a link joins \"{one}\" with itself")));
     }
-    let depth_min = if link.pace == Some(Pace::Completion) { 1 } else { 2 };
+    let depth_min = if link.pace == Some(Pacing::Completion) { 1 } else { 2 };
     if link.pipeline_depth.is_some_and(|depth| !(depth_min..=4).contains(&depth)) {
         return Err(wrong(format!("pipeline_depth of {one} - {other}: give {depth_min} to 4")));
     }

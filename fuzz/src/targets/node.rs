@@ -8,7 +8,7 @@ mod operation;
 mod world;
 
 use punctual_proto::Nanos;
-use punctual_proto::node::api::Port;
+use punctual_proto::api::Port;
 
 use crate::input::Input;
 use crate::net::Packet;

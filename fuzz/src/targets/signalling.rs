@@ -6,9 +6,9 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+use punctual_proto::api::{DropCounters, Event, OpenRequest, Port, UserId};
 use punctual_proto::ids::{Address, LinkId};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{DropCounters, Event, OpenRequest, Port, UserId};
 use punctual_proto::{Instant, Nanos, Ppm};
 use punctual_sim::memory::{Deliveries, FramePool, SimFrame, SimInbox, SimMemory, SimOutbox};
 

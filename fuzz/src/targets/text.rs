@@ -5,9 +5,9 @@ use std::path::Path;
 use punctual_analysis::Nanos;
 use punctual_analysis::suggest::Trace;
 use punctual_analysis::suggest::{Packets, choices};
+use punctual_proto::config::NodeConfig;
 use punctual_proto::ids::Epoch;
 use punctual_proto::node::Node;
-use punctual_proto::node::config::NodeConfig;
 use punctual_sim::Topology;
 use punctual_sim::memory::SimMemory;
 

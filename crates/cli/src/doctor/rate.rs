@@ -4,7 +4,7 @@ use punctual::BitRate;
 use punctual_host::config::LinkDriver;
 use punctual_host::name_plate;
 use punctual_link::kernel::Device;
-use punctual_proto::node::config::LinkConfig;
+use punctual_proto::config::LinkConfig;
 
 use super::Finding;
 use super::configuration::ELSEWHERE;

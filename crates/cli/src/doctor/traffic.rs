@@ -7,7 +7,7 @@ use std::time::Duration;
 use punctual::rate_text;
 use punctual_host::config::{Beside, HostConfig, LinkDriver};
 use punctual_link::kernel::{Device, TrafficSample, route_to};
-use punctual_proto::node::config::LinkConfig;
+use punctual_proto::config::LinkConfig;
 
 use super::Finding;
 use super::daemon::KnownLink;

@@ -9,7 +9,7 @@ use clap::Args;
 use punctual_analysis::activation::policed;
 use punctual_analysis::plan::{self, Flow, Processor, Remedy};
 use punctual_analysis::{FlowName, Nanos, Ppm};
-use punctual_proto::node::plan::{HostPlan, PLAN_VERSION, PlanFile, PlannedFlow};
+use punctual_proto::config::plan::{HostPlan, PLAN_VERSION, PlanFile, PlannedFlow};
 use serde::Serialize;
 
 use self::file::{Host, PlanInput};

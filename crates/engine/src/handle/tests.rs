@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use punctual_os::realtime::SchedulingClass;
+use punctual_proto::config::{CpuConfig, SignallingConfig};
 use punctual_proto::ids::{Epoch, Name, NodeId};
 use punctual_proto::memory::{MessageInfo, MessageRead, MessageWrite};
-use punctual_proto::node::config::{CpuConfig, SignallingConfig};
 use punctual_proto::{Ppm, limits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

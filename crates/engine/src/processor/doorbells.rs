@@ -21,8 +21,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use punctual_os::wait::Waiter;
+use punctual_proto::api::UserId;
 use punctual_proto::ids::ChannelId;
-use punctual_proto::node::api::UserId;
 use punctual_proto::{Contract, Instant, Nanos};
 use punctual_trial::{Defence, holds};
 

@@ -1,8 +1,8 @@
 //! What a node says about its channels in the words of drivers.
 
 use punctual_link::{Filter, PathKey, SealKey, Stream};
+use punctual_proto::api::PathFilter;
 use punctual_proto::ids::PathId;
-use punctual_proto::node::api::PathFilter;
 use punctual_proto::signalling;
 
 pub(crate) fn path_key(path: PathId) -> PathKey {

@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use punctual_proto::Instant;
+use punctual_proto::api::UserId;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::UserId;
 
 use super::doorbells::Allowance;
 use super::port::LinkPort;

@@ -1,8 +1,8 @@
 //! The processor's part of its links: what came in, what may leave, and what is told about kernel traffic beside them.
 
 use punctual_os::now;
+use punctual_proto::api::CloseReason;
 use punctual_proto::memory::{Inbox, Outbox};
-use punctual_proto::node::api::CloseReason;
 use punctual_proto::{BitRate, Instant};
 
 use super::{Processor, port};

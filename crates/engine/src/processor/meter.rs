@@ -2,7 +2,7 @@
 //! system calls that hand them out.
 
 use punctual_proto::Nanos;
-use punctual_proto::node::api::WorkKind;
+use punctual_proto::api::WorkKind;
 
 /// The shares of the last batches.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,11 +6,11 @@
 use std::os::fd::BorrowedFd;
 
 use punctual_link::{Frame, Link, LinkError, Port, Received, Spins, Stream};
+use punctual_proto::api::{self, FilterChange, PacketOut};
+use punctual_proto::config::{LinkConfig, Pacing};
 use punctual_proto::ids::{LinkId, PathId};
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{self, FilterChange, PacketOut};
-use punctual_proto::node::config::{LinkConfig, Pace};
 use punctual_proto::{BitRate, Instant, Nanos};
 use punctual_trial::{Defence, holds};
 
@@ -60,7 +60,7 @@ impl LinkPort {
         Self {
             id,
             driver,
-            by_completion: config.pace == Pace::Completion,
+            by_completion: config.pace == Pacing::Completion,
             input: Input::Packets,
             has_left_best_effort: true,
             full: false,

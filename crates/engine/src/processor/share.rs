@@ -5,9 +5,9 @@
 //! already. What channels give back is given back to the kernel.
 
 use punctual_os::realtime::{RealTimeError, SchedulingClass, runtime, set_runtime};
+use punctual_proto::api::CloseReason;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::CloseReason;
 use punctual_proto::{Instant, Nanos, Ppm};
 
 use crate::memory::HostMemory;

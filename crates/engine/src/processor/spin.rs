@@ -8,8 +8,8 @@
 
 use punctual_link::{Spins, Stream};
 use punctual_os::now;
+use punctual_proto::api::WorkKind;
 use punctual_proto::memory::{Inbox, Outbox};
-use punctual_proto::node::api::WorkKind;
 use punctual_proto::{Instant, Nanos};
 
 use super::Processor;

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use punctual_proto::Nanos;
-use punctual_proto::node::config::CpuCosts;
+use punctual_proto::config::CpuCosts;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

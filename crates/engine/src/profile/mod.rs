@@ -16,7 +16,7 @@ pub use measure::{MeasureError, PathSamples, Plan, Rings, Wires, measure, udp_wi
 pub use summary::{BLOCK_UNITS, HOLE_NS, Summary};
 pub use units::{Around, QUANTUM_MAX, quantum_that_fits, too_short};
 
-use punctual_proto::node::config::CpuCosts;
+use punctual_proto::config::CpuCosts;
 use punctual_proto::{Nanos, Ppm};
 
 /// What is added to every measured cost unless `profile_margin` says otherwise. Of five profiles in a row

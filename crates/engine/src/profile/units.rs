@@ -2,8 +2,8 @@
 //! (ADR 0022). A unit is never interrupted: until it ends nobody looks at arrivals, completions or the clock.
 
 use punctual_proto::Nanos;
-use punctual_proto::node::config::{CpuConfig, LinkConfig, Pace, payload_bytes_max};
-use punctual_proto::node::plan::processor;
+use punctual_proto::config::plan::processor;
+use punctual_proto::config::{CpuConfig, LinkConfig, Pacing, payload_bytes_max};
 
 use super::file::Profile;
 use crate::processor::WORK_SLICE;
@@ -92,13 +92,13 @@ fn release(unit: Nanos, around: Around) -> Nanos {
 
 /// A completion is seen in the next turn, the clock's time after a wake-up; both after the unit that runs.
 fn reaction(link: &LinkConfig, unit: Nanos, around: Around) -> Nanos {
-    unit + if link.pace == Pace::Clock { around.wake_up } else { around.turn }
+    unit + if link.pace == Pacing::Clock { around.wake_up } else { around.turn }
 }
 
 #[cfg(test)]
 mod tests {
+    use punctual_proto::config::CpuCosts;
     use punctual_proto::ids::NodeId;
-    use punctual_proto::node::config::CpuCosts;
     use punctual_proto::{BitRate, Ppm};
 
     use super::*;
@@ -137,7 +137,7 @@ mod tests {
         let woken = Around { turn: Nanos::ZERO, wake_up: Nanos::from_micros(60) };
         assert_eq!(fits(&cpu, &[100], woken), 2);
         let mut completed = links(&[100]);
-        completed[0].pace = Pace::Completion;
+        completed[0].pace = Pacing::Completion;
         assert_eq!(quantum_that_fits(&cpu, FRAGMENT_BYTES, &completed, woken), 7, "nobody wakes up for it");
         let turns = Around { turn: Nanos::from_micros(60), ..woken };
         assert_eq!(quantum_that_fits(&cpu, FRAGMENT_BYTES, &completed, turns), 2);

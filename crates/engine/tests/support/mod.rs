@@ -13,10 +13,10 @@ use punctual_link::{Link, MemoryLink, MemoryOptions, UdpLink, UdpOptions};
 use punctual_os::attributes::{Attributes, SELF, set_attributes};
 use punctual_os::now;
 use punctual_os::wait::Doorbell;
+use punctual_proto::api::{Event, Grant, OpenRequest, UserId};
+use punctual_proto::config::{CpuConfig, LinkConfig, NodeConfig, Pacing, SignallingConfig};
 use punctual_proto::ids::{Address, ChannelId, Epoch, Name, NodeId};
 use punctual_proto::memory::{Inbox, MessageInfo, MessageRead, MessageWrite, Outbox};
-use punctual_proto::node::api::{Event, Grant, OpenRequest, UserId};
-use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, Pace, SignallingConfig};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, limits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -150,7 +150,7 @@ pub fn over_memory() -> (Handle, Handle) {
 }
 
 /// Hosts a and b over sockets on a loopback address of this process, with links paced by `pace`.
-pub fn over_udp(port: u16, pace: Pace) -> (Handle, Handle) {
+pub fn over_udp(port: u16, pace: Pacing) -> (Handle, Handle) {
     let paced = |id| {
         let mut node = node(id);
         node.links[0].pace = pace;

@@ -2,7 +2,7 @@
 //! and with the link scheduler.
 
 use punctual_os::clock::now;
-use punctual_proto::node::config::RunPolicy;
+use punctual_proto::config::RunPolicy;
 use serde::Serialize;
 
 use super::{Conditions, Measured};

@@ -6,7 +6,7 @@
 use std::process::Stdio;
 
 use anyhow::Context;
-use punctual_proto::node::config::RunPolicy;
+use punctual_proto::config::RunPolicy;
 
 use super::worker::{self, Work};
 use crate::session::Nodes;

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 use punctual_os::clock::thread_cpu;
-use punctual_proto::node::config::RunPolicy;
+use punctual_proto::config::RunPolicy;
 use punctual_sim::scale::{self, Size};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -63,7 +63,7 @@ impl<E: Inlet> Inlet for Mortal<E> {
 
 #[cfg(test)]
 mod tests {
-    use punctual_proto::node::api::CloseReason;
+    use punctual_proto::api::CloseReason;
 
     use super::*;
     use punctual::Nanos;

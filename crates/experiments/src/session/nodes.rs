@@ -11,13 +11,13 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use anyhow::{Context, anyhow, bail};
+use punctual_proto::api::{Event, OpenRequest, PacketOut, Port, UserId};
+use punctual_proto::config::{
+    Admission, CpuConfig, LinkConfig, NodeConfig, Pacing, RunPolicy, SignallingConfig,
+};
 use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
 use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{Event, OpenRequest, PacketOut, Port, UserId};
-use punctual_proto::node::config::{
-    Admission, CpuConfig, LinkConfig, NodeConfig, Pace, RunPolicy, SignallingConfig,
-};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
 /// Faster than any processing: nothing waits for the pace.
@@ -280,7 +280,7 @@ fn config(id: u32, policy: RunPolicy, fragment_bytes: u32) -> anyhow::Result<Nod
     let hosts = [("source", 1), ("sink", 2)];
     let link = LinkConfig {
         packet_bytes_max: PACKET_BYTES_MIN.max(fragment_bytes + HEADER_BYTES),
-        pace: Pace::Completion,
+        pace: Pacing::Completion,
         propagation_max: Nanos::ZERO,
         prediction_error: Nanos::from_millis(5),
         ..LinkConfig::new("null", NodeId(3 - id), RATE)

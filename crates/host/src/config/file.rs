@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use punctual_os::calls::Forbidden;
+use punctual_proto::config::{Admission, Pacing, RunPolicy, WhileBroken};
 use punctual_proto::ids::Name;
-use punctual_proto::node::config::{Admission, Pace, RunPolicy, WhileBroken};
 use punctual_proto::{BitRate, Nanos, Ppm};
 use serde::Deserialize;
 use toml::Spanned;
@@ -241,7 +241,7 @@ pub(super) struct LinkTable {
     pub packet_best_effort: Maybe<Bytes>,
     pub overhead: Maybe<Bytes>,
     pub pipeline_depth: Option<u32>,
-    pub pace: Option<Pace>,
+    pub pace: Option<Pacing>,
     pub reaction: Maybe<Nanos>,
     pub propagation_min: Maybe<Nanos>,
     pub propagation_max: Maybe<Nanos>,

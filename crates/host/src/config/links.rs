@@ -2,7 +2,7 @@
 
 use punctual_link::kernel::{Device, FollowError, FollowedLink};
 use punctual_link::{Link, UdpLink};
-use punctual_proto::node::config::{LinkConfig, Pace};
+use punctual_proto::config::{LinkConfig, Pacing};
 
 use super::devices::Devices;
 use super::xdp::{self, XdpSettings};
@@ -78,7 +78,7 @@ impl HostConfig {
         for (index, settings) in self.xdp_links().filter(|(_, settings)| settings.pace_by_device) {
             let device = Device::named(&settings.classifier.device);
             if device.is_ok_and(|device| device.has_own_pace()) {
-                links[index].pace = Pace::Completion;
+                links[index].pace = Pacing::Completion;
             }
         }
         links

@@ -25,8 +25,8 @@ use punctual_os::heap;
 use punctual_os::random_u64;
 use punctual_os::realtime::{RealTime, SchedulingClass};
 use punctual_proto::Ppm;
+use punctual_proto::config::{KernelTraffic, NodeConfig};
 use punctual_proto::ids::Epoch;
-use punctual_proto::node::config::{KernelTraffic, NodeConfig};
 use punctual_trial::{Defence, holds};
 use thiserror::Error;
 

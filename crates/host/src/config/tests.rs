@@ -7,10 +7,10 @@ use punctual_link::kernel::{CareOptions, FIRST_CLASS, ShaperRate};
 use punctual_link::xdp::{AttachMode, ZeroCopy};
 use punctual_link::{Spins, Stream, UdpOptions};
 use punctual_os::realtime::{RealTime, SchedulingClass};
-use punctual_proto::ids::NodeId;
-use punctual_proto::node::config::{
-    Admission, CpuConfig, Degraded, Interference, KernelTraffic, LinkConfig, Pace, RunPolicy,
+use punctual_proto::config::{
+    Admission, CpuConfig, Degraded, Interference, KernelTraffic, LinkConfig, Pacing, RunPolicy,
 };
+use punctual_proto::ids::NodeId;
 use punctual_proto::{BitRate, Nanos, Ppm};
 
 use super::{Beside, DaemonConfig, HostConfig, LinkDriver, parse};
@@ -160,7 +160,7 @@ fn every_key_of_a_link_over_xdp_means_what_the_example_says() {
     let [link] = &config.node.links[..] else { panic!("one link") };
     assert_eq!((settings.classifier.device.as_str(), settings.queue, settings.frames), ("eth0", 0, 8_192));
     assert_eq!((settings.classifier.mode, settings.zero_copy), (AttachMode::Auto, ZeroCopy::Auto));
-    assert_eq!((settings.spins, settings.pace_by_device, link.pace), (Spins::default(), true, Pace::Clock));
+    assert_eq!((settings.spins, settings.pace_by_device, link.pace), (Spins::default(), true, Pacing::Clock));
     // 10 % of 40 Mbit/s; the least burst; both in the time of a link of 40 Mbit/s less 1 %.
     let kernel_rate = Some(ShaperRate { rate_bps: 4_000_000, burst_bytes: 6_168 });
     let care = CareOptions {
@@ -377,7 +377,7 @@ fn what_is_said_arrives() {
     let link = &config.node.links[0];
     assert_eq!(
         (link.pace, link.reaction, link.admission),
-        (Pace::Completion, Nanos(40_000), Admission::D_ORDER)
+        (Pacing::Completion, Nanos(40_000), Admission::D_ORDER)
     );
     assert_eq!(link.packet_bytes_max, 65_536);
     let error = config.open_links().err().expect("no other end").to_string();

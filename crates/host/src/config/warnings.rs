@@ -1,6 +1,6 @@
 //! What of a configuration works, and is no guarantee.
 
-use punctual_proto::node::config::{KernelTraffic, LinkConfig};
+use punctual_proto::config::{KernelTraffic, LinkConfig};
 
 use super::{HostConfig, LinkDriver};
 

@@ -1,10 +1,10 @@
 //! What this host counts, compared with what there is, for root and the daemon's own user: who looks at everything that a node
 //! holds keeps its processor busy meanwhile.
 
-use punctual_proto::node::api::Account;
+use punctual_ipc::api::{Books, Waiting, WrongCount};
+use punctual_proto::api::Account;
 
 use super::{Host, HostGone, Service};
-use punctual_ipc::api::{Books, Waiting, WrongCount};
 
 /// Hosts with more channels than that are not looked at: their messages go first.
 const CHANNELS_MAX: u32 = 256;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use punctual_ipc::api::{Answer, ApiError, Push, Resource};
 use punctual_ipc::ring::RingHandles;
+use punctual_proto::api::{ChannelRefusal, Event, Grant, HostName, Incoming, RefuseCause, UserId};
 use punctual_proto::ids::ChannelId;
-use punctual_proto::node::api::{ChannelRefusal, Event, Grant, HostName, Incoming, RefuseCause, UserId};
 
 use super::requests::{held_by_outbox, reason};
 use super::{ClientId, End, Health, Host, HostGone, Service, Stage};

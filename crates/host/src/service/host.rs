@@ -4,12 +4,12 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use punctual_analysis::{Contract, Instant};
+use punctual_proto::api::{
+    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
+};
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{
-    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
-};
 use thiserror::Error;
 
 use punctual_ipc::api::EngineStatus;

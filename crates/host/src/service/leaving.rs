@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 
 use punctual_ipc::api::Resource;
+use punctual_proto::api::UserId;
 use punctual_proto::ids::{ChannelId, ListenerId};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::UserId;
 use punctual_trial::{Defence, holds};
 
 use super::{ClientId, End, Host, Service, Stage};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use punctual_ipc::api::{ApiError, FromDaemon};
 use punctual_ipc::socket::{self, Packet, Peer};
-use punctual_proto::node::api::UserId;
+use punctual_proto::api::UserId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::net::{SendFlags, SocketFlags, accept_with};
 

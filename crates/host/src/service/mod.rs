@@ -33,9 +33,9 @@ use punctual_ipc::ring::incoming::InboxHealth;
 use punctual_ipc::ring::outgoing::OutboxHealth;
 use punctual_ipc::socket::{Packet, Peer};
 use punctual_ipc::wake::{Alarm, Doorbell};
+use punctual_proto::api::UserId;
 use punctual_proto::ids::{ChannelId, LinkId, ListenerId, Name};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::UserId;
 use punctual_trial::{Defence, holds};
 use rustix::process::getrlimit;
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use punctual_proto::api::UserId;
 use punctual_proto::limits::{LISTENERS_FOR_ROOT, LISTENERS_MAX};
-use punctual_proto::node::api::UserId;
 use punctual_trial::{Defence, holds};
 
 use punctual_ipc::api::{ApiError, Quotas, Resource, UserStatus};

@@ -1,8 +1,8 @@
 //! Measuring a link for a client: asked here, answered when the node has done it.
 
 use punctual_ipc::api::{Answer, ApiError};
+use punctual_proto::api::{MeasuredRate, RateRefusal};
 use punctual_proto::ids::LinkId;
-use punctual_proto::node::api::{MeasuredRate, RateRefusal};
 
 use super::quota::is_privileged;
 use super::requests::Outcome;

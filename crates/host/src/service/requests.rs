@@ -11,9 +11,9 @@ use punctual_ipc::ring::{
     InboxWriter, OutboxReader, RingError, RingHandles, RingShape, Turns, inbox, now, outbox,
 };
 use punctual_ipc::wake::Doorbell;
+use punctual_proto::api::{ChannelStatus, Grant, OpenRequest, RequestError, UserId};
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{ChannelStatus, Grant, OpenRequest, RequestError, UserId};
 use punctual_trial::{Defence, holds};
 
 use super::acceptance::accept_messages;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use punctual_ipc::api::{ApiError, Resource};
 use punctual_ipc::wake::{Alarm, Rank, Remains, Ringer, Ropes};
-use punctual_proto::node::api::UserId;
+use punctual_proto::api::UserId;
 
 use super::quota::is_privileged;
 use super::{Health, Host, Service};

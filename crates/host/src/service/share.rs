@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use punctual_analysis::{Instant, Nanos, Ppm};
-use punctual_proto::node::api::UserId;
+use punctual_proto::api::UserId;
 use punctual_trial::{Defence, holds};
 
 use super::quota::is_privileged;

@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use punctual_proto::node::api::UserId;
+use punctual_proto::api::UserId;
 use punctual_trial::{Defence, holds};
 
 use super::quota::is_privileged;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use punctual_analysis::Nanos;
-use punctual_proto::node::api::UserId;
+use punctual_proto::api::UserId;
 use punctual_trial::{Defence, holds};
 
 /// Requests taken from all programs of one user in a turn, those that hang up included.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use punctual_proto::node::config::CostSource;
+use punctual_proto::config::CostSource;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

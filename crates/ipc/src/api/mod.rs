@@ -7,11 +7,11 @@
 mod engine;
 
 use punctual_analysis::{Contract, Nanos, Ppm};
-use punctual_proto::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId};
-use punctual_proto::node::api::{
+use punctual_proto::api::{
     BrokenStage, ChannelRefusal, ChannelStatus, CloseReason, Grant, NodeStatus, Notice, RateRefusal,
     RateStatus, Receipt, RequestError, UserId,
 };
+use punctual_proto::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

@@ -10,8 +10,8 @@
 //! reads nothing back.
 
 use punctual_analysis::Nanos;
+use punctual_proto::api::ChannelCounters;
 use punctual_proto::latencies::{BUCKETS, Latencies, Observation};
-use punctual_proto::node::api::ChannelCounters;
 
 use super::sequence::{self, Writer, bytes_of};
 use super::{HEADER_BYTES, LINE_BYTES};

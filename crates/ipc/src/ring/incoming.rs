@@ -15,9 +15,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant as Deadline;
 
 use punctual_analysis::{Instant, Nanos};
+use punctual_proto::api::ChannelCounters;
 use punctual_proto::latencies::{Latencies, Observation};
 use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite, Timeliness};
-use punctual_proto::node::api::ChannelCounters;
 
 use super::counters::{CountersReader, CountersWriter, DAEMON_HEADER_BYTES};
 use super::free_list::FreeList;

@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant as Deadline;
 
 use punctual_analysis::Instant;
+use punctual_proto::api::ChannelCounters;
 use punctual_proto::memory::{MessageRead, Outbox};
-use punctual_proto::node::api::ChannelCounters;
 use punctual_trial::{Defence, holds};
 use thiserror::Error;
 

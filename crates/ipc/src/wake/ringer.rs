@@ -176,7 +176,7 @@ struct Ringing {
     left: Receiver<Box<dyn Remains>>,
     freed: Alarm,
     dying: Vec<Box<dyn Remains>>,
-    pace: Pace,
+    pace: Pacing,
     place: Place,
 }
 
@@ -236,7 +236,7 @@ impl Ringing {
     /// On the thread itself.
     fn new(bells: Arc<Bells>, left: Receiver<Box<dyn Remains>>, freed: Alarm, rank: Box<dyn Rank>) -> Self {
         let place = Place::new(rank.follows());
-        Self { bells, left, freed, dying: Vec::new(), pace: Pace::new(rank), place }
+        Self { bells, left, freed, dying: Vec::new(), pace: Pacing::new(rank), place }
     }
 
     fn run(mut self) {
@@ -306,7 +306,7 @@ impl Ringing {
 }
 
 /// In which class the thread runs.
-struct Pace {
+struct Pacing {
     rank: Box<dyn Rank>,
     raised: bool,
     budget: Budget,
@@ -314,7 +314,7 @@ struct Pace {
     cpu_ns: u64,
 }
 
-impl Pace {
+impl Pacing {
     fn new(rank: Box<dyn Rank>) -> Self {
         Self { rank, raised: false, budget: Budget::default(), cpu_ns: 0 }
     }

@@ -7,13 +7,13 @@
 //!   bytes. If the head of queue 1 does not fit, *nothing* is handed over: small best effort must not pass it.
 //! - The scheduler owns the packet references `P` from `enqueue` to `poll`, `remove_channel` or an
 //!   [`Overflow`]. It reads no clock; it allocates only in `new`, `add_channel` and `set_channel`.
-//! - A slot is in use from `enqueue` until the packet has left (`complete`). With [`Pace::Clock`] it comes free
+//! - A slot is in use from `enqueue` until the packet has left (`complete`). With [`Pacing::Clock`] it comes free
 //!   at hand-over: by then the bytes are copied into the driver's frame, which the window bounds, and a
 //!   hand-over is never later than the departure up to which the buffer formula counts.
 //! - Work is bounded in each call: `poll` moves at most [`limits::LINK_MOVES_MAX`] channels from queue 3; while
 //!   more are due it hands nothing over and `next_timeout` lies in the past: poll again.
 //!
-//! [`Pace::Clock`]: crate::node::config::Pace::Clock
+//! [`Pacing::Clock`]: crate::config::Pacing::Clock
 
 mod best_effort;
 mod guaranteed;
@@ -27,7 +27,7 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
 use crate::limits;
-use crate::node::earliest;
+use crate::times::earliest;
 pub use parameters::{
     BestEffortKey, Class, FlowIndex, Guaranteed, LinkCounters, LinkParameters, Occupancy, Overflow,
     OverflowReason, Scheduled,

@@ -1,6 +1,6 @@
 //! When the next packet may be handed over, and when it will have left: the pipeline window.
 //!
-//! With [`Pace::Completion`] the driver says what has left, in the order of hand-over. With [`Pace::Clock`]
+//! With [`Pacing::Completion`] the driver says what has left, in the order of hand-over. With [`Pacing::Clock`]
 //! a GCRA says so: the theoretical arrival time TAT is when the last bit handed over leaves a link that drains
 //! at exactly our rate, and a packet goes when now >= TAT - (P-1)·U, with no credit for time gone idle.
 
@@ -9,8 +9,8 @@ use alloc::collections::VecDeque;
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
 use super::parameters::{ByteTime, FlowIndex, LinkParameters};
+use crate::config::Pacing;
 use crate::limits::IN_FLIGHT_PACKETS_MAX;
-use crate::node::config::Pace;
 
 #[derive(Debug)]
 struct InFlight {
@@ -52,7 +52,7 @@ impl Pacer {
         let (depth, mtu) =
             (u64::from(parameters.pipeline_depth.max(1)), u64::from(parameters.mtu_wire_bytes));
         let window = match parameters.pace {
-            Pace::Clock => {
+            Pacing::Clock => {
                 let tolerance_bytes = (depth - 1) * mtu;
                 Window::Clock {
                     tat: Instant::ZERO,
@@ -60,7 +60,7 @@ impl Pacer {
                     tolerance_bytes,
                 }
             }
-            Pace::Completion => Window::Completion {
+            Pacing::Completion => Window::Completion {
                 bytes_max: depth * mtu,
                 bytes: 0,
                 credit_bytes: 0,

@@ -2,8 +2,8 @@
 
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
+use crate::config::{Interference, LinkConfig, Pacing};
 use crate::limits;
-use crate::node::config::{Interference, LinkConfig, Pace};
 
 /// A link as its scheduler sees it; see [`LinkParameters::of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct LinkParameters {
     /// P: largest packets' worth of bytes that may be handed over and not yet sent; at least 1.
     pub pipeline_depth: u32,
     /// What drives the pipeline.
-    pub pace: Pace,
+    pub pace: Pacing,
     /// Kernel traffic beside us: moves the latest departure.
     pub interference: Interference,
     /// Most of the rate that one best-effort flow may take; [`Ppm::ONE`] is no cap.

@@ -4,10 +4,10 @@
 use alloc::vec::Vec;
 
 use super::Node;
-use super::api::Account;
 use super::clip::{Clip, RoleState};
 use super::packet::Packet;
 use super::plane::Plane;
+use crate::api::Account;
 use crate::ids::LinkId;
 use crate::memory::Memory;
 

@@ -9,7 +9,6 @@ use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, buffers};
 
-use super::api::{FilterChange, Passed, Receipt, RefuseCause, Role, StageGrant, Tally};
 use super::clip::{
     Clip, Counters, Demoted, Ending, Forwarder, Lenient, Outlet, PacketQueue, Punctual, RoleState, Sink,
     Source, Told,
@@ -18,6 +17,7 @@ use super::filters::{Upstream, slack_ns_min};
 use super::outgoing::Outgoing;
 use super::plane::{Owner, Plane, best_effort_parameters};
 use super::stages::{Held, Pooled, Relaxed, Reserved};
+use crate::api::{FilterChange, Passed, Receipt, RefuseCause, Role, StageGrant, Tally};
 use crate::fragment::{Fragmentation, Reassembly, packet_wire_bytes};
 use crate::ids::ChannelId;
 use crate::limits::BEST_EFFORT_OUTGOING_MAX;

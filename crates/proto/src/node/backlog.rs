@@ -5,10 +5,10 @@ use alloc::collections::VecDeque;
 
 use punctual_analysis::{Instant, Nanos};
 
-use super::api::WorkKind;
 use super::clip::{Clip, RoleState};
 use super::plane::Plane;
 use super::work::Unit;
+use crate::api::WorkKind;
 use crate::ids::ChannelId;
 use crate::memory::Memory;
 use crate::sched::{Activation, Executor, HandlerId};

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use punctual_analysis::{Instant, Nanos, Ppm};
 
-use super::api::{ChannelCounters, DropCounters};
 use super::outgoing::{Arrival, Messages, Outgoing};
+use crate::api::{ChannelCounters, DropCounters};
 use crate::fragment::{Outcome, Reassembly, Rejection};
 use crate::ids::{Address, ChannelId, LinkId, NodeId, PathId};
 use crate::limits::{

@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 use punctual_analysis::{BitRate, Instant, Nanos};
 
 use super::Node;
-use super::api::{Breach, Cause, Event, LateArrivals, StageName};
 use super::late::{Said, watches};
+use crate::api::{Breach, Cause, Event, LateArrivals, StageName};
 use crate::ids::LinkId;
 use crate::limits::{LATE_ARRIVALS_INTERVAL, WATCH_SLOT};
 use crate::memory::Memory;
@@ -227,7 +227,7 @@ impl<M: Memory> Node<M> {
     }
 
     /// This node's broken stages and those on the ways of its channels.
-    pub(super) fn broken_stages(&self) -> Vec<super::api::BrokenStage> {
+    pub(super) fn broken_stages(&self) -> Vec<crate::api::BrokenStage> {
         let broken = self.signalling.broken_stages();
         broken
             .map(|(stage, breach): (StageName, Breach)| self.signalling.broken_stage(stage, breach))

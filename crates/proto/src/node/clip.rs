@@ -10,13 +10,13 @@ use core::ops::AddAssign;
 use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals, LogicalArrivals};
 use punctual_analysis::{Guarantee, Instant, Nanos};
 
-use super::api::{ChannelCounters, Notice, Passed, Receipt, Tally, Thrown};
 use super::best_effort::Slot;
-use super::lateness::Timeliness;
 use super::outgoing::Outgoing;
 use super::plane::Line;
+use crate::api::{ChannelCounters, Notice, Passed, Receipt, Tally, Thrown};
 use crate::fragment::Reassembly;
 use crate::ids::{ChannelId, LinkId};
+use crate::lateness::Timeliness;
 use crate::linksched::FlowIndex;
 use crate::memory::{Inbox, Memory, MessageInfo, Outbox};
 use crate::sched::HandlerId;

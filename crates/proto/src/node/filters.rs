@@ -25,8 +25,8 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Activation, Contract, Late, Nanos};
 
 use super::admit::Buffers;
-use super::api::{FilterChange, PathFilter};
 use super::plane::Plane;
+use crate::api::{FilterChange, PathFilter};
 use crate::ids::LinkId;
 use crate::limits::HEADER_BYTES;
 use crate::memory::Memory;
@@ -95,8 +95,8 @@ impl<M: Memory> Plane<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::Role;
     use crate::ids::{ChannelId, ChannelNumber, Cookie, Epoch, NodeId, PathId};
-    use crate::node::api::Role;
     use alloc::sync::Arc;
     use punctual_analysis::Rate;
 

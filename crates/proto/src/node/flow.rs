@@ -2,11 +2,11 @@
 
 use punctual_analysis::{Instant, Nanos};
 
-use super::api::WorkKind;
 use super::best_effort::{Flow, key_of};
 use super::packet::Packet;
 use super::plane::Plane;
 use super::work::Unit;
+use crate::api::WorkKind;
 use crate::ids::ChannelId;
 use crate::memory::Memory;
 use crate::sched::Activation;

@@ -3,12 +3,12 @@
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
-use super::api::WorkKind;
 use super::best_effort::key_of;
 use super::clip::{Clip, Forwarder, RoleState};
 use super::packet::Packet;
 use super::plane::Plane;
 use super::work::Unit;
+use crate::api::WorkKind;
 use crate::ids::ChannelId;
 use crate::linksched::Guaranteed;
 use crate::memory::Memory;

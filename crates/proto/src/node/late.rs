@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use punctual_analysis::{Instant, Nanos};
 
 use super::Node;
-use super::api::{Event, LateStage, SeenIn, StageName};
+use crate::api::{Event, LateStage, SeenIn, StageName};
 use crate::ids::LinkId;
 use crate::limits::{LATE_TOLD_INTERVAL, WATCH_SLOT};
 use crate::memory::Memory;

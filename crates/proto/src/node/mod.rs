@@ -7,21 +7,17 @@
 mod accidents;
 mod accounts;
 mod admit;
-pub mod api;
 mod backlog;
 mod best_effort;
 mod breaches;
-mod check;
 mod clip;
-pub mod config;
 mod filters;
 mod flow;
 mod forward;
 mod late;
-pub mod lateness;
+mod neighbour_clock;
 mod outgoing;
 mod packet;
-pub mod plan;
 mod plane;
 pub(crate) mod rate;
 mod receive;
@@ -41,35 +37,23 @@ mod tests;
 mod transmit;
 mod work;
 
-use punctual_analysis::{Instant, Link, Nanos, Ppm};
+use punctual_analysis::{Instant, Nanos, Ppm};
 
-pub use self::check::NodeConfigError;
 pub use self::stages::{Decided, Decision};
 
-use self::api::{CloseReason, Event, FilterChange, Port, Transmit, Work, WorkKind};
 use self::breaches::Looks;
-use self::config::{CpuCosts, LinkConfig, NodeConfig};
-use self::lateness::NeighbourClock;
+use self::neighbour_clock::NeighbourClock;
 use self::plane::{Owner, Plane};
 use self::rate::Rates;
 use self::signals::Signals;
+use crate::api::{CloseReason, Event, FilterChange, Port, Transmit, Work, WorkKind};
+use crate::config::NodeConfigError;
+use crate::config::{CpuCosts, NodeConfig};
 use crate::ids::{LinkId, PathId};
 use crate::memory::Memory;
 use crate::sched::HandlerId;
 use crate::signalling::Signalling;
-
-/// A link as admission sees it.
-pub fn link_model(link: &LinkConfig) -> Link {
-    stages::link_model(link)
-}
-
-/// The earlier of two times that may never come.
-pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
-}
+use crate::times::earliest;
 
 /// One host.
 pub struct Node<M: Memory> {
@@ -85,7 +69,7 @@ impl<M: Memory> Node<M> {
     /// # Errors
     /// Where the configuration contradicts itself.
     pub fn new(config: NodeConfig, seed: u64, now: Instant) -> Result<Self, NodeConfigError> {
-        check::check(&config)?;
+        config.check()?;
         let signalling = Signals::new(Signalling::new(&config, seed, now));
         let (looks, rates) = (Looks::new(config.links.len()), Rates::new(&config.links));
         Ok(Self { looks, rates, signalling, plane: Plane::new(config)? })

@@ -13,13 +13,10 @@ use punctual_analysis::arrival::{ArrivalTerms, LogicalArrivals};
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{BitRate, Instant, Nanos, Policing, Ppm, Rate};
 
-use super::api::{ChannelCounters, DropCounters, FilterChange, Notice};
 use super::backlog::Backlog;
 use super::best_effort::{Arrivals, Binding, Flow, Message};
 use super::clip::{Clip, Ending, PacketIn, RoleState};
-use super::config::{KernelTraffic, LinkConfig, NodeConfig};
-use super::earliest;
-use super::lateness::NeighbourClock;
+use super::neighbour_clock::NeighbourClock;
 use super::outgoing::Messages;
 use super::packet::Packet;
 use super::rate::arrivals::FillerArrivals;
@@ -29,6 +26,8 @@ use super::shaper::Shaper;
 use super::signals::Signals;
 use super::stages::{Stages, signal_rate};
 use super::standstill::Promises;
+use crate::api::{ChannelCounters, DropCounters, FilterChange, Notice};
+use crate::config::{KernelTraffic, LinkConfig, NodeConfig};
 use crate::fragment::packet_wire_bytes;
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 use crate::limits::{
@@ -40,6 +39,7 @@ use crate::sched::{Budget, Class, Executor, HandlerId, HandlerParameters, Trigge
 use crate::shared::Shared;
 use crate::slab::{Slab, reserve};
 use crate::table::{Paths, Table};
+use crate::times::earliest;
 use crate::watch::Watch;
 
 /// Whose handler it is.
@@ -214,7 +214,7 @@ pub(super) struct Plane<M: Memory> {
 }
 
 impl<M: Memory> Plane<M> {
-    pub fn new(config: NodeConfig) -> Result<Self, super::check::NodeConfigError> {
+    pub fn new(config: NodeConfig) -> Result<Self, crate::config::NodeConfigError> {
         let rate = signal_rate(&config)?;
         let stages = Stages::new(&config)?;
         let mut executor = Executor::new(config.cpu.run)

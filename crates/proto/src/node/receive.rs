@@ -7,11 +7,11 @@ use punctual_analysis::arrival::{Arrival, Verdict};
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_trial::{Defence, holds};
 
-use super::api::{Port, Tally};
 use super::best_effort::Waiting;
 use super::clip::{Clip, PacketIn, PacketQueue, RoleState};
 use super::plane::{Line, Plane, SignalIn};
 use super::stages::Stages;
+use crate::api::{Port, Tally};
 use crate::ids::LinkId;
 use crate::limits::{HEADER_BYTES, SIGNALS_WAITING_MAX};
 use crate::memory::Memory;

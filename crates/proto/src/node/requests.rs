@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 use punctual_analysis::{Contract, Instant, Nanos};
 
 use super::Node;
-use super::api::{ChannelCounters, CloseReason, OpenRequest, RequestError, UserId};
 use super::best_effort::{Binding, Flow, Message, key_of};
 use super::clip::RoleState;
 use super::outgoing::{self, Outgoing};
 use super::plane::{Owner, best_effort_parameters};
+use crate::api::{ChannelCounters, CloseReason, OpenRequest, RequestError, UserId};
 use crate::ids::{Address, ChannelId, ChannelNumber, ListenerId, Name, PathId};
 use crate::limits::{BEST_EFFORT_OUTGOING_MAX, HEADER_BYTES};
 use crate::memory::Memory;

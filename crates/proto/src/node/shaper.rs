@@ -15,16 +15,17 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::ordered::Ordered;
 use punctual_analysis::{BitRate, Demand, Instant, Link, Nanos, Ppm};
 
-use super::api::KernelShare;
-use super::config::LinkConfig;
+use super::Node;
 use super::plane::{Line, Plane};
-use super::{Node, earliest};
+use crate::api::KernelShare;
+use crate::config::LinkConfig;
 use crate::ids::{ChannelId, LinkId};
 use crate::limits::{
     SHAPER_CONTENTION, SHAPER_CONTENTION_KEPT, SHAPER_GROWS_AFTER, SHAPER_RETRY, SHAPER_STEP_PPM,
 };
 use crate::memory::Memory;
 use crate::signalling::LocalChannel;
+use crate::times::earliest;
 
 /// What the shaper is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -370,9 +371,9 @@ impl<M: Memory> Node<M> {
 mod tests {
     use punctual_analysis::{Contract, Rate};
 
-    use super::super::config::Interference;
-    use super::super::link_model;
     use super::*;
+    use crate::config::Interference;
+    use crate::config::link_model;
     use crate::ids::NodeId;
 
     /// A busy period that began under the exact test ends under it: the share grows once queue 1 is empty, which is looked for

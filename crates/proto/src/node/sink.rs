@@ -3,13 +3,13 @@
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Instant, Nanos, Ppm};
 
-use super::api::{Notice, WorkKind};
 use super::clip::{Clip, Count, Counters, Held, Punctual, RoleState, Run, Sink};
-use super::lateness::{Timeliness, drifted, timeliness};
 use super::plane::Plane;
 use super::work::Unit;
+use crate::api::{Notice, WorkKind};
 use crate::fragment::Outcome;
 use crate::ids::ChannelId;
+use crate::lateness::{Timeliness, drifted, timeliness};
 use crate::limits::HEADER_BYTES;
 use crate::memory::{Inbox, Memory, MessageInfo};
 use crate::wire::Header;

@@ -8,14 +8,14 @@ use alloc::vec::Vec;
 use punctual_analysis::arrival::SourceVerdict;
 use punctual_analysis::{Instant, Nanos};
 
-use super::api::{Notice, WorkKind};
 use super::best_effort::{Message, key_of};
 use super::clip::{Clip, Demoted, Ending, RoleState, Source};
-use super::config::Pace;
 use super::outgoing::{Arrival, Fragment, Messages};
 use super::packet::Packet;
 use super::plane::{Line, Plane};
 use super::work::Unit;
+use crate::api::{Notice, WorkKind};
+use crate::config::Pacing;
 use crate::ids::ChannelId;
 use crate::limits::WATCH_SLOT;
 use crate::linksched::Guaranteed;
@@ -77,7 +77,7 @@ impl<M: Memory> Plane<M> {
         let used = line.scheduler.occupancy(source.outlet.flow).slots_used_max;
         counters.occupancy_max = counters.occupancy_max.max(used);
         // Where the adapter sets the pace, or had no room, the source may have waited for it.
-        if line.config.pace == Pace::Clock && now.since(line.full_at) >= WATCH_SLOT {
+        if line.config.pace == Pacing::Clock && now.since(line.full_at) >= WATCH_SLOT {
             self.note_processor(due.map_or(Nanos::ZERO, |due| now.since(due)), now);
         }
     }

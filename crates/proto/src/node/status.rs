@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use punctual_analysis::{Guarantee, Instant};
 
 use super::Node;
-use super::api::{
+use super::clip::{Clip, RoleState};
+use crate::api::{
     ChannelCounters, ChannelPage, ChannelStatus, DegradedHost, DegradedPlace, DropCounters, ForeignVersion,
     LinkStatus, NodeStatus, hosts_of,
 };
-use super::clip::{Clip, RoleState};
 use crate::ids::{ChannelId, LinkId};
 use crate::latencies::Latencies;
 use crate::memory::{Inbox, Memory};

@@ -4,13 +4,13 @@
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
-use super::api::{PacketOut, Port, Tally, Transmit};
 use super::clip::{Clip, RoleState};
-use super::config::Pace;
 use super::outgoing::{Fragment, Messages, Outgoing};
 use super::packet::Packet;
 use super::plane::Plane;
 use super::signals::Signals;
+use crate::api::{PacketOut, Port, Tally, Transmit};
+use crate::config::Pacing;
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
 use crate::limits::{HEADER_BYTES, WATCH_SLOT};
 use crate::linksched::{Class, Scheduled};
@@ -78,7 +78,7 @@ impl<M: Memory> Plane<M> {
         if line.filler.is_some() {
             return;
         }
-        let is_held = line.config.pace == Pace::Completion || now.since(line.full_at) < WATCH_SLOT;
+        let is_held = line.config.pace == Pacing::Completion || now.since(line.full_at) < WATCH_SLOT;
         if is_held && !is_queued_late {
             line.departures_watch.late(late, now);
             self.stirred = true;

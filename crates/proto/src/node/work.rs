@@ -5,9 +5,9 @@
 
 use punctual_analysis::{Instant, Nanos};
 
-use super::api::{Notice, Work, WorkKind};
 use super::clip::RoleState;
 use super::plane::{Owner, Plane};
+use crate::api::{Notice, Work, WorkKind};
 use crate::memory::Memory;
 use crate::sched::HandlerId;
 

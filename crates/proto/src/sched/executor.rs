@@ -10,10 +10,10 @@ use super::budget::Account;
 use super::caps::{Bucket, Caps};
 use super::heap::IndexedHeap;
 use super::parameters::{Activation, Class, HandlerId, HandlerParameters};
+use crate::config::RunPolicy;
 use crate::limits::{EXECUTOR_MOVES_MAX, PRIORITY_LEVELS};
-use crate::node::config::RunPolicy;
-use crate::node::earliest;
 use crate::slab::reserve;
+use crate::times::earliest;
 
 const LEVEL_LOWEST: u8 = PRIORITY_LEVELS - 1;
 

@@ -9,9 +9,9 @@ use super::requests::Refused;
 use super::resources::Resources;
 use super::states::Input;
 use super::transitions::Particulars;
+use crate::api::{ChannelRefusal, CloseReason, RefuseCause, Role};
 use crate::ids::{ChannelId, LinkId, PathId};
 use crate::limits::HALF_OPEN_PER_NEIGHBOUR_MAX;
-use crate::node::api::{ChannelRefusal, CloseReason, RefuseCause, Role};
 
 impl Signalling {
     /// Refuses what has waited for too long to be sent over a link.

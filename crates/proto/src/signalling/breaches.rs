@@ -18,8 +18,8 @@ use super::channel::Channel;
 use super::message::{Message, StageReport, Witness};
 use super::reports::Changed;
 use super::states::State;
+use crate::api::{Breach, BrokenStage, Event, LateArrivals, Role, StageName};
 use crate::ids::{ChannelId, LinkId, NodeId};
-use crate::node::api::{Breach, BrokenStage, Event, LateArrivals, Role, StageName};
 use crate::watch::Watch;
 
 impl Signalling {

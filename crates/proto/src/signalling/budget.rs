@@ -10,9 +10,9 @@ use punctual_analysis::sharing::{ShareStage, Sharing};
 use punctual_analysis::{Contract, Horizon, Nanos, Ppm, Rate, RefusalReason};
 
 use super::resources::CommitTerms;
-use crate::node::api::{RefuseCause, Role, StageGrant};
-use crate::node::config::{LinkConfig, NodeConfig};
-use crate::node::link_model;
+use crate::api::{RefuseCause, Role, StageGrant};
+use crate::config::link_model;
+use crate::config::{LinkConfig, NodeConfig};
 
 const PPM: u128 = 1_000_000;
 /// More than all roundings of a longest route.
@@ -196,8 +196,8 @@ mod tests {
 
     use super::super::random::SplitMix64;
     use super::*;
+    use crate::api::StageKind;
     use crate::ids::NodeId;
-    use crate::node::api::StageKind;
 
     fn stage(bound: u64, propagation_max: u64, cost: u64) -> StageGrant {
         StageGrant {
@@ -241,13 +241,13 @@ mod tests {
         let link = LinkConfig {
             rate_error: Ppm(0),
             pipeline_depth: 2,
-            pace: crate::node::config::Pace::Completion,
+            pace: crate::config::Pacing::Completion,
             prediction_error: Nanos(7),
             propagation_min: Nanos(10),
             propagation_max: Nanos(30),
             packet_bytes_max: 900,
             overhead_bytes: 100,
-            interference: crate::node::config::Interference { sigma: Nanos(500), rho: Ppm(0) },
+            interference: crate::config::Interference { sigma: Nanos(500), rho: Ppm(0) },
             ..LinkConfig::new("x", NodeId(2), punctual_analysis::BitRate(8_000_000_000))
         };
         assert_eq!(arrival_error_of(&link), Nanos(7 + 2_000 + 500 + 20));

@@ -15,8 +15,8 @@ use super::offers::Offering;
 use super::requests::Asked;
 use super::resources::LocalChannel;
 use super::states::State;
+use crate::api::{ChannelRefusal, CloseReason, DegradedHost, Role, StageGrant, UserId};
 use crate::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId, PathId};
-use crate::node::api::{ChannelRefusal, CloseReason, DegradedHost, Role, StageGrant, UserId};
 use crate::table::{OfChannel, Paths, Table};
 
 /// What only the source knows: how the application asked, and what else can be tried.

@@ -11,8 +11,8 @@
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 
+use crate::lateness::drifted;
 use crate::limits::CLOCK_BOUND_AGE_MAX;
-use crate::node::lateness::drifted;
 
 /// Receive stamps of drivers are moved from one clock to another: they may be so much too early.
 const STAMP_ERROR: Nanos = Nanos(2_000);

@@ -15,8 +15,8 @@ use super::decisions::{Deciding, Then};
 use super::message::{Create, Message};
 use super::resources::{Answer, LocalChannel, Resources};
 use super::transitions::{CLOSED, Particulars};
+use crate::api::{ChannelRefusal, CloseReason, Event, RefuseCause, Role, StageGrant};
 use crate::ids::{ChannelId, LinkId};
-use crate::node::api::{ChannelRefusal, CloseReason, Event, RefuseCause, Role, StageGrant};
 
 impl Signalling {
     /// Asks the local stages for what `create` wants, and goes on with `then` when they have answered.

@@ -12,8 +12,8 @@ use super::fair::Places;
 use super::message::Create;
 use super::offers::Offering;
 use super::resources::LocalChannel;
+use crate::api::{CloseReason, OpenRequest, RefuseCause, StageGrant};
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
-use crate::node::api::{CloseReason, OpenRequest, RefuseCause, StageGrant};
 
 /// What goes on when the stages have answered.
 #[derive(Debug)]

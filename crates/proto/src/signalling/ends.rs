@@ -7,9 +7,9 @@ use super::resources::Resources;
 use super::states::{Input, State, transition};
 use super::transitions::{CLOSED, Particulars};
 use super::{Listener, Signalling};
+use crate::api::{CloseReason, RefuseCause, RequestError, Role};
 use crate::ids::{ChannelId, ListenerId, Name};
 use crate::limits::{LISTENERS_MAX, REASON_BYTES_MAX};
-use crate::node::api::{CloseReason, RefuseCause, RequestError, Role};
 use crate::text::Foreign;
 
 impl Signalling {

@@ -15,13 +15,11 @@ use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::{Input, State};
 use super::transitions::{Particulars, ask_final, commit};
+use crate::api::{ChannelRefusal, CloseReason, Event, Incoming, RefuseCause, RequestError, Role, StageGrant};
+use crate::api::{DegradedHost, Grant, OpenRequest, degraded};
+use crate::config::Degraded;
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
 use crate::limits::CHANNELS_MAX;
-use crate::node::api::{
-    ChannelRefusal, CloseReason, Event, Incoming, RefuseCause, RequestError, Role, StageGrant,
-};
-use crate::node::api::{DegradedHost, Grant, OpenRequest, degraded};
-use crate::node::config::Degraded;
 
 impl Signalling {
     /// Opens (or probes) a channel; `Opened`, `Refused` or `Probed` follows.

@@ -7,8 +7,8 @@ use core::ops::Bound::{Excluded, Included, Unbounded};
 
 use punctual_trial::{Defence, holds};
 
+use crate::api::UserId;
 use crate::ids::NodeId;
-use crate::node::api::UserId;
 
 /// Who asks: a user of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -13,9 +13,9 @@ use super::peer::Change;
 use super::resources::Resources;
 use super::states::{Input, State};
 use super::transitions::Particulars;
+use crate::api::{CloseReason, RefuseCause, Role};
 use crate::ids::{ChannelNumber, Epoch, LinkId, NodeId, PathId};
 use crate::limits::{REFRESHES_PER_LEASE, SHAPER_PATIENCE};
-use crate::node::api::{CloseReason, RefuseCause, Role};
 
 /// Channels that one REFRESH names; at most five bytes each.
 const REFRESH_CHANNELS_MAX: usize = 1_000;

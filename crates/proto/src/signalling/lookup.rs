@@ -9,9 +9,9 @@ use super::fair::Source;
 use super::message::{Message, Route};
 use super::packet::VERSION as RTCOP_VERSION;
 use super::peer::Peer;
+use crate::api::RefuseCause;
+use crate::config::LinkConfig;
 use crate::ids::{LinkId, ListenerId, Name, NodeId};
-use crate::node::api::RefuseCause;
-use crate::node::config::LinkConfig;
 
 /// Longest time that retransmissions may take until a neighbour's silence is an answer.
 const ANSWER_TIME_MAX: Nanos = Nanos::from_secs(60);

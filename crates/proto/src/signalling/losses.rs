@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use super::Signalling;
 use super::channel::Channel;
 use super::message::{Message, Route};
+use crate::api::{LostAt, Passed, Receipt, StageName};
 use crate::ids::{LinkId, NodeId, PathId};
-use crate::node::api::{LostAt, Passed, Receipt, StageName};
 
 /// What hosts have said of channels whose source is here and waits for the sink's last word.
 #[derive(Debug, Default)]
@@ -127,7 +127,7 @@ impl Signalling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::api::{LostWhy, Thrown};
+    use crate::api::{LostWhy, Thrown};
 
     const NODES: [NodeId; 4] = [NodeId(1), NodeId(2), NodeId(3), NodeId(4)];
 

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::fair::Source;
 use super::rates::RateWord;
-use crate::ids::{Address, ChannelNumber, Cookie, Epoch, LinkId, Name, NodeId, PathId};
-use crate::limits::ROUTE_NODES_MAX;
-use crate::node::api::{
+use crate::api::{
     Breach, ChannelRefusal, CloseReason, LateArrivals, Passed, Receipt, StageGrant, StageName, Tally, UserId,
 };
+use crate::ids::{Address, ChannelNumber, Cookie, Epoch, LinkId, Name, NodeId, PathId};
+use crate::limits::ROUTE_NODES_MAX;
 
 /// The nodes of a route and where on it the message is: source routing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,9 +16,9 @@ use alloc::vec::Vec;
 
 use punctual_analysis::{Contract, Instant, Nanos, Ppm};
 
+use crate::api::Event;
+use crate::config::NodeConfig;
 use crate::ids::{ChannelId, ChannelNumber, LinkId, ListenerId, Name, PathId};
-use crate::node::api::Event;
-use crate::node::config::NodeConfig;
 use crate::shared::Shared;
 
 mod asks;
@@ -47,13 +47,13 @@ mod rates;
 mod reports;
 mod requests;
 pub mod resources;
-pub mod seal;
 mod states;
 mod stream;
 mod transitions;
 mod views;
 mod window;
 
+pub use crate::seal::SealKey;
 pub use budget::drain_max;
 use channel::{Channel, Channels, Way};
 pub use clock::ClockOffset;
@@ -61,7 +61,6 @@ use decisions::Decisions;
 use losses::Losses;
 use message::Message;
 use news::LinkNews;
-pub(crate) use packet::OVERHEAD_BYTES_MAX;
 use packet::{Key, Rejected};
 pub use packet::{VERSION as RTCOP_VERSION, renumbered, tag};
 use peer::{Ignored, Peer};
@@ -71,7 +70,6 @@ pub use rates::RateWord;
 use reports::Breaches;
 use requests::{Refused, Requests};
 pub use resources::{Answer, CommitTerms, LocalChannel, Resources};
-pub use seal::SealKey;
 use states::State;
 use transitions::Particulars;
 pub use views::{ChannelView, NeighbourView};

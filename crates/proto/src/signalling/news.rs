@@ -7,9 +7,9 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::Signalling;
 use super::peer::{Change, Presence};
+use crate::api::{Event, LinkChange};
 use crate::ids::LinkId;
 use crate::limiter::Limiter;
-use crate::node::api::{Event, LinkChange};
 
 /// How soon packets that do not authenticate are told again.
 const AGAIN: Nanos = Nanos::from_secs(60);

@@ -17,8 +17,8 @@ use super::message::Create;
 use super::resources::Resources;
 use super::states::State;
 use super::transitions::Particulars;
+use crate::api::{ChannelRefusal, Event, OpenRequest, RefuseCause, StageGrant};
 use crate::ids::{ChannelId, NodeId};
-use crate::node::api::{ChannelRefusal, Event, OpenRequest, RefuseCause, StageGrant};
 
 /// Most offers of one refusal that are asked for.
 const OFFERS_MAX: u8 = 8;

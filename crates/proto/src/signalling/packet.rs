@@ -13,10 +13,10 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 use punctual_trial::{Defence, holds};
 use serde::{Deserialize, Serialize};
 
-use super::seal::{ENVELOPE_BYTES, NUMBER_OFFSET, SEAL_OFFSET, SealKey};
 use super::stream::Received;
-use crate::ids::{Epoch, NodeId};
+use crate::ids::{Epoch, Life, NodeId};
 use crate::limits::SIGNAL_BYTES_MAX;
+use crate::seal::{ENVELOPE_BYTES, NUMBER_OFFSET, SEAL_OFFSET, SealKey};
 
 /// Version of RTCOP on the wire. 2: contracts with activation, late and flow. 3: with a mean rate and a miss ratio.
 /// 4: refusals that name a version. 5: why a channel ended, what its sink has of it, and stages that say whether their host
@@ -29,15 +29,6 @@ const _: () =
     assert!(crate::wire::VERSION == 2, "another version of data packets: raise RTCOP's VERSION, too");
 /// Bytes of the tag.
 pub const TAG_BYTES: usize = 16;
-/// Most bytes of a packet that are not a segment's.
-pub const OVERHEAD_BYTES_MAX: usize = 116;
-
-/// One life of one end of a link. A node that gives a neighbour up starts a new session with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Life {
-    pub epoch: Epoch,
-    pub session: u32,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
@@ -242,7 +233,7 @@ mod tests {
     fn the_largest_packets_fit_their_limits() {
         let key = Key::new(&[7; 32]);
         let mut out = [0; 2_000];
-        let bytes = [9; crate::limits::SIGNAL_BYTES_MAX - OVERHEAD_BYTES_MAX];
+        let bytes = [9; crate::limits::SIGNAL_BYTES_MAX - crate::limits::SIGNAL_OVERHEAD_BYTES_MAX];
         let len = write(&key, &packet(Body::Segment { number: u64::MAX, bytes: &bytes }), &mut out);
         assert!(len <= crate::limits::SIGNAL_BYTES_MAX, "{len}");
         let echo = Some(Echo { nonce: u64::MAX, received: Instant(u64::MAX) });

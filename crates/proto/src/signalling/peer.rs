@@ -14,17 +14,17 @@ use super::clock::ClockFilter;
 use super::fair::Source;
 use super::message::Message;
 use super::outbox::{Outbox, Unsayable};
-use super::packet::{Body, Echo, Hello, HelloStep, Key, Life, OVERHEAD_BYTES_MAX, Packet, VERSION};
+use super::packet::{Body, Echo, Hello, HelloStep, Key, Packet, VERSION};
 use super::random::SplitMix64;
-use super::seal::SealKey;
 use super::stream::{ReceiveStream, SendStream};
 use super::window::ReplayWindow;
-use crate::ids::{NodeId, PathId};
+use crate::config::{LinkConfig, NodeConfig, SignallingConfig};
+use crate::ids::{Life, NodeId, PathId};
 use crate::limits::{
-    HELLOS_MISSED_MAX, PROBES_BUDGET_DIVISOR, PROBES_PER_HELLO, SIGNAL_PACKET_BYTES_MIN,
-    SIGNAL_WAITING_BYTES_MAX,
+    HELLOS_MISSED_MAX, PROBES_BUDGET_DIVISOR, PROBES_PER_HELLO, SIGNAL_OVERHEAD_BYTES_MAX,
+    SIGNAL_PACKET_BYTES_MIN, SIGNAL_WAITING_BYTES_MAX,
 };
-use crate::node::config::{LinkConfig, NodeConfig, SignallingConfig};
+use crate::seal::SealKey;
 use crate::watch::Watch;
 
 /// HELLOs of ours that may still be echoed.
@@ -143,7 +143,7 @@ impl Peer {
             last_heard: now,
             foreign: None,
             packets_foreign: 0,
-            send: SendStream::new(packet_bytes - OVERHEAD_BYTES_MAX, config.signalling.retransmit),
+            send: SendStream::new(packet_bytes - SIGNAL_OVERHEAD_BYTES_MAX, config.signalling.retransmit),
             outbox: Outbox::default(),
             met_at: now,
             broken: false,

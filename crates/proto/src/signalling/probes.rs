@@ -19,8 +19,8 @@ use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::Input;
 use super::transitions::Particulars;
+use crate::api::{ChannelRefusal, RefuseCause, StageGrant, UserId};
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
-use crate::node::api::{ChannelRefusal, RefuseCause, StageGrant, UserId};
 
 /// What comes back: the probe with its stages, or why not.
 pub type Probed = Result<Box<Create>, ChannelRefusal>;

@@ -15,10 +15,10 @@ use super::Signalling;
 use super::channel::Attempt;
 use super::message::{Create, Message};
 use super::resources::Resources;
+use crate::api::{CloseReason, Event, OpenRequest, RefuseCause};
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
 use crate::limits::RATE_WAITING_MAX;
-use crate::node::api::{CloseReason, Event, OpenRequest, RefuseCause};
-use crate::node::rate::Counted;
+use crate::rate_sample::RateSample;
 
 /// Two neighbours about a measurement; `token` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub enum RateWord {
         /// See above.
         token: Cookie,
         /// `None`: too little to say.
-        counted: Option<Counted>,
+        counted: Option<RateSample>,
     },
 }
 

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use punctual_analysis::{Instant, Nanos};
 
 use super::message::{StageReport, Witness};
+use crate::api::{Breach, LateArrivals, StageName};
 use crate::ids::{Epoch, LinkId, NodeId};
 use crate::limits::STAGES_BROKEN_MAX;
-use crate::node::api::{Breach, LateArrivals, StageName};
 
 /// What is known of stages, this node's and others'.
 #[derive(Debug, Default)]
@@ -129,7 +129,7 @@ mod tests {
     use punctual_analysis::BitRate;
 
     use super::*;
-    use crate::node::api::Cause;
+    use crate::api::Cause;
     use crate::watch::Lateness;
 
     const LEASE: Nanos = Nanos::from_secs(20);

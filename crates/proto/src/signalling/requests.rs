@@ -12,9 +12,9 @@ use super::Signalling;
 use super::books::Entry;
 use super::fair::{Places, Source};
 use super::message::{Message, Request, Route};
+use crate::api::{ChannelRefusal, Event, RefuseCause, RequestError, UserId};
 use crate::ids::{Address, Epoch, LinkId, Name, NodeId};
 use crate::limits::{REASON_BYTES_MAX, REQUESTS_MAX};
-use crate::node::api::{ChannelRefusal, Event, RefuseCause, RequestError, UserId};
 use crate::text::Foreign;
 
 /// A request that an application here was asked.

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Contract, Horizon, Nanos, Ppm, Soft};
 
+use crate::api::{Passed, Receipt, RefuseCause, Role, StageGrant, Tally};
 use crate::ids::{ChannelId, Cookie, LinkId, PathId};
-use crate::node::api::{Passed, Receipt, RefuseCause, Role, StageGrant, Tally};
 
 /// A channel as one node sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! Every (role, state, input) either has a row or is unexpected: counted, and nothing changes. Entering
 //! [`State::Gone`] releases the channel's stages and forgets it.
 
-use crate::node::api::Role;
+use crate::api::Role;
 
 /// Where a channel is in its life at one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,12 +13,12 @@ use super::fair::Source;
 use super::message::{Message, Route};
 use super::resources::{CommitTerms, Resources};
 use super::states::{Action, Input, Row, State, transition};
-use crate::ids::{ChannelId, LinkId, PathId};
-use crate::limits::SHAPER_PATIENCE;
-use crate::node::api::{
+use crate::api::{
     ChannelRefusal, CloseReason, Event, OpenRequest, Passed, Receipt, RefuseCause, Role, StageGrant, Tally,
     UserId,
 };
+use crate::ids::{ChannelId, LinkId, PathId};
+use crate::limits::SHAPER_PATIENCE;
 
 /// Longest time that a sink's word may take beyond what is under way; about what a neighbour's silence takes.
 const SETTLING_TIME_MAX: Nanos = Nanos::from_secs(5);

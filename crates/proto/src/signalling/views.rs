@@ -8,8 +8,8 @@ use super::clock::ClockOffset;
 use super::peer::Presence;
 use super::resources::LocalChannel;
 use super::states::State;
+use crate::api::DegradedHost;
 use crate::ids::{Address, ChannelId, LinkId, Name};
-use crate::node::api::DegradedHost;
 
 /// A neighbour as signalling knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use punctual_proto::api::{ChannelCounters, FilterChange, PathFilter, Port, StageKind};
 use punctual_proto::ids::LinkId;
-use punctual_proto::node::api::{ChannelCounters, FilterChange, PathFilter, Port, StageKind};
 use punctual_proto::wire::{Header, Kind};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Rate};
 

@@ -1,7 +1,7 @@
 //! Hosts `h1`..`hN` in a line, as the fuzz targets and the tests of `Node` configure them.
 
+use punctual_proto::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
 use punctual_proto::ids::{Epoch, Name, NodeId};
-use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
 use punctual_proto::{BitRate, Nanos, Ppm};
 
 /// A name that is one.

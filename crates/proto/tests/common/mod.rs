@@ -11,11 +11,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::rc::Rc;
 
+use punctual_proto::api::{ChannelCounters, Event, Grant, OpenRequest, Port, UserId};
+use punctual_proto::config::NodeConfig;
 use punctual_proto::ids::{Address, ChannelId, LinkId};
 use punctual_proto::memory::{Inbox, Memory, MessageInfo, MessageRead, MessageWrite, Outbox};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{ChannelCounters, Event, Grant, OpenRequest, Port, UserId};
-use punctual_proto::node::config::NodeConfig;
 use punctual_proto::{BitRate, Contract, Instant, Nanos};
 
 pub use line::{line_config, name};

@@ -1,7 +1,7 @@
 //! Whether a measured rate is true: over wires of any rate, with any bucket that is empty in time, that stand still once.
 
+use punctual_proto::api::{Event, MeasuredRate, RateRefusal};
 use punctual_proto::ids::LinkId;
-use punctual_proto::node::api::{Event, MeasuredRate, RateRefusal};
 use punctual_proto::signalling::SplitMix64;
 use punctual_proto::{BitRate, Nanos};
 

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use punctual_analysis::Nanos;
+use punctual_proto::api::{Event, OpenRequest, RefuseCause, UserId};
 use punctual_proto::ids::{Address, ChannelId};
-use punctual_proto::node::api::{Event, OpenRequest, RefuseCause, UserId};
 
 use crate::network::{Agent, MILLI, Network, SECOND, contract, name};
 
@@ -114,7 +114,7 @@ impl Crowd {
                 let index = whose(channel);
                 if index.is_some() {
                     self.network.at(host, |s, now, stages| {
-                        s.close(*channel, punctual_proto::node::api::CloseReason::Local, now, stages).ok();
+                        s.close(*channel, punctual_proto::api::CloseReason::Local, now, stages).ok();
                         s.drained(*channel, now, stages);
                     });
                 }

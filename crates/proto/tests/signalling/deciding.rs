@@ -1,6 +1,6 @@
 //! Stages that think before they answer: packets, closes, crashes and shutdowns come in between.
 
-use punctual_proto::node::api::{CloseReason, Event, RefuseCause};
+use punctual_proto::api::{CloseReason, Event, RefuseCause};
 
 use crate::faults::{life_of, refused_beyond_half_open};
 use crate::network::{MILLI, Network, SECOND};

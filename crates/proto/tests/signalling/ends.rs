@@ -1,8 +1,8 @@
 //! How channels end: for which reason at which end, and the sink's last word to the source.
 
 use punctual_proto::Nanos;
+use punctual_proto::api::{CloseReason, Event, Passed, Receipt, Tally, Thrown};
 use punctual_proto::ids::ChannelId;
-use punctual_proto::node::api::{CloseReason, Event, Passed, Receipt, Tally, Thrown};
 
 use crate::network::{MILLI, Network, SECOND};
 

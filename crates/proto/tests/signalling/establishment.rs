@@ -1,14 +1,14 @@
 //! What happens when nothing fails but admission and people.
 
 use punctual_analysis::{Instant, Nanos, Ppm};
+use punctual_proto::api::{
+    ChannelRefusal, CloseReason, Event, Grant, OpenRequest, Receipt, RefuseCause, RequestError, UserId,
+};
+use punctual_proto::config::RouteConfig;
 use punctual_proto::ids::{Address, ChannelId, NodeId};
 use punctual_proto::limits::{
     CLOCK_TOLERANCE_PPM_DEFAULT, HELLO_INTERVAL_DEFAULT, PROBES_BUDGET_DIVISOR, PROBES_PER_HELLO,
 };
-use punctual_proto::node::api::{
-    ChannelRefusal, CloseReason, Event, Grant, OpenRequest, Receipt, RefuseCause, RequestError, UserId,
-};
-use punctual_proto::node::config::RouteConfig;
 
 use crate::network::{Agent, MILLI, Network, PROPAGATION_MAX, SECOND, Stages, contract, name};
 

@@ -1,8 +1,8 @@
 //! Loss, duplication, reordering, crashes, restarts, recordings and forgeries.
 
 use punctual_analysis::Nanos;
+use punctual_proto::api::{CloseReason, Event, OpenRequest, RefuseCause, UserId};
 use punctual_proto::limits::{ASKS_WAITING_MAX, LEASE_DEFAULT, REFRESHES_PER_LEASE};
-use punctual_proto::node::api::{CloseReason, Event, OpenRequest, RefuseCause, UserId};
 use punctual_proto::signalling::{RTCOP_VERSION, renumbered};
 
 use crate::network::{Agent, Flying, MILLI, Network, SECOND};

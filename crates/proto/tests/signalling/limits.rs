@@ -1,11 +1,11 @@
 //! Limits of signalling, each crossed: what is within them works, the next is refused, and what came before goes on.
 
 use punctual_proto::Nanos;
+use punctual_proto::api::{Event, RefuseCause, RequestError, UserId};
 use punctual_proto::ids::Address;
 use punctual_proto::limits::{
     CHANNELS_MAX, HALF_OPEN_PER_NEIGHBOUR_MAX, LINKS_MAX, REASON_BYTES_MAX, REQUESTS_MAX, ROUTE_NODES_MAX,
 };
-use punctual_proto::node::api::{Event, RefuseCause, RequestError, UserId};
 
 use crate::network::{Agent, MILLI, Network, SECOND, contract, name};
 

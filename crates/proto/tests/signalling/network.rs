@@ -5,13 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate, Refusal, RefusalReason};
-use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
-use punctual_proto::node::api::{
+use punctual_proto::api::{
     CloseReason, Event, OpenRequest, Passed, Receipt, RefuseCause, Role, StageGrant, StageKind, Tally, UserId,
 };
-use punctual_proto::node::config::{
-    CpuConfig, Degraded, LinkConfig, NodeConfig, RouteConfig, SignallingConfig,
-};
+use punctual_proto::config::{CpuConfig, Degraded, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
+use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
 use punctual_proto::signalling::{Answer, CommitTerms, LocalChannel, RTCOP_VERSION, Resources, Signalling};
 
 pub const SECOND: u64 = 1_000_000_000;

@@ -1,7 +1,7 @@
 //! What a node tells of its links: each change once, and packets that do not authenticate once a minute.
 
+use punctual_proto::api::{Event, LinkChange};
 use punctual_proto::ids::LinkId;
-use punctual_proto::node::api::{Event, LinkChange};
 
 use crate::network::{Network, SECOND};
 

@@ -1,9 +1,9 @@
 //! What a refusal offers holds: asked for exactly as offered, it is granted.
 
 use punctual_analysis::Nanos;
+use punctual_proto::api::{ChannelRefusal, DegradedHost, Event, RefuseCause};
+use punctual_proto::config::Degraded;
 use punctual_proto::ids::NodeId;
-use punctual_proto::node::api::{ChannelRefusal, DegradedHost, Event, RefuseCause};
-use punctual_proto::node::config::Degraded;
 
 use crate::network::{MILLI, Network, SECOND, name};
 
@@ -66,7 +66,7 @@ fn an_offered_rate_comes_with_a_deadline_that_holds() {
     assert!(offer.interval() < Nanos::from_millis(93), "nor less than needed: {offer:?}");
     network
         .at(0, |s, now, stages| {
-            let request = punctual_proto::node::api::OpenRequest { contract: offer, ..request };
+            let request = punctual_proto::api::OpenRequest { contract: offer, ..request };
             s.open(request, now, stages)
         })
         .expect("tried");

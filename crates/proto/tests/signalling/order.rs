@@ -1,8 +1,8 @@
 //! What applications are told comes in the order in which it happened, and hosts that understand each other find nothing
 //! unexpected in what they say.
 
+use punctual_proto::api::Event;
 use punctual_proto::ids::ChannelId;
-use punctual_proto::node::api::Event;
 
 use crate::network::{Network, SECOND};
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use punctual_analysis::Nanos;
+use punctual_proto::api::Event;
 use punctual_proto::limits::HELLOS_MISSED_MAX;
-use punctual_proto::node::api::Event;
 
 use crate::network::{MILLI, Network, Random, SECOND};
 

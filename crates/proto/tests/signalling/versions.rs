@@ -1,7 +1,7 @@
 //! Neighbours of two versions: known as such, refused with that reason, and met again once they speak the same.
 
+use punctual_proto::api::{CloseReason, Event, RefuseCause};
 use punctual_proto::ids::LinkId;
-use punctual_proto::node::api::{CloseReason, Event, RefuseCause};
 use punctual_proto::signalling::{NeighbourView, RTCOP_VERSION};
 
 use crate::network::{Network, SECOND};

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
+use punctual_proto::config::{Interference, Pacing};
 use punctual_proto::linksched::{Guaranteed, LinkParameters, LinkScheduler};
-use punctual_proto::node::config::{Interference, Pace};
 
 use super::CpuClock;
 use crate::dice::Dice;
@@ -27,7 +27,7 @@ pub fn scheduler_ns(channels: usize, packets: u64, cpu: CpuClock) -> Result<f64,
         mtu_wire_bytes: 1_530,
         best_effort_wire_bytes: 1_530,
         pipeline_depth: 2,
-        pace: Pace::Clock,
+        pace: Pacing::Clock,
         interference: Interference::default(),
         best_effort_flow_cap: Ppm::ONE,
         best_effort_cap: Ppm::ONE,

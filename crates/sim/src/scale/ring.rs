@@ -1,10 +1,10 @@
 //! Nodes on a ring of perfect links.
 
 use punctual_analysis::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
+use punctual_proto::api::{Event as NodeEvent, OpenRequest, Port, UserId};
+use punctual_proto::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
 use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{Event as NodeEvent, OpenRequest, Port, UserId};
-use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, SignallingConfig};
 
 use super::{NODES_MIN, Size};
 use crate::memory::{Deliveries, FramePool, SimFrame, SimInbox, SimMemory, SimOutbox};

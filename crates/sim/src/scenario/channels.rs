@@ -6,7 +6,7 @@ use punctual_analysis::contract::INTERVAL_MIN;
 use punctual_analysis::{
     Activation, ActivationError, BitRate, Contract, Delivery, Horizon, Late, Nanos, Policing, Ppm, Rate,
 };
-use punctual_proto::node::config::{Admission, NodeConfig, Pace, RunPolicy};
+use punctual_proto::config::{Admission, NodeConfig, Pacing, RunPolicy};
 
 use super::{ChannelPlan, DEADLINE_MAX, FloodPlan, HostPlan, ScenarioError, Times};
 use crate::dice::{Dice, Draw};
@@ -147,7 +147,7 @@ pub(super) fn draw_sizes(seed: u64, hosts: &mut [HostPlan]) {
         host.config.cpu.best_effort_flow_cpu_cap = dice.pick(&[Ppm::ONE, Ppm(100_000), Ppm(10_000)]);
         for link in &mut host.config.links {
             link.packet_best_effort_bytes_max = dice.pick(&[None, Some(700), Some(1_100)]);
-            if link.pace == Pace::Completion && dice.chance(Ppm(500_000)) {
+            if link.pace == Pacing::Completion && dice.chance(Ppm(500_000)) {
                 link.pipeline_depth = 1;
             }
         }

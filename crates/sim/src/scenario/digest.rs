@@ -2,7 +2,7 @@
 //! renames nothing.
 
 use punctual_analysis::Contract;
-use punctual_proto::node::config::{CpuConfig, LinkConfig, NodeConfig};
+use punctual_proto::config::{CpuConfig, LinkConfig, NodeConfig};
 
 use super::{ChannelPlan, HostPlan, Scenario};
 

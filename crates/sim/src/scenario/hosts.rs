@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use punctual_analysis::{BitRate, Nanos, Ppm};
-use punctual_proto::ids::{Epoch, Name};
-use punctual_proto::node::config::{
-    Admission, CostSource, CpuConfig, CpuCosts, Interference, LinkConfig, NodeConfig, Pace, RunPolicy,
+use punctual_proto::config::{
+    Admission, CostSource, CpuConfig, CpuCosts, Interference, LinkConfig, NodeConfig, Pacing, RunPolicy,
     SignallingConfig, WhileBroken,
 };
+use punctual_proto::ids::{Epoch, Name};
 
 use super::{HostPlan, LinkPlan, ScenarioError, node_id};
 use crate::dice::Dice;
@@ -143,8 +143,8 @@ fn join(
     let indices = ends.map(|end| hosts[end].links.len() as u16);
     for side in 0..2 {
         let (here, peer) = (ends[side], ends[1 - side]);
-        let pace = spec.pace.unwrap_or_else(|| dice.pick(&[Pace::Clock, Pace::Completion]));
-        let depth_min = if pace == Pace::Clock { 2 } else { 1 };
+        let pace = spec.pace.unwrap_or_else(|| dice.pick(&[Pacing::Clock, Pacing::Completion]));
+        let depth_min = if pace == Pacing::Clock { 2 } else { 1 };
         let reaction = hosts[here].config.cpu.release_latency;
         let rho = dice.pick(&[0, 0, 20_000, 50_000]);
         let sigma = if rho == 0 { Nanos::ZERO } else { rate.time_of(dice.between(100, 6_000)) };

@@ -1,7 +1,7 @@
 //! Links whose kernel traffic has what is not admitted, and takes all that it may (ADR 0028).
 
 use punctual_analysis::Ppm;
-use punctual_proto::node::config::LinkConfig;
+use punctual_proto::config::LinkConfig;
 
 use super::HostPlan;
 use crate::dice::Dice;

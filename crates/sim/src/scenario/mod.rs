@@ -10,8 +10,8 @@ mod soft;
 mod tight;
 
 use punctual_analysis::{BitRate, Contract, Nanos, Ppm};
+use punctual_proto::config::NodeConfig;
 use punctual_proto::ids::NodeId;
-use punctual_proto::node::config::NodeConfig;
 use punctual_proto::signalling::drain_max;
 use thiserror::Error;
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use punctual_proto::config::RouteConfig;
 use punctual_proto::limits::ROUTE_NODES_MAX;
-use punctual_proto::node::config::RouteConfig;
 
 use super::{HostPlan, node_id};
 

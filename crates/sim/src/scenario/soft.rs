@@ -1,7 +1,7 @@
 //! Soft channels beside hard ones, on stages that admit them by the probability that they miss (`Class::Soft`).
 
 use punctual_analysis::{Activation, Nanos, Ppb, Ppm, Rate, Statistical};
-use punctual_proto::node::config::{Admission, RunPolicy};
+use punctual_proto::config::{Admission, RunPolicy};
 
 use super::channels::CHANNELS_MAX;
 use super::{ChannelPlan, HostPlan};

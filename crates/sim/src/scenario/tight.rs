@@ -3,7 +3,7 @@
 
 use punctual_analysis::{Activation, BitRate, Contract, Delivery, Horizon, Late, Nanos, Policing, Ppm, Rate};
 
-use punctual_proto::node::config::CpuCosts;
+use punctual_proto::config::CpuCosts;
 
 use super::{ChannelPlan, FloodPlan, HostPlan};
 use crate::dice::{Dice, Draw};

@@ -3,8 +3,8 @@
 pub mod chrome;
 mod lanes;
 
+use punctual_proto::api::Port;
 use punctual_proto::ids::PathId;
-use punctual_proto::node::api::Port;
 use punctual_proto::wire::Header;
 
 use crate::journal::Entry;

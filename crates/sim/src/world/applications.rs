@@ -1,8 +1,8 @@
 //! Applications: they ask, consent, send, flood, close and ask again, as the plan says.
 
 use punctual_analysis::{Instant, Nanos};
+use punctual_proto::api::{OpenRequest, RequestError, UserId};
 use punctual_proto::ids::{Address, Name};
-use punctual_proto::node::api::{OpenRequest, RequestError, UserId};
 
 use super::channel::{Channel, State};
 use super::effort::Effort;

@@ -6,11 +6,11 @@
 //! what the kernel was lent comes back once best effort has waited for a while.
 
 use punctual_analysis::{Link, Nanos, Ppm};
+use punctual_proto::api::{ChannelStatus, Port, StageKind};
+use punctual_proto::config::LinkConfig;
+use punctual_proto::config::link_model;
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::SIGNAL_BYTES_MAX;
-use punctual_proto::node::api::{ChannelStatus, Port, StageKind};
-use punctual_proto::node::config::LinkConfig;
-use punctual_proto::node::link_model;
 use punctual_proto::wire::{Header, Kind};
 
 use super::World;

@@ -1,8 +1,8 @@
 //! What nobody holds: each count that a node keeps, against the sum over those that hold what is counted, and the frames
 //! that it was given, against those that it says it has. What is counted and held by nobody is lost for good.
 
+use punctual_proto::api::Account;
 use punctual_proto::ids::LinkId;
-use punctual_proto::node::api::Account;
 
 use super::World;
 

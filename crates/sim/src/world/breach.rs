@@ -5,9 +5,9 @@
 //! a second.
 
 use punctual_analysis::Nanos;
+use punctual_proto::api::{self, CloseReason};
 use punctual_proto::ids::ChannelId;
 use punctual_proto::limits::{WATCH_SLOT, WATCH_SLOTS, WATCH_SLOTS_LATE};
-use punctual_proto::node::api::{self, CloseReason};
 
 use super::World;
 use super::faults::{Place, TOLD_WITHIN};

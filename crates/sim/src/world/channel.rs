@@ -1,7 +1,7 @@
 //! One attempt to open a channel, and what becomes of it.
 
+use punctual_proto::api::{CloseReason, Grant};
 use punctual_proto::ids::{ChannelId, PathId};
-use punctual_proto::node::api::{CloseReason, Grant};
 
 use crate::ledger::Ledger;
 use crate::memory::{InboxWatch, SimOutbox};

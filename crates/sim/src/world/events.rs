@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use punctual_analysis::{Contract, Instant, Nanos};
-use punctual_proto::node::api::{
-    ChannelRefusal, CloseReason, Event as NodeEvent, Grant, Incoming, RefuseCause,
-};
+use punctual_proto::api::{ChannelRefusal, CloseReason, Event as NodeEvent, Grant, Incoming, RefuseCause};
 
 use super::channel::State;
 use super::wire::slack_max;

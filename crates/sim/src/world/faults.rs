@@ -6,9 +6,9 @@
 //! excused, neither on other links of the same host nor beside it.
 
 use punctual_analysis::{Nanos, Policing, Ppm};
+use punctual_proto::config::LinkConfig;
+use punctual_proto::config::link_model;
 use punctual_proto::limits::CLOCK_BOUND_AGE_MAX;
-use punctual_proto::node::config::LinkConfig;
-use punctual_proto::node::link_model;
 
 use super::channel::State;
 use super::host::{Armed, Host};

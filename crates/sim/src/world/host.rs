@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use punctual_analysis::{BitRate, Instant, Nanos};
+use punctual_proto::api::{Port, Work};
+use punctual_proto::config::NodeConfigError;
 use punctual_proto::ids::{ChannelId, LinkId, ListenerId};
-use punctual_proto::node::api::{Port, Work};
-use punctual_proto::node::{Decided, Node, NodeConfigError};
+use punctual_proto::node::{Decided, Node};
 
 use super::backlog::Backlog;
 use crate::adapter::Adapter;

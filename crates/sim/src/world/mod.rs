@@ -31,9 +31,9 @@ mod wire;
 use std::collections::BTreeMap;
 
 use punctual_analysis::BitRate;
+use punctual_proto::api::{NodeStatus, Port};
 use punctual_proto::ids::{ChannelId, LinkId, Name, PathId};
 use punctual_proto::node::Decided;
-use punctual_proto::node::api::{NodeStatus, Port};
 
 use self::attempts::Attempts;
 use self::breach::BrokenStage;

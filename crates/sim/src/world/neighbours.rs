@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use punctual_proto::api::NodeStatus;
 use punctual_proto::ids::PathId;
-use punctual_proto::node::api::NodeStatus;
 
 use super::World;
 use super::channel::State;

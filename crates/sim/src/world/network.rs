@@ -1,10 +1,10 @@
 //! Frames between adapters and drivers, and what may happen to them on the way.
 
 use punctual_analysis::{Instant, Nanos, Ppm};
+use punctual_proto::api::Port;
+use punctual_proto::config::Pacing;
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::HEADER_BYTES;
-use punctual_proto::node::api::Port;
-use punctual_proto::node::config::Pace;
 use punctual_proto::wire::Header;
 
 use super::host::Arrived;
@@ -37,7 +37,7 @@ impl World {
             false => self.hosts[host].adapters[index].accept(self.now, wire_bytes),
         };
         let config = &self.scenario.hosts[host].config.links[index];
-        if config.pace == Pace::Completion {
+        if config.pace == Pacing::Completion {
             let life = self.hosts[host].life;
             self.queue.schedule(flight.departs, Event::Sent { host, life, link, wire_bytes });
         }

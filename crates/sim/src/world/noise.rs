@@ -1,8 +1,8 @@
 //! What a hostile neighbour, or somebody on its cable, does to frames: lies in them, and frames of its own.
 
 use punctual_analysis::Nanos;
+use punctual_proto::api::Port;
 use punctual_proto::ids::{ChannelNumber, Cookie, LinkId};
-use punctual_proto::node::api::Port;
 use punctual_proto::signalling::{RTCOP_VERSION, renumbered};
 use punctual_proto::wire::{self, Header, Kind};
 

@@ -4,9 +4,9 @@
 //! fault may have touched what came through nothing is judged.
 
 use punctual_analysis::Nanos;
+use punctual_proto::api::MeasuredRate;
 use punctual_proto::ids::LinkId;
 use punctual_proto::limits::RATE_TIME;
-use punctual_proto::node::api::MeasuredRate;
 
 use super::host::Call;
 use super::{Act, Event, World};

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use punctual_analysis::{Instant, Nanos};
+use punctual_proto::api::{ChannelRefusal, Incoming, RefuseCause, RequestError, UserId};
 use punctual_proto::ids::{ListenerId, Name};
-use punctual_proto::node::api::{ChannelRefusal, Incoming, RefuseCause, RequestError, UserId};
 
 use super::applications::CONSENT_MAX;
 use super::host::Call;

@@ -1,9 +1,9 @@
 //! What nodes say is reserved, against what the checker knows to be open.
 
 use punctual_analysis::{Guarantee, Nanos};
+use punctual_proto::api::{ChannelStatus, NodeStatus, StageKind};
+use punctual_proto::config::Admission;
 use punctual_proto::ids::PathId;
-use punctual_proto::node::api::{ChannelStatus, NodeStatus, StageKind};
-use punctual_proto::node::config::Admission;
 
 use super::channel::State;
 use super::host::Call;

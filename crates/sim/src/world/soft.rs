@@ -1,7 +1,7 @@
 //! Soft guarantees: the state says that they are soft, and no channel misses more than its contract bears.
 
 use punctual_analysis::{Guarantee, Ppb};
-use punctual_proto::node::api::{ChannelStatus, NodeStatus};
+use punctual_proto::api::{ChannelStatus, NodeStatus};
 
 use super::World;
 

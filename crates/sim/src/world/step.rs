@@ -1,8 +1,8 @@
 //! One look of a host's processor: what the engine's loop does between two units of work.
 
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
+use punctual_proto::api::{PacketOut, Port, Transmit, WorkKind};
 use punctual_proto::ids::LinkId;
-use punctual_proto::node::api::{PacketOut, Port, Transmit, WorkKind};
 
 use super::effort::Effort;
 use super::host::{Activity, Arrived};

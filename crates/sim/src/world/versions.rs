@@ -2,8 +2,8 @@
 //! it, and what is asked for across it is refused for that reason, not by silence.
 
 use punctual_analysis::Nanos;
+use punctual_proto::api::{ForeignVersion, Grant, Port, RefuseCause};
 use punctual_proto::ids::NodeId;
-use punctual_proto::node::api::{ForeignVersion, Grant, Port, RefuseCause};
 use punctual_proto::signalling::{RTCOP_VERSION, tag};
 
 use super::faults::UPGRADE;

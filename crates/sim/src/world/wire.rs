@@ -4,7 +4,7 @@
 //! n + d less its departure, which comes later still: so slack never exceeds d + h.
 
 use punctual_analysis::{Contract, Horizon, Nanos};
-use punctual_proto::node::api::{Grant, Port, StageGrant};
+use punctual_proto::api::{Grant, Port, StageGrant};
 use punctual_proto::wire::{Header, Kind};
 
 use super::World;

@@ -1,9 +1,9 @@
 //! What sees faults: each takes a seed and says what is wrong, if anything is.
 
 use punctual_analysis::Nanos;
+use punctual_proto::api::Event;
+use punctual_proto::config::{NodeConfig, RouteConfig};
 use punctual_proto::ids::NodeId;
-use punctual_proto::node::api::Event;
-use punctual_proto::node::config::{NodeConfig, RouteConfig};
 use punctual_sim::{Class, FaultChoice, FaultKind, FaultKinds, Faults, Options, SizeChoice, Traffic};
 
 use crate::checks::{arrivals, demand, link, oracle};

@@ -14,13 +14,13 @@ use punctual_ipc::ring::{InboxReader, InboxWriter, OutboxReader, OutboxWriter, R
 use punctual_ipc::shm::Region;
 use punctual_ipc::socket::Peer;
 use punctual_ipc::wake::{Alarm, Rank};
+use punctual_proto::api::{
+    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
+};
+use punctual_proto::config::NodeConfig;
 use punctual_proto::ids::{ChannelId, LinkId, Name, NodeId};
 use punctual_proto::memory::Memory;
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{
-    BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
-};
-use punctual_proto::node::config::NodeConfig;
 use punctual_proto::{Contract, Instant, Nanos};
 use punctual_sim::memory::SimFrame;
 

@@ -1,6 +1,6 @@
 //! What can happen to the hosts, and how it is read from a fuzzer's bytes.
 
-use punctual_proto::node::api::Port;
+use punctual_proto::api::Port;
 use punctual_proto::{Activation, Contract, Delivery, Horizon, Late, Nanos, Policing, Rate};
 
 use crate::input::{Input, put_bytes};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use punctual_proto::api::{CloseReason, Event, Grant, Incoming, OpenRequest, Port, UserId};
 use punctual_proto::ids::{Address, ChannelId, LinkId, ListenerId, PathId};
-use punctual_proto::node::api::{CloseReason, Event, Grant, Incoming, OpenRequest, Port, UserId};
 use punctual_proto::wire::Header;
 use punctual_proto::{Contract, Nanos};
 use punctual_sim::ledger::Ledger;

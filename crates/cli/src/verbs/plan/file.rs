@@ -11,11 +11,11 @@ use punctual_analysis::{
 };
 use punctual_engine::profile::{Around, MARGIN_DEFAULT, Profile, costs_with_margin, quantum_that_fits};
 use punctual_host::config::quantity::{Bytes, Text};
+use punctual_proto::api::Role;
+use punctual_proto::config::plan::{costs_of, processor};
+use punctual_proto::config::{CpuConfig, Interference, LinkConfig, payload_bytes_max};
 use punctual_proto::ids::NodeId;
 use punctual_proto::limits::FRAGMENT_BYTES_DEFAULT;
-use punctual_proto::node::api::Role;
-use punctual_proto::node::config::{CpuConfig, Interference, LinkConfig, payload_bytes_max};
-use punctual_proto::node::plan::{costs_of, processor};
 use serde::Deserialize;
 
 use super::timer;

@@ -5,14 +5,12 @@ use std::os::fd::AsFd;
 use punctual_link::{Frame, Link, LinkError, Received};
 use punctual_os::now;
 use punctual_os::wait::Waiter;
+use punctual_proto::api::{Event, FilterChange, OpenRequest, PacketOut, Port, Transmit, UserId, WorkKind};
+use punctual_proto::config::{
+    Admission, CpuConfig, LinkConfig, NodeConfig, Pacing, RouteConfig, RunPolicy, SignallingConfig,
+};
 use punctual_proto::ids::{Address, ChannelId, Epoch, LinkId, Name, NodeId};
 use punctual_proto::node::Node;
-use punctual_proto::node::api::{
-    Event, FilterChange, OpenRequest, PacketOut, Port, Transmit, UserId, WorkKind,
-};
-use punctual_proto::node::config::{
-    Admission, CpuConfig, LinkConfig, NodeConfig, Pace, RouteConfig, RunPolicy, SignallingConfig,
-};
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
 use super::wires::PACKET_BYTES;
@@ -72,7 +70,7 @@ const HOSTS: [(&str, u32); 3] = [("source", 1), ("forwarder", 2), ("sink", 3)];
 fn config(id: u32, neighbours: &[u32]) -> Result<NodeConfig, MeasureError> {
     let link = |neighbour: &u32| LinkConfig {
         packet_bytes_max: PACKET_BYTES as u32,
-        pace: Pace::Completion,
+        pace: Pacing::Completion,
         pipeline_depth: 16,
         propagation_max: Nanos::ZERO,
         // A late step is no breach of contract here.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use punctual::Endsystem;
-use punctual_proto::node::api::ChannelCounters;
+use punctual_proto::api::ChannelCounters;
 use serde_json::Value;
 
 use crate::session::receive::DEVICES;

@@ -1,7 +1,7 @@
 //! What the hosts counted about themselves in a run: tells which stage missed.
 
 use punctual::Endsystem;
-use punctual_proto::node::api::{ChannelCounters, WorkKind};
+use punctual_proto::api::{ChannelCounters, WorkKind};
 use serde::Serialize;
 
 /// One processor.

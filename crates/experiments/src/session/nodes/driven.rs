@@ -4,8 +4,8 @@
 
 use punctual_link::{Link, Port as DriverPort};
 use punctual_os::clock::now;
+use punctual_proto::api::{PacketOut, Port};
 use punctual_proto::ids::LinkId;
-use punctual_proto::node::api::{PacketOut, Port};
 use punctual_proto::{Instant, Nanos};
 
 use super::{Nodes, URGENT_BYTES};

@@ -6,7 +6,7 @@
 //! are looked at when the links are opened.
 
 use punctual_link::kernel::ShaperRate;
-use punctual_proto::node::config::{Interference, KernelTraffic, LinkConfig};
+use punctual_proto::config::{Interference, KernelTraffic, LinkConfig};
 use punctual_proto::words::rate_text;
 use punctual_proto::{BitRate, Nanos, Ppm};
 use toml::Spanned;

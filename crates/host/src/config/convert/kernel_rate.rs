@@ -6,8 +6,8 @@
 //! more than the rate is.
 
 use punctual_link::kernel::FOLLOWING_UNITS;
+use punctual_proto::config::{Interference, LinkConfig, Pacing};
 use punctual_proto::ids::NodeId;
-use punctual_proto::node::config::{Interference, LinkConfig, Pace};
 use punctual_proto::{BitRate, Nanos, Ppm};
 
 use super::super::file::LinkTable;
@@ -91,7 +91,7 @@ pub(super) fn of(
 /// share knows more of the link than its shaper.
 fn may_follow(table: &LinkTable) -> bool {
     let bears_it = table.admission.unwrap_or_default().bears_changing_share;
-    table.pace != Some(Pace::Completion) && bears_it && table.interference_share.is_none()
+    table.pace != Some(Pacing::Completion) && bears_it && table.interference_share.is_none()
 }
 
 fn share_max(table: &LinkTable, rate: BitRate, drained: BitRate) -> Result<Ppm, String> {

@@ -7,8 +7,8 @@ use punctual_link::kernel::{CareOptions, FIRST_CLASS, ShaperRate};
 use punctual_link::xdp::{AttachMode, ClassifierOptions, ZeroCopy};
 use punctual_link::{Spins, Stream, UdpOptions};
 use punctual_os::realtime::{RealTime, SchedulingClass};
+use punctual_proto::config::{Interference, LinkConfig, SignallingConfig};
 use punctual_proto::ids::NodeId;
-use punctual_proto::node::config::{Interference, LinkConfig, SignallingConfig};
 use punctual_proto::{Nanos, limits};
 use toml::Spanned;
 

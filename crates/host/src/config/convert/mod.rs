@@ -16,11 +16,11 @@ use std::ops::Range;
 use punctual_analysis::pairs_text;
 use punctual_os::calls::Forbidden;
 use punctual_os::realtime::{self, RealTime, RealTimeError, SchedulingClass};
-use punctual_proto::ids::{Epoch, Name, NodeId};
-use punctual_proto::limits;
-use punctual_proto::node::config::{
+use punctual_proto::config::{
     CpuConfig, Interference, LinkConfig, NodeConfig, RouteConfig, SignallingConfig,
 };
+use punctual_proto::ids::{Epoch, Name, NodeId};
+use punctual_proto::limits;
 use punctual_proto::{Nanos, Ppm};
 use toml::Spanned;
 

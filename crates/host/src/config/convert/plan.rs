@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use punctual_proto::config::plan::{PLAN_VERSION, PlanFile, PlannedFlow};
 use punctual_proto::ids::Name;
-use punctual_proto::node::plan::{PLAN_VERSION, PlanFile, PlannedFlow};
 use serde::Deserialize;
 
 /// Read before the rest: another version may have other keys.

@@ -9,7 +9,7 @@
 
 use punctual_link::xdp::Rate;
 use punctual_proto::Nanos;
-use punctual_proto::node::config::{LinkConfig, SignallingConfig};
+use punctual_proto::config::{LinkConfig, SignallingConfig};
 
 /// A neighbour that is configured for so many times our `packets_per_second` conforms, too.
 const MARGIN: u32 = 10;

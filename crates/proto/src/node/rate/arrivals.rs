@@ -8,12 +8,11 @@
 
 use alloc::vec::Vec;
 
-use punctual_analysis::mutation::{Mutation, active};
-use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
-use serde::{Deserialize, Serialize};
+use punctual_analysis::{Instant, Nanos};
 
 use crate::ids::Cookie;
 use crate::limits::{RATE_MARK_INTERVAL, RATE_MARKS_MAX, RATE_MARKS_MIN};
+use crate::rate_sample::RateSample;
 use crate::wire::Header;
 
 /// One packet.
@@ -27,23 +26,6 @@ struct Mark {
     /// Those that were sent before it.
     number: u64,
     /// Bytes of the wire that others' packets took that were sent before it.
-    others: u64,
-}
-
-/// What came through in a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
-    /// Packets that came in `span`.
-    packets: u64,
-    /// By the receiver's clock.
-    span: Nanos,
-    /// How far single packets were from an even flow.
-    jitter: Nanos,
-    /// Packets that were sent in `offered_span`.
-    offered: u64,
-    /// By the sender's clock.
-    offered_span: Nanos,
-    /// Bytes of the wire of other packets that were sent between them.
     others: u64,
 }
 
@@ -82,7 +64,7 @@ impl FillerArrivals {
     }
 
     /// The straightest window; `None` where too little came. Looks at each mark nine times at most.
-    pub fn counted(&self) -> Option<Counted> {
+    pub fn counted(&self) -> Option<RateSample> {
         let marks = self.marks.len();
         if marks < RATE_MARKS_MIN {
             return None;
@@ -95,7 +77,7 @@ impl FillerArrivals {
         counted.min_by_key(|counted| counted.unevenness().0)
     }
 
-    fn window(&self, begin: usize, end: usize) -> Option<Counted> {
+    fn window(&self, begin: usize, end: usize) -> Option<RateSample> {
         let (from, to) = (self.marks.get(begin)?, self.marks.get(end)?);
         let (packets, span) = (to.packets - from.packets, to.received.since(from.received));
         if packets == 0 || span == Nanos::ZERO {
@@ -109,57 +91,14 @@ impl FillerArrivals {
         let jitter = Nanos(self.marks[begin..end].iter().map(off).max().unwrap_or(0));
         let (offered, offered_span) = (to.number - from.number, to.sent.since(from.sent));
         let others = to.others.saturating_sub(from.others);
-        Some(Counted { packets, span, jitter, offered, offered_span, others })
+        Some(RateSample { packets, span, jitter, offered, offered_span, others })
     }
-}
-
-impl Counted {
-    /// The rate at which packets of `wire_bytes` came through, and others with them: in the same proportion.
-    pub(super) fn rate(&self, wire_bytes: u32) -> BitRate {
-        let others = u128::from(self.others) * u128::from(self.packets.min(self.offered))
-            / u128::from(self.offered.max(1));
-        rate_of(u128::from(self.packets) * u128::from(wire_bytes) + others, self.span)
-    }
-
-    /// The rate at which all were sent.
-    pub(super) fn offered_rate(&self, wire_bytes: u32) -> BitRate {
-        let bytes = u128::from(self.offered) * u128::from(wire_bytes) + u128::from(self.others);
-        rate_of(bytes, self.offered_span)
-    }
-
-    /// The most that the rate may be wrong by since of others' packets more or fewer were lost than of ours.
-    fn of_others(&self, wire_bytes: u32) -> Ppm {
-        let million = u128::from(Ppm::ONE.0);
-        let lost = u128::from(self.offered.saturating_sub(self.packets));
-        let unsure = u128::from(self.others) * lost / u128::from(self.offered.max(1));
-        let through = u128::from(self.packets) * u128::from(wire_bytes);
-        let share = (unsure * million).div_ceil(through.max(1));
-        Ppm(u32::try_from(share).unwrap_or(u32::MAX).min(Ppm::ONE.0))
-    }
-
-    /// What the rate of packets of `wire_bytes` may be wrong by, clocks apart.
-    pub(super) fn error(&self, wire_bytes: u32) -> Ppm {
-        let sum = self.unevenness().0.saturating_add(self.of_others(wire_bytes).0);
-        Ppm(sum.min(Ppm::ONE.0))
-    }
-
-    /// Of that: both ends of the window, and a packet more or less.
-    fn unevenness(&self) -> Ppm {
-        let million = u128::from(Ppm::ONE.0);
-        let jitter = if active(Mutation::RateErrorLeftOut) { 0 } else { u128::from(self.jitter.0) };
-        let time = (jitter * 2 * million).div_ceil(u128::from(self.span.0.max(1)));
-        let count = million.div_ceil(u128::from(self.packets.max(1)));
-        Ppm(u32::try_from(time + count).unwrap_or(u32::MAX).min(Ppm::ONE.0))
-    }
-}
-
-fn rate_of(bytes: u128, span: Nanos) -> BitRate {
-    let bits = bytes.saturating_mul(8_000_000_000);
-    BitRate(u64::try_from(bits / u128::from(span.0.max(1))).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
 mod tests {
+    use punctual_analysis::{BitRate, Ppm};
+
     use super::*;
     use crate::ids::NodeId;
     use crate::node::rate::filler::filler_header;
@@ -167,7 +106,7 @@ mod tests {
     const COOKIE: Cookie = Cookie(7);
 
     /// Packets of 1,000 B on the wire, offered each 100 us, as `arrival` of (number, time of sending) says.
-    fn counted(packets: u64, mut arrival: impl FnMut(u64, u64) -> Option<u64>) -> Option<Counted> {
+    fn counted(packets: u64, mut arrival: impl FnMut(u64, u64) -> Option<u64>) -> Option<RateSample> {
         let mut arrivals = FillerArrivals::new(COOKIE);
         for number in 0..packets {
             let sent = number * 100_000;
@@ -237,13 +176,6 @@ mod tests {
         assert_eq!(arrivals.packets, 1);
         assert!(!arrivals.take(&Header { cookie: Cookie(8), ..header(5) }, Instant(4)));
         assert_eq!(arrivals.counted(), None);
-    }
-
-    #[test]
-    fn a_rate_is_bytes_by_time_and_of_no_time_the_largest() {
-        assert_eq!(rate_of(1_000, Nanos::from_secs(2)), BitRate(4_000));
-        assert_eq!(rate_of(3, Nanos(1)), BitRate(24_000_000_000));
-        assert_eq!(rate_of(u128::MAX, Nanos(0)), BitRate(u64::MAX));
     }
 
     /// A bend in any quarters at the begin and the end of what is looked at is left out, and no more than that.

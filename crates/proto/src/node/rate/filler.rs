@@ -3,13 +3,13 @@
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 
+use crate::api::WorkKind;
+use crate::config::LinkConfig;
 use crate::ids::{ChannelNumber, Cookie, LinkId, NodeId, PathId};
 use crate::limits::{HEADER_BYTES, RATE_BYTES_MAX, RATE_QUEUED_MAX};
 use crate::linksched::LinkParameters;
 use crate::memory::Memory;
-use crate::node::api::WorkKind;
 use crate::node::best_effort::key_of;
-use crate::node::config::LinkConfig;
 use crate::node::packet::Packet;
 use crate::node::plane::{Line, Owner, Plane, best_effort_parameters};
 use crate::node::work::Unit;

@@ -18,20 +18,20 @@ use alloc::vec::Vec;
 
 use punctual_analysis::{Instant, Ppm};
 
-pub use self::arrivals::Counted;
 use self::arrivals::FillerArrivals;
 use self::watch::{DrainWatch, Seen};
 use super::Node;
-use super::api::{Event, MeasuredRate, RateRefusal};
-use super::config::LinkConfig;
-use super::earliest;
+use crate::api::{Event, MeasuredRate, RateRefusal};
+use crate::config::LinkConfig;
 use crate::ids::{Cookie, LinkId};
 use crate::limits::{
     RATE_AGAIN, RATE_ANSWER_TIME, RATE_ATTEMPTS_MAX, RATE_DRAIN_TIME, RATE_ERROR_GOOD, RATE_ERROR_MAX,
     RATE_PROOF_AGAIN, RATE_STEP, RATE_TIME,
 };
 use crate::memory::Memory;
+use crate::rate_sample::RateSample;
 use crate::signalling::RateWord;
+use crate::times::earliest;
 
 /// How far the measurement of this host's own direction is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -261,7 +261,7 @@ impl<M: Memory> Node<M> {
         self.signalling.open_link(link, now, &mut self.plane);
     }
 
-    fn on_rate_report(&mut self, link: LinkId, counted: Option<Counted>, now: Instant) {
+    fn on_rate_report(&mut self, link: LinkId, counted: Option<RateSample>, now: Instant) {
         let result = counted.ok_or(RateRefusal::TooFew).map(|counted| self.judge_rate(link, &counted, now));
         let rate = &mut self.rates.links[usize::from(link.0)];
         if let Ok(measured) = result

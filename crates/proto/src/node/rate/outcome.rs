@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 use punctual_analysis::{BitRate, Instant, Ppm};
 
 use super::Own;
-use super::arrivals::Counted;
+use crate::api::{MeasuredRate, RateRefusal, RateStatus};
+use crate::config::KernelTraffic;
 use crate::ids::LinkId;
 use crate::limits::{RATE_FULL_TIMES, RATE_PROOF_AGAIN};
 use crate::memory::Memory;
 use crate::node::Node;
-use crate::node::api::{MeasuredRate, RateRefusal, RateStatus};
-use crate::node::config::KernelTraffic;
+use crate::rate_sample::RateSample;
 
 /// Less than this part of what was offered must be missing for the link to count as filled.
 const OFFERED: Ppm = Ppm(20_000);
@@ -73,7 +73,7 @@ impl<M: Memory> Node<M> {
     }
 
     /// What the neighbour's count means.
-    pub(super) fn judge_rate(&self, link: LinkId, counted: &Counted, now: Instant) -> MeasuredRate {
+    pub(super) fn judge_rate(&self, link: LinkId, counted: &RateSample, now: Instant) -> MeasuredRate {
         let (line, rate) = (self.plane.line(link), &self.rates.links[usize::from(link.0)]);
         let wire_bytes = line.filler_wire_bytes();
         // No neighbour knows of more than was tried.

@@ -6,8 +6,8 @@
 
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
+use crate::api::MeasuredRate;
 use crate::limits::{RATE_LOOK_MAX, RATE_LOOK_MIN};
-use crate::node::api::MeasuredRate;
 
 /// One part in so many of what came out must be missing.
 const MISSING_PART: u64 = 10;

@@ -8,8 +8,8 @@ use punctual_analysis::buffers::{PoolPart, pooled};
 use punctual_analysis::{Nanos, Ppb, RefusalReason};
 
 use super::{Held, Stages};
+use crate::api::RefuseCause;
 use crate::ids::{ChannelId, LinkId};
-use crate::node::api::RefuseCause;
 
 /// Buffers of a channel here.
 #[derive(Clone, Copy, Debug, Default)]

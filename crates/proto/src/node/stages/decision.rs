@@ -11,9 +11,9 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::Stages;
 use super::policies::{self, Offered, Policies, Question, Relaxed};
+use crate::api::RefuseCause;
 use crate::ids::ChannelId;
 use crate::limits::DECISIONS_AT_ONCE_MAX;
-use crate::node::api::RefuseCause;
 use crate::signalling::{Answer, CommitTerms, LocalChannel};
 
 /// Questions of admission, with all that is needed to answer them: a value that any thread can answer.

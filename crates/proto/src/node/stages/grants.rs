@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 
 use punctual_analysis::{CostParts, Explanation, Nanos, Ppm};
 
-use super::super::api::{Role, StageGrant, StageKind};
-use super::super::config::{self, Degraded};
-use super::models::path_costs;
 use super::policies::{Offered, Relaxed};
 use super::{HeldStage, Stages};
+use crate::api::{Role, StageGrant, StageKind};
+use crate::config::path_costs;
+use crate::config::{self, Degraded};
 use crate::ids::LinkId;
 use crate::signalling::LocalChannel;
 

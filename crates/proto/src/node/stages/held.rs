@@ -5,10 +5,10 @@ use alloc::boxed::Box;
 use punctual_analysis::{Activation, Admission, Demand, Nanos, Service};
 
 use super::buffers::{Pooled, Reserved};
-use super::models::path_costs;
 use super::{Stages, counts_early};
+use crate::api::Role;
+use crate::config::path_costs;
 use crate::ids::{ChannelId, LinkId};
-use crate::node::api::Role;
 use crate::signalling::LocalChannel;
 use crate::table::OfChannel;
 

@@ -23,10 +23,10 @@ use punctual_analysis::{
     StageKey, Urgency,
 };
 
-use super::api::{Breach, RateRefusal, RefuseCause, StageKind};
-use super::check::NodeConfigError;
-use super::config::{self, Admission, Degraded, NodeConfig};
-use super::plan::PlannedFlow;
+use crate::api::{Breach, RateRefusal, RefuseCause, StageKind};
+use crate::config::NodeConfigError;
+use crate::config::plan::PlannedFlow;
+use crate::config::{self, Admission, Degraded, NodeConfig};
 use crate::ids::{ChannelId, LinkId, NodeId};
 use crate::limits::{
     FRAGMENT_BYTES_MAX, FRAMES_GUARANTEED_DIVISOR, HEADER_BYTES, SIGNAL_BYTES_MAX,
@@ -40,12 +40,12 @@ pub(super) use self::buffers::{Pooled, Reserved};
 pub use self::decision::{Decided, Decision};
 use self::grants::cpu_kind;
 pub(super) use self::held::{Held, HeldStage};
-pub(crate) use self::models::link_model;
-pub(super) use self::models::{cpu_model, path_costs, signal_rate};
+pub(super) use self::models::signal_rate;
 use self::models::{fragment_bytes_max, hold_signalling, signal_contract};
 use self::planned::hold_plan;
 pub(super) use self::policies::Relaxed;
 use self::policies::{Final, LinkWish, Policies, Question, Trial, Wish};
+use crate::config::{cpu_model, link_model};
 
 /// The implicit signalling channel's place in each stage: no channel has this handle.
 const SIGNALLING_KEY: StageKey = StageKey(u64::MAX);

@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 
 use punctual_analysis::{AdmissionPolicy, Demand, Explanation, Nanos, Refusal, RefusalReason, Service};
 
-use super::super::api::{RefuseCause, Role};
-use super::super::check::NodeConfigError;
-use super::super::config::NodeConfig;
-use super::super::plan::PlannedFlow;
 use super::grants::cpu_kind;
-use super::models::path_costs;
 use super::{HeldStage, PlannedStage, Stages, planned_key};
+use crate::api::{RefuseCause, Role};
+use crate::config::NodeConfig;
+use crate::config::NodeConfigError;
+use crate::config::path_costs;
+use crate::config::plan::PlannedFlow;
 use crate::signalling::LocalChannel;
 
 impl Stages {

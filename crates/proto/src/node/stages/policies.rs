@@ -12,9 +12,9 @@ use alloc::vec::Vec;
 
 use punctual_analysis::{AdmissionPolicy, Demand, Explanation, Nanos, Ppm, Refusal, RefusalReason, StageKey};
 
-use super::super::api::{RefuseCause, StageKind};
 use super::planned::planned_bound;
 use super::{HeldStage, counts_early};
+use crate::api::{RefuseCause, StageKind};
 use crate::ids::{ChannelId, LinkId};
 use crate::signalling::{CommitTerms, LocalChannel};
 

@@ -10,8 +10,8 @@ use super::super::message::{Create, Request, Route};
 use super::super::random::SplitMix64;
 use super::super::stream::ReceiveStream;
 use super::*;
+use crate::api::{ChannelRefusal, CloseReason, Receipt, RefuseCause, UserId};
 use crate::ids::{Address, ChannelNumber, Cookie, Epoch, Name, NodeId};
-use crate::node::api::{ChannelRefusal, CloseReason, Receipt, RefuseCause, UserId};
 
 const NODE: NodeId = NodeId(1);
 const EPOCH: Epoch = Epoch(7);

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use punctual_analysis::BitRate;
 
 use super::*;
+use crate::config::CpuConfig;
 use crate::ids::{ChannelNumber, Epoch, Name};
-use crate::node::config::CpuConfig;
 
 const MILLI: u64 = 1_000_000;
 const KEY: [u8; 32] = [7; 32];

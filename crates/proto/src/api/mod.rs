@@ -2,21 +2,26 @@
 
 mod account;
 mod breach;
+mod directory;
 mod filter;
 mod lost;
 mod rate;
+mod record;
 mod refusal;
 mod status;
 
+pub use crate::config::WorkKind;
+pub use crate::ids::Role;
 pub use account::Account;
 pub use breach::{Breach, BrokenStage, Cause, LateArrivals, LateStage, SeenIn, StageName};
 pub use filter::{FilterChange, PathFilter};
 pub use lost::{LostAt, LostWhy, Passed, Tally, Thrown};
 pub use rate::{MeasuredRate, RateRefusal, RateStatus};
+pub use record::{BusyRecord, PathRecord, WakeRecord};
 pub use refusal::{ChannelRefusal, HostName, RefuseCause, name_of};
 pub use status::{
-    BusyRecord, ChannelCounters, ChannelPage, ChannelStatus, DegradedPlace, DropCounters, ForeignVersion,
-    KernelShare, LinkStatus, NodeStatus, PathRecord, Role, WakeRecord,
+    ChannelCounters, ChannelPage, ChannelStatus, DegradedPlace, DropCounters, ForeignVersion, KernelShare,
+    LinkStatus, NodeStatus,
 };
 
 use alloc::format;
@@ -28,7 +33,7 @@ use punctual_analysis::{Contract, ContractError, CostParts, Explanation, Nanos, 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::config::{CostSource, CpuCosts, Degraded};
+use crate::config::{CostSource, CpuCosts, Degraded};
 use crate::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId};
 
 /// Who asks, for quotas and for the receiver's agent.
@@ -496,22 +501,6 @@ impl Work {
             kind => costs.of_unit(kind, self.packets, self.bytes, self.message_edge) + self.application,
         }
     }
-}
-
-/// The paths that a profile measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WorkKind {
-    /// Source: fragment.
-    Send,
-    /// Forwarder: pass on.
-    Forward,
-    /// Sink: reassemble, deliver.
-    Receive,
-    /// Best-effort packet, any of the three.
-    BestEffort,
-    /// RTCOP and HELLO.
-    Signalling,
 }
 
 /// What to hand to a link's driver.

@@ -3,7 +3,7 @@
 use punctual_analysis::Nanos;
 
 use crate::ids::{Cookie, PathId};
-use crate::signalling::SealKey;
+use crate::seal::SealKey;
 
 /// A channel that comes in on a link.
 ///

@@ -10,10 +10,8 @@ use punctual_analysis::activation::policed;
 use punctual_analysis::{Activation, Class, Contract, Cpu, Demand, FlowName, Nanos, PathCosts, Urgency};
 use serde::{Deserialize, Serialize};
 
-use super::api::Role;
-use super::config::CpuConfig;
-use super::stages;
-use crate::ids::Name;
+use super::{CpuConfig, models};
+use crate::ids::{Name, Role};
 
 /// Version of a plan's file.
 pub const PLAN_VERSION: u32 = 1;
@@ -62,12 +60,12 @@ pub struct PlannedFlow {
 
 /// A processor as admission sees it, with packets of at most `fragment_bytes`, for those that make plans.
 pub fn processor(cpu: &CpuConfig, fragment_bytes: u32) -> Cpu {
-    stages::cpu_model(cpu, fragment_bytes)
+    models::cpu_model(cpu, fragment_bytes)
 }
 
 /// What the work of one end of a channel costs there.
 pub fn costs_of(cpu: &CpuConfig, role: Role) -> PathCosts {
-    stages::path_costs(&cpu.costs, role)
+    models::path_costs(&cpu.costs, role)
 }
 
 impl PlannedFlow {

@@ -8,8 +8,7 @@
 
 use siphasher::sip::SipHasher24;
 
-use super::packet::Life;
-use crate::ids::NodeId;
+use crate::ids::{Life, NodeId};
 
 /// Bytes of the envelope: version, epoch, session, number, seal; little-endian.
 pub const ENVELOPE_BYTES: usize = 1 + 8 + 4 + 8 + 8;
@@ -30,7 +29,7 @@ impl core::fmt::Debug for SealKey {
 
 impl SealKey {
     /// The key of what `from` sends to `to` in its life `life`.
-    pub(super) fn new(domain_key: &[u8; 32], from: NodeId, to: NodeId, life: Life) -> Self {
+    pub(crate) fn new(domain_key: &[u8; 32], from: NodeId, to: NodeId, life: Life) -> Self {
         let mut material = [0; 52];
         material[..32].copy_from_slice(domain_key);
         material[32..36].copy_from_slice(&from.0.to_le_bytes());

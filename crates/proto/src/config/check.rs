@@ -8,7 +8,7 @@ use alloc::string::String;
 use punctual_analysis::{Activation, BitRate, Nanos, Ppm, pairs_text};
 use thiserror::Error;
 
-use super::config::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, RunPolicy, SignallingConfig};
+use super::{CpuConfig, LinkConfig, NodeConfig, RouteConfig, RunPolicy, SignallingConfig};
 use crate::ids::NodeId;
 use crate::limits::{
     BEST_EFFORT_PACKET_BYTES_MIN, CLOCK_TOLERANCE_PPM_MAX, FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN,
@@ -34,11 +34,17 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), NodeConfigEr
     if holds { Ok(()) } else { Err(NodeConfigError { what: what() }) }
 }
 
-/// Checks everything.
-///
-/// # Errors
-/// The first contradiction.
-pub(super) fn check(config: &NodeConfig) -> Result<(), NodeConfigError> {
+impl NodeConfig {
+    /// Checks everything.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Result<(), NodeConfigError> {
+        check(self)
+    }
+}
+
+fn check(config: &NodeConfig) -> Result<(), NodeConfigError> {
     check_directory(config)?;
     let fragments = FRAGMENT_BYTES_MIN..=FRAGMENT_BYTES_MAX;
     for bytes in [Some(config.fragment_bytes), config.fragment_low_latency_bytes].into_iter().flatten() {

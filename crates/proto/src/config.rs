@@ -1,15 +1,20 @@
 //! What a node is told at its start. Plain data; `Node::new` checks it.
 
+mod check;
+mod models;
+pub mod plan;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
 use punctual_analysis::{Activation, BitRate, Contract, Nanos, Ppm, Rate};
-pub use punctual_analysis::{Admission, RunPolicy};
+pub use punctual_analysis::{Admission, Interference, Pacing, RunPolicy};
 use serde::{Deserialize, Serialize};
 
-use super::api::{HostName, RequestError, WorkKind, name_of};
-use super::plan::PlannedFlow;
+pub use self::check::NodeConfigError;
+pub use self::models::{cpu_model, link_model, path_costs};
+use self::plan::PlannedFlow;
 use crate::ids::{Epoch, Name, NodeId};
 use crate::limits;
 
@@ -52,35 +57,6 @@ impl NodeConfig {
             Activation::Deadline | Activation::Periodic { .. } => self.fragment_bytes,
         }
     }
-
-    /// Another host of the directory.
-    ///
-    /// # Errors
-    /// Nobody knows it, or it is this one.
-    pub fn resolve(&self, host: &Name) -> Result<NodeId, RequestError> {
-        match self.directory.iter().find(|(name, _)| name == host) {
-            Some((_, node)) if *node == self.id => Err(RequestError::Itself(host.clone())),
-            Some((_, node)) => Ok(*node),
-            None => {
-                let others = self.directory.iter().filter(|(_, node)| *node != self.id);
-                Err(match host.slip_of(others.map(|(name, _)| name)) {
-                    Some(like) => RequestError::UnknownHostLike { asked: host.clone(), like: like.clone() },
-                    None => RequestError::UnknownHost(host.clone()),
-                })
-            }
-        }
-    }
-
-    /// Names of nodes as the directory has them, each once.
-    pub fn names_of(&self, nodes: &[NodeId]) -> Vec<HostName> {
-        let known = self.directory.iter().filter(|(_, node)| nodes.contains(node));
-        known.map(|(name, node)| HostName { node: *node, name: name.clone() }).collect()
-    }
-
-    /// What people call a host.
-    pub fn host_name(&self, node: NodeId) -> String {
-        name_of(&self.names_of(&[node]), node)
-    }
 }
 
 /// Nodes to pass on the way, without this one, the destination last.
@@ -88,26 +64,6 @@ impl NodeConfig {
 pub struct RouteConfig {
     /// The next nodes in order; the last is the destination.
     pub via: Vec<NodeId>,
-}
-
-/// What tells us that the adapter has sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pace {
-    /// The clock: GCRA at the link's rate less its error. For virtual, bridged or shared links.
-    #[default]
-    Clock,
-    /// The driver's completions.
-    Completion,
-}
-
-/// What kernel traffic beside us may take: `sigma + rho * t` in any time t.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Interference {
-    /// Burst.
-    pub sigma: Nanos,
-    /// Proportion.
-    pub rho: Ppm,
 }
 
 /// What else goes out by the link's device.
@@ -148,7 +104,7 @@ pub struct LinkConfig {
     /// Largest packets' worth of bytes that may be handed over and not yet sent.
     pub pipeline_depth: u32,
     /// What drives the pipeline.
-    pub pace: Pace,
+    pub pace: Pacing,
     /// delta: reaction time to a completion or to the clock.
     pub reaction: Nanos,
     /// Shortest propagation to the neighbour's driver.
@@ -358,6 +314,22 @@ impl SignallingConfig {
     }
 }
 
+/// The paths that a profile measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkKind {
+    /// Source: fragment.
+    Send,
+    /// Forwarder: pass on.
+    Forward,
+    /// Sink: reassemble, deliver.
+    Receive,
+    /// Best-effort packet, any of the three.
+    BestEffort,
+    /// RTCOP and HELLO.
+    Signalling,
+}
+
 impl CpuCosts {
     /// What admission assumes for one unit of work of `packets` packets and `bytes` payload; `edge`: a message
     /// begins or ends in it.
@@ -439,8 +411,8 @@ impl LinkConfig {
     pub fn paced_rate(&self) -> BitRate {
         let drained = self.rate.less(self.rate_error);
         match self.pace {
-            Pace::Clock => drained.less(self.interference.rho),
-            Pace::Completion => drained,
+            Pacing::Clock => drained.less(self.interference.rho),
+            Pacing::Completion => drained,
         }
     }
 
@@ -448,7 +420,7 @@ impl LinkConfig {
     /// while it changes: the order must be that of deadlines.
     pub fn follows(&self) -> bool {
         let by_deadline = self.admission.bears_changing_share;
-        self.kernel_share_max > self.interference.rho && self.pace == Pace::Clock && by_deadline
+        self.kernel_share_max > self.interference.rho && self.pace == Pacing::Clock && by_deadline
     }
 
     /// What our packets are paced at while kernel traffic has `share` of the link.
@@ -492,7 +464,7 @@ impl LinkConfig {
             packet_best_effort_bytes_max: None,
             overhead_bytes: 66,
             pipeline_depth: 2,
-            pace: Pace::Clock,
+            pace: Pacing::Clock,
             reaction: Nanos::from_micros(100),
             propagation_min: Nanos::ZERO,
             propagation_max: Nanos::from_micros(200),

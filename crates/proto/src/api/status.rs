@@ -7,24 +7,12 @@ use alloc::vec::Vec;
 use punctual_analysis::{BitRate, Contract, Delivery, Guarantee, Instant, Nanos, Ppm};
 use serde::{Deserialize, Serialize};
 
+use super::record::{BusyRecord, PathRecord, WakeRecord};
 use super::{BrokenStage, LateStage, RateStatus, StageGrant};
-use crate::ids::{Address, ChannelId, LinkId, Name, NodeId, PathId};
+use crate::config::{Degraded, KernelTraffic};
+use crate::ids::{Address, ChannelId, LinkId, Name, NodeId, PathId, Role};
 use crate::latencies::Observed;
-use crate::node::config::{Degraded, KernelTraffic};
-pub use crate::node::record::{BusyRecord, PathRecord, WakeRecord};
 use crate::watch::Lateness;
-
-/// What a channel's end is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Role {
-    /// It starts here.
-    Source,
-    /// It passes through.
-    Forwarder,
-    /// It ends here.
-    Sink,
-}
 
 /// Counters of one channel at one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,79 @@
+//! What a measurement of a link has counted: the receiving host makes it, signalling carries it, the sending host judges it.
+
+use punctual_analysis::mutation::{Mutation, active};
+use punctual_analysis::{BitRate, Nanos, Ppm};
+use serde::{Deserialize, Serialize};
+
+/// What came through in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateSample {
+    /// Packets that came in `span`.
+    pub packets: u64,
+    /// By the receiver's clock.
+    pub span: Nanos,
+    /// How far single packets were from an even flow.
+    pub jitter: Nanos,
+    /// Packets that were sent in `offered_span`.
+    pub offered: u64,
+    /// By the sender's clock.
+    pub offered_span: Nanos,
+    /// Bytes of the wire of other packets that were sent between them.
+    pub others: u64,
+}
+
+impl RateSample {
+    /// The rate at which packets of `wire_bytes` came through, and others with them: in the same proportion.
+    pub fn rate(&self, wire_bytes: u32) -> BitRate {
+        let others = u128::from(self.others) * u128::from(self.packets.min(self.offered))
+            / u128::from(self.offered.max(1));
+        rate_of(u128::from(self.packets) * u128::from(wire_bytes) + others, self.span)
+    }
+
+    /// The rate at which all were sent.
+    pub fn offered_rate(&self, wire_bytes: u32) -> BitRate {
+        let bytes = u128::from(self.offered) * u128::from(wire_bytes) + u128::from(self.others);
+        rate_of(bytes, self.offered_span)
+    }
+
+    /// The most that the rate may be wrong by since of others' packets more or fewer were lost than of ours.
+    fn of_others(&self, wire_bytes: u32) -> Ppm {
+        let million = u128::from(Ppm::ONE.0);
+        let lost = u128::from(self.offered.saturating_sub(self.packets));
+        let unsure = u128::from(self.others) * lost / u128::from(self.offered.max(1));
+        let through = u128::from(self.packets) * u128::from(wire_bytes);
+        let share = (unsure * million).div_ceil(through.max(1));
+        Ppm(u32::try_from(share).unwrap_or(u32::MAX).min(Ppm::ONE.0))
+    }
+
+    /// What the rate of packets of `wire_bytes` may be wrong by, clocks apart.
+    pub fn error(&self, wire_bytes: u32) -> Ppm {
+        let sum = self.unevenness().0.saturating_add(self.of_others(wire_bytes).0);
+        Ppm(sum.min(Ppm::ONE.0))
+    }
+
+    /// Of that: both ends of the window, and a packet more or less.
+    pub fn unevenness(&self) -> Ppm {
+        let million = u128::from(Ppm::ONE.0);
+        let jitter = if active(Mutation::RateErrorLeftOut) { 0 } else { u128::from(self.jitter.0) };
+        let time = (jitter * 2 * million).div_ceil(u128::from(self.span.0.max(1)));
+        let count = million.div_ceil(u128::from(self.packets.max(1)));
+        Ppm(u32::try_from(time + count).unwrap_or(u32::MAX).min(Ppm::ONE.0))
+    }
+}
+
+fn rate_of(bytes: u128, span: Nanos) -> BitRate {
+    let bits = bytes.saturating_mul(8_000_000_000);
+    BitRate(u64::try_from(bits / u128::from(span.0.max(1))).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_bytes_by_time_and_of_no_time_the_largest() {
+        assert_eq!(rate_of(1_000, Nanos::from_secs(2)), BitRate(4_000));
+        assert_eq!(rate_of(3, Nanos(1)), BitRate(24_000_000_000));
+        assert_eq!(rate_of(u128::MAX, Nanos(0)), BitRate(u64::MAX));
+    }
+}
