@@ -11,7 +11,7 @@ use std::thread::{self, Thread};
 use punctual_os::wait::Doorbell;
 use punctual_proto::Instant;
 
-use crate::handle::EngineGone;
+use crate::error::EngineGone;
 
 /// Something that `P`, the processor, does on its thread.
 pub(crate) type Command<P> = Box<dyn FnOnce(&mut P, Instant) + Send>;

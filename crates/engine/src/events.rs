@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use punctual_os::wait::Doorbell;
 use punctual_proto::api::Event;
 
-use crate::handle::EngineGone;
+use crate::error::EngineGone;
 
 struct Queue {
     events: VecDeque<Event>,

@@ -5,23 +5,21 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use punctual_link::Link;
-use punctual_os::calls::Forbidden;
-use punctual_os::heap::{self, Lease};
+use punctual_os::heap::Lease;
 use punctual_os::now;
-use punctual_os::realtime::{RealTime, RealTimeError};
+use punctual_os::realtime::RealTime;
+use punctual_proto::Instant;
 use punctual_proto::api::UserId;
-use punctual_proto::config::NodeConfig;
-use punctual_proto::config::NodeConfigError;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::{Decided, Decision, Node};
-use punctual_proto::{Instant, Nanos};
 use thiserror::Error;
 
 use crate::command::{Command, CommandQueue, question};
+use crate::config::EngineConfig;
 use crate::decider::Decider;
 use crate::direct;
+use crate::error::{EngineError, EngineGone};
 use crate::events::Events;
 use crate::memory::HostMemory;
 use crate::processor::lead::{Lead, LeadError, Raised};
@@ -30,89 +28,6 @@ use crate::statistics::{Counters, EngineStatistics, LinkReport};
 
 /// Stack of a processor's thread, all of it locked where memory is.
 const STACK_BYTES: usize = 1 << 20;
-
-/// What an engine is made of.
-pub struct EngineConfig {
-    /// The host.
-    pub node: NodeConfig,
-    /// Its links, in the order of `node.links`.
-    pub links: Vec<Box<dyn Link>>,
-    /// What the processor needs of the system.
-    pub real_time: RealTime,
-    /// How long the processor looks at the links' rings before it sleeps; [`Nanos::MAX`]: it never does. Needs a core
-    /// of its own to be worth it, see [`punctual_os::realtime::check_spin`].
-    pub spin: Nanos,
-    /// Where the node's random numbers start: unpredictable in earnest, fixed in tests.
-    pub seed: u64,
-    /// What becomes of a system call of the processor's thread that is not in its list.
-    pub forbidden_calls: Forbidden,
-    /// What the processor's own heap has ready; `None`: it allocates as all other threads do.
-    pub heap: Option<heap::Sizes>,
-}
-
-impl EngineConfig {
-    /// An ordinary thread without a heap of its own that does not spin and may make any system call.
-    pub const fn new(node: NodeConfig, links: Vec<Box<dyn Link>>, seed: u64) -> Self {
-        let real_time = RealTime::BEST_EFFORT_HOST;
-        Self {
-            node,
-            links,
-            real_time,
-            spin: Nanos::ZERO,
-            seed,
-            forbidden_calls: Forbidden::Allow,
-            heap: None,
-        }
-    }
-}
-
-/// Why an engine did not start.
-#[derive(Debug, Error)]
-pub enum EngineError {
-    /// The node refuses its configuration.
-    #[error("configuration: {0}")]
-    Node(#[from] NodeConfigError),
-    /// The host refuses the real-time class.
-    #[error(transparent)]
-    RealTime(#[from] RealTimeError),
-    /// The links are not those of the configuration.
-    #[error("{configured} links are configured, {given} were opened: give one for each, in order")]
-    Links {
-        /// In the configuration.
-        configured: usize,
-        /// Given.
-        given: usize,
-    },
-    /// A driver carries less than its link is configured for.
-    #[error("link \"{name}\" is configured for packets of {configured} B, its driver carries {given} B")]
-    PacketBytes {
-        /// Which.
-        name: String,
-        /// In the configuration.
-        configured: usize,
-        /// What the driver carries.
-        given: usize,
-    },
-    /// The processor's thread cannot be held to its system calls.
-    #[error(
-        "this system has no filter of system calls for the processor's thread ({0}): use a kernel with \
-         CONFIG_SECCOMP_FILTER on x86_64 or aarch64, or set forbidden_calls = \"allow\" in [daemon]"
-    )]
-    Confine(io::Error),
-    /// The system refuses a thread or a descriptor.
-    #[error("{what}: {error}")]
-    Os {
-        /// What was tried.
-        what: &'static str,
-        /// The system's answer.
-        error: io::Error,
-    },
-}
-
-/// The engine has stopped, or its processor has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the engine has stopped")]
-pub struct EngineGone;
 
 /// A question to the engine that has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

@@ -5,8 +5,10 @@
 //! program talks to the node on its thread. Nothing here allocates for a message on its way.
 
 mod command;
+mod config;
 mod decider;
 pub mod direct;
+mod error;
 mod events;
 mod handle;
 mod memory;
@@ -14,8 +16,10 @@ mod processor;
 pub mod profile;
 mod statistics;
 
+pub use config::EngineConfig;
+pub use error::{EngineError, EngineGone};
 pub use events::Events;
-pub use handle::{CallError, Engine, EngineConfig, EngineError, EngineGone, EngineHandle, WatchError};
+pub use handle::{CallError, Engine, EngineHandle, WatchError};
 pub use memory::HostMemory;
 pub use processor::WORK_SLICE;
 pub use processor::lead::{Lead, LeadError};

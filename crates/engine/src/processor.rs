@@ -44,10 +44,11 @@ use self::sentry::Sentry;
 use self::share::Share;
 use self::spin::{Spin, Waited};
 use crate::command::{Answer, CommandQueue};
+use crate::config::EngineConfig;
 use crate::decider::Decider;
 use crate::direct;
+use crate::error::EngineError;
 use crate::events::Events;
-use crate::handle::{EngineConfig, EngineError};
 use crate::memory::HostMemory;
 use crate::statistics::Counters;
 

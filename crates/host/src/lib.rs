@@ -15,7 +15,8 @@ mod running;
 pub mod service;
 mod settle;
 
+pub use config::{GivenCosts, Mismatch, ProfileSettings};
 pub use embedded::EmbeddedHost;
 pub use plate::name_plate;
 pub use running::{EngineHost, HostError, Prepared, quotas};
-pub use settle::{GivenCosts, Mismatch, ProfileSettings, SettleError, settle};
+pub use settle::{SettleError, settle};

@@ -26,7 +26,7 @@ pub mod campaign;
 pub mod case;
 pub mod cut;
 pub mod dice;
-pub mod drift;
+mod entry;
 pub mod faults;
 pub mod filters;
 mod journal;
@@ -47,7 +47,6 @@ pub mod time;
 mod told;
 pub mod topology;
 pub mod trace;
-pub mod uptime;
 mod world;
 
 pub use batch::run_many;

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
+use punctual_os::calls::Forbidden;
 use punctual_os::realtime::SchedulingClass;
-use punctual_proto::config::{CpuConfig, SignallingConfig};
+use punctual_proto::Nanos;
+use punctual_proto::config::{CpuConfig, NodeConfig, SignallingConfig};
 use punctual_proto::ids::{Epoch, Name, NodeId};
 use punctual_proto::memory::{MessageInfo, MessageRead, MessageWrite};
 use punctual_proto::{Ppm, limits};

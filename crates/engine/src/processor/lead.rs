@@ -23,7 +23,7 @@ use thiserror::Error;
 use super::{Processor, Step};
 use crate::command::Answer;
 use crate::direct;
-use crate::handle::EngineGone;
+use crate::error::EngineGone;
 
 /// Why a thread cannot lead.
 #[derive(Debug, Error)]

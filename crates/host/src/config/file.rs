@@ -11,7 +11,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::quantity::{Bytes, RateOrAuto, RateOrShare, Spin, Text};
-use crate::settle::Mismatch;
+use crate::config::profile::Mismatch;
 
 type Maybe<Q> = Option<Text<Q>>;
 

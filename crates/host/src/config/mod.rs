@@ -5,6 +5,7 @@ mod convert;
 mod devices;
 mod file;
 mod links;
+pub(crate) mod profile;
 pub mod quantity;
 mod secrets;
 #[cfg(test)]
@@ -30,8 +31,8 @@ use punctual_proto::ids::Epoch;
 use punctual_trial::{Defence, holds};
 use thiserror::Error;
 
+pub use self::profile::{GivenCosts, Mismatch, ProfileSettings};
 use crate::priorities::Priorities;
-use crate::settle::ProfileSettings;
 
 pub use self::xdp::{XdpSettings, frame_bytes};
 
@@ -64,9 +65,9 @@ pub struct HostConfig {
     /// The priorities of threads that take messages; `None`: co-scheduling is not allowed.
     pub co_scheduling: Option<Priorities>,
     /// Where the processor's costs come from; `node.cpu.costs` are those that are configured until
-    /// [`crate::settle`] has decided.
+    /// [`settle`](crate::settle()) has decided.
     pub profile: ProfileSettings,
-    /// Packets of a unit as configured; `None`: [`crate::settle`] takes as many as fit, and until then
+    /// Packets of a unit as configured; `None`: [`settle`](crate::settle()) takes as many as fit, and until then
     /// `node.cpu` has the least.
     pub quantum: Option<u32>,
     /// The daemon's own part.

@@ -14,7 +14,7 @@ use punctual_proto::ids::NodeId;
 use punctual_proto::{BitRate, Nanos, Ppm};
 
 use super::{Beside, DaemonConfig, HostConfig, LinkDriver, parse};
-use crate::settle::GivenCosts;
+use crate::config::profile::GivenCosts;
 
 const EXAMPLE: &str = include_str!("../../../../docs/punctuald.example.toml");
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";

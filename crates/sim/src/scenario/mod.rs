@@ -2,12 +2,14 @@
 
 mod channels;
 mod digest;
+mod drift;
 mod hosts;
 mod kernel;
 mod requests;
 mod routes;
 mod soft;
 mod tight;
+mod uptime;
 
 use punctual_analysis::{BitRate, Contract, Nanos, Ppm};
 use punctual_proto::config::NodeConfig;
@@ -28,7 +30,6 @@ use crate::faults::{self, Fault, FaultKind, FaultKinds};
 use crate::options::{Class, FaultChoice, Faults, Options, ScheduleChoice, SizeChoice, Traffic};
 use crate::time::{HostClock, SimTime};
 use crate::topology::{Arrivals, Size, Topology};
-use crate::{drift, uptime};
 
 /// What decides on the size of a seed's network, and on whether it has a schedule of faults.
 const CLASS_OF_SIZE: u64 = 0x517e;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::lanes::Lanes;
 use super::{Moment, Timeline};
-use crate::journal::Entry;
+use crate::entry::Entry;
 use crate::time::SimTime;
 
 /// The process of all channels; hosts are 1, 2, ...

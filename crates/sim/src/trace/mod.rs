@@ -7,7 +7,7 @@ use punctual_proto::api::Port;
 use punctual_proto::ids::PathId;
 use punctual_proto::wire::Header;
 
-use crate::journal::Entry;
+use crate::entry::Entry;
 use crate::time::SimTime;
 
 /// One run's events in their order; empty where nobody asked for them.

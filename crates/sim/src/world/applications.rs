@@ -9,7 +9,7 @@ use super::effort::Effort;
 use super::host::Call;
 use super::{Act, Event, FLOOD_BYTES_MAX, LISTENER, RECEIVER, World};
 use crate::dice::{Dice, Draw};
-use crate::journal::Entry;
+use crate::entry::Entry;
 use crate::memory::{SimInbox, SimOutbox, effort};
 use crate::sender::Sender;
 use crate::time::SimTime;

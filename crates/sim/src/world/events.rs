@@ -8,7 +8,7 @@ use punctual_proto::api::{ChannelRefusal, CloseReason, Event as NodeEvent, Grant
 use super::channel::State;
 use super::wire::slack_max;
 use super::{Act, Event, FLOOD_KEYS, World};
-use crate::journal::Entry;
+use crate::entry::Entry;
 use crate::ledger::Ledger;
 use crate::memory::{Content, Delivered};
 

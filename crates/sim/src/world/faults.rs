@@ -13,8 +13,8 @@ use punctual_proto::limits::CLOCK_BOUND_AGE_MAX;
 use super::channel::State;
 use super::host::{Armed, Host};
 use super::{Event, World};
+use crate::entry::Entry;
 use crate::faults::{Lie, Mischief, Moment};
-use crate::journal::Entry;
 use crate::scenario::{self, node_id};
 use crate::time::SimTime;
 

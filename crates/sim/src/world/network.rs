@@ -11,7 +11,7 @@ use super::host::Arrived;
 use super::{Event, World};
 use crate::adapter::Flight as Flown;
 use crate::cut::FrameFault;
-use crate::journal::Entry;
+use crate::entry::Entry;
 use crate::memory::SimFrame;
 use crate::options::Faults;
 use crate::time::SimTime;

@@ -7,7 +7,7 @@ use punctual_proto::ids::LinkId;
 use super::effort::Effort;
 use super::host::{Activity, Arrived};
 use super::{Event, World};
-use crate::journal::Entry;
+use crate::entry::Entry;
 use crate::memory::effort;
 
 /// Longest time that a shaper takes to change, and then to tell.

@@ -15,7 +15,7 @@ use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
 use super::wires::PACKET_BYTES;
 use super::{INTERVAL, LARGE_BYTES, MeasureError, RUN_PACKETS, Rings, Wires};
-use crate::handle::EngineError;
+use crate::error::EngineError;
 use crate::memory::HostMemory;
 use crate::processor::filters::{driver_filter, path_key, seal_key};
 

@@ -22,7 +22,7 @@ use self::cold::Others;
 use self::host::{Chain, Lane, Step};
 use super::file::Costs;
 use super::summary::{BLOCK_UNITS, Summary};
-use crate::handle::EngineError;
+use crate::error::EngineError;
 
 pub use self::wires::{Wires, udp_wires};
 pub use self::xdp::xdp_wires;

@@ -30,7 +30,7 @@ use super::file::{
 };
 use super::quantity::{Bytes, Spin, Text};
 use super::{ConfigError, DaemonConfig, HostConfig, Source, secrets};
-use crate::settle::{GivenCosts, ProfileSettings};
+use crate::config::profile::{GivenCosts, ProfileSettings};
 
 /// Priority of the processor's thread unless configured otherwise.
 const PRIORITY_DEFAULT: u8 = 50;

@@ -1,0 +1,43 @@
+//! What an engine is made of.
+
+use punctual_link::Link;
+use punctual_os::calls::Forbidden;
+use punctual_os::heap;
+use punctual_os::realtime::RealTime;
+use punctual_proto::Nanos;
+use punctual_proto::config::NodeConfig;
+
+/// What an engine is made of.
+pub struct EngineConfig {
+    /// The host.
+    pub node: NodeConfig,
+    /// Its links, in the order of `node.links`.
+    pub links: Vec<Box<dyn Link>>,
+    /// What the processor needs of the system.
+    pub real_time: RealTime,
+    /// How long the processor looks at the links' rings before it sleeps; [`Nanos::MAX`]: it never does. Needs a core
+    /// of its own to be worth it, see [`punctual_os::realtime::check_spin`].
+    pub spin: Nanos,
+    /// Where the node's random numbers start: unpredictable in earnest, fixed in tests.
+    pub seed: u64,
+    /// What becomes of a system call of the processor's thread that is not in its list.
+    pub forbidden_calls: Forbidden,
+    /// What the processor's own heap has ready; `None`: it allocates as all other threads do.
+    pub heap: Option<heap::Sizes>,
+}
+
+impl EngineConfig {
+    /// An ordinary thread without a heap of its own that does not spin and may make any system call.
+    pub const fn new(node: NodeConfig, links: Vec<Box<dyn Link>>, seed: u64) -> Self {
+        let real_time = RealTime::BEST_EFFORT_HOST;
+        Self {
+            node,
+            links,
+            real_time,
+            spin: Nanos::ZERO,
+            seed,
+            forbidden_calls: Forbidden::Allow,
+            heap: None,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What a configuration says of costs: the file of a profile, its margin, costs as written.
+
+use std::path::PathBuf;
+
+use punctual_engine::profile::MARGIN_DEFAULT;
+use punctual_proto::config::CpuCosts;
+use punctual_proto::{Nanos, Ppm};
+use serde::{Deserialize, Serialize};
+
+/// What happens with the profile of another machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mismatch {
+    /// The host does not start.
+    #[default]
+    Refuse,
+    /// It is used; the host says that its guarantees do not rest on it.
+    Accept,
+}
+
+/// The `profile` keys of `[processor]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileSettings {
+    /// The file. Where it does not exist yet, a short profile is measured and written there.
+    pub file: Option<PathBuf>,
+    /// Added to every measured cost.
+    pub margin: Ppm,
+    /// See [`Mismatch`].
+    pub mismatch: Mismatch,
+    /// Whether a host without a file measures itself as it starts; else the costs are those of the configuration.
+    pub measure: bool,
+    /// Costs that the configuration gives: they override.
+    pub given: GivenCosts,
+}
+
+impl Default for ProfileSettings {
+    fn default() -> Self {
+        Self {
+            file: None,
+            margin: MARGIN_DEFAULT,
+            mismatch: Mismatch::Refuse,
+            measure: true,
+            given: GivenCosts::default(),
+        }
+    }
+}
+
+/// Costs of `[processor.costs]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are those of CpuCosts")]
+pub struct GivenCosts {
+    pub send_message: Option<Nanos>,
+    pub send_packet: Option<Nanos>,
+    pub send_packet_later: Option<Nanos>,
+    pub forward_packet: Option<Nanos>,
+    pub receive_packet: Option<Nanos>,
+    pub deliver_message: Option<Nanos>,
+    pub copy_kib: Option<Nanos>,
+    pub cold_start: Option<Nanos>,
+}
+
+impl GivenCosts {
+    /// `costs` with what is given in their place.
+    pub fn over(&self, costs: &CpuCosts) -> CpuCosts {
+        CpuCosts {
+            send_message: self.send_message.unwrap_or(costs.send_message),
+            send_packet: self.send_packet.unwrap_or(costs.send_packet),
+            // Whoever gives the cost of a packet and says nothing of later ones means all of them.
+            send_packet_later: self.send_packet_later.or(self.send_packet).unwrap_or(costs.send_packet_later),
+            forward_packet: self.forward_packet.unwrap_or(costs.forward_packet),
+            receive_packet: self.receive_packet.unwrap_or(costs.receive_packet),
+            deliver_message: self.deliver_message.unwrap_or(costs.deliver_message),
+            copy_kib: self.copy_kib.unwrap_or(costs.copy_kib),
+            cold_start: self.cold_start.unwrap_or(costs.cold_start),
+        }
+    }
+
+    /// Whether nothing is left to measure.
+    pub fn is_complete(&self) -> bool {
+        let Self {
+            send_message,
+            send_packet,
+            send_packet_later: _,
+            forward_packet,
+            receive_packet,
+            deliver_message,
+            copy_kib,
+            cold_start: _,
+        } = self;
+        [send_message, send_packet, forward_packet, receive_packet, deliver_message, copy_kib]
+            .into_iter()
+            .all(Option::is_some)
+    }
+}
