@@ -30,6 +30,7 @@ use punctual_os::heap::{Lease, Sizes};
 use punctual_os::realtime;
 use punctual_os::{now, wait::Waiter};
 use punctual_proto::ids::{ChannelId, LinkId};
+use punctual_proto::limits::RING_MESSAGES_BEHIND;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
 use punctual_proto::node::api::Event;
@@ -61,6 +62,9 @@ const LATE: Nanos = Nanos::from_millis(1);
 const STOP_MARGIN: Nanos = Nanos::from_millis(100);
 /// Commands taken in one turn.
 const COMMANDS_PER_TURN: usize = 16;
+/// Messages that one turn takes out of all rings that have rung, and of each that rings when they are taken
+/// [`RING_MESSAGES_BEHIND`].
+const RUNG_MESSAGES: u32 = 128;
 /// Turns that were full of protocol work until one in the background is done all the same: some 3 ms.
 const BACKGROUND_TURNS: u32 = 64;
 /// Token of the command queue's doorbell; links and channels have theirs below (see `wake_up`).
@@ -301,6 +305,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 || worked >= WORK_SLICE
                 || self.commanded
                 || self.background.may_wait
+                || self.node.has_leftovers()
                 || self.ports.iter().any(|port| port.has_more(self.node.has_best_effort_room(port.id))),
             retry: !self.events.is_empty()
                 || self.decider.must_retry()
@@ -311,9 +316,11 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 
     fn ring_outboxes(&mut self, at: Instant) -> bool {
         self.doorbells.unmute(at, &self.waiter);
-        let mut any = false;
+        let (mut any, mut left) = (false, RUNG_MESSAGES);
         while let Some(channel) = self.doorbells.next_rung() {
-            self.node.handle_outbox(channel, at);
+            // Each gives its first ones now, so that the node knows how urgent it is.
+            let most = left.max(RING_MESSAGES_BEHIND);
+            left = left.saturating_sub(self.node.handle_outbox_within(channel, most, at));
             any = true;
         }
         any

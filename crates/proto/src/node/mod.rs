@@ -19,6 +19,7 @@ mod flow;
 mod forward;
 mod late;
 pub mod lateness;
+mod leftovers;
 mod outgoing;
 mod packet;
 pub mod plan;
@@ -54,6 +55,7 @@ use self::plane::{Owner, Plane};
 use self::rate::Rates;
 use self::signals::Signals;
 use crate::ids::{LinkId, PathId};
+use crate::limits::ENDS_MAX;
 use crate::memory::Memory;
 use crate::sched::HandlerId;
 use crate::signalling::Signalling;
@@ -262,7 +264,9 @@ impl<M: Memory> Node<M> {
         if self.signalling.poll_timeout().is_some_and(|due| due <= now) {
             self.signalling.handle_timeout(now, &mut self.plane);
         }
-        while let Some(channel) = self.plane.drained.pop_front() {
+        self.plane.free_some();
+        for _ in 0..ENDS_MAX {
+            let Some(channel) = self.plane.drained.pop_front() else { break };
             self.signalling.drained(channel, now, &mut self.plane);
         }
         if self.plane.shapers_due().is_some_and(|due| due <= now) {
@@ -280,12 +284,18 @@ impl<M: Memory> Node<M> {
         self.outdate_channels();
     }
 
+    /// Whether [`Node::handle_timeout`] has something to do at once that was too much for one call.
+    pub fn has_leftovers(&self) -> bool {
+        !self.plane.drained.is_empty() || self.plane.has_leftovers() || self.signalling.has_unlistened()
+    }
+
     /// The earliest time at which something happens by itself; a time in the past means now.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let mut links = (0..self.plane.lines.len()).map(|link| LinkId(link as u16));
         // What needs no time to pass needs no comparison either.
         if self.plane.executor.has_ready()
             || !self.plane.drained.is_empty()
+            || self.plane.has_leftovers()
             || self.signalling.has_signals()
                 && links.any(|link| self.plane.may_queue_signal(link, &self.signalling))
         {

@@ -20,6 +20,7 @@ use super::clip::{Clip, Ending, PacketIn, RoleState};
 use super::config::{KernelTraffic, LinkConfig, NodeConfig};
 use super::earliest;
 use super::lateness::NeighbourClock;
+use super::leftovers::Leftovers;
 use super::outgoing::Messages;
 use super::packet::Packet;
 use super::rate::arrivals::FillerArrivals;
@@ -27,6 +28,7 @@ use super::rate::filler::Filler;
 use super::record::WorkRecord;
 use super::shaper::Shaper;
 use super::signals::Signals;
+use super::source::Portion;
 use super::stages::{Stages, signal_rate};
 use super::standstill::Promises;
 use crate::fragment::packet_wire_bytes;
@@ -187,6 +189,7 @@ pub(super) struct Plane<M: Memory> {
     pub arrivals: Arrivals<M::Frame>,
     pub arrivals_handler: HandlerId,
     pub backlog: Backlog,
+    pub leftovers: Leftovers<M>,
     pub drops: DropCounters,
     /// What channels had counted that are here no more.
     pub counted_gone: ChannelCounters,
@@ -250,6 +253,7 @@ impl<M: Memory> Plane<M> {
             arrivals,
             arrivals_handler,
             backlog,
+            leftovers: Leftovers::default(),
             drops: DropCounters::default(),
             counted_gone: ChannelCounters::default(),
             notices: VecDeque::with_capacity(ARRIVALS_PACKETS_MAX),
@@ -410,7 +414,7 @@ impl<M: Memory> Plane<M> {
         let Some(Clip { role: RoleState::Source(source), .. }) = self.clips.get_mut(channel) else { return };
         if source.ending == Ending::Open {
             source.ending = Ending::Closing;
-            self.drain_outbox(channel, now);
+            self.drain_outbox(channel, Portion::ALONE, now);
         }
     }
 

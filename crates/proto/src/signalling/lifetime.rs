@@ -14,7 +14,7 @@ use super::resources::Resources;
 use super::states::{Input, State};
 use super::transitions::Particulars;
 use crate::ids::{ChannelNumber, Epoch, LinkId, NodeId, PathId};
-use crate::limits::{REFRESHES_PER_LEASE, SHAPER_PATIENCE};
+use crate::limits::{ENDS_MAX, REFRESHES_PER_LEASE, SHAPER_PATIENCE};
 use crate::node::api::{CloseReason, RefuseCause, Role};
 
 /// Channels that one REFRESH names; at most five bytes each.
@@ -36,6 +36,7 @@ impl Signalling {
             }
             self.refuse_late(link, now, resources);
         }
+        self.refuse_unlistened(now, resources);
         self.expire_channels(now, resources);
         self.expire_requests(now);
         self.refresh_breaches(now);
@@ -51,11 +52,15 @@ impl Signalling {
         let peers = self.peers.iter().enumerate().map(|(index, peer)| peer.poll_timeout(probes(index))).min();
         let channels = self.channels.first_timer().map(|(at, _)| at);
         let breaches = self.breaches_due();
-        [peers, channels, self.requests.poll_timeout(), self.refresh_at, breaches].into_iter().flatten().min()
+        let unlistened = self.has_unlistened().then_some(Instant::ZERO);
+        let timers = [peers, channels, self.requests.poll_timeout(), self.refresh_at, breaches, unlistened];
+        timers.into_iter().flatten().min()
     }
 
     fn expire_channels(&mut self, now: Instant, resources: &mut dyn Resources) {
-        while let Some((at, id)) = self.channels.first_timer() {
+        // What is due besides stays due: this is called again.
+        for _ in 0..ENDS_MAX {
+            let Some((at, id)) = self.channels.first_timer() else { return };
             if at > now {
                 return;
             }

@@ -125,6 +125,10 @@ pub struct Signalling {
     contracts: Shared<Contract>,
     requests: Requests,
     listeners: BTreeMap<Name, Listener>,
+    /// Their names.
+    listener_names: BTreeMap<ListenerId, Name>,
+    /// Listeners that are gone, whose channels that wait for consent are still being refused.
+    unlistened: VecDeque<(ListenerId, Name)>,
     events: VecDeque<Event>,
     breaches: Breaches,
     losses: Losses,
@@ -162,6 +166,8 @@ impl Signalling {
             contracts: Shared::new(),
             requests: Requests::default(),
             listeners: BTreeMap::new(),
+            listener_names: BTreeMap::new(),
+            unlistened: VecDeque::new(),
             events: VecDeque::new(),
             breaches: Breaches::default(),
             losses: Losses::default(),
