@@ -11,7 +11,7 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 use super::api::{ChannelCounters, DropCounters};
 use super::outgoing::{Arrival, Messages, Outgoing};
 use crate::fragment::{Outcome, Reassembly, Rejection};
-use crate::ids::{Address, ChannelId, LinkId, NodeId, PathId};
+use crate::ids::{Address, LinkId, NodeId, PathId};
 use crate::limits::{
     ARRIVALS_AHEAD_MAX, ARRIVALS_OF_PATH_MAX, ARRIVALS_PACKETS_MAX, ARRIVALS_SHARES,
     BEST_EFFORT_MESSAGES_MAX, BEST_EFFORT_SENDERS_MAX,
@@ -76,7 +76,6 @@ struct Sender<S> {
 
 /// A port that is bound here.
 pub(super) struct Binding<M: Memory> {
-    pub channel: ChannelId,
     pub message_bytes_max: u32,
     pub inbox: M::Inbox,
     senders: Vec<Sender<Slot<M>>>,
@@ -91,8 +90,8 @@ impl<S> Sender<S> {
 }
 
 impl<M: Memory> Binding<M> {
-    pub fn new(channel: ChannelId, message_bytes_max: u32, inbox: M::Inbox) -> Self {
-        Self { channel, message_bytes_max, inbox, senders: Vec::new() }
+    pub fn new(message_bytes_max: u32, inbox: M::Inbox) -> Self {
+        Self { message_bytes_max, inbox, senders: Vec::new() }
     }
 
     /// Puts a fragment to its message and hands a complete one over; counts in `drops` what the receiver cannot take.

@@ -286,7 +286,7 @@ impl<M: Memory> Node<M> {
 
     /// Whether [`Node::handle_timeout`] has something to do at once that was too much for one call.
     pub fn has_leftovers(&self) -> bool {
-        !self.plane.drained.is_empty() || self.plane.has_leftovers() || self.signalling.has_unlistened()
+        !self.plane.drained.is_empty() || self.plane.has_leftovers() || self.signalling.has_more()
     }
 
     /// The earliest time at which something happens by itself; a time in the past means now.

@@ -186,6 +186,8 @@ pub(super) struct Plane<M: Memory> {
     pub flows: HashMap<ChannelId, Flow<M>>,
     /// Bound ports by the hash of their name.
     pub bindings: HashMap<u32, Binding<M>>,
+    /// Those hashes, by the handle of the port.
+    pub bound: HashMap<ChannelId, u32>,
     pub arrivals: Arrivals<M::Frame>,
     pub arrivals_handler: HandlerId,
     pub backlog: Backlog,
@@ -250,6 +252,7 @@ impl<M: Memory> Plane<M> {
             paths: Paths::default(),
             flows: HashMap::new(),
             bindings: HashMap::new(),
+            bound: HashMap::new(),
             arrivals,
             arrivals_handler,
             backlog,

@@ -193,7 +193,8 @@ impl<M: Memory> Node<M> {
             let number = ChannelNumber::of_flow(channel);
             let path = PathId { node: config.id, channel: number, epoch: config.epoch };
             // Another flow can have the number only if it has lived for 2^31 handles.
-            if self.plane.flows.values().all(|flow| flow.path != path) {
+            let comes_again = ChannelNumber::comes_again(channel);
+            if !comes_again || self.plane.flows.values().all(|flow| flow.path != path) {
                 break (channel, path);
             }
         };
@@ -234,7 +235,8 @@ impl<M: Memory> Node<M> {
             return Err(RequestError::NameTaken(port));
         }
         let channel = self.signalling.next_channel_id();
-        self.plane.bindings.insert(hash, Binding::new(channel, message_bytes_max, inbox));
+        self.plane.bindings.insert(hash, Binding::new(message_bytes_max, inbox));
+        self.plane.bound.insert(channel, hash);
         Ok(channel)
     }
 
@@ -249,6 +251,7 @@ impl<M: Memory> Node<M> {
             self.close_best_effort(flow);
         }
         self.plane.bindings.clear();
+        self.plane.bound.clear();
     }
 
     /// Whether nothing is open or under way.
@@ -268,8 +271,7 @@ impl<M: Memory> Node<M> {
             self.plane.look_for_leftovers();
             return true;
         }
-        let bound = self.plane.bindings.iter().find(|(_, binding)| binding.channel == channel);
-        let Some(hash) = bound.map(|(hash, _)| *hash) else { return false };
+        let Some(hash) = self.plane.bound.remove(&channel) else { return false };
         self.plane.bindings.remove(&hash).is_some()
     }
 }

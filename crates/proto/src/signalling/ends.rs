@@ -49,9 +49,9 @@ impl Signalling {
         self.refuse_unlistened(now, resources);
         Ok(())
     }
-    /// Whether channels still wait for listeners that are gone.
-    pub fn has_unlistened(&self) -> bool {
-        !self.unlistened.is_empty()
+    /// Whether [`Self::handle_timeout`] has to go on at once with what was too much for one call.
+    pub fn has_more(&self) -> bool {
+        !self.unlistened.is_empty() || self.refreshing.is_some()
     }
     /// Refuses some of the channels that wait for a listener that is gone.
     pub(super) fn refuse_unlistened(&mut self, now: Instant, resources: &mut dyn Resources) {

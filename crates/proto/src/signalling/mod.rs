@@ -140,6 +140,8 @@ pub struct Signalling {
     channel_number: ChannelNumber,
     /// When our channels are refreshed; `None` while there are none.
     refresh_at: Option<Instant>,
+    /// Refreshing goes on behind that one, or begins.
+    refreshing: Option<Option<ChannelId>>,
     /// Keys of neighbours that were met, for the drivers.
     seals: VecDeque<(LinkId, SealKey)>,
     /// Ends here of which something else is said now, and whose applications were not told so.
@@ -176,6 +178,7 @@ impl Signalling {
             listener_id: 0,
             channel_number: ChannelNumber::default(),
             refresh_at: None,
+            refreshing: None,
             seals: VecDeque::new(),
             outdated: Vec::new(),
             leaving: false,
