@@ -16,6 +16,7 @@ mod drains;
 #[cfg(feature = "trials")]
 mod faults;
 mod field;
+mod full_rings;
 mod host;
 mod judge;
 #[cfg(feature = "trials")]
@@ -44,10 +45,11 @@ mod world;
 use attacker::Mechanism;
 
 /// By what they attack.
-const ALL: [&[Mechanism]; 6] = [
+const ALL: [&[Mechanism]; 7] = [
     objects::MECHANISMS,
     memory::MECHANISMS,
     large_rings::MECHANISMS,
+    full_rings::MECHANISMS,
     requests::MECHANISMS,
     host::MECHANISMS,
     wire::MECHANISMS,

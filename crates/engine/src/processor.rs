@@ -4,7 +4,7 @@
 //! protocol work for at most [`WORK_SLICE`] (one unit at a time, transmitting between units), and hands out events;
 //! then it looks at every descriptor without waiting if there is more to do, or sleeps until the next time at
 //! which the node wants to run. So an arrival goes unseen for at most one turn: [`RECEIVE_BATCH`] packets of each
-//! link, one slice, one unit, and one request of a program: these are done in the background, one in a turn in which the
+//! link, [`RUNG_MESSAGES`] of rings, one slice, one unit, and one request of a program: these are done in the background, one in a turn in which the
 //! slice was not used up, or after [`BACKGROUND_TURNS`] others. A node that wants to run at once and then does nothing is made
 //! to wait [`RETRY`]. Where a link asks for it, it looks at the rings for so long before it sleeps (see [`spin`]).
 
@@ -27,10 +27,10 @@ use std::sync::Arc;
 use punctual_link::Received;
 use punctual_os::calls::{self, Forbidden, ThreadKind};
 use punctual_os::heap::{Lease, Sizes};
-use punctual_os::realtime;
-use punctual_os::{now, wait::Waiter};
+use punctual_os::{now, realtime, wait::Waiter};
 use punctual_proto::api::Event;
 use punctual_proto::ids::{ChannelId, LinkId};
+use punctual_proto::limits::RING_MESSAGES_BEHIND;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
 use punctual_proto::{Instant, Nanos};
@@ -62,6 +62,9 @@ const LATE: Nanos = Nanos::from_millis(1);
 const STOP_MARGIN: Nanos = Nanos::from_millis(100);
 /// Commands taken in one turn.
 const COMMANDS_PER_TURN: usize = 16;
+/// Messages that one turn takes out of all rings that have rung; when they are taken, [`RING_MESSAGES_BEHIND`] of each other:
+/// some tens of microseconds for all that one look tells of (ADR 0047).
+const RUNG_MESSAGES: u32 = 128;
 /// Turns that were full of protocol work until one in the background is done all the same: some 3 ms.
 const BACKGROUND_TURNS: u32 = 64;
 /// Token of the command queue's doorbell; links and channels have theirs below (see `wake_up`).
@@ -302,6 +305,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 || worked >= WORK_SLICE
                 || self.commanded
                 || self.background.may_wait
+                || self.node.has_leftovers()
                 || self.ports.iter().any(|port| port.has_more(self.node.has_best_effort_room(port.id))),
             retry: !self.events.is_empty()
                 || self.decider.must_retry()
@@ -312,9 +316,11 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
 
     fn ring_outboxes(&mut self, at: Instant) -> bool {
         self.doorbells.unmute(at, &self.waiter);
-        let mut any = false;
+        let (mut any, mut left) = (false, RUNG_MESSAGES);
         while let Some(channel) = self.doorbells.next_rung() {
-            self.node.handle_outbox(channel, at);
+            // Each gives its first ones now, so that the node knows how urgent it is.
+            let most = left.max(RING_MESSAGES_BEHIND);
+            left = left.saturating_sub(self.node.handle_outbox_within(channel, most, at));
             any = true;
         }
         any

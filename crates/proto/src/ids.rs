@@ -46,6 +46,11 @@ impl ChannelNumber {
         }
     }
 
+    /// Whether the number of a flow may be that of another: so many handles were given away.
+    pub const fn comes_again(flow: ChannelId) -> bool {
+        flow.0 >= Self::COUNT as u64
+    }
+
     /// That of a flow of best effort: those of 2^31 handles in a row differ.
     pub const fn of_flow(flow: ChannelId) -> Self {
         Self(Self::COUNT | (flow.0 % Self::COUNT as u64) as u32)
@@ -223,6 +228,9 @@ mod tests {
         );
         assert_eq!(ChannelNumber::of_flow(ChannelId(5)), ChannelNumber((1 << 31) + 5));
         assert_eq!(ChannelNumber::of_flow(ChannelId((7 << 31) + 5)), ChannelNumber((1 << 31) + 5));
+        let again =
+            [1, (1 << 31) - 1, 1 << 31, 7 << 31].map(|flow| ChannelNumber::comes_again(ChannelId(flow)));
+        assert_eq!(again, [false, false, true, true]);
     }
 
     #[test]

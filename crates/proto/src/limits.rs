@@ -137,6 +137,17 @@ pub const BEST_EFFORT_SENDERS_MAX: usize = 16;
 pub const BEST_EFFORT_MESSAGES_MAX: u32 = 4;
 /// Messages of a best-effort flow or of a demoted channel that wait at their source.
 pub const BEST_EFFORT_OUTGOING_MAX: u32 = 64;
+/// Messages that one call takes out of an application's ring at most: a ring may hold 65,536, and this many take some
+/// microseconds, as long as a unit of work (ADR 0047).
+pub const RING_MESSAGES_MAX: u32 = 32;
+/// The same of a ring that is known to hold more than was taken at once, for each doorbell, message that is begun and
+/// message that was sent: one in place of the message at hand, and one more, so that what waits there becomes less.
+pub const RING_MESSAGES_BEHIND: u32 = 2;
+/// Channels that end by themselves, because their time is over or their last message has left, which one call ends: each takes
+/// some microseconds. And channels that wait for a listener that ends.
+pub const ENDS_MAX: usize = 32;
+/// Messages and packets of channels that are gone which one call gives back; the rest is another turn's.
+pub const LEFTOVERS_MAX: u32 = 64;
 /// Most packets' worth of bytes that may be handed to an adapter at once.
 pub const PIPELINE_DEPTH_MAX: u32 = 64;
 /// Channels that one call of a link scheduler moves from queue 3 to queue 1, and flows that it refills.
@@ -160,6 +171,7 @@ pub const CLOCK_TOLERANCE_PPM_MAX: u32 = 1_900;
 
 const _: () = assert!(SIGNALS_WAITING_MAX * 4 <= FRAMES_MIN as usize);
 const _: () = assert!(ARRIVALS_SHARES.is_power_of_two());
+const _: () = assert!(1 < RING_MESSAGES_BEHIND && RING_MESSAGES_BEHIND < RING_MESSAGES_MAX);
 const _: () = assert!(REFRESHES_PER_LEASE >= 4);
 const _: () = assert!(2 * CLOCK_TOLERANCE_PPM_MAX as u64 * CATCH_UP <= 1_000_000);
 const _: () = assert!(FRAGMENT_BYTES_DEFAULT as usize + HEADER_BYTES + 28 <= 1_500);

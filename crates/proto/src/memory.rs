@@ -43,6 +43,10 @@ pub trait Outbox {
     fn take(&mut self, now: Instant) -> Option<(Self::Message, Instant)>;
     /// Whether a message waits.
     fn is_ready(&self) -> bool;
+    /// Whether slots of messages that are gone are still to be handed to the application, which each `take` does some of.
+    fn is_behind(&self) -> bool {
+        false
+    }
     /// What is counted of its channel changes from here on. `true`: the application reads that without asking, and
     /// [`Outbox::show`] is due when the turn ends; once until then.
     fn touch(&mut self) -> bool {
@@ -98,7 +102,14 @@ pub trait Inbox {
     }
     /// The application has taken a message and says so: one that waited for that is made visible. Only rings that hold
     /// messages back have anything to do.
-    fn resume(&mut self) {}
+    /// In bounded steps: `true` where it has more to do, to be called again soon.
+    fn resume(&mut self) -> bool {
+        false
+    }
+    /// The channel has ended: makes one message visible that waited for its turn; `false` where none waits any more.
+    fn show_one(&mut self) -> bool {
+        false
+    }
     /// As [`Outbox::touch`].
     fn touch(&mut self) -> bool {
         false

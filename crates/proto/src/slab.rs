@@ -35,6 +35,8 @@ const RUN_SLOTS_MIN: usize = 1_024;
 const RUN_SLOTS_MAX: usize = 8 * RUN_SLOTS_MIN;
 /// Slots beyond those that are needed, where they are in a run of their own: a channel that comes and goes allocates nothing.
 const SLOTS_SPARE: usize = RUN_SLOTS_MIN;
+/// Slots that were used, and are empty, which one call frees: it looks at each.
+const FREED_SLOTS: usize = 256;
 const RUNS_PER_WORD: usize = u64::BITS as usize;
 
 /// The slots, in runs. Items go to the first run that has a free slot, so that the last ones become empty.
@@ -51,6 +53,8 @@ pub(crate) struct Slab<T> {
     used: usize,
     /// Items for which [`Slab::add_room`] has reserved.
     room: usize,
+    /// Runs that are needed no more and have many slots that were used: to free them looks at each.
+    leaving: Vec<Run<T>>,
 }
 
 /// Slots, and those free, the last used on top: it is still in the cache.
@@ -107,7 +111,15 @@ impl<T: Linked> Slab<T> {
     pub(crate) const ITEM_BYTES: usize = size_of::<Slot<T>>() + size_of::<u16>();
 
     pub(crate) const fn new() -> Self {
-        Self { runs: Vec::new(), vacant: Vec::new(), absent: Vec::new(), present: 0, used: 0, room: 0 }
+        Self {
+            runs: Vec::new(),
+            vacant: Vec::new(),
+            absent: Vec::new(),
+            present: 0,
+            used: 0,
+            room: 0,
+            leaving: Vec::new(),
+        }
     }
 
     /// Room for `capacity` items altogether, so that neither `push` nor `pop` allocates.
@@ -146,7 +158,10 @@ impl<T: Linked> Slab<T> {
             }
             if self.runs[place].can_go(self.present, needed) {
                 self.present -= self.runs[place].slots.capacity();
-                self.runs[place] = Run::NONE;
+                let run = core::mem::replace(&mut self.runs[place], Run::NONE);
+                if run.slots.len() > FREED_SLOTS {
+                    self.leaving.push(run);
+                }
                 set(&mut self.vacant, place, false);
                 set(&mut self.absent, place, true);
             }
@@ -155,6 +170,20 @@ impl<T: Linked> Slab<T> {
         while self.runs.last().is_some_and(|run| !run.is_present()) {
             self.runs.pop();
             set(&mut self.absent, self.runs.len(), false);
+        }
+    }
+
+    /// Whether [`Slab::free_some`] has something to do.
+    pub(crate) const fn has_leftovers(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// Frees some of what is needed no more: bounded work.
+    pub(crate) fn free_some(&mut self) {
+        let Some(run) = self.leaving.last_mut() else { return };
+        run.slots.truncate(run.slots.len().saturating_sub(FREED_SLOTS));
+        if run.slots.is_empty() {
+            self.leaving.pop();
         }
     }
 
@@ -366,6 +395,30 @@ mod tests {
         slab.remove_room(15_000);
         slab.remove_room(10);
         assert_eq!((slab.present, slab.used(), slab.runs.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn room_that_was_used_is_freed_in_slices() {
+        let (mut slab, mut fifo) = (Slab::<Item>::new(), Fifo::EMPTY);
+        slab.add_room(20_000);
+        (0..20_000).for_each(|number| {
+            slab.push(&mut fifo, Item(number, Next::NONE));
+        });
+        while slab.pop(&mut fifo).is_some() {}
+        slab.remove_room(20_000);
+        assert_eq!((slab.present, slab.runs.len()), (0, 0), "it is nobody's room any more");
+        let slots = |slab: &Slab<Item>| slab.leaving.iter().map(|run| run.slots.len()).sum::<usize>();
+        assert_eq!(slots(&slab), 20_000);
+        while slab.has_leftovers() {
+            let before = slots(&slab);
+            slab.free_some();
+            assert!((1..=FREED_SLOTS).contains(&(before - slots(&slab))));
+        }
+        assert_eq!(slots(&slab), 0);
+        // What was hardly used is freed at once.
+        slab.add_room(20_000);
+        slab.remove_room(20_000);
+        assert!(!slab.has_leftovers());
     }
 
     #[test]

@@ -126,6 +126,10 @@ crossed! {
     BEST_EFFORT_SENDERS_MAX = 16 => "tests/limits.rs" a_port_puts_a_bounded_number_of_messages_together;
     BEST_EFFORT_MESSAGES_MAX = 4 => "tests/limits.rs" a_port_puts_a_bounded_number_of_messages_together;
     BEST_EFFORT_OUTGOING_MAX = 64 => "tests/limits.rs" a_flow_of_best_effort_keeps_a_bounded_number_of_messages;
+    RING_MESSAGES_MAX = 32 => "tests/node_slices.rs" the_greatest_burst_is_taken_in_slices_and_keeps_its_bounds;
+    RING_MESSAGES_BEHIND = 2 => "tests/node_slices.rs" the_greatest_burst_is_taken_in_slices_and_keeps_its_bounds;
+    ENDS_MAX = 32 => "tests/signalling/limits.rs" many_channels_that_end_together_end_in_slices;
+    LEFTOVERS_MAX = 64 => "tests/node_slices.rs" what_a_burst_leaves_behind_is_given_back_in_slices;
     PIPELINE_DEPTH_MAX = 64 => "tests/limits.rs" a_configuration_may_go_to_each_limit_and_not_beyond;
     LINK_MOVES_MAX = 64 => "tests/limits.rs" a_crowd_that_becomes_current_goes_by_deadline;
     IN_FLIGHT_PACKETS_MAX = 1_024 => "tests/limits.rs" packets_in_flight_are_bounded_however_small_they_are;

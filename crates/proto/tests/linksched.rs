@@ -2,6 +2,7 @@
 
 use punctual_proto::config::{Interference, LinkConfig, Pacing};
 use punctual_proto::ids::NodeId;
+use punctual_proto::limits::LEFTOVERS_MAX;
 use punctual_proto::linksched::{
     BestEffortKey, Class, FlowIndex, Guaranteed, LinkParameters, LinkScheduler, OverflowReason, Scheduled,
 };
@@ -435,6 +436,38 @@ fn removing_a_best_effort_flow_gives_its_packets_back() {
     link.remove_best_effort(BestEffortKey(0), |packet| drained.push(packet.0));
     assert_eq!(drained, [0, 2]);
     assert_eq!(drain(&mut link, us(0)), [1]);
+}
+
+#[test]
+fn what_was_removed_is_given_back_in_slices_and_harms_nobody_meanwhile() {
+    const MOST: usize = LEFTOVERS_MAX as usize;
+    let mut link = by_completion();
+    let (gone, stays) = (link.add_channel(500, Nanos::ZERO), link.add_channel(3, Nanos::ZERO));
+    for packet in 0..300 {
+        link.enqueue(us(0), gone, key(0, 10, 100), Packet(packet)).unwrap();
+    }
+    for packet in 1_000..1_100 {
+        link.enqueue_best_effort(us(0), BestEffortKey(1), 10, Packet(packet)).unwrap();
+    }
+    link.enqueue(us(0), stays, key(0, 20, 100), Packet(9)).unwrap();
+    link.enqueue_best_effort(us(0), BestEffortKey(2), 10, Packet(8)).unwrap();
+    let (mut drained, mut flow) = (Vec::new(), Vec::new());
+    link.remove_channel(gone, |packet| drained.push(packet.0));
+    link.remove_best_effort(BestEffortKey(1), |packet| flow.push(packet.0));
+    assert_eq!((drained.len(), flow.len()), (MOST, MOST));
+    assert_eq!(drain(&mut link, us(0)), [9, 8], "nobody sends what is gone");
+    let fresh = link.add_channel(300, Nanos::ZERO);
+    assert_ne!(fresh, gone, "packets of it are still here");
+    while link.has_leftovers() {
+        let before = drained.len();
+        link.free_some(|packet| drained.push(packet.0));
+        assert!(drained.len() - before <= 2 * MOST);
+        assert!(link.books().iter().all(|[counted, held]| counted == held));
+    }
+    drained.extend(flow);
+    drained.sort_unstable();
+    assert!(drained.into_iter().eq((0..300).chain(1_000..1_100)), "each once");
+    assert_eq!(link.add_channel(1, Nanos::ZERO), gone);
 }
 
 #[test]

@@ -9,10 +9,9 @@
 //! backwards or past what was published breaks the ring. It never blocks and never allocates.
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant as Deadline;
+use std::{fmt, io};
 
 use punctual_analysis::{Instant, Nanos};
 use punctual_proto::api::ChannelCounters;
@@ -33,6 +32,10 @@ const ENTRY_BYTES: usize = LINE_BYTES;
 pub(super) const OWN_BYTES_PER_SLOT: u64 = 2 * size_of::<u32>() as u64;
 /// And one that waits for its turn.
 pub(super) const TURN_BYTES: u64 = size_of::<Turn>() as u64;
+/// Slots that the application has freed which one call takes back.
+const COLLECTED_AT_ONCE: u64 = 64;
+/// Messages that waited for their turns which one call shows.
+const SHOWN_AT_ONCE: u32 = 32;
 const DEMOTED: u32 = 1;
 const UNPROMISED: u32 = 2;
 /// Where the timeliness stands in the flags.
@@ -205,19 +208,26 @@ impl InboxWriter {
         InboxHealth(Arc::clone(&self.shared))
     }
 
+    /// Slots that were taken back from the application.
+    #[cfg(test)]
+    pub(super) fn collected(&self) -> u64 {
+        self.consumed
+    }
+
     fn index(&self, position: u64) -> usize {
         (position % u64::from(self.shared.shape.slots)) as usize
     }
 
-    /// Takes back the slots that the application has freed; at most the whole ring.
+    /// Takes back slots that the application has freed, [`COLLECTED_AT_ONCE`] at most: there is one for who asks, and a ring
+    /// has thousands.
     fn collect(&mut self) {
-        let consumed = self.taken();
-        if consumed < self.consumed || consumed > self.produced {
+        let (before, consumed) = (self.consumed, self.taken());
+        if consumed < before || consumed > self.produced {
             self.shared.broken.store(true, Ordering::Release);
             self.alarm.ring();
             return;
         }
-        while self.consumed < consumed {
+        while self.consumed < consumed.min(before + COLLECTED_AT_ONCE) {
             self.shared.free.push(self.published[self.index(self.consumed)]);
             self.consumed += 1;
         }
@@ -275,17 +285,21 @@ impl Inbox for InboxWriter {
         self.counters.outdate(&self.shared.region);
     }
 
-    fn resume(&mut self) {
-        let waiting = self.turns.as_ref().map_or(0, VecDeque::len);
+    fn resume(&mut self) -> bool {
         // Each look asks to be told of the next taking; an application that takes at once is not rung for.
-        for _ in 0..waiting {
-            if !self.is_taken() {
-                return;
+        for _ in 0..SHOWN_AT_ONCE {
+            if self.turns.as_ref().is_none_or(VecDeque::is_empty) || !self.is_taken() {
+                return false;
             }
-            if let Some((slot, info)) = self.turns.as_mut().and_then(VecDeque::pop_front) {
-                self.show(slot, &info);
-            }
+            self.show_one();
         }
+        self.turns.as_ref().is_some_and(|turns| !turns.is_empty())
+    }
+
+    fn show_one(&mut self) -> bool {
+        let Some((slot, info)) = self.turns.as_mut().and_then(VecDeque::pop_front) else { return false };
+        self.show(slot, &info);
+        true
     }
 }
 

@@ -27,6 +27,8 @@ use crate::wake::{self, Alarm, Answered, Bell, BellRope, Doorbell, Ropes};
 /// Within a slot: the length at 0, the sending time at 8, the payload behind.
 const SLOT_HEADER_BYTES: usize = LINE_BYTES;
 const SENT_AT: usize = 8;
+/// Positions that are made free by one call at most.
+const FREED_AT_ONCE: u32 = 64;
 /// Of the daemon's own memory, for each slot: the position that was freed there last.
 pub(super) const OWN_BYTES_PER_SLOT: u64 = size_of::<AtomicU64>() as u64;
 
@@ -60,6 +62,7 @@ pub fn outbox(
         answered: Answered::default(),
         freed: AtomicU64::new(0),
         freed_at,
+        behind: AtomicBool::new(false),
         broken: AtomicBool::new(false),
     });
     let (sent_after, counters) = (super::now(), CountersWriter::new());
@@ -80,19 +83,32 @@ struct Shared {
     freed: AtomicU64,
     /// Per slot, 1 + the position of the last message that was freed there.
     freed_at: Box<[AtomicU64]>,
+    /// Positions behind `freed` may be free, and nobody has moved over them yet.
+    behind: AtomicBool,
     broken: AtomicBool,
 }
 
 impl Shared {
-    /// Marks a position free, then moves `freed` over all that are. Sequentially consistent, so that of two
+    /// Marks a position free, then moves `freed` over those that are. Sequentially consistent, so that of two
     /// messages dropped at once on two threads at least one moves it over both.
     fn free(&self, position: u64) {
         let slots = self.freed_at.len() as u64;
         self.freed_at[(position % slots) as usize].store(position + 1, Ordering::SeqCst);
+        self.advance();
+    }
+
+    /// Moves `freed` over what is free, [`FREED_AT_ONCE`] positions at most: messages that were dropped while an earlier one
+    /// was still needed may be as many as the ring has. What is left is done by the next message that is freed or looked for.
+    fn advance(&self) {
+        let slots = self.freed_at.len() as u64;
         let mut moved = false;
-        loop {
+        for step in 0..=FREED_AT_ONCE {
             let freed = self.freed.load(Ordering::SeqCst);
             if self.freed_at[(freed % slots) as usize].load(Ordering::SeqCst) != freed + 1 {
+                break;
+            }
+            if step == FREED_AT_ONCE {
+                self.behind.store(true, Ordering::SeqCst);
                 break;
             }
             moved |=
@@ -105,6 +121,13 @@ impl Shared {
             if self.answered.must_wake(ticket) {
                 self.rope.ring();
             }
+        }
+    }
+
+    /// Goes on where that was too much for one call.
+    fn catch_up(&self) {
+        if self.behind.load(Ordering::Relaxed) && self.behind.swap(false, Ordering::SeqCst) {
+            self.advance();
         }
     }
 }
@@ -163,6 +186,7 @@ impl Outbox for OutboxReader {
     type Message = OutboxMessage;
 
     fn take(&mut self, now: Instant) -> Option<(OutboxMessage, Instant)> {
+        self.shared.catch_up();
         if self.waiting() == 0 {
             // Whatever comes after this look was sent after `now`.
             self.sent_after = self.sent_after.max(now);
@@ -185,6 +209,10 @@ impl Outbox for OutboxReader {
 
     fn is_ready(&self) -> bool {
         self.waiting() > 0
+    }
+
+    fn is_behind(&self) -> bool {
+        self.shared.behind.load(Ordering::Relaxed)
     }
 
     fn touch(&mut self) -> bool {

@@ -2,8 +2,7 @@
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant as Deadline};
 
 use proptest::prelude::*;
@@ -257,11 +256,11 @@ fn an_alternating_ring_shows_one_message_after_the_other() {
     let mut next = |inbox: &mut InboxWriter| {
         let shown = reader.take(|_, info| info.number);
         assert!(reader.take(|_, _| ()).is_none(), "one at a time");
-        inbox.resume();
+        assert!(!inbox.resume(), "its turn is a message");
         shown
     };
     assert_eq!([next(&mut inbox), next(&mut inbox)], [Some(0), Some(1)]);
-    inbox.resume();
+    assert!(!inbox.resume(), "its turn is a message");
     assert_eq!([next(&mut inbox), next(&mut inbox)], [Some(2), None]);
     assert!((3..6).all(|number| deliver(&mut inbox, number, b"one")));
     drop(inbox);
@@ -592,4 +591,45 @@ proptest! {
             prop_assert_eq!(bytes_of(&message), number.to_ne_bytes().to_vec());
         }
     }
+}
+
+/// Messages are dropped while the first is still needed; then it goes.
+#[test]
+fn what_was_freed_out_of_order_is_given_back_in_slices() {
+    const SLOTS: u32 = 1_000;
+    let (mut outbox, mut writer, _, _) = outgoing(SLOTS, 8);
+    (0..SLOTS).for_each(|_| drop(writer.push(&[IoSlice::new(b"message")]).expect("room")));
+    let now = super::now();
+    let first = outbox.take(now).expect("a message").0;
+    while outbox.take(now).is_some() {}
+    assert!(writer.is_full() && !outbox.is_behind(), "the first is in the way");
+    drop(first);
+    let mut before = writer.outstanding();
+    assert!(before < u64::from(SLOTS) && before >= u64::from(SLOTS) - 64, "{before}: some at once");
+    while outbox.is_behind() {
+        assert!(outbox.take(now).is_none() && !outbox.is_ready(), "nothing waits but slots");
+        let after = writer.outstanding();
+        assert!((1..=64).contains(&(before - after)), "{before}, then {after}");
+        before = after;
+    }
+    assert_eq!(writer.outstanding(), 0);
+    assert!((0..SLOTS).all(|_| writer.push(&[IoSlice::new(b"again")]).is_ok()), "all slots are there");
+    assert!((0..SLOTS).all(|_| outbox.take(now).is_some()));
+}
+
+/// A receiver frees a whole ring at once, or takes what is shown to it as fast as it is.
+#[test]
+fn what_a_receiver_frees_at_once_is_taken_back_in_slices() {
+    const SLOTS: u32 = 1_000;
+    let (mut inbox, mut reader, _, _) = incoming(SLOTS, 8);
+    assert!((0..SLOTS).all(|number| deliver(&mut inbox, number.into(), b"message")));
+    assert!(inbox.reserve().is_none(), "it is full");
+    (0..SLOTS).for_each(|_| reader.take(|_, _| ()).expect("a message"));
+    let mut slots = Vec::new();
+    while let Some(slot) = inbox.reserve() {
+        slots.push(slot);
+        let (collected, calls) = (inbox.collected(), slots.len() as u64);
+        assert!(collected <= calls * 64, "{collected} slots in {calls} calls");
+    }
+    assert_eq!(slots.len(), SLOTS as usize);
 }

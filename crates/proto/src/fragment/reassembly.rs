@@ -233,6 +233,11 @@ impl<S: MessageWrite> Reassembly<S> {
         given_up
     }
 
+    /// Forgets one message in progress, uncounted: the channel is over. `false` where there was none.
+    pub fn forget_one(&mut self) -> bool {
+        self.partial.as_mut().is_some_and(|partial| partial.messages.pop().is_some())
+    }
+
     /// Messages in progress.
     pub fn in_progress(&self) -> usize {
         self.messages().len()

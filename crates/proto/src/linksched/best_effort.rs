@@ -6,6 +6,7 @@
 //! of small packets leaves room for every other flow.
 //! Invariant: a flow is in exactly one of the round, the heap of capped flows, the list of idle flows.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
@@ -14,7 +15,7 @@ use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 use super::heap::Heap;
 use super::packets::Queued;
 use super::parameters::{BestEffortKey, ByteTime, LinkParameters, Overflow, OverflowReason};
-use crate::limits::BEST_EFFORT_CAP_BURST_PACKETS;
+use crate::limits::{BEST_EFFORT_CAP_BURST_PACKETS, LEFTOVERS_MAX};
 use crate::slab::{Fifo, Slab};
 
 const NONE: u32 = u32::MAX;
@@ -116,6 +117,8 @@ pub(super) struct Queue<P> {
     flow_bytes_max: u64,
     flows_max: usize,
     packets_max: u32,
+    /// Packets of flows that were removed; they count as queued.
+    leaving: VecDeque<Fifo>,
 }
 
 impl<P> Queue<P> {
@@ -147,6 +150,7 @@ impl<P> Queue<P> {
             flow_bytes_max: u64::from(parameters.best_effort_flow_bytes_max),
             flows_max,
             packets_max: parameters.best_effort_packets_max,
+            leaving: VecDeque::new(),
         }
     }
 
@@ -253,20 +257,38 @@ impl<P> Queue<P> {
         Some((key, queued))
     }
 
-    /// Gives back all packets of a flow and forgets it when its bucket has refilled.
-    pub(super) fn remove(&mut self, key: BestEffortKey, mut drained: impl FnMut(P)) {
+    /// Gives back all packets of a flow, a few at once and others by [`Self::free_some`], and forgets it when its bucket has
+    /// refilled.
+    pub(super) fn remove(&mut self, key: BestEffortKey, drained: impl FnMut(P)) {
         let Some(&index) = self.by_key.get(&key) else { return };
         let flow = &mut self.flows[index as usize];
-        while let Some(queued) = self.packets.pop(&mut flow.packets) {
-            self.packets_queued -= 1;
-            drained(queued.packet);
-        }
+        let packets = core::mem::replace(&mut flow.packets, Fifo::EMPTY);
         flow.packets_queued = 0;
         flow.bytes = 0;
         // A capped flow without packets becomes idle when it surfaces in the heap.
         if flow.place == Place::Round {
             self.leave_round(index);
             self.place_idle(index);
+        }
+        self.leaving.push_front(packets);
+        self.free_some(drained);
+    }
+
+    /// Whether [`Self::free_some`] has something to do.
+    pub(super) fn has_leftovers(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// Gives `drained` some packets of a flow that was removed.
+    pub(super) fn free_some(&mut self, mut drained: impl FnMut(P)) {
+        let Some(mut packets) = self.leaving.pop_front() else { return };
+        for _ in 0..LEFTOVERS_MAX {
+            let Some(queued) = self.packets.pop(&mut packets) else { return };
+            self.packets_queued -= 1;
+            drained(queued.packet);
+        }
+        if !packets.is_empty() {
+            self.leaving.push_front(packets);
         }
     }
 

@@ -5,6 +5,7 @@
 //! A removed channel leaves its heap entry behind and its index is reused when that has surfaced and nothing
 //! of it is in flight: removal needs no search.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use punctual_analysis::mutation::{Mutation, active};
@@ -13,6 +14,7 @@ use punctual_analysis::{Instant, Nanos};
 use super::heap::Heap;
 use super::packets::Queued;
 use super::parameters::{FlowIndex, Guaranteed, Occupancy, Overflow, OverflowReason};
+use crate::limits::LEFTOVERS_MAX;
 use crate::slab::{Fifo, Slab, reserve};
 
 /// Where the head of a channel is.
@@ -67,6 +69,8 @@ pub(super) struct Queues<P> {
     current: Heap,
     /// Queue 3: channels by e - h of their heads.
     early: Heap,
+    /// Packets of removed channels, with the channel's place and its slots, which stay its own until then.
+    leaving: VecDeque<(u32, Fifo, u32)>,
 }
 
 impl<P> Queues<P> {
@@ -81,6 +85,7 @@ impl<P> Queues<P> {
             slots_total: 0,
             current: Heap::new(),
             early: Heap::new(),
+            leaving: VecDeque::new(),
         }
     }
 
@@ -119,19 +124,37 @@ impl<P> Queues<P> {
         self.packets.remove_room(before);
     }
 
-    pub(super) fn remove(&mut self, flow: FlowIndex, mut drained: impl FnMut(P)) {
+    pub(super) fn remove(&mut self, flow: FlowIndex, drained: impl FnMut(P)) {
         let Some(known) = self.get_mut(flow) else { return };
         known.retired = true;
-        let slots = known.slots;
+        let (slots, packets) = (known.slots, core::mem::replace(&mut known.packets, Fifo::EMPTY));
         self.slots_total -= slots as usize;
-        let Self { flows, packets, .. } = self;
-        let known = &mut flows[flow.0 as usize];
-        while let Some(queued) = packets.pop(&mut known.packets) {
-            known.slots_used -= 1;
+        // Few are gone at once, whoever else left many.
+        self.leaving.push_front((flow.0, packets, slots));
+        self.free_some(drained);
+    }
+
+    /// Whether [`Self::free_some`] has something to do.
+    pub(super) fn has_leftovers(&self) -> bool {
+        !self.leaving.is_empty() || self.packets.has_leftovers()
+    }
+
+    /// Gives `drained` some packets of a channel that was removed; frees some of what nobody needs any more.
+    pub(super) fn free_some(&mut self, mut drained: impl FnMut(P)) {
+        let Some((flow, mut queue, slots)) = self.leaving.pop_front() else {
+            return self.packets.free_some();
+        };
+        for _ in 0..LEFTOVERS_MAX {
+            let Some(queued) = self.packets.pop(&mut queue) else { break };
+            self.flows[flow as usize].slots_used -= 1;
             drained(queued.packet);
         }
-        packets.remove_room(slots);
-        self.reuse_if_gone(flow.0);
+        if queue.is_empty() {
+            self.packets.remove_room(slots);
+            self.reuse_if_gone(flow);
+        } else {
+            self.leaving.push_front((flow, queue, slots));
+        }
     }
 
     pub(super) fn slots_free(&self, flow: FlowIndex) -> u32 {

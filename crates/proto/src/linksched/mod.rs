@@ -74,7 +74,8 @@ impl<P> LinkScheduler<P> {
         self.guaranteed.set(flow, slots, horizon);
     }
 
-    /// Forgets a channel; `drained` gets its queued packets. Packets handed over still count in the window.
+    /// Forgets a channel; `drained` gets some of its queued packets, and what is left goes by [`Self::free_some`]. Packets handed
+    /// over still count in the window.
     pub fn remove_channel(&mut self, flow: FlowIndex, drained: impl FnMut(P)) {
         self.guaranteed.remove(flow, drained);
     }
@@ -158,7 +159,18 @@ impl<P> LinkScheduler<P> {
         self.best_effort.has_round()
     }
 
-    /// Empties a best-effort flow; `drained` gets its packets.
+    /// Whether packets of channels and flows that were removed, or memory that nobody needs, are still here.
+    pub fn has_leftovers(&self) -> bool {
+        self.guaranteed.has_leftovers() || self.best_effort.has_leftovers()
+    }
+
+    /// Gives `drained` some of those packets: at most [`limits::LEFTOVERS_MAX`] of either kind.
+    pub fn free_some(&mut self, mut drained: impl FnMut(P)) {
+        self.guaranteed.free_some(&mut drained);
+        self.best_effort.free_some(drained);
+    }
+
+    /// Empties a best-effort flow; `drained` gets its packets, as in [`Self::remove_channel`].
     pub fn remove_best_effort(&mut self, key: BestEffortKey, drained: impl FnMut(P)) {
         self.best_effort.remove(key, drained);
     }

@@ -83,7 +83,8 @@ impl<M: Memory> Plane<M> {
         let handlers: usize = clips().map(Clip::handlers).sum();
         let fillers = self.lines.iter().filter(|line| line.filler.is_some()).count();
         let handlers = OWN_HANDLERS + self.lines.len() + handlers + self.flows.len() + fillers;
-        let sources: usize = clips().map(Clip::messages).sum();
+        let [messages_left, inputs_left] = self.left_behind();
+        let sources: usize = messages_left + clips().map(Clip::messages).sum::<usize>();
         let flows: usize = self.flows.values().map(|flow| flow.outgoing.len() as usize).sum();
         let mut accounts = Vec::from([
             of("paths", None, self.paths.len(), self.clips.len()),
@@ -94,7 +95,12 @@ impl<M: Memory> Plane<M> {
                 clips().filter(|clip| clip.is_soft()).count(),
             ),
             of("handlers", None, self.owners.iter().flatten().count(), handlers),
-            of("packets before handlers", None, self.waiting.used(), clips().map(Clip::inputs).sum()),
+            of(
+                "packets before handlers",
+                None,
+                self.waiting.used(),
+                inputs_left + clips().map(Clip::inputs).sum::<usize>(),
+            ),
             of("messages on their way out", None, self.messages.used(), sources + flows),
             of(
                 "best effort before its handler",
@@ -134,7 +140,7 @@ impl<M: Memory> Clip<M> {
     }
 
     /// Packets before its handler.
-    fn inputs(&self) -> usize {
+    pub(super) fn inputs(&self) -> usize {
         match &self.role {
             RoleState::Source(_) => 0,
             RoleState::Forwarder(forwarder) => forwarder.input.packets_used as usize,
@@ -143,7 +149,7 @@ impl<M: Memory> Clip<M> {
     }
 
     /// Messages that it has taken from its ring.
-    fn messages(&self) -> usize {
+    pub(super) fn messages(&self) -> usize {
         let RoleState::Source(source) = &self.role else { return 0 };
         let demoted = source.demoted.as_ref().map_or(0, |demoted| demoted.outgoing.len());
         (source.outgoing.len() + demoted) as usize

@@ -372,6 +372,7 @@ impl<M: Memory> Plane<M> {
             link_arrivals: within_host(local),
             demoted,
             in_backlog: false,
+            rest_since: None,
             ending: Ending::default(),
             listed: false,
         }
@@ -409,10 +410,6 @@ impl<M: Memory> Plane<M> {
         self.clips_soft -= u32::from(clip.is_soft());
         self.promises.remove(clip.local.role == Role::Source);
         self.counted_gone.add(&clip.counted());
-        if let Some(input) = clip.input_mut() {
-            while input.pop(&mut self.waiting).is_some() {}
-            self.waiting.remove_room(input.packets_max);
-        }
         if let (Some(link), Some(pooled)) = (clip.local.link_in, clip.pooled_mut()) {
             self.line_mut(link).soft_frames -= *pooled;
         }
@@ -421,20 +418,14 @@ impl<M: Memory> Plane<M> {
             self.filters.push_back((link, FilterChange::Clear(clip.local.path)));
         }
         self.remove_handler(clip.handler);
-        let outlet = match clip.role {
+        let outlet = match &clip.role {
             RoleState::Source(source) => {
-                if let Some(demoted) = source.demoted {
-                    self.remove_handler(demoted.handler);
-                    demoted.outgoing.dissolve(&mut self.messages);
-                }
-                source.outgoing.dissolve(&mut self.messages);
+                source.demoted.iter().for_each(|demoted| self.remove_handler(demoted.handler));
                 Some(source.outlet)
             }
             RoleState::Forwarder(forwarder) => Some(forwarder.outlet),
             RoleState::Sink(sink) => {
-                if let Some(punctual) = sink.punctual {
-                    self.remove_handler(punctual.handler);
-                }
+                sink.punctual.iter().for_each(|punctual| self.remove_handler(punctual.handler));
                 None
             }
         };
@@ -443,6 +434,7 @@ impl<M: Memory> Plane<M> {
             line.set_source(outlet.flow, None);
             line.scheduler.remove_channel(outlet.flow, drop);
         }
+        self.dismantle(clip);
     }
 }
 
@@ -468,6 +460,7 @@ fn sink<M: Memory>(
         reassembly: Reassembly::of(&local.contract, buffers.sink_messages, local.fragment_bytes),
         inbox: None,
         upstream: terms.upstream,
+        is_resuming: false,
         punctual: delivery.map(|handler| {
             Box::new(Punctual { handler, held: VecDeque::with_capacity(buffers.sink_messages as usize) })
         }),

@@ -7,6 +7,7 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::clip::{Clip, RoleState};
 use super::plane::Plane;
+use super::source::Portion;
 use super::work::Unit;
 use crate::api::WorkKind;
 use crate::ids::ChannelId;
@@ -64,7 +65,7 @@ impl<M: Memory> Plane<M> {
         let Some(channel) = self.backlog.channels.pop_front() else { return };
         if let Some(Clip { role: RoleState::Source(source), .. }) = self.clips.get_mut(channel) {
             source.in_backlog = false;
-            self.drain_outbox(channel, now);
+            self.drain_outbox(channel, Portion::Unit, now);
         }
     }
 }

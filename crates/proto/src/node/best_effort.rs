@@ -11,10 +11,10 @@ use punctual_analysis::{Instant, Nanos, Ppm};
 use super::outgoing::{Arrival, Messages, Outgoing};
 use crate::api::{ChannelCounters, DropCounters};
 use crate::fragment::{Outcome, Reassembly, Rejection};
-use crate::ids::{Address, ChannelId, LinkId, NodeId, PathId};
+use crate::ids::{Address, LinkId, NodeId, PathId};
 use crate::limits::{
     ARRIVALS_AHEAD_MAX, ARRIVALS_OF_PATH_MAX, ARRIVALS_PACKETS_MAX, ARRIVALS_SHARES,
-    BEST_EFFORT_MESSAGES_MAX, BEST_EFFORT_OUTGOING_MAX, BEST_EFFORT_SENDERS_MAX,
+    BEST_EFFORT_MESSAGES_MAX, BEST_EFFORT_SENDERS_MAX,
 };
 use crate::linksched::BestEffortKey;
 use crate::memory::{Inbox, Memory, MessageInfo, MessageRead, Outbox, Timeliness};
@@ -47,11 +47,13 @@ pub(super) struct Flow<M: Memory> {
 }
 
 impl<M: Memory> Flow<M> {
-    /// Takes what the application has put into its ring, as far as there is room.
-    pub fn drain(&mut self, messages: &mut Messages<Message<M>>, now: Instant) {
-        for _ in 0..BEST_EFFORT_OUTGOING_MAX {
+    /// Takes what the application has put into its ring, as far as there is room; says how many messages.
+    pub fn drain(&mut self, messages: &mut Messages<Message<M>>, messages_max: u32, now: Instant) -> u32 {
+        let mut taken = 0;
+        while taken < messages_max {
             let ready = (!self.outgoing.is_full()).then_some(&mut self.outbox);
             let Some((message, sent)) = ready.and_then(|outbox| outbox.take(now)) else { break };
+            taken += 1;
             let number = self.counters.messages_in;
             self.counters.messages_in += 1;
             if message.len() > self.message_bytes_max
@@ -60,6 +62,7 @@ impl<M: Memory> Flow<M> {
                 self.counters.dropped += 1;
             }
         }
+        taken
     }
 }
 
@@ -73,7 +76,6 @@ struct Sender<S> {
 
 /// A port that is bound here.
 pub(super) struct Binding<M: Memory> {
-    pub channel: ChannelId,
     pub message_bytes_max: u32,
     pub inbox: M::Inbox,
     senders: Vec<Sender<Slot<M>>>,
@@ -88,8 +90,8 @@ impl<S> Sender<S> {
 }
 
 impl<M: Memory> Binding<M> {
-    pub fn new(channel: ChannelId, message_bytes_max: u32, inbox: M::Inbox) -> Self {
-        Self { channel, message_bytes_max, inbox, senders: Vec::new() }
+    pub fn new(message_bytes_max: u32, inbox: M::Inbox) -> Self {
+        Self { message_bytes_max, inbox, senders: Vec::new() }
     }
 
     /// Puts a fragment to its message and hands a complete one over; counts in `drops` what the receiver cannot take.

@@ -83,6 +83,8 @@ pub(super) struct Source<M: Memory> {
     pub demoted: Option<Box<Demoted>>,
     /// It is among those whose ring is drained in the background.
     pub in_backlog: bool,
+    /// Since when its ring holds more than was taken, as far as that is known.
+    pub rest_since: Option<Instant>,
     pub ending: Ending,
     /// It is among the link's blocked ones.
     pub listed: bool,
@@ -201,6 +203,8 @@ pub(super) struct Sink<M: Memory> {
     pub inbox: Option<M::Inbox>,
     /// Most that lies between l and n(sink): moves n back to l.
     pub upstream: Nanos,
+    /// Its application takes messages as fast as they are shown to it: it is shown more soon.
+    pub is_resuming: bool,
     /// `Delivery::AtDeadline`.
     pub punctual: Option<Box<Punctual<Slot<M>>>>,
 }

@@ -5,6 +5,7 @@ use punctual_analysis::{Instant, Nanos};
 use super::best_effort::{Flow, key_of};
 use super::packet::Packet;
 use super::plane::Plane;
+use super::source::Portion;
 use super::work::Unit;
 use crate::api::WorkKind;
 use crate::ids::ChannelId;
@@ -12,12 +13,13 @@ use crate::memory::Memory;
 use crate::sched::Activation;
 
 impl<M: Memory> Plane<M> {
-    /// Takes what the application has put into a flow's ring.
-    pub fn drain_flow(&mut self, channel: ChannelId, now: Instant) {
-        if let Some(flow) = self.flows.get_mut(&channel) {
-            flow.drain(&mut self.messages, now);
-            self.arm_flow(channel, now);
-        }
+    /// Takes some of what the application has put into a flow's ring; says how many messages. Each that is sent brings in the
+    /// next.
+    pub fn drain_flow(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
+        let Some(flow) = self.flows.get_mut(&channel) else { return 0 };
+        let taken = flow.drain(&mut self.messages, portion.messages(false), now);
+        self.arm_flow(channel, now);
+        taken
     }
 
     /// Tells the executor what the flow's handler has to do; without room in queue 2 it does not compete.

@@ -15,6 +15,7 @@ mod filters;
 mod flow;
 mod forward;
 mod late;
+mod leftovers;
 mod neighbour_clock;
 mod outgoing;
 mod packet;
@@ -47,9 +48,9 @@ use self::plane::{Owner, Plane};
 use self::rate::Rates;
 use self::signals::Signals;
 use crate::api::{CloseReason, Event, FilterChange, Port, Transmit, Work, WorkKind};
-use crate::config::NodeConfigError;
-use crate::config::{CpuCosts, NodeConfig};
+use crate::config::{CpuCosts, NodeConfig, NodeConfigError};
 use crate::ids::{LinkId, PathId};
+use crate::limits::ENDS_MAX;
 use crate::memory::Memory;
 use crate::sched::HandlerId;
 use crate::signalling::Signalling;
@@ -246,7 +247,9 @@ impl<M: Memory> Node<M> {
         if self.signalling.poll_timeout().is_some_and(|due| due <= now) {
             self.signalling.handle_timeout(now, &mut self.plane);
         }
-        while let Some(channel) = self.plane.drained.pop_front() {
+        self.plane.free_some();
+        for _ in 0..ENDS_MAX {
+            let Some(channel) = self.plane.drained.pop_front() else { break };
             self.signalling.drained(channel, now, &mut self.plane);
         }
         if self.plane.shapers_due().is_some_and(|due| due <= now) {
@@ -264,12 +267,18 @@ impl<M: Memory> Node<M> {
         self.outdate_channels();
     }
 
+    /// Whether [`Node::handle_timeout`] has something to do at once that was too much for one call.
+    pub fn has_leftovers(&self) -> bool {
+        !self.plane.drained.is_empty() || self.plane.has_leftovers() || self.signalling.has_more()
+    }
+
     /// The earliest time at which something happens by itself; a time in the past means now.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let mut links = (0..self.plane.lines.len()).map(|link| LinkId(link as u16));
         // What needs no time to pass needs no comparison either.
         if self.plane.executor.has_ready()
             || !self.plane.drained.is_empty()
+            || self.plane.has_leftovers()
             || self.signalling.has_signals()
                 && links.any(|link| self.plane.may_queue_signal(link, &self.signalling))
         {

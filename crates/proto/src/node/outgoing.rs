@@ -124,10 +124,23 @@ impl Outgoing {
         }
     }
 
-    /// Gives all its messages and its room back.
+    /// Gives all its messages and its room back: of a queue of few.
     pub fn dissolve<T: MessageRead>(mut self, messages: &mut Messages<T>) {
-        while messages.pop(&mut self.messages).is_some() {}
-        messages.remove_room(self.messages_max);
+        while self.forget_first(messages) {}
+        self.give_room_back(messages);
+    }
+
+    /// Gives its first message back, whatever has become of it: nothing else is done with the queue from then on. Whether
+    /// there was one.
+    pub fn forget_first<T: MessageRead>(&mut self, messages: &mut Messages<T>) -> bool {
+        let is_any = messages.pop(&mut self.messages).is_some();
+        self.len -= u32::from(is_any);
+        is_any
+    }
+
+    /// Gives its room back, once, when it is empty.
+    pub fn give_room_back<T: MessageRead>(&mut self, messages: &mut Messages<T>) {
+        messages.remove_room(core::mem::take(&mut self.messages_max));
     }
 
     /// What its room takes, in bytes.
@@ -173,6 +186,11 @@ impl Outgoing {
         }
         self.len += 1;
         true
+    }
+
+    /// Whether a fragment is to be made.
+    pub fn has_head<T: MessageRead>(&self, messages: &Messages<T>) -> bool {
+        messages.at(self.head).is_some()
     }
 
     /// The fragment to be made next.

@@ -16,6 +16,7 @@ use punctual_analysis::{BitRate, Instant, Nanos, Policing, Ppm, Rate};
 use super::backlog::Backlog;
 use super::best_effort::{Arrivals, Binding, Flow, Message};
 use super::clip::{Clip, Ending, PacketIn, RoleState};
+use super::leftovers::Leftovers;
 use super::neighbour_clock::NeighbourClock;
 use super::outgoing::Messages;
 use super::packet::Packet;
@@ -24,6 +25,7 @@ use super::rate::filler::Filler;
 use super::record::WorkRecord;
 use super::shaper::Shaper;
 use super::signals::Signals;
+use super::source::Portion;
 use super::stages::{Stages, signal_rate};
 use super::standstill::Promises;
 use crate::api::{ChannelCounters, DropCounters, FilterChange, Notice};
@@ -184,9 +186,12 @@ pub(super) struct Plane<M: Memory> {
     pub flows: HashMap<ChannelId, Flow<M>>,
     /// Bound ports by the hash of their name.
     pub bindings: HashMap<u32, Binding<M>>,
+    /// Those hashes, by the handle of the port.
+    pub bound: HashMap<ChannelId, u32>,
     pub arrivals: Arrivals<M::Frame>,
     pub arrivals_handler: HandlerId,
     pub backlog: Backlog,
+    pub leftovers: Leftovers<M>,
     pub drops: DropCounters,
     /// What channels had counted that are here no more.
     pub counted_gone: ChannelCounters,
@@ -247,9 +252,11 @@ impl<M: Memory> Plane<M> {
             paths: Paths::default(),
             flows: HashMap::new(),
             bindings: HashMap::new(),
+            bound: HashMap::new(),
             arrivals,
             arrivals_handler,
             backlog,
+            leftovers: Leftovers::default(),
             drops: DropCounters::default(),
             counted_gone: ChannelCounters::default(),
             notices: VecDeque::with_capacity(ARRIVALS_PACKETS_MAX),
@@ -410,7 +417,7 @@ impl<M: Memory> Plane<M> {
         let Some(Clip { role: RoleState::Source(source), .. }) = self.clips.get_mut(channel) else { return };
         if source.ending == Ending::Open {
             source.ending = Ending::Closing;
-            self.drain_outbox(channel, now);
+            self.drain_outbox(channel, Portion::ALONE, now);
         }
     }
 

@@ -9,9 +9,10 @@ use super::best_effort::{Binding, Flow, Message, key_of};
 use super::clip::RoleState;
 use super::outgoing::{self, Outgoing};
 use super::plane::{Owner, best_effort_parameters};
+use super::source::Portion;
 use crate::api::{ChannelCounters, CloseReason, OpenRequest, RequestError, UserId};
 use crate::ids::{Address, ChannelId, ChannelNumber, ListenerId, Name, PathId};
-use crate::limits::{BEST_EFFORT_OUTGOING_MAX, HEADER_BYTES};
+use crate::limits::{BEST_EFFORT_OUTGOING_MAX, HEADER_BYTES, RING_MESSAGES_MAX};
 use crate::memory::Memory;
 
 impl<M: Memory> Node<M> {
@@ -76,7 +77,7 @@ impl<M: Memory> Node<M> {
             _ => return Err(RequestError::Unknown),
         }
         self.plane.show_from_now_on(channel);
-        self.plane.drain_outbox(channel, now);
+        self.plane.drain_outbox(channel, Portion::ALONE, now);
         Ok(())
     }
 
@@ -133,7 +134,13 @@ impl<M: Memory> Node<M> {
 
     /// The application has put something into its outgoing ring, or taken something out of its incoming one.
     pub fn handle_outbox(&mut self, channel: ChannelId, now: Instant) {
-        self.plane.drain_outbox(channel, now);
+        self.handle_outbox_within(channel, RING_MESSAGES_MAX, now);
+    }
+
+    /// The same where several rings share what is taken out of them at once: at most `messages_max` messages, and never more than
+    /// [`RING_MESSAGES_MAX`]. Says how many it took. What is left comes in with those messages, and in the background.
+    pub fn handle_outbox_within(&mut self, channel: ChannelId, messages_max: u32, now: Instant) -> u32 {
+        self.plane.drain_outbox(channel, Portion::InPassing(messages_max), now)
     }
 
     /// Closes either end of a channel, a best-effort flow or a bound port. A source sends what is queued first.
@@ -186,7 +193,8 @@ impl<M: Memory> Node<M> {
             let number = ChannelNumber::of_flow(channel);
             let path = PathId { node: config.id, channel: number, epoch: config.epoch };
             // Another flow can have the number only if it has lived for 2^31 handles.
-            if self.plane.flows.values().all(|flow| flow.path != path) {
+            let comes_again = ChannelNumber::comes_again(channel);
+            if !comes_again || self.plane.flows.values().all(|flow| flow.path != path) {
                 break (channel, path);
             }
         };
@@ -208,7 +216,7 @@ impl<M: Memory> Node<M> {
             counters: ChannelCounters::default(),
         };
         self.plane.flows.insert(channel, flow);
-        self.plane.drain_flow(channel, now);
+        self.plane.drain_flow(channel, Portion::ALONE, now);
         Ok(channel)
     }
 
@@ -227,7 +235,8 @@ impl<M: Memory> Node<M> {
             return Err(RequestError::NameTaken(port));
         }
         let channel = self.signalling.next_channel_id();
-        self.plane.bindings.insert(hash, Binding::new(channel, message_bytes_max, inbox));
+        self.plane.bindings.insert(hash, Binding::new(message_bytes_max, inbox));
+        self.plane.bound.insert(channel, hash);
         Ok(channel)
     }
 
@@ -242,6 +251,7 @@ impl<M: Memory> Node<M> {
             self.close_best_effort(flow);
         }
         self.plane.bindings.clear();
+        self.plane.bound.clear();
     }
 
     /// Whether nothing is open or under way.
@@ -258,10 +268,10 @@ impl<M: Memory> Node<M> {
             self.plane.remove_handler(flow.handler);
             flow.outgoing.dissolve(&mut self.plane.messages);
             self.plane.line_mut(flow.link).scheduler.remove_best_effort(key_of(flow.path), drop);
+            self.plane.look_for_leftovers();
             return true;
         }
-        let bound = self.plane.bindings.iter().find(|(_, binding)| binding.channel == channel);
-        let Some(hash) = bound.map(|(hash, _)| *hash) else { return false };
+        let Some(hash) = self.plane.bound.remove(&channel) else { return false };
         self.plane.bindings.remove(&hash).is_some()
     }
 }

@@ -1,5 +1,8 @@
 //! A channel's source at this host: draining the application's ring, policing, fragmenting (CLIPS 4.3).
 //!
+//! No call takes more than a few messages out of a ring. The rest stays there as the tail of the channel's queue: each
+//! message that is begun brings others in, at the channel's own urgency, and so does the background (ADR 0047).
+//!
 //! Slot occupancy control (HARTS 5.2.2): the handler only runs when the link has a slot for what it makes.
 
 use alloc::collections::VecDeque;
@@ -17,24 +20,51 @@ use super::work::Unit;
 use crate::api::{Notice, WorkKind};
 use crate::config::Pacing;
 use crate::ids::ChannelId;
-use crate::limits::WATCH_SLOT;
+use crate::limits::{RING_MESSAGES_BEHIND, RING_MESSAGES_MAX, WATCH_SLOT};
 use crate::linksched::Guaranteed;
-use crate::memory::{Inbox, Memory, MessageRead, Outbox};
+use crate::memory::{Memory, MessageRead, Outbox};
 use crate::sched::{Activation, Executor, HandlerId};
 
 /// Messages beyond a burst that are taken out of a ring in one call.
 const DRAIN_EXTRA_MESSAGES: u32 = 16;
 
-impl<M: Memory> Plane<M> {
-    /// Takes what the application has put into its ring, as far as there is room, and polices it.
-    pub fn drain_outbox(&mut self, channel: ChannelId, now: Instant) {
-        let Some(clip) = self.clips.get_mut(channel) else {
-            return self.drain_flow(channel, now);
-        };
-        if let RoleState::Sink(sink) = &mut clip.role {
-            return sink.inbox.iter_mut().for_each(Inbox::resume);
+/// How many messages a call may take out of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Portion {
+    /// So many, for a doorbell or for a message that is served. Of a ring that is known to hold more than was taken at once,
+    /// no more than one message stands for.
+    InPassing(u32),
+    /// A unit of the background's.
+    Unit,
+}
+
+impl Portion {
+    /// What a call takes that nobody else's share bounds.
+    pub const ALONE: Self = Self::InPassing(RING_MESSAGES_MAX);
+
+    /// Messages of a ring, `has_rest` where it is known to hold more than was taken.
+    pub const fn messages(self, has_rest: bool) -> u32 {
+        match self {
+            Self::InPassing(_) if has_rest => RING_MESSAGES_BEHIND,
+            Self::InPassing(most) if most < RING_MESSAGES_MAX => most,
+            _ => RING_MESSAGES_MAX,
         }
-        let drained = clip.drain(&mut self.messages, &mut self.touched, now, self.config.cpu.release_latency);
+    }
+}
+
+impl<M: Memory> Plane<M> {
+    /// Takes some of what the application has put into its ring, as far as there is room, and polices it; says how many
+    /// messages.
+    pub fn drain_outbox(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
+        let Some(clip) = self.clips.get_mut(channel) else {
+            return self.drain_flow(channel, portion, now);
+        };
+        if matches!(clip.role, RoleState::Sink(_)) {
+            self.resume(channel);
+            return 0;
+        }
+        let latency = self.config.cpu.release_latency;
+        let drained = clip.drain(&mut self.messages, &mut self.touched, now, latency, portion);
         if !drained.is_empty {
             self.backlog.list(clip, &mut self.executor, now);
         }
@@ -42,6 +72,7 @@ impl<M: Memory> Plane<M> {
         if drained.policed {
             self.notice(channel, Notice::Policed);
         }
+        drained.taken
     }
 
     /// What one unit of the source's handler would be.
@@ -64,6 +95,8 @@ impl<M: Memory> Plane<M> {
     pub fn run_source(&mut self, channel: ChannelId, packets: u32, now: Instant) {
         let Some(clip) = self.clips.get_mut(channel) else { return };
         clip.touch(&mut self.touched);
+        let latency = self.config.cpu.release_latency;
+        let is_policed = clip.take_behind(&mut self.messages, &mut self.touched, now, latency);
         let Clip { role: RoleState::Source(source), cpu_bound, counters, .. } = clip else { return };
         let line = &mut self.lines[usize::from(source.outlet.link.0)];
         let due = source.outgoing.peek(&self.messages).map(|fragment| fragment.arrival.logical + *cpu_bound);
@@ -79,6 +112,9 @@ impl<M: Memory> Plane<M> {
         // Where the adapter sets the pace, or had no room, the source may have waited for it.
         if line.config.pace == Pacing::Clock && now.since(line.full_at) >= WATCH_SLOT {
             self.note_processor(due.map_or(Nanos::ZERO, |due| now.since(due)), now);
+        }
+        if is_policed {
+            self.notice(channel, Notice::Policed);
         }
     }
 
@@ -127,6 +163,8 @@ struct Drained {
     policed: bool,
     /// The last look found no message.
     is_empty: bool,
+    /// Messages that were taken, whatever became of them.
+    taken: u32,
 }
 
 impl<M: Memory> Clip<M> {
@@ -178,29 +216,51 @@ impl<M: Memory> Clip<M> {
         }
     }
 
+    /// A message is begun: others that wait in the ring come in for it, so that the channel's handler never finds its queue
+    /// empty while the ring holds some. Whether any of them broke the contract. Nothing is done where the ring holds no rest.
+    fn take_behind(
+        &mut self,
+        messages: &mut Messages<Message<M>>,
+        touched: &mut Vec<ChannelId>,
+        now: Instant,
+        wakeup: Nanos,
+    ) -> bool {
+        let RoleState::Source(source) = &self.role else { return false };
+        if source.rest_since.is_none() {
+            return false;
+        }
+        let begins = source.outgoing.peek(messages).is_some_and(|fragment| fragment.index == 0);
+        begins && self.drain(messages, touched, now, wakeup, Portion::ALONE).policed
+    }
+
     /// Takes messages out of the ring. The application's word about when it sent one says whether it kept its contract;
-    /// its message counts from the time on that our wake-up may take.
+    /// its message counts from the time on that our wake-up may take. One that has waited in the ring behind others of the
+    /// channel, the first of which could be served all the time, counts as if it had been taken with them.
     fn drain(
         &mut self,
         messages: &mut Messages<Message<M>>,
         touched: &mut Vec<ChannelId>,
         now: Instant,
         wakeup: Nanos,
+        portion: Portion,
     ) -> Drained {
         let mut drained = Drained::default();
         let Self { role: RoleState::Source(source), counters, local, .. } = self else { return drained };
         let contract = &local.contract;
+        let seen = source.seen(messages, now);
+        let most = portion.messages(source.rest_since.is_some());
         // More than a burst at once breaks the contract: it waits for the background.
-        for _ in 0..contract.burst_messages_max.saturating_add(DRAIN_EXTRA_MESSAGES) {
+        for _ in 0..contract.burst_messages_max.saturating_add(DRAIN_EXTRA_MESSAGES).min(most) {
             let ready = if source.is_full() { None } else { source.outbox.as_mut() };
             let Some(outbox) = ready else { break };
             let Some((message, claimed)) = outbox.take(now) else {
-                drained.is_empty = true;
+                drained.is_empty = !outbox.is_behind();
                 break;
             };
             if outbox.touch() {
                 touched.push(local.channel);
             }
+            drained.taken += 1;
             let sent = claimed.min(now);
             let number = source.number_next;
             counters.messages_in += 1;
@@ -209,7 +269,7 @@ impl<M: Memory> Clip<M> {
                 drained.policed = true;
                 continue;
             }
-            let verdict = source.regulator.accept_seen(sent, now - wakeup, contract.policing);
+            let verdict = source.regulator.accept_seen(sent, seen - wakeup, contract.policing);
             drained.policed |= !matches!(verdict, SourceVerdict::Conforming { .. });
             counters.delayed += u32::from(matches!(verdict, SourceVerdict::Delayed { .. }));
             let kept = match verdict {
@@ -226,6 +286,7 @@ impl<M: Memory> Clip<M> {
             source.number_next += u64::from(kept);
             counters.dropped += u32::from(!kept);
         }
+        source.rest_since = (!drained.is_empty && source.holds_more()).then_some(seen);
         drained
     }
 }
@@ -235,9 +296,20 @@ impl<M: Memory> Source<M> {
         self.outgoing.is_full()
     }
 
+    /// From when on this host could have served what it takes out of the ring `now`: where the channel had something to be
+    /// served ever since the ring was looked at, that is when.
+    fn seen(&self, messages: &Messages<Message<M>>, now: Instant) -> Instant {
+        self.rest_since.filter(|_| self.outgoing.has_head(messages)).unwrap_or(now)
+    }
+
+    /// Whether the ring holds messages that were not taken, or slots that were not handed back.
+    fn holds_more(&self) -> bool {
+        self.outbox.as_ref().is_some_and(|outbox| outbox.is_ready() || outbox.is_behind())
+    }
+
     /// Whether more could be taken out of the ring.
     pub fn has_backlog(&self) -> bool {
-        !self.is_full() && self.outbox.as_ref().is_some_and(Outbox::is_ready)
+        !self.is_full() && self.holds_more()
     }
 
     /// Whether everything that the application has put in has left.

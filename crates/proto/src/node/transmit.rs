@@ -9,6 +9,7 @@ use super::outgoing::{Fragment, Messages, Outgoing};
 use super::packet::Packet;
 use super::plane::Plane;
 use super::signals::Signals;
+use super::source::Portion;
 use crate::api::{PacketOut, Port, Tally, Transmit};
 use crate::config::Pacing;
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
@@ -167,7 +168,7 @@ impl<M: Memory> Plane<M> {
             counters.messages_out += 1;
             counters.bytes_out += u64::from(fragment.message_bytes);
             // A ring slot is free: what waited in the application's ring may come in.
-            self.drain_outbox(channel, now);
+            self.drain_outbox(channel, Portion::ALONE, now);
         } else {
             clip.arm_source(&mut self.lines, &mut self.executor, &self.messages, &mut self.drained, now);
         }
@@ -216,7 +217,7 @@ impl<M: Memory> Plane<M> {
         if flow.outgoing.sent(&mut self.messages, number) {
             flow.counters.messages_out += 1;
             flow.counters.bytes_out += u64::from(fragment.message_bytes);
-            self.drain_flow(channel, now);
+            self.drain_flow(channel, Portion::ALONE, now);
         } else {
             self.arm_flow(channel, now);
         }

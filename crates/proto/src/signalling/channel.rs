@@ -150,6 +150,10 @@ impl Channel {
         let lease = self.lease.at().filter(|_| !active(Mutation::LeaseNeverExpires));
         [self.deadline.at(), lease].into_iter().flatten().min()
     }
+    /// The listener whose consent it waits for.
+    fn asks(&self) -> Option<ListenerId> {
+        self.setup.as_ref().filter(|_| self.state == State::Asking)?.listener
+    }
     const fn is_half_open(&self) -> bool {
         matches!(self.state, State::Creating | State::Asking | State::Accepted)
     }
@@ -163,6 +167,8 @@ pub struct Channels {
     /// Their handles, for who looks at a few at a time.
     order: Ordered<ChannelId, ()>,
     timers: Ordered<(Instant, ChannelId), ()>,
+    /// Those that wait for a listener's consent.
+    asking: Ordered<(ListenerId, ChannelId), ()>,
     half_open: BTreeMap<LinkId, usize>,
     /// Whose those of a link are.
     half_open_by: BTreeMap<LinkId, Places>,
@@ -175,6 +181,9 @@ impl Channels {
         let id = channel.local.channel;
         if let Some(at) = channel.wake() {
             self.timers.insert((at, id), ());
+        }
+        if let Some(listener) = channel.asks() {
+            self.asking.insert((listener, id), ());
         }
         if let (true, Some(link)) = (channel.is_half_open(), channel.local.link_in) {
             *self.half_open.entry(link).or_default() += 1;
@@ -198,6 +207,9 @@ impl Channels {
         self.order.remove(&id);
         if let Some(at) = channel.wake() {
             self.timers.remove(&(at, id));
+        }
+        if let Some(listener) = channel.asks() {
+            self.asking.remove(&(listener, id));
         }
         if let (true, Some(link)) = (channel.is_half_open(), channel.local.link_in)
             && let Some(count) = self.half_open.get_mut(&link)
@@ -238,6 +250,12 @@ impl Channels {
     pub fn behind(&self, after: Option<ChannelId>) -> impl Iterator<Item = &Channel> {
         self.order.after(after.as_ref()).filter_map(|(id, ())| self.get(*id))
     }
+    /// Those that wait for the consent of `listener`, in the order in which they came here.
+    pub fn asking(&self, listener: ListenerId) -> impl Iterator<Item = ChannelId> {
+        // Handles are counted from 1 on.
+        let behind = self.asking.after(Some(&(listener, ChannelId(0))));
+        behind.map(|((of, id), ())| (*of, *id)).take_while(move |(of, _)| *of == listener).map(|(_, id)| id)
+    }
     /// In no order that means anything.
     pub fn iter(&self) -> impl Iterator<Item = &Channel> {
         self.by_id.iter()
@@ -253,9 +271,11 @@ impl Channels {
         self.by_id.len()
     }
     /// What is counted and what the channels themselves say: names, handles, timers.
-    pub fn books(&self) -> [(&'static str, [usize; 2]); 3] {
+    pub fn books(&self) -> [(&'static str, [usize; 2]); 4] {
         let timers = self.iter().filter(|channel| channel.wake().is_some()).count();
+        let asking = self.iter().filter(|channel| channel.asks().is_some()).count();
         [
+            ("channels that wait for listeners", [self.asking.len(), asking]),
             ("paths of signalling", [self.by_path.len(), self.len()]),
             ("handles of signalling", [self.order.len(), self.len()]),
             ("timers of signalling", [self.timers.len(), timers]),

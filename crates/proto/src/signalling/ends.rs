@@ -1,15 +1,16 @@
 //! What applications and this host ask of channels that begin or end here: listeners, consent, closing.
 
+use alloc::vec::Vec;
+
 use punctual_analysis::{Instant, Nanos};
 
-use super::channel::Channel;
 use super::resources::Resources;
 use super::states::{Input, State, transition};
 use super::transitions::{CLOSED, Particulars};
 use super::{Listener, Signalling};
 use crate::api::{CloseReason, RefuseCause, RequestError, Role};
 use crate::ids::{ChannelId, ListenerId, Name};
-use crate::limits::{LISTENERS_MAX, REASON_BYTES_MAX};
+use crate::limits::{ENDS_MAX, LISTENERS_MAX, REASON_BYTES_MAX};
 use crate::text::Foreign;
 
 impl Signalling {
@@ -26,10 +27,12 @@ impl Signalling {
         }
         self.listener_id += 1;
         let listener = ListenerId(self.listener_id);
+        self.listener_names.insert(listener, port.clone());
         self.listeners.insert(port, Listener { id: listener, handler_time });
         Ok(listener)
     }
-    /// Ends a listener; its open channels stay, what waits for its consent is refused, and told `Closed` here.
+    /// Ends a listener; its open channels stay, what waits for its consent is refused, and told `Closed` here: some at once, the
+    /// others by [`Self::handle_timeout`].
     ///
     /// # Errors
     /// There is none.
@@ -39,18 +42,30 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
-        let found =
-            self.listeners.iter().find(|(_, found)| found.id == listener).map(|(port, _)| port.clone());
-        let port = found.ok_or(RequestError::Unknown)?;
+        let port = self.listener_names.remove(&listener).ok_or(RequestError::Unknown)?;
         self.listeners.remove(&port);
-        let waits = |c: &Channel| c.setup.as_ref().is_some_and(|setup| setup.listener == Some(listener));
-        for channel in self.channels.chosen(|c| c.state == State::Asking && waits(c)) {
+        // Few are gone at once, whoever else left many.
+        self.unlistened.push_front((listener, port));
+        self.refuse_unlistened(now, resources);
+        Ok(())
+    }
+    /// Whether [`Self::handle_timeout`] has to go on at once with what was too much for one call.
+    pub fn has_more(&self) -> bool {
+        !self.unlistened.is_empty() || self.refreshing.is_some()
+    }
+    /// Refuses some of the channels that wait for a listener that is gone.
+    pub(super) fn refuse_unlistened(&mut self, now: Instant, resources: &mut dyn Resources) {
+        let Some((listener, port)) = self.unlistened.pop_front() else { return };
+        let waiting: Vec<_> = self.channels.asking(listener).take(ENDS_MAX).collect();
+        for &channel in &waiting {
             let refusal = self.refusal(RefuseCause::NoListener(port.clone()));
             // Unlike an agent's own refusal it is told: whoever keeps the channel's accounts did not ask for this.
             let what = Particulars { reason: CloseReason::Local, ..Particulars::refusal(refusal) };
             self.apply(channel, Input::Close, what, now, resources);
         }
-        Ok(())
+        if waiting.len() == ENDS_MAX {
+            self.unlistened.push_front((listener, port));
+        }
     }
     /// The receiving application says yes to `Incoming`; the data path must take packets from now on.
     ///

@@ -14,8 +14,8 @@ use super::resources::Resources;
 use super::states::{Input, State};
 use super::transitions::Particulars;
 use crate::api::{CloseReason, RefuseCause, Role};
-use crate::ids::{ChannelNumber, Epoch, LinkId, NodeId, PathId};
-use crate::limits::{REFRESHES_PER_LEASE, SHAPER_PATIENCE};
+use crate::ids::{ChannelId, ChannelNumber, Epoch, LinkId, NodeId, PathId};
+use crate::limits::{ENDS_MAX, REFRESHES_PER_LEASE, SHAPER_PATIENCE};
 
 /// Channels that one REFRESH names; at most five bytes each.
 const REFRESH_CHANNELS_MAX: usize = 1_000;
@@ -36,12 +36,16 @@ impl Signalling {
             }
             self.refuse_late(link, now, resources);
         }
+        self.refuse_unlistened(now, resources);
         self.expire_channels(now, resources);
         self.expire_requests(now);
         self.refresh_breaches(now);
         if self.refresh_at.is_some_and(|at| at <= now) {
             self.refresh_at = self.channels.has_sources().then(|| now + self.refresh_interval());
-            self.refresh();
+            self.refreshing = Some(None);
+        }
+        if let Some(after) = self.refreshing.take() {
+            self.refreshing = self.refresh(after).map(Some);
         }
     }
 
@@ -51,11 +55,15 @@ impl Signalling {
         let peers = self.peers.iter().enumerate().map(|(index, peer)| peer.poll_timeout(probes(index))).min();
         let channels = self.channels.first_timer().map(|(at, _)| at);
         let breaches = self.breaches_due();
-        [peers, channels, self.requests.poll_timeout(), self.refresh_at, breaches].into_iter().flatten().min()
+        let at_once = self.has_more().then_some(Instant::ZERO);
+        let timers = [peers, channels, self.requests.poll_timeout(), self.refresh_at, breaches, at_once];
+        timers.into_iter().flatten().min()
     }
 
     fn expire_channels(&mut self, now: Instant, resources: &mut dyn Resources) {
-        while let Some((at, id)) = self.channels.first_timer() {
+        // What is due besides stays due: this is called again.
+        for _ in 0..ENDS_MAX {
+            let Some((at, id)) = self.channels.first_timer() else { return };
             if at > now {
                 return;
             }
@@ -94,13 +102,17 @@ impl Signalling {
         }
     }
 
-    /// The source keeps its channels alive, a link's in as few messages as hold them.
-    fn refresh(&mut self) {
+    /// The source keeps its channels alive, a link's in as few messages as hold them: those behind `after`, as many as one
+    /// message names. The last of them, where there are more.
+    fn refresh(&mut self, after: Option<ChannelId>) -> Option<ChannelId> {
         let mut by_link: BTreeMap<LinkId, Vec<ChannelNumber>> = BTreeMap::new();
+        let (mut looked, mut last) = (0, None);
         // Also what drains elsewhere: hosts that hear nothing of it for a lease do not wait for it any longer.
         let lives = |state: State| state.holds() || state == State::Settling;
-        for channel in self.channels.iter().filter(|c| c.local.role == Role::Source && lives(c.state)) {
-            if let Some(link) = channel.local.link_out {
+        for channel in self.channels.behind(after).take(REFRESH_CHANNELS_MAX) {
+            (looked, last) = (looked + 1, Some(channel.local.channel));
+            let link = channel.local.link_out.filter(|_| channel.local.role == Role::Source);
+            if let Some(link) = link.filter(|_| lives(channel.state)) {
                 by_link.entry(link).or_default().push(channel.local.path.channel);
             }
         }
@@ -108,10 +120,10 @@ impl Signalling {
             channels.sort_unstable();
             self.say_refresh(link, self.config.id, self.config.epoch, &channels);
         }
+        last.filter(|_| looked == REFRESH_CHANNELS_MAX && !active(Mutation::OneRefreshOnly))
     }
     fn say_refresh(&mut self, link: LinkId, node: NodeId, epoch: Epoch, channels: &[ChannelNumber]) {
-        let messages = if active(Mutation::OneRefreshOnly) { 1 } else { usize::MAX };
-        for channels in channels.chunks(REFRESH_CHANNELS_MAX).take(messages) {
+        for channels in channels.chunks(REFRESH_CHANNELS_MAX) {
             self.say(link, &Message::Refresh { node, epoch, channels: channels.to_vec() });
         }
     }

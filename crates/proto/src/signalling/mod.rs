@@ -123,6 +123,10 @@ pub struct Signalling {
     contracts: Shared<Contract>,
     requests: Requests,
     listeners: BTreeMap<Name, Listener>,
+    /// Their names.
+    listener_names: BTreeMap<ListenerId, Name>,
+    /// Listeners that are gone, whose channels that wait for consent are still being refused.
+    unlistened: VecDeque<(ListenerId, Name)>,
     events: VecDeque<Event>,
     breaches: Breaches,
     losses: Losses,
@@ -134,6 +138,8 @@ pub struct Signalling {
     channel_number: ChannelNumber,
     /// When our channels are refreshed; `None` while there are none.
     refresh_at: Option<Instant>,
+    /// Refreshing goes on behind that one, or begins.
+    refreshing: Option<Option<ChannelId>>,
     /// Keys of neighbours that were met, for the drivers.
     seals: VecDeque<(LinkId, SealKey)>,
     /// Ends here of which something else is said now, and whose applications were not told so.
@@ -160,6 +166,8 @@ impl Signalling {
             contracts: Shared::new(),
             requests: Requests::default(),
             listeners: BTreeMap::new(),
+            listener_names: BTreeMap::new(),
+            unlistened: VecDeque::new(),
             events: VecDeque::new(),
             breaches: Breaches::default(),
             losses: Losses::default(),
@@ -168,6 +176,7 @@ impl Signalling {
             listener_id: 0,
             channel_number: ChannelNumber::default(),
             refresh_at: None,
+            refreshing: None,
             seals: VecDeque::new(),
             outdated: Vec::new(),
             leaving: false,

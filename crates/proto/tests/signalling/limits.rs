@@ -4,7 +4,8 @@ use punctual_proto::Nanos;
 use punctual_proto::api::{Event, RefuseCause, RequestError, UserId};
 use punctual_proto::ids::Address;
 use punctual_proto::limits::{
-    CHANNELS_MAX, HALF_OPEN_PER_NEIGHBOUR_MAX, LINKS_MAX, REASON_BYTES_MAX, REQUESTS_MAX, ROUTE_NODES_MAX,
+    CHANNELS_MAX, ENDS_MAX, HALF_OPEN_PER_NEIGHBOUR_MAX, LINKS_MAX, REASON_BYTES_MAX, REQUESTS_MAX,
+    ROUTE_NODES_MAX,
 };
 
 use crate::network::{Agent, MILLI, Network, SECOND, contract, name};
@@ -100,6 +101,47 @@ fn requests_that_came_from_elsewhere_are_shared_by_hosts_and_users() {
     });
     let expected = "host h1: too many channels or requests of this user wait for an answer here: wait for some of them, then ask again";
     assert_eq!(line.as_deref(), Some(expected));
+}
+
+/// What waits for a listener, and what ends by its own time, ends in slices.
+#[test]
+fn many_channels_that_end_together_end_in_slices() {
+    const OPENED: usize = 10 * ENDS_MAX / 3;
+    let mut network = Network::line(1, 2, |_, _| {});
+    network.open(0, 1, 50);
+    assert!(network.run_until(5 * SECOND, |n| n.all_in("open")));
+    network.hosts[1].agent = Agent::Silent;
+    for _ in 0..OPENED {
+        network.open(0, 1, 50);
+    }
+    network.run(5 * SECOND);
+    let asking = |n: &Network| n.states(1).iter().filter(|state| **state == "asking").count();
+    assert_eq!(asking(&network), OPENED);
+    let listener = network.hosts[1].events.iter().find_map(|event| match event {
+        Event::Incoming(incoming) => Some(incoming.listener),
+        _ => None,
+    });
+    let listener = listener.expect("known");
+    network.at(1, |s, now, stages| s.unlisten(listener, now, stages)).expect("it listens");
+    let mut left = asking(&network);
+    assert_eq!(left, OPENED - ENDS_MAX, "some at once");
+    while left > 0 {
+        let now = network.at(1, |s, now, stages| {
+            assert!(s.poll_timeout().is_some_and(|due| due <= now), "it wants to go on");
+            s.handle_timeout(now, stages);
+            s.channels().filter(|channel| channel.state == "asking").count()
+        });
+        assert!((1..=ENDS_MAX).contains(&(left - now)), "{left}, then {now}");
+        left = now;
+    }
+    assert_eq!(
+        network.at(1, |s, now, stages| s.unlisten(listener, now, stages)),
+        Err(RequestError::Unknown),
+        "it is gone already"
+    );
+    network.run(SECOND);
+    assert_eq!(network.states(1), ["open"]);
+    assert_eq!(network.count(1, |event| matches!(event, Event::Closed { .. })), OPENED);
 }
 
 /// Of characters of four bytes each, too.

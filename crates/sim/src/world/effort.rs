@@ -1,7 +1,7 @@
 //! Bounded work: what each call of a node may do at most. Counted are the calls it makes on buffers (taking, copying,
 //! reserving, publishing, dropping): the part of its work that everybody who drives it pays for.
 
-use punctual_proto::limits::BEST_EFFORT_MESSAGES_MAX;
+use punctual_proto::limits::{BEST_EFFORT_MESSAGES_MAX, RING_MESSAGES_MAX};
 
 use super::World;
 use crate::memory::effort;
@@ -14,13 +14,13 @@ pub(super) enum Effort {
     /// `handle_sent`: constant.
     Sent,
     /// `poll_transmit`: packets whose channel has gone are skipped, 64 at most; a source that has sent its message
-    /// takes the next ones from its ring, a burst and a few.
+    /// takes the next ones from its ring, as `handle_outbox` does.
     Transmit,
     /// `begin_work`: constant, 16 picks.
     Begin,
     /// `finish_work` of anything but signalling: a quantum of packets, and what it takes from a ring.
     Finish,
-    /// `handle_outbox`: a burst and a few messages.
+    /// `handle_outbox`: a burst and a few messages, and never more than [`RING_MESSAGES_MAX`].
     Outbox,
 }
 
@@ -33,7 +33,7 @@ const EXTRA: u64 = 16;
 
 impl World {
     pub(super) fn effort_max(&self, effort: Effort) -> u64 {
-        let burst = self.burst_max + EXTRA;
+        let burst = (self.burst_max + EXTRA).min(u64::from(RING_MESSAGES_MAX));
         match effort {
             Effort::Frame | Effort::Sent => EACH,
             Effort::Begin => EACH * 16,
