@@ -18,6 +18,7 @@ mod faults;
 mod field;
 mod host;
 mod judge;
+mod kept;
 #[cfg(feature = "trials")]
 mod keys;
 mod large_rings;
@@ -44,9 +45,10 @@ mod world;
 use attacker::Mechanism;
 
 /// By what they attack.
-const ALL: [&[Mechanism]; 6] = [
+const ALL: [&[Mechanism]; 7] = [
     objects::MECHANISMS,
     memory::MECHANISMS,
+    kept::MECHANISMS,
     large_rings::MECHANISMS,
     requests::MECHANISMS,
     host::MECHANISMS,

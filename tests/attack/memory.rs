@@ -409,6 +409,9 @@ fn what_is_not_sealed_is_not_looked_at_and_counts_all_the_same() {
     unsafe { base.cast::<u64>().write_volatile(u64::MAX / 3) };
     ring(&flow.doorbell);
     eventually("the ring is given up", || status().api.broken_rings == 1);
+    // SAFETY: of this function alone.
+    unsafe { libc::munmap(base, len.next_multiple_of(HUGE_BYTES)) };
+    drop(flow);
     eventually("its memory is given back", || used() == idle);
     assert_eq!(world.faults(), before);
 
@@ -418,7 +421,7 @@ fn what_is_not_sealed_is_not_looked_at_and_counts_all_the_same() {
     rustix::fs::fcntl_add_seals(&wrong.files[1], SealFlags::SEAL).expect("the wrong seal");
     assert!(wrong.attach(&raw).is_err());
     assert!(open.attach(&raw).is_err());
-    drop(raw);
+    drop((raw, open, wrong));
     eventually("its memory is given back", || used() == idle);
     world.end();
 }

@@ -354,3 +354,8 @@ fn large_rings_that_come_and_go_keep_no_processor_waiting_for_memory() {
 fn large_rings_of_killed_programs_keep_no_processor_waiting_for_memory() {
     hold("large-rings-killed");
 }
+
+#[test]
+fn files_that_are_kept_harm_nobody() {
+    hold("kept-files");
+}

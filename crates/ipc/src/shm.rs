@@ -18,6 +18,7 @@
 mod mapping;
 #[cfg(test)]
 mod tests;
+mod vigil;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,6 +29,7 @@ use punctual_trial::{Defence, holds};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
 use self::mapping::Mapping;
+pub use self::vigil::{Vigil, Watched};
 
 /// Largest region, in bytes: one ring may not take more.
 pub const REGION_BYTES_MAX: u64 = 4 << 30;

@@ -88,6 +88,8 @@ defences! {
     SendsWithoutWaiting "sends-without-waiting",
     /// The kernel lets no descriptor of a program through.
     PassRights "pass-rights",
+    /// Files of rings count until nobody holds them.
+    KeptFiles "kept-files",
     /// What a channel's burst takes counts in the user's quota.
     BurstRoom "burst-room",
 }

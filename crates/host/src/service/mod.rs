@@ -10,6 +10,7 @@ mod backlog;
 mod books;
 mod co_schedule;
 mod events;
+mod files;
 mod host;
 mod leaving;
 mod lobby;
@@ -41,6 +42,7 @@ use rustix::process::getrlimit;
 
 use self::backlog::Cost;
 use self::co_schedule::CoScheduled;
+use self::files::Files;
 use self::leaving::{Leaving, Left};
 use self::quota::Accounts;
 use self::ringers::{Held, Ringers};
@@ -185,6 +187,8 @@ pub struct Service<H: Host> {
     /// CPU time of the thread that serves when it was looked at last.
     served: Nanos,
     ringers: Ringers,
+    /// Of rings that were handed over.
+    files: Files,
     clients: HashMap<ClientId, Client>,
     next_client: u64,
     listeners: HashMap<ListenerId, (ClientId, Name)>,
@@ -230,6 +234,7 @@ impl<H: Host> Service<H> {
             spent: Cell::new(Nanos::ZERO),
             served: cpu_time(),
             ringers: Ringers::default(),
+            files: Files::default(),
             clients: HashMap::new(),
             next_client: 1,
             listeners: HashMap::new(),

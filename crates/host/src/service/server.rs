@@ -61,6 +61,8 @@ struct Ready {
     stop: bool,
     accept: bool,
     alarm: bool,
+    /// Files of rings are gone.
+    gone: bool,
     read: Vec<ClientId>,
     hung_up: Vec<ClientId>,
     write: Vec<ClientId>,
@@ -76,7 +78,7 @@ impl<H: Host> Server<H> {
     pub fn new(host: H, quotas: Quotas, listening: Option<OwnedFd>) -> io::Result<Self> {
         let mut service = Service::new(host, quotas)?;
         if listening.is_some() {
-            service.keep_apart();
+            service.keep_apart()?;
         }
         Ok(Self {
             service,
@@ -128,6 +130,9 @@ impl<H: Host> Server<H> {
                 self.accept();
             }
             self.lobby.clear(&ready.left);
+            if ready.gone {
+                self.service.collect_gone()?;
+            }
             self.service.charge_nobody();
             self.service.end_some();
             self.hang_up(&ready.hung_up, &mut turn);
@@ -183,6 +188,8 @@ impl<H: Host> Server<H> {
             PollFd::from_borrowed_fd(self.service.host().events(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.service.alarm().as_fd(), PollFlags::IN),
         ];
+        let alarmed = set.len();
+        set.extend(self.service.vigil().map(|vigil| PollFd::from_borrowed_fd(vigil, PollFlags::IN)));
         let fixed = set.len();
         for (client, session) in &self.sessions {
             let (interest, wait) = self.interest(*client, session);
@@ -201,6 +208,7 @@ impl<H: Host> Server<H> {
         }
         let mut ready = Ready { stop: !set[0].revents().is_empty(), ..Ready::default() };
         ready.alarm = !set[2].revents().is_empty();
+        ready.gone = set[alarmed..fixed].iter().any(|entry| !entry.revents().is_empty());
         ready.left = set[lobby].iter().map(|entry| !entry.revents().is_empty()).collect();
         for (client, entry) in self.sessions.keys().zip(&set[sessions]) {
             let happened = entry.revents();

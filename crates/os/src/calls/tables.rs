@@ -241,6 +241,8 @@ const SERVICE: &[Call] = &[
     call!(SYS_memfd_create, "rings; what a program does not read"),
     call!(SYS_fallocate, "the same"),
     call!(SYS_ftruncate, "the same"),
+    call!(SYS_inotify_add_watch, "whether anybody holds a ring's file"),
+    call!(SYS_inotify_rm_watch, "the same"),
     call!(SYS_pread64, "what a program does not read"),
     call!(SYS_pwrite64, "the same"),
     call!(SYS_pipe2, "holds a page of each part of a ring"),
