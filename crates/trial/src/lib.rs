@@ -90,6 +90,8 @@ defences! {
     PassRights "pass-rights",
     /// Files of rings count until nobody holds them.
     KeptFiles "kept-files",
+    /// Descriptors in answers count until they are read.
+    DescriptorsAloft "descriptors-aloft",
     /// What a channel's burst takes counts in the user's quota.
     BurstRoom "burst-room",
 }

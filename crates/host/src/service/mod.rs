@@ -11,6 +11,7 @@ mod books;
 mod co_schedule;
 mod events;
 mod files;
+mod flight;
 mod host;
 mod leaving;
 mod lobby;
@@ -58,6 +59,10 @@ const SERVICE_CHARGE_DIVISOR: u64 = 10;
 
 /// Of a connection: its socket, what stands for the process behind it, and the file of what it does not read.
 const CLIENT_DESCRIPTORS: u64 = 3;
+
+/// What a program reads whose answer could not carry its descriptors.
+const TOO_MANY_ALOFT: &str = "the kernel takes no more descriptors on their way to programs that do not read (ETOOMANYREFS): try \
+                              again, or raise the daemon's limit of descriptors (LimitNOFILE)";
 
 /// What a request costs the processor beside what it does: to wake, to look, to answer.
 const CALL_COST: Nanos = Nanos::from_micros(5);
@@ -323,6 +328,34 @@ impl<H: Host> Service<H> {
         }
         let taken = self.accounts.take(account, Resource::Descriptors, more.descriptors);
         taken.inspect_err(|_| self.accounts.give_back(account, Resource::UnreadBytes, more.bytes)).is_ok()
+    }
+
+    /// So many descriptors are on their way to a program of `account`: see [`flight`]. There was room for them when what they
+    /// belong to was made.
+    fn count_aloft(&mut self, account: UserId, descriptors: u64) {
+        if holds(Defence::DescriptorsAloft) {
+            self.accounts.add(account, Resource::Descriptors, descriptors);
+        }
+    }
+
+    /// Or they are not any more.
+    fn give_back_aloft(&mut self, account: UserId, descriptors: u64) {
+        if holds(Defence::DescriptorsAloft) {
+            self.accounts.give_back(account, Resource::Descriptors, descriptors);
+        }
+    }
+
+    /// The kernel takes no more descriptors on their way: whoever was to get these is told, and has not what they belong to.
+    fn undelivered(&mut self, client: ClientId, packet: &Packet) {
+        let Ok(FromDaemon::Answer { id, result: Ok(answer) }) = packet.parse() else { return };
+        if let Answer::Ring { channel, .. } | Answer::Opened { channel, .. } = answer {
+            // Nobody is told of the end of what nobody has had.
+            if let Some(end) = self.ends.get_mut(&channel) {
+                end.client = None;
+            }
+            self.close_end(channel);
+        }
+        self.answer(client, id, Err(ApiError::Ring(TOO_MANY_ALOFT.into())), Vec::new());
     }
 
     fn give_back_unread(&mut self, client: ClientId, cost: Cost) {

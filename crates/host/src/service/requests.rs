@@ -361,7 +361,9 @@ impl<H: Host> Service<H> {
         }
         let account = self.account_of(client).ok_or(RequestError::Unknown)?;
         let room = self.room_for_turns(channel);
-        self.take_held(account, room)?;
+        // The answer carries one.
+        self.take_held(account, Held { descriptors: room.descriptors + 1, ..room })?;
+        self.give_back_held(account, Held { bytes: 0, descriptors: 1 });
         let watched = Doorbell::pair()
             .map_err(|error| RingError::from(error).into())
             .and_then(|(ours, theirs)| self.watch(channel, Arc::new(ours)).map(|()| theirs));

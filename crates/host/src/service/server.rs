@@ -6,7 +6,7 @@
 //! top of that cut its connection. A user whose requests have had their share of the processor waits until it has grown
 //! again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -15,11 +15,13 @@ use punctual_analysis::Nanos;
 use punctual_ipc::api::{FromDaemon, PACKET_BYTES_MAX, Quotas};
 use punctual_ipc::socket::{self, Packet, Peer};
 use punctual_ipc::wake::timespec;
+use punctual_proto::node::api::UserId;
 use punctual_trial::{Defence, holds};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, shutdown};
 
 use super::backlog::{Backlog, Cost};
+use super::flight::{Departed, Flight};
 use super::lobby::{Lobby, Spare};
 use super::turn::Turn;
 use super::{ClientId, Effect, Host, Service};
@@ -28,6 +30,10 @@ use super::{ClientId, Effect, Host, Service};
 const EVENTS_PER_TURN: usize = 64;
 /// How long no connection is accepted after descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// Between two looks at descriptors that were on their way to programs.
+const LOOK: Duration = Duration::from_millis(100);
+/// Connections that were cut and are looked at then.
+const DEPARTED_LOOKS: usize = 64;
 /// How long the last packets may take when the server stops.
 const FAREWELL: Duration = Duration::from_millis(200);
 
@@ -35,10 +41,17 @@ const FAREWELL: Duration = Duration::from_millis(200);
 struct Session {
     socket: OwnedFd,
     unread: Backlog,
+    flight: Flight,
     /// Cut it once `unread` is empty.
     ending: bool,
     /// It reads no more: what it asked before is still done, and nothing is said to it.
     deaf: bool,
+}
+
+impl Session {
+    fn new(socket: OwnedFd) -> Self {
+        Self { socket, unread: Backlog::default(), flight: Flight::default(), ending: false, deaf: false }
+    }
 }
 
 /// A service and its sockets.
@@ -48,6 +61,10 @@ pub struct Server<H: Host> {
     sessions: BTreeMap<ClientId, Session>,
     /// Refused connections that have not read why.
     lobby: Lobby,
+    /// Those that were cut and have not read what was sent with descriptors.
+    departed: VecDeque<Departed>,
+    /// When to look which descriptors have been read.
+    look_at: Option<Instant>,
     spare: Spare,
     accept_after: Option<Instant>,
     /// Who is asked first in the next turn, if it has something to ask: everybody's turn comes.
@@ -85,6 +102,8 @@ impl<H: Host> Server<H> {
             listening,
             sessions: BTreeMap::new(),
             lobby: Lobby::default(),
+            departed: VecDeque::new(),
+            look_at: None,
             spare: Spare::new()?,
             accept_after: None,
             first: None,
@@ -101,8 +120,7 @@ impl<H: Host> Server<H> {
         socket::bound_sending(&socket)?;
         match self.service.connect(peer) {
             Ok(client) => {
-                let session = Session { socket, unread: Backlog::default(), ending: false, deaf: false };
-                self.sessions.insert(client, session);
+                self.sessions.insert(client, Session::new(socket));
             }
             Err(error) => {
                 let packet = Packet::new(&FromDaemon::Answer { id: 0, result: Err(error) }, Vec::new())?;
@@ -132,6 +150,9 @@ impl<H: Host> Server<H> {
             self.lobby.clear(&ready.left);
             if ready.gone {
                 self.service.collect_gone()?;
+            }
+            if self.look_at.is_some_and(|at| at <= Instant::now()) {
+                self.look_aloft();
             }
             self.service.charge_nobody();
             self.service.end_some();
@@ -180,6 +201,8 @@ impl<H: Host> Server<H> {
         let pause = self.accept_after.map(|after| after.saturating_duration_since(Instant::now()));
         let accepting = self.listening.as_ref().filter(|_| pause.is_none_or(|pause| pause.is_zero()));
         let mut timeout = pause.filter(|_| accepting.is_none());
+        let look = self.look_at.map(|at| at.saturating_duration_since(Instant::now()));
+        timeout = [timeout, look].into_iter().flatten().min();
         if self.service.has_left() {
             timeout = Some(Duration::ZERO);
         }
@@ -289,6 +312,7 @@ impl<H: Host> Server<H> {
 
     /// Takes a client's next request; `false`: there was none, or it is cut.
     fn read_one(&mut self, client: ClientId) -> bool {
+        self.look(client);
         let Some(session) = self.sessions.get(&client) else { return false };
         match socket::receive_bare(&session.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
             Ok(Some(packet)) => match packet.parse() {
@@ -343,54 +367,115 @@ impl<H: Host> Server<H> {
         }
     }
 
+    /// Which descriptors have been read meanwhile; of connections that were cut, some at a time.
+    fn look_aloft(&mut self) {
+        let clients: Vec<ClientId> = self.sessions.keys().copied().collect();
+        clients.into_iter().for_each(|client| self.look(client));
+        for _ in 0..self.departed.len().min(DEPARTED_LOOKS) {
+            let Some(mut departed) = self.departed.pop_front() else { break };
+            let landed = departed.flight.look(&departed.socket);
+            if departed.flight.is_over() {
+                // Its own descriptor, too.
+                self.service.give_back_aloft(departed.account, landed + 1);
+            } else {
+                self.service.give_back_aloft(departed.account, landed);
+                self.departed.push_back(departed);
+            }
+        }
+        let is_over = self.departed.is_empty() && self.sessions.values().all(|session| session.flight.is_over());
+        self.look_at = (!is_over).then(|| Instant::now() + LOOK);
+    }
+
+    /// Which descriptors this client has read meanwhile.
+    fn look(&mut self, client: ClientId) {
+        let Some(session) = self.sessions.get_mut(&client) else { return };
+        let landed = session.flight.look(&session.socket);
+        if let Some(account) = self.service.account_of(client).filter(|_| landed > 0) {
+            self.service.give_back_aloft(account, landed);
+        }
+    }
+
+    /// Into the client's socket.
+    fn put(&mut self, client: ClientId, packet: &Packet) -> io::Result<()> {
+        let Some(session) = self.sessions.get_mut(&client) else { return Ok(()) };
+        socket::send(&session.socket, packet, SendFlags::DONTWAIT)?;
+        session.flight.sent(packet);
+        if let Some(account) = self.service.account_of(client).filter(|_| !packet.descriptors.is_empty()) {
+            self.service.count_aloft(account, packet.descriptors.len() as u64);
+            self.look_at.get_or_insert_with(|| Instant::now() + LOOK);
+        }
+        Ok(())
+    }
+
     /// Into the client's socket, or behind what waits for it.
     fn send(&mut self, client: ClientId, packet: Packet) {
-        let Some(session) = self.sessions.get_mut(&client).filter(|session| !session.deaf) else { return };
+        let Some(session) = self.sessions.get(&client).filter(|session| !session.deaf) else { return };
+        let held = session.unread.cost().bytes;
         if session.unread.is_empty() {
-            match socket::send(&session.socket, &packet, SendFlags::DONTWAIT) {
+            match self.put(client, &packet) {
                 Ok(()) => return,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    session.deaf = true;
-                    return;
-                }
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return self.deafen(client),
+                Err(error) if is_refused(&error) => return self.service.undelivered(client, &packet),
                 Err(_) => return self.cut(client),
             }
         }
         let more = Cost::of(&packet);
-        if !self.service.take_unread(client, session.unread.cost().bytes, more) {
+        if !self.service.take_unread(client, held, more) {
             self.service.count_not_reading();
             return self.cut(client);
         }
-        if session.unread.push(packet).is_err() {
+        let session = self.sessions.get_mut(&client);
+        if session.is_some_and(|session| session.unread.push(packet).is_err()) {
             // Out of descriptors or memory: what it is to be told cannot be kept.
             self.service.give_back_unread(client, more);
             self.cut(client);
         }
     }
 
-    /// Sends as much as the client's socket takes of what waits for it.
-    fn flush(&mut self, client: ClientId) {
-        let Some(session) = self.sessions.get_mut(&client) else { return };
-        let before = session.unread.cost();
-        let failed = loop {
-            match session.unread.pop() {
-                Ok(None) => break false,
-                Ok(Some(packet)) => match socket::send(&session.socket, &packet, SendFlags::DONTWAIT) {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+    /// It reads no more.
+    fn deafen(&mut self, client: ClientId) {
+        if let Some(session) = self.sessions.get_mut(&client) {
+            session.deaf = true;
+        }
+    }
+
+    /// The next packet that waits for a client.
+    fn next_unread(&mut self, client: ClientId) -> io::Result<Option<Packet>> {
+        self.sessions.get_mut(&client).map_or(Ok(None), |session| session.unread.pop())
+    }
+
+    /// Sends as much as the client's socket takes of what waits for it; `false`: it fails.
+    fn drain(&mut self, client: ClientId) -> bool {
+        loop {
+            let packet = match self.next_unread(client) {
+                Ok(Some(packet)) => packet,
+                Ok(None) => return true,
+                Err(_) => return false,
+            };
+            match self.put(client, &packet) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if let Some(session) = self.sessions.get_mut(&client) {
                         session.unread.put_back(packet);
-                        break false;
                     }
-                    Err(_) => break true,
-                },
-                Err(_) => break true,
+                    return true;
+                }
+                Err(error) if is_refused(&error) => self.service.undelivered(client, &packet),
+                Err(_) => return false,
             }
-        };
+        }
+    }
+
+    /// The same; one that fails, or is at its end, is cut.
+    fn flush(&mut self, client: ClientId) {
+        let Some(before) = self.sessions.get(&client).map(|session| session.unread.cost()) else { return };
+        let goes_on = self.drain(client);
+        let Some(session) = self.sessions.get_mut(&client) else { return };
         session.unread.give_back();
         let (after, ends) = (session.unread.cost(), session.ending && session.unread.is_empty());
         self.service.give_back_unread(client, before - after);
-        if failed || ends {
+        if !goes_on || ends {
             self.cut(client);
         }
     }
@@ -404,12 +489,30 @@ impl<H: Host> Server<H> {
 
     fn cut(&mut self, client: ClientId) {
         self.forget_unread(client);
+        self.look(client);
+        let account = self.service.account_of(client);
         let session = self.sessions.remove(&client);
+        self.service.disconnect(client);
+        if let (Some(session), Some(account)) = (session, account) {
+            self.part(session, account);
+        }
+    }
+
+    /// A connection that was cut: it is kept while descriptors are on their way to who has the other end, or while its client
+    /// reads why.
+    fn part(&mut self, session: Session, account: UserId) {
+        let Session { socket, flight, ending, deaf, .. } = session;
         // Who is told why it is cut gets the time to read that, whatever it has asked meanwhile.
-        if let Some(Session { socket, ending: true, deaf: false, .. }) = session {
+        let reads = ending && !deaf;
+        if !flight.is_over() && holds(Defence::DescriptorsAloft) {
+            // Its client sees the end behind what it has not read. One that is gone sees nothing.
+            let _ = shutdown(&socket, if reads { Shutdown::Write } else { Shutdown::Both });
+            self.service.count_aloft(account, 1);
+            self.departed.push_back(Departed { account, socket, flight });
+            self.look_at.get_or_insert_with(|| Instant::now() + LOOK);
+        } else if reads {
             self.lobby.linger(socket);
         }
-        self.service.disconnect(client);
     }
 
     /// Stops the engine (which tears every channel down) and delivers the last news, for a bounded time.
@@ -442,6 +545,11 @@ impl<H: Host> Server<H> {
             waiting.into_iter().for_each(|client| self.flush(client));
         }
     }
+}
+
+/// Whether the kernel refused the packet for its descriptors alone.
+fn is_refused(error: &io::Error) -> bool {
+    socket::too_many_on_their_way(error) && holds(Defence::DescriptorsAloft)
 }
 
 fn since(begun: Instant) -> Nanos {

@@ -231,6 +231,11 @@ const SERVICE: &[Call] = &[
     call!(SYS_accept4, "programs"),
     call!(SYS_recvmsg, "their requests"),
     call!(SYS_sendmsg, "answers, with descriptors"),
+    call!(
+        SYS_ioctl,
+        &[&[is(1, libc::TIOCOUTQ as libc::c_int)]],
+        "SIOCOUTQ; whether a program has read its answers",
+    ),
     call!(SYS_sendto, "a signal tells this thread to stop"),
     call!(SYS_recvfrom, "the same"),
     call!(SYS_shutdown, "a program is told why it is cut; the daemon's end of a doorbell"),
