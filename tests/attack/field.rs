@@ -160,7 +160,7 @@ impl Field {
 }
 
 /// Maps what a program writes of a ring, for as long as it runs, and seals it, as the library does.
-fn map_and_seal(file: &OwnedFd, bytes: usize) -> usize {
+pub fn map_and_seal(file: &OwnedFd, bytes: usize) -> usize {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a fresh mapping.
     let base =

@@ -30,8 +30,9 @@ pub const MECHANISMS: &[Mechanism] = &[Mechanism {
 
 /// Of one ring.
 const RING_MIB: u64 = 30;
-/// Of each user, unless the configuration says otherwise.
+/// Of each user.
 const QUOTA_MIB: u64 = 128;
+const QUOTA: &str = "request_share_per_user_max = \"100%\"\nbuffers_per_user_max = \"128MiB\"";
 /// What other programs of the machine may take meanwhile.
 const OTHERS_MIB: u64 = 256;
 /// Many times the quota.
@@ -102,7 +103,7 @@ fn counted_bytes(world: &World) -> u64 {
 #[test]
 fn files_of_closed_rings_count_until_nobody_holds_them() {
     let _alone = alone();
-    let world = world("kept-files", "", "");
+    let world = world("kept-files", "", QUOTA);
     let raw = intruder(&world);
     let before_mib = shared_mib();
     let (kept, refused) = keep(&raw);
@@ -126,7 +127,8 @@ fn files_of_closed_rings_count_until_nobody_holds_them() {
 }
 
 /// Rings are small, and requests take no share: what is attacked is another bound.
-const UNSHARED: &str = "request_share_per_user_max = \"100%\"\nchannels_per_user_max = 1000\ndescriptors_per_user_max = 1000";
+const UNSHARED: &str =
+    "request_share_per_user_max = \"100%\"\nchannels_per_user_max = 1000\ndescriptors_per_user_max = 1000";
 /// Descriptors that the daemon may have beyond those that it has: more than one user may.
 const ROOM: u64 = 1_500;
 /// Connections that are cut, and flows of each whose rings nobody takes out of the socket: twice as many descriptors as the
@@ -192,7 +194,10 @@ fn answers_in_sockets_that_are_kept_take_no_descriptors_from_others() {
     assert!([BYSTANDER, 0].iter().all(|user| gets_a_flow(&world, *user)), "descriptors of others");
     let counted = counted_descriptors(&world);
     // What was sent is still there, in sockets that are nobody's but the program's.
-    let aloft: usize = kept.iter().map(|raw| std::iter::from_fn(|| raw.receive()).map(|(_, ring)| ring.len()).sum::<usize>()).sum();
+    let aloft: usize = kept
+        .iter()
+        .map(|raw| std::iter::from_fn(|| raw.receive()).map(|(_, ring)| ring.len()).sum::<usize>())
+        .sum();
     eprintln!("{aloft} descriptors were on their way, {counted} counted");
     assert!(aloft >= 2 * FLOWS && aloft as u64 <= counted && counted <= 1_000, "{aloft} {counted}");
     eventually("what is read counts no more", || counted_descriptors(&world) == 0);
@@ -218,7 +223,8 @@ fn who_cannot_be_sent_descriptors_is_told_and_goes_on() {
         let descriptors = (0..DESCRIPTORS_MAX).map(|_| theirs_copy(&raw)).collect();
         send(&ours, &Packet { bytes: vec![1], descriptors }, SendFlags::DONTWAIT).expect("root may");
     }
-    let flow = || raw.ask(Request::OpenBestEffort { to: "nobody@b".parse().expect("an address"), ring: shape() });
+    let flow =
+        || raw.ask(Request::OpenBestEffort { to: "nobody@b".parse().expect("an address"), ring: shape() });
     let (refused, ring) = flow();
     assert!(matches!(&refused, Err(ApiError::Ring(why)) if why.contains("LimitNOFILE")), "{refused:?}");
     assert!(ring.is_empty());
@@ -242,7 +248,7 @@ pub const ROWS: &[crate::measured::Measured] = &[
         what: "MiB of files of rings beside a quota of 128",
         most: (QUOTA_MIB + OTHERS_MIB) as f64,
         measure: |without| {
-            let world = world("kept-files", without, "request_share_per_user_max = \"100%\"");
+            let world = world("kept-files", without, QUOTA);
             let raw = intruder(&world);
             let before_mib = shared_mib();
             let (kept, _) = keep(&raw);

@@ -26,6 +26,7 @@ mod latency;
 #[cfg(feature = "trials")]
 mod measured;
 mod memory;
+mod news;
 mod objects;
 #[cfg(feature = "trials")]
 mod owners;
@@ -45,10 +46,11 @@ mod world;
 use attacker::Mechanism;
 
 /// By what they attack.
-const ALL: [&[Mechanism]; 7] = [
+const ALL: [&[Mechanism]; 8] = [
     objects::MECHANISMS,
     memory::MECHANISMS,
     kept::MECHANISMS,
+    news::MECHANISMS,
     large_rings::MECHANISMS,
     requests::MECHANISMS,
     host::MECHANISMS,

@@ -359,3 +359,13 @@ fn large_rings_of_killed_programs_keep_no_processor_waiting_for_memory() {
 fn files_that_are_kept_harm_nobody() {
     hold("kept-files");
 }
+
+#[test]
+fn a_crowd_at_news_harms_nobody() {
+    hold("crowd-at-news");
+}
+
+#[test]
+fn saying_that_a_ring_is_attached_without_end_harms_nobody() {
+    hold("attached-without-end");
+}

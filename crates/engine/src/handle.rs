@@ -278,7 +278,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// look at the outgoing ring of `channel`. Replaces the doorbell that the channel had. Closing a descriptor may wait
     /// for who holds the other end: whoever calls keeps a share of it until it is forgotten. Rings that the channel's
     /// contract does not allow, all of a best-effort flow, count in the one allowance of `payer`; `None`: each doorbell
-    /// has one of its own.
+    /// has one of its own. It is done behind messages, as [`Self::call_in_background`]. Returns how long that took.
     ///
     /// # Errors
     /// Where the descriptor cannot be waited for, or as [`EngineHandle::call`].
@@ -287,8 +287,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         channel: ChannelId,
         doorbell: Arc<OwnedFd>,
         payer: Option<UserId>,
-    ) -> Result<(), WatchError> {
-        Ok(self.ask(move |processor, now| processor.watch(channel, doorbell, payer, now))??)
+    ) -> Result<Nanos, WatchError> {
+        let watch = move |processor: &mut Processor<O, I>, at| {
+            let begun = now();
+            processor.watch(channel, doorbell, payer, at).map(|()| now().since(begun))
+        };
+        Ok(ask_on(&self.inner.shared.background, watch)??)
     }
 
     /// Has the channel's doorbell forgotten, if it has one, and does not wait: soon nobody but the caller holds it.

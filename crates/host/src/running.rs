@@ -177,7 +177,12 @@ impl Host for EngineHost {
         self.engine.call_in_background(request).map_err(|_| HostGone)
     }
 
-    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>, payer: Option<UserId>) -> Result<(), String> {
+    fn watch(
+        &self,
+        channel: ChannelId,
+        doorbell: Arc<OwnedFd>,
+        payer: Option<UserId>,
+    ) -> Result<Nanos, String> {
         self.engine.watch(channel, doorbell, payer).map_err(|error| error.to_string())
     }
 
@@ -214,8 +219,8 @@ impl Host for EngineHost {
         line.into_iter().for_each(Line::say);
     }
 
-    fn channel_closed(&self, what: &str, reason: CloseReason) {
-        let line = self.journal.borrow_mut().closed(what, reason, now());
+    fn channel_closed(&self, account: UserId, what: &str, reason: CloseReason) {
+        let line = self.journal.borrow_mut().closed(account, what, reason, now());
         line.into_iter().for_each(Line::say);
     }
 

@@ -72,6 +72,8 @@ defences! {
     ServiceCharge "service-charge",
     /// Requests of a user have so many, and so much time, in a turn of the service.
     ServiceTurns "service-turns",
+    /// What takes long to send goes to a user once a turn of the service, at its expense; the last news have their time.
+    SendingTurns "sending-turns",
     /// What programs leave behind is ended in slices.
     SlicedEnds "sliced-ends",
     /// Descriptors of a user have a quota.

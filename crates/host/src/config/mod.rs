@@ -127,7 +127,7 @@ pub struct DaemonConfig {
     pub buffer_bytes_per_user_max: u64,
     /// Bytes of answers and news that one user's programs have not read, beside what their sockets hold.
     pub unread_bytes_per_user_max: u64,
-    /// Descriptors that the daemon holds for one user's connections and rings.
+    /// Descriptors that the daemon holds for one user's connections and rings, and those in answers that are not read.
     pub descriptors_per_user_max: u32,
     /// What one user's requests may take of the processor's time in the long run; root and the daemon's own user are free.
     pub request_share_per_user_max: Ppm,

@@ -83,7 +83,7 @@ impl<H: Host> Service<H> {
             Event::RequestFailed { token, refusal } => self.ask_failed(token, refusal),
             Event::Closed { channel, reason, receipt } => {
                 if let Some(end) = self.ends.get(&channel) {
-                    self.host.channel_closed(&end.what, reason);
+                    self.host.channel_closed(end.account, &end.what, reason);
                 }
                 self.tell(channel, Push::Closed { channel, reason, receipt });
                 if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {

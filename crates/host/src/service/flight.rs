@@ -81,7 +81,8 @@ mod tests {
     }
 
     fn packet(bytes: usize, descriptors: usize) -> Packet {
-        let descriptor = |_| rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("an eventfd");
+        let descriptor =
+            |_| rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("an eventfd");
         Packet { bytes: vec![b' '; bytes], descriptors: (0..descriptors).map(descriptor).collect() }
     }
 

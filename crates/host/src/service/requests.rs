@@ -20,7 +20,7 @@ use super::acceptance::accept_messages;
 use super::files::Needs;
 use super::quota::is_privileged;
 use super::ringers::Held;
-use super::{ClientId, Effect, End, Health, Host, HostGone, Service, Stage};
+use super::{CALL_COST, ClientId, Effect, End, Health, Host, HostGone, Service, Stage};
 
 /// Channels whose status the processor makes at once, between messages.
 const CHANNELS_PER_SLICE: usize = 8;
@@ -341,7 +341,7 @@ impl<H: Host> Service<H> {
         let health = end.and_then(|end| end.health.as_ref()).ok_or(RequestError::Unknown)?;
         health.accept().map_err(RingError::from)?;
         // What it has sent or taken before.
-        self.host.call(move |node, now| node.handle_outbox(channel, now))?;
+        self.on_node(move |node, now| node.handle_outbox(channel, now))?;
         done()
     }
 
@@ -349,7 +349,8 @@ impl<H: Host> Service<H> {
     pub(super) fn watch(&mut self, channel: ChannelId, doorbell: Arc<OwnedFd>) -> Result<(), ApiError> {
         let Some(end) = self.ends.get_mut(&channel) else { return Ok(()) };
         let payer = (!is_privileged(end.account)).then_some(end.account);
-        self.host.watch(channel, Arc::clone(&doorbell), payer).map_err(ApiError::Ring)?;
+        let took = self.host.watch(channel, Arc::clone(&doorbell), payer).map_err(ApiError::Ring)?;
+        self.spent.set(self.spent.get() + took + CALL_COST);
         let (account, before) = (end.account, end.doorbell.replace(doorbell));
         self.bury(account, None, before, DOORBELL);
         Ok(())

@@ -6,6 +6,8 @@
 //! top of that cut its connection. A user whose requests have had their share of the processor waits until it has grown
 //! again.
 
+mod delivery;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,12 +17,11 @@ use punctual_analysis::Nanos;
 use punctual_ipc::api::{FromDaemon, PACKET_BYTES_MAX, Quotas};
 use punctual_ipc::socket::{self, Packet, Peer};
 use punctual_ipc::wake::timespec;
-use punctual_proto::node::api::UserId;
 use punctual_trial::{Defence, holds};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, shutdown};
+use rustix::net::{RecvFlags, SocketFlags, accept_with};
 
-use super::backlog::{Backlog, Cost};
+use super::backlog::Backlog;
 use super::flight::{Departed, Flight};
 use super::lobby::{Lobby, Spare};
 use super::turn::Turn;
@@ -30,12 +31,6 @@ use super::{ClientId, Effect, Host, Service};
 const EVENTS_PER_TURN: usize = 64;
 /// How long no connection is accepted after descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// Between two looks at descriptors that were on their way to programs.
-const LOOK: Duration = Duration::from_millis(100);
-/// Connections that were cut and are looked at then.
-const DEPARTED_LOOKS: usize = 64;
-/// How long the last packets may take when the server stops.
-const FAREWELL: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 struct Session {
@@ -44,13 +39,22 @@ struct Session {
     flight: Flight,
     /// Cut it once `unread` is empty.
     ending: bool,
+    /// What was sent last took long, for whoever waits at its other end.
+    slow: bool,
     /// It reads no more: what it asked before is still done, and nothing is said to it.
     deaf: bool,
 }
 
 impl Session {
     fn new(socket: OwnedFd) -> Self {
-        Self { socket, unread: Backlog::default(), flight: Flight::default(), ending: false, deaf: false }
+        Self {
+            socket,
+            unread: Backlog::default(),
+            flight: Flight::default(),
+            ending: false,
+            slow: false,
+            deaf: false,
+        }
     }
 }
 
@@ -70,6 +74,9 @@ pub struct Server<H: Host> {
     /// Who is asked first in the next turn, if it has something to ask: everybody's turn comes.
     first: Option<ClientId>,
     buffer: Vec<u8>,
+    turn: Turn,
+    /// The server stops: nothing is sent from then on.
+    silent_at: Option<Instant>,
 }
 
 /// What `poll` said.
@@ -108,6 +115,8 @@ impl<H: Host> Server<H> {
             accept_after: None,
             first: None,
             buffer: vec![0; PACKET_BYTES_MAX],
+            turn: Turn::default(),
+            silent_at: None,
         })
     }
 
@@ -139,7 +148,7 @@ impl<H: Host> Server<H> {
             let ready = self.wait(stop)?;
             // Waiting, and what the last turn did for nobody.
             self.service.charge_nobody();
-            let mut turn = Turn::default();
+            self.turn = Turn::default();
             if ready.stop {
                 self.farewell();
                 return Ok(());
@@ -156,8 +165,8 @@ impl<H: Host> Server<H> {
             }
             self.service.charge_nobody();
             self.service.end_some();
-            self.hang_up(&ready.hung_up, &mut turn);
-            self.read_all(&ready.read, &mut turn);
+            self.hang_up(&ready.hung_up);
+            self.read_all(&ready.read);
             if ready.alarm {
                 self.service.close_broken();
             }
@@ -186,7 +195,12 @@ impl<H: Host> Server<H> {
     /// What to look for at a client's socket, and how long it is not to be served.
     fn interest(&self, client: ClientId, session: &Session) -> (PollFlags, Option<Duration>) {
         if !session.unread.is_empty() && holds(Defence::BoundedUnread) {
-            return (PollFlags::OUT, None);
+            // What takes long to send is paid for.
+            let wait = self.service.wait_of(client).filter(|_| session.slow && holds(Defence::SendingTurns));
+            return match wait {
+                Some(wait) => (PollFlags::empty(), Some(Duration::from_nanos(wait.0))),
+                None => (PollFlags::OUT, None),
+            };
         }
         if session.ending || !self.service.has_room_for(client) || self.service.is_leaving(client) {
             return (PollFlags::empty(), None);
@@ -274,10 +288,10 @@ impl<H: Host> Server<H> {
     }
 
     /// Requests of who has some; who is first one turn is the last of them in the next.
-    fn read_all(&mut self, ready: &[ClientId], turn: &mut Turn) {
+    fn read_all(&mut self, ready: &[ClientId]) {
         let begin = self.first.map_or(0, |first| ready.partition_point(|client| *client < first));
         for client in ready[begin..].iter().chain(&ready[..begin]) {
-            self.read(*client, turn);
+            self.read(*client);
         }
         let begun = ready[begin..].iter().chain(&ready[..begin]).next();
         self.first = begun.map(|client| client.next());
@@ -290,22 +304,23 @@ impl<H: Host> Server<H> {
     }
 
     /// Takes requests of a client for as long as it is its user's turn; whether it may have more.
-    fn read(&mut self, client: ClientId, turn: &mut Turn) -> bool {
+    fn read(&mut self, client: ClientId) -> bool {
         while let Some(account) = self.service.account_of(client) {
-            if !turn.may(account) {
+            if !self.turn.may(account) {
                 return true;
             }
             if !self.may_ask(client) {
                 return false;
             }
-            let begun = Instant::now();
+            let (begun, sending) = (Instant::now(), self.turn.sending(account));
             let more = self.read_one(client);
             self.apply_effects();
             self.service.charge(account);
             if !more {
                 return false;
             }
-            turn.count(account, since(begun));
+            let sending = self.turn.sending(account) - sending;
+            self.turn.count(account, Nanos(since(begun).0.saturating_sub(sending.0)));
         }
         false
     }
@@ -333,21 +348,21 @@ impl<H: Host> Server<H> {
 
     /// Clients that are gone: what they asked before is done, as far as their users may ask, in as many turns as that takes;
     /// then they are cut.
-    fn hang_up(&mut self, gone: &[ClientId], turn: &mut Turn) {
+    fn hang_up(&mut self, gone: &[ClientId]) {
         for client in gone {
             let account = self.service.account_of(*client);
-            if self.service.is_leaving(*client) || account.is_some_and(|account| !turn.may(account)) {
+            if self.service.is_leaving(*client) || account.is_some_and(|account| !self.turn.may(account)) {
                 continue;
             }
             self.forget_unread(*client);
             if let Some(session) = self.sessions.get_mut(client) {
                 session.deaf = true;
             }
-            if !self.read(*client, turn) {
+            if !self.read(*client) {
                 let begun = Instant::now();
                 self.cut(*client);
                 if let Some(account) = account {
-                    turn.count(account, since(begun));
+                    self.turn.count(account, since(begun));
                 }
             }
         }
@@ -367,126 +382,6 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// Which descriptors have been read meanwhile; of connections that were cut, some at a time.
-    fn look_aloft(&mut self) {
-        let clients: Vec<ClientId> = self.sessions.keys().copied().collect();
-        clients.into_iter().for_each(|client| self.look(client));
-        for _ in 0..self.departed.len().min(DEPARTED_LOOKS) {
-            let Some(mut departed) = self.departed.pop_front() else { break };
-            let landed = departed.flight.look(&departed.socket);
-            if departed.flight.is_over() {
-                // Its own descriptor, too.
-                self.service.give_back_aloft(departed.account, landed + 1);
-            } else {
-                self.service.give_back_aloft(departed.account, landed);
-                self.departed.push_back(departed);
-            }
-        }
-        let is_over = self.departed.is_empty() && self.sessions.values().all(|session| session.flight.is_over());
-        self.look_at = (!is_over).then(|| Instant::now() + LOOK);
-    }
-
-    /// Which descriptors this client has read meanwhile.
-    fn look(&mut self, client: ClientId) {
-        let Some(session) = self.sessions.get_mut(&client) else { return };
-        let landed = session.flight.look(&session.socket);
-        if let Some(account) = self.service.account_of(client).filter(|_| landed > 0) {
-            self.service.give_back_aloft(account, landed);
-        }
-    }
-
-    /// Into the client's socket.
-    fn put(&mut self, client: ClientId, packet: &Packet) -> io::Result<()> {
-        let Some(session) = self.sessions.get_mut(&client) else { return Ok(()) };
-        socket::send(&session.socket, packet, SendFlags::DONTWAIT)?;
-        session.flight.sent(packet);
-        if let Some(account) = self.service.account_of(client).filter(|_| !packet.descriptors.is_empty()) {
-            self.service.count_aloft(account, packet.descriptors.len() as u64);
-            self.look_at.get_or_insert_with(|| Instant::now() + LOOK);
-        }
-        Ok(())
-    }
-
-    /// Into the client's socket, or behind what waits for it.
-    fn send(&mut self, client: ClientId, packet: Packet) {
-        let Some(session) = self.sessions.get(&client).filter(|session| !session.deaf) else { return };
-        let held = session.unread.cost().bytes;
-        if session.unread.is_empty() {
-            match self.put(client, &packet) {
-                Ok(()) => return,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return self.deafen(client),
-                Err(error) if is_refused(&error) => return self.service.undelivered(client, &packet),
-                Err(_) => return self.cut(client),
-            }
-        }
-        let more = Cost::of(&packet);
-        if !self.service.take_unread(client, held, more) {
-            self.service.count_not_reading();
-            return self.cut(client);
-        }
-        let session = self.sessions.get_mut(&client);
-        if session.is_some_and(|session| session.unread.push(packet).is_err()) {
-            // Out of descriptors or memory: what it is to be told cannot be kept.
-            self.service.give_back_unread(client, more);
-            self.cut(client);
-        }
-    }
-
-    /// It reads no more.
-    fn deafen(&mut self, client: ClientId) {
-        if let Some(session) = self.sessions.get_mut(&client) {
-            session.deaf = true;
-        }
-    }
-
-    /// The next packet that waits for a client.
-    fn next_unread(&mut self, client: ClientId) -> io::Result<Option<Packet>> {
-        self.sessions.get_mut(&client).map_or(Ok(None), |session| session.unread.pop())
-    }
-
-    /// Sends as much as the client's socket takes of what waits for it; `false`: it fails.
-    fn drain(&mut self, client: ClientId) -> bool {
-        loop {
-            let packet = match self.next_unread(client) {
-                Ok(Some(packet)) => packet,
-                Ok(None) => return true,
-                Err(_) => return false,
-            };
-            match self.put(client, &packet) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if let Some(session) = self.sessions.get_mut(&client) {
-                        session.unread.put_back(packet);
-                    }
-                    return true;
-                }
-                Err(error) if is_refused(&error) => self.service.undelivered(client, &packet),
-                Err(_) => return false,
-            }
-        }
-    }
-
-    /// The same; one that fails, or is at its end, is cut.
-    fn flush(&mut self, client: ClientId) {
-        let Some(before) = self.sessions.get(&client).map(|session| session.unread.cost()) else { return };
-        let goes_on = self.drain(client);
-        let Some(session) = self.sessions.get_mut(&client) else { return };
-        session.unread.give_back();
-        let (after, ends) = (session.unread.cost(), session.ending && session.unread.is_empty());
-        self.service.give_back_unread(client, before - after);
-        if !goes_on || ends {
-            self.cut(client);
-        }
-    }
-
-    fn forget_unread(&mut self, client: ClientId) {
-        if let Some(session) = self.sessions.get_mut(&client) {
-            let unread = std::mem::take(&mut session.unread);
-            self.service.give_back_unread(client, unread.cost());
-        }
-    }
-
     fn cut(&mut self, client: ClientId) {
         self.forget_unread(client);
         self.look(client);
@@ -497,59 +392,6 @@ impl<H: Host> Server<H> {
             self.part(session, account);
         }
     }
-
-    /// A connection that was cut: it is kept while descriptors are on their way to who has the other end, or while its client
-    /// reads why.
-    fn part(&mut self, session: Session, account: UserId) {
-        let Session { socket, flight, ending, deaf, .. } = session;
-        // Who is told why it is cut gets the time to read that, whatever it has asked meanwhile.
-        let reads = ending && !deaf;
-        if !flight.is_over() && holds(Defence::DescriptorsAloft) {
-            // Its client sees the end behind what it has not read. One that is gone sees nothing.
-            let _ = shutdown(&socket, if reads { Shutdown::Write } else { Shutdown::Both });
-            self.service.count_aloft(account, 1);
-            self.departed.push_back(Departed { account, socket, flight });
-            self.look_at.get_or_insert_with(|| Instant::now() + LOOK);
-        } else if reads {
-            self.lobby.linger(socket);
-        }
-    }
-
-    /// Stops the engine (which tears every channel down) and delivers the last news, for a bounded time.
-    fn farewell(&mut self) {
-        self.listening = None;
-        self.service.host().stop();
-        // Ends with an error: the engine has stopped and every event is read.
-        while self.service.handle_next_event().is_ok() {
-            self.apply_effects();
-        }
-        self.apply_effects();
-        let until = Instant::now() + FAREWELL;
-        while self.sessions.values().any(|session| !session.unread.is_empty()) {
-            let left = until.saturating_duration_since(Instant::now());
-            let waiting: Vec<ClientId> = self
-                .sessions
-                .iter()
-                .filter(|(_, session)| !session.unread.is_empty())
-                .map(|(id, _)| *id)
-                .collect();
-            let mut set: Vec<PollFd<'_>> = waiting
-                .iter()
-                .filter_map(|id| self.sessions.get(id))
-                .map(|session| PollFd::from_borrowed_fd(session.socket.as_fd(), PollFlags::OUT))
-                .collect();
-            if left.is_zero() || poll(&mut set, Some(&timespec(left))).is_err() {
-                return;
-            }
-            drop(set);
-            waiting.into_iter().for_each(|client| self.flush(client));
-        }
-    }
-}
-
-/// Whether the kernel refused the packet for its descriptors alone.
-fn is_refused(error: &io::Error) -> bool {
-    socket::too_many_on_their_way(error) && holds(Defence::DescriptorsAloft)
 }
 
 fn since(begun: Instant) -> Nanos {
