@@ -402,7 +402,7 @@ fn what_is_not_sealed_is_not_looked_at_and_counts_all_the_same() {
     // Sealed, twice told, and full of nonsense: now it is looked at, and broken.
     // SAFETY: as above.
     unsafe { base.cast::<u64>().write_volatile(0) };
-    flow.seal();
+    let sealed = flow.seal();
     assert_eq!(flow.attach(&raw), Ok(Answer::Done));
     assert_eq!(flow.attach(&raw), Ok(Answer::Done), "once or twice");
     // SAFETY: as above.
@@ -410,7 +410,8 @@ fn what_is_not_sealed_is_not_looked_at_and_counts_all_the_same() {
     ring(&flow.doorbell);
     eventually("the ring is given up", || status().api.broken_rings == 1);
     // SAFETY: of this function alone.
-    unsafe { libc::munmap(base, len.next_multiple_of(HUGE_BYTES)) };
+    let done = [base, sealed].map(|base| unsafe { libc::munmap(base, len.next_multiple_of(HUGE_BYTES)) });
+    assert_eq!(done, [0, 0], "nobody holds the files any more");
     drop(flow);
     eventually("its memory is given back", || used() == idle);
     assert_eq!(world.faults(), before);
