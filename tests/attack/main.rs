@@ -19,6 +19,7 @@ mod field;
 mod full_rings;
 mod host;
 mod judge;
+mod kept;
 #[cfg(feature = "trials")]
 mod keys;
 mod large_rings;
@@ -26,6 +27,7 @@ mod latency;
 #[cfg(feature = "trials")]
 mod measured;
 mod memory;
+mod news;
 mod objects;
 #[cfg(feature = "trials")]
 mod owners;
@@ -45,9 +47,11 @@ mod world;
 use attacker::Mechanism;
 
 /// By what they attack.
-const ALL: [&[Mechanism]; 7] = [
+const ALL: [&[Mechanism]; 9] = [
     objects::MECHANISMS,
     memory::MECHANISMS,
+    kept::MECHANISMS,
+    news::MECHANISMS,
     large_rings::MECHANISMS,
     full_rings::MECHANISMS,
     requests::MECHANISMS,

@@ -402,13 +402,17 @@ fn what_is_not_sealed_is_not_looked_at_and_counts_all_the_same() {
     // Sealed, twice told, and full of nonsense: now it is looked at, and broken.
     // SAFETY: as above.
     unsafe { base.cast::<u64>().write_volatile(0) };
-    flow.seal();
+    let sealed = flow.seal();
     assert_eq!(flow.attach(&raw), Ok(Answer::Done));
     assert_eq!(flow.attach(&raw), Ok(Answer::Done), "once or twice");
     // SAFETY: as above.
     unsafe { base.cast::<u64>().write_volatile(u64::MAX / 3) };
     ring(&flow.doorbell);
     eventually("the ring is given up", || status().api.broken_rings == 1);
+    // SAFETY: of this function alone.
+    let done = [base, sealed].map(|base| unsafe { libc::munmap(base, len.next_multiple_of(HUGE_BYTES)) });
+    assert_eq!(done, [0, 0], "nobody holds the files any more");
+    drop(flow);
     eventually("its memory is given back", || used() == idle);
     assert_eq!(world.faults(), before);
 
@@ -418,7 +422,7 @@ fn what_is_not_sealed_is_not_looked_at_and_counts_all_the_same() {
     rustix::fs::fcntl_add_seals(&wrong.files[1], SealFlags::SEAL).expect("the wrong seal");
     assert!(wrong.attach(&raw).is_err());
     assert!(open.attach(&raw).is_err());
-    drop(raw);
+    drop((raw, open, wrong));
     eventually("its memory is given back", || used() == idle);
     world.end();
 }

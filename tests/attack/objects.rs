@@ -84,7 +84,7 @@ pub const MECHANISMS: &[Mechanism] = &[
 ];
 
 /// A million entries in the list of those who wait for `descriptor`, for an event that never comes.
-fn crowd(descriptor: BorrowedFd<'_>) {
+pub fn crowd(descriptor: BorrowedFd<'_>) {
     crowd_for(descriptor, 50, None);
     // Each is in its system call after some milliseconds.
     std::thread::sleep(Duration::from_secs(1));

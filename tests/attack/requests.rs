@@ -1,6 +1,6 @@
 //! What can be asked of a daemon, and how: without end, without reading, too long, too often, and by who dies meanwhile.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use punctual::{Contract, Nanos, Policing, Rate};
@@ -10,8 +10,10 @@ use punctual_proto::ids::{Address, ChannelId, Name};
 
 use crate::attacker::Mechanism;
 use crate::common::contract;
+use crate::common::raw::Raw;
 use crate::field::{
-    Field, SOURCE_SOCKET, ask, channel, channel_of, child, exchange, flow, hello, request, send, threads,
+    Field, SOURCE_SOCKET, ask, channel, channel_of, child, exchange, flow, hello, map_and_seal, request,
+    send, threads,
 };
 use crate::judge::Bounds;
 use crate::world::Setup;
@@ -35,6 +37,7 @@ pub const MECHANISMS: &[Mechanism] = &[
     Mechanism::new("names-without-end", SHARE, |field| {
         ask_forever(field, &Request::Resolve { host: longest_name(0) });
     }),
+    Mechanism { bounds: OPENS_RINGS, ..Mechanism::new("attached-without-end", SHARE, attach_forever) },
     Mechanism {
         bounds: OPENS_RINGS,
         ..Mechanism::new("probes-without-end", DECIDED, |field| {
@@ -121,6 +124,27 @@ fn ask_forever(field: &Field, what: &Request) {
     let bytes = request(what.clone());
     for line in crowd(field) {
         let bytes = bytes.clone();
+        let mut buffer = vec![0; PACKET_BYTES_MAX];
+        std::thread::spawn(move || while ask(&line, &bytes, &mut buffer).is_some() {});
+    }
+}
+
+/// That it has attached the same ring, again and again: each time the processor looks at it.
+fn attach_forever(field: &Field) {
+    let lines = (0..CONNECTIONS / 4).map(|_| {
+        if field.own {
+            return (field.greeted(), request(Request::Status));
+        }
+        let raw = Raw::greeted(SOURCE_SOCKET.as_ref());
+        let (channel, shape, files) = flow(&raw, RingShape::new(4, 100).expect("a shape"));
+        map_and_seal(&files[1], shape.file_bytes() as usize);
+        let attached = Request::Attached { channel };
+        raw.ask(attached.clone()).0.expect("attached");
+        std::mem::forget(files);
+        (raw.as_fd().try_clone_to_owned().expect("a copy"), request(attached))
+    });
+    let lines: Vec<_> = lines.collect();
+    for (line, bytes) in lines {
         let mut buffer = vec![0; PACKET_BYTES_MAX];
         std::thread::spawn(move || while ask(&line, &bytes, &mut buffer).is_some() {});
     }

@@ -359,3 +359,18 @@ fn large_rings_of_killed_programs_keep_no_processor_waiting_for_memory() {
 fn rings_of_the_greatest_bursts_that_are_filled_at_once_make_no_turn_longer() {
     hold("full-rings");
 }
+
+#[test]
+fn files_that_are_kept_harm_nobody() {
+    hold("kept-files");
+}
+
+#[test]
+fn a_crowd_at_news_harms_nobody() {
+    hold("crowd-at-news");
+}
+
+#[test]
+fn saying_that_a_ring_is_attached_without_end_harms_nobody() {
+    hold("attached-without-end");
+}

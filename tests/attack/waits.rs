@@ -57,7 +57,14 @@ pub const ROWS: &[Measured] = &[
         without: "request-share",
         what: "% of a CPU taken by the processor",
         most: 6.0,
-        measure: ask_for_all,
+        measure: |without| ask_without_end("channels-without-end", without),
+    },
+    Measured {
+        name: "attached-without-end",
+        without: "request-share",
+        what: "% of a CPU taken by the processor",
+        most: 6.0,
+        measure: |without| ask_without_end("attached-without-end", without),
     },
 ];
 
@@ -251,9 +258,9 @@ fn make_rings(without: &'static str) -> f64 {
 }
 
 /// From when the 100 ms that anybody may have at once are over.
-fn ask_for_all(without: &'static str) -> f64 {
+fn ask_without_end(mechanism: &str, without: &'static str) -> f64 {
     let mut world = world("asks-for-all", without, "");
-    let attacker = begin(&world, Mechanism::find("channels-without-end"), false);
+    let attacker = begin(&world, Mechanism::find(mechanism), false);
     std::thread::sleep(Duration::from_secs(3));
     let before = world.memory();
     let harm = world.observe(Duration::from_secs(1), &before);

@@ -8,11 +8,11 @@ use std::thread::JoinHandle;
 use punctual_os::heap::Lease;
 use punctual_os::now;
 use punctual_os::realtime::RealTime;
-use punctual_proto::Instant;
 use punctual_proto::api::UserId;
 use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::{Decided, Decision, Node};
+use punctual_proto::{Instant, Nanos};
 use thiserror::Error;
 
 use crate::command::{Command, CommandQueue, question};
@@ -194,7 +194,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// look at the outgoing ring of `channel`. Replaces the doorbell that the channel had. Closing a descriptor may wait
     /// for who holds the other end: whoever calls keeps a share of it until it is forgotten. Rings that the channel's
     /// contract does not allow, all of a best-effort flow, count in the one allowance of `payer`; `None`: each doorbell
-    /// has one of its own.
+    /// has one of its own. It is done behind messages, as [`Self::call_in_background`]. Returns how long that took.
     ///
     /// # Errors
     /// Where the descriptor cannot be waited for, or as [`EngineHandle::call`].
@@ -203,8 +203,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         channel: ChannelId,
         doorbell: Arc<OwnedFd>,
         payer: Option<UserId>,
-    ) -> Result<(), WatchError> {
-        Ok(self.ask(move |processor, now| processor.watch(channel, doorbell, payer, now))??)
+    ) -> Result<Nanos, WatchError> {
+        let watch = move |processor: &mut Processor<O, I>, at| {
+            let begun = now();
+            processor.watch(channel, doorbell, payer, at).map(|()| now().since(begun))
+        };
+        Ok(ask_on(&self.inner.shared.background, watch)??)
     }
 
     /// Has the channel's doorbell forgotten, if it has one, and does not wait: soon nobody but the caller holds it.

@@ -1,19 +1,25 @@
-//! What a host says in its log of links and channels: a line each, so many in a minute and then only counted.
+//! What a host says in its log of links and channels: a line each, so many in a minute and then only counted; of channels so
+//! many for each user.
 //!
 //! The thread that serves applications says it, when it reads the node's events; the processor never does.
 
-use punctual_proto::api::{BrokenStage, CloseReason, LateStage, LinkChange, MeasuredRate, RateRefusal};
+use punctual_proto::api::{
+    BrokenStage, CloseReason, LateStage, LinkChange, MeasuredRate, RateRefusal, UserId,
+};
 use punctual_proto::config::NodeConfig;
 use punctual_proto::ids::LinkId;
 use punctual_proto::limiter::Limiter;
 use punctual_proto::text::harmless;
 use punctual_proto::{Instant, Nanos};
+use std::collections::HashMap;
 
 /// What lines of the log say they come from; filters of operators name it.
 const TARGET: &str = "punctual::journal";
 
 /// Lines of one kind within [`WHILE`].
 const LINES: u32 = 10;
+/// Users with an allowance of their own.
+const USERS: usize = 128;
 const WHILE: Nanos = Nanos::from_secs(60);
 
 /// A line of the log.
@@ -42,10 +48,31 @@ struct Link {
     limiter: Limiter,
 }
 
+/// An allowance for each user: what one is left out for keeps nobody else's lines away.
+#[derive(Default)]
+struct PerUser {
+    users: HashMap<UserId, Limiter>,
+    /// Of all who come when there are [`USERS`] already.
+    others: Option<Limiter>,
+}
+
+impl PerUser {
+    fn pass(&mut self, user: UserId, now: Instant) -> Option<u64> {
+        if self.users.len() >= USERS && !self.users.contains_key(&user) {
+            self.users.retain(|_, limiter| !limiter.is_over(now));
+        }
+        let new = || Limiter::new(LINES, WHILE);
+        if self.users.len() >= USERS && !self.users.contains_key(&user) {
+            return self.others.get_or_insert_with(new).pass(now);
+        }
+        self.users.entry(user).or_insert_with(new).pass(now)
+    }
+}
+
 /// Which lines were said lately.
 pub(crate) struct Journal {
     links: Vec<Link>,
-    channels: Limiter,
+    channels: PerUser,
     stages: Limiter,
     late: Limiter,
     /// This host's name.
@@ -63,7 +90,7 @@ impl Journal {
         let limiter = || Limiter::new(LINES, WHILE);
         Self {
             links: node.links.iter().map(link).collect(),
-            channels: limiter(),
+            channels: PerUser::default(),
             stages: limiter(),
             late: limiter(),
             own: node.name.to_string(),
@@ -134,11 +161,18 @@ impl Journal {
         Some(Line::Warn(format!("late: {stage}; it is called broken if that goes on{left_out}")))
     }
 
-    /// A channel that ends here, `what`, was closed for `reason` at `now`. Nothing where somebody wanted that.
-    pub(crate) fn closed(&mut self, what: &str, reason: CloseReason, now: Instant) -> Option<Line> {
+    /// A channel that ends here, `what`, an end of `account`, was closed for `reason` at `now`. Nothing where somebody wanted
+    /// that.
+    pub(crate) fn closed(
+        &mut self,
+        account: UserId,
+        what: &str,
+        reason: CloseReason,
+        now: Instant,
+    ) -> Option<Line> {
         use CloseReason::{Local, Peer, PeerStopped, PeerVanished, Stopped, Vanished};
         let is_news = !matches!(reason, Local | Peer | Stopped);
-        let left_out = left_out(is_news.then(|| self.channels.pass(now)).flatten()?);
+        let left_out = left_out(is_news.then(|| self.channels.pass(account, now)).flatten()?);
         let text = format!("channel {what} lost: {}{left_out}", reason.text());
         Some(if matches!(reason, Vanished | PeerVanished | PeerStopped) {
             Line::Info(text)
@@ -167,6 +201,8 @@ mod tests {
 
     use super::*;
 
+    const ANN: UserId = UserId(3_000_001);
+
     fn journal() -> Journal {
         let config = "[node]\nname = \"a\"\n[processor]\nbest_effort_host = true\n[daemon]\nsocket = \"/tmp/x\"\n\
              [signalling]\nkey = \"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\"\n\
@@ -185,6 +221,20 @@ mod tests {
             Line::Info(text) => format!("info {text}"),
             Line::Warn(text) => format!("warn {text}"),
         }
+    }
+
+    #[test]
+    fn who_has_used_up_its_lines_leaves_others_theirs() {
+        let mut journal = journal();
+        let mut lost =
+            |user, now| journal.closed(UserId(user), "to cam@b", CloseReason::PathLost, now).is_some();
+        assert_eq!((0..1_000).filter(|_| lost(ANN.0, at(1))).count(), LINES as usize);
+        assert!(lost(0, at(1)) && lost(ANN.0 + 1, at(1)));
+        // However many users come: those beyond the bound share one allowance, until others have been silent for a while.
+        let crowd = (5_000..).take(10 * USERS).filter(|user| lost(*user, at(2))).count();
+        assert_eq!(crowd, USERS - 3 + LINES as usize);
+        assert!([9_999_999, ANN.0].iter().all(|user| lost(*user, at(70))));
+        assert!(journal.channels.users.len() <= USERS);
     }
 
     #[test]
@@ -264,15 +314,15 @@ mod tests {
     fn a_channel_that_nobody_closed_is_said_with_the_reason() {
         let mut journal = journal();
         for reason in [CloseReason::Local, CloseReason::Peer, CloseReason::Stopped] {
-            assert_eq!(journal.closed("to cam@b", reason, at(1)), None, "{reason:?}");
+            assert_eq!(journal.closed(ANN, "to cam@b", reason, at(1)), None, "{reason:?}");
         }
-        let mut say = |what, reason| text(journal.closed(what, reason, at(1)));
+        let mut say = |what, reason| text(journal.closed(ANN, what, reason, at(1)));
         assert_eq!(
             say("to cam@b", CloseReason::PathLost),
             "warn channel to cam@b lost: a link or node on the way is down"
         );
         assert!(say("cam from a", CloseReason::PeerVanished).starts_with("info channel cam from a lost: "));
-        let said = (0..1_000).filter_map(|_| journal.closed("to cam@b", CloseReason::PathLost, at(2)));
+        let said = (0..1_000).filter_map(|_| journal.closed(ANN, "to cam@b", CloseReason::PathLost, at(2)));
         assert_eq!(said.count(), 8, "with two before them ten");
     }
 }

@@ -13,9 +13,8 @@ use punctual_ipc::wake::Rank;
 use punctual_link::Link;
 use punctual_os::attributes::{self, Attributes, attributes, set_attributes};
 use punctual_os::calls::{self, Forbidden};
-use punctual_os::heap;
-use punctual_os::now;
 use punctual_os::realtime::RealTime;
+use punctual_os::{heap, now};
 use punctual_proto::api::{
     BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
 };
@@ -177,7 +176,12 @@ impl Host for EngineHost {
         self.engine.call_in_background(request).map_err(|_| HostGone)
     }
 
-    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>, payer: Option<UserId>) -> Result<(), String> {
+    fn watch(
+        &self,
+        channel: ChannelId,
+        doorbell: Arc<OwnedFd>,
+        payer: Option<UserId>,
+    ) -> Result<Nanos, String> {
         self.engine.watch(channel, doorbell, payer).map_err(|error| error.to_string())
     }
 
@@ -214,8 +218,8 @@ impl Host for EngineHost {
         line.into_iter().for_each(Line::say);
     }
 
-    fn channel_closed(&self, what: &str, reason: CloseReason) {
-        let line = self.journal.borrow_mut().closed(what, reason, now());
+    fn channel_closed(&self, account: UserId, what: &str, reason: CloseReason) {
+        let line = self.journal.borrow_mut().closed(account, what, reason, now());
         line.into_iter().for_each(Line::say);
     }
 

@@ -18,16 +18,17 @@
 mod mapping;
 #[cfg(test)]
 mod tests;
+mod vigil;
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::{io, ptr};
 
 use punctual_trial::{Defence, holds};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
 use self::mapping::Mapping;
+pub use self::vigil::{Vigil, Watched};
 
 /// Largest region, in bytes: one ring may not take more.
 pub const REGION_BYTES_MAX: u64 = 4 << 30;

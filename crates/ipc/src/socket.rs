@@ -131,6 +131,24 @@ pub fn bound_sending(socket: impl AsFd) -> io::Result<()> {
     Ok(rustix::net::sockopt::set_socket_send_buffer_size(socket, PACKET_BYTES_MAX / 2 + 4_096)?)
 }
 
+/// What the reader of our end has not read of what was sent to it, in bytes as the kernel counts them: more than were sent,
+/// and none when all is read or the reader's end is closed. Descriptors of a packet are the reader's when its bytes are gone.
+///
+/// # Errors
+/// Where it is no socket.
+pub fn unread_bytes(socket: impl AsFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ (TIOCOUTQ) writes one int to the given address, which is ours.
+    let done = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if done == 0 { Ok(u64::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether the kernel has refused a packet since as many descriptors of this process's user are on their way, in sockets that
+/// nobody has read, as this process may have open.
+pub fn too_many_on_their_way(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ETOOMANYREFS)
+}
+
 /// Sends a packet, with `DONTWAIT` where the socket is not to block.
 ///
 /// # Errors

@@ -19,9 +19,14 @@ impl Limiter {
         Self { times, every, begun: None, said: 0, left_out: 0 }
     }
 
+    /// No while goes on at `now`: what comes next is said.
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.begun.is_none_or(|begun| now.since(begun) >= self.every)
+    }
+
     /// Whether to say it at `now`, and if so, how often it was left out since it was said last.
     pub fn pass(&mut self, now: Instant) -> Option<u64> {
-        if self.begun.is_none_or(|begun| now.since(begun) >= self.every) {
+        if self.is_over(now) {
             self.begun = Some(now);
             self.said = 0;
         }
@@ -47,7 +52,9 @@ mod tests {
     #[test]
     fn what_repeats_itself_is_said_once_a_while_and_counted() {
         let mut limiter = Limiter::new(1, MINUTE);
+        assert!(limiter.is_over(at(5)));
         assert_eq!(limiter.pass(at(5)), Some(0), "at once");
+        assert!(!limiter.is_over(at(64)) && limiter.is_over(at(65)));
         assert!((0..600).all(|tenth| limiter.pass(at(5) + Nanos::from_millis(100) * tenth).is_none()));
         assert_eq!(limiter.pass(at(65)), Some(600));
         assert_eq!(limiter.pass(at(66)), None);

@@ -72,6 +72,8 @@ defences! {
     ServiceCharge "service-charge",
     /// Requests of a user have so many, and so much time, in a turn of the service.
     ServiceTurns "service-turns",
+    /// What takes long to send goes to a user once a turn of the service, at its expense; the last news have their time.
+    SendingTurns "sending-turns",
     /// What programs leave behind is ended in slices.
     SlicedEnds "sliced-ends",
     /// Descriptors of a user have a quota.
@@ -88,6 +90,10 @@ defences! {
     SendsWithoutWaiting "sends-without-waiting",
     /// The kernel lets no descriptor of a program through.
     PassRights "pass-rights",
+    /// Files of rings count until nobody holds them.
+    KeptFiles "kept-files",
+    /// Descriptors in answers count until they are read.
+    DescriptorsAloft "descriptors-aloft",
     /// What a channel's burst takes counts in the user's quota.
     BurstRoom "burst-room",
 }

@@ -13,18 +13,16 @@ mod tests;
 mod warnings;
 mod xdp;
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use punctual_analysis::contract::BURST_MESSAGES_MAX;
 use punctual_engine::EngineConfig;
 use punctual_link::kernel::{KernelError, ShaperRate};
 use punctual_link::{Link, LinkError, UdpOptions};
 use punctual_os::calls::Forbidden;
-use punctual_os::heap;
-use punctual_os::random_u64;
 use punctual_os::realtime::{RealTime, SchedulingClass};
+use punctual_os::{heap, random_u64};
 use punctual_proto::Ppm;
 use punctual_proto::config::{KernelTraffic, NodeConfig};
 use punctual_proto::ids::Epoch;
@@ -128,7 +126,7 @@ pub struct DaemonConfig {
     pub buffer_bytes_per_user_max: u64,
     /// Bytes of answers and news that one user's programs have not read, beside what their sockets hold.
     pub unread_bytes_per_user_max: u64,
-    /// Descriptors that the daemon holds for one user's connections and rings.
+    /// Descriptors that the daemon holds for one user's connections and rings, and those in answers that are not read.
     pub descriptors_per_user_max: u32,
     /// What one user's requests may take of the processor's time in the long run; root and the daemon's own user are free.
     pub request_share_per_user_max: Ppm,

@@ -7,7 +7,7 @@ use punctual_ipc::ring::RingHandles;
 use punctual_proto::api::{ChannelRefusal, Event, Grant, HostName, Incoming, RefuseCause, UserId};
 use punctual_proto::ids::ChannelId;
 
-use super::requests::{held_by_outbox, reason};
+use super::requests::{Made, reason};
 use super::{ClientId, End, Health, Host, HostGone, Service, Stage};
 
 /// A decision is charged with this part of what it took: of the thread that decides, which is not the processor, a user may
@@ -83,7 +83,7 @@ impl<H: Host> Service<H> {
             Event::RequestFailed { token, refusal } => self.ask_failed(token, refusal),
             Event::Closed { channel, reason, receipt } => {
                 if let Some(end) = self.ends.get(&channel) {
-                    self.host.channel_closed(&end.what, reason);
+                    self.host.channel_closed(end.account, &end.what, reason);
                 }
                 self.tell(channel, Push::Closed { channel, reason, receipt });
                 if self.ends.get(&channel).is_some_and(|end| end.doorbell.is_some()) {
@@ -147,11 +147,11 @@ impl<H: Host> Service<H> {
         messages: u32,
         bytes: u32,
     ) -> Result<RingHandles, ApiError> {
-        let (reader, handles, doorbell) = self.make_outbox(account, messages, bytes)?;
+        let (Made { end: reader, handles, held }, doorbell) = self.make_outbox(account, messages, bytes)?;
         let health = reader.health();
         if let Some(end) = self.ends.get_mut(&channel) {
             end.stage = Stage::Open;
-            end.held = held_by_outbox(handles.shape);
+            end.held = held;
             end.health = Some(Health::Outbox(health));
         }
         let room = self.ask_node(move |node, now| {

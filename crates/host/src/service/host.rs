@@ -3,7 +3,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use punctual_analysis::{Contract, Instant};
+use punctual_analysis::{Contract, Instant, Nanos};
 use punctual_proto::api::{
     BrokenStage, CloseReason, Event, LateStage, LinkChange, MeasuredRate, RateRefusal, RequestError, UserId,
 };
@@ -74,11 +74,17 @@ pub trait Host {
 
     /// From now on `doorbell` makes the node look at the outgoing ring of `channel`, until [`Host::unwatch`]; soon after that
     /// nobody but the caller holds it. Rings that no contract allows count in the allowance of `payer`, all of whose
-    /// channels and flows have one; `None`: in one of this doorbell's own.
+    /// channels and flows have one; `None`: in one of this doorbell's own. How long that took of the processor's time; it goes
+    /// behind messages, as [`Host::call`].
     ///
     /// # Errors
     /// A line that says why not.
-    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>, payer: Option<UserId>) -> Result<(), String>;
+    fn watch(
+        &self,
+        channel: ChannelId,
+        doorbell: Arc<OwnedFd>,
+        payer: Option<UserId>,
+    ) -> Result<Nanos, String>;
 
     /// Has the doorbell forgotten, and does not wait for that.
     fn unwatch(&self, channel: ChannelId);
@@ -105,8 +111,8 @@ pub trait Host {
     fn stage_late(&self, stage: &LateStage);
 
     /// Says in the log why a channel that ends here was closed, where nobody wanted that; `what`: "to PORT@HOST" at its
-    /// source, "PORT from HOST" at its sink.
-    fn channel_closed(&self, what: &str, reason: CloseReason);
+    /// source, "PORT from HOST" at its sink. Lines of one `account` leave those of others their room.
+    fn channel_closed(&self, account: UserId, what: &str, reason: CloseReason);
 
     /// The processor's counters, for `status`.
     fn statistics(&self) -> EngineStatus;

@@ -10,6 +10,8 @@ mod backlog;
 mod books;
 mod co_schedule;
 mod events;
+mod files;
+mod flight;
 mod host;
 mod leaving;
 mod lobby;
@@ -41,6 +43,7 @@ use rustix::process::getrlimit;
 
 use self::backlog::Cost;
 use self::co_schedule::CoScheduled;
+use self::files::Files;
 use self::leaving::{Leaving, Left};
 use self::quota::Accounts;
 use self::ringers::{Held, Ringers};
@@ -56,6 +59,10 @@ const SERVICE_CHARGE_DIVISOR: u64 = 10;
 
 /// Of a connection: its socket, what stands for the process behind it, and the file of what it does not read.
 const CLIENT_DESCRIPTORS: u64 = 3;
+
+/// What a program reads whose answer could not carry its descriptors.
+const TOO_MANY_ALOFT: &str = "the kernel takes no more descriptors on their way to programs that do not read (ETOOMANYREFS): try \
+                              again, or raise the daemon's limit of descriptors (LimitNOFILE)";
 
 /// What a request costs the processor beside what it does: to wake, to look, to answer.
 const CALL_COST: Nanos = Nanos::from_micros(5);
@@ -185,6 +192,8 @@ pub struct Service<H: Host> {
     /// CPU time of the thread that serves when it was looked at last.
     served: Nanos,
     ringers: Ringers,
+    /// Of rings that were handed over.
+    files: Files,
     clients: HashMap<ClientId, Client>,
     next_client: u64,
     listeners: HashMap<ListenerId, (ClientId, Name)>,
@@ -230,6 +239,7 @@ impl<H: Host> Service<H> {
             spent: Cell::new(Nanos::ZERO),
             served: cpu_time(),
             ringers: Ringers::default(),
+            files: Files::default(),
             clients: HashMap::new(),
             next_client: 1,
             listeners: HashMap::new(),
@@ -318,6 +328,34 @@ impl<H: Host> Service<H> {
         }
         let taken = self.accounts.take(account, Resource::Descriptors, more.descriptors);
         taken.inspect_err(|_| self.accounts.give_back(account, Resource::UnreadBytes, more.bytes)).is_ok()
+    }
+
+    /// So many descriptors are on their way to a program of `account`: see [`flight`]. There was room for them when what they
+    /// belong to was made.
+    fn count_aloft(&mut self, account: UserId, descriptors: u64) {
+        if holds(Defence::DescriptorsAloft) {
+            self.accounts.add(account, Resource::Descriptors, descriptors);
+        }
+    }
+
+    /// Or they are not any more.
+    fn give_back_aloft(&mut self, account: UserId, descriptors: u64) {
+        if holds(Defence::DescriptorsAloft) {
+            self.accounts.give_back(account, Resource::Descriptors, descriptors);
+        }
+    }
+
+    /// The kernel takes no more descriptors on their way: whoever was to get these is told, and has not what they belong to.
+    fn undelivered(&mut self, client: ClientId, packet: &Packet) {
+        let Ok(FromDaemon::Answer { id, result: Ok(answer) }) = packet.parse() else { return };
+        if let Answer::Ring { channel, .. } | Answer::Opened { channel, .. } = answer {
+            // Nobody is told of the end of what nobody has had.
+            if let Some(end) = self.ends.get_mut(&channel) {
+                end.client = None;
+            }
+            self.close_end(channel);
+        }
+        self.answer(client, id, Err(ApiError::Ring(TOO_MANY_ALOFT.into())), Vec::new());
     }
 
     fn give_back_unread(&mut self, client: ClientId, cost: Cost) {

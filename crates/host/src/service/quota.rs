@@ -53,6 +53,14 @@ impl Accounts {
         Ok(())
     }
 
+    /// Takes `amount` of `what` for `user`, for which there was room a moment ago.
+    pub(super) fn add(&mut self, user: UserId, what: Resource, amount: u64) {
+        let account = self.users.entry(user).or_insert(UserStatus { user, ..UserStatus::default() });
+        let used = field(account, what);
+        *used = used.saturating_add(amount);
+        self.drop_if_empty(user);
+    }
+
     /// Takes a listener for `user`. Whoever else has some, some of the node's are left for root and the daemon's own user.
     pub(super) fn take_listener(&mut self, user: UserId) -> Result<(), ApiError> {
         let others = self.users.values().filter(|held| !is_privileged(held.user));

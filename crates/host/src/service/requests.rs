@@ -10,16 +10,17 @@ use punctual_ipc::api::{
 use punctual_ipc::ring::{
     InboxWriter, OutboxReader, RingError, RingHandles, RingShape, Turns, inbox, now, outbox,
 };
-use punctual_ipc::wake::Doorbell;
+use punctual_ipc::wake::{Alarm, Doorbell, Ropes};
 use punctual_proto::api::{ChannelStatus, Grant, OpenRequest, RequestError, UserId};
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
 use punctual_proto::node::Node;
 use punctual_trial::{Defence, holds};
 
 use super::acceptance::accept_messages;
+use super::files::Needs;
 use super::quota::is_privileged;
 use super::ringers::Held;
-use super::{ClientId, Effect, End, Health, Host, HostGone, Service, Stage};
+use super::{CALL_COST, ClientId, Effect, End, Health, Host, HostGone, Service, Stage};
 
 /// Channels whose status the processor makes at once, between messages.
 const CHANNELS_PER_SLICE: usize = 8;
@@ -37,15 +38,12 @@ const HANDLER_TIME: &str = "a daemon runs no handlers of programs on its process
 /// A doorbell beside those that a ring is made with.
 const DOORBELL: Held = Held { bytes: 0, descriptors: 1 };
 
-/// What an outgoing ring takes: the pipe of the daemon's file, bell, doorbell, the program's file until it is attached, and
-/// pipes that hold its pages.
-pub(super) const fn held_by_outbox(shape: RingShape) -> Held {
-    Held { bytes: shape.outbox_bytes(), descriptors: 4 + shape.pipes() }
-}
-
-/// An incoming one: the bell, the program's file until it is attached, its pipe, and those of the daemon's file.
-const fn held_by_inbox(shape: RingShape) -> Held {
-    Held { bytes: shape.inbox_bytes(), descriptors: 3 + shape.pipes() }
+/// A ring that was made: the processor's end, what the program gets, and what it takes of its user's quotas until both the
+/// processor and its ringer are done with it.
+pub(super) struct Made<E> {
+    pub end: E,
+    pub handles: RingHandles,
+    pub held: Held,
 }
 
 /// An answer with its descriptors; `None` where it comes later.
@@ -219,8 +217,12 @@ impl<H: Host> Service<H> {
         }) else {
             return Ok(());
         };
-        let ring = held_by_outbox(RingShape::new(grant.outbox_messages, contract.message_bytes_max)?);
-        let held = Held { bytes: ring.bytes.saturating_add(Self::room_of(&contract)), ..ring };
+        let needs = Needs::outbox(RingShape::new(grant.outbox_messages, contract.message_bytes_max)?);
+        let ring = needs.all();
+        let held = Held {
+            bytes: ring.bytes.saturating_add(Self::room_of(&contract)),
+            descriptors: ring.descriptors + needs.handed_over,
+        };
         self.take_held(account, held)?;
         self.give_back_held(account, held);
         Ok(())
@@ -279,12 +281,12 @@ impl<H: Host> Service<H> {
         let made = self
             .count_room(channel, room)
             .and_then(|()| self.make_inbox(account, slots, contract.message_bytes_max));
-        let (writer, handles) = made.inspect_err(|error| {
+        let Made { end: writer, handles, held } = made.inspect_err(|error| {
             let why = reason(error);
             let _ = self.ask_node(move |node, now| node.refuse(channel, &why, now));
             self.release_end(channel);
         })?;
-        let (health, held) = (writer.health(), held_by_inbox(handles.shape));
+        let health = writer.health();
         if let Some(end) = self.ends.get_mut(&channel) {
             end.stage = Stage::Open;
             end.held = held;
@@ -339,7 +341,7 @@ impl<H: Host> Service<H> {
         let health = end.and_then(|end| end.health.as_ref()).ok_or(RequestError::Unknown)?;
         health.accept().map_err(RingError::from)?;
         // What it has sent or taken before.
-        self.host.call(move |node, now| node.handle_outbox(channel, now))?;
+        self.on_node(move |node, now| node.handle_outbox(channel, now))?;
         done()
     }
 
@@ -347,7 +349,8 @@ impl<H: Host> Service<H> {
     pub(super) fn watch(&mut self, channel: ChannelId, doorbell: Arc<OwnedFd>) -> Result<(), ApiError> {
         let Some(end) = self.ends.get_mut(&channel) else { return Ok(()) };
         let payer = (!is_privileged(end.account)).then_some(end.account);
-        self.host.watch(channel, Arc::clone(&doorbell), payer).map_err(ApiError::Ring)?;
+        let took = self.host.watch(channel, Arc::clone(&doorbell), payer).map_err(ApiError::Ring)?;
+        self.spent.set(self.spent.get() + took + CALL_COST);
         let (account, before) = (end.account, end.doorbell.replace(doorbell));
         self.bury(account, None, before, DOORBELL);
         Ok(())
@@ -359,7 +362,9 @@ impl<H: Host> Service<H> {
         }
         let account = self.account_of(client).ok_or(RequestError::Unknown)?;
         let room = self.room_for_turns(channel);
-        self.take_held(account, room)?;
+        // The answer carries one.
+        self.take_held(account, Held { descriptors: room.descriptors + 1, ..room })?;
+        self.give_back_held(account, Held { bytes: 0, descriptors: 1 });
         let watched = Doorbell::pair()
             .map_err(|error| RingError::from(error).into())
             .and_then(|(ours, theirs)| self.watch(channel, Arc::new(ours)).map(|()| theirs));
@@ -404,9 +409,9 @@ impl<H: Host> Service<H> {
     ) -> Outcome {
         self.accounts.take(account, Resource::Channels, 1)?;
         let opened = self.make_best_effort(account, to, ring);
-        let (channel, handles, health, doorbell) =
+        let (channel, Made { end: health, handles, held }, doorbell) =
             opened.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
-        self.insert_best_effort(client, account, channel, &handles, health);
+        self.insert_best_effort(client, account, channel, held, health);
         self.watch(channel, doorbell).inspect_err(|_| self.close_end(channel))?;
         Ok(Some((Answer::Ring { channel, ring: handles.shape }, handles.descriptors)))
     }
@@ -416,13 +421,14 @@ impl<H: Host> Service<H> {
         account: UserId,
         to: Address,
         ring: RingShape,
-    ) -> Result<(ChannelId, RingHandles, Health, Arc<OwnedFd>), ApiError> {
-        let (reader, handles, doorbell) = self.make_outbox(account, ring.slots, ring.message_bytes_max)?;
-        let (health, held) = (Health::Outbox(reader.health()), held_by_outbox(handles.shape));
+    ) -> Result<(ChannelId, Made<Health>, Arc<OwnedFd>), ApiError> {
+        let (Made { end: reader, handles, held }, doorbell) =
+            self.make_outbox(account, ring.slots, ring.message_bytes_max)?;
+        let health = Health::Outbox(reader.health());
         let opened =
             self.ask_node(move |node, now| node.open_best_effort(to, ring.message_bytes_max, reader, now));
         let channel = opened.inspect_err(|_| self.forget_ring(account, held))?;
-        Ok((channel, handles, health, Arc::new(doorbell)))
+        Ok((channel, Made { end: health, handles, held }, Arc::new(doorbell)))
     }
 
     fn bind_best_effort(
@@ -434,15 +440,15 @@ impl<H: Host> Service<H> {
     ) -> Outcome {
         self.accounts.take(account, Resource::Channels, 1)?;
         let made = self.make_inbox(account, ring.slots, ring.message_bytes_max);
-        let (writer, handles) =
+        let Made { end: writer, handles, held } =
             made.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
         let health = writer.health();
         let bound = self.ask_node(move |node, _| node.bind_best_effort(port, ring.message_bytes_max, writer));
         let channel = bound.inspect_err(|_| {
             self.accounts.give_back(account, Resource::Channels, 1);
-            self.forget_ring(account, held_by_inbox(handles.shape));
+            self.forget_ring(account, held);
         })?;
-        self.insert_best_effort(client, account, channel, &handles, Health::Inbox(health));
+        self.insert_best_effort(client, account, channel, held, Health::Inbox(health));
         Ok(Some((Answer::Ring { channel, ring: handles.shape }, handles.descriptors)))
     }
 
@@ -451,49 +457,54 @@ impl<H: Host> Service<H> {
         client: ClientId,
         account: UserId,
         channel: ChannelId,
-        handles: &RingHandles,
+        held: Held,
         health: Health,
     ) {
-        let held = match health {
-            Health::Outbox(_) => held_by_outbox(handles.shape),
-            Health::Inbox(_) => held_by_inbox(handles.shape),
-        };
         let end =
             End { held, health: Some(health), ..End::new(client, account, Stage::BestEffort, String::new()) };
         self.ends.insert(channel, end);
     }
 
-    /// An outgoing ring within the user's quota.
+    /// An outgoing ring within the user's quota, and the processor's end of its doorbell.
     pub(super) fn make_outbox(
         &mut self,
         account: UserId,
         slots: u32,
         bytes: u32,
-    ) -> Result<(OutboxReader, RingHandles, OwnedFd), ApiError> {
+    ) -> Result<(Made<OutboxReader>, OwnedFd), ApiError> {
         let shape = RingShape::new(slots, bytes)?;
-        let held = held_by_outbox(shape);
-        self.take_held(account, held)?;
-        let ropes = self.ropes(account, held.bytes);
-        let made = ropes.map_err(RingError::from).and_then(|ropes| outbox(shape, &self.alarm, &ropes));
-        made.map_err(|error| {
-            self.forget_ring(account, held);
-            error.into()
-        })
+        let made = self.make_ring(account, &Needs::outbox(shape), |alarm, ropes| {
+            let (reader, handles, doorbell) = outbox(shape, alarm, ropes)?;
+            Ok(((reader, doorbell), handles))
+        });
+        let Made { end: (end, doorbell), handles, held } = made?;
+        Ok((Made { end, handles, held }, doorbell))
     }
 
-    fn make_inbox(
+    fn make_inbox(&mut self, account: UserId, slots: u32, bytes: u32) -> Result<Made<InboxWriter>, ApiError> {
+        let shape = RingShape::new(slots, bytes)?;
+        self.make_ring(account, &Needs::inbox(shape), |alarm, ropes| inbox(shape, alarm, ropes))
+    }
+
+    /// There is room in the quotas for the ring, and for the answer with it.
+    fn make_ring<E>(
         &mut self,
         account: UserId,
-        slots: u32,
-        bytes: u32,
-    ) -> Result<(InboxWriter, RingHandles), ApiError> {
-        let shape = RingShape::new(slots, bytes)?;
-        let held = held_by_inbox(shape);
-        self.take_held(account, held)?;
-        let ropes = self.ropes(account, held.bytes);
-        let made = ropes.map_err(RingError::from).and_then(|ropes| inbox(shape, &self.alarm, &ropes));
+        needs: &Needs,
+        make: impl FnOnce(&Alarm, &Ropes) -> Result<(E, RingHandles), RingError>,
+    ) -> Result<Made<E>, ApiError> {
+        let (all, held) = (needs.all(), self.files.own(needs));
+        let answer = Held { bytes: 0, descriptors: needs.handed_over };
+        self.take_held(account, Held { descriptors: all.descriptors + answer.descriptors, ..all })?;
+        self.give_back_held(account, answer);
+        let ropes = self.ropes(account, held.bytes).map_err(RingError::from);
+        let made = ropes.and_then(|ropes| make(&self.alarm, &ropes)).and_then(|(end, handles)| {
+            self.files.watch(account, &handles, needs)?;
+            Ok(Made { end, handles, held })
+        });
         made.map_err(|error| {
-            self.forget_ring(account, held);
+            self.ringers.freed(account, held.bytes);
+            self.give_back_held(account, all);
             error.into()
         })
     }

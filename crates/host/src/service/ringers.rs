@@ -4,7 +4,8 @@
 //! thread less to go through. What their rings leave behind is their ringer's all the same.
 //!
 //! A user has one ringer for as long as any memory is its. Memory and descriptors count in its quotas until they are unmapped
-//! and closed, so that whoever keeps its own ringer from its work gets no more of them.
+//! and closed, so that whoever keeps its own ringer from its work gets no more of them; what programs may hold, too, counts
+//! until they do not any more ([`super::files`]).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -62,7 +63,7 @@ impl Ringers {
     }
 
     /// So much of the user's memory is gone. With the last of it its ringer ends.
-    fn freed(&mut self, user: UserId, bytes: u64) {
+    pub fn freed(&mut self, user: UserId, bytes: u64) {
         if let Some((_, held)) = self.users.get_mut(&user) {
             *held = held.saturating_sub(bytes);
             if *held == 0 {
@@ -97,8 +98,12 @@ impl Remains for Left {
 impl<H: Host> Service<H> {
     /// Programs are other processes, which may do what they like to what they are given: the bells of each user are rung
     /// by a thread of their own.
-    pub fn keep_apart(&mut self) {
+    ///
+    /// # Errors
+    /// Where what programs hold could not be seen.
+    pub fn keep_apart(&mut self) -> io::Result<()> {
         self.ringers.apart = true;
+        self.files.keep_apart()
     }
 
     pub(super) fn ropes(&mut self, user: UserId, bytes: u64) -> io::Result<Ropes> {
@@ -116,8 +121,15 @@ impl<H: Host> Service<H> {
         self.accounts.give_back(user, Resource::Descriptors, held.descriptors);
     }
 
-    /// Room for a ring in the user's quotas.
+    /// Room for a ring in the user's quotas. What nobody holds any more has been given back before.
     pub(super) fn take_held(&mut self, user: UserId, held: Held) -> Result<(), ApiError> {
+        self.try_take_held(user, held).or_else(|error| {
+            self.collect_gone().map_err(|_| error)?;
+            self.try_take_held(user, held)
+        })
+    }
+
+    fn try_take_held(&mut self, user: UserId, held: Held) -> Result<(), ApiError> {
         self.accounts.take(user, Resource::BufferBytes, held.bytes)?;
         let taken = self.accounts.take(user, Resource::Descriptors, held.descriptors);
         taken.inspect_err(|_| self.accounts.give_back(user, Resource::BufferBytes, held.bytes))

@@ -6,7 +6,9 @@
 //! top of that cut its connection. A user whose requests have had their share of the processor waits until it has grown
 //! again.
 
-use std::collections::BTreeMap;
+mod delivery;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -17,9 +19,10 @@ use punctual_ipc::socket::{self, Packet, Peer};
 use punctual_ipc::wake::timespec;
 use punctual_trial::{Defence, holds};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with};
+use rustix::net::{RecvFlags, SocketFlags, accept_with};
 
-use super::backlog::{Backlog, Cost};
+use super::backlog::Backlog;
+use super::flight::{Departed, Flight};
 use super::lobby::{Lobby, Spare};
 use super::turn::Turn;
 use super::{ClientId, Effect, Host, Service};
@@ -28,17 +31,31 @@ use super::{ClientId, Effect, Host, Service};
 const EVENTS_PER_TURN: usize = 64;
 /// How long no connection is accepted after descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// How long the last packets may take when the server stops.
-const FAREWELL: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 struct Session {
     socket: OwnedFd,
     unread: Backlog,
+    flight: Flight,
     /// Cut it once `unread` is empty.
     ending: bool,
+    /// What was sent last took long, for whoever waits at its other end.
+    slow: bool,
     /// It reads no more: what it asked before is still done, and nothing is said to it.
     deaf: bool,
+}
+
+impl Session {
+    fn new(socket: OwnedFd) -> Self {
+        Self {
+            socket,
+            unread: Backlog::default(),
+            flight: Flight::default(),
+            ending: false,
+            slow: false,
+            deaf: false,
+        }
+    }
 }
 
 /// A service and its sockets.
@@ -48,11 +65,18 @@ pub struct Server<H: Host> {
     sessions: BTreeMap<ClientId, Session>,
     /// Refused connections that have not read why.
     lobby: Lobby,
+    /// Those that were cut and have not read what was sent with descriptors.
+    departed: VecDeque<Departed>,
+    /// When to look which descriptors have been read.
+    look_at: Option<Instant>,
     spare: Spare,
     accept_after: Option<Instant>,
     /// Who is asked first in the next turn, if it has something to ask: everybody's turn comes.
     first: Option<ClientId>,
     buffer: Vec<u8>,
+    turn: Turn,
+    /// The server stops: nothing is sent from then on.
+    silent_at: Option<Instant>,
 }
 
 /// What `poll` said.
@@ -61,6 +85,8 @@ struct Ready {
     stop: bool,
     accept: bool,
     alarm: bool,
+    /// Files of rings are gone.
+    gone: bool,
     read: Vec<ClientId>,
     hung_up: Vec<ClientId>,
     write: Vec<ClientId>,
@@ -76,17 +102,21 @@ impl<H: Host> Server<H> {
     pub fn new(host: H, quotas: Quotas, listening: Option<OwnedFd>) -> io::Result<Self> {
         let mut service = Service::new(host, quotas)?;
         if listening.is_some() {
-            service.keep_apart();
+            service.keep_apart()?;
         }
         Ok(Self {
             service,
             listening,
             sessions: BTreeMap::new(),
             lobby: Lobby::default(),
+            departed: VecDeque::new(),
+            look_at: None,
             spare: Spare::new()?,
             accept_after: None,
             first: None,
             buffer: vec![0; PACKET_BYTES_MAX],
+            turn: Turn::default(),
+            silent_at: None,
         })
     }
 
@@ -99,8 +129,7 @@ impl<H: Host> Server<H> {
         socket::bound_sending(&socket)?;
         match self.service.connect(peer) {
             Ok(client) => {
-                let session = Session { socket, unread: Backlog::default(), ending: false, deaf: false };
-                self.sessions.insert(client, session);
+                self.sessions.insert(client, Session::new(socket));
             }
             Err(error) => {
                 let packet = Packet::new(&FromDaemon::Answer { id: 0, result: Err(error) }, Vec::new())?;
@@ -119,7 +148,7 @@ impl<H: Host> Server<H> {
             let ready = self.wait(stop)?;
             // Waiting, and what the last turn did for nobody.
             self.service.charge_nobody();
-            let mut turn = Turn::default();
+            self.turn = Turn::default();
             if ready.stop {
                 self.farewell();
                 return Ok(());
@@ -128,10 +157,16 @@ impl<H: Host> Server<H> {
                 self.accept();
             }
             self.lobby.clear(&ready.left);
+            if ready.gone {
+                self.service.collect_gone()?;
+            }
+            if self.look_at.is_some_and(|at| at <= Instant::now()) {
+                self.look_aloft();
+            }
             self.service.charge_nobody();
             self.service.end_some();
-            self.hang_up(&ready.hung_up, &mut turn);
-            self.read_all(&ready.read, &mut turn);
+            self.hang_up(&ready.hung_up);
+            self.read_all(&ready.read);
             if ready.alarm {
                 self.service.close_broken();
             }
@@ -160,7 +195,12 @@ impl<H: Host> Server<H> {
     /// What to look for at a client's socket, and how long it is not to be served.
     fn interest(&self, client: ClientId, session: &Session) -> (PollFlags, Option<Duration>) {
         if !session.unread.is_empty() && holds(Defence::BoundedUnread) {
-            return (PollFlags::OUT, None);
+            // What takes long to send is paid for.
+            let wait = self.service.wait_of(client).filter(|_| session.slow && holds(Defence::SendingTurns));
+            return match wait {
+                Some(wait) => (PollFlags::empty(), Some(Duration::from_nanos(wait.0))),
+                None => (PollFlags::OUT, None),
+            };
         }
         if session.ending || !self.service.has_room_for(client) || self.service.is_leaving(client) {
             return (PollFlags::empty(), None);
@@ -175,6 +215,8 @@ impl<H: Host> Server<H> {
         let pause = self.accept_after.map(|after| after.saturating_duration_since(Instant::now()));
         let accepting = self.listening.as_ref().filter(|_| pause.is_none_or(|pause| pause.is_zero()));
         let mut timeout = pause.filter(|_| accepting.is_none());
+        let look = self.look_at.map(|at| at.saturating_duration_since(Instant::now()));
+        timeout = [timeout, look].into_iter().flatten().min();
         if self.service.has_left() {
             timeout = Some(Duration::ZERO);
         }
@@ -183,6 +225,8 @@ impl<H: Host> Server<H> {
             PollFd::from_borrowed_fd(self.service.host().events(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.service.alarm().as_fd(), PollFlags::IN),
         ];
+        let alarmed = set.len();
+        set.extend(self.service.vigil().map(|vigil| PollFd::from_borrowed_fd(vigil, PollFlags::IN)));
         let fixed = set.len();
         for (client, session) in &self.sessions {
             let (interest, wait) = self.interest(*client, session);
@@ -201,6 +245,7 @@ impl<H: Host> Server<H> {
         }
         let mut ready = Ready { stop: !set[0].revents().is_empty(), ..Ready::default() };
         ready.alarm = !set[2].revents().is_empty();
+        ready.gone = set[alarmed..fixed].iter().any(|entry| !entry.revents().is_empty());
         ready.left = set[lobby].iter().map(|entry| !entry.revents().is_empty()).collect();
         for (client, entry) in self.sessions.keys().zip(&set[sessions]) {
             let happened = entry.revents();
@@ -243,10 +288,10 @@ impl<H: Host> Server<H> {
     }
 
     /// Requests of who has some; who is first one turn is the last of them in the next.
-    fn read_all(&mut self, ready: &[ClientId], turn: &mut Turn) {
+    fn read_all(&mut self, ready: &[ClientId]) {
         let begin = self.first.map_or(0, |first| ready.partition_point(|client| *client < first));
         for client in ready[begin..].iter().chain(&ready[..begin]) {
-            self.read(*client, turn);
+            self.read(*client);
         }
         let begun = ready[begin..].iter().chain(&ready[..begin]).next();
         self.first = begun.map(|client| client.next());
@@ -259,28 +304,30 @@ impl<H: Host> Server<H> {
     }
 
     /// Takes requests of a client for as long as it is its user's turn; whether it may have more.
-    fn read(&mut self, client: ClientId, turn: &mut Turn) -> bool {
+    fn read(&mut self, client: ClientId) -> bool {
         while let Some(account) = self.service.account_of(client) {
-            if !turn.may(account) {
+            if !self.turn.may(account) {
                 return true;
             }
             if !self.may_ask(client) {
                 return false;
             }
-            let begun = Instant::now();
+            let (begun, sending) = (Instant::now(), self.turn.sending(account));
             let more = self.read_one(client);
             self.apply_effects();
             self.service.charge(account);
             if !more {
                 return false;
             }
-            turn.count(account, since(begun));
+            let sending = self.turn.sending(account) - sending;
+            self.turn.count(account, Nanos(since(begun).0.saturating_sub(sending.0)));
         }
         false
     }
 
     /// Takes a client's next request; `false`: there was none, or it is cut.
     fn read_one(&mut self, client: ClientId) -> bool {
+        self.look(client);
         let Some(session) = self.sessions.get(&client) else { return false };
         match socket::receive_bare(&session.socket, &mut self.buffer, RecvFlags::DONTWAIT) {
             Ok(Some(packet)) => match packet.parse() {
@@ -301,21 +348,21 @@ impl<H: Host> Server<H> {
 
     /// Clients that are gone: what they asked before is done, as far as their users may ask, in as many turns as that takes;
     /// then they are cut.
-    fn hang_up(&mut self, gone: &[ClientId], turn: &mut Turn) {
+    fn hang_up(&mut self, gone: &[ClientId]) {
         for client in gone {
             let account = self.service.account_of(*client);
-            if self.service.is_leaving(*client) || account.is_some_and(|account| !turn.may(account)) {
+            if self.service.is_leaving(*client) || account.is_some_and(|account| !self.turn.may(account)) {
                 continue;
             }
             self.forget_unread(*client);
             if let Some(session) = self.sessions.get_mut(client) {
                 session.deaf = true;
             }
-            if !self.read(*client, turn) {
+            if !self.read(*client) {
                 let begun = Instant::now();
                 self.cut(*client);
                 if let Some(account) = account {
-                    turn.count(account, since(begun));
+                    self.turn.count(account, since(begun));
                 }
             }
         }
@@ -335,103 +382,14 @@ impl<H: Host> Server<H> {
         }
     }
 
-    /// Into the client's socket, or behind what waits for it.
-    fn send(&mut self, client: ClientId, packet: Packet) {
-        let Some(session) = self.sessions.get_mut(&client).filter(|session| !session.deaf) else { return };
-        if session.unread.is_empty() {
-            match socket::send(&session.socket, &packet, SendFlags::DONTWAIT) {
-                Ok(()) => return,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    session.deaf = true;
-                    return;
-                }
-                Err(_) => return self.cut(client),
-            }
-        }
-        let more = Cost::of(&packet);
-        if !self.service.take_unread(client, session.unread.cost().bytes, more) {
-            self.service.count_not_reading();
-            return self.cut(client);
-        }
-        if session.unread.push(packet).is_err() {
-            // Out of descriptors or memory: what it is to be told cannot be kept.
-            self.service.give_back_unread(client, more);
-            self.cut(client);
-        }
-    }
-
-    /// Sends as much as the client's socket takes of what waits for it.
-    fn flush(&mut self, client: ClientId) {
-        let Some(session) = self.sessions.get_mut(&client) else { return };
-        let before = session.unread.cost();
-        let failed = loop {
-            match session.unread.pop() {
-                Ok(None) => break false,
-                Ok(Some(packet)) => match socket::send(&session.socket, &packet, SendFlags::DONTWAIT) {
-                    Ok(()) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        session.unread.put_back(packet);
-                        break false;
-                    }
-                    Err(_) => break true,
-                },
-                Err(_) => break true,
-            }
-        };
-        session.unread.give_back();
-        let (after, ends) = (session.unread.cost(), session.ending && session.unread.is_empty());
-        self.service.give_back_unread(client, before - after);
-        if failed || ends {
-            self.cut(client);
-        }
-    }
-
-    fn forget_unread(&mut self, client: ClientId) {
-        if let Some(session) = self.sessions.get_mut(&client) {
-            let unread = std::mem::take(&mut session.unread);
-            self.service.give_back_unread(client, unread.cost());
-        }
-    }
-
     fn cut(&mut self, client: ClientId) {
         self.forget_unread(client);
+        self.look(client);
+        let account = self.service.account_of(client);
         let session = self.sessions.remove(&client);
-        // Who is told why it is cut gets the time to read that, whatever it has asked meanwhile.
-        if let Some(Session { socket, ending: true, deaf: false, .. }) = session {
-            self.lobby.linger(socket);
-        }
         self.service.disconnect(client);
-    }
-
-    /// Stops the engine (which tears every channel down) and delivers the last news, for a bounded time.
-    fn farewell(&mut self) {
-        self.listening = None;
-        self.service.host().stop();
-        // Ends with an error: the engine has stopped and every event is read.
-        while self.service.handle_next_event().is_ok() {
-            self.apply_effects();
-        }
-        self.apply_effects();
-        let until = Instant::now() + FAREWELL;
-        while self.sessions.values().any(|session| !session.unread.is_empty()) {
-            let left = until.saturating_duration_since(Instant::now());
-            let waiting: Vec<ClientId> = self
-                .sessions
-                .iter()
-                .filter(|(_, session)| !session.unread.is_empty())
-                .map(|(id, _)| *id)
-                .collect();
-            let mut set: Vec<PollFd<'_>> = waiting
-                .iter()
-                .filter_map(|id| self.sessions.get(id))
-                .map(|session| PollFd::from_borrowed_fd(session.socket.as_fd(), PollFlags::OUT))
-                .collect();
-            if left.is_zero() || poll(&mut set, Some(&timespec(left))).is_err() {
-                return;
-            }
-            drop(set);
-            waiting.into_iter().for_each(|client| self.flush(client));
+        if let (Some(session), Some(account)) = (session, account) {
+            self.part(session, account);
         }
     }
 }

@@ -8,25 +8,50 @@ use punctual_trial::{Defence, holds};
 
 /// Requests taken from all programs of one user in a turn, those that hang up included.
 const REQUESTS_MAX: u32 = 16;
-/// Once they have taken so long, no more of them are. One that has begun is done: the longest makes the largest ring.
-const TIME_MAX: Nanos = Nanos::from_millis(1);
+/// Once they have taken so long, sending included, no more of them are. One that has begun is done: the longest makes the
+/// largest ring. Once sending alone has, what is for that user's programs waits for the next turn.
+pub(super) const TIME_MAX: Nanos = Nanos::from_millis(1);
+
+/// Of one user.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    requests: u32,
+    time: Nanos,
+    /// Of sending to its programs: it takes long where many wait at the other end of a connection.
+    sending: Nanos,
+}
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Turn(HashMap<UserId, (u32, Nanos)>);
+pub(super) struct Turn(HashMap<UserId, Taken>);
 
 impl Turn {
     /// Whether one more request of `user` is taken.
     pub(super) fn may(&self, user: UserId) -> bool {
-        let has_turn = |(requests, took): &(u32, Nanos)| *requests < REQUESTS_MAX && *took < TIME_MAX;
+        let has_turn = |taken: &Taken| taken.requests < REQUESTS_MAX && taken.time + taken.sending < TIME_MAX;
         !holds(Defence::ServiceTurns) || self.0.get(&user).is_none_or(has_turn)
     }
 
-    /// One was, and took so long.
+    /// One was, and took so long, sending not included.
     pub(super) fn count(&mut self, user: UserId, took: Nanos) {
-        let (requests, sum) = self.0.entry(user).or_default();
-        *requests += 1;
-        *sum += took;
+        let taken = self.0.entry(user).or_default();
+        taken.requests += 1;
+        taken.time += took;
+    }
+
+    /// Whether anything is sent to programs of `user`.
+    pub(super) fn may_send(&self, user: UserId) -> bool {
+        !holds(Defence::SendingTurns) || self.0.get(&user).is_none_or(|taken| taken.sending < TIME_MAX)
+    }
+
+    /// Something was, and took so long.
+    pub(super) fn count_sending(&mut self, user: UserId, took: Nanos) {
+        self.0.entry(user).or_default().sending += took;
+    }
+
+    /// How long sending to programs of `user` took.
+    pub(super) fn sending(&self, user: UserId) -> Nanos {
+        self.0.get(&user).map_or(Nanos::ZERO, |taken| taken.sending)
     }
 }
 
@@ -47,5 +72,19 @@ mod tests {
         assert!(turn.may(bob));
         turn.count(bob, Nanos::from_millis(30));
         assert!(!turn.may(bob) && turn.may(eve));
+    }
+
+    #[test]
+    fn sending_counts_in_the_turn_and_what_takes_long_is_sent_once() {
+        let (ann, bob) = (UserId(1), UserId(2));
+        let mut turn = Turn::default();
+        turn.count(ann, Nanos::from_millis(30));
+        assert!(turn.may_send(ann), "its answers are sent however long they took to be made");
+        turn.count_sending(bob, Nanos::from_micros(400));
+        turn.count(bob, Nanos::from_micros(500));
+        assert!(turn.may(bob) && turn.may_send(bob));
+        turn.count_sending(bob, Nanos::from_micros(700));
+        assert!(!turn.may(bob) && !turn.may_send(bob) && turn.may_send(ann));
+        assert_eq!(turn.sending(bob), Nanos::from_micros(1_100));
     }
 }

@@ -114,7 +114,17 @@ impl RingShape {
         self.slots as u64 * incoming::TURN_BYTES
     }
 
-    /// Both files, in whole pages.
+    /// The two files of an outgoing ring, in whole pages, in the order in which they are handed over.
+    pub const fn outbox_files_bytes(self) -> [u64; 2] {
+        [PAGE_BYTES, self.file_bytes().next_multiple_of(PAGE_BYTES)]
+    }
+
+    /// The same of an incoming one.
+    pub const fn inbox_files_bytes(self) -> [u64; 2] {
+        [self.file_bytes().next_multiple_of(PAGE_BYTES), PAGE_BYTES]
+    }
+
+    /// Both files.
     const fn shared_bytes(self) -> u64 {
         self.file_bytes().next_multiple_of(PAGE_BYTES) + PAGE_BYTES
     }
@@ -132,6 +142,9 @@ pub enum RingError {
         "cannot make a message ring: {0}; raise the limits of locked memory (ulimit -l) and descriptors (ulimit -n)"
     )]
     System(io::Error),
+    /// Whether anybody holds its files cannot be seen.
+    #[error("cannot watch over the files of a message ring: {0}")]
+    Watch(io::Error),
     /// Not the number of descriptors that belong to this ring.
     #[error("the daemon sent {0} descriptors with a ring: daemon and client are of different versions")]
     Descriptors(usize),

@@ -1,0 +1,200 @@
+//! Memory files of rings count in their user's quotas until nobody holds them: neither this process nor any other.
+//!
+//! A program that keeps the descriptors of a ring that it has closed keeps its memory, which this process has asked the
+//! system for. It is given back when the kernel says that the last holder is gone ([`Vigil`]).
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use punctual_ipc::api::Resource;
+use punctual_ipc::ring::{RingError, RingHandles, RingShape};
+use punctual_ipc::shm::{Vigil, Watched};
+use punctual_proto::api::UserId;
+use punctual_trial::{Defence, holds};
+
+use super::ringers::Held;
+use super::{Host, Service};
+
+/// Of each file: what holds a page of it, or the file itself until it is attached. It bounds how many are watched, too.
+const FILE_DESCRIPTORS: u64 = 1;
+
+/// What a ring takes of its user's quotas.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Needs {
+    /// Of this process alone.
+    own: Held,
+    /// Of the two files, in the order in which they are handed over.
+    files_bytes: [u64; 2],
+    /// In the answer with the ring, until the program has read that.
+    pub handed_over: u64,
+}
+
+impl Needs {
+    /// Of an outgoing one: bell, doorbell, and pipes that hold pages of the program's file.
+    pub(super) fn outbox(shape: RingShape) -> Self {
+        let descriptors = 2 + shape.pipes();
+        Self::new(shape.outbox_bytes(), shape.outbox_files_bytes(), descriptors, 4)
+    }
+
+    /// Of an incoming one: the bell, and pipes that hold pages of the daemon's file.
+    pub(super) fn inbox(shape: RingShape) -> Self {
+        let descriptors = 1 + shape.pipes();
+        Self::new(shape.inbox_bytes(), shape.inbox_files_bytes(), descriptors, 3)
+    }
+
+    fn new(bytes: u64, files_bytes: [u64; 2], descriptors: u64, handed_over: u64) -> Self {
+        let own = Held { bytes: bytes - files_bytes.iter().sum::<u64>(), descriptors };
+        Self { own, files_bytes, handed_over }
+    }
+
+    /// Files included, and not what is handed over.
+    pub(super) fn all(&self) -> Held {
+        Held {
+            bytes: self.own.bytes + self.files_bytes.iter().sum::<u64>(),
+            descriptors: self.own.descriptors + FILE_DESCRIPTORS * self.files_bytes.len() as u64,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    /// `None`: whoever has a ring is this process, or is not watched.
+    vigil: Option<Vigil>,
+    held: HashMap<Watched, (UserId, u64)>,
+}
+
+impl Files {
+    /// Programs are other processes.
+    ///
+    /// # Errors
+    /// See [`Vigil::new`].
+    pub(super) fn keep_apart(&mut self) -> io::Result<()> {
+        if holds(Defence::KeptFiles) {
+            self.vigil = Some(Vigil::new()?);
+        }
+        Ok(())
+    }
+
+    /// What of a ring counts until this process has let go of it: all of it where nobody else can hold any.
+    pub(super) fn own(&self, needs: &Needs) -> Held {
+        if self.vigil.is_some() { needs.own } else { needs.all() }
+    }
+
+    /// From now on both files of a ring count until nobody holds them.
+    ///
+    /// # Errors
+    /// See [`Vigil::watch`]; then neither does.
+    pub(super) fn watch(&mut self, user: UserId, ring: &RingHandles, needs: &Needs) -> Result<(), RingError> {
+        let Some(vigil) = &self.vigil else { return Ok(()) };
+        let mut watched = Vec::with_capacity(needs.files_bytes.len());
+        for (file, bytes) in ring.descriptors.iter().zip(needs.files_bytes) {
+            match vigil.watch(file) {
+                Ok(file) => watched.push((file, (user, bytes))),
+                Err(error) => {
+                    watched.into_iter().for_each(|(file, _)| vigil.forget(file));
+                    return Err(RingError::Watch(error));
+                }
+            }
+        }
+        self.held.extend(watched);
+        Ok(())
+    }
+
+    /// Whose files are gone, and how large they were.
+    fn take_gone(&mut self) -> io::Result<Vec<(UserId, u64)>> {
+        let Self { vigil: Some(vigil), held } = self else { return Ok(Vec::new()) };
+        let mut gone = Vec::new();
+        let all = vigil.take_gone(|file| gone.extend(held.remove(&file)))?;
+        if !all {
+            let left = vigil.left()?;
+            gone.extend(held.extract_if(|file, _| !left.contains(file)).map(|(_, of)| of));
+        }
+        Ok(gone)
+    }
+}
+
+impl<H: Host> Service<H> {
+    /// Readable when a file of a ring is gone.
+    pub fn vigil(&self) -> Option<BorrowedFd<'_>> {
+        self.files.vigil.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Files of rings that nobody holds any more are given back.
+    ///
+    /// # Errors
+    /// Where the kernel does not tell.
+    pub fn collect_gone(&mut self) -> io::Result<()> {
+        for (user, bytes) in self.files.take_gone()? {
+            self.accounts.give_back(user, Resource::BufferBytes, bytes);
+            self.accounts.give_back(user, Resource::Descriptors, FILE_DESCRIPTORS);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_ipc::ring::{inbox, outbox};
+    use punctual_ipc::wake::{Alarm, Ropes};
+
+    use super::*;
+
+    const ANN: UserId = UserId(3_000_001);
+
+    fn shape() -> RingShape {
+        RingShape::new(64, 1_000).expect("a shape")
+    }
+
+    fn apart() -> Files {
+        let mut files = Files::default();
+        files.keep_apart().expect("a vigil");
+        files
+    }
+
+    #[test]
+    fn all_of_a_ring_is_its_own_part_and_its_files() {
+        for (needs, bytes, descriptors) in [
+            (Needs::outbox(shape()), shape().outbox_bytes(), 5),
+            (Needs::inbox(shape()), shape().inbox_bytes(), 4),
+        ] {
+            assert_eq!(needs.all(), Held { bytes, descriptors });
+            assert_eq!(Files::default().own(&needs), needs.all(), "within one process");
+            let own = apart().own(&needs);
+            assert!(own.bytes < bytes / 4 && own.descriptors + 2 == descriptors, "{own:?}");
+        }
+    }
+
+    #[test]
+    fn each_file_of_a_ring_counts_until_its_last_holder_is_gone() {
+        let (alarm, mut files) = (Alarm::new().expect("an eventfd"), apart());
+        let (reader, mut ring, doorbell) = outbox(shape(), &alarm, &Ropes::Direct).expect("a ring");
+        let needs = Needs::outbox(shape());
+        files.watch(ANN, &ring, &needs).expect("watched");
+        drop((reader, doorbell));
+        assert_eq!(files.take_gone().expect("told"), [], "the program has them");
+        let [theirs, ours] = [1, 0].map(|file| ring.descriptors.swap_remove(file));
+        drop(ours);
+        assert_eq!(files.take_gone().expect("told"), [(ANN, needs.files_bytes[0])]);
+        drop(theirs);
+        assert_eq!(files.take_gone().expect("told"), [(ANN, needs.files_bytes[1])]);
+        assert!(files.held.is_empty());
+    }
+
+    #[test]
+    fn rings_that_end_in_a_heap_are_all_given_back() {
+        let (alarm, mut files) = (Alarm::new().expect("an eventfd"), apart());
+        let shape = RingShape::new(1, 8).expect("a shape");
+        let needs = Needs::inbox(shape);
+        let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").expect("a limit");
+        // Two events for each of two files.
+        let rings = most.trim().parse::<usize>().expect("a number") / 4 + 10;
+        for _ in 0..rings {
+            let (writer, ring) = inbox(shape, &alarm, &Ropes::Direct).expect("a ring");
+            files.watch(ANN, &ring, &needs).expect("watched");
+            drop((writer, ring));
+        }
+        assert_eq!(files.take_gone().expect("told").len(), 2 * rings);
+    }
+}

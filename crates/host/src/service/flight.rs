@@ -1,0 +1,144 @@
+//! Descriptors in answers that a program has not read.
+//!
+//! What has gone into a socket is in nobody's table of descriptors, and the kernel counts it for the user whose process
+//! sent it, with one bound for all of them (`RLIMIT_NOFILE` of who sends next). So it counts in the quota of whoever is to
+//! read it, until that is done; also after its connection was cut, for what was sent stays with the reader's end.
+//!
+//! How much a reader has left of all that was sent is known in bytes (`SIOCOUTQ`), as the kernel counts them: never less
+//! than were sent. Packets are read in order. So one is read for certain when less is left than it and all behind it have.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use punctual_ipc::socket::{Packet, unread_bytes};
+use punctual_proto::api::UserId;
+
+/// What one socket has carried.
+#[derive(Debug, Default)]
+pub(super) struct Flight {
+    /// Bytes of all packets.
+    sent: u64,
+    /// Of packets with descriptors that are not read for all that is known: where they begin in that, and how many they have.
+    aloft: VecDeque<(u64, u64)>,
+}
+
+impl Flight {
+    /// A packet has gone into the socket.
+    pub(super) fn sent(&mut self, packet: &Packet) {
+        if !packet.descriptors.is_empty() {
+            self.aloft.push_back((self.sent, packet.descriptors.len() as u64));
+        }
+        self.sent += packet.bytes.len() as u64;
+    }
+
+    /// No descriptor is under way.
+    pub(super) fn is_over(&self) -> bool {
+        self.aloft.is_empty()
+    }
+
+    /// How many descriptors have been read, where the reader has left `unread` bytes.
+    fn landed(&mut self, unread: u64) -> u64 {
+        let mut landed = 0;
+        while let Some((begin, descriptors)) = self.aloft.front().copied() {
+            if unread >= self.sent - begin {
+                break;
+            }
+            self.aloft.pop_front();
+            landed += descriptors;
+        }
+        landed
+    }
+
+    /// How many descriptors have been read since this was asked last, as `socket` says.
+    pub(super) fn look(&mut self, socket: &OwnedFd) -> u64 {
+        if self.is_over() {
+            return 0;
+        }
+        // One that cannot be asked keeps what it has.
+        unread_bytes(socket).map_or(0, |unread| self.landed(unread))
+    }
+}
+
+/// A connection that was cut while descriptors were on their way to who has the other end.
+#[derive(Debug)]
+pub(super) struct Departed {
+    pub account: UserId,
+    pub socket: OwnedFd,
+    pub flight: Flight,
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_ipc::socket::{receive, send};
+    use rustix::net::{
+        AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, shutdown, socketpair,
+    };
+
+    use super::*;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a pair")
+    }
+
+    fn packet(bytes: usize, descriptors: usize) -> Packet {
+        let descriptor =
+            |_| rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("an eventfd");
+        Packet { bytes: vec![b' '; bytes], descriptors: (0..descriptors).map(descriptor).collect() }
+    }
+
+    fn put(flight: &mut Flight, socket: &OwnedFd, bytes: usize, descriptors: usize) {
+        let packet = packet(bytes, descriptors);
+        send(socket, &packet, SendFlags::DONTWAIT).expect("room");
+        flight.sent(&packet);
+    }
+
+    fn read(socket: &OwnedFd) {
+        receive(socket, &mut [0; 70_000], RecvFlags::DONTWAIT).expect("received").expect("a packet");
+    }
+
+    /// Never before it is read; at the latest when all is.
+    #[test]
+    fn what_is_unread_is_aloft_and_what_is_read_has_landed() {
+        let (ours, theirs) = pair();
+        let mut flight = Flight::default();
+        for (bytes, descriptors) in [(300, 4), (200, 0), (50, 3), (20_000, 0), (60, 1)] {
+            put(&mut flight, &ours, bytes, descriptors);
+        }
+        let mut landed = 0;
+        for most in [4, 4, 7, 7, 8] {
+            assert!(!flight.is_over());
+            read(&theirs);
+            landed += flight.look(&ours);
+            assert!(landed <= most, "{landed} of {most}");
+        }
+        assert!(landed == 8 && flight.is_over());
+    }
+
+    /// Who reads all the time and is never done has no more aloft than fits into what it has not read.
+    #[test]
+    fn who_always_has_something_unread_lands_all_the_same() {
+        let (ours, theirs) = pair();
+        let (mut flight, mut aloft) = (Flight::default(), 0);
+        put(&mut flight, &ours, 300, 0);
+        for _ in 0..1_000 {
+            put(&mut flight, &ours, 300, 4);
+            aloft += 4;
+            read(&theirs);
+            aloft -= flight.look(&ours);
+            assert!((4..=5 * 4).contains(&aloft), "{aloft}");
+        }
+    }
+
+    /// A reader that hangs up on paper keeps what was sent to it.
+    #[test]
+    fn what_was_sent_is_aloft_until_the_readers_end_is_closed() {
+        let (ours, theirs) = pair();
+        let mut flight = Flight::default();
+        put(&mut flight, &ours, 300, 4);
+        shutdown(&theirs, Shutdown::Both).expect("shut");
+        shutdown(&ours, Shutdown::Both).expect("shut");
+        assert_eq!(flight.look(&ours), 0);
+        drop(theirs);
+        assert_eq!(flight.look(&ours), 4);
+    }
+}

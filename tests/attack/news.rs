@@ -1,0 +1,76 @@
+//! News for whom many wait: each packet for a program goes through all that wait at its end of the connection.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use punctual::{Contract, Nanos, Rate};
+use punctual_ipc::api::{Answer, Request};
+
+use crate::attacker::{Mechanism, begin};
+use crate::common::raw::Raw;
+use crate::field::{Field, SOURCE_SOCKET, listen};
+use crate::judge::{Bounds, Losses, ROUNDS_MAX, alone};
+use crate::objects::crowd;
+use crate::world::{Setup, World};
+
+/// Channels of the program, of whose ends it is told one by one.
+const CHANNELS: usize = 60;
+/// `grace` is 300 ms, news have 200, and connections with a crowd are closed; of 60 walks each takes up to 90 ms.
+const END_MAX: Duration = Duration::from_secs(2);
+const SETUP: Setup = Setup { daemon: "request_share_per_user_max = \"100%\"", ..Setup::DEFAULT };
+
+pub const MECHANISMS: &[Mechanism] = &[Mechanism {
+    setup: SETUP,
+    bounds: Bounds { losses: Losses::TwiceControl, grown_kib_max: 16 << 10, ..Bounds::DEFAULT },
+    ..Mechanism::new(
+        "crowd-at-news",
+        "what takes long is sent once a turn, and the last news have their time",
+        run,
+    )
+}];
+
+fn run(field: &Field) {
+    if field.own {
+        return crowd(field.connection().as_fd());
+    }
+    std::mem::forget(listen("news"));
+    let raw = Raw::greeted(SOURCE_SOCKET.as_ref());
+    let rate = Rate::per_second(1).expect("a rate");
+    let contract = Contract::new(16, rate, 1, Nanos::from_secs(5)).expect("a contract");
+    for _ in 0..CHANNELS {
+        let to = "news@b".parse().expect("an address");
+        let (answer, ring) = raw.ask(Request::Open { to, contract, token: None });
+        assert!(matches!(answer, Ok(Answer::Opened { .. })), "{answer:?}");
+        std::mem::forget(ring);
+    }
+    crowd(raw.as_fd());
+    std::mem::forget(raw);
+}
+
+/// How long a daemon takes to end when it is asked, beside the crowd.
+fn end_beside(without: &'static str) -> Duration {
+    let mechanism = Mechanism::find("crowd-at-news");
+    let world = World::start("news", Setup { without, ..mechanism.setup });
+    let attacker = begin(&world, mechanism, false);
+    let asked = world.end().asked;
+    drop(attacker);
+    eprintln!("it ended after {asked:?}");
+    asked
+}
+
+/// Found with 250 channels and two million entries: 27 s.
+#[test]
+fn a_daemon_ends_in_time_whatever_a_crowd_at_its_connections_makes_of_the_last_news() {
+    let _alone = alone();
+    let in_time = |_| end_beside("") < END_MAX;
+    assert!((0..ROUNDS_MAX).any(in_time), "{ROUNDS_MAX} times later than {END_MAX:?}");
+}
+
+#[cfg(feature = "trials")]
+pub const ROWS: &[crate::measured::Measured] = &[crate::measured::Measured {
+    name: "crowd-at-news",
+    without: "sending-turns",
+    what: "ms until a daemon that was asked to end has ended",
+    most: END_MAX.as_millis() as f64,
+    measure: |without| end_beside(without).as_secs_f64() * 1e3,
+}];
