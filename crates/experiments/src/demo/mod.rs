@@ -152,7 +152,7 @@ fn ask_too_much(world: &World) -> anyhow::Result<Refused> {
     let _listener = b.listen("extra", |_| punctual::Consent::Accept)?;
     match a.open("extra@b", contract) {
         Ok(_) => Ok(Refused::granted(contract)),
-        Err(OpenError::Refused(refusal)) => Ok(Refused::new(contract, &refusal)),
+        Err(OpenError::Refused { refusal, .. }) => Ok(Refused::new(contract, &refusal)),
         Err(error) => Err(error).context("asking for one channel too many"),
     }
 }
