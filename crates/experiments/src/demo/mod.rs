@@ -27,9 +27,9 @@ use table::LiveTable;
 use crate::excuse::Excuses;
 use crate::loads::film;
 use crate::report::{ensure_writable, save};
-use crate::session::{StreamSpec, System, Track, World};
 use crate::testbed::priority::prioritise;
 use crate::testbed::{Daemons, Embedded, Network, Options, Privilege, privilege};
+use crate::testbed::{StreamSpec, System, Track, World};
 use crate::witness::Witness;
 
 /// What the caller wants.

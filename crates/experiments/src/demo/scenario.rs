@@ -3,8 +3,8 @@
 use punctual::{BitRate, Contract, Nanos};
 
 use crate::loads::{Arrivals, Content};
-use crate::session::StreamSpec;
-use crate::session::stream::contract;
+use crate::testbed::StreamSpec;
+use crate::testbed::stream::contract;
 use crate::testbed::{LinkSpec, NetworkSpec};
 
 /// The bottleneck r - b.

@@ -14,9 +14,9 @@ use crate::experiments::{Conditions, Peer};
 use crate::loads::Caller;
 use crate::loads::call::{Ask, Plan, SocketCaller};
 use crate::loads::{Class, Outlet};
-use crate::session::stream::contract;
-use crate::session::{Answer, Bed, Hosting, Order, Pair, Place, RoleId, Through, Wait};
 use crate::testbed::configuration::{Driver, End};
+use crate::testbed::stream::contract;
+use crate::testbed::{Answer, Bed, Hosting, Order, Pair, Place, RoleId, Through, Wait};
 use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, Privilege, driver};
 
 fn server() -> (String, JoinHandle<anyhow::Result<()>>) {
