@@ -95,7 +95,7 @@ pub enum RefusalReason {
         limit_ppm: u32,
     },
     /// It could be served, but not within the limit.
-    #[error("the smallest possible bound here is {}, wanted {limit}", possible.at_least())]
+    #[error("it needs {} at least, and {limit} of the deadline are left for it", possible.at_least())]
     Bound {
         /// Smallest feasible bound.
         possible: Nanos,

@@ -1,5 +1,6 @@
 //! From a recorded stream to the contracts that would carry it, and how it would fare under a given one.
 
+pub mod ffprobe;
 mod trace;
 
 use alloc::vec::Vec;

@@ -193,10 +193,13 @@ fn columns_times_and_sizes_are_read_to_the_digit() {
     let times: Vec<_> = trace.frames().iter().map(|frame| frame.sent.0 / 1_000_000).collect();
     assert_eq!(times.len(), 5);
     assert!(times == [0, 250, 500, 1_000, 1_200] || times == [0, 500, 750, 1_000, 1_200], "{times:?}");
-    for time in ["", ".5", "-1", "1.0000000001", "1e3", "1.2.3", "18446744073709551616"] {
+    for time in ["", ".5", "-", "--1", "1.0000000001", "1e3", "1.2.3", "18446744073709551616"] {
         let error = parse(&format!("1,I,0\n2,P,{time}\n")).unwrap_err();
         assert_eq!(error.to_string(), format!("line 3: \"{time}\" is no time in seconds"));
     }
+    // A stream may begin before 0.
+    let trace = parse("1,I,-0.08\n2,P,-0.04\n3,P,0.04\n").unwrap();
+    assert_eq!(trace.frames().iter().map(|frame| frame.sent.0 / 1_000_000).collect::<Vec<_>>(), [0, 40, 120]);
     assert!(parse("1,I,0\n2,P,5.\n").is_ok() && parse("1,I,0\n2,P,1.123456789\n").is_ok());
     let size = |bytes: u64| parse(&format!("1,I,0\n{bytes},P,1\n")).is_ok();
     let most = u64::from(MESSAGE_BYTES_MAX);

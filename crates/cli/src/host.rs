@@ -43,11 +43,15 @@ impl Host {
 /// is `endsystem`, knows why nobody answers.
 pub fn not_opened(endsystem: &Endsystem, error: &OpenError) -> String {
     match error {
-        OpenError::Refused(ChannelRefusal { cause: RefuseCause::Unreachable(node), .. }) => {
+        OpenError::Refused {
+            refusal: ChannelRefusal { cause: RefuseCause::Unreachable(node), .. }, ..
+        } => {
             let links = endsystem.status().map(|status| status.node.links).unwrap_or_default();
             unreachable(&error.to_string(), *node, &links)
         }
-        OpenError::Refused(ChannelRefusal { cause: RefuseCause::NoListener(name), .. }) => {
+        OpenError::Refused {
+            refusal: ChannelRefusal { cause: RefuseCause::NoListener(name), .. }, ..
+        } => {
             format!("{error}: start a receiver there first, as 'punctual recv {name}'")
         }
         _ => error.to_string(),

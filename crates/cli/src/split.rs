@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::str::FromStr;
 
+use punctual_analysis::contract::MESSAGE_BYTES_MAX;
 use punctual_experiments::loads::h264::access_units;
 
 use crate::values;
@@ -17,6 +18,8 @@ pub enum Split {
     Auto,
     /// One frame a message (Annex B access units).
     H264,
+    /// Frames cut into messages of at most so many bytes.
+    H264Cut(usize),
     /// One line a message, with its line feed.
     Lines,
     /// Blocks of so many bytes.
@@ -31,30 +34,38 @@ impl FromStr for Split {
             "h264" => Ok(Self::H264),
             "lines" => Ok(Self::Lines),
             size => {
-                let help =
-                    || format!("\"{text}\": give auto, h264, lines, or a block size as 1400B or fixed:1400B");
-                match values::bytes(size.strip_prefix("fixed:").unwrap_or(size)) {
-                    Ok(bytes) if bytes > 0 => Ok(Self::Fixed(bytes as usize)),
-                    _ => Err(help()),
-                }
+                let help = format!(
+                    "\"{text}\": give auto, h264, h264:1400B (frames cut up), lines, or a block size as 1400B or fixed:1400B"
+                );
+                let (kind, size): (fn(usize) -> Self, _) = match size.strip_prefix("h264:") {
+                    Some(size) => (Self::H264Cut, size),
+                    None => (Self::Fixed, size.strip_prefix("fixed:").unwrap_or(size)),
+                };
+                values::bytes(size)
+                    .ok()
+                    .filter(|bytes| *bytes > 0)
+                    .map(|bytes| kind(bytes as usize))
+                    .ok_or(help)
             }
         }
     }
 }
 
-/// Messages of a stream, one after the other, holding no more than the longest message and what was read ahead.
+/// Messages of a stream, one after the other, holding no more than the longest message, or frame, and what was read ahead.
 pub struct Messages<R> {
     input: R,
     split: Split,
     bytes_max: usize,
     buffer: Vec<u8>,
+    /// Of the frame that is being cut up.
+    frame_left: usize,
     ended: bool,
 }
 
 impl<R: Read> Messages<R> {
     /// Of `input`; no message may be longer than `bytes_max`.
     pub fn new(input: R, split: Split, bytes_max: usize) -> Self {
-        Self { input, split, bytes_max, buffer: Vec::new(), ended: false }
+        Self { input, split, bytes_max, buffer: Vec::new(), frame_left: 0, ended: false }
     }
 
     /// The next one.
@@ -74,7 +85,7 @@ impl<R: Read> Messages<R> {
                 return Ok(None);
             }
             // Two messages and what one read brings: more means that this one does not end.
-            if self.buffer.len() > 2 * self.bytes_max + 2 * READ_BYTES {
+            if self.buffer.len() > 2 * self.whole_bytes_max() + 2 * READ_BYTES {
                 return Err(self.too_long(self.buffer.len()));
             }
             self.fill()?;
@@ -99,8 +110,13 @@ impl<R: Read> Messages<R> {
         Ok(())
     }
 
-    /// Length of the message at the start of the buffer, if it is complete.
-    fn complete(&self) -> Option<usize> {
+    /// Longest piece of the stream that has to be there before a message can leave.
+    fn whole_bytes_max(&self) -> usize {
+        if let Split::H264Cut(_) = self.split { MESSAGE_BYTES_MAX as usize } else { self.bytes_max }
+    }
+
+    /// Length of the message at the start of the buffer, if it is complete; it is taken next.
+    fn complete(&mut self) -> Option<usize> {
         let rest = (self.ended && !self.buffer.is_empty()).then_some(self.buffer.len());
         match self.split {
             Split::Auto => None,
@@ -113,11 +129,21 @@ impl<R: Read> Messages<R> {
             }
             Split::Lines => self.buffer.iter().position(|byte| *byte == b'\n').map(|at| at + 1).or(rest),
             // A unit is complete when the next one has begun; the last start code may still be half there.
-            Split::H264 => match access_units(&self.buffer) {
-                Ok(units) if units.len() > 1 => Some(units[0].len()),
-                _ => rest,
-            },
+            Split::H264 => self.frame().or(rest),
+            Split::H264Cut(bytes) => {
+                if self.frame_left == 0 {
+                    self.frame_left = self.frame().or(rest)?;
+                }
+                let len = self.frame_left.min(bytes);
+                self.frame_left -= len;
+                Some(len)
+            }
         }
+    }
+
+    /// Length of the frame at the start of the buffer, if the next one has begun.
+    fn frame(&self) -> Option<usize> {
+        access_units(&self.buffer).ok().filter(|units| units.len() > 1).map(|units| units[0].len())
     }
 
     fn too_long(&self, len: usize) -> io::Error {
@@ -161,6 +187,8 @@ mod tests {
         for split in [Split::Auto, Split::H264] {
             assert_eq!(cut(&film, split), [&film[..6], &film[6..12], &film[12..]]);
         }
+        let pieces = [&film[..4], &film[4..6], &film[6..10], &film[10..12], &film[12..16], &film[16..]];
+        assert_eq!(cut(&film, Split::H264Cut(4)), pieces, "no message has bytes of two frames");
     }
 
     #[test]
@@ -176,6 +204,12 @@ mod tests {
     fn what_people_write() {
         assert_eq!("fixed:1400B".parse(), Ok(Split::Fixed(1_400)));
         assert_eq!("1KiB".parse(), Ok(Split::Fixed(1_024)));
-        assert!("0".parse::<Split>().is_err() && "words".parse::<Split>().is_err());
+        assert_eq!("h264:1400B".parse(), Ok(Split::H264Cut(1_400)));
+        assert!("h264:".parse::<Split>().is_err() && "h264:0B".parse::<Split>().is_err());
+        assert!(
+            "0B".parse::<Split>().is_err()
+                && "1400".parse::<Split>().is_err()
+                && "words".parse::<Split>().is_err()
+        );
     }
 }

@@ -27,21 +27,21 @@ fn whole(number: f64, factor: f64, text: &str, most: f64) -> Result<u64, String>
     }
 }
 
-/// Bytes: `1400`, `256B`, `110KB` (1,000), `64KiB` (1,024), `1MB`, `1MiB`.
+/// Bytes, with their unit: `1400B`, `110KB` (1,000), `64KiB` (1,024), `1MB`, `1MiB`.
 ///
 /// # Errors
 /// What it should look like.
 pub fn bytes(text: &str) -> Result<u32, String> {
     let (number, unit) = split(text)?;
     let factor = match unit {
-        "" | "B" => 1.0,
+        "B" => 1.0,
         "KB" | "kB" | "K" | "k" => 1e3,
         "KiB" => 1024.0,
         "MB" | "M" => 1e6,
         "MiB" => 1_048_576.0,
         "GB" | "G" => 1e9,
         "GiB" => 1_073_741_824.0,
-        _ => return Err(format!("\"{text}\": give bytes as 256B, 110KB, 64KiB or 1MB")),
+        _ => return Err(format!("\"{text}\": give bytes with their unit as 256B, 110KB, 64KiB or 1MB")),
     };
     whole(number, factor, text, f64::from(u32::MAX)).map(|bytes| bytes as u32)
 }
@@ -183,7 +183,7 @@ mod tests {
     fn what_people_write() {
         assert_eq!(bytes("110KB"), Ok(110_000));
         assert_eq!(bytes("64 KiB"), Ok(65_536));
-        assert_eq!(bytes("1400"), Ok(1_400));
+        assert_eq!(bytes("1400B"), Ok(1_400));
         assert_eq!(address("cam@hostb").map(|address| address.to_string()), Ok("cam@hostb".into()));
         assert_eq!(count("7"), Ok(7));
         assert_eq!(
@@ -191,7 +191,7 @@ mod tests {
             (Ok(Ppb::new(1_000_000).unwrap()), Ok(Ppb::new(100_000).unwrap()))
         );
         assert!(share("0").is_err() && share("100%").is_err() && share("few").is_err());
-        assert_eq!(fragment("1400"), Ok(1_400));
+        assert_eq!(fragment("1400B"), Ok(1_400));
         assert_eq!(span("80ms"), Ok(Nanos::from_millis(80)));
         assert_eq!(span("1.5s"), Ok(Nanos::from_millis(1_500)));
         assert_eq!(rate("25/s"), Ok(Rate::per_second(25).unwrap()));
@@ -218,13 +218,17 @@ mod tests {
         for text in ["0", "-1", "x", ""] {
             assert!(count(text).is_err(), "{text}");
         }
-        for text in ["0", "63B", "64KiB"] {
+        for text in ["0B", "1400", "63B", "64KiB"] {
             assert!(fragment(text).is_err(), "{text}");
         }
         for text in ["", "periodic", "periodic:10ms", "periodic:10ms,0", "rmdp:10ms,1", "low-latency:4,10ms"]
         {
             assert!(activation(text).is_err(), "{text}");
         }
+        for text in ["", "110", "0", "110 bytes", "-1B"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+        assert!(bytes("110").is_err_and(|why| why.contains("110KB")));
         assert!(bytes("5GB").is_err());
         assert!(bytes("99999MB").is_err());
     }

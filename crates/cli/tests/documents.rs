@@ -71,6 +71,41 @@ fn a_release_of_the_changelog_has_each_heading_once() {
     }
 }
 
+/// Sections of the README that other files send their readers to, as "NAME" in the README.
+#[test]
+fn every_section_of_the_readme_that_is_cited_exists() {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("the readme");
+    let headings: BTreeSet<&str> = readme.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let mut cited = 0;
+    for folder in
+        ["docs", "docs/loopback", "examples/media", "examples/traces", "examples/plan", "examples/systemd"]
+    {
+        for entry in std::fs::read_dir(root().join(folder)).expect("a folder") {
+            let Ok(text) = std::fs::read_to_string(entry.expect("an entry").path()) else { continue };
+            for (before, _) in text.match_indices("\" in the README").map(|(at, _)| text.split_at(at)) {
+                let section = before.rsplit('"').next().unwrap_or_default();
+                assert!(headings.contains(section), "{folder}: no section \"{section}\" in the README");
+                cited += 1;
+            }
+        }
+    }
+    assert!(cited >= 2, "docs/loopback sends its readers there");
+}
+
+/// What the README says of losses is what the defaults do.
+#[test]
+fn the_readme_says_how_soon_a_loss_is_told_and_by_which_key() {
+    use punctual_proto::limits::HELLOS_MISSED_MAX;
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("the readme").replace('\n', " ");
+    let keys = std::fs::read_to_string(root().join("docs/punctuald.example.toml")).expect("the example");
+    assert!(keys.contains("# hello = \"1s\""));
+    let told = format!(
+        "close {HELLOS_MISSED_MAX} to {} s later with the default `hello = \"1s\"`",
+        HELLOS_MISSED_MAX + 1
+    );
+    assert!(readme.contains(&told), "{told}");
+}
+
 /// Numbers of jobs (`%1`) are an interactive shell's.
 #[test]
 fn the_readme_names_jobs_by_their_process_ids() {

@@ -2,6 +2,8 @@
 
 mod network;
 
+use std::os::unix::fs::PermissionsExt;
+
 use network::{Network, eventually, one_line_through, with_contract};
 use serde_json::{Value, json};
 
@@ -72,6 +74,73 @@ fn a_sender_that_fails_is_no_end_of_the_stream() {
     let received = receiver.end();
     assert_eq!((received.code, received.stdout.as_slice()), (Some(1), b"a line\n".as_slice()));
     assert!(received.stderr.contains("gone without having closed it"), "{}", received.stderr);
+}
+
+#[test]
+fn a_receiver_says_that_it_listens_and_outlives_senders_that_fail_before_their_first_message() {
+    let network = Network::start();
+    let mut receiver = network.b.start_verb(&["recv", "cam"]);
+    receiver.await_said("listening: senders open cam@b\n", 1);
+    // One that finds its first message too long, and one that is killed before it has any.
+    let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
+    sender.write(&[&[b'x'; 100_000][..], b"\n"].concat());
+    sender.end().complains(1, "after 0 messages: a message of ");
+    receiver.await_said("listening: senders open cam@b\n", 2);
+    receiver.await_said(
+        "the sender on a failed before its first message: the application at the other end is gone",
+        1,
+    );
+    let sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
+    eventually("it is open", || network.b.json(&["channels"])[0]["state"] == "open");
+    sender.kill();
+    receiver.await_said("listening: senders open cam@b\n", 3);
+    let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
+    sender.write(b"a line\n");
+    sender.end().done();
+    assert_eq!(receiver.end().done().stdout, b"a line\n");
+}
+
+#[test]
+fn a_script_is_told_of_a_failed_sender_in_json() {
+    let network = Network::start();
+    let mut receiver = network.b.start_verb(&["recv", "cam", "--json", "--stall", "200ms"]);
+    network.b.await_listeners(1);
+    let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
+    sender.write(&[&[b'x'; 100_000][..], b"\n"].concat());
+    sender.end().complains(1, "after 0 messages");
+    receiver.await_said("\n", 1);
+    network.b.await_listeners(1);
+    let mut sender = network.a.start_verb(&with_contract("send", "cam@b", &["--split", "lines"]));
+    sender.write(b"a line\n");
+    sender.end().done();
+    let received = receiver.end().done();
+    let lines: Vec<Value> =
+        received.stderr.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let [failed, last] = lines.try_into().expect("one for each sender");
+    assert_eq!((&failed["messages"], &failed["ended"]), (&json!(0), &json!("peer-vanished")));
+    assert_eq!((&failed["error"]["exit_code"], &last["error"]), (&json!(1), &Value::Null));
+    assert_eq!((&last["messages"], &last["ended"]), (&json!(1), &json!("peer")));
+}
+
+#[test]
+fn a_socket_that_this_user_may_not_use_is_not_taken_for_a_daemon_that_is_gone() {
+    let network = Network::start();
+    let socket = network.b.socket().to_owned();
+    let nobody = std::fs::Permissions::from_mode(0);
+    std::fs::set_permissions(&socket, nobody).expect("the socket is ours");
+    let refused = std::thread::spawn(move || {
+        // Root may use any socket; of this thread alone, another user.
+        if rustix::process::geteuid().is_root() {
+            let other = rustix::process::Uid::from_raw(65_534);
+            rustix::thread::set_thread_res_uid(other, other, other).expect("root may");
+        }
+        punctual::Endsystem::connect_to(&socket).err().expect("no permission").to_string()
+    });
+    let line = refused.join().expect("no panic");
+    assert!(
+        line.starts_with("no permission to use the daemon's socket ") && line.contains("socket_mode"),
+        "{line}"
+    );
 }
 
 #[test]

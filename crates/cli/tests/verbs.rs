@@ -147,6 +147,62 @@ fn suggest_says_what_each_choice_reserves() {
 }
 
 #[test]
+fn suggest_reads_the_stream_itself_and_what_ffprobe_prints() {
+    let of = |path: &str| json_of(&["suggest", path, "--deadline", "80ms", "--json"]);
+    let film = of("examples/media/bigbuckbunny-720p25.h264");
+    let trace = of("examples/traces/bigbuckbunny-720p25-h264.csv");
+    for key in ["frames", "frame_bytes_max", "bits_per_second_mean"] {
+        assert_eq!(film[key], trace[key], "{key}");
+    }
+    assert_eq!(
+        film["choices"][0]["send_flags"],
+        "--rate 25/s --size 105256B --burst 1 --deadline 80ms --split h264"
+    );
+    assert_eq!(trace["choices"][0]["send_flags"], "--rate 25/s --size 105256B --burst 1 --deadline 80ms");
+    let rows = std::fs::read_to_string("../../examples/traces/bigbuckbunny-720p25-h264.csv").unwrap();
+    let fields = |row: &str| row.split(',').map(str::to_owned).collect::<Vec<_>>();
+    let print = |line: fn(&[String]) -> String| -> String {
+        rows.lines().skip(1).map(|row| line(&fields(row))).collect()
+    };
+    let compact = file("compact.csv", &print(|row| format!("packet,{},{}\n", row[1], row[2])));
+    let whole = print(|row| {
+        format!(
+            "packet,video,0,1,{0},1,{0},1,0.04,{1},48,K__\npacket,audio,1,1,{0},1,{0},1,0.02,9,1,K__\n",
+            row[1], row[2]
+        )
+    });
+    for path in [compact, file("whole.csv", &whole)] {
+        assert_eq!(of(&path), trace, "{path}");
+    }
+    let text =
+        String::from_utf8(punctual(&["suggest", &file("copy.csv", &rows), "--deadline", "80ms"]).stdout)
+            .unwrap();
+    assert!(text.contains("send      punctual send NAME@HOST --rate 25/s --size 105256B "), "{text}");
+}
+
+#[test]
+fn suggest_says_what_a_recording_lacks() {
+    let film = "examples/media/bigbuckbunny-720p25.h264";
+    let faster = json_of(&["suggest", film, "--deadline", "80ms", "--rate", "50/s", "--json"]);
+    assert!(
+        faster["choices"][0]["send_flags"].as_str().is_some_and(|flags| flags.starts_with("--rate 50/s "))
+    );
+    // Two frames without a parameter set.
+    let silent = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("silent.h264");
+    std::fs::write(&silent, [0, 0, 0, 1, 0x65, 0x88, 0, 0, 0, 1, 0x41, 0x9a]).unwrap();
+    let silent = silent.display().to_string();
+    assert!(complaint(&["suggest", &silent, "--deadline", "80ms"], 2).contains("give --rate, as 25/s"));
+    let trace = "examples/traces/bikes-640x272-h264.csv";
+    assert!(
+        complaint(&["suggest", trace, "--deadline", "80ms", "--rate", "25/s"], 2).contains("leave it out")
+    );
+    let nothing = file("prose.csv", "Once upon a time\n");
+    assert!(complaint(&["suggest", &nothing, "--deadline", "80ms"], 1).contains("ffprobe -v error"));
+    std::fs::write(&nothing, [0xff, 0xd8, 0xff]).unwrap();
+    assert!(complaint(&["suggest", &nothing, "--deadline", "80ms"], 1).contains("h264_mp4toannexb"));
+}
+
+#[test]
 fn what_takes_minutes_looks_first_where_its_output_goes() {
     let place = file("no-directory", "");
     let began = std::time::Instant::now();
@@ -173,7 +229,7 @@ fn usage_is_one_line_and_exit_code_2() {
     assert!(complaint(&["suggest", trace, "--deadline", "80"], 2).contains("80ms"));
     assert!(complaint(&["suggest", trace, "--deadline", "0ms"], 2).contains("more than 0"));
     assert!(
-        complaint(&["suggest", trace, "--deadline", "80ms", "--fragment", "0"], 2)
+        complaint(&["suggest", trace, "--deadline", "80ms", "--fragment", "0B"], 2)
             .contains("64 B to 65443 B")
     );
     assert!(complaint(&["sim"], 2).contains("see 'punctual sim --help'"));

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use punctual::{Consent, Contract, Endsystem, Nanos, OpenError, Rate};
+use punctual::{ChannelRefusal, Consent, Contract, Endsystem, Nanos, OpenError, Rate};
 use punctual_host::config::parse;
 use punctual_link::{MemoryLink, MemoryOptions};
 
@@ -31,14 +31,17 @@ fn host(name: &str, neighbour: &str, link: MemoryLink) -> Result<Endsystem, Box<
 
 /// Opens with the deadline that is wished for, or else takes what the network offers instead.
 fn open(host: &Endsystem, wish: Contract) -> Result<punctual::Channel, OpenError> {
-    match host.open("cam@b", wish) {
-        Err(OpenError::Refused(refusal)) => {
-            println!("no: {refusal}");
-            let Some(offer) = refusal.offer else { return Err(OpenError::Refused(refusal)) };
+    let error = match host.open("cam@b", wish) {
+        Err(error) => error,
+        opened => return opened,
+    };
+    println!("no: {error}");
+    match error {
+        OpenError::Refused { refusal: ChannelRefusal { offer: Some(offer), .. }, .. } => {
             println!("taking the offer: within {}", offer.deadline);
             host.open("cam@b", offer)
         }
-        answer => answer,
+        error => Err(error),
     }
 }
 

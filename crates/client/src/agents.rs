@@ -6,6 +6,7 @@ use std::sync::mpsc::Receiver;
 
 use punctual_ipc::api::{Answer, Push, Request};
 use punctual_ipc::ring::{InboxReader, RingHandles};
+use punctual_proto::Nanos;
 use punctual_proto::ids::{ChannelId, ListenerId};
 
 use crate::channel::Opened;
@@ -60,20 +61,20 @@ fn incoming(
         return shared.tell(Request::Refuse { channel, why: "the listener was just closed".into() });
     };
     let answer = lock(&queue.agent)(&request);
-    match answer {
-        Consent::Refuse(why) => shared.tell(Request::Refuse { channel, why: short(why) }),
-        Consent::Accept => {
-            // Where it fails, the daemon has told the other side; the listener goes on.
-            if let Ok(ring) = consent(shared, channel) {
-                let handler_time = queue.handler_time;
-                consented.insert(channel, (queue, Accepted { channel, ring, request, handler_time }));
-            }
-        }
+    let stall = match answer {
+        Consent::Refuse(why) => return shared.tell(Request::Refuse { channel, why: short(why) }),
+        Consent::Accept => None,
+        Consent::AcceptWithStall(stall) => Some(stall),
+    };
+    // Where it fails, the daemon has told the other side; the listener goes on.
+    if let Ok(ring) = consent(shared, channel, stall) {
+        let handler_time = queue.handler_time;
+        consented.insert(channel, (queue, Accepted { channel, ring, request, handler_time }));
     }
 }
 
-fn consent(shared: &Shared, channel: ChannelId) -> Result<InboxReader, Error> {
-    match shared.call(Request::Consent { channel })? {
+fn consent(shared: &Shared, channel: ChannelId, stall: Option<Nanos>) -> Result<InboxReader, Error> {
+    match shared.call(Request::Consent { channel, stall })? {
         (Answer::Ring { ring, .. }, descriptors) => {
             let reader = attach(shared, channel, RingHandles { shape: ring, descriptors });
             if reader.is_err() {
@@ -101,7 +102,8 @@ fn requested(shared: &Shared, listener: ListenerId, request: ChannelRequest, tok
     let answer =
         queue.as_ref().and_then(|queue| lock(&queue.source_agent).as_mut().map(|agent| agent(&request)));
     match (queue, answer) {
-        (Some(queue), Some(Consent::Accept)) => {
+        // What a receiver of its own may do is nothing to a sender.
+        (Some(queue), Some(Consent::Accept | Consent::AcceptWithStall(_))) => {
             let opened = open(shared, &request, token);
             queue.add_source(opened, request);
         }
@@ -114,7 +116,7 @@ fn requested(shared: &Shared, listener: ListenerId, request: ChannelRequest, tok
 fn open(shared: &Shared, request: &ChannelRequest, token: u64) -> Result<Opened, OpenError> {
     let open = Request::Open { to: request.to.clone(), contract: request.contract, token: Some(token) };
     let (_, reply) = shared.start_call(open)?;
-    Opened::from_reply(shared, reply.recv().map_err(|_| Error::Disconnected)?)
+    Opened::from_reply(shared, reply.recv().map_err(|_| Error::Disconnected)?, &request.contract)
 }
 
 /// A reason as long as the API lets it be.

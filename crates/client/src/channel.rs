@@ -1,16 +1,16 @@
 //! The sending end of a channel.
 
 use std::io::IoSlice;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use punctual_analysis::Contract;
 use punctual_ipc::api::{Answer, Request};
 use punctual_ipc::ring::outgoing::PushError;
 use punctual_ipc::ring::{OutboxWriter, RingHandles};
 use punctual_proto::api::{CloseReason, Grant};
-use punctual_proto::ids::ChannelId;
+use punctual_proto::ids::{Address, ChannelId};
 
 use crate::connection::{Connection, Reply, Shared, may_wait};
 use crate::error::{Error, OpenError, SendError};
@@ -26,9 +26,23 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
+    /// The reply to who asked for `wanted`.
+    pub(crate) fn from_reply(
+        shared: &Shared,
+        (result, descriptors): Reply,
+        wanted: &Contract,
+    ) -> Result<Self, OpenError> {
+        let answer = result.map_err(|error| OpenError::answered(error, wanted))?;
+        Self::from_answer(shared, answer, descriptors)
+    }
+
     /// Attaches to the ring; closes the channel where that fails.
-    pub(crate) fn from_reply(shared: &Shared, (result, descriptors): Reply) -> Result<Self, OpenError> {
-        let (channel, grant, shape) = match result? {
+    pub(crate) fn from_answer(
+        shared: &Shared,
+        answer: Answer,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Self, OpenError> {
+        let (channel, grant, shape) = match answer {
             Answer::Opened { channel, grant, ring } => (channel, Some(grant), ring),
             Answer::Ring { channel, ring } => (channel, None, ring),
             _ => return Err(Error::Unexpected.into()),
@@ -289,13 +303,15 @@ pub struct Opening {
     connection: Arc<Connection>,
     call: u64,
     reply: mpsc::Receiver<Reply>,
+    wanted: Contract,
     done: bool,
 }
 
 impl Opening {
-    pub(crate) fn start(connection: &Arc<Connection>, request: Request) -> Result<Self, Error> {
+    pub(crate) fn start(connection: &Arc<Connection>, to: Address, wanted: Contract) -> Result<Self, Error> {
+        let request = Request::Open { to, contract: wanted, token: None };
         let (call, reply) = connection.shared.start_call(request)?;
-        Ok(Self { connection: Arc::clone(connection), call, reply, done: false })
+        Ok(Self { connection: Arc::clone(connection), call, reply, wanted, done: false })
     }
 
     /// The outcome, if it is known; `None` until then and after it was given.
@@ -321,7 +337,7 @@ impl Opening {
 
     fn complete(&mut self, reply: Reply) -> Result<Channel, OpenError> {
         self.done = true;
-        Channel::new(&self.connection, Opened::from_reply(&self.connection.shared, reply)?)
+        Channel::new(&self.connection, Opened::from_reply(&self.connection.shared, reply, &self.wanted)?)
     }
 }
 

@@ -45,7 +45,7 @@ impl Endsystem {
     /// See [`ConnectError`].
     pub fn connect_to(path: impl AsRef<Path>) -> Result<Self, ConnectError> {
         let path = path.as_ref();
-        let socket = dial(path).map_err(|cause| ConnectError::NoDaemon { path: path.into(), cause })?;
+        let socket = dial(path).map_err(|cause| ConnectError::dialling(path, cause))?;
         Ok(Self { connection: Connection::start(socket, None)? })
     }
 
@@ -101,13 +101,9 @@ impl Endsystem {
     /// [`OpenError::Refused`] with the hop, its reason and its nearest offer.
     pub fn open(&self, peer: &str, contract: Contract) -> Result<Channel, OpenError> {
         let to = peer.parse::<Address>()?;
-        self.open_with(Request::Open { to, contract, token: None })
-    }
-
-    fn open_with(&self, request: Request) -> Result<Channel, OpenError> {
         let shared = &self.connection.shared;
-        let reply = shared.ask(request, Waiter::Caller)?;
-        Channel::new(&self.connection, Opened::from_reply(shared, reply)?)
+        let reply = shared.ask(Request::Open { to, contract, token: None }, Waiter::Caller)?;
+        Channel::new(&self.connection, Opened::from_reply(shared, reply, &contract)?)
     }
 
     /// As [`Endsystem::open`], without waiting.
@@ -116,7 +112,7 @@ impl Endsystem {
     /// Where it cannot even be asked.
     pub fn open_nonblocking(&self, peer: &str, contract: Contract) -> Result<Opening, OpenError> {
         let to = peer.parse::<Address>()?;
-        Ok(Opening::start(&self.connection, Request::Open { to, contract, token: None })?)
+        Ok(Opening::start(&self.connection, to, contract)?)
     }
 
     /// What `open` would be answered: the promise and what it is made of. Holds nothing, asks no application.
@@ -126,7 +122,7 @@ impl Endsystem {
     pub fn probe(&self, peer: &str, contract: Contract) -> Result<Grant, OpenError> {
         let to = peer.parse::<Address>()?;
         match self.connection.shared.call(Request::Probe { to, contract })?.0 {
-            Answer::Probed { answer } => answer.map_err(OpenError::Refused),
+            Answer::Probed { answer } => answer.map_err(|refusal| OpenError::refused(refusal, &contract)),
             _ => Err(Error::Unexpected.into()),
         }
     }
@@ -153,7 +149,7 @@ impl Endsystem {
         };
         match listener.queue.accept_or(|| lock(&shared.failed_asks).remove(&token))? {
             Ok(accepted) => Ok(Receiver::new(&self.connection, accepted)?),
-            Err(refusal) => Err(OpenError::Refused(refusal)),
+            Err(refusal) => Err(OpenError::refused(refusal, &contract)),
         }
     }
 
@@ -164,7 +160,9 @@ impl Endsystem {
     pub fn best_effort(&self, peer: &str, message_bytes_max: u32) -> Result<Channel, OpenError> {
         let to = peer.parse::<Address>()?;
         let ring = best_effort_ring(message_bytes_max)?;
-        self.open_with(Request::OpenBestEffort { to, ring })
+        let shared = &self.connection.shared;
+        let (answer, descriptors) = shared.call(Request::OpenBestEffort { to, ring })?;
+        Channel::new(&self.connection, Opened::from_answer(shared, answer, descriptors)?)
     }
 
     /// Receives best-effort flows to `name` at this host (rdata_recv).

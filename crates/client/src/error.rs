@@ -3,8 +3,9 @@
 //! Each error is one line that holds its cause; so none of them has a `source` that would repeat it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use punctual_analysis::{Contract, RefusalReason};
 #[cfg(feature = "embedded")]
 use punctual_engine::{CallError, LeadError};
 #[cfg(feature = "embedded")]
@@ -27,6 +28,18 @@ pub enum ConnectError {
         /// What the system said.
         cause: io::Error,
     },
+    /// This user may not use the socket, or not enter a directory on the way to it.
+    #[error(
+        "no permission to use the daemon's socket {}: {cause}; run this as a user who may, or set socket_mode in [daemon] of \
+         its configuration",
+        path.display()
+    )]
+    NoPermission {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
     /// The daemon said no.
     #[error("the daemon does not let this program in: {0}")]
     Denied(Error),
@@ -37,6 +50,17 @@ pub enum ConnectError {
     #[cfg(feature = "embedded")]
     #[error("cannot start the embedded host: {0}")]
     Host(HostError),
+}
+
+impl ConnectError {
+    /// What is wrong where the socket at `path` cannot be connected to.
+    pub(crate) fn dialling(path: &Path, cause: io::Error) -> Self {
+        let path = path.into();
+        match cause.kind() {
+            io::ErrorKind::PermissionDenied => Self::NoPermission { path, cause },
+            _ => Self::NoDaemon { path, cause },
+        }
+    }
 }
 
 /// A request that failed.
@@ -124,18 +148,39 @@ impl From<ApiError> for Error {
 /// No channel.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The network or the receiver said no: which hop, why, and what it could offer instead.
-    #[error("refused by {}", describe(.0))]
-    Refused(ChannelRefusal),
+    /// The network or the receiver said no.
+    #[error("refused{}", describe(refusal, wanted))]
+    Refused {
+        /// Which hop, why, and what it could offer instead.
+        refusal: ChannelRefusal,
+        /// What was asked for.
+        wanted: Box<Contract>,
+    },
     /// It did not come to that.
     #[error(transparent)]
     Failed(#[from] Error),
 }
 
-fn describe(refusal: &ChannelRefusal) -> String {
+impl OpenError {
+    /// The daemon's answer to who asked for `wanted`.
+    pub(crate) fn answered(error: ApiError, wanted: &Contract) -> Self {
+        match error {
+            ApiError::Refused(refusal) => Self::refused(refusal, wanted),
+            other => Self::Failed(other.into()),
+        }
+    }
+
+    pub(crate) fn refused(refusal: ChannelRefusal, wanted: &Contract) -> Self {
+        Self::Refused { refusal, wanted: Box::new(*wanted) }
+    }
+}
+
+/// First what was asked for and what all of the route needs, where the deadline is why; then the hop, and the offer.
+fn describe(refusal: &ChannelRefusal, wanted: &Contract) -> String {
+    let by = format!("{}by {refusal}", too_little_time(refusal, wanted));
     match &refusal.offer {
         Some(offer) => format!(
-            "{refusal}; it could offer {} B at {}, burst {}, within {}",
+            "{by}; it could offer {} B at {}, burst {}, within {}",
             offer.message_bytes_max,
             offer.rate_max.at_most(),
             offer.burst_messages_max,
@@ -144,20 +189,32 @@ fn describe(refusal: &ChannelRefusal) -> String {
         None => match refusal.cause {
             RefuseCause::Unreachable(_) => {
                 format!(
-                    "{refusal}: 'punctual status' on both shows whether punctuald runs there and the link is alive"
+                    "{by}: 'punctual status' on both shows whether punctuald runs there and the link is alive"
                 )
             }
-            _ => refusal.to_string(),
+            _ => by,
         },
     }
 }
 
-impl From<ApiError> for OpenError {
-    fn from(error: ApiError) -> Self {
-        match error {
-            ApiError::Refused(refusal) => Self::Refused(refusal),
-            other => Self::Failed(other.into()),
+/// A hop knows what is left for it of the deadline, and who asked knows the deadline only: it is said first. A blank where
+/// time is not why.
+fn too_little_time(refusal: &ChannelRefusal, wanted: &Contract) -> String {
+    let wants_time = match &refusal.cause {
+        RefuseCause::Deadline { .. } => true,
+        RefuseCause::Stage { refusal, .. } => matches!(refusal.reason, RefusalReason::Bound { .. }),
+        _ => false,
+    };
+    if !wants_time {
+        return " ".into();
+    }
+    let asked = format!(": a deadline of {} is too short", wanted.deadline);
+    let slower = refusal.offer.filter(|offer| offer.deadline > wanted.deadline);
+    match slower {
+        Some(offer) => {
+            format!("{asked}, the whole route needs {}; first refused ", offer.deadline.at_least())
         }
+        None => format!("{asked}; first refused "),
     }
 }
 
@@ -295,6 +352,10 @@ impl From<io::Error> for RecvError {
 
 #[cfg(test)]
 mod tests {
+    use punctual_analysis::{Nanos, Rate, Refusal};
+    use punctual_proto::api::StageKind;
+    use punctual_proto::ids::NodeId;
+
     use super::*;
 
     #[derive(Debug, Error)]
@@ -312,5 +373,52 @@ mod tests {
         assert_eq!(one_line(&told), "cannot start: no memory");
         let untold = nested("cannot start", Some(nested("no rings", Some(nested("no memory", None)))));
         assert_eq!(one_line(&untold), "cannot start: no rings: no memory");
+    }
+
+    #[test]
+    fn no_permission_is_not_no_daemon() {
+        let told = |kind| ConnectError::dialling(Path::new("/run/s"), io::Error::from(kind)).to_string();
+        let denied = told(io::ErrorKind::PermissionDenied);
+        assert!(denied.starts_with("no permission to use the daemon's socket /run/s: "), "{denied}");
+        assert!(denied.contains("socket_mode"), "{denied}");
+        for kind in [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused] {
+            assert!(told(kind).starts_with("no daemon at /run/s: "), "{}", told(kind));
+        }
+    }
+
+    fn contract(deadline: Nanos) -> Contract {
+        let rate = Rate::per_second(25).expect("a rate");
+        Contract::new(1_000, rate, 1, deadline).expect("a contract")
+    }
+
+    fn by_stage(reason: RefusalReason, offer: Option<Contract>) -> ChannelRefusal {
+        let refusal = Refusal { reason, bound_possible: None, period_possible: None };
+        let cause = RefuseCause::Stage { kind: StageKind::SourceCpu, refusal };
+        ChannelRefusal { node: NodeId(1), cause, offer, stages: Vec::new(), hosts: Vec::new() }
+    }
+
+    #[test]
+    fn a_deadline_that_is_too_short_is_said_with_what_the_route_needs_and_then_the_hop() {
+        let wanted = contract(Nanos::from_micros(10));
+        let bound = RefusalReason::Bound { possible: Nanos::from_micros(200), limit: Nanos::from_micros(9) };
+        let offer = Some(contract(Nanos(2_249_600)));
+        assert_eq!(
+            OpenError::refused(by_stage(bound, offer), &wanted).to_string(),
+            "refused: a deadline of 10.0 us is too short, the whole route needs 2249.6 us; first refused by node 1: source \
+             CPU: it needs 200.0 us at least, and 9000 ns of the deadline are left for it; it could offer 1000 B at 25/s, \
+             burst 1, within 2249.6 us"
+        );
+        let told = OpenError::refused(by_stage(bound, None), &wanted).to_string();
+        assert!(
+            told.starts_with("refused: a deadline of 10.0 us is too short; first refused by node 1: "),
+            "{told}"
+        );
+        // Who lacks something else is not told of the deadline.
+        let full = RefusalReason::Utilisation { wanted_ppm: 1_333_000, limit_ppm: 950_000 };
+        let told = OpenError::refused(by_stage(full, offer), &wanted).to_string();
+        assert!(
+            told.starts_with("refused by node 1: source CPU: the stage would be used to 133.3 %"),
+            "{told}"
+        );
     }
 }

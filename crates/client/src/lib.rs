@@ -37,6 +37,7 @@ mod endsystem;
 mod error;
 mod events;
 mod handler;
+mod latency;
 #[cfg(feature = "embedded")]
 mod lead;
 mod listener;
@@ -60,6 +61,7 @@ pub mod policy {
     };
 }
 
+pub use latency::OneWayLatency;
 #[cfg(feature = "embedded")]
 pub use lead::Lead;
 pub use listener::{ChannelRequest, Consent, IncomingRequest, Listener};

@@ -40,8 +40,12 @@ pub struct ChannelRequest {
 /// An agent's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Consent {
-    /// Yes.
+    /// Yes. The ring holds what comes while this program takes no message for 20 ms, as far as its user's quota of buffers
+    /// has room for that.
     Accept,
+    /// Yes, and the ring holds what comes while this program takes no message for so long. The channel is refused where
+    /// that is beyond the quota.
+    AcceptWithStall(Nanos),
     /// No, and why: the other side is told.
     Refuse(String),
 }

@@ -69,6 +69,11 @@ impl Receiver {
         self.ring.shape().message_bytes_max
     }
 
+    /// Messages that the ring holds: so many may come before this program takes one, and the next is lost.
+    pub fn messages_held_max(&self) -> u32 {
+        self.ring.shape().slots
+    }
+
     /// Limits how long `recv` and `recv_in_place` wait; `None`: for ever (default).
     pub fn set_recv_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;

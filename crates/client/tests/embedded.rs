@@ -111,3 +111,38 @@ fn an_engine_ends_with_its_last_handle() {
     let ended = receiver.recv_timeout(&mut [0; 3_000], PATIENCE);
     assert!(matches!(ended, Err(RecvError::Closed(Some(_)))), "{ended:?}");
 }
+
+/// Sends so many messages of 1 kHz, none of which is taken before all have left; how many are read then.
+fn read_after_a_stall(consent: Consent, messages: impl FnOnce(u32) -> u32) -> (u32, u32) {
+    let (a, b) = pair();
+    let listener = b.listen("cam", move |_| consent.clone()).expect("a listener");
+    let rate = Rate::per_second(1_000).expect("a rate");
+    let contract = Contract::new(64, rate, 1, Nanos::from_millis(100)).expect("a contract");
+    let mut channel = a.open("cam@b", contract).expect("a channel");
+    let mut receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
+    let held = receiver.messages_held_max();
+    let sent = messages(held);
+    for number in 0..sent {
+        channel.send(&number.to_le_bytes()).expect("sent");
+    }
+    assert!(channel.flush(PATIENCE).expect("open"));
+    let ended = channel.finish(PATIENCE).expect("the sink answers").expect("it has ended");
+    let mut read = 0;
+    while receiver.recv_timeout(&mut [0; 64], PATIENCE).is_ok() {
+        read += 1;
+    }
+    assert_eq!(ended.receipt.expect("a receipt").delivered, u64::from(read));
+    (held, read)
+}
+
+#[test]
+fn a_receiver_that_stalls_as_long_as_it_has_stated_loses_nothing() {
+    // Nobody looks at a clock: so many messages are sent, and nothing is taken meanwhile.
+    let (unasked, read) = read_after_a_stall(Consent::Accept, |held| held + 50);
+    assert_eq!(read, unasked, "what comes beyond the room that is there unasked is lost");
+    let stall = Consent::AcceptWithStall(Nanos::from_millis(500));
+    let (held, read) = read_after_a_stall(stall, |held| held);
+    assert_eq!(read, held, "nothing is lost");
+    // 500 ms at 1 kHz in place of the 50 ms for accepting (I' = I - 1/128).
+    assert_eq!(held - unasked, 504 - 51);
+}

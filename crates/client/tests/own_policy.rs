@@ -10,6 +10,6 @@ use punctual::OpenError;
 fn a_policy_of_the_programs_own_decides() {
     let (channels, refused) = example::open_until_refused().expect("two hosts");
     assert_eq!(channels.len(), 2);
-    let OpenError::Refused(refusal) = refused else { panic!("{refused}") };
+    let OpenError::Refused { refusal, .. } = refused else { panic!("{refused}") };
     assert!(refusal.to_string().contains("host a"), "{refusal}");
 }

@@ -73,7 +73,7 @@ fn a_receiver_says_no_and_the_sender_hears_why() {
     let (a, b) = (pair.a.connect(), pair.b.connect());
     let listener = b.listen("door", |_| Consent::refuse("not today")).expect("a listener");
     match a.open("door@b", contract(100, 10, 100)) {
-        Err(OpenError::Refused(refusal)) => {
+        Err(OpenError::Refused { refusal, .. }) => {
             assert_eq!(refusal.cause, RefuseCause::Receiver("not today".into()))
         }
         other => panic!("{:?}", other.err()),
@@ -114,7 +114,7 @@ fn a_probe_holds_nothing_and_asks_nobody() {
     let _listener = b.listen("cam", |_| panic!("the agent is not asked")).expect("a listener");
     let grant = a.probe("cam@b", contract(10_000, 25, 80)).expect("a grant");
     assert!(!grant.stages.is_empty());
-    assert!(matches!(a.probe("cam@b", contract(1 << 20, 1_000, 80)), Err(OpenError::Refused(_))));
+    assert!(matches!(a.probe("cam@b", contract(1 << 20, 1_000, 80)), Err(OpenError::Refused { .. })));
     eventually("nothing is held", || a.status().expect("status").node.channels == 0);
 }
 
@@ -166,7 +166,7 @@ fn a_receiver_asks_for_a_channel() {
     let listener = a.listen("film", |_| Consent::refuse("this one only sends")).expect("a listener");
     let wanted = contract(2_000, 25, 100);
     match b.request("film@a", wanted) {
-        Err(OpenError::Refused(refusal)) => assert!(matches!(refusal.cause, RefuseCause::Receiver(_))),
+        Err(OpenError::Refused { refusal, .. }) => assert!(matches!(refusal.cause, RefuseCause::Receiver(_))),
         other => panic!("{:?}", other.err()),
     }
     listener.on_request(move |request| {

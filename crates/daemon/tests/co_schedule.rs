@@ -148,7 +148,7 @@ impl Raw {
                 break channel;
             }
         };
-        assert!(matches!(self.ask(Request::Consent { channel }), Ok(Answer::Ring { .. })));
+        assert!(matches!(self.ask(Request::Consent { channel, stall: None }), Ok(Answer::Ring { .. })));
         (opening.finish().expect("a channel"), channel)
     }
 }

@@ -96,7 +96,7 @@ fn nobody_touches_what_is_anothers() {
         let unlisten = Request::Unlisten { listener: punctual_proto::ids::ListenerId(listener) };
         assert!(raw.ask(unlisten).0.is_err());
     }
-    assert!(raw.ask(Request::Consent { channel: others.0.id() }).0.is_err());
+    assert!(raw.ask(Request::Consent { channel: others.0.id(), stall: None }).0.is_err());
     assert!(raw.ask(Request::RefuseAsk { token: 1, why: String::new() }).0.is_err());
     still_works(&mut others);
     assert!(a.listen("mine", |_| Consent::Accept).is_err(), "still taken");
@@ -203,7 +203,7 @@ fn a_receiver_that_dies_ends_its_channels() {
             break channel;
         }
     };
-    let (consented, _ring) = dying.ask(Request::Consent { channel });
+    let (consented, _ring) = dying.ask(Request::Consent { channel, stall: None });
     assert!(matches!(consented, Ok(Answer::Ring { .. })));
     let mut channel = opening.finish().expect("a channel");
     channel.set_send_timeout(Some(PATIENCE));
@@ -308,7 +308,7 @@ fn a_refused_consent_does_not_reach_the_application() {
     let listener = listener.expect("a listener");
     let refused = a.open("cam@b", contract(101, 10, 200)).err().expect("refused");
     assert!(
-        matches!(refused, OpenError::Refused(ref refusal) if refusal.cause == RefuseCause::Receiver("too long".into()))
+        matches!(refused, OpenError::Refused { ref refusal, .. } if refusal.cause == RefuseCause::Receiver("too long".into()))
     );
     let _channel = a.open("cam@b", contract(100, 10, 200)).expect("a channel");
     let receiver = listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");

@@ -40,7 +40,7 @@ fn rate_of(host: &Endsystem) -> RateStatus {
 
 fn cause(refused: Result<punctual::Channel, OpenError>) -> RefuseCause {
     match refused {
-        Err(OpenError::Refused(refusal)) => refusal.cause,
+        Err(OpenError::Refused { refusal, .. }) => refusal.cause,
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("it was admitted"),
     }

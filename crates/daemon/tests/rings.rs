@@ -64,7 +64,7 @@ fn nobody_is_handed_the_ring_of_another() {
     let channel = hosts.channel.id();
     let thread = std::process::id();
     for request in [
-        Request::Consent { channel },
+        Request::Consent { channel, stall: None },
         Request::Refuse { channel, why: String::new() },
         Request::Close { channel },
         Request::Channel { channel },

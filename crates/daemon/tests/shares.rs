@@ -293,7 +293,7 @@ fn all_that_a_channel_takes_counts_at_both_ends() {
     let open = Packet::new(&Call { id: 7, request: open }, Vec::new()).expect("short");
     assert!(source.try_send(&open));
     let channel = incoming(&sink);
-    let Ok(Answer::Ring { ring: inbox, .. }) = sink.ask(Request::Consent { channel }).0 else {
+    let Ok(Answer::Ring { ring: inbox, .. }) = sink.ask(Request::Consent { channel, stall: None }).0 else {
         panic!("no ring")
     };
     let (FromDaemon::Answer { result: Ok(Answer::Opened { grant, ring: outbox, .. }), .. }, _) =

@@ -12,6 +12,5 @@ pub mod loads;
 pub mod measure;
 pub mod peer;
 pub mod report;
-pub mod session;
 pub mod testbed;
 pub mod witness;

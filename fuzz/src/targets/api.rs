@@ -116,7 +116,7 @@ fn requests() -> Vec<Request> {
         Request::Probe { to: to.clone(), contract },
         Request::Ask { source: to.clone(), reply_to: port(), contract },
         Request::RefuseAsk { token: 3, why: "no".into() },
-        Request::Consent { channel },
+        Request::Consent { channel, stall: None },
         Request::Refuse { channel, why: "no".into() },
         Request::Close { channel },
         Request::CoSchedule { channel, thread: 7 },
@@ -156,7 +156,7 @@ fn opening() -> Step {
 
 /// And a channel is open.
 fn opened(channel: ChannelId) -> Vec<Step> {
-    let consent = Step::Say(1, Request::Consent { channel });
+    let consent = Step::Say(1, Request::Consent { channel, stall: None });
     then(listening(), [opening(), Step::Run(5), consent, Step::Run(5)])
 }
 

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
+use super::ffprobe;
 use crate::contract::{MESSAGE_BYTES_MAX, SPAN_MAX};
 use crate::units::{Instant, Nanos};
 
@@ -26,8 +27,11 @@ pub struct Trace {
 /// What is wrong with a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TraceError {
-    /// The first line does not name the columns.
-    #[error("line 1 must name the columns `pts_s` and `bytes`")]
+    /// The first line neither names the columns nor is ffprobe's.
+    #[error(
+        "line 1 neither names the columns `pts_s` and `bytes` nor is one of ffprobe's: print them with '{}'",
+        ffprobe::COMMAND
+    )]
     Header,
     /// A line does not parse.
     #[error("line {line}: \"{text}\" is no {wanted}")]
@@ -38,6 +42,14 @@ pub enum TraceError {
         text: String,
         /// What should.
         wanted: &'static str,
+    },
+    /// A frame that is no message.
+    #[error("frame {frame} has {bytes} B: a message has 1 B to {} B", MESSAGE_BYTES_MAX)]
+    Size {
+        /// Counted from 0.
+        frame: usize,
+        /// Its size.
+        bytes: usize,
     },
     /// Too little to derive a rate from.
     #[error("at least two frames at different times are needed")]
@@ -59,33 +71,43 @@ impl Trace {
         }
     }
 
-    /// Reads lines of `frame,pts_s,bytes,...` in decoding order, which is the order of sending. Presentation
-    /// times may be out of order (B frames); the n-th line is sent at the n-th time. Players leave some times out
-    /// (`N/A`): each of those lies in the middle of the widest gap.
+    /// Reads lines of `frame,pts_s,bytes,...` behind one that names these columns, or lines of ffprobe (`-of csv`), in
+    /// decoding order, which is the order of sending. Presentation times may be out of order (B frames); the n-th line
+    /// is sent at the n-th time. Players leave some times out (`N/A`): each of those lies in the middle of the widest gap.
     ///
     /// # Errors
     /// A line that does not parse, or too few frames.
     pub fn parse_csv(text: &str) -> Result<Self, TraceError> {
-        let mut lines = text.lines().enumerate();
-        let header: Vec<&str> = lines.next().map_or("", |(_, line)| line).split(',').map(str::trim).collect();
-        let column = |name| header.iter().position(|&column| column == name).ok_or(TraceError::Header);
-        let (time_column, bytes_column) = (column("pts_s")?, column("bytes")?);
-        let (mut times, mut sizes, mut missing) = (Vec::new(), Vec::new(), 0);
-        for (index, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
-            let field = |column: usize| line.split(',').nth(column).unwrap_or("").trim();
-            let wrong = |text: &str, wanted| TraceError::Field { line: index + 1, text: text.into(), wanted };
-            let (time, bytes) = (field(time_column), field(bytes_column));
-            match time {
-                "N/A" => missing += 1,
-                known => times.push(nanos(known).ok_or_else(|| wrong(known, "time in seconds"))?),
+        let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).peekable();
+        let &(_, first) = lines.peek().ok_or(TraceError::Header)?;
+        let header: Vec<&str> = first.split(',').map(str::trim).collect();
+        let column = |name| header.iter().position(|&column| column == name);
+        let mut rows = Rows::default();
+        if let (Some(time), Some(bytes)) = (column("pts_s"), column("bytes")) {
+            for (index, line) in lines.skip(1) {
+                let field = |column: usize| line.split(',').nth(column).unwrap_or("").trim();
+                rows.add(index + 1, field(time), field(bytes))?;
             }
-            let size = bytes.parse().ok().filter(|size| (1..=MESSAGE_BYTES_MAX).contains(size));
-            sizes.push(size.ok_or_else(|| wrong(bytes, "frame size in bytes"))?);
+        } else {
+            for (index, line) in lines.filter(|(_, line)| !ffprobe::is_of_something_else(line)) {
+                let (time, bytes) = ffprobe::fields(line).ok_or_else(|| no_row(index + 1, line))?;
+                rows.add(index + 1, time, bytes)?;
+            }
         }
-        times.sort_unstable();
-        (0..missing).for_each(|_| halve_widest_gap(&mut times));
-        let frame = |(sent, bytes)| Frame { sent, bytes };
-        Self::new(times.into_iter().zip(sizes).map(frame).collect())
+        rows.into_trace()
+    }
+
+    /// Frames of these sizes, one after the other `interval` apart.
+    ///
+    /// # Errors
+    /// As [`Trace::new`]; a size that no message has.
+    pub fn regular(sizes: impl IntoIterator<Item = usize>, interval: Nanos) -> Result<Self, TraceError> {
+        let frame = |(index, size): (usize, usize)| {
+            let bytes = u32::try_from(size).ok().filter(|bytes| (1..=MESSAGE_BYTES_MAX).contains(bytes));
+            let bytes = bytes.ok_or(TraceError::Size { frame: index, bytes: size })?;
+            Ok(Frame { sent: Instant(interval.0.saturating_mul(index as u64)), bytes })
+        };
+        Self::new(sizes.into_iter().enumerate().map(frame).collect::<Result<_, _>>()?)
     }
 
     /// The frames in the order of sending; the first at 0.
@@ -117,6 +139,49 @@ impl Trace {
     }
 }
 
+/// Not a line of ffprobe. The first one says most about what the file is.
+fn no_row(line: usize, text: &str) -> TraceError {
+    match line {
+        1 => TraceError::Header,
+        line => {
+            TraceError::Field { line, text: text.into(), wanted: "line of ffprobe with a time and a size" }
+        }
+    }
+}
+
+/// Lines as they are read.
+#[derive(Default)]
+struct Rows {
+    /// In nanoseconds; a stream may begin before 0.
+    times: Vec<i128>,
+    sizes: Vec<u32>,
+    /// Lines without a time.
+    untimed: usize,
+}
+
+impl Rows {
+    fn add(&mut self, line: usize, time: &str, bytes: &str) -> Result<(), TraceError> {
+        let wrong = |text: &str, wanted| TraceError::Field { line, text: text.into(), wanted };
+        match time {
+            "N/A" => self.untimed += 1,
+            known => self.times.push(nanos(known).ok_or_else(|| wrong(known, "time in seconds"))?),
+        }
+        let size = bytes.parse().ok().filter(|size| (1..=MESSAGE_BYTES_MAX).contains(size));
+        self.sizes.push(size.ok_or_else(|| wrong(bytes, "frame size in bytes"))?);
+        Ok(())
+    }
+
+    fn into_trace(mut self) -> Result<Trace, TraceError> {
+        self.times.sort_unstable();
+        let start = self.times.first().copied().unwrap_or(0);
+        let since = |time: &i128| Instant(u64::try_from(time - start).unwrap_or(u64::MAX));
+        let mut times: Vec<Instant> = self.times.iter().map(since).collect();
+        (0..self.untimed).for_each(|_| halve_widest_gap(&mut times));
+        let frame = |(sent, bytes)| Frame { sent, bytes };
+        Trace::new(times.into_iter().zip(self.sizes).map(frame).collect())
+    }
+}
+
 /// Adds a time in the middle of the widest gap.
 fn halve_widest_gap(times: &mut Vec<Instant>) {
     let gap = |later: &usize| times[*later].since(times[*later - 1]);
@@ -125,8 +190,9 @@ fn halve_widest_gap(times: &mut Vec<Instant>) {
     }
 }
 
-/// "12.040000" seconds as nanoseconds, exactly.
-fn nanos(text: &str) -> Option<Instant> {
+/// "12.040000" or "-0.080000" seconds as nanoseconds, exactly.
+fn nanos(text: &str) -> Option<i128> {
+    let (text, sign) = text.strip_prefix('-').map_or((text, 1), |rest| (rest, -1));
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 9 {
@@ -138,5 +204,5 @@ fn nanos(text: &str) -> Option<Instant> {
     };
     let ns = whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction_ns)?;
     // Long recordings are fine; a day and more is a mistake in the column.
-    (ns <= SPAN_MAX.0 * 24).then_some(Instant(ns))
+    (ns <= SPAN_MAX.0 * 24).then_some(sign * i128::from(ns))
 }

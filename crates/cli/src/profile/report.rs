@@ -145,23 +145,20 @@ impl Report {
             ];
             for (colour, (name, values)) in of.into_iter().enumerate() {
                 let load = if one.loaded { "loaded" } else { "idle" };
-                series.push(Series {
-                    name: format!("{name}, {load}"),
-                    colour,
-                    dashed: one.loaded,
-                    dots: false,
-                    points: exceeded(values),
-                });
+                series.push(
+                    Series::new(format!("{name}, {load}"), colour, exceeded(values))
+                        .dashed(one.loaded)
+                        .without_dots(),
+                );
             }
         }
-        let plot = Plot {
-            title: format!("Cost of a 1400 B packet over {driver}: share of units that took longer"),
-            x: Axis::logarithmic("us"),
-            y: Axis::logarithmic("share of units"),
+        let plot = Plot::new(
+            format!("Cost of a 1400 B packet over {driver}: share of units that took longer"),
+            Axis::logarithmic("us"),
+            Axis::logarithmic("share of units"),
             series,
-            marks: Vec::new(),
-            legend: Legend::LowerLeft,
-        };
+        )
+        .with_legend(Legend::LowerLeft);
         save(path, &plot.svg(PLOT_SIZE)?)
     }
 }

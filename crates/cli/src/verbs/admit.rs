@@ -64,7 +64,7 @@ impl Admit {
             },
             Err(error) => {
                 let reason = Some(not_opened(&host, &error));
-                let OpenError::Refused(refusal) = error else { return Err(error.into()) };
+                let OpenError::Refused { refusal, .. } = error else { return Err(error.into()) };
                 let refusal = Some(refusal);
                 let (degraded_by, degraded_why) = (Vec::new(), Vec::new());
                 Answer { admitted: false, grant: None, refusal, degraded_by, degraded_why, reason }

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use anyhow::Context;
 use clap::Args;
 use punctual::{
-    CloseReason, Consent, Contract, MessageInfo, Name, Nanos, Receiver, RecvError, Timeliness, counted,
-    failure,
+    CloseReason, Consent, Contract, Endsystem, MessageInfo, Name, Nanos, OneWayLatency, Receiver, RecvError,
+    Timeliness, counted, failure,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -20,10 +20,12 @@ use crate::values;
 /// Listen on a name, take one channel, write its messages to standard output until it ends.
 #[derive(Args)]
 #[command(
-    after_help = "Example: punctual recv cam | ffplay -f h264 -\nA stage on the way that breaks its promise is said on \
+    after_help = "Example: punctual recv cam | ffplay -f h264 -\nSays on standard error that it listens. A sender that \
+                        fails before its first message is told of there, and it listens again.\nA stage on the way that breaks its promise is said on \
                         standard error as soon as this host hears of it. With --json the summary goes to standard error, \
-                        too, as its last line: standard output carries the messages (or an object with \"error\", \
-                        where it failed before the first).\n\
+                        too, as its last line (a line of its own for each sender that failed before its first message): \
+                        standard output carries the messages (or an object with \"error\", where it failed before the \
+                        first).\n\
                         Exit code 0: the sender ended the channel, or --count messages came; 1: it was killed, or the path \
                         or a daemon was lost."
 )]
@@ -43,6 +45,10 @@ pub struct Recv {
     /// Receive in SCHED_FIFO, at the priority that this host maps the channel's class and period to.
     #[arg(long)]
     co_schedule: bool,
+    /// How long this receiver may stop taking messages without losing one (200ms): the daemon keeps as many for it, within
+    /// this user's quota of buffers. Left out: 20ms where the quota has room for that.
+    #[arg(long, value_name = "TIME", value_parser = values::span)]
+    stall: Option<Nanos>,
     #[command(flatten)]
     host: Host,
 }
@@ -108,18 +114,33 @@ impl Received {
 
 impl Received {
     /// Counts a promised message by when it came.
-    fn judge(&mut self, info: &MessageInfo, slack_ns: i64, latency: Nanos) {
+    fn judge(&mut self, info: &MessageInfo, slack_ns: i64) {
         match info.timeliness {
             Timeliness::InTime => {}
             Timeliness::PerhapsLate => self.perhaps_late += 1,
             Timeliness::Late => self.late += 1,
             Timeliness::Unmeasured => self.unmeasured += 1,
         }
-        if info.clock_error.is_some() {
+        if let Some(OneWayLatency { measured, error }) = OneWayLatency::of(info) {
             self.slack_ns_min = Some(self.slack_ns_min.map_or(slack_ns, |least| least.min(slack_ns)));
-            self.latency_ns_max = self.latency_ns_max.max(Some(latency));
-            self.clock_error_ns_max = self.clock_error_ns_max.max(info.clock_error);
+            self.latency_ns_max = self.latency_ns_max.max(Some(measured));
+            self.clock_error_ns_max = self.clock_error_ns_max.max(Some(error));
         }
+    }
+
+    /// Nothing came, since something ended the sender, its host or the way: another one may do better.
+    fn is_of_a_failed_sender(&self) -> bool {
+        let failed = matches!(
+            self.ended,
+            Some(
+                CloseReason::PeerVanished
+                    | CloseReason::PeerStopped
+                    | CloseReason::PeerRestarted
+                    | CloseReason::PathLost
+                    | CloseReason::LeaseOver
+            )
+        );
+        failed && self.messages == 0
     }
 }
 
@@ -161,29 +182,41 @@ impl Recv {
     /// Where the name is taken, there is no daemon, `--from` is no host, the sender fails, or standard output cannot be
     /// written.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
-        let mut receiver = self.accept(output)?;
-        let mut received = Received::by(&receiver)?;
-        let stages = Stages::of(receiver.watch(), format!("{} from {}", self.name, received.from), output);
-        let taken = self.take(&mut receiver, &mut received, output);
-        drop(receiver);
-        received.broken = stages.end();
-        received.error = taken.as_ref().err().map(|error| failure(&punctual::one_line(error.as_ref()), 1));
-        summary(&received, output)?;
-        taken.map(|()| Outcome::Done)
-    }
-
-    /// Waits for a sender.
-    fn accept(&self, output: Output) -> anyhow::Result<Receiver> {
         let endsystem = self.host.connect()?;
         if let Some(host) = &self.from {
             endsystem.check_host(host.as_str()).context("--from")?;
         }
-        let only = self.from.clone();
+        loop {
+            let mut receiver = self.accept(&endsystem, output)?;
+            let mut received = Received::by(&receiver)?;
+            let channel = format!("{} from {}", self.name, received.from);
+            let stages = Stages::of(receiver.watch(), channel, output);
+            let taken = self.take(&mut receiver, &mut received, output);
+            drop(receiver);
+            received.broken = stages.end();
+            received.error =
+                taken.as_ref().err().map(|error| failure(&punctual::one_line(error.as_ref()), 1));
+            let is_over = !received.is_of_a_failed_sender();
+            if is_over || output.json {
+                summary(&received, output)?;
+            } else {
+                let why = ended(received.ended);
+                tell(&format!("the sender on {} failed before its first message: {why}", received.from));
+            }
+            if is_over {
+                return taken.map(|()| Outcome::Done);
+            }
+        }
+    }
+
+    /// Waits for a sender.
+    fn accept(&self, endsystem: &Endsystem, output: Output) -> anyhow::Result<Receiver> {
+        let (only, stall) = (self.from.clone(), self.stall);
         let listener = endsystem.listen(self.name.as_str(), move |request| match &only {
             Some(host) if host.as_str() != request.from => Consent::refuse(format!("only {host} is let in")),
-            _ => Consent::Accept,
+            _ => stall.map_or(Consent::Accept, Consent::AcceptWithStall),
         })?;
-        if output.is_live() {
+        if !output.json {
             tell(&format!("listening: senders open {}@{}", self.name, endsystem.host()));
         }
         let receiver = listener.accept()?;
@@ -235,7 +268,7 @@ impl Recv {
         received.demoted += u64::from(info.demoted);
         let latency = info.delivered.since(info.logical_arrival);
         if !info.unpromised {
-            received.judge(info, slack_ns, latency);
+            received.judge(info, slack_ns);
         }
         if self.info {
             let line = Line {

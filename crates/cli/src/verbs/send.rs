@@ -38,7 +38,7 @@ pub struct Send {
     peer: Address,
     #[command(flatten)]
     traffic: Traffic,
-    /// Where messages end: auto, h264 (a frame each), lines, or blocks as 1400B.
+    /// Where messages end: auto, h264 (a frame each), h264:1400B (frames cut up), lines, or blocks as 1400B.
     #[arg(long, default_value = "auto")]
     split: Split,
     #[command(flatten)]

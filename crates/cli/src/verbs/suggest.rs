@@ -5,27 +5,32 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use punctual::counted;
-use punctual_analysis::suggest::{
-    Choice, Fare, Kind, Packets, Reservation, Trace, choices, fare, reservation,
-};
+use punctual_analysis::suggest::{Choice, Fare, Kind, Packets, Reservation, choices, fare, reservation};
 use punctual_analysis::{Contract, Nanos, Rate};
 use serde::Serialize;
 
 use crate::output::{Outcome, Output, Usage};
+use crate::recording::{self, Recording};
 use crate::values;
 
-const EXAMPLE: &str = "Example:
-  $ punctual suggest examples/traces/bigbuckbunny-720p25-h264.csv --deadline 80ms
+const EXAMPLE: &str = "Examples:
+  $ punctual suggest examples/media/bigbuckbunny-720p25.h264 --deadline 80ms
+  $ ffprobe -v error -select_streams v:0 -show_entries packet=pts_time,size -of csv film.mp4 > film.csv
+  $ punctual suggest film.csv --deadline 80ms
   $ punctual suggest examples/traces/bikes-640x272-h264.csv --deadline 80ms --contract 30KB,25/s,1
 
-TRACE has a line `frame,pts_s,bytes,...` and then one line a frame in the order of sending.";
+RECORDING is a raw H.264 stream (Annex B), the CSV of ffprobe, or a line `frame,pts_s,bytes,...` and then one line a frame in
+the order of sending. Below each choice stand the flags of 'punctual send' that ask for it.";
 
 /// Contracts for a recorded stream.
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Suggest {
-    /// The recorded stream.
-    trace: PathBuf,
+    /// The recorded stream: .h264, or CSV.
+    recording: PathBuf,
+    /// Frames a second of a .h264 stream (25/s), where the stream does not say it or says it wrongly.
+    #[arg(long, value_parser = values::rate)]
+    rate: Option<Rate>,
     /// A frame must be complete so long after it was sent.
     #[arg(long, value_parser = values::span)]
     deadline: Nanos,
@@ -33,7 +38,7 @@ pub struct Suggest {
     #[arg(long, value_name = "S,R,B", value_parser = traffic)]
     contract: Option<Traffic>,
     /// Payload of a packet.
-    #[arg(long, value_parser = values::fragment, default_value = "1400")]
+    #[arg(long, value_parser = values::fragment, default_value = "1400B")]
     fragment: u32,
 }
 
@@ -42,8 +47,17 @@ struct Suggestion {
     frames: usize,
     frame_bytes_max: u32,
     bits_per_second_mean: u64,
-    choices: Vec<Choice>,
+    choices: Vec<Ready>,
     given: Option<Given>,
+}
+
+/// A choice, and how to ask for it.
+#[derive(Debug, Serialize)]
+struct Ready {
+    #[serde(flatten)]
+    choice: Choice,
+    /// For `punctual send`.
+    send_flags: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -59,9 +73,9 @@ impl Suggest {
     /// # Errors
     /// A trace that cannot be read or makes no sense, a contract out of range.
     pub fn run(self, output: Output) -> anyhow::Result<Outcome> {
-        let name = self.trace.display().to_string();
-        let text = std::fs::read_to_string(&self.trace).with_context(|| name.clone())?;
-        let trace = Trace::parse_csv(&text).with_context(|| name)?;
+        let name = self.recording.display().to_string();
+        let content = std::fs::read(&self.recording).with_context(|| name.clone())?;
+        let Recording { trace, is_h264 } = recording::read(&content, self.rate).with_context(|| name)?;
         let packets = Packets { fragment_bytes: self.fragment, ..Packets::default() };
         let given = self.contract.map(|traffic| traffic.within(self.deadline)).transpose()?;
         let given = given.map(|contract| Given {
@@ -74,11 +88,16 @@ impl Suggest {
             let wrong = format!("no contract carries this within {}", self.deadline);
             return Err(Usage(format!("{wrong}: give a deadline of more than 0 and up to an hour")).into());
         }
+        let frame_bytes_max = trace.bytes_max();
+        let ready = |choice: Choice| Ready {
+            send_flags: send_flags(&choice.contract, frame_bytes_max, is_h264),
+            choice,
+        };
         let suggestion = Suggestion {
             frames: trace.frames().len(),
-            frame_bytes_max: trace.bytes_max(),
+            frame_bytes_max,
             bits_per_second_mean: trace.bits_per_second(),
-            choices,
+            choices: choices.into_iter().map(ready).collect(),
             given,
         };
         output.print_with_units(&suggestion, describe)?;
@@ -112,6 +131,38 @@ fn traffic(text: &str) -> Result<Traffic, String> {
     })
 }
 
+/// What asks for exactly this contract, and cuts the stream into its messages.
+fn send_flags(contract: &Contract, frame_bytes_max: u32, is_h264: bool) -> String {
+    let bytes = contract.message_bytes_max;
+    let split = match (is_h264, bytes < frame_bytes_max) {
+        (true, true) => format!(" --split h264:{bytes}B"),
+        (true, false) => " --split h264".into(),
+        (false, true) => format!(" --split {bytes}B"),
+        (false, false) => String::new(),
+    };
+    format!(
+        "--rate {} --size {bytes}B --burst {} --deadline {}{split}",
+        exact_rate(contract.rate_max),
+        contract.burst_messages_max,
+        exact_span(contract.deadline)
+    )
+}
+
+/// As `values::rate` reads it, not rounded.
+fn exact_rate(rate: Rate) -> String {
+    match (1_000_000_000_u64.checked_rem(rate.interval().0), rate.interval()) {
+        (Some(0), Nanos(interval)) => format!("{}/s", 1_000_000_000 / interval),
+        (_, interval) => exact_span(interval),
+    }
+}
+
+/// As `values::span` reads it, not rounded.
+fn exact_span(Nanos(ns): Nanos) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let whole = units.into_iter().find(|(unit, _)| ns % unit == 0);
+    whole.map_or_else(|| format!("{ns}ns"), |(unit, name)| format!("{}{name}", ns / unit))
+}
+
 fn show_bit_rate(bits_per_second: u64) -> String {
     format!("{:.3} Mbit/s", bits_per_second as f64 / 1e6)
 }
@@ -127,8 +178,9 @@ fn describe(suggestion: &Suggestion) -> String {
         show_bytes(suggestion.frame_bytes_max.into()),
         show_bit_rate(suggestion.bits_per_second_mean)
     );
-    for Choice { kind, contract, reserves, fare } in &suggestion.choices {
-        text += &format!("\n{}\n{}", idea(*kind), describe_contract(contract, reserves, fare));
+    for Ready { choice: Choice { kind, contract, reserves, fare }, send_flags } in &suggestion.choices {
+        let contract = describe_contract(contract, reserves, fare);
+        text += &format!("\n{}\n{contract}  send      punctual send NAME@HOST {send_flags}\n", idea(*kind));
     }
     if let Some(Given { contract, reserves, fare }) = &suggestion.given {
         text += &format!("\nGiven\n{}", describe_contract(contract, reserves, fare));
@@ -168,4 +220,55 @@ fn describe_contract(contract: &Contract, reserves: &Reservation, fare: &Fare) -
         fare.frames_damaged,
         counted(fare.frames, "frame"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use punctual_analysis::suggest::Trace;
+
+    use super::*;
+    use crate::host::Traffic as Flags;
+    use crate::split::Split;
+
+    /// The flags of `send` that have to do with a contract.
+    #[derive(Parser)]
+    struct Asked {
+        #[command(flatten)]
+        traffic: Flags,
+        #[arg(long, default_value = "auto")]
+        split: Split,
+    }
+
+    fn asked(flags: &str) -> Asked {
+        Asked::parse_from(["send"].into_iter().chain(flags.split_whitespace()))
+    }
+
+    #[test]
+    fn the_flags_of_each_choice_ask_for_its_contract() {
+        // 29.97 frames a second, whose interval is no whole number of anything.
+        let sizes = (0..90).map(|frame| if frame % 30 == 0 { 90_000 } else { 3_000 + frame * 7 });
+        let trace = Trace::regular(sizes, Nanos(33_366_667)).expect("a trace");
+        let choices = choices(&trace, Nanos::from_millis(80), &Packets::default());
+        assert!(choices.len() >= 3, "{choices:?}");
+        for Choice { kind, contract, .. } in choices {
+            let of = |is_h264| asked(&send_flags(&contract, trace.bytes_max(), is_h264));
+            assert_eq!(of(true).traffic.contract().expect("in range"), contract, "{kind:?}");
+            let size = contract.message_bytes_max as usize;
+            let splits = match kind {
+                Kind::Peak => (Split::H264, Split::Auto),
+                _ => (Split::H264Cut(size), Split::Fixed(size)),
+            };
+            assert_eq!((of(true).split, of(false).split), splits, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn quantities_are_written_as_people_would_and_exactly() {
+        assert_eq!(exact_rate(Rate::per_second(25).expect("a rate")), "25/s");
+        assert_eq!(exact_rate(Rate::every(Nanos(33_366_667)).expect("a rate")), "33366667ns");
+        assert_eq!(exact_rate(Rate::every(Nanos::from_secs(10)).expect("a rate")), "10s");
+        assert_eq!(exact_span(Nanos::from_millis(80)), "80ms");
+        assert_eq!(exact_span(Nanos(1_500)), "1500ns");
+    }
 }

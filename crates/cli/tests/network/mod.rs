@@ -243,6 +243,13 @@ impl Running {
         assert!(self.stdout.bytes == expected, "punctual {} printed something else", self.what);
     }
 
+    /// Waits until standard error has this text so many times.
+    pub fn await_said(&mut self, text: &str, times: usize) {
+        while String::from_utf8_lossy(&self.stderr.bytes).matches(text).count() < times {
+            assert!(self.stderr.more(&self.what), "punctual {} ended before it said that", self.what);
+        }
+    }
+
     /// Writes to its standard input, which stays open.
     pub fn write(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().expect("an open pipe");

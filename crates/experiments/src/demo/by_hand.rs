@@ -7,7 +7,7 @@ use super::scenario;
 use super::stretch::Stretch;
 use crate::excuse::Excuses;
 use crate::measure::{LatencySummary, StreamSummary};
-use crate::session::System;
+use crate::testbed::System;
 
 /// Figures that differ by less of the larger one are equal.
 const EQUAL_WITHIN: f64 = 0.05;

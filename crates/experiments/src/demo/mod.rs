@@ -27,9 +27,10 @@ use table::LiveTable;
 use crate::excuse::Excuses;
 use crate::loads::film;
 use crate::report::{ensure_writable, save};
-use crate::session::{StreamSpec, System, Track, World};
 use crate::testbed::priority::prioritise;
-use crate::testbed::{Daemons, Embedded, Network, Options, Privilege, privilege};
+use crate::testbed::{
+    Daemons, Embedded, Network, Options, Privilege, StreamSpec, System, Track, World, privilege,
+};
 use crate::witness::Witness;
 
 /// What the caller wants.
@@ -152,7 +153,7 @@ fn ask_too_much(world: &World) -> anyhow::Result<Refused> {
     let _listener = b.listen("extra", |_| punctual::Consent::Accept)?;
     match a.open("extra@b", contract) {
         Ok(_) => Ok(Refused::granted(contract)),
-        Err(OpenError::Refused(refusal)) => Ok(Refused::new(contract, &refusal)),
+        Err(OpenError::Refused { refusal, .. }) => Ok(Refused::new(contract, &refusal)),
         Err(error) => Err(error).context("asking for one channel too many"),
     }
 }

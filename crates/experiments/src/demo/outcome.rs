@@ -9,8 +9,7 @@ use super::stretch::Stretch;
 use super::{describe, scenario};
 use crate::excuse::{Excuses, HoleSummary, summarise};
 use crate::measure::{LatencySummary, StreamSummary};
-use crate::session::{Finished, System};
-use crate::testbed::Privilege;
+use crate::testbed::{Finished, Privilege, System};
 use crate::witness::Testimony;
 
 /// Least of min(offered, reserved) that a guaranteed channel must deliver.

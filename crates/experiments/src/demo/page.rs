@@ -11,7 +11,7 @@ use super::stretch::Stretch;
 use super::table::{COLUMNS, head, latency_cells};
 use crate::measure::{LatencySummary, StreamSummary};
 use crate::report::{Axis, Legend, Mark, Page, Plot, Series, Table, save};
-use crate::session::System;
+use crate::testbed::System;
 
 const PLOT_SIZE: (u32, u32) = (540, 330);
 
@@ -229,21 +229,19 @@ fn latency_plots(outcome: &Outcome) -> anyhow::Result<Vec<String>> {
     let guaranteed = outcome.streams.iter().filter_map(|stream| Some((stream, stream.promised_ms?)));
     guaranteed
         .map(|(stream, promised)| {
-            let series = SYSTEMS.map(|system| Series {
-                name: system.name().into(),
-                colour: super::column(system),
-                dashed: system == System::Kernel,
-                dots: false,
-                points: exceedance(stream, system),
+            let series = SYSTEMS.map(|system| {
+                Series::new(system.name(), super::column(system), exceedance(stream, system))
+                    .dashed(system == System::Kernel)
+                    .without_dots()
             });
-            let plot = Plot {
-                title: format!("{}: share of messages later than", stream.name),
-                x: Axis::logarithmic("latency, ms"),
-                y: Axis::logarithmic("share of messages"),
-                series: series.into(),
-                marks: vec![Mark { x: promised, label: "bound".into(), colour: 3 }],
-                legend: Legend::LowerLeft,
-            };
+            let plot = Plot::new(
+                format!("{}: share of messages later than", stream.name),
+                Axis::logarithmic("latency, ms"),
+                Axis::logarithmic("share of messages"),
+                series,
+            )
+            .with_marks(vec![Mark { x: promised, label: "bound".into(), colour: 3 }])
+            .with_legend(Legend::LowerLeft);
             plot.svg(PLOT_SIZE)
         })
         .collect()
@@ -259,22 +257,23 @@ fn exceedance(stream: &StreamOutcome, system: System) -> Vec<(f64, f64)> {
 fn throughput_plots(outcome: &Outcome) -> anyhow::Result<Vec<String>> {
     SYSTEMS
         .map(|system| {
-            let series = outcome.streams.iter().enumerate().map(|(colour, stream)| Series {
-                name: stream.name.into(),
-                colour,
-                dashed: stream.promised_ms.is_none(),
-                dots: false,
-                points: stream.of(system).throughput.series(outcome.loaded[super::column(system)]),
+            let series = outcome.streams.iter().enumerate().map(|(colour, stream)| {
+                Series::new(
+                    stream.name,
+                    colour,
+                    stream.of(system).throughput.series(outcome.loaded[super::column(system)]),
+                )
+                .dashed(stream.promised_ms.is_none())
+                .without_dots()
             });
             let half = scenario::SLICE.as_secs_f64() * (scenario::SLICES / 2) as f64;
-            let plot = Plot {
-                title: format!("{}: delivered payload", system.name()),
-                x: Axis::linear("time under load, s"),
-                y: Axis::linear("Mbit/s"),
-                series: series.collect(),
-                marks: vec![Mark { x: half, label: "second video joins".into(), colour: 3 }],
-                legend: Legend::Top,
-            };
+            let plot = Plot::new(
+                format!("{}: delivered payload", system.name()),
+                Axis::linear("time under load, s"),
+                Axis::linear("Mbit/s"),
+                series,
+            )
+            .with_marks(vec![Mark { x: half, label: "second video joins".into(), colour: 3 }]);
             plot.svg(PLOT_SIZE)
         })
         .into_iter()

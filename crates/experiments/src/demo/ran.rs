@@ -5,7 +5,7 @@ use super::stretch::{Spans, Timetable};
 use crate::excuse::Excuses;
 use crate::loads::{SendLog, Sent};
 use crate::measure::{Latencies, LatencySummary, Question, StreamSummary};
-use crate::session::{Finished, System};
+use crate::testbed::{Finished, System};
 
 /// A system that has run.
 pub struct Ran {

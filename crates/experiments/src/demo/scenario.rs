@@ -3,9 +3,8 @@
 use punctual::{BitRate, Contract, Nanos};
 
 use crate::loads::{Arrivals, Content};
-use crate::session::StreamSpec;
-use crate::session::stream::contract;
-use crate::testbed::{LinkSpec, NetworkSpec};
+use crate::testbed::stream::contract;
+use crate::testbed::{LinkSpec, NetworkSpec, StreamSpec};
 
 /// The bottleneck r - b.
 pub const BOTTLENECK: BitRate = BitRate(40_000_000);

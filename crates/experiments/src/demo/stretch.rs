@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::scenario;
 use crate::measure::Windows;
-use crate::session::StreamSpec;
-use crate::session::track::Slice;
+use crate::testbed::StreamSpec;
+use crate::testbed::track::Slice;
 
 /// How long after its slice an answer may still be sent: more than full queues there and back delay it.
 pub const SETTLE: Nanos = Nanos::from_millis(400);

@@ -9,8 +9,7 @@ use super::outcome::Refused;
 use crate::excuse::Excuses;
 use crate::measure::throughput::mbit_per_s;
 use crate::report::Table;
-use crate::session::{System, Track};
-use crate::testbed::Privilege;
+use crate::testbed::{Privilege, System, Track};
 
 /// How often plain lines are printed.
 const PLAIN_EVERY: Nanos = Nanos::from_secs(2);

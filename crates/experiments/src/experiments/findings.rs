@@ -7,7 +7,7 @@ use super::measured::Measured;
 use crate::demo::outcome::Check;
 use crate::measure::StreamSummary;
 use crate::report::{Plot, Series, Table};
-use crate::session::System;
+use crate::testbed::System;
 use crate::witness::Testimony;
 
 /// One stream through one system at one point of a sweep.
@@ -41,6 +41,14 @@ pub struct Compared {
     pub punctual: String,
     /// Through plain kernel sockets.
     pub kernel: String,
+}
+
+impl Compared {
+    /// Of what `show` says of each system.
+    pub fn of(what: impl Into<String>, paper: &str, show: impl Fn(System) -> String) -> Self {
+        let (punctual, kernel) = (show(System::Punctual), show(System::Kernel));
+        Self { what: what.into(), paper: paper.into(), punctual, kernel }
+    }
 }
 
 /// Everything that an experiment found.
@@ -82,13 +90,14 @@ impl Findings {
         let mut series = Vec::new();
         for (colour, stream) in streams.iter().enumerate() {
             for system in [System::Punctual, System::Kernel] {
-                series.push(Series {
-                    name: format!("{stream}, {}", system.name()),
-                    colour,
-                    dashed: system == System::Kernel,
-                    dots: true,
-                    points: self.of(part, system, stream).map(|one| (one.x, value(&one.figures))).collect(),
-                });
+                series.push(
+                    Series::new(
+                        format!("{stream}, {}", system.name()),
+                        colour,
+                        self.of(part, system, stream).map(|one| (one.x, value(&one.figures))),
+                    )
+                    .dashed(system == System::Kernel),
+                );
             }
         }
         series

@@ -1,45 +1,47 @@
-//! What the HARTS experiments share (section 6.1): three guaranteed sources, one of them bursty, each 0.16 of
+//! HARTS section 6 on one link: isolation (figure 7), a channel that breaks its contract (figure 8), and burstiness by the
+//! size of messages (6.3). All have (6.1) three guaranteed sources, one of them bursty, each 0.16 of
 //! the capacity, and best effort from 0.16 of it on; messages of 4 packets, deadline 50 ms, link horizon 0, 50
 //! slots a source.
 //!
 //! The capacity is the paper's 500 packets a second, with packets of 1,400 B payload instead of 2 KB.
 
-use punctual::{BitRate, Contract, Horizon, Nanos, Rate};
+use punctual::{BitRate, Contract, Horizon, Nanos, Rate, counted};
 
 use super::Conditions;
 use super::findings::{Compared, Findings};
 use super::sweep::{Point, Sweep};
+use crate::demo::outcome::Check;
 use crate::loads::{Arrivals, Content};
-use crate::report::{Axis, Legend, Plot, Series};
-use crate::session::{StreamSpec, System};
-use crate::testbed::LinkSpec;
+use crate::measure::StreamSummary;
+use crate::report::{Axis, Plot, Series};
+use crate::testbed::{LinkSpec, StreamSpec, System};
 
 /// Packets a second that the link carries.
-pub const CAPACITY_PPS: f64 = 500.0;
+const CAPACITY_PPS: f64 = 500.0;
 /// Packets a second of each guaranteed source.
-pub const SOURCE_PPS: f64 = 80.0;
+const SOURCE_PPS: f64 = 80.0;
 /// Payload of a packet.
-pub const PACKET_BYTES: usize = 1_400;
+const PACKET_BYTES: usize = 1_400;
 /// Packets of a message.
-pub const MESSAGE_PACKETS: usize = 4;
+const MESSAGE_PACKETS: usize = 4;
 /// Slots of a source in packets.
-pub const SLOTS: usize = 50;
+const SLOTS: usize = 50;
 /// The periodic sources and the bursty one, by the paper's numbers.
-pub const CHANNELS: [&str; 3] = ["channel-1", "channel-2", "channel-3"];
+const CHANNELS: [&str; 3] = ["channel-1", "channel-2", "channel-3"];
 /// Channel 0.
-pub const BEST_EFFORT: &str = "best-effort";
+const BEST_EFFORT: &str = "best-effort";
 /// Messages that a bursty source sends at once.
 const BURST: u32 = 5;
 const DEADLINE: Nanos = Nanos::from_millis(50);
 
 /// A link of [`CAPACITY_PPS`] full packets.
-pub fn link() -> LinkSpec {
+fn link() -> LinkSpec {
     let bits_per_packet = ((PACKET_BYTES + 64 + 66) * 8) as f64;
     LinkSpec::new(BitRate((CAPACITY_PPS * bits_per_packet) as u64), Nanos::from_millis(200))
 }
 
 /// The span between messages of `packets` packets of a guaranteed source.
-pub fn interval(packets: usize) -> Nanos {
+fn interval(packets: usize) -> Nanos {
     Nanos((packets as f64 / SOURCE_PPS * 1e9) as u64)
 }
 
@@ -48,7 +50,7 @@ pub fn interval(packets: usize) -> Nanos {
 ///
 /// # Panics
 /// Never: the figures are constants within range.
-pub fn promise(packets: usize) -> Contract {
+fn promise(packets: usize) -> Contract {
     let interval = interval(packets);
     let burst = (SLOTS / packets).max(1);
     let rate = Rate::every(interval).expect("not zero");
@@ -57,7 +59,7 @@ pub fn promise(packets: usize) -> Contract {
 }
 
 /// Best effort and the three channels; channel 2 is bursty.
-pub fn streams(packets: usize) -> Vec<StreamSpec> {
+fn streams(packets: usize) -> Vec<StreamSpec> {
     let bytes = packets * PACKET_BYTES;
     let burst = BURST.min((SLOTS / packets).max(1) as u32);
     let arrivals = |name| match name {
@@ -73,12 +75,12 @@ pub fn streams(packets: usize) -> Vec<StreamSpec> {
 }
 
 /// Bursty best effort at `pps` packets a second.
-pub fn best_effort(pps: f64) -> Arrivals {
+fn best_effort(pps: f64) -> Arrivals {
     Arrivals::Bursty { interval: Nanos((MESSAGE_PACKETS as f64 / pps * 1e9) as u64), burst: BURST }
 }
 
 /// Best-effort loads in packets a second: 0.16 to 0.96 of the capacity, and twice the capacity.
-pub fn loads(conditions: &Conditions) -> &'static [f64] {
+fn loads(conditions: &Conditions) -> &'static [f64] {
     if conditions.quick {
         &[80.0, 240.0, 480.0, 1_000.0]
     } else {
@@ -87,7 +89,7 @@ pub fn loads(conditions: &Conditions) -> &'static [f64] {
 }
 
 /// The sweep over best-effort loads.
-pub fn sweep(part: &'static str, conditions: &Conditions) -> Sweep {
+fn sweep(part: &'static str, conditions: &Conditions) -> Sweep {
     let point = |&pps: &f64| Point { x: pps, set: vec![(BEST_EFFORT, best_effort(pps))] };
     let slots_bytes = SLOTS * (PACKET_BYTES + 64);
     Sweep {
@@ -103,7 +105,7 @@ pub fn sweep(part: &'static str, conditions: &Conditions) -> Sweep {
 }
 
 /// p50 and largest latency of a channel over a sweep, and what was lost.
-pub fn latencies(findings: &Findings, part: &str, system: System, stream: &str) -> String {
+fn latencies(findings: &Findings, part: &str, system: System, stream: &str) -> String {
     let mut p50: (f64, f64) = (f64::MAX, 0.0);
     let (mut most, mut lost) = (0.0_f64, 0);
     for one in findings.of(part, system, stream) {
@@ -115,54 +117,164 @@ pub fn latencies(findings: &Findings, part: &str, system: System, stream: &str) 
 }
 
 /// The longest from sending to delivery over a sweep: queueing ahead of the logical arrival included.
-pub fn queueing(findings: &Findings, part: &str, stream: &str) -> f64 {
+fn queueing(findings: &Findings, part: &str, stream: &str) -> f64 {
     findings.of(part, System::Punctual, stream).map(|one| one.figures.from_sending.max_ms).fold(0.0, f64::max)
 }
 
 /// Most slots in use at once.
-pub fn slots(findings: &Findings, part: &str, stream: &str) -> String {
+fn slots(findings: &Findings, part: &str, stream: &str) -> String {
     let most = findings.of(part, System::Punctual, stream).filter_map(|one| one.slots_max).max();
     most.map_or("-".into(), |slots| slots.to_string())
 }
 
 /// The paper beside us for one part.
-pub fn compared(findings: &Findings, part: &str, paper: [&str; 4]) -> Vec<Compared> {
-    let mut rows: Vec<Compared> = CHANNELS
-        .iter()
-        .zip(paper)
-        .map(|(stream, paper)| Compared {
-            what: format!("{part}: {stream}"),
-            paper: paper.into(),
-            punctual: format!(
-                "{}, from sending at most {:.0} ms, most slots {}",
-                latencies(findings, part, System::Punctual, stream),
-                queueing(findings, part, stream),
-                slots(findings, part, stream)
-            ),
-            kernel: latencies(findings, part, System::Kernel, stream),
+fn compared(findings: &Findings, part: &str, paper: [&str; 4]) -> Vec<Compared> {
+    let channel = |(stream, paper): (&&str, &str)| {
+        let all = |system| latencies(findings, part, system, stream);
+        let (most_ms, slots) = (queueing(findings, part, stream), slots(findings, part, stream));
+        Compared::of(format!("{part}: {stream}"), paper, |system| match system {
+            System::Punctual => {
+                format!("{}, from sending at most {most_ms:.0} ms, most slots {slots}", all(system))
+            }
+            _ => all(system),
         })
-        .collect();
-    rows.push(Compared {
-        what: format!("{part}: best effort"),
-        paper: paper[3].into(),
-        punctual: latencies(findings, part, System::Punctual, BEST_EFFORT),
-        kernel: latencies(findings, part, System::Kernel, BEST_EFFORT),
-    });
-    rows
+    };
+    let best_effort = |system| latencies(findings, part, system, BEST_EFFORT);
+    let last = Compared::of(format!("{part}: best effort"), paper[3], best_effort);
+    CHANNELS.iter().zip(paper).map(channel).chain([last]).collect()
 }
 
 /// Largest latency of each channel over the best-effort load, and the bound.
-pub fn plot(findings: &Findings, part: &'static str, title: &str) -> Plot {
+fn plot(findings: &Findings, part: &'static str, title: &str) -> Plot {
     let mut series = findings.curves(part, &CHANNELS, |figures| figures.latency.max_ms);
     let xs = findings.of(part, System::Punctual, CHANNELS[0]).map(|one| (one.x, DEADLINE.as_millis_f64()));
-    let bound = Series { name: "bound".into(), colour: 6, dashed: false, dots: false, points: xs.collect() };
+    let bound = Series::new("bound", 6, xs).without_dots();
     series.push(bound);
-    Plot {
-        title: title.into(),
-        x: Axis::linear("best-effort load, packets/s (capacity 500, guaranteed 240)"),
-        y: Axis::linear("largest latency from the logical arrival, ms"),
+    Plot::new(
+        title,
+        Axis::linear("best-effort load, packets/s (capacity 500, guaranteed 240)"),
+        Axis::linear("largest latency from the logical arrival, ms"),
         series,
-        marks: Vec::new(),
-        legend: Legend::Top,
+    )
+}
+
+/// Figure 7: well-behaved channels, periodic and bursty, under growing best-effort load.
+pub fn isolation(conditions: &Conditions) -> anyhow::Result<Findings> {
+    const PART: &str = "7";
+    let mut findings = sweep(PART, conditions).run(conditions)?;
+    findings.x = "best effort pps";
+    findings.check_guarantees();
+    findings.check_best_effort(PART, BEST_EFFORT, link().rate);
+    let paper = [
+        "independent of the load, none lost",
+        "as periodic: most wait for their logical arrival",
+        "independent of the load, none lost",
+        "grows until saturation, then drops",
+    ];
+    findings.compared = compared(&findings, PART, paper);
+    findings.plot = Some(plot(&findings, PART, "HARTS figure 7: well-behaved channels under best effort"));
+    Ok(findings)
+}
+
+/// Figure 8: the same while channel 3 sends at twice its rate, periodically or in bursts.
+pub fn misbehaving(conditions: &Conditions) -> anyhow::Result<Findings> {
+    const OFFENDER: &str = "channel-3";
+    const PARTS: [&str; 2] = ["8 periodic", "8 bursty"];
+    let interval = Nanos(interval(MESSAGE_PACKETS).as_u64() / 2);
+    let twice = [Arrivals::Periodic { interval }, Arrivals::Bursty { interval, burst: 10 }];
+    let mut findings = Findings::default();
+    for (part, arrivals) in PARTS.into_iter().zip(twice) {
+        let mut sweep = sweep(part, conditions);
+        for stream in sweep.streams.iter_mut().filter(|stream| stream.name == OFFENDER) {
+            stream.arrivals = arrivals.clone();
+        }
+        if conditions.quick {
+            sweep.points.retain(|point| point.x != 480.0);
+        }
+        findings.add(sweep.run(conditions)?);
     }
+    findings.x = "best effort pps";
+    findings.check_guarantees();
+    for part in PARTS {
+        let paper = [
+            "as without the offender",
+            "as without the offender",
+            "excess dropped, the rest in time, long queueing",
+            "as without the offender",
+        ];
+        let rows = compared(&findings, part, paper);
+        findings.compared.extend(rows);
+    }
+    let title = "HARTS figure 8: channel 3 sends twice its rate";
+    findings.plot = Some(plot(&findings, PARTS[0], title));
+    Ok(findings)
+}
+
+/// 6.3: the same loads in messages of 4 to 32 KB; the paper's queues overflowed and lost packets of channels that kept their
+/// contracts.
+pub fn burst(conditions: &Conditions) -> anyhow::Result<Findings> {
+    let mut findings = Findings::default();
+    for packets in SIZES_PACKETS {
+        let sweep = Sweep {
+            streams: streams(packets),
+            // What is left of the link, all of it.
+            points: vec![Point { x: kilobytes(packets), set: vec![(BEST_EFFORT, best_effort(260.0))] }],
+            // Whole bursts of this size after the warm-up.
+            slice: WARM_UP
+                + interval(packets) * if conditions.quick { 12 } else { 40 } * (24 / packets as u64),
+            warm_up: WARM_UP,
+            ..sweep(BY_SIZE, conditions)
+        };
+        findings.add(sweep.run(conditions)?);
+    }
+    findings.x = "message KB";
+    findings.check_guarantees();
+    let lost = |system| -> u64 {
+        let figures = CHANNELS.iter().flat_map(|stream| findings.of(BY_SIZE, system, stream));
+        figures.map(|one| one.figures.never_came()).sum()
+    };
+    let check =
+        Check::at_most("conforming messages lost or refused".into(), lost(System::Punctual) as f64, 0.0);
+    let what = "loss of conforming messages, 4 to 32 KB";
+    let paper = "some, by the burstiness of the source";
+    let row = Compared::of(what, paper, |system| counted(lost(system), "message"));
+    let by_size = SIZES_PACKETS.map(|packets| latency_row(&findings, packets));
+    findings.compared = [row].into_iter().chain(by_size).collect();
+    findings.checks.push(check);
+    findings.plot = Some(plot_lost(&findings));
+    Ok(findings)
+}
+
+/// Part of the sweeps over sizes.
+const BY_SIZE: &str = "6.3";
+/// Packets of a message: 4, 8, 16 and 32 KB.
+const SIZES_PACKETS: [usize; 4] = [3, 6, 12, 24];
+const WARM_UP: Nanos = Nanos::from_millis(300);
+
+fn kilobytes(packets: usize) -> f64 {
+    (packets * PACKET_BYTES) as f64 / 1e3
+}
+
+fn latency_row(findings: &Findings, packets: usize) -> Compared {
+    let x = kilobytes(packets);
+    let bound = promise(packets).deadline.as_millis_f64();
+    Compared::of(format!("bursty source, {x:.1} KB (bound {bound:.0} ms)"), "-", |system| {
+        let figure = findings.of(BY_SIZE, system, CHANNELS[1]).find(|one| one.x == x);
+        figure.map_or("-".into(), |one| {
+            let latency = &one.figures.latency;
+            let lost = one.figures.never_came();
+            format!("p50 {:.1}, max {:.1} ms, {lost} lost", latency.p50_ms, latency.max_ms)
+        })
+    })
+}
+
+fn plot_lost(findings: &Findings) -> Plot {
+    let percent =
+        |figures: &StreamSummary| figures.never_came() as f64 * 100.0 / figures.judged().max(1) as f64;
+    Plot::new(
+        "HARTS 6.3: loss of conforming messages by their size",
+        Axis::linear("message, KB"),
+        Axis::linear("lost, %"),
+        findings.curves(BY_SIZE, &CHANNELS, percent),
+    )
 }

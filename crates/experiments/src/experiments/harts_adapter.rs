@@ -7,18 +7,16 @@ use punctual::{BitRate, Nanos};
 use punctual_link::Link;
 use serde::Serialize;
 
-use super::{Conditions, Measured};
+use super::{Conditions, Measured, judged};
 use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::loads::Class;
 use crate::measure::laps::rate_of;
 use crate::measure::{Figures, Side, Statistic, compare_rounds};
-use crate::report::{Axis, Legend, Plot, Series};
-use crate::session::adapter::{self, LAP_BYTES};
-use crate::session::{Bed, Pair};
+use crate::report::{Axis, Plot, Series};
+use crate::testbed::adapter::{self, LAP_BYTES};
 use crate::testbed::configuration::Driver;
-use crate::testbed::{LinkSpec, Options};
-use crate::witness::Witness;
+use crate::testbed::{Bed, LinkSpec, Options, Pair};
 
 const LINK: BitRate = BitRate(400_000_000);
 const QUEUE: Nanos = Nanos::from_millis(20);
@@ -62,9 +60,6 @@ impl Found {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// Where the test bed fails or the run is interrupted.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let (sizes, mtu): (&[usize], _) = match conditions.driver {
         Driver::Xdp => (&SIZES, MTU),
@@ -81,11 +76,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let witness = conditions.witness()?;
     let found =
         pair.place.on_cpu(Class::Ordinary, || sweep(source.as_mut(), sink.as_mut(), sizes, conditions))?;
-    let testimony = witness.map(Witness::stop).unwrap_or_default();
-    let excuses = Excuses::new(&testimony.holes, punctual::Ppm(0));
-    let mut measured = judge(&found, &excuses)?;
-    measured.testimony = testimony;
-    Ok(measured)
+    judged(witness, |excuses| judge(&found, excuses))
 }
 
 /// All sizes and depths in turns; at the end [`DEPTH`] once more for the longest packets: A/A.
@@ -119,7 +110,7 @@ fn judge(found: &[Found], excuses: &Excuses) -> anyhow::Result<Measured> {
     let (again, found) = found.split_last().ok_or_else(|| anyhow::anyhow!("nothing was measured"))?;
     let mut measured = Measured::new(
         "packet, B",
-        &["bytes", "depth", "mbyte_s", "lost", "samples", "p50_us", "mean_us", "p99_us", "max_us", "excused"],
+        "bytes, depth, mbyte_s, lost, samples, p50_us, mean_us, p99_us, max_us, excused",
     );
     for one in found {
         let access = one.access.figures(excuses);
@@ -167,23 +158,17 @@ fn judge(found: &[Found], excuses: &Excuses) -> anyhow::Result<Measured> {
 }
 
 fn plot(found: &[Found], excuses: &Excuses) -> Plot {
-    let series = DEPTHS.into_iter().enumerate().map(|(colour, depth)| Series {
-        name: format!("pipeline depth {depth}"),
-        colour,
-        dashed: false,
-        dots: true,
-        points: found
-            .iter()
-            .filter(|one| one.depth == depth)
-            .map(|one| (one.bytes as f64, one.mbyte_s(excuses)))
-            .collect(),
+    let series = DEPTHS.into_iter().enumerate().map(|(colour, depth)| {
+        Series::new(
+            format!("pipeline depth {depth}"),
+            colour,
+            found.iter().filter(|one| one.depth == depth).map(|one| (one.bytes as f64, one.mbyte_s(excuses))),
+        )
     });
-    Plot {
-        title: "HARTS figure 4: throughput of the bare adapter".into(),
-        x: Axis::logarithmic("packet, B"),
-        y: Axis::linear("MB/s"),
-        series: series.collect(),
-        marks: Vec::new(),
-        legend: Legend::Top,
-    }
+    Plot::new(
+        "HARTS figure 4: throughput of the bare adapter",
+        Axis::logarithmic("packet, B"),
+        Axis::linear("MB/s"),
+        series,
+    )
 }

@@ -12,18 +12,16 @@ use punctual_link::Link;
 use punctual_os::clock::{duration, now, wait_until};
 use serde::Serialize;
 
-use super::{Conditions, Measured};
+use super::{Conditions, Measured, judged};
 use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::loads::Class;
 use crate::measure::laps::rate_of;
 use crate::measure::{Figures, Laps, Sample, Side, Statistic, compare_rounds};
-use crate::report::{Axis, Legend, Plot, Series};
-use crate::session::adapter::{self, LAP_BYTES};
-use crate::session::{Bed, Hosting, Pair, Place};
+use crate::report::{Axis, Plot, Series};
+use crate::testbed::adapter::{self, LAP_BYTES};
 use crate::testbed::configuration::Driver;
-use crate::testbed::{LinkSpec, Options};
-use crate::witness::Witness;
+use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place};
 
 const LINK: BitRate = BitRate(400_000_000);
 const QUEUE: Nanos = Nanos::from_millis(50);
@@ -81,9 +79,6 @@ fn fragments(driver: Driver) -> [u32; 3] {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// Where the test bed fails or the run is interrupted.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::new(LINK, QUEUE).with_mtu(MTU), pinned: true };
     let fragments = fragments(conditions.driver);
@@ -120,11 +115,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
             found.push(one);
         }
     }
-    let testimony = witness.map(Witness::stop).unwrap_or_default();
-    let excuses = Excuses::new(&testimony.holes, punctual::Ppm(0));
-    let mut measured = judge(&found, &own, &excuses)?;
-    measured.testimony = testimony;
-    Ok(measured)
+    judged(witness, |excuses| judge(&found, &own, excuses))
 }
 
 impl Own {
@@ -234,9 +225,8 @@ fn take(receiver: &mut Receiver, length: Nanos) -> anyhow::Result<Vec<Sample>> {
 }
 
 fn judge(found: &[Found], own: &Own, excuses: &Excuses) -> anyhow::Result<Measured> {
-    let columns =
-        ["fragment_bytes", "message_kb", "mbyte_s", "samples", "p50_us", "mean_us", "max_us", "excused"];
-    let mut measured = Measured::new("message, KB", &columns);
+    let columns = "fragment_bytes, message_kb, mbyte_s, samples, p50_us, mean_us, max_us, excused";
+    let mut measured = Measured::new("message, KB", columns);
     let rates = |laps: &Side| {
         let figures = laps.figures(excuses);
         [figures.clean, figures.with_holes].map(|laps| rate_of(LAP_BYTES, laps.mean_us) / 1e6)
@@ -291,28 +281,24 @@ fn plot(found: &[Found], adapter_mbyte_s: f64, excuses: &Excuses) -> Plot {
     let mut series: Vec<Series> = found
         .chunks(SIZES_KB.len())
         .enumerate()
-        .map(|(colour, of_fragment)| Series {
-            name: format!("fragments of {} B", of_fragment[0].fragment),
-            colour,
-            dashed: false,
-            dots: true,
-            points: of_fragment.iter().map(|one| (f64::from(one.kb), rate(one))).collect(),
+        .map(|(colour, of_fragment)| {
+            Series::new(
+                format!("fragments of {} B", of_fragment[0].fragment),
+                colour,
+                of_fragment.iter().map(|one| (f64::from(one.kb), rate(one))),
+            )
         })
         .collect();
     let ends = [SIZES_KB[0], SIZES_KB[SIZES_KB.len() - 1]];
-    series.push(Series {
-        name: "the adapter itself".into(),
-        colour: 6,
-        dashed: true,
-        dots: false,
-        points: ends.map(|kb| (f64::from(kb), adapter_mbyte_s)).to_vec(),
-    });
-    Plot {
-        title: "HARTS figure 6: throughput end to end".into(),
-        x: Axis::logarithmic("message, KB"),
-        y: Axis::linear("MB/s"),
+    series.push(
+        Series::new("the adapter itself", 6, ends.map(|kb| (f64::from(kb), adapter_mbyte_s)).to_vec())
+            .dashed(true)
+            .without_dots(),
+    );
+    Plot::new(
+        "HARTS figure 6: throughput end to end",
+        Axis::logarithmic("message, KB"),
+        Axis::linear("MB/s"),
         series,
-        marks: Vec::new(),
-        legend: Legend::Top,
-    }
+    )
 }

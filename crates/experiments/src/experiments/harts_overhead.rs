@@ -9,8 +9,8 @@ use super::{Conditions, Measured};
 use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::measure::{Moments, Sample, Side};
-use crate::report::{Axis, Legend, Plot, Series};
-use crate::session::Nodes;
+use crate::report::{Axis, Plot, Series};
+use crate::testbed::Nodes;
 use crate::witness::Witness;
 
 /// The paper's.
@@ -40,9 +40,6 @@ struct Cost {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// Where the null device's channel does not open or the run is interrupted.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let witness = conditions.witness()?;
     let mut measurements: Vec<(u32, [Side; 2])> = Vec::new();
@@ -94,9 +91,8 @@ fn measure(fragments: u32, messages: u32) -> anyhow::Result<[Side; 2]> {
 }
 
 fn judge(costs: &[Cost]) -> Measured {
-    let columns =
-        ["fragments", "message_kb", "scheduler", "p50_us", "mean_us", "p99_us", "us_per_packet", "mbyte_s"];
-    let mut measured = Measured::new("fragments of a message", &columns);
+    let columns = "fragments, message_kb, scheduler, p50_us, mean_us, p99_us, us_per_packet, mbyte_s";
+    let mut measured = Measured::new("fragments of a message", columns);
     for cost in costs {
         let bytes = f64::from(cost.fragments * FRAGMENT_BYTES);
         for (scheduler, moments) in [(false, cost.without), (true, cost.with)] {
@@ -147,25 +143,21 @@ fn judge(costs: &[Cost]) -> Measured {
 }
 
 fn plot(costs: &[Cost]) -> Plot {
-    let curve = |name: &str, colour, dashed, value: fn(&Cost) -> f64| Series {
-        name: name.into(),
-        colour,
-        dashed,
-        dots: true,
-        points: costs
-            .iter()
-            .map(|cost| (f64::from(cost.fragments * FRAGMENT_BYTES) / 1_024.0, value(cost)))
-            .collect(),
+    let curve = |name: &str, colour, dashed, value: fn(&Cost) -> f64| {
+        Series::new(
+            name,
+            colour,
+            costs.iter().map(|cost| (f64::from(cost.fragments * FRAGMENT_BYTES) / 1_024.0, value(cost))),
+        )
+        .dashed(dashed)
     };
-    Plot {
-        title: "HARTS figure 5: protocol processing on a null device, fragments of 2 KB".into(),
-        x: Axis::logarithmic("message, KB"),
-        y: Axis::logarithmic("median cost of a message, us"),
-        series: vec![
+    Plot::new(
+        "HARTS figure 5: protocol processing on a null device, fragments of 2 KB",
+        Axis::logarithmic("message, KB"),
+        Axis::logarithmic("median cost of a message, us"),
+        vec![
             curve("with scheduler", 0, false, |cost| cost.with.p50_us),
             curve("without scheduler", 1, true, |cost| cost.without.p50_us),
         ],
-        marks: Vec::new(),
-        legend: Legend::Top,
-    }
+    )
 }

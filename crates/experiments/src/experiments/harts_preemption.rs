@@ -6,16 +6,14 @@ use punctual_link::Link;
 use serde::Serialize;
 
 use super::rio_cost::MEAN_MAX;
-use super::{Conditions, Measured};
+use super::{Conditions, Measured, judged};
 use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::loads::Class;
 use crate::measure::{Moments, Ratio, Side, Statistic, compare_rounds};
-use crate::report::{Axis, Legend, Plot, Series};
-use crate::session::nodes::Nodes;
-use crate::session::{Bed, Pair};
-use crate::testbed::{LinkSpec, Options};
-use crate::witness::Witness;
+use crate::report::{Axis, Plot, Series};
+use crate::testbed::nodes::Nodes;
+use crate::testbed::{Bed, LinkSpec, Options, Pair};
 
 const QUANTA: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const LONGEST: u32 = QUANTA[QUANTA.len() - 1];
@@ -53,9 +51,6 @@ struct Swept {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// Where the test bed fails, the channels do not open or the run is interrupted.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::direct(TOLD), pinned: true };
     let pair = Pair::create(&bed, conditions)?;
@@ -63,11 +58,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let (mut source, mut sink) = pair.adapters(&options)?;
     let witness = conditions.witness()?;
     let swept = pair.place.on_cpu(Class::Ordinary, || sweep(source.as_mut(), sink.as_mut(), conditions))?;
-    let testimony = witness.map(Witness::stop).unwrap_or_default();
-    let excuses = Excuses::new(&testimony.holes, punctual::Ppm(0));
-    let mut measured = judge(&swept, &excuses)?;
-    measured.testimony = testimony;
-    Ok(measured)
+    judged(witness, |excuses| judge(&swept, excuses))
 }
 
 /// All quanta in turns; the longest once more at the end: A/A.
@@ -132,19 +123,9 @@ fn selected(costs: &[Cost]) -> Option<u32> {
 fn judge(swept: &[Swept], excuses: &Excuses) -> anyhow::Result<Measured> {
     let (again, swept) = swept.split_last().ok_or_else(|| anyhow::anyhow!("nothing was swept"))?;
     let longest = &swept[swept.len() - 1];
-    let columns = [
-        "quantum",
-        "samples",
-        "p50_us",
-        "mean_us",
-        "p99_us",
-        "max_us",
-        "us_per_packet",
-        "cost",
-        "half_width",
-        "units_per_message",
-    ];
-    let mut measured = Measured::new("quantum, packets", &columns);
+    let columns = "quantum, samples, p50_us, mean_us, p99_us, max_us, us_per_packet, cost, half_width, \
+             units_per_message";
+    let mut measured = Measured::new("quantum, packets", columns);
     let (mut costs, mut curves) = (Vec::new(), [Vec::new(), Vec::new()]);
     for one in swept {
         let access = one.access.figures(excuses);
@@ -218,24 +199,16 @@ fn checks(costs: &[Cost], default: u32) -> Vec<Check> {
 /// Both medians over the quantum.
 fn plot(curves: [Vec<(f64, f64)>; 2]) -> Plot {
     let [access, cost] = curves;
-    let curve = |name: &str, colour, points| Series {
-        name: name.into(),
-        colour,
-        dashed: colour == 1,
-        dots: true,
-        points,
-    };
-    Plot {
-        title: "HARTS 5.2.2: how often a handler looks for a more urgent one".into(),
-        x: Axis::logarithmic("quantum, packets"),
-        y: Axis::logarithmic("us"),
-        series: vec![
+    let curve = |name: &str, colour, points| Series::new(name, colour, points).dashed(colour == 1);
+    Plot::new(
+        "HARTS 5.2.2: how often a handler looks for a more urgent one",
+        Axis::logarithmic("quantum, packets"),
+        Axis::logarithmic("us"),
+        vec![
             curve("an urgent handler waits for the CPU (median)", 0, access),
             curve("whole processing of a packet (median)", 1, cost),
         ],
-        marks: Vec::new(),
-        legend: Legend::Top,
-    }
+    )
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use anyhow::Context;
 use punctual_proto::config::RunPolicy;
 
 use super::worker::{self, Work};
-use crate::session::Nodes;
+use crate::testbed::Nodes;
 
 /// Demand-driven and scheduled.
 const POLICIES: [RunPolicy; 2] = [RunPolicy::Fifo, RunPolicy::Edf];

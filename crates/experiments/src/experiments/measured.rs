@@ -11,7 +11,7 @@ use super::{Experiment, Wanted};
 use crate::demo::outcome::Check;
 use crate::excuse::{HoleSummary, summarise};
 use crate::report::{Plot, Row, Table, save};
-use crate::session::{Contender, Pair};
+use crate::testbed::{Contender, Pair};
 use crate::witness::Testimony;
 
 const PLOT_SIZE: (u32, u32) = (860, 460);
@@ -89,9 +89,9 @@ pub struct Ground {
 }
 
 impl Measured {
-    /// Of `x`, with a table of these columns.
-    pub fn new(x: &'static str, columns: &[&str]) -> Self {
-        Self { x, table: Table::new(columns), ..Self::default() }
+    /// Of `x`, with a table of these columns, a comma and a blank between them.
+    pub fn new(x: &'static str, columns: &str) -> Self {
+        Self { x, table: Table::new(&columns.split(", ").collect::<Vec<_>>()), ..Self::default() }
     }
 
     /// Adds a point; its table cells are the values of the columns' names in it, flattened.
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn columns_pick_their_values() {
-        let mut measured = Measured::new("x", &["x", "missing"]);
+        let mut measured = Measured::new("x", "x, missing");
         measured.add(&Row { x: 3, inner: Inner { mean: 1.5 } });
         assert_eq!(measured.table.rows, [["3", "-"]]);
         assert_eq!(measured.points[0]["inner"]["mean"], 1.5);

@@ -2,41 +2,36 @@
 //!
 //! One module a figure; [`sweep`] runs them, [`findings`] is what they say. `punctual bench NAME` shows it.
 
-pub mod acceptance;
-pub mod clips_enforcement;
-pub mod clips_fairness;
-pub mod clips_isolation;
-pub mod findings;
-pub mod harts;
-pub mod harts_adapter;
-pub mod harts_burst;
-pub mod harts_endtoend;
-pub mod harts_isolation;
-pub mod harts_misbehaving;
-pub mod harts_overhead;
-pub mod harts_preemption;
-pub mod instructions;
+mod acceptance;
+mod clips;
+mod findings;
+mod harts;
+mod harts_adapter;
+mod harts_endtoend;
+mod harts_overhead;
+mod harts_preemption;
+mod instructions;
 mod list;
-pub mod livelock;
-pub mod measured;
-pub mod profile_limit;
-pub mod rio_bandwidth;
-pub mod rio_cost;
-pub mod rio_latency;
-pub mod rio_roundtrip;
-pub mod rio_utilisation;
-pub mod sim_scale;
-pub mod sim_speed;
-pub mod small_messages;
-pub mod sweep;
-pub mod tail;
-pub mod video_traces;
+mod livelock;
+mod measured;
+mod profile_limit;
+mod rio_bandwidth;
+mod rio_cost;
+mod rio_latency;
+mod rio_roundtrip;
+mod rio_utilisation;
+mod sim_scale;
+mod sim_speed;
+mod small_messages;
+mod sweep;
+mod tail;
+mod video_traces;
 pub mod worker;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use punctual::{BitRate, Nanos};
+use punctual::{BitRate, Nanos, Ppm};
 use serde::Serialize;
 
 use crate::excuse::Excuses;
@@ -105,6 +100,16 @@ impl Conditions {
     }
 }
 
+/// What `judge` finds, with the holes that excuse what was measured until now.
+fn judged(
+    witness: Option<Witness>,
+    judge: impl FnOnce(&Excuses) -> anyhow::Result<Measured>,
+) -> anyhow::Result<Measured> {
+    let testimony = witness.map(Witness::stop).unwrap_or_default();
+    let measured = judge(&Excuses::new(&testimony.holes, Ppm(0)))?;
+    Ok(Measured { testimony, ..measured })
+}
+
 /// What of a quick run's spans a smoke test keeps: one part in so many.
 const SMOKE_PART: u32 = 16;
 
@@ -123,7 +128,7 @@ pub struct Peer {
     pub rate: Option<BitRate>,
 }
 
-/// What finds out.
+/// What finds out. It fails where the test bed fails, a stream breaks or the run is interrupted.
 #[derive(Clone, Copy)]
 enum Run {
     /// Both systems over streams.
@@ -183,6 +188,10 @@ impl Wanted {
         show_progress(self.progress, what);
     }
 }
+
+/// Why an experiment needs both hosts on one machine.
+const ONE_CLOCK: &str =
+    "it subtracts times of both hosts, and clocks of two machines differ by more than what is measured";
 
 /// One of them.
 #[derive(Clone, Copy, Serialize)]
@@ -246,6 +255,31 @@ pub fn find(name: &str) -> anyhow::Result<&'static Experiment> {
 }
 
 impl Experiment {
+    /// One that runs over two machines, too, and over any driver.
+    const fn new(name: &'static str, paper: &'static str, about: &'static str, run: Run) -> Self {
+        Self { name, paper, about, peer: true, alone: "", carrier: Carrier::Asked, run }
+    }
+
+    /// Streams through both systems, on one machine and over `udp`.
+    const fn of_streams(
+        name: &'static str,
+        paper: &'static str,
+        about: &'static str,
+        run: fn(&Conditions) -> anyhow::Result<Findings>,
+    ) -> Self {
+        Self::new(name, paper, about, Run::Streams(run)).alone(ONE_CLOCK).over(Carrier::Always(Driver::Udp))
+    }
+
+    /// The same on one machine only, for this reason.
+    const fn alone(self, alone: &'static str) -> Self {
+        Self { peer: false, alone, ..self }
+    }
+
+    /// The same whatever driver was asked for.
+    const fn over(self, carrier: Carrier) -> Self {
+        Self { carrier, ..self }
+    }
+
     /// Why it cannot be run over two machines, or with that driver, with the fix; `None` where it can.
     pub fn objection(&self, has_peer: bool, driver: Option<Driver>) -> Option<String> {
         let Self { name, alone, carrier, .. } = self;

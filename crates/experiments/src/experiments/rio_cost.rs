@@ -14,11 +14,10 @@ use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::loads::Class;
 use crate::measure::{Figures, Side, Statistic, compare_rounds};
-use crate::report::{Axis, Bars, Legend, Plot, Row, Series};
-use crate::session::receive::{self, ReceiveClass, ReceiveThreads};
-use crate::session::{Bed, Block, Contender, Hosting, Pair, Wait, rounds};
+use crate::report::{Axis, Bars, Plot, Row, Series};
 use crate::testbed::configuration::Driver;
-use crate::testbed::{LinkSpec, Options};
+use crate::testbed::receive::{self, ReceiveClass, ReceiveThreads};
+use crate::testbed::{Bed, Block, Contender, Hosting, LinkSpec, Options, Pair, Wait, rounds};
 use crate::witness::Witness;
 
 /// What the hosts are told of a direct link.
@@ -76,9 +75,6 @@ struct Point {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// Where the test bed fails or the run is interrupted.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let mut hosts = Hosts::create(conditions)?;
     let witness = conditions.witness()?;
@@ -147,21 +143,9 @@ impl Hosts {
 }
 
 fn judge(contenders: &[Contender], counted: &Result<[f64; 2], String>, excuses: &Excuses) -> Measured {
-    let columns = [
-        "world",
-        "samples",
-        "mean_us",
-        "std_us",
-        "min_us",
-        "p50_us",
-        "p99_us",
-        "p999_us",
-        "max_us",
-        "excused",
-        "lost",
-        "instructions_per_message",
-    ];
-    let mut measured = Measured::new("world", &columns);
+    let columns = "world, samples, mean_us, std_us, min_us, p50_us, p99_us, p999_us, max_us, excused, lost, \
+             instructions_per_message";
+    let mut measured = Measured::new("world", columns);
     for (contender, world) in contenders.iter().zip(&WORLDS) {
         let figures = contender.sides[0].figures(excuses);
         measured.samples += figures.with_holes.samples as u64;
@@ -246,22 +230,18 @@ fn plot(contenders: &[Contender], excuses: &Excuses) -> Plot {
             let bar = (sample.span.as_u64() as f64 / 1e3 / BAR_US) as u64;
             *counts.entry(bar).or_insert(0u32) += 1;
         }
-        counts.into_iter().map(|(bar, count)| ((bar as f64 + 0.5) * BAR_US, f64::from(count))).collect()
+        counts.into_iter().map(|(bar, count)| ((bar as f64 + 0.5) * BAR_US, f64::from(count)))
     };
     let worlds = contenders.iter().enumerate().filter(|(world, _)| *world != AGAIN);
-    let series = worlds.enumerate().map(|(colour, (world, contender))| Series {
-        name: contender.name.into(),
-        colour,
-        dashed: world == DEFAULT,
-        dots: false,
-        points: counts(&contender.sides[0]),
+    let series = worlds.enumerate().map(|(colour, (world, contender))| {
+        Series::new(contender.name, colour, counts(&contender.sides[0]))
+            .dashed(world == DEFAULT)
+            .without_dots()
     });
-    Plot {
-        title: "RIO figure 7: round trips of 64 B by latency".into(),
-        x: Axis::logarithmic("round trip, us"),
-        y: Axis::logarithmic("samples in 5 us"),
-        series: series.collect(),
-        marks: Vec::new(),
-        legend: Legend::Top,
-    }
+    Plot::new(
+        "RIO figure 7: round trips of 64 B by latency",
+        Axis::logarithmic("round trip, us"),
+        Axis::logarithmic("samples in 5 us"),
+        series,
+    )
 }

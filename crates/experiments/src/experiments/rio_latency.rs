@@ -4,19 +4,17 @@
 //! tune them (real-time client and server, an htb class of priority on both hosts, busy polling); Punctual, the
 //! round trip over guaranteed channels and bulk as best effort. Plain sockets run twice (A/A).
 
-use punctual::{BitRate, Contract, Nanos, Ppm, Rate};
+use punctual::{BitRate, Contract, Nanos, Rate};
 use serde::Serialize;
 
-use super::{Conditions, Measured, tail};
+use super::{Conditions, Measured, judged, tail};
 use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::loads::hogs::Hogs;
 use crate::loads::{Bulk, Class};
 use crate::measure::{Figures, Ratio, Statistic, compare};
 use crate::report::{Axis, Bars, Legend, Plot, Row, Series};
-use crate::session::{Bed, Block, Contender, Hosting, Pair, Wait, rounds};
-use crate::testbed::{LinkSpec, Options};
-use crate::witness::Witness;
+use crate::testbed::{Bed, Block, Contender, Hosting, LinkSpec, Options, Pair, Wait, rounds};
 
 /// Of RIO's link it is the order of magnitude; it keeps both emulated hosts busy.
 const LINK: BitRate = BitRate(400_000_000);
@@ -56,9 +54,6 @@ pub fn promise() -> Contract {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// Where the test bed fails or the run is interrupted.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::new(LINK, QUEUE), pinned: true };
     let mut worlds = Worlds::create(&bed, conditions)?;
@@ -88,10 +83,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
             *slot = (load > 0).then(|| (to - from) as f64 * 8.0 / 1e6 / seconds);
         }
     }
-    let testimony = witness.map(Witness::stop).unwrap_or_default();
-    let excuses = Excuses::new(&testimony.holes, Ppm(0));
-    let mut measured = judge(&worlds.contenders, &bulk, &excuses);
-    measured.testimony = testimony;
+    let mut measured = judged(witness, |excuses| Ok(judge(&worlds.contenders, &bulk, excuses)))?;
     measured.doubt_demoted(&worlds.contenders, &mut worlds.pairs)?;
     Ok(measured)
 }
@@ -166,21 +158,9 @@ const TUNED: usize = 2;
 const PUNCTUAL: usize = 3;
 
 fn judge(contenders: &[Contender], bulk: &[[Option<f64>; 4]], excuses: &Excuses) -> Measured {
-    let columns = [
-        "load",
-        "world",
-        "samples",
-        "mean_us",
-        "std_us",
-        "p50_us",
-        "p99_us",
-        "p999_us",
-        "max_us",
-        "excused",
-        "lost",
-        "bulk_mbit_s",
-    ];
-    let mut measured = Measured::new("load", &columns);
+    let columns = "load, world, samples, mean_us, std_us, p50_us, p99_us, p999_us, max_us, excused, lost, \
+             bulk_mbit_s";
+    let mut measured = Measured::new("load", columns);
     for (load, name) in LOADS.iter().enumerate() {
         for (index, contender) in contenders.iter().enumerate() {
             let figures = contender.sides[load].figures(excuses);
@@ -274,21 +254,22 @@ fn plot(contenders: &[Contender], excuses: &Excuses) -> Plot {
     for (colour, world) in [PLAIN, TUNED, PUNCTUAL].into_iter().enumerate() {
         for load in [1, 2] {
             let contender = &contenders[world];
-            series.push(Series {
-                name: format!("{}, {}", contender.name, LOADS[load]),
-                colour,
-                dashed: load == 2,
-                dots: false,
-                points: super::exceedance(&contender.sides[load], excuses),
-            });
+            series.push(
+                Series::new(
+                    format!("{}, {}", contender.name, LOADS[load]),
+                    colour,
+                    super::exceedance(&contender.sides[load], excuses),
+                )
+                .dashed(load == 2)
+                .without_dots(),
+            );
         }
     }
-    Plot {
-        title: "RIO figure 9: share of round trips longer than".into(),
-        x: Axis::logarithmic("round trip of 64 B, us"),
-        y: Axis::logarithmic("share"),
+    Plot::new(
+        "RIO figure 9: share of round trips longer than",
+        Axis::logarithmic("round trip of 64 B, us"),
+        Axis::logarithmic("share"),
         series,
-        marks: Vec::new(),
-        legend: Legend::LowerLeft,
-    }
+    )
+    .with_legend(Legend::LowerLeft)
 }

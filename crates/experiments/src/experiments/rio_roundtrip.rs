@@ -1,19 +1,17 @@
 //! The round trip of 64 B: Punctual in the program and through the daemon, against kernel sockets that wait the same
 //! way, and where each microsecond goes.
 
-use punctual::{BitRate, Contract, Nanos, Ppm, Rate};
+use punctual::{BitRate, Contract, Nanos, Rate};
 use serde::Serialize;
 
-use super::{Conditions, Measured};
+use super::{Conditions, Measured, judged};
 use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::loads::Class;
 use crate::measure::{Figures, Side, Statistic, compare};
 use crate::report::{Axis, Legend, Plot, Series};
-use crate::session::{Bed, Block, Contender, Hosting, Pair, SPIN, Wait, rounds};
 use crate::testbed::configuration::Driver;
-use crate::testbed::{LinkSpec, Options};
-use crate::witness::Witness;
+use crate::testbed::{Bed, Block, Contender, Hosting, LinkSpec, Options, Pair, SPIN, Wait, rounds};
 
 const TOLD: BitRate = BitRate(10_000_000_000);
 const BYTES: u32 = 64;
@@ -71,9 +69,6 @@ const PACE: Nanos = Nanos::from_micros(200);
 const DIRECT: &str = "embedded, spinning";
 
 /// Runs it.
-///
-/// # Errors
-/// Where the test bed fails or the run is interrupted.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::direct(TOLD), pinned: true };
     // Over another machine, or kernel sockets, there is no driver to show alone.
@@ -112,10 +107,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
             length,
         )?);
     }
-    let testimony = witness.map(Witness::stop).unwrap_or_default();
-    let excuses = Excuses::new(&testimony.holes, Ppm(0));
-    let mut measured = judge(&worlds, conditions, &excuses);
-    measured.testimony = testimony;
+    let mut measured = judged(witness, |excuses| Ok(judge(&worlds, conditions, excuses)))?;
     pairs.push(pair);
     measured.doubt_demoted(&worlds.blocking.contenders, &mut pairs)?;
     Ok(measured)
@@ -195,11 +187,8 @@ struct Worlds {
 }
 
 fn judge(worlds: &Worlds, conditions: &Conditions, excuses: &Excuses) -> Measured {
-    let columns = [
-        "world", "samples", "p50_us", "mean_us", "std_us", "p99_us", "p999_us", "min_us", "max_us",
-        "excused", "lost",
-    ];
-    let mut measured = Measured::new("world", &columns);
+    let columns = "world, samples, p50_us, mean_us, std_us, p99_us, p999_us, min_us, max_us, excused, lost";
+    let mut measured = Measured::new("world", columns);
     let called = worlds.spinning.contenders.iter().chain(&worlds.blocking.contenders);
     let called = called.map(|one| (one.name, &one.sides[0], one.lost[0]));
     for (world, side, lost) in called.chain([(DIRECT, &worlds.direct, 0)]) {
@@ -276,12 +265,8 @@ fn account(measured: &mut Measured, worlds: &Worlds, excuses: &Excuses) {
 }
 
 fn plot(worlds: &Worlds, excuses: &Excuses) -> Plot {
-    let line = |name: &str, colour, dashed, side| Series {
-        name: name.into(),
-        colour,
-        dashed,
-        dots: false,
-        points: super::exceedance(side, excuses),
+    let line = |name: &str, colour, dashed, side| {
+        Series::new(name, colour, super::exceedance(side, excuses)).dashed(dashed).without_dots()
     };
     let mut series = vec![line(DIRECT, 0, false, &worlds.direct)];
     for (group, lines) in [
@@ -302,12 +287,6 @@ fn plot(worlds: &Worlds, excuses: &Excuses) -> Plot {
             series.extend(group.find(world).map(|one| line(one.name, colour, dashed, &one.sides[0])));
         }
     }
-    Plot {
-        title: "Round trips of 64 B longer than".into(),
-        x: Axis::logarithmic("us"),
-        y: Axis::logarithmic("share"),
-        series,
-        marks: Vec::new(),
-        legend: Legend::LowerLeft,
-    }
+    Plot::new("Round trips of 64 B longer than", Axis::logarithmic("us"), Axis::logarithmic("share"), series)
+        .with_legend(Legend::LowerLeft)
 }

@@ -1,18 +1,16 @@
 //! RIO 3.2.3: up to which load of bulk does a bound of 2 ms for the round trip of 64 B hold?
 
-use punctual::{BitRate, Nanos, Ppm};
+use punctual::{BitRate, Nanos};
 use serde::Serialize;
 
 use super::rio_latency::{BULK_BYTES, BYTES, INTERVAL, promise};
-use super::{Conditions, Measured};
+use super::{Conditions, Measured, judged};
 use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::loads::{Bulk, Class};
 use crate::measure::Figures;
-use crate::report::{Axis, Legend, Plot, Series};
-use crate::session::{Bed, Block, Contender, Hosting, Pair, Wait, rounds};
-use crate::testbed::{LinkSpec, Options};
-use crate::witness::Witness;
+use crate::report::{Axis, Plot, Series};
+use crate::testbed::{Bed, Block, Contender, Hosting, LinkSpec, Options, Pair, Wait, rounds};
 
 const LINK: BitRate = BitRate(400_000_000);
 const QUEUE: Nanos = Nanos::from_millis(20);
@@ -40,9 +38,6 @@ fn loads(conditions: &Conditions) -> &'static [f64] {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// Where the test bed fails or the run is interrupted.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::new(LINK, QUEUE), pinned: true };
     let loads = loads(conditions);
@@ -62,10 +57,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
             conditions.progress(format_args!("load {load}: round {} of {count}", round + 1));
         })?;
     }
-    let testimony = witness.map(Witness::stop).unwrap_or_default();
-    let excuses = Excuses::new(&testimony.holes, Ppm(0));
-    let mut measured = judge(&contenders, loads, &excuses);
-    measured.testimony = testimony;
+    let mut measured = judged(witness, |excuses| Ok(judge(&contenders, loads, excuses)))?;
     measured.doubt_demoted(&contenders, &mut pairs)?;
     Ok(measured)
 }
@@ -89,19 +81,8 @@ fn worlds(bed: &Bed, loads: usize, conditions: &Conditions) -> anyhow::Result<(V
 }
 
 fn judge(contenders: &[Contender], loads: &[f64], excuses: &Excuses) -> Measured {
-    let columns = [
-        "load",
-        "world",
-        "samples",
-        "mean_us",
-        "p99_us",
-        "p999_us",
-        "max_us",
-        "late_share",
-        "excused",
-        "lost",
-    ];
-    let mut measured = Measured::new("bulk, share of the link", &columns);
+    let columns = "load, world, samples, mean_us, p99_us, p999_us, max_us, late_share, excused, lost";
+    let mut measured = Measured::new("bulk, share of the link", columns);
     let mut highest = [0.0_f64; 2];
     let mut curves = [Vec::new(), Vec::new()];
     for (index, &load) in loads.iter().enumerate() {
@@ -140,18 +121,15 @@ fn plot(curves: [Vec<(f64, f64)>; 2]) -> Plot {
     let bound = [curves[0].first(), curves[0].last()].into_iter().flatten();
     let bound = bound.map(|&(load, _)| (load, BOUND.as_millis_f64())).collect();
     let [plain, ours] = curves;
-    let curve =
-        |name: &str, colour, dashed, points| Series { name: name.into(), colour, dashed, dots: true, points };
-    Plot {
-        title: "RIO 3.2.3: the round trip of 64 B beside growing bulk".into(),
-        x: Axis::linear("bulk of 8 KB, share of the link"),
-        y: Axis::logarithmic("p99.9 of the round trip (p99 below 10,000 samples), ms"),
-        series: vec![
+    let curve = |name: &str, colour, dashed, points| Series::new(name, colour, points).dashed(dashed);
+    Plot::new(
+        "RIO 3.2.3: the round trip of 64 B beside growing bulk",
+        Axis::linear("bulk of 8 KB, share of the link"),
+        Axis::logarithmic("p99.9 of the round trip (p99 below 10,000 samples), ms"),
+        vec![
             curve("plain sockets", 0, true, plain),
             curve("Punctual", 1, false, ours),
             curve("bound", 6, true, bound),
         ],
-        marks: Vec::new(),
-        legend: Legend::Top,
-    }
+    )
 }

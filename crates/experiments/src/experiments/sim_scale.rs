@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Measured, Wanted, worker};
 use crate::demo::outcome::Check;
-use crate::report::{Axis, Legend, Plot, Series};
+use crate::report::{Axis, Plot, Series};
 
 /// Channels that start at a node of the large networks.
 const CHANNELS_PER_NODE: usize = 100;
@@ -46,9 +46,6 @@ struct Scheduler {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// Where a network cannot be set up, does not open its channels, or the run is interrupted.
 pub fn run(conditions: &Wanted) -> anyhow::Result<Measured> {
     let (nodes, own, flows): (&[usize], &[usize], &[usize]) = if conditions.smoke {
         (&[10, 20], &[10, 20], &[100, 1_000])
@@ -57,19 +54,9 @@ pub fn run(conditions: &Wanted) -> anyhow::Result<Measured> {
     } else {
         (&[10, 100, 1_000, 10_000], &[10, 100, 1_000, 10_000], &[100, 1_000, 10_000, 100_000, 1_000_000])
     };
-    let columns = [
-        "series",
-        "nodes",
-        "channels_per_node",
-        "channels",
-        "established_per_s",
-        "establish_us",
-        "signals_per_hop",
-        "signals_per_node_s",
-        "bytes_per_hop",
-        "packet_ns",
-    ];
-    let mut measured = Measured::new("channels", &columns);
+    let columns = "series, nodes, channels_per_node, channels, established_per_s, establish_us, \
+             signals_per_hop, signals_per_node_s, bytes_per_hop, packet_ns";
+    let mut measured = Measured::new("channels", columns);
     let mut networks = Vec::new();
     for &nodes in nodes {
         networks.push(point("network", Size { nodes, channels_per_node: CHANNELS_PER_NODE }, conditions)?);
@@ -180,36 +167,25 @@ fn growth_max(points: &[(f64, f64)]) -> f64 {
 }
 
 fn plot(networks: &[Point], owns: &[Point], schedulers: Vec<(f64, f64)>) -> Plot {
-    let line = |name: &str, colour, dashed, points: &[Point], y: fn(&Found) -> f64| Series {
-        name: name.into(),
-        colour,
-        dashed,
-        dots: true,
-        points: points.iter().map(|p| (p.found.channels as f64, y(&p.found))).collect(),
+    let line = |name: &str, colour, dashed, points: &[Point], y: fn(&Found) -> f64| {
+        Series::new(name, colour, points.iter().map(|p| (p.found.channels as f64, y(&p.found))))
+            .dashed(dashed)
     };
     let establish: fn(&Found) -> f64 = |found| found.establish_s * 1e6 / found.channels.max(1) as f64;
-    Plot {
-        title: "what a channel costs by the number of channels".into(),
-        x: Axis::logarithmic("channels"),
-        y: Axis::logarithmic("see the legend"),
-        series: vec![
+    Plot::new(
+        "what a channel costs by the number of channels",
+        Axis::logarithmic("channels"),
+        Axis::logarithmic("see the legend"),
+        vec![
             line("to establish, us (network grows)", 0, false, networks, establish),
             line("to establish, us (five nodes)", 0, true, owns, establish),
             line("memory at a host, B (network grows)", 1, false, networks, |found| found.bytes_per_hop),
             line("a packet at a host, ns (network grows)", 2, false, networks, |found| found.packet_ns),
             line("a packet at a host, ns (five nodes)", 2, true, owns, |found| found.packet_ns),
             line("signals of a node a second (network grows)", 3, false, networks, |f| f.signals_per_node_s),
-            Series {
-                name: "the link scheduler alone, ns a packet".into(),
-                colour: 4,
-                dashed: false,
-                dots: true,
-                points: schedulers,
-            },
+            Series::new("the link scheduler alone, ns a packet", 4, schedulers),
         ],
-        marks: Vec::new(),
-        legend: Legend::Top,
-    }
+    )
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Measured, Wanted};
 use crate::demo::outcome::Check;
-use crate::report::{Axis, Legend, Plot, Series};
+use crate::report::{Axis, Plot, Series};
 
 /// At least so many packet-hops a second and core.
 const HOPS_PER_S_MIN: f64 = 300_000.0;
@@ -49,9 +49,8 @@ pub fn run(conditions: &Wanted) -> anyhow::Result<Measured> {
         Load { name: "long runs", traffic: Nanos::from_secs(8), faults: FaultKinds::NONE },
         Load { name: "all faults", traffic: Nanos::from_secs(4), faults: FaultKinds::ALL },
     ];
-    let columns =
-        ["load", "traffic_ms", "seeds", "messages", "packet_hops", "packet_hops_per_s", "messages_per_s"];
-    let mut measured = Measured::new("traffic, ms", &columns);
+    let columns = "load, traffic_ms, seeds, messages, packet_hops, packet_hops_per_s, messages_per_s";
+    let mut measured = Measured::new("traffic, ms", columns);
     let mut series = Vec::new();
     for (colour, load) in loads.into_iter().enumerate() {
         let mut points = Vec::with_capacity(turns);
@@ -66,24 +65,20 @@ pub fn run(conditions: &Wanted) -> anyhow::Result<Measured> {
             let name = format!("packet-hops a second and core, {}", load.name);
             measured.checks.push(Check::at_least(name, middle.packet_hops_per_s, HOPS_PER_S_MIN));
         }
-        series.push(Series {
-            name: load.name.into(),
+        series.push(Series::new(
+            load.name,
             colour,
-            dashed: false,
-            dots: true,
-            points: vec![(middle.traffic_ms as f64, middle.packet_hops_per_s)],
-        });
+            vec![(middle.traffic_ms as f64, middle.packet_hops_per_s)],
+        ));
         measured.add(&middle);
     }
     measured.notes.push("CPU time of one core; the median of several turns over the same seeds".into());
-    measured.plot = Some(Plot {
-        title: "simulated packet-hops a second and core".into(),
-        x: Axis::logarithmic("virtual time in which applications send, ms"),
-        y: Axis::linear("packet-hops/s"),
+    measured.plot = Some(Plot::new(
+        "simulated packet-hops a second and core",
+        Axis::logarithmic("virtual time in which applications send, ms"),
+        Axis::linear("packet-hops/s"),
         series,
-        marks: Vec::new(),
-        legend: Legend::Top,
-    });
+    ));
     Ok(measured)
 }
 

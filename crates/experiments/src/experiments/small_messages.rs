@@ -14,10 +14,9 @@ use super::{Conditions, Measured};
 use crate::demo::outcome::Check;
 use crate::loads::Class;
 use crate::measure::cpu;
-use crate::report::{Axis, Legend, Plot, Series};
-use crate::session::{Bed, Hosting, Pair, Place};
+use crate::report::{Axis, Plot, Series};
 use crate::testbed::configuration::Driver;
-use crate::testbed::{LinkSpec, Options};
+use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place};
 use crate::witness::Witness;
 
 /// Faster than the machine: nobody waits for the pace.
@@ -52,9 +51,6 @@ struct Counts {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// Where the test bed fails or the run is interrupted.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::direct(TOLD), pinned: true };
     let kernel = Pair::create(&bed, conditions)?;
@@ -250,8 +246,8 @@ fn take(receiver: &mut Receiver, counts: &Counts) -> anyhow::Result<()> {
 }
 
 fn judge(points: &[Point]) -> Measured {
-    let columns = ["round", "world", "sent_per_s", "messages_per_s", "cpu_share", "messages_per_cpu_s"];
-    let mut measured = Measured::new("round", &columns);
+    let columns = "round, world, sent_per_s, messages_per_s, cpu_share, messages_per_cpu_s";
+    let mut measured = Measured::new("round", columns);
     points.iter().for_each(|point| measured.add(point));
     let of = |world: &str| {
         let mut all: Vec<f64> = points
@@ -276,23 +272,21 @@ fn judge(points: &[Point]) -> Measured {
 }
 
 fn plot(points: &[Point]) -> Plot {
-    let series = ["kernel", OURS].into_iter().enumerate().map(|(colour, world)| Series {
-        name: world.into(),
-        colour,
-        dashed: world == "kernel",
-        dots: true,
-        points: points
-            .iter()
-            .filter(|point| point.world == world)
-            .map(|point| (point.round as f64, point.messages_per_cpu_s / 1e3))
-            .collect(),
+    let series = ["kernel", OURS].into_iter().enumerate().map(|(colour, world)| {
+        Series::new(
+            world,
+            colour,
+            points
+                .iter()
+                .filter(|point| point.world == world)
+                .map(|point| (point.round as f64, point.messages_per_cpu_s / 1e3)),
+        )
+        .dashed(world == "kernel")
     });
-    Plot {
-        title: "Messages of 64 B".into(),
-        x: Axis::linear("round"),
-        y: Axis::linear("thousand messages a second and core"),
-        series: series.collect(),
-        marks: Vec::new(),
-        legend: Legend::Top,
-    }
+    Plot::new(
+        "Messages of 64 B",
+        Axis::linear("round"),
+        Axis::linear("thousand messages a second and core"),
+        series,
+    )
 }

@@ -8,8 +8,9 @@ use super::findings::{Figure, Findings};
 use crate::excuse::Excuses;
 use crate::loads::Arrivals;
 use crate::measure::{Question, StreamSummary, Windows};
-use crate::session::{Finished, StreamSpec, System, Track, World};
-use crate::testbed::{Daemons, LinkSpec, Network, NetworkSpec, Options};
+use crate::testbed::{
+    Daemons, Finished, LinkSpec, Network, NetworkSpec, Options, StreamSpec, System, Track, World,
+};
 use crate::witness::{Testimony, Witness};
 
 /// What is varied at one point.
@@ -38,6 +39,13 @@ pub struct Sweep {
     pub warm_up: Nanos,
     /// Further lines for every link of the daemons' configuration.
     pub link_options: String,
+}
+
+impl Sweep {
+    /// Runs it on worlds of its own.
+    pub fn run(&self, conditions: &Conditions) -> anyhow::Result<Findings> {
+        Worlds::create(self.link, &self.link_options, conditions)?.run(self, conditions)
+    }
 }
 
 /// Both systems, each on its network a - b.

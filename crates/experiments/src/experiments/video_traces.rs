@@ -15,8 +15,7 @@ use crate::loads::film::find;
 use crate::loads::hogs::Hogs;
 use crate::loads::{Arrivals, Content};
 use crate::report::{Axis, Legend, Mark, Plot, Series};
-use crate::session::{StreamSpec, System};
-use crate::testbed::LinkSpec;
+use crate::testbed::{LinkSpec, StreamSpec, System};
 
 /// File of each trace below examples/traces and its stream's name.
 const TRACES: [(&str, &str); 3] = [
@@ -33,9 +32,6 @@ const FLOOD_BYTES: usize = 1_400;
 const DEADLINE: Nanos = Nanos::from_millis(100);
 
 /// Runs it.
-///
-/// # Errors
-/// Where a trace is missing, the test bed fails or the run is interrupted.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Findings> {
     let traces = load()?;
     let mut findings = Findings::default();
@@ -134,16 +130,12 @@ fn compared(findings: &Findings, traces: &[(&'static str, Trace)]) -> Vec<Compar
                     )
                 })
             };
-            rows.push(Compared {
-                what: format!(
-                    "{name}, {part}: reserves {:.1} Mbit/s, bound {:.0} ms",
-                    choice.reserves.bits_per_second as f64 / 1e6,
-                    choice.contract.deadline.as_millis_f64()
-                ),
-                paper: "announced, not reported".into(),
-                punctual: show(System::Punctual),
-                kernel: show(System::Kernel),
-            });
+            let what = format!(
+                "{name}, {part}: reserves {:.1} Mbit/s, bound {:.0} ms",
+                choice.reserves.bits_per_second as f64 / 1e6,
+                choice.contract.deadline.as_millis_f64()
+            );
+            rows.push(Compared::of(what, "announced, not reported", show));
         }
     }
     rows
@@ -154,21 +146,19 @@ fn plot(findings: &Findings) -> Plot {
     for (colour, (_, name)) in TRACES.iter().enumerate() {
         for system in [System::Punctual, System::Kernel] {
             let latencies = findings.of("peak", system, name).next().map(|one| one.figures.exceedance());
-            series.push(Series {
-                name: format!("{name}, {}", system.name()),
-                colour,
-                dashed: system == System::Kernel,
-                dots: false,
-                points: latencies.unwrap_or_default(),
-            });
+            series.push(
+                Series::new(format!("{name}, {}", system.name()), colour, latencies.unwrap_or_default())
+                    .dashed(system == System::Kernel)
+                    .without_dots(),
+            );
         }
     }
-    Plot {
-        title: "Video traces beside a flood: share of frames later than".into(),
-        x: Axis::logarithmic("latency from the logical arrival, ms"),
-        y: Axis::logarithmic("share of frames"),
+    Plot::new(
+        "Video traces beside a flood: share of frames later than",
+        Axis::logarithmic("latency from the logical arrival, ms"),
+        Axis::logarithmic("share of frames"),
         series,
-        marks: vec![Mark { x: DEADLINE.as_millis_f64(), label: "bound".into(), colour: 6 }],
-        legend: Legend::LowerLeft,
-    }
+    )
+    .with_marks(vec![Mark { x: DEADLINE.as_millis_f64(), label: "bound".into(), colour: 6 }])
+    .with_legend(Legend::LowerLeft)
 }

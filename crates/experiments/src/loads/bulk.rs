@@ -9,7 +9,7 @@ use punctual_os::clock::{now, sleep_until};
 use punctual_os::interrupt;
 
 use super::{Class, Content, Offered, Outlet, Stamp};
-use crate::session::Place;
+use crate::testbed::Place;
 
 /// How often a closed gate is looked at, and a full queue tried again.
 const LOOK: Nanos = Nanos::from_micros(500);

@@ -10,7 +10,7 @@ use punctual_os::interrupt;
 
 use super::datagram::Datagrams;
 use crate::measure::Sample;
-use crate::session::Wait;
+use crate::testbed::Wait;
 
 /// After this an answer counts as lost.
 pub const PATIENCE: Nanos = Nanos::from_millis(250);

@@ -5,7 +5,7 @@
 //! whatever was started in it ends too. The first line of each side names its version: two builds that differ
 //! refuse to measure together.
 //!
-//! [`Order`]: crate::session::Order
+//! [`Order`]: crate::testbed::Order
 
 pub mod remote;
 pub mod serve;

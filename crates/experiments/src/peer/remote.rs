@@ -8,8 +8,8 @@ use punctual::BitRate;
 
 use super::PORT_DEFAULT;
 use super::words::{Hello, Lines, end_at};
-use crate::session::{Answer, Order};
 use crate::testbed::configuration::End;
+use crate::testbed::{Answer, Order};
 
 /// How long the peer may take to say hello, and to obey an order (starting an engine is the longest).
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);

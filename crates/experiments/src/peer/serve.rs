@@ -9,7 +9,7 @@ use anyhow::Context;
 use punctual_os::interrupt;
 
 use super::words::{Hello, Lines, end_at};
-use crate::session::{Answer, Order, Place, Roles};
+use crate::testbed::{Answer, Order, Place, Roles};
 
 /// How long a server stays deaf to Ctrl-C, and a client may take to say hello.
 const DEAF: Duration = Duration::from_millis(100);

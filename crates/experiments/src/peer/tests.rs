@@ -11,13 +11,14 @@ use punctual_os::clock::{now, wait_until};
 use super::words::{Hello, Lines};
 use super::{Remote, serve};
 use crate::experiments::{Conditions, Peer};
-use crate::loads::Caller;
 use crate::loads::call::{Ask, Plan, SocketCaller};
-use crate::loads::{Class, Outlet};
-use crate::session::stream::contract;
-use crate::session::{Answer, Bed, Hosting, Order, Pair, Place, RoleId, Through, Wait};
+use crate::loads::{Caller, Class, Outlet};
 use crate::testbed::configuration::{Driver, End};
-use crate::testbed::{LinkSpec, Network, NetworkSpec, Options, Privilege, driver};
+use crate::testbed::stream::contract;
+use crate::testbed::{
+    Answer, Bed, Hosting, LinkSpec, Network, NetworkSpec, Options, Order, Pair, Place, Privilege, RoleId,
+    Through, Wait, driver,
+};
 
 fn server() -> (String, JoinHandle<anyhow::Result<()>>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");

@@ -159,7 +159,7 @@ fn chart<Y: Ranged<ValueType = f64> + ValueFormatter<f64>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Axis, Legend, Plot, Row};
+    use crate::report::{Axis, Plot, Row};
 
     #[test]
     fn samples_are_counted_by_span_and_the_tail_in_one_bar() {
@@ -174,14 +174,7 @@ mod tests {
         let one = Bars::histogram("a", "us", [1.0, 7.0].into_iter(), (5.0, 20.0, 0));
         let named = Bars::named("b", "Mbit/s", [("x".to_owned(), 3.0, 1), ("y".to_owned(), 0.0, 2)]);
         let empty = Bars::histogram("c", "ms", std::iter::empty(), (5.0, 20.0, 0));
-        let plot = Plot {
-            title: String::new(),
-            x: Axis::linear("x"),
-            y: Axis::linear("y"),
-            series: Vec::new(),
-            marks: Vec::new(),
-            legend: Legend::Top,
-        };
+        let plot = Plot::new(String::new(), Axis::linear("x"), Axis::linear("y"), Vec::new());
         let rows = [Row::Bars(vec![one, empty]), Row::Bars(vec![named])];
         let document = plot.svg_above(&rows, (800, 300)).expect("a drawing");
         let bars = |colour: &str| document.matches(&format!("fill=\"{colour}\"")).count();

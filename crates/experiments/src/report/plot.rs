@@ -66,6 +66,22 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
+impl Series {
+    /// A line with dots at its points, in order of x.
+    pub fn new(name: impl Into<String>, colour: usize, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let points = points.into_iter().collect();
+        Self { name: name.into(), colour, dashed: false, dots: true, points }
+    }
+    /// The same, dashed where `dashed`.
+    pub fn dashed(self, dashed: bool) -> Self {
+        Self { dashed, ..self }
+    }
+    /// The same, of what was not measured point by point.
+    pub fn without_dots(self) -> Self {
+        Self { dots: false, ..self }
+    }
+}
+
 /// A vertical line with a word: a bound.
 #[derive(Clone, Debug)]
 pub struct Mark {
@@ -92,6 +108,22 @@ pub struct Plot {
     pub marks: Vec<Mark>,
     /// Where the curves leave room for the legend.
     pub legend: Legend,
+}
+
+impl Plot {
+    /// Lines without marks, with the legend above them.
+    pub fn new(title: impl Into<String>, x: Axis, y: Axis, series: impl IntoIterator<Item = Series>) -> Self {
+        let series = series.into_iter().collect();
+        Self { title: title.into(), x, y, series, marks: Vec::new(), legend: Legend::Top }
+    }
+    /// The same with these bounds.
+    pub fn with_marks(self, marks: Vec<Mark>) -> Self {
+        Self { marks, ..self }
+    }
+    /// The same with its legend elsewhere.
+    pub fn with_legend(self, legend: Legend) -> Self {
+        Self { legend, ..self }
+    }
 }
 
 /// What stands below a plot, as wide and as high as it.

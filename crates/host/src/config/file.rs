@@ -7,7 +7,8 @@ use punctual_os::calls::Forbidden;
 use punctual_proto::config::{Admission, Pacing, RunPolicy, WhileBroken};
 use punctual_proto::ids::Name;
 use punctual_proto::{BitRate, Nanos, Ppm};
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::quantity::{Bytes, RateOrAuto, RateOrShare, Spin, Text};
@@ -34,6 +35,18 @@ pub(super) struct File {
 
 fn unplaced<T: Default>() -> Spanned<T> {
     Spanned::new(0..0, T::default())
+}
+
+/// An address; what is often written in its place is the name of an interface.
+fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<IpAddr>, D::Error> {
+    let text = String::deserialize(from)?;
+    let wrong = |_| {
+        format!(
+            "{text:?} is no IP address: give the host's on that link, as \"10.0.0.1\" or \"fd00::1\" (the name of an \
+             interface is for the key device)"
+        )
+    };
+    text.parse().map(Some).map_err(wrong).map_err(D::Error::custom)
 }
 
 #[derive(Debug, Deserialize)]
@@ -209,7 +222,9 @@ pub(super) struct LinkTable {
     pub neighbour: Name,
     pub driver: DriverName,
     // The driver's.
+    #[serde(default, deserialize_with = "address")]
     pub local: Option<IpAddr>,
+    #[serde(default, deserialize_with = "address")]
     pub peer: Option<IpAddr>,
     pub device: Option<String>,
     pub data_port: Option<u16>,

@@ -5,6 +5,7 @@ mod convert;
 mod devices;
 mod file;
 mod links;
+mod mistakes;
 pub(crate) mod profile;
 pub mod quantity;
 mod secrets;
@@ -268,7 +269,12 @@ impl Source<'_> {
     /// What the parser says, with the key that it is about and what to do.
     fn mistake(&self, error: &toml::de::Error) -> ConfigError {
         let at = error.span().map_or(0, |span| span.start.min(self.text.len()));
-        let mut what = error.message().lines().collect::<Vec<_>>().join(" ");
+        let what = error.message().lines().collect::<Vec<_>>().join(" ");
+        if let Some(what) = mistakes::unknown_key(&what).or_else(|| mistakes::brackets(&what, self.text, at))
+        {
+            return self.error(at, what);
+        }
+        let mut what = what;
         if let Some(key) = self.key_at(at).filter(|key| !what.contains(&format!("`{key}`"))) {
             what = format!("{key}: {what}");
         }

@@ -233,6 +233,44 @@ fn mistakes_are_one_line_with_file_line_and_fix() {
         (small("", MEMORY, "[[route]]\nvia = []"), 18, "via is empty"),
         (small("", MEMORY, "[[host]]\nname = \"c\"\nid = 2"), 18, "the id 2 of \"b\""),
         (small("", MEMORY, "[[host]]\nname = \"b\"\nid = 3"), 18, "stands twice"),
+        (small("prioritty = 3", MEMORY, ""), 4, "unknown key `prioritty`: did you mean `priority`?"),
+        (small("", MEMORY, "neighbor = \"b\""), 18, "unknown key `neighbor`: did you mean `neighbour`?"),
+        (
+            small("", MEMORY, "colour = 1"),
+            18,
+            "unknown key `colour`: leave it out; docs/punctuald.example.toml",
+        ),
+        (
+            small("", MEMORY, "").replace("[[link]]", "[[links]]"),
+            13,
+            "unknown key `links`: did you mean `link`?",
+        ),
+        (
+            small("", MEMORY, "").replace("[[link]]", "[link]"),
+            13,
+            "[link] stands for one of several: write [[link]]",
+        ),
+        (
+            small("", MEMORY, "[route]\nvia = [\"b\"]"),
+            18,
+            "[route] stands for one of several: write [[route]]",
+        ),
+        (
+            small("", MEMORY, "").replace("[node]", "[[node]]"),
+            1,
+            "[[node]] can stand once only: write [node]",
+        ),
+        (
+            small("", &udp.replace("10.0.0.1", "eth0"), ""),
+            18,
+            "local: \"eth0\" is no IP address: give the host's on that link, as \"10.0.0.1\"",
+        ),
+        (small("", &xdp.replace("10.0.0.2", "eth0"), ""), 19, "peer: \"eth0\" is no IP address"),
+        (
+            small("", MEMORY, "").split("[[link]]").next().unwrap_or_default().to_owned(),
+            1,
+            "no [[link]] leads to a neighbour: add one for each, with name, neighbour, driver, local, peer and rate",
+        ),
         (small("", udp, "device = 3"), 20, "string"),
         (small("", udp, "queue = 0"), 13, "queue: only for driver \"xdp\""),
         (small("", &udp.replace("udp", "xdp"), ""), 13, "needs device"),
@@ -618,4 +656,20 @@ fn a_link_that_measures_itself_knows_no_rate_and_contradicts_what_needs_one() {
 fn a_file_that_is_not_there_is_named_with_the_fix() {
     let error = super::load(Path::new("/no/such.toml")).expect_err("nothing is there").to_string();
     assert!(error.contains("/no/such.toml") && error.contains("name a file that is there"), "{error}");
+}
+
+#[test]
+fn an_unknown_key_is_answered_without_a_list_of_all() {
+    let error = read(&small("", MEMORY, "colour = 1")).expect_err("no key");
+    assert!(!error.contains("expected one of") && error.len() < 150, "{error}");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named_with_the_fix() {
+    let udp = "driver = \"udp\"\nlocal = \"127.0.0.1\"\npeer = \"127.0.0.2\"\ndevice = \"no-such-device\"";
+    let mut config = read(&small("", udp, "")).expect("a file");
+    config.run_on_best_effort_host();
+    let error = config.open_links().err().expect("no device").to_string();
+    assert!(error.starts_with("link \"l\": ") && error.lines().count() == 1, "{error}");
+    assert!(error.contains("no-such-device") && error.contains("ip link"), "{error}");
 }

@@ -1,7 +1,9 @@
-//! Room in a receiver's ring for what comes before its program takes the first message.
+//! Room in a receiver's ring for what comes while its program takes no message: before it takes the first one, and when it
+//! stalls later.
 //!
 //! A source may send as soon as `open` has returned there; the receiver's program learns of the channel through two threads
-//! of ordinary priority. What the protocol itself asks a ring to hold is sized for a program that is there already.
+//! of ordinary priority. Beside load an ordinary thread does not run for tens of milliseconds. What the protocol itself asks
+//! a ring to hold is sized for a program that takes each message when it comes.
 
 use punctual_analysis::{Contract, Nanos};
 
@@ -11,12 +13,23 @@ pub const ACCEPT_TIME: Nanos = Nanos::from_millis(50);
 pub const ACCEPT_MESSAGES_MAX: u32 = 1_024;
 /// And at most so many bytes of messages.
 pub const ACCEPT_BYTES_MAX: u32 = 1 << 20;
+/// A program that takes no message for so long, whenever that is, loses none, unless it states another time.
+pub const STALL_DEFAULT: Nanos = Nanos::from_millis(20);
 
-/// Messages of a ring for [`ACCEPT_TIME`], beyond those that the protocol asks for.
-pub fn accept_messages(contract: &Contract) -> u32 {
-    let by_time = ACCEPT_TIME.div_ceil(contract.policed_interval());
+/// Messages of a ring of which the protocol asks for `messages`, for a program that may stall for `stall` at any time.
+pub fn slots(contract: &Contract, messages: u32, stall: Nanos) -> u32 {
+    messages.saturating_add(within(contract, stall).max(accept_messages(contract)))
+}
+
+/// Messages for [`ACCEPT_TIME`], within its limits.
+fn accept_messages(contract: &Contract) -> u32 {
     let by_bytes = ACCEPT_BYTES_MAX / contract.message_bytes_max.max(1);
-    u32::try_from(by_time).unwrap_or(u32::MAX).min(by_bytes).min(ACCEPT_MESSAGES_MAX)
+    within(contract, ACCEPT_TIME).min(by_bytes).min(ACCEPT_MESSAGES_MAX)
+}
+
+/// Messages that come in such a time beyond those that the protocol's part holds.
+fn within(contract: &Contract, time: Nanos) -> u32 {
+    u32::try_from(time.div_ceil(contract.policed_interval())).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -24,10 +37,13 @@ mod tests {
     use super::*;
     use punctual_analysis::Rate;
 
-    fn messages(bytes: u32, per_second: u64) -> u32 {
+    fn contract(bytes: u32, per_second: u64) -> Contract {
         let rate = Rate::per_second(per_second).expect("a rate");
-        let contract = Contract::new(bytes, rate, 1, Nanos::from_millis(5)).expect("a contract");
-        accept_messages(&contract)
+        Contract::new(bytes, rate, 1, Nanos::from_millis(5)).expect("a contract")
+    }
+
+    fn messages(bytes: u32, per_second: u64) -> u32 {
+        accept_messages(&contract(bytes, per_second))
     }
 
     #[test]
@@ -38,5 +54,18 @@ mod tests {
         assert_eq!(messages(64, 1_000_000), ACCEPT_MESSAGES_MAX);
         assert_eq!(messages(100_000, 1_000), 10);
         assert_eq!(messages(2 << 20, 1_000), 0);
+    }
+
+    #[test]
+    fn a_ring_follows_the_contract_and_the_stall() {
+        let millis = Nanos::from_millis;
+        // 10 of the protocol, and of 200 ms at 1 kHz.
+        assert_eq!(slots(&contract(64, 1_000), 10, millis(200)), 10 + 202);
+        // Where accepting takes more, that.
+        assert_eq!(slots(&contract(64, 1_000), 10, STALL_DEFAULT), 10 + 51);
+        // Its limits are not those of a stall: 20 ms at 100 kHz, and of large messages.
+        assert_eq!(slots(&contract(64, 100_000), 10, STALL_DEFAULT), 10 + 2_016);
+        assert_eq!(slots(&contract(2 << 20, 200), 10, STALL_DEFAULT), 10 + 5);
+        assert_eq!(slots(&contract(64, 1_000), u32::MAX, Nanos::from_secs(1 << 30)), u32::MAX);
     }
 }

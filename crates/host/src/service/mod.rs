@@ -50,7 +50,7 @@ use self::ringers::{Held, Ringers};
 use self::share::Shares;
 use self::subordinates::Subordinates;
 
-pub use acceptance::{ACCEPT_BYTES_MAX, ACCEPT_MESSAGES_MAX, ACCEPT_TIME};
+pub use acceptance::{ACCEPT_BYTES_MAX, ACCEPT_MESSAGES_MAX, ACCEPT_TIME, STALL_DEFAULT};
 pub use host::{Host, HostGone};
 
 /// The thread that serves is charged with this part of what it took: of it, which is not the processor, a user may have ten

@@ -16,7 +16,7 @@ use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
 use punctual_proto::node::Node;
 use punctual_trial::{Defence, holds};
 
-use super::acceptance::accept_messages;
+use super::acceptance::{self, STALL_DEFAULT};
 use super::files::Needs;
 use super::quota::is_privileged;
 use super::ringers::Held;
@@ -120,7 +120,7 @@ impl<H: Host> Service<H> {
             Request::Probe { to, contract } => self.probe(client, account, id, to, contract),
             Request::Ask { source, reply_to, contract } => self.ask(client, source, reply_to, contract),
             Request::RefuseAsk { token, why } => self.refuse_ask(client, token, why),
-            Request::Consent { channel } => self.consent(client, account, channel),
+            Request::Consent { channel, stall } => self.consent(client, account, channel, stall),
             Request::Refuse { channel, why } => self.refuse(client, channel, why),
             Request::Close { channel } => self.close(client, channel),
             Request::CoSchedule { channel, thread } => {
@@ -274,13 +274,18 @@ impl<H: Host> Service<H> {
         done()
     }
 
-    fn consent(&mut self, client: ClientId, account: UserId, channel: ChannelId) -> Outcome {
+    fn consent(
+        &mut self,
+        client: ClientId,
+        account: UserId,
+        channel: ChannelId,
+        stall: Option<Nanos>,
+    ) -> Outcome {
         let (contract, messages) = self.incoming(client, channel)?;
-        let slots = messages.saturating_add(accept_messages(&contract));
         let room = self.on_node(move |node, _| node.room_bytes(channel))?;
         let made = self
             .count_room(channel, room)
-            .and_then(|()| self.make_inbox(account, slots, contract.message_bytes_max));
+            .and_then(|()| self.make_inbox_of(account, &contract, messages, stall));
         let Made { end: writer, handles, held } = made.inspect_err(|error| {
             let why = reason(error);
             let _ = self.ask_node(move |node, now| node.refuse(channel, &why, now));
@@ -479,6 +484,24 @@ impl<H: Host> Service<H> {
         });
         let Made { end: (end, doorbell), handles, held } = made?;
         Ok((Made { end, handles, held }, doorbell))
+    }
+
+    /// The ring of a receiver that may stall. What it has not asked for is no reason to refuse the channel.
+    fn make_inbox_of(
+        &mut self,
+        account: UserId,
+        contract: &Contract,
+        messages: u32,
+        stall: Option<Nanos>,
+    ) -> Result<Made<InboxWriter>, ApiError> {
+        let bytes = contract.message_bytes_max;
+        let slots = acceptance::slots(contract, messages, stall.unwrap_or(STALL_DEFAULT));
+        let made = self.make_inbox(account, slots, bytes);
+        let least = acceptance::slots(contract, messages, Nanos::ZERO);
+        if made.is_err() && stall.is_none() && least < slots {
+            return self.make_inbox(account, least, bytes);
+        }
+        made
     }
 
     fn make_inbox(&mut self, account: UserId, slots: u32, bytes: u32) -> Result<Made<InboxWriter>, ApiError> {

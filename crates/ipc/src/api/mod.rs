@@ -110,6 +110,9 @@ pub enum Request {
     Consent {
         /// Which.
         channel: ChannelId,
+        /// How long the program may take no message without losing one; `None`: what the daemon gives unasked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stall: Option<Nanos>,
     },
     /// Says no to [`Push::Incoming`].
     Refuse {

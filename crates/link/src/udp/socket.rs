@@ -9,6 +9,7 @@ use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, connect, recv, socket_with};
 
 use super::UdpOptions;
+use crate::kernel::KernelError;
 use crate::{LinkError, Port};
 
 /// Longest UDP payload over IPv4.
@@ -135,9 +136,11 @@ fn bind_to_device(socket: &OwnedFd, device: &str) -> Result<(), LinkError> {
     if done == 0 {
         return Ok(());
     }
-    Err(os(&format!("binding to device \"{device}\" (see `ip link`; needs CAP_NET_RAW on old kernels)"))(
-        io::Error::last_os_error(),
-    ))
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() == Some(libc::ENODEV) {
+        return Err(KernelError::NoDevice(device.into()).into());
+    }
+    Err(os(&format!("binding to device \"{device}\" (needs CAP_NET_RAW on old kernels)"))(error))
 }
 
 fn set_int(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {

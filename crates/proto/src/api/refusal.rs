@@ -46,7 +46,7 @@ pub enum RefuseCause {
     #[error("node {0} cannot be reached from here")]
     Unreachable(NodeId),
     /// The sum of the smallest bounds is beyond the deadline.
-    #[error("the route's smallest end-to-end bound is {}, wanted {wanted}", possible.at_least())]
+    #[error("the route needs {} up to here, of a deadline of {wanted}", possible.at_least())]
     Deadline {
         /// Smallest possible.
         possible: Nanos,

@@ -68,9 +68,6 @@ fn sum(policy: Admission, way: Way, shapes: &[Shape], stages: usize, load: f64, 
 }
 
 /// Runs it.
-///
-/// # Errors
-/// None; the others' are.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let sets = match conditions.smoke {
         true => 1,
@@ -79,7 +76,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     };
     let mut measured = Measured::new(
         "load of the fullest stage that the channels ask for",
-        &["policy", "stages", "sharing", "load", "accepted", "offered", "ratio", "of_search"],
+        "policy, stages, sharing, load, accepted, offered, ratio, of_search",
     );
     let mut plots = Vec::new();
     for policy in POLICIES {
@@ -136,19 +133,18 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
 }
 
 fn curve(name: String, colour: usize, stages: usize, found: &[Sum]) -> Series {
-    let points = LOADS.iter().zip(found).map(|(&load, sum)| (load, sum.ratio())).collect();
-    Series { name, colour, dashed: stages == 3, dots: true, points }
+    let points = LOADS.iter().zip(found).map(|(&load, sum)| (load, sum.ratio()));
+    Series::new(name, colour, points).dashed(stages == 3)
 }
 
 fn plot(policy: &str, series: Vec<Series>) -> Plot {
-    Plot {
-        title: format!("Channels accepted under {policy}, by load and way of sharing the leftover"),
-        x: Axis::linear("load of the fullest stage that the channels ask for"),
-        y: Axis::linear("share of channels accepted"),
+    Plot::new(
+        format!("Channels accepted under {policy}, by load and way of sharing the leftover"),
+        Axis::linear("load of the fullest stage that the channels ask for"),
+        Axis::linear("share of channels accepted"),
         series,
-        marks: Vec::new(),
-        legend: Legend::LowerLeft,
-    }
+    )
+    .with_legend(Legend::LowerLeft)
 }
 
 #[cfg(test)]

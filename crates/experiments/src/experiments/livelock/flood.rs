@@ -10,7 +10,7 @@ use punctual_os::clock::duration;
 use serde::Serialize;
 
 use crate::loads::Class;
-use crate::session::Place;
+use crate::testbed::Place;
 
 pub(super) const FLOOD_BYTES: u32 = 1;
 const PATIENCE: Nanos = Nanos::from_millis(50);

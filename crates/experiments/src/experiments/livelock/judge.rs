@@ -40,25 +40,8 @@ struct Point {
     stages: BTreeMap<String, u64>,
 }
 
-const COLUMNS: [&str; 17] = [
-    "driver",
-    "flood",
-    "flood_per_s",
-    "handed_per_s",
-    "receive_cpu",
-    "mbit_s",
-    "mbit_s_outside_holes",
-    "offered",
-    "delivered",
-    "refused",
-    "lost",
-    "late",
-    "excused",
-    "ended",
-    "p50_ms",
-    "p99_ms",
-    "max_ms",
-];
+const COLUMNS: &str = "driver, flood, flood_per_s, handed_per_s, receive_cpu, mbit_s, mbit_s_outside_holes, \
+         offered, delivered, refused, lost, late, excused, ended, p50_ms, p99_ms, max_ms";
 
 impl Point {
     /// `rates`: the whole and what no hole touches, in Mbit/s.
@@ -87,7 +70,7 @@ impl Point {
 }
 
 pub(super) fn judge(worlds: &[Finished], excuses: &Excuses, conditions: &Conditions) -> Measured {
-    let mut measured = Measured::new("flood", &COLUMNS);
+    let mut measured = Measured::new("flood", COLUMNS);
     let mut series = Vec::new();
     for (colour, world) in worlds.iter().enumerate() {
         let mut quiet = [0.0; 2];
@@ -126,13 +109,11 @@ pub(super) fn judge(worlds: &[Finished], excuses: &Excuses, conditions: &Conditi
             );
             measured.compare(&format!("{:?}, flood {flood:?}", world.driver), "-", shown, "-".into());
             measured.add(&point);
-            series.push(Series {
-                name: format!("{:?}, flood {flood:?}", world.driver),
-                colour: index,
-                dashed: colour > 0,
-                dots: false,
-                points: summary.exceedance(),
-            });
+            series.push(
+                Series::new(format!("{:?}, flood {flood:?}", world.driver), index, summary.exceedance())
+                    .dashed(colour > 0)
+                    .without_dots(),
+            );
         }
     }
     if conditions.driver != Driver::Xdp {
@@ -176,12 +157,11 @@ fn hold(
 }
 
 fn plot(series: Vec<Series>) -> Plot {
-    Plot {
-        title: "Guaranteed messages later than, under floods".into(),
-        x: Axis::logarithmic("latency, ms"),
-        y: Axis::logarithmic("share"),
+    Plot::new(
+        "Guaranteed messages later than, under floods",
+        Axis::logarithmic("latency, ms"),
+        Axis::logarithmic("share"),
         series,
-        marks: Vec::new(),
-        legend: Legend::LowerLeft,
-    }
+    )
+    .with_legend(Legend::LowerLeft)
 }

@@ -21,18 +21,15 @@ use serde::Serialize;
 use self::flood::{FLOOD_BYTES, FLOODS, Flood, Flooding};
 use self::segment::Segment;
 use self::stages::Stages;
-use super::{Conditions, Measured};
-use crate::excuse::Excuses;
+use super::{Conditions, Measured, judged};
 use crate::loads::mortal::{Fate, mortal};
 use crate::loads::{
     Arrivals, Class, Content, ReceiveLog, Receiving, SendLog, Sending, Sink, Source, channel,
 };
 use crate::measure::{Live, Windows};
-use crate::session::stream::contract;
-use crate::session::{Bed, Hosting, Pair, Place, RoleId, receive};
 use crate::testbed::configuration::Driver;
-use crate::testbed::{LinkSpec, Options, driver};
-use crate::witness::Witness;
+use crate::testbed::stream::contract;
+use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place, RoleId, driver, receive};
 
 /// What the hosts are told of their link: no more than a's processor, which shares its CPU with the stranger's machine, can
 /// fill with smallest packets.
@@ -77,9 +74,6 @@ struct World {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// Where the test bed fails or the run is interrupted.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let mut drivers = vec![Driver::Udp];
     if conditions.driver == Driver::Xdp && driver::is_built(Driver::Xdp) {
@@ -98,11 +92,7 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
         }
     }
     let finished: Vec<_> = worlds.into_iter().map(World::finish).collect::<Result<_, _>>()?;
-    let testimony = witness.map(Witness::stop).unwrap_or_default();
-    let excuses = Excuses::new(&testimony.holes, punctual::Ppm(0));
-    let mut measured = judge::judge(&finished, &excuses, conditions);
-    measured.testimony = testimony;
-    Ok(measured)
+    judged(witness, |excuses| Ok(judge::judge(&finished, excuses, conditions)))
 }
 
 fn promise() -> Contract {

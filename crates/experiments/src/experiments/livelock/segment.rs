@@ -13,11 +13,10 @@ use punctual::BitRate;
 use punctual_link::Link;
 use punctual_os::namespaces::{Namespace, next_number};
 
-use crate::session::receive::{ReceiveClass, ReceiveThreads};
-use crate::session::{Pair, Place, adapter};
-use crate::testbed::Options;
 use crate::testbed::configuration::{Driver, End};
 use crate::testbed::network::{WIRE_EXTRA_BYTES, address};
+use crate::testbed::receive::{ReceiveClass, ReceiveThreads};
+use crate::testbed::{Options, Pair, Place, adapter};
 
 /// What the segment carries to b, in smallest frames 1,190,000 a second.
 const RATE: BitRate = BitRate(800_000_000);

@@ -7,8 +7,8 @@ use punctual::Endsystem;
 use punctual_proto::api::ChannelCounters;
 use serde_json::Value;
 
-use crate::session::receive::DEVICES;
-use crate::session::{Pair, RoleId};
+use crate::testbed::receive::DEVICES;
+use crate::testbed::{Pair, RoleId};
 
 /// Counters by stage and name.
 #[derive(Clone, Debug, Default)]

@@ -19,7 +19,7 @@ use self::pair::{Costs, Pair};
 use self::traffic::Carried;
 use super::{Conditions, Measured};
 use crate::demo::outcome::Check;
-use crate::report::{Axis, Legend, Mark, Plot, Scale, Series};
+use crate::report::{Axis, Mark, Plot, Scale, Series};
 
 /// D of every channel: the issue's.
 const DEADLINE: Nanos = Nanos::from_millis(5);
@@ -71,15 +71,11 @@ struct Run {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// Where the engines do not start, the machine cannot be measured, or a channel breaks.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     anyhow::ensure!(conditions.real_time, "profile-limit needs the real-time class: run as root");
     let extent = Extent::new(conditions);
-    let columns =
-        ["channels", "admission", "seconds", "messages", "late", "late outside holes", "which stage"];
-    let mut found = Measured::new("channels", &columns);
+    let columns = "channels, admission, seconds, messages, late, late outside holes, which stage";
+    let mut found = Measured::new("channels", columns);
     conditions.progress(format_args!("opening channels until admission refuses"));
     let pair = Pair::start(Costs::Measured, &conditions.directory)?;
     let (ends, refusal) = pair.open_until_refused(CHANNELS_MAX)?;
@@ -207,12 +203,11 @@ fn plot(runs: &[Run]) -> Plot {
         .collect();
     points.sort_by(|one, other| one.0.total_cmp(&other.0));
     let admitted = runs[0].channels as f64;
-    Plot {
-        title: "Admission on measured costs: what is late by number of channels".into(),
-        x: Axis { label: "channels of 10 packets every ms, D = 5 ms".into(), scale: Scale::Linear },
-        y: Axis::linear("late, lost or refused outside holes, %"),
-        series: vec![Series { name: "messages".into(), colour: 0, dashed: false, dots: true, points }],
-        marks: vec![Mark { x: admitted, label: format!("admission's limit: {admitted}"), colour: 1 }],
-        legend: Legend::Top,
-    }
+    Plot::new(
+        "Admission on measured costs: what is late by number of channels",
+        Axis { label: "channels of 10 packets every ms, D = 5 ms".into(), scale: Scale::Linear },
+        Axis::linear("late, lost or refused outside holes, %"),
+        vec![Series::new("messages", 0, points)],
+    )
+    .with_marks(vec![Mark { x: admitted, label: format!("admission's limit: {admitted}"), colour: 1 }])
 }

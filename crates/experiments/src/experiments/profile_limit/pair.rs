@@ -90,7 +90,7 @@ impl Pair {
     fn open_one(&self) -> anyhow::Result<Result<(Channel, Receiver), String>> {
         let channel = match self.source.open(&format!("limit@{}", self.sink.host()), Self::contract()?) {
             Ok(channel) => channel,
-            Err(OpenError::Refused(refusal)) => return Ok(Err(refusal.to_string())),
+            Err(OpenError::Refused { refusal, .. }) => return Ok(Err(refusal.to_string())),
             Err(error) => return Err(error.into()),
         };
         let receiver = self.listener.accept_timeout(duration(READY_WITHIN))?;

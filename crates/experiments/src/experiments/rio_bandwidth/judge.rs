@@ -8,7 +8,7 @@ use super::{CAP, Flow, World, promised, wire_share};
 use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::experiments::Measured;
-use crate::report::{Axis, Legend, Plot, Series};
+use crate::report::{Axis, Plot, Series};
 
 /// `rate_error` of the test beds' links is its default, 1 %.
 const RATE_LESS_ERROR: f64 = 0.99;
@@ -45,17 +45,8 @@ struct Account {
 }
 
 pub(super) fn judge(worlds: &[World; 2], capped: &World, excuses: &Excuses) -> Measured {
-    let columns = [
-        "part",
-        "world",
-        "phase",
-        "flow",
-        "guaranteed_mbyte_s",
-        "mbyte_s",
-        "mbyte_s_outside_holes",
-        "wire_share",
-    ];
-    let mut measured = Measured::new("flows that have joined", &columns);
+    let columns = "part, world, phase, flow, guaranteed_mbyte_s, mbyte_s, mbyte_s_outside_holes, wire_share";
+    let mut measured = Measured::new("flows that have joined", columns);
     for (part, world) in [("joining", &worlds[0]), ("joining", &worlds[1]), ("capped", capped)] {
         for (number, phase) in world.phases.iter().enumerate() {
             add(&mut measured, part, world, (number, phase), excuses);
@@ -158,19 +149,15 @@ fn name(flow: &Flow) -> String {
 }
 
 fn plot(world: &World) -> Plot {
-    let series = world.series.iter().enumerate().map(|(colour, points)| Series {
-        name: name(&world.flows[colour]),
-        colour,
-        dashed: colour == 0,
-        dots: false,
-        points: points.iter().map(|&(at, rate)| (at, rate / 1e6)).collect(),
+    let series = world.series.iter().enumerate().map(|(colour, points)| {
+        Series::new(name(&world.flows[colour]), colour, points.iter().map(|&(at, rate)| (at, rate / 1e6)))
+            .dashed(colour == 0)
+            .without_dots()
     });
-    Plot {
-        title: "RIO figure 11: guaranteed flows join beside best effort".into(),
-        x: Axis::linear("time, s"),
-        y: Axis::linear("delivered, MB/s"),
-        series: series.collect(),
-        marks: Vec::new(),
-        legend: Legend::Top,
-    }
+    Plot::new(
+        "RIO figure 11: guaranteed flows join beside best effort",
+        Axis::linear("time, s"),
+        Axis::linear("delivered, MB/s"),
+        series,
+    )
 }

@@ -17,8 +17,7 @@ use punctual_os::clock::{now, wait_until};
 use super::{Conditions, Measured};
 use crate::excuse::Excuses;
 use crate::loads::{Bulk, Class};
-use crate::session::{Bed, Hosting, Pair, RoleId};
-use crate::testbed::{LinkSpec, Options};
+use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, RoleId};
 use crate::witness::Witness;
 
 const LINK: BitRate = BitRate(200_000_000);
@@ -59,9 +58,6 @@ struct World {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// Where the test bed fails, a flow is refused, or the run is interrupted.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::new(LINK, QUEUE), pinned: true };
     let phase = WARM_UP + conditions.rounds((1, 2_500), (1, 9_500)).1;

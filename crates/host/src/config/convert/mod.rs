@@ -20,8 +20,7 @@ use punctual_proto::config::{
     CpuConfig, Interference, LinkConfig, NodeConfig, RouteConfig, SignallingConfig,
 };
 use punctual_proto::ids::{Epoch, Name, NodeId};
-use punctual_proto::limits;
-use punctual_proto::{Nanos, Ppm};
+use punctual_proto::{Nanos, Ppm, limits};
 use toml::Spanned;
 
 use super::file::{
@@ -63,6 +62,13 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
     let spin = pick(&file.processor.get_ref().spin, Spin(Nanos::ZERO)).0;
     let fragment_max = fragment_bytes.max(fragment_low_latency_bytes.unwrap_or(0));
     let signalling = signalling(&file.signalling, source)?;
+    if file.link.is_empty() {
+        let keys =
+            "name, neighbour, driver, local, peer and rate (docs/punctuald.example.toml explains them)";
+        return Err(
+            source.error(at, format!("no [[link]] leads to a neighbour: add one for each, with {keys}"))
+        );
+    }
     let (links, drivers, beside) =
         link::links(&file.link, &hosts, id, fragment_max, real_time, &signalling, source)?;
     let routes = routes(&file.route, &hosts, id, &links, source)?;

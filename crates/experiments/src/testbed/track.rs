@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use crate::loads::Content;
     use crate::measure::{Question, StreamSummary};
-    use crate::session::stream::contract;
+    use crate::testbed::stream::contract;
     use crate::testbed::{LinkSpec, Network, NetworkSpec, Privilege};
 
     /// A slice, and its messages: the last ones are due long before its end, so that a source that is late sends all.

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 
 use anyhow::Context;
-use punctual_os::cpus;
-use punctual_os::namespaces;
+use punctual_os::{cpus, namespaces};
 
 use crate::loads::Class;
 

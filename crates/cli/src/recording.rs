@@ -1,0 +1,48 @@
+//! A recorded stream, as it was written: a raw H.264 stream, lines of ffprobe, or a trace with named columns.
+
+use anyhow::Context;
+use punctual_analysis::Rate;
+use punctual_analysis::suggest::{Trace, ffprobe};
+use punctual_experiments::loads::h264::access_units;
+
+use crate::output::Usage;
+use crate::sps::frame_interval;
+
+/// A stream, and whether it is H.264 that `send` can cut into frames.
+pub struct Recording {
+    /// Its frames.
+    pub trace: Trace,
+    /// It is the stream itself, not a list of its frames.
+    pub is_h264: bool,
+}
+
+/// Reads the content of a file. `rate`: frames a second of a raw stream, in place of what that says.
+///
+/// # Errors
+/// What is none of these, or makes no sense; a rate that is not known, or given where times are.
+pub fn read(content: &[u8], rate: Option<Rate>) -> anyhow::Result<Recording> {
+    if content.starts_with(&[0, 0, 1]) || content.starts_with(&[0, 0, 0, 1]) {
+        return Ok(Recording { trace: h264(content, rate)?, is_h264: true });
+    }
+    let text = std::str::from_utf8(content).ok().with_context(|| {
+        format!(
+            "neither a raw .h264 stream nor CSV: make one with 'ffmpeg -i FILE -c copy -bsf:v h264_mp4toannexb OUT.h264' or \
+             '{}'",
+            ffprobe::COMMAND
+        )
+    })?;
+    if rate.is_some() {
+        return Err(
+            Usage("--rate is for a raw .h264 stream, and this file has times: leave it out".into()).into()
+        );
+    }
+    Ok(Recording { trace: Trace::parse_csv(text)?, is_h264: false })
+}
+
+fn h264(stream: &[u8], rate: Option<Rate>) -> anyhow::Result<Trace> {
+    let interval = rate.map(Rate::interval).or_else(|| frame_interval(stream));
+    let missing =
+        || Usage("the stream does not say how many frames it has a second: give --rate, as 25/s".into());
+    let interval = interval.ok_or_else(missing)?;
+    Ok(Trace::regular(access_units(stream)?.iter().map(|unit| unit.len()), interval)?)
+}

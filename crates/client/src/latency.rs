@@ -1,0 +1,81 @@
+//! How long a message was on its way.
+
+use punctual_proto::Nanos;
+use punctual_proto::memory::MessageInfo;
+
+/// One-way latency of a message: from its logical arrival at the source to its delivery at this host, by this host's clock.
+///
+/// ```
+/// # fn seen(info: &punctual::MessageInfo) {
+/// match punctual::OneWayLatency::of(info) {
+///     Some(latency) => println!("{} +- {}", latency.measured, latency.error),
+///     None => println!("the clocks of the hosts on the way are not known"),
+/// }
+/// # }
+/// ```
+///
+/// A sender that keeps its rate sends at the logical arrival. What a message waits for that, sent too soon, is not counted; one
+/// that goes ahead of it, within the jitter allowance, may be delivered before it and has a latency of 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OneWayLatency {
+    /// As measured; 0 where the delivery is, or seems by the clocks' error, the earlier one.
+    pub measured: Nanos,
+    /// The most that it may be wrong by, either way.
+    pub error: Nanos,
+}
+
+impl OneWayLatency {
+    /// The latency of a message; `None` where nobody knows the clocks of all hosts on the way, and of best effort, whose
+    /// source tells its own time.
+    pub fn of(info: &MessageInfo) -> Option<Self> {
+        let measured = info.delivered.since(info.logical_arrival);
+        info.clock_error.map(|error| Self { measured, error })
+    }
+
+    /// It surely took at least so long.
+    pub fn at_least(self) -> Nanos {
+        self.measured - self.error
+    }
+
+    /// It surely took no longer.
+    pub fn at_most(self) -> Nanos {
+        self.measured + self.error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_proto::Instant;
+    use punctual_proto::memory::Timeliness;
+
+    use super::*;
+
+    fn info(logical_arrival: u64, delivered: u64, clock_error: Option<u64>) -> MessageInfo {
+        MessageInfo {
+            number: 0,
+            len: 1,
+            logical_arrival: Instant(logical_arrival),
+            clock_error: clock_error.map(Nanos),
+            deadline: Instant(logical_arrival + 1_000),
+            delivered: Instant(delivered),
+            demoted: false,
+            unpromised: false,
+            timeliness: Timeliness::InTime,
+        }
+    }
+
+    #[test]
+    fn a_latency_has_the_clocks_error_on_both_sides() {
+        let latency = OneWayLatency::of(&info(5_000, 5_700, Some(40))).expect("the clocks are known");
+        assert_eq!((latency.measured, latency.error), (Nanos(700), Nanos(40)));
+        assert_eq!((latency.at_least(), latency.at_most()), (Nanos(660), Nanos(740)));
+        // The clocks disagree by more than it took.
+        let short = OneWayLatency::of(&info(5_000, 4_990, Some(40))).expect("the clocks are known");
+        assert_eq!((short.at_least(), short.measured, short.at_most()), (Nanos(0), Nanos(0), Nanos(40)));
+    }
+
+    #[test]
+    fn nobody_invents_a_latency_where_the_clocks_are_not_known() {
+        assert_eq!(OneWayLatency::of(&info(5_000, 5_700, None)), None);
+    }
+}

@@ -1,0 +1,37 @@
+//! Mistakes of which the parser knows what it expected, and not what was meant.
+
+use punctual_proto::ids::Name;
+
+/// Where all keys are explained.
+const EXPLAINED: &str = "docs/punctuald.example.toml explains every key";
+
+/// Tables of which a host has one.
+const ONCE: [&str; 4] = ["node", "processor", "daemon", "signalling"];
+
+/// "unknown field `a`, expected one of `b`, `c`": the one of those that was probably meant, in place of all.
+pub(super) fn unknown_key(said: &str) -> Option<String> {
+    let said = said.strip_prefix("unknown field ")?;
+    let mut quoted = said.split('`').skip(1).step_by(2);
+    let given = quoted.next()?;
+    let known: Vec<Name> = quoted.filter_map(|key| Name::new(key).ok()).collect();
+    let near = Name::new(given).ok().and_then(|given| given.slip_of(known.iter()).cloned());
+    Some(match near {
+        Some(meant) => format!("unknown key `{given}`: did you mean `{meant}`?"),
+        None => format!("unknown key `{given}`: leave it out; {EXPLAINED}"),
+    })
+}
+
+/// `[link]` for `[[link]]`, or the other way round: what the parser found at `at` in place of what it expected.
+pub(super) fn brackets(said: &str, text: &str, at: usize) -> Option<String> {
+    let expected = said.strip_prefix("invalid type: map, expected ")?;
+    let line_end = text[at..].find('\n').map_or(text.len(), |end| at + end);
+    let header = text[..line_end].lines().map(str::trim).rfind(|line| line.starts_with('['))?;
+    let name = header.trim_start_matches('[').split(']').next()?.trim();
+    if expected.starts_with("a sequence") && !header.starts_with("[[") {
+        Some(format!("[{name}] stands for one of several: write [[{name}]]"))
+    } else if ONCE.contains(&name) && header.starts_with("[[") {
+        Some(format!("[[{name}]] can stand once only: write [{name}]"))
+    } else {
+        None
+    }
+}
