@@ -214,7 +214,7 @@ fn a_recording_lasts_until_its_last_frame_is_over() {
         (&[0, 0, 60], 90, 60),
         (&[0, 20, 20, 20, 100], 125, 20),
     ] {
-        let recorded: Vec<_> = times.iter().map(|ms| (ms * MILLI, 1_000)).collect();
+        let recorded: Vec<_> = times.iter().map(|ms| (*ms, 1_000)).collect();
         let trace = frames(&recorded).expect("a recording");
         assert_eq!(
             (trace.duration(), trace.gap_min()),

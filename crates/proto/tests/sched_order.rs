@@ -210,3 +210,59 @@ fn handlers_run_in_order_however_they_came_and_went() {
         assert_eq!(executor.pick(Instant(0)), None);
     }
 }
+
+/// Whoever is not there (any more) changes nothing; and who is picked while another runs takes its place, unfinished.
+#[test]
+fn handlers_that_are_gone_change_nothing() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    let [kept, gone] = [(); 2].map(|()| executor.add(PLAIN));
+    executor.ready(kept, due(9), Instant(0));
+    executor.remove(gone);
+    for id in [gone, HandlerId(77)] {
+        executor.ready(id, due(1), Instant(0));
+        executor.idle(id);
+        executor.block(id);
+        executor.unblock(id, Instant(0));
+        executor.finished(id, 1, Instant(0));
+        executor.charge_flow(id, Nanos(5), Instant(0));
+        executor.remove(id);
+    }
+    assert_eq!(executor.pick(Instant(0)), Some(kept));
+    let second = executor.add(PLAIN);
+    assert_eq!(second, gone, "its place is somebody else's");
+    executor.ready(second, due(5), Instant(0));
+    assert!(executor.yield_request(Instant(0)), "more urgent");
+    // Nobody said that the first is finished: it waits again, and goes on later.
+    assert_eq!(executor.pick(Instant(0)), Some(second));
+    executor.idle(second);
+    assert_eq!(executor.pick(Instant(0)), Some(kept));
+    assert!(!executor.yield_request(Instant(0)));
+}
+
+/// While more become eligible than are moved at once, whoever runs is to yield: one of them may be more urgent.
+#[test]
+fn who_runs_yields_to_a_crowd_that_is_not_looked_at_yet() {
+    let mut executor = Executor::new(RunPolicy::Edf);
+    let first = executor.add(PLAIN);
+    executor.ready(first, due(1), Instant(0));
+    assert_eq!(executor.pick(Instant(0)), Some(first));
+    for _ in 0..3 * punctual_proto::limits::EXECUTOR_MOVES_MAX {
+        let late = executor.add(PLAIN);
+        executor.ready(late, Activation { eligible: Instant(10), deadline: Instant(100) }, Instant(0));
+    }
+    assert!(!executor.yield_request(Instant(9)) && executor.yield_request(Instant(10)));
+}
+
+/// The baseline knows neither caps nor shares of flows.
+#[test]
+fn first_come_first_served_knows_no_caps() {
+    let share = punctual_proto::Ppm(1);
+    for policy in [RunPolicy::Fifo, RunPolicy::Edf] {
+        let mut executor = Executor::new(policy).with_caps(share, share).with_flow_cap(share);
+        let flow = executor.add(HandlerParameters { class: Class::BestEffort, ..PLAIN });
+        executor.charge(flow, Nanos::from_secs(1), Instant(0));
+        executor.charge_flow(flow, Nanos::from_secs(1), Instant(0));
+        executor.ready(flow, due(1), Instant(0));
+        assert_eq!(executor.pick(Instant(0)).is_some(), policy == RunPolicy::Fifo, "{policy:?}");
+    }
+}

@@ -263,3 +263,14 @@ fn probes_are_as_frequent_as_the_budget_allows() {
     }
     assert_eq!(of(0, Nanos(1)), second * PROBES_BUDGET_DIVISOR, "no rate is one a second");
 }
+
+/// What cannot be said at all gives the neighbour up: half a conversation would be worse.
+#[test]
+fn what_does_not_encode_gives_the_neighbour_up() {
+    let mut two = Two::met();
+    let channels = (0..100_000).map(ChannelNumber).collect();
+    two.ends[0].say(&Message::Refresh { node: NodeId(1), epoch: Epoch(1), channels });
+    assert!(!two.ends[0].is_reachable() && two.ends[0].poll_timeout(false) == Instant::ZERO);
+    two.run(3_000);
+    assert_eq!((two.alive(), two.lost), ([true; 2], [1; 2]), "and they meet again");
+}
