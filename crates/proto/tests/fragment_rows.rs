@@ -18,7 +18,7 @@ impl MessageWrite for Slot {
 }
 
 fn bytes_of(message: u64, len: u32) -> Vec<u8> {
-    (0..u64::from(len)).map(|at| (at * 31 ^ message * 17) as u8).collect()
+    (0..u64::from(len)).map(|at| (at.wrapping_mul(31) ^ message.wrapping_mul(17)) as u8).collect()
 }
 
 fn feed(reassembly: &mut Reassembly<Slot>, message: u64, len: u32, fragment: u16) -> Outcome<Slot> {
@@ -91,4 +91,33 @@ fn what_is_remembered_of_packets_is_a_bit_each() {
     assert_eq!(room(9, 10) - room(2, 10), 7 * row, "each message has a row");
     assert!(row >= 8 + size_of::<Slot>(), "{row}");
     assert_eq!(room(9, 1), room(1, 1), "messages of one packet are never in progress");
+}
+
+/// A message in progress that others have left far behind is given up as any other, and the window stays with the newest.
+#[test]
+fn what_is_far_behind_is_given_up_and_moves_nothing() {
+    let len = 2 * SIZE;
+    let mut reassembly = Reassembly::new(3, SIZE, len);
+    assert_eq!(feed(&mut reassembly, 1, len, 0), Outcome::Stored);
+    assert_eq!(feed(&mut reassembly, 1_000_000, len, 0), Outcome::Stored);
+    assert!(matches!(feed(&mut reassembly, 1_000_000, len, 1), Outcome::Complete { .. }));
+    assert_eq!((reassembly.in_progress(), reassembly.expire(2), reassembly.incomplete()), (1, 1, 1));
+    assert_eq!(reassembly.seen_until(), 1_000_001);
+    for number in [1, 1_000_000] {
+        assert_eq!(feed(&mut reassembly, number, len, 1), Outcome::Stale, "{number}");
+    }
+    assert_eq!(feed(&mut reassembly, 1_000_001, len, 1), Outcome::Stored);
+}
+
+/// Numbers may go up to the last that there is.
+#[test]
+fn the_last_numbers_are_taken_in_once() {
+    let len = 2 * SIZE;
+    let mut reassembly = Reassembly::new(3, SIZE, len);
+    for number in [u64::MAX - 70, u64::MAX - 2, u64::MAX - 1] {
+        assert_eq!(feed(&mut reassembly, number, len, 0), Outcome::Stored, "{number}");
+        assert!(matches!(feed(&mut reassembly, number, len, 1), Outcome::Complete { .. }), "{number}");
+        assert_eq!(feed(&mut reassembly, number, len, 1), Outcome::Stale, "{number}");
+    }
+    assert_eq!(feed(&mut reassembly, u64::MAX - 71, len, 0), Outcome::Stored, "it is still open");
 }

@@ -274,6 +274,7 @@ mod tests {
     fn another_rate_leaves_what_was_handed_over() {
         let mut pacer = clock(2);
         pacer.hand_over(None, 1_000, us(0));
+        pacer.complete(1_000, |_| panic!("a clock hears of no completion"));
         let link = LinkConfig::new("l", NodeId(1), RATE);
         pacer.set(&LinkParameters {
             rate: BitRate(16_000_000),
@@ -284,6 +285,11 @@ mod tests {
         assert_eq!(pacer.opens(), Some(us(500)));
         assert_eq!(pacer.hand_over(None, 1_000, us(0)), Instant(us(1_500).0 + 300));
         assert_eq!(pacer.opens(), Some(us(1_000)));
+        let mut pacer = super::tests::pacer(Pace::Completion, 2, Nanos::ZERO, Ppm(0));
+        pacer.hand_over(None, 1_000, us(0));
+        pacer.set(&LinkParameters { rate: BitRate(16_000_000), ..LinkParameters::of(&link) });
+        assert!(pacer.admits(1_000, us(0)) && !pacer.admits(1_001, us(0)), "its window stays");
+        assert_eq!(pacer.hand_over(None, 1_000, us(0)), us(1_000), "at the new rate");
     }
 
     /// P largest packets' worth of bytes are outstanding at most; completions come in the order of hand-over, in any portions.

@@ -77,3 +77,13 @@ fn a_soft_channel_is_soft_in_each_stage() {
     };
     assert_eq!(cost(&handled), cost(&channel) + Nanos(777));
 }
+
+/// A host without links has no signalling to carry, and works for nobody.
+#[test]
+fn a_host_without_links_holds_nothing() {
+    let alone = NodeConfig { links: Vec::new(), ..config() };
+    let stages = stages_of(&alone);
+    assert_eq!(stages.cpu_utilisation(), alone.cpu.interference.rho);
+    assert!(stages_of(&config()).cpu_utilisation() > stages.cpu_utilisation());
+    assert!(stages.books(|_| true, core::iter::empty()).iter().all(|(_, [counted, there])| counted == there));
+}
