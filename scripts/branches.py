@@ -1,6 +1,7 @@
 """Tables of branches decided both ways, one way or never, by generator; from what `llvm-cov export` writes for each."""
 
 import collections
+import itertools
 import json
 import pathlib
 import re
@@ -30,8 +31,10 @@ def source_of(path):
 
 
 def tests_begin(lines):
-    """The line at which the tests of a source file begin."""
-    found = (number for number, line in enumerate(lines, 1) if line.strip() == "#[cfg(test)]")
+    """The line at which the tests of a source file begin: their module. What else only tests compile stands between the rest."""
+    pairs = enumerate(itertools.pairwise(line.strip() for line in lines), 1)
+    found = (number for number, (line, following) in pairs
+             if line == "#[cfg(test)]" and following.startswith("mod ") and following.endswith("{"))
     return next(found, sys.maxsize)
 
 

@@ -205,3 +205,26 @@ fn columns_times_and_sizes_are_read_to_the_digit() {
     let most = u64::from(MESSAGE_BYTES_MAX);
     assert_eq!([0, 1, most, most + 1].map(size), [false, true, true, false]);
 }
+
+/// A recording lasts one mean gap longer than to its last frame: the last one takes its time, too. Its rate is of that.
+#[test]
+fn a_recording_lasts_until_its_last_frame_is_over() {
+    const MILLI: u64 = 1_000_000;
+    for (times, duration, gap) in [
+        (&[0, 40][..], 80, 40),
+        (&[0, 40, 80], 120, 40),
+        (&[0, 10, 90], 135, 10),
+        (&[0, 0, 60], 90, 60),
+        (&[0, 20, 20, 20, 100], 125, 20),
+    ] {
+        let recorded: Vec<_> = times.iter().map(|ms| (*ms, 1_000)).collect();
+        let trace = frames(&recorded).expect("a recording");
+        assert_eq!(
+            (trace.duration(), trace.gap_min()),
+            (Nanos(duration * MILLI), Nanos(gap * MILLI)),
+            "{times:?}"
+        );
+        let bits = times.len() as u64 * 8_000 * 1_000 / duration;
+        assert_eq!(trace.bits_per_second(), bits, "{times:?}");
+    }
+}

@@ -232,4 +232,14 @@ mod tests {
             }
         }
     }
+
+    /// The middle of a bucket lies within it, also of the first and of the last, which has no end.
+    #[test]
+    fn the_middle_of_a_bucket_lies_within_it() {
+        for index in 0..BUCKETS {
+            let middle = middle_of(index).0;
+            assert!(begin_of(index) <= middle && middle <= end_of(index).0, "{index}: {middle}");
+        }
+        assert_eq!((end_of(BUCKETS - 1), middle_of(BUCKETS - 1)), (Nanos(u64::MAX), Nanos(u64::MAX)));
+    }
 }

@@ -185,11 +185,11 @@ fn words(code: &str) -> BTreeSet<&str> {
 fn item<'a>(source: &'a str, begins: &str) -> Option<(String, &'a str)> {
     let lines: Vec<&str> = source.lines().collect();
     let is_it = |line: &&str| line.trim_start().trim_start_matches("pub ").starts_with(begins);
-    let first = lines.iter().position(|line| is_it(line))?;
+    let first = lines.iter().position(is_it)?;
     let indent = lines[first].len() - lines[first].trim_start().len();
     let closes = format!("{}}}", " ".repeat(indent));
     let is_last = |line: &&str| **line == closes || line.ends_with(';') && begins.starts_with("const");
-    let last = first + lines[first..].iter().position(|line| is_last(line))?;
+    let last = first + lines[first..].iter().position(is_last)?;
     let above = lines[..first].iter().rev().find(|line| !line.trim_start().starts_with("///"));
     Some((lines[first..=last].join("\n"), above.map_or("", |line| line.trim())))
 }

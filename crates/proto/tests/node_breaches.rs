@@ -470,3 +470,42 @@ fn channels_elsewhere_hear_nothing_of_a_broken_link() {
     assert!(world.nodes[1].channel(elsewhere.source).expect("open").broken.is_empty());
     assert!(world.nodes[2].status(world.now).broken.is_empty(), "h3 has nothing to do with it");
 }
+
+/// Who is beyond a link that delays everything hears of it from the host at its end: its owner's word comes over the same link, as
+/// late as the rest.
+#[test]
+fn who_is_beyond_a_slow_link_does_not_wait_for_its_owners_word() {
+    const LATER: Nanos = Nanos::from_millis(400);
+    let mut world = World::line(3, RATE);
+    let open = world.open(0, 2, contract()).expect("it fits");
+    stream(&mut world, &open, Nanos::from_secs(2), |_| {});
+    let queue = Sent::default();
+    let delayed = queue.clone();
+    world.tap = Some(Box::new(move |node, port, bytes| {
+        if node == 0 {
+            queue.borrow_mut().push_back((port, bytes.clone()));
+        }
+        node != 0
+    }));
+    let (mut waiting, mut told) = (Delayed::new(), [None; 3]);
+    stream(&mut world, &open, Nanos::from_secs(4), |world| {
+        let at = world.now + LATER;
+        waiting.extend(delayed.borrow_mut().drain(..).map(|(port, bytes)| (at, port, bytes)));
+        while waiting.front().is_some_and(|(at, ..)| *at <= world.now) {
+            let (_, port, bytes) = waiting.pop_front().unwrap();
+            world.inject(1, LinkId(0), port, &bytes);
+        }
+        for (node, told) in told.iter_mut().enumerate() {
+            if told.is_none() && !for_the_host(world, node).is_empty() {
+                *told = Some(world.now);
+            }
+        }
+    });
+    let [Some(owner), Some(forwarder), Some(beyond)] = told else { panic!("{told:?}") };
+    assert_eq!(for_the_host(&world, 2)[0], ("link h1-h2".to_owned(), Some(1), false));
+    let soon = owner + Nanos::from_millis(200);
+    assert!(
+        forwarder <= soon && beyond <= soon,
+        "owner {owner:?}, forwarder {forwarder:?}, beyond {beyond:?}"
+    );
+}

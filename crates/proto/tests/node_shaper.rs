@@ -275,3 +275,16 @@ fn signalling_beside_kernel_traffic_has_three_of_its_periods() {
     let (alone, beside) = (slowest(false), slowest(true));
     assert!(beside < alone && alone <= beside * SIGNAL_PERIODS_BESIDE_KERNEL, "{alone} {beside} kbit/s");
 }
+
+/// A host says whether any of its links follows: only then its shapers are looked after.
+#[test]
+fn a_host_says_whether_any_of_its_links_follows() {
+    let mut configs: Vec<_> = (0..3).map(|index| line_config(index, 3, RATE)).collect();
+    follows(&mut configs[1].links[1]);
+    let mut world = World::of(configs);
+    assert_eq!([0, 1, 2].map(|host: usize| world.nodes[host].follows()), [false, true, false]);
+    world.run_for(Nanos::from_secs(3));
+    let link = world.nodes[1].poll_shaper().map(|(link, _)| link);
+    assert_eq!(link, Some(LinkId(1)), "the one that follows");
+    assert!(world.nodes[0].poll_shaper().is_none() && world.nodes[1].poll_shaper().is_none());
+}

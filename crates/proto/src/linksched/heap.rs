@@ -133,3 +133,55 @@ fn smallest(children: &[Entry; ARITY]) -> (usize, Entry) {
     let pair = |i: usize| less((i, children[i]), (i + 1, children[i + 1]));
     less(less(pair(0), pair(2)), less(pair(4), pair(6)))
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeSet;
+
+    use super::*;
+    use crate::signalling::SplitMix64;
+
+    /// Whatever comes and goes: the smallest key first, of equal ones the smaller flow.
+    #[test]
+    fn a_heap_gives_what_a_sorted_set_gives() {
+        for seed in 0..60 {
+            let mut random = SplitMix64::new(seed);
+            let (mut heap, mut set, mut flow) = (Heap::new(), BTreeSet::new(), 0_u32);
+            let keys = [3, 50, 1 << 40][seed as usize % 3];
+            for _ in 0..600 {
+                let key = random.below(keys);
+                match random.below(5) {
+                    0..=2 if set.len() < 90 => {
+                        flow += 1;
+                        heap.push(key, flow);
+                        set.insert((key, flow));
+                    }
+                    3 => assert_eq!(heap.pop(), set.pop_first()),
+                    _ => {
+                        heap.rekey_top(key);
+                        let top = set.pop_first();
+                        set.extend(top.map(|(_, flow)| (key, flow)));
+                    }
+                }
+                assert_eq!(heap.peek(), set.first().copied(), "seed {seed}");
+            }
+            while let Some(top) = set.pop_first() {
+                assert_eq!(heap.pop(), Some(top), "seed {seed}");
+            }
+            assert_eq!((heap.peek(), heap.pop()), (None, None));
+        }
+    }
+
+    /// Room is made once, and what comes within it takes none.
+    #[test]
+    fn a_heap_has_the_room_that_was_made() {
+        for capacity in [1, 8, 9, 10, 17, 64, 65, 73, 74] {
+            let mut heap = Heap::new();
+            heap.reserve(capacity);
+            let room = heap.children.capacity();
+            (0..capacity).rev().for_each(|flow| heap.push(7, flow as u32));
+            assert_eq!(heap.children.capacity(), room, "{capacity}");
+            assert!(heap.children.len() == (capacity - 1).div_ceil(ARITY), "{capacity}");
+        }
+    }
+}

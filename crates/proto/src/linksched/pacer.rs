@@ -183,3 +183,159 @@ fn interference(parameters: &LinkParameters, window: Nanos) -> Nanos {
     let delay = share.div_ceil(u128::from(Ppm::ONE.0 - rho.0));
     sigma + Nanos(u64::try_from(delay).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::ids::NodeId;
+    use crate::node::config::{Interference, LinkConfig};
+
+    /// A microsecond a byte.
+    const RATE: BitRate = BitRate(8_000_000);
+
+    fn us(micros: u64) -> Instant {
+        Instant(micros * 1_000)
+    }
+
+    fn pacer(pace: Pace, depth: u32, sigma: Nanos, rho: Ppm) -> Pacer {
+        let link = LinkConfig::new("l", NodeId(1), RATE);
+        Pacer::new(&LinkParameters {
+            rate: RATE,
+            mtu_wire_bytes: 1_000,
+            pipeline_depth: depth,
+            pace,
+            interference: Interference { sigma, rho },
+            ..LinkParameters::of(&link)
+        })
+    }
+
+    fn clock(depth: u32) -> Pacer {
+        pacer(Pace::Clock, depth, Nanos::ZERO, Ppm(0))
+    }
+
+    /// A packet goes when now >= TAT - (P-1)·U, and has left when all before it and itself have.
+    #[test]
+    fn a_clock_opens_when_all_but_so_many_of_the_largest_have_left() {
+        for (depth, opens) in [(1, 1_500), (2, 500), (3, 0)] {
+            let mut pacer = clock(depth);
+            assert_eq!((pacer.opens(), pacer.outstanding(us(0))), (Some(us(0)), 0));
+            assert_eq!(pacer.hand_over(None, 500, us(0)), us(500), "depth {depth}");
+            assert_eq!(pacer.hand_over(None, 1_000, us(0)), us(1_500), "depth {depth}");
+            assert_eq!(pacer.opens(), Some(us(opens)), "depth {depth}");
+            assert!(opens == 0 || !pacer.admits(1, Instant(us(opens).0 - 1)));
+            assert!(pacer.admits(1_000, us(opens)));
+            assert_eq!(
+                [0, 500, 1_499, 1_500, 9_000].map(|at| pacer.outstanding(us(at))),
+                [1_500, 1_000, 1, 0, 0]
+            );
+            // No credit for time gone idle.
+            assert_eq!(pacer.hand_over(None, 1_000, us(10_000)), us(11_000));
+            assert!(!pacer.completes());
+        }
+    }
+
+    /// sigma + rho·(sigma + P·U)/(1 - rho), rounded up.
+    #[test]
+    fn kernel_traffic_puts_a_departure_off_by_the_formula() {
+        let departure = |depth, sigma_us, rho| {
+            pacer(Pace::Clock, depth, Nanos::from_micros(sigma_us), Ppm(rho)).hand_over(None, 1_000, us(0)).0
+        };
+        assert_eq!(departure(2, 0, 0), 1_000_000);
+        assert_eq!(departure(2, 300, 0), 1_300_000);
+        assert_eq!(departure(2, 100, 100_000), 1_000_000 + 100_000 + 233_334);
+        assert_eq!(departure(1, 0, 500_000), 1_000_000 + 1_000_000);
+        assert_eq!(departure(1, 0, 1_000_000), u64::MAX);
+    }
+
+    /// At another pace what is outstanding counts at that pace, to the byte begun; what was stamped before has left by its stamps.
+    #[test]
+    fn another_pace_counts_what_is_outstanding_at_its_own_rate() {
+        let mut pacer = pacer(Pace::Clock, 2, Nanos(700), Ppm(0));
+        let stamped = pacer.hand_over(None, 1_000, us(0));
+        let left = pacer.set_pace(BitRate(4_000_000), Nanos(900), us(400));
+        assert_eq!((left, stamped), (Instant(1_000_700), Instant(1_000_700)));
+        // 600 B, and a byte that was begun, at two microseconds each; a largest packet takes two milliseconds.
+        assert_eq!((pacer.outstanding(us(400)), pacer.opens()), (601, Some(us(0))));
+        assert_eq!(pacer.hand_over(None, 100, us(400)), Instant(us(400 + 1_202 + 200).0 + 900));
+        let idle = us(90_000);
+        assert_eq!(pacer.set_pace(RATE, Nanos(5), idle), Instant(idle.0 + 900), "nothing is outstanding");
+        assert_eq!(pacer.outstanding(idle), 0);
+        assert_eq!(pacer.hand_over(None, 100, idle), Instant(idle.0 + 100_000 + 5));
+        let mut pacer = super::tests::pacer(Pace::Completion, 2, Nanos(700), Ppm(0));
+        assert_eq!(pacer.set_pace(BitRate(1), Nanos(900), us(3)), us(3), "the adapter says what has left");
+        assert_eq!(pacer.hand_over(None, 100, us(3)), Instant(us(103).0 + 700));
+    }
+
+    /// Another rate: what was handed over stays, what comes counts at the new one.
+    #[test]
+    fn another_rate_leaves_what_was_handed_over() {
+        let mut pacer = clock(2);
+        pacer.hand_over(None, 1_000, us(0));
+        pacer.complete(1_000, |_| panic!("a clock hears of no completion"));
+        let link = LinkConfig::new("l", NodeId(1), RATE);
+        pacer.set(&LinkParameters {
+            rate: BitRate(16_000_000),
+            mtu_wire_bytes: 1_000,
+            interference: Interference { sigma: Nanos(300), rho: Ppm(0) },
+            ..LinkParameters::of(&link)
+        });
+        assert_eq!(pacer.opens(), Some(us(500)));
+        assert_eq!(pacer.hand_over(None, 1_000, us(0)), Instant(us(1_500).0 + 300));
+        assert_eq!(pacer.opens(), Some(us(1_000)));
+        let mut pacer = super::tests::pacer(Pace::Completion, 2, Nanos::ZERO, Ppm(0));
+        pacer.hand_over(None, 1_000, us(0));
+        pacer.set(&LinkParameters { rate: BitRate(16_000_000), ..LinkParameters::of(&link) });
+        assert!(pacer.admits(1_000, us(0)) && !pacer.admits(1_001, us(0)), "its window stays");
+        assert_eq!(pacer.hand_over(None, 1_000, us(0)), us(1_000), "at the new rate");
+    }
+
+    /// P largest packets' worth of bytes are outstanding at most; completions come in the order of hand-over, in any portions.
+    #[test]
+    fn completions_open_the_window_byte_by_byte() {
+        let mut pacer = pacer(Pace::Completion, 2, Nanos::ZERO, Ppm(0));
+        assert!(pacer.completes() && pacer.opens().is_none());
+        assert_eq!(pacer.hand_over(Some(FlowIndex(7)), 600, us(0)), us(600));
+        assert_eq!(pacer.hand_over(None, 400, us(100)), us(1_100), "after what is outstanding");
+        assert!(pacer.admits(1_000, us(0)) && !pacer.admits(1_001, us(0)));
+        assert_eq!(pacer.hand_over(Some(FlowIndex(9)), 1_000, us(100)), us(2_100));
+        assert!(!pacer.admits(1, us(0)));
+        let mut left = Vec::new();
+        let mut complete = |pacer: &mut Pacer, bytes| {
+            left.clear();
+            pacer.complete(bytes, |flow| left.push(flow.0));
+            (left.clone(), pacer.outstanding(us(0)))
+        };
+        assert_eq!(complete(&mut pacer, 599), (vec![], 1_401));
+        assert!(!pacer.admits(1, us(0)), "the first is not out yet");
+        assert_eq!(complete(&mut pacer, 1), (vec![7], 1_400));
+        assert!(pacer.admits(600, us(0)) && !pacer.admits(601, us(0)));
+        assert_eq!(complete(&mut pacer, 900), (vec![], 500));
+        assert_eq!(complete(&mut pacer, 5_000), (vec![9], 0), "no credit for what was never handed over");
+        pacer.hand_over(Some(FlowIndex(3)), 300, us(0));
+        assert_eq!(complete(&mut pacer, 0), (vec![], 300));
+        pacer.hand_over(Some(FlowIndex(4)), 200, us(0));
+        assert_eq!(pacer.retract(), Some(FlowIndex(4)));
+        assert_eq!(complete(&mut pacer, 300), (vec![3], 0));
+        assert_eq!((pacer.retract(), clock(2).retract()), (None, None));
+    }
+
+    /// At depth 1 one packet is outstanding, however short; and however deep, no more than there is room for.
+    #[test]
+    fn packets_in_flight_are_counted() {
+        let mut one = pacer(Pace::Completion, 1, Nanos::ZERO, Ppm(0));
+        one.hand_over(None, 10, us(0));
+        assert!(!one.admits(10, us(0)));
+        one.complete(10, |_| {});
+        assert!(one.admits(10, us(0)));
+        let mut many = pacer(Pace::Completion, 1_000, Nanos::ZERO, Ppm(0));
+        for _ in 1..IN_FLIGHT_PACKETS_MAX {
+            many.hand_over(None, 1, us(0));
+        }
+        assert!(many.admits(1, us(0)));
+        many.hand_over(None, 1, us(0));
+        assert!(!many.admits(1, us(0)));
+    }
+}

@@ -274,4 +274,64 @@ mod tests {
         let longest = LATE_ARRIVALS_INTERVAL * 2;
         assert_eq!((measured(longest), measured(longest + Nanos(1))), (rate, BitRate(0)));
     }
+
+    /// The likely cause, by what was sent, what came in there and what others put on the device: of a link of 100 Mbit/s a
+    /// twentieth counts.
+    #[test]
+    fn the_cause_of_lateness_is_what_the_numbers_show() {
+        let mega = |mega: u64| BitRate(mega * 1_000_000);
+        let configured = mega(100);
+        let cause = |sent: u64, received: u64, foreign: u64, held: bool, span: Nanos| {
+            let mut look = LinkLook { foreign: mega(foreign), ..LinkLook::default() };
+            look.sent.rate = mega(sent);
+            let late = LateArrivals { late: Lateness::default(), received: mega(received), span };
+            look.cause(&late, configured, held)
+        };
+        let slow = |drains| Cause::SlowLink { drains: mega(drains), configured };
+        let foreign = |rate| Cause::ForeignTraffic { rate: mega(rate) };
+        let second = Nanos::from_secs(1);
+        for (sent, received, others, held, expected) in [
+            (20, 20, 0, false, Cause::LongerTravel),
+            (20, 20, 5, false, Cause::LongerTravel),
+            (20, 20, 6, false, foreign(6)),
+            // What came in beyond what was sent was ours from before.
+            (20, 40, 30, false, foreign(10)),
+            (20, 45, 30, false, Cause::LongerTravel),
+            (20, 90, 30, false, slow(90)),
+            // More than a twentieth is missing.
+            (42, 40, 0, false, Cause::LongerTravel),
+            (43, 40, 0, false, slow(40)),
+            // Between a half and all but a twentieth of the rate comes out: that is what it drains.
+            (50, 50, 0, false, Cause::LongerTravel),
+            (51, 51, 0, false, slow(51)),
+            (94, 94, 0, false, slow(94)),
+            (95, 95, 0, false, Cause::LongerTravel),
+            // Packets wait here for the link.
+            (20, 20, 0, true, slow(20)),
+        ] {
+            let found = cause(sent, received, others, held, second);
+            assert_eq!(found, expected, "{sent} sent, {received} received, {others} of others, {held}");
+            // Of no time nothing is known but what others do.
+            let unknown =
+                if matches!(expected, Cause::SlowLink { .. }) { Cause::LongerTravel } else { expected };
+            assert_eq!(cause(sent, received, others, held, Nanos::ZERO), unknown);
+        }
+    }
+
+    /// Counts that go back, as of a driver that began anew, are no flow; and what flows is counted from look to look.
+    #[test]
+    fn a_flow_is_that_of_the_last_span() {
+        let mut flow = Flow::default();
+        let slot = WATCH_SLOT * 2;
+        let at = |slots: u64| Instant(0) + slot * slots;
+        let per_slot = |bytes: u64| BitRate(bytes * 8_000_000_000 / slot.0);
+        flow.look(1_000, at(1));
+        assert_eq!((flow.rate, flow.span), (per_slot(1_000), slot));
+        flow.look(1_500, at(1) + slot - Nanos(1));
+        assert_eq!(flow.rate, per_slot(1_000), "too soon");
+        flow.look(1_600, at(2));
+        assert_eq!(flow.rate, per_slot(600));
+        flow.look(0, at(3));
+        assert_eq!(flow.rate, BitRate(0));
+    }
 }

@@ -376,6 +376,190 @@ mod tests {
     use crate::config::link_model;
     use crate::ids::NodeId;
 
+    /// The share of a link of 95 Mbit/s between a tenth and 95 %, that carries little.
+    fn shaper() -> Shaper {
+        let link = LinkConfig {
+            interference: Interference { sigma: Nanos::from_micros(500), rho: LEAST },
+            kernel_share_max: MOST,
+            ..LinkConfig::new("l", NodeId(2), BitRate(95_000_000))
+        };
+        let model = link_model(&link);
+        let rate = Rate::per_second(20).expect("a rate");
+        let contract = Contract::new(500, rate, 1, Nanos::from_millis(500)).expect("valid");
+        let demand = model.demand(&contract, 500, Nanos::ZERO, Nanos::ZERO);
+        let mut shaper = *Shaper::of(&link, &model, (&demand, Nanos::from_millis(500))).expect("it follows");
+        shaper.stirred = false;
+        shaper
+    }
+
+    const LEAST: Ppm = Ppm(100_000);
+    const MOST: Ppm = Ppm(950_000);
+    const NOW: Instant = Instant(5_000_000_000);
+    const LATER: Instant = Instant(5_000_000_001);
+
+    /// Best effort that waits is suspected for a moment, then the kernel gives way for a while, and again while it waits.
+    #[test]
+    fn best_effort_takes_from_the_kernel_what_it_waits_for() {
+        let suspected = Contention::Suspected(NOW + SHAPER_CONTENTION);
+        let kept = Contention::Kept(NOW + SHAPER_CONTENTION_KEPT);
+        for (level, before, waits, after) in [
+            (MOST, Contention::None, false, Contention::None),
+            (MOST, Contention::None, true, suspected),
+            (LEAST, Contention::None, true, Contention::None),
+            (MOST, Contention::Suspected(LATER), true, Contention::Suspected(LATER)),
+            (MOST, Contention::Suspected(LATER), false, Contention::Suspected(LATER)),
+            (MOST, Contention::Suspected(NOW), true, kept),
+            (MOST, Contention::Suspected(NOW), false, Contention::None),
+            (LEAST, Contention::Kept(LATER), false, Contention::Kept(LATER)),
+            (LEAST, Contention::Kept(LATER), true, Contention::Kept(LATER)),
+            (LEAST, Contention::Kept(NOW), true, kept),
+            (LEAST, Contention::Kept(NOW), false, Contention::None),
+        ] {
+            let mut shaper = shaper();
+            (shaper.level, shaper.contention) = (level, before);
+            shaper.look_at_best_effort(waits, NOW);
+            assert_eq!(shaper.contention, after, "{level:?} {before:?} {waits}");
+        }
+    }
+
+    /// Down: the shaper is asked first. Up: our pace changes first, after the share was open for long enough, in steps that are
+    /// worth it, and while nobody is served.
+    #[test]
+    fn a_share_goes_down_through_the_shaper_and_up_after_a_while() {
+        let mut shaper = shaper();
+        assert_eq!((shaper.target(), shaper.level), (MOST, LEAST));
+        assert_eq!((shaper.decide(true, NOW), shaper.phase), (None, Phase::Steady), "it is open since now");
+        let open = NOW + SHAPER_GROWS_AFTER;
+        assert_eq!(shaper.decide(true, Instant(open.0 - 1)), None);
+        assert_eq!(shaper.decide(false, open), None, "queue 1 is not empty");
+        assert_eq!(shaper.decide(true, open), Some(MOST));
+        assert_eq!((shaper.phase, shaper.level), (Phase::Rising { from: LEAST, at: open }, MOST));
+        assert!(!shaper.settled && shaper.request.is_none());
+        assert_eq!(shaper.shown().now_bps, shaper.rate_of(LEAST), "what is asked for more is not there yet");
+        shaper.phase = Phase::Rising { from: LEAST, at: LATER };
+        assert_eq!((shaper.decide(true, NOW), shaper.request), (None, None), "what was stamped has not left");
+        assert_eq!((shaper.decide(true, LATER), shaper.request), (None, Some(MOST)));
+        assert_eq!((shaper.phase, shaper.decide(true, LATER)), (Phase::Asked(MOST), None));
+        assert_eq!(shaper.confirmed(shaper.rate_of(LEAST)), None, "nobody asked for that");
+        assert_eq!(shaper.phase, Phase::Asked(MOST));
+        assert_eq!((shaper.confirmed(shaper.rate_of(MOST)), shaper.phase), (None, Phase::Steady));
+        assert!(core::mem::take(&mut shaper.stirred));
+        assert_eq!(shaper.confirmed(shaper.rate_of(MOST)), None, "once");
+        assert!(!shaper.stirred && shaper.shown().now_bps == shaper.rate_of(MOST));
+        // Somebody wants it back.
+        shaper.contention = Contention::Kept(LATER);
+        assert_eq!((shaper.target(), shaper.decide(true, LATER)), (LEAST, None));
+        assert_eq!((shaper.phase, shaper.level, shaper.request), (Phase::Asked(LEAST), MOST, Some(LEAST)));
+        assert_eq!((shaper.confirmed(shaper.rate_of(LEAST)), shaper.level), (Some(LEAST), LEAST));
+        // One that was not asked yet is taken back at once.
+        (shaper.phase, shaper.level, shaper.stirred) =
+            (Phase::Rising { from: LEAST, at: LATER }, MOST, false);
+        assert_eq!(
+            (shaper.decide(true, NOW), shaper.phase, shaper.stirred),
+            (Some(LEAST), Phase::Steady, true)
+        );
+        assert_eq!(shaper.level, LEAST);
+    }
+
+    /// Less than a step more is not worth a change, and what is open for less than before counts as that.
+    #[test]
+    fn a_share_grows_by_a_step_at_least_and_to_the_least_that_was_open() {
+        for (level, grows) in [(MOST.0 - SHAPER_STEP_PPM, true), (MOST.0 - SHAPER_STEP_PPM + 1, false)] {
+            let mut shaper = shaper();
+            shaper.level = Ppm(level);
+            assert_eq!(shaper.decide(true, NOW), None);
+            assert_eq!(shaper.growth.is_some(), grows, "{level}");
+        }
+        let mut shaper = shaper();
+        let open = NOW + SHAPER_GROWS_AFTER;
+        assert_eq!(shaper.grow(Ppm(400_000), true, NOW), None);
+        assert_eq!(shaper.grow(Ppm(300_000), true, NOW), None);
+        assert_eq!(shaper.grow(Ppm(900_000), true, open), Some(Ppm(300_000)));
+        assert!(shaper.growth.is_none());
+        (shaper.level, shaper.phase) = (LEAST, Phase::Steady);
+        assert_eq!(shaper.grow(Ppm(400_000), true, NOW), None);
+        assert_eq!(
+            (shaper.grow(LEAST, true, open), shaper.growth.is_none()),
+            (None, true),
+            "it is open no more"
+        );
+        assert_eq!(shaper.grow(Ppm(400_000), true, open), None, "it begins anew");
+    }
+
+    /// It is looked at when something changes, or is due: the shaper, best effort, a larger share, and who waits for a settled one.
+    #[test]
+    fn a_shaper_is_looked_at_when_something_is_due() {
+        let planned = |change: fn(&mut Shaper)| {
+            let mut shaper = shaper();
+            change(&mut shaper);
+            shaper.plan(NOW);
+            shaper.next
+        };
+        let retry = NOW + SHAPER_RETRY;
+        assert_eq!(planned(|_| ()), None);
+        assert_eq!(planned(|shaper| shaper.phase = Phase::Rising { from: LEAST, at: LATER }), Some(LATER));
+        assert_eq!(planned(|shaper| shaper.contention = Contention::Suspected(LATER)), Some(LATER));
+        assert_eq!(planned(|shaper| shaper.contention = Contention::Kept(LATER)), Some(LATER));
+        assert_eq!(
+            planned(|shaper| shaper.growth = Some(Growth { at: LATER, to: MOST })),
+            Some(retry),
+            "not at once"
+        );
+        let far = |shaper: &mut Shaper| shaper.growth = Some(Growth { at: NOW + SHAPER_RETRY * 5, to: MOST });
+        assert_eq!(planned(far), Some(NOW + SHAPER_RETRY * 5));
+        assert_eq!(planned(|shaper| shaper.settled = false), None, "nobody waits");
+        assert_eq!(planned(|shaper| shaper.waiting.push_back(ChannelId(1))), None, "it is settled");
+        let waits = |shaper: &mut Shaper| {
+            shaper.settled = false;
+            shaper.waiting.push_back(ChannelId(1));
+        };
+        assert_eq!(planned(waits), Some(retry));
+        let mut shaper = shaper();
+        shaper.next = Some(LATER);
+        assert_eq!(
+            (shaper.due(false), shaper.due(true)),
+            (Some(LATER), Some(LATER)),
+            "there is nothing to take"
+        );
+        shaper.level = MOST;
+        assert_eq!((shaper.due(false), shaper.due(true)), (Some(LATER), Some(Instant::ZERO)));
+        shaper.contention = Contention::Suspected(LATER);
+        assert_eq!(shaper.due(true), Some(LATER), "it is known");
+        shaper.stirred = true;
+        assert_eq!(shaper.due(false), Some(Instant::ZERO));
+    }
+
+    /// Who does not fit at the level waits, once; who goes waits no more and takes its load along; told again, it has the last.
+    #[test]
+    fn who_does_not_fit_waits_until_it_does() {
+        let link = LinkConfig::new("l", NodeId(2), BitRate(95_000_000));
+        let rate = Rate::per_second(100).expect("a rate");
+        let contract = Contract::new(1_000, rate, 1, Nanos::from_millis(9)).expect("valid");
+        let demand = link_model(&link).demand(&contract, 1_000, Nanos::ZERO, Nanos::ZERO);
+        let mut shaper = shaper();
+        shaper.level = MOST;
+        let before = shaper.load.share_max(&shaper.sharing);
+        assert!(!shaper.add(ChannelId(1), &demand, Nanos::from_millis(3)), "too tight beside so much");
+        assert!(core::mem::take(&mut shaper.stirred) && !shaper.fits());
+        assert_eq!((shaper.shown().waiting, shaper.target() < MOST), (1, true));
+        shaper.remove(ChannelId(7));
+        assert!(!shaper.stirred && shaper.waiting.len() == 1, "nobody's");
+        shaper.remove(ChannelId(1));
+        assert!(shaper.stirred && shaper.waiting.is_empty() && shaper.fits());
+        assert_eq!(shaper.load.share_max(&shaper.sharing), before);
+        assert!(!shaper.add(ChannelId(1), &demand, Nanos::from_millis(3)));
+        assert!(shaper.add(ChannelId(1), &demand, Nanos::from_secs(2)), "its last word is loose");
+        shaper.remove(ChannelId(1));
+        assert_eq!(shaper.load.share_max(&shaper.sharing), before);
+        // At the least share the exact test of admission holds, once it is settled.
+        shaper.level = LEAST;
+        for (settled, fits) in [(true, true), (false, false)] {
+            shaper.settled = settled;
+            assert_eq!(shaper.add(ChannelId(2), &demand, Nanos(1)), fits);
+            shaper.remove(ChannelId(2));
+        }
+    }
+
     /// A busy period that began under the exact test ends under it: the share grows once queue 1 is empty, which is looked for
     /// again soon.
     #[test]

@@ -316,4 +316,154 @@ mod tests {
         assert_eq!(offer(&refused, &RefuseCause::Exhausted, None, 1, 1), None);
         assert_eq!(offer(&refused, &bound, Some(Nanos::MAX), 1, 1), None, "nobody waits so long");
     }
+
+    /// What a hop may take: what the deadline leaves beside what is spent, propagation and drift; a nanosecond is for rounding.
+    #[test]
+    fn a_hops_limit_is_what_the_deadline_leaves() {
+        let before = [stage(100, 10, 1), stage(200, 20, 1)];
+        let of = |deadline, propagation, drift| {
+            limit(&contract(deadline), &before, Nanos(propagation), Ppm(drift)).map(|limit| limit.0)
+        };
+        assert_eq!(spent(&before, Ppm(0)), Nanos(330));
+        // A tenth of the bounds, not of propagation.
+        assert_eq!((spent(&before, Ppm(100_000)), possible(&before, Ppm(100_000))), (Nanos(360), Nanos(360)));
+        assert_eq!(of(1_000, 50, 0), Some(1_000 - 330 - 50 - 1));
+        assert_eq!(of(1_000, 70, 100_000), Some((1_000 - 360 - 70) * 10 / 11 - 1));
+        assert_eq!([380, 381, 382, 383].map(|deadline| of(deadline, 50, 0)), [None, None, Some(1), Some(2)]);
+        assert_eq!(of(379, 50, 0), None);
+        assert_eq!(limit(&contract(9), &[], Nanos::ZERO, Ppm(0)), Some(Nanos(8)));
+        let relaxed = StageGrant { bound: Nanos(5_000), ..before[0] };
+        assert_eq!(possible(&[relaxed, before[1]], Ppm(0)), Nanos(330), "by what was offered");
+        assert_eq!(deadline_of(Nanos(7)), Nanos(107));
+        assert_eq!(deadline_of(Nanos::MAX), Nanos::MAX);
+    }
+
+    /// The final word of a hop in the middle: its share of the leftover, what is behind it, and the least before it.
+    #[test]
+    fn a_hops_terms_are_the_rest_of_the_deadline() {
+        let stages = [stage(100, 10, 1), stage(200, 20, 1), stage(300, 30, 1), stage(400, 40, 1)];
+        let contract = contract(100_000);
+        let of = terms(&contract, &stages, 1..3, Role::Forwarder, Nanos(77), Ppm(0));
+        assert_eq!((of.budget, of.upstream_min), (Nanos(100_000 - 400 - 90), Nanos(100)));
+        assert_eq!((of.arrival_error_fixed, of.drift, of.role), (Nanos(77), Ppm(0), Role::Forwarder));
+        assert_eq!(of.early, contract.early_service());
+        // Equal stages: a third to the last of three, half of the rest to the one before.
+        let left = 100_000 - 1_000 - 100 - 1;
+        let last = left / 3;
+        assert_eq!(of.bounds, [Nanos(200 + (left - last) / 2), Nanos(300 + last)]);
+        // What is upstream of each: what is left of the budget.
+        let upstream = of.upstream(0, &of.bounds);
+        assert_eq!(upstream + of.bounds[0] + of.bounds[1], of.budget);
+        assert_eq!(of.upstream(1, &of.bounds), upstream + of.bounds[0]);
+        assert_eq!((of.horizon(0, &of.bounds), of.horizon(1, &of.bounds)), {
+            let early = contract.early_service();
+            (early + upstream, early + upstream + of.bounds[0])
+        });
+        let regulated = Contract { horizon: Horizon::Regulated, ..contract };
+        let held = terms(&regulated, &stages, 1..3, Role::Forwarder, Nanos(77), Ppm(100_000));
+        assert_eq!((held.horizon(1, &held.bounds), held.early), (Nanos::ZERO, regulated.early_service()));
+        let before = held.upstream(0, &held.bounds);
+        assert_eq!(held.arrival_error(&held.bounds), Nanos(77) + Nanos(before.0.div_ceil(10)));
+        // The source knows what is before its own stages: nothing, then its own processor.
+        let first = terms(&contract, &stages, 0..2, Role::Source, Nanos::ZERO, Ppm(0));
+        assert_eq!(first.upstream(0, &first.bounds), Nanos::ZERO);
+        assert_eq!(first.upstream(1, &first.bounds), first.bounds[0]);
+    }
+
+    /// Offers: a deadline with what the hops that were not asked may take, as those before on average; a rate a little slower than
+    /// what the stage holds.
+    #[test]
+    fn offers_are_a_deadline_or_a_rate() {
+        let refused = contract(1_000);
+        let bound = RefuseCause::Deadline { possible: Nanos(1), wanted: Nanos(2) };
+        let deadline = |possible, done, left| {
+            offer(&refused, &bound, Some(Nanos(possible)), done, left).map(|offer| offer.deadline.0)
+        };
+        assert_eq!(deadline(1_001, 2, 3), Some(1_001 + 3 * 501 + 100));
+        assert_eq!(deadline(1_000, 2, 3), Some(1_000 + 3 * 500 + 100));
+        assert_eq!(deadline(5_000, 0, 1), Some(10_100), "nobody was asked: as much again");
+        assert_eq!(deadline(5_000, 3, 0), Some(5_100));
+        assert_eq!(deadline(900, 3, 0), None, "that was asked for");
+        let held = |period_possible| {
+            let reason = RefusalReason::Others;
+            let refusal = punctual_analysis::Refusal { reason, bound_possible: None, period_possible };
+            let cause = RefuseCause::Stage { kind: StageKind::Link, refusal };
+            offer(&refused, &cause, None, 1, 1).map(|offer| offer.interval().0)
+        };
+        assert_eq!(held(Some(Nanos(12_700_000))), Some(12_700_000 + 100_000 + 1));
+        assert_eq!(held(Some(Nanos(12_700_001))), Some(12_700_001 + 100_001 + 1));
+        assert_eq!(held(None), None);
+    }
+
+    /// A receiver's ring: all that may wait in it, one that is being read, and what comes later or earlier than it should.
+    #[test]
+    fn a_receivers_ring_holds_what_may_wait_in_it() {
+        let asap = contract(80_000_000);
+        let period = asap.policed_interval().0;
+        let with = |contract: &Contract, fixed: u64, bounds: u64, before: u64| {
+            let terms = CommitTerms {
+                bounds: Vec::from([Nanos(bounds)]),
+                budget: Nanos(10 * period + bounds),
+                upstream_min: Nanos::ZERO,
+                horizon: contract.horizon,
+                early: Nanos::ZERO,
+                arrival_error_fixed: Nanos(fixed),
+                drift: Ppm(0),
+                role: Role::Sink,
+            };
+            inbox_messages(contract, &terms, &[Nanos(bounds)], Nanos(before))
+        };
+        let regulated = Contract { horizon: Horizon::Regulated, ..asap };
+        for (bounds, messages) in [(period, 12), (period + 1, 13), (2 * period, 13)] {
+            assert_eq!(with(&asap, 0, bounds, 0), messages, "{bounds}");
+            assert_eq!(with(&asap, 1, bounds, 0), messages + 1, "{bounds}: another for J");
+            assert_eq!(with(&regulated, 0, bounds, 0), messages - 10, "{bounds}: early ones wait elsewhere");
+            assert_eq!(with(&regulated, 0, bounds, period), messages - 9, "{bounds}");
+        }
+        let at_deadline = Contract { delivery: punctual_analysis::Delivery::AtDeadline, ..asap };
+        let messages = asap.deadline.0.div_ceil(period) as u32 + 1;
+        assert_eq!([0, 7 * period].map(|bounds| with(&at_deadline, 0, bounds, 0)), [messages; 2]);
+        assert_eq!(way_max(&asap), asap.early_service() + asap.deadline);
+        assert_eq!(drift(&node_config(150)), Ppm(300));
+    }
+
+    fn node_config(tolerance: u32) -> NodeConfig {
+        NodeConfig {
+            id: NodeId(1),
+            name: crate::ids::Name::new("h1").expect("a name"),
+            epoch: crate::ids::Epoch(1),
+            fragment_bytes: 1_400,
+            fragment_low_latency_bytes: None,
+            clock_tolerance: Ppm(tolerance),
+            links: Vec::new(),
+            cpu: Default::default(),
+            directory: Vec::new(),
+            routes: Vec::new(),
+            signalling: Default::default(),
+            buffer_bytes_max: 0,
+            wakeup_margin: Nanos::ZERO,
+        }
+    }
+
+    /// Where the kernel's share follows, J allows for the most that it may have.
+    #[test]
+    fn j_allows_for_the_most_that_the_kernel_may_have() {
+        let link = LinkConfig {
+            rate_error: Ppm(0),
+            prediction_error: Nanos(7),
+            propagation_min: Nanos(10),
+            propagation_max: Nanos(30),
+            packet_bytes_max: 900,
+            overhead_bytes: 100,
+            interference: crate::node::config::Interference { sigma: Nanos(500), rho: Ppm(0) },
+            kernel_share_max: Ppm(500_000),
+            ..LinkConfig::new("x", NodeId(2), punctual_analysis::BitRate(8_000_000_000))
+        };
+        // Two packets at half the rate, and twice the burst.
+        assert_eq!(arrival_error_of(&link), Nanos(7 + 4_000 + 1_000 + 20));
+        assert_eq!(
+            arrival_error_of(&LinkConfig { kernel_share_max: Ppm(0), ..link }),
+            Nanos(7 + 2_000 + 500 + 20)
+        );
+    }
 }

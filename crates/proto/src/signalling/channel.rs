@@ -320,3 +320,6 @@ impl Channels {
         self.iter().any(|channel| channel.local.role == Role::Source)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -393,4 +393,25 @@ mod tests {
         let most = CLOCK_BOUND_AGE_MAX + Nanos::from_secs(2);
         assert!((CLOCK_BOUND_AGE_MAX..most).contains(&forgotten), "{forgotten}");
     }
+
+    /// Either direction may contradict the other: until it is settled which is right, neither is judged by.
+    #[test]
+    fn a_contradiction_of_either_direction_is_a_doubt() {
+        for lower in [true, false] {
+            let mut filter = ClockFilter::new(Nanos::ZERO, Ppm(200));
+            filter.heard(Instant(1_000_000_000), Instant(1_000_000_000));
+            filter.echoed(Instant(1_000_000_000), Instant(1_000_100_000));
+            assert!(!filter.is_doubted());
+            match lower {
+                true => filter.heard(Instant(3_000_000_000), Instant(2_000_000_000)),
+                false => filter.echoed(Instant(2_000_000_000), Instant(1_000_000_000)),
+            }
+            assert!(filter.is_doubted() && filter.breaks() == 0, "{lower}");
+            match lower {
+                true => filter.heard(Instant(2_000_000_000), Instant(2_000_000_000)),
+                false => filter.echoed(Instant(2_000_000_000), Instant(2_000_100_000)),
+            }
+            assert!(!filter.is_doubted(), "{lower}");
+        }
+    }
 }

@@ -206,4 +206,15 @@ mod tests {
         assert_eq!(known.expired(HERE, LEASE, at(29)).len(), 1);
         assert!(known.stages().is_empty() && known.poll_timeout(HERE, LEASE).is_none());
     }
+
+    /// Another life counts from the beginning: its first report is newer than any of the life before.
+    #[test]
+    fn a_host_that_began_anew_counts_anew() {
+        let mut known = Breaches::default();
+        let slow = Some(Cause::SlowProcessor);
+        assert!(known.take(report(Witness::Owner, 9, slow), at(0)));
+        assert!(!known.take(report(Witness::Owner, 9, None), at(0)), "the same again");
+        let anew = StageReport { epoch: Epoch(2), ..report(Witness::Owner, 1, None) };
+        assert!(known.take(anew, at(1)) && known.of(&anew.stage).is_none());
+    }
 }

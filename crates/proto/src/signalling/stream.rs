@@ -378,4 +378,15 @@ mod tests {
             );
         }
     }
+
+    /// A message that is too long for any neighbour is not taken, and changes nothing.
+    #[test]
+    fn a_message_that_is_too_long_is_not_taken() {
+        let mut sender = SendStream::new(1_284, Nanos::from_millis(100));
+        for bytes in [SIGNAL_MESSAGE_BYTES_MAX + 1, usize::from(u16::MAX) + 1] {
+            assert_eq!(sender.push(&alloc::vec![7; bytes]), Err(Full), "{bytes}");
+        }
+        assert!(sender.is_empty() && !sender.has_due());
+        assert_eq!(sender.push(&alloc::vec![7; SIGNAL_MESSAGE_BYTES_MAX]), Ok(()));
+    }
 }

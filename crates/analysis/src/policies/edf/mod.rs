@@ -294,8 +294,8 @@ impl AdmissionPolicy for Edf {
         let bound = self.offer_within(demand, bound_limit).ok()?;
         let within = bound - demand.release_latency;
         let at = signed(within);
-        let blocking = self.blocking.at(at).max(self.blocking.by(demand.unit_cost_max));
-        let blocking = Nanos(blocking.max(0) as u64);
+        // By the time at which it is due itself its own unit blocks nobody.
+        let blocking = Nanos(self.blocking.at(at).max(0) as u64);
         let interference = self.model.interference.within(within);
         let others = within - demand.cost - blocking - interference;
         Some(Explanation {

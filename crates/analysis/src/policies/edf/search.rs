@@ -177,3 +177,99 @@ impl Search<'_> {
         Ok(best.max(ready.min(interval.end).saturating_sub(earlier)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    const WHOLE: i128 = Tail::WHOLE;
+
+    fn newcomer(cost: i64, period: i64) -> Newcomer {
+        Newcomer { cost, period, blocking: 0, blocks_until: 0 }
+    }
+
+    /// What is left at t of the time above the line, with a newcomer whose first message is due at `bound`; times 10^12 and its
+    /// period, so that nothing is rounded.
+    fn spare(tail: &Tail, newcomer: &Newcomer, bound: i64, blocking: i64, t: i64) -> i128 {
+        let [cost, period] = [newcomer.cost, newcomer.period].map(i128::from);
+        let free = tail.free_share * i128::from(t) - (tail.offset + i128::from(blocking)) * WHOLE;
+        free * period - (i128::from(t - bound) + period) * cost * WHOLE
+    }
+
+    struct Drawn {
+        tail: Tail,
+        newcomer: Newcomer,
+        blocking: i64,
+    }
+
+    fn drawn(rng: &mut SmallRng) -> Drawn {
+        let period = rng.random_range(1_000..1_000_000_000);
+        let newcomer = newcomer(rng.random_range(1..period), period);
+        let tail = Tail {
+            offset: rng.random_range(0..2_000_000_000),
+            free_share: rng.random_range(WHOLE / 1_000..WHOLE),
+        };
+        Drawn { tail, newcomer, blocking: rng.random_range(0..100_000_000) }
+    }
+
+    /// Where the line is looked at the newcomer with the bound that it allows fits, and with less it does not.
+    #[test]
+    fn the_line_allows_the_least_bound_with_which_the_newcomer_fits() {
+        let (mut rng, mut tight) = (SmallRng::seed_from_u64(1), 0);
+        for _ in 0..20_000 {
+            let Drawn { tail, newcomer, blocking } = drawn(&mut rng);
+            let from = rng.random_range(0..4_000_000_000);
+            let above = tail.free_share * i128::from(from) < (tail.offset + i128::from(blocking)) * WHOLE;
+            let bound = tail.bound(&newcomer, from, blocking);
+            assert_eq!(bound.is_none(), above);
+            let Some(bound) = bound else { continue };
+            assert!(spare(&tail, &newcomer, bound, blocking, from) >= 0);
+            // A nanosecond of free time is worth so much of a bound.
+            let less = bound - newcomer.period / newcomer.cost - 3;
+            if less > 0 {
+                tight += 1;
+                assert!(spare(&tail, &newcomer, less, blocking, from) < 0, "{bound}");
+            }
+        }
+        assert!(tight > 1_000, "{tight}");
+        let line = Tail { offset: 5, free_share: WHOLE };
+        assert_eq!(line.bound(&newcomer(10, 100), 7, 2), Some(107), "just nothing is left");
+        assert_eq!(line.bound(&newcomer(10, 100), 7, 3), None);
+    }
+
+    /// From the horizon on the newcomer fits under the line, and not long before; where it takes all that is free, never.
+    #[test]
+    fn a_horizon_is_the_first_time_from_which_on_the_newcomer_fits() {
+        let (mut rng, mut seen, mut never) = (SmallRng::seed_from_u64(2), 0, 0);
+        for _ in 0..20_000 {
+            let Drawn { tail, newcomer, blocking } = drawn(&mut rng);
+            let bound = rng.random_range(0..2_000_000_000);
+            let [cost, period] = [newcomer.cost, newcomer.period].map(i128::from);
+            let Some(horizon) = tail.horizon_for(&newcomer, bound, blocking) else {
+                assert!((tail.free_share - 1) * period < cost * WHOLE, "it could fit");
+                never += 1;
+                continue;
+            };
+            let free = tail.free_share * period - cost * WHOLE;
+            assert!(free > 0, "it takes all that is free");
+            for later in [horizon, horizon + 1, horizon * 2, horizon * 9] {
+                assert!(spare(&tail, &newcomer, bound, blocking, later) >= 0, "{later} after {horizon}");
+            }
+            // What is rounded: a nanosecond of the offset, and a part in 10^12 of what is free.
+            let rounded = (2 * WHOLE * period / free) as i64 + horizon / 1_000_000 + 3;
+            if free > WHOLE / 100_000 * period && horizon > 2 * rounded {
+                seen += 1;
+                assert!(spare(&tail, &newcomer, bound, blocking, horizon - rounded) < 0, "{horizon}");
+            }
+        }
+        assert!(seen > 1_000 && never > 1_000, "{seen} {never}");
+        let line = |free_share| Tail { offset: 0, free_share };
+        assert_eq!(line(WHOLE / 10).horizon_for(&newcomer(10, 100), 0, 0), None, "all that is free");
+        assert_eq!(line(WHOLE / 5).horizon_for(&newcomer(10, 100), 0, 0), Some(101));
+        assert_eq!(line(WHOLE / 5).horizon_for(&newcomer(10, 100), 1_000, 0), Some(1), "it fits at once");
+        assert_eq!(line(WHOLE / 10 + 1).horizon_for(&newcomer(10, 100), 50, 0), Some(5 * WHOLE as i64 + 1));
+    }
+}

@@ -291,4 +291,50 @@ mod tests {
         }
         assert!(seen > 3, "{seen}");
     }
+
+    /// Channels of one kind are counted together and take what they would take one by one.
+    #[test]
+    fn channels_of_one_kind_take_what_they_take_apart() {
+        for seed in 0..100 {
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let model = random_model(&mut rng);
+            let hard: Vec<_> = (0..3).map(|_| HardKind::of(&random_demand(&mut rng))).collect();
+            let soft: Vec<_> = (0..3)
+                .map(|_| {
+                    let demand = random_demand(&mut rng);
+                    let (mean_period, mean_over) = (demand.period * 5, Nanos::from_millis(40));
+                    let (jitter, miss_ratio) = (Nanos::from_millis(2), Ppb::new(1_000_000).expect("a ratio"));
+                    let soft = Soft { mean_period, mean_over, jitter, miss_ratio };
+                    SoftKind::of(&demand, soft, Nanos::from_millis(100))
+                })
+                .collect();
+            let counts = [1, 2, 5];
+            let together = Windows::new(
+                &model,
+                &hard.iter().copied().zip(counts).collect(),
+                &soft.iter().copied().zip(counts).collect(),
+            );
+            let mut apart = Windows::new(&model, &BTreeMap::new(), &BTreeMap::new());
+            for (kind, count) in hard.iter().zip(counts) {
+                (0..count).for_each(|_| apart.add_hard(*kind));
+            }
+            for (kind, count) in soft.iter().zip(counts) {
+                (0..count).for_each(|_| apart.add_soft(*kind));
+            }
+            assert_eq!(together.keep_all(), apart.keep_all(), "seed {seed}");
+            let longest = [together.longest(), apart.longest()];
+            let [Some(one), Some(other)] = longest else {
+                assert_eq!(longest, [None; 2], "seed {seed}");
+                continue;
+            };
+            assert!(one.0.abs_diff(other.0) <= 1 + one.0 / 1_000_000, "seed {seed}: {one} {other}");
+            for part in 1..40 {
+                let (from, to) = (one * part / 40, one * (part + 1) / 40);
+                let of =
+                    |windows: &Windows| windows.probability((from, to), 1e-12, &mut Vec::new(), &mut 0.0);
+                let (one, other) = (of(&together), of(&apart));
+                assert!((one - other).abs() <= 1e-6 * one.max(1e-6), "seed {seed}: {one} {other} in {to}");
+            }
+        }
+    }
 }

@@ -444,3 +444,6 @@ fn counts_early(admission: Admission, stage: &HeldStage) -> bool {
 fn unsuitable(error: ActivationError) -> RefuseCause {
     RefuseCause::Unsuitable(error.to_string().into())
 }
+
+#[cfg(test)]
+mod tests;

@@ -300,7 +300,7 @@ enum Taken {
 const BOUND_BITS: u32 = 7;
 
 /// The largest bound with few different ones beside it that is not longer than `bound`.
-const fn rounded(bound: Nanos) -> Nanos {
+pub(super) const fn rounded(bound: Nanos) -> Nanos {
     let spare = u64::BITS.saturating_sub(bound.0.leading_zeros()).saturating_sub(BOUND_BITS);
     Nanos(bound.0 >> spare << spare)
 }

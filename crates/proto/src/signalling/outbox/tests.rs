@@ -341,3 +341,37 @@ fn answers_wait_in_bounded_numbers() {
     outbox.answer(source(1), &refused).expect("it encodes");
     assert_eq!(outbox.answers.len(), ANSWERS_WAITING_MAX + 2);
 }
+
+/// Only answers that nobody holds anything for are dropped: each kind, where so many of one who asks wait.
+#[test]
+fn only_spare_answers_are_dropped() {
+    let path = path(9_999);
+    let spare = [
+        Message::Probed { path, route: route(), user: UserId(1), answer: Err(refusal()) },
+        Message::RequestRefused {
+            token: 5,
+            epoch: EPOCH,
+            route: route(),
+            user: UserId(1),
+            refusal: refusal(),
+        },
+    ];
+    let held = [
+        Message::Accept { path, drift: punctual_analysis::Ppm(1), stages: Vec::new() },
+        Message::Refuse { path, refusal: refusal() },
+    ];
+    for (answer, dropped) in spare.iter().map(|spare| (spare, 1)).chain(held.iter().map(|held| (held, 0))) {
+        for waiting in [ANSWERS_WAITING_MAX - 1, ANSWERS_WAITING_MAX] {
+            let mut outbox = Outbox::default();
+            for number in 0..waiting as u32 {
+                let before = Message::Refuse { path: super::tests::path(number), refusal: refusal() };
+                outbox.answer(source(1), &before).expect("it encodes");
+            }
+            outbox.answer(source(1), answer).expect("it encodes");
+            let dropped = if waiting == ANSWERS_WAITING_MAX { dropped } else { 0 };
+            assert_eq!(outbox.answers_dropped, dropped, "{answer:?}");
+            assert_eq!(outbox.waiting(), [0, waiting + 1 - dropped as usize], "{answer:?}");
+            assert!(outbox.books().iter().all(|(_, [counted, held])| counted == held));
+        }
+    }
+}

@@ -219,3 +219,58 @@ fn what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it() {
     }
     assert!(peer.broken);
 }
+
+/// Quiet is who has nothing to say that somebody would hear: what waits for its place, and what was sent and not heard, counts
+/// while the neighbour is there.
+#[test]
+fn a_neighbour_is_quiet_once_it_has_heard_all_or_nobody_is_there() {
+    let mut two = Two::met();
+    assert!(two.ends[0].is_quiet());
+    two.deaf = [true; 2];
+    two.ends[0].say(&confirm(1));
+    assert!(!two.ends[0].send.is_empty() && two.ends[0].outbox.is_empty());
+    assert!(!two.ends[0].is_quiet(), "it has its place and was not sent");
+    two.run(10);
+    assert!(!two.ends[0].is_quiet(), "nobody has heard it");
+    (2..400).for_each(|number| two.ends[0].say(&confirm(number)));
+    assert!(!two.ends[0].outbox.is_empty() && !two.ends[0].is_quiet());
+    two.deaf = [false; 2];
+    two.run(1_000);
+    assert!(two.ends[0].is_quiet() && two.heard[1].len() == 399);
+    let mut alone = Two::new();
+    alone.ends[0].say(&confirm(1));
+    assert!(alone.ends[0].is_quiet() && !alone.ends[0].send.is_empty(), "nobody is there to hear it");
+}
+
+/// Probes come so often in an interval of HELLOs, and take their part of the signalling budget at most.
+#[test]
+fn probes_are_as_frequent_as_the_budget_allows() {
+    let of = |packets_per_second, hello_interval| {
+        probe_interval(&SignallingConfig {
+            packets_per_second,
+            hello_interval,
+            ..SignallingConfig::default()
+        })
+    };
+    let second = Nanos::from_secs(1);
+    let often = Nanos::from_secs(10) / PROBES_PER_HELLO;
+    assert_eq!(of(1_000_000, Nanos::from_secs(10)), often);
+    for packets_per_second in [1, 3, 50] {
+        let budget = second / u64::from(packets_per_second) * PROBES_BUDGET_DIVISOR;
+        assert_eq!(of(packets_per_second, Nanos::from_millis(1)), budget, "{packets_per_second}");
+        assert_eq!(of(packets_per_second, budget * PROBES_PER_HELLO), budget);
+        assert_eq!(of(packets_per_second, (budget + Nanos(1)) * PROBES_PER_HELLO), budget + Nanos(1));
+    }
+    assert_eq!(of(0, Nanos(1)), second * PROBES_BUDGET_DIVISOR, "no rate is one a second");
+}
+
+/// What cannot be said at all gives the neighbour up: half a conversation would be worse.
+#[test]
+fn what_does_not_encode_gives_the_neighbour_up() {
+    let mut two = Two::met();
+    let channels = (0..100_000).map(ChannelNumber).collect();
+    two.ends[0].say(&Message::Refresh { node: NodeId(1), epoch: Epoch(1), channels });
+    assert!(!two.ends[0].is_reachable() && two.ends[0].poll_timeout(false) == Instant::ZERO);
+    two.run(3_000);
+    assert_eq!((two.alive(), two.lost), ([true; 2], [1; 2]), "and they meet again");
+}

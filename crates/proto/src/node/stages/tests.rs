@@ -1,0 +1,115 @@
+//! A host's stages by hand: what is asked and answered, what is held, and that all of it is given back.
+
+mod bounds;
+mod buffers;
+mod held;
+mod models;
+mod plan;
+mod refused;
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use punctual_analysis::{
+    Activation, Admission, BitRate, Contract, FlowName, Horizon, Nanos, Policing, Ppb, Ppm, Rate,
+    RefusalReason, RunPolicy, Soft,
+};
+
+use super::*;
+use crate::ids::{ChannelNumber, Cookie, Epoch, Name, PathId};
+use crate::node::api::{Cause, Role, StageGrant};
+use crate::node::config::{CpuConfig, LinkConfig, Pace, SignallingConfig, WhileBroken};
+use crate::watch::Lateness;
+
+const LEFT: LinkId = LinkId(0);
+const RIGHT: LinkId = LinkId(1);
+const MS: fn(u64) -> Nanos = Nanos::from_millis;
+
+fn config() -> NodeConfig {
+    let link = |name: &str, neighbour| LinkConfig::new(name, NodeId(neighbour), BitRate(40_000_000));
+    NodeConfig {
+        id: NodeId(2),
+        name: Name::new("h2").expect("a name"),
+        epoch: Epoch(1),
+        fragment_bytes: 1_400,
+        fragment_low_latency_bytes: None,
+        clock_tolerance: Ppm(100),
+        links: vec![link("left", 1), link("right", 3)],
+        cpu: CpuConfig::default(),
+        directory: Vec::new(),
+        routes: Vec::new(),
+        signalling: SignallingConfig::default(),
+        buffer_bytes_max: 1 << 20,
+        wakeup_margin: Nanos::ZERO,
+    }
+}
+
+fn stages_of(config: &NodeConfig) -> Stages {
+    Stages::new(config).expect("a host that carries its own signalling")
+}
+
+fn contract(bytes: u32) -> Contract {
+    let rate = Rate::per_second(50).expect("a rate");
+    let contract = Contract::new(bytes, rate, 1, MS(200)).expect("in range");
+    Contract { horizon: Horizon::Regulated, ..contract }
+}
+
+fn local_of(number: u64, role: Role, contract: Contract, fragment_bytes: u32) -> LocalChannel {
+    LocalChannel {
+        channel: ChannelId(number),
+        path: PathId { node: NodeId(1), channel: ChannelNumber(number as u32), epoch: Epoch(9) },
+        cookie: Cookie(5),
+        role,
+        link_in: (role != Role::Source).then_some(LEFT),
+        link_out: (role != Role::Sink).then_some(RIGHT),
+        contract: Arc::new(contract),
+        fragment_bytes,
+        soft: None,
+        handler_time: Nanos::ZERO,
+    }
+}
+
+fn local(number: u64, role: Role) -> Arc<LocalChannel> {
+    Arc::new(local_of(number, role, contract(1_000), 1_400))
+}
+
+/// What the stages say next.
+fn answered(stages: &mut Stages, channel: u64) -> Result<Vec<StageGrant>, RefuseCause> {
+    match stages.poll_answer() {
+        Some(Answer::Held(of, answer)) if of == ChannelId(channel) => answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn hold(stages: &mut Stages, local: &Arc<LocalChannel>) -> Vec<StageGrant> {
+    stages.ask(local, MS(200), false);
+    answered(stages, local.channel.0).expect("there is room")
+}
+
+fn given_away(stages: &Stages) -> [u32; 3] {
+    [stages.cpu_utilisation().0, stages.link_utilisation(LEFT).0, stages.link_utilisation(RIGHT).0]
+}
+
+fn books_hold(stages: &Stages, held: &[u64]) {
+    let is_held = |id: ChannelId| held.contains(&id.0);
+    let mut books = stages.books(is_held, held.iter().map(|id| ChannelId(*id)));
+    books.extend(stages.link_books(LEFT));
+    books.extend(stages.link_books(RIGHT));
+    assert!(books.iter().all(|(_, [counted, there])| counted == there), "{books:?}");
+}
+
+fn terms(role: Role) -> CommitTerms {
+    CommitTerms {
+        bounds: vec![MS(50), MS(80)],
+        budget: MS(180),
+        upstream_min: MS(10),
+        horizon: Horizon::Regulated,
+        early: Nanos::ZERO,
+        arrival_error_fixed: Nanos::ZERO,
+        drift: Ppm(200),
+        role,
+    }
+}

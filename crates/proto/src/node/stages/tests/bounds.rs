@@ -1,0 +1,124 @@
+//! The last word on bounds, trials of it, and how early work may be.
+
+use super::*;
+
+/// The last word: bounds move to what is wanted, of which seven leading bits count, and not below what was offered.
+#[test]
+fn bounds_are_relaxed_to_what_is_wanted_and_are_held_then() {
+    let mut stages = stages_of(&config());
+    let channel = local(1, Role::Forwarder);
+    let offered: Vec<_> = hold(&mut stages, &channel).iter().map(|grant| grant.bound).collect();
+    stages.ask_final(&channel, &[MS(50), MS(80)], &terms(Role::Forwarder));
+    assert_eq!(stages.poll_answer(), Some(Answer::Final(ChannelId(1))));
+    let relaxed = stages.take_relaxed(ChannelId(1)).expect("it was said");
+    assert!(stages.take_relaxed(ChannelId(1)).is_none(), "once");
+    assert_eq!(relaxed.offered, offered);
+    assert_eq!(relaxed.bounds, [MS(50), MS(80)].map(rounded_down));
+    let held = stages.held(ChannelId(1)).expect("held");
+    assert_eq!((held.cpu, held.link()), (relaxed.bounds[0], Some((RIGHT, relaxed.bounds[1]))));
+    let holding: Vec<_> = stages.holding(&channel).iter().map(|grant| grant.bound).collect();
+    assert_eq!(holding, relaxed.bounds);
+    // Less than what is held changes nothing.
+    stages.ask_final(&channel, &[Nanos(1), Nanos(1)], &terms(Role::Forwarder));
+    assert_eq!(stages.poll_answer(), Some(Answer::Final(ChannelId(1))));
+    assert_eq!(stages.take_relaxed(ChannelId(1)).expect("it was said").bounds, relaxed.bounds);
+    stages.ask_final(&channel, &[MS(60)], &terms(Role::Forwarder));
+    assert_eq!(stages.poll_answer(), Some(Answer::Final(ChannelId(1))));
+    stages.release(ChannelId(1));
+    assert!(stages.take_relaxed(ChannelId(1)).is_none(), "it was released since");
+    stages.ask_final(&channel, &[MS(60)], &terms(Role::Forwarder));
+    assert_eq!(stages.poll_answer(), None, "nothing is held");
+    books_hold(&stages, &[]);
+}
+
+/// Down to seven leading bits, written another way.
+fn rounded_down(bound: Nanos) -> Nanos {
+    let mut step = 1;
+    while bound.0 / step >= 128 {
+        step *= 2;
+    }
+    Nanos(bound.0 / step * step)
+}
+
+/// Bounds have seven leading bits: at most a 64th is lost, nothing is won.
+#[test]
+fn relaxed_bounds_keep_seven_leading_bits() {
+    for (bound, kept) in
+        [(0, 0), (1, 1), (127, 127), (128, 128), (129, 128), (255, 254), (256, 256), (259, 256)]
+    {
+        assert_eq!(policies::rounded(Nanos(bound)), Nanos(kept), "{bound}");
+    }
+    for bound in (0..40).flat_map(|shift| (0..50).map(move |part| (1_u64 << shift) + part * 977)) {
+        let kept = policies::rounded(Nanos(bound));
+        assert_eq!(kept, rounded_down(Nanos(bound)), "{bound}");
+        assert!(kept.0 <= bound && (bound - kept.0) * 64 <= bound, "{bound}");
+    }
+    assert_eq!(policies::rounded(Nanos::MAX), Nanos(127 << 57));
+}
+
+/// What a channel that holds nothing would be given for good is what it is given, and nothing is held after.
+#[test]
+fn a_trial_says_what_would_be_held_and_holds_nothing() {
+    let mut stages = stages_of(&config());
+    let before = given_away(&stages);
+    let channel = local(1, Role::Forwarder);
+    for wanted in [None, Some(vec![MS(40), MS(70)])] {
+        stages.try_final(&channel, wanted.clone(), &terms(Role::Forwarder), MS(200));
+        assert_eq!(stages.poll_answer(), Some(Answer::Tried(ChannelId(1), Ok(Vec::new()))));
+        let (of, relaxed, on) = stages.take_tried(ChannelId(1)).expect("it was tried");
+        assert_eq!((of.channel, on), (ChannelId(1), terms(Role::Forwarder)));
+        assert!(stages.take_tried(ChannelId(1)).is_none(), "once");
+        assert!(stages.held(ChannelId(1)).is_none() && given_away(&stages) == before);
+        let told = stages.would_hold(&channel, &relaxed, 77);
+        let offered: Vec<_> = hold(&mut stages, &channel).iter().map(|grant| grant.bound).collect();
+        assert_eq!(relaxed.offered, offered);
+        if let Some(wanted) = wanted {
+            stages.ask_final(&channel, &wanted, &terms(Role::Forwarder));
+            assert_eq!(stages.poll_answer(), Some(Answer::Final(ChannelId(1))));
+            assert_eq!(stages.take_relaxed(ChannelId(1)).expect("said").bounds, relaxed.bounds);
+        }
+        let reserved = Reserved { bytes: 77, ..Reserved::default() };
+        assert_eq!(stages.reserve_buffers(ChannelId(1), reserved), Ok(()));
+        let bounds =
+            |grants: &[StageGrant]| grants.iter().map(|grant| (grant.bound, grant.buffer_bytes)).collect();
+        let (told, has): (Vec<_>, Vec<_>) = (bounds(&told), bounds(&stages.holding(&channel)));
+        assert_eq!((&told, told[1].1), (&has, 77), "the last stage has the buffers");
+        stages.release(ChannelId(1));
+        books_hold(&stages, &[]);
+    }
+    stages.try_final(&channel, None, &terms(Role::Forwarder), Nanos(5));
+    let refused = stages.poll_answer();
+    assert!(matches!(refused, Some(Answer::Tried(_, Err(RefuseCause::Stage { .. })))), "{refused:?}");
+    let zero = Arc::new(local_of(1, Role::Forwarder, contract(100), 0));
+    stages.try_final(&zero, None, &terms(Role::Forwarder), MS(200));
+    let refused = stages.poll_answer();
+    assert!(matches!(refused, Some(Answer::Tried(_, Err(RefuseCause::Unsuitable(_))))), "{refused:?}");
+    assert_eq!(given_away(&stages), before);
+}
+
+/// Under an order to which early work is jitter a channel is early by what was admitted at most; under EDF by what its buffers
+/// allow.
+#[test]
+fn how_early_work_may_be_is_what_was_admitted_where_that_counts() {
+    for (run, admission, counts) in
+        [(RunPolicy::Edf, Admission::EDF, false), (RunPolicy::FixedPriority, Admission::FIXED_PRIORITY, true)]
+    {
+        let mut config = config();
+        (config.cpu.run, config.cpu.admission) = (run, admission);
+        let mut stages = stages_of(&config);
+        let channel = local(1, Role::Forwarder);
+        assert_eq!(stages.cpu_early(&channel, MS(9)), MS(9), "nothing is held");
+        hold(&mut stages, &channel);
+        let most = |stages: &Stages| stages.cpu_early(&channel, MS(9));
+        assert_eq!(most(&stages), if counts { Nanos::ZERO } else { MS(9) }, "{admission:?}");
+        let terms = CommitTerms { horizon: Horizon::Cumulative, ..terms(Role::Forwarder) };
+        stages.ask_final(&channel, &[MS(50), MS(80)], &terms);
+        assert_eq!(stages.poll_answer(), Some(Answer::Final(ChannelId(1))));
+        let relaxed = stages.take_relaxed(ChannelId(1)).expect("said");
+        let admitted = terms.horizon(0, &relaxed.bounds) - contract(1_000).early_service();
+        let expected = if counts { MS(60).min(admitted) } else { MS(60) };
+        assert_eq!(stages.cpu_early(&channel, MS(60)), expected, "{admission:?}");
+        assert_eq!(stages.cpu_early(&channel, Nanos(5)), Nanos(5), "{admission:?}");
+        assert_eq!(stages.link_early(&channel, MS(60)), MS(60), "links go by deadline");
+    }
+}

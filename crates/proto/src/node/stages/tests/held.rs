@@ -1,0 +1,100 @@
+//! What is held is given away, here or elsewhere, and given back.
+
+use super::*;
+
+/// What is held is given away of the processor and of the link out, whatever a channel is here; what was asked dry is not; and
+/// once it is released all is as before.
+#[test]
+fn what_is_held_is_given_away_until_it_is_released() {
+    let mut stages = stages_of(&config());
+    let before = given_away(&stages);
+    for role in [Role::Source, Role::Forwarder, Role::Sink] {
+        let channel = local(7, role);
+        stages.ask(&channel, MS(200), true);
+        let dry = answered(&mut stages, 7).expect("there is room");
+        assert!(stages.held(ChannelId(7)).is_none() && given_away(&stages) == before, "{role:?}");
+        let grants = hold(&mut stages, &channel);
+        assert_eq!(grants, dry, "{role:?}: the same is told either way");
+        let now = given_away(&stages);
+        assert!(now[0] > before[0] && now[1] == before[1], "{role:?}: {now:?}");
+        assert_eq!(now[2] > before[2], role != Role::Sink, "{role:?}: {now:?}");
+        let kinds: Vec<_> = grants.iter().map(|grant| grant.kind).collect();
+        let link = [StageKind::Link];
+        let expected = match role {
+            Role::Source => [&[StageKind::SourceCpu], &link[..]].concat(),
+            Role::Forwarder => [&[StageKind::ForwardCpu], &link[..]].concat(),
+            Role::Sink => vec![StageKind::SinkCpu],
+        };
+        assert_eq!(kinds, expected);
+        assert_eq!(grants.iter().map(|grant| grant.bound).sum::<Nanos>(), {
+            let held = stages.held(ChannelId(7)).expect("held");
+            held.cpu + held.link().map_or(Nanos::ZERO, |(_, bound)| bound)
+        });
+        books_hold(&stages, &[7]);
+        stages.release(ChannelId(7));
+        assert_eq!((given_away(&stages), stages.is_asked()), (before, false), "{role:?}");
+        books_hold(&stages, &[]);
+        stages.release(ChannelId(7));
+        books_hold(&stages, &[]);
+    }
+}
+
+/// All stages of a host together are within the limit: what the processor takes of it, and the propagation of the link, the link
+/// cannot have.
+#[test]
+fn the_stages_of_a_host_share_one_limit() {
+    let mut stages = stages_of(&config());
+    let channel = local(1, Role::Forwarder);
+    let grants = hold(&mut stages, &channel);
+    let least = grants[0].bound + grants[1].bound + grants[1].propagation_max;
+    assert_eq!(grants[1].propagation_max, Nanos::from_micros(200));
+    stages.release(ChannelId(1));
+    for (limit, fits) in [(least, true), (least - Nanos(1), false)] {
+        stages.ask(&channel, limit, false);
+        let answer = answered(&mut stages, 1);
+        assert_eq!(answer.is_ok(), fits, "{answer:?}");
+        if let Err(cause) = answer {
+            let RefuseCause::Stage { kind: StageKind::Link, refusal } = cause else { panic!("{cause:?}") };
+            let (possible, limit) = (grants[1].bound, grants[1].bound - Nanos(1));
+            assert_eq!(refusal.reason, RefusalReason::Bound { possible, limit });
+            assert!(stages.held(ChannelId(1)).is_none(), "nor does the processor hold it");
+        }
+        stages.release(ChannelId(1));
+        books_hold(&stages, &[]);
+    }
+    stages.ask(&channel, grants[0].bound - Nanos(1), false);
+    let refused = answered(&mut stages, 1).expect_err("too tight");
+    assert!(matches!(refused, RefuseCause::Stage { kind: StageKind::ForwardCpu, .. }), "{refused:?}");
+}
+
+/// Elsewhere or here: questions are answered in the order of asking, and what an answer says is held is held then.
+#[test]
+fn what_is_decided_elsewhere_is_the_same_and_later() {
+    let mut here = stages_of(&config());
+    let mut there = stages_of(&config());
+    there.decide_elsewhere();
+    let channels: Vec<_> = (1..4).map(|number| local(number, Role::Forwarder)).collect();
+    let expected: Vec<_> = channels.iter().map(|channel| hold(&mut here, channel)).collect();
+    assert!(!there.is_asked());
+    channels.iter().for_each(|channel| there.ask(channel, MS(200), false));
+    assert!(there.is_asked() && there.poll_answer().is_none());
+    let decision = there.poll_decision().expect("three");
+    assert!(there.poll_decision().is_none() && there.is_asked(), "the policies are away");
+    there.release(ChannelId(2));
+    let mut ticks = 0;
+    let decided = decision.decide(|| {
+        ticks += 7;
+        punctual_analysis::Instant(ticks * ticks)
+    });
+    let took = [147, 245, 343].map(Nanos);
+    assert_eq!(decided.took(), [1, 2, 3].map(|id| (ChannelId(id), took[id as usize - 1])));
+    assert!(there.held(ChannelId(1)).is_none());
+    there.handle_decided(decided);
+    assert!(there.held(ChannelId(1)).is_some() && there.is_asked(), "the answers wait");
+    for (number, grants) in (1..4).zip(&expected) {
+        assert_eq!(answered(&mut there, number).as_ref(), Ok(grants), "{number}");
+    }
+    assert_eq!(given_away(&there), given_away(&here));
+    assert!(!there.is_asked());
+    books_hold(&there, &[1, 2, 3]);
+}

@@ -1,0 +1,89 @@
+//! What admission sees of a processor, a link and a soft channel.
+
+use super::*;
+
+/// What one path costs, and what the processor is to admission, by the defaults and beyond them.
+#[test]
+fn a_processor_is_what_is_configured() {
+    let costs = config::CpuCosts {
+        send_message: Nanos(1_000),
+        send_packet: Nanos(200),
+        send_packet_later: Nanos(150),
+        forward_packet: Nanos(300),
+        receive_packet: Nanos(250),
+        deliver_message: Nanos(2_000),
+        copy_kib: Nanos(10),
+        cold_start: Nanos(50_000),
+    };
+    let of = |role| {
+        let PathCosts { message, packet, packet_later, kib } = path_costs(&costs, role);
+        [message, packet, packet_later, kib].map(|nanos| nanos.0)
+    };
+    assert_eq!(of(Role::Source), [1_000, 200, 150, 10]);
+    assert_eq!(of(Role::Forwarder), [0, 300, 300, 10]);
+    assert_eq!(of(Role::Sink), [2_000, 250, 250, 10]);
+    let cpu = CpuConfig { costs, quantum_packets: 4, ..CpuConfig::default() };
+    let model = cpu_model(&cpu, 1_025);
+    // A quantum of the dearest packets with two KiB each, and the dearer edge of a message.
+    assert_eq!(model.best_effort_unit, Nanos(4 * (300 + 2 * 10) + 2_000));
+    assert_eq!(model.interference.sigma, cpu.interference.sigma + costs.cold_start);
+    assert_eq!(cpu_model(&cpu, 1_024).best_effort_unit, Nanos(4 * (300 + 10) + 2_000));
+    let dearer = config::CpuCosts { send_packet: Nanos(400), send_message: Nanos(3_000), ..costs };
+    let cpu = CpuConfig { costs: dearer, quantum_packets: 0, ..cpu };
+    assert_eq!(cpu_model(&cpu, 1).best_effort_unit, Nanos(400 + 10 + 3_000));
+    let receives = config::CpuCosts { receive_packet: Nanos(500), ..costs };
+    let cpu = CpuConfig { costs: receives, quantum_packets: 1, ..cpu };
+    assert_eq!(cpu_model(&cpu, 1).best_effort_unit, Nanos(500 + 10 + 2_000));
+}
+
+/// A link to admission: headers and overhead count, what is largest is largest, and the rate is that which is paced at.
+#[test]
+fn a_link_is_what_is_configured() {
+    let mut link = LinkConfig::new("l", NodeId(1), BitRate(100_000_000));
+    (link.packet_bytes_max, link.overhead_bytes, link.packet_best_effort_bytes_max) = (1_464, 66, Some(564));
+    link.interference = config::Interference { sigma: Nanos(700), rho: Ppm(100_000) };
+    let model = link_model(&link);
+    assert_eq!((model.overhead_bytes, model.mtu_wire_bytes, model.best_effort_wire_bytes), (130, 1_530, 630));
+    assert_eq!(
+        (model.rate_error, model.reaction, model.pipeline_depth),
+        (Ppm(0), Nanos::from_micros(100), 2)
+    );
+    // One percent of error; a clock leaves the kernel its tenth.
+    assert_eq!(model.rate, BitRate(99_000_000).less(Ppm(100_000)));
+    link.pace = Pace::Completion;
+    assert_eq!(link_model(&link).rate, BitRate(99_000_000));
+    assert_eq!(link_model(&link).interference.rho, Ppm(100_000));
+}
+
+/// A soft channel asks each stage as such.
+#[test]
+fn a_soft_channel_is_soft_in_each_stage() {
+    let stages = stages_of(&config());
+    let soft = Soft {
+        mean_period: MS(50),
+        mean_over: MS(90),
+        jitter: MS(1),
+        miss_ratio: Ppb::new(9).expect("a ratio"),
+    };
+    let channel =
+        LocalChannel { soft: Some(Box::new(soft)), ..local_of(1, Role::Source, contract(900), 900) };
+    let service = channel.contract.service(900).expect("a service");
+    assert_eq!(stages.stage_of_cpu(&channel, service).demand.soft, Some(soft));
+    assert_eq!(stages.link_demand(&channel, RIGHT, Nanos(3)).soft, Some(soft));
+    assert_eq!(stages.link_demand(&channel, RIGHT, Nanos(3)).early, Nanos(3));
+    let handled = LocalChannel { handler_time: Nanos(777), ..channel.clone() };
+    let cost = |local: &LocalChannel| {
+        stages.stage_of_cpu(local, local.contract.service(900).expect("a service")).demand.cost
+    };
+    assert_eq!(cost(&handled), cost(&channel) + Nanos(777));
+}
+
+/// A host without links has no signalling to carry, and works for nobody.
+#[test]
+fn a_host_without_links_holds_nothing() {
+    let alone = NodeConfig { links: Vec::new(), ..config() };
+    let stages = stages_of(&alone);
+    assert_eq!(stages.cpu_utilisation(), alone.cpu.interference.rho);
+    assert!(stages_of(&config()).cpu_utilisation() > stages.cpu_utilisation());
+    assert!(stages.books(|_| true, core::iter::empty()).iter().all(|(_, [counted, there])| counted == there));
+}
