@@ -53,7 +53,7 @@ impl Greedy {
     fn cycle(&self, number: usize, deadline: Nanos) -> bool {
         let Ok(mut channel) = self.source.open("greedy@b", great(number, deadline)) else { return false };
         let receiver = self.listener.accept_timeout(PATIENCE).expect("no error").expect("a channel");
-        if number % 4 > 0 {
+        if !number.is_multiple_of(4) {
             channel.try_send(&[7; BYTES as usize]).expect("room for one");
             std::thread::sleep(Duration::from_millis(20));
         }

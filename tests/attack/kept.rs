@@ -115,7 +115,7 @@ fn files_of_closed_rings_count_until_nobody_holds_them() {
     // Whoever keeps them: its connection makes no difference.
     drop(raw);
     eventually("its flows are gone", || world.watch[SOURCE].status().expect("status").api.clients <= 2);
-    assert!(counted_bytes(&world) >= rings * RING_MIB << 20, "they count");
+    assert!(counted_bytes(&world) >= (rings * RING_MIB) << 20, "they count");
     let raw = intruder(&world);
     assert!(keep(&raw).0.is_empty(), "and leave no room");
     drop(kept);

@@ -84,8 +84,13 @@ pub const MECHANISMS: &[Mechanism] = &[
 ];
 
 /// A million entries in the list of those who wait for `descriptor`, for an event that never comes.
-pub fn crowd(descriptor: BorrowedFd<'_>) {
-    crowd_for(descriptor, 50, None);
+fn crowd(descriptor: BorrowedFd<'_>) {
+    crowd_of(descriptor, 50);
+}
+
+/// So many times 20,000.
+pub fn crowd_of(descriptor: BorrowedFd<'_>, threads: usize) {
+    crowd_for(descriptor, threads, None);
     // Each is in its system call after some milliseconds.
     std::thread::sleep(Duration::from_secs(1));
 }
