@@ -401,9 +401,9 @@ mod tests {
     fn room_that_was_used_is_freed_in_slices() {
         let (mut slab, mut fifo) = (Slab::<Item>::new(), Fifo::EMPTY);
         slab.add_room(20_000);
-        (0..20_000).for_each(|number| {
+        for number in 0..20_000 {
             slab.push(&mut fifo, Item(number, Next::NONE));
-        });
+        }
         while slab.pop(&mut fifo).is_some() {}
         slab.remove_room(20_000);
         assert_eq!((slab.present, slab.runs.len()), (0, 0), "it is nobody's room any more");

@@ -1,10 +1,10 @@
 //! Channels and flows that are not there, or no more, change nothing; and a link that is given another rate keeps its caps.
 
+use punctual_proto::config::LinkConfig;
 use punctual_proto::ids::NodeId;
 use punctual_proto::linksched::{
     BestEffortKey, FlowIndex, Guaranteed, LinkParameters, LinkScheduler, Occupancy, OverflowReason,
 };
-use punctual_proto::node::config::LinkConfig;
 use punctual_proto::{BitRate, Instant, Nanos, Ppm};
 
 const BYTES: u32 = 1_000;

@@ -1,14 +1,14 @@
 //! What a configuration may say at most and at least: the edge is accepted, and one beyond it is not.
 
+use punctual_proto::api::WorkKind;
+use punctual_proto::config::{
+    Admission, CostSource, CpuConfig, CpuCosts, Degraded, Interference, KernelTraffic, LinkConfig, Pace,
+    RouteConfig, SignallingConfig, WhileBroken, payload_bytes_max,
+};
 use punctual_proto::ids::{Epoch, NodeId};
 use punctual_proto::limits::{
     BEST_EFFORT_PACKET_BYTES_MIN, FRAMES_MIN, HEADER_BYTES, PIPELINE_DEPTH_MAX, ROUTE_NODES_MAX,
     SIGNAL_BYTES_MAX,
-};
-use punctual_proto::node::api::WorkKind;
-use punctual_proto::node::config::{
-    Admission, CostSource, CpuConfig, CpuCosts, Degraded, Interference, KernelTraffic, LinkConfig, Pace,
-    RouteConfig, SignallingConfig, WhileBroken, payload_bytes_max,
 };
 use punctual_proto::{BitRate, Nanos, Ppm};
 

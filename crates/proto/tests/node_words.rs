@@ -1,10 +1,10 @@
 //! What people read of rates, names and refusals says what is meant.
 
-use punctual_proto::fragment::{Fragmentation, packet_wire_bytes};
-use punctual_proto::ids::{Name, NodeId};
-use punctual_proto::node::api::{
+use punctual_proto::api::{
     Breach, Cause, ChannelRefusal, HostName, MeasuredRate, RateRefusal, RateStatus, RefuseCause,
 };
+use punctual_proto::fragment::{Fragmentation, packet_wire_bytes};
+use punctual_proto::ids::{Name, NodeId};
 use punctual_proto::watch::Lateness;
 use punctual_proto::{BitRate, Instant, Ppm};
 

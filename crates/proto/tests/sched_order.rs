@@ -2,7 +2,7 @@
 //! another.
 
 use punctual_analysis::contract::SPAN_MAX;
-use punctual_proto::node::config::RunPolicy;
+use punctual_proto::config::RunPolicy;
 use punctual_proto::sched::{Activation, Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
 use punctual_proto::{Instant, Nanos};
 

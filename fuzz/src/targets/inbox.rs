@@ -88,7 +88,7 @@ pub fn run(data: &[u8]) {
             1 => bench.publish(detail, u32::from(detail) * 4),
             2 => bench.take(),
             3 => drop(bench.slots.pop()),
-            4 => bench.writer.resume(),
+            4 => drop(bench.writer.resume()),
             5 => bench.writer.alternate(bench.writer.health().turns()),
             6 => {
                 for (slot, _) in &mut bench.slots {

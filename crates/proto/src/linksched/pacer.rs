@@ -190,8 +190,8 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::config::{Interference, LinkConfig};
     use crate::ids::NodeId;
-    use crate::node::config::{Interference, LinkConfig};
 
     /// A microsecond a byte.
     const RATE: BitRate = BitRate(8_000_000);

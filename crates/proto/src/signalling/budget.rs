@@ -455,7 +455,7 @@ mod tests {
             propagation_max: Nanos(30),
             packet_bytes_max: 900,
             overhead_bytes: 100,
-            interference: crate::node::config::Interference { sigma: Nanos(500), rho: Ppm(0) },
+            interference: crate::config::Interference { sigma: Nanos(500), rho: Ppm(0) },
             kernel_share_max: Ppm(500_000),
             ..LinkConfig::new("x", NodeId(2), punctual_analysis::BitRate(8_000_000_000))
         };

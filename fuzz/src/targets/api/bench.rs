@@ -112,9 +112,9 @@ impl Host for Engine {
         Ok(request(&mut self.node.borrow_mut(), *self.now.borrow()))
     }
 
-    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>, _: Option<UserId>) -> Result<(), String> {
+    fn watch(&self, channel: ChannelId, doorbell: Arc<OwnedFd>, _: Option<UserId>) -> Result<Nanos, String> {
         self.watched.borrow_mut().insert(channel, doorbell);
-        Ok(())
+        Ok(Nanos::ZERO)
     }
 
     fn unwatch(&self, channel: ChannelId) {
@@ -135,7 +135,7 @@ impl Host for Engine {
 
     fn stage_changed(&self, _: &BrokenStage, _: bool) {}
 
-    fn channel_closed(&self, _: &str, _: CloseReason) {}
+    fn channel_closed(&self, _: UserId, _: &str, _: CloseReason) {}
 
     fn statistics(&self) -> EngineStatus {
         EngineStatus::default()

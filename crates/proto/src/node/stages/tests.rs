@@ -19,9 +19,9 @@ use punctual_analysis::{
 };
 
 use super::*;
+use crate::api::{Cause, Role, StageGrant};
+use crate::config::{CpuConfig, LinkConfig, Pace, SignallingConfig, WhileBroken};
 use crate::ids::{ChannelNumber, Cookie, Epoch, Name, PathId};
-use crate::node::api::{Cause, Role, StageGrant};
-use crate::node::config::{CpuConfig, LinkConfig, Pace, SignallingConfig, WhileBroken};
 use crate::watch::Lateness;
 
 const LEFT: LinkId = LinkId(0);

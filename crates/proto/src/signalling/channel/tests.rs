@@ -6,8 +6,8 @@ use punctual_analysis::{Contract, Rate};
 
 use super::super::random::SplitMix64;
 use super::*;
+use crate::api::RefuseCause;
 use crate::ids::{ChannelNumber, Cookie, Epoch};
-use crate::node::api::RefuseCause;
 
 const LEFT: LinkId = LinkId(0);
 const RIGHT: LinkId = LinkId(1);
