@@ -126,7 +126,7 @@ fn a_script_is_told_of_a_failed_sender_in_json() {
 fn a_socket_that_this_user_may_not_use_is_not_taken_for_a_daemon_that_is_gone() {
     let network = Network::start();
     let socket = network.b.socket().to_owned();
-    let nobody = std::fs::Permissions::from_mode(0);
+    let nobody = std::fs::Permissions::from_mode(0o000);
     std::fs::set_permissions(&socket, nobody).expect("the socket is ours");
     let refused = std::thread::spawn(move || {
         // Root may use any socket; of this thread alone, another user.
