@@ -2,7 +2,7 @@
 
 use punctual_proto::api::WorkKind;
 use punctual_proto::config::{
-    Admission, CostSource, CpuConfig, CpuCosts, Degraded, Interference, KernelTraffic, LinkConfig, Pace,
+    Admission, CostSource, CpuConfig, CpuCosts, Degraded, Interference, KernelTraffic, LinkConfig, Pacing,
     RouteConfig, SignallingConfig, WhileBroken, payload_bytes_max,
 };
 use punctual_proto::ids::{Epoch, NodeId};
@@ -119,7 +119,7 @@ fn signalling_and_routes_are_accepted_up_to_their_edges() {
 fn what_is_not_configured_is_as_documented() {
     let link = link();
     assert_eq!((link.rate_error, link.packet_bytes_max, link.overhead_bytes), (Ppm(10_000), 1_464, 66));
-    assert_eq!((link.pipeline_depth, link.pace, link.reaction), (2, Pace::Clock, Nanos::from_micros(100)));
+    assert_eq!((link.pipeline_depth, link.pace, link.reaction), (2, Pacing::Clock, Nanos::from_micros(100)));
     assert_eq!((link.propagation_min, link.propagation_max), (Nanos::ZERO, Nanos::from_micros(200)));
     assert_eq!(link.prediction_error, Nanos::from_micros(500));
     assert_eq!((link.interference, link.kernel_share_max), (Interference::default(), Ppm(0)));
@@ -194,7 +194,7 @@ fn a_pace_leaves_the_kernel_its_share() {
         ..link()
     };
     assert_eq!(link.paced_rate(), BitRate(88_200_000));
-    assert_eq!(LinkConfig { pace: Pace::Completion, ..link.clone() }.paced_rate(), BitRate(98_000_000));
+    assert_eq!(LinkConfig { pace: Pacing::Completion, ..link.clone() }.paced_rate(), BitRate(98_000_000));
     assert_eq!([0, 500_000].map(|share| link.paced_beside(Ppm(share)).0), [98_000_000, 49_000_000]);
     assert_eq!(link.delay_beside(Ppm(100_000)), Nanos(1_000));
     assert_eq!([0, 500_000].map(|share| link.delay_beside(Ppm(share)).0), [900, 1_800]);
@@ -202,7 +202,7 @@ fn a_pace_leaves_the_kernel_its_share() {
     // All of it is all but a millionth.
     assert_eq!([999_999, 1_000_000].map(|share| link.delay_beside(Ppm(share)).0), [900_000_000; 2]);
     assert!(link.follows() && !LinkConfig { kernel_share_max: Ppm(100_000), ..link.clone() }.follows());
-    assert!(!LinkConfig { pace: Pace::Completion, ..link.clone() }.follows());
+    assert!(!LinkConfig { pace: Pacing::Completion, ..link.clone() }.follows());
     assert_eq!((link.best_effort_bytes_max(), link.signal_bytes_max()), (1_464, 1_400));
     let narrow = LinkConfig { packet_best_effort_bytes_max: Some(600), ..link };
     assert_eq!((narrow.best_effort_bytes_max(), narrow.signal_bytes_max()), (600, 600));

@@ -200,7 +200,7 @@ mod tests {
         Instant(micros * 1_000)
     }
 
-    fn pacer(pace: Pace, depth: u32, sigma: Nanos, rho: Ppm) -> Pacer {
+    fn pacer(pace: Pacing, depth: u32, sigma: Nanos, rho: Ppm) -> Pacer {
         let link = LinkConfig::new("l", NodeId(1), RATE);
         Pacer::new(&LinkParameters {
             rate: RATE,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     fn clock(depth: u32) -> Pacer {
-        pacer(Pace::Clock, depth, Nanos::ZERO, Ppm(0))
+        pacer(Pacing::Clock, depth, Nanos::ZERO, Ppm(0))
     }
 
     /// A packet goes when now >= TAT - (P-1)·U, and has left when all before it and itself have.
@@ -241,7 +241,9 @@ mod tests {
     #[test]
     fn kernel_traffic_puts_a_departure_off_by_the_formula() {
         let departure = |depth, sigma_us, rho| {
-            pacer(Pace::Clock, depth, Nanos::from_micros(sigma_us), Ppm(rho)).hand_over(None, 1_000, us(0)).0
+            pacer(Pacing::Clock, depth, Nanos::from_micros(sigma_us), Ppm(rho))
+                .hand_over(None, 1_000, us(0))
+                .0
         };
         assert_eq!(departure(2, 0, 0), 1_000_000);
         assert_eq!(departure(2, 300, 0), 1_300_000);
@@ -253,7 +255,7 @@ mod tests {
     /// At another pace what is outstanding counts at that pace, to the byte begun; what was stamped before has left by its stamps.
     #[test]
     fn another_pace_counts_what_is_outstanding_at_its_own_rate() {
-        let mut pacer = pacer(Pace::Clock, 2, Nanos(700), Ppm(0));
+        let mut pacer = pacer(Pacing::Clock, 2, Nanos(700), Ppm(0));
         let stamped = pacer.hand_over(None, 1_000, us(0));
         let left = pacer.set_pace(BitRate(4_000_000), Nanos(900), us(400));
         assert_eq!((left, stamped), (Instant(1_000_700), Instant(1_000_700)));
@@ -264,7 +266,7 @@ mod tests {
         assert_eq!(pacer.set_pace(RATE, Nanos(5), idle), Instant(idle.0 + 900), "nothing is outstanding");
         assert_eq!(pacer.outstanding(idle), 0);
         assert_eq!(pacer.hand_over(None, 100, idle), Instant(idle.0 + 100_000 + 5));
-        let mut pacer = super::tests::pacer(Pace::Completion, 2, Nanos(700), Ppm(0));
+        let mut pacer = super::tests::pacer(Pacing::Completion, 2, Nanos(700), Ppm(0));
         assert_eq!(pacer.set_pace(BitRate(1), Nanos(900), us(3)), us(3), "the adapter says what has left");
         assert_eq!(pacer.hand_over(None, 100, us(3)), Instant(us(103).0 + 700));
     }
@@ -285,7 +287,7 @@ mod tests {
         assert_eq!(pacer.opens(), Some(us(500)));
         assert_eq!(pacer.hand_over(None, 1_000, us(0)), Instant(us(1_500).0 + 300));
         assert_eq!(pacer.opens(), Some(us(1_000)));
-        let mut pacer = super::tests::pacer(Pace::Completion, 2, Nanos::ZERO, Ppm(0));
+        let mut pacer = super::tests::pacer(Pacing::Completion, 2, Nanos::ZERO, Ppm(0));
         pacer.hand_over(None, 1_000, us(0));
         pacer.set(&LinkParameters { rate: BitRate(16_000_000), ..LinkParameters::of(&link) });
         assert!(pacer.admits(1_000, us(0)) && !pacer.admits(1_001, us(0)), "its window stays");
@@ -295,7 +297,7 @@ mod tests {
     /// P largest packets' worth of bytes are outstanding at most; completions come in the order of hand-over, in any portions.
     #[test]
     fn completions_open_the_window_byte_by_byte() {
-        let mut pacer = pacer(Pace::Completion, 2, Nanos::ZERO, Ppm(0));
+        let mut pacer = pacer(Pacing::Completion, 2, Nanos::ZERO, Ppm(0));
         assert!(pacer.completes() && pacer.opens().is_none());
         assert_eq!(pacer.hand_over(Some(FlowIndex(7)), 600, us(0)), us(600));
         assert_eq!(pacer.hand_over(None, 400, us(100)), us(1_100), "after what is outstanding");
@@ -325,12 +327,12 @@ mod tests {
     /// At depth 1 one packet is outstanding, however short; and however deep, no more than there is room for.
     #[test]
     fn packets_in_flight_are_counted() {
-        let mut one = pacer(Pace::Completion, 1, Nanos::ZERO, Ppm(0));
+        let mut one = pacer(Pacing::Completion, 1, Nanos::ZERO, Ppm(0));
         one.hand_over(None, 10, us(0));
         assert!(!one.admits(10, us(0)));
         one.complete(10, |_| {});
         assert!(one.admits(10, us(0)));
-        let mut many = pacer(Pace::Completion, 1_000, Nanos::ZERO, Ppm(0));
+        let mut many = pacer(Pacing::Completion, 1_000, Nanos::ZERO, Ppm(0));
         for _ in 1..IN_FLIGHT_PACKETS_MAX {
             many.hand_over(None, 1, us(0));
         }

@@ -1,6 +1,7 @@
 //! What admission sees of a processor, a link and a soft channel.
 
 use super::*;
+use crate::config::path_costs;
 
 /// What one path costs, and what the processor is to admission, by the defaults and beyond them.
 #[test]
@@ -50,7 +51,7 @@ fn a_link_is_what_is_configured() {
     );
     // One percent of error; a clock leaves the kernel its tenth.
     assert_eq!(model.rate, BitRate(99_000_000).less(Ppm(100_000)));
-    link.pace = Pace::Completion;
+    link.pace = Pacing::Completion;
     assert_eq!(link_model(&link).rate, BitRate(99_000_000));
     assert_eq!(link_model(&link).interference.rho, Ppm(100_000));
 }

@@ -1,6 +1,7 @@
 //! Flows of the plan: taken over by one channel at a time, within what was planned.
 
 use super::*;
+use crate::config::path_costs;
 
 fn planned_config(names: &[&str]) -> NodeConfig {
     let mut config = config();
