@@ -49,16 +49,16 @@ impl Doorbell {
 
 /// As the real one.
 #[derive(Debug)]
-pub struct BellRope;
+pub struct BellHandle;
 
-impl BellRope {
+impl BellHandle {
     /// Nobody hears it.
     pub fn ring(&self) {}
 }
 
 /// As the real one.
 #[derive(Clone, Copy, Debug)]
-pub enum Ropes {
+pub enum RingPath {
     /// Nobody is told.
     Direct,
 }
@@ -72,8 +72,8 @@ impl Bell {
     ///
     /// # Errors
     /// Where descriptors run out.
-    pub fn pair(_: &Ropes) -> io::Result<(Self, BellRope)> {
-        Ok((Self(descriptor()?), BellRope))
+    pub fn pair(_: &RingPath) -> io::Result<(Self, BellHandle)> {
+        Ok((Self(descriptor()?), BellHandle))
     }
     /// Of what came with a ring.
     pub fn new(descriptor: OwnedFd) -> Self {
@@ -92,8 +92,8 @@ impl Bell {
     }
     /// Nobody hears it.
     pub fn ring(&self) {}
-    /// There is nothing to hush.
-    pub fn hush(&self) {}
+    /// There is nothing to clear.
+    pub fn clear(&self) {}
     /// Never rings.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ const PROTO: &[&str] = &[
     "text",
     "words",
     "slab",
-    "shared",
+    "interned",
     "table",
     "times",
     "watch",

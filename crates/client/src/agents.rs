@@ -10,7 +10,7 @@ use punctual_proto::Nanos;
 use punctual_proto::ids::{ChannelId, ListenerId};
 
 use crate::channel::Opened;
-use crate::connection::{Shared, lock};
+use crate::connection::{SharedConnection, lock};
 use crate::error::{Error, OpenError};
 use crate::listener::{Accepted, ChannelRequest, Consent, IncomingRequest, ListenerQueue};
 
@@ -18,7 +18,7 @@ use crate::listener::{Accepted, ChannelRequest, Consent, IncomingRequest, Listen
 type Consented = HashMap<ChannelId, (Arc<ListenerQueue>, Accepted)>;
 
 /// Runs until the reader is gone.
-pub(crate) fn run(shared: &Shared, jobs: &Receiver<Push>) {
+pub(crate) fn run(shared: &SharedConnection, jobs: &Receiver<Push>) {
     let mut consented = Consented::new();
     while let Ok(job) = jobs.recv() {
         match job {
@@ -46,12 +46,12 @@ pub(crate) fn run(shared: &Shared, jobs: &Receiver<Push>) {
     }
 }
 
-fn queue_of(shared: &Shared, listener: ListenerId) -> Option<Arc<ListenerQueue>> {
+fn queue_of(shared: &SharedConnection, listener: ListenerId) -> Option<Arc<ListenerQueue>> {
     lock(&shared.listeners).get(&listener).cloned()
 }
 
 fn incoming(
-    shared: &Shared,
+    shared: &SharedConnection,
     consented: &mut Consented,
     channel: ChannelId,
     listener: ListenerId,
@@ -73,7 +73,11 @@ fn incoming(
     }
 }
 
-fn consent(shared: &Shared, channel: ChannelId, stall: Option<Nanos>) -> Result<InboxReader, Error> {
+fn consent(
+    shared: &SharedConnection,
+    channel: ChannelId,
+    stall: Option<Nanos>,
+) -> Result<InboxReader, Error> {
     match shared.call(Request::Consent { channel, stall })? {
         (Answer::Ring { ring, .. }, descriptors) => {
             let reader = attach(shared, channel, RingHandles { shape: ring, descriptors });
@@ -88,7 +92,7 @@ fn consent(shared: &Shared, channel: ChannelId, stall: Option<Nanos>) -> Result<
 
 /// Attaches to an incoming ring and says so.
 pub(crate) fn attach(
-    shared: &Shared,
+    shared: &SharedConnection,
     channel: ChannelId,
     handles: RingHandles,
 ) -> Result<InboxReader, Error> {
@@ -97,7 +101,7 @@ pub(crate) fn attach(
     Ok(ring)
 }
 
-fn requested(shared: &Shared, listener: ListenerId, request: ChannelRequest, token: u64) {
+fn requested(shared: &SharedConnection, listener: ListenerId, request: ChannelRequest, token: u64) {
     let queue = queue_of(shared, listener);
     let answer =
         queue.as_ref().and_then(|queue| lock(&queue.source_agent).as_mut().map(|agent| agent(&request)));
@@ -113,7 +117,7 @@ fn requested(shared: &Shared, listener: ListenerId, request: ChannelRequest, tok
     }
 }
 
-fn open(shared: &Shared, request: &ChannelRequest, token: u64) -> Result<Opened, OpenError> {
+fn open(shared: &SharedConnection, request: &ChannelRequest, token: u64) -> Result<Opened, OpenError> {
     let open = Request::Open { to: request.to.clone(), contract: request.contract, token: Some(token) };
     let (_, reply) = shared.start_call(open)?;
     Opened::from_reply(shared, reply.recv().map_err(|_| Error::Disconnected)?, &request.contract)

@@ -12,7 +12,7 @@ use punctual_ipc::ring::{OutboxWriter, RingHandles};
 use punctual_proto::api::{CloseReason, Grant};
 use punctual_proto::ids::{Address, ChannelId};
 
-use crate::connection::{Connection, Reply, Shared, may_wait};
+use crate::connection::{Connection, Reply, SharedConnection, may_wait};
 use crate::error::{Error, OpenError, SendError};
 use crate::events::{ChannelEvent, ChannelEvents, ChannelWatch, Ending};
 use crate::state::{ChannelState, Evidence};
@@ -28,7 +28,7 @@ pub(crate) struct Opened {
 impl Opened {
     /// The reply to who asked for `wanted`.
     pub(crate) fn from_reply(
-        shared: &Shared,
+        shared: &SharedConnection,
         (result, descriptors): Reply,
         wanted: &Contract,
     ) -> Result<Self, OpenError> {
@@ -38,7 +38,7 @@ impl Opened {
 
     /// Attaches to the ring; closes the channel where that fails.
     pub(crate) fn from_answer(
-        shared: &Shared,
+        shared: &SharedConnection,
         answer: Answer,
         descriptors: Vec<OwnedFd>,
     ) -> Result<Self, OpenError> {
@@ -151,7 +151,7 @@ impl Channel {
         !self.ring.is_full()
     }
 
-    pub(crate) fn is_of(&self, shared: &Arc<Shared>) -> bool {
+    pub(crate) fn is_of(&self, shared: &Arc<SharedConnection>) -> bool {
         Arc::ptr_eq(&self.connection.shared, shared)
     }
 

@@ -37,7 +37,7 @@ pub(crate) enum Waiter {
 }
 
 /// What the handles and the threads share.
-pub(crate) struct Shared {
+pub(crate) struct SharedConnection {
     socket: OwnedFd,
     next_call: AtomicU64,
     waiters: Mutex<HashMap<u64, Waiter>>,
@@ -52,7 +52,7 @@ pub(crate) struct Shared {
 
 /// Every handle holds one of these; the last one ends the threads.
 pub(crate) struct Connection {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedConnection>,
     pub(crate) host: String,
     /// Dropped after the socket is shut down: in embedded mode, the engine in this process.
     pub(crate) embedded: Option<EmbeddedHost>,
@@ -66,7 +66,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Connection {
     /// Starts the threads and says hello.
     pub(crate) fn start(socket: OwnedFd, embedded: Option<EmbeddedHost>) -> Result<Arc<Self>, Error> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedConnection {
             socket,
             next_call: AtomicU64::new(1),
             waiters: Mutex::default(),
@@ -100,7 +100,7 @@ impl Drop for Connection {
     }
 }
 
-impl Shared {
+impl SharedConnection {
     /// Sends a request; the answer comes to the receiver.
     pub(crate) fn start_call(&self, request: Request) -> Result<(u64, Receiver<Reply>), Error> {
         let (sender, receiver) = mpsc::sync_channel(1);

@@ -13,7 +13,7 @@ use punctual_proto::api::{ChannelStatus, RequestError};
 use punctual_proto::ids::ChannelId;
 use punctual_proto::latencies::Latencies;
 
-use crate::connection::{Shared, lock, may_wait};
+use crate::connection::{SharedConnection, lock, may_wait};
 use crate::error::Error;
 
 /// The evidence of one channel at this host.
@@ -67,7 +67,7 @@ impl Evidence {
     }
 
     /// The state of `channel`. Asks only where something was said of it since it was asked for last, or never.
-    pub(crate) fn state(&self, shared: &Shared, channel: ChannelId) -> Result<ChannelState, Error> {
+    pub(crate) fn state(&self, shared: &SharedConnection, channel: ChannelId) -> Result<ChannelState, Error> {
         let mut status = self.said(shared, channel)?;
         // An engine that this thread drives does not end its turn meanwhile.
         match self.counters.read(may_wait().is_ok()) {
@@ -80,7 +80,7 @@ impl Evidence {
         Ok(status.into())
     }
 
-    fn said(&self, shared: &Shared, channel: ChannelId) -> Result<ChannelStatus, Error> {
+    fn said(&self, shared: &SharedConnection, channel: ChannelId) -> Result<ChannelStatus, Error> {
         if self.counters.is_closed() {
             return Err(shared.over().unwrap_or(Error::Request(RequestError::Unknown)));
         }
@@ -98,7 +98,7 @@ impl Evidence {
     }
 }
 
-fn ask(shared: &Shared, channel: ChannelId) -> Result<ChannelStatus, Error> {
+fn ask(shared: &SharedConnection, channel: ChannelId) -> Result<ChannelStatus, Error> {
     match shared.call(Request::Channel { channel })?.0 {
         Answer::Channel(status) => Ok(*status),
         _ => Err(Error::Unexpected),

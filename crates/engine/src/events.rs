@@ -19,10 +19,10 @@ struct Queue {
 /// The receiver of a node's events. Clones compete for them.
 #[derive(Clone)]
 pub struct Events {
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueue>,
 }
 
-struct Shared {
+struct SharedQueue {
     queue: Mutex<Queue>,
     doorbell: Doorbell,
 }
@@ -30,7 +30,7 @@ struct Shared {
 impl Events {
     pub(crate) fn new() -> std::io::Result<Self> {
         let queue = Mutex::new(Queue { events: VecDeque::new(), closed: false });
-        Ok(Self { shared: Arc::new(Shared { queue, doorbell: Doorbell::new()? }) })
+        Ok(Self { shared: Arc::new(SharedQueue { queue, doorbell: Doorbell::new()? }) })
     }
 
     /// The next event, `None` where there is none yet.

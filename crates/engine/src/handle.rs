@@ -23,7 +23,7 @@ use crate::error::{EngineError, EngineGone};
 use crate::events::Events;
 use crate::memory::HostMemory;
 use crate::processor::lead::{Lead, LeadError, Raised};
-use crate::processor::{Processor, Shared};
+use crate::processor::{Mailboxes, Processor};
 use crate::statistics::{Counters, EngineStatistics, LinkReport};
 
 /// Stack of a processor's thread, all of it locked where memory is.
@@ -67,7 +67,7 @@ impl Engine {
         check_links(&config)?;
         let os = |what| move |error| EngineError::Os { what, error };
         let real_time = config.real_time;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Mailboxes {
             commands: CommandQueue::new().map_err(os("eventfd"))?,
             background: CommandQueue::new().map_err(os("eventfd"))?,
             events: Events::new().map_err(os("eventfd"))?,
@@ -100,7 +100,7 @@ impl Engine {
 }
 
 /// What was decided goes back to the processor; `false` where that is gone.
-fn give_back<O, I>(shared: &Weak<Shared<O, I>>, decided: Decided) -> bool
+fn give_back<O, I>(shared: &Weak<Mailboxes<O, I>>, decided: Decided) -> bool
 where
     O: Outbox + 'static,
     I: Inbox + 'static,
@@ -113,7 +113,7 @@ where
 
 /// The thread that decides has panicked, and the policies of admission are gone with it: what runs is ended in order, as
 /// when the host is stopped, and whoever waits for the engine's events sees that it has stopped by itself.
-fn admission_failed<O, I>(shared: &Weak<Shared<O, I>>)
+fn admission_failed<O, I>(shared: &Weak<Mailboxes<O, I>>)
 where
     O: Outbox + 'static,
     I: Inbox + 'static,
@@ -146,7 +146,7 @@ pub struct EngineHandle<O: Outbox, I: Inbox> {
 }
 
 struct Inner<O: Outbox, I: Inbox> {
-    shared: Arc<Shared<O, I>>,
+    shared: Arc<Mailboxes<O, I>>,
     /// What whoever drives the processor runs in.
     real_time: RealTime,
     thread: Mutex<Option<ProcessorThread<O, I>>>,

@@ -36,10 +36,10 @@ use punctual_proto::node::Node;
 use punctual_proto::{Instant, Nanos};
 
 use self::doorbells::Doorbells;
-use self::handles::Farewell;
+use self::handles::CloseOnDrop;
 use self::links::RECEIVE_BATCH;
 use self::meter::Meter;
-use self::port::LinkPort;
+use self::port::DrivenLink;
 use self::sentry::Sentry;
 use self::share::Share;
 use self::spin::{Spin, Waited};
@@ -75,7 +75,7 @@ const BACKGROUND: u64 = COMMANDS + 1;
 const CHANNELS: u64 = 1 << 62;
 
 /// What the processor shares with its handles.
-pub(crate) struct Shared<O: Outbox, I: Inbox> {
+pub(crate) struct Mailboxes<O: Outbox, I: Inbox> {
     pub commands: CommandQueue<Processor<O, I>>,
     /// What is done when no message waits for its handler, one in a turn.
     pub background: CommandQueue<Processor<O, I>>,
@@ -88,7 +88,7 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     node: Node<HostMemory<O, I>>,
     /// Makes the node's decisions of admission.
     decider: Decider,
-    ports: Vec<LinkPort>,
+    ports: Vec<DrivenLink>,
     waiter: Waiter,
     doorbells: Doorbells,
     received: Vec<Received>,
@@ -111,7 +111,7 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     grace: Nanos,
     /// When a stopping processor ends at the latest.
     stop_at: Option<Instant>,
-    shared: Arc<Shared<O, I>>,
+    shared: Arc<Mailboxes<O, I>>,
     /// Last: all of the above lies there.
     heap: Option<Lease>,
 }
@@ -153,11 +153,11 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         config: EngineConfig,
         decider: Decider,
         heap: Option<(Lease, Sizes)>,
-        shared: Arc<Shared<O, I>>,
+        shared: Arc<Mailboxes<O, I>>,
         started: Answer<Result<(), EngineError>>,
     ) -> Option<Box<Self>> {
         // Told however the thread ends: a panic in it must not leave anybody waiting.
-        let _farewell = Farewell(Arc::clone(&shared));
+        let _farewell = CloseOnDrop(Arc::clone(&shared));
         let forbidden = config.forbidden_calls;
         match Self::new(config, decider, heap, shared).and_then(|processor| processor.confined(forbidden)) {
             Ok(processor) => {
@@ -185,7 +185,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         config: EngineConfig,
         decider: Decider,
         heap: Option<(Lease, Sizes)>,
-        shared: Arc<Shared<O, I>>,
+        shared: Arc<Mailboxes<O, I>>,
     ) -> Result<Self, EngineError> {
         realtime::apply(&config.real_time)?;
         let os = |what| move |error| EngineError::Os { what, error };
@@ -200,10 +200,10 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             for descriptor in driver.descriptors() {
                 waiter.watch(descriptor, port::token_of(index)).map_err(os("waiting for a link"))?;
             }
-            ports.push(LinkPort::new(LinkId(index as u16), driver, link));
+            ports.push(DrivenLink::new(LinkId(index as u16), driver, link));
         }
         let received = Vec::with_capacity(RECEIVE_BATCH);
-        let spin = Spin::new(config.spin, ports.iter().map(LinkPort::spins));
+        let spin = Spin::new(config.spin, ports.iter().map(DrivenLink::spins));
         realtime::check_spin(&config.real_time, spin.longest())?;
         let grace = config.node.signalling.grace + STOP_MARGIN;
         let mut node = Node::new(config.node, config.seed, now())?;
@@ -274,8 +274,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let read_at = at;
         let completed_first = self.complete(at);
         let mut progress = received.is_some() | completed_first;
-        progress |= self.ring_outboxes(at);
-        progress |= self.obey(at);
+        progress |= self.serve_doorbells(at);
+        progress |= self.run_commands(at);
         if self.node.is_looking() {
             self.tell_foreign_traffic();
         }
@@ -309,12 +309,12 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
                 || self.ports.iter().any(|port| port.has_more(self.node.has_best_effort_room(port.id))),
             retry: !self.events.is_empty()
                 || self.decider.must_retry()
-                || self.ports.iter().any(LinkPort::must_retry),
+                || self.ports.iter().any(DrivenLink::must_retry),
             ended,
         }
     }
 
-    fn ring_outboxes(&mut self, at: Instant) -> bool {
+    fn serve_doorbells(&mut self, at: Instant) -> bool {
         self.doorbells.unmute(at, &self.waiter);
         let (mut any, mut left) = (false, RUNG_MESSAGES);
         while let Some(channel) = self.doorbells.next_rung() {
@@ -326,7 +326,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         any
     }
 
-    fn obey(&mut self, at: Instant) -> bool {
+    fn run_commands(&mut self, at: Instant) -> bool {
         if !self.commanded {
             return false;
         }
@@ -427,7 +427,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             self.shared.counters.stalls.add(1);
         }
         let wanted = if stalled { Some(at + RETRY) } else { wanted };
-        let rests = self.ports.iter().filter_map(LinkPort::rests_until).min();
+        let rests = self.ports.iter().filter_map(DrivenLink::rests_until).min();
         let others = [rests, self.doorbells.next_unmute(), self.sentry.due(), self.stop_at];
         [retry, wanted].into_iter().chain(others).flatten().min()
     }

@@ -6,7 +6,7 @@ use punctual_engine::profile::Rings;
 use punctual_ipc::ring::{
     InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingHandles, RingShape, inbox, outbox,
 };
-use punctual_ipc::wake::{Alarm, Ropes};
+use punctual_ipc::wake::{Alarm, RingPath};
 
 /// Rings in shared memory, as between a program and its daemon.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,7 +21,7 @@ impl Rings for SharedRings {
     fn outgoing(&self, messages: u32, bytes_max: u32) -> io::Result<(OutboxReader, OutboxWriter)> {
         let shape = RingShape::new(messages, bytes_max).map_err(io::Error::other)?;
         let (reader, handles, doorbell) =
-            outbox(shape, &Alarm::new()?, &Ropes::Direct).map_err(io::Error::other)?;
+            outbox(shape, &Alarm::new()?, &RingPath::Direct).map_err(io::Error::other)?;
         // The engine's end of the doorbell: nobody waits on it here, ringing it costs the same.
         drop(doorbell);
         let writer = attached(handles, OutboxWriter::attach)?;
@@ -31,7 +31,7 @@ impl Rings for SharedRings {
 
     fn incoming(&self, messages: u32, bytes_max: u32) -> io::Result<(InboxWriter, InboxReader)> {
         let shape = RingShape::new(messages, bytes_max).map_err(io::Error::other)?;
-        let (writer, handles) = inbox(shape, &Alarm::new()?, &Ropes::Direct).map_err(io::Error::other)?;
+        let (writer, handles) = inbox(shape, &Alarm::new()?, &RingPath::Direct).map_err(io::Error::other)?;
         let reader = attached(handles, InboxReader::attach)?;
         writer.health().accept()?;
         Ok((writer, reader))

@@ -14,7 +14,7 @@
 //!   cannot make that list longer, as it can with an eventfd, which both would hold.
 //! - [`Bell`] (daemon to application) is an eventfd. The processor does not write it: that would walk all who wait for it.
 //!   It asks the user's [`Ringer`] to; it rings itself only where program and engine are one process, or the program is
-//!   trusted with the daemon ([`Ropes::Direct`]).
+//!   trusted with the daemon ([`RingPath::Direct`]).
 
 mod flag;
 mod line;
@@ -30,7 +30,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 
 pub use self::flag::{Answered, arm};
-use self::line::Pull;
+use self::line::BellNode;
 pub use self::ringer::{Bells, Rank, Remains, Ringer};
 
 /// Tells one thread of this process that something needs to be looked at. Clones ring the same bell.
@@ -52,7 +52,7 @@ impl Alarm {
     }
 
     /// Takes all rings out.
-    pub fn hush(&self) {
+    pub fn clear(&self) {
         let _ = rustix::io::read(&*self.0, &mut [0_u8; 8]);
     }
 }
@@ -122,26 +122,28 @@ impl Doorbell {
 
 /// Who rings bells that are made.
 #[derive(Clone, Debug)]
-pub enum Ropes {
+pub enum RingPath {
     /// Whoever has something to tell: program and engine are one process, or who has the other end is trusted with this one.
     Direct,
     /// The ringer of the user whose bells they are.
-    By(Arc<Bells>),
+    Ringer(Arc<Bells>),
 }
 
 /// The daemon's end of a bell.
 #[derive(Debug)]
-pub struct BellRope {
-    pull: Arc<Pull<OwnedFd>>,
-    ropes: Ropes,
+pub struct BellHandle {
+    node: Arc<BellNode<OwnedFd>>,
+    ring_path: RingPath,
 }
 
-impl BellRope {
+impl BellHandle {
     /// Rings, now or soon; neither waits nor allocates.
     pub fn ring(&self) {
-        match &self.ropes {
-            Ropes::By(bells) if holds(Defence::Ringer) => bells.want(&self.pull),
-            Ropes::Direct | Ropes::By(_) => drop(rustix::io::write(&self.pull.bell, &1_u64.to_ne_bytes())),
+        match &self.ring_path {
+            RingPath::Ringer(bells) if holds(Defence::Ringer) => bells.want(&self.node),
+            RingPath::Direct | RingPath::Ringer(_) => {
+                let _ = rustix::io::write(&self.node.bell, &1_u64.to_ne_bytes());
+            }
         }
     }
 }
@@ -155,15 +157,18 @@ impl Bell {
     ///
     /// # Errors
     /// Where descriptors run out.
-    pub fn pair(ropes: &Ropes) -> io::Result<(Self, BellRope)> {
+    pub fn pair(ring_path: &RingPath) -> io::Result<(Self, BellHandle)> {
         if !holds(Defence::EventfdBells) {
             use rustix::pipe::{PipeFlags, pipe_with};
             let (theirs, bell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-            return Ok((Self(theirs), BellRope { pull: Arc::new(Pull::new(bell)), ropes: ropes.clone() }));
+            return Ok((
+                Self(theirs),
+                BellHandle { node: Arc::new(BellNode::new(bell)), ring_path: ring_path.clone() },
+            ));
         }
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let theirs = bell.try_clone()?;
-        Ok((Self(theirs), BellRope { pull: Arc::new(Pull::new(bell)), ropes: ropes.clone() }))
+        Ok((Self(theirs), BellHandle { node: Arc::new(BellNode::new(bell)), ring_path: ring_path.clone() }))
     }
 
     /// From the descriptor that came over the socket.
@@ -190,7 +195,7 @@ impl Bell {
     }
 
     /// Takes all rings out.
-    pub fn hush(&self) {
+    pub fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
     }
 

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use punctual_ipc::ring::{RingHandles, RingShape, inbox, outbox};
-use punctual_ipc::wake::{Alarm, Ropes};
+use punctual_ipc::wake::{Alarm, RingPath};
 
 struct Counting;
 
@@ -62,9 +62,9 @@ fn all_that_a_ring_takes_counts() {
     let alarm = Alarm::new().expect("an eventfd");
     for (slots, bytes) in SHAPES {
         let shape = RingShape::new(slots, bytes).expect("a shape");
-        let (own, made) = allocated(|| outbox(shape, &alarm, &Ropes::Direct).expect("a ring"));
+        let (own, made) = allocated(|| outbox(shape, &alarm, &RingPath::Direct).expect("a ring"));
         counts(shape.outbox_bytes(), own + shared_bytes(&made.1), "an outgoing ring", shape);
-        let (own, made) = allocated(|| inbox(shape, &alarm, &Ropes::Direct).expect("a ring"));
+        let (own, made) = allocated(|| inbox(shape, &alarm, &RingPath::Direct).expect("a ring"));
         counts(shape.inbox_bytes(), own + shared_bytes(&made.1), "an incoming ring", shape);
         let (own, turns) = allocated(|| made.0.health().turns());
         counts(shape.turns_bytes(), own, "turns", shape);
@@ -78,7 +78,7 @@ fn alternating_allocates_nothing() {
     let _alone = ONE_AT_A_TIME.lock().expect("no test has failed");
     let alarm = Alarm::new().expect("an eventfd");
     let shape = RingShape::new(1_000, 8).expect("a shape");
-    let (mut writer, _handles) = inbox(shape, &alarm, &Ropes::Direct).expect("a ring");
+    let (mut writer, _handles) = inbox(shape, &alarm, &RingPath::Direct).expect("a ring");
     let turns = writer.health().turns();
     let (taken, ()) = allocated(|| writer.alternate(turns));
     assert_eq!(taken, 0);

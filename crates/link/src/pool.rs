@@ -32,10 +32,10 @@ pub(crate) struct Receipt {
 /// Where frames come from. Cloning shares it.
 #[derive(Clone)]
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<SharedPool>,
 }
 
-struct Shared {
+struct SharedPool {
     base: NonNull<u8>,
     frame_bytes: usize,
     /// `next[i]` follows buffer `i` in the free list.
@@ -56,9 +56,9 @@ enum Storage {
 
 // SAFETY: bytes of a buffer are only reached through the one owner of its index; the free list hands an index to one
 // taker at a time (acquire on take, release on give back). `base` points into `_storage`, which lives as long.
-unsafe impl Send for Shared {}
+unsafe impl Send for SharedPool {}
 // SAFETY: as above; everything else in it is atomic or constant.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedPool {}
 
 impl Pool {
     /// `frames` buffers of `frame_bytes` each, at least one, on the heap.
@@ -87,7 +87,7 @@ impl Pool {
     fn with_storage(frames: u32, frame_bytes: usize, base: NonNull<u8>, storage: Storage) -> Self {
         let next = (1..frames).chain([NIL]).map(AtomicU32::new).collect();
         let head = AtomicU64::new(0);
-        Self { shared: Arc::new(Shared { base, frame_bytes, next, head, _storage: storage }) }
+        Self { shared: Arc::new(SharedPool { base, frame_bytes, next, head, _storage: storage }) }
     }
 
     /// A free buffer as an empty frame; `None` while all are in use.
@@ -163,7 +163,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-impl Shared {
+impl SharedPool {
     fn give_back(&self, index: u32) {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
@@ -194,7 +194,7 @@ const fn retag(head: u64, index: u32) -> u64 {
 
 /// A packet in an owned buffer of a [`Pool`], given back on drop.
 pub struct Frame {
-    shared: Arc<Shared>,
+    shared: Arc<SharedPool>,
     index: u32,
     /// Where the packet begins in the buffer.
     offset: u32,

@@ -12,7 +12,7 @@ struct Slot {
     published_ns: u64,
 }
 
-struct Shared {
+struct SharedRing {
     slots: Box<[UnsafeCell<Slot>]>,
     /// Packets consumed.
     head: AtomicUsize,
@@ -22,20 +22,20 @@ struct Shared {
 
 // SAFETY: a slot in `head..tail` belongs to the one consumer, any other to the one producer; `tail` is released
 // after the slot was filled and `head` after it was read, and both ends are unique (neither is `Clone`).
-unsafe impl Send for Shared {}
+unsafe impl Send for SharedRing {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedRing {}
 
 /// The sending end.
 pub struct Producer {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRing>,
     published: usize,
     staged: usize,
 }
 
 /// The receiving end.
 pub struct Consumer {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRing>,
     consumed: usize,
 }
 
@@ -43,7 +43,7 @@ pub struct Consumer {
 pub fn ring(slots: usize, slot_bytes: usize) -> (Producer, Consumer) {
     let slot = || Slot { bytes: vec![0; slot_bytes].into_boxed_slice(), len: 0, published_ns: 0 };
     let slots = (0..slots.max(1)).map(|_| UnsafeCell::new(slot())).collect();
-    let shared = Arc::new(Shared { slots, head: AtomicUsize::new(0), tail: AtomicUsize::new(0) });
+    let shared = Arc::new(SharedRing { slots, head: AtomicUsize::new(0), tail: AtomicUsize::new(0) });
     (Producer { shared: Arc::clone(&shared), published: 0, staged: 0 }, Consumer { shared, consumed: 0 })
 }
 

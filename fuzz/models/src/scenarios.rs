@@ -17,8 +17,8 @@ use crate::rung::Rung;
 use crate::shm::{Region, View};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::wake::line::{Line, Pull};
-use crate::wake::{Alarm, Doorbell, Ropes, Shared, Signal, signal_of};
+use crate::wake::line::{BellList, BellNode};
+use crate::wake::{Alarm, Doorbell, RingPath, Shared, Signal, signal_of};
 
 /// Every order in which one thread is taken the processor away at most `preemptions` times where it could go on;
 /// none: every order.
@@ -31,7 +31,7 @@ fn every_order(preemptions: Option<usize>, scenario: impl Fn() + Send + Sync + '
 
 fn outgoing(slots: u32) -> (OutboxReader, OutboxWriter, Shared) {
     let shape = RingShape::new(slots, 8).expect("a shape");
-    let (reader, handles, doorbell) = outbox(shape, &Alarm, &Ropes::Direct).expect("a ring");
+    let (reader, handles, doorbell) = outbox(shape, &Alarm, &RingPath::Direct).expect("a ring");
     let doorbell = signal_of(&doorbell);
     let writer = OutboxWriter::attach(handles).expect("attached");
     reader.health().accept().expect("accepted");
@@ -40,7 +40,7 @@ fn outgoing(slots: u32) -> (OutboxReader, OutboxWriter, Shared) {
 
 fn incoming(slots: u32) -> (InboxWriter, InboxReader) {
     let shape = RingShape::new(slots, 8).expect("a shape");
-    let (writer, handles) = inbox(shape, &Alarm, &Ropes::Direct).expect("a ring");
+    let (writer, handles) = inbox(shape, &Alarm, &RingPath::Direct).expect("a ring");
     let reader = InboxReader::attach(handles).expect("attached");
     writer.health().accept().expect("accepted");
     (writer, reader)
@@ -184,17 +184,18 @@ pub fn an_alternating_ring_gives_every_message() {
 /// last wanted.
 pub fn every_bell_is_rung(preemptions: Option<usize>) {
     every_order(preemptions, || {
-        let (line, wake) = (Arc::new(Line::default()), Shared(Signal::new()));
+        let (line, wake) = (Arc::new(BellList::default()), Shared(Signal::new()));
         let said: Arc<Vec<AtomicU32>> = Arc::new((0..2).map(|_| AtomicU32::new(0)).collect());
-        let pulls: Vec<_> = (0..2_usize).map(|bell| Arc::new(Pull::new(bell))).collect();
-        let want = |line: &Line<usize>, said: &[AtomicU32], pull: &Arc<Pull<usize>>, wake: &Shared| {
-            said[pull.bell].fetch_add(1, Ordering::Relaxed);
-            if line.put(pull) {
-                wake.0.ring();
-            }
-        };
+        let nodes: Vec<_> = (0..2_usize).map(|bell| Arc::new(BellNode::new(bell))).collect();
+        let want =
+            |line: &BellList<usize>, said: &[AtomicU32], node: &Arc<BellNode<usize>>, wake: &Shared| {
+                said[node.bell].fetch_add(1, Ordering::Relaxed);
+                if line.put(node) {
+                    wake.0.ring();
+                }
+            };
         let (other_line, other_wake, other_said) = (Arc::clone(&line), wake.clone(), Arc::clone(&said));
-        let other_pull = Arc::clone(&pulls[0]);
+        let other_pull = Arc::clone(&nodes[0]);
         let other = thread::spawn(move || {
             let wake = other_wake;
             want(&other_line, &other_said, &other_pull, &wake);
@@ -204,7 +205,7 @@ pub fn every_bell_is_rung(preemptions: Option<usize>) {
             let wake = ringer_wake;
             let mut heard = [0, 0];
             loop {
-                ringer_line.take(|pull| heard[pull.bell] = ringer_said[pull.bell].load(Ordering::Relaxed));
+                ringer_line.take(|node| heard[node.bell] = ringer_said[node.bell].load(Ordering::Relaxed));
                 if heard == [2, 1] {
                     return;
                 }
@@ -214,7 +215,7 @@ pub fn every_bell_is_rung(preemptions: Option<usize>) {
                 ringer_line.woken();
             }
         });
-        pulls.iter().for_each(|pull| want(&line, &said, pull, &wake));
+        nodes.iter().for_each(|node| want(&line, &said, node, &wake));
         other.join().expect("no panic");
         ringer.join().expect("no panic");
     });

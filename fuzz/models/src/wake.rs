@@ -21,7 +21,7 @@ pub use flag::{Answered, arm};
 
 /// Nobody else rings here.
 #[derive(Clone, Debug)]
-pub enum Ropes {
+pub enum RingPath {
     Direct,
 }
 
@@ -46,7 +46,7 @@ impl Signal {
         self.rung.notify_all();
     }
 
-    fn hush(&self) {
+    fn clear(&self) {
         *self.up.lock().expect("no panic") = false;
     }
 
@@ -61,7 +61,7 @@ impl Signal {
     /// Edge-triggered: told once for each ring, or for several.
     pub(crate) fn wait_edge(&self) {
         self.wait();
-        self.hush();
+        self.clear();
     }
 }
 
@@ -111,9 +111,9 @@ impl Doorbell {
 }
 
 #[derive(Debug)]
-pub struct BellRope(Shared);
+pub struct BellHandle(Shared);
 
-impl BellRope {
+impl BellHandle {
     pub fn ring(&self) {
         self.0.0.ring();
     }
@@ -126,9 +126,9 @@ pub struct Bell {
 }
 
 impl Bell {
-    pub fn pair(_: &Ropes) -> io::Result<(Self, BellRope)> {
+    pub fn pair(_: &RingPath) -> io::Result<(Self, BellHandle)> {
         let signal = Shared(Signal::new());
-        Ok((Self { signal: signal.clone(), descriptor: descriptor()? }, BellRope(signal)))
+        Ok((Self { signal: signal.clone(), descriptor: descriptor()? }, BellHandle(signal)))
     }
     pub fn new(hear: OwnedFd) -> Self {
         Self { signal: signal_of(&hear), descriptor: hear }
@@ -142,8 +142,8 @@ impl Bell {
     pub fn ring(&self) {
         self.signal.0.ring();
     }
-    pub fn hush(&self) {
-        self.signal.0.hush();
+    pub fn clear(&self) {
+        self.signal.0.clear();
     }
     pub fn wait(&self, _: Option<Instant>) -> io::Result<bool> {
         self.signal.0.wait();

@@ -11,7 +11,7 @@ use punctual_proto::memory::{Inbox, MessageInfo, MessageWrite};
 use crate::input::Input;
 use crate::ring::{InboxReader, InboxSlot, InboxWriter, RingShape, inbox};
 use crate::shm::{Region, scribble};
-use crate::wake::{Alarm, Ropes};
+use crate::wake::{Alarm, RingPath};
 
 const SLOTS: u32 = 3;
 const BYTES: u32 = 100;
@@ -34,7 +34,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let shape = RingShape::new(SLOTS, BYTES).expect("a shape");
-        let (writer, handles) = inbox(shape, &Alarm, &Ropes::Direct).expect("a ring");
+        let (writer, handles) = inbox(shape, &Alarm, &RingPath::Direct).expect("a ring");
         let map = |file: usize| {
             let bytes = if file == PAYLOAD { shape.file_bytes() } else { HEADER_BYTES };
             Region::map(&handles.descriptors[file], bytes).expect("the ring's memory")

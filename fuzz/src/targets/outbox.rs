@@ -13,7 +13,7 @@ use punctual_proto::memory::{MessageRead, Outbox};
 use crate::input::Input;
 use crate::ring::{OutboxMessage, OutboxReader, OutboxWriter, RingShape, outbox};
 use crate::shm::{Region, scribble};
-use crate::wake::{Alarm, Ropes};
+use crate::wake::{Alarm, RingPath};
 
 const SLOTS: u32 = 3;
 const BYTES: u32 = 100;
@@ -39,7 +39,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let shape = RingShape::new(SLOTS, BYTES).expect("a shape");
-        let (reader, handles, _doorbell) = outbox(shape, &Alarm, &Ropes::Direct).expect("a ring");
+        let (reader, handles, _doorbell) = outbox(shape, &Alarm, &RingPath::Direct).expect("a ring");
         let map = |file: usize| {
             let bytes = if file == PAYLOAD { shape.file_bytes() } else { HEADER_BYTES };
             Region::map(&handles.descriptors[file], bytes).expect("the ring's memory")

@@ -19,7 +19,7 @@ use punctual_proto::memory::MessageInfo;
 use punctual_proto::{Instant, Nanos};
 
 use crate::channel::Channel;
-use crate::connection::{Shared, lock};
+use crate::connection::{SharedConnection, lock};
 use crate::error::{Error, SendError};
 use crate::processor::ring_outbox;
 use crate::receiver::End;
@@ -30,7 +30,7 @@ type Boxed = Box<dyn FnMut(&[u8], &MessageInfo, &mut Reply<'_>) + Send>;
 /// How a handler answers.
 pub struct Reply<'a> {
     /// The endsystem on whose engine's thread this is, and since when; `None` on a thread of its own.
-    engine_of: Option<(&'a Arc<Shared>, Instant)>,
+    engine_of: Option<(&'a Arc<SharedConnection>, Instant)>,
 }
 
 impl Reply<'_> {
@@ -139,7 +139,7 @@ impl Handler {
 
 impl Stage {
     /// The thread: sleeps until a message comes past the engine, then runs the handler for each; ends with the ring.
-    fn run(&self, mut ring: InboxReader, shared: &Shared, id: ChannelId) {
+    fn run(&self, mut ring: InboxReader, shared: &SharedConnection, id: ChannelId) {
         let mut handler: Option<Boxed> = None;
         while let Ok(true) = ring.wait(None) {
             if handler.is_none() {

@@ -12,8 +12,8 @@ use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::node::Node;
 
 use super::doorbells::Allowance;
-use super::port::LinkPort;
-use super::{Processor, Shared};
+use super::port::DrivenLink;
+use super::{Mailboxes, Processor};
 use crate::memory::HostMemory;
 use crate::statistics::LinkReport;
 
@@ -43,7 +43,7 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
     }
 
     pub fn link_reports(&self) -> Vec<LinkReport> {
-        self.ports.iter().map(LinkPort::report).collect()
+        self.ports.iter().map(DrivenLink::report).collect()
     }
 
     pub fn shut_down(&mut self, at: Instant) {
@@ -55,9 +55,9 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
 }
 
 /// Tells the handles that nobody is there any more.
-pub(super) struct Farewell<O: Outbox, I: Inbox>(pub Arc<Shared<O, I>>);
+pub(super) struct CloseOnDrop<O: Outbox, I: Inbox>(pub Arc<Mailboxes<O, I>>);
 
-impl<O: Outbox, I: Inbox> Drop for Farewell<O, I> {
+impl<O: Outbox, I: Inbox> Drop for CloseOnDrop<O, I> {
     fn drop(&mut self) {
         self.0.commands.close();
         self.0.background.close();

@@ -103,7 +103,7 @@ pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(
             let (back, returned) = channel();
             processor.is_led = true;
             successor.send(Ok(Baton { processor, back }));
-            // None comes back that has stopped, or broke in its leader's hands: `Farewell` tells whoever waits.
+            // None comes back that has stopped, or broke in its leader's hands: `CloseOnDrop` tells whoever waits.
             let Ok(given_back) = returned.recv() else { return None };
             processor = given_back;
             processor.is_led = false;

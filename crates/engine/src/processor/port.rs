@@ -25,7 +25,7 @@ const FLUSH_DELAY: Nanos = Nanos::from_micros(20);
 /// Packets that one call takes from the link scheduler.
 const TRANSMIT_BATCH: usize = 64;
 
-pub(super) struct LinkPort {
+pub(super) struct DrivenLink {
     pub id: LinkId,
     driver: Box<dyn Link>,
     by_completion: bool,
@@ -55,7 +55,7 @@ enum Input {
     Dry,
 }
 
-impl LinkPort {
+impl DrivenLink {
     pub fn new(id: LinkId, driver: Box<dyn Link>, config: &LinkConfig) -> Self {
         Self {
             id,

@@ -11,7 +11,7 @@ use std::io;
 use punctual_os::wait::Waiter;
 use punctual_proto::{Instant, Nanos};
 
-use super::port::LinkPort;
+use super::port::DrivenLink;
 
 /// Between two looks at a ring that nobody tells of. Each look may wake the application too, so a shorter rest costs more
 /// of both; it is as much as a packet of best effort is late at most.
@@ -48,7 +48,7 @@ impl Rest {
     }
 }
 
-impl LinkPort {
+impl DrivenLink {
     /// A look at `at` brought `packets` in.
     pub(super) fn looked(&mut self, packets: usize, at: Instant, waiter: &Waiter) {
         let mut rest = self.rest;

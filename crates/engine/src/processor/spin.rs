@@ -13,7 +13,7 @@ use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::{Instant, Nanos};
 
 use super::Processor;
-use super::port::LinkPort;
+use super::port::DrivenLink;
 
 /// Between two looks at the descriptors of a processor that does not sleep: some percent of its time.
 const LOOK: Nanos = Nanos::from_micros(10);
@@ -104,7 +104,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             if is_due {
                 return Waited::until(at);
             }
-            self.ports.iter_mut().for_each(LinkPort::readable);
+            self.ports.iter_mut().for_each(DrivenLink::readable);
             if let Some(received) = self.receive(at) {
                 return Waited { idle_until: at, at: received };
             }

@@ -137,7 +137,7 @@ impl<H: Host> Service<H> {
 #[cfg(test)]
 mod tests {
     use punctual_ipc::ring::{inbox, outbox};
-    use punctual_ipc::wake::{Alarm, Ropes};
+    use punctual_ipc::wake::{Alarm, RingPath};
 
     use super::*;
 
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn each_file_of_a_ring_counts_until_its_last_holder_is_gone() {
         let (alarm, mut files) = (Alarm::new().expect("an eventfd"), apart());
-        let (reader, mut ring, doorbell) = outbox(shape(), &alarm, &Ropes::Direct).expect("a ring");
+        let (reader, mut ring, doorbell) = outbox(shape(), &alarm, &RingPath::Direct).expect("a ring");
         let needs = Needs::outbox(shape());
         files.watch(ANN, &ring, &needs).expect("watched");
         drop((reader, doorbell));
@@ -191,7 +191,7 @@ mod tests {
         // Two events for each of two files.
         let rings = most.trim().parse::<usize>().expect("a number") / 4 + 10;
         for _ in 0..rings {
-            let (writer, ring) = inbox(shape, &alarm, &Ropes::Direct).expect("a ring");
+            let (writer, ring) = inbox(shape, &alarm, &RingPath::Direct).expect("a ring");
             files.watch(ANN, &ring, &needs).expect("watched");
             drop((writer, ring));
         }

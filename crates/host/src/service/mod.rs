@@ -403,7 +403,7 @@ impl<H: Host> Service<H> {
     /// Rings that applications broke: their channels are closed, nobody else notices. Rings that are gone: their memory
     /// is given back.
     pub fn close_broken(&mut self) {
-        self.alarm.hush();
+        self.alarm.clear();
         self.collect_freed();
         let broken: Vec<ChannelId> = self
             .ends

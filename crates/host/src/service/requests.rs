@@ -10,7 +10,7 @@ use punctual_ipc::api::{
 use punctual_ipc::ring::{
     InboxWriter, OutboxReader, RingError, RingHandles, RingShape, Turns, inbox, now, outbox,
 };
-use punctual_ipc::wake::{Alarm, Doorbell, Ropes};
+use punctual_ipc::wake::{Alarm, Doorbell, RingPath};
 use punctual_proto::api::{ChannelStatus, Grant, OpenRequest, RequestError, UserId};
 use punctual_proto::ids::{Address, ChannelId, ListenerId, Name};
 use punctual_proto::node::Node;
@@ -478,8 +478,8 @@ impl<H: Host> Service<H> {
         bytes: u32,
     ) -> Result<(Made<OutboxReader>, OwnedFd), ApiError> {
         let shape = RingShape::new(slots, bytes)?;
-        let made = self.make_ring(account, &Needs::outbox(shape), |alarm, ropes| {
-            let (reader, handles, doorbell) = outbox(shape, alarm, ropes)?;
+        let made = self.make_ring(account, &Needs::outbox(shape), |alarm, ring_path| {
+            let (reader, handles, doorbell) = outbox(shape, alarm, ring_path)?;
             Ok(((reader, doorbell), handles))
         });
         let Made { end: (end, doorbell), handles, held } = made?;
@@ -506,7 +506,7 @@ impl<H: Host> Service<H> {
 
     fn make_inbox(&mut self, account: UserId, slots: u32, bytes: u32) -> Result<Made<InboxWriter>, ApiError> {
         let shape = RingShape::new(slots, bytes)?;
-        self.make_ring(account, &Needs::inbox(shape), |alarm, ropes| inbox(shape, alarm, ropes))
+        self.make_ring(account, &Needs::inbox(shape), |alarm, ring_path| inbox(shape, alarm, ring_path))
     }
 
     /// There is room in the quotas for the ring, and for the answer with it.
@@ -514,17 +514,18 @@ impl<H: Host> Service<H> {
         &mut self,
         account: UserId,
         needs: &Needs,
-        make: impl FnOnce(&Alarm, &Ropes) -> Result<(E, RingHandles), RingError>,
+        make: impl FnOnce(&Alarm, &RingPath) -> Result<(E, RingHandles), RingError>,
     ) -> Result<Made<E>, ApiError> {
         let (all, held) = (needs.all(), self.files.own(needs));
         let answer = Held { bytes: 0, descriptors: needs.handed_over };
         self.take_held(account, Held { descriptors: all.descriptors + answer.descriptors, ..all })?;
         self.give_back_held(account, answer);
-        let ropes = self.ropes(account, held.bytes).map_err(RingError::from);
-        let made = ropes.and_then(|ropes| make(&self.alarm, &ropes)).and_then(|(end, handles)| {
-            self.files.watch(account, &handles, needs)?;
-            Ok(Made { end, handles, held })
-        });
+        let ring_path = self.ring_path(account, held.bytes).map_err(RingError::from);
+        let made =
+            ring_path.and_then(|ring_path| make(&self.alarm, &ring_path)).and_then(|(end, handles)| {
+                self.files.watch(account, &handles, needs)?;
+                Ok(Made { end, handles, held })
+            });
         made.map_err(|error| {
             self.ringers.freed(account, held.bytes);
             self.give_back_held(account, all);

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use punctual_ipc::api::{ApiError, Resource};
-use punctual_ipc::wake::{Alarm, Rank, Remains, Ringer, Ropes};
+use punctual_ipc::wake::{Alarm, Rank, Remains, RingPath, Ringer};
 use punctual_proto::api::UserId;
 
 use super::quota::is_privileged;
@@ -37,22 +37,22 @@ pub(super) struct Ringers {
 
 impl Ringers {
     /// Who rings the bells of a ring of `bytes` that is made for `user`, and closes it in the end.
-    fn ropes(
+    fn ring_path(
         &mut self,
         user: UserId,
         bytes: u64,
         rank: impl FnOnce() -> Box<dyn Rank>,
         freed: &Alarm,
-    ) -> io::Result<Ropes> {
+    ) -> io::Result<RingPath> {
         if !self.apart {
-            return Ok(Ropes::Direct);
+            return Ok(RingPath::Direct);
         }
         let (ringer, held) = match self.users.entry(user) {
             Entry::Occupied(there) => there.into_mut(),
             Entry::Vacant(new) => new.insert((Ringer::start(rank(), freed.clone())?, 0)),
         };
         *held += bytes;
-        Ok(if is_privileged(user) { Ropes::Direct } else { Ropes::By(ringer.bells()) })
+        Ok(if is_privileged(user) { RingPath::Direct } else { RingPath::Ringer(ringer.bells()) })
     }
 
     /// A ring of the user takes so much more.
@@ -106,8 +106,8 @@ impl<H: Host> Service<H> {
         self.files.keep_apart()
     }
 
-    pub(super) fn ropes(&mut self, user: UserId, bytes: u64) -> io::Result<Ropes> {
-        self.ringers.ropes(user, bytes, || self.host.rank(), &self.alarm)
+    pub(super) fn ring_path(&mut self, user: UserId, bytes: u64) -> io::Result<RingPath> {
+        self.ringers.ring_path(user, bytes, || self.host.rank(), &self.alarm)
     }
 
     /// A ring that nobody was given is gone.
@@ -191,8 +191,8 @@ mod tests {
         let freed = Alarm::new().expect("an eventfd");
         let mut ringers = Ringers { apart: true, ..Ringers::default() };
         for (user, is_direct) in [(UserId(0), true), (own, true), (UserId(65_534), own == UserId(65_534))] {
-            let ropes = ringers.ropes(user, 5, || Box::new(Ordinary), &freed).expect("a thread");
-            assert_eq!(matches!(ropes, Ropes::Direct), is_direct, "{user:?}");
+            let ring_path = ringers.ring_path(user, 5, || Box::new(Ordinary), &freed).expect("a thread");
+            assert_eq!(matches!(ring_path, RingPath::Direct), is_direct, "{user:?}");
             assert!(ringers.users.contains_key(&user), "what its rings leave behind is its ringer's");
         }
         ringers.freed(UserId(65_534), 5);

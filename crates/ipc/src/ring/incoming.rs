@@ -24,7 +24,7 @@ use super::{HEADER_BYTES, LINE_BYTES, Other, Own, RingCloser, RingError, RingHan
 use crate::shm::{Offer, Region, View};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::wake::{self, Alarm, Answered, Bell, BellRope, Doorbell, Ropes};
+use crate::wake::{self, Alarm, Answered, Bell, BellHandle, Doorbell, RingPath};
 
 /// Of an entry: number, logical arrival, deadline, delivered (8 B each), length, slot, flags (4 B each), clock error (8 B).
 const ENTRY_BYTES: usize = LINE_BYTES;
@@ -53,23 +53,23 @@ fn payload_offset(shape: RingShape, slot: u32) -> usize {
 }
 
 /// Makes a ring: the daemon's end and what the application attaches with. `alarm` rings where the application
-/// breaks it, `ropes` say who rings the application's bell.
+/// breaks it, `ring_path` say who rings the application's bell.
 ///
 /// # Errors
 /// Where memory or descriptors are short.
 pub fn inbox(
     shape: RingShape,
     alarm: &Alarm,
-    ropes: &Ropes,
+    ring_path: &RingPath,
 ) -> Result<(InboxWriter, RingHandles), RingError> {
     let (file, region) = Region::create(shape.file_bytes())?;
     let (theirs, offer) = Offer::create(HEADER_BYTES as u64)?;
-    let (bell, rope) = Bell::pair(ropes)?;
-    let shared = Arc::new(Shared {
+    let (their_bell, bell) = Bell::pair(ring_path)?;
+    let shared = Arc::new(SharedInbox {
         region,
         theirs: Theirs::new(offer),
         shape,
-        rope,
+        bell,
         free: FreeList::full(shape.slots),
         broken: AtomicBool::new(false),
     });
@@ -85,16 +85,16 @@ pub fn inbox(
         latencies: Latencies::default(),
         counters: CountersWriter::new(),
     };
-    Ok((writer, RingHandles { shape, descriptors: vec![file, theirs, bell.into_descriptor()] }))
+    Ok((writer, RingHandles { shape, descriptors: vec![file, theirs, their_bell.into_descriptor()] }))
 }
 
 /// What the daemon's writer and its slots share.
 #[derive(Debug)]
-struct Shared {
+struct SharedInbox {
     region: Region,
     theirs: Theirs,
     shape: RingShape,
-    rope: BellRope,
+    bell: BellHandle,
     free: FreeList,
     broken: AtomicBool,
 }
@@ -112,7 +112,7 @@ pub type Upcall = Box<dyn FnMut(&[u8], &MessageInfo) -> bool + Send>;
 
 /// The daemon's end. Dropping it tells the application that nothing more comes.
 pub struct InboxWriter {
-    shared: Arc<Shared>,
+    shared: Arc<SharedInbox>,
     answered: Answered,
     /// Which slot was published at a position.
     published: Box<[u32]>,
@@ -180,7 +180,7 @@ impl InboxWriter {
         // Before the application's file was accepted it may be asleep for all that is known.
         let ticket = self.shared.theirs.get().map(Other::ticket);
         if ticket.is_none_or(|ticket| self.answered.must_wake(ticket)) {
-            self.shared.rope.ring();
+            self.shared.bell.ring();
         }
     }
 
@@ -312,7 +312,7 @@ impl Drop for InboxWriter {
         // Whoever wakes up to a closed ring finds that the upcall is over.
         self.upcall = None;
         Own(&self.shared.region).closed().store(1, Ordering::SeqCst);
-        self.shared.rope.ring();
+        self.shared.bell.ring();
     }
 }
 
@@ -360,7 +360,7 @@ fn read_entry(daemon: &View, offset: usize) -> (u32, MessageInfo) {
 /// Whether a ring was broken, for whoever does not hold its writer. Keeps the memory mapped, so that it is not
 /// the processor that unmaps it.
 #[derive(Clone, Debug)]
-pub struct InboxHealth(Arc<Shared>);
+pub struct InboxHealth(Arc<SharedInbox>);
 
 impl InboxHealth {
     /// See [`InboxWriter::is_broken`].
@@ -396,7 +396,7 @@ impl InboxHealth {
 /// A slot in which a message is being put together. Dropped unpublished it is free again.
 #[derive(Debug)]
 pub struct InboxSlot {
-    shared: Arc<Shared>,
+    shared: Arc<SharedInbox>,
     index: u32,
     published: bool,
 }
@@ -533,7 +533,7 @@ impl InboxReader {
     /// Hushes the bell, arms it for the next message, looks again: whether one waits after all. Then the bell
     /// is rung, so that the descriptor stays readable for those behind it.
     fn arm_for_message(&self) -> bool {
-        self.bell.hush();
+        self.bell.clear();
         wake::arm(Own(&self.region).ticket());
         let waits = self.has_message();
         if waits || self.is_closed() {

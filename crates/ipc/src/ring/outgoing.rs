@@ -22,7 +22,7 @@ use super::{HEADER_BYTES, LINE_BYTES, Other, Own, RingCloser, RingError, RingHan
 use crate::shm::{Offer, Region, View};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::wake::{self, Alarm, Answered, Bell, BellRope, Doorbell, Ropes};
+use crate::wake::{self, Alarm, Answered, Bell, BellHandle, Doorbell, RingPath};
 
 /// Within a slot: the length at 0, the sending time at 8, the payload behind.
 const SLOT_HEADER_BYTES: usize = LINE_BYTES;
@@ -38,27 +38,27 @@ fn slot_offset(shape: RingShape, position: u64) -> usize {
 }
 
 /// Makes a ring: the daemon's end, what the application attaches with, and the doorbell to watch. `alarm` rings
-/// where the application breaks it, `ropes` say who rings the application's bell.
+/// where the application breaks it, `ring_path` say who rings the application's bell.
 ///
 /// # Errors
 /// Where memory or descriptors are short.
 pub fn outbox(
     shape: RingShape,
     alarm: &Alarm,
-    ropes: &Ropes,
+    ring_path: &RingPath,
 ) -> Result<(OutboxReader, RingHandles, OwnedFd), RingError> {
     let (file, region) = Region::create(DAEMON_HEADER_BYTES as u64)?;
     let (theirs, offer) = Offer::create(shape.file_bytes())?;
     let (doorbell, their_doorbell) = Doorbell::pair()?;
-    let (bell, rope) = Bell::pair(ropes)?;
+    let (their_bell, bell) = Bell::pair(ring_path)?;
     bell.ring();
     wake::arm(Own(&region).ticket());
     let freed_at = (0..shape.slots).map(|_| AtomicU64::new(0)).collect();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(SharedOutbox {
         region,
         theirs: Theirs::new(offer),
         shape,
-        rope,
+        bell,
         answered: Answered::default(),
         freed: AtomicU64::new(0),
         freed_at,
@@ -67,17 +67,17 @@ pub fn outbox(
     });
     let (sent_after, counters) = (super::now(), CountersWriter::new());
     let reader = OutboxReader { shared, taken: 0, sent_after, alarm: alarm.clone(), counters };
-    let descriptors = vec![file, theirs, bell.into_descriptor(), their_doorbell];
+    let descriptors = vec![file, theirs, their_bell.into_descriptor(), their_doorbell];
     Ok((reader, RingHandles { shape, descriptors }, doorbell))
 }
 
 /// What the daemon's reader and its messages share.
 #[derive(Debug)]
-struct Shared {
+struct SharedOutbox {
     region: Region,
     theirs: Theirs,
     shape: RingShape,
-    rope: BellRope,
+    bell: BellHandle,
     answered: Answered,
     /// All positions below are free. The truth; shared memory holds a copy for the application.
     freed: AtomicU64,
@@ -88,7 +88,7 @@ struct Shared {
     broken: AtomicBool,
 }
 
-impl Shared {
+impl SharedOutbox {
     /// Marks a position free, then moves `freed` over those that are. Sequentially consistent, so that of two
     /// messages dropped at once on two threads at least one moves it over both.
     fn free(&self, position: u64) {
@@ -119,7 +119,7 @@ impl Shared {
             // Messages come only from a ring that was accepted.
             let ticket = self.theirs.get().map_or(0, Other::ticket);
             if self.answered.must_wake(ticket) {
-                self.rope.ring();
+                self.bell.ring();
             }
         }
     }
@@ -135,7 +135,7 @@ impl Shared {
 /// The daemon's end. Dropping it tells the application that the ring is closed.
 #[derive(Debug)]
 pub struct OutboxReader {
-    shared: Arc<Shared>,
+    shared: Arc<SharedOutbox>,
     taken: u64,
     /// No message that is yet to come was sent before this.
     sent_after: Instant,
@@ -231,14 +231,14 @@ impl Outbox for OutboxReader {
 impl Drop for OutboxReader {
     fn drop(&mut self) {
         Own(&self.shared.region).closed().store(1, Ordering::SeqCst);
-        self.shared.rope.ring();
+        self.shared.bell.ring();
     }
 }
 
 /// Whether a ring was broken, for whoever does not hold its reader. Keeps the memory mapped, so that it is not
 /// the processor that unmaps it.
 #[derive(Clone, Debug)]
-pub struct OutboxHealth(Arc<Shared>);
+pub struct OutboxHealth(Arc<SharedOutbox>);
 
 impl OutboxHealth {
     /// See [`OutboxReader::is_broken`].
@@ -264,7 +264,7 @@ impl OutboxHealth {
 /// A message that waits to be sent. Dropping it frees the slot: the link has sent it.
 #[derive(Debug)]
 pub struct OutboxMessage {
-    shared: Arc<Shared>,
+    shared: Arc<SharedOutbox>,
     position: u64,
     offset: usize,
     len: u32,
@@ -465,7 +465,7 @@ impl OutboxWriter {
 
     /// Hushes the bell, arms it for the next freed slot, looks again: whether there is room after all.
     fn arm_for_room(&self) -> bool {
-        self.bell.hush();
+        self.bell.clear();
         wake::arm(Own(&self.region).ticket());
         let room = !self.is_full();
         if room || self.is_closed() {
@@ -500,7 +500,7 @@ impl OutboxWriter {
             if done() {
                 return Ok(true);
             }
-            self.bell.hush();
+            self.bell.clear();
             wake::arm(Own(&self.region).ticket());
             if done() || self.is_closed() {
                 self.bell.ring();

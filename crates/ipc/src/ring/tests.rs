@@ -13,7 +13,7 @@ use rustix::event::epoll;
 use super::outgoing::PushError;
 use super::*;
 use crate::shm::Region;
-use crate::wake::{Alarm, Doorbell, Rank, Remains, Ringer, Ropes, timespec, wait_readable};
+use crate::wake::{Alarm, Doorbell, Rank, Remains, RingPath, Ringer, timespec, wait_readable};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -32,7 +32,7 @@ fn alarm() -> Alarm {
 /// An outgoing ring, and a second mapping of it for a hostile hand.
 fn outgoing(slots: u32, bytes: u32) -> (OutboxReader, OutboxWriter, Region, Alarm) {
     let (shape, alarm) = (RingShape::new(slots, bytes).expect("a shape"), alarm());
-    let (reader, handles, _doorbell) = outbox(shape, &alarm, &Ropes::Direct).expect("a ring");
+    let (reader, handles, _doorbell) = outbox(shape, &alarm, &RingPath::Direct).expect("a ring");
     let hostile = Region::map(&handles.descriptors[1], shape.file_bytes()).expect("a second mapping");
     let writer = OutboxWriter::attach(handles).expect("attached");
     reader.health().accept().expect("sealed");
@@ -41,7 +41,7 @@ fn outgoing(slots: u32, bytes: u32) -> (OutboxReader, OutboxWriter, Region, Alar
 
 fn incoming(slots: u32, bytes: u32) -> (InboxWriter, InboxReader, Region, Alarm) {
     let (shape, alarm) = (RingShape::new(slots, bytes).expect("a shape"), alarm());
-    let (writer, handles) = inbox(shape, &alarm, &Ropes::Direct).expect("a ring");
+    let (writer, handles) = inbox(shape, &alarm, &RingPath::Direct).expect("a ring");
     let hostile = Region::map(&handles.descriptors[1], HEADER_BYTES as u64).expect("a second mapping");
     let reader = InboxReader::attach(handles).expect("attached");
     writer.health().accept().expect("sealed");
@@ -330,7 +330,7 @@ fn no_wake_up_is_lost() {
     consuming.join().expect("every message was read");
 
     let shape = RingShape::new(4, 8).expect("a shape");
-    let (mut reader, handles, doorbell) = outbox(shape, &alarm(), &Ropes::Direct).expect("a ring");
+    let (mut reader, handles, doorbell) = outbox(shape, &alarm(), &RingPath::Direct).expect("a ring");
     let mut writer = OutboxWriter::attach(handles).expect("attached");
     reader.health().accept().expect("sealed");
     let waiter = watching(&doorbell);
@@ -381,7 +381,7 @@ fn what_breaks_the_rules_breaks_its_ring_and_rings_the_alarm() {
 #[test]
 fn nothing_of_an_application_is_looked_at_before_it_has_sealed_its_file() {
     let shape = RingShape::new(4, 64).expect("a shape");
-    let (mut reader, handles, _doorbell) = outbox(shape, &alarm(), &Ropes::Direct).expect("a ring");
+    let (mut reader, handles, _doorbell) = outbox(shape, &alarm(), &RingPath::Direct).expect("a ring");
     let hostile = Region::map(&handles.descriptors[1], shape.file_bytes()).expect("mapped");
     Own(&hostile).position().store(u64::MAX, Ordering::Relaxed);
     assert!(reader.take(now()).is_none() && !reader.is_ready() && !reader.is_broken());
@@ -395,7 +395,7 @@ fn nothing_of_an_application_is_looked_at_before_it_has_sealed_its_file() {
     assert!(health.accept().is_ok() && health.accept().is_ok(), "once or twice");
     assert_eq!(bytes_of(&reader.take(now()).expect("a message").0), b"early");
 
-    let (mut writer, handles) = inbox(shape, &alarm(), &Ropes::Direct).expect("a ring");
+    let (mut writer, handles) = inbox(shape, &alarm(), &RingPath::Direct).expect("a ring");
     let hostile = Region::map(&handles.descriptors[1], HEADER_BYTES as u64).expect("mapped");
     Own(&hostile).position().store(u64::MAX, Ordering::Relaxed);
     assert!(deliver(&mut writer, 0, b"early") && !writer.is_broken());
@@ -467,8 +467,8 @@ fn a_ringer_rings_and_buries() {
     let rank = Box::new(Told(std::sync::Arc::clone(&told)));
     let ringer = Ringer::start(rank, freed.clone()).expect("a thread");
     let shape = RingShape::new(4, 64).expect("a shape");
-    let ropes = Ropes::By(ringer.bells());
-    let (mut writer, handles) = inbox(shape, &broken, &ropes).expect("a ring");
+    let ring_path = RingPath::Ringer(ringer.bells());
+    let (mut writer, handles) = inbox(shape, &broken, &ring_path).expect("a ring");
     let mut reader = InboxReader::attach(handles).expect("attached");
     writer.health().accept().expect("sealed");
     for number in 0..100 {
@@ -477,7 +477,7 @@ fn a_ringer_rings_and_buries() {
         assert_eq!(reader.take(|_, info| info.number), Some(number));
         assert!(reader.take(|_, _| ()).is_none());
     }
-    let (gone, handles, _doorbell) = outbox(shape, &broken, &ropes).expect("a ring");
+    let (gone, handles, _doorbell) = outbox(shape, &broken, &ring_path).expect("a ring");
     ringer.bury(Box::new(Left(gone.health())));
     assert!(!wait_readable(freed.as_fd(), Some(Deadline::now() + Duration::from_millis(50))).expect("poll"));
     assert_eq!(ringer.take_freed(), (0, 0), "the engine still holds it");

@@ -10,14 +10,14 @@ use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// An element of the list.
 #[derive(Debug)]
-pub struct Pull<T> {
+pub struct BellNode<T> {
     /// What is to be rung.
     pub bell: T,
     is_listed: AtomicBool,
     next: AtomicPtr<Self>,
 }
 
-impl<T> Pull<T> {
+impl<T> BellNode<T> {
     /// One that is in no list.
     pub fn new(bell: T) -> Self {
         Self { bell, is_listed: AtomicBool::new(false), next: AtomicPtr::new(ptr::null_mut()) }
@@ -26,29 +26,29 @@ impl<T> Pull<T> {
 
 /// The list.
 #[derive(Debug)]
-pub struct Line<T> {
-    head: AtomicPtr<Pull<T>>,
+pub struct BellList<T> {
+    head: AtomicPtr<BellNode<T>>,
     /// Whoever takes is asleep, or about to be.
     sleeps: AtomicBool,
 }
 
-impl<T> Default for Line<T> {
+impl<T> Default for BellList<T> {
     fn default() -> Self {
         Self { head: AtomicPtr::new(ptr::null_mut()), sleeps: AtomicBool::new(false) }
     }
 }
 
-impl<T> Line<T> {
-    /// Wants `pull` rung; whether who takes must be woken for it. Neither waits nor allocates.
-    pub fn put(&self, pull: &Arc<Pull<T>>) -> bool {
-        if pull.is_listed.swap(true, Ordering::AcqRel) {
+impl<T> BellList<T> {
+    /// Wants `node` rung; whether who takes must be woken for it. Neither waits nor allocates.
+    pub fn put(&self, node: &Arc<BellNode<T>>) -> bool {
+        if node.is_listed.swap(true, Ordering::AcqRel) {
             // Whoever takes it has not looked yet at what was published before this.
             return false;
         }
-        let element = Arc::into_raw(Arc::clone(pull)).cast_mut();
+        let element = Arc::into_raw(Arc::clone(node)).cast_mut();
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
-            pull.next.store(head, Ordering::Relaxed);
+            node.next.store(head, Ordering::Relaxed);
             match self.head.compare_exchange(head, element, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(current) => head = current,
@@ -58,16 +58,16 @@ impl<T> Line<T> {
     }
 
     /// Gives every bell that waits to `ring`; how many. For one thread at a time.
-    pub fn take(&self, mut ring: impl FnMut(&Arc<Pull<T>>)) -> u32 {
+    pub fn take(&self, mut ring: impl FnMut(&Arc<BellNode<T>>)) -> u32 {
         let mut element = self.head.swap(ptr::null_mut(), Ordering::SeqCst);
         let mut taken = 0;
         while !element.is_null() {
             // SAFETY: it came from `into_raw` in `put`, and the swap has made it this thread's alone.
-            let pull = unsafe { Arc::from_raw(element.cast_const()) };
-            element = pull.next.load(Ordering::Relaxed);
+            let node = unsafe { Arc::from_raw(element.cast_const()) };
+            element = node.next.load(Ordering::Relaxed);
             // From here on it may be listed again.
-            pull.is_listed.swap(false, Ordering::AcqRel);
-            ring(&pull);
+            node.is_listed.swap(false, Ordering::AcqRel);
+            ring(&node);
             taken += 1;
         }
         taken
@@ -85,7 +85,7 @@ impl<T> Line<T> {
     }
 }
 
-impl<T> Drop for Line<T> {
+impl<T> Drop for BellList<T> {
     fn drop(&mut self) {
         self.take(|_| ());
     }

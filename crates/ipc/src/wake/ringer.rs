@@ -22,7 +22,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::line::{Line, Pull};
+use super::line::{BellList, BellNode};
 use super::{Alarm, wait_readable};
 
 /// One part in so many of a CPU is a user's in the real-time class.
@@ -77,7 +77,7 @@ pub trait Remains: Send {
 /// The list of one user's bells, with what wakes its ringer.
 #[derive(Debug)]
 pub struct Bells {
-    line: Line<OwnedFd>,
+    line: BellList<OwnedFd>,
     /// Blocking, and known to nobody else.
     wake: OwnedFd,
     ends: AtomicBool,
@@ -94,9 +94,9 @@ impl Bells {
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// Has `pull` rung soon.
-    pub(super) fn want(&self, pull: &Arc<Pull<OwnedFd>>) {
-        if self.line.put(pull) {
+    /// Has `node` rung soon.
+    pub(super) fn want(&self, node: &Arc<BellNode<OwnedFd>>) {
+        if self.line.put(node) {
             self.woken_on.store(u32::try_from(sched_getcpu()).unwrap_or(NOWHERE), Ordering::Relaxed);
             self.woken_at_ns.store(now_ns(), Ordering::Relaxed);
             self.wake();
@@ -118,7 +118,7 @@ impl Ringer {
     /// Where threads or descriptors run out, or the thread cannot begin.
     pub fn start(mut rank: Box<dyn Rank>, freed: Alarm) -> io::Result<Self> {
         let bells = Arc::new(Bells {
-            line: Line::default(),
+            line: BellList::default(),
             wake: eventfd(0, EventfdFlags::CLOEXEC)?,
             ends: AtomicBool::new(false),
             woken_on: AtomicU32::new(NOWHERE),
@@ -244,9 +244,9 @@ impl Ringing {
         let mut woken = false;
         loop {
             let begun_ns = now_ns();
-            let rung = self.bells.line.take(|pull| {
+            let rung = self.bells.line.take(|node| {
                 // A full counter rings already.
-                let _ = rustix::io::write(&pull.bell, &1_u64.to_ne_bytes());
+                let _ = rustix::io::write(&node.bell, &1_u64.to_ne_bytes());
             });
             if rung > 0 {
                 let rest = self.pace.worked(begun_ns, now_ns());

@@ -44,7 +44,7 @@ pub(super) struct Array<T> {
     of: PhantomData<T>,
 }
 
-impl<T: Shared> Array<T> {
+impl<T: SharedWithProgram> Array<T> {
     /// The first `len` elements of a map that was made with `BPF_F_MMAPABLE`.
     pub(super) fn map(map: BorrowedFd<'_>, len: u32) -> io::Result<Self> {
         let bytes = (len as usize * size_of::<T>()).next_multiple_of(rustix::param::page_size());
@@ -57,7 +57,7 @@ impl<T: Shared> Array<T> {
 
     fn get(&self, index: u32) -> Option<&T> {
         // SAFETY: the element lies inside the mapping, which lives as long as `self`, and is aligned, since mappings
-        // begin on a page and `T`'s size is a multiple of its alignment. `T` is made of atomics (`Shared`), so that
+        // begin on a page and `T`'s size is a multiple of its alignment. `T` is made of atomics (`SharedWithProgram`), so that
         // what the program writes at the same time is no data race.
         (index < self.len).then(|| unsafe { self.memory.base().cast::<T>().add(index as usize).as_ref() })
     }
@@ -65,12 +65,12 @@ impl<T: Shared> Array<T> {
 
 /// # Safety
 /// Made of atomics only, any bit pattern is valid, the size is a multiple of 8 (as the kernel lays out elements).
-pub(super) unsafe trait Shared {}
+pub(super) unsafe trait SharedWithProgram {}
 
 // SAFETY: four 32-bit atomics.
-unsafe impl Shared for Taken {}
+unsafe impl SharedWithProgram for Taken {}
 // SAFETY: two 32-bit atomics.
-unsafe impl Shared for Returned {}
+unsafe impl SharedWithProgram for Returned {}
 
 /// What the program counts of an account; `struct taken` in `punctual.bpf.h`.
 #[derive(Debug)]
@@ -269,7 +269,7 @@ mod tests {
     const QUEUE: u32 = 3;
     const PATH: u32 = STREAM_ACCOUNTS + 1;
 
-    fn array<T: Shared>() -> Array<T> {
+    fn array<T: SharedWithProgram>() -> Array<T> {
         let len = STREAM_ACCOUNTS + 2;
         let memory = Mapping::anonymous(len as usize * size_of::<T>(), false).expect("memory");
         Array { memory, len, of: PhantomData }

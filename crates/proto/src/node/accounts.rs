@@ -136,7 +136,7 @@ impl<M: Memory> Plane<M> {
 
 impl<M: Memory> Clip<M> {
     fn is_pooled(&self) -> bool {
-        self.lenient.as_ref().is_some_and(|lenient| lenient.pooled.is_some())
+        self.soft.as_ref().is_some_and(|soft| soft.pooled.is_some())
     }
 
     /// Packets before its handler.
@@ -159,7 +159,7 @@ impl<M: Memory> Clip<M> {
         1 + match &self.role {
             RoleState::Source(source) => usize::from(source.demoted.is_some()),
             RoleState::Forwarder(_) => 0,
-            RoleState::Sink(sink) => usize::from(sink.punctual.is_some()),
+            RoleState::Sink(sink) => usize::from(sink.at_deadline.is_some()),
         }
     }
 }

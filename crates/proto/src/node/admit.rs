@@ -10,8 +10,8 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, buffers};
 
 use super::clip::{
-    Clip, Counters, Demoted, Ending, Forwarder, Lenient, Outlet, PacketQueue, Punctual, RoleState, Sink,
-    Source, Told,
+    Clip, Counters, Demoted, Ending, Forwarder, HeldDeliveries, LinkReservation, NoticesGiven, PacketQueue,
+    RoleState, Sink, SoftTerms, Source,
 };
 use super::filters::{Upstream, slack_ns_min};
 use super::outgoing::Outgoing;
@@ -260,12 +260,12 @@ impl<M: Memory> Plane<M> {
         let parameters = self.handler_parameters(local, relaxed)?;
         // Deliveries are due by the deadline, not by the work's budget.
         let deliveries = HandlerParameters { budget: None, trigger: Trigger::Reactive, ..parameters };
-        let outlet = self.outlet(local, terms, buffers, relaxed);
+        let reservation = self.reservation(local, terms, buffers, relaxed);
         let handler = self.add_handler(Owner::Clip(local.channel), parameters);
-        let role = match (local.role, outlet) {
-            (Role::Source, Some(outlet)) => RoleState::Source(self.source(local, outlet, buffers)),
-            (Role::Forwarder, Some(outlet)) => {
-                RoleState::Forwarder(forwarder(local, outlet, self.queue(local, terms, buffers)))
+        let role = match (local.role, reservation) {
+            (Role::Source, Some(reservation)) => RoleState::Source(self.source(local, reservation, buffers)),
+            (Role::Forwarder, Some(reservation)) => {
+                RoleState::Forwarder(forwarder(local, reservation, self.queue(local, terms, buffers)))
             }
             (Role::Sink, None) => {
                 let delivery = (local.contract.delivery == Delivery::AtDeadline)
@@ -281,7 +281,7 @@ impl<M: Memory> Plane<M> {
         let Terms { upstream: most, upstream_min: least, arrival_error, early, .. } = *terms;
         let upstream = Upstream { most, least, arrival_error, early };
         self.set_filter(local, upstream, buffers);
-        let lenient = Lenient {
+        let soft = SoftTerms {
             slack_ns_min: slack_ns_min(&local.contract, upstream).unwrap_or(i64::MIN),
             pooled: relaxed.soft.0.then_some(0),
         };
@@ -290,10 +290,10 @@ impl<M: Memory> Plane<M> {
             cpu_bound: terms.bounds[0],
             cpu_horizon: self.stages.cpu_early(local, terms.horizons[0]),
             handler,
-            lenient: (lenient != Lenient { slack_ns_min: i64::MIN, pooled: None }).then(|| Box::new(lenient)),
+            soft: (soft != SoftTerms { slack_ns_min: i64::MIN, pooled: None }).then(|| Box::new(soft)),
             last: None,
             counters: Counters::default(),
-            told: Told::default(),
+            notices_given: NoticesGiven::default(),
             role,
         };
         self.clips_soft += u32::from(clip.is_soft());
@@ -331,13 +331,13 @@ impl<M: Memory> Plane<M> {
         })
     }
 
-    fn outlet(
+    fn reservation(
         &mut self,
         local: &LocalChannel,
         terms: &Terms,
         buffers: Buffers,
         relaxed: &Relaxed,
-    ) -> Option<Outlet> {
+    ) -> Option<LinkReservation> {
         let link = local.link_out?;
         let packets = local.contract.packets_max(local.fragment_bytes);
         let slots = buffers.link_messages.saturating_mul(packets);
@@ -350,10 +350,10 @@ impl<M: Memory> Plane<M> {
         if local.role == Role::Source {
             line.set_source(flow, Some(local.channel));
         }
-        Some(Outlet { link, flow, bound: terms.bounds[1] })
+        Some(LinkReservation { link, flow, bound: terms.bounds[1] })
     }
 
-    fn source(&mut self, local: &LocalChannel, outlet: Outlet, buffers: Buffers) -> Source<M> {
+    fn source(&mut self, local: &LocalChannel, reservation: LinkReservation, buffers: Buffers) -> Source<M> {
         let contract = &local.contract;
         let in_ring = buffers.cpu_messages.saturating_add(buffers.link_messages);
         let demoted = (contract.policing == Policing::Demote).then(|| {
@@ -364,7 +364,7 @@ impl<M: Memory> Plane<M> {
             })
         });
         Source {
-            outlet,
+            reservation,
             outbox: None,
             regulator: LogicalArrivals::of(contract),
             number_next: 0,
@@ -418,21 +418,21 @@ impl<M: Memory> Plane<M> {
             self.filters.push_back((link, FilterChange::Clear(clip.local.path)));
         }
         self.remove_handler(clip.handler);
-        let outlet = match &clip.role {
+        let reservation = match &clip.role {
             RoleState::Source(source) => {
                 source.demoted.iter().for_each(|demoted| self.remove_handler(demoted.handler));
-                Some(source.outlet)
+                Some(source.reservation)
             }
-            RoleState::Forwarder(forwarder) => Some(forwarder.outlet),
+            RoleState::Forwarder(forwarder) => Some(forwarder.reservation),
             RoleState::Sink(sink) => {
-                sink.punctual.iter().for_each(|punctual| self.remove_handler(punctual.handler));
+                sink.at_deadline.iter().for_each(|at_deadline| self.remove_handler(at_deadline.handler));
                 None
             }
         };
-        if let Some(outlet) = outlet {
-            let line = self.line_mut(outlet.link);
-            line.set_source(outlet.flow, None);
-            line.scheduler.remove_channel(outlet.flow, drop);
+        if let Some(reservation) = reservation {
+            let line = self.line_mut(reservation.link);
+            line.set_source(reservation.flow, None);
+            line.scheduler.remove_channel(reservation.flow, drop);
         }
         self.dismantle(clip);
     }
@@ -444,8 +444,8 @@ fn within_host(local: &LocalChannel) -> ArrivalsWithin {
     ArrivalsWithin::new(local.contract.policed_interval(), packets)
 }
 
-fn forwarder(local: &LocalChannel, outlet: Outlet, input: PacketQueue) -> Forwarder {
-    Forwarder { outlet, input, link_arrivals: within_host(local), dropping: None }
+fn forwarder(local: &LocalChannel, reservation: LinkReservation, input: PacketQueue) -> Forwarder {
+    Forwarder { reservation, input, link_arrivals: within_host(local), dropping: None }
 }
 
 fn sink<M: Memory>(
@@ -461,8 +461,11 @@ fn sink<M: Memory>(
         inbox: None,
         upstream: terms.upstream,
         is_resuming: false,
-        punctual: delivery.map(|handler| {
-            Box::new(Punctual { handler, held: VecDeque::with_capacity(buffers.sink_messages as usize) })
+        at_deadline: delivery.map(|handler| {
+            Box::new(HeldDeliveries {
+                handler,
+                held: VecDeque::with_capacity(buffers.sink_messages as usize),
+            })
         }),
     }
 }

@@ -12,7 +12,7 @@ use punctual_analysis::{Guarantee, Instant, Nanos};
 
 use super::best_effort::Slot;
 use super::outgoing::Outgoing;
-use super::plane::Line;
+use super::plane::LinkState;
 use crate::api::{ChannelCounters, Notice, Passed, Receipt, Tally, Thrown};
 use crate::fragment::Reassembly;
 use crate::ids::{ChannelId, LinkId};
@@ -27,7 +27,7 @@ use crate::wire::Header;
 
 /// What the link out of this host has for the channel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outlet {
+pub(super) struct LinkReservation {
     pub link: LinkId,
     pub flow: FlowIndex,
     /// d(k) of the link.
@@ -44,17 +44,17 @@ pub(super) struct Clip<M: Memory> {
     pub cpu_horizon: Nanos,
     pub handler: HandlerId,
     /// What few channels have.
-    pub lenient: Option<Box<Lenient>>,
+    pub soft: Option<Box<SoftTerms>>,
     /// It is closing, and this is all that comes: a source has none, nor has one of which nobody knows that.
     pub last: Option<Box<Tally>>,
     pub counters: Counters,
-    pub told: Told,
+    pub notices_given: NoticesGiven,
     pub role: RoleState<M>,
 }
 
 /// What only soft channels have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lenient {
+pub(super) struct SoftTerms {
     /// Packets with less slack than that have expired: none where late ones are delivered too.
     pub slack_ns_min: i64,
     /// Frames that it keeps of the pool of the link that it comes in on; none where it has its own.
@@ -70,7 +70,7 @@ pub(super) enum RoleState<M: Memory> {
 
 /// Messages that start here.
 pub(super) struct Source<M: Memory> {
-    pub outlet: Outlet,
+    pub reservation: LinkReservation,
     pub outbox: Option<M::Outbox>,
     pub regulator: LogicalArrivals,
     /// Of the next message that is kept. What is dropped takes none: the sink remembers as many as may be under way at
@@ -188,7 +188,7 @@ impl PacketQueue {
 
 /// Packets that pass through.
 pub(super) struct Forwarder {
-    pub outlet: Outlet,
+    pub reservation: LinkReservation,
     pub input: PacketQueue,
     pub link_arrivals: ArrivalsWithin,
     /// The message whose rest is being dropped since a slot was missing.
@@ -206,11 +206,11 @@ pub(super) struct Sink<M: Memory> {
     /// Its application takes messages as fast as they are shown to it: it is shown more soon.
     pub is_resuming: bool,
     /// `Delivery::AtDeadline`.
-    pub punctual: Option<Box<Punctual<Slot<M>>>>,
+    pub at_deadline: Option<Box<HeldDeliveries<Slot<M>>>>,
 }
 
 /// Complete messages that wait for l + D.
-pub(super) struct Punctual<S> {
+pub(super) struct HeldDeliveries<S> {
     /// Hands them over: due at another time than packets, so a handler of its own.
     pub handler: HandlerId,
     /// In the order of completion.
@@ -234,7 +234,7 @@ impl<M: Memory> OfChannel for Clip<M> {
 impl<M: Memory> Clip<M> {
     /// The frames that it keeps of a pool, where it shares one.
     pub fn pooled_mut(&mut self) -> Option<&mut u32> {
-        self.lenient.as_mut()?.pooled.as_mut()
+        self.soft.as_mut()?.pooled.as_mut()
     }
 
     /// What it counts changes from here on: to be called before anybody can see why. Where its application reads that
@@ -253,7 +253,7 @@ impl<M: Memory> Clip<M> {
     }
 
     /// Has given back frames of the driver; one that shares a pool, to that.
-    pub fn give_back_frames(&mut self, count: u32, lines: &mut [Line<M>]) {
+    pub fn give_back_frames(&mut self, count: u32, lines: &mut [LinkState<M>]) {
         let Some(link) = self.local.link_in else { return };
         let Some(pooled) = self.pooled_mut() else { return };
         *pooled -= count;
@@ -262,8 +262,8 @@ impl<M: Memory> Clip<M> {
 
     /// Messages that a sink was never given, though later ones were taken in: numbers that are missing.
     pub fn lost(&self) -> u64 {
-        let RoleState::Sink(Sink { reassembly, punctual, .. }) = &self.role else { return 0 };
-        let held = punctual.as_ref().map_or(0, |punctual| punctual.held.len());
+        let RoleState::Sink(Sink { reassembly, at_deadline, .. }) = &self.role else { return 0 };
+        let held = at_deadline.as_ref().map_or(0, |at_deadline| at_deadline.held.len());
         let here = self.counters.messages_out + held as u64 + reassembly.in_progress() as u64;
         reassembly.seen_until().saturating_sub(here)
     }
@@ -306,7 +306,7 @@ impl<M: Memory> Clip<M> {
                 RoleState::Forwarder(_) => packets_out + self.counters.thrown().all() >= packets,
                 RoleState::Sink(sink) => {
                     sink.input.packets_used == 0
-                        && sink.punctual.as_ref().is_none_or(|punctual| punctual.held.is_empty())
+                        && sink.at_deadline.as_ref().is_none_or(|at_deadline| at_deadline.held.is_empty())
                 }
             }
     }
@@ -417,9 +417,9 @@ impl Counters {
 
 /// Which notices the application has been told.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told(u8);
+pub(super) struct NoticesGiven(u8);
 
-impl Told {
+impl NoticesGiven {
     /// Whether `notice` is news; it is none from now on.
     pub fn first(&mut self, notice: Notice) -> bool {
         let bit = 1 << notice as u8;

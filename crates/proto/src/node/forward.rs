@@ -35,7 +35,7 @@ impl<M: Memory> Plane<M> {
         let Clip { role: RoleState::Forwarder(forwarder), cpu_bound, counters, .. } = clip else {
             return;
         };
-        let line = &mut self.lines[usize::from(forwarder.outlet.link.0)];
+        let line = &mut self.lines[usize::from(forwarder.reservation.link.0)];
         let mut freed = 0;
         let mut late = Nanos::ZERO;
         for _ in 0..packets {
@@ -55,10 +55,10 @@ impl<M: Memory> Plane<M> {
             let ignored = active(Mutation::LinkChainIgnoresLateness);
             let received = if ignored { nominal } else { now.min(packet.effective + *cpu_bound) };
             let effective = forwarder.link_arrivals.accept(number, nominal.max(received));
-            let key = Guaranteed { effective, deadline: effective + forwarder.outlet.bound, wire_bytes };
+            let key = Guaranteed { effective, deadline: effective + forwarder.reservation.bound, wire_bytes };
             let reference = Packet::Forward { channel, header: packet.header, frame: packet.frame, nominal };
             counters.messages_in += u64::from(packet.header.fragment == 0);
-            if line.scheduler.enqueue(now, forwarder.outlet.flow, key, reference).is_err() {
+            if line.scheduler.enqueue(now, forwarder.reservation.flow, key, reference).is_err() {
                 counters.no_slot += 1;
                 self.drops.no_slot += 1;
                 freed += 1;

@@ -160,10 +160,11 @@ impl PacketQueue {
 
 impl<M: Memory> Sink<M> {
     fn take_apart(&mut self, waiting: &mut Slab<PacketIn<M::Frame>>, steps: &mut Steps) -> bool {
-        let Self { input, reassembly, inbox, punctual, .. } = self;
+        let Self { input, reassembly, inbox, at_deadline, .. } = self;
         input.take_apart(waiting, steps)
-            && steps
-                .until_done(|| punctual.as_mut().is_some_and(|punctual| punctual.held.pop_front().is_some()))
+            && steps.until_done(|| {
+                at_deadline.as_mut().is_some_and(|at_deadline| at_deadline.held.pop_front().is_some())
+            })
             && steps.until_done(|| reassembly.forget_one())
             && steps.until_done(|| inbox.as_mut().is_some_and(Inbox::show_one))
     }

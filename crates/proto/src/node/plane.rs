@@ -32,13 +32,13 @@ use crate::api::{ChannelCounters, DropCounters, FilterChange, Notice};
 use crate::config::{KernelTraffic, LinkConfig, NodeConfig};
 use crate::fragment::packet_wire_bytes;
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
+use crate::interned::Interned;
 use crate::limits::{
     ARRIVALS_PACKETS_MAX, FRAMES_BEST_EFFORT_DIVISOR, IN_FLIGHT_PACKETS_MAX, SIGNALS_WAITING_MAX,
 };
 use crate::linksched::{BestEffortKey, FlowIndex, Guaranteed, LinkParameters, LinkScheduler};
 use crate::memory::Memory;
 use crate::sched::{Budget, Class, Executor, HandlerId, HandlerParameters, Trigger};
-use crate::shared::Shared;
 use crate::slab::{Slab, reserve};
 use crate::table::{Paths, Table};
 use crate::times::earliest;
@@ -75,7 +75,7 @@ pub(super) struct SignalIn<F> {
 const NO_SOURCE: ChannelId = ChannelId(0);
 
 /// One link of this host.
-pub(super) struct Line<M: Memory> {
+pub(super) struct LinkState<M: Memory> {
     pub config: LinkConfig,
     pub scheduler: LinkScheduler<Packet<M::Frame>>,
     /// The implicit signalling channel: its flow, regulator and bound, and whether a packet of it is queued.
@@ -118,7 +118,7 @@ pub(super) struct Line<M: Memory> {
     left: Vec<FlowIndex>,
 }
 
-impl<M: Memory> Line<M> {
+impl<M: Memory> LinkState<M> {
     /// Wire bytes of a packet with `payload_bytes`.
     pub fn wire_bytes(&self, payload_bytes: u32) -> u32 {
         packet_wire_bytes(payload_bytes, self.config.overhead_bytes)
@@ -169,7 +169,7 @@ impl<M: Memory> Line<M> {
 pub(super) struct Plane<M: Memory> {
     pub config: NodeConfig,
     pub stages: Stages,
-    pub lines: Vec<Line<M>>,
+    pub lines: Vec<LinkState<M>>,
     pub executor: Executor,
     /// By handler.
     pub owners: Vec<Option<Owner>>,
@@ -179,7 +179,7 @@ pub(super) struct Plane<M: Memory> {
     /// Packets of all channels that wait for their handlers; there is room for what admission has reserved.
     pub waiting: Slab<PacketIn<M::Frame>>,
     /// Of channels that come in.
-    pub arrival_terms: Shared<ArrivalTerms>,
+    pub arrival_terms: Interned<ArrivalTerms>,
     /// Messages of all sources and flows on their way out.
     pub messages: Messages<Message<M>>,
     pub paths: Paths,
@@ -247,7 +247,7 @@ impl<M: Memory> Plane<M> {
             clips: Table::default(),
             clips_soft: 0,
             waiting: Slab::new(),
-            arrival_terms: Shared::new(),
+            arrival_terms: Interned::new(),
             messages: Messages::new(),
             paths: Paths::default(),
             flows: HashMap::new(),
@@ -320,10 +320,10 @@ impl<M: Memory> Plane<M> {
         true
     }
 
-    pub fn line(&self, link: LinkId) -> &Line<M> {
+    pub fn line(&self, link: LinkId) -> &LinkState<M> {
         &self.lines[usize::from(link.0)]
     }
-    pub fn line_mut(&mut self, link: LinkId) -> &mut Line<M> {
+    pub fn line_mut(&mut self, link: LinkId) -> &mut LinkState<M> {
         &mut self.lines[usize::from(link.0)]
     }
 
@@ -374,7 +374,7 @@ impl<M: Memory> Plane<M> {
 
     /// Tells an application something once.
     pub fn notice(&mut self, channel: ChannelId, notice: Notice) {
-        let news = self.clips.get_mut(channel).is_some_and(|clip| clip.told.first(notice));
+        let news = self.clips.get_mut(channel).is_some_and(|clip| clip.notices_given.first(notice));
         if news && self.notices.len() < ARRIVALS_PACKETS_MAX {
             self.notices.push_back((channel, notice));
         }
@@ -388,7 +388,7 @@ impl<M: Memory> Plane<M> {
 
     /// The adapter has sent `wire_bytes` more: the sources whose slots came free compete for the processor again.
     pub fn complete(&mut self, link: LinkId, wire_bytes: u32, now: Instant) {
-        let Line { scheduler, left, .. } = self.line_mut(link);
+        let LinkState { scheduler, left, .. } = self.line_mut(link);
         scheduler.complete_each(wire_bytes, |flow| left.push(flow));
         while let Some(flow) = self.line_mut(link).left.pop() {
             if let Some(channel) = self.line(link).source_of(flow) {
@@ -474,10 +474,10 @@ fn line<M: Memory>(
     stages: &Stages,
     index: usize,
     handler: HandlerId,
-) -> Line<M> {
+) -> LinkState<M> {
     let mut scheduler = LinkScheduler::new(LinkParameters::of(link));
     let (model, signalling) = stages.link(index);
-    let mut line = Line {
+    let mut line = LinkState {
         config: link.clone(),
         signal_flow: scheduler.add_channel(2, Nanos::ZERO),
         signal_regulator: LogicalArrivals::new(rate.interval(), 1),

@@ -9,7 +9,7 @@ use punctual_trial::{Defence, holds};
 
 use super::best_effort::Waiting;
 use super::clip::{Clip, PacketIn, PacketQueue, RoleState};
-use super::plane::{Line, Plane, SignalIn};
+use super::plane::{LinkState, Plane, SignalIn};
 use super::stages::Stages;
 use crate::api::{Port, Tally};
 use crate::ids::LinkId;
@@ -215,7 +215,7 @@ impl<M: Memory> Clip<M> {
         &mut self,
         packet: PacketIn<M::Frame>,
         waiting: &mut Slab<PacketIn<M::Frame>>,
-        lines: &mut [Line<M>],
+        lines: &mut [LinkState<M>],
         stages: &Stages,
     ) -> bool {
         let is_pooled = self.pooled_mut().is_some();
@@ -249,7 +249,7 @@ impl<M: Memory> Clip<M> {
 
     /// Whether a packet of a soft channel cannot keep its deadline any more. What was demoted has no slack to judge by.
     fn has_expired(&self, header: &Header) -> bool {
-        let slack_ns_min = self.lenient.as_ref().map_or(i64::MIN, |lenient| lenient.slack_ns_min);
+        let slack_ns_min = self.soft.as_ref().map_or(i64::MIN, |soft| soft.slack_ns_min);
         !header.demoted && header.slack_ns < slack_ns_min
     }
 
@@ -284,9 +284,9 @@ impl<M: Memory> Clip<M> {
     /// The handler that delivers at the deadline, where there is one, and when it has something to do.
     fn next_delivery(&self) -> Option<(HandlerId, Option<Activation>)> {
         let RoleState::Sink(sink) = &self.role else { return None };
-        let punctual = sink.punctual.as_deref()?;
+        let at_deadline = sink.at_deadline.as_deref()?;
         let held =
-            punctual.held.front().map(|held| Activation { eligible: held.deliver_at, deadline: held.due });
-        Some((punctual.handler, held))
+            at_deadline.held.front().map(|held| Activation { eligible: held.deliver_at, deadline: held.due });
+        Some((at_deadline.handler, held))
     }
 }

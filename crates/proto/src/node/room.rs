@@ -2,7 +2,7 @@
 //! counts memory by users has to count.
 
 use super::best_effort::{Message, Slot};
-use super::clip::{Clip, Held, Outlet, PacketIn, PacketQueue, Punctual, RoleState};
+use super::clip::{Clip, Held, HeldDeliveries, LinkReservation, PacketIn, PacketQueue, RoleState};
 use super::outgoing::Outgoing;
 use super::packet::Packet;
 use super::plane::Plane;
@@ -23,20 +23,20 @@ impl<M: Memory> Plane<M> {
                 let demoted = source.demoted.as_deref().map(|demoted| &demoted.outgoing);
                 let queues = [Some(&source.outgoing), demoted].into_iter().flatten();
                 queues.map(Outgoing::room_bytes::<Message<M>>).sum::<u64>()
-                    + self.outlet_bytes(&source.outlet)
+                    + self.outlet_bytes(&source.reservation)
             }
             RoleState::Forwarder(forwarder) => {
-                input_bytes::<M>(&forwarder.input) + self.outlet_bytes(&forwarder.outlet)
+                input_bytes::<M>(&forwarder.input) + self.outlet_bytes(&forwarder.reservation)
             }
             RoleState::Sink(sink) => {
-                let held = sink.punctual.as_deref().map_or(0, held_bytes::<M>);
+                let held = sink.at_deadline.as_deref().map_or(0, held_bytes::<M>);
                 input_bytes::<M>(&sink.input) + sink.reassembly.room_bytes() as u64 + held
             }
         }
     }
 
-    fn outlet_bytes(&self, outlet: &Outlet) -> u64 {
-        let slots = self.line(outlet.link).scheduler.occupancy(outlet.flow).slots;
+    fn outlet_bytes(&self, reservation: &LinkReservation) -> u64 {
+        let slots = self.line(reservation.link).scheduler.occupancy(reservation.flow).slots;
         u64::from(slots) * LinkScheduler::<Packet<M::Frame>>::SLOT_BYTES as u64
     }
 }
@@ -47,6 +47,6 @@ fn input_bytes<M: Memory>(input: &PacketQueue) -> u64 {
 }
 
 /// Of messages that wait for their deadlines.
-fn held_bytes<M: Memory>(punctual: &Punctual<Slot<M>>) -> u64 {
-    (punctual.held.capacity() * size_of::<Held<Slot<M>>>()) as u64
+fn held_bytes<M: Memory>(at_deadline: &HeldDeliveries<Slot<M>>) -> u64 {
+    (at_deadline.held.capacity() * size_of::<Held<Slot<M>>>()) as u64
 }

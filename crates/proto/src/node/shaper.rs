@@ -16,7 +16,7 @@ use punctual_analysis::ordered::Ordered;
 use punctual_analysis::{BitRate, Demand, Instant, Link, Nanos, Ppm};
 
 use super::Node;
-use super::plane::{Line, Plane};
+use super::plane::{LinkState, Plane};
 use crate::api::KernelShare;
 use crate::config::LinkConfig;
 use crate::ids::{ChannelId, LinkId};
@@ -268,7 +268,7 @@ impl Shaper {
     }
 }
 
-impl<M: Memory> Line<M> {
+impl<M: Memory> LinkState<M> {
     /// What the kernel has of the link, where that follows admission.
     pub fn kernel_share(&self) -> Option<KernelShare> {
         self.shaper.as_ref().map(|shaper| shaper.shown())
@@ -327,7 +327,7 @@ impl<M: Memory> Plane<M> {
         if !self.follows {
             return None;
         }
-        let due = |line: &Line<M>| line.shaper.as_ref()?.due(line.scheduler.best_effort_waits());
+        let due = |line: &LinkState<M>| line.shaper.as_ref()?.due(line.scheduler.best_effort_waits());
         self.lines.iter().fold(None, |first, line| earliest(first, due(line)))
     }
 

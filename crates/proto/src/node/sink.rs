@@ -3,7 +3,7 @@
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Instant, Nanos, Ppm};
 
-use super::clip::{Clip, Count, Counters, Held, Punctual, RoleState, Run, Sink};
+use super::clip::{Clip, Count, Counters, Held, HeldDeliveries, RoleState, Run, Sink};
 use super::plane::Plane;
 use super::work::Unit;
 use crate::api::{Notice, WorkKind};
@@ -43,7 +43,7 @@ impl<M: Memory> Plane<M> {
     pub fn delivery_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
         let clip = self.clips.get(channel)?;
         let RoleState::Sink(sink) = &clip.role else { return None };
-        let held = sink.punctual.iter().flat_map(|punctual| &punctual.held);
+        let held = sink.at_deadline.iter().flat_map(|at_deadline| &at_deadline.held);
         let due = held.take(DELIVERIES_PER_UNIT_MAX).take_while(|held| held.deliver_at <= now).count() as u64;
         let application = clip.local.handler_time * due;
         let unit = Unit { kind: WorkKind::Receive, packets: 0, bytes: 0, message_edge: false, application };
@@ -163,12 +163,12 @@ impl<M: Memory> Clip<M> {
                 // processor within d before the deadline, not within the margin.
                 let due = nominal - *upstream + deadline;
                 let deliver_at = due - host.margin.max(*cpu_bound);
-                let punctual = sink.punctual.as_deref_mut().filter(|punctual| {
-                    let waits = deliver_at > now || !punctual.held.is_empty();
+                let at_deadline = sink.at_deadline.as_deref_mut().filter(|at_deadline| {
+                    let waits = deliver_at > now || !at_deadline.held.is_empty();
                     !demoted && waits
                 });
-                match punctual {
-                    Some(punctual) => punctual.hold(Held { deliver_at, due, slot, info }),
+                match at_deadline {
+                    Some(at_deadline) => at_deadline.hold(Held { deliver_at, due, slot, info }),
                     None => deliver(inbox.as_mut(), counters, slot, info, judge),
                 }
             }
@@ -183,18 +183,18 @@ impl<M: Memory> Clip<M> {
     fn deliver_held(&mut self, tolerance: Ppm, now: Instant) {
         let judge = Judge { deadline: self.local.contract.deadline, tolerance, now };
         let Self { role: RoleState::Sink(sink), counters, .. } = self else { return };
-        let Some(punctual) = &mut sink.punctual else { return };
+        let Some(at_deadline) = &mut sink.at_deadline else { return };
         for _ in 0..DELIVERIES_PER_UNIT_MAX {
-            if punctual.held.front().is_none_or(|held| held.deliver_at > now) {
+            if at_deadline.held.front().is_none_or(|held| held.deliver_at > now) {
                 break;
             }
-            let Some(Held { slot, info, .. }) = punctual.held.pop_front() else { break };
+            let Some(Held { slot, info, .. }) = at_deadline.held.pop_front() else { break };
             deliver(sink.inbox.as_mut(), counters, slot, info, judge);
         }
     }
 }
 
-impl<S> Punctual<S> {
+impl<S> HeldDeliveries<S> {
     /// Keeps the order of completion: prediction errors may put a later message's time before an earlier one's.
     /// The earlier one's lies before its deadline, hence before the later one's.
     fn hold(&mut self, held: Held<S>) {

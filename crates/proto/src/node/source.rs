@@ -15,7 +15,7 @@ use super::best_effort::{Message, key_of};
 use super::clip::{Clip, Demoted, Ending, RoleState, Source};
 use super::outgoing::{Arrival, Fragment, Messages};
 use super::packet::Packet;
-use super::plane::{Line, Plane};
+use super::plane::{LinkState, Plane};
 use super::work::Unit;
 use crate::api::{Notice, WorkKind};
 use crate::config::Pacing;
@@ -79,7 +79,7 @@ impl<M: Memory> Plane<M> {
     pub fn source_unit(&self, source: &Source<M>, handler: HandlerId) -> Option<Unit> {
         let fragment = source.outgoing.peek(&self.messages)?;
         let run = run_of(&fragment, self.executor.unit_packets(handler));
-        let free = self.line(source.outlet.link).scheduler.slots_free(source.outlet.flow);
+        let free = self.line(source.reservation.link).scheduler.slots_free(source.reservation.flow);
         let packets = if free < run { 0 } else { run };
         let bytes = packets * fragment.bytes;
         Some(Unit {
@@ -98,7 +98,7 @@ impl<M: Memory> Plane<M> {
         let latency = self.config.cpu.release_latency;
         let is_policed = clip.take_behind(&mut self.messages, &mut self.touched, now, latency);
         let Clip { role: RoleState::Source(source), cpu_bound, counters, .. } = clip else { return };
-        let line = &mut self.lines[usize::from(source.outlet.link.0)];
+        let line = &mut self.lines[usize::from(source.reservation.link.0)];
         let due = source.outgoing.peek(&self.messages).map(|fragment| fragment.arrival.logical + *cpu_bound);
         for _ in 0..packets {
             if !source.make_fragment(channel, *cpu_bound, line, &mut self.messages, now) {
@@ -107,7 +107,7 @@ impl<M: Memory> Plane<M> {
                 break;
             }
         }
-        let used = line.scheduler.occupancy(source.outlet.flow).slots_used_max;
+        let used = line.scheduler.occupancy(source.reservation.flow).slots_used_max;
         counters.occupancy_max = counters.occupancy_max.max(used);
         // Where the adapter sets the pace, or had no room, the source may have waited for it.
         if line.config.pace == Pacing::Clock && now.since(line.full_at) >= WATCH_SLOT {
@@ -136,7 +136,7 @@ impl<M: Memory> Plane<M> {
         let Some(clip) = self.clips.get_mut(channel) else { return };
         let path = clip.local.path;
         let RoleState::Source(source) = &mut clip.role else { return };
-        let line = &mut self.lines[usize::from(source.outlet.link.0)];
+        let line = &mut self.lines[usize::from(source.reservation.link.0)];
         let Some(Demoted { outgoing, .. }) = source.demoted.as_deref_mut() else { return };
         let Some(fragment) = outgoing.peek(&self.messages) else { return };
         let packet = Packet::Demoted { channel, number: fragment.number, fragment: fragment.index };
@@ -171,7 +171,7 @@ impl<M: Memory> Clip<M> {
     /// Tells the executor what the source's handlers have to do, and `drained` of a closing one whose last message has left.
     pub fn arm_source(
         &mut self,
-        lines: &mut [Line<M>],
+        lines: &mut [LinkState<M>],
         executor: &mut Executor,
         messages: &Messages<Message<M>>,
         drained: &mut VecDeque<ChannelId>,
@@ -184,7 +184,7 @@ impl<M: Memory> Clip<M> {
         if source.ends() {
             drained.push_back(local.channel);
         }
-        let line = &mut lines[usize::from(source.outlet.link.0)];
+        let line = &mut lines[usize::from(source.reservation.link.0)];
         match source.outgoing.peek(messages) {
             None => executor.idle(*handler),
             Some(fragment) => {
@@ -193,7 +193,7 @@ impl<M: Memory> Clip<M> {
                     Activation { eligible: logical - *cpu_horizon, deadline: logical + *cpu_bound };
                 executor.ready(*handler, activation, now);
                 let run = run_of(&fragment, executor.unit_packets(*handler));
-                if line.scheduler.slots_free(source.outlet.flow) < run {
+                if line.scheduler.slots_free(source.reservation.flow) < run {
                     executor.block(*handler);
                     line.wait(local.channel, &mut source.listed);
                 } else {
@@ -344,7 +344,7 @@ impl<M: Memory> Source<M> {
         &mut self,
         channel: ChannelId,
         cpu_bound: Nanos,
-        line: &mut Line<M>,
+        line: &mut LinkState<M>,
         messages: &mut Messages<Message<M>>,
         now: Instant,
     ) -> bool {
@@ -353,9 +353,9 @@ impl<M: Memory> Source<M> {
         let wire_bytes = line.wire_bytes(fragment.bytes);
         // As in a forwarder, what the processor has missed does not move the link's chain.
         let effective = self.link_arrivals.accept(fragment.wire_number, nominal);
-        let key = Guaranteed { effective, deadline: effective + self.outlet.bound, wire_bytes };
+        let key = Guaranteed { effective, deadline: effective + self.reservation.bound, wire_bytes };
         let packet = Packet::Source { channel, number: fragment.number, fragment: fragment.index, nominal };
-        let queued = line.scheduler.enqueue(now, self.outlet.flow, key, packet).is_ok();
+        let queued = line.scheduler.enqueue(now, self.reservation.flow, key, packet).is_ok();
         if queued {
             self.outgoing.made(messages);
         } else {

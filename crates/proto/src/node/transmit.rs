@@ -111,7 +111,7 @@ impl<M: Memory> Plane<M> {
                 let RoleState::Forwarder(forwarder) = &clip.role else { return None };
                 clip.counters.packets_out += 1;
                 let (slack_ns, closes) =
-                    ((nominal + forwarder.outlet.bound).minus(departure), clip.last.is_some());
+                    ((nominal + forwarder.reservation.bound).minus(departure), clip.last.is_some());
                 let age = Age::of(departure.since(header.logical_arrival));
                 if header.fragment + 1 == header.fragments {
                     clip.counters.messages_out += 1;
@@ -157,7 +157,7 @@ impl<M: Memory> Plane<M> {
         let Clip { role: RoleState::Source(source), local, counters, .. } = clip else { return None };
         let fragment = source.outgoing.fragment(&self.messages, number, index)?;
         let header = Header {
-            slack_ns: (nominal + source.outlet.bound).minus(departure),
+            slack_ns: (nominal + source.reservation.bound).minus(departure),
             age: Age::of(departure.since(fragment.arrival.claimed)),
             ..header_of(Kind::Guaranteed, local.path, local.cookie, NodeId(0), &fragment)
         };

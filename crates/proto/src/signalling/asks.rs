@@ -8,7 +8,7 @@ use super::message::{Create, Message, Request};
 use super::requests::Refused;
 use super::resources::Resources;
 use super::states::Input;
-use super::transitions::Particulars;
+use super::transitions::InputDetails;
 use crate::api::{ChannelRefusal, CloseReason, RefuseCause, Role};
 use crate::ids::{ChannelId, LinkId, PathId};
 use crate::limits::HALF_OPEN_PER_NEIGHBOUR_MAX;
@@ -37,7 +37,7 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) {
         if self.knows(create.path) {
-            let what = Particulars::refusal(refusal);
+            let what = InputDetails::refusal(refusal);
             self.apply_to_path(create.path, Input::Refuse, what, now, resources);
         } else if create.probe {
             self.pass_probed(create.path, create.route.back().advanced(), create.user, Err(refusal));
@@ -82,7 +82,7 @@ impl Signalling {
             Some(role) => {
                 let input = if role == Role::Sink { Input::Silence } else { Input::CommitFailed };
                 let refusal = self.refusal(RefuseCause::Crowded);
-                let what = Particulars { reason: CloseReason::Local, ..Particulars::refusal(refusal) };
+                let what = InputDetails { reason: CloseReason::Local, ..InputDetails::refusal(refusal) };
                 self.apply(id, input, what, now, resources);
             }
         }

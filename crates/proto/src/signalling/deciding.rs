@@ -14,7 +14,7 @@ use super::channel::Channel;
 use super::decisions::{Deciding, Then};
 use super::message::{Create, Message};
 use super::resources::{Answer, LocalChannel, Resources};
-use super::transitions::{CLOSED, Particulars};
+use super::transitions::{CLOSED, InputDetails};
 use crate::api::{ChannelRefusal, CloseReason, Event, RefuseCause, Role, StageGrant};
 use crate::ids::{ChannelId, LinkId};
 
@@ -220,7 +220,7 @@ impl Signalling {
         let Some(mut channel) = self.channels.take(id) else { return resources.release(id) };
         let accepted = channel.setup.as_mut().and_then(|setup| setup.accepted.take());
         match accepted {
-            Some(stages) => self.commit(channel, Particulars::stages(stages), now, resources),
+            Some(stages) => self.commit(channel, InputDetails::stages(stages), now, resources),
             None => self.channels.insert(channel),
         }
     }

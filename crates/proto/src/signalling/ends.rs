@@ -6,7 +6,7 @@ use punctual_analysis::{Instant, Nanos};
 
 use super::resources::Resources;
 use super::states::{Input, State, transition};
-use super::transitions::{CLOSED, Particulars};
+use super::transitions::{CLOSED, InputDetails};
 use super::{Listener, Signalling};
 use crate::api::{CloseReason, RefuseCause, RequestError, Role};
 use crate::ids::{ChannelId, ListenerId, Name};
@@ -60,7 +60,7 @@ impl Signalling {
         for &channel in &waiting {
             let refusal = self.refusal(RefuseCause::NoListener(port.clone()));
             // Unlike an agent's own refusal it is told: whoever keeps the channel's accounts did not ask for this.
-            let what = Particulars { reason: CloseReason::Local, ..Particulars::refusal(refusal) };
+            let what = InputDetails { reason: CloseReason::Local, ..InputDetails::refusal(refusal) };
             self.apply(channel, Input::Close, what, now, resources);
         }
         if waiting.len() == ENDS_MAX {
@@ -77,13 +77,13 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
-        self.apply_request(channel, Input::Consent, Particulars::default(), now, resources)
+        self.apply_request(channel, Input::Consent, InputDetails::default(), now, resources)
     }
     /// The first packet of a channel that ends here has come. Where that waits for its CONFIRM, this is as good: a source
     /// sends only once it has the ACCEPT, and CONFIRM may wait for its turn on each link.
     pub fn first_data(&mut self, channel: ChannelId, now: Instant, resources: &mut dyn Resources) {
         if self.channels.get(channel).is_some_and(|channel| channel.state == State::Accepted) {
-            self.apply(channel, Input::FirstData, Particulars::default(), now, resources);
+            self.apply(channel, Input::FirstData, InputDetails::default(), now, resources);
         }
     }
     /// The receiving application says no to `Incoming`.
@@ -98,7 +98,7 @@ impl Signalling {
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
         let refusal = self.refusal(RefuseCause::Receiver(Foreign::beginning(why, REASON_BYTES_MAX / 4)));
-        self.apply_request(channel, Input::Deny, Particulars::refusal(refusal), now, resources)
+        self.apply_request(channel, Input::Deny, InputDetails::refusal(refusal), now, resources)
     }
     /// Closes a channel at one of its ends for a `reason` of this end's. At the source it keeps its stages until
     /// [`Self::drained`] or the time for what is queued is over; `Closed` follows with the sink's word, or when that is
@@ -117,13 +117,13 @@ impl Signalling {
             return Ok(());
         }
         let refusal = self.refusal(RefuseCause::Receiver(CLOSED.into()));
-        let what = Particulars { reason, ..Particulars::refusal(refusal) };
+        let what = InputDetails { reason, ..InputDetails::refusal(refusal) };
         self.apply_request(channel, Input::Close, what, now, resources)
     }
     /// The node has nothing of a closing channel under way any more: releases it before its time is over.
     pub fn drained(&mut self, channel: ChannelId, now: Instant, resources: &mut dyn Resources) {
         if self.channels.get(channel).is_some_and(|channel| channel.state == State::Draining) {
-            self.apply(channel, Input::Drained, Particulars::default(), now, resources);
+            self.apply(channel, Input::Drained, InputDetails::default(), now, resources);
         }
     }
     /// This host cannot serve the channel after all: it is refused where it is being set up, and ends at once where it
@@ -147,7 +147,7 @@ impl Signalling {
             _ => "the driver does not let its packets in",
         };
         let refusal = self.refusal(RefuseCause::Unsuitable(why.into()));
-        let what = Particulars { reason, ..Particulars::refusal(refusal) };
+        let what = InputDetails { reason, ..InputDetails::refusal(refusal) };
         self.apply(channel, input, what, now, resources);
     }
     /// The channel that was admitted last, of those that are not closing.
@@ -159,7 +159,7 @@ impl Signalling {
         &mut self,
         channel: ChannelId,
         input: Input,
-        what: Particulars,
+        what: InputDetails,
         now: Instant,
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {

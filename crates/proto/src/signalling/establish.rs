@@ -14,7 +14,7 @@ use super::decisions::Then;
 use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::{Input, State};
-use super::transitions::{Particulars, ask_final, commit};
+use super::transitions::{InputDetails, ask_final, commit};
 use crate::api::{ChannelRefusal, CloseReason, Event, Incoming, RefuseCause, RequestError, Role, StageGrant};
 use crate::api::{DegradedHost, Grant, OpenRequest, degraded};
 use crate::config::Degraded;
@@ -159,7 +159,7 @@ impl Signalling {
         let known = self.channels.of_path(create.path);
         if let Some(known) = known.filter(|_| !active(Mutation::DuplicateCreateHeldTwice)) {
             let id = known.local.channel;
-            self.apply(id, Input::CreateAgain, Particulars::default(), now, resources);
+            self.apply(id, Input::CreateAgain, InputDetails::default(), now, resources);
             return;
         }
         if !self.has_room(link) {

@@ -12,7 +12,7 @@ use super::message::Message;
 use super::peer::Change;
 use super::resources::Resources;
 use super::states::{Input, State};
-use super::transitions::Particulars;
+use super::transitions::InputDetails;
 use crate::api::{CloseReason, RefuseCause, Role};
 use crate::ids::{ChannelId, ChannelNumber, Epoch, LinkId, NodeId, PathId};
 use crate::limits::{ENDS_MAX, REFRESHES_PER_LEASE, SHAPER_PATIENCE};
@@ -73,11 +73,11 @@ impl Signalling {
             let leased = channel.lease.expires(now);
             let (state, role) = (channel.state, channel.local.role);
             self.channels.insert(channel);
-            let lease_over = || Particulars::reason(CloseReason::LeaseOver);
+            let lease_over = || InputDetails::reason(CloseReason::LeaseOver);
             let (input, what) = match (over, leased, state) {
                 // Who drains may have to wait for more than its time: not without a lease.
                 (_, true, State::Draining) => (Input::LeaseOver, lease_over()),
-                (true, _, State::Draining) => (Input::Drained, Particulars::default()),
+                (true, _, State::Draining) => (Input::Drained, InputDetails::default()),
                 (true, _, State::Fitting) => (Input::Silence, self.unshaped()),
                 (true, _, _) => (Input::Silence, self.silence(role)),
                 (false, true, _) => (Input::LeaseOver, lease_over()),
@@ -86,19 +86,19 @@ impl Signalling {
             self.apply(id, input, what, now, resources);
         }
     }
-    fn unshaped(&self) -> Particulars {
+    fn unshaped(&self) -> InputDetails {
         let why = alloc::format!(
             "the shaper of kernel traffic has not shrunk within {SHAPER_PATIENCE}: see this host's log, and ask again"
         );
-        Particulars::refusal(self.refusal(RefuseCause::Unsuitable(why.into())))
+        InputDetails::refusal(self.refusal(RefuseCause::Unsuitable(why.into())))
     }
-    fn silence(&self, role: Role) -> Particulars {
+    fn silence(&self, role: Role) -> InputDetails {
         match role {
-            Role::Sink => Particulars {
+            Role::Sink => InputDetails {
                 reason: CloseReason::Local,
-                ..Particulars::refusal(self.refusal(RefuseCause::ReceiverSilent))
+                ..InputDetails::refusal(self.refusal(RefuseCause::ReceiverSilent))
             },
-            Role::Source | Role::Forwarder => Particulars::refusal(self.refusal(RefuseCause::Timeout)),
+            Role::Source | Role::Forwarder => InputDetails::refusal(self.refusal(RefuseCause::Timeout)),
         }
     }
 
@@ -182,7 +182,7 @@ impl Signalling {
             let peer_restarted = restarted && end == Some(neighbour);
             let reason = if peer_restarted { CloseReason::PeerRestarted } else { CloseReason::PathLost };
             let refusal = Some(self.refusal(self.unreachable(neighbour)));
-            self.apply(id, input, Particulars { refusal, ..Particulars::reason(reason) }, now, resources);
+            self.apply(id, input, InputDetails { refusal, ..InputDetails::reason(reason) }, now, resources);
         }
     }
 
@@ -199,7 +199,7 @@ impl Signalling {
                 Role::Forwarder => (Input::LeaseOver, CloseReason::Stopped),
                 Role::Source | Role::Sink => (Input::Close, CloseReason::Stopped),
             };
-            self.apply(id, input, Particulars::reason(reason), now, resources);
+            self.apply(id, input, InputDetails::reason(reason), now, resources);
         }
     }
     /// What was closing before has the grace of a host that stops, too.

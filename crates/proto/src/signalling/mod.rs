@@ -19,7 +19,7 @@ use punctual_analysis::{Contract, Instant, Nanos, Ppm};
 use crate::api::Event;
 use crate::config::NodeConfig;
 use crate::ids::{ChannelId, ChannelNumber, LinkId, ListenerId, Name, PathId};
-use crate::shared::Shared;
+use crate::interned::Interned;
 
 mod asks;
 mod books;
@@ -71,7 +71,7 @@ use reports::Breaches;
 use requests::{Refused, Requests};
 pub use resources::{Answer, CommitTerms, LocalChannel, Resources};
 use states::State;
-use transitions::Particulars;
+use transitions::InputDetails;
 pub use views::{ChannelView, NeighbourView};
 
 /// What signalling counts.
@@ -119,8 +119,8 @@ pub struct Signalling {
     /// Channels whose stages were asked.
     deciding: Decisions,
     /// Of the channels.
-    ways: Shared<Way>,
-    contracts: Shared<Contract>,
+    ways: Interned<Way>,
+    contracts: Interned<Contract>,
     requests: Requests,
     listeners: BTreeMap<Name, Listener>,
     /// Their names.
@@ -162,8 +162,8 @@ impl Signalling {
             random,
             channels: Channels::default(),
             deciding: Decisions::default(),
-            ways: Shared::new(),
-            contracts: Shared::new(),
+            ways: Interned::new(),
+            contracts: Interned::new(),
             requests: Requests::default(),
             listeners: BTreeMap::new(),
             listener_names: BTreeMap::new(),
@@ -235,7 +235,7 @@ impl Signalling {
             }
             Message::Refresh { node, epoch, channels } => self.on_refresh(link, node, epoch, &channels, now),
             Message::Ended { path, route, reason, receipt } => {
-                let what = Particulars { receipt: Some(receipt), ..Particulars::reason(reason) };
+                let what = InputDetails { receipt: Some(receipt), ..InputDetails::reason(reason) };
                 self.on_ended(link, path, &route, what, now, resources);
             }
             Message::Passed { path, route, node, passed } => {

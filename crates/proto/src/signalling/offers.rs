@@ -16,7 +16,7 @@ use super::decisions::Then;
 use super::message::Create;
 use super::resources::Resources;
 use super::states::State;
-use super::transitions::Particulars;
+use super::transitions::InputDetails;
 use crate::api::{ChannelRefusal, Event, OpenRequest, RefuseCause, StageGrant};
 use crate::ids::{ChannelId, NodeId};
 
@@ -160,7 +160,7 @@ impl Signalling {
         channel: &Channel,
         attempt: Attempt,
         mut offering: Offering,
-        what: Particulars,
+        what: InputDetails,
         now: Instant,
         resources: &mut dyn Resources,
     ) {

@@ -18,7 +18,7 @@ use super::fair::Source;
 use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::Input;
-use super::transitions::Particulars;
+use super::transitions::InputDetails;
 use crate::api::{ChannelRefusal, RefuseCause, StageGrant, UserId};
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 
@@ -55,7 +55,7 @@ impl Signalling {
                 self.test_probe(link, create, now, resources);
             }
             Err(no) if route.next().is_some() => self.pass_probed(path, route.advanced(), user, Err(no)),
-            Err(no) => self.apply_to_path(path, Input::Refuse, Particulars::refusal(no), now, resources),
+            Err(no) => self.apply_to_path(path, Input::Refuse, InputDetails::refusal(no), now, resources),
         }
     }
 
@@ -164,7 +164,7 @@ impl Signalling {
             setup.stages = probe.stages[own].to_vec();
         }
         self.channels.insert(channel);
-        let what = Particulars { drift: probe.drift, ..Particulars::stages(probe.stages) };
+        let what = InputDetails { drift: probe.drift, ..InputDetails::stages(probe.stages) };
         self.apply(id, Input::Probed, what, now, resources);
     }
 
@@ -179,6 +179,6 @@ impl Signalling {
         if probe.route.before().is_some() {
             return self.answer_probe(probe, Err(refusal));
         }
-        self.apply_to_path(probe.path, Input::Refuse, Particulars::refusal(refusal), now, resources);
+        self.apply_to_path(probe.path, Input::Refuse, InputDetails::refusal(refusal), now, resources);
     }
 }

@@ -28,7 +28,7 @@ pub const CLOSED: &str = "closed";
 
 /// What an input brings along.
 #[derive(Debug)]
-pub struct Particulars {
+pub struct InputDetails {
     /// Of the whole route.
     pub stages: Vec<StageGrant>,
     /// rho, as the hop behind knows it.
@@ -44,12 +44,12 @@ pub struct Particulars {
     pub sent: Option<Tally>,
 }
 
-impl Default for Particulars {
+impl Default for InputDetails {
     fn default() -> Self {
         Self::reason(CloseReason::PathLost)
     }
 }
-impl Particulars {
+impl InputDetails {
     pub fn reason(reason: CloseReason) -> Self {
         Self {
             stages: Vec::new(),
@@ -127,7 +127,7 @@ impl Signalling {
         &mut self,
         id: ChannelId,
         input: Input,
-        what: Particulars,
+        what: InputDetails,
         now: Instant,
         resources: &mut dyn Resources,
     ) {
@@ -148,7 +148,7 @@ impl Signalling {
     fn begin_commit(
         &mut self,
         mut channel: Box<Channel>,
-        mut what: Particulars,
+        mut what: InputDetails,
         now: Instant,
         resources: &mut dyn Resources,
     ) {
@@ -173,7 +173,7 @@ impl Signalling {
     pub(super) fn commit(
         &mut self,
         mut channel: Box<Channel>,
-        mut what: Particulars,
+        mut what: InputDetails,
         now: Instant,
         resources: &mut dyn Resources,
     ) {
@@ -193,7 +193,7 @@ impl Signalling {
         &mut self,
         channel: Box<Channel>,
         cause: RefuseCause,
-        mut what: Particulars,
+        mut what: InputDetails,
         now: Instant,
         resources: &mut dyn Resources,
     ) {
@@ -208,7 +208,7 @@ impl Signalling {
         &mut self,
         mut channel: Box<Channel>,
         row: &Row,
-        mut what: Particulars,
+        mut what: InputDetails,
         now: Instant,
         resources: &mut dyn Resources,
     ) {
@@ -246,7 +246,7 @@ impl Signalling {
     }
 
     /// What is known here of a channel that changes its state by `row`, beside what the input has brought.
-    fn note_end(&self, channel: &Channel, row: &Row, what: &mut Particulars, resources: &dyn Resources) {
+    fn note_end(&self, channel: &Channel, row: &Row, what: &mut InputDetails, resources: &dyn Resources) {
         // What was begun is done; anything else came in between.
         let is_done =
             row.input == Input::Drained || row.input == Input::Ended && what.reason == CloseReason::Local;
@@ -268,7 +268,7 @@ impl Signalling {
         }
     }
 
-    fn act(&mut self, channel: &mut Channel, action: Action, what: &mut Particulars, now: Instant) {
+    fn act(&mut self, channel: &mut Channel, action: Action, what: &mut InputDetails, now: Instant) {
         let (path, id) = (channel.local.path, channel.local.channel);
         let (up, down) = (channel.local.link_in, channel.local.link_out);
         match action {
@@ -342,12 +342,12 @@ impl Signalling {
         let stages = kept.map(|setup| core::mem::take(&mut setup.all_stages));
         self.channels.insert(channel);
         if let Some(stages) = stages {
-            self.apply(id, Input::Fitted, Particulars::stages(stages), now, resources);
+            self.apply(id, Input::Fitted, InputDetails::stages(stages), now, resources);
         }
     }
 
     /// A receiver that has asked for the channel, which will not be: its source has closed it before.
-    fn answer_asker(&mut self, channel: &mut Channel, what: &mut Particulars) {
+    fn answer_asker(&mut self, channel: &mut Channel, what: &mut InputDetails) {
         let attempt = channel.setup.as_mut().and_then(|setup| setup.attempt.as_mut());
         if let Some(asked) = attempt.and_then(|attempt| attempt.asked.take()) {
             let closed = || self.refusal(RefuseCause::Receiver(CLOSED.into()));
@@ -381,7 +381,7 @@ impl Signalling {
         link: LinkId,
         path: PathId,
         route: &Route,
-        what: Particulars,
+        what: InputDetails,
         now: Instant,
         resources: &mut dyn Resources,
     ) {
@@ -402,7 +402,7 @@ impl Signalling {
     fn try_next(
         &mut self,
         mut channel: Channel,
-        what: Particulars,
+        what: InputDetails,
         now: Instant,
         resources: &mut dyn Resources,
     ) {
@@ -422,7 +422,7 @@ impl Signalling {
         &mut self,
         path: PathId,
         input: Input,
-        what: Particulars,
+        what: InputDetails,
         now: Instant,
         resources: &mut dyn Resources,
     ) {
@@ -446,16 +446,16 @@ impl Signalling {
     ) {
         let (path, forward, backward, what) = match message {
             Message::Accept { path, drift, stages } => {
-                let what = Particulars { drift, ..Particulars::stages(stages) };
+                let what = InputDetails { drift, ..InputDetails::stages(stages) };
                 (path, None, Some(Input::Accept), what)
             }
             Message::Refuse { path, refusal } => {
-                (path, None, Some(Input::Refuse), Particulars::refusal(refusal))
+                (path, None, Some(Input::Refuse), InputDetails::refusal(refusal))
             }
-            Message::Confirm { path } => (path, Some(Input::Confirm), None, Particulars::default()),
+            Message::Confirm { path } => (path, Some(Input::Confirm), None, InputDetails::default()),
             Message::Destroy { path, reason, sent } => {
                 self.forget_waiting(path);
-                let what = Particulars { sent, ..Particulars::reason(reason) };
+                let what = InputDetails { sent, ..InputDetails::reason(reason) };
                 (path, Some(Input::DestroyForward), Some(Input::DestroyBack), what)
             }
             _ => return,

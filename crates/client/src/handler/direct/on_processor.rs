@@ -11,7 +11,7 @@ use punctual_proto::Nanos;
 use punctual_proto::memory::MessageInfo;
 
 use super::super::{Boxed, Reply, Stage};
-use crate::connection::{Shared, lock};
+use crate::connection::{SharedConnection, lock};
 use crate::error::Error;
 use crate::receiver::End;
 use crate::trust::Trust;
@@ -35,7 +35,7 @@ pub(in crate::handler) fn hand_over(
 struct Direct {
     handler: Option<Boxed>,
     stage: Arc<Stage>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedConnection>,
     trust: Trust,
 }
 

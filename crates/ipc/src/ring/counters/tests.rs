@@ -5,17 +5,17 @@ use punctual_proto::memory::{Inbox, MessageInfo, Outbox};
 
 use super::*;
 use crate::ring::{InboxReader, InboxWriter, OutboxReader, OutboxWriter, RingShape, inbox, outbox};
-use crate::wake::{Alarm, Ropes};
+use crate::wake::{Alarm, RingPath};
 
 fn outgoing() -> (OutboxReader, OutboxWriter) {
     let (shape, alarm) = (RingShape::new(2, 8).expect("a shape"), Alarm::new().expect("an eventfd"));
-    let (reader, handles, _doorbell) = outbox(shape, &alarm, &Ropes::Direct).expect("a ring");
+    let (reader, handles, _doorbell) = outbox(shape, &alarm, &RingPath::Direct).expect("a ring");
     (reader, OutboxWriter::attach(handles).expect("attached"))
 }
 
 fn incoming() -> (InboxWriter, InboxReader) {
     let (shape, alarm) = (RingShape::new(2, 8).expect("a shape"), Alarm::new().expect("an eventfd"));
-    let (writer, handles) = inbox(shape, &alarm, &Ropes::Direct).expect("a ring");
+    let (writer, handles) = inbox(shape, &alarm, &RingPath::Direct).expect("a ring");
     (writer, InboxReader::attach(handles).expect("attached"))
 }
 

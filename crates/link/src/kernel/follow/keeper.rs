@@ -162,7 +162,7 @@ fn wait(watcher: &Watcher, bell: &Bell, at_most: Duration) {
     let (tv_sec, tv_nsec) = (at_most.as_secs() as i64, i64::from(at_most.subsec_nanos()));
     // An interrupted wait is a short one.
     let _ = poll(&mut descriptors, Some(&Timespec { tv_sec, tv_nsec }));
-    bell.hush();
+    bell.clear();
 }
 
 /// Where a link's driver is.

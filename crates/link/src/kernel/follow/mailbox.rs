@@ -27,7 +27,7 @@ impl Bell {
     }
 
     /// Silent until it is rung again.
-    pub fn hush(&self) {
+    pub fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
@@ -89,7 +89,7 @@ impl Mailbox {
         }
         let mut parcel = try_locked(&self.parcel)?;
         self.waiting.store(false, Ordering::Relaxed);
-        self.link.hush();
+        self.link.clear();
         parcel.take()
     }
 
@@ -104,7 +104,7 @@ impl Mailbox {
         if self.shaper_done.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        self.link.hush();
+        self.link.clear();
         // The same bell tells of a parcel.
         if self.waiting.load(Ordering::Acquire) {
             self.link.ring();

@@ -11,7 +11,7 @@ use crate::linksched::LinkParameters;
 use crate::memory::Memory;
 use crate::node::best_effort::key_of;
 use crate::node::packet::Packet;
-use crate::node::plane::{Line, Owner, Plane, best_effort_parameters};
+use crate::node::plane::{LinkState, Owner, Plane, best_effort_parameters};
 use crate::node::work::Unit;
 use crate::sched::{Activation, HandlerId};
 use crate::wire::{Age, ClockError, Header, Kind};
@@ -43,7 +43,7 @@ impl Filler {
     }
 }
 
-impl<M: Memory> Line<M> {
+impl<M: Memory> LinkState<M> {
     /// Bytes of the wire that were handed over since the start.
     pub(super) fn handed_bytes(&self) -> u64 {
         let counters = self.scheduler.counters();

@@ -11,12 +11,12 @@ const FORGOTTEN_MAX: usize = 16;
 /// The values that are in use. Each lives as long as somebody beside this has it; what nobody has any more is less than
 /// half of it and [`FORGOTTEN_MAX`].
 #[derive(Debug)]
-pub(crate) struct Shared<T> {
+pub(crate) struct Interned<T> {
     known: HashSet<Arc<T>>,
     sweep_at: usize,
 }
 
-impl<T: Eq + Hash> Shared<T> {
+impl<T: Eq + Hash> Interned<T> {
     pub(crate) fn new() -> Self {
         Self { known: HashSet::new(), sweep_at: FORGOTTEN_MAX }
     }
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn equal_values_are_one_and_forgotten_ones_go() {
-        let mut shared = Shared::new();
+        let mut shared = Interned::new();
         let (kept, again) = (shared.get(7), shared.get(7));
         assert!(Arc::ptr_eq(&kept, &again));
         for other in 100..10_000 {
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn never_more_is_kept_than_twice_what_is_used_and_a_few() {
         for used in [0, 1, 7, 40] {
-            let mut shared = Shared::new();
+            let mut shared = Interned::new();
             let kept: Vec<_> = (0..used).map(|value| shared.get(value)).collect();
             let mut most = 0;
             for other in 100..2_000usize {
