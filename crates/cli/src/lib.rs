@@ -9,6 +9,7 @@ mod causes;
 mod doctor;
 pub mod files;
 mod host;
+mod late;
 mod link_rate;
 mod output;
 mod profile;

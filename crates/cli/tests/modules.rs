@@ -39,7 +39,6 @@ const CIRCLES: &[(&str, &str)] = &[
     ),
     ("client", "handles and the connection that serves them hold each other"),
     ("experiments", "to be taken apart: loads, sessions and measurements name each other"),
-    ("cli", "`doctor` prints what `status` says of the same host"),
 ];
 
 /// What a module uses of its crate: module of the crate's root -> such modules.

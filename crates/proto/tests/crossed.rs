@@ -144,6 +144,7 @@ crossed! {
     SIGNAL_WINDOW_SEGMENTS = 32 => "src/signalling/stream.rs" what_is_under_way_is_bounded says "WINDOW_SEGMENTS";
     SIGNAL_SEGMENTS_MAX = 256 => "src/signalling/stream.rs" what_is_not_acknowledged_is_bounded says "SEGMENTS_MAX";
     SIGNAL_WAITING_BYTES_MAX = 2 << 20 => "src/signalling/peer/tests.rs" what_waits_for_a_neighbour_begins_nothing_new_and_then_ends_it;
+    SIGNAL_OVERHEAD_BYTES_MAX = 116 => "src/signalling/packet.rs" the_largest_packets_fit_their_limits;
     SIGNAL_AHEAD_SEGMENTS = 2 => "src/signalling/outbox/tests.rs" what_goes_first_waits_for_a_few_packets;
     ASKS_WAITING_MAX = 2_048 => "tests/signalling/faults.rs" what_waits_for_a_slow_neighbour_is_bounded_and_the_rest_refused;
     ASK_WAIT_MAX = 5 * S => "src/signalling/outbox/tests.rs" asks_wait_for_their_time_and_no_longer says "5_100";

@@ -9,7 +9,7 @@ use punctual::{
 
 use super::Finding;
 use crate::host::AUTHENTICATION_FIX;
-use crate::verbs::status::{counted_late, is_best_effort_host, late_wakes};
+use crate::late::{counted_late, is_best_effort_host, late_wakes};
 
 /// What a running daemon knows.
 #[derive(Clone, Debug, Default)]

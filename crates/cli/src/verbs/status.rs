@@ -5,12 +5,12 @@ use std::cmp::Reverse;
 use clap::Args;
 use punctual::{
     BrokenStage, ClassStatus, DriverStatus, DropCounters, ForeignVersion, HostStatus, KernelTraffic,
-    Lateness, LinkStatus, Nanos, NodeStatus, PathRecord, Ppm, ProfileStatus, WakeRecord, WrongCount, counted,
-    rate_text,
+    Lateness, LinkStatus, Nanos, NodeStatus, PathRecord, Ppm, ProfileStatus, WrongCount, counted, rate_text,
 };
 
 use crate::causes::with_causes;
 use crate::host::Host;
+use crate::late::{counted_late, is_best_effort_host, late_over, late_wakes};
 use crate::link_rate;
 use crate::output::{Outcome, Output, table};
 
@@ -36,11 +36,6 @@ impl Status {
         }
         Ok(Outcome::Done)
     }
-}
-
-/// Whether the daemon runs without a real-time class.
-pub fn is_best_effort_host(status: &HostStatus) -> bool {
-    status.engine.best_effort_host
 }
 
 /// A proportion for people.
@@ -124,25 +119,6 @@ fn lost(status: &HostStatus) -> String {
     wrong.map(line).collect()
 }
 
-/// What this host has counted of a broken stage since its start, where it is the one that counts: its own processor, and links
-/// that come in here.
-pub fn counted_late(node: &NodeStatus, stage: &BrokenStage) -> String {
-    let late = match &stage.towards {
-        None if stage.host == node.name.as_str() => Some(node.late_service),
-        Some(towards) if towards == node.name.as_str() => {
-            let link = node.links.iter().find(|link| link.neighbour_name == stage.host);
-            link.map(late_over)
-        }
-        _ => None,
-    };
-    match late {
-        Some(Lateness { times, by_max }) if times > 0 => {
-            format!("; {times} times since the start, up to {by_max}")
-        }
-        _ => String::new(),
-    }
-}
-
 /// How many channels, and how many of them are soft.
 fn soft(node: &NodeStatus) -> String {
     match node.channels_soft {
@@ -211,17 +187,6 @@ fn work(node: &NodeStatus) -> String {
     )
 }
 
-/// That too many wake-ups come later than admission counts with, where that is so.
-pub fn late_wakes(wakes: &WakeRecord) -> Option<String> {
-    let WakeRecord { recent, recent_late, release_latency, late_max, .. } = wakes;
-    wakes.at_risk.then(|| {
-        format!(
-            "{recent_late} of the latest {recent} wake-ups came later than the release latency of {release_latency} that \
-             admission counts with, the latest of all by {late_max}"
-        )
-    })
-}
-
 /// What was served later than its bound, where anything was.
 fn late_service(node: &NodeStatus) -> String {
     let Lateness { times, by_max } = node.late_service;
@@ -238,11 +203,6 @@ fn late_in(link: &LinkStatus) -> String {
         Lateness { times: 0, .. } => "0".into(),
         Lateness { times, by_max } => format!("{times}, up to {by_max}"),
     }
-}
-
-fn late_over(link: &LinkStatus) -> Lateness {
-    let (signals, packets) = (link.late_signals, link.late_packets);
-    Lateness { times: signals.times + packets.times, by_max: signals.by_max.max(packets.by_max) }
 }
 
 fn links(node: &NodeStatus) -> String {
@@ -360,59 +320,4 @@ fn nonzero(counts: &serde_json::Value) -> String {
     let told: Vec<String> =
         told.map(|(reason, count)| format!("{} {count}", reason.replace('_', " "))).collect();
     if told.is_empty() { "none".into() } else { told.join(", ") }
-}
-
-#[cfg(test)]
-mod tests {
-    use punctual::{BusyRecord, Cause};
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn what_is_counted_since_stands_beside_a_stage_that_this_host_watches() {
-        let late = |times, millis| json!({ "times": times, "by_max": Nanos::from_millis(millis) });
-        let link = json!({
-            "link": 0, "name": "left", "neighbour": 2, "neighbour_name": "a", "alive": true, "clock_offset_ns": null,
-            "round_trip_min": null, "utilisation": 0, "packets_guaranteed": 0, "packets_best_effort": 0,
-            "packets_signalling": 0, "wire_bytes": 0, "best_effort_dropped": 0,
-            "late_signals": late(9, 12), "late_packets": late(2_460, 303),
-        });
-        let node = json!({
-            "id": 1, "name": "b", "channels": 0, "channels_soft": 0, "cpu_utilisation": 0, "buffer_bytes": 0,
-            "links": [link], "drops": DropCounters::default(), "overruns": 0, "work": [], "busy": BusyRecord::default(),
-            "wakes": WakeRecord::default(), "late_service": late(7, 5), "retransmissions": 0, "now": 0,
-        });
-        let node: NodeStatus = serde_json::from_value(node).expect("a node's status");
-        let counted = |host: &str, towards: Option<&str>| {
-            let late = Lateness { times: 3, by_max: Nanos::from_millis(1) };
-            let (host, towards) = (host.to_owned(), towards.map(str::to_owned));
-            counted_late(
-                &node,
-                &BrokenStage { host, towards, late, cause: Cause::LongerTravel, channels: None },
-            )
-        };
-        assert_eq!(counted("a", Some("b")), "; 2469 times since the start, up to 303.00 ms");
-        assert_eq!(counted("b", None), "; 7 times since the start, up to 5000.0 us");
-        assert_eq!(counted("b", Some("a")), "", "the other host counts that");
-        assert_eq!(counted("a", None), "");
-    }
-
-    #[test]
-    fn wake_ups_are_called_out_where_a_sizeable_part_is_late() {
-        let release_latency = Nanos::from_micros(200);
-        let wakes = WakeRecord {
-            wakes: 308,
-            late: 308,
-            late_max: Nanos::from_millis(225),
-            recent: 308,
-            recent_late: 308,
-            release_latency,
-            at_risk: true,
-        };
-        let told = late_wakes(&wakes).expect("they are late");
-        assert!(told.starts_with("308 of the latest 308 wake-ups came later"), "{told}");
-        assert!(told.contains("the latest of all by 225.00 ms"), "{told}");
-        assert_eq!(late_wakes(&WakeRecord { at_risk: false, ..wakes }), None);
-    }
 }
