@@ -169,16 +169,30 @@ mod tests {
             prop_assert!(shortest <= span && span - shortest <= span / 5 + 1, "{} {}", shortest, span);
         }
 
+        /// What is gone before a message is served is no time that it may take.
+        #[test]
+        fn a_channel_counts_with_what_its_release_leaves_of_its_bound(
+            cost in 1_u64..20_000, period in 20_000_u64..4_000_000, bound in 2_u64..4_000_000, gone_percent in 0_u64..100,
+        ) {
+            let release = bound * gone_percent / 100;
+            let [mut late, mut at_once] = [Load::default(), Load::default()];
+            let part = late.add(&demand(cost, period, release), Nanos(bound));
+            prop_assert_eq!(part, at_once.add(&demand(cost, period, 0), Nanos(bound - release)));
+            prop_assert_eq!(late.share_max(&SHARING), at_once.share_max(&SHARING));
+        }
+
         /// Where the test says yes the demand of every time is served: channels at their worst, kernel and blocking first.
         #[test]
         fn what_it_opens_serves_all_demand(
-            channels in prop::collection::vec((1_u64..20_000, 20_000_u64..4_000_000, 0_u64..5_000, 5_u64..300), 1..12),
+            channels in prop::collection::vec((1_u64..20_000, 20_000_u64..4_000_000, 0_u64..95, 5_u64..300), 1..12),
         ) {
             let mut load = Load::default();
             let channels: Vec<_> = channels
                 .into_iter()
-                .map(|(cost, period, release, percent)| (demand(cost, period, release), period * percent / 100))
-                .filter(|(demand, bound)| *bound > demand.release_latency.0)
+                .map(|(cost, period, gone_percent, percent)| {
+                    let bound = period * percent / 100;
+                    (demand(cost, period, bound * gone_percent / 100), bound)
+                })
                 .collect();
             for (demand, bound) in &channels {
                 load.add(demand, Nanos(*bound));

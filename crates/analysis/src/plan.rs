@@ -334,6 +334,19 @@ mod tests {
         assert!(plan.schedulable && plan.utilisation == Ppm(550_000));
     }
 
+    /// What the fastest flow of a chain waits for is as urgent as it is, however far before it, and comes before what is slower.
+    #[test]
+    fn a_chain_runs_in_its_order_at_the_rate_of_its_fastest() {
+        let plan = planned(&[
+            flow("d", 100, 10, &[]),
+            flow("a", 100, 20, &[]),
+            flow("b", 100, 20, &[1]),
+            flow("c", 100, 5, &[2]),
+        ]);
+        let priorities: Vec<_> = plan.flows.iter().map(|flow| flow.priority).collect();
+        assert_eq!(priorities, [3, 0, 1, 2]);
+    }
+
     /// Liu and Layland: harmonic periods can be filled up, others not.
     #[test]
     fn the_margin_is_the_edge() {
