@@ -96,6 +96,34 @@ fn filtered(world: &mut World, host: usize) -> Option<PathId> {
     }
 }
 
+/// What the drivers of a host have been told to let in and not to forget yet, by what it says from now on.
+fn kept_filters(world: &mut World, host: usize, kept: &mut Vec<(LinkId, PathId)>) {
+    while let Some((link, change)) = world.nodes[host].poll_filter() {
+        match change {
+            FilterChange::Set(filter) => kept.push((link, filter.path)),
+            FilterChange::Clear(path) => kept.retain(|known| *known != (link, path)),
+            FilterChange::Neighbour(_) => {}
+        }
+    }
+}
+
+#[test]
+fn filters_of_a_channel_are_gone_with_it_at_every_host() {
+    let mut world = World::line(3, RATE);
+    let mut kept = [Vec::new(), Vec::new(), Vec::new()];
+    let open = world.open(0, 2, contract()).unwrap();
+    for (host, kept) in kept.iter_mut().enumerate() {
+        kept_filters(&mut world, host, kept);
+    }
+    assert_eq!(kept.each_ref().map(Vec::len), [0, 1, 1], "where it comes in");
+    world.nodes[0].close(open.source, world.now).unwrap();
+    world.run_for(Nanos::from_secs(5));
+    for (host, kept) in kept.iter_mut().enumerate() {
+        kept_filters(&mut world, host, kept);
+        assert!(kept.is_empty(), "host {host}: {kept:?}");
+    }
+}
+
 #[test]
 fn a_driver_that_refuses_a_filter_ends_the_channel_and_both_ends_know_why() {
     for host in [1, 2] {

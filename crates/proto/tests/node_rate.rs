@@ -7,6 +7,7 @@ use common::rate::{TRIED as CONFIGURED, is_right, measured, wrong};
 use common::{Slow, TestOutbox, World, line_config, name};
 use punctual_proto::api::{Cause, Event, MeasuredRate, OpenRequest, Port, RateRefusal, RefuseCause, UserId};
 use punctual_proto::ids::{Address, ChannelNumber, LinkId, NodeId, PathId};
+use punctual_proto::limits::{RATE_ERROR_GOOD, RATE_TIME};
 use punctual_proto::wire::Header;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
@@ -460,6 +461,38 @@ fn each_measurement_begins_anew() {
         assert!(is_right(found, BitRate(drains)), "{drains}: {found:?}");
         world.run_for(Nanos::from_secs(3));
     }
+}
+
+/// A wire whose rate goes up and down, further in later attempts: what the first has found counts.
+#[test]
+fn of_several_attempts_the_best_counts() {
+    let measured_beside = |swings_percent: [u64; 4]| {
+        let mut world = slow_world(2);
+        world.events[0].clear();
+        world.nodes[0].measure_rate(LINK, world.now).expect("nobody uses it");
+        for swing_percent in swings_percent {
+            let until = world.now + RATE_TIME + Nanos::from_millis(60);
+            for percent in [100 + swing_percent, 100 - swing_percent].into_iter().cycle() {
+                world.slow.as_mut().unwrap().rate = BitRate(DRAINS.0 / 100 * percent);
+                world.run_for(Nanos::from_millis(45));
+                let word = world.events[0].iter().find_map(|event| match event {
+                    Event::Rate { link: LINK, result } => Some(*result),
+                    _ => None,
+                });
+                if let Some(result) = word {
+                    return result;
+                }
+                if world.now >= until {
+                    break;
+                }
+            }
+        }
+        measured(&mut world, 0)
+    };
+    let worst = measured_beside([90; 4]).expect("even at times");
+    assert!(!is_right(worst, DRAINS), "a wire that is slow for most of the time: {worst:?}");
+    let found = measured_beside([20, 90, 90, 90]).expect("the first attempt is even enough");
+    assert!(is_right(found, DRAINS) && found.error > RATE_ERROR_GOOD, "others were tried: {found:?}");
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::{TestInbox, TestOutbox, World, name};
+use common::{TestInbox, TestOutbox, World, line_config, name};
 use punctual_proto::api::{CloseReason, Event, OpenRequest, RefuseCause, RequestError, UserId};
-use punctual_proto::ids::{Address, ChannelId};
+use punctual_proto::config::NodeConfig;
+use punctual_proto::ids::{Address, ChannelId, Epoch};
+use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Contract, Nanos, Rate};
 
 const RATE: BitRate = BitRate(40_000_000);
@@ -165,6 +167,35 @@ fn a_refused_request_fails_with_the_reason() {
     });
     assert_eq!((failed, cause), (request, RefuseCause::Receiver("sold out".into())));
     assert_eq!(world.nodes[0].refuse_request(token, "twice", world.now), Err(RequestError::Unknown));
+}
+
+/// Tokens begin again with each life of a host: what the former life asked for says nothing of what this one does.
+#[test]
+fn a_no_to_a_former_life_is_no_answer_to_this_one() {
+    let mut world = world(3);
+    world.nodes[0].listen(name("films")).unwrap();
+    let before = ask(&mut world);
+    let (_, asked_before) = asked(&mut world);
+    let config = line_config(2, 3, RATE);
+    let config = NodeConfig { epoch: Epoch(config.epoch.0 + 1), ..config };
+    world.nodes[2] = Node::new(config, 77, world.now).unwrap();
+    world.events[2].clear();
+    world.run_for(Nanos::from_secs(1));
+    let again = ask(&mut world);
+    assert_eq!(again, before, "else this tells nothing");
+    let (_, asked_again) = asked(&mut world);
+    let failed = |world: &World| {
+        world.events[2]
+            .iter()
+            .any(|event| matches!(event, Event::RequestFailed { token, .. } if *token == again))
+    };
+    // The former life's may be forgotten there already; then nothing is said to it.
+    let _ = world.nodes[0].refuse_request(asked_before, "sold out", world.now);
+    world.run_for(Nanos::from_secs(1));
+    assert!(!failed(&world), "nobody has refused what this life asks for");
+    world.nodes[0].refuse_request(asked_again, "sold out", world.now).unwrap();
+    world.run_for(Nanos::from_secs(1));
+    assert!(failed(&world));
 }
 
 #[test]
