@@ -122,6 +122,24 @@ fn demoted_messages_and_a_full_ring_are_sent_after_their_sender_has_closed() {
     assert_eq!(ended(&world, &open), Some((CloseReason::Local, receipt)));
 }
 
+/// The receiver's host stands still while all of a channel comes in, its end included: what waits there as best effort is served
+/// after what is guaranteed, and before the channel is forgotten.
+#[test]
+fn demoted_messages_that_wait_behind_the_end_at_their_receiver_are_delivered() {
+    let mut world = World::line(2, RATE);
+    let contract = Contract { policing: Policing::Demote, ..contract(100, 2, 500) };
+    let open = world.open(0, 1, contract).unwrap();
+    world.settle();
+    // More than a burst of two: the others travel as best effort.
+    for number in 0..8 {
+        assert!(open.outbox.send(&pattern(1, number, BYTES as usize), world.now));
+    }
+    world.still = Some((1, world.now + Nanos::from_millis(300)));
+    world.nodes[0].close(open.source, world.now).unwrap();
+    assert_eq!(read(&mut world, &open, Nanos::from_secs(1)), 8);
+    assert_eq!(ended(&world, &open), Some((CloseReason::Local, all_in_time(8))));
+}
+
 /// Whatever closes it again: its application, then the host.
 #[test]
 fn an_end_that_is_drained_is_told_once() {
