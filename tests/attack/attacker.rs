@@ -5,10 +5,12 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 use punctual_trial::Defence;
 use rustix::fs::{Gid, Uid};
 
+use crate::common::PATIENCE;
 use crate::field::{Field, Page, serve_own};
 use crate::judge::Bounds;
 use crate::world::{Setup, World};
@@ -120,33 +122,49 @@ pub fn begin(world: &World, mechanism: &Mechanism, own: bool) -> Attacker {
     let mut process = command.spawn().expect("it runs");
     let mut said = BufReader::new(process.stdout.take().expect("its output")).lines();
     let begun = said.by_ref().any(|line| line.expect("a line").ends_with("begun"));
-    let attacker = Attacker(process);
+    let (over, ended) = channel();
+    let attacker = Attacker { process, ended };
     assert!(begun, "the attack {} did not begin", mechanism.name);
-    // What it says later must not stop it.
-    std::thread::spawn(move || said.for_each(drop));
+    std::thread::spawn(move || {
+        // What it says later must not stop it. Its children hold its output, too.
+        said.for_each(drop);
+        let _ = over.send(());
+    });
     attacker
 }
 
 /// The hostile program; killed where the test drops it.
-pub struct Attacker(Child);
+pub struct Attacker {
+    process: Child,
+    /// Said once it and its children are gone.
+    ended: Receiver<()>,
+}
 
 impl Attacker {
+    /// Ends it, and waits until its children are gone, too.
+    pub fn end(mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        // Children of one that makes them without end may stay.
+        let _ = self.ended.recv_timeout(PATIENCE);
+    }
+
     /// It has not given up, nor found that anything is not as it expects.
     pub fn is_running(&mut self) -> bool {
-        self.0.try_wait().expect("its state").is_none()
+        self.process.try_wait().expect("its state").is_none()
     }
 }
 
 #[cfg(feature = "trials")]
 impl Attacker {
     pub fn pid(&self) -> rustix::process::Pid {
-        rustix::process::Pid::from_child(&self.0)
+        rustix::process::Pid::from_child(&self.process)
     }
 }
 
 impl Drop for Attacker {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }

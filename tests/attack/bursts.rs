@@ -115,10 +115,9 @@ fn round() -> Round {
         (attack, accepting.join().expect("no panic"))
     });
     let (faults, waits) = (world.faults() - faults, world.heap_waits());
-    let round = Round { control, attack };
-    eprintln!("bursts-at-once: {round}, {faults} faults, {waits} waits for memory");
     drop(users);
-    world.end();
+    let round = Round { control, attack, ends: world.end() };
+    eprintln!("bursts-at-once: {round}, {faults} faults, {waits} waits for memory");
     assert_eq!((faults, waits), (0, 0), "the processor waits for no memory");
     round
 }

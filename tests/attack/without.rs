@@ -13,7 +13,7 @@ use crate::attacker::{Mechanism, begin};
 use crate::common::program::Program;
 use crate::judge::{Round, alone};
 use crate::measured::Measured;
-use crate::world::{Setup, World};
+use crate::world::{Ends, Setup, World};
 use crate::{crowded, faults, kept, keys, news, owners, places, waits};
 
 /// For the control and for the attack.
@@ -111,7 +111,8 @@ fn trial(mechanism: &Mechanism, without: &'static str) -> Option<String> {
     let mut attacker = begin(&world, mechanism, true);
     let control = world.observe(SPAN, &before);
     assert!(attacker.is_running(), "{}: the control has given up", mechanism.name);
-    drop(attacker);
+    attacker.end();
+    world.settle();
     let before = world.memory();
     let mut attacker = begin(&world, mechanism, false);
     let watched = Watched::new(attacker.pid(), world.daemons.each_ref().map(Program::pid));
@@ -126,7 +127,7 @@ fn trial(mechanism: &Mechanism, without: &'static str) -> Option<String> {
         _ if !is_running => None,
         Err(_) => Some("the witness' channel ended, or had messages that nobody sent".to_owned()),
         Ok(attack) => {
-            let round = Round { control, attack };
+            let round = Round { control, attack, ends: Ends::default() };
             eprintln!("{}: {round}", mechanism.name);
             (!mechanism.bounds.hold(&round)).then(|| round.to_string())
         }

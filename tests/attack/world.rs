@@ -153,6 +153,14 @@ impl World {
         }
     }
 
+    /// Has the kernel free all that ended processes have left. It frees that later, in softirqs on the CPUs where they ran, in
+    /// the midst of system calls of whoever runs there: of six hundred processes it took a processor's turn 0.5 to 1.1 ms.
+    /// The removal of a device waits until that is done (`rcu_barrier`).
+    pub fn settle(&self) {
+        self.network.run(SINK, "ip link add settle type veth peer name settled");
+        self.network.run(SINK, "ip link del settle");
+    }
+
     /// How often a processor has waited for memory.
     pub fn heap_waits(&self) -> u64 {
         let waits = |host: &Endsystem| host.status().expect("status").engine.heap_waits;

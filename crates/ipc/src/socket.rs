@@ -15,6 +15,11 @@ use serde::de::DeserializeOwned;
 
 use crate::api::{DESCRIPTORS_MAX, PACKET_BYTES_MAX};
 
+/// Packets that [`discard_unread`] takes at most: more than any kernel queues (`net.unix.max_dgram_qlen`).
+const DISCARDED_MAX: u32 = 1_024;
+/// Empty packets among them: the end of a connection looks like one.
+const EMPTY_MAX: u32 = 64;
+
 /// A packet as it came.
 #[derive(Debug, Default)]
 pub struct Packet {
@@ -224,6 +229,23 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> io::Re
     Ok(Some(Packet { bytes: buffer[..got.bytes].to_vec(), descriptors }))
 }
 
+/// Takes what the other end has sent and nobody will read, each packet by a call of its own.
+pub fn discard_unread(socket: impl AsFd) {
+    let (mut none, mut empty) = (RecvAncillaryBuffer::default(), 0);
+    for _ in 0..DISCARDED_MAX {
+        let received = recvmsg(&socket, &mut [IoSliceMut::new(&mut [0; 1])], &mut none, RecvFlags::DONTWAIT);
+        match received {
+            Ok(packet) => empty += u32::from(packet.bytes == 0),
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
+            // Nothing is left.
+            Err(_) => return,
+        }
+        if empty > EMPTY_MAX {
+            return;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,6 +276,21 @@ mod tests {
         assert_eq!((packet.bytes, packet.descriptors.len()), (vec![2], 0));
         drop(theirs);
         assert!(receive_bare(&ours, &mut buffer, RecvFlags::empty()).expect("the end").is_none());
+    }
+
+    #[test]
+    fn what_nobody_will_read_is_discarded_packet_by_packet() {
+        let [ours, theirs] = pair();
+        let packets =
+            [vec![1; 3], Vec::new(), vec![2]].map(|bytes| Packet { bytes, descriptors: Vec::new() });
+        packets.iter().for_each(|packet| send(&theirs, packet, SendFlags::empty()).expect("sent"));
+        discard_unread(&ours);
+        assert_eq!(unread_bytes(&theirs).expect("a socket"), 0);
+        let nothing = receive_bare(&ours, &mut [0; 16], RecvFlags::DONTWAIT).expect_err("nothing is left");
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        drop(theirs);
+        discard_unread(&ours);
+        assert!(receive_bare(&ours, &mut [0; 16], RecvFlags::empty()).expect("the end").is_none());
     }
 
     #[test]

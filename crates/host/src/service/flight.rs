@@ -8,10 +8,12 @@
 //! than were sent. Packets are read in order. So one is read for certain when less is left than it and all behind it have.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 
 use punctual_ipc::socket::{Packet, unread_bytes};
 use punctual_proto::api::UserId;
+
+use super::connection::Connection;
 
 /// What one socket has carried.
 #[derive(Debug, Default)]
@@ -50,7 +52,7 @@ impl Flight {
     }
 
     /// How many descriptors have been read since this was asked last, as `socket` says.
-    pub(super) fn look(&mut self, socket: &OwnedFd) -> u64 {
+    pub(super) fn look(&mut self, socket: impl AsFd) -> u64 {
         if self.is_over() {
             return 0;
         }
@@ -63,7 +65,7 @@ impl Flight {
 #[derive(Debug)]
 pub(super) struct Departed {
     pub account: UserId,
-    pub socket: OwnedFd,
+    pub socket: Connection,
     pub flight: Flight,
 }
 

@@ -12,6 +12,7 @@ use punctual_proto::api::UserId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::net::{SendFlags, SocketFlags, accept_with};
 
+use super::connection::Connection;
 use super::quota::is_privileged;
 
 /// Refused connections that are kept at once; the oldest goes first.
@@ -22,18 +23,18 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Refused connections. One that is closed while something of its client's is unread gives it an error in place of the
 /// reason; so they stay until the client is gone, or for a while.
 #[derive(Debug, Default)]
-pub(super) struct Lobby(VecDeque<(OwnedFd, Instant)>);
+pub(super) struct Lobby(VecDeque<(Connection, Instant)>);
 
 impl Lobby {
     /// Says why a connection is refused.
-    pub(super) fn refuse(&mut self, socket: OwnedFd, why: &Packet) {
+    pub(super) fn refuse(&mut self, socket: Connection, why: &Packet) {
         // A fresh socket has room; one that is closed already needs no reason.
         let _ = socket::send(&socket, why, SendFlags::DONTWAIT);
         self.linger(socket);
     }
 
     /// Keeps a connection that has been told why it is at its end. Its client sees the end behind that.
-    pub(super) fn linger(&mut self, socket: OwnedFd) {
+    pub(super) fn linger(&mut self, socket: Connection) {
         if self.0.len() >= LINGERING_MAX {
             self.0.pop_front();
         }
@@ -90,6 +91,7 @@ impl Spare {
             if let Ok(packet) = Packet::new(&FromDaemon::Answer { id: 0, result: Err(why) }, Vec::new()) {
                 let _ = socket::send(&socket, &packet, SendFlags::DONTWAIT);
             }
+            drop(Connection::new(socket));
             None
         });
         // Gone where the place was given to root: then the next one waits.

@@ -9,6 +9,7 @@ mod acceptance;
 mod backlog;
 mod books;
 mod co_schedule;
+mod connection;
 mod events;
 mod files;
 mod flight;

@@ -22,6 +22,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvFlags, SocketFlags, accept_with};
 
 use super::backlog::Backlog;
+use super::connection::Connection;
 use super::flight::{Departed, Flight};
 use super::lobby::{Lobby, Spare};
 use super::turn::Turn;
@@ -34,7 +35,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 struct Session {
-    socket: OwnedFd,
+    socket: Connection,
     unread: Backlog,
     flight: Flight,
     /// Cut it once `unread` is empty.
@@ -46,7 +47,7 @@ struct Session {
 }
 
 impl Session {
-    fn new(socket: OwnedFd) -> Self {
+    fn new(socket: Connection) -> Self {
         Self {
             socket,
             unread: Backlog::default(),
@@ -126,6 +127,7 @@ impl<H: Host> Server<H> {
     /// Where its peer's credentials cannot be read.
     pub fn add_session(&mut self, socket: OwnedFd) -> io::Result<()> {
         let peer = Peer::of(&socket)?;
+        let socket = Connection::new(socket);
         socket::bound_sending(&socket)?;
         match self.service.connect(peer) {
             Ok(client) => {
