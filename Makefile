@@ -87,6 +87,7 @@ lint: setup ## format, clippy, layering, licences and sources
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p punctual-sim --features mutations --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p punctual-analysis --features mutations --all-targets -- -D warnings
+	$(CARGO) clippy --locked -p punctual-daemon -p punctual-cli --features punctual-daemon/trials,punctual-cli/trials --all-targets -- -D warnings
 	$(CARGO) clippy --locked --workspace --lib --bins -- -D warnings -D clippy::too_many_lines
 	$(CARGO) test --locked -p punctual-cli --test layering
 	scripts/check-deny

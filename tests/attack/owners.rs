@@ -88,7 +88,8 @@ fn consent(without: &'static str) -> f64 {
     let asked = victim.receive().expect("news").0;
     assert!(matches!(asked, FromDaemon::Push(Push::Incoming { .. })), "{asked:?}");
     let raw = intruder(&world, SINK);
-    let take = |channel| matches!(raw.ask(Request::Consent { channel }).0, Ok(Answer::Ring { .. }));
+    let take =
+        |channel| matches!(raw.ask(Request::Consent { channel, stall: None }).0, Ok(Answer::Ring { .. }));
     let taken = handles(&raw).into_iter().filter(|channel| take(*channel)).count();
     drop((raw, opener, victim));
     world.end();
