@@ -126,7 +126,14 @@ fn demoted_messages_and_a_full_ring_are_sent_after_their_sender_has_closed() {
 /// after what is guaranteed, and before the channel is forgotten.
 #[test]
 fn demoted_messages_that_wait_behind_the_end_at_their_receiver_are_delivered() {
+    for short_turns in [false, true] {
+        deliver_behind_the_end(short_turns);
+    }
+}
+
+fn deliver_behind_the_end(short_turns: bool) {
     let mut world = World::line(2, RATE);
+    world.short_turns = short_turns;
     let contract = Contract { policing: Policing::Demote, ..contract(100, 2, 500) };
     let open = world.open(0, 1, contract).unwrap();
     world.settle();

@@ -305,6 +305,8 @@ pub struct World {
     pub slow: Option<Slow>,
     /// A host whose processor has no time, and until when. Its drivers go on receiving.
     pub still: Option<(usize, Instant)>,
+    /// Turns of processors are one unit long: each begins with what is due. Otherwise one turn does all work of a moment.
+    pub short_turns: bool,
     kept: Vec<InFlight>,
     out: Box<[u8]>,
     steps: u64,
@@ -329,6 +331,7 @@ impl World {
             tap: None,
             slow: None,
             still: None,
+            short_turns: false,
             kept: Vec::new(),
             out: vec![0; FRAME_BYTES].into(),
             steps: 0,
@@ -374,6 +377,9 @@ impl World {
                 self.nodes[index].finish_work(work, self.now);
                 // A processor's turn may end here.
                 self.nodes[index].show_counters();
+                if self.short_turns {
+                    self.nodes[index].handle_timeout(self.now);
+                }
                 active = true;
             }
             for link in 0..self.links(index) {
