@@ -52,18 +52,18 @@ impl Said {
 impl<M: Memory> Node<M> {
     /// The watch of a number, whose stage it watches, and in what.
     fn watched(&self, number: usize) -> Option<(StageName, SeenIn, &Watch)> {
-        let own = self.plane.config.id;
+        let own = self.plane.config().id;
         let Some(number) = number.checked_sub(1) else {
-            return Some((StageName::processor(own), SeenIn::OwnClock, &self.plane.processor_watch));
+            return Some((StageName::processor(own), SeenIn::OwnClock, self.plane.processor_watch()));
         };
         let link = LinkId((number / OF_LINK) as u16);
         let line = self.plane.line(link);
-        let neighbour = line.config.neighbour;
+        let neighbour = line.config().neighbour;
         let (out, into) = (StageName::link(own, neighbour), StageName::link(neighbour, own));
         match number % OF_LINK {
-            0 => Some((out, SeenIn::OwnClock, &line.departures_watch)),
+            0 => Some((out, SeenIn::OwnClock, line.departures())),
             1 => Some((into, SeenIn::Signalling, self.signalling.arrivals(link)?)),
-            _ => Some((into, SeenIn::Data, &line.arrivals_watch)),
+            _ => Some((into, SeenIn::Data, line.arrivals())),
         }
     }
 
@@ -81,7 +81,7 @@ impl<M: Memory> Node<M> {
     }
 
     fn late_stage(&self, stage: StageName, seen_in: SeenIn, late: Lateness) -> LateStage {
-        let name = |node| self.plane.config.host_name(node).to_string();
+        let name = |node| self.plane.config().host_name(node).to_string();
         LateStage { host: name(stage.node), towards: stage.towards.map(name), late, seen_in }
     }
 
