@@ -28,13 +28,13 @@ const FOREIGN_PART: u64 = 20;
 #[derive(Debug)]
 pub(super) struct Looks {
     /// When the next one is due; none while nothing is late.
-    pub next: Option<Instant>,
+    next: Option<Instant>,
     processor: Option<Breach>,
     links: Vec<LinkLook>,
     /// What was said of each watch.
-    pub said: Vec<Said>,
+    said: Vec<Said>,
     /// What is to be said.
-    pub events: VecDeque<Event>,
+    events: VecDeque<Event>,
 }
 
 /// One link, both ways.
@@ -91,6 +91,26 @@ impl Looks {
             said: vec![Said::default(); watches(links)],
             events: VecDeque::new(),
         }
+    }
+
+    /// How many watches there are.
+    pub fn watches(&self) -> usize {
+        self.said.len()
+    }
+
+    /// What was said of a watch.
+    pub fn said_mut(&mut self, number: usize) -> &mut Said {
+        &mut self.said[number]
+    }
+
+    /// Is said to whoever asks for events.
+    pub fn say(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    /// What was said.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
     }
 }
 

@@ -69,13 +69,13 @@ impl<M: Memory> Node<M> {
 
     /// Says what was late and is not broken.
     pub(super) fn tell_late_stages(&mut self, now: Instant) {
-        for number in 0..self.looks.said.len() {
+        for number in 0..self.looks.watches() {
             let Some((stage, seen_in, watch)) = self.watched(number) else { continue };
             let is_late = watch.broken_since().is_none() && watch.recent(now).times > 0;
             let late = watch.last_minute(now);
-            if self.looks.said[number].is_due(is_late, late.by_max, now) {
+            if self.looks.said_mut(number).is_due(is_late, late.by_max, now) {
                 let stage = self.late_stage(stage, seen_in, late);
-                self.looks.events.push_back(Event::Late(stage));
+                self.looks.say(Event::Late(stage));
             }
         }
     }
@@ -87,7 +87,7 @@ impl<M: Memory> Node<M> {
 
     /// Stages that this host has seen late in the last minute, and that are not broken for it.
     pub(super) fn late_stages(&self, now: Instant) -> Vec<LateStage> {
-        let numbers = 0..self.looks.said.len();
+        let numbers = 0..self.looks.watches();
         let late = numbers.filter_map(|number| {
             let (stage, seen_in, watch) = self.watched(number)?;
             let late = watch.last_minute(now);

@@ -273,8 +273,8 @@ impl<M: Memory> Node<M> {
     /// The next event for an application.
     pub fn poll_event(&mut self) -> Option<Event> {
         let notice = self.plane.poll_notice();
-        let notice = notice.or_else(|| self.rates.events.pop_front());
-        let notice = notice.or_else(|| self.looks.events.pop_front());
+        let notice = notice.or_else(|| self.rates.poll_event());
+        let notice = notice.or_else(|| self.looks.poll_event());
         notice.or_else(|| if self.signalling.has_event() { self.signalling.poll_event() } else { None })
     }
 }

@@ -18,7 +18,7 @@ use crate::limits::{REASON_BYTES_MAX, REQUESTS_MAX};
 use crate::text::Foreign;
 
 /// A request that an application here was asked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The receiver's token and life.
     pub token: u64,
@@ -53,7 +53,7 @@ impl Sent {
 }
 
 /// A no to a request, on its way to the receiver.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Refused {
     pub token: u64,
     pub epoch: Epoch,

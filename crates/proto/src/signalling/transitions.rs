@@ -26,7 +26,7 @@ const SETTLING_TIME_MAX: Nanos = Nanos::from_secs(5);
 pub const CLOSED: &str = "closed";
 
 /// What an input brings along.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct InputDetails {
     /// Of the whole route.
     pub stages: Vec<StageGrant>,

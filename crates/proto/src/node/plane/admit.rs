@@ -247,7 +247,7 @@ impl<M: Memory> Plane<M> {
     fn offered(&self, channel: ChannelId) -> Vec<Nanos> {
         let held = self.stages.held(channel);
         let link = held.and_then(Held::link).map(|(_, bound)| bound);
-        held.map(|held| held.cpu).into_iter().chain(link).collect()
+        held.map(Held::cpu).into_iter().chain(link).collect()
     }
 
     fn install(

@@ -8,11 +8,11 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use punctual_analysis::{Instant, Nanos, Ppm};
 
-use super::Flow;
 use super::outgoing::{Arrival, Messages};
+use super::{Flow, Waiting};
 use crate::api::DropCounters;
 use crate::fragment::{Outcome, Reassembly, Rejection};
-use crate::ids::{LinkId, PathId};
+use crate::ids::PathId;
 use crate::limits::{
     ARRIVALS_AHEAD_MAX, ARRIVALS_OF_PATH_MAX, ARRIVALS_PACKETS_MAX, ARRIVALS_SHARES,
     BEST_EFFORT_MESSAGES_MAX, BEST_EFFORT_SENDERS_MAX,
@@ -126,15 +126,6 @@ impl<M: Memory> Binding<M> {
     }
 }
 
-/// A packet that waits for the processor as best effort.
-pub(in crate::node) struct Waiting<F> {
-    pub frame: F,
-    pub header: Header,
-    pub received: Instant,
-    /// Whose frame it keeps.
-    pub link: LinkId,
-}
-
 /// Packets of best effort and demoted ones, in the order of their arrival, bounded for each path.
 pub(in crate::node) struct Arrivals<F> {
     packets: VecDeque<Waiting<F>>,
@@ -222,7 +213,7 @@ impl<F> Arrivals<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{ChannelNumber, Cookie, Epoch, NodeId};
+    use crate::ids::{ChannelNumber, Cookie, Epoch, LinkId, NodeId};
     use crate::node::plane::filler_header;
 
     fn waiting(path: u32, number: u64) -> Waiting<()> {

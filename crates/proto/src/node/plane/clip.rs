@@ -5,15 +5,14 @@ use core::ops::AddAssign;
 
 use punctual_analysis::{Guarantee, Instant, Nanos};
 
-use super::{Clip, Context, News, PacketQueue, RoleState, Sink};
+use super::{Clip, Context, News, PacketIn, PacketQueue, RoleState, Sink};
 use crate::api::{ChannelCounters, Notice, Passed, Receipt, Tally, Thrown};
 use crate::ids::{ChannelId, LinkId};
 use crate::lateness::Timeliness;
 use crate::linksched::FlowIndex;
-use crate::memory::{Inbox, Memory, MessageInfo, Outbox};
+use crate::memory::{Inbox, Memory, Outbox};
 use crate::slab::{Linked, Next, Slab};
 use crate::table::OfChannel;
-use crate::wire::Header;
 
 /// What the link out of this host has for the channel.
 #[derive(Clone, Copy, Debug)]
@@ -42,16 +41,6 @@ pub(in crate::node) enum Ending {
     Closing,
     /// All of that has been sent, and signalling is told.
     Drained,
-}
-
-/// A packet that waits for its handler.
-pub(in crate::node) struct PacketIn<F> {
-    pub frame: F,
-    pub header: Header,
-    pub nominal: Instant,
-    pub effective: Instant,
-    /// Behind it in its queue.
-    pub next: Next,
 }
 
 impl<F> Linked for PacketIn<F> {
@@ -110,14 +99,6 @@ impl PacketQueue {
         }
         run
     }
-}
-
-/// A message that waits for its delivery.
-pub(in crate::node) struct Held<S> {
-    pub deliver_at: Instant,
-    pub due: Instant,
-    pub slot: S,
-    pub info: MessageInfo,
 }
 
 impl<M: Memory> OfChannel for Clip<M> {

@@ -18,6 +18,7 @@ use crate::node::packet::Packet;
 use crate::sched::Activation;
 
 /// Where a flow goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::node) struct FlowWay {
     pub to: Address,
     pub destination: NodeId,

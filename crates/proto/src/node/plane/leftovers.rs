@@ -5,9 +5,8 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use super::best_effort::Message;
-use super::clip::PacketIn;
 use super::outgoing::Messages;
-use super::{Clip, Context, PacketQueue, Plane, RoleState, Sink, Source};
+use super::{Clip, Context, PacketIn, PacketQueue, Plane, RoleState, Sink, Source};
 use crate::ids::ChannelId;
 use crate::limits::LEFTOVERS_MAX;
 use crate::memory::{Inbox, Memory};

@@ -52,7 +52,7 @@ pub(super) use self::source::Portion;
 
 use self::backlog::Backlog;
 use self::best_effort::{Arrivals, Binding, Slot};
-use self::clip::{Counters, Ending, Held, LinkReservation, NoticesGiven, PacketIn, SoftTerms};
+use self::clip::{Counters, Ending, LinkReservation, NoticesGiven, SoftTerms};
 use self::filler::Filler;
 use self::leftovers::Leftovers;
 use self::outgoing::{Messages, Outgoing};
@@ -69,12 +69,13 @@ use crate::fragment::Reassembly;
 use crate::ids::{ChannelId, LinkId};
 use crate::interned::Interned;
 use crate::linksched::{FlowIndex, LinkScheduler};
-use crate::memory::Memory;
+use crate::memory::{Memory, MessageInfo};
 use crate::sched::{Executor, HandlerId};
 use crate::signalling::LocalChannel;
-use crate::slab::{Fifo, Slab};
+use crate::slab::{Fifo, Next, Slab};
 use crate::table::{Paths, Table};
 use crate::watch::Watch;
+use crate::wire::Header;
 
 /// The data plane.
 pub(super) struct Plane<M: Memory> {
@@ -362,4 +363,31 @@ struct Flow<M: Memory> {
     /// It is among the link's blocked ones.
     listed: bool,
     counters: ChannelCounters,
+}
+
+/// A packet that waits for its handler.
+struct PacketIn<F> {
+    frame: F,
+    header: Header,
+    nominal: Instant,
+    effective: Instant,
+    /// Behind it in its queue.
+    next: Next,
+}
+
+/// A message that waits for its delivery.
+struct Held<S> {
+    deliver_at: Instant,
+    due: Instant,
+    slot: S,
+    info: MessageInfo,
+}
+
+/// A packet that waits for the processor as best effort.
+struct Waiting<F> {
+    frame: F,
+    header: Header,
+    received: Instant,
+    /// Whose frame it keeps.
+    link: LinkId,
 }

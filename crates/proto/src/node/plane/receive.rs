@@ -7,9 +7,7 @@ use punctual_analysis::arrival::{Arrival, Verdict};
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_trial::{Defence, holds};
 
-use super::best_effort::Waiting;
-use super::clip::PacketIn;
-use super::{Clip, Context, Links, PacketQueue, Plane, Processor, RoleState, SignalIn};
+use super::{Clip, Context, Links, PacketIn, PacketQueue, Plane, Processor, RoleState, SignalIn, Waiting};
 use crate::api::{Port, Tally};
 use crate::ids::LinkId;
 use crate::limits::{HEADER_BYTES, SIGNALS_WAITING_MAX};

@@ -2,9 +2,9 @@
 //! counts memory by users has to count.
 
 use super::best_effort::{Message, Slot};
-use super::clip::{Held, LinkReservation, PacketIn};
+use super::clip::LinkReservation;
 use super::outgoing::Outgoing;
-use super::{Clip, HeldDeliveries, PacketQueue, Plane, RoleState};
+use super::{Clip, Held, HeldDeliveries, PacketIn, PacketQueue, Plane, RoleState};
 use crate::ids::ChannelId;
 use crate::linksched::LinkScheduler;
 use crate::memory::Memory;

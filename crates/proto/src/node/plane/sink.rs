@@ -3,9 +3,9 @@
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Instant, Nanos, Ppm};
 
-use super::clip::{Count, Counters, Held, Run};
+use super::clip::{Count, Counters, Run};
 use super::work::Unit;
-use super::{Clip, HeldDeliveries, Plane, RoleState, Sink};
+use super::{Clip, Held, HeldDeliveries, Plane, RoleState, Sink};
 use crate::api::{Notice, WorkKind};
 use crate::fragment::Outcome;
 use crate::ids::ChannelId;

@@ -88,7 +88,7 @@ pub(super) struct Rates {
     links: Vec<LinkRate>,
     /// As configured: what a measurement adds to is no configuration.
     errors: Vec<Ppm>,
-    pub events: VecDeque<Event>,
+    events: VecDeque<Event>,
     /// When something is due by itself; asked in each turn.
     due: Option<Instant>,
 }
@@ -102,6 +102,11 @@ impl Rates {
     /// When something is due by itself.
     pub const fn due(&self) -> Option<Instant> {
         self.due
+    }
+
+    /// What was measured.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
     }
 
     /// To be called when the state of a link may have changed.
