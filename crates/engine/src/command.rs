@@ -20,12 +20,17 @@ pub(crate) type Command<P> = Box<dyn FnOnce(&mut P, Instant) + Send>;
 pub(crate) struct CommandQueue<P> {
     /// `None` once the processor is gone.
     waiting: Mutex<Option<VecDeque<Command<P>>>>,
-    pub doorbell: Doorbell,
+    doorbell: Doorbell,
 }
 
 impl<P> CommandQueue<P> {
     pub fn new() -> std::io::Result<Self> {
         Ok(Self { waiting: Mutex::new(Some(VecDeque::new())), doorbell: Doorbell::new()? })
+    }
+
+    /// What rings when a command waits.
+    pub const fn doorbell(&self) -> &Doorbell {
+        &self.doorbell
     }
 
     pub fn push(&self, command: Command<P>) -> Result<(), EngineGone> {

@@ -24,7 +24,7 @@ use crate::events::Events;
 use crate::memory::HostMemory;
 use crate::processor::lead::{Lead, LeadError, Raised};
 use crate::processor::{Mailboxes, Processor};
-use crate::statistics::{Counters, EngineStatistics, LinkReport};
+use crate::statistics::{EngineStatistics, LinkReport};
 
 /// Stack of a processor's thread, all of it locked where memory is.
 const STACK_BYTES: usize = 1 << 20;
@@ -67,12 +67,7 @@ impl Engine {
         check_links(&config)?;
         let os = |what| move |error| EngineError::Os { what, error };
         let real_time = config.real_time;
-        let shared = Arc::new(Mailboxes {
-            commands: CommandQueue::new().map_err(os("eventfd"))?,
-            background: CommandQueue::new().map_err(os("eventfd"))?,
-            events: Events::new().map_err(os("eventfd"))?,
-            counters: Counters::default(),
-        });
+        let shared = Arc::new(Mailboxes::new().map_err(os("eventfd"))?);
         let (started, starting) = question();
         let (deciding, failing) = (Arc::downgrade(&shared), Arc::downgrade(&shared));
         let decide = move |decision: Decision| give_back(&deciding, decision.decide(now));
@@ -108,7 +103,7 @@ where
     let Some(shared) = shared.upgrade() else { return false };
     let command =
         move |processor: &mut Processor<O, I>, now| processor.node_mut().handle_decided(decided, now);
-    shared.commands.push(Box::new(command)).is_ok()
+    shared.commands().push(Box::new(command)).is_ok()
 }
 
 /// The thread that decides has panicked, and the policies of admission are gone with it: what runs is ended in order, as
@@ -123,7 +118,7 @@ where
     );
     // Where the processor is gone, nobody needs to be told.
     let Some(shared) = shared.upgrade() else { return };
-    let _ = shared.commands.push(Box::new(|processor, now| processor.shut_down(now)));
+    let _ = shared.commands().push(Box::new(|processor, now| processor.shut_down(now)));
 }
 
 fn check_links(config: &EngineConfig) -> Result<(), EngineError> {
@@ -187,7 +182,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         R: Send + 'static,
         F: FnOnce(&mut Node<HostMemory<O, I>>, Instant) -> R + Send + 'static,
     {
-        ask_on(&self.inner.shared.background, move |processor, now| request(processor.node_mut(), now))
+        ask_on(self.inner.shared.background(), move |processor, now| request(processor.node_mut(), now))
     }
 
     /// From now on a ring of `doorbell` (anything that becomes readable anew at each ring and is never read) makes the node
@@ -208,7 +203,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
             let begun = now();
             processor.watch(channel, doorbell, payer, at).map(|()| now().since(begun))
         };
-        Ok(ask_on(&self.inner.shared.background, watch)??)
+        Ok(ask_on(self.inner.shared.background(), watch)??)
     }
 
     /// Has the channel's doorbell forgotten, if it has one, and does not wait: soon nobody but the caller holds it.
@@ -216,17 +211,17 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
     /// # Errors
     /// [`EngineGone`]: nobody holds it any more.
     pub fn unwatch(&self, channel: ChannelId) -> Result<(), EngineGone> {
-        self.inner.shared.commands.push(Box::new(move |processor, _| processor.unwatch(channel)))
+        self.inner.shared.commands().push(Box::new(move |processor, _| processor.unwatch(channel)))
     }
 
     /// The receiver of the node's events.
     pub fn events(&self) -> Events {
-        self.inner.shared.events.clone()
+        self.inner.shared.events().clone()
     }
 
     /// What the processor has counted.
     pub fn statistics(&self) -> EngineStatistics {
-        self.inner.shared.counters.snapshot()
+        self.inner.shared.counters().snapshot()
     }
 
     /// What the links run on and have counted, in their order.
@@ -253,7 +248,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> EngineHandle<O, I> {
         R: Send + 'static,
         F: FnOnce(&mut Processor<O, I>, Instant) -> R + Send + 'static,
     {
-        ask_on(&self.inner.shared.commands, request)
+        ask_on(self.inner.shared.commands(), request)
     }
 }
 
@@ -289,7 +284,7 @@ where
         let raised = Raised::to(&self.inner.real_time)?;
         let (answer, reply) = question();
         let command: Command<Processor<O, I>> = Box::new(move |processor, _| processor.hand_on(answer));
-        self.inner.shared.commands.push(command)?;
+        self.inner.shared.commands().push(command)?;
         Lead::take(reply.wait()??, raised, &self.inner.real_time)
     }
 }
@@ -300,7 +295,7 @@ impl<O: Outbox, I: Inbox> Inner<O, I> {
             return Ok(());
         };
         // An error means that the thread has ended: its join tells how.
-        let _ = self.shared.commands.push(Box::new(|processor, now| processor.shut_down(now)));
+        let _ = self.shared.commands().push(Box::new(|processor, now| processor.shut_down(now)));
         // It ends once this thread, which may be the one that drives, is back at its work.
         if direct::is_processor() {
             return Ok(());

@@ -15,7 +15,6 @@ pub(crate) mod lead;
 mod links;
 mod meter;
 mod port;
-mod rest;
 mod sentry;
 mod share;
 mod spin;
@@ -76,11 +75,35 @@ const CHANNELS: u64 = 1 << 62;
 
 /// What the processor shares with its handles.
 pub(crate) struct Mailboxes<O: Outbox, I: Inbox> {
-    pub commands: CommandQueue<Processor<O, I>>,
+    commands: CommandQueue<Processor<O, I>>,
     /// What is done when no message waits for its handler, one in a turn.
-    pub background: CommandQueue<Processor<O, I>>,
-    pub events: Events,
-    pub counters: Counters,
+    background: CommandQueue<Processor<O, I>>,
+    events: Events,
+    counters: Counters,
+}
+
+impl<O: Outbox, I: Inbox> Mailboxes<O, I> {
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            commands: CommandQueue::new()?,
+            background: CommandQueue::new()?,
+            events: Events::new()?,
+            counters: Counters::default(),
+        })
+    }
+    pub const fn commands(&self) -> &CommandQueue<Processor<O, I>> {
+        &self.commands
+    }
+    /// Of what is done when no message waits for its handler, one in a turn.
+    pub const fn background(&self) -> &CommandQueue<Processor<O, I>> {
+        &self.background
+    }
+    pub const fn events(&self) -> &Events {
+        &self.events
+    }
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
 }
 
 /// See the module.
@@ -95,25 +118,45 @@ pub(crate) struct Processor<O: Outbox, I: Inbox> {
     meter: Meter,
     /// Events that wait for the lock of their queue.
     events: VecDeque<Event>,
-    /// Whether a command may wait.
-    commanded: bool,
+    orders: Orders,
+    pace: Pace,
+    /// What the kernel has given the thread, where that follows admission.
+    share: Option<Share>,
+    lead: Leading<O, I>,
+    stop: Stop,
+    shared: Arc<Mailboxes<O, I>>,
+    /// Last: all of the above lies there.
+    heap: Option<Lease>,
+}
+
+/// Whether commands may wait.
+#[derive(Clone, Copy, Debug)]
+struct Orders {
+    are_waiting: bool,
     background: Background,
+}
+
+/// When it looks, and when it sleeps.
+struct Pace {
     spin: Spin,
     sentry: Sentry,
     /// When the turn that is next has begun, where what was found while waiting is part of it.
     turn_begun: Option<Instant>,
-    /// What the kernel has given the thread, where that follows admission.
-    share: Option<Share>,
+}
+
+/// Which thread drives.
+struct Leading<O: Outbox, I: Inbox> {
     /// Who is to lead next.
     successor: Option<lead::Successor<O, I>>,
     /// An application's thread drives, not the engine's own.
     is_led: bool,
+}
+
+/// How it stops.
+struct Stop {
     grace: Nanos,
     /// When a stopping processor ends at the latest.
-    stop_at: Option<Instant>,
-    shared: Arc<Mailboxes<O, I>>,
-    /// Last: all of the above lies there.
-    heap: Option<Lease>,
+    at: Option<Instant>,
 }
 
 /// Whether a command in the background may wait, and for how many turns it was put off.
@@ -157,7 +200,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         started: Answer<Result<(), EngineError>>,
     ) -> Option<Box<Self>> {
         // Told however the thread ends: a panic in it must not leave anybody waiting.
-        let _farewell = CloseOnDrop(Arc::clone(&shared));
+        let _farewell = CloseOnDrop::new(Arc::clone(&shared));
         let forbidden = config.forbidden_calls;
         match Self::new(config, decider, heap, shared).and_then(|processor| processor.confined(forbidden)) {
             Ok(processor) => {
@@ -193,8 +236,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let heap = heap.map(begin).transpose().map_err(os("filling the processor's heap"))?;
         direct::prepare();
         let waiter = Waiter::new().map_err(os("epoll"))?;
-        waiter.watch(shared.commands.doorbell.as_fd(), COMMANDS).map_err(os("epoll"))?;
-        waiter.watch(shared.background.doorbell.as_fd(), BACKGROUND).map_err(os("epoll"))?;
+        waiter.watch(shared.commands.doorbell().as_fd(), COMMANDS).map_err(os("epoll"))?;
+        waiter.watch(shared.background.doorbell().as_fd(), BACKGROUND).map_err(os("epoll"))?;
         let mut ports = Vec::with_capacity(config.links.len());
         for (index, (driver, link)) in config.links.into_iter().zip(&config.node.links).enumerate() {
             for descriptor in driver.descriptors() {
@@ -218,16 +261,11 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             received,
             meter: Meter::default(),
             events: VecDeque::new(),
-            commanded: true,
-            background: Background { may_wait: true, put_off: 0 },
-            spin,
-            sentry: Sentry::default(),
-            turn_begun: None,
+            orders: Orders { are_waiting: true, background: Background { may_wait: true, put_off: 0 } },
+            pace: Pace { spin, sentry: Sentry::default(), turn_begun: None },
             share,
-            successor: None,
-            is_led: false,
-            grace,
-            stop_at: None,
+            lead: Leading { successor: None, is_led: false },
+            stop: Stop { grace, at: None },
             shared,
             heap,
         })
@@ -241,13 +279,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         rest_until: Option<Instant>,
         is_done: &mut impl FnMut(&Self) -> bool,
     ) -> Step {
-        let begun = self.turn_begun.take().unwrap_or(started);
+        let begun = self.pace.turn_begun.take().unwrap_or(started);
         let turn = self.turn(started);
         let ended = turn.ended;
         let counters = &self.shared.counters;
         counters.loops.add(1);
         counters.loop_ns_max.max(ended.since(begun).0);
-        if self.stop_at.is_some_and(|at| ended >= at || self.node.is_quiet()) {
+        if self.stop.at.is_some_and(|at| ended >= at || self.node.is_quiet()) {
             self.finish();
             return Step::Stopped;
         }
@@ -257,7 +295,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let until = self.next_turn(turn, ended).into_iter().chain(rest_until).min();
         let Waited { idle_until, at } = self.wait(until, turn.progress, ended);
         self.node.record_idle(idle_until.since(ended));
-        self.turn_begun = Some(idle_until);
+        self.pace.turn_begun = Some(idle_until);
         Step::Goes(at)
     }
 
@@ -265,7 +303,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// ring. What is done after the last reading of a turn with messages is the next turn's, which begins at that time, or a
     /// look at the next timers.
     fn turn(&mut self, at: Instant) -> Turn {
-        if let Some(late) = self.sentry.look(at, self.node.has_sources()) {
+        if let Some(late) = self.pace.sentry.look(at, self.node.has_sources()) {
             self.node.record_standstill(late, at);
         }
         self.ports.iter_mut().for_each(|port| port.end_rest(at));
@@ -294,7 +332,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let told = self.hand_out_events() | self.have_decided();
         progress |= told;
         if progress {
-            self.sentry.work();
+            self.pace.sentry.work();
         }
         // Neither is any message's: commands and timers in a turn without one, and what is told of channels.
         let is_untimed = told || (flushed == read_at && !completed_first);
@@ -303,10 +341,10 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             progress: progress | completed,
             more: completed
                 || worked >= WORK_SLICE
-                || self.commanded
-                || self.background.may_wait
+                || self.orders.are_waiting
+                || self.orders.background.may_wait
                 || self.node.has_leftovers()
-                || self.ports.iter().any(|port| port.has_more(self.node.has_best_effort_room(port.id))),
+                || self.ports.iter().any(|port| port.has_more(self.node.has_best_effort_room(port.id()))),
             retry: !self.events.is_empty()
                 || self.decider.must_retry()
                 || self.ports.iter().any(DrivenLink::must_retry),
@@ -327,13 +365,13 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     }
 
     fn run_commands(&mut self, at: Instant) -> bool {
-        if !self.commanded {
+        if !self.orders.are_waiting {
             return false;
         }
         for _ in 0..COMMANDS_PER_TURN {
             let Some(command) = self.shared.commands.try_pop() else {
                 // Whoever is just adding one rings after it.
-                self.commanded = false;
+                self.orders.are_waiting = false;
                 break;
             };
             command(self, at);
@@ -345,16 +383,16 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// Does one command of the background where the turn had little else to do, or has had much for long; whether it did
     /// one, and the time. What was waiting for it is a unit of work to all others: nothing but the command bounds it.
     fn answer(&mut self, worked: Nanos, at: Instant) -> (bool, Instant) {
-        let Background { may_wait, put_off } = self.background;
+        let Background { may_wait, put_off } = self.orders.background;
         if !may_wait {
             return (false, at);
         }
         if worked >= WORK_SLICE && put_off < BACKGROUND_TURNS {
-            self.background.put_off += 1;
+            self.orders.background.put_off += 1;
             return (false, at);
         }
         let command = self.shared.background.try_pop();
-        self.background = Background { may_wait: command.is_some(), put_off: 0 };
+        self.orders.background = Background { may_wait: command.is_some(), put_off: 0 };
         let Some(command) = command else { return (false, at) };
         command(self, at);
         self.serve_handlers(at);
@@ -383,7 +421,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             if self.transmit(at) {
                 at = now();
             }
-            self.spin.stay_for(kind, at);
+            self.pace.spin.stay_for(kind, at);
             let own = at.since(begun);
             self.node.record_unit(handler, kind, self.meter.unit(kind, packets, own), declared, at);
             let spent = at.since(started).max(Nanos(1));
@@ -428,7 +466,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
         let wanted = if stalled { Some(at + RETRY) } else { wanted };
         let rests = self.ports.iter().filter_map(DrivenLink::rests_until).min();
-        let others = [rests, self.doorbells.next_unmute(), self.sentry.due(), self.stop_at];
+        let others = [rests, self.doorbells.next_unmute(), self.pace.sentry.due(), self.stop.at];
         [retry, wanted].into_iter().chain(others).flatten().min()
     }
 
@@ -465,15 +503,15 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             self.shared.counters.late_wakes.add(u64::from(late > LATE));
             self.node.record_wake(late, woken);
             // Of one standstill that is enough.
-            self.sentry.seen(woken);
+            self.pace.sentry.seen(woken);
         }
         Waited { idle_until: found.unwrap_or(woken), at: woken }
     }
 
     fn wake_up(&mut self, token: u64, at: Instant) {
         match token {
-            COMMANDS => self.commanded = true,
-            BACKGROUND => self.background.may_wait = true,
+            COMMANDS => self.orders.are_waiting = true,
+            BACKGROUND => self.orders.background.may_wait = true,
             token if token & CHANNELS != 0 => {
                 self.doorbells.rung(ChannelId(token & !CHANNELS), at, &self.waiter);
             }

@@ -16,6 +16,12 @@ pub(crate) struct Interned<T> {
     sweep_at: usize,
 }
 
+impl<T: Eq + Hash> Default for Interned<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Eq + Hash> Interned<T> {
     pub(crate) fn new() -> Self {
         Self { known: HashSet::new(), sweep_at: FORGOTTEN_MAX }

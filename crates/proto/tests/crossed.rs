@@ -94,13 +94,13 @@ crossed! {
     SHAPER_STEP_PPM = 10_000 => "tests/node_shaper.rs" the_kernel_is_given_more_in_steps_that_are_worth_it;
     SHAPER_CONTENTION = 20 * MS => "tests/node_shaper.rs" best_effort_waits_for_a_moment_before_it_takes_anything;
     SHAPER_CONTENTION_KEPT = S => "tests/node_shaper.rs" best_effort_waits_for_a_moment_before_it_takes_anything;
-    SHAPER_RETRY = MS => "src/node/shaper.rs" a_busy_link_is_looked_at_again_soon;
+    SHAPER_RETRY = MS => "src/node/plane/shaper.rs" a_busy_link_is_looked_at_again_soon;
     LATE_ARRIVALS_INTERVAL = S => "src/node/breaches.rs" a_flow_is_measured_between_looks_that_are_neither_too_near_nor_too_far;
     STAGES_BROKEN_MAX = 1_024 => "src/signalling/reports.rs" what_others_say_is_bounded_and_leaves_room_for_ones_own_word;
     ARRIVALS_PACKETS_MAX = 1_024 => "tests/limits.rs" one_path_of_best_effort_and_all_of_them_wait_in_bounded_numbers;
     ARRIVALS_AHEAD_MAX = 64 => "tests/node_host.rs" best_effort_is_taken_while_the_processor_has_time_for_it_only;
     ARRIVALS_OF_PATH_MAX = 128 => "tests/limits.rs" one_path_of_best_effort_and_all_of_them_wait_in_bounded_numbers;
-    ARRIVALS_SHARES = 1_024 => "src/node/best_effort.rs" more_flows_than_places_share_places;
+    ARRIVALS_SHARES = 1_024 => "src/node/plane/best_effort.rs" more_flows_than_places_share_places;
     RATE_TIME = 300 * MS => "tests/node_rate_limits.rs" a_link_is_filled_for_so_long_and_few_packets_wait_meanwhile;
     RATE_QUEUED_MAX = 8 => "tests/node_rate_limits.rs" a_link_is_filled_for_so_long_and_few_packets_wait_meanwhile;
     RATE_MARK_INTERVAL = 5 * MS => "src/node/rate/arrivals.rs" times_are_kept_now_and_then_and_in_bounded_numbers;

@@ -47,15 +47,21 @@ impl<O: Outbox, I: Inbox> Processor<O, I> {
     }
 
     pub fn shut_down(&mut self, at: Instant) {
-        if self.stop_at.is_none() {
-            self.stop_at = Some(at + self.grace);
+        if self.stop.at.is_none() {
+            self.stop.at = Some(at + self.stop.grace);
             self.node.shutdown(at);
         }
     }
 }
 
 /// Tells the handles that nobody is there any more.
-pub(super) struct CloseOnDrop<O: Outbox, I: Inbox>(pub Arc<Mailboxes<O, I>>);
+pub(super) struct CloseOnDrop<O: Outbox, I: Inbox>(Arc<Mailboxes<O, I>>);
+
+impl<O: Outbox, I: Inbox> CloseOnDrop<O, I> {
+    pub const fn new(shared: Arc<Mailboxes<O, I>>) -> Self {
+        Self(shared)
+    }
+}
 
 impl<O: Outbox, I: Inbox> Drop for CloseOnDrop<O, I> {
     fn drop(&mut self) {

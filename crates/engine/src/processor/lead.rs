@@ -99,21 +99,21 @@ pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(
 ) -> Option<Box<Processor<O, I>>> {
     let mut started = now();
     loop {
-        if let Some(successor) = processor.successor.take() {
+        if let Some(successor) = processor.lead.successor.take() {
             let (back, returned) = channel();
-            processor.is_led = true;
+            processor.lead.is_led = true;
             successor.send(Ok(Baton { processor, back }));
             // None comes back that has stopped, or broke in its leader's hands: `CloseOnDrop` tells whoever waits.
             let Ok(given_back) = returned.recv() else { return None };
             processor = given_back;
-            processor.is_led = false;
-            processor.turn_begun = None;
+            processor.lead.is_led = false;
+            processor.pace.turn_begun = None;
             started = now();
-            processor.sentry.begin(started);
+            processor.pace.sentry.begin(started);
             continue;
         }
         // Who asks to lead is not kept waiting for the next packet.
-        match processor.step(started, None, &mut |processor| processor.successor.is_some()) {
+        match processor.step(started, None, &mut |processor| processor.lead.successor.is_some()) {
             Step::Goes(at) | Step::Done(at) => started = at,
             Step::Stopped => return Some(processor),
         }
@@ -123,10 +123,10 @@ pub(super) fn keep<O: Outbox + 'static, I: Inbox + 'static>(
 impl<O: Outbox, I: Inbox> Processor<O, I> {
     /// Leaves the processor to another thread after this turn, or says why not.
     pub(crate) fn hand_on(&mut self, successor: Successor<O, I>) {
-        if self.is_led || self.successor.is_some() {
+        if self.lead.is_led || self.lead.successor.is_some() {
             successor.send(Err(LeadError::Led));
         } else {
-            self.successor = Some(successor);
+            self.lead.successor = Some(successor);
         }
     }
 }
@@ -171,8 +171,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Lead<O, I> {
         let mut baton = self.baton.take().ok_or(EngineGone)?;
         // What the leader did meanwhile is no protocol work and was admitted as a handler's.
         baton.processor.node.record_idle(at.since(self.left_at));
-        baton.processor.turn_begun = None;
-        baton.processor.sentry.begin(at);
+        baton.processor.pace.turn_begun = None;
+        baton.processor.pace.sentry.begin(at);
         baton.processor.serve_handlers(at);
         loop {
             match baton.processor.step(at, until, &mut |_| is_done()) {

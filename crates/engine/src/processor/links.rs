@@ -15,7 +15,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub(super) fn receive(&mut self, mut begun: Instant) -> Option<Instant> {
         let mut any = None;
         for port in &mut self.ports {
-            let best_effort = self.node.has_best_effort_room(port.id);
+            let best_effort = self.node.has_best_effort_room(port.id());
             port.receive(best_effort, &mut self.received, RECEIVE_BATCH, &self.shared.counters);
             port.looked(self.received.len(), begun, &self.waiter);
             if self.received.is_empty() {
@@ -26,8 +26,8 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
             let count = self.received.len();
             for packet in self.received.drain(..) {
                 let from = port::node_port(packet.port);
-                self.spin.stay(packet.stream, at);
-                self.node.handle_frame(port.id, from, Instant(packet.received_ns), packet.frame, at);
+                self.pace.spin.stay(packet.stream, at);
+                self.node.handle_frame(port.id(), from, Instant(packet.received_ns), packet.frame, at);
             }
             // One packet's demultiplexing counts in the unit that it makes; what is done for many is shared out.
             let done = if count == 1 { at } else { now() };
@@ -43,7 +43,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         let mut any = false;
         for port in &mut self.ports {
             if let Some(wire_bytes) = port.completed() {
-                self.node.handle_sent(port.id, wire_bytes, at);
+                self.node.handle_sent(port.id(), wire_bytes, at);
                 any = true;
             }
         }
@@ -89,7 +89,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     pub(super) fn tell_foreign_traffic(&mut self) {
         for port in &self.ports {
             let rate = BitRate(port.foreign_bps().unwrap_or(0));
-            self.node.handle_foreign_traffic(port.id, rate);
+            self.node.handle_foreign_traffic(port.id(), rate);
         }
     }
 
@@ -100,7 +100,7 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
         }
         for port in &mut self.ports {
             if let Some(rate) = port.shaped() {
-                self.node.handle_shaped(port.id, rate, at);
+                self.node.handle_shaped(port.id(), rate, at);
             }
         }
     }

@@ -3,6 +3,8 @@
 //! A link that fails for good is told in the log, counted, and left alone; the node's HELLOs find the neighbour
 //! dead, and the other links work on.
 
+mod rest;
+
 use std::os::fd::BorrowedFd;
 
 use punctual_link::{Frame, Link, LinkError, Port, Received, Spins, Stream};
@@ -14,8 +16,8 @@ use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Instant, Nanos};
 use punctual_trial::{Defence, holds};
 
+use self::rest::Rest;
 use super::filters::{driver_filter, path_key, seal_key};
-use super::rest::Rest;
 use crate::memory::HostMemory;
 use crate::statistics::{Counters, LinkReport};
 
@@ -26,7 +28,7 @@ const FLUSH_DELAY: Nanos = Nanos::from_micros(20);
 const TRANSMIT_BATCH: usize = 64;
 
 pub(super) struct DrivenLink {
-    pub id: LinkId,
+    id: LinkId,
     driver: Box<dyn Link>,
     by_completion: bool,
     input: Input,
@@ -40,7 +42,7 @@ pub(super) struct DrivenLink {
     queued_since: Option<Instant>,
     /// Wire bytes handed over and not completed.
     outstanding_bytes: u64,
-    pub(super) rest: Rest,
+    rest: Rest,
     /// Times at which the driver found no frame, until the last look.
     dry: u64,
     failed: bool,
@@ -71,6 +73,11 @@ impl DrivenLink {
             dry: 0,
             failed: false,
         }
+    }
+
+    /// Which link it is.
+    pub const fn id(&self) -> LinkId {
+        self.id
     }
 
     /// What the descriptors tell.

@@ -68,6 +68,7 @@ const fn stream_of(kind: WorkKind) -> Option<Stream> {
 }
 
 /// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waited {
     /// What was taken in since then is work.
     pub idle_until: Instant,
@@ -86,17 +87,17 @@ impl<O: Outbox + 'static, I: Inbox + 'static> Processor<O, I> {
     /// Waits until something comes in or `until`, awake for as long as it was told to.
     pub(super) fn wait(&mut self, until: Option<Instant>, progress: bool, mut at: Instant) -> Waited {
         if progress {
-            self.spin.awake_until = self.spin.awake_until.max(at + self.spin.span);
+            self.pace.spin.awake_until = self.pace.spin.awake_until.max(at + self.pace.spin.span);
         }
         loop {
             let is_due = until.is_some_and(|until| until <= at);
-            if !is_due && self.spin.is_over(at) {
+            if !is_due && self.pace.spin.is_over(at) {
                 let waited = self.sleep(until, at);
-                self.spin.looked_at = waited.at;
+                self.pace.spin.looked_at = waited.at;
                 return waited;
             }
-            if at.since(self.spin.looked_at) >= LOOK {
-                self.spin.looked_at = at;
+            if at.since(self.pace.spin.looked_at) >= LOOK {
+                self.pace.spin.looked_at = at;
                 if self.look(at) {
                     return Waited { idle_until: at, at: now() };
                 }

@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
+use super::Queued;
 use super::heap::Heap;
-use super::packets::Queued;
 use super::parameters::{BestEffortKey, ByteTime, LinkParameters, Overflow, OverflowReason};
 use crate::limits::{BEST_EFFORT_CAP_BURST_PACKETS, LEFTOVERS_MAX};
 use crate::slab::{Fifo, Slab};
@@ -106,50 +106,68 @@ pub(super) struct Queue<P> {
     /// Least recently used first.
     idle: List,
     capped: Heap,
-    cap: Option<Cap>,
-    /// The bucket of all flows together, when its bytes have been paid for, and until when it holds all back.
-    whole: Option<Cap>,
-    /// Of the link; shares of it are caps.
-    rate: BitRate,
-    whole_tat: Instant,
-    throttled: Option<Instant>,
-    quantum_bytes: u64,
-    flow_bytes_max: u64,
-    flows_max: usize,
-    packets_max: u32,
+    caps: Caps,
+    bounds: Bounds,
     /// Packets of flows that were removed; they count as queued.
     leaving: VecDeque<Fifo>,
 }
 
+/// What flows may take of the link.
+#[derive(Debug)]
+struct Caps {
+    /// Of the link; shares of it are caps.
+    rate: BitRate,
+    /// Of each flow.
+    flow: Option<Cap>,
+    /// The bucket of all flows together, when its bytes have been paid for, and until when it holds all back.
+    whole: Option<Cap>,
+    whole_tat: Instant,
+    throttled: Option<Instant>,
+}
+
+/// The most of everything.
+#[derive(Debug)]
+struct Bounds {
+    /// What a flow may send in one turn of the round: a largest packet.
+    quantum_bytes: u64,
+    flow_bytes: u64,
+    flows: usize,
+    packets: u32,
+}
+
 impl<P> Queue<P> {
     pub(super) fn new(parameters: &LinkParameters) -> Self {
-        let flows_max = parameters.best_effort_flows_max as usize;
+        let bounds = Bounds {
+            quantum_bytes: u64::from(parameters.best_effort_wire_bytes),
+            flow_bytes: u64::from(parameters.best_effort_flow_bytes_max),
+            flows: parameters.best_effort_flows_max as usize,
+            packets: parameters.best_effort_packets_max,
+        };
+        let cap_of = |share| Cap::of(share, parameters.rate, bounds.quantum_bytes);
+        let caps = Caps {
+            rate: parameters.rate,
+            flow: cap_of(parameters.best_effort_flow_cap),
+            whole: cap_of(parameters.best_effort_cap),
+            whole_tat: Instant::ZERO,
+            throttled: None,
+        };
         let mut packets = Slab::new();
-        packets.reserve(parameters.best_effort_packets_max as usize);
+        packets.reserve(bounds.packets as usize);
         let mut capped = Heap::new();
-        let quantum_bytes = u64::from(parameters.best_effort_wire_bytes);
-        let cap = Cap::of(parameters.best_effort_flow_cap, parameters.rate, quantum_bytes);
-        if cap.is_some() {
-            capped.reserve(flows_max);
+        if caps.flow.is_some() {
+            capped.reserve(bounds.flows);
         }
         Self {
-            flows: Vec::with_capacity(flows_max),
-            by_key: HashMap::with_capacity(flows_max),
+            flows: Vec::with_capacity(bounds.flows),
+            by_key: HashMap::with_capacity(bounds.flows),
             packets,
             packets_queued: 0,
             round: List::EMPTY,
             turn_open: false,
             idle: List::EMPTY,
             capped,
-            cap,
-            whole: Cap::of(parameters.best_effort_cap, parameters.rate, quantum_bytes),
-            rate: parameters.rate,
-            whole_tat: Instant::ZERO,
-            throttled: None,
-            quantum_bytes,
-            flow_bytes_max: u64::from(parameters.best_effort_flow_bytes_max),
-            flows_max,
-            packets_max: parameters.best_effort_packets_max,
+            caps,
+            bounds,
             leaving: VecDeque::new(),
         }
     }
@@ -161,19 +179,19 @@ impl<P> Queue<P> {
 
     /// From now on all flows together take at most this share of the link.
     pub(super) fn set_cap(&mut self, share: Ppm) {
-        self.whole = Cap::of(share, self.rate, self.quantum_bytes);
+        self.caps.whole = Cap::of(share, self.caps.rate, self.bounds.quantum_bytes);
     }
 
     /// From now on the link has another rate, and caps count of that.
     pub(super) fn set_rate(&mut self, parameters: &LinkParameters) {
-        self.rate = parameters.rate;
+        self.caps.rate = parameters.rate;
         // Flows that their cap holds back now are freed by it: whether there is a cap at all does not change.
-        if self.cap.is_some() {
-            let cap = Cap::of(parameters.best_effort_flow_cap, parameters.rate, self.quantum_bytes);
-            self.cap = cap.or(self.cap);
+        if self.caps.flow.is_some() {
+            let cap = Cap::of(parameters.best_effort_flow_cap, parameters.rate, self.bounds.quantum_bytes);
+            self.caps.flow = cap.or(self.caps.flow);
         }
         self.set_cap(parameters.best_effort_cap);
-        self.throttled = None;
+        self.caps.throttled = None;
     }
 
     /// Whether a packet would be taken.
@@ -207,8 +225,8 @@ impl<P> Queue<P> {
     /// The bytes of the packet whose turn it is; at most `moves_max` refilled flows join the round before.
     pub(super) fn head_bytes(&mut self, now: Instant, moves_max: u32) -> Option<u32> {
         self.refill(now, moves_max);
-        self.throttled = self.throttled.filter(|until| *until > now);
-        if self.throttled.is_some() {
+        self.caps.throttled = self.caps.throttled.filter(|until| *until > now);
+        if self.caps.throttled.is_some() {
             return None;
         }
         // The quantum is a largest packet: the second flow of the round can always send.
@@ -218,7 +236,7 @@ impl<P> Queue<P> {
             let head = self.packets.front(&flow.packets)?;
             if !self.turn_open {
                 self.turn_open = true;
-                flow.deficit_bytes += self.quantum_bytes;
+                flow.deficit_bytes += self.bounds.quantum_bytes;
             }
             if u64::from(head.wire_bytes.get()) <= flow.deficit_bytes {
                 return Some(head.wire_bytes.get());
@@ -239,12 +257,12 @@ impl<P> Queue<P> {
         flow.packets_queued -= 1;
         flow.bytes -= bytes;
         flow.deficit_bytes = flow.deficit_bytes.saturating_sub(bytes);
-        if let Some(cap) = &self.cap {
+        if let Some(cap) = &self.caps.flow {
             flow.tat = flow.tat.max(now) + cap.byte_time.time_of(bytes);
         }
-        if let Some(cap) = &self.whole {
-            self.whole_tat = self.whole_tat.max(now) + cap.byte_time.time_of(bytes);
-            self.throttled = Some(self.whole_tat - cap.tolerance).filter(|until| *until > now);
+        if let Some(cap) = &self.caps.whole {
+            self.caps.whole_tat = self.caps.whole_tat.max(now) + cap.byte_time.time_of(bytes);
+            self.caps.throttled = Some(self.caps.whole_tat - cap.tolerance).filter(|until| *until > now);
         }
         let (key, empty) = (flow.key, flow.packets.is_empty());
         if empty {
@@ -294,7 +312,7 @@ impl<P> Queue<P> {
 
     /// Until when the cap of all flows together holds them back.
     pub(super) const fn throttled(&self) -> Option<Instant> {
-        self.throttled
+        self.caps.throttled
     }
 
     /// Whether no flow waits for anything.
@@ -313,18 +331,18 @@ impl<P> Queue<P> {
     }
 
     fn refusal(&self, now: Instant, key: BestEffortKey, wire_bytes: u32) -> Option<OverflowReason> {
-        if u64::from(wire_bytes) > self.quantum_bytes {
+        if u64::from(wire_bytes) > self.bounds.quantum_bytes {
             return Some(OverflowReason::PacketBytes);
         }
         let (packets, bytes) = match self.by_key.get(&key) {
             Some(&index) => (self.flows[index as usize].packets_queued, self.flows[index as usize].bytes),
-            None if self.flows.len() >= self.flows_max && self.forgettable(now).is_none() => {
+            None if self.flows.len() >= self.bounds.flows && self.forgettable(now).is_none() => {
                 return Some(OverflowReason::Flows);
             }
             None => (0, 0),
         };
-        let fits = bytes + u64::from(wire_bytes) <= self.flow_bytes_max
-            && packets < self.packets_max - self.packets_queued;
+        let fits = bytes + u64::from(wire_bytes) <= self.bounds.flow_bytes
+            && packets < self.bounds.packets - self.packets_queued;
         (!fits).then_some(OverflowReason::FlowFull)
     }
 
@@ -350,7 +368,7 @@ impl<P> Queue<P> {
             previous: NONE,
             next: NONE,
         };
-        let index = if self.flows.len() < self.flows_max {
+        let index = if self.flows.len() < self.bounds.flows {
             self.flows.push(flow);
             (self.flows.len() - 1) as u32
         } else {
@@ -366,7 +384,7 @@ impl<P> Queue<P> {
     }
 
     fn capped_until(&self, index: u32) -> Option<Instant> {
-        self.cap.as_ref().map(|cap| self.flows[index as usize].tat - cap.tolerance)
+        self.caps.flow.as_ref().map(|cap| self.flows[index as usize].tat - cap.tolerance)
     }
 
     fn refill(&mut self, now: Instant, moves_max: u32) {

@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
+use super::Queued;
 use super::heap::Heap;
-use super::packets::Queued;
 use super::parameters::{FlowIndex, Guaranteed, Occupancy, Overflow, OverflowReason};
 use crate::limits::LEFTOVERS_MAX;
 use crate::slab::{Fifo, Slab, reserve};

@@ -22,11 +22,14 @@ mod pacer;
 mod packets;
 mod parameters;
 
+use core::num::NonZeroU32;
+
 use pacer::Pacer;
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{BitRate, Instant, Nanos, Ppm};
 
 use crate::limits;
+use crate::slab::Next;
 use crate::times::earliest;
 pub use parameters::{
     BestEffortKey, Class, FlowIndex, Guaranteed, LinkCounters, LinkParameters, Occupancy, Overflow,
@@ -41,6 +44,17 @@ pub struct LinkScheduler<P> {
     pacer: Pacer,
     mtu_wire_bytes: u32,
     counters: LinkCounters,
+}
+
+/// A queued packet; `None` of it costs no space, which keeps a slot of a small `P` within half a cache line.
+#[derive(Debug)]
+struct Queued<P> {
+    packet: P,
+    effective: Instant,
+    deadline: Instant,
+    wire_bytes: NonZeroU32,
+    /// Behind this one in its FIFO.
+    next: Next,
 }
 
 impl<P> LinkScheduler<P> {

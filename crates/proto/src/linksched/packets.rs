@@ -4,18 +4,8 @@ use core::num::NonZeroU32;
 
 use punctual_analysis::Instant;
 
+use super::Queued;
 use crate::slab::{Linked, Next};
-
-/// A queued packet; `None` of it costs no space, which keeps a slot of a small `P` within half a cache line.
-#[derive(Debug)]
-pub(super) struct Queued<P> {
-    pub(super) packet: P,
-    pub(super) effective: Instant,
-    pub(super) deadline: Instant,
-    pub(super) wire_bytes: NonZeroU32,
-    /// Behind this one in its FIFO.
-    next: Next,
-}
 
 impl<P> Queued<P> {
     /// A packet of no bytes counts as one byte.

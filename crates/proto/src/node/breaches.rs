@@ -28,13 +28,13 @@ const FOREIGN_PART: u64 = 20;
 #[derive(Debug)]
 pub(super) struct Looks {
     /// When the next one is due; none while nothing is late.
-    pub next: Option<Instant>,
+    next: Option<Instant>,
     processor: Option<Breach>,
     links: Vec<LinkLook>,
     /// What was said of each watch.
-    pub said: Vec<Said>,
+    said: Vec<Said>,
     /// What is to be said.
-    pub events: VecDeque<Event>,
+    events: VecDeque<Event>,
 }
 
 /// One link, both ways.
@@ -92,6 +92,26 @@ impl Looks {
             events: VecDeque::new(),
         }
     }
+
+    /// How many watches there are.
+    pub fn watches(&self) -> usize {
+        self.said.len()
+    }
+
+    /// What was said of a watch.
+    pub fn said_mut(&mut self, number: usize) -> &mut Said {
+        &mut self.said[number]
+    }
+
+    /// Is said to whoever asks for events.
+    pub fn say(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    /// What was said.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
 }
 
 impl<M: Memory> Node<M> {
@@ -111,14 +131,14 @@ impl<M: Memory> Node<M> {
     pub(super) fn looks_due(&self) -> Option<Instant> {
         match self.looks.next {
             Some(next) => Some(next),
-            None if self.plane.stirred || self.signalling.has_late_arrivals() => Some(Instant::ZERO),
+            None if self.plane.is_stirred() || self.signalling.has_late_arrivals() => Some(Instant::ZERO),
             None => None,
         }
     }
 
     /// Looks at all stages.
     pub(super) fn look(&mut self, now: Instant) {
-        self.plane.stirred = false;
+        self.plane.settle();
         while let Some((link, late)) = self.signalling.poll_late_arrivals() {
             if let Some(look) = self.looks.links.get_mut(usize::from(link.0)) {
                 look.reported = Some((late, now));
@@ -135,15 +155,15 @@ impl<M: Memory> Node<M> {
     }
 
     fn look_at_processor(&mut self, now: Instant) -> bool {
-        let lease = self.plane.config.signalling.lease;
-        let watch = &mut self.plane.processor_watch;
+        let lease = self.plane.config().signalling.lease;
+        let watch = self.plane.processor_watch_mut();
         watch.heals(lease, now);
         let late = watch.recent(now);
         let breach = watch.broken_since().map(|_| Breach { late, cause: Cause::SlowProcessor });
         let goes_on = watch.is_stirred(now);
         if breach.is_some() != self.looks.processor.is_some() {
             self.looks.processor = breach;
-            self.plane.stages.set_cpu_breach(breach);
+            self.plane.stages_mut().set_cpu_breach(breach);
             self.signalling.announce(None, breach, now);
         }
         goes_on
@@ -151,13 +171,13 @@ impl<M: Memory> Node<M> {
 
     /// What comes in: the neighbour, whose link it is, is told.
     fn look_at_arrivals(&mut self, link: LinkId, now: Instant) -> bool {
-        let lease = self.plane.config.signalling.lease;
+        let lease = self.plane.config().signalling.lease;
         let Some(watch) = self.signalling.arrivals_mut(link) else { return false };
         watch.heals(lease, now);
         let (late, is_broken, stirred) =
             (watch.recent(now), watch.broken_since().is_some(), watch.is_stirred(now));
         let look = &mut self.looks.links[usize::from(link.0)];
-        look.received.look(self.plane.line(link).bytes_in, now);
+        look.received.look(self.plane.line(link).bytes_in(), now);
         let may_tell = look.told.is_none_or(|told| now.since(told) >= LATE_ARRIVALS_INTERVAL);
         if is_broken && late.times > 0 && may_tell {
             look.told = Some(now);
@@ -169,15 +189,15 @@ impl<M: Memory> Node<M> {
             let breach = Breach { late, cause: Cause::LongerTravel };
             self.signalling.announce_arrivals(link, is_broken.then_some(breach), now);
         }
-        stirred || self.plane.line(link).arrivals_watch.is_stirred(now)
+        stirred || self.plane.line(link).arrivals().is_stirred(now)
     }
 
     /// What goes out: this node's own stage, by its neighbour's word.
     fn look_at_departures(&mut self, link: LinkId, now: Instant) -> bool {
-        let lease = self.plane.config.signalling.lease;
-        let counters = *self.plane.line(link).scheduler.counters();
-        let (configured, full_at) = (self.plane.line(link).config.rate, self.plane.line(link).full_at);
-        let watch = &mut self.plane.line_mut(link).departures_watch;
+        let lease = self.plane.config().signalling.lease;
+        let counters = *self.plane.line(link).counters();
+        let (configured, full_at) = (self.plane.line(link).config().rate, self.plane.line(link).full_at());
+        let watch = self.plane.line_mut(link).departures_mut();
         watch.heals(lease, now);
         let (own, stirred) = (watch.broken_since().map(|_| watch.recent(now)), watch.is_stirred(now));
         let look = &mut self.looks.links[usize::from(link.0)];
@@ -200,8 +220,8 @@ impl<M: Memory> Node<M> {
         };
         if changed {
             (look.breach, look.announced) = (breach, now);
-            let neighbour = self.plane.line(link).config.neighbour;
-            self.plane.stages.set_link_breach(link, breach);
+            let neighbour = self.plane.line(link).config().neighbour;
+            self.plane.stages_mut().set_link_breach(link, breach);
             self.signalling.announce(Some(neighbour), breach, now);
         }
         reported.is_some() || stirred

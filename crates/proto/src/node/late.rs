@@ -52,42 +52,42 @@ impl Said {
 impl<M: Memory> Node<M> {
     /// The watch of a number, whose stage it watches, and in what.
     fn watched(&self, number: usize) -> Option<(StageName, SeenIn, &Watch)> {
-        let own = self.plane.config.id;
+        let own = self.plane.config().id;
         let Some(number) = number.checked_sub(1) else {
-            return Some((StageName::processor(own), SeenIn::OwnClock, &self.plane.processor_watch));
+            return Some((StageName::processor(own), SeenIn::OwnClock, self.plane.processor_watch()));
         };
         let link = LinkId((number / OF_LINK) as u16);
         let line = self.plane.line(link);
-        let neighbour = line.config.neighbour;
+        let neighbour = line.config().neighbour;
         let (out, into) = (StageName::link(own, neighbour), StageName::link(neighbour, own));
         match number % OF_LINK {
-            0 => Some((out, SeenIn::OwnClock, &line.departures_watch)),
+            0 => Some((out, SeenIn::OwnClock, line.departures())),
             1 => Some((into, SeenIn::Signalling, self.signalling.arrivals(link)?)),
-            _ => Some((into, SeenIn::Data, &line.arrivals_watch)),
+            _ => Some((into, SeenIn::Data, line.arrivals())),
         }
     }
 
     /// Says what was late and is not broken.
     pub(super) fn tell_late_stages(&mut self, now: Instant) {
-        for number in 0..self.looks.said.len() {
+        for number in 0..self.looks.watches() {
             let Some((stage, seen_in, watch)) = self.watched(number) else { continue };
             let is_late = watch.broken_since().is_none() && watch.recent(now).times > 0;
             let late = watch.last_minute(now);
-            if self.looks.said[number].is_due(is_late, late.by_max, now) {
+            if self.looks.said_mut(number).is_due(is_late, late.by_max, now) {
                 let stage = self.late_stage(stage, seen_in, late);
-                self.looks.events.push_back(Event::Late(stage));
+                self.looks.say(Event::Late(stage));
             }
         }
     }
 
     fn late_stage(&self, stage: StageName, seen_in: SeenIn, late: Lateness) -> LateStage {
-        let name = |node| self.plane.config.host_name(node).to_string();
+        let name = |node| self.plane.config().host_name(node).to_string();
         LateStage { host: name(stage.node), towards: stage.towards.map(name), late, seen_in }
     }
 
     /// Stages that this host has seen late in the last minute, and that are not broken for it.
     pub(super) fn late_stages(&self, now: Instant) -> Vec<LateStage> {
-        let numbers = 0..self.looks.said.len();
+        let numbers = 0..self.looks.watches();
         let late = numbers.filter_map(|number| {
             let (stage, seen_in, watch) = self.watched(number)?;
             let late = watch.last_minute(now);

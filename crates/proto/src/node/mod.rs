@@ -5,38 +5,19 @@
 //! the data plane moves their packets; they meet in the trait `Resources` and here.
 
 mod accidents;
-mod accounts;
-mod admit;
-mod backlog;
-mod best_effort;
 mod breaches;
-mod clip;
-mod filters;
-mod flow;
-mod forward;
 mod late;
-mod leftovers;
 mod neighbour_clock;
-mod outgoing;
 mod packet;
 mod plane;
 pub(crate) mod rate;
-mod receive;
 mod record;
 mod requests;
-mod room;
-mod shaper;
-mod show;
 mod signals;
-mod sink;
-mod source;
 mod stages;
-mod standstill;
 mod status;
 #[cfg(test)]
 mod tests;
-mod transmit;
-mod work;
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 
@@ -95,11 +76,7 @@ impl<M: Memory> Node<M> {
 
     /// The driver of a link had no room for the next packet: what leaves late is not this processor's fault.
     pub fn handle_full(&mut self, link: LinkId, now: Instant) {
-        let line = self.plane.line_mut(link);
-        line.full_at = now;
-        if let Some(filler) = &mut line.filler {
-            filler.full_times += 1;
-        }
+        self.plane.line_mut(link).note_full(now);
     }
 
     /// The next packet that `link` may take now: written to `out`, or a frame that passes through, which fits
@@ -115,7 +92,7 @@ impl<M: Memory> Node<M> {
 
     /// Whether [`Node::poll_transmit`] may have something for `link`: who asks first needs no buffer for nothing.
     pub fn may_transmit(&self, link: LinkId) -> bool {
-        !self.plane.line(link).scheduler.is_empty() || self.signalling.has_signal(link)
+        !self.plane.line(link).is_empty() || self.signalling.has_signal(link)
     }
 
     /// What the driver of a link is to know about channels that come in on it, and about the neighbour. To be asked before
@@ -123,7 +100,7 @@ impl<M: Memory> Node<M> {
     pub fn poll_filter(&mut self) -> Option<(LinkId, FilterChange)> {
         let of_neighbour =
             || self.signalling.poll_seal().map(|(link, key)| (link, FilterChange::Neighbour(key)));
-        self.plane.filters.pop_front().or_else(of_neighbour)
+        self.plane.poll_filter().or_else(of_neighbour)
     }
 
     /// This host cannot serve a channel that comes in by `path` after all: it is refused, or ends.
@@ -145,17 +122,17 @@ impl<M: Memory> Node<M> {
     /// From now on decisions of admission are made by who takes them from [`Node::poll_decision`]: one may take milliseconds
     /// beside thousands of channels, and packets need not wait for it. Before that, each is made where it is asked for.
     pub const fn decide_elsewhere(&mut self) {
-        self.plane.stages.decide_elsewhere();
+        self.plane.stages_mut().decide_elsewhere();
     }
 
     /// What admission is to decide; to be given back by [`Node::handle_decided`]. Until then nothing more comes.
     pub fn poll_decision(&mut self) -> Option<Decision> {
-        self.plane.stages.poll_decision()
+        self.plane.stages_mut().poll_decision()
     }
 
     /// Whether admission has something to decide, or has decided what nobody has heard of yet.
     pub fn is_deciding(&self) -> bool {
-        self.plane.stages.is_asked()
+        self.plane.stages().is_asked()
     }
 
     /// Goes on with what was decided.
@@ -163,15 +140,14 @@ impl<M: Memory> Node<M> {
         for &(channel, took) in decided.took() {
             self.signalling.note_decision(channel, took);
         }
-        self.plane.stages.handle_decided(decided);
-        let links = 0..self.plane.lines.len();
-        links.for_each(|link| self.plane.divide_rest(Some(LinkId(link as u16))));
+        self.plane.stages_mut().handle_decided(decided);
+        self.plane.divide_rests();
         self.signalling.settle(now, &mut self.plane);
     }
 
     /// What admission has given away of the processor, interference included.
     pub fn cpu_utilisation(&self) -> Ppm {
-        self.plane.stages.cpu_utilisation()
+        self.plane.stages().cpu_utilisation()
     }
 
     /// Whether best-effort packets are worth taking from a link's driver now: nothing more urgent waits for the
@@ -189,17 +165,16 @@ impl<M: Memory> Node<M> {
     #[allow(clippy::needless_pass_by_value, reason = "a unit is finished once")]
     pub fn finish_work(&mut self, work: Work, now: Instant) {
         if let Some(Owner::Signals(link)) = self.plane.finish(&work, now) {
-            if let Some(signal) = self.plane.line_mut(link).signals_in.pop_front() {
-                let packet = signal.frame.as_ref();
-                self.signalling.handle_signal(link, signal.received, now, packet, &mut self.plane);
+            if let Some((received, frame)) = self.plane.line_mut(link).take_signal() {
+                self.signalling.handle_signal(link, received, now, frame.as_ref(), &mut self.plane);
                 let view = self.signalling.neighbour(link, now);
-                self.plane.line_mut(link).neighbour = NeighbourClock::of(&view);
+                self.plane.line_mut(link).set_neighbour(NeighbourClock::of(&view));
                 self.tend_rate(link, now);
             }
             self.plane.arm_signals(link, now);
             self.outdate_channels();
         }
-        if let Some(channel) = self.plane.first_data.take() {
+        if let Some(channel) = self.plane.take_first_data() {
             self.signalling.first_data(channel, now, &mut self.plane);
         }
     }
@@ -209,22 +184,19 @@ impl<M: Memory> Node<M> {
     /// count against `cpu_share_max`.
     pub fn record_unit(&mut self, handler: u32, kind: WorkKind, took: Nanos, declared: Nanos, now: Instant) {
         if kind != WorkKind::Signalling {
-            self.plane.executor.refund(declared - took, now);
+            self.plane.refund(declared - took, now);
         }
         self.plane.record_unit(HandlerId(handler), kind, took, declared);
     }
 
     /// The processor had nothing to do for `span`, or did what is no protocol work: the next unit may find cold caches.
     pub fn record_idle(&mut self, span: Nanos) {
-        let allowed = self.plane.config.cpu.burst();
-        self.plane.record.add_idle(span, allowed);
+        self.plane.record_idle(span);
     }
 
     /// The processor woke `late` after the time that it had asked for, whatever else woke it: its own stage is held to that.
     pub fn record_wake(&mut self, late: Nanos, now: Instant) {
-        let release_latency = self.plane.config.cpu.release_latency;
-        self.plane.record.add_wake(late, release_latency);
-        self.plane.note_standstill(late, now);
+        self.plane.record_wake(late, now);
     }
 
     /// The processor, which was not waiting, looked around `late` after it should have.
@@ -234,12 +206,12 @@ impl<M: Memory> Node<M> {
 
     /// Whether channels start here, whose messages show no standstill of the processor: it should have a timer that does.
     pub const fn has_sources(&self) -> bool {
-        self.plane.promises.sources > 0
+        self.plane.has_sources()
     }
 
     /// The costs that admission assumes here.
     pub fn costs(&self) -> &CpuCosts {
-        &self.plane.config.cpu.costs
+        &self.plane.config().cpu.costs
     }
 
     /// Does what is due. Call it at `poll_timeout`, or earlier.
@@ -249,12 +221,12 @@ impl<M: Memory> Node<M> {
         }
         self.plane.free_some();
         for _ in 0..ENDS_MAX {
-            let Some(channel) = self.plane.drained.pop_front() else { break };
+            let Some(channel) = self.plane.poll_drained() else { break };
             self.signalling.drained(channel, now, &mut self.plane);
         }
         if self.plane.shapers_due().is_some_and(|due| due <= now) {
             self.plane.follow(now);
-            while let Some(channel) = self.plane.fitted.pop() {
+            while let Some(channel) = self.plane.poll_fitted() {
                 self.signalling.fitted(channel, now, &mut self.plane);
             }
         }
@@ -269,15 +241,15 @@ impl<M: Memory> Node<M> {
 
     /// Whether [`Node::handle_timeout`] has something to do at once that was too much for one call.
     pub fn has_leftovers(&self) -> bool {
-        !self.plane.drained.is_empty() || self.plane.has_leftovers() || self.signalling.has_more()
+        self.plane.has_drained() || self.plane.has_leftovers() || self.signalling.has_more()
     }
 
     /// The earliest time at which something happens by itself; a time in the past means now.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let mut links = (0..self.plane.lines.len()).map(|link| LinkId(link as u16));
+        let mut links = self.plane.links();
         // What needs no time to pass needs no comparison either.
-        if self.plane.executor.has_ready()
-            || !self.plane.drained.is_empty()
+        if self.plane.has_ready()
+            || self.plane.has_drained()
             || self.plane.has_leftovers()
             || self.signalling.has_signals()
                 && links.any(|link| self.plane.may_queue_signal(link, &self.signalling))
@@ -290,7 +262,7 @@ impl<M: Memory> Node<M> {
 
     /// Whether best effort waits to be sent on `link`; flows that their cap holds back do not.
     pub fn best_effort_waits(&self, link: LinkId) -> bool {
-        self.plane.line(link).scheduler.best_effort_waits()
+        self.plane.line(link).best_effort_waits()
     }
 
     /// Whether this node holds the channel of `path`, in whatever state.
@@ -300,10 +272,9 @@ impl<M: Memory> Node<M> {
 
     /// The next event for an application.
     pub fn poll_event(&mut self) -> Option<Event> {
-        let notice = self.plane.notices.pop_front();
-        let notice = notice.map(|(channel, notice)| Event::Notice { channel, notice });
-        let notice = notice.or_else(|| self.rates.events.pop_front());
-        let notice = notice.or_else(|| self.looks.events.pop_front());
+        let notice = self.plane.poll_notice();
+        let notice = notice.or_else(|| self.rates.poll_event());
+        let notice = notice.or_else(|| self.looks.poll_event());
         notice.or_else(|| if self.signalling.has_event() { self.signalling.poll_event() } else { None })
     }
 }

@@ -1,23 +1,17 @@
 //! What applications ask of a node.
 
-use alloc::vec::Vec;
-
 use punctual_analysis::{Contract, Instant, Nanos};
 
 use super::Node;
-use super::best_effort::{Binding, Flow, Message, key_of};
-use super::clip::RoleState;
-use super::outgoing::{self, Outgoing};
-use super::plane::{Owner, best_effort_parameters};
-use super::source::Portion;
-use crate::api::{ChannelCounters, CloseReason, OpenRequest, RequestError, UserId};
+use super::plane::{FlowWay, Message, Portion, room_bytes};
+use crate::api::{CloseReason, OpenRequest, RequestError, UserId};
 use crate::ids::{Address, ChannelId, ChannelNumber, ListenerId, Name, PathId};
-use crate::limits::{BEST_EFFORT_OUTGOING_MAX, HEADER_BYTES, RING_MESSAGES_MAX};
+use crate::limits::RING_MESSAGES_MAX;
 use crate::memory::Memory;
 
 impl<M: Memory> Node<M> {
     /// What the node has, in bytes, for each message of a source's burst: its place in a queue, for as long as the channel lives.
-    pub const SOURCE_MESSAGE_BYTES: u64 = outgoing::room_bytes::<Message<M>>() as u64;
+    pub const SOURCE_MESSAGE_BYTES: u64 = room_bytes::<Message<M>>() as u64;
 
     /// Listens on a name.
     ///
@@ -39,10 +33,7 @@ impl<M: Memory> Node<M> {
 
     /// The ring of a channel that ends here and was consented to.
     pub fn inbox_mut(&mut self, channel: ChannelId) -> Option<&mut M::Inbox> {
-        match &mut self.plane.clips.get_mut(channel)?.role {
-            RoleState::Sink(sink) => sink.inbox.as_mut(),
-            _ => None,
-        }
+        self.plane.inbox_mut(channel)
     }
 
     /// Stops listening; open channels stay, what waits for consent is refused and ends with `Closed`.
@@ -71,14 +62,7 @@ impl<M: Memory> Node<M> {
         outbox: M::Outbox,
         now: Instant,
     ) -> Result<(), RequestError> {
-        let clip = self.plane.clips.get_mut(channel).ok_or(RequestError::Unknown)?;
-        match &mut clip.role {
-            RoleState::Source(source) if source.outbox.is_none() => source.outbox = Some(outbox),
-            _ => return Err(RequestError::Unknown),
-        }
-        self.plane.show_from_now_on(channel);
-        self.plane.drain_outbox(channel, Portion::ALONE, now);
-        Ok(())
+        self.plane.attach_outbox(channel, outbox, now).then_some(()).ok_or(RequestError::Unknown)
     }
 
     /// The agent consents to an incoming channel and gives its ring.
@@ -87,12 +71,7 @@ impl<M: Memory> Node<M> {
     /// `Unknown` where it does not wait for consent (any more).
     pub fn consent(&mut self, channel: ChannelId, inbox: M::Inbox, now: Instant) -> Result<(), RequestError> {
         self.signalling.consent(channel, now, &mut self.plane)?;
-        let clip = self.plane.clips.get_mut(channel).ok_or(RequestError::Unknown)?;
-        if let RoleState::Sink(sink) = &mut clip.role {
-            sink.inbox = Some(inbox);
-        }
-        self.plane.show_from_now_on(channel);
-        Ok(())
+        self.plane.attach_inbox(channel, inbox).then_some(()).ok_or(RequestError::Unknown)
     }
 
     /// What the node has for the messages and packets of a channel that is open, beside the application's ring: memory of its
@@ -165,7 +144,7 @@ impl<M: Memory> Node<M> {
         reason: CloseReason,
         now: Instant,
     ) -> Result<(), RequestError> {
-        if self.close_best_effort(channel) {
+        if self.plane.close_best_effort(channel) {
             return Ok(());
         }
         self.signalling.close(channel, reason, now, &mut self.plane)?;
@@ -184,7 +163,7 @@ impl<M: Memory> Node<M> {
         outbox: M::Outbox,
         now: Instant,
     ) -> Result<ChannelId, RequestError> {
-        let config = &self.plane.config;
+        let config = self.plane.config();
         let destination = config.resolve(&to.host)?;
         let link = self.plane.best_effort_link(destination);
         let link = link.ok_or_else(|| RequestError::NoRoute(to.host.clone()))?;
@@ -193,30 +172,12 @@ impl<M: Memory> Node<M> {
             let number = ChannelNumber::of_flow(channel);
             let path = PathId { node: config.id, channel: number, epoch: config.epoch };
             // Another flow can have the number only if it has lived for 2^31 handles.
-            let comes_again = ChannelNumber::comes_again(channel);
-            if !comes_again || self.plane.flows.values().all(|flow| flow.path != path) {
+            if !ChannelNumber::comes_again(channel) || !self.plane.has_flow(path) {
                 break (channel, path);
             }
         };
-        let packet_bytes = self.plane.line(link).config.best_effort_bytes_max();
-        let fragment_bytes = config.fragment_bytes.min(packet_bytes.saturating_sub(HEADER_BYTES as u32));
-        let parameters = best_effort_parameters(config);
-        let handler = self.plane.add_handler(Owner::Flow(channel), parameters);
-        let outgoing = Outgoing::new(&mut self.plane.messages, BEST_EFFORT_OUTGOING_MAX, fragment_bytes);
-        let flow = Flow {
-            to,
-            destination,
-            path,
-            link,
-            message_bytes_max,
-            outbox,
-            outgoing,
-            handler,
-            listed: false,
-            counters: ChannelCounters::default(),
-        };
-        self.plane.flows.insert(channel, flow);
-        self.plane.drain_flow(channel, Portion::ALONE, now);
+        let way = FlowWay { to, destination, path, link };
+        self.plane.open_flow(channel, way, message_bytes_max, outbox, now);
         Ok(channel)
     }
 
@@ -230,48 +191,24 @@ impl<M: Memory> Node<M> {
         message_bytes_max: u32,
         inbox: M::Inbox,
     ) -> Result<ChannelId, RequestError> {
-        let hash = port.port_hash();
-        if self.plane.bindings.contains_key(&hash) {
+        if self.plane.is_bound(&port) {
             return Err(RequestError::NameTaken(port));
         }
         let channel = self.signalling.next_channel_id();
-        self.plane.bindings.insert(hash, Binding::new(message_bytes_max, inbox));
-        self.plane.bound.insert(channel, hash);
+        self.plane.bind(channel, &port, message_bytes_max, inbox);
         Ok(channel)
     }
 
     /// Tears everything down; drive on until `is_quiet` or the grace is over. What is not sent by then is lost.
     pub fn shutdown(&mut self, now: Instant) {
-        let mut channels: Vec<ChannelId> = self.plane.clips.iter().map(|clip| clip.local.channel).collect();
-        channels.sort_unstable();
+        let channels = self.plane.channel_ids();
         self.signalling.shutdown(now, &mut self.plane);
         channels.into_iter().for_each(|channel| self.plane.begin_closing(channel, now));
-        let flows: Vec<ChannelId> = self.plane.flows.keys().copied().collect();
-        for flow in flows {
-            self.close_best_effort(flow);
-        }
-        self.plane.bindings.clear();
-        self.plane.bound.clear();
+        self.plane.close_all_best_effort();
     }
 
     /// Whether nothing is open or under way.
     pub fn is_quiet(&self) -> bool {
-        let plane = &self.plane;
-        plane.clips.is_empty()
-            && plane.flows.is_empty()
-            && !plane.stages.is_asked()
-            && self.signalling.is_quiet()
-    }
-
-    fn close_best_effort(&mut self, channel: ChannelId) -> bool {
-        if let Some(flow) = self.plane.flows.remove(&channel) {
-            self.plane.remove_handler(flow.handler);
-            flow.outgoing.dissolve(&mut self.plane.messages);
-            self.plane.line_mut(flow.link).scheduler.remove_best_effort(key_of(flow.path), drop);
-            self.plane.look_for_leftovers();
-            return true;
-        }
-        let Some(hash) = self.plane.bound.remove(&channel) else { return false };
-        self.plane.bindings.remove(&hash).is_some()
+        self.plane.is_empty() && !self.plane.stages().is_asked() && self.signalling.is_quiet()
     }
 }

@@ -7,14 +7,12 @@ use alloc::vec::Vec;
 use punctual_analysis::{Guarantee, Instant};
 
 use super::Node;
-use super::clip::{Clip, RoleState};
 use crate::api::{
-    ChannelCounters, ChannelPage, ChannelStatus, DegradedHost, DegradedPlace, DropCounters, ForeignVersion,
-    LinkStatus, NodeStatus, hosts_of,
+    ChannelPage, ChannelStatus, DegradedHost, DegradedPlace, DropCounters, ForeignVersion, LinkStatus,
+    NodeStatus, hosts_of,
 };
 use crate::ids::{ChannelId, LinkId};
-use crate::latencies::Latencies;
-use crate::memory::{Inbox, Memory};
+use crate::memory::Memory;
 use crate::signalling::{ChannelView, RTCOP_VERSION};
 use crate::watch::Watch;
 
@@ -23,15 +21,16 @@ impl<M: Memory> Node<M> {
     pub fn status(&self, now: Instant) -> NodeStatus {
         let plane = &self.plane;
         let signalling = self.signalling.counters();
-        let drops = plane.drops;
+        let drops = *plane.drops();
+        let (work, busy, wakes) = plane.work_records();
         NodeStatus {
-            id: plane.config.id,
-            name: plane.config.name.clone(),
-            channels: plane.clips.len() as u32,
-            channels_soft: plane.clips_soft,
-            cpu_utilisation: plane.stages.cpu_utilisation(),
-            buffer_bytes: plane.stages.buffer_bytes(),
-            links: (0..plane.lines.len()).map(|link| self.link_status(LinkId(link as u16), now)).collect(),
+            id: plane.config().id,
+            name: plane.config().name.clone(),
+            channels: plane.channels() as u32,
+            channels_soft: plane.channels_soft(),
+            cpu_utilisation: plane.stages().cpu_utilisation(),
+            buffer_bytes: plane.stages().buffer_bytes(),
+            links: plane.links().map(|link| self.link_status(link, now)).collect(),
             drops: DropCounters {
                 malformed: drops.malformed + signalling.malformed,
                 version: drops.version + signalling.version,
@@ -39,54 +38,47 @@ impl<M: Memory> Node<M> {
                 replayed: signalling.replayed,
                 ..drops
             },
-            overruns: plane.record.overruns(),
-            work: plane.record.paths().collect(),
-            busy: plane.record.busy(plane.config.cpu.burst()),
-            wakes: plane.record.wakes(plane.config.cpu.release_latency),
-            late_service: plane.processor_watch.total(),
+            overruns: plane.overruns(),
+            work,
+            busy,
+            wakes,
+            late_service: plane.processor_watch().total(),
             broken: self.broken_stages(),
             late: self.late_stages(now),
-            channels_total: self.channels_total(),
+            channels_total: plane.counted_total(),
             retransmissions: signalling.retransmissions,
             unanswered: signalling.unanswered,
             now,
         }
     }
 
-    /// Of those that are here and those that were.
-    fn channels_total(&self) -> ChannelCounters {
-        let mut total = self.plane.counted_gone;
-        self.plane.clips.iter().for_each(|clip| total.add(&clip.counted()));
-        total
-    }
-
     fn link_status(&self, link: LinkId, now: Instant) -> LinkStatus {
         let line = self.plane.line(link);
         let neighbour = self.signalling.neighbour(link, now);
-        let counters = line.scheduler.counters();
+        let counters = line.counters();
         LinkStatus {
             link,
-            name: line.config.name.clone(),
-            neighbour: line.config.neighbour,
-            neighbour_name: self.plane.config.host_name(line.config.neighbour),
+            name: line.config().name.clone(),
+            neighbour: line.config().neighbour,
+            neighbour_name: self.plane.config().host_name(line.config().neighbour),
             alive: neighbour.alive,
             foreign: neighbour.foreign_version.map(|theirs| ForeignVersion { theirs, ours: RTCOP_VERSION }),
-            packets_foreign: line.packets_foreign + neighbour.packets_foreign,
+            packets_foreign: line.packets_foreign() + neighbour.packets_foreign,
             clock_offset_ns: neighbour.clock.map(|clock| (clock.offset_ns, clock.error_at(now).0)),
             clock_breaks: neighbour.clock_breaks,
-            wire_bytes_in: line.bytes_in,
+            wire_bytes_in: line.bytes_in(),
             late_signals: self.signalling.arrivals(link).map(Watch::total).unwrap_or_default(),
-            late_packets: line.arrivals_watch.total(),
+            late_packets: line.arrivals().total(),
             round_trip_min: neighbour.round_trip_min,
             round_trip_recent: neighbour.round_trip_recent,
             unauthenticated: neighbour.unauthenticated,
             rate: self.rate_status(link),
-            utilisation: self.plane.stages.link_utilisation(link),
-            kernel_traffic: line.config.kernel_traffic,
+            utilisation: self.plane.stages().link_utilisation(link),
+            kernel_traffic: line.config().kernel_traffic,
             kernel_share: line.kernel_share(),
-            packets_guaranteed: counters.guaranteed_packets.saturating_sub(line.signal_packets),
+            packets_guaranteed: counters.guaranteed_packets.saturating_sub(line.signal_packets()),
             packets_best_effort: counters.best_effort_packets,
-            packets_signalling: line.signal_packets,
+            packets_signalling: line.signal_packets(),
             wire_bytes: counters.guaranteed_bytes + counters.best_effort_bytes,
             best_effort_dropped: counters.best_effort_overflows,
         }
@@ -120,9 +112,8 @@ impl<M: Memory> Node<M> {
 
     fn channel_status(&self, view: &ChannelView<'_>) -> ChannelStatus {
         let local = view.local;
-        let clip = self.plane.clips.get(local.channel);
         let broken = self.signalling.broken_on(local.channel);
-        let name = |node| self.plane.config.host_name(node);
+        let name = |node| self.plane.config().host_name(node);
         let degraded_by: Vec<_> = hosts_of(view.degraded).into_iter().map(name).collect();
         let line = |host: &DegradedHost| format!("{}: {}", name(host.node), host.why);
         let place = |host: &DegradedHost| DegradedPlace::host(&name(host.node), host.why);
@@ -143,14 +134,11 @@ impl<M: Memory> Node<M> {
             broken,
             degraded_by,
             degraded_why: view.degraded.iter().map(line).collect(),
-            stages: self.plane.stages.holding(local),
+            stages: self.plane.stages().holding(local),
             state: view.state.into(),
             delivery: local.contract.delivery,
-            counters: clip.map(Clip::counted).unwrap_or_default(),
-            observed: clip.and_then(|clip| match &clip.role {
-                RoleState::Sink(sink) => sink.inbox.as_ref()?.observed().map(Latencies::observed),
-                _ => None,
-            }),
+            counters: self.plane.counted(local.channel),
+            observed: self.plane.observed(local.channel),
         }
     }
 }

@@ -17,7 +17,7 @@ impl Signalling {
     /// Refuses what has waited for too long to be sent over a link.
     pub(super) fn refuse_late(&mut self, link: LinkId, now: Instant, resources: &mut dyn Resources) {
         let index = usize::from(link.0);
-        while let Some(ask) = self.peers.get_mut(index).and_then(super::Peer::poll_late) {
+        while let Some(ask) = self.links.peers.get_mut(index).and_then(super::Peer::poll_late) {
             let next = self.node_at(link).unwrap_or_default();
             let refusal = self.refusal(RefuseCause::Busy(next));
             match ask {
@@ -56,7 +56,7 @@ impl Signalling {
 
     /// Takes back the CREATE of a channel that is given up before it was sent.
     pub(super) fn withdraw(&mut self, link: LinkId, path: PathId) {
-        if let Some(peer) = self.peers.get_mut(usize::from(link.0)) {
+        if let Some(peer) = self.links.peers.get_mut(usize::from(link.0)) {
             peer.withdraw(path);
         }
     }

@@ -3,9 +3,8 @@
 
 use alloc::vec::Vec;
 
-use super::Signalling;
-use super::channel::Channel;
 use super::states::State;
+use super::{Channel, Signalling};
 use crate::ids::{ChannelId, LinkId};
 
 /// Of what, what is counted, and what there is.
@@ -23,7 +22,7 @@ impl Signalling {
     /// The same of a link, with what waits for its neighbour.
     pub fn link_books(&self, link: LinkId) -> Vec<Entry> {
         let mut books: Vec<Entry> = self.channels.link_books(link).into();
-        let peer = self.peers.get(usize::from(link.0));
+        let peer = self.links.peers.get(usize::from(link.0));
         books.extend(peer.into_iter().flat_map(|peer| peer.outbox().books()));
         books
     }
@@ -43,7 +42,7 @@ impl Signalling {
     /// stays is forgotten.
     pub fn waiting(&self) -> [(&'static str, usize); 7] {
         let [sent, asked] = self.requests.waiting();
-        let outboxes = self.peers.iter().map(|peer| peer.outbox().waiting());
+        let outboxes = self.links.peers.iter().map(|peer| peer.outbox().waiting());
         let [asks, answers] = outboxes.fold([0, 0], |sum, of| [sum[0] + of[0], sum[1] + of[1]]);
         let probes = |channel: &&Channel| matches!(channel.state, State::Probing | State::Offering);
         [
@@ -53,7 +52,7 @@ impl Signalling {
             ("answers for a link", answers),
             ("decisions", self.deciding.len()),
             ("probes", self.channels.iter().filter(probes).count()),
-            ("channels that wait for a measurement", self.closed.len()),
+            ("channels that wait for a measurement", self.links.closed.len()),
         ]
     }
 }

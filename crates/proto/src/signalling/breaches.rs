@@ -13,11 +13,11 @@ use alloc::vec::Vec;
 use punctual_analysis::Instant;
 use punctual_analysis::mutation::{Mutation, active};
 
-use super::Signalling;
-use super::channel::Channel;
 use super::message::{Message, StageReport, Witness};
+use super::peer::Peer;
 use super::reports::Changed;
 use super::states::State;
+use super::{Channel, Signalling};
 use crate::api::{Breach, BrokenStage, Event, LateArrivals, Role, StageName};
 use crate::ids::{ChannelId, LinkId, NodeId};
 use crate::watch::Watch;
@@ -34,11 +34,11 @@ impl Signalling {
     }
     /// HELLOs of the neighbour that surely came later than they may.
     pub fn arrivals(&self, link: LinkId) -> Option<&Watch> {
-        self.peers.get(usize::from(link.0)).map(|peer| &peer.watch)
+        self.links.peers.get(usize::from(link.0)).map(Peer::watch)
     }
     /// The same, for its healing.
     pub fn arrivals_mut(&mut self, link: LinkId) -> Option<&mut Watch> {
-        self.peers.get_mut(usize::from(link.0)).map(|peer| &mut peer.watch)
+        self.links.peers.get_mut(usize::from(link.0)).map(Peer::watch_mut)
     }
     /// Tells the neighbour what of its packets came late.
     pub fn tell_late(&mut self, link: LinkId, late: LateArrivals) {
@@ -47,11 +47,11 @@ impl Signalling {
 
     /// Ends here of which something else is said now, since a stage on their way breaks its promise or keeps it again.
     pub fn poll_outdated(&mut self) -> Option<ChannelId> {
-        self.outdated.pop()
+        self.announcements.outdated.pop()
     }
     /// Whether there are any.
     pub const fn has_outdated(&self) -> bool {
-        !self.outdated.is_empty()
+        !self.announcements.outdated.is_empty()
     }
 
     /// Tells all whom it concerns that one of this node's stages breaks its promise, or keeps it again.
@@ -197,7 +197,7 @@ impl Signalling {
     /// Tells ends here, and this host of another's stage, unless they know it all.
     fn tell_ends(&mut self, mut ends: Vec<ChannelId>, stage: StageName, changed: Changed) {
         if changed.before != changed.after {
-            self.outdated.extend(&ends);
+            self.announcements.outdated.extend(&ends);
         }
         if !changed.is_news() || changed.says_less() {
             return;
@@ -225,7 +225,7 @@ impl Signalling {
                 Some(_) => self.stage_by_name(stage, breach),
                 None => self.broken_stage(stage, breach),
             };
-            self.events.push_back(Event::Stage { channel, stage, healed });
+            self.announcements.events.push_back(Event::Stage { channel, stage, healed });
         }
     }
 }

@@ -11,8 +11,7 @@ use punctual_analysis::{Contract, Horizon, Nanos, Ppm, Rate, RefusalReason};
 
 use super::resources::CommitTerms;
 use crate::api::{RefuseCause, Role, StageGrant};
-use crate::config::link_model;
-use crate::config::{LinkConfig, NodeConfig};
+use crate::config::{LinkConfig, NodeConfig, link_model};
 
 const PPM: u128 = 1_000_000;
 /// More than all roundings of a longest route.

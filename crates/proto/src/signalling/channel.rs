@@ -1,38 +1,21 @@
 //! Channels at one node: what is known of each, and when each must be looked at again.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::ordered::Ordered;
-use punctual_analysis::{Instant, Nanos, Ppm};
+use punctual_analysis::{Contract, Instant};
 
 use super::fair::{Places, Source};
-use super::offers::Offering;
-use super::requests::Asked;
-use super::resources::LocalChannel;
 use super::states::State;
-use crate::api::{ChannelRefusal, CloseReason, DegradedHost, Role, StageGrant, UserId};
+use super::{Attempt, Channel, Setup};
+use crate::api::{ChannelRefusal, DegradedHost, Role};
 use crate::ids::{Address, ChannelId, LinkId, ListenerId, Name, NodeId, PathId};
+use crate::interned::Interned;
 use crate::table::{OfChannel, Paths, Table};
-
-/// What only the source knows: how the application asked, and what else can be tried.
-#[derive(Debug)]
-pub struct Attempt {
-    pub user: UserId,
-    pub probe: bool,
-    /// Routes that were not tried, without this node.
-    pub candidates: VecDeque<Vec<NodeId>>,
-    /// The refusal to report if no route says yes, and that route.
-    pub best: Option<(ChannelRefusal, Vec<NodeId>)>,
-    /// All have refused: what could be had instead.
-    pub offering: Option<Offering>,
-    /// The receiver's request that this answers.
-    pub asked: Option<Asked>,
-}
 
 impl Attempt {
     /// Keeps the refusal that helps the application most: the one with the nearest offer, else the last.
@@ -60,26 +43,6 @@ pub struct Way {
     pub degraded: Vec<DegradedHost>,
 }
 
-/// What is known of a channel only until its stages are final.
-#[derive(Debug, Default)]
-pub struct Setup {
-    /// Who asked, at the source.
-    pub user: UserId,
-    pub listener: Option<ListenerId>,
-    /// Local stages as last granted.
-    pub stages: Vec<StageGrant>,
-    /// Where they stand among all of the route's.
-    pub own: Range<usize>,
-    /// All of the route's as far as it is known: until CREATE takes them on, or ACCEPT back.
-    pub all_stages: Vec<StageGrant>,
-    /// The part of J that does not depend on bounds.
-    pub arrival_error_fixed: Nanos,
-    /// At the source.
-    pub attempt: Option<Attempt>,
-    /// The route's as ACCEPT said them, while the local ones are made final.
-    pub accepted: Option<Vec<StageGrant>>,
-}
-
 /// A time at which something is due, or none. The end of time is none, so it takes 8 bytes where an option takes 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timer(Instant);
@@ -101,26 +64,6 @@ impl Timer {
         }
         is_due
     }
-}
-
-/// A channel that starts, passes or ends here.
-#[derive(Debug)]
-pub struct Channel {
-    pub local: Arc<LocalChannel>,
-    pub way: Arc<Way>,
-    /// This node's place on the way.
-    pub position: u8,
-    pub state: State,
-    /// rho, by the worst clock on the route as far as this node knows.
-    pub drift: Ppm,
-    /// When an answer, consent or the time for what is under way is over.
-    pub deadline: Timer,
-    /// When it is freed unless it is refreshed; never at the source.
-    pub lease: Timer,
-    /// Why it is draining or settling.
-    pub reason: CloseReason,
-    /// Until its stages are final.
-    pub setup: Option<Box<Setup>>,
 }
 
 impl OfChannel for Channel {
@@ -174,9 +117,20 @@ pub struct Channels {
     half_open_by: BTreeMap<LinkId, Places>,
     /// How many use a link, in either direction.
     on_link: BTreeMap<LinkId, usize>,
+    /// What many of them have in common.
+    ways: Interned<Way>,
+    contracts: Interned<Contract>,
 }
 
 impl Channels {
+    /// A way, which channels share.
+    pub fn way(&mut self, way: Way) -> Arc<Way> {
+        self.ways.get(way)
+    }
+    /// Likewise a contract.
+    pub fn contract(&mut self, contract: Contract) -> Arc<Contract> {
+        self.contracts.get(contract)
+    }
     pub fn insert(&mut self, channel: Box<Channel>) {
         let id = channel.local.channel;
         if let Some(at) = channel.wake() {

@@ -8,13 +8,11 @@ use alloc::vec::Vec;
 use punctual_analysis::contract::SPAN_MAX;
 use punctual_analysis::{Instant, Nanos};
 
-use super::Signalling;
-use super::budget;
-use super::channel::Channel;
-use super::decisions::{Deciding, Then};
+use super::decisions::Then;
 use super::message::{Create, Message};
 use super::resources::{Answer, LocalChannel, Resources};
 use super::transitions::{CLOSED, InputDetails};
+use super::{Channel, Deciding, Signalling, budget};
 use crate::api::{ChannelRefusal, CloseReason, Event, RefuseCause, Role, StageGrant};
 use crate::ids::{ChannelId, LinkId};
 
@@ -60,7 +58,7 @@ impl Signalling {
 
     /// What a decision took, for who pays.
     pub fn note_decision(&mut self, channel: ChannelId, took: Nanos) {
-        self.events.push_back(Event::Decided { channel, took });
+        self.announcements.events.push_back(Event::Decided { channel, took });
     }
 
     /// Goes on with what the stages have answered.
@@ -87,7 +85,7 @@ impl Signalling {
         };
         if let Some(reason) = deciding.closed {
             resources.release(id);
-            return self.events.push_back(Event::Closed { channel: id, reason, receipt: None });
+            return self.announcements.events.push_back(Event::Closed { channel: id, reason, receipt: None });
         }
         let refused = deciding.refused.take();
         let Deciding { local, create, .. } = &deciding;

@@ -4,15 +4,13 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::channel::{Attempt, Channel};
 use super::fair::Places;
-use super::message::Create;
 use super::offers::Offering;
 use super::resources::LocalChannel;
-use crate::api::{CloseReason, OpenRequest, RefuseCause, StageGrant};
+use super::{Attempt, Channel, Deciding};
+use crate::api::{OpenRequest, StageGrant};
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 
 /// What goes on when the stages have answered.
@@ -28,19 +26,6 @@ pub enum Then {
     AskReceiver(LinkId, Box<Channel>, Vec<StageGrant>),
     /// A probe that all behind have said yes to goes back; at its source it is among the channels, too.
     Test,
-}
-
-/// A channel whose stages were asked.
-#[derive(Debug)]
-pub struct Deciding {
-    pub local: Arc<LocalChannel>,
-    pub create: Create,
-    /// They have refused for lack of time, and are asked how much they would need.
-    pub refused: Option<RefuseCause>,
-    /// Its application has closed it, for this reason. It stays until it is decided on: until then it takes what its user has
-    /// to pay for.
-    pub closed: Option<CloseReason>,
-    pub then: Then,
 }
 
 /// Channels whose stages were asked.

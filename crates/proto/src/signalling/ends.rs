@@ -19,16 +19,16 @@ impl Signalling {
     /// # Errors
     /// The name is taken, or there are too many.
     pub fn listen(&mut self, port: Name, handler_time: Nanos) -> Result<ListenerId, RequestError> {
-        if self.listeners.contains_key(&port) {
+        if self.listeners.by_name.contains_key(&port) {
             return Err(RequestError::NameTaken(port));
         }
-        if self.listeners.len() >= LISTENERS_MAX {
+        if self.listeners.by_name.len() >= LISTENERS_MAX {
             return Err(RequestError::Exhausted);
         }
-        self.listener_id += 1;
-        let listener = ListenerId(self.listener_id);
-        self.listener_names.insert(listener, port.clone());
-        self.listeners.insert(port, Listener { id: listener, handler_time });
+        self.listeners.last_id += 1;
+        let listener = ListenerId(self.listeners.last_id);
+        self.listeners.names.insert(listener, port.clone());
+        self.listeners.by_name.insert(port, Listener { id: listener, handler_time });
         Ok(listener)
     }
     /// Ends a listener; its open channels stay, what waits for its consent is refused, and told `Closed` here: some at once, the
@@ -42,20 +42,20 @@ impl Signalling {
         now: Instant,
         resources: &mut dyn Resources,
     ) -> Result<(), RequestError> {
-        let port = self.listener_names.remove(&listener).ok_or(RequestError::Unknown)?;
-        self.listeners.remove(&port);
+        let port = self.listeners.names.remove(&listener).ok_or(RequestError::Unknown)?;
+        self.listeners.by_name.remove(&port);
         // Few are gone at once, whoever else left many.
-        self.unlistened.push_front((listener, port));
+        self.listeners.gone.push_front((listener, port));
         self.refuse_unlistened(now, resources);
         Ok(())
     }
     /// Whether [`Self::handle_timeout`] has to go on at once with what was too much for one call.
     pub fn has_more(&self) -> bool {
-        !self.unlistened.is_empty() || self.refreshing.is_some()
+        !self.listeners.gone.is_empty() || self.refreshes.rest.is_some()
     }
     /// Refuses some of the channels that wait for a listener that is gone.
     pub(super) fn refuse_unlistened(&mut self, now: Instant, resources: &mut dyn Resources) {
-        let Some((listener, port)) = self.unlistened.pop_front() else { return };
+        let Some((listener, port)) = self.listeners.gone.pop_front() else { return };
         let waiting: Vec<_> = self.channels.asking(listener).take(ENDS_MAX).collect();
         for &channel in &waiting {
             let refusal = self.refusal(RefuseCause::NoListener(port.clone()));
@@ -64,7 +64,7 @@ impl Signalling {
             self.apply(channel, Input::Close, what, now, resources);
         }
         if waiting.len() == ENDS_MAX {
-            self.unlistened.push_front((listener, port));
+            self.listeners.gone.push_front((listener, port));
         }
     }
     /// The receiving application says yes to `Incoming`; the data path must take packets from now on.

@@ -7,16 +7,17 @@ use alloc::vec::Vec;
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Soft};
 
-use super::Signalling;
-use super::budget;
-use super::channel::{Attempt, Channel, Setup, Timer, Way};
+use super::channel::{Timer, Way};
 use super::decisions::Then;
 use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::{Input, State};
 use super::transitions::{InputDetails, ask_final, commit};
-use crate::api::{ChannelRefusal, CloseReason, Event, Incoming, RefuseCause, RequestError, Role, StageGrant};
-use crate::api::{DegradedHost, Grant, OpenRequest, degraded};
+use super::{Attempt, Channel, Setup, Signalling, budget};
+use crate::api::{
+    ChannelRefusal, CloseReason, DegradedHost, Event, Grant, Incoming, OpenRequest, RefuseCause,
+    RequestError, Role, StageGrant, degraded,
+};
 use crate::config::Degraded;
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
 use crate::limits::CHANNELS_MAX;
@@ -92,7 +93,7 @@ impl Signalling {
         channel.deadline = Timer::due(now + self.answer_time() + consent);
         channel.state = if attempt.probe { State::Probing } else { State::Creating };
         self.start(channel, attempt, create, now);
-        self.refresh_at.get_or_insert(now + self.refresh_interval());
+        self.refreshes.at.get_or_insert(now + self.refresh_interval());
     }
 
     /// Sends what `attempt` asks for now on its way.
@@ -120,15 +121,17 @@ impl Signalling {
     ) -> Create {
         let (node, epoch) = (self.config.id, self.config.epoch);
         let path_of = |channel| PathId { node, channel, epoch };
-        self.channel_number =
-            self.channel_number.next_free(|channel| self.channels.of_path(path_of(channel)).is_some());
-        let path = path_of(self.channel_number);
+        self.numbers.channel_number = self
+            .numbers
+            .channel_number
+            .next_free(|channel| self.channels.of_path(path_of(channel)).is_some());
+        let path = path_of(self.numbers.channel_number);
         let nodes: Vec<_> = core::iter::once(self.config.id).chain(via).collect();
         let asker = |back: &Route| back.last() == nodes.last().copied();
         let token = attempt.asked.as_ref().filter(|asked| asker(&asked.back)).map(|asked| asked.token);
         Create {
             path,
-            cookie: Cookie(self.random.next() as u32),
+            cookie: Cookie(self.secrets.random.next() as u32),
             route: Route { nodes, position: 0 },
             from: self.config.name.clone(),
             user: request.user,
@@ -234,7 +237,7 @@ impl Signalling {
             role,
             link_in,
             link_out,
-            contract: self.contracts.get(create.contract),
+            contract: self.channels.contract(create.contract),
             fragment_bytes: create.fragment_bytes,
             soft: soft_of(create).map(Box::new),
             handler_time,
@@ -268,7 +271,7 @@ impl Signalling {
         let nodes = create.route.nodes.clone();
         Channel {
             local,
-            way: self.ways.get(Way {
+            way: self.channels.way(Way {
                 from: create.from.clone(),
                 to: create.to.clone(),
                 nodes,
@@ -387,7 +390,7 @@ impl Signalling {
         }
         channel.deadline = Timer::due(now + self.config.signalling.consent_timeout);
         channel.lease = Timer::due(now + self.config.signalling.lease);
-        self.events.push_back(Event::Incoming(Incoming {
+        self.announcements.events.push_back(Event::Incoming(Incoming {
             channel: channel.local.channel,
             listener,
             from: channel.way.from.clone(),
@@ -407,7 +410,7 @@ impl Signalling {
         if !degraded.is_empty() {
             let Way { from, to, nodes, .. } = &*channel.way;
             let way = Way { from: from.clone(), to: to.clone(), nodes: nodes.clone(), degraded };
-            channel.way = self.ways.get(way);
+            channel.way = self.channels.way(way);
         }
     }
 

@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
-use super::Signalling;
-use super::channel::{Channel, Timer};
+use super::channel::Timer;
 use super::message::Message;
 use super::peer::Change;
 use super::resources::Resources;
 use super::states::{Input, State};
 use super::transitions::InputDetails;
+use super::{Channel, Signalling};
 use crate::api::{CloseReason, RefuseCause, Role};
 use crate::ids::{ChannelId, ChannelNumber, Epoch, LinkId, NodeId, PathId};
 use crate::limits::{ENDS_MAX, REFRESHES_PER_LEASE, SHAPER_PATIENCE};
@@ -27,10 +27,10 @@ impl Signalling {
 
     /// Whatever is due by itself at `now`.
     pub fn handle_timeout(&mut self, now: Instant, resources: &mut dyn Resources) {
-        for index in 0..self.peers.len() {
+        for index in 0..self.links.peers.len() {
             let link = LinkId(index as u16);
             let probes = self.channels.use_link(link);
-            if let Some(change) = self.peers[index].handle_timeout(probes, now) {
+            if let Some(change) = self.links.peers[index].handle_timeout(probes, now) {
                 self.tell_link(link, Some(change));
                 self.on_change(link, change, now, resources);
             }
@@ -40,23 +40,24 @@ impl Signalling {
         self.expire_channels(now, resources);
         self.expire_requests(now);
         self.refresh_breaches(now);
-        if self.refresh_at.is_some_and(|at| at <= now) {
-            self.refresh_at = self.channels.has_sources().then(|| now + self.refresh_interval());
-            self.refreshing = Some(None);
+        if self.refreshes.at.is_some_and(|at| at <= now) {
+            self.refreshes.at = self.channels.has_sources().then(|| now + self.refresh_interval());
+            self.refreshes.rest = Some(None);
         }
-        if let Some(after) = self.refreshing.take() {
-            self.refreshing = self.refresh(after).map(Some);
+        if let Some(after) = self.refreshes.rest.take() {
+            self.refreshes.rest = self.refresh(after).map(Some);
         }
     }
 
     /// When `handle_timeout` has something to do.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let probes = |index: usize| self.channels.use_link(LinkId(index as u16));
-        let peers = self.peers.iter().enumerate().map(|(index, peer)| peer.poll_timeout(probes(index))).min();
+        let peers =
+            self.links.peers.iter().enumerate().map(|(index, peer)| peer.poll_timeout(probes(index))).min();
         let channels = self.channels.first_timer().map(|(at, _)| at);
         let breaches = self.breaches_due();
         let at_once = self.has_more().then_some(Instant::ZERO);
-        let timers = [peers, channels, self.requests.poll_timeout(), self.refresh_at, breaches, at_once];
+        let timers = [peers, channels, self.requests.poll_timeout(), self.refreshes.at, breaches, at_once];
         timers.into_iter().flatten().min()
     }
 

@@ -18,10 +18,10 @@ const ANSWER_TIME_MAX: Nanos = Nanos::from_secs(60);
 
 impl Signalling {
     pub(super) fn listener(&self, port: &Name) -> Option<ListenerId> {
-        self.listeners.get(port).map(|listener| listener.id)
+        self.listeners.by_name.get(port).map(|listener| listener.id)
     }
     pub(super) fn handler_time(&self, port: &Name) -> Nanos {
-        self.listeners.get(port).map_or(Nanos::ZERO, |listener| listener.handler_time)
+        self.listeners.by_name.get(port).map_or(Nanos::ZERO, |listener| listener.handler_time)
     }
     /// Candidate routes without this node, the preferred first; a direct link is one, too.
     pub(super) fn candidates(&self, node: NodeId) -> Vec<Vec<NodeId>> {
@@ -39,7 +39,7 @@ impl Signalling {
     }
     /// The link to a neighbour that is not known to be dead.
     pub(super) fn link_to(&self, node: NodeId) -> Option<LinkId> {
-        let index = self.peers.iter().position(|peer| peer.node == node && peer.is_reachable())?;
+        let index = self.links.peers.iter().position(|peer| peer.node() == node && peer.is_reachable())?;
         Some(LinkId(index as u16))
     }
     /// To the node that `route`, as its next receiver sees it, is at.
@@ -48,7 +48,7 @@ impl Signalling {
     }
     /// Why nothing can be said to a node.
     pub(super) fn unreachable(&self, node: NodeId) -> RefuseCause {
-        let peer = self.peers.iter().find(|peer| peer.node == node);
+        let peer = self.links.peers.iter().find(|peer| peer.node() == node);
         match peer.and_then(Peer::foreign_version) {
             Some(theirs) => RefuseCause::Version { node, theirs, ours: RTCOP_VERSION },
             None => RefuseCause::Unreachable(node),
@@ -56,14 +56,14 @@ impl Signalling {
     }
     /// Whether answers to what comes in over a link have room.
     pub(super) fn has_room(&self, link: LinkId) -> bool {
-        self.peers.get(usize::from(link.0)).is_some_and(Peer::has_room)
+        self.links.peers.get(usize::from(link.0)).is_some_and(Peer::has_room)
     }
     /// Whether `source` may ask for one more over a link.
     pub(super) fn takes(&self, link: LinkId, source: Source) -> bool {
-        self.peers.get(usize::from(link.0)).is_some_and(|peer| peer.takes(source))
+        self.links.peers.get(usize::from(link.0)).is_some_and(|peer| peer.takes(source))
     }
     pub(super) fn node_at(&self, link: LinkId) -> Option<NodeId> {
-        self.peers.get(usize::from(link.0)).map(|peer| peer.node)
+        self.links.peers.get(usize::from(link.0)).map(Peer::node)
     }
     pub(super) fn link_config(&self, link: LinkId) -> Option<&LinkConfig> {
         self.config.links.get(usize::from(link.0))
@@ -77,19 +77,19 @@ impl Signalling {
         (self.config.signalling.retransmit * (1 << doublings)).min(ANSWER_TIME_MAX)
     }
     pub(super) fn say(&mut self, link: LinkId, message: &Message) {
-        if let Some(peer) = self.peers.get_mut(usize::from(link.0)) {
+        if let Some(peer) = self.links.peers.get_mut(usize::from(link.0)) {
             peer.say(message);
         }
     }
     /// Answers what `source` asked.
     pub(super) fn answer(&mut self, link: Option<LinkId>, source: Source, message: &Message) {
-        if let Some(peer) = link.and_then(|link| self.peers.get_mut(usize::from(link.0))) {
+        if let Some(peer) = link.and_then(|link| self.links.peers.get_mut(usize::from(link.0))) {
             peer.answer(source, message);
         }
     }
     /// Asks for `source`, when it is its turn.
     pub(super) fn ask_for(&mut self, link: LinkId, source: Source, message: &Message, now: Instant) {
-        if let Some(peer) = self.peers.get_mut(usize::from(link.0)) {
+        if let Some(peer) = self.links.peers.get_mut(usize::from(link.0)) {
             peer.ask(source, message, now);
         }
     }

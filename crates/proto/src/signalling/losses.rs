@@ -8,9 +8,8 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::Signalling;
-use super::channel::Channel;
 use super::message::{Message, Route};
+use super::{Channel, Signalling};
 use crate::api::{LostAt, Passed, Receipt, StageName};
 use crate::ids::{LinkId, NodeId, PathId};
 

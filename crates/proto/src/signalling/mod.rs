@@ -11,15 +11,19 @@
 //! - Away from its source, every channel has a lease, or while it closes a time, that ends by itself.
 //! - All tables are bounded (`limits`); what does not fit is refused with `Exhausted`.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
-use punctual_analysis::{Contract, Instant, Nanos, Ppm};
+use punctual_analysis::{Instant, Nanos, Ppm};
 
-use crate::api::Event;
+use crate::api::{
+    ChannelRefusal, CloseReason, Event, LateArrivals, RefuseCause, StageGrant, StageName, UserId,
+};
 use crate::config::NodeConfig;
-use crate::ids::{ChannelId, ChannelNumber, LinkId, ListenerId, Name, PathId};
-use crate::interned::Interned;
+use crate::ids::{ChannelId, ChannelNumber, LinkId, ListenerId, Name, NodeId};
 
 mod asks;
 mod books;
@@ -31,6 +35,7 @@ mod deciding;
 mod decisions;
 mod ends;
 mod establish;
+mod exchange;
 mod fair;
 mod lifetime;
 mod lookup;
@@ -55,23 +60,23 @@ mod window;
 
 pub use crate::seal::SealKey;
 pub use budget::drain_max;
-use channel::{Channel, Channels, Way};
+use channel::{Channels, Timer, Way};
 pub use clock::ClockOffset;
-use decisions::Decisions;
+use decisions::{Decisions, Then};
 use losses::Losses;
-use message::Message;
+use message::{Create, Witness};
 use news::LinkNews;
-use packet::{Key, Rejected};
+use offers::Offering;
+use packet::Key;
 pub use packet::{VERSION as RTCOP_VERSION, renumbered, tag};
-use peer::{Ignored, Peer};
+use peer::Peer;
 pub use random::SplitMix64;
 use rates::Closed;
 pub use rates::RateWord;
-use reports::Breaches;
-use requests::{Refused, Requests};
+use reports::Known;
+use requests::{Asked, Requests};
 pub use resources::{Answer, CommitTerms, LocalChannel, Resources};
 use states::State;
-use transitions::InputDetails;
 pub use views::{ChannelView, NeighbourView};
 
 /// What signalling counts.
@@ -109,209 +114,157 @@ pub struct Signalling {
     config: NodeConfig,
     /// rho.
     drift: Ppm,
-    key: Key,
-    random: SplitMix64,
-    /// By link.
-    peers: Vec<Peer>,
-    /// By link: what was told of it.
-    news: Vec<LinkNews>,
+    secrets: Secrets,
+    links: Links,
     channels: Channels,
     /// Channels whose stages were asked.
     deciding: Decisions,
-    /// Of the channels.
-    ways: Interned<Way>,
-    contracts: Interned<Contract>,
     requests: Requests,
-    listeners: BTreeMap<Name, Listener>,
-    /// Their names.
-    listener_names: BTreeMap<ListenerId, Name>,
-    /// Listeners that are gone, whose channels that wait for consent are still being refused.
-    unlistened: VecDeque<(ListenerId, Name)>,
-    events: VecDeque<Event>,
+    listeners: Listeners,
+    announcements: Announcements,
     breaches: Breaches,
     losses: Losses,
-    /// Links that are being measured.
-    closed: Closed,
-    channel_id: u64,
-    listener_id: u64,
-    /// The last that was given away.
-    channel_number: ChannelNumber,
-    /// When our channels are refreshed; `None` while there are none.
-    refresh_at: Option<Instant>,
-    /// Refreshing goes on behind that one, or begins.
-    refreshing: Option<Option<ChannelId>>,
-    /// Keys of neighbours that were met, for the drivers.
-    seals: VecDeque<(LinkId, SealKey)>,
-    /// Ends here of which something else is said now, and whose applications were not told so.
-    outdated: Vec<ChannelId>,
+    numbers: Numbers,
+    refreshes: Refreshes,
     /// Shut down: nothing new.
     leaving: bool,
     counters: SignallingCounters,
 }
 
-impl Signalling {
-    /// Signalling of a node that starts now. `seed`: 64 bits that differ from life to life (nonces, cookies).
-    pub fn new(config: &NodeConfig, seed: u64, now: Instant) -> Self {
-        let mut random = SplitMix64::new(seed);
-        Self {
-            config: config.clone(),
-            drift: budget::drift(config),
-            key: Key::new(&config.signalling.domain_key),
-            peers: config.links.iter().map(|link| Peer::new(config, link, random.next(), now)).collect(),
-            news: alloc::vec![LinkNews::NEW; config.links.len()],
-            random,
-            channels: Channels::default(),
-            deciding: Decisions::default(),
-            ways: Interned::new(),
-            contracts: Interned::new(),
-            requests: Requests::default(),
-            listeners: BTreeMap::new(),
-            listener_names: BTreeMap::new(),
-            unlistened: VecDeque::new(),
-            events: VecDeque::new(),
-            breaches: Breaches::default(),
-            losses: Losses::default(),
-            closed: Closed::default(),
-            channel_id: 0,
-            listener_id: 0,
-            channel_number: ChannelNumber::default(),
-            refresh_at: None,
-            refreshing: None,
-            seals: VecDeque::new(),
-            outdated: Vec::new(),
-            leaving: false,
-            counters: SignallingCounters::default(),
-        }
-    }
+/// What nobody outside the domain knows, or can guess.
+#[derive(Debug)]
+struct Secrets {
+    key: Key,
+    /// Of nonces and cookies.
+    random: SplitMix64,
+}
 
-    /// A packet that came in on the signalling port. `received`: the driver's receive time.
-    pub fn handle_signal(
-        &mut self,
-        link: LinkId,
-        received: Instant,
-        now: Instant,
-        packet: &[u8],
-        resources: &mut dyn Resources,
-    ) {
-        let Some(peer) = self.peers.get_mut(usize::from(link.0)) else { return };
-        let packet = match self.key.open(packet) {
-            Ok(packet) => packet,
-            Err(Rejected::Malformed) => return self.counters.malformed += 1,
-            Err(Rejected::Version) => return self.counters.version += 1,
-            Err(Rejected::Foreign(version)) => {
-                self.counters.version += 1;
-                if let Some(change) = peer.handle_foreign(version, now) {
-                    self.on_change(link, change, now, resources);
-                }
-                return self.tell_link(link, None);
-            }
-            Err(Rejected::Unauthenticated) => return self.on_unauthenticated(link, now),
-        };
-        let late = peer.watch.total().times;
-        let handled = peer.handle(&packet, received, now);
-        self.breaches.stirred |= peer.watch.total().times > late;
-        let change = match handled {
-            Ok(change) => change,
-            Err(Ignored::Misdirected) => return self.on_unauthenticated(link, now),
-            Err(Ignored::Replayed) => return self.counters.replayed += 1,
-        };
-        let seal = self.peers.get_mut(usize::from(link.0)).and_then(|peer| peer.poll_seal(&self.key));
-        self.seals.extend(seal.map(|seal| (link, seal)));
-        // Before what it costs the channels.
-        self.tell_link(link, change);
-        if let Some(change) = change {
-            self.on_change(link, change, now, resources);
-        }
-        while let Some(message) = self.peers.get_mut(usize::from(link.0)).and_then(Peer::next_message) {
-            self.on_message(link, message, now, resources);
-        }
-    }
+/// The neighbours and the links to them, by link.
+#[derive(Debug)]
+struct Links {
+    peers: Vec<Peer>,
+    /// What was told of each link.
+    news: Vec<LinkNews>,
+    /// Links that are being measured.
+    closed: Closed,
+}
 
-    fn on_message(&mut self, link: LinkId, message: Message, now: Instant, resources: &mut dyn Resources) {
-        match message {
-            Message::Create(create) => self.on_create(link, create, now, resources),
-            Message::Probed { path, route, user, answer } => {
-                self.on_probed(link, path, &route, (user, answer), now, resources)
-            }
-            Message::Refresh { node, epoch, channels } => self.on_refresh(link, node, epoch, &channels, now),
-            Message::Ended { path, route, reason, receipt } => {
-                let what = InputDetails { receipt: Some(receipt), ..InputDetails::reason(reason) };
-                self.on_ended(link, path, &route, what, now, resources);
-            }
-            Message::Passed { path, route, node, passed } => {
-                self.on_passed(link, path, &route, (node, passed));
-            }
-            Message::LateArrivals(late) => self.breaches.late_arrivals.push_back((link, late)),
-            Message::Stage(report) => self.on_stage(link, report, now),
-            Message::Rate(word) => self.on_rate(link, word),
-            Message::Request(request) => self.on_request(link, request, now),
-            Message::RequestRefused { token, epoch, route, user, refusal } => {
-                self.on_refused_request(link, Refused { token, epoch, user, refusal }, &route);
-            }
-            message @ (Message::Accept { .. }
-            | Message::Refuse { .. }
-            | Message::Confirm { .. }
-            | Message::Destroy { .. }) => self.on_channel_message(link, message, now, resources),
-        }
-    }
+/// Names that channels can be opened to.
+#[derive(Debug, Default)]
+struct Listeners {
+    by_name: BTreeMap<Name, Listener>,
+    names: BTreeMap<ListenerId, Name>,
+    /// Those that are gone, whose channels that wait for consent are still being refused.
+    gone: VecDeque<(ListenerId, Name)>,
+    last_id: u64,
+}
 
-    /// Writes the next packet for `link` into `out`; HELLOs are stamped with `now`, and say that they leave at
-    /// `departure` at the latest. `None`: nothing to send, or `out` is shorter than that packet.
-    pub fn poll_signal(
-        &mut self,
-        link: LinkId,
-        now: Instant,
-        departure: Instant,
-        out: &mut [u8],
-    ) -> Option<usize> {
-        let peer = self.peers.get_mut(usize::from(link.0))?;
-        let (len, again) = peer.poll_packet(&self.key, now, departure, out)?;
-        self.counters.packets_sent += 1;
-        self.counters.retransmissions += u64::from(again);
-        Some(len)
-    }
-    /// Whether `poll_signal` has a packet.
-    pub fn has_signal(&self, link: LinkId) -> bool {
-        self.peers.get(usize::from(link.0)).is_some_and(Peer::has_packet)
-    }
-    /// Whether it has one for any link.
-    pub fn has_signals(&self) -> bool {
-        self.peers.iter().any(Peer::has_packet)
-    }
-    /// The key of the seals of a neighbour that was met, for the driver of its link.
-    pub fn poll_seal(&mut self) -> Option<(LinkId, SealKey)> {
-        self.seals.pop_front()
-    }
-    /// Whether `poll_event` has one.
-    pub fn has_event(&self) -> bool {
-        !self.events.is_empty()
-    }
-    /// The next event for applications.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-    /// A fresh handle, for ends that signalling does not know (best effort): handles are never reused.
-    pub const fn next_channel_id(&mut self) -> ChannelId {
-        self.channel_id += 1;
-        ChannelId(self.channel_id)
-    }
+/// What somebody else is to hear of.
+#[derive(Debug, Default)]
+struct Announcements {
+    /// For applications.
+    events: VecDeque<Event>,
+    /// Ends here of which something else is said now, and whose applications were not told so.
+    outdated: Vec<ChannelId>,
+    /// Keys of neighbours that were met, for the drivers.
+    seals: VecDeque<(LinkId, SealKey)>,
+}
 
-    /// Whether the channel of `path` is here, in whatever state.
-    pub fn knows(&self, path: PathId) -> bool {
-        self.channels.of_path(path).is_some()
-    }
+/// The last ones that were given away.
+#[derive(Debug, Default)]
+struct Numbers {
+    channel_id: u64,
+    channel_number: ChannelNumber,
+}
 
-    /// Whether no channel is left and all that was said has been heard, or its hearer is gone.
-    pub fn is_quiet(&self) -> bool {
-        let waits_only = |channel: &Channel| self.leaving && channel.state == State::Settling;
-        self.channels.iter().all(waits_only)
-            && self.deciding.is_empty()
-            && self.peers.iter().all(Peer::is_quiet)
-    }
+/// Refreshing the channels that start here.
+#[derive(Debug, Default)]
+struct Refreshes {
+    /// When it begins anew; `None` while there are none.
+    at: Option<Instant>,
+    /// It goes on behind that one, or begins.
+    rest: Option<Option<ChannelId>>,
+}
 
-    /// What was counted.
-    pub fn counters(&self) -> SignallingCounters {
-        let dropped: u64 = self.peers.iter().map(Peer::answers_dropped).sum();
-        SignallingCounters { unanswered: self.counters.unanswered + dropped, ..self.counters }
-    }
+/// A channel that starts, passes or ends here.
+#[derive(Debug)]
+struct Channel {
+    local: Arc<LocalChannel>,
+    way: Arc<Way>,
+    /// This node's place on the way.
+    position: u8,
+    state: State,
+    /// rho, by the worst clock on the route as far as this node knows.
+    drift: Ppm,
+    /// When an answer, consent or the time for what is under way is over.
+    deadline: Timer,
+    /// When it is freed unless it is refreshed; never at the source.
+    lease: Timer,
+    /// Why it is draining or settling.
+    reason: CloseReason,
+    /// Until its stages are final.
+    setup: Option<Box<Setup>>,
+}
+
+/// What is known of a channel only until its stages are final.
+#[derive(Debug, Default)]
+struct Setup {
+    /// Who asked, at the source.
+    user: UserId,
+    listener: Option<ListenerId>,
+    /// Local stages as last granted.
+    stages: Vec<StageGrant>,
+    /// Where they stand among all of the route's.
+    own: Range<usize>,
+    /// All of the route's as far as it is known: until CREATE takes them on, or ACCEPT back.
+    all_stages: Vec<StageGrant>,
+    /// The part of J that does not depend on bounds.
+    arrival_error_fixed: Nanos,
+    /// At the source.
+    attempt: Option<Attempt>,
+    /// The route's as ACCEPT said them, while the local ones are made final.
+    accepted: Option<Vec<StageGrant>>,
+}
+
+/// What only the source knows: how the application asked, and what else can be tried.
+#[derive(Debug)]
+struct Attempt {
+    user: UserId,
+    probe: bool,
+    /// Routes that were not tried, without this node.
+    candidates: VecDeque<Vec<NodeId>>,
+    /// The refusal to report if no route says yes, and that route.
+    best: Option<(ChannelRefusal, Vec<NodeId>)>,
+    /// All have refused: what could be had instead.
+    offering: Option<Offering>,
+    /// The receiver's request that this answers.
+    asked: Option<Asked>,
+}
+
+/// A channel whose stages were asked.
+#[derive(Debug)]
+struct Deciding {
+    local: Arc<LocalChannel>,
+    create: Create,
+    /// They have refused for lack of time, and are asked how much they would need.
+    refused: Option<RefuseCause>,
+    /// Its application has closed it, for this reason. It stays until it is decided on: until then it takes what its user has
+    /// to pay for.
+    closed: Option<CloseReason>,
+    then: Then,
+}
+
+/// What is known of stages, this node's and others'.
+#[derive(Debug, Default)]
+struct Breaches {
+    /// The last report of each stage by each witness.
+    reports: BTreeMap<(StageName, Witness), Known>,
+    /// Reports of this node.
+    number: u64,
+    /// When this node repeats what it says; `None`: it has nothing to say.
+    repeat_at: Option<Instant>,
+    /// A HELLO came late since the node looked.
+    stirred: bool,
+    /// What neighbours say of our packets, until the node looks.
+    late_arrivals: VecDeque<(LinkId, LateArrivals)>,
 }

@@ -32,7 +32,9 @@ impl Signalling {
     /// Tells what has become of a link, if anything; `change`: what the neighbour lost.
     pub(super) fn tell_link(&mut self, link: LinkId, change: Option<Change>) {
         let index = usize::from(link.0);
-        let (Some(news), Some(peer)) = (self.news.get_mut(index), self.peers.get(index)) else { return };
+        let (Some(news), Some(peer)) = (self.links.news.get_mut(index), self.links.peers.get(index)) else {
+            return;
+        };
         let is_up = peer.presence() == Presence::Alive;
         let was_up = core::mem::replace(&mut news.is_up, is_up);
         let change = match (was_up, is_up) {
@@ -42,17 +44,17 @@ impl Signalling {
             (true, true) if change.is_some() => LinkChange::Restarted,
             _ => return,
         };
-        self.events.push_back(Event::Link { link, change });
+        self.announcements.events.push_back(Event::Link { link, change });
     }
 
     /// A packet came in on a link that is not its neighbour's, or not for this node.
     pub(super) fn on_unauthenticated(&mut self, link: LinkId, now: Instant) {
         self.counters.unauthenticated += 1;
-        let Some(news) = self.news.get_mut(usize::from(link.0)) else { return };
+        let Some(news) = self.links.news.get_mut(usize::from(link.0)) else { return };
         news.unauthenticated += 1;
         if news.failures.pass(now).is_some() {
             let change = LinkChange::Unauthenticated { packets: news.unauthenticated };
-            self.events.push_back(Event::Link { link, change });
+            self.announcements.events.push_back(Event::Link { link, change });
         }
     }
 }

@@ -9,14 +9,13 @@ use alloc::vec::Vec;
 
 use punctual_analysis::{Contract, Instant, Nanos};
 
-use super::Signalling;
-use super::budget;
-use super::channel::{Attempt, Channel, Timer};
+use super::channel::Timer;
 use super::decisions::Then;
 use super::message::Create;
 use super::resources::Resources;
 use super::states::State;
 use super::transitions::InputDetails;
+use super::{Attempt, Channel, Signalling, budget};
 use crate::api::{ChannelRefusal, Event, OpenRequest, RefuseCause, StageGrant};
 use crate::ids::{ChannelId, NodeId};
 
@@ -184,7 +183,7 @@ impl Signalling {
             self.answer_no(asked, on_wire);
         }
         let refusal = self.named(refusal);
-        self.events.push_back(match attempt.probe {
+        self.announcements.events.push_back(match attempt.probe {
             true => Event::Probed { channel: id, answer: Err(refusal) },
             false => Event::Refused { channel: id, refusal },
         });

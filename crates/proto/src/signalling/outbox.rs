@@ -82,7 +82,7 @@ pub struct Outbox {
     /// Asks that have waited for too long or had to give way, to be refused.
     late: VecDeque<Vec<u8>>,
     /// Answers that were thrown away: whoever asked has too many waiting.
-    pub answers_dropped: u64,
+    answers_dropped: u64,
 }
 
 /// A message that does not encode.
@@ -95,6 +95,10 @@ impl Outbox {
     }
     pub fn is_empty(&self) -> bool {
         self.first.is_empty() && !self.waits().contains(&true)
+    }
+    /// Answers that were thrown away: whoever asked has too many waiting.
+    pub const fn answers_dropped(&self) -> u64 {
+        self.answers_dropped
     }
     /// What waits, asks apart: those have places of their own.
     pub const fn bytes(&self) -> usize {

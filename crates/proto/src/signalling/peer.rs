@@ -76,55 +76,90 @@ struct Association {
 #[derive(Debug)]
 pub struct Peer {
     here: NodeId,
-    pub node: NodeId,
+    node: NodeId,
     life: Life,
-    tolerance: Ppm,
-    hello_interval: Nanos,
-    retransmits_max: u32,
     association: Option<Association>,
     presence: Presence,
     last_heard: Instant,
-    /// The other version that came last, and when.
-    foreign: Option<(u8, Instant)>,
-    /// Packets of other versions.
-    pub packets_foreign: u64,
+    met: Met,
     send: SendStream,
+    retransmits_max: u32,
     /// What has no place in the stream yet.
     outbox: Outbox,
-    /// When it was there first in its present life.
-    met_at: Instant,
     /// The stream is of no use any more.
     broken: bool,
-    packet_number: u64,
+    envelope: Envelope,
+    hellos: Hellos,
+    travel: Travel,
+    told: Told,
+}
+
+/// How it was met.
+#[derive(Debug)]
+struct Met {
+    /// When it was there first in its present life.
+    at: Instant,
+    /// It was met in another life: its driver's key is to be told anew.
+    is_news: bool,
+    /// Lives of it that were met.
+    lives: u32,
+}
+
+/// What the next packet to it is sent with.
+#[derive(Debug)]
+struct Envelope {
+    number: u64,
     /// Seals what we send in this life; `None` until it is needed.
     seal: Option<SealKey>,
-    /// The neighbour was met in another life: its driver's key is to be told anew.
-    met: bool,
+    /// It says what has come, whatever else it says.
     acknowledge: bool,
-    hello_due: Option<HelloStep>,
-    hello_at: Instant,
+}
+
+/// When HELLOs are sent, and what makes each one fresh.
+#[derive(Debug)]
+struct Hellos {
+    /// Of our clock, as they say.
+    tolerance: Ppm,
+    interval: Nanos,
+    due: Option<HelloStep>,
+    at: Instant,
     /// Between probes, and when the next is due while channels use the link.
     probe_interval: Nanos,
     probe_at: Instant,
+    stranger_answered: Option<Instant>,
+    /// Those of ours that may be echoed, and when they were sent.
+    nonces: VecDeque<(u64, Instant)>,
+    /// What the next one echoes.
+    echo: Option<Echo>,
+    random: SplitMix64,
+}
+
+/// The neighbour's clock, and what packets take between the two drivers.
+#[derive(Debug)]
+struct Travel {
+    clock: ClockFilter,
     /// What our packets take to its driver at most; what its packets take to ours, as it says.
-    travel_max: Nanos,
-    pub their_travel_max: Nanos,
+    ours_max: Nanos,
+    theirs_max: Nanos,
     /// When its newest HELLO left, on its clock.
     newest_sent: Option<Instant>,
     /// Its HELLOs that came later than they may: what the link here does, by packets that nobody can forge.
-    pub watch: Watch,
-    /// What came in over the link, to be told; what of ours came in there, as it says, and when on its clock.
-    pub received_bytes: u64,
-    pub their_received: Option<(u64, Instant)>,
-    /// Its HELLOs may be late now: somebody fills the link on purpose.
-    pub excused: bool,
-    /// Lives of it that were met.
-    pub lives: u32,
-    stranger_answered: Option<Instant>,
-    nonces: VecDeque<(u64, Instant)>,
-    echo: Option<Echo>,
-    random: SplitMix64,
-    pub clock: ClockFilter,
+    watch: Watch,
+    /// They may be late now: somebody fills the link on purpose.
+    is_excused: bool,
+}
+
+/// What the two tell each other beside messages.
+#[derive(Debug)]
+struct Told {
+    /// What came in over the link, to be told.
+    received_bytes: u64,
+    /// What of ours came in there, as it says, and when on its clock.
+    their_received: Option<(u64, Instant)>,
+    /// The other version that came last, and when.
+    foreign: Option<(u8, Instant)>,
+    /// Packets of other versions.
+    packets_foreign: u64,
 }
 
 impl Peer {
@@ -135,42 +170,76 @@ impl Peer {
             here: config.id,
             node: link.neighbour,
             life: Life { epoch: config.epoch, session: 0 },
-            tolerance: config.clock_tolerance,
-            hello_interval: config.signalling.hello_interval,
-            retransmits_max: config.signalling.retransmits_max,
             association: None,
             presence: Presence::Awaited,
             last_heard: now,
-            foreign: None,
-            packets_foreign: 0,
+            met: Met { at: now, is_news: false, lives: 0 },
             send: SendStream::new(packet_bytes - SIGNAL_OVERHEAD_BYTES_MAX, config.signalling.retransmit),
+            retransmits_max: config.signalling.retransmits_max,
             outbox: Outbox::default(),
-            met_at: now,
             broken: false,
-            packet_number: 0,
-            seal: None,
-            met: false,
-            acknowledge: false,
-            hello_due: None,
-            hello_at: now,
-            probe_interval: probe_interval(&config.signalling),
-            probe_at: now,
-            travel_max: link.propagation_max + link.prediction_error,
-            their_travel_max: Nanos::MAX,
-            newest_sent: None,
-            watch: Watch::default(),
-            received_bytes: 0,
-            their_received: None,
-            excused: false,
-            lives: 0,
-            stranger_answered: None,
-            nonces: VecDeque::new(),
-            echo: None,
-            random: SplitMix64::new(seed),
-            clock: ClockFilter::new(link.propagation_min, drift),
+            envelope: Envelope { number: 0, seal: None, acknowledge: false },
+            hellos: Hellos {
+                tolerance: config.clock_tolerance,
+                interval: config.signalling.hello_interval,
+                due: None,
+                at: now,
+                probe_interval: probe_interval(&config.signalling),
+                probe_at: now,
+                stranger_answered: None,
+                nonces: VecDeque::new(),
+                echo: None,
+                random: SplitMix64::new(seed),
+            },
+            travel: Travel {
+                clock: ClockFilter::new(link.propagation_min, drift),
+                ours_max: link.propagation_max + link.prediction_error,
+                theirs_max: Nanos::MAX,
+                newest_sent: None,
+                watch: Watch::default(),
+                is_excused: false,
+            },
+            told: Told { received_bytes: 0, their_received: None, foreign: None, packets_foreign: 0 },
         }
     }
 
+    pub const fn node(&self) -> NodeId {
+        self.node
+    }
+    pub const fn clock(&self) -> &ClockFilter {
+        &self.travel.clock
+    }
+    /// What its packets take to our driver at most, as it says.
+    pub const fn travel_max(&self) -> Nanos {
+        self.travel.theirs_max
+    }
+    /// Its HELLOs that came later than they may.
+    pub const fn watch(&self) -> &Watch {
+        &self.travel.watch
+    }
+    pub const fn watch_mut(&mut self) -> &mut Watch {
+        &mut self.travel.watch
+    }
+    /// Its HELLOs may be late from now on, or may not: somebody fills the link on purpose.
+    pub const fn excuse(&mut self, is_excused: bool) {
+        self.travel.is_excused = is_excused;
+    }
+    /// What came in over the link, to be told.
+    pub const fn set_received(&mut self, bytes: u64) {
+        self.told.received_bytes = bytes;
+    }
+    /// What of ours came in there, as it says, and when on its clock.
+    pub const fn their_received(&self) -> Option<(u64, Instant)> {
+        self.told.their_received
+    }
+    /// Packets of other versions that came.
+    pub const fn packets_foreign(&self) -> u64 {
+        self.told.packets_foreign
+    }
+    /// Lives of it that were met.
+    pub const fn lives(&self) -> u32 {
+        self.met.lives
+    }
     pub const fn presence(&self) -> Presence {
         self.presence
     }
@@ -239,7 +308,7 @@ impl Peer {
     }
     /// Answers that were not given: too many waited.
     pub const fn answers_dropped(&self) -> u64 {
-        self.outbox.answers_dropped
+        self.outbox.answers_dropped()
     }
     fn forget_said(&mut self) {
         self.send.clear();
@@ -276,8 +345,8 @@ impl Peer {
     /// A member of the domain speaks another `version`. Where the neighbour is heard in ours as well, its silence
     /// decides: this may be a recording of what it was before.
     pub fn handle_foreign(&mut self, version: u8, now: Instant) -> Option<Change> {
-        self.packets_foreign += 1;
-        self.foreign = Some((version, now));
+        self.told.packets_foreign += 1;
+        self.told.foreign = Some((version, now));
         let awaited = match self.presence {
             Presence::Alive => return None,
             Presence::Awaited => true,
@@ -298,7 +367,8 @@ impl Peer {
         now: Instant,
     ) -> Result<Option<Change>, Ignored> {
         let Body::Hello(hello) = packet.body else { return Err(Ignored::Replayed) };
-        let fresh = hello.echo.is_some_and(|echo| self.nonces.iter().any(|(nonce, _)| *nonce == echo.nonce));
+        let fresh =
+            hello.echo.is_some_and(|echo| self.hellos.nonces.iter().any(|(nonce, _)| *nonce == echo.nonce));
         if fresh {
             return Ok(self.adopt(packet, now));
         }
@@ -307,13 +377,13 @@ impl Peer {
         if hello.step != HelloStep::First {
             return Err(Ignored::Replayed);
         }
-        let gap = self.hello_interval / STRANGERS_PER_INTERVAL;
-        if self.stranger_answered.is_some_and(|last| now.since(last) < gap) {
+        let gap = self.hellos.interval / STRANGERS_PER_INTERVAL;
+        if self.hellos.stranger_answered.is_some_and(|last| now.since(last) < gap) {
             return Err(Ignored::Replayed);
         }
-        self.stranger_answered = Some(now);
-        self.echo = Some(Echo { nonce: hello.nonce, received });
-        self.hello_due = Some(HelloStep::Second);
+        self.hellos.stranger_answered = Some(now);
+        self.hellos.echo = Some(Echo { nonce: hello.nonce, received });
+        self.hellos.due = Some(HelloStep::Second);
         Ok(None)
     }
 
@@ -322,15 +392,15 @@ impl Peer {
         let stream = ReceiveStream::default();
         let former = self.association.replace(Association { life: packet.life, window, stream });
         self.presence = Presence::Alive;
-        self.met = true;
-        self.met_at = now;
-        self.lives = self.lives.wrapping_add(1);
-        self.their_received = None;
-        self.foreign = None;
+        self.met.is_news = true;
+        self.met.at = now;
+        self.met.lives = self.met.lives.wrapping_add(1);
+        self.told.their_received = None;
+        self.told.foreign = None;
         let former = former?;
         self.forget_said();
-        self.clock.clear();
-        self.newest_sent = None;
+        self.travel.clock.clear();
+        self.travel.newest_sent = None;
         Some(Change::Lost { restarted: former.life.epoch != packet.life.epoch })
     }
 
@@ -342,7 +412,7 @@ impl Peer {
         match packet.body {
             Body::Hello(hello) => self.take_hello(&hello, received, now),
             Body::Segment { number, bytes } if packet.peer_life == Some(self.life) => {
-                self.acknowledge = true;
+                self.envelope.acknowledge = true;
                 if let Some(known) = &mut self.association {
                     known.stream.take(number, bytes);
                 }
@@ -352,58 +422,59 @@ impl Peer {
     }
 
     fn take_hello(&mut self, hello: &Hello, received: Instant, now: Instant) {
-        self.clock.set_tolerance(Ppm(self.tolerance.0.saturating_add(hello.tolerance.0)));
-        let breaks = self.clock.breaks();
-        self.clock.heard(hello.sent, received);
-        if self.their_received.is_none_or(|(_, at)| at < hello.sent) {
-            self.their_received = Some((hello.received_bytes, hello.sent));
+        self.travel.clock.set_tolerance(Ppm(self.hellos.tolerance.0.saturating_add(hello.tolerance.0)));
+        let breaks = self.travel.clock.breaks();
+        self.travel.clock.heard(hello.sent, received);
+        if self.told.their_received.is_none_or(|(_, at)| at < hello.sent) {
+            self.told.their_received = Some((hello.received_bytes, hello.sent));
         }
         if let Some((sent, echo)) = hello.echo.and_then(|echo| Some((self.echoed(echo.nonce)?, echo))) {
-            self.clock.echoed(sent, echo.received);
-            self.clock.exchanged(received.since(sent), hello.sent.since(echo.received));
+            self.travel.clock.echoed(sent, echo.received);
+            self.travel.clock.exchanged(received.since(sent), hello.sent.since(echo.received));
         }
-        if self.clock.breaks() != breaks {
+        if self.travel.clock.breaks() != breaks {
             // What was judged by a clock that was stepped meanwhile proves nothing.
-            self.watch.forget_recent();
+            self.travel.watch.forget_recent();
         }
         self.judge_travel(hello, received, now);
-        self.their_travel_max = hello.travel_max;
-        self.echo = Some(Echo { nonce: hello.nonce, received });
+        self.travel.theirs_max = hello.travel_max;
+        self.hellos.echo = Some(Echo { nonce: hello.nonce, received });
         match hello.step {
             HelloStep::First => {
-                self.hello_due = Some(HelloStep::Second);
+                self.hellos.due = Some(HelloStep::Second);
                 // Whoever began keeps beginning: one exchange an interval serves both ends.
-                let eighth = self.hello_interval / 8;
-                self.hello_at = now + self.hello_interval + eighth + Nanos(self.random.below(eighth.0));
+                let eighth = self.hellos.interval / 8;
+                self.hellos.at =
+                    now + self.hellos.interval + eighth + Nanos(self.hellos.random.below(eighth.0));
             }
-            HelloStep::Second => self.hello_due = Some(HelloStep::Third),
+            HelloStep::Second => self.hellos.due = Some(HelloStep::Third),
             HelloStep::Third => {}
         }
     }
 
     /// When the HELLO of ours was sent that has `nonce`; it cannot be echoed again.
     fn echoed(&mut self, nonce: u64) -> Option<Instant> {
-        let index = self.nonces.iter().position(|(known, _)| *known == nonce)?;
-        let (_, sent) = self.nonces[index];
+        let index = self.hellos.nonces.iter().position(|(known, _)| *known == nonce)?;
+        let (_, sent) = self.hellos.nonces[index];
         // Older ones could only be echoed by a recording, or by what was overtaken.
-        self.nonces.drain(..=index);
+        self.hellos.nonces.drain(..=index);
         Some(sent)
     }
 
     /// Whether a HELLO came later than what its sender said of its departure and of the link: surely, whatever its clock.
     /// One that was sent before another that came already proves nothing: who has the domain's key can send it again.
     fn judge_travel(&mut self, hello: &Hello, received: Instant, now: Instant) {
-        if self.newest_sent.is_some_and(|newest| hello.sent <= newest) {
+        if self.travel.newest_sent.is_some_and(|newest| hello.sent <= newest) {
             return;
         }
-        self.newest_sent = Some(hello.sent);
-        if self.clock.is_doubted() {
+        self.travel.newest_sent = Some(hello.sent);
+        if self.travel.clock.is_doubted() {
             return;
         }
-        let Some(clock) = self.clock.offset(received) else { return };
+        let Some(clock) = self.travel.clock.offset(received) else { return };
         let due = clock.to_ours(hello.sent) + hello.departure + hello.travel_max + clock.error;
-        if received > due && !self.excused {
-            self.watch.late(received.since(due), now);
+        if received > due && !self.travel.is_excused {
+            self.travel.watch.late(received.since(due), now);
         }
     }
 
@@ -423,20 +494,21 @@ impl Peer {
 
     /// What is due by itself. `probes`: channels use the link, so its clock and its travel times matter.
     pub fn handle_timeout(&mut self, probes: bool, now: Instant) -> Option<Change> {
-        if probes && self.presence == Presence::Alive && self.probe_at <= now {
-            self.hello_due.get_or_insert(HelloStep::Third);
-            let quarter = self.probe_interval / 4;
-            self.probe_at = now + (self.probe_interval - quarter / 2) + Nanos(self.random.below(quarter.0));
+        if probes && self.presence == Presence::Alive && self.hellos.probe_at <= now {
+            self.hellos.due.get_or_insert(HelloStep::Third);
+            let quarter = self.hellos.probe_interval / 4;
+            self.hellos.probe_at =
+                now + (self.hellos.probe_interval - quarter / 2) + Nanos(self.hellos.random.below(quarter.0));
         }
-        if self.hello_at <= now {
-            self.hello_due = Some(HelloStep::First);
+        if self.hellos.at <= now {
+            self.hellos.due = Some(HelloStep::First);
             // Loss must not make a neighbour that is there look absent.
             let eager = self.presence == Presence::Awaited && self.association.is_none();
-            let interval = if eager { self.hello_interval / AWAITED_PACE } else { self.hello_interval };
-            self.hello_at = now + interval + Nanos(self.random.below(interval.0 / 8));
+            let interval = if eager { self.hellos.interval / AWAITED_PACE } else { self.hellos.interval };
+            self.hellos.at = now + interval + Nanos(self.hellos.random.below(interval.0 / 8));
         }
         if self.presence == Presence::Alive {
-            self.outbox.handle_timeout(self.met_at, now);
+            self.outbox.handle_timeout(self.met.at, now);
         }
         let unheard = self.send.handle_timeout(now, self.retransmits_max);
         let unheard = unheard.is_some_and(|since| self.last_heard < since);
@@ -452,28 +524,28 @@ impl Peer {
         self.last_heard + self.silence()
     }
     fn silence(&self) -> Nanos {
-        self.hello_interval * (HELLOS_MISSED_MAX + 1)
+        self.hellos.interval * (HELLOS_MISSED_MAX + 1)
     }
     fn give_up(&mut self, now: Instant) -> Change {
         // Where the stream broke the neighbour may well be there: say so at once, under a new session.
         let lives = self.broken;
-        let foreign = self.foreign.filter(|(_, heard)| now.since(*heard) < self.silence());
+        let foreign = self.told.foreign.filter(|(_, heard)| now.since(*heard) < self.silence());
         self.presence = match foreign {
             _ if lives => Presence::Awaited,
             Some((version, _)) => Presence::Foreign(version),
             None => Presence::Dead,
         };
         self.last_heard = now;
-        self.hello_due = Some(HelloStep::First);
+        self.hellos.due = Some(HelloStep::First);
         self.association = None;
         self.life.session = self.life.session.wrapping_add(1);
-        self.seal = None;
+        self.envelope.seal = None;
         self.forget_said();
-        self.acknowledge = false;
-        self.nonces.clear();
-        self.echo = None;
-        self.clock.clear();
-        self.newest_sent = None;
+        self.envelope.acknowledge = false;
+        self.hellos.nonces.clear();
+        self.hellos.echo = None;
+        self.travel.clock.clear();
+        self.travel.newest_sent = None;
         Change::Lost { restarted: false }
     }
     /// See [`Self::handle_timeout`].
@@ -481,16 +553,17 @@ impl Peer {
         if self.broken || self.outbox.has_late() {
             return Instant::ZERO;
         }
-        let probe = (probes && self.presence == Presence::Alive).then_some(self.probe_at);
+        let probe = (probes && self.presence == Presence::Alive).then_some(self.hellos.probe_at);
         let silence = (self.presence != Presence::Dead).then(|| self.silence_ends());
         let again = self.association.as_ref().and_then(|_| self.send.poll_timeout());
         let is_there = self.presence == Presence::Alive;
-        let late = is_there.then(|| self.outbox.poll_timeout(self.met_at)).flatten();
-        [silence, again, probe, late].into_iter().flatten().fold(self.hello_at, Instant::min)
+        let late = is_there.then(|| self.outbox.poll_timeout(self.met.at)).flatten();
+        [silence, again, probe, late].into_iter().flatten().fold(self.hellos.at, Instant::min)
     }
 
     pub fn has_packet(&self) -> bool {
-        self.hello_due.is_some() || self.association.is_some() && (self.acknowledge || self.send.has_due())
+        self.hellos.due.is_some()
+            || self.association.is_some() && (self.envelope.acknowledge || self.send.has_due())
     }
     /// The next packet, whose last bit leaves at `departure` at the latest; how long it is and whether it is a
     /// retransmission.
@@ -501,29 +574,29 @@ impl Peer {
         departure: Instant,
         out: &mut [u8],
     ) -> Option<(usize, bool)> {
-        if let Some(step) = self.hello_due {
-            let nonce = self.random.next();
+        if let Some(step) = self.hellos.due {
+            let nonce = self.hellos.random.next();
             let hello = Hello {
                 step,
                 nonce,
                 sent: now,
-                echo: self.echo,
-                tolerance: self.tolerance,
+                echo: self.hellos.echo,
+                tolerance: self.hellos.tolerance,
                 departure: match active(Mutation::HelloWithoutDeparture) {
                     true => Nanos::ZERO,
                     false => departure.since(now),
                 },
-                travel_max: self.travel_max,
-                received_bytes: self.received_bytes,
+                travel_max: self.travel.ours_max,
+                received_bytes: self.told.received_bytes,
             };
             let seal = self.seal(key);
             let len = key.write(&self.packet(Body::Hello(hello)), &seal, out)?;
-            self.hello_due = None;
-            self.echo = None;
-            if self.nonces.len() == NONCES {
-                self.nonces.pop_front();
+            self.hellos.due = None;
+            self.hellos.echo = None;
+            if self.hellos.nonces.len() == NONCES {
+                self.hellos.nonces.pop_front();
             }
-            self.nonces.push_back((nonce, now));
+            self.hellos.nonces.push_back((nonce, now));
             self.after_packet();
             return Some((len, false));
         }
@@ -536,7 +609,7 @@ impl Peer {
             self.after_packet();
             return Some((len, again));
         }
-        if !self.acknowledge {
+        if !self.envelope.acknowledge {
             return None;
         }
         let len = key.write(&self.packet(Body::Acknowledgement), &seal, out)?;
@@ -546,17 +619,17 @@ impl Peer {
     /// The key of our seals.
     fn seal(&mut self, key: &Key) -> SealKey {
         let (from, to, life) = (self.here, self.node, self.life);
-        *self.seal.get_or_insert_with(|| key.seal_key(from, to, life))
+        *self.envelope.seal.get_or_insert_with(|| key.seal_key(from, to, life))
     }
     /// The key of the neighbour's seals, once each time that it was met.
     pub fn poll_seal(&mut self, key: &Key) -> Option<SealKey> {
-        let met = core::mem::take(&mut self.met);
+        let met = core::mem::take(&mut self.met.is_news);
         let life = self.association.as_ref().filter(|_| met)?.life;
         Some(key.seal_key(self.node, self.here, life))
     }
     const fn after_packet(&mut self) {
-        self.packet_number += 1;
-        self.acknowledge = false;
+        self.envelope.number += 1;
+        self.envelope.acknowledge = false;
     }
     fn packet<'a>(&self, body: Body<'a>) -> Packet<'a> {
         Packet {
@@ -565,7 +638,7 @@ impl Peer {
             to: self.node,
             life: self.life,
             peer_life: self.association.as_ref().map(|known| known.life),
-            number: self.packet_number,
+            number: self.envelope.number,
             received: self.association.as_ref().map(|known| known.stream.received()).unwrap_or_default(),
             body,
         }

@@ -11,14 +11,13 @@ use core::ops::Range;
 
 use punctual_analysis::{Instant, Nanos};
 
-use super::Signalling;
-use super::budget;
-use super::decisions::{Deciding, Then};
+use super::decisions::Then;
 use super::fair::Source;
 use super::message::{Create, Message, Route};
 use super::resources::{LocalChannel, Resources};
 use super::states::Input;
 use super::transitions::InputDetails;
+use super::{Deciding, Signalling, budget};
 use crate::api::{ChannelRefusal, RefuseCause, StageGrant, UserId};
 use crate::ids::{ChannelId, LinkId, NodeId, PathId};
 

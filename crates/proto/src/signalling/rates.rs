@@ -11,10 +11,9 @@ use alloc::vec::Vec;
 use punctual_analysis::{BitRate, Instant, Ppm};
 use serde::{Deserialize, Serialize};
 
-use super::Signalling;
-use super::channel::Attempt;
 use super::message::{Create, Message};
 use super::resources::Resources;
+use super::{Attempt, Signalling};
 use crate::api::{CloseReason, Event, OpenRequest, RefuseCause};
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
 use crate::limits::RATE_WAITING_MAX;
@@ -81,10 +80,10 @@ impl Closed {
 impl Signalling {
     /// What a neighbour said.
     pub fn poll_rate_word(&mut self) -> Option<(LinkId, RateWord)> {
-        self.closed.words.pop_front()
+        self.links.closed.words.pop_front()
     }
     pub(super) fn on_rate(&mut self, link: LinkId, word: RateWord) {
-        self.closed.words.push_back((link, word));
+        self.links.closed.words.push_back((link, word));
     }
     /// Says something.
     pub fn say_rate(&mut self, link: LinkId, word: RateWord) {
@@ -92,7 +91,7 @@ impl Signalling {
     }
     /// Names a measurement: nobody who has not seen its packets guesses it.
     pub fn rate_token(&mut self) -> Cookie {
-        Cookie(self.random.next() as u32)
+        Cookie(self.secrets.random.next() as u32)
     }
     /// Guaranteed channels that use a link, in whatever role and state.
     pub fn channels_on(&self, link: LinkId) -> u32 {
@@ -101,8 +100,8 @@ impl Signalling {
     }
     /// What has come in over a link, in bytes of the wire: its neighbour is told.
     pub fn set_received(&mut self, link: LinkId, bytes: u64) {
-        if let Some(peer) = self.peers.get_mut(usize::from(link.0)) {
-            peer.received_bytes = bytes;
+        if let Some(peer) = self.links.peers.get_mut(usize::from(link.0)) {
+            peer.set_received(bytes);
         }
     }
     /// Nothing new begins.
@@ -111,23 +110,23 @@ impl Signalling {
     }
     /// Who wants a channel over the link waits from now on, and HELLOs that are late on it prove nothing.
     pub fn close_link(&mut self, link: LinkId) {
-        self.closed.links.insert(link);
+        self.links.closed.links.insert(link);
         self.set_excused(link, true);
     }
     /// Who has waited goes on.
     pub fn open_link(&mut self, link: LinkId, now: Instant, resources: &mut dyn Resources) {
-        if !self.closed.links.remove(&link) {
+        if !self.links.closed.links.remove(&link) {
             return;
         }
         self.set_excused(link, false);
-        let waiting = core::mem::take(&mut self.closed.waiting);
+        let waiting = core::mem::take(&mut self.links.closed.waiting);
         let (go, stay): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(of, _)| *of == link);
-        self.closed.waiting = stay.into();
+        self.links.closed.waiting = stay.into();
         go.into_iter().for_each(|(_, waiting)| self.go_on(waiting, now, resources));
     }
     /// Whether somebody waits for it.
     pub fn has_waiting(&self, link: LinkId) -> bool {
-        self.closed.waiting.iter().any(|(of, _)| *of == link)
+        self.links.closed.waiting.iter().any(|(of, _)| *of == link)
     }
     /// A link drains so much from now on.
     pub fn set_link_rate(&mut self, link: LinkId, rate: BitRate, error: Ppm) {
@@ -137,8 +136,8 @@ impl Signalling {
     }
 
     fn set_excused(&mut self, link: LinkId, excused: bool) {
-        if let Some(peer) = self.peers.get_mut(usize::from(link.0)) {
-            peer.excused = excused;
+        if let Some(peer) = self.links.peers.get_mut(usize::from(link.0)) {
+            peer.excuse(excused);
         }
     }
     fn go_on(&mut self, waiting: Waiting, now: Instant, resources: &mut dyn Resources) {
@@ -151,8 +150,8 @@ impl Signalling {
         }
     }
     fn is_closed(&self, link: Option<LinkId>) -> Option<LinkId> {
-        let may_wait = !self.leaving && self.closed.waiting.len() < RATE_WAITING_MAX;
-        link.filter(|link| may_wait && self.closed.links.contains(link))
+        let may_wait = !self.leaving && self.links.closed.waiting.len() < RATE_WAITING_MAX;
+        link.filter(|link| may_wait && self.links.closed.links.contains(link))
     }
 
     /// The link to `next` is measured: the channel that wants it waits. Gives the attempt back where it is not.
@@ -166,7 +165,7 @@ impl Signalling {
         let Some(link) = self.is_closed(next.and_then(|next| self.link_to(next))) else {
             return Some(attempt);
         };
-        self.closed.waiting.push_back((link, Waiting::Open(id, Box::new((request.clone(), attempt)))));
+        self.links.closed.waiting.push_back((link, Waiting::Open(id, Box::new((request.clone(), attempt)))));
         None
     }
 
@@ -178,8 +177,8 @@ impl Signalling {
         };
         let is_same =
             |waiting: &Waiting| matches!(waiting, Waiting::Create(_, known) if known.path == create.path);
-        if !self.closed.waiting.iter().any(|(_, waiting)| is_same(waiting)) {
-            self.closed.waiting.push_back((link, Waiting::Create(from, Box::new(create.clone()))));
+        if !self.links.closed.waiting.iter().any(|(_, waiting)| is_same(waiting)) {
+            self.links.closed.waiting.push_back((link, Waiting::Create(from, Box::new(create.clone()))));
         }
         true
     }
@@ -187,35 +186,37 @@ impl Signalling {
     /// Whether the CREATE of a path waits.
     pub(super) fn is_waiting(&self, path: PathId) -> bool {
         let is = |waiting: &Waiting| matches!(waiting, Waiting::Create(_, create) if create.path == path);
-        self.deciding.knows(path) || self.closed.waiting.iter().any(|(_, waiting)| is(waiting))
+        self.deciding.knows(path) || self.links.closed.waiting.iter().any(|(_, waiting)| is(waiting))
     }
 
     /// What waits and has ended before it began: its source says so.
     pub(super) fn forget_waiting(&mut self, path: PathId) {
         let is = |waiting: &Waiting| matches!(waiting, Waiting::Create(_, create) if create.path == path);
-        self.closed.waiting.retain(|(_, waiting)| !is(waiting));
+        self.links.closed.waiting.retain(|(_, waiting)| !is(waiting));
         self.deciding.forget(path);
     }
     /// The neighbour of a link has forgotten what it asked for.
     pub(super) fn forget_waiting_from(&mut self, link: LinkId) {
         let is = |waiting: &Waiting| matches!(waiting, Waiting::Create(from, _) if *from == link);
-        self.closed.waiting.retain(|(_, waiting)| !is(waiting));
+        self.links.closed.waiting.retain(|(_, waiting)| !is(waiting));
         self.deciding.forget_from(link);
     }
     /// An application closes what it has asked for; `false` where nothing of it waits.
     pub(super) fn close_waiting(&mut self, id: ChannelId, reason: CloseReason) -> bool {
         let is = |waiting: &Waiting| matches!(waiting, Waiting::Open(known, _) if *known == id);
-        let Some(at) = self.closed.waiting.iter().position(|(_, waiting)| is(waiting)) else { return false };
-        let Some((_, Waiting::Open(_, wanted))) = self.closed.waiting.remove(at) else { return false };
+        let Some(at) = self.links.closed.waiting.iter().position(|(_, waiting)| is(waiting)) else {
+            return false;
+        };
+        let Some((_, Waiting::Open(_, wanted))) = self.links.closed.waiting.remove(at) else { return false };
         if let Some(asked) = &wanted.1.asked {
             self.answer_no(asked, self.refusal(RefuseCause::Receiver(super::transitions::CLOSED.into())));
         }
-        self.events.push_back(Event::Closed { channel: id, reason, receipt: None });
+        self.announcements.events.push_back(Event::Closed { channel: id, reason, receipt: None });
         true
     }
     /// The host stops: nothing waits any more, and all of it is refused.
     pub(super) fn end_waiting(&mut self, now: Instant, resources: &mut dyn Resources) {
-        let waiting = core::mem::take(&mut self.closed.waiting);
+        let waiting = core::mem::take(&mut self.links.closed.waiting);
         waiting.into_iter().for_each(|(_, waiting)| self.go_on(waiting, now, resources));
     }
 }

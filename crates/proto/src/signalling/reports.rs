@@ -1,33 +1,18 @@
 //! Reports of stages that break their promise, as one node knows them: its own and others', each by who saw it.
 
-use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use punctual_analysis::{Instant, Nanos};
 
+use super::Breaches;
 use super::message::{StageReport, Witness};
-use crate::api::{Breach, LateArrivals, StageName};
-use crate::ids::{Epoch, LinkId, NodeId};
+use crate::api::{Breach, StageName};
+use crate::ids::{Epoch, NodeId};
 use crate::limits::STAGES_BROKEN_MAX;
-
-/// What is known of stages, this node's and others'.
-#[derive(Debug, Default)]
-pub struct Breaches {
-    /// The last report of each stage by each witness.
-    reports: BTreeMap<(StageName, Witness), Known>,
-    /// Reports of this node.
-    number: u64,
-    /// When this node repeats what it says; `None`: it has nothing to say.
-    pub repeat_at: Option<Instant>,
-    /// A HELLO came late since the node looked.
-    pub stirred: bool,
-    /// What neighbours say of our packets, until the node looks.
-    pub late_arrivals: VecDeque<(LinkId, LateArrivals)>,
-}
 
 /// A report and when it came.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+pub struct Known {
     report: StageReport,
     heard: Instant,
 }

@@ -18,7 +18,7 @@ use crate::limits::{REASON_BYTES_MAX, REQUESTS_MAX};
 use crate::text::Foreign;
 
 /// A request that an application here was asked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The receiver's token and life.
     pub token: u64,
@@ -53,7 +53,7 @@ impl Sent {
 }
 
 /// A no to a request, on its way to the receiver.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Refused {
     pub token: u64,
     pub epoch: Epoch,
@@ -220,7 +220,7 @@ impl Signalling {
         self.requests.add_asked(token, asked);
         let to = request.reply_to.clone();
         let (contract, user) = (request.contract, request.user);
-        self.events.push_back(Event::Requested { listener, to, contract, user, token });
+        self.announcements.events.push_back(Event::Requested { listener, to, contract, user, token });
         Ok(())
     }
 
@@ -245,7 +245,7 @@ impl Signalling {
     /// What the application was asked is forgotten before it has answered: it is told, or it would remember for ever.
     fn give_up_asked(&mut self, token: u64) -> Option<Asked> {
         let asked = self.requests.take_asked(token)?;
-        self.events.push_back(Event::RequestOver { token });
+        self.announcements.events.push_back(Event::RequestOver { token });
         Some(asked)
     }
 
@@ -283,7 +283,7 @@ impl Signalling {
     pub(super) fn request_failed(&mut self, token: u64, refusal: ChannelRefusal) {
         if self.requests.take_sent(token).is_some() {
             let refusal = self.named(refusal);
-            self.events.push_back(Event::RequestFailed { token, refusal });
+            self.announcements.events.push_back(Event::RequestFailed { token, refusal });
         }
     }
 

@@ -6,13 +6,12 @@ use alloc::vec::Vec;
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos, Ppm};
 
-use super::Signalling;
-use super::budget;
-use super::channel::{Channel, Timer};
+use super::channel::Timer;
 use super::fair::Source;
 use super::message::{Message, Route};
 use super::resources::{CommitTerms, Resources};
 use super::states::{Action, Input, Row, State, transition};
+use super::{Channel, Signalling, budget};
 use crate::api::{
     ChannelRefusal, CloseReason, Event, OpenRequest, Passed, Receipt, RefuseCause, Role, StageGrant, Tally,
     UserId,
@@ -27,7 +26,7 @@ const SETTLING_TIME_MAX: Nanos = Nanos::from_secs(5);
 pub const CLOSED: &str = "closed";
 
 /// What an input brings along.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct InputDetails {
     /// Of the whole route.
     pub stages: Vec<StageGrant>,
@@ -317,20 +316,26 @@ impl Signalling {
             }
             Action::TellOpened => {
                 let grant = self.grant(channel, core::mem::take(&mut what.stages));
-                self.events.push_back(Event::Opened { channel: id, grant });
+                self.announcements.events.push_back(Event::Opened { channel: id, grant });
             }
             Action::TellProbed => {
                 let grant = self.grant(channel, core::mem::take(&mut what.stages));
-                self.events.push_back(Event::Probed { channel: id, answer: Ok(grant) });
+                self.announcements.events.push_back(Event::Probed { channel: id, answer: Ok(grant) });
             }
-            Action::TellEstablished => self.events.push_back(Event::Established { channel: id }),
+            Action::TellEstablished => {
+                self.announcements.events.push_back(Event::Established { channel: id })
+            }
             Action::TellClosed => {
                 self.answer_asker(channel, what);
                 let at_source = channel.local.role == Role::Source;
                 let lost_at = self.losses.end(path, &channel.way.nodes, what.receipt.as_ref());
                 let receipt =
                     what.receipt.filter(|_| at_source).map(|receipt| Receipt { lost_at, ..receipt });
-                self.events.push_back(Event::Closed { channel: id, reason: what.reason, receipt });
+                self.announcements.events.push_back(Event::Closed {
+                    channel: id,
+                    reason: what.reason,
+                    receipt,
+                });
             }
         }
     }

@@ -2,12 +2,11 @@
 
 use punctual_analysis::{Instant, Nanos};
 
-use super::Signalling;
-use super::channel::Channel;
 use super::clock::ClockOffset;
 use super::peer::Presence;
 use super::resources::LocalChannel;
 use super::states::State;
+use super::{Channel, Signalling};
 use crate::api::DegradedHost;
 use crate::ids::{Address, ChannelId, LinkId, Name};
 
@@ -59,18 +58,18 @@ impl Signalling {
     /// The neighbour at the other end of a link; the error bound of its clock grows with its age at `now`.
     pub fn neighbour(&self, link: LinkId, now: Instant) -> NeighbourView {
         let index = usize::from(link.0);
-        self.peers.get(index).map_or_else(NeighbourView::default, |peer| NeighbourView {
+        self.links.peers.get(index).map_or_else(NeighbourView::default, |peer| NeighbourView {
             alive: peer.presence() == Presence::Alive,
-            clock: peer.clock.offset(now),
-            clock_breaks: peer.clock.breaks(),
-            their_received: peer.their_received,
-            lives: peer.lives,
-            travel_max: peer.their_travel_max,
-            round_trip_min: peer.clock.round_trip_min(),
-            round_trip_recent: peer.clock.round_trip_recent(),
-            unauthenticated: self.news.get(index).map_or(0, |news| news.unauthenticated),
+            clock: peer.clock().offset(now),
+            clock_breaks: peer.clock().breaks(),
+            their_received: peer.their_received(),
+            lives: peer.lives(),
+            travel_max: peer.travel_max(),
+            round_trip_min: peer.clock().round_trip_min(),
+            round_trip_recent: peer.clock().round_trip_recent(),
+            unauthenticated: self.links.news.get(index).map_or(0, |news| news.unauthenticated),
             foreign_version: peer.foreign_version(),
-            packets_foreign: peer.packets_foreign,
+            packets_foreign: peer.packets_foreign(),
         })
     }
     /// Channels that start, pass or end here, by handle.

@@ -14,8 +14,7 @@ use punctual_os::now;
 use punctual_proto::Nanos;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::host::{Chain, Lane};
-use super::{LOST, MeasureError, PathSamples, Rings, SMALL_BYTES};
+use super::{Chain, LOST, Lane, MeasureError, PathSamples, Rings, SMALL_BYTES};
 
 /// Idle time before each message.
 const IDLE: Nanos = Nanos::from_millis(4);

@@ -14,7 +14,7 @@ use punctual_proto::node::Node;
 use punctual_proto::{BitRate, Contract, Instant, Nanos, Ppm, Rate};
 
 use super::wires::PACKET_BYTES;
-use super::{INTERVAL, LARGE_BYTES, MeasureError, RUN_PACKETS, Rings, Wires};
+use super::{Chain, INTERVAL, LARGE_BYTES, Lane, MeasureError, RUN_PACKETS, Rings, Wires};
 use crate::error::EngineError;
 use crate::memory::HostMemory;
 use crate::processor::filters::{driver_filter, path_key, seal_key};
@@ -38,13 +38,6 @@ pub(super) struct Host<R: Rings> {
     waiter: Waiter,
 }
 
-/// Source, forwarder and sink.
-pub(super) struct Chain<R: Rings> {
-    pub source: Host<R>,
-    forwarder: Host<R>,
-    sink: Host<R>,
-}
-
 /// The time of one packet at one host.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
@@ -52,13 +45,6 @@ pub(super) struct Step {
     pub driver_ns: u64,
     /// All of it.
     pub all_ns: u64,
-}
-
-/// One channel with the applications' ends of its rings.
-pub(super) struct Lane<R: Rings> {
-    pub source: ChannelId,
-    pub writer: R::Writer,
-    pub reader: R::Reader,
 }
 
 fn name(text: &str) -> Result<Name, MeasureError> {

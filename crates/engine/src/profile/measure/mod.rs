@@ -13,13 +13,14 @@ mod xdp;
 use std::io;
 
 use punctual_os::now;
+use punctual_proto::ids::ChannelId;
 use punctual_proto::memory::{Inbox, Outbox};
 use punctual_proto::words::counted;
 use punctual_proto::{Instant, Nanos};
 use thiserror::Error;
 
 use self::cold::Others;
-use self::host::{Chain, Lane, Step};
+use self::host::{Host, Step};
 use super::file::Costs;
 use super::summary::{BLOCK_UNITS, Summary};
 use crate::error::EngineError;
@@ -75,6 +76,20 @@ pub trait Rings {
     fn receive(&self, reader: &mut Self::Reader) -> bool;
 }
 
+/// Source, forwarder and sink.
+struct Chain<R: Rings> {
+    source: Host<R>,
+    forwarder: Host<R>,
+    sink: Host<R>,
+}
+
+/// One channel with the applications' ends of its rings.
+struct Lane<R: Rings> {
+    source: ChannelId,
+    writer: R::Writer,
+    reader: R::Reader,
+}
+
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -117,7 +132,7 @@ pub enum MeasureError {
 }
 
 /// The times of every step, in ns, in the order in which they were taken.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathSamples {
     /// The application puts a small message into its ring.
     pub api_send: Vec<u64>,

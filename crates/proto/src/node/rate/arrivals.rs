@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
     use crate::ids::NodeId;
-    use crate::node::rate::filler::filler_header;
+    use crate::node::plane::filler_header;
 
     const COOKIE: Cookie = Cookie(7);
 

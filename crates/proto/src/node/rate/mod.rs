@@ -7,18 +7,15 @@
 //! measures one link at a time, its own direction or a neighbour's: two would share its processor.
 
 pub(super) mod arrivals;
-pub(super) mod filler;
 mod outcome;
 mod watch;
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use punctual_analysis::{Instant, Ppm};
 
-use self::arrivals::FillerArrivals;
 use self::watch::{DrainWatch, Seen};
 use super::Node;
 use crate::api::{Event, MeasuredRate, RateRefusal};
@@ -91,7 +88,7 @@ pub(super) struct Rates {
     links: Vec<LinkRate>,
     /// As configured: what a measurement adds to is no configuration.
     errors: Vec<Ppm>,
-    pub events: VecDeque<Event>,
+    events: VecDeque<Event>,
     /// When something is due by itself; asked in each turn.
     due: Option<Instant>,
 }
@@ -105,6 +102,11 @@ impl Rates {
     /// When something is due by itself.
     pub const fn due(&self) -> Option<Instant> {
         self.due
+    }
+
+    /// What was measured.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
     }
 
     /// To be called when the state of a link may have changed.
@@ -161,13 +163,15 @@ impl<M: Memory> Node<M> {
         let neighbour = self.signalling.neighbour(link, now);
         let line = self.plane.line(link);
         let sent = line.handed_bytes();
-        let (configured, packet) = (line.config.rate, line.wire_bytes(line.config.packet_bytes_max));
-        let drift = Ppm(self.plane.config.clock_tolerance.0.saturating_mul(2));
+        let (configured, packet) = (line.config().rate, line.wire_bytes(line.config().packet_bytes_max));
+        let drift = Ppm(self.plane.config().clock_tolerance.0.saturating_mul(2));
         if let Some((bytes, at)) = neighbour.their_received {
             let was_slow = self.measured_slow(link).is_some();
             let seen = Seen { sent, received: bytes, at, now };
             self.rates.links[usize::from(link.0)].watch.look(seen, configured, packet, drift);
-            self.plane.stirred |= was_slow != self.measured_slow(link).is_some();
+            if was_slow != self.measured_slow(link).is_some() {
+                self.plane.stir();
+            }
         }
         let is_slow = self.measured_slow(link).is_some();
         let rate = &mut self.rates.links[usize::from(link.0)];
@@ -178,7 +182,7 @@ impl<M: Memory> Node<M> {
         let is_known = rate.measured.is_some_and(|(_, life)| life == neighbour.lives);
         // An unused link that was slow may be as configured again: who looks at it must not wait for somebody to ask.
         let proves = is_slow && self.signalling.channels_on(link) == 0;
-        let wants = self.plane.line(link).config.rate_auto && !is_known || proves;
+        let wants = self.plane.line(link).config().rate_auto && !is_known || proves;
         if wants
             && rate.again_at <= now
             && neighbour.alive
@@ -197,8 +201,8 @@ impl<M: Memory> Node<M> {
     fn note_refused(&mut self, link: LinkId, refusal: RateRefusal) {
         let rate = &mut self.rates.links[usize::from(link.0)];
         rate.refused = Some(refusal);
-        if rate.measured.is_none() && self.plane.line(link).config.rate_auto {
-            self.plane.stages.set_rate_unknown(link, Some(refusal));
+        if rate.measured.is_none() && self.plane.line(link).config().rate_auto {
+            self.plane.stages_mut().set_rate_unknown(link, Some(refusal));
         }
     }
 
@@ -227,13 +231,13 @@ impl<M: Memory> Node<M> {
     /// The neighbour wants to fill the link. Of two who ask each other at once, the one with the lower id goes first.
     fn on_rate_asked(&mut self, link: LinkId, token: Cookie, now: Instant) {
         let yields = matches!(self.rates.links[usize::from(link.0)].own, Own::Asked { .. })
-            && self.plane.line(link).config.neighbour < self.plane.config.id;
+            && self.plane.line(link).config().neighbour < self.plane.config().id;
         if yields {
             self.end_rate(link, Err(RateRefusal::Busy), now);
         }
         // What it asked for before is over for it; who has waited for that goes first.
         if self.rates.links[usize::from(link.0)].theirs.take().is_some() {
-            self.plane.line_mut(link).counting = None;
+            self.plane.line_mut(link).end_counting();
             self.signalling.open_link(link, now, &mut self.plane);
         }
         let channels = self.signalling.channels_on(link);
@@ -244,7 +248,7 @@ impl<M: Memory> Node<M> {
         let rate = &mut self.rates.links[usize::from(link.0)];
         let until = now + RATE_TIME + RATE_DRAIN_TIME;
         (rate.theirs, rate.life) = (Some((token, until)), life);
-        self.plane.line_mut(link).counting = Some(Box::new(FillerArrivals::new(token)));
+        self.plane.line_mut(link).begin_counting(token);
         self.signalling.close_link(link);
         self.signalling.say_rate(link, RateWord::Go { token });
     }
@@ -255,7 +259,7 @@ impl<M: Memory> Node<M> {
             return;
         }
         rate.theirs = None;
-        let counting = self.plane.line_mut(link).counting.take();
+        let counting = self.plane.line_mut(link).end_counting();
         let counted = counting.and_then(|counting| counting.counted());
         self.signalling.say_rate(link, RateWord::Report { token, counted });
         self.signalling.open_link(link, now, &mut self.plane);
@@ -301,7 +305,7 @@ impl<M: Memory> Node<M> {
             Err(refusal) => self.note_refused(link, refusal),
         }
         // What was measured may break a stage's promise, or prove that it keeps it.
-        self.plane.stirred = true;
+        self.plane.stir();
         self.rates.events.push_back(Event::Rate { link, result });
         self.signalling.open_link(link, now, &mut self.plane);
     }
@@ -310,7 +314,7 @@ impl<M: Memory> Node<M> {
     fn drop_rate(&mut self, link: LinkId, why: RateRefusal, now: Instant) {
         let rate = &mut self.rates.links[usize::from(link.0)];
         if rate.theirs.take().is_some() {
-            self.plane.line_mut(link).counting = None;
+            self.plane.line_mut(link).end_counting();
         }
         if self.rates.links[usize::from(link.0)].own == Own::Idle {
             return self.signalling.open_link(link, now, &mut self.plane);

@@ -25,7 +25,7 @@ impl<M: Memory> Node<M> {
     /// # Errors
     /// The names that there are.
     pub fn link_named(&self, name: &str) -> Result<LinkId, Vec<String>> {
-        let names = || self.plane.config.links.iter().map(|link| &link.name);
+        let names = || self.plane.config().links.iter().map(|link| &link.name);
         match names().position(|known| known == name) {
             Some(index) => Ok(LinkId(index as u16)),
             None => Err(names().cloned().collect()),
@@ -34,12 +34,12 @@ impl<M: Memory> Node<M> {
 
     /// A link's name, empty where there is no such link.
     pub fn link_name(&self, link: LinkId) -> &str {
-        self.plane.config.links.get(usize::from(link.0)).map_or("", |link| &link.name)
+        self.plane.config().links.get(usize::from(link.0)).map_or("", |link| &link.name)
     }
 
     /// What is known of a link's rate.
     pub fn rate_status(&self, link: LinkId) -> RateStatus {
-        let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.line(link).config);
+        let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.line(link).config());
         RateStatus {
             rate: config.rate,
             error: config.rate_error,
@@ -53,7 +53,7 @@ impl<M: Memory> Node<M> {
     /// What a link drains where a measurement found that this is less than admission counts on, and nothing faster was seen
     /// since.
     pub(in crate::node) fn measured_slow(&self, link: LinkId) -> Option<BitRate> {
-        let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.line(link).config);
+        let (rate, config) = (&self.rates.links[usize::from(link.0)], &self.plane.line(link).config());
         let (measured, _) = rate.measured.filter(|_| !config.rate_auto)?;
         let most = measured.at_most();
         let seen = rate.watch.observed().filter(|seen| seen.at > measured.at);
@@ -77,16 +77,16 @@ impl<M: Memory> Node<M> {
         let (line, rate) = (self.plane.line(link), &self.rates.links[usize::from(link.0)]);
         let wire_bytes = line.filler_wire_bytes();
         // No neighbour knows of more than was tried.
-        let tried = line.config.rate_ceiling.unwrap_or(line.config.rate).max(line.config.rate);
+        let tried = line.config().rate_ceiling.unwrap_or(line.config().rate).max(line.config().rate);
         let through = counted.rate(wire_bytes).min(tried);
         // The receiver's clock against ours: each within the domain's tolerance.
-        let clocks = self.plane.config.clock_tolerance.0.saturating_mul(2);
+        let clocks = self.plane.config().clock_tolerance.0.saturating_mul(2);
         let error = Ppm(counted.error(wire_bytes).0.saturating_add(clocks).min(Ppm::ONE.0));
         let missing = Ppm(error.0.max(OFFERED.0));
         let mut filled =
             through < counted.offered_rate(wire_bytes).less(missing) || rate.full_times >= RATE_FULL_TIMES;
-        if line.config.kernel_traffic == KernelTraffic::Behind {
-            let shaped = line.config.rate.less(line.config.rate_error).less(SHAPED);
+        if line.config().kernel_traffic == KernelTraffic::Behind {
+            let shaped = line.config().rate.less(line.config().rate_error).less(SHAPED);
             filled &= through < shaped.less(missing);
         }
         MeasuredRate { rate: through, error, at_least: !filled, at: now }
@@ -98,7 +98,7 @@ impl<M: Memory> Node<M> {
         link: LinkId,
         measured: MeasuredRate,
     ) -> Result<MeasuredRate, RateRefusal> {
-        if !self.plane.line(link).config.rate_auto {
+        if !self.plane.line(link).config().rate_auto {
             return Ok(measured);
         }
         let error = Ppm(measured.error.0.max(self.rates.errors[usize::from(link.0)].0));

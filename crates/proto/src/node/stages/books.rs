@@ -18,7 +18,7 @@ impl Stages {
         may_hold: impl Fn(ChannelId) -> bool,
         holders: impl Iterator<Item = ChannelId>,
     ) -> Vec<Entry> {
-        let answered = |id| self.answers.iter().any(|answer| answer.channel() == id);
+        let answered = |id| self.asking.answers.iter().any(|answer| answer.channel() == id);
         let is_somebodys = |id: ChannelId| may_hold(id) || answered(id);
         let held: Vec<ChannelId> = self.held.iter().map(OfChannel::channel).collect();
         let (there, with): (Vec<_>, Vec<_>) = holders.partition(|id| self.held.get(*id).is_none());
@@ -29,7 +29,7 @@ impl Stages {
             ("channels with a reservation", [there.len() + with.len(), with.len()]),
             ("bytes of buffers", [self.buffer_bytes as usize, bytes as usize]),
             ("flows of the plan", [taken().count(), taken().filter(|id| is_somebodys(*id)).count()]),
-            ("last words on bounds", [self.relaxed.len(), self.relaxed_held()]),
+            ("last words on bounds", [self.asking.relaxed.len(), self.relaxed_held()]),
         ]);
         books.extend(self.policy_books(None));
         books
@@ -51,13 +51,13 @@ impl Stages {
     }
 
     fn relaxed_held(&self) -> usize {
-        self.relaxed.iter().filter(|(id, _)| self.held.get(*id).is_some()).count()
+        self.asking.relaxed.iter().filter(|(id, _)| self.held.get(*id).is_some()).count()
     }
 
     /// What a policy holds, of a link or of the processor, besides this host's signalling and its plan: nothing is told while it
     /// is away or has something to do.
     fn policy_books(&self, link: Option<LinkId>) -> Option<Entry> {
-        let policies = self.policies.as_ref().filter(|_| self.questions.is_empty())?;
+        let policies = self.asking.policies.as_ref().filter(|_| self.asking.questions.is_empty())?;
         let (policy, held) = match link {
             None => {
                 let unplanned = self.held.iter().filter(|held| held.planned().is_none()).count();

@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 
 use punctual_analysis::{Instant, Nanos};
 
-use super::Stages;
-use super::policies::{self, Offered, Policies, Question, Relaxed};
+use super::policies::{self, Offered, Question, Relaxed};
+use super::{Policies, Stages};
 use crate::api::RefuseCause;
 use crate::ids::ChannelId;
 use crate::limits::DECISIONS_AT_ONCE_MAX;
@@ -58,12 +58,12 @@ impl Decided {
 impl Stages {
     /// From now on the policies are asked by who takes [`Self::poll_decision`].
     pub const fn decide_elsewhere(&mut self) {
-        self.elsewhere = true;
+        self.asking.elsewhere = true;
     }
 
     pub(super) fn put(&mut self, question: Question) {
-        self.questions.push_back(question);
-        if !self.elsewhere
+        self.asking.questions.push_back(question);
+        if !self.asking.elsewhere
             && let Some(decision) = self.poll_decision()
         {
             self.handle_decided(decision.decide(|| Instant::ZERO));
@@ -73,12 +73,12 @@ impl Stages {
     /// What is to be asked, [`DECISIONS_AT_ONCE_MAX`] questions at most: what each answer makes the processor do is done in
     /// one go. Nothing while the policies are away.
     pub fn poll_decision(&mut self) -> Option<Decision> {
-        if self.questions.is_empty() {
+        if self.asking.questions.is_empty() {
             return None;
         }
-        let policies = self.policies.take()?;
-        let count = self.questions.len().min(DECISIONS_AT_ONCE_MAX);
-        Some(Decision { policies, questions: self.questions.drain(..count).collect() })
+        let policies = self.asking.policies.take()?;
+        let count = self.asking.questions.len().min(DECISIONS_AT_ONCE_MAX);
+        Some(Decision { policies, questions: self.asking.questions.drain(..count).collect() })
     }
 
     /// The policies are back.
@@ -96,16 +96,16 @@ impl Stages {
     }
 
     pub(super) fn put_back(&mut self, mut policies: Policies) {
-        for (link, policy) in self.replaced.drain(..) {
+        for (link, policy) in self.asking.replaced.drain(..) {
             policies.links[usize::from(link.0)] = policy;
         }
-        self.policies = Some(policies);
+        self.asking.policies = Some(policies);
         self.note_utilisation();
     }
 
     pub(super) fn note_utilisation(&mut self) {
-        let Some(policies) = &self.policies else { return };
-        self.cpu_utilisation = policies.cpu.utilisation();
+        let Some(policies) = &self.asking.policies else { return };
+        self.cpu.utilisation = policies.cpu.utilisation();
         for (stage, policy) in self.links.iter_mut().zip(&policies.links) {
             stage.utilisation = policy.utilisation();
         }
@@ -121,7 +121,7 @@ impl Stages {
             Err(_) => self.give_up_plan(local.channel),
         }
         let grants = answer.map(|offered| self.offered(local, &offered));
-        self.answers.push_back(Answer::Held(local.channel, grants));
+        self.asking.answers.push_back(Answer::Held(local.channel, grants));
     }
 
     /// A channel that was refused has no flow of the plan.
@@ -138,8 +138,8 @@ impl Stages {
         let link = relaxed.link.as_ref();
         held.set_bounds(relaxed.cpu.bound, link.map(|stage| stage.bound));
         held.set_early(relaxed.cpu.demand.early, link.map_or(Nanos::ZERO, |stage| stage.demand.early));
-        self.answers.push_back(Answer::Final(channel));
-        self.relaxed.push((channel, relaxed));
+        self.asking.answers.push_back(Answer::Final(channel));
+        self.asking.relaxed.push((channel, relaxed));
     }
 
     fn note_tried(
@@ -150,31 +150,31 @@ impl Stages {
         let channel = local.channel;
         let answer = tried.map(|tried| {
             let (relaxed, terms) = *tried;
-            self.tried.push((local, relaxed, terms));
+            self.asking.tried.push((local, relaxed, terms));
             Vec::new()
         });
-        self.answers.push_back(Answer::Tried(channel, answer));
+        self.asking.answers.push_back(Answer::Tried(channel, answer));
     }
 
     /// What would be held of a channel whose answer ([`Answer::Tried`]) is taken now, and on which terms.
     pub fn take_tried(&mut self, channel: ChannelId) -> Option<(Arc<LocalChannel>, Relaxed, CommitTerms)> {
-        let index = self.tried.iter().position(|(local, ..)| local.channel == channel)?;
-        Some(self.tried.remove(index))
+        let index = self.asking.tried.iter().position(|(local, ..)| local.channel == channel)?;
+        Some(self.asking.tried.remove(index))
     }
 
     /// What the stages have said, in the order of asking.
     pub fn poll_answer(&mut self) -> Option<Answer> {
-        self.answers.pop_front()
+        self.asking.answers.pop_front()
     }
 
     /// What was said of a channel that can be made final: once, and not where it was released since.
     pub fn take_relaxed(&mut self, channel: ChannelId) -> Option<Relaxed> {
-        let index = self.relaxed.iter().position(|(of, _)| *of == channel)?;
-        Some(self.relaxed.swap_remove(index).1)
+        let index = self.asking.relaxed.iter().position(|(of, _)| *of == channel)?;
+        Some(self.asking.relaxed.swap_remove(index).1)
     }
 
     /// Whether somebody waits for an answer.
     pub fn is_asked(&self) -> bool {
-        self.policies.is_none() || !self.questions.is_empty() || !self.answers.is_empty()
+        self.asking.policies.is_none() || !self.asking.questions.is_empty() || !self.asking.answers.is_empty()
     }
 }

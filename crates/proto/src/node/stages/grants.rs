@@ -42,10 +42,10 @@ impl Stages {
 
     fn cpu_cost_parts(&self, local: &LocalChannel) -> CostParts {
         let (contract, fragment) = (&local.contract, local.fragment_bytes);
-        let costs = path_costs(&self.costs, local.role);
+        let costs = path_costs(&self.cpu.costs, local.role);
         let parts = contract
             .service(fragment)
-            .map(|service| self.cpu_model.cost_parts_of(contract, &service, fragment, &costs));
+            .map(|service| self.cpu.model.cost_parts_of(contract, &service, fragment, &costs));
         parts.unwrap_or_default()
     }
 
@@ -69,16 +69,16 @@ impl Stages {
 
     /// Of what a processor's bound is made of, what cold caches take.
     pub(super) fn cold_start_of(&self, made_of: &Explanation) -> Nanos {
-        self.costs.cold_start.min(made_of.interference)
+        self.cpu.costs.cold_start.min(made_of.interference)
     }
 
     /// A processor's part of a grant, without what its bound is made of.
     pub(super) fn cpu_part(&self, local: &LocalChannel, stage: &HeldStage) -> StageGrant {
         StageGrant {
             cost_parts: self.cpu_cost_parts(local),
-            costs_from: self.costs_from,
-            utilisation: self.cpu_utilisation,
-            degraded: self.degraded.or(self.cpu_breach.map(|_| Degraded::Broken)),
+            costs_from: self.cpu.costs_from,
+            utilisation: self.cpu.utilisation,
+            degraded: self.cpu.degraded.or(self.cpu.breach.map(|_| Degraded::Broken)),
             ..self.part(cpu_kind(local.role), stage)
         }
     }

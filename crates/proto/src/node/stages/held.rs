@@ -13,7 +13,7 @@ use crate::signalling::LocalChannel;
 use crate::table::OfChannel;
 
 /// What a channel holds in one stage.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node) struct HeldStage {
     pub demand: Demand,
     /// Part of the bound that is no work of the stage: waiting for a timer.
@@ -58,7 +58,7 @@ struct Special {
 #[derive(Debug)]
 pub(in crate::node) struct Held {
     channel: ChannelId,
-    pub cpu: Nanos,
+    cpu: Nanos,
     link_out: Option<LinkId>,
     /// Without meaning where no link leads out.
     link: Nanos,
@@ -74,6 +74,10 @@ impl OfChannel for Held {
 }
 
 impl Held {
+    /// The bound of the processor.
+    pub const fn cpu(&self) -> Nanos {
+        self.cpu
+    }
     /// The link out and its bound.
     pub fn link(&self) -> Option<(LinkId, Nanos)> {
         self.link_out.map(|link| (link, self.link))
@@ -132,7 +136,7 @@ impl Stages {
             frames: None,
         };
         held.set_special(Special {
-            early: (early(self.cpu_admission, cpu), link_early.unwrap_or_default()),
+            early: (early(self.cpu.admission, cpu), link_early.unwrap_or_default()),
             planned: cpu.planned.map(|index| index as u32),
             pooled: None,
         });
@@ -163,13 +167,13 @@ impl Stages {
     /// What a channel asks of the processor, without a bound yet.
     pub(super) fn stage_of_cpu(&self, local: &LocalChannel, service: Service) -> HeldStage {
         let (contract, fragment) = (&local.contract, local.fragment_bytes);
-        let mut costs = path_costs(&self.costs, local.role);
+        let mut costs = path_costs(&self.cpu.costs, local.role);
         costs.message += local.handler_time;
-        let demand = self.cpu_model.demand_of(contract, &service, fragment, &costs, self.release_latency);
+        let demand = self.cpu.model.demand_of(contract, &service, fragment, &costs, self.cpu.release_latency);
         let demand = Demand { soft: local.soft.as_deref().copied(), ..demand };
         // Packets that come in may be served one by one, though a quantum would hold all of a message.
         let apart = local.role != Role::Source && contract.packets_max(fragment) > 1;
-        let demand = if apart && self.cpu_admission.has_fixed_order { demand.in_pieces() } else { demand };
+        let demand = if apart && self.cpu.admission.has_fixed_order { demand.in_pieces() } else { demand };
         let wait = service.wait;
         let work_max = if wait > Nanos::ZERO { service.period } else { Nanos::MAX };
         let service = (contract.activation != Activation::Deadline).then_some(service);
@@ -178,7 +182,7 @@ impl Stages {
 
     pub(super) fn link_demand(&self, local: &LocalChannel, link: LinkId, early: Nanos) -> Demand {
         let model = &self.links[usize::from(link.0)].model;
-        let demand = model.demand(&local.contract, local.fragment_bytes, self.release_latency, early);
+        let demand = model.demand(&local.contract, local.fragment_bytes, self.cpu.release_latency, early);
         Demand { soft: local.soft.as_deref().copied(), ..demand }
     }
 }

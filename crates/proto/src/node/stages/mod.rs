@@ -44,7 +44,7 @@ pub(super) use self::models::signal_rate;
 use self::models::{fragment_bytes_max, hold_signalling, signal_contract};
 use self::planned::hold_plan;
 pub(super) use self::policies::Relaxed;
-use self::policies::{Final, LinkWish, Policies, Question, Trial, Wish};
+use self::policies::{Final, LinkWish, Question, Trial, Wish};
 use crate::config::{cpu_model, link_model};
 
 /// The implicit signalling channel's place in each stage: no channel has this handle.
@@ -92,10 +92,34 @@ const fn planned_key(index: usize) -> StageKey {
 /// Admission of all stages.
 pub(super) struct Stages {
     node: NodeId,
-    cpu_model: Cpu,
-    cpu_admission: Admission,
-    /// Given away of the processor when the policies were here last.
-    cpu_utilisation: Ppm,
+    cpu: CpuStage,
+    links: Vec<LinkStage>,
+    asking: Asking,
+    while_broken: config::WhileBroken,
+    plan: Vec<PlannedStage>,
+    /// None of this is needed for a packet.
+    held: Table<Held>,
+    buffer_bytes: u64,
+    buffer_bytes_max: u64,
+}
+
+/// The processor, but for the policy.
+struct CpuStage {
+    model: Cpu,
+    admission: Admission,
+    /// Given away when the policies were here last.
+    utilisation: Ppm,
+    costs: config::CpuCosts,
+    costs_from: config::CostSource,
+    release_latency: Nanos,
+    /// Why its bounds are no guarantees.
+    degraded: Option<Degraded>,
+    /// What is known of how it keeps its promise.
+    breach: Option<Breach>,
+}
+
+/// What is asked of the policies, and what they have answered.
+struct Asking {
     /// `None` while they are asked elsewhere.
     policies: Option<Policies>,
     /// What they are to be asked.
@@ -110,20 +134,13 @@ pub(super) struct Stages {
     tried: Vec<(Arc<LocalChannel>, Relaxed, CommitTerms)>,
     /// Links whose rate has changed while the policies were elsewhere, and their new ones.
     replaced: Vec<(LinkId, Box<dyn AdmissionPolicy>)>,
-    costs: config::CpuCosts,
-    costs_from: config::CostSource,
-    /// Why the processor's bounds are no guarantees.
-    degraded: Option<Degraded>,
-    /// What is known of this node's own stages, and what that means for who wants to cross them.
-    cpu_breach: Option<Breach>,
-    while_broken: config::WhileBroken,
-    release_latency: Nanos,
-    plan: Vec<PlannedStage>,
-    links: Vec<LinkStage>,
-    /// None of this is needed for a packet.
-    held: Table<Held>,
-    buffer_bytes: u64,
-    buffer_bytes_max: u64,
+}
+
+/// The policies of the processor and of each link.
+#[derive(Debug)]
+struct Policies {
+    cpu: Box<dyn AdmissionPolicy>,
+    links: Vec<Box<dyn AdmissionPolicy>>,
 }
 
 impl Stages {
@@ -146,24 +163,28 @@ impl Stages {
         let (policies, links) = links.unzip();
         let mut stages = Self {
             node: config.id,
-            cpu_model,
-            cpu_admission: config.cpu.admission,
-            cpu_utilisation: Ppm(0),
-            policies: None,
-            questions: VecDeque::with_capacity(QUESTIONS_ROOM),
-            elsewhere: false,
-            answers: VecDeque::with_capacity(QUESTIONS_ROOM),
-            relaxed: Vec::with_capacity(QUESTIONS_ROOM),
-            tried: Vec::new(),
-            replaced: Vec::new(),
-            costs: config.cpu.costs,
-            costs_from: config.cpu.costs_from,
-            degraded: config.cpu.degraded(),
-            cpu_breach: None,
-            while_broken: config.signalling.while_broken,
-            release_latency: config.cpu.release_latency,
-            plan,
+            cpu: CpuStage {
+                model: cpu_model,
+                admission: config.cpu.admission,
+                utilisation: Ppm(0),
+                costs: config.cpu.costs,
+                costs_from: config.cpu.costs_from,
+                release_latency: config.cpu.release_latency,
+                degraded: config.cpu.degraded(),
+                breach: None,
+            },
             links,
+            asking: Asking {
+                policies: None,
+                questions: VecDeque::with_capacity(QUESTIONS_ROOM),
+                elsewhere: false,
+                answers: VecDeque::with_capacity(QUESTIONS_ROOM),
+                relaxed: Vec::with_capacity(QUESTIONS_ROOM),
+                tried: Vec::new(),
+                replaced: Vec::new(),
+            },
+            while_broken: config.signalling.while_broken,
+            plan,
             held: Table::default(),
             buffer_bytes: 0,
             buffer_bytes_max: config.buffer_bytes_max,
@@ -183,7 +204,7 @@ impl Stages {
     }
     /// Given away of the processor, when that was known last.
     pub const fn cpu_utilisation(&self) -> Ppm {
-        self.cpu_utilisation
+        self.cpu.utilisation
     }
     /// Given away of a link, likewise.
     pub fn link_utilisation(&self, link: LinkId) -> Ppm {
@@ -228,7 +249,7 @@ impl Stages {
 
     /// The processor breaks its promise, or keeps it again.
     pub const fn set_cpu_breach(&mut self, breach: Option<Breach>) {
-        self.cpu_breach = breach;
+        self.cpu.breach = breach;
     }
     /// A link does.
     pub fn set_link_breach(&mut self, link: LinkId, breach: Option<Breach>) {
@@ -241,7 +262,7 @@ impl Stages {
             return Ok(());
         }
         let link = local.link_out.and_then(|link| self.links[usize::from(link.0)].breach);
-        let cpu = self.cpu_breach.map(|breach| (cpu_kind(local.role), breach));
+        let cpu = self.cpu.breach.map(|breach| (cpu_kind(local.role), breach));
         match cpu.or(link.map(|breach| (StageKind::Link, breach))) {
             Some((kind, breach)) => Err(RefuseCause::Broken { kind, breach }),
             None => Ok(()),
@@ -256,12 +277,12 @@ impl Stages {
     /// A link that nobody uses is as `config` says from now on; `false`, with nothing changed, where it cannot carry its own
     /// signalling then.
     pub fn set_link(&mut self, link: LinkId, config: &config::LinkConfig, node: &NodeConfig) -> bool {
-        let changed =
-            signal_contract(node).and_then(|signal| link_admission(config, &signal, self.release_latency));
+        let changed = signal_contract(node)
+            .and_then(|signal| link_admission(config, &signal, self.cpu.release_latency));
         let Ok(LinkAdmission { model, policy, signal_demand, signal_bound }) = changed else { return false };
-        match &mut self.policies {
+        match &mut self.asking.policies {
             Some(policies) => policies.links[usize::from(link.0)] = policy,
-            None => self.replaced.push((link, policy)),
+            None => self.asking.replaced.push((link, policy)),
         }
         let stage = &mut self.links[usize::from(link.0)];
         stage.model = model;
@@ -355,7 +376,7 @@ impl Stages {
     /// to which early work is jitter, no more than was admitted.
     pub fn cpu_early(&self, local: &LocalChannel, wanted: Nanos) -> Nanos {
         match self.cpu_stage(local) {
-            Some(cpu) if counts_early(self.cpu_admission, &cpu) => wanted.min(cpu.demand.early),
+            Some(cpu) if counts_early(self.cpu.admission, &cpu) => wanted.min(cpu.demand.early),
             _ => wanted,
         }
     }

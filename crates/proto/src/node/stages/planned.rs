@@ -43,8 +43,8 @@ impl Stages {
         }
         let (contract, fragment) = (flow.serving(&local.contract), local.fragment_bytes);
         let service = contract.service(fragment).map_err(|error| no(error.to_string()))?;
-        let costs = path_costs(&self.costs, local.role);
-        let own = self.cpu_model.demand_of(&contract, &service, fragment, &costs, self.release_latency);
+        let costs = path_costs(&self.cpu.costs, local.role);
+        let own = self.cpu.model.demand_of(&contract, &service, fragment, &costs, self.cpu.release_latency);
         if own.cost > demand.cost || own.unit_cost_max > demand.unit_cost_max {
             return Err(no(format!(
                 "it has {} of the processor a period, {} at once; the contract costs {}, {}: plan it again",

@@ -13,20 +13,13 @@ use alloc::vec::Vec;
 use punctual_analysis::{AdmissionPolicy, Demand, Explanation, Nanos, Ppm, Refusal, RefusalReason, StageKey};
 
 use super::planned::planned_bound;
-use super::{HeldStage, counts_early};
+use super::{HeldStage, Policies, counts_early};
 use crate::api::{RefuseCause, StageKind};
 use crate::ids::{ChannelId, LinkId};
 use crate::signalling::{CommitTerms, LocalChannel};
 
-/// The policies of the processor and of each link.
-#[derive(Debug)]
-pub(super) struct Policies {
-    pub cpu: Box<dyn AdmissionPolicy>,
-    pub links: Vec<Box<dyn AdmissionPolicy>>,
-}
-
 /// What a channel wants of the link out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinkWish {
     pub link: LinkId,
     /// `early` is not known before the processor's bound is.
@@ -35,7 +28,7 @@ pub(super) struct LinkWish {
 }
 
 /// What a channel wants of the stages here.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wish {
     /// The processor: its part of a refusal.
     pub kind: StageKind,
@@ -49,7 +42,7 @@ pub(super) struct Wish {
 }
 
 /// The last word on what a channel holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Final {
     pub cpu: HeldStage,
     pub link: Option<(LinkId, HeldStage)>,
@@ -60,7 +53,7 @@ pub(super) struct Final {
 }
 
 /// What a channel that holds nothing would have to be given for good.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trial {
     pub wish: Wish,
     /// `None`: what is offered.
@@ -101,7 +94,7 @@ impl Question {
 pub(super) type LinkOffer = (LinkId, HeldStage, Explanation, Ppm);
 
 /// What the stages offer, and hold unless the question was dry.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Offered {
     pub cpu: HeldStage,
     pub cpu_made_of: Explanation,
@@ -111,7 +104,7 @@ pub(super) struct Offered {
 }
 
 /// What is held for good.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::node) struct Relaxed {
     pub(super) cpu: HeldStage,
     pub(super) link: Option<HeldStage>,

@@ -1,12 +1,14 @@
 //! The table of channels: what is counted of it, whatever comes and goes, and when each is due.
 
+use alloc::collections::VecDeque;
 use alloc::vec;
 
-use punctual_analysis::{Contract, Rate};
+use punctual_analysis::{Contract, Nanos, Ppm, Rate};
 
 use super::super::random::SplitMix64;
+use super::super::resources::LocalChannel;
 use super::*;
-use crate::api::RefuseCause;
+use crate::api::{CloseReason, RefuseCause, UserId};
 use crate::ids::{ChannelNumber, Cookie, Epoch};
 
 const LEFT: LinkId = LinkId(0);

@@ -189,7 +189,7 @@ fn silence_ends_a_neighbour_after_its_time_and_what_was_said_meanwhile() {
 #[test]
 fn idle_neighbours_exchange_three_packets_an_interval_and_an_answer_for_what_is_said() {
     let mut two = Two::met();
-    let interval = two.ends[0].hello_interval.0 / MILLI;
+    let interval = two.ends[0].hellos.interval.0 / MILLI;
     let before = two.packets;
     two.run(100 * interval);
     let exchanges = (two.packets - before) / 3;

@@ -15,7 +15,7 @@ fn bounds_are_relaxed_to_what_is_wanted_and_are_held_then() {
     assert_eq!(relaxed.offered, offered);
     assert_eq!(relaxed.bounds, [MS(50), MS(80)].map(rounded_down));
     let held = stages.held(ChannelId(1)).expect("held");
-    assert_eq!((held.cpu, held.link()), (relaxed.bounds[0], Some((RIGHT, relaxed.bounds[1]))));
+    assert_eq!((held.cpu(), held.link()), (relaxed.bounds[0], Some((RIGHT, relaxed.bounds[1]))));
     let holding: Vec<_> = stages.holding(&channel).iter().map(|grant| grant.bound).collect();
     assert_eq!(holding, relaxed.bounds);
     // Less than what is held changes nothing.

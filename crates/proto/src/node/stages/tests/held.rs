@@ -28,7 +28,7 @@ fn what_is_held_is_given_away_until_it_is_released() {
         assert_eq!(kinds, expected);
         assert_eq!(grants.iter().map(|grant| grant.bound).sum::<Nanos>(), {
             let held = stages.held(ChannelId(7)).expect("held");
-            held.cpu + held.link().map_or(Nanos::ZERO, |(_, bound)| bound)
+            held.cpu() + held.link().map_or(Nanos::ZERO, |(_, bound)| bound)
         });
         books_hold(&stages, &[7]);
         stages.release(ChannelId(7));

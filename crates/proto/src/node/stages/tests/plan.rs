@@ -83,7 +83,7 @@ fn a_contract_must_fit_its_planned_flow() {
     let costs = path_costs(&config.cpu.costs, Role::Source);
     let channel = named(3, Role::Source, "video");
     let service = channel.contract.service(1_400).expect("a service");
-    let cost = stages.cpu_model.demand_of(&channel.contract, &service, 1_400, &costs, Nanos::ZERO);
+    let cost = stages.cpu.model.demand_of(&channel.contract, &service, 1_400, &costs, Nanos::ZERO);
     assert!(cost.cost < own.cost);
     for (cost_ns, unit_ns, fits) in [
         (cost.cost, cost.unit_cost_max, true),

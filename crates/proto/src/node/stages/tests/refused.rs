@@ -131,7 +131,7 @@ fn a_links_new_rate_counts_whether_or_not_the_policies_are_away() {
             stages.release(ChannelId(1));
             let decision = stages.poll_decision().expect("it is given back");
             stages.handle_decided(decision.decide(|| punctual_analysis::Instant::ZERO));
-            stages.elsewhere = false;
+            stages.asking.elsewhere = false;
         } else {
             assert!(stages.set_link(RIGHT, &slower, &config));
         }

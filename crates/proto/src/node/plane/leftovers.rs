@@ -5,9 +5,8 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use super::best_effort::Message;
-use super::clip::{Clip, PacketIn, PacketQueue, RoleState, Sink, Source};
 use super::outgoing::Messages;
-use super::plane::Plane;
+use super::{Clip, Context, PacketIn, PacketQueue, Plane, RoleState, Sink, Source};
 use crate::ids::ChannelId;
 use crate::limits::LEFTOVERS_MAX;
 use crate::memory::{Inbox, Memory};
@@ -46,7 +45,7 @@ impl Steps {
 
 impl<M: Memory> Plane<M> {
     /// Takes a clip apart that nobody finds any more; what does not fit into one slice later.
-    pub fn dismantle(&mut self, clip: Box<Clip<M>>) {
+    pub(super) fn dismantle(&mut self, clip: Box<Clip<M>>) {
         let mut clip = clip;
         clip.close_rings();
         if !self.take_apart(&mut clip, &mut Steps(LEFTOVERS_MAX)) {
@@ -57,7 +56,9 @@ impl<M: Memory> Plane<M> {
 
     /// The application of a sink has taken a message: it is shown those that waited for that, some at once.
     pub fn resume(&mut self, channel: ChannelId) {
-        let Some(Clip { role: RoleState::Sink(sink), .. }) = self.clips.get_mut(channel) else { return };
+        let Some(Clip { role: RoleState::Sink(sink), .. }) = self.channels.clips.get_mut(channel) else {
+            return;
+        };
         if sink.inbox.as_mut().is_some_and(Inbox::resume) && !core::mem::replace(&mut sink.is_resuming, true)
         {
             self.leftovers.resuming.push_back(channel);
@@ -74,9 +75,9 @@ impl<M: Memory> Plane<M> {
     pub fn look_for_leftovers(&mut self) {
         self.leftovers.is_any = !self.leftovers.clips.is_empty()
             || !self.leftovers.resuming.is_empty()
-            || self.messages.has_leftovers()
-            || self.waiting.has_leftovers()
-            || self.lines.iter().any(|line| line.scheduler.has_leftovers());
+            || self.context.messages.has_leftovers()
+            || self.context.waiting.has_leftovers()
+            || self.context.links.lines.iter().any(|line| line.scheduler.has_leftovers());
     }
 
     /// Does one slice of what is left to be done.
@@ -91,19 +92,19 @@ impl<M: Memory> Plane<M> {
             if !self.take_apart(&mut clip, &mut Steps(LEFTOVERS_MAX)) {
                 self.leftovers.clips.push_front(clip);
             }
-        } else if self.messages.has_leftovers() {
-            self.messages.free_some();
-        } else if self.waiting.has_leftovers() {
-            self.waiting.free_some();
+        } else if self.context.messages.has_leftovers() {
+            self.context.messages.free_some();
+        } else if self.context.waiting.has_leftovers() {
+            self.context.waiting.free_some();
         }
-        if let Some(line) = self.lines.iter_mut().find(|line| line.scheduler.has_leftovers()) {
+        if let Some(line) = self.context.links.lines.iter_mut().find(|line| line.scheduler.has_leftovers()) {
             line.scheduler.free_some(drop);
         }
         self.look_for_leftovers();
     }
 
     fn resume_listed(&mut self, channel: ChannelId) {
-        if let Some(Clip { role: RoleState::Sink(sink), .. }) = self.clips.get_mut(channel) {
+        if let Some(Clip { role: RoleState::Sink(sink), .. }) = self.channels.clips.get_mut(channel) {
             sink.is_resuming = false;
             self.resume(channel);
         }
@@ -117,7 +118,7 @@ impl<M: Memory> Plane<M> {
 
     /// Whether nothing is left of a clip.
     fn take_apart(&mut self, clip: &mut Clip<M>, steps: &mut Steps) -> bool {
-        let Self { messages, waiting, .. } = self;
+        let Context { messages, waiting, .. } = &mut self.context;
         match &mut clip.role {
             RoleState::Source(source) => source.take_apart(messages, steps),
             RoleState::Forwarder(forwarder) => forwarder.input.take_apart(waiting, steps),

@@ -11,7 +11,7 @@ use std::io;
 use punctual_os::wait::Waiter;
 use punctual_proto::{Instant, Nanos};
 
-use super::port::DrivenLink;
+use super::DrivenLink;
 
 /// Between two looks at a ring that nobody tells of. Each look may wake the application too, so a shorter rest costs more
 /// of both; it is as much as a packet of best effort is late at most.
@@ -50,7 +50,7 @@ impl Rest {
 
 impl DrivenLink {
     /// A look at `at` brought `packets` in.
-    pub(super) fn looked(&mut self, packets: usize, at: Instant, waiter: &Waiter) {
+    pub fn looked(&mut self, packets: usize, at: Instant, waiter: &Waiter) {
         let mut rest = self.rest;
         rest.looked(packets, at, || self.mute(waiter), || self.hear(waiter));
         self.rest = rest;
@@ -75,12 +75,12 @@ impl DrivenLink {
     }
 
     /// When the ring is to be looked at by the clock.
-    pub(super) const fn rests_until(&self) -> Option<Instant> {
+    pub const fn rests_until(&self) -> Option<Instant> {
         self.rest.0
     }
 
     /// The time for a look may have come.
-    pub(super) fn end_rest(&mut self, at: Instant) {
+    pub fn end_rest(&mut self, at: Instant) {
         if self.rest.is_over(at) {
             self.readable();
         }

@@ -9,19 +9,19 @@ use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Horizon, Nanos, Policing, Service, Urgency, buffers};
 
-use super::clip::{
-    Clip, Counters, Demoted, Ending, Forwarder, HeldDeliveries, LinkReservation, NoticesGiven, PacketQueue,
-    RoleState, Sink, SoftTerms, Source,
-};
+use super::clip::{Counters, Ending, LinkReservation, NoticesGiven, SoftTerms};
 use super::filters::{Upstream, slack_ns_min};
+use super::new::best_effort_parameters;
 use super::outgoing::Outgoing;
-use super::plane::{Owner, Plane, best_effort_parameters};
-use super::stages::{Held, Pooled, Relaxed, Reserved};
+use super::{
+    Channels, Clip, Demoted, Forwarder, HeldDeliveries, Owner, PacketQueue, Plane, RoleState, Sink, Source,
+};
 use crate::api::{FilterChange, Passed, Receipt, RefuseCause, Role, StageGrant, Tally};
 use crate::fragment::{Fragmentation, Reassembly, packet_wire_bytes};
 use crate::ids::ChannelId;
 use crate::limits::BEST_EFFORT_OUTGOING_MAX;
 use crate::memory::Memory;
+use crate::node::stages::{Held, Pooled, Relaxed, Reserved};
 use crate::sched::{Budget, Class, HandlerId, HandlerParameters, Trigger};
 use crate::signalling::{Answer, CommitTerms, LocalChannel, Resources};
 use crate::slab::Fifo;
@@ -133,26 +133,26 @@ impl<M: Memory> Resources for Plane<M> {
     }
 
     fn receipt(&self, channel: ChannelId) -> Receipt {
-        self.clips.get(channel).map(Clip::receipt).unwrap_or_default()
+        self.channels.clips.get(channel).map(Clip::receipt).unwrap_or_default()
     }
 
     fn passed(&self, channel: ChannelId) -> Passed {
-        self.clips.get(channel).map(Clip::passed).unwrap_or_default()
+        self.channels.clips.get(channel).map(Clip::passed).unwrap_or_default()
     }
 
     fn sent(&self, channel: ChannelId) -> Tally {
-        self.clips.get(channel).map(Clip::sent).unwrap_or_default()
+        self.channels.clips.get(channel).map(Clip::sent).unwrap_or_default()
     }
 
     fn await_last(&mut self, channel: ChannelId, sent: Tally) {
-        if let Some(clip) = self.clips.get_mut(channel) {
+        if let Some(clip) = self.channels.clips.get_mut(channel) {
             clip.last = Some(Box::new(sent));
         }
         self.look_for_end(channel);
     }
 
     fn outdate(&mut self, channel: ChannelId) {
-        if let Some(clip) = self.clips.get_mut(channel) {
+        if let Some(clip) = self.channels.clips.get_mut(channel) {
             clip.outdate();
         }
     }
@@ -247,7 +247,7 @@ impl<M: Memory> Plane<M> {
     fn offered(&self, channel: ChannelId) -> Vec<Nanos> {
         let held = self.stages.held(channel);
         let link = held.and_then(Held::link).map(|(_, bound)| bound);
-        held.map(|held| held.cpu).into_iter().chain(link).collect()
+        held.map(Held::cpu).into_iter().chain(link).collect()
     }
 
     fn install(
@@ -261,7 +261,7 @@ impl<M: Memory> Plane<M> {
         // Deliveries are due by the deadline, not by the work's budget.
         let deliveries = HandlerParameters { budget: None, trigger: Trigger::Reactive, ..parameters };
         let reservation = self.reservation(local, terms, buffers, relaxed);
-        let handler = self.add_handler(Owner::Clip(local.channel), parameters);
+        let handler = self.context.processor.add_handler(Owner::Clip(local.channel), parameters);
         let role = match (local.role, reservation) {
             (Role::Source, Some(reservation)) => RoleState::Source(self.source(local, reservation, buffers)),
             (Role::Forwarder, Some(reservation)) => {
@@ -269,12 +269,12 @@ impl<M: Memory> Plane<M> {
             }
             (Role::Sink, None) => {
                 let delivery = (local.contract.delivery == Delivery::AtDeadline)
-                    .then(|| self.add_handler(Owner::Delivery(local.channel), deliveries));
+                    .then(|| self.context.processor.add_handler(Owner::Delivery(local.channel), deliveries));
                 let input = self.queue(local, terms, buffers);
                 RoleState::Sink(sink(local, terms, buffers, input, delivery))
             }
             _ => {
-                self.remove_handler(handler);
+                self.context.processor.remove_handler(handler);
                 return Err(RefuseCause::Exhausted);
             }
         };
@@ -296,10 +296,10 @@ impl<M: Memory> Plane<M> {
             notices_given: NoticesGiven::default(),
             role,
         };
-        self.clips_soft += u32::from(clip.is_soft());
-        self.promises.add(clip.cpu_bound, local.role == Role::Source);
-        self.clips.insert(Box::new(clip));
-        let Self { paths, clips, .. } = self;
+        self.channels.soft += u32::from(clip.is_soft());
+        self.context.processor.promises.add(clip.cpu_bound, local.role == Role::Source);
+        self.channels.clips.insert(Box::new(clip));
+        let Channels { paths, clips, .. } = &mut self.channels;
         paths.insert(&local.path, local.channel, |id| clips.get(id).map(|clip| clip.local.path));
         Ok(())
     }
@@ -359,8 +359,12 @@ impl<M: Memory> Plane<M> {
         let demoted = (contract.policing == Policing::Demote).then(|| {
             let parameters = best_effort_parameters(&self.config);
             Box::new(Demoted {
-                outgoing: Outgoing::new(&mut self.messages, BEST_EFFORT_OUTGOING_MAX, local.fragment_bytes),
-                handler: self.add_handler(Owner::Demoted(local.channel), parameters),
+                outgoing: Outgoing::new(
+                    &mut self.context.messages,
+                    BEST_EFFORT_OUTGOING_MAX,
+                    local.fragment_bytes,
+                ),
+                handler: self.context.processor.add_handler(Owner::Demoted(local.channel), parameters),
             })
         });
         Source {
@@ -368,7 +372,7 @@ impl<M: Memory> Plane<M> {
             outbox: None,
             regulator: LogicalArrivals::of(contract),
             number_next: 0,
-            outgoing: Outgoing::new(&mut self.messages, in_ring, local.fragment_bytes),
+            outgoing: Outgoing::new(&mut self.context.messages, in_ring, local.fragment_bytes),
             link_arrivals: within_host(local),
             demoted,
             in_backlog: false,
@@ -387,14 +391,14 @@ impl<M: Memory> Plane<M> {
         let contract = &local.contract;
         let unpoliced = active(Mutation::UnpolicedInterval);
         let period = if unpoliced { contract.interval() } else { contract.policed_interval() };
-        let arrival_terms = self.arrival_terms.get(ArrivalTerms {
+        let arrival_terms = self.channels.arrival_terms.get(ArrivalTerms {
             period,
             jitter: terms.arrival_error,
             packets_max: packets,
             wire_bytes_max: wire_bytes,
             early_max: terms.early + contract.deadline,
         });
-        self.waiting.add_room(packets_max);
+        self.context.waiting.add_room(packets_max);
         PacketQueue {
             packets: Fifo::EMPTY,
             packets_used: 0,
@@ -406,26 +410,31 @@ impl<M: Memory> Plane<M> {
 
     /// Removes a channel's clip with its handler and its packets.
     fn remove_clip(&mut self, channel: ChannelId) {
-        let Some(mut clip) = self.clips.remove(channel) else { return };
-        self.clips_soft -= u32::from(clip.is_soft());
-        self.promises.remove(clip.local.role == Role::Source);
-        self.counted_gone.add(&clip.counted());
+        let Some(mut clip) = self.channels.clips.remove(channel) else { return };
+        self.channels.soft -= u32::from(clip.is_soft());
+        self.context.processor.promises.remove(clip.local.role == Role::Source);
+        self.channels.counted_gone.add(&clip.counted());
         if let (Some(link), Some(pooled)) = (clip.local.link_in, clip.pooled_mut()) {
-            self.line_mut(link).soft_frames -= *pooled;
+            self.line_mut(link).frames.pooled -= *pooled;
         }
-        self.paths.remove(&clip.local.path, channel);
+        self.channels.paths.remove(&clip.local.path, channel);
         if let Some(link) = clip.local.link_in {
-            self.filters.push_back((link, FilterChange::Clear(clip.local.path)));
+            self.context.news.filters.push_back((link, FilterChange::Clear(clip.local.path)));
         }
-        self.remove_handler(clip.handler);
+        self.context.processor.remove_handler(clip.handler);
         let reservation = match &clip.role {
             RoleState::Source(source) => {
-                source.demoted.iter().for_each(|demoted| self.remove_handler(demoted.handler));
+                source
+                    .demoted
+                    .iter()
+                    .for_each(|demoted| self.context.processor.remove_handler(demoted.handler));
                 Some(source.reservation)
             }
             RoleState::Forwarder(forwarder) => Some(forwarder.reservation),
             RoleState::Sink(sink) => {
-                sink.at_deadline.iter().for_each(|at_deadline| self.remove_handler(at_deadline.handler));
+                sink.at_deadline
+                    .iter()
+                    .for_each(|at_deadline| self.context.processor.remove_handler(at_deadline.handler));
                 None
             }
         };

@@ -4,18 +4,17 @@
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
-use super::clip::{Clip, RoleState};
 use super::outgoing::{Fragment, Messages, Outgoing};
-use super::packet::Packet;
-use super::plane::Plane;
-use super::signals::Signals;
 use super::source::Portion;
+use super::{Clip, Plane, RoleState};
 use crate::api::{PacketOut, Port, Tally, Transmit};
 use crate::config::Pacing;
 use crate::ids::{ChannelId, Cookie, LinkId, NodeId, PathId};
 use crate::limits::{HEADER_BYTES, WATCH_SLOT};
 use crate::linksched::{Class, Scheduled};
 use crate::memory::{Memory, MessageRead};
+use crate::node::packet::Packet;
+use crate::node::signals::Signals;
 use crate::wire::{Age, ClockError, Header, Kind};
 
 /// Packets whose channel has gone while they waited, skipped in one call: bounds the work of a call.
@@ -39,10 +38,10 @@ impl<M: Memory> Plane<M> {
             let wire_bytes = scheduled.wire_bytes;
             if matches!(scheduled.packet, Packet::Signal) {
                 let line = self.line_mut(link);
-                line.signal_queued = false;
+                line.signals.is_queued = false;
                 signalling.set_received(link, line.bytes_in);
                 if let Some(len) = signalling.poll_signal(link, now, scheduled.departure_latest, out) {
-                    line.signal_packets += 1;
+                    line.signals.packets += 1;
                     let packet = PacketOut::Written(len);
                     return Some(Transmit { port: Port::Signalling, wire_bytes, packet });
                 }
@@ -73,16 +72,16 @@ impl<M: Memory> Plane<M> {
             return;
         }
         // A processor that is late itself queues packets late: the link had no time left for them.
-        let is_queued_late = self.processor_watch.is_stirred(now);
+        let is_queued_late = self.context.processor.watch.is_stirred(now);
         let line = self.line_mut(link);
         // It is filled on purpose, and nobody's channel waits.
-        if line.filler.is_some() {
+        if line.measuring.filler.is_some() {
             return;
         }
-        let is_held = line.config.pace == Pacing::Completion || now.since(line.full_at) < WATCH_SLOT;
+        let is_held = line.config.pace == Pacing::Completion || now.since(line.watches.full_at) < WATCH_SLOT;
         if is_held && !is_queued_late {
-            line.departures_watch.late(late, now);
-            self.stirred = true;
+            line.watches.departures.late(late, now);
+            self.context.news.stirred = true;
         } else {
             self.note_processor(late, now);
         }
@@ -106,8 +105,8 @@ impl<M: Memory> Plane<M> {
                 self.write_flow(channel, number, fragment, now, out)
             }
             Packet::Forward { channel, header, frame, nominal } => {
-                let clip = self.clips.get_mut(channel)?;
-                clip.give_back_frames(1, &mut self.lines);
+                let clip = self.channels.clips.get_mut(channel)?;
+                clip.give_back_frames(1, &mut self.context);
                 let RoleState::Forwarder(forwarder) = &clip.role else { return None };
                 clip.counters.packets_out += 1;
                 let (slack_ns, closes) =
@@ -123,7 +122,7 @@ impl<M: Memory> Plane<M> {
                 return pass_on(&Header { slack_ns, age, ..header }, frame, out);
             }
             Packet::Pass { link_in, header, frame } => {
-                self.line_mut(link_in).best_effort_frames -= 1;
+                self.line_mut(link_in).frames.best_effort -= 1;
                 self.count_demoted(&header);
                 return pass_on(&header, frame, out);
             }
@@ -139,7 +138,7 @@ impl<M: Memory> Plane<M> {
             return;
         }
         let Some(channel) = self.channel_of(&header.path) else { return };
-        self.clips.get_mut(channel).into_iter().for_each(|clip| clip.counters.packets_out += 1);
+        self.channels.clips.get_mut(channel).into_iter().for_each(|clip| clip.counters.packets_out += 1);
         self.look_for_end(channel);
     }
 
@@ -152,25 +151,25 @@ impl<M: Memory> Plane<M> {
         now: Instant,
         out: &mut [u8],
     ) -> Option<usize> {
-        let clip = self.clips.get_mut(channel)?;
-        clip.touch(&mut self.touched);
+        let clip = self.channels.clips.get_mut(channel)?;
+        clip.touch(&mut self.context.news);
         let Clip { role: RoleState::Source(source), local, counters, .. } = clip else { return None };
-        let fragment = source.outgoing.fragment(&self.messages, number, index)?;
+        let fragment = source.outgoing.fragment(&self.context.messages, number, index)?;
         let header = Header {
             slack_ns: (nominal + source.reservation.bound).minus(departure),
             age: Age::of(departure.since(fragment.arrival.claimed)),
             ..header_of(Kind::Guaranteed, local.path, local.cookie, NodeId(0), &fragment)
         };
-        let len = copy_message(&header, &source.outgoing, &self.messages, number, out);
+        let len = copy_message(&header, &source.outgoing, &self.context.messages, number, out);
         counters.packets_out += 1;
         counters.digest = counters.digest.wrapping_add(Tally::mark(header.message, header.fragment));
-        if source.outgoing.sent(&mut self.messages, number) {
+        if source.outgoing.sent(&mut self.context.messages, number) {
             counters.messages_out += 1;
             counters.bytes_out += u64::from(fragment.message_bytes);
             // A ring slot is free: what waited in the application's ring may come in.
             self.drain_outbox(channel, Portion::ALONE, now);
         } else {
-            clip.arm_source(&mut self.lines, &mut self.executor, &self.messages, &mut self.drained, now);
+            clip.arm_source(&mut self.context, now);
         }
         len
     }
@@ -183,21 +182,21 @@ impl<M: Memory> Plane<M> {
         now: Instant,
         out: &mut [u8],
     ) -> Option<usize> {
-        let clip = self.clips.get_mut(channel)?;
-        clip.touch(&mut self.touched);
+        let clip = self.channels.clips.get_mut(channel)?;
+        clip.touch(&mut self.context.news);
         let Clip { role: RoleState::Source(source), local, counters, .. } = clip else { return None };
         let demoted = source.demoted.as_mut()?;
-        let fragment = demoted.outgoing.fragment(&self.messages, number, index)?;
+        let fragment = demoted.outgoing.fragment(&self.context.messages, number, index)?;
         let header = Header {
             demoted: true,
             unpromised: true,
             ..header_of(Kind::Guaranteed, local.path, local.cookie, NodeId(0), &fragment)
         };
-        let len = copy_message(&header, &demoted.outgoing, &self.messages, number, out);
+        let len = copy_message(&header, &demoted.outgoing, &self.context.messages, number, out);
         counters.packets_out += 1;
         counters.digest = counters.digest.wrapping_add(Tally::mark(header.message, header.fragment));
-        demoted.outgoing.sent(&mut self.messages, number);
-        clip.arm_source(&mut self.lines, &mut self.executor, &self.messages, &mut self.drained, now);
+        demoted.outgoing.sent(&mut self.context.messages, number);
+        clip.arm_source(&mut self.context, now);
         len
     }
 
@@ -209,12 +208,12 @@ impl<M: Memory> Plane<M> {
         now: Instant,
         out: &mut [u8],
     ) -> Option<usize> {
-        let flow = self.flows.get_mut(&channel)?;
-        let fragment = flow.outgoing.fragment(&self.messages, number, index)?;
-        let port = Cookie(flow.to.port.port_hash());
-        let header = header_of(Kind::BestEffort, flow.path, port, flow.destination, &fragment);
-        let len = copy_message(&header, &flow.outgoing, &self.messages, number, out);
-        if flow.outgoing.sent(&mut self.messages, number) {
+        let flow = self.best_effort.flows.get_mut(&channel)?;
+        let fragment = flow.outgoing.fragment(&self.context.messages, number, index)?;
+        let port = Cookie(flow.way.to.port.port_hash());
+        let header = header_of(Kind::BestEffort, flow.way.path, port, flow.way.destination, &fragment);
+        let len = copy_message(&header, &flow.outgoing, &self.context.messages, number, out);
+        if flow.outgoing.sent(&mut self.context.messages, number) {
             flow.counters.messages_out += 1;
             flow.counters.bytes_out += u64::from(fragment.message_bytes);
             self.drain_flow(channel, Portion::ALONE, now);

@@ -5,32 +5,29 @@
 //!
 //! Slot occupancy control (HARTS 5.2.2): the handler only runs when the link has a slot for what it makes.
 
-use alloc::collections::VecDeque;
-use alloc::vec::Vec;
-
 use punctual_analysis::arrival::SourceVerdict;
 use punctual_analysis::{Instant, Nanos};
 
 use super::best_effort::{Message, key_of};
-use super::clip::{Clip, Demoted, Ending, RoleState, Source};
+use super::clip::Ending;
 use super::outgoing::{Arrival, Fragment, Messages};
-use super::packet::Packet;
-use super::plane::{LinkState, Plane};
 use super::work::Unit;
+use super::{Clip, Context, Demoted, LinkState, Plane, Processor, RoleState, Source};
 use crate::api::{Notice, WorkKind};
 use crate::config::Pacing;
 use crate::ids::ChannelId;
 use crate::limits::{RING_MESSAGES_BEHIND, RING_MESSAGES_MAX, WATCH_SLOT};
 use crate::linksched::Guaranteed;
 use crate::memory::{Memory, MessageRead, Outbox};
-use crate::sched::{Activation, Executor, HandlerId};
+use crate::node::packet::Packet;
+use crate::sched::{Activation, HandlerId};
 
 /// Messages beyond a burst that are taken out of a ring in one call.
 const DRAIN_EXTRA_MESSAGES: u32 = 16;
 
 /// How many messages a call may take out of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Portion {
+pub(in crate::node) enum Portion {
     /// So many, for a doorbell or for a message that is served. Of a ring that is known to hold more than was taken at once,
     /// no more than one message stands for.
     InPassing(u32),
@@ -56,7 +53,7 @@ impl<M: Memory> Plane<M> {
     /// Takes some of what the application has put into its ring, as far as there is room, and polices it; says how many
     /// messages.
     pub fn drain_outbox(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
-        let Some(clip) = self.clips.get_mut(channel) else {
+        let Some(clip) = self.channels.clips.get_mut(channel) else {
             return self.drain_flow(channel, portion, now);
         };
         if matches!(clip.role, RoleState::Sink(_)) {
@@ -64,11 +61,11 @@ impl<M: Memory> Plane<M> {
             return 0;
         }
         let latency = self.config.cpu.release_latency;
-        let drained = clip.drain(&mut self.messages, &mut self.touched, now, latency, portion);
+        let drained = clip.drain(&mut self.context, now, latency, portion);
         if !drained.is_empty {
-            self.backlog.list(clip, &mut self.executor, now);
+            self.backlog.list(clip, &mut self.context.processor, now);
         }
-        clip.arm_source(&mut self.lines, &mut self.executor, &self.messages, &mut self.drained, now);
+        clip.arm_source(&mut self.context, now);
         if drained.policed {
             self.notice(channel, Notice::Policed);
         }
@@ -76,9 +73,9 @@ impl<M: Memory> Plane<M> {
     }
 
     /// What one unit of the source's handler would be.
-    pub fn source_unit(&self, source: &Source<M>, handler: HandlerId) -> Option<Unit> {
-        let fragment = source.outgoing.peek(&self.messages)?;
-        let run = run_of(&fragment, self.executor.unit_packets(handler));
+    pub(super) fn source_unit(&self, source: &Source<M>, handler: HandlerId) -> Option<Unit> {
+        let fragment = source.outgoing.peek(&self.context.messages)?;
+        let run = run_of(&fragment, self.context.processor.executor.unit_packets(handler));
         let free = self.line(source.reservation.link).scheduler.slots_free(source.reservation.flow);
         let packets = if free < run { 0 } else { run };
         let bytes = packets * fragment.bytes;
@@ -93,15 +90,18 @@ impl<M: Memory> Plane<M> {
 
     /// Makes up to `packets` fragments of the head message.
     pub fn run_source(&mut self, channel: ChannelId, packets: u32, now: Instant) {
-        let Some(clip) = self.clips.get_mut(channel) else { return };
-        clip.touch(&mut self.touched);
+        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
+        clip.touch(&mut self.context.news);
         let latency = self.config.cpu.release_latency;
-        let is_policed = clip.take_behind(&mut self.messages, &mut self.touched, now, latency);
+        let is_policed = clip.take_behind(&mut self.context, now, latency);
         let Clip { role: RoleState::Source(source), cpu_bound, counters, .. } = clip else { return };
-        let line = &mut self.lines[usize::from(source.reservation.link.0)];
-        let due = source.outgoing.peek(&self.messages).map(|fragment| fragment.arrival.logical + *cpu_bound);
+        let line = &mut self.context.links.lines[usize::from(source.reservation.link.0)];
+        let due = source
+            .outgoing
+            .peek(&self.context.messages)
+            .map(|fragment| fragment.arrival.logical + *cpu_bound);
         for _ in 0..packets {
-            if !source.make_fragment(channel, *cpu_bound, line, &mut self.messages, now) {
+            if !source.make_fragment(channel, *cpu_bound, line, &mut self.context.messages, now) {
                 counters.no_slot += 1;
                 self.drops.no_slot += 1;
                 break;
@@ -110,7 +110,7 @@ impl<M: Memory> Plane<M> {
         let used = line.scheduler.occupancy(source.reservation.flow).slots_used_max;
         counters.occupancy_max = counters.occupancy_max.max(used);
         // Where the adapter sets the pace, or had no room, the source may have waited for it.
-        if line.config.pace == Pacing::Clock && now.since(line.full_at) >= WATCH_SLOT {
+        if line.config.pace == Pacing::Clock && now.since(line.watches.full_at) >= WATCH_SLOT {
             self.note_processor(due.map_or(Nanos::ZERO, |due| now.since(due)), now);
         }
         if is_policed {
@@ -119,9 +119,9 @@ impl<M: Memory> Plane<M> {
     }
 
     /// What one unit of the demoted part would be.
-    pub fn demoted_unit(&self, channel: ChannelId) -> Option<Unit> {
-        let RoleState::Source(source) = &self.clips.get(channel)?.role else { return None };
-        let fragment = source.demoted.as_ref()?.outgoing.peek(&self.messages)?;
+    pub(super) fn demoted_unit(&self, channel: ChannelId) -> Option<Unit> {
+        let RoleState::Source(source) = &self.channels.clips.get(channel)?.role else { return None };
+        let fragment = source.demoted.as_ref()?.outgoing.peek(&self.context.messages)?;
         Some(Unit {
             kind: WorkKind::BestEffort,
             packets: 1,
@@ -133,17 +133,17 @@ impl<M: Memory> Plane<M> {
 
     /// Queues one fragment of a demoted message.
     pub fn run_demoted(&mut self, channel: ChannelId, now: Instant) {
-        let Some(clip) = self.clips.get_mut(channel) else { return };
+        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
         let path = clip.local.path;
         let RoleState::Source(source) = &mut clip.role else { return };
-        let line = &mut self.lines[usize::from(source.reservation.link.0)];
+        let line = &mut self.context.links.lines[usize::from(source.reservation.link.0)];
         let Some(Demoted { outgoing, .. }) = source.demoted.as_deref_mut() else { return };
-        let Some(fragment) = outgoing.peek(&self.messages) else { return };
+        let Some(fragment) = outgoing.peek(&self.context.messages) else { return };
         let packet = Packet::Demoted { channel, number: fragment.number, fragment: fragment.index };
         let wire_bytes = line.wire_bytes(fragment.bytes);
         match line.scheduler.enqueue_best_effort(now, key_of(path), wire_bytes, packet) {
-            Ok(()) => outgoing.made(&mut self.messages),
-            Err(_) => outgoing.drop_rest(&mut self.messages),
+            Ok(()) => outgoing.made(&mut self.context.messages),
+            Err(_) => outgoing.drop_rest(&mut self.context.messages),
         }
     }
 }
@@ -168,23 +168,17 @@ struct Drained {
 }
 
 impl<M: Memory> Clip<M> {
-    /// Tells the executor what the source's handlers have to do, and `drained` of a closing one whose last message has left.
-    pub fn arm_source(
-        &mut self,
-        lines: &mut [LinkState<M>],
-        executor: &mut Executor,
-        messages: &Messages<Message<M>>,
-        drained: &mut VecDeque<ChannelId>,
-        now: Instant,
-    ) {
+    /// Tells the executor what the source's handlers have to do, and signalling of a closing one whose last message has left.
+    pub fn arm_source(&mut self, context: &mut Context<M>, now: Instant) {
+        let Context { links, processor: Processor { executor, .. }, messages, news, .. } = context;
         let Self { role: RoleState::Source(source), cpu_bound, cpu_horizon, handler, local, .. } = self
         else {
             return;
         };
         if source.ends() {
-            drained.push_back(local.channel);
+            news.drained.push_back(local.channel);
         }
-        let line = &mut lines[usize::from(source.reservation.link.0)];
+        let line = &mut links.lines[usize::from(source.reservation.link.0)];
         match source.outgoing.peek(messages) {
             None => executor.idle(*handler),
             Some(fragment) => {
@@ -218,32 +212,20 @@ impl<M: Memory> Clip<M> {
 
     /// A message is begun: others that wait in the ring come in for it, so that the channel's handler never finds its queue
     /// empty while the ring holds some. Whether any of them broke the contract. Nothing is done where the ring holds no rest.
-    fn take_behind(
-        &mut self,
-        messages: &mut Messages<Message<M>>,
-        touched: &mut Vec<ChannelId>,
-        now: Instant,
-        wakeup: Nanos,
-    ) -> bool {
+    fn take_behind(&mut self, context: &mut Context<M>, now: Instant, wakeup: Nanos) -> bool {
         let RoleState::Source(source) = &self.role else { return false };
         if source.rest_since.is_none() {
             return false;
         }
-        let begins = source.outgoing.peek(messages).is_some_and(|fragment| fragment.index == 0);
-        begins && self.drain(messages, touched, now, wakeup, Portion::ALONE).policed
+        let begins = source.outgoing.peek(&context.messages).is_some_and(|fragment| fragment.index == 0);
+        begins && self.drain(context, now, wakeup, Portion::ALONE).policed
     }
 
     /// Takes messages out of the ring. The application's word about when it sent one says whether it kept its contract;
     /// its message counts from the time on that our wake-up may take. One that has waited in the ring behind others of the
     /// channel, the first of which could be served all the time, counts as if it had been taken with them.
-    fn drain(
-        &mut self,
-        messages: &mut Messages<Message<M>>,
-        touched: &mut Vec<ChannelId>,
-        now: Instant,
-        wakeup: Nanos,
-        portion: Portion,
-    ) -> Drained {
+    fn drain(&mut self, context: &mut Context<M>, now: Instant, wakeup: Nanos, portion: Portion) -> Drained {
+        let Context { messages, news, .. } = context;
         let mut drained = Drained::default();
         let Self { role: RoleState::Source(source), counters, local, .. } = self else { return drained };
         let contract = &local.contract;
@@ -258,7 +240,7 @@ impl<M: Memory> Clip<M> {
                 break;
             };
             if outbox.touch() {
-                touched.push(local.channel);
+                news.touched.push(local.channel);
             }
             drained.taken += 1;
             let sent = claimed.min(now);

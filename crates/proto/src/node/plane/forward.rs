@@ -4,21 +4,20 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Instant, Nanos};
 
 use super::best_effort::key_of;
-use super::clip::{Clip, Forwarder, RoleState};
-use super::packet::Packet;
-use super::plane::Plane;
 use super::work::Unit;
+use super::{Clip, Forwarder, Plane, RoleState};
 use crate::api::WorkKind;
 use crate::ids::ChannelId;
 use crate::linksched::Guaranteed;
 use crate::memory::Memory;
+use crate::node::packet::Packet;
 use crate::wire::Kind;
 
 impl<M: Memory> Plane<M> {
     /// What one unit of the forwarder's handler would be.
-    pub fn forward_unit(&self, clip: &Clip<M>, forwarder: &Forwarder, now: Instant) -> Option<Unit> {
-        let quantum = self.executor.unit_packets(clip.handler);
-        let run = forwarder.input.head_run(&self.waiting, clip.cpu_horizon, quantum, now);
+    pub(super) fn forward_unit(&self, clip: &Clip<M>, forwarder: &Forwarder, now: Instant) -> Option<Unit> {
+        let quantum = self.context.processor.executor.unit_packets(clip.handler);
+        let run = forwarder.input.head_run(&self.context.waiting, clip.cpu_horizon, quantum, now);
         let unit = Unit {
             kind: WorkKind::Forward,
             packets: run.packets,
@@ -31,15 +30,15 @@ impl<M: Memory> Plane<M> {
 
     /// Hands up to `packets` packets to the link out.
     pub fn run_forward(&mut self, channel: ChannelId, packets: u32, now: Instant) {
-        let Some(clip) = self.clips.get_mut(channel) else { return };
+        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
         let Clip { role: RoleState::Forwarder(forwarder), cpu_bound, counters, .. } = clip else {
             return;
         };
-        let line = &mut self.lines[usize::from(forwarder.reservation.link.0)];
+        let line = &mut self.context.links.lines[usize::from(forwarder.reservation.link.0)];
         let mut freed = 0;
         let mut late = Nanos::ZERO;
         for _ in 0..packets {
-            let Some(packet) = forwarder.input.pop(&mut self.waiting) else { break };
+            let Some(packet) = forwarder.input.pop(&mut self.context.waiting) else { break };
             let number = packet.header.message;
             if forwarder.dropping == Some(number) {
                 counters.no_slot += 1;
@@ -65,7 +64,7 @@ impl<M: Memory> Plane<M> {
                 forwarder.dropping = Some(number);
             }
         }
-        clip.give_back_frames(freed, &mut self.lines);
+        clip.give_back_frames(freed, &mut self.context);
         if freed > 0 {
             self.look_for_end(channel);
         }
@@ -73,8 +72,8 @@ impl<M: Memory> Plane<M> {
     }
 
     /// What one unit of the best-effort arrivals would be.
-    pub fn arrivals_unit(&self) -> Option<Unit> {
-        let waiting = self.arrivals.peek()?;
+    pub(super) fn arrivals_unit(&self) -> Option<Unit> {
+        let waiting = self.best_effort.arrivals.peek()?;
         let bytes = if self.onward(&waiting.header).is_some() { 0 } else { waiting.header.payload_bytes };
         Some(Unit {
             kind: WorkKind::BestEffort,
@@ -87,7 +86,7 @@ impl<M: Memory> Plane<M> {
 
     /// Passes one best-effort or demoted packet on, or to whom it belongs.
     pub fn run_arrivals(&mut self, now: Instant) {
-        let Some(waiting) = self.arrivals.pop() else { return };
+        let Some(waiting) = self.best_effort.arrivals.pop() else { return };
         let (header, frame, link_in) = (waiting.header, waiting.frame, waiting.link);
         if let Some(link) = self.onward(&header) {
             let line = self.line_mut(link);
@@ -96,20 +95,20 @@ impl<M: Memory> Plane<M> {
             if line.scheduler.enqueue_best_effort(now, key_of(header.path), wire_bytes, packet).is_err() {
                 self.drops.no_buffer += 1;
                 let kept = u32::from(active(Mutation::RefusedBestEffortKeepsFrame));
-                self.line_mut(link_in).best_effort_frames -= 1 - kept;
+                self.line_mut(link_in).frames.best_effort -= 1 - kept;
                 if header.kind == Kind::Guaranteed {
                     self.note_demoted_dropped(&header.path);
                 }
             }
             return;
         }
-        self.line_mut(link_in).best_effort_frames -= 1;
+        self.line_mut(link_in).frames.best_effort -= 1;
         if header.kind == Kind::Guaranteed {
             return self.receive_demoted(&header, &frame, now);
         }
         let payload = frame.as_ref().get(crate::limits::HEADER_BYTES..).unwrap_or_default();
         let payload = payload.get(..header.payload_bytes as usize).unwrap_or_default();
-        match self.bindings.get_mut(&header.cookie.0) {
+        match self.best_effort.bindings.get_mut(&header.cookie.0) {
             Some(binding) => binding.accept(&header, payload, now, &mut self.drops),
             None => self.drops.no_receiver += 1,
         }

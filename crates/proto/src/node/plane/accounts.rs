@@ -3,13 +3,12 @@
 
 use alloc::vec::Vec;
 
-use super::Node;
-use super::clip::{Clip, RoleState};
-use super::packet::Packet;
-use super::plane::Plane;
+use super::{Clip, Plane, RoleState};
 use crate::api::Account;
 use crate::ids::LinkId;
 use crate::memory::Memory;
+use crate::node::Node;
+use crate::node::packet::Packet;
 
 /// Handlers of every node: best effort and drained rings.
 const OWN_HANDLERS: usize = 2;
@@ -19,8 +18,8 @@ impl<M: Memory> Node<M> {
     pub fn accounts(&self) -> Vec<Account> {
         let (plane, signalling) = (&self.plane, &self.signalling);
         let mut accounts = plane.accounts();
-        let known = plane.clips.iter().filter(|clip| signalling.knows(clip.local.path)).count();
-        accounts.push(of("ends of channels", None, plane.clips.len(), known));
+        let known = plane.channels.clips.iter().filter(|clip| signalling.knows(clip.local.path)).count();
+        accounts.push(of("ends of channels", None, plane.channels.clips.len(), known));
         let stages = plane.stages.books(|id| signalling.may_hold(id), signalling.holders());
         let own = signalling.books().into_iter().chain(stages);
         accounts.extend(own.map(|(what, [counted, held])| of(what, None, counted, held)));
@@ -42,7 +41,7 @@ impl<M: Memory> Node<M> {
     pub fn frames_held(&self, link: LinkId) -> u64 {
         let plane = &self.plane;
         let waiting = plane.frames_of(|clip| clip.local.link_in == Some(link));
-        (waiting + plane.best_effort_frames(link) + plane.line(link).signals_in.len()) as u64
+        (waiting + plane.best_effort_frames(link) + plane.line(link).signals.waiting.len()) as u64
     }
 }
 
@@ -51,22 +50,18 @@ fn of(what: &'static str, link: Option<LinkId>, counted: usize, held: usize) -> 
 }
 
 impl<M: Memory> Plane<M> {
-    fn links(&self) -> impl Iterator<Item = LinkId> + use<M> {
-        (0..self.lines.len()).map(|link| LinkId(link as u16))
-    }
-
     /// All that waits in the queues of all links.
     fn queued(&self) -> impl Iterator<Item = &Packet<M::Frame>> {
-        self.lines.iter().flat_map(|line| line.scheduler.queued())
+        self.context.links.lines.iter().flat_map(|line| line.scheduler.queued())
     }
 
     /// Frames of some channels that come in: before their handlers and, where they pass through, before their links.
     fn frames_of(&self, of: impl Fn(&Clip<M>) -> bool) -> usize {
         let is_theirs = |packet: &&Packet<M::Frame>| match packet {
-            Packet::Forward { channel, .. } => self.clips.get(*channel).is_some_and(&of),
+            Packet::Forward { channel, .. } => self.channels.clips.get(*channel).is_some_and(&of),
             _ => false,
         };
-        let inputs: usize = self.clips.iter().filter(|clip| of(clip)).map(Clip::inputs).sum();
+        let inputs: usize = self.channels.clips.iter().filter(|clip| of(clip)).map(Clip::inputs).sum();
         inputs + self.queued().filter(is_theirs).count()
     }
 
@@ -74,39 +69,40 @@ impl<M: Memory> Plane<M> {
     fn best_effort_frames(&self, link: LinkId) -> usize {
         let is_its =
             |packet: &&Packet<M::Frame>| matches!(packet, Packet::Pass { link_in, .. } if *link_in == link);
-        let arrived = self.arrivals.iter().filter(|waiting| waiting.link == link).count();
+        let arrived = self.best_effort.arrivals.iter().filter(|waiting| waiting.link == link).count();
         arrived + self.queued().filter(is_its).count()
     }
 
     fn accounts(&self) -> Vec<Account> {
-        let clips = || self.clips.iter();
+        let clips = || self.channels.clips.iter();
         let handlers: usize = clips().map(Clip::handlers).sum();
-        let fillers = self.lines.iter().filter(|line| line.filler.is_some()).count();
-        let handlers = OWN_HANDLERS + self.lines.len() + handlers + self.flows.len() + fillers;
+        let fillers = self.context.links.lines.iter().filter(|line| line.measuring.filler.is_some()).count();
+        let handlers =
+            OWN_HANDLERS + self.context.links.lines.len() + handlers + self.best_effort.flows.len() + fillers;
         let [messages_left, inputs_left] = self.left_behind();
         let sources: usize = messages_left + clips().map(Clip::messages).sum::<usize>();
-        let flows: usize = self.flows.values().map(|flow| flow.outgoing.len() as usize).sum();
+        let flows: usize = self.best_effort.flows.values().map(|flow| flow.outgoing.len() as usize).sum();
         let mut accounts = Vec::from([
-            of("paths", None, self.paths.len(), self.clips.len()),
+            of("paths", None, self.channels.paths.len(), self.channels.clips.len()),
             of(
                 "soft channels",
                 None,
-                self.clips_soft as usize,
+                self.channels.soft as usize,
                 clips().filter(|clip| clip.is_soft()).count(),
             ),
-            of("handlers", None, self.owners.iter().flatten().count(), handlers),
+            of("handlers", None, self.context.processor.owners().count(), handlers),
             of(
                 "packets before handlers",
                 None,
-                self.waiting.used(),
+                self.context.waiting.used(),
                 inputs_left + clips().map(Clip::inputs).sum::<usize>(),
             ),
-            of("messages on their way out", None, self.messages.used(), sources + flows),
+            of("messages on their way out", None, self.context.messages.used(), sources + flows),
             of(
                 "best effort before its handler",
                 None,
-                self.arrivals.counted() as usize,
-                self.arrivals.iter().count(),
+                self.best_effort.arrivals.counted() as usize,
+                self.best_effort.arrivals.iter().count(),
             ),
         ]);
         self.links().for_each(|link| accounts.extend(self.link_accounts(link)));
@@ -115,7 +111,7 @@ impl<M: Memory> Plane<M> {
 
     fn link_accounts(&self, link: LinkId) -> [Account; 5] {
         let line = self.line(link);
-        let channels = || self.clips.iter();
+        let channels = || self.channels.clips.iter();
         let pooled = self.frames_of(|clip| clip.local.link_in == Some(link) && clip.is_pooled());
         let out = channels().filter(|clip| clip.local.link_out == Some(link)).count();
         let [slots, queued] = line.scheduler.books();
@@ -123,9 +119,9 @@ impl<M: Memory> Plane<M> {
         [
             account(
                 "frames of best effort",
-                [line.best_effort_frames as usize, self.best_effort_frames(link)],
+                [line.frames.best_effort as usize, self.best_effort_frames(link)],
             ),
-            account("frames of a pool", [line.soft_frames as usize, pooled]),
+            account("frames of a pool", [line.frames.pooled as usize, pooled]),
             // Signalling has one, too.
             account("queues of channels", [line.scheduler.channels(), 1 + out]),
             account("slots", slots),

@@ -3,9 +3,9 @@
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Delivery, Instant, Nanos, Ppm};
 
-use super::clip::{Clip, Count, Counters, Held, HeldDeliveries, RoleState, Run, Sink};
-use super::plane::Plane;
+use super::clip::{Count, Counters, Run};
 use super::work::Unit;
+use super::{Clip, Held, HeldDeliveries, Plane, RoleState, Sink};
 use crate::api::{Notice, WorkKind};
 use crate::fragment::Outcome;
 use crate::ids::ChannelId;
@@ -29,9 +29,9 @@ struct Judge {
 
 impl<M: Memory> Plane<M> {
     /// What one unit of the sink's handler would be.
-    pub fn sink_unit(&self, clip: &Clip<M>, sink: &Sink<M>, now: Instant) -> Option<Unit> {
-        let quantum = self.executor.unit_packets(clip.handler);
-        let run = sink.input.head_run(&self.waiting, clip.cpu_horizon, quantum, now);
+    pub(super) fn sink_unit(&self, clip: &Clip<M>, sink: &Sink<M>, now: Instant) -> Option<Unit> {
+        let quantum = self.context.processor.executor.unit_packets(clip.handler);
+        let run = sink.input.head_run(&self.context.waiting, clip.cpu_horizon, quantum, now);
         let Run { packets, bytes, ends_message } = run;
         let waits = clip.local.contract.delivery == Delivery::AtDeadline;
         let application = if ends_message && !waits { clip.local.handler_time } else { Nanos::ZERO };
@@ -40,8 +40,8 @@ impl<M: Memory> Plane<M> {
     }
 
     /// What one unit of the handler that delivers at the deadline would be.
-    pub fn delivery_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
-        let clip = self.clips.get(channel)?;
+    pub(super) fn delivery_unit(&self, channel: ChannelId, now: Instant) -> Option<Unit> {
+        let clip = self.channels.clips.get(channel)?;
         let RoleState::Sink(sink) = &clip.role else { return None };
         let held = sink.at_deadline.iter().flat_map(|at_deadline| &at_deadline.held);
         let due = held.take(DELIVERIES_PER_UNIT_MAX).take_while(|held| held.deliver_at <= now).count() as u64;
@@ -52,8 +52,8 @@ impl<M: Memory> Plane<M> {
 
     /// Delivers what is due.
     pub fn run_delivery(&mut self, channel: ChannelId, now: Instant) {
-        let Some(clip) = self.clips.get_mut(channel) else { return };
-        clip.touch(&mut self.touched);
+        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
+        clip.touch(&mut self.context.news);
         let before = clip.counters.misses;
         clip.deliver_held(self.config.clock_tolerance, now);
         let (is_late, closes) = (clip.counters.misses > before, clip.last.is_some());
@@ -69,14 +69,14 @@ impl<M: Memory> Plane<M> {
     pub fn run_sink(&mut self, channel: ChannelId, packets: u32, now: Instant) {
         let host = Host { margin: self.config.wakeup_margin, tolerance: self.config.clock_tolerance };
         let mut late = Nanos::ZERO;
-        let Some(clip) = self.clips.get_mut(channel) else { return };
-        clip.touch(&mut self.touched);
+        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
+        clip.touch(&mut self.context.news);
         let before = (clip.counters.misses, clip.counters.overruns);
         let is_first = clip.counters.messages_in == 0;
         let mut freed = 0;
         for _ in 0..packets {
             let Some(input) = clip.input_mut() else { break };
-            let Some(packet) = input.pop(&mut self.waiting) else { break };
+            let Some(packet) = input.pop(&mut self.context.waiting) else { break };
             let frame = packet.frame;
             freed += 1;
             late = late.max(now.since(packet.effective + clip.cpu_bound));
@@ -90,10 +90,10 @@ impl<M: Memory> Plane<M> {
         }
         let after = (clip.counters.misses, clip.counters.overruns);
         let closes = clip.last.is_some();
-        clip.give_back_frames(freed, &mut self.lines);
+        clip.give_back_frames(freed, &mut self.context);
         self.note_processor(late, now);
         if is_first {
-            self.first_data = Some(channel);
+            self.context.news.first_data = Some(channel);
         }
         if closes {
             self.look_for_end(channel);
@@ -112,12 +112,12 @@ impl<M: Memory> Plane<M> {
             return self.drops.unknown_path += 1;
         };
         let host = Host { margin: self.config.wakeup_margin, tolerance: self.config.clock_tolerance };
-        let Some(clip) = self.clips.get_mut(channel) else { return };
-        clip.touch(&mut self.touched);
+        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
+        clip.touch(&mut self.context.news);
         let before = clip.counters.misses;
         clip.accept(header, payload_of(header, frame.as_ref()), now, host, now);
         let is_late = clip.counters.misses > before;
-        clip.arm_input(&mut self.executor, &self.waiting, now);
+        clip.arm_input(&mut self.context, now);
         if is_late {
             self.notice(channel, Notice::Late);
         }

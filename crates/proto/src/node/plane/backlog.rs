@@ -5,10 +5,9 @@ use alloc::collections::VecDeque;
 
 use punctual_analysis::{Instant, Nanos};
 
-use super::clip::{Clip, RoleState};
-use super::plane::Plane;
 use super::source::Portion;
 use super::work::Unit;
+use super::{Clip, Plane, Processor, RoleState};
 use crate::api::WorkKind;
 use crate::ids::ChannelId;
 use crate::memory::Memory;
@@ -17,7 +16,7 @@ use crate::sched::{Activation, Executor, HandlerId};
 /// Sources whose ring holds more than was taken at once, each once.
 pub(super) struct Backlog {
     channels: VecDeque<ChannelId>,
-    pub handler: HandlerId,
+    handler: HandlerId,
 }
 
 impl Backlog {
@@ -28,11 +27,11 @@ impl Backlog {
 
 impl Backlog {
     /// Lists a source whose ring was not emptied.
-    pub fn list<M: Memory>(&mut self, clip: &mut Clip<M>, executor: &mut Executor, now: Instant) {
+    pub fn list<M: Memory>(&mut self, clip: &mut Clip<M>, processor: &mut Processor, now: Instant) {
         let RoleState::Source(source) = &mut clip.role else { return };
         if source.has_backlog() && !core::mem::replace(&mut source.in_backlog, true) {
             self.channels.push_back(clip.local.channel);
-            self.arm(executor, now);
+            self.arm(&mut processor.executor, now);
         }
     }
 
@@ -49,7 +48,7 @@ impl Backlog {
 
 impl<M: Memory> Plane<M> {
     /// What one unit of the backlog would be.
-    pub fn backlog_unit(&self) -> Option<Unit> {
+    pub(super) fn backlog_unit(&self) -> Option<Unit> {
         self.backlog.channels.front()?;
         Some(Unit {
             kind: WorkKind::BestEffort,
@@ -63,7 +62,7 @@ impl<M: Memory> Plane<M> {
     /// Takes the next part of the ring that has waited longest.
     pub fn run_backlog(&mut self, now: Instant) {
         let Some(channel) = self.backlog.channels.pop_front() else { return };
-        if let Some(Clip { role: RoleState::Source(source), .. }) = self.clips.get_mut(channel) {
+        if let Some(Clip { role: RoleState::Source(source), .. }) = self.channels.clips.get_mut(channel) {
             source.in_backlog = false;
             self.drain_outbox(channel, Portion::Unit, now);
         }

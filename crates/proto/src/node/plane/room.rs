@@ -2,19 +2,19 @@
 //! counts memory by users has to count.
 
 use super::best_effort::{Message, Slot};
-use super::clip::{Clip, Held, HeldDeliveries, LinkReservation, PacketIn, PacketQueue, RoleState};
+use super::clip::LinkReservation;
 use super::outgoing::Outgoing;
-use super::packet::Packet;
-use super::plane::Plane;
+use super::{Clip, Held, HeldDeliveries, PacketIn, PacketQueue, Plane, RoleState};
 use crate::ids::ChannelId;
 use crate::linksched::LinkScheduler;
 use crate::memory::Memory;
+use crate::node::packet::Packet;
 use crate::slab::Slab;
 
 impl<M: Memory> Plane<M> {
-    /// See [`Node::room_bytes`](super::Node::room_bytes).
+    /// See [`Node::room_bytes`](crate::node::Node::room_bytes).
     pub fn room_bytes(&self, channel: ChannelId) -> u64 {
-        self.clips.get(channel).map_or(0, |clip| self.room_of(clip))
+        self.channels.clips.get(channel).map_or(0, |clip| self.room_of(clip))
     }
 
     fn room_of(&self, clip: &Clip<M>) -> u64 {

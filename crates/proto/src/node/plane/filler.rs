@@ -3,16 +3,17 @@
 
 use punctual_analysis::{Instant, Nanos, Ppm};
 
+use super::best_effort::key_of;
+use super::new::best_effort_parameters;
+use super::work::Unit;
+use super::{LinkState, Owner, Plane};
 use crate::api::WorkKind;
 use crate::config::LinkConfig;
 use crate::ids::{ChannelNumber, Cookie, LinkId, NodeId, PathId};
 use crate::limits::{HEADER_BYTES, RATE_BYTES_MAX, RATE_QUEUED_MAX};
 use crate::linksched::LinkParameters;
 use crate::memory::Memory;
-use crate::node::best_effort::key_of;
 use crate::node::packet::Packet;
-use crate::node::plane::{LinkState, Owner, Plane, best_effort_parameters};
-use crate::node::work::Unit;
 use crate::sched::{Activation, HandlerId};
 use crate::wire::{Age, ClockError, Header, Kind};
 
@@ -31,12 +32,17 @@ pub(in crate::node) struct Filler {
     /// What the link had handed over before.
     handed_before: u64,
     /// How often the driver had no room: then the link, not this host, sets the pace.
-    pub full_times: u32,
+    full_times: u32,
     /// No more are made.
     stopped: bool,
 }
 
 impl Filler {
+    /// The driver had no room.
+    pub const fn note_full(&mut self) {
+        self.full_times += 1;
+    }
+
     /// Nothing of it waits here any more.
     pub const fn is_empty(&self) -> bool {
         self.queued == 0
@@ -45,12 +51,12 @@ impl Filler {
 
 impl<M: Memory> LinkState<M> {
     /// Bytes of the wire that were handed over since the start.
-    pub(super) fn handed_bytes(&self) -> u64 {
+    pub(in crate::node) fn handed_bytes(&self) -> u64 {
         let counters = self.scheduler.counters();
         counters.guaranteed_bytes + counters.best_effort_bytes
     }
 
-    pub(super) fn filler_wire_bytes(&self) -> u32 {
+    pub(in crate::node) fn filler_wire_bytes(&self) -> u32 {
         self.wire_bytes(filler_payload_bytes(&self.config))
     }
 }
@@ -94,8 +100,9 @@ impl<M: Memory> Plane<M> {
     }
 
     /// Begins to fill a link that no channel uses, at the most that its configuration allows.
-    pub(super) fn start_filling(&mut self, link: LinkId, cookie: Cookie, now: Instant) {
-        let handler = self.add_handler(Owner::Filler(link), best_effort_parameters(&self.config));
+    pub(in crate::node) fn start_filling(&mut self, link: LinkId, cookie: Cookie, now: Instant) {
+        let handler =
+            self.context.processor.add_handler(Owner::Filler(link), best_effort_parameters(&self.config));
         let line = self.line_mut(link);
         let full_pace = LinkConfig {
             rate: line.config.rate_ceiling.unwrap_or(line.config.rate).max(line.config.rate),
@@ -105,7 +112,7 @@ impl<M: Memory> Plane<M> {
         };
         line.scheduler.set_parameters(&LinkParameters::of(&full_pace));
         let handed_before = line.handed_bytes();
-        line.filler = Some(Filler {
+        line.measuring.filler = Some(Filler {
             cookie,
             handler,
             number_next: 0,
@@ -119,8 +126,8 @@ impl<M: Memory> Plane<M> {
     }
 
     /// Makes no more; `true` once nothing is left to be handed over.
-    pub(super) fn stop_filling(&mut self, link: LinkId, now: Instant) -> bool {
-        let Some(filler) = &mut self.line_mut(link).filler else { return true };
+    pub(in crate::node) fn stop_filling(&mut self, link: LinkId, now: Instant) -> bool {
+        let Some(filler) = &mut self.line_mut(link).measuring.filler else { return true };
         filler.stopped = true;
         let is_empty = filler.is_empty();
         self.arm_filler(link, now);
@@ -128,14 +135,14 @@ impl<M: Memory> Plane<M> {
     }
 
     /// Ends it, whatever is left, and gives the link its own pace back; how often its driver was full.
-    pub(super) fn end_filling(&mut self, link: LinkId) -> u32 {
+    pub(in crate::node) fn end_filling(&mut self, link: LinkId) -> u32 {
         let key = key_of(self.filler_path());
         let line = self.line_mut(link);
-        let Some(filler) = line.filler.take() else { return 0 };
+        let Some(filler) = line.measuring.filler.take() else { return 0 };
         line.scheduler.remove_best_effort(key, drop);
         let parameters = LinkParameters::of(&line.config);
         line.scheduler.set_parameters(&parameters);
-        self.remove_handler(filler.handler);
+        self.context.processor.remove_handler(filler.handler);
         self.divide_rest(Some(link));
         filler.full_times
     }
@@ -143,25 +150,29 @@ impl<M: Memory> Plane<M> {
     /// Tells the executor whether another packet is to be made.
     pub fn arm_filler(&mut self, link: LinkId, now: Instant) {
         let key = key_of(self.filler_path());
-        let line = &mut self.lines[usize::from(link.0)];
+        let line = &mut self.context.links.lines[usize::from(link.0)];
         let wire_bytes = line.filler_wire_bytes();
-        let Some(filler) = &line.filler else { return };
+        let Some(filler) = &line.measuring.filler else { return };
         if filler.stopped || filler.bytes_left < u64::from(wire_bytes) {
-            return self.executor.idle(filler.handler);
+            return self.context.processor.executor.idle(filler.handler);
         }
-        self.executor.ready(filler.handler, Activation { eligible: now, deadline: now }, now);
+        self.context.processor.executor.ready(
+            filler.handler,
+            Activation { eligible: now, deadline: now },
+            now,
+        );
         // What waits here is no use, and would have to leave before the link is anybody else's.
         let has_space = filler.queued < RATE_QUEUED_MAX;
         if has_space && line.scheduler.best_effort_space(now, key, wire_bytes) {
-            self.executor.unblock(filler.handler, now);
+            self.context.processor.executor.unblock(filler.handler, now);
         } else {
-            self.executor.block(filler.handler);
+            self.context.processor.executor.block(filler.handler);
         }
     }
 
-    pub fn filler_unit(&self, link: LinkId) -> Option<Unit> {
+    pub(super) fn filler_unit(&self, link: LinkId) -> Option<Unit> {
         let line = self.line(link);
-        line.filler.as_ref().filter(|filler| !filler.stopped)?;
+        line.measuring.filler.as_ref().filter(|filler| !filler.stopped)?;
         Some(Unit {
             kind: WorkKind::BestEffort,
             packets: 1,
@@ -177,7 +188,7 @@ impl<M: Memory> Plane<M> {
         let line = self.line_mut(link);
         let wire_bytes = line.filler_wire_bytes();
         let packet = Packet::Filler { link };
-        if let Some(filler) = &mut line.filler
+        if let Some(filler) = &mut line.measuring.filler
             && line.scheduler.enqueue_best_effort(now, key, wire_bytes, packet).is_ok()
         {
             filler.queued += 1;
@@ -191,7 +202,7 @@ impl<M: Memory> Plane<M> {
         let line = self.line_mut(link);
         let (payload_bytes, neighbour) = (filler_payload_bytes(&line.config), line.config.neighbour);
         let (handed, wire_bytes) = (line.handed_bytes(), u64::from(line.filler_wire_bytes()));
-        let filler = line.filler.as_mut()?;
+        let filler = line.measuring.filler.as_mut()?;
         let (number, cookie) = (filler.number_next, filler.cookie);
         // What others have taken of the link meanwhile came through or not as ours did.
         let others = (handed - filler.handed_before).saturating_sub((number + 1) * wire_bytes);
@@ -210,8 +221,8 @@ impl<M: Memory> Plane<M> {
     /// Takes a packet that fills the link in from its neighbour; `false` where it is none.
     pub fn take_filler(&mut self, link: LinkId, header: &Header, received: Instant) -> bool {
         let is_filler = header.path.channel == CHANNEL && header.destination == self.config.id;
-        let line = &mut self.lines[usize::from(link.0)];
-        let counting = line.counting.as_deref_mut().filter(|_| is_filler);
+        let line = &mut self.context.links.lines[usize::from(link.0)];
+        let counting = line.measuring.counting.as_deref_mut().filter(|_| is_filler);
         counting.is_some_and(|counting| counting.take(header, received))
     }
 }

@@ -8,42 +8,28 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use punctual_analysis::{Instant, Nanos, Ppm};
 
-use super::outgoing::{Arrival, Messages, Outgoing};
-use crate::api::{ChannelCounters, DropCounters};
+use super::outgoing::{Arrival, Messages};
+use super::{Flow, Waiting};
+use crate::api::DropCounters;
 use crate::fragment::{Outcome, Reassembly, Rejection};
-use crate::ids::{Address, LinkId, NodeId, PathId};
+use crate::ids::PathId;
 use crate::limits::{
     ARRIVALS_AHEAD_MAX, ARRIVALS_OF_PATH_MAX, ARRIVALS_PACKETS_MAX, ARRIVALS_SHARES,
     BEST_EFFORT_MESSAGES_MAX, BEST_EFFORT_SENDERS_MAX,
 };
 use crate::linksched::BestEffortKey;
 use crate::memory::{Inbox, Memory, MessageInfo, MessageRead, Outbox, Timeliness};
-use crate::sched::{Bucket, HandlerId};
+use crate::sched::Bucket;
 use crate::wire::Header;
 
 /// The message type of a host's outgoing rings.
-pub(super) type Message<M> = <<M as Memory>::Outbox as Outbox>::Message;
+pub(in crate::node) type Message<M> = <<M as Memory>::Outbox as Outbox>::Message;
 /// The slot type of a host's incoming rings.
-pub(super) type Slot<M> = <<M as Memory>::Inbox as Inbox>::Slot;
+pub(in crate::node) type Slot<M> = <<M as Memory>::Inbox as Inbox>::Slot;
 
 /// The queue that packets of a path join as best effort; demoted channels are flows of their own.
-pub(super) fn key_of(path: PathId) -> BestEffortKey {
+pub(in crate::node) fn key_of(path: PathId) -> BestEffortKey {
     BestEffortKey(u64::from(path.node.0) << 32 | u64::from(path.channel.0))
-}
-
-/// A flow that starts here.
-pub(super) struct Flow<M: Memory> {
-    pub to: Address,
-    pub destination: NodeId,
-    pub path: PathId,
-    pub link: LinkId,
-    pub message_bytes_max: u32,
-    pub outbox: M::Outbox,
-    pub outgoing: Outgoing,
-    pub handler: HandlerId,
-    /// It is among the link's blocked ones.
-    pub listed: bool,
-    pub counters: ChannelCounters,
 }
 
 impl<M: Memory> Flow<M> {
@@ -75,9 +61,9 @@ struct Sender<S> {
 }
 
 /// A port that is bound here.
-pub(super) struct Binding<M: Memory> {
-    pub message_bytes_max: u32,
-    pub inbox: M::Inbox,
+pub(in crate::node) struct Binding<M: Memory> {
+    message_bytes_max: u32,
+    inbox: M::Inbox,
     senders: Vec<Sender<Slot<M>>>,
 }
 
@@ -140,17 +126,8 @@ impl<M: Memory> Binding<M> {
     }
 }
 
-/// A packet that waits for the processor as best effort.
-pub(super) struct Waiting<F> {
-    pub frame: F,
-    pub header: Header,
-    pub received: Instant,
-    /// Whose frame it keeps.
-    pub link: LinkId,
-}
-
 /// Packets of best effort and demoted ones, in the order of their arrival, bounded for each path.
-pub(super) struct Arrivals<F> {
+pub(in crate::node) struct Arrivals<F> {
     packets: VecDeque<Waiting<F>>,
     of_path: HashMap<PathId, u32>,
     /// What each flow may take of the processor, by the hash of its path: flows that share a place share its share
@@ -236,8 +213,8 @@ impl<F> Arrivals<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{ChannelNumber, Cookie, Epoch};
-    use crate::node::rate::filler::filler_header;
+    use crate::ids::{ChannelNumber, Cookie, Epoch, LinkId, NodeId};
+    use crate::node::plane::filler_header;
 
     fn waiting(path: u32, number: u64) -> Waiting<()> {
         let path = PathId { node: NodeId(1), channel: ChannelNumber(path), epoch: Epoch(1) };

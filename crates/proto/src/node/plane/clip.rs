@@ -1,120 +1,46 @@
 //! A clip: a channel's end (or passage) at this host with its message queue, handler and packet queue
 //! (CLIPS 4.3). Source, forwarder and sink differ in what is queued; what they share is in [`Clip`].
 
-use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::ops::AddAssign;
 
-use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals, LogicalArrivals};
 use punctual_analysis::{Guarantee, Instant, Nanos};
 
-use super::best_effort::Slot;
-use super::outgoing::Outgoing;
-use super::plane::LinkState;
+use super::{Clip, Context, News, PacketIn, PacketQueue, RoleState, Sink};
 use crate::api::{ChannelCounters, Notice, Passed, Receipt, Tally, Thrown};
-use crate::fragment::Reassembly;
 use crate::ids::{ChannelId, LinkId};
 use crate::lateness::Timeliness;
 use crate::linksched::FlowIndex;
-use crate::memory::{Inbox, Memory, MessageInfo, Outbox};
-use crate::sched::HandlerId;
-use crate::signalling::LocalChannel;
-use crate::slab::{Fifo, Linked, Next, Slab};
+use crate::memory::{Inbox, Memory, Outbox};
+use crate::slab::{Linked, Next, Slab};
 use crate::table::OfChannel;
-use crate::wire::Header;
 
 /// What the link out of this host has for the channel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LinkReservation {
+pub(in crate::node) struct LinkReservation {
     pub link: LinkId,
     pub flow: FlowIndex,
     /// d(k) of the link.
     pub bound: Nanos,
 }
 
-/// A channel at this host.
-pub(super) struct Clip<M: Memory> {
-    /// The one that signalling has, too.
-    pub local: Arc<LocalChannel>,
-    /// d(k) of the processor.
-    pub cpu_bound: Nanos,
-    /// h(k) of the processor.
-    pub cpu_horizon: Nanos,
-    pub handler: HandlerId,
-    /// What few channels have.
-    pub soft: Option<Box<SoftTerms>>,
-    /// It is closing, and this is all that comes: a source has none, nor has one of which nobody knows that.
-    pub last: Option<Box<Tally>>,
-    pub counters: Counters,
-    pub notices_given: NoticesGiven,
-    pub role: RoleState<M>,
-}
-
 /// What only soft channels have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SoftTerms {
+pub(in crate::node) struct SoftTerms {
     /// Packets with less slack than that have expired: none where late ones are delivered too.
     pub slack_ns_min: i64,
     /// Frames that it keeps of the pool of the link that it comes in on; none where it has its own.
     pub pooled: Option<u32>,
 }
 
-/// What the roles keep.
-pub(super) enum RoleState<M: Memory> {
-    Source(Source<M>),
-    Forwarder(Forwarder),
-    Sink(Sink<M>),
-}
-
-/// Messages that start here.
-pub(super) struct Source<M: Memory> {
-    pub reservation: LinkReservation,
-    pub outbox: Option<M::Outbox>,
-    pub regulator: LogicalArrivals,
-    /// Of the next message that is kept. What is dropped takes none: the sink remembers as many as may be under way at
-    /// the contract's rate.
-    pub number_next: u64,
-    pub outgoing: Outgoing,
-    /// e of the link stage.
-    pub link_arrivals: ArrivalsWithin,
-    /// Messages that broke the contract and travel as best effort (`Policing::Demote`).
-    pub demoted: Option<Box<Demoted>>,
-    /// It is among those whose ring is drained in the background.
-    pub in_backlog: bool,
-    /// Since when its ring holds more than was taken, as far as that is known.
-    pub rest_since: Option<Instant>,
-    pub ending: Ending,
-    /// It is among the link's blocked ones.
-    pub listed: bool,
-}
-
 /// Where a source is in its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(in crate::node) enum Ending {
     #[default]
     Open,
     /// The application has closed it; what is queued is still sent.
     Closing,
     /// All of that has been sent, and signalling is told.
     Drained,
-}
-
-/// The best-effort part of a source that demotes.
-pub(super) struct Demoted {
-    pub outgoing: Outgoing,
-    pub handler: HandlerId,
-}
-
-/// A packet that waits for its handler.
-pub(super) struct PacketIn<F> {
-    pub frame: F,
-    pub header: Header,
-    pub nominal: Instant,
-    pub effective: Instant,
-    /// Behind it in its queue.
-    pub next: Next,
 }
 
 impl<F> Linked for PacketIn<F> {
@@ -126,20 +52,9 @@ impl<F> Linked for PacketIn<F> {
     }
 }
 
-/// The packets of one channel that wait for its handler, in the slab of all channels: as many as buffers are reserved
-/// for, and the slab has room for that.
-pub(super) struct PacketQueue {
-    pub packets: Fifo,
-    pub packets_used: u32,
-    pub packets_max: u32,
-    pub arrivals: EffectiveArrivals,
-    /// The same for all channels with equal ones.
-    pub terms: Arc<ArrivalTerms>,
-}
-
 /// Packets that one unit of work may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Run {
+pub(in crate::node) struct Run {
     pub packets: u32,
     pub bytes: u32,
     /// The last packet of the message is among them.
@@ -186,45 +101,6 @@ impl PacketQueue {
     }
 }
 
-/// Packets that pass through.
-pub(super) struct Forwarder {
-    pub reservation: LinkReservation,
-    pub input: PacketQueue,
-    pub link_arrivals: ArrivalsWithin,
-    /// The message whose rest is being dropped since a slot was missing.
-    pub dropping: Option<u64>,
-}
-
-/// Messages that end here.
-pub(super) struct Sink<M: Memory> {
-    pub input: PacketQueue,
-    pub reassembly: Reassembly<Slot<M>>,
-    /// `None` until the application has consented: nothing comes before.
-    pub inbox: Option<M::Inbox>,
-    /// Most that lies between l and n(sink): moves n back to l.
-    pub upstream: Nanos,
-    /// Its application takes messages as fast as they are shown to it: it is shown more soon.
-    pub is_resuming: bool,
-    /// `Delivery::AtDeadline`.
-    pub at_deadline: Option<Box<HeldDeliveries<Slot<M>>>>,
-}
-
-/// Complete messages that wait for l + D.
-pub(super) struct HeldDeliveries<S> {
-    /// Hands them over: due at another time than packets, so a handler of its own.
-    pub handler: HandlerId,
-    /// In the order of completion.
-    pub held: VecDeque<Held<S>>,
-}
-
-/// A message that waits for its delivery.
-pub(super) struct Held<S> {
-    pub deliver_at: Instant,
-    pub due: Instant,
-    pub slot: S,
-    pub info: MessageInfo,
-}
-
 impl<M: Memory> OfChannel for Clip<M> {
     fn channel(&self) -> ChannelId {
         self.local.channel
@@ -240,24 +116,24 @@ impl<M: Memory> Clip<M> {
     /// What it counts changes from here on: to be called before anybody can see why. Where its application reads that
     /// without asking it joins `touched`, in which there is room (see [`Plane::show_from_now_on`]).
     ///
-    /// [`Plane::show_from_now_on`]: super::plane::Plane::show_from_now_on
-    pub fn touch(&mut self, touched: &mut Vec<ChannelId>) {
+    /// [`Plane::show_from_now_on`]: super::Plane::show_from_now_on
+    pub fn touch(&mut self, news: &mut News) {
         let is_news = match &mut self.role {
             RoleState::Source(source) => source.outbox.as_mut().is_some_and(Outbox::touch),
             RoleState::Sink(sink) => sink.inbox.as_mut().is_some_and(Inbox::touch),
             RoleState::Forwarder(_) => false,
         };
         if is_news {
-            touched.push(self.local.channel);
+            news.touched.push(self.local.channel);
         }
     }
 
     /// Has given back frames of the driver; one that shares a pool, to that.
-    pub fn give_back_frames(&mut self, count: u32, lines: &mut [LinkState<M>]) {
+    pub fn give_back_frames(&mut self, count: u32, context: &mut Context<M>) {
         let Some(link) = self.local.link_in else { return };
         let Some(pooled) = self.pooled_mut() else { return };
         *pooled -= count;
-        lines[usize::from(link.0)].soft_frames -= count;
+        context.links.lines[usize::from(link.0)].frames.pooled -= count;
     }
 
     /// Messages that a sink was never given, though later ones were taken in: numbers that are missing.
@@ -324,7 +200,7 @@ impl<M: Memory> Clip<M> {
 
 /// What an end counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counters {
+pub(in crate::node) struct Counters {
     pub messages_in: u64,
     pub messages_out: u64,
     pub bytes_out: u64,
@@ -352,7 +228,7 @@ pub(super) struct Counters {
 /// How often something happened that should not. The largest number stands for itself or more: four thousand million of
 /// them take 71 minutes of nothing else at the shortest interval of a contract.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Count(pub u32);
+pub(in crate::node) struct Count(pub u32);
 
 impl AddAssign<u32> for Count {
     fn add_assign(&mut self, more: u32) {
@@ -417,7 +293,7 @@ impl Counters {
 
 /// Which notices the application has been told.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct NoticesGiven(u8);
+pub(in crate::node) struct NoticesGiven(u8);
 
 impl NoticesGiven {
     /// Whether `notice` is news; it is none from now on.

@@ -24,8 +24,8 @@
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::{Activation, Contract, Late, Nanos};
 
+use super::Plane;
 use super::admit::Buffers;
-use super::plane::Plane;
 use crate::api::{FilterChange, PathFilter};
 use crate::ids::LinkId;
 use crate::limits::HEADER_BYTES;
@@ -80,15 +80,16 @@ impl<M: Memory> Plane<M> {
         let ignored = active(Mutation::FilterWithoutCompleting);
         let completing = u32::from(local.link_out.is_some() && !ignored);
         let frames = buffers.waiting_messages().saturating_add(completing).saturating_mul(packets);
-        self.filters.push_back((link, FilterChange::Set(filter(local, upstream, frames))));
+        self.context.news.filters.push_back((link, FilterChange::Set(filter(local, upstream, frames))));
     }
 
     /// Best-effort packets are worth taking from a link's driver: there is room for them, and nothing more urgent
     /// waits for the processor. Left where they are, a flood of them costs no CPU (RIO 2.0.1).
     pub fn takes_best_effort(&self, link: LinkId) -> bool {
         let line = self.line(link);
-        let room = line.best_effort_frames < line.best_effort_frames_max && self.arrivals.is_short();
-        room && !self.executor.has_urgent()
+        let room =
+            line.frames.best_effort < line.frames.best_effort_max && self.best_effort.arrivals.is_short();
+        room && !self.context.processor.executor.has_urgent()
     }
 }
 

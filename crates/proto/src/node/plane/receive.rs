@@ -7,15 +7,13 @@ use punctual_analysis::arrival::{Arrival, Verdict};
 use punctual_analysis::mutation::{Mutation, active};
 use punctual_trial::{Defence, holds};
 
-use super::best_effort::Waiting;
-use super::clip::{Clip, PacketIn, PacketQueue, RoleState};
-use super::plane::{LinkState, Plane, SignalIn};
-use super::stages::Stages;
+use super::{Clip, Context, Links, PacketIn, PacketQueue, Plane, Processor, RoleState, SignalIn, Waiting};
 use crate::api::{Port, Tally};
 use crate::ids::LinkId;
 use crate::limits::{HEADER_BYTES, SIGNALS_WAITING_MAX};
 use crate::memory::Memory;
-use crate::sched::{Activation, Executor, HandlerId};
+use crate::node::stages::Stages;
+use crate::sched::{Activation, HandlerId};
 use crate::slab::{Next, Slab};
 use crate::wire::{Age, Header, Kind, WireError};
 
@@ -32,23 +30,23 @@ impl<M: Memory> Plane<M> {
 
     fn receive_signal(&mut self, link: LinkId, received: Instant, frame: M::Frame, now: Instant) {
         let line = self.line_mut(link);
-        if line.signals_in.len() >= SIGNALS_WAITING_MAX {
+        if line.signals.waiting.len() >= SIGNALS_WAITING_MAX {
             self.drops.no_buffer += 1;
             return;
         }
-        line.signals_in.push_back(SignalIn { received, frame });
+        line.signals.waiting.push_back(SignalIn { received, frame });
         self.arm_signals(link, now);
     }
 
     /// Tells the executor what a link's signalling handler has to do.
     pub fn arm_signals(&mut self, link: LinkId, now: Instant) {
-        let line = &self.lines[usize::from(link.0)];
-        match line.signals_in.front() {
-            None => self.executor.idle(line.signals_handler),
+        let line = &self.context.links.lines[usize::from(link.0)];
+        match line.signals.waiting.front() {
+            None => self.context.processor.executor.idle(line.signals.handler),
             Some(signal) => {
                 let eligible = signal.received;
-                let activation = Activation { eligible, deadline: eligible + line.signal_bound };
-                self.executor.ready(line.signals_handler, activation, now);
+                let activation = Activation { eligible, deadline: eligible + line.signals.bound };
+                self.context.processor.executor.ready(line.signals.handler, activation, now);
             }
         }
     }
@@ -79,16 +77,16 @@ impl<M: Memory> Plane<M> {
         now: Instant,
     ) {
         let Some(channel) = self.channel_of(&header.path) else { return self.drops.unknown_path += 1 };
-        let Some(clip) = self.clips.get_mut(channel) else { return self.drops.unknown_path += 1 };
+        let Some(clip) = self.channels.clips.get_mut(channel) else { return self.drops.unknown_path += 1 };
         if clip.local.cookie != header.cookie && holds(Defence::Cookies) {
             return self.drops.wrong_cookie += 1;
         }
         if clip.local.link_in != Some(link) {
             return self.drops.wrong_link += 1;
         }
-        let line = &mut self.lines[usize::from(link.0)];
+        let line = &mut self.context.links.lines[usize::from(link.0)];
         let wire_bytes = line.wire_bytes(header.payload_bytes);
-        clip.touch(&mut self.touched);
+        clip.touch(&mut self.context.news);
         clip.counters.packets_in += 1;
         clip.counters.digest =
             clip.counters.digest.wrapping_add(Tally::mark(header.message, header.fragment));
@@ -98,8 +96,8 @@ impl<M: Memory> Plane<M> {
         }
         let mut header = *header;
         if let Some(late) = line.neighbour.bring_here(&mut header, received) {
-            line.arrivals_watch.late(late, now);
-            self.stirred = true;
+            line.watches.arrivals.late(late, now);
+            self.context.news.stirred = true;
             clip.counters.late_arrivals += 1;
         }
         let header = &header;
@@ -108,8 +106,8 @@ impl<M: Memory> Plane<M> {
                 let nominal = received.offset(header.slack_ns);
                 let next = Next::NONE;
                 let packet = PacketIn { frame, header: *header, nominal, effective, next };
-                if clip.queue(packet, &mut self.waiting, &mut self.lines, &self.stages) {
-                    clip.arm_input(&mut self.executor, &self.waiting, now);
+                if clip.queue(packet, &mut self.context, &self.stages) {
+                    clip.arm_input(&mut self.context, now);
                 } else {
                     clip.counters.no_buffer += 1;
                     self.drops.no_buffer += 1;
@@ -143,15 +141,15 @@ impl<M: Memory> Plane<M> {
         if !self.has_place(&header, now) {
             return false;
         }
-        if !self.arrivals.has_share(header.path, now) {
+        if !self.best_effort.arrivals.has_share(header.path, now) {
             self.drops.over_cap += 1;
             return false;
         }
-        let line = &mut self.lines[usize::from(link.0)];
-        let free = line.best_effort_frames < line.best_effort_frames_max;
-        let kept = free && self.arrivals.push(Waiting { frame, header, received, link });
+        let line = &mut self.context.links.lines[usize::from(link.0)];
+        let free = line.frames.best_effort < line.frames.best_effort_max;
+        let kept = free && self.best_effort.arrivals.push(Waiting { frame, header, received, link });
         if kept {
-            line.best_effort_frames += 1;
+            line.frames.best_effort += 1;
             self.arm_arrivals(now);
         } else {
             self.drops.no_buffer += 1;
@@ -162,12 +160,13 @@ impl<M: Memory> Plane<M> {
     /// Early drop: whether the way onward would take the packet.
     fn has_place(&mut self, header: &Header, now: Instant) -> bool {
         let Some(link) = self.onward(header) else {
-            let bound = self.bindings.contains_key(&header.cookie.0) && header.destination == self.config.id;
+            let bound = self.best_effort.bindings.contains_key(&header.cookie.0)
+                && header.destination == self.config.id;
             let here = bound || header.kind == Kind::Guaranteed;
             self.drops.no_receiver += u64::from(!here);
             return here;
         };
-        let line = &self.lines[usize::from(link.0)];
+        let line = &self.context.links.lines[usize::from(link.0)];
         if header.payload_bytes + HEADER_BYTES as u32 > line.config.best_effort_bytes_max() {
             self.drops.too_large += 1;
             return false;
@@ -184,17 +183,21 @@ impl<M: Memory> Plane<M> {
             let elsewhere = header.destination != self.config.id;
             return self.best_effort_link(header.destination).filter(|_| elsewhere);
         }
-        let clip = self.clips.get(self.channel_of(&header.path)?)?;
+        let clip = self.channels.clips.get(self.channel_of(&header.path)?)?;
         clip.local.link_out
     }
 
     /// Tells the executor whether best-effort packets wait.
     pub fn arm_arrivals(&mut self, now: Instant) {
-        match self.arrivals.peek() {
-            None => self.executor.idle(self.arrivals_handler),
+        match self.best_effort.arrivals.peek() {
+            None => self.context.processor.executor.idle(self.best_effort.arrivals_handler),
             Some(waiting) => {
                 let eligible = waiting.received;
-                self.executor.ready(self.arrivals_handler, Activation { eligible, deadline: eligible }, now);
+                self.context.processor.executor.ready(
+                    self.best_effort.arrivals_handler,
+                    Activation { eligible, deadline: eligible },
+                    now,
+                );
             }
         }
     }
@@ -211,16 +214,12 @@ impl<M: Memory> Clip<M> {
     }
 
     /// Queues a packet for the handler; nothing is done where no buffer is free.
-    fn queue(
-        &mut self,
-        packet: PacketIn<M::Frame>,
-        waiting: &mut Slab<PacketIn<M::Frame>>,
-        lines: &mut [LinkState<M>],
-        stages: &Stages,
-    ) -> bool {
+    fn queue(&mut self, packet: PacketIn<M::Frame>, context: &mut Context<M>, stages: &Stages) -> bool {
+        let Context { links: Links { lines, .. }, waiting, .. } = context;
         let is_pooled = self.pooled_mut().is_some();
         let pool = self.local.link_in.filter(|_| is_pooled);
-        let dry = pool.is_some_and(|link| lines[usize::from(link.0)].soft_frames >= stages.pool_frames(link));
+        let dry =
+            pool.is_some_and(|link| lines[usize::from(link.0)].frames.pooled >= stages.pool_frames(link));
         let Some(input) = self.input_mut() else { return false };
         if dry || !input.push(waiting, packet) {
             return false;
@@ -228,14 +227,15 @@ impl<M: Memory> Clip<M> {
         let used = input.packets_used;
         if let Some(link) = pool {
             self.pooled_mut().into_iter().for_each(|kept| *kept += 1);
-            lines[usize::from(link.0)].soft_frames += 1;
+            lines[usize::from(link.0)].frames.pooled += 1;
         }
         self.counters.occupancy_max = self.counters.occupancy_max.max(used);
         true
     }
 
     /// Tells the executor what a forwarder's or sink's handlers have to do next.
-    pub fn arm_input(&self, executor: &mut Executor, waiting: &Slab<PacketIn<M::Frame>>, now: Instant) {
+    pub fn arm_input(&self, context: &mut Context<M>, now: Instant) {
+        let Context { processor: Processor { executor, .. }, waiting, .. } = context;
         match self.next_activation(waiting) {
             None => executor.idle(self.handler),
             Some(activation) => executor.ready(self.handler, activation, now),

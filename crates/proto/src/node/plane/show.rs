@@ -1,11 +1,10 @@
 //! What applications read of their channels without asking: what is counted, shown at the end of each turn, and how often
 //! what else is said of them has changed.
 
-use super::Node;
-use super::clip::{Clip, RoleState};
-use super::plane::Plane;
+use super::{Clip, Plane, RoleState};
 use crate::ids::ChannelId;
 use crate::memory::{Inbox, Memory, Outbox};
+use crate::node::Node;
 use crate::signalling::Resources;
 
 impl<M: Memory> Node<M> {
@@ -16,7 +15,7 @@ impl<M: Memory> Node<M> {
     }
 
     /// Ends on whose way a stage began or ceased to break its promise.
-    pub(super) fn outdate_channels(&mut self) {
+    pub(in crate::node) fn outdate_channels(&mut self) {
         while self.signalling.has_outdated() {
             if let Some(channel) = self.signalling.poll_outdated() {
                 self.plane.outdate(channel);
@@ -28,18 +27,18 @@ impl<M: Memory> Node<M> {
 impl<M: Memory> Plane<M> {
     /// The channel has its ring. Makes room for every channel here to be touched in one turn: then nothing is allocated.
     pub fn show_from_now_on(&mut self, channel: ChannelId) {
-        let Some(clip) = self.clips.get_mut(channel) else { return };
-        let before = self.touched.len();
-        clip.touch(&mut self.touched);
-        if self.touched.len() > before {
-            self.touched.reserve(self.clips.len());
+        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
+        let before = self.context.news.touched.len();
+        clip.touch(&mut self.context.news);
+        if self.context.news.touched.len() > before {
+            self.context.news.touched.reserve(self.channels.clips.len());
         }
     }
 
     fn show_touched(&mut self) {
-        while let Some(channel) = self.touched.pop() {
+        while let Some(channel) = self.context.news.touched.pop() {
             // It may have ended since.
-            if let Some(clip) = self.clips.get_mut(channel) {
+            if let Some(clip) = self.channels.clips.get_mut(channel) {
                 clip.show();
             }
         }

@@ -15,8 +15,7 @@ use punctual_analysis::mutation::{Mutation, active};
 use punctual_analysis::ordered::Ordered;
 use punctual_analysis::{BitRate, Demand, Instant, Link, Nanos, Ppm};
 
-use super::Node;
-use super::plane::{LinkState, Plane};
+use super::{LinkState, Plane};
 use crate::api::KernelShare;
 use crate::config::LinkConfig;
 use crate::ids::{ChannelId, LinkId};
@@ -24,6 +23,7 @@ use crate::limits::{
     SHAPER_CONTENTION, SHAPER_CONTENTION_KEPT, SHAPER_GROWS_AFTER, SHAPER_RETRY, SHAPER_STEP_PPM,
 };
 use crate::memory::Memory;
+use crate::node::Node;
 use crate::signalling::LocalChannel;
 use crate::times::earliest;
 
@@ -323,18 +323,18 @@ impl<M: Memory> Plane<M> {
     }
 
     /// When a shaper wants to be looked at.
-    pub(super) fn shapers_due(&self) -> Option<Instant> {
-        if !self.follows {
+    pub(in crate::node) fn shapers_due(&self) -> Option<Instant> {
+        if !self.context.links.follows {
             return None;
         }
         let due = |line: &LinkState<M>| line.shaper.as_ref()?.due(line.scheduler.best_effort_waits());
-        self.lines.iter().fold(None, |first, line| earliest(first, due(line)))
+        self.context.links.lines.iter().fold(None, |first, line| earliest(first, due(line)))
     }
 
     /// Looks at every shaper; who may send from now on stands in `fitted`.
-    pub(super) fn follow(&mut self, now: Instant) {
-        for line in &mut self.lines {
-            self.fitted.extend(line.follow(now));
+    pub(in crate::node) fn follow(&mut self, now: Instant) {
+        for line in &mut self.context.links.lines {
+            self.context.news.fitted.extend(line.follow(now));
         }
     }
 }
@@ -342,14 +342,14 @@ impl<M: Memory> Plane<M> {
 impl<M: Memory> Node<M> {
     /// Whether the kernel's share of any link follows admission: only then [`Node::poll_shaper`] may have something.
     pub fn follows(&self) -> bool {
-        self.plane.follows
+        self.plane.context.links.follows
     }
 
     /// The rate that kernel traffic of a link is to be held to from now on, in bits of the wire a second. The last one
     /// counts. To be confirmed by [`Node::handle_shaped`].
     pub fn poll_shaper(&mut self) -> Option<(LinkId, BitRate)> {
-        let follows = self.plane.follows;
-        let lines = self.plane.lines.iter_mut().enumerate().filter(|_| follows);
+        let follows = self.plane.context.links.follows;
+        let lines = self.plane.context.links.lines.iter_mut().enumerate().filter(|_| follows);
         lines.into_iter().find_map(|(index, line)| {
             let shaper = line.shaper.as_mut()?;
             let share = shaper.request.take()?;

@@ -11,7 +11,7 @@ use crate::slab::{Fifo, Linked, Next, Slab};
 
 /// One message: its ring slot, and how far it is.
 #[derive(Debug)]
-pub(super) struct Entry<T> {
+pub(in crate::node) struct Entry<T> {
     message: Option<T>,
     wire_number: u64,
     arrival: Arrival,
@@ -51,16 +51,16 @@ impl<T> Entry<T> {
 }
 
 /// The messages of all queues of a node.
-pub(super) type Messages<T> = Slab<Entry<T>>;
+pub(in crate::node) type Messages<T> = Slab<Entry<T>>;
 
 /// What room for one message takes, in bytes.
-pub(super) const fn room_bytes<T: MessageRead>() -> usize {
+pub(in crate::node) const fn room_bytes<T: MessageRead>() -> usize {
     Messages::<T>::ITEM_BYTES
 }
 
 /// A fragment that is to be made next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fragment {
+pub(in crate::node) struct Fragment {
     /// The message's place in this queue.
     pub number: u64,
     /// Its number in the channel.
@@ -79,7 +79,7 @@ pub(super) struct Fragment {
 
 /// When a message came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Arrival {
+pub(in crate::node) struct Arrival {
     /// l, from which stages serve it: no sooner than the host could know of it.
     pub logical: Instant,
     /// l by what the application said alone: what its lateness is told from.
@@ -95,7 +95,7 @@ impl Arrival {
 
 /// The queue.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(in crate::node) struct Outgoing {
     messages: Fifo,
     /// Number of the first of them.
     first: u64,

@@ -5,8 +5,7 @@
 
 use punctual_analysis::{Instant, Nanos};
 
-use super::clip::RoleState;
-use super::plane::{Owner, Plane};
+use super::{Owner, Plane, RoleState};
 use crate::api::{Notice, Work, WorkKind};
 use crate::memory::Memory;
 use crate::sched::HandlerId;
@@ -36,17 +35,17 @@ impl<M: Memory> Plane<M> {
     /// Picks one unit.
     pub fn begin(&mut self, now: Instant) -> Option<Work> {
         for _ in 0..EMPTY_PICKS_MAX {
-            let handler = self.executor.pick(now)?;
-            let owner = self.owners.get(handler.0 as usize).copied().flatten();
+            let handler = self.context.processor.executor.pick(now)?;
+            let owner = self.context.processor.owner(handler);
             let unit = owner.and_then(|owner| self.unit(owner, now));
             if let Some(unit) = unit.filter(|unit| unit.packets > 0 || unit.kind == WorkKind::Receive) {
                 return Some(unit.of(handler));
             }
             // Nothing to do after all (slots went, a packet was dropped): tell the executor what there is.
-            self.executor.finished(handler, 0, now);
+            self.context.processor.executor.finished(handler, 0, now);
             match owner {
                 Some(owner) => self.rearm(owner, now),
-                None => self.executor.idle(handler),
+                None => self.context.processor.executor.idle(handler),
             }
         }
         None
@@ -56,10 +55,12 @@ impl<M: Memory> Plane<M> {
     /// channel is told that its guarantee is at risk.
     pub fn record_unit(&mut self, handler: HandlerId, kind: WorkKind, took: Nanos, declared: Nanos) {
         let allowed = self.config.cpu.burst();
-        if !self.record.add(kind, took, declared, allowed) || !self.record.is_at_risk(kind) {
+        if !self.context.processor.record.add(kind, took, declared, allowed)
+            || !self.context.processor.record.is_at_risk(kind)
+        {
             return;
         }
-        if let Some(Owner::Clip(channel)) = self.owners.get(handler.0 as usize).copied().flatten() {
+        if let Some(Owner::Clip(channel)) = self.context.processor.owner(handler) {
             self.notice(channel, Notice::ProfileAtRisk);
         }
     }
@@ -67,7 +68,7 @@ impl<M: Memory> Plane<M> {
     /// The effects of a unit; `None` where it is signalling's, which the node does.
     pub fn finish(&mut self, work: &Work, now: Instant) -> Option<Owner> {
         let handler = HandlerId(work.handler);
-        let owner = self.owners.get(work.handler as usize).copied().flatten()?;
+        let owner = self.context.processor.owner(handler)?;
         let cost = work.declared_cost(&self.config.cpu.costs);
         self.charge_flow(owner, handler, cost, now);
         match owner {
@@ -86,11 +87,11 @@ impl<M: Memory> Plane<M> {
         }
         // Signalling has a rate of its own and counts as interference.
         if work.kind != WorkKind::Signalling {
-            self.executor.charge(handler, cost, now);
+            self.context.processor.executor.charge(handler, cost, now);
         }
         // Its new head first: it is placed once.
         self.rearm(owner, now);
-        self.executor.finished(handler, work.packets, now);
+        self.context.processor.executor.finished(handler, work.packets, now);
         Some(owner)
     }
 
@@ -98,9 +99,9 @@ impl<M: Memory> Plane<M> {
     fn charge_flow(&mut self, owner: Owner, handler: HandlerId, cost: Nanos, now: Instant) {
         match owner {
             Owner::Clip(_) | Owner::Demoted(_) | Owner::Flow(_) | Owner::Filler(_) => {
-                self.executor.charge_flow(handler, cost, now);
+                self.context.processor.executor.charge_flow(handler, cost, now);
             }
-            Owner::Arrivals => self.arrivals.charge_head(cost, now),
+            Owner::Arrivals => self.best_effort.arrivals.charge_head(cost, now),
             Owner::Delivery(_) | Owner::Backlog | Owner::Signals(_) => {}
         }
     }
@@ -108,7 +109,7 @@ impl<M: Memory> Plane<M> {
     fn unit(&self, owner: Owner, now: Instant) -> Option<Unit> {
         match owner {
             Owner::Clip(channel) => {
-                let clip = self.clips.get(channel)?;
+                let clip = self.channels.clips.get(channel)?;
                 match &clip.role {
                     RoleState::Source(source) => self.source_unit(source, clip.handler),
                     RoleState::Forwarder(forwarder) => self.forward_unit(clip, forwarder, now),
@@ -122,7 +123,7 @@ impl<M: Memory> Plane<M> {
             Owner::Backlog => self.backlog_unit(),
             Owner::Filler(link) => self.filler_unit(link),
             Owner::Signals(link) => {
-                let waiting = self.line(link).signals_in.front()?;
+                let waiting = self.line(link).signals.waiting.front()?;
                 let bytes = waiting.frame.as_ref().len() as u32;
                 Some(Unit {
                     kind: WorkKind::Signalling,
@@ -142,7 +143,7 @@ impl<M: Memory> Plane<M> {
             }
             Owner::Flow(channel) => self.arm_flow(channel, now),
             Owner::Arrivals => self.arm_arrivals(now),
-            Owner::Backlog => self.backlog.arm(&mut self.executor, now),
+            Owner::Backlog => self.backlog.arm(&mut self.context.processor.executor, now),
             Owner::Filler(link) => self.arm_filler(link, now),
             Owner::Signals(link) => self.arm_signals(link, now),
         }
@@ -150,12 +151,12 @@ impl<M: Memory> Plane<M> {
 
     /// Tells the executor what a clip's handlers have to do next.
     pub fn arm_clip(&mut self, channel: crate::ids::ChannelId, now: Instant) {
-        let Some(clip) = self.clips.get_mut(channel) else { return };
+        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
         match &clip.role {
             RoleState::Source(_) => {
-                clip.arm_source(&mut self.lines, &mut self.executor, &self.messages, &mut self.drained, now);
+                clip.arm_source(&mut self.context, now);
             }
-            _ => clip.arm_input(&mut self.executor, &self.waiting, now),
+            _ => clip.arm_input(&mut self.context, now),
         }
     }
 }

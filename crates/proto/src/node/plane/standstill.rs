@@ -4,19 +4,24 @@
 
 use punctual_analysis::{Instant, Nanos};
 
-use super::plane::Plane;
+use super::Plane;
 use crate::memory::Memory;
 
 /// What the processor has promised to the channels that it serves, as far as a standstill is compared with it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Promises {
     /// Channels that start here.
-    pub sources: u32,
+    sources: u32,
     /// The smallest bound of all; `None`: to be looked for.
     bound_min: Option<Nanos>,
 }
 
 impl Promises {
+    /// Whether channels start here.
+    pub const fn has_sources(&self) -> bool {
+        self.sources > 0
+    }
+
     /// A channel of this bound is served from now on.
     pub fn add(&mut self, bound: Nanos, is_source: bool) {
         self.sources += u32::from(is_source);
@@ -31,6 +36,11 @@ impl Promises {
 }
 
 impl<M: Memory> Plane<M> {
+    /// Whether channels start here, whose messages show no standstill of the processor.
+    pub const fn has_sources(&self) -> bool {
+        self.context.processor.promises.has_sources()
+    }
+
     /// The processor looked `late` after it should have. Beyond the tightest bound that it has given that breaks a promise,
     /// whether or not a message came just then. Looks at all channels, where some have come or gone since the last time.
     pub fn note_standstill(&mut self, late: Nanos, now: Instant) {
@@ -43,9 +53,10 @@ impl<M: Memory> Plane<M> {
     }
 
     fn bound_min(&mut self) -> Option<Nanos> {
-        if self.promises.bound_min.is_none() {
-            self.promises.bound_min = self.clips.iter().map(|clip| clip.cpu_bound).min();
+        if self.context.processor.promises.bound_min.is_none() {
+            self.context.processor.promises.bound_min =
+                self.channels.clips.iter().map(|clip| clip.cpu_bound).min();
         }
-        self.promises.bound_min
+        self.context.processor.promises.bound_min
     }
 }

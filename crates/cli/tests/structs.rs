@@ -1,0 +1,160 @@
+//! What keeps state keeps it to itself: structs of `proto` and `engine` have few fields, and none that another module's
+//! code can change.
+//!
+//! A struct that derives `Copy` or `PartialEq` is a value, which is made, compared and passed on: configuration, wire formats,
+//! reports, identifiers. Every other one is taken to have state. Tests are not looked at.
+
+use std::path::{Path, PathBuf};
+
+/// More is several things in one.
+const FIELDS_MAX: usize = 15;
+
+/// Structs that have no state of their own and are no values either, with the reason: crate, struct, why.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[
+    ("proto", "Layout", "the header as it stands on the wire, read in place"),
+    ("engine", "EngineConfig", "configuration; its links are boxed drivers, which nothing compares"),
+    ("engine", "Wires", "configuration of a measurement: the ends of its links"),
+    ("engine", "Counters", "a report: numbers of one writer each, read together as `EngineStatistics`"),
+];
+
+/// One struct with fields.
+#[derive(Debug, PartialEq, Eq)]
+struct Found {
+    name: String,
+    fields: usize,
+    public: usize,
+    is_value: bool,
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let is_test = path.file_stem().is_some_and(|name| name == "tests");
+        if path.is_dir() && !is_test {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|kind| kind == "rs") && !is_test {
+            found.push(path);
+        }
+    }
+}
+
+/// The name in `line`, where a struct begins there, and what follows it.
+fn begins(line: &str) -> Option<(&str, &str)> {
+    let line = line.strip_prefix("pub").map_or(line, |rest| match rest.strip_prefix('(') {
+        Some(scope) => scope.split_once(')').map_or(rest, |(_, rest)| rest),
+        None => rest,
+    });
+    let rest = line.trim_start().strip_prefix("struct ")?;
+    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+    Some(rest.split_at(end))
+}
+
+/// Fields up to the end of a struct, and the public ones.
+fn named<'a>(lines: &mut impl Iterator<Item = &'a str>) -> (usize, usize) {
+    let fields = lines.take_while(|line| *line != "}").filter_map(|line| line.strip_prefix("    "));
+    let fields: Vec<&str> =
+        fields.filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase())).collect();
+    (fields.len(), fields.iter().filter(|line| line.starts_with("pub")).count())
+}
+
+/// Structs with fields at the outer level of a file that rustfmt has laid out.
+fn structs(text: &str) -> Vec<Found> {
+    let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
+    let (mut found, mut derives) = (Vec::new(), String::new());
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some((name, rest)) = begins(line) {
+            let (fields, public) = match rest.rsplit_once('(') {
+                _ if line.ends_with('{') => named(&mut lines),
+                // Of a tuple: one line.
+                Some((_, fields)) if line.ends_with(");") => (
+                    fields.split(',').count(),
+                    fields.split(',').filter(|field| field.contains("pub ")).count(),
+                ),
+                _ => (0, 0),
+            };
+            let is_value = derives.contains("Copy") || derives.contains("PartialEq");
+            found.push(Found { name: name.to_owned(), fields, public, is_value });
+        }
+        if line.starts_with("#[derive(") {
+            derives = line.to_owned();
+        } else if !line.starts_with("#[") && !line.starts_with("//") {
+            derives.clear();
+        }
+    }
+    found
+}
+
+fn of_crate(name: &str) -> Vec<Found> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    files.sort();
+    files.iter().flat_map(|file| structs(&std::fs::read_to_string(file).expect("a source"))).collect()
+}
+
+#[test]
+fn what_has_state_has_few_fields_and_keeps_them_to_itself() {
+    let mut wrong = String::new();
+    for of in ["proto", "engine"] {
+        let found = of_crate(of);
+        assert!(found.iter().filter(|found| !found.is_value).count() > 10, "{of}: structs are found");
+        let excepted =
+            |found: &&Found| EXCEPTIONS.iter().any(|(from, name, _)| *from == of && *name == found.name);
+        let states = found.iter().filter(|found| !found.is_value && !excepted(found));
+        for Found { name, fields, public, .. } in states.filter(|s| s.fields > FIELDS_MAX || s.public > 0) {
+            wrong += &format!("{of}: {name} has {fields} fields, {public} of them public\n");
+        }
+    }
+    assert!(wrong.is_empty(), "group what belongs together, and let methods show what others need:\n{wrong}");
+}
+
+/// One that is not needed any more, or never was, hides the next.
+#[test]
+fn every_exception_is_needed() {
+    for (of, name, why) in EXCEPTIONS {
+        assert!(!why.is_empty());
+        let found = of_crate(of);
+        let is = |found: &&Found| found.name == *name && !found.is_value;
+        let needed = found.iter().filter(is).any(|found| found.fields > FIELDS_MAX || found.public > 0);
+        assert!(needed, "{of}: {name} needs no exception");
+    }
+}
+
+#[test]
+fn fields_are_counted() {
+    let text = "\
+/// It has state.
+#[derive(Debug)]
+pub(super) struct State<T> {
+    /// pub: not a field.
+    pub(super) one: Vec<T>,
+    #[cfg(feature = \"x\")]
+    two: Option<
+        usize,
+    >,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Value {
+    pub one: u8,
+}
+struct Unit;
+pub struct Tuple<T: Into<u8>>(pub T, u8);
+
+#[cfg(test)]
+mod tests {
+struct Hidden {
+    pub one: u8,
+}
+}
+";
+    let found = |name: &str, fields, public, is_value| Found { name: name.into(), fields, public, is_value };
+    let expected = [
+        found("State", 2, 1, false),
+        found("Value", 1, 1, true),
+        found("Unit", 0, 0, false),
+        found("Tuple", 2, 1, false),
+    ];
+    assert_eq!(structs(text), expected);
+}

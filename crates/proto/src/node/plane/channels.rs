@@ -1,0 +1,54 @@
+//! Channels here: found by their paths, told things, and how they end.
+
+use punctual_analysis::Instant;
+
+use super::Plane;
+use crate::api::Notice;
+use crate::ids::{ChannelId, PathId};
+use crate::limits::ARRIVALS_PACKETS_MAX;
+use crate::memory::Memory;
+use crate::times::earliest;
+
+impl<M: Memory> Plane<M> {
+    /// The channel that takes packets of `path` from a link.
+    pub fn channel_of(&self, path: &PathId) -> Option<ChannelId> {
+        self.channels
+            .paths
+            .find(path, |id| self.channels.clips.get(id).is_some_and(|clip| clip.local.path == *path))
+    }
+
+    /// A demoted packet of a channel found no room as best effort: of one that was touched by it, or that passes.
+    pub fn note_demoted_dropped(&mut self, path: &PathId) {
+        let Some(channel) = self.channel_of(path) else { return };
+        if let Some(clip) = self.channels.clips.get_mut(channel) {
+            clip.counters.demoted_dropped += 1;
+        }
+        self.look_for_end(channel);
+    }
+
+    /// Something of a channel has gone on, was taken in or thrown away: if that was all of one that closes, signalling hears
+    /// of it.
+    pub fn look_for_end(&mut self, channel: ChannelId) {
+        let Some(clip) = self.channels.clips.get_mut(channel).filter(|clip| clip.last.is_some()) else {
+            return;
+        };
+        if clip.has_ended() && !self.best_effort.arrivals.has(&clip.local.path) {
+            clip.last = None;
+            self.context.news.drained.push_back(channel);
+        }
+    }
+
+    /// Tells an application something once.
+    pub fn notice(&mut self, channel: ChannelId, notice: Notice) {
+        let news = self.channels.clips.get_mut(channel).is_some_and(|clip| clip.notices_given.first(notice));
+        if news && self.context.news.notices.len() < ARRIVALS_PACKETS_MAX {
+            self.context.news.notices.push_back((channel, notice));
+        }
+    }
+
+    /// The earliest time at which something happens by itself, where no handler is ready.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let links = self.context.links.lines.iter().map(|line| line.scheduler.next_timeout());
+        links.fold(self.context.processor.executor.next_timeout(), earliest)
+    }
+}

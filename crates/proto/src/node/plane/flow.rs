@@ -1,0 +1,145 @@
+//! A best-effort flow that starts here: from the application's ring to queue 2 of the link.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::best_effort::{Binding, key_of};
+use super::new::best_effort_parameters;
+use super::outgoing::Outgoing;
+use super::source::Portion;
+use super::work::Unit;
+use super::{Context, Flow, Owner, Plane};
+use crate::api::{ChannelCounters, WorkKind};
+use crate::ids::{Address, ChannelId, LinkId, Name, NodeId, PathId};
+use crate::limits::{BEST_EFFORT_OUTGOING_MAX, HEADER_BYTES};
+use crate::memory::Memory;
+use crate::node::packet::Packet;
+use crate::sched::Activation;
+
+/// Where a flow goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::node) struct FlowWay {
+    pub to: Address,
+    pub destination: NodeId,
+    pub path: PathId,
+    pub link: LinkId,
+}
+
+impl<M: Memory> Plane<M> {
+    /// Whether a flow has this path.
+    pub fn has_flow(&self, path: PathId) -> bool {
+        self.best_effort.flows.values().any(|flow| flow.way.path == path)
+    }
+
+    /// Opens a flow.
+    pub fn open_flow(
+        &mut self,
+        channel: ChannelId,
+        way: FlowWay,
+        message_bytes_max: u32,
+        outbox: M::Outbox,
+        now: Instant,
+    ) {
+        let packet_bytes = self.line(way.link).config.best_effort_bytes_max();
+        let fragment_bytes = self.config.fragment_bytes.min(packet_bytes.saturating_sub(HEADER_BYTES as u32));
+        let Context { processor, messages, .. } = &mut self.context;
+        let handler = processor.add_handler(Owner::Flow(channel), best_effort_parameters(&self.config));
+        let outgoing = Outgoing::new(messages, BEST_EFFORT_OUTGOING_MAX, fragment_bytes);
+        let counters = ChannelCounters::default();
+        let flow = Flow { way, message_bytes_max, outbox, outgoing, handler, listed: false, counters };
+        self.best_effort.flows.insert(channel, flow);
+        self.drain_flow(channel, Portion::ALONE, now);
+    }
+
+    /// Whether somebody receives best effort on a name.
+    pub fn is_bound(&self, port: &Name) -> bool {
+        self.best_effort.bindings.contains_key(&port.port_hash())
+    }
+
+    /// Receives best effort on a name that nobody has.
+    pub fn bind(&mut self, channel: ChannelId, port: &Name, message_bytes_max: u32, inbox: M::Inbox) {
+        let hash = port.port_hash();
+        self.best_effort.bindings.insert(hash, Binding::new(message_bytes_max, inbox));
+        self.best_effort.bound.insert(channel, hash);
+    }
+
+    /// Closes a flow or a bound port; `false` where it is neither.
+    pub fn close_best_effort(&mut self, channel: ChannelId) -> bool {
+        if let Some(flow) = self.best_effort.flows.remove(&channel) {
+            self.context.processor.remove_handler(flow.handler);
+            flow.outgoing.dissolve(&mut self.context.messages);
+            self.line_mut(flow.way.link).scheduler.remove_best_effort(key_of(flow.way.path), drop);
+            self.look_for_leftovers();
+            return true;
+        }
+        let Some(hash) = self.best_effort.bound.remove(&channel) else { return false };
+        self.best_effort.bindings.remove(&hash).is_some()
+    }
+
+    /// Closes every flow and every bound port.
+    pub fn close_all_best_effort(&mut self) {
+        let flows: Vec<ChannelId> = self.best_effort.flows.keys().copied().collect();
+        for flow in flows {
+            self.close_best_effort(flow);
+        }
+        self.best_effort.bindings.clear();
+        self.best_effort.bound.clear();
+    }
+
+    /// Takes some of what the application has put into a flow's ring; says how many messages. Each that is sent brings in the
+    /// next.
+    pub fn drain_flow(&mut self, channel: ChannelId, portion: Portion, now: Instant) -> u32 {
+        let Some(flow) = self.best_effort.flows.get_mut(&channel) else { return 0 };
+        let taken = flow.drain(&mut self.context.messages, portion.messages(false), now);
+        self.arm_flow(channel, now);
+        taken
+    }
+
+    /// Tells the executor what the flow's handler has to do; without room in queue 2 it does not compete.
+    pub fn arm_flow(&mut self, channel: ChannelId, now: Instant) {
+        let Some(flow) = self.best_effort.flows.get_mut(&channel) else { return };
+        let line = &mut self.context.links.lines[usize::from(flow.way.link.0)];
+        let Some(fragment) = flow.outgoing.peek(&self.context.messages) else {
+            return self.context.processor.executor.idle(flow.handler);
+        };
+        let activation = Activation { eligible: now, deadline: now };
+        self.context.processor.executor.ready(flow.handler, activation, now);
+        if line.scheduler.best_effort_space(now, key_of(flow.way.path), line.wire_bytes(fragment.bytes)) {
+            self.context.processor.executor.unblock(flow.handler, now);
+        } else {
+            self.context.processor.executor.block(flow.handler);
+            line.wait(channel, &mut flow.listed);
+        }
+    }
+
+    /// What one unit of the flow's handler would be.
+    pub(super) fn flow_unit(&self, channel: ChannelId) -> Option<Unit> {
+        let fragment = self.best_effort.flows.get(&channel)?.outgoing.peek(&self.context.messages)?;
+        let message_edge = fragment.index == 0;
+        Some(Unit {
+            kind: WorkKind::BestEffort,
+            packets: 1,
+            bytes: fragment.bytes,
+            message_edge,
+            application: Nanos::ZERO,
+        })
+    }
+
+    /// Queues one fragment.
+    pub fn run_flow(&mut self, channel: ChannelId, now: Instant) {
+        let Some(Flow { way: FlowWay { link, path, .. }, outgoing, .. }) =
+            self.best_effort.flows.get_mut(&channel)
+        else {
+            return;
+        };
+        let Some(fragment) = outgoing.peek(&self.context.messages) else { return };
+        let line = &mut self.context.links.lines[usize::from(link.0)];
+        let packet = Packet::Flow { channel, number: fragment.number, fragment: fragment.index };
+        let wire_bytes = line.wire_bytes(fragment.bytes);
+        match line.scheduler.enqueue_best_effort(now, key_of(*path), wire_bytes, packet) {
+            Ok(()) => outgoing.made(&mut self.context.messages),
+            Err(_) => outgoing.drop_rest(&mut self.context.messages),
+        }
+    }
+}

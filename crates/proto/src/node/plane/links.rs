@@ -1,0 +1,108 @@
+//! The links out: found by number and by neighbour, their rates and shares, and who may go on when room comes free.
+
+use punctual_analysis::{BitRate, Instant, Ppm};
+
+use super::{LinkState, Plane, RoleState, Waiters};
+use crate::config::{KernelTraffic, LinkConfig};
+use crate::ids::{LinkId, NodeId};
+use crate::linksched::LinkParameters;
+use crate::memory::Memory;
+use crate::node::signals::Signals;
+
+impl<M: Memory> Plane<M> {
+    /// All of them.
+    pub fn links(&self) -> impl Iterator<Item = LinkId> + use<M> {
+        (0..self.context.links.lines.len()).map(|link| LinkId(link as u16))
+    }
+
+    pub fn line(&self, link: LinkId) -> &LinkState<M> {
+        &self.context.links.lines[usize::from(link.0)]
+    }
+
+    pub fn line_mut(&mut self, link: LinkId) -> &mut LinkState<M> {
+        &mut self.context.links.lines[usize::from(link.0)]
+    }
+
+    /// The link to a neighbour.
+    pub fn link_to(&self, node: NodeId) -> Option<LinkId> {
+        let index = self.context.links.lines.iter().position(|line| line.config.neighbour == node)?;
+        Some(LinkId(index as u16))
+    }
+
+    /// The link on which best effort leaves for `destination`.
+    pub fn best_effort_link(&self, destination: NodeId) -> Option<LinkId> {
+        let route = self.config.routes.iter().find(|route| route.via.last() == Some(&destination));
+        let next = route.and_then(|route| route.via.first()).copied().unwrap_or(destination);
+        self.link_to(next)
+    }
+
+    /// [`Self::divide_rest`] of all links.
+    pub fn divide_rests(&mut self) {
+        self.links().for_each(|link| self.divide_rest(Some(link)));
+    }
+
+    /// Where the kernel's packets go behind ours, best effort takes at most half of what is not given away: the kernel has
+    /// the other half, and what best effort leaves.
+    pub fn divide_rest(&mut self, link: Option<LinkId>) {
+        let Some(link) = link else { return };
+        let given = self.stages.link_utilisation(link);
+        let line = self.line_mut(link);
+        if line.config.kernel_traffic == KernelTraffic::Behind {
+            let half = Ppm(Ppm::ONE.0.saturating_sub(given.0) / 2);
+            line.scheduler.set_best_effort_cap(half.min(line.config.best_effort_cap));
+        }
+    }
+
+    /// A link that no channel uses drains so much from now on; `false`, with nothing changed, where it cannot carry its own
+    /// signalling then.
+    pub fn set_link_rate(&mut self, link: LinkId, rate: BitRate, error: Ppm) -> bool {
+        let index = usize::from(link.0);
+        let known = &self.config.links[index];
+        // Another measurement tries as much as the first one did.
+        let rate_ceiling = Some(known.rate_ceiling.unwrap_or(known.rate));
+        let changed = LinkConfig { rate, rate_error: error, rate_ceiling, ..known.clone() };
+        if !self.stages.set_link(link, &changed, &self.config) {
+            return false;
+        }
+        let line = self.line_mut(link);
+        line.scheduler.set_parameters(&LinkParameters::of(&changed));
+        line.config = changed.clone();
+        self.config.links[index] = changed;
+        self.divide_rest(Some(link));
+        true
+    }
+
+    /// The adapter has sent `wire_bytes` more: the sources whose slots came free compete for the processor again.
+    pub fn complete(&mut self, link: LinkId, wire_bytes: u32, now: Instant) {
+        let LinkState { scheduler, waiters: Waiters { left, .. }, .. } = self.line_mut(link);
+        scheduler.complete_each(wire_bytes, |flow| left.push(flow));
+        while let Some(flow) = self.line_mut(link).waiters.left.pop() {
+            if let Some(channel) = self.line(link).source_of(flow) {
+                self.arm_clip(channel, now);
+            }
+        }
+        self.unblock_one(link, now);
+    }
+
+    /// Room came free in a link's queues: who waited longest competes for the processor again.
+    pub fn unblock_one(&mut self, link: LinkId, now: Instant) {
+        let Some(channel) = self.line_mut(link).waiters.blocked.pop_front() else { return };
+        if let Some(flow) = self.best_effort.flows.get_mut(&channel) {
+            flow.listed = false;
+            return self.arm_flow(channel, now);
+        }
+        let Some(clip) = self.channels.clips.get_mut(channel) else { return };
+        if let RoleState::Source(source) = &mut clip.role {
+            source.listed = false;
+            clip.arm_source(&mut self.context, now);
+        }
+    }
+
+    /// Whether a waiting signal of the link could be queued by a call of `transmit`.
+    pub fn may_queue_signal(&self, link: LinkId, signalling: &Signals) -> bool {
+        let line = self.line(link);
+        !line.signals.is_queued
+            && signalling.has_signal(link)
+            && line.scheduler.slots_free(line.signals.flow) > 0
+    }
+}

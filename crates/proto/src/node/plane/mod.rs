@@ -1,0 +1,393 @@
+//! The data plane of a node: what it holds. Signalling shapes it through [`Resources`](crate::signalling::Resources);
+//! packets flow through it. The modules below do the work and see all of this; the node outside sees methods only.
+//!
+//! A channel's clip is found in [`Channels`]. What it works with, and shares with all others, is the [`Context`]: the two
+//! are borrowed beside each other.
+//!
+//! Invariants: a clip's handler and link flow live exactly as long as the clip; a queue never holds more than
+//! its reservation; `paths` names every clip that takes packets from a link.
+
+mod accounts;
+mod admit;
+mod backlog;
+mod best_effort;
+mod channels;
+mod clip;
+mod filler;
+mod filters;
+mod flow;
+mod forward;
+mod leftovers;
+mod line;
+mod links;
+mod new;
+mod outgoing;
+mod outside;
+mod processor;
+mod receive;
+mod room;
+mod shaper;
+mod show;
+mod sink;
+mod source;
+mod standstill;
+mod transmit;
+mod work;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use punctual_analysis::arrival::{ArrivalTerms, ArrivalsWithin, EffectiveArrivals, LogicalArrivals};
+use punctual_analysis::{Instant, Nanos};
+
+pub(super) use self::best_effort::Message;
+#[cfg(test)]
+pub(super) use self::filler::filler_header;
+pub(super) use self::flow::FlowWay;
+pub(super) use self::outgoing::room_bytes;
+pub(super) use self::source::Portion;
+
+use self::backlog::Backlog;
+use self::best_effort::{Arrivals, Binding, Slot};
+use self::clip::{Counters, Ending, LinkReservation, NoticesGiven, SoftTerms};
+use self::filler::Filler;
+use self::leftovers::Leftovers;
+use self::outgoing::{Messages, Outgoing};
+use self::shaper::Shaper;
+use self::standstill::Promises;
+use super::neighbour_clock::NeighbourClock;
+use super::packet::Packet;
+use super::rate::arrivals::FillerArrivals;
+use super::record::WorkRecord;
+use super::stages::Stages;
+use crate::api::{ChannelCounters, DropCounters, FilterChange, Notice, Tally};
+use crate::config::{LinkConfig, NodeConfig};
+use crate::fragment::Reassembly;
+use crate::ids::{ChannelId, LinkId};
+use crate::interned::Interned;
+use crate::linksched::{FlowIndex, LinkScheduler};
+use crate::memory::{Memory, MessageInfo};
+use crate::sched::{Executor, HandlerId};
+use crate::signalling::LocalChannel;
+use crate::slab::{Fifo, Next, Slab};
+use crate::table::{Paths, Table};
+use crate::watch::Watch;
+use crate::wire::Header;
+
+/// The data plane.
+pub(super) struct Plane<M: Memory> {
+    config: NodeConfig,
+    stages: Stages,
+    channels: Channels<M>,
+    best_effort: BestEffort<M>,
+    context: Context<M>,
+    backlog: Backlog,
+    leftovers: Leftovers<M>,
+    drops: DropCounters,
+}
+
+/// The channels that start, pass or end here.
+struct Channels<M: Memory> {
+    clips: Table<Clip<M>>,
+    /// Those of them whose guarantee is soft.
+    soft: u32,
+    paths: Paths,
+    /// Of channels that come in.
+    arrival_terms: Interned<ArrivalTerms>,
+    /// What channels had counted that are here no more.
+    counted_gone: ChannelCounters,
+}
+
+/// What nothing is promised to.
+struct BestEffort<M: Memory> {
+    flows: HashMap<ChannelId, Flow<M>>,
+    /// Bound ports by the hash of their name.
+    bindings: HashMap<u32, Binding<M>>,
+    /// Those hashes, by the handle of the port.
+    bound: HashMap<ChannelId, u32>,
+    arrivals: Arrivals<M::Frame>,
+    arrivals_handler: HandlerId,
+}
+
+/// What a channel's clip and a flow work with.
+struct Context<M: Memory> {
+    links: Links<M>,
+    processor: Processor,
+    /// Messages of all sources and flows on their way out.
+    messages: Messages<Message<M>>,
+    /// Packets of all channels that wait for their handlers; there is room for what admission has reserved.
+    waiting: Slab<PacketIn<M::Frame>>,
+    news: News,
+}
+
+/// The links out.
+struct Links<M: Memory> {
+    lines: Vec<LinkState<M>>,
+    /// Whether the kernel's share of any of them follows admission.
+    follows: bool,
+}
+
+/// The processor: who competes for it, and what it was seen to do.
+struct Processor {
+    executor: Executor,
+    /// By handler.
+    owners: Vec<Option<Owner>>,
+    /// What units of work took, beside what admission assumes.
+    record: WorkRecord,
+    /// Packets that this processor served later than its bound for them, and its standstills.
+    watch: Watch,
+    /// What those are compared with.
+    promises: Promises,
+}
+
+/// What somebody outside is to hear of: applications, drivers, signalling, the node.
+struct News {
+    notices: VecDeque<(ChannelId, Notice)>,
+    /// Channels whose applications are to be shown what they have counted when the turn ends.
+    touched: Vec<ChannelId>,
+    /// What drivers have not been told yet.
+    filters: VecDeque<(LinkId, FilterChange)>,
+    /// Closing sources that have sent everything, and channels that pass or end here of which nothing more comes.
+    drained: VecDeque<ChannelId>,
+    /// Channels whose grants have waited for a shaper, and may go.
+    fitted: Vec<ChannelId>,
+    /// A channel that ends here, of which the unit that was just done has taken in the first packet.
+    first_data: Option<ChannelId>,
+    /// Something was late since the node looked.
+    stirred: bool,
+}
+
+/// Whose handler it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// A channel's.
+    Clip(ChannelId),
+    /// The best-effort part of a source that demotes.
+    Demoted(ChannelId),
+    /// Deliveries of a sink that holds messages for their deadline.
+    Delivery(ChannelId),
+    /// A best-effort flow that starts here.
+    Flow(ChannelId),
+    /// Best-effort and demoted packets that came in.
+    Arrivals,
+    /// Rings that hold more than their contract.
+    Backlog,
+    /// Signalling that came in on a link.
+    Signals(LinkId),
+    /// What fills a link while it is measured.
+    Filler(LinkId),
+}
+
+/// One link of this host.
+pub(super) struct LinkState<M: Memory> {
+    config: LinkConfig,
+    scheduler: LinkScheduler<Packet<M::Frame>>,
+    signals: SignalPort<M::Frame>,
+    /// The neighbour's clock, and what its packets take to our driver at most.
+    neighbour: NeighbourClock,
+    /// What has come in over it, in bytes of the wire.
+    bytes_in: u64,
+    /// Data packets of another version that came in.
+    packets_foreign: u64,
+    watches: Watches,
+    measuring: Measuring,
+    frames: Frames,
+    waiters: Waiters,
+    /// Where the kernel's share of the link follows admission.
+    shaper: Option<Box<Shaper>>,
+}
+
+/// The implicit signalling channel of a link.
+struct SignalPort<F> {
+    /// Its flow, regulator and bound, and whether a packet of it is queued.
+    flow: FlowIndex,
+    regulator: LogicalArrivals,
+    bound: Nanos,
+    is_queued: bool,
+    /// Packets that have left.
+    packets: u64,
+    /// What came in and waits for the processor.
+    waiting: VecDeque<SignalIn<F>>,
+    handler: HandlerId,
+}
+
+/// A signalling packet that waits for the processor.
+struct SignalIn<F> {
+    received: Instant,
+    frame: F,
+}
+
+/// What was late on a link.
+struct Watches {
+    /// When its driver had no room last.
+    full_at: Instant,
+    /// Packets that left later than the link's bound for them since the adapter had not sent those before: what is paced by
+    /// completions tells that itself.
+    departures: Watch,
+    /// What came in later than that. Packets of data tell it, which somebody on the wire can forge.
+    arrivals: Watch,
+}
+
+/// A measurement of what a link drains.
+struct Measuring {
+    /// What fills the link, while it is measured.
+    filler: Option<Filler>,
+    /// What the neighbour fills it with, likewise.
+    counting: Option<Box<FillerArrivals>>,
+}
+
+/// Frames of a link's driver that are kept without a reservation of their own.
+struct Frames {
+    /// What best effort may keep, and what it does.
+    best_effort_max: u32,
+    best_effort: u32,
+    /// What soft channels keep; they share a pool.
+    pooled: u32,
+}
+
+/// Who waits for room in a link's queues.
+struct Waiters {
+    /// Sources and flows, each once.
+    blocked: VecDeque<ChannelId>,
+    /// The sources of this host, by their flow; [`NO_SOURCE`](line::NO_SOURCE) for flows of channels that pass through.
+    sources: Vec<ChannelId>,
+    /// Flows whose packets have left in the completion at hand; empty otherwise.
+    left: Vec<FlowIndex>,
+}
+
+/// A channel at this host.
+struct Clip<M: Memory> {
+    /// The one that signalling has, too.
+    local: Arc<LocalChannel>,
+    /// d(k) of the processor.
+    cpu_bound: Nanos,
+    /// h(k) of the processor.
+    cpu_horizon: Nanos,
+    handler: HandlerId,
+    /// What few channels have.
+    soft: Option<Box<SoftTerms>>,
+    /// It is closing, and this is all that comes: a source has none, nor has one of which nobody knows that.
+    last: Option<Box<Tally>>,
+    counters: Counters,
+    notices_given: NoticesGiven,
+    role: RoleState<M>,
+}
+
+/// What the roles keep.
+enum RoleState<M: Memory> {
+    Source(Source<M>),
+    Forwarder(Forwarder),
+    Sink(Sink<M>),
+}
+
+/// Messages that start here.
+struct Source<M: Memory> {
+    reservation: LinkReservation,
+    outbox: Option<M::Outbox>,
+    regulator: LogicalArrivals,
+    /// Of the next message that is kept. What is dropped takes none: the sink remembers as many as may be under way at
+    /// the contract's rate.
+    number_next: u64,
+    outgoing: Outgoing,
+    /// e of the link stage.
+    link_arrivals: ArrivalsWithin,
+    /// Messages that broke the contract and travel as best effort (`Policing::Demote`).
+    demoted: Option<Box<Demoted>>,
+    /// It is among those whose ring is drained in the background.
+    in_backlog: bool,
+    /// Since when its ring holds more than was taken, as far as that is known.
+    rest_since: Option<Instant>,
+    ending: Ending,
+    /// It is among the link's blocked ones.
+    listed: bool,
+}
+
+/// The best-effort part of a source that demotes.
+struct Demoted {
+    outgoing: Outgoing,
+    handler: HandlerId,
+}
+
+/// The packets of one channel that wait for its handler, in the slab of all channels: as many as buffers are reserved
+/// for, and the slab has room for that.
+struct PacketQueue {
+    packets: Fifo,
+    packets_used: u32,
+    packets_max: u32,
+    arrivals: EffectiveArrivals,
+    /// The same for all channels with equal ones.
+    terms: Arc<ArrivalTerms>,
+}
+
+/// Packets that pass through.
+struct Forwarder {
+    reservation: LinkReservation,
+    input: PacketQueue,
+    link_arrivals: ArrivalsWithin,
+    /// The message whose rest is being dropped since a slot was missing.
+    dropping: Option<u64>,
+}
+
+/// Messages that end here.
+struct Sink<M: Memory> {
+    input: PacketQueue,
+    reassembly: Reassembly<Slot<M>>,
+    /// `None` until the application has consented: nothing comes before.
+    inbox: Option<M::Inbox>,
+    /// Most that lies between l and n(sink): moves n back to l.
+    upstream: Nanos,
+    /// Its application takes messages as fast as they are shown to it: it is shown more soon.
+    is_resuming: bool,
+    /// `Delivery::AtDeadline`.
+    at_deadline: Option<Box<HeldDeliveries<Slot<M>>>>,
+}
+
+/// Complete messages that wait for l + D.
+struct HeldDeliveries<S> {
+    /// Hands them over: due at another time than packets, so a handler of its own.
+    handler: HandlerId,
+    /// In the order of completion.
+    held: VecDeque<Held<S>>,
+}
+
+/// A flow that starts here.
+struct Flow<M: Memory> {
+    way: FlowWay,
+    message_bytes_max: u32,
+    outbox: M::Outbox,
+    outgoing: Outgoing,
+    handler: HandlerId,
+    /// It is among the link's blocked ones.
+    listed: bool,
+    counters: ChannelCounters,
+}
+
+/// A packet that waits for its handler.
+struct PacketIn<F> {
+    frame: F,
+    header: Header,
+    nominal: Instant,
+    effective: Instant,
+    /// Behind it in its queue.
+    next: Next,
+}
+
+/// A message that waits for its delivery.
+struct Held<S> {
+    deliver_at: Instant,
+    due: Instant,
+    slot: S,
+    info: MessageInfo,
+}
+
+/// A packet that waits for the processor as best effort.
+struct Waiting<F> {
+    frame: F,
+    header: Header,
+    received: Instant,
+    /// Whose frame it keeps.
+    link: LinkId,
+}

@@ -1,0 +1,200 @@
+//! What the node asks of its data plane, and hears from it.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::clip::Ending;
+use super::source::Portion;
+use super::{Clip, Plane, RoleState};
+use crate::api::{BusyRecord, ChannelCounters, DropCounters, Event, FilterChange, PathRecord, WakeRecord};
+use crate::config::NodeConfig;
+use crate::ids::{ChannelId, LinkId};
+use crate::latencies::{Latencies, Observed};
+use crate::memory::{Inbox, Memory};
+use crate::node::stages::Stages;
+use crate::watch::Watch;
+
+impl<M: Memory> Plane<M> {
+    pub const fn config(&self) -> &NodeConfig {
+        &self.config
+    }
+    pub const fn stages(&self) -> &Stages {
+        &self.stages
+    }
+    pub const fn stages_mut(&mut self) -> &mut Stages {
+        &mut self.stages
+    }
+    pub const fn drops(&self) -> &DropCounters {
+        &self.drops
+    }
+
+    /// How many channels start, pass or end here.
+    pub fn channels(&self) -> usize {
+        self.channels.clips.len()
+    }
+
+    /// How many of them have a soft guarantee.
+    pub const fn channels_soft(&self) -> u32 {
+        self.channels.soft
+    }
+
+    /// Their handles, in order.
+    pub fn channel_ids(&self) -> Vec<ChannelId> {
+        let mut ids: Vec<ChannelId> = self.channels.clips.iter().map(|clip| clip.local.channel).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// What channels have counted that are here and that were.
+    pub fn counted_total(&self) -> ChannelCounters {
+        let mut total = self.channels.counted_gone;
+        self.channels.clips.iter().for_each(|clip| total.add(&clip.counted()));
+        total
+    }
+
+    /// What a channel has counted here.
+    pub fn counted(&self, channel: ChannelId) -> ChannelCounters {
+        self.channels.clips.get(channel).map(Clip::counted).unwrap_or_default()
+    }
+
+    /// What the receiver of a channel that ends here has seen.
+    pub fn observed(&self, channel: ChannelId) -> Option<Observed> {
+        match &self.channels.clips.get(channel)?.role {
+            RoleState::Sink(sink) => sink.inbox.as_ref()?.observed().map(Latencies::observed),
+            _ => None,
+        }
+    }
+
+    /// Whether no channel and no flow is here.
+    pub fn is_empty(&self) -> bool {
+        self.channels.clips.is_empty() && self.best_effort.flows.is_empty()
+    }
+
+    /// The ring of a channel that ends here.
+    pub fn inbox_mut(&mut self, channel: ChannelId) -> Option<&mut M::Inbox> {
+        match &mut self.channels.clips.get_mut(channel)?.role {
+            RoleState::Sink(sink) => sink.inbox.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// The ring of a channel that starts here and has none; `false` where there is none such.
+    pub fn attach_outbox(&mut self, channel: ChannelId, outbox: M::Outbox, now: Instant) -> bool {
+        let Some(clip) = self.channels.clips.get_mut(channel) else { return false };
+        match &mut clip.role {
+            RoleState::Source(source) if source.outbox.is_none() => source.outbox = Some(outbox),
+            _ => return false,
+        }
+        self.show_from_now_on(channel);
+        self.drain_outbox(channel, Portion::ALONE, now);
+        true
+    }
+
+    /// The ring of a channel that ends here; `false` where the channel is not here.
+    pub fn attach_inbox(&mut self, channel: ChannelId, inbox: M::Inbox) -> bool {
+        let Some(clip) = self.channels.clips.get_mut(channel) else { return false };
+        if let RoleState::Sink(sink) = &mut clip.role {
+            sink.inbox = Some(inbox);
+        }
+        self.show_from_now_on(channel);
+        true
+    }
+
+    /// A source that is closed by its application: signalling hears when its last message is sent.
+    pub fn begin_closing(&mut self, channel: ChannelId, now: Instant) {
+        let Some(Clip { role: RoleState::Source(source), .. }) = self.channels.clips.get_mut(channel) else {
+            return;
+        };
+        if source.ending == Ending::Open {
+            source.ending = Ending::Closing;
+            self.drain_outbox(channel, Portion::ALONE, now);
+        }
+    }
+
+    /// What an application is told.
+    pub fn poll_notice(&mut self) -> Option<Event> {
+        let (channel, notice) = self.context.news.notices.pop_front()?;
+        Some(Event::Notice { channel, notice })
+    }
+
+    /// What a driver is told.
+    pub fn poll_filter(&mut self) -> Option<(LinkId, FilterChange)> {
+        self.context.news.filters.pop_front()
+    }
+
+    /// A closing source that has sent everything, or a channel that passes or ends here of which nothing more comes.
+    pub fn poll_drained(&mut self) -> Option<ChannelId> {
+        self.context.news.drained.pop_front()
+    }
+
+    /// Whether [`Self::poll_drained`] has one.
+    pub fn has_drained(&self) -> bool {
+        !self.context.news.drained.is_empty()
+    }
+
+    /// A channel whose grant has waited for a shaper, and may go.
+    pub fn poll_fitted(&mut self) -> Option<ChannelId> {
+        self.context.news.fitted.pop()
+    }
+
+    /// A channel that ends here, of which the unit that was just done has taken in the first packet.
+    pub const fn take_first_data(&mut self) -> Option<ChannelId> {
+        self.context.news.first_data.take()
+    }
+
+    /// Whether something was late since the node looked.
+    pub const fn is_stirred(&self) -> bool {
+        self.context.news.stirred
+    }
+
+    /// The node is to look.
+    pub const fn stir(&mut self) {
+        self.context.news.stirred = true;
+    }
+
+    /// The node has looked.
+    pub const fn settle(&mut self) {
+        self.context.news.stirred = false;
+    }
+
+    /// Packets that this processor served late, and its standstills.
+    pub const fn processor_watch(&self) -> &Watch {
+        &self.context.processor.watch
+    }
+    pub const fn processor_watch_mut(&mut self) -> &mut Watch {
+        &mut self.context.processor.watch
+    }
+
+    /// Whether a handler has something to do now.
+    pub fn has_ready(&self) -> bool {
+        self.context.processor.executor.has_ready()
+    }
+
+    /// A unit has taken less than it was charged.
+    pub fn refund(&mut self, unused: Nanos, now: Instant) {
+        self.context.processor.executor.refund(unused, now);
+    }
+
+    /// The processor had nothing to do for `span`.
+    pub fn record_idle(&mut self, span: Nanos) {
+        self.context.processor.record.add_idle(span, self.config.cpu.burst());
+    }
+
+    /// The processor woke `late`: its own stage is held to that.
+    pub fn record_wake(&mut self, late: Nanos, now: Instant) {
+        self.context.processor.record.add_wake(late, self.config.cpu.release_latency);
+        self.note_standstill(late, now);
+    }
+
+    /// Units that took more than they may.
+    pub fn overruns(&self) -> u64 {
+        self.context.processor.record.overruns()
+    }
+
+    /// What units of work took, busy periods, and wake-ups.
+    pub fn work_records(&self) -> (Vec<PathRecord>, BusyRecord, WakeRecord) {
+        let (record, cpu) = (&self.context.processor.record, &self.config.cpu);
+        (record.paths().collect(), record.busy(cpu.burst()), record.wakes(cpu.release_latency))
+    }
+}

@@ -1,0 +1,68 @@
+//! The processor: whose handler is which, and whether what it served was late.
+
+use alloc::vec::Vec;
+
+use punctual_analysis::{Instant, Nanos};
+
+use super::standstill::Promises;
+use super::{Owner, Plane, Processor};
+use crate::config::NodeConfig;
+use crate::memory::Memory;
+use crate::node::record::WorkRecord;
+use crate::sched::{Executor, HandlerId, HandlerParameters};
+use crate::slab::reserve;
+use crate::watch::Watch;
+
+impl Processor {
+    pub(super) fn new(config: &NodeConfig) -> Self {
+        let cpu = &config.cpu;
+        let executor = Executor::new(cpu.run)
+            .with_caps(cpu.utilisation_max, cpu.best_effort_cpu_cap)
+            .with_flow_cap(cpu.best_effort_flow_cpu_cap);
+        Self {
+            executor,
+            owners: Vec::new(),
+            record: WorkRecord::new(),
+            watch: Watch::default(),
+            promises: Promises::default(),
+        }
+    }
+
+    /// A handler for `owner`.
+    pub fn add_handler(&mut self, owner: Owner, parameters: HandlerParameters) -> HandlerId {
+        let handler = self.executor.add(parameters);
+        let index = handler.0 as usize;
+        if self.owners.len() <= index {
+            reserve(&mut self.owners, index + 1);
+            self.owners.resize(index + 1, None);
+        }
+        self.owners[index] = Some(owner);
+        handler
+    }
+
+    /// Forgets a handler.
+    pub fn remove_handler(&mut self, handler: HandlerId) {
+        self.executor.remove(handler);
+        self.owners[handler.0 as usize] = None;
+    }
+
+    /// Whose handler it is.
+    pub fn owner(&self, handler: HandlerId) -> Option<Owner> {
+        self.owners.get(handler.0 as usize).copied().flatten()
+    }
+
+    /// Owners of all handlers.
+    pub fn owners(&self) -> impl Iterator<Item = Owner> {
+        self.owners.iter().copied().flatten()
+    }
+}
+
+impl<M: Memory> Plane<M> {
+    /// The processor has served something `late`, if that is any time.
+    pub fn note_processor(&mut self, late: Nanos, now: Instant) {
+        if late > Nanos::ZERO {
+            self.context.processor.watch.late(late, now);
+            self.context.news.stirred = true;
+        }
+    }
+}
