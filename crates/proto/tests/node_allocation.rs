@@ -9,8 +9,13 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use common::{TestInbox, TestOutbox, World, pattern};
-use punctual_proto::{BitRate, Contract, Delivery, Nanos, Rate};
+use common::{TestInbox, TestMemory, TestOutbox, World, name, pattern};
+use punctual_proto::api::Port;
+use punctual_proto::ids::{ChannelNumber, Cookie, LinkId, NodeId, PathId};
+use punctual_proto::limits::{BEST_EFFORT_SENDERS_MAX, HEADER_BYTES};
+use punctual_proto::node::Node;
+use punctual_proto::wire::{Age, ClockError, Header, Kind};
+use punctual_proto::{BitRate, Contract, Delivery, Instant, Nanos, Rate};
 
 struct Counting;
 
@@ -141,4 +146,59 @@ fn what_a_node_says_it_has_for_a_channel_is_what_the_channel_takes() {
         assert!(taken <= told + BESIDE_MAX, "{wanted:?} takes {taken} B, of which {told} are told");
         drop(small);
     }
+}
+
+/// A best-effort packet of `flow` with a part of `payload` bytes of a message.
+fn best_effort(flow: u32, message_bytes: u32, payload_bytes: u32) -> Vec<u8> {
+    let header = Header {
+        kind: Kind::BestEffort,
+        demoted: false,
+        unpromised: false,
+        path: PathId { node: NodeId(1), channel: ChannelNumber(flow), ..PathId::default() },
+        cookie: Cookie(name("bulk").port_hash()),
+        message: 0,
+        fragment: 0,
+        fragments: message_bytes.div_ceil(payload_bytes) as u16,
+        message_bytes,
+        slack_ns: 0,
+        logical_arrival: Instant(0),
+        age: Age::NONE,
+        payload_bytes,
+        clock_error: ClockError::NONE,
+        destination: NodeId(2),
+    };
+    let mut bytes = vec![0; HEADER_BYTES + payload_bytes as usize];
+    header.write(&mut bytes);
+    bytes
+}
+
+/// A stranger on the link invents flows, whose messages have one byte, or very many fragments, or are too long. Sixteen senders
+/// of 30 KB each were kept for a port of 60,000 B, on the processor and in nobody's quota.
+#[test]
+fn whoever_sends_to_a_port_it_takes_no_more_than_its_node_says() {
+    const BYTES: u32 = 60_000;
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut world = World::line(2, BitRate(1_000_000_000));
+    world.run_for(Nanos::from_secs(2));
+    let inbox = TestInbox::new(4, BYTES as usize);
+    let before = IN_USE_BYTES.load(Ordering::Relaxed);
+    world.nodes[1].bind_best_effort(name("bulk"), BYTES, inbox.clone()).expect("free");
+    let mut flow = 0;
+    for (message_bytes, payload_bytes) in [(1, 1), (BYTES, 64), (BYTES, 2), (BYTES + 1, 1_000)] {
+        for _ in 0..3 * BEST_EFFORT_SENDERS_MAX {
+            flow += 1;
+            world.inject(1, LinkId(0), Port::Data, &best_effort(flow, message_bytes, payload_bytes));
+            world.run_for(Nanos::from_micros(20));
+            while inbox.recv(|_, _| ()) {}
+        }
+    }
+    let (taken, told) =
+        (IN_USE_BYTES.load(Ordering::Relaxed) - before, Node::<TestMemory>::port_room_bytes(BYTES) as i64);
+    let drops = world.nodes[1].status(world.now).drops;
+    println!("{taken} B taken, {told} told, {drops:?}");
+    // Those of 2 bytes a fragment; those that are too long.
+    assert_eq!((drops.malformed, drops.too_large), (48, 48));
+    assert!(told <= 32 << 10, "{told} B");
+    // Beside it tables of paths and shares.
+    assert!(taken <= told + (16 << 10), "{taken} B, of which {told} are told");
 }

@@ -448,12 +448,25 @@ impl<H: Host> Service<H> {
         let Made { end: writer, handles, held } =
             made.inspect_err(|_| self.accounts.give_back(account, Resource::Channels, 1))?;
         let health = writer.health();
-        let bound = self.ask_node(move |node, _| node.bind_best_effort(port, ring.message_bytes_max, writer));
+        let bytes = ring.message_bytes_max;
+        // Whoever sends to the port makes the processor keep something of it.
+        let room_bytes = Node::<H::Memory>::port_room_bytes(bytes);
+        let bound = self.accounts.take(account, Resource::BufferBytes, room_bytes).map_err(ApiError::from);
+        let bound = bound.and_then(|()| {
+            self.expect_room(self.room_bytes + room_bytes);
+            self.ask_node(move |node, _| node.bind_best_effort(port, bytes, writer)).inspect_err(|_| {
+                self.expect_room(self.room_bytes - room_bytes);
+                self.accounts.give_back(account, Resource::BufferBytes, room_bytes);
+            })
+        });
         let channel = bound.inspect_err(|_| {
             self.accounts.give_back(account, Resource::Channels, 1);
             self.forget_ring(account, held);
         })?;
         self.insert_best_effort(client, account, channel, held, Health::Inbox(health));
+        if let Some(end) = self.ends.get_mut(&channel) {
+            end.room_bytes = room_bytes;
+        }
         Ok(Some((Answer::Ring { channel, ring: handles.shape }, handles.descriptors)))
     }
 

@@ -3,7 +3,7 @@
 use punctual_analysis::{Contract, Instant, Nanos};
 
 use super::Node;
-use super::plane::{FlowWay, Message, Portion, room_bytes};
+use super::plane::{FlowWay, Message, Plane, Portion, room_bytes};
 use crate::api::{CloseReason, OpenRequest, RequestError, UserId};
 use crate::ids::{Address, ChannelId, ChannelNumber, ListenerId, Name, PathId};
 use crate::limits::RING_MESSAGES_MAX;
@@ -12,6 +12,12 @@ use crate::memory::Memory;
 impl<M: Memory> Node<M> {
     /// What the node has, in bytes, for each message of a source's burst: its place in a queue, for as long as the channel lives.
     pub const SOURCE_MESSAGE_BYTES: u64 = room_bytes::<Message<M>>() as u64;
+
+    /// What the node has at most, in bytes, for a port of best effort with messages of at most `message_bytes_max` bytes: for
+    /// as long as it is bound, beside its ring.
+    pub fn port_room_bytes(message_bytes_max: u32) -> u64 {
+        Plane::<M>::port_room_bytes(message_bytes_max)
+    }
 
     /// Listens on a name.
     ///

@@ -15,7 +15,7 @@ use crate::fragment::{Outcome, Reassembly, Rejection};
 use crate::ids::PathId;
 use crate::limits::{
     ARRIVALS_AHEAD_MAX, ARRIVALS_OF_PATH_MAX, ARRIVALS_PACKETS_MAX, ARRIVALS_SHARES,
-    BEST_EFFORT_MESSAGES_MAX, BEST_EFFORT_SENDERS_MAX,
+    BEST_EFFORT_MESSAGES_MAX, BEST_EFFORT_SENDERS_MAX, FRAGMENT_BYTES_MIN,
 };
 use crate::linksched::BestEffortKey;
 use crate::memory::{Inbox, Memory, MessageInfo, MessageRead, Outbox, Timeliness};
@@ -75,16 +75,43 @@ impl<S> Sender<S> {
     }
 }
 
+/// For one sender.
+fn reassembly<M: Memory>(fragment_bytes: u32, message_bytes_max: u32) -> Reassembly<Slot<M>> {
+    Reassembly::new(BEST_EFFORT_MESSAGES_MAX, fragment_bytes, message_bytes_max)
+}
+
 impl<M: Memory> Binding<M> {
     pub fn new(message_bytes_max: u32, inbox: M::Inbox) -> Self {
-        Self { message_bytes_max, inbox, senders: Vec::new() }
+        Self { message_bytes_max, inbox, senders: Vec::with_capacity(BEST_EFFORT_SENDERS_MAX) }
+    }
+
+    /// What a port takes at most of its node's memory, in bytes, beside its ring: as many senders as it may have, each with as
+    /// many fragments as a message may have.
+    pub fn room_bytes(message_bytes_max: u32) -> u64 {
+        let sender = reassembly::<M>(FRAGMENT_BYTES_MIN, message_bytes_max).room_bytes();
+        (BEST_EFFORT_SENDERS_MAX * (size_of::<Sender<Slot<M>>>() + sender)) as u64
+    }
+
+    /// Why a packet cannot be for this port. Looked at before anything is kept of its sender, who may be anybody.
+    fn rejection(&self, header: &Header) -> Option<Rejection> {
+        if header.message_bytes > self.message_bytes_max {
+            return Some(Rejection::TooLong);
+        }
+        let cut = header.fragment_bytes().filter(|_| header.fragments > 1);
+        cut.is_some_and(|bytes| bytes < FRAGMENT_BYTES_MIN).then_some(Rejection::FragmentSize)
     }
 
     /// Puts a fragment to its message and hands a complete one over; counts in `drops` what the receiver cannot take.
     pub fn accept(&mut self, header: &Header, payload: &[u8], now: Instant, drops: &mut DropCounters) {
-        let index = self.sender(header, now);
-        let (sender, inbox) = (&mut self.senders[index], &mut self.inbox);
-        match sender.reassembly.accept(header, payload, || inbox.reserve()) {
+        let outcome = match self.rejection(header) {
+            Some(rejection) => Outcome::Rejected(rejection),
+            None => {
+                let index = self.sender(header, now);
+                let (sender, inbox) = (&mut self.senders[index], &mut self.inbox);
+                sender.reassembly.accept(header, payload, || inbox.reserve())
+            }
+        };
+        match outcome {
             Outcome::Complete { slot, .. } => {
                 let info = MessageInfo {
                     number: header.message,
@@ -97,7 +124,7 @@ impl<M: Memory> Binding<M> {
                     unpromised: true,
                     timeliness: Timeliness::Unmeasured,
                 };
-                inbox.publish(slot, info);
+                self.inbox.publish(slot, info);
             }
             Outcome::NoSlot => drops.receiver_full += 1,
             Outcome::Stored | Outcome::Duplicate | Outcome::Stale => {}
@@ -108,10 +135,13 @@ impl<M: Memory> Binding<M> {
 
     /// The sender's place; the one that was silent longest makes room for a new one.
     fn sender(&mut self, header: &Header, now: Instant) -> usize {
-        let size = header.fragment_bytes().unwrap_or(1).max(1);
+        // Until a sender has sent a message of several fragments, nothing is needed for putting some together.
+        let whole = self.message_bytes_max.max(1);
+        let cut = |header: &Header| header.fragment_bytes().unwrap_or(whole).max(1);
+        let size = if header.fragments == 1 { whole } else { cut(header) };
         let known = self.senders.iter().position(|s| s.path == header.path);
         if let Some(index) = known {
-            if self.senders[index].takes(header, size) {
+            if self.senders[index].takes(header, cut(header)) {
                 self.senders[index].used = now;
                 return index;
             }
@@ -120,7 +150,7 @@ impl<M: Memory> Binding<M> {
             let oldest = (0..self.senders.len()).min_by_key(|i| self.senders[*i].used).unwrap_or(0);
             self.senders.swap_remove(oldest);
         }
-        let reassembly = Reassembly::new(BEST_EFFORT_MESSAGES_MAX, size, self.message_bytes_max);
+        let reassembly = reassembly::<M>(size, self.message_bytes_max);
         self.senders.push(Sender { path: header.path, fragment_bytes: size, reassembly, used: now });
         self.senders.len() - 1
     }

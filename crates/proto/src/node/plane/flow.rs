@@ -57,6 +57,11 @@ impl<M: Memory> Plane<M> {
         self.best_effort.bindings.contains_key(&port.port_hash())
     }
 
+    /// See [`Node::port_room_bytes`](crate::node::Node::port_room_bytes).
+    pub fn port_room_bytes(message_bytes_max: u32) -> u64 {
+        Binding::<M>::room_bytes(message_bytes_max)
+    }
+
     /// Receives best effort on a name that nobody has.
     pub fn bind(&mut self, channel: ChannelId, port: &Name, message_bytes_max: u32, inbox: M::Inbox) {
         let hash = port.port_hash();
