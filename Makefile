@@ -20,69 +20,69 @@ ORACLE := $(CARGO) test --locked --release -p punctual-analysis
 
 .PHONY: help setup build demo test mutations mutants oracle campaign fuzz sanitize coverage branches soak attack trials bench fmt lint clean
 
-help: ## what there is
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+help: ## list these commands
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 setup: ## install what is missing (as root), or say what to install
 	@scripts/setup
 
-build: setup ## target/release/punctual and target/release/punctuald
+build: setup ## build target/release/punctual and target/release/punctuald
 	$(CARGO) build --locked --release -p punctual-cli -p punctual-daemon
 
-demo: build ## three hosts, a video, a control loop and a flood; target/demo/report.html
+demo: build ## show three hosts with a video, a control loop and a flood; writes target/demo/report.html
 	$(PUNCTUAL) demo
 
-test: build ## all tests, every experiment in short (as root), deliberate faults in short, then 200 simulated networks
+test: build ## run all tests, short runs of every experiment (as root) and of the deliberate faults, then 200 simulated networks
 	scripts/check-format
 	scripts/check-client
 	PUNCTUAL_TEST_WALL_CLOCK=1 PUNCTUAL_TEST_EXPERIMENTS=1 $(CARGO) test --locked --workspace
 	$(MUTATIONS) --short
 	$(PUNCTUAL) sim --seeds $(SEEDS)
 
-mutations: setup ## every deliberate fault of the core, from the first seed on, until its catcher sees it
+mutations: setup ## run each deliberate fault of the core, from the first seed on, until the checker that must see it does
 	$(MUTATIONS)
 
-mutants: setup ## MUTANTS mistakes drawn by SEED, built once behind a switch: tests, then the simulator, look for each; goes on where it was
+mutants: setup ## draw MUTANTS mistakes by SEED, build them once behind a switch; tests, then the simulator, look for each; resumes
 	$(CARGO) run --locked -p punctual-mutants -- --mutants $(MUTANTS) --scope $(SCOPE) $(if $(SEED),--seed $(SEED))
 
-oracle: setup ## second opinions: ORACLE_SETS stages in all release patterns, buffers against a search over arrivals, by ORACLE_SEED
+oracle: setup ## compare admission with independent searches: ORACLE_SETS stages in all release patterns, and buffers, by ORACLE_SEED
 	$(ORACLE) --features mutations --test second_opinion -- --nocapture
 	PUNCTUAL_ORACLE_SETS=$(ORACLE_SETS) PUNCTUAL_ORACLE_SEED=$(ORACLE_SEED) $(ORACLE) --test second_opinion --test occupancy \
 		-- --nocapture
 
-campaign: build ## 10,000 simulated networks, 10^8 messages; Ctrl-C and again: it goes on where it was
+campaign: build ## simulate 10,000 networks with 10^8 messages; after Ctrl-C the same command resumes
 	$(PUNCTUAL) sim --campaign $(CARGO_TARGET_DIR)/campaign.json --seeds 0..10000 --traffic-ms 2600
 
-fuzz: setup ## each fuzz target for FUZZ_SECONDS, guided by coverage
+fuzz: setup ## run each fuzz target for FUZZ_SECONDS, guided by coverage
 	scripts/fuzz $(FUZZ_SECONDS)
 
-sanitize: setup ## the unsafe code under address and thread sanitizers, Miri
+sanitize: setup ## run the unsafe code under address and thread sanitizers and Miri
 	scripts/sanitize
 
-coverage: setup ## lines of analysis and proto that tests and corpora reach, branches that they decide both ways
+coverage: setup ## measure which lines of analysis and proto tests and corpora reach, and which branches they decide both ways
 	scripts/coverage
 
-branches: setup ## branches of analysis and proto that each generator decides both ways, one way, never; target/branches/report.md
+branches: setup ## measure which branches of analysis and proto each generator decides both ways, one way or never; writes target/branches/report.md
 	scripts/branches $(GENERATORS)
 
-soak: setup ## real daemons for SOAK_SECONDS beside faults of SOAK_SEED (as root; steps the wall clock); nothing may grow or be late
+soak: setup ## run real daemons with faults of SOAK_SEED for SOAK_SECONDS (as root; steps the wall clock): nothing may grow or be late
 	PUNCTUAL_TEST_WALL_CLOCK=1 PUNCTUAL_SOAK_SECONDS=$(SOAK_SECONDS) PUNCTUAL_SOAK_SEED=$(SOAK_SEED) \
 		$(CARGO) test --locked --release -p punctual-daemon --test soak -- --nocapture
 
-attack: setup ## each hostile program and neighbour of docs/SECURITY.md for ATTACK_SECONDS, beside its control (as root)
+attack: setup ## run each hostile program and neighbour of docs/SECURITY.md for ATTACK_SECONDS, and its control (as root)
 	PUNCTUAL_ATTACK_SECONDS=$(ATTACK_SECONDS) $(CARGO) test --locked --release -p punctual-daemon --test attack -- --nocapture
 
-trials: setup ## attacks once more at daemons without what holds them off: they must do harm there (as root)
+trials: setup ## run attacks at daemons from which the defence was taken away: they must do harm there (as root)
 	$(CARGO) test --locked --release -p punctual-daemon --features trials --test attack -- without --nocapture
 	$(CARGO) test --locked --release -p punctual-cli --features trials --test trials -- --nocapture
 
-bench: build ## the micro-benchmarks of docs/PERFORMANCE.md
+bench: build ## run the micro-benchmarks of docs/PERFORMANCE.md
 	$(CARGO) bench --locked --workspace
 
 fmt: ## format everything
 	$(CARGO) fmt --all
 
-lint: setup ## format, clippy, layering, licences and sources
+lint: setup ## check format, clippy, layering, licences and sources
 	scripts/check-format
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p punctual-sim --features mutations --all-targets -- -D warnings
@@ -92,5 +92,5 @@ lint: setup ## format, clippy, layering, licences and sources
 	$(CARGO) test --locked -p punctual-cli --test layering
 	scripts/check-deny
 
-clean: ## remove what was built
+clean: ## remove everything that was built
 	$(CARGO) clean

@@ -20,7 +20,7 @@ pub const AUTHENTICATION_FIX: &str = "compare [signalling] key and the ids of [[
 /// Which daemon.
 #[derive(Args)]
 pub struct Host {
-    /// The daemon's socket [default: $PUNCTUAL_SOCKET or /run/punctual/api.sock].
+    /// Socket of the daemon to talk to [default: $PUNCTUAL_SOCKET or /run/punctual/api.sock].
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 }
@@ -101,50 +101,51 @@ pub fn degraded(hosts: &[String]) -> String {
 /// The traffic and the wish.
 #[derive(Args)]
 pub struct Traffic {
-    /// Most messages a second (25/s, 30000/1001/s), or the time between them (40ms).
+    /// Maximum rate of messages (25/s, 30000/1001/s), or the time between two messages (40ms).
     #[arg(long, value_parser = values::rate, allow_hyphen_values = true)]
     pub rate: Rate,
-    /// Longest message (110KB, 64KiB, 1400B).
+    /// Size of the longest message (110KB, 64KiB, 1400B).
     #[arg(long, value_parser = values::bytes, allow_hyphen_values = true)]
     pub size: u32,
-    /// Each message arrives within this time of its logical arrival (80ms).
+    /// Each message must arrive within this time (80ms). The time counts from the message's logical arrival: when a sender
+    /// that keeps its rate would have sent it.
     #[arg(long, value_parser = values::span, allow_hyphen_values = true)]
     pub deadline: Nanos,
-    /// Most messages at once.
+    /// How many messages may be sent at once.
     #[arg(long, default_value_t = 1, value_parser = values::count, allow_hyphen_values = true)]
     pub burst: u64,
-    /// How late the sender's timer may be without later messages waiting for it (2ms; 0ns for none). Left out: ten
-    /// message intervals, at most 10 ms.
+    /// How late the sender's timer may be without making later messages wait (2ms; 0ns for none) [default: ten
+    /// message intervals, at most 10ms].
     #[arg(long, value_name = "TIME", value_parser = values::span, allow_hyphen_values = true)]
     pub jitter: Option<Nanos>,
-    /// What happens to messages beyond rate, burst and jitter.
+    /// What to do with messages that exceed rate, burst and jitter.
     #[arg(long, value_enum, default_value = "delay")]
     pub policing: PolicingName,
-    /// Hand messages over at their deadline instead of as soon as they are there.
+    /// Hand each message to the receiver at its deadline, not as soon as it has arrived.
     #[arg(long)]
     pub at_deadline: bool,
-    /// Hold to the logical arrival at every hop: smaller buffers, latency near the deadline.
+    /// Hold each message until its logical arrival at every hop. Buffers are smaller, but latency is close to the deadline.
     #[arg(long)]
     pub regulated: bool,
-    /// What wakes the processors on the way: deadline, low-latency:10ms,4 (at least 10ms between budgets of 4
-    /// packets) or periodic:10ms,8 (a timer; 8 packets a period).
+    /// What makes the processors on the way work on this channel: deadline (packets by their deadlines),
+    /// low-latency:10ms,4 (budgets of 4 packets, at least 10ms apart) or periodic:10ms,8 (a timer, 8 packets per period).
     #[arg(long, default_value = "deadline", value_parser = values::activation)]
     pub activation: Activation,
-    /// What happens on the way to messages that cannot arrive in time any more; drop makes the channel soft.
+    /// What to do on the way with messages that cannot arrive in time any more. drop makes the channel soft.
     #[arg(long, value_enum, default_value = "deliver")]
     pub late: LateName,
-    /// The flow of this host's plan that the channel is (see 'punctual plan').
+    /// Use this flow of the host's static plan for the channel (see 'punctual plan').
     #[arg(long, value_name = "NAME", value_parser = values::flow)]
     pub flow: Option<FlowName>,
-    /// A soft guarantee: at most this share of the messages misses the deadline (0.1%, 1e-4), as long as sources
-    /// are independent of each other. Stages with admission "statistical" take more of such channels; others admit
-    /// the rate in full.
+    /// Ask for a soft guarantee: at most this share of the messages misses the deadline (0.1%, 1e-4), as long as
+    /// sources are independent of each other. Stages with admission "statistical" admit more such channels. Other stages
+    /// reserve the full rate.
     #[arg(long, value_name = "SHARE", value_parser = values::share, requires = "mean_rate")]
     pub miss_ratio: Option<Ppb>,
-    /// With --miss-ratio: the mean of the rate (5/s); what exceeds it is policed as what exceeds the rate.
+    /// With --miss-ratio: the mean rate (5/s). Messages that exceed it are treated like messages that exceed --rate.
     #[arg(long, value_name = "RATE", value_parser = values::rate, requires = "miss_ratio")]
     pub mean_rate: Option<Rate>,
-    /// With --mean-rate: the time over which the mean is kept.
+    /// With --mean-rate: the time over which the mean is taken.
     #[arg(long, value_name = "TIME", value_parser = values::span, default_value = "1s")]
     pub mean_over: Nanos,
 }
@@ -152,7 +153,7 @@ pub struct Traffic {
 /// See [`Late`].
 #[derive(Clone, Copy, ValueEnum)]
 pub enum LateName {
-    /// They are delivered and counted.
+    /// Deliver them, and count them.
     Deliver,
     /// They may be dropped.
     Drop,
@@ -161,11 +162,11 @@ pub enum LateName {
 /// See [`Policing`].
 #[derive(Clone, Copy, ValueEnum)]
 pub enum PolicingName {
-    /// They wait.
+    /// Let them wait.
     Delay,
-    /// They are dropped.
+    /// Drop them.
     Drop,
-    /// They travel as best effort.
+    /// Send them as best effort.
     Demote,
 }
 

@@ -1,7 +1,8 @@
-//! A camera and its viewer, each on a host of its own: two endsystems in this process, joined by a memory link.
+//! A camera and its viewer, each on a host of its own. Here both hosts are endsystems in this process, joined by a
+//! memory link.
 //!
-//! Run it with `cargo run -p punctual --example camera`. With daemons instead, `Endsystem::connect()` takes the
-//! place of `host(..)`, and nothing else changes.
+//! Run it with `cargo run -p punctual --example camera`. To use daemons instead, call `Endsystem::connect()` in place of
+//! `host(..)`. Nothing else changes.
 
 use std::error::Error;
 use std::path::Path;
@@ -14,8 +15,8 @@ use punctual_link::{MemoryLink, MemoryOptions};
 const FRAME_BYTES_MAX: u32 = 110_000;
 const FRAMES: u64 = 50;
 
-/// An endsystem with one link. It runs without a real-time class, so everybody may try this; leave
-/// `best_effort_host` out, and its promises become guarantees.
+/// An endsystem with one link. It runs without a real-time class, so that everybody can try this. Leave
+/// `best_effort_host` out to make its promises guarantees.
 fn host(name: &str, neighbour: &str, link: MemoryLink) -> Result<Endsystem, Box<dyn Error>> {
     let text = format!(
         r#"
@@ -29,7 +30,7 @@ fn host(name: &str, neighbour: &str, link: MemoryLink) -> Result<Endsystem, Box<
     Ok(Endsystem::embedded_with(&parse(&text, Path::new("camera.toml"))?, vec![Box::new(link)])?)
 }
 
-/// Opens with the deadline that is wished for, or else takes what the network offers instead.
+/// Opens a channel with the contract `wish`. If the network refuses and offers another contract, takes the offer.
 fn open(host: &Endsystem, wish: Contract) -> Result<punctual::Channel, OpenError> {
     let error = match host.open("cam@b", wish) {
         Err(error) => error,
@@ -48,7 +49,7 @@ fn open(host: &Endsystem, wish: Contract) -> Result<punctual::Channel, OpenError
 fn main() -> Result<(), Box<dyn Error>> {
     let (to_b, to_a) = MemoryLink::pair(MemoryOptions::default())?;
     let (a, b) = (host("a", "b", to_b)?, host("b", "a", to_a)?);
-    // Until the neighbours have greeted one another, nothing can be reached.
+    // Wait for the first HELLO of each neighbour: before that no host can be reached.
     let until = Instant::now() + Duration::from_secs(10);
     while !(a.status()?.node.links[0].alive && b.status()?.node.links[0].alive) {
         if Instant::now() > until {
@@ -57,19 +58,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         std::thread::yield_now();
     }
 
-    // The viewer, on host b, lets in whoever comes from host a.
+    // The viewer, on host b, accepts channels from host a only.
     let listener = b.listen("cam", |request| match request.from.as_str() {
         "a" => Consent::Accept,
         other => Consent::refuse(format!("{other} may not look")),
     })?;
 
-    // The camera, on host a: 25 frames a second, each at most 110 KB. 2 ms are too little for any 100 Mbit/s link.
+    // The camera, on host a: 25 frames a second, each at most 110 KB. The deadline of 2 ms is too short for a 100 Mbit/s
+    // link, so the network refuses it and offers another.
     let rate = Rate::per_second(25).ok_or("no rate")?;
     let mut camera = open(&a, Contract::new(FRAME_BYTES_MAX, rate, 1, Nanos::from_millis(2))?)?;
     let mut viewer = listener.accept()?;
     let sending = std::thread::spawn(move || {
         for number in 0..FRAMES {
-            // The frame is made where the link will read it. This waits while the contract's rate is used up.
+            // The frame is made where the link will read it. The call waits while the contract's rate is used up.
             camera.send_in_place(|frame| {
                 frame.fill(number as u8);
                 frame.len()
@@ -79,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok::<_, punctual::SendError>(camera)
     });
 
-    // Each frame is looked at where it arrived, not copied.
+    // The viewer reads each frame where it arrived, without a copy.
     for _ in 0..FRAMES {
         viewer.recv_in_place(|frame, info| {
             assert!(frame.iter().all(|byte| u64::from(*byte) == info.number), "a frame was changed");

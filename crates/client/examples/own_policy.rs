@@ -1,7 +1,7 @@
-//! An admission policy of the program's own, in the engine that it embeds: `edf`, and no more channels than two.
+//! A program that embeds an engine and brings its own admission policy: `edf` with at most two channels.
 //!
-//! Run it with `cargo run -p punctual --example own_policy`. A policy owns what one stage has given away: here that of the
-//! processor of host a. It says what it is in a [`Policy`], and decides in an [`AdmissionPolicy`].
+//! Run it with `cargo run -p punctual --example own_policy`. A policy owns the record of what one stage has given away. Here
+//! the stage is the processor of host a. A [`Policy`] describes the policy, and an [`AdmissionPolicy`] decides.
 
 use std::error::Error;
 use std::path::Path;
@@ -15,12 +15,12 @@ use punctual::policy::{
 use punctual::{Channel, Consent, Contract, Endsystem, HostConfig, Nanos, OpenError, Ppm, Rate};
 use punctual_link::{MemoryLink, MemoryOptions};
 
-/// Two, and the host's own signalling, which every stage holds.
+/// Two channels, and the channel of the host's own signalling, which every stage holds.
 const HELD_MAX: usize = 3;
 
 static AT_MOST_TWO: Policy = Policy {
     name: "at-most-two",
-    // What it delegates to says so of itself.
+    // These are properties of `edf`, to which this policy delegates.
     run: RunPolicy::Edf,
     counts_early: false,
     has_fixed_order: false,
@@ -87,7 +87,7 @@ impl AdmissionPolicy for AtMostTwo {
     }
 }
 
-/// Two hosts of this process. They run without a real-time class, so everybody may try this.
+/// Two hosts in this process. They run without a real-time class, so that everybody can try this.
 fn config(name: &str, neighbour: &str) -> Result<HostConfig, Box<dyn Error>> {
     let text = format!(
         r#"
@@ -101,7 +101,7 @@ fn config(name: &str, neighbour: &str) -> Result<HostConfig, Box<dyn Error>> {
     Ok(parse(&text, Path::new("own_policy.toml"))?)
 }
 
-/// Opens channels from host a until one is refused: those that were opened, and why the next was not.
+/// Opens channels from host a until one is refused. Returns the open channels, and why the next one was refused.
 pub fn open_until_refused() -> Result<(Vec<Channel>, OpenError), Box<dyn Error>> {
     let (to_b, to_a) = MemoryLink::pair(MemoryOptions::default())?;
     let mut of_a = config("a", "b")?;

@@ -1,9 +1,10 @@
-//! Round trips between two engines in one process, answered by handlers on the engines' own threads: what a traversal
-//! of the stack costs where nobody sleeps.
+//! Measures round trips between two engines in one process. Handlers on the engines' own threads answer, so nobody sleeps:
+//! the result is what a traversal of the stack costs.
 //!
 //!     cargo run --release -p punctual --example round_trip -- [memory|udp] [ROUND_TRIPS] [SPIN_US]
 //!
-//! Two CPUs and the right to `SCHED_FIFO`; with `BEST_EFFORT_HOST` set ordinary threads, which others pre-empt.
+//! It needs two CPUs and the right to use `SCHED_FIFO`. With `BEST_EFFORT_HOST` set it uses ordinary threads, which others
+//! may pre-empt.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -68,7 +69,7 @@ fn main() -> Result<(), Failure> {
     );
     let (mut there, mut back) = (a.open("ping@b", contract)?, b.open("pong@a", contract)?);
     let echo = pings.accept()?.on_message(move |message, _, reply| {
-        // A full queue ends the run, which says so.
+        // A full queue ends the run with an error.
         let _ = reply.send(&mut back, message);
     })?;
     let (done, wait) = mpsc::sync_channel(1);

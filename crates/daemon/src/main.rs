@@ -18,7 +18,7 @@ use tracing_subscriber::EnvFilter;
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// The daemon of one host: its engine, and the API for programs.
+/// The daemon of one host. It runs the protocol and serves programs on a socket.
 #[derive(Parser)]
 #[command(
     name = "punctuald",
@@ -29,14 +29,14 @@ struct Arguments {
     /// The host's configuration (TOML; docs/punctuald.example.toml explains every key).
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Runs without a real-time class and locked memory: nothing is guaranteed then.
+    /// Run without a real-time class and locked memory. Nothing is guaranteed then.
     #[arg(long)]
     best_effort_host: bool,
-    /// Only checks the configuration; says as warnings which links are degraded by it, and whether users may take more
-    /// descriptors together than this process may have.
+    /// Only check the configuration. Warn of links that it makes degraded, and if all users together may take more file
+    /// descriptors than this process may have.
     #[arg(long)]
     check: bool,
-    /// Says "ready", what --check found, and what failed, as JSON on standard output, a line each.
+    /// Write "ready", what --check finds, and errors as JSON to standard output, one line each.
     #[arg(long)]
     json: bool,
 }

@@ -13,19 +13,19 @@ use crate::host::{Host, Traffic, degraded, not_opened};
 use crate::output::{Outcome, Output, table};
 use crate::values;
 
-/// Ask what a channel would be offered, without opening it. The receiver must be listening.
+/// Ask whether a channel would be admitted, and with which promise, without opening it. The receiver must be listening.
 #[derive(Args)]
 #[command(
     after_help = "Example: punctual admit cam@hostb --rate 25/s --size 110KB --deadline 80ms --explain\n\
-                        Exit code 0: it would be admitted; 1: it would be refused."
+                        Exit code 0: the channel would be admitted. 1: it would be refused."
 )]
 pub struct Admit {
-    /// The listener and its host, as cam@hostb.
+    /// The receiver's name and its host, for example cam@hostb.
     #[arg(value_parser = values::address)]
     peer: Address,
     #[command(flatten)]
     traffic: Traffic,
-    /// Show what each stage's bound is made of.
+    /// Show what the bound of each stage consists of.
     #[arg(long)]
     explain: bool,
     #[command(flatten)]
@@ -110,10 +110,11 @@ fn headroom(contract: &Contract) -> String {
         Horizon::Regulated => "and waits only where hops hold to the logical arrival, as this channel asks",
     };
     format!(
-        "jitter: a message up to {} ahead of its logical arrival keeps the contract {served}: a sender of exactly the \n\
-         contract's rate whose timer is late by no more has no standing delay. What its timer is late beyond that, its next \n\
-         messages wait for and are counted as policed, until it is made up: {} a second where the contract is exactly the \n\
-         sender's rate, {} with 10 % of headroom (--rate). --jitter sets the allowance; it costs buffers at each stage.",
+        "jitter: a message up to {} ahead of its logical arrival keeps the contract {served}. So a sender of exactly the \n\
+         contract's rate whose timer is late by at most that much has no standing delay. If its timer is later, its next \n\
+         messages wait and are counted as policed, until the delay is made up. Each second makes up {} if the contract has \n\
+         exactly the sender's rate, and {} with 10 % of headroom (--rate). --jitter sets the allowance. It costs buffers at \n\
+         each stage.",
         contract.jitter_allowance(),
         made_up(1.0),
         made_up(HEADROOM),
@@ -140,16 +141,17 @@ fn explanation(stages: &[StageGrant], hosts: &[HostName]) -> String {
     format!("{bounds}\n\n{EXPLANATION}\n\n{costs}\n\n{EXPLANATION_COSTS}")
 }
 
-const EXPLANATION: &str = "offered: the smallest bound that the stage could promise now. It is made of: release (until the message is ready to
-be served), blocking (less urgent work that has begun), interference (work that our scheduler does not order; of it cold
-start, what the caches take that are cold after an idle time, once however many messages follow), own
-(the channel's own messages), others (more urgent channels). Offers, propagation and the clocks' drift over them make
-up what the route could promise; what the deadline leaves beyond that is shared out when the channel is opened.
+const EXPLANATION: &str = "offered: the smallest bound that the stage could promise now. It consists of: release (until the message is ready to
+be served), blocking (less urgent work that has begun), interference (work that our scheduler does not order; cold start is
+the part of it that cold caches take after an idle time, once, however many messages follow), own (the channel's own
+messages) and others (more urgent channels). What the route could promise consists of all offers, the propagation delays,
+and the clocks' drift meanwhile. What the deadline leaves beyond that is divided among the stages when the channel is opened.
 used now: how much of the stage is given away, without this channel.";
 
-const EXPLANATION_COSTS: &str = "cost: of one largest message, what the stage is charged for it. On a processor: taking or handing over the message,
-the first packets of its runs (a run is at most the host's quantum, see `punctual status`), the other packets, and
-copies; on a link: its bytes at the assured rate, and what the reaction to completions or to the clock may leave idle.";
+const EXPLANATION_COSTS: &str = "cost: what the stage is charged for one message of the largest size. On a processor this is: taking or handing over the
+message, the first packet of each run (a run is at most the host's quantum, see `punctual status`), the other packets, and
+copies. On a link it is: the bytes at the assured rate, and the time that the link may stand idle while its host reacts to
+completions or to the clock.";
 
 /// Where a processor's costs come from, in words.
 fn costs_from(source: CostSource) -> String {

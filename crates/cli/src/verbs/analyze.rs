@@ -19,17 +19,17 @@ const EXAMPLE: &str = "Example:
   period_ns = 2500000
   deadline_ns = 2500000
   jitter_ns = 0            # optional
-  blocks_ns = 1000000      # optional: what it blocks others for; by default its cost where it is not preemptible
+  blocks_ns = 1000000      # optional: how long it blocks others; default: its cost if it is not preemptible
   $ punctual analyze set.toml --json
 
-Responses and deadlines count from release; work that is blocked waits for all of what blocks it.
-Exit code 0 whatever the verdict, which is in \"schedulable\"; 1: the file cannot be read or makes no sense.";
+Responses and deadlines count from the release. Blocked work waits until all of the work that blocks it is done.
+Exit code 0: analysed; \"schedulable\" is the verdict. 1: the file cannot be read or makes no sense.";
 
-/// Worst-case response times of tasks on one resource.
+/// Compute worst-case response times of tasks on one resource.
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Analyze {
-    /// The task set.
+    /// File that describes the task set (see below).
     file: PathBuf,
 }
 

@@ -12,7 +12,7 @@ use punctual_host::config::quantity::Quantity;
 
 use crate::output::{Outcome, Output, Usage, table};
 
-/// Repeat a figure of the papers, beside plain kernel sockets; `list` shows which there are.
+/// Repeat an experiment of the papers on this machine, beside plain kernel sockets. `list` shows the experiments.
 #[derive(Args)]
 #[command(after_help = "Examples: sudo punctual bench clips-isolation --quick\n          \
                   sudo punctual bench rio-latency --driver udp --json\n          \
@@ -20,16 +20,16 @@ use crate::output::{Outcome, Output, Usage, table};
                   sudo punctual bench rio-latency --peer 10.0.0.2 --rate 1Gbit/s\n\
                   Plots and JSON go to target/bench/")]
 pub struct Bench {
-    /// Its name, or `list`.
+    /// Name of the experiment, or `list`.
     #[arg(required_unless_present = "serve")]
     name: Option<String>,
-    /// Fewer points and shorter slices: done within 60 s.
+    /// Measure fewer points in shorter slices: done within 60 s.
     #[arg(long)]
     quick: bool,
     /// As short as it runs at all, to see that it does; its figures say nothing.
     #[arg(long, hide = true)]
     smoke: bool,
-    /// Where the plot, the JSON and the daemons' logs go.
+    /// Directory for the plot, the JSON and the daemons' logs.
     #[arg(long, default_value = "target/bench", value_name = "DIR")]
     directory: PathBuf,
     /// What carries Punctual's links; default: xdp where this host has it, udp with --peer.
@@ -38,13 +38,13 @@ pub struct Bench {
     /// Run over two machines: HOST or HOST:PORT, where `punctual bench --serve` runs.
     #[arg(long, value_name = "HOST", conflicts_with = "serve")]
     peer: Option<String>,
-    /// Rate of the link to the peer; default: what the network interface says.
+    /// Rate of the link to the peer [default: what the network interface says].
     #[arg(long, value_name = "RATE", value_parser = <BitRate as Quantity>::parse, requires = "peer")]
     rate: Option<BitRate>,
-    /// Be the other machine, until Ctrl-C. Whoever reaches the address can load this machine: use a private network.
+    /// Serve as the other machine until Ctrl-C. Anybody who reaches the address can load this machine: use a private network.
     #[arg(long, conflicts_with_all = ["name", "quick", "driver"])]
     serve: bool,
-    /// Where to serve.
+    /// Address to serve on.
     #[arg(long, value_name = "ADDR", requires = "serve",
           default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, peer::PORT_DEFAULT)))]
     listen: SocketAddr,

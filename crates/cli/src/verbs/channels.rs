@@ -10,11 +10,12 @@ use crate::causes::with_causes;
 use crate::host::Host;
 use crate::output::{Outcome, Output, table};
 
-/// List the channels that start at, pass or end at this host, with promise and evidence.
+/// List the channels that start at, pass through or end at this host: what is promised and what was observed.
 #[derive(Args)]
 #[command(
-    after_help = "Example: punctual channels --json\nIn JSON, why nothing is guaranteed across a channel stands in its \
-                        \"degraded\": a place, \"cause_kind\" and \"cause_text\" each. \"late\" is what \"misses\" is."
+    after_help = "Example: punctual channels --json\nIn JSON, the list \"degraded\" of a channel says why nothing is guaranteed \
+                        across it: a place, \"cause_kind\" and \"cause_text\" each. \"late\" and \"misses\" are the same \
+                        number."
 )]
 pub struct Channels {
     #[command(flatten)]

@@ -7,13 +7,14 @@ use punctual_experiments::demo::{self, DemoOptions};
 
 use crate::output::{Outcome, Output};
 
-/// Run the main job on three hosts in network namespaces, beside kernel sockets, plain and with priorities set by hand.
+/// Show the whole system at work: a film, a control loop and a flood over three hosts in network namespaces.
 ///
-/// Needs root for guarantees; without it the demo runs degraded and says so. Takes about 40 s.
+/// The same traffic also runs through kernel sockets, plain and with priorities set by hand. Guarantees need root; without
+/// it the demo runs degraded and says so. It takes about 40 s.
 #[derive(Args)]
 #[command(after_help = "Example: sudo punctual demo\nThen open target/demo/report.html")]
 pub struct Demo {
-    /// Where report.html, report.json and the daemons' logs go.
+    /// Directory for report.html, report.json and the daemons' logs.
     #[arg(long, default_value = "target/demo", value_name = "DIR")]
     directory: PathBuf,
 }

@@ -13,18 +13,18 @@ use crate::output::{Outcome, Output};
 /// Where the configuration is unless told otherwise.
 const CONFIG_DEFAULT: &str = "/etc/punctual.toml";
 
-/// Check this host and its configuration, with the fix for each finding.
+/// Check whether this host and its configuration can give guarantees. Each finding comes with its fix.
 #[derive(Args)]
 #[command(after_help = "Examples: punctual doctor --config /etc/punctual.toml\n          \
-                        punctual doctor --repair    after a daemon, demo or bench was killed: puts its devices back, \
+                        punctual doctor --repair    after a daemon, demo or bench was killed: restores its devices, \
                         removes its namespaces\n\
-                        Exit code 0: no problem; 1: guarantees are not possible like this.")]
+                        Exit code 0: no problem found. 1: this host cannot give guarantees as it is.")]
 pub struct Doctor {
-    /// The daemon's configuration [default: /etc/punctual.toml where there is one].
+    /// The daemon's configuration [default: /etc/punctual.toml if it exists].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Put back what a daemon that was killed left on network devices (qdisc, NAPI threads, interrupt deferral), and remove
-    /// the network namespaces of demos and experiments that were killed, with what still runs in them.
+    /// Undo what a killed daemon left changed on network devices (qdisc, NAPI threads, interrupt deferral). Remove the
+    /// network namespaces of killed demos and experiments, and end what still runs in them.
     #[arg(long)]
     repair: bool,
     #[command(flatten)]

@@ -24,29 +24,31 @@ const EXAMPLE: &str = "Example:
   [[flow]]                   # interference_share, neighbours
   name = \"camera\"
   from = \"a\"
-  to = \"b\"                   # a host of this file, or any other; absent: work on one host
+  to = \"b\"                   # a host of this file or any other; left out: work on one host
   period = \"10ms\"
-  size = \"11200B\"            # a message of a period; or packets = 8; or size with rate = \"200/s\"
-  deadline = \"8ms\"           # optional: from the timer on; by default the period
+  size = \"11200B\"            # one message per period; or packets = 8; or size with rate = \"200/s\"
+  deadline = \"8ms\"           # optional, counts from the timer; default: the period
   [[flow]]
   name = \"control\"
   from = \"a\"
   period = \"10ms\"
   packets = 1
-  cost = \"300us\"             # optional: of a period's packets; by default what the host's costs say
-  after = [\"camera\"]         # it goes after this one
+  cost = \"300us\"             # optional, of one period's packets; default: by the host's costs
+  after = [\"camera\"]         # runs after this one
   $ punctual plan flows.toml --output plan.toml   # then: [processor] policy = \"rmdp\", plan = \"plan.toml\"
   $ punctual send cam@b --flow camera --rate 100/s --size 11200B --deadline 40ms < film
 
-Periods are a 128th shorter than written, as policing and admission have them. Exit code 0: schedulable; 1: not.";
+The plan uses periods that are a 128th shorter than written, as policing and admission do.
+Exit code 0: the flows are schedulable. 1: they are not.";
 
-/// Give periodic flows their rate groups, priorities and budgets, and say whether and by which margin they fit.
+/// Make a static schedule: give periodic flows rate groups, priorities and budgets, and say whether they fit, and with which
+/// margin.
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Plan {
-    /// The flows.
+    /// File that describes the flows (see below).
     file: PathBuf,
-    /// Write the plan that hosts load.
+    /// Write the plan to this file, for hosts to load.
     #[arg(long, value_name = "PATH")]
     output: Option<PathBuf>,
 }

@@ -11,32 +11,32 @@ use crate::host::Host;
 use crate::link_rate::{self, LinkRate};
 use crate::output::{Outcome, Output, Usage};
 
-/// Measure this machine's execution profile, which admission rests on, beside the papers' tables.
+/// Measure what protocol work costs on this machine. Admission uses the result. The papers' figures are shown beside it.
 #[derive(Args)]
 #[command(after_help = "Examples: sudo punctual profile --output /var/lib/punctual/profile.toml\n          \
-                  sudo punctual profile --link to-b    what this link of the running daemon drains, in half a second\n          \
+                  sudo punctual profile --link to-b    the rate that this link of the running daemon drains, in half a second\n          \
                   sudo punctual profile --quick --config /etc/punctual.toml --link to-b --json\n\
-                  The host reads it with profile = \"/var/lib/punctual/profile.toml\" in [processor].\n\
-                  Measure on an otherwise idle machine; a running punctuald disturbs it, unless it measures its own link.")]
+                  To use the profile, write profile = \"/var/lib/punctual/profile.toml\" into [processor] of the host's configuration.\n\
+                  Measure on an otherwise idle machine. A running punctuald disturbs the measurement, unless it measures its own link.")]
 pub struct Profile {
-    /// Where the profile goes.
+    /// File to write the profile to.
     #[arg(long, default_value = "profile.toml", value_name = "FILE")]
     output: PathBuf,
-    /// A few seconds instead of about a minute; does not replace a full profile.
+    /// Measure for a few seconds instead of about a minute. A quick profile does not replace a full one.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// A quick profile may replace a full one.
+    /// Let a quick profile replace a full one.
     #[arg(long)]
     force: bool,
-    /// About a minute: the default.
+    /// Measure for about a minute (the default).
     #[arg(long)]
     full: bool,
-    /// The host's configuration: the profile is measured on its driver, and its links' drain rates are measured
-    /// where a neighbour answers.
+    /// The host's configuration. The profile is then measured with its driver, and the drain rate of each of its links
+    /// whose neighbour answers.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Only what this link drains: measured by the running daemon with the neighbour's help, while no channel uses it. With
-    /// --config it is measured without a daemon, by what the driver completes.
+    /// Measure only the rate that this link drains. The running daemon does it with the neighbour's help, while no channel
+    /// uses the link. With --config it is measured without a daemon, by what the driver completes.
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
     /// What the costs are measured on [default: what the configuration says, or udp].

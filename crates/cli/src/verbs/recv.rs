@@ -17,36 +17,37 @@ use crate::stages::{self, StageSeen, Stages};
 use crate::units::with_units;
 use crate::values;
 
-/// Listen on a name, take one channel, write its messages to standard output until it ends.
+/// Listen on a name, accept one channel, and write its messages to standard output until it ends.
 #[derive(Args)]
 #[command(
-    after_help = "Example: punctual recv cam | ffplay -f h264 -\nSays on standard error that it listens. A sender that \
-                        fails before its first message is told of there, and it listens again.\nA stage on the way that breaks its promise is said on \
-                        standard error as soon as this host hears of it. With --json the summary goes to standard error, \
-                        too, as its last line (a line of its own for each sender that failed before its first message): \
-                        standard output carries the messages (or an object with \"error\", where it failed before the \
-                        first).\n\
-                        Exit code 0: the sender ended the channel, or --count messages came; 1: it was killed, or the path \
-                        or a daemon was lost."
+    after_help = "Example: punctual recv cam | ffplay -f h264 -\nrecv says on standard error that it listens. If a sender \
+                        fails before its first message, recv says so there and listens again. If a stage on the way breaks \
+                        its promise, recv says so on standard error as soon as this host hears of it.\n\
+                        Standard output carries the messages. With --json the summary is therefore the last line on \
+                        standard error (and each sender that failed before its first message has a line there). If recv \
+                        itself fails before the first message, standard output gets an object with \"error\".\n\
+                        Exit code 0: the sender ended the channel, or --count messages came. 1: the sender was killed, or \
+                        the path or a daemon was lost."
 )]
 pub struct Recv {
-    /// The name that senders open to.
+    /// The name that senders use: cam for cam@THISHOST.
     #[arg(value_parser = values::name)]
     name: Name,
-    /// Stop after so many messages.
+    /// Stop after this many messages.
     #[arg(long, value_parser = values::count)]
     count: Option<u64>,
-    /// Say for each message when it came, on standard error.
+    /// Write a line for each message to standard error: when it came, and how close to its deadline.
     #[arg(long)]
     info: bool,
-    /// Only let this host in.
+    /// Accept senders on this host only.
     #[arg(long, value_name = "HOST", value_parser = values::name)]
     from: Option<Name>,
-    /// Receive in SCHED_FIFO, at the priority that this host maps the channel's class and period to.
+    /// Receive in a SCHED_FIFO thread, with the priority that this host gives to the channel's class and period. The
+    /// operator must allow it (co_schedule).
     #[arg(long)]
     co_schedule: bool,
-    /// How long this receiver may stop taking messages without losing one (200ms): the daemon keeps as many for it, within
-    /// this user's quota of buffers. Left out: 20ms where the quota has room for that.
+    /// How long this receiver may stop taking messages without losing one (200ms). The daemon's buffers for it count in
+    /// this user's quota [default: 20ms if the quota has room for that].
     #[arg(long, value_name = "TIME", value_parser = values::span)]
     stall: Option<Nanos>,
     #[command(flatten)]

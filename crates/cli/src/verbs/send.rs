@@ -24,21 +24,23 @@ const FLUSH: Duration = Duration::from_secs(60);
 /// How long the daemon may take beyond D to say what arrived: it ends this sooner by itself.
 const SETTLE: Duration = Duration::from_secs(60);
 
-/// Send standard input through a guaranteed channel, message by message, at most at the contract's rate.
+/// Send standard input through a guaranteed channel, message by message, no faster than the contract's rate.
 #[derive(Args)]
 #[command(after_help = "Example: ffmpeg -re -i film.mp4 -c:v copy -bsf:v h264_mp4toannexb -f h264 - \\\n  \
                         | punctual send cam@hostb --rate 25/s --size 110KB --deadline 80ms\n\
-                        Waits for the receiver's host to say what arrived. Exit code 0: all did, late or not (of a \
-                        soft contract, or with --policing demote: it ended in order); 1: not so, or nobody knows. What was \
-                        late the last line says; a stage on the way that breaks its promise is said as soon as this host \
-                        hears of it.")]
+                        At the end send waits until the receiver's host has said what arrived. The last line says what was \
+                        late or lost. If a stage on the way breaks its promise, send says so as soon as this host hears \
+                        of it.\n\
+                        Exit code 0: all messages arrived, in time or late (with a soft contract or --policing demote: the \
+                        channel ended in order). 1: some did not arrive, or nobody knows.")]
 pub struct Send {
-    /// The listener and its host, as cam@hostb.
+    /// The receiver's name and its host, for example cam@hostb.
     #[arg(value_parser = values::address)]
     peer: Address,
     #[command(flatten)]
     traffic: Traffic,
-    /// Where messages end: auto, h264 (a frame each), h264:1400B (frames cut up), lines, or blocks as 1400B.
+    /// How to cut the input into messages: auto, h264 (one frame each), h264:1400B (frames cut into pieces), lines, or
+    /// blocks of a size such as 1400B.
     #[arg(long, default_value = "auto")]
     split: Split,
     #[command(flatten)]

@@ -19,25 +19,25 @@ const EXAMPLE: &str = "Examples:
   $ punctual suggest film.csv --deadline 80ms
   $ punctual suggest examples/traces/bikes-640x272-h264.csv --deadline 80ms --contract 30KB,25/s,1
 
-RECORDING is a raw H.264 stream (Annex B), the CSV of ffprobe, or a line `frame,pts_s,bytes,...` and then one line a frame in
-the order of sending. Below each choice stand the flags of 'punctual send' that ask for it.";
+RECORDING is a raw H.264 stream (Annex B), the CSV of ffprobe, or a CSV with the header `frame,pts_s,bytes,...` and one line
+per frame in the order of sending. The flags of 'punctual send' that ask for a choice are printed below it.";
 
-/// Contracts for a recorded stream.
+/// Suggest contracts for a recorded stream.
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Suggest {
-    /// The recorded stream: .h264, or CSV.
+    /// The recorded stream: a .h264 or CSV file.
     recording: PathBuf,
-    /// Frames a second of a .h264 stream (25/s), where the stream does not say it or says it wrongly.
+    /// Frame rate of a .h264 stream (25/s), if the stream does not say it or says it wrongly.
     #[arg(long, value_parser = values::rate)]
     rate: Option<Rate>,
-    /// A frame must be complete so long after it was sent.
+    /// A frame must have arrived completely within this time after it was sent.
     #[arg(long, value_parser = values::span)]
     deadline: Nanos,
-    /// Also say how the stream fares under the contract S,R,B (110KB,25/s,1) with this deadline.
+    /// Also say how the stream would fare under this contract: size, rate and burst (110KB,25/s,1), with --deadline.
     #[arg(long, value_name = "S,R,B", value_parser = traffic)]
     contract: Option<Traffic>,
-    /// Payload of a packet.
+    /// Payload of one packet.
     #[arg(long, value_parser = values::fragment, default_value = "1400B")]
     fragment: u32,
 }

@@ -117,42 +117,42 @@ const THREAD_END: &[Call] = &[
     call!(
         SYS_munmap,
         &[&[below(1, SIGNAL_STACK_BYTES_MAX)]],
-        "less than 128 KiB: the thread ends, and with it its signal stack",
+        "less than 128 KiB: the thread ends and frees its signal stack",
     ),
     call!(
         SYS_madvise,
         &[&[is(2, libc::MADV_DONTNEED)]],
-        "MADV_DONTNEED: the thread ends, its stack is not needed"
+        "MADV_DONTNEED: the thread ends and gives its stack back"
     ),
 ];
 
 /// Locks, time, and a thread's end.
 const EVERY_THREAD: &[Call] = &[
     call!(SYS_futex, "locks and channels between threads of the daemon"),
-    call!(SYS_sched_yield, "the same, where another thread is just done"),
-    call!(SYS_clock_gettime, "the time, where the vDSO has none; CPU time of the thread"),
-    call!(SYS_getcpu, "on which CPU it runs, where the vDSO does not say"),
-    call!(SYS_prctl, &[&[is(0, PR_GET_AUXV)]], "PR_GET_AUXV: where the vDSO lies, once a process"),
-    call!(SYS_getrandom, "keys of hash tables, once a thread"),
+    call!(SYS_sched_yield, "waits briefly for a thread that is about to release a lock or channel"),
+    call!(SYS_clock_gettime, "the time, where the vDSO does not give it; CPU time of the thread"),
+    call!(SYS_getcpu, "on which CPU the thread runs, where the vDSO does not say"),
+    call!(SYS_prctl, &[&[is(0, PR_GET_AUXV)]], "PR_GET_AUXV: finds the vDSO in memory, once per process"),
+    call!(SYS_getrandom, "keys of hash tables, once per thread"),
     call!(SYS_write, &[&[is(0, libc::STDERR_FILENO)]], "to standard error: the log"),
     call!(
         SYS_writev,
         &[&[is(0, libc::STDERR_FILENO)]],
-        "to standard error: why the C library ends the process",
+        "to standard error: the C library says why it ends the process",
     ),
-    call!(SYS_restart_syscall, "a wait goes on after the process was stopped"),
+    call!(SYS_restart_syscall, "continues a wait after the process was stopped"),
     call!(SYS_rt_sigprocmask, "the thread ends"),
-    call!(SYS_sigaltstack, "the same"),
-    call!(SYS_exit, "the same"),
-    call!(SYS_rt_sigreturn, "the handler that refuses a call returns"),
+    call!(SYS_sigaltstack, "the thread ends"),
+    call!(SYS_exit, "the thread ends"),
+    call!(SYS_rt_sigreturn, "returns from the handler that refuses a call"),
     call!(
         SYS_rt_sigaction,
         &[&[is(0, libc::SIGSEGV)], &[is(0, libc::SIGBUS)], &[is(0, libc::SIGABRT)]],
-        "SIGSEGV, SIGBUS, SIGABRT: a fault of its own ends the process",
+        "SIGSEGV, SIGBUS, SIGABRT: a fault of the daemon itself ends the process",
     ),
-    call!(SYS_tgkill, &[&[is(2, libc::SIGABRT)]], "SIGABRT: the same"),
-    call!(SYS_getpid, "the same"),
-    call!(SYS_gettid, "the same"),
+    call!(SYS_tgkill, &[&[is(2, libc::SIGABRT)]], "SIGABRT: a fault of the daemon itself ends the process"),
+    call!(SYS_getpid, "a fault of the daemon itself ends the process"),
+    call!(SYS_gettid, "a fault of the daemon itself ends the process"),
 ];
 
 /// `PR_GET_AUXV` of `prctl.h`.
@@ -164,34 +164,41 @@ const BPF_MAP_DELETE_ELEM: libc::c_int = 3;
 const BPF_LINK_DETACH: libc::c_int = 34;
 
 const PROCESSOR: &[Call] = &[
-    call!(SYS_epoll_pwait2, "waits for links, doorbells, commands"),
+    call!(SYS_epoll_pwait2, "waits for links, doorbells and commands"),
     #[cfg(target_arch = "x86_64")]
-    call!(SYS_epoll_wait, "the same before Linux 5.11"),
-    call!(SYS_epoll_pwait, "the same before Linux 5.11"),
-    call!(SYS_timerfd_settime, "the same before Linux 5.11"),
+    call!(SYS_epoll_wait, "waits for links, doorbells and commands before Linux 5.11"),
+    call!(SYS_epoll_pwait, "waits for links, doorbells and commands before Linux 5.11"),
+    call!(SYS_timerfd_settime, "sets the end of a wait before Linux 5.11"),
     call!(
         SYS_write,
         &[&[is_long(2, EVENTFD_BYTES)]],
-        "8 bytes: an eventfd that wakes a thread of the daemon; a bell of root or of the daemon's own user",
+        "8 bytes: wakes a thread of the daemon; rings a bell of root or of the daemon's own user",
     ),
     call!(
         SYS_read,
         &[&[is_long(2, EVENTFD_BYTES)]],
-        "8 bytes: an eventfd of the daemon's own, after it was rung"
+        "8 bytes: resets an eventfd of the daemon's own after it was rung"
     ),
-    call!(SYS_epoll_ctl, "doorbells that come, go and ring too often; a device that comes back"),
-    call!(SYS_recvmmsg, "udp: takes packets in"),
+    call!(
+        SYS_epoll_ctl,
+        "adds and removes doorbells, mutes those that ring too often; adds a device that comes back"
+    ),
+    call!(SYS_recvmmsg, "udp: receives packets"),
     call!(SYS_sendmmsg, "udp: sends packets"),
-    call!(SYS_ioctl, &[&[is(1, libc::TIOCOUTQ as libc::c_int)]], "SIOCOUTQ; udp: what is still to leave"),
+    call!(
+        SYS_ioctl,
+        &[&[is(1, libc::TIOCOUTQ as libc::c_int)]],
+        "SIOCOUTQ; udp: how many bytes have not left yet"
+    ),
     call!(
         SYS_sendto,
         &[&[is_long(1, 0), is_long(2, 0)]],
-        "no bytes; xdp: the kernel is to look at the ring of packets to send",
+        "no bytes; xdp: asks the kernel to look at the ring of packets to send",
     ),
     call!(
         SYS_recvfrom,
         &[&[is_long(1, 0), is_long(2, 0)]],
-        "no bytes; xdp: the kernel is to look at the ring of frames to fill",
+        "no bytes; xdp: asks the kernel to look at the ring of frames to fill",
     ),
     call!(SYS_getsockopt, &[&AF_XDP_STATISTICS], "XDP_STATISTICS; xdp: what the kernel dropped"),
     call!(
@@ -199,7 +206,11 @@ const PROCESSOR: &[Call] = &[
         &[&[is(0, BPF_MAP_LOOKUP_ELEM)], &[is(0, BPF_MAP_UPDATE_ELEM)], &[is(0, BPF_MAP_DELETE_ELEM)]],
         "look up, update, delete; xdp: filters of channels, and what they counted",
     ),
-    call!(SYS_sched_setattr, &[&[is(0, 0)]], "of itself; class deadline: the runtime follows admission"),
+    call!(
+        SYS_sched_setattr,
+        &[&[is(0, 0)]],
+        "its own attributes; class deadline: the runtime follows admission"
+    ),
 ];
 
 const ADMISSION: &[Call] = &[

@@ -14,11 +14,11 @@ use super::campaign;
 use crate::output::Usage;
 
 const EXAMPLE: &str = "Examples:
-  $ punctual sim --seeds 0..200                 # 200 drawn networks on all cores
+  $ punctual sim --seeds 0..200                 # 200 random networks on all cores
   $ punctual sim --replay 42 --trace            # one of them, step by step
   $ punctual sim --replay 42 --trace-file t.json   # for ui.perfetto.dev
   $ punctual sim --campaign campaign.json --seeds 0..10000 --traffic-ms 4000
-  $ punctual sim --minimise 42                  # the smallest plan that goes wrong as seed 42 does
+  $ punctual sim --minimise 42                  # the smallest plan that fails as seed 42 does
   $ punctual sim --case target/sim/seed-42.toml --trace
   $ punctual sim --seed 1 --size small --uptime-h 24
   $ punctual sim --seed 1 --size small --drift-h 2     # clocks 200 ppm apart, full rate
@@ -32,8 +32,8 @@ const EXAMPLE: &str = "Examples:
   name = \"b\"
   [[link]]
   between = [\"a\", \"b\"]
-  rate_mbit = 40               # whatever is left out, the seed decides
-  [[channel]]                  # none: channels are drawn as well
+  rate_mbit = 40               # the seed decides what is left out
+  [[channel]]                  # left out: the seed decides on channels, too
   from = \"a\"
   to = \"b\"
   message_bytes_max = 20000
@@ -41,59 +41,61 @@ const EXAMPLE: &str = "Examples:
   deadline_us = 80000
   arrivals = \"greedy\"          # periodic, bursts, synchronous, greedy, sporadic, breaker
 
-Exit code 1 where anything was violated, or a campaign was stopped before its end.";
+Exit code 0: nothing was violated. 1: something was violated, or a campaign was stopped before its end.";
 
-/// Simulate networks of real nodes: no promise may be broken, nothing may be left behind.
+/// Simulate networks of real nodes, with faults, and check that no promise is broken and nothing is left behind.
 #[derive(Args)]
 #[command(after_help = EXAMPLE, group = ArgGroup::new("which").required(true).multiple(true))]
 pub struct Sim {
-    /// One seed; the same seed gives the same run to the bit.
+    /// Run one seed. The same seed always gives exactly the same run.
     #[arg(long, group = "which", value_name = "N", visible_alias = "replay")]
     seed: Option<u64>,
-    /// Every seed from A on, B not included; of a campaign 0..10000 unless given.
+    /// Run every seed from A up to, but not including, B [default of a campaign: 0..10000].
     #[arg(long, group = "which", value_name = "A..B", value_parser = range, conflicts_with = "seed")]
     seeds: Option<Range<u64>>,
-    /// Adds the seeds that are not in FILE yet to what it holds; Ctrl-C at any time, the same command goes on.
+    /// Run the seeds that FILE does not have results of yet, and add their results. Stop it with Ctrl-C at any time; the
+    /// same command continues.
     #[arg(long, group = "which", value_name = "FILE", conflicts_with_all = ["seed", "trace", "trace_file"])]
     campaign: Option<PathBuf>,
-    /// Cuts the plan of seed N down to what still shows its first violation, and writes that as a case.
+    /// Cut the plan of seed N down to the smallest that still shows its first violation, and write it as a case.
     #[arg(long, group = "which", value_name = "N",
           conflicts_with_all = ["seed", "seeds", "campaign", "trace", "trace_file"])]
     minimise: Option<u64>,
-    /// Runs the cases of FILE: what --minimise has written, or one of tests/seeds. They say all but what to show.
+    /// Run the cases of FILE: one that --minimise has written, or one of tests/seeds. A case says everything about the run
+    /// except what to show.
     #[arg(long, group = "which", value_name = "FILE",
           conflicts_with_all = ["seed", "seeds", "campaign", "minimise", "topology", "traffic_ms", "uptime_h",
                                 "drift_h", "class", "size", "faults", "loss_ppm", "duplicate_ppm", "delay_ppm",
                                 "delay_max_ms", "corrupt_ppm"])]
     case: Option<PathBuf>,
-    /// Where --minimise writes; default: target/sim/seed-N.toml.
+    /// File that --minimise writes [default: target/sim/seed-N.toml].
     #[arg(long, value_name = "FILE", requires = "minimise", conflicts_with_all = ["seed", "seeds", "campaign", "case"])]
     pub write: Option<PathBuf>,
-    /// Hosts, links and perhaps channels, in TOML or JSON; drawn where missing.
+    /// Hosts, links and perhaps channels, in TOML or JSON. The seed decides what is left out.
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// The timeline of one seed, or of a case.
+    /// Print the timeline of one seed or case.
     #[arg(long)]
     pub trace: bool,
-    /// The same as a trace file that ui.perfetto.dev and chrome://tracing show.
+    /// Write the timeline as a trace file for ui.perfetto.dev or chrome://tracing.
     #[arg(long, value_name = "FILE")]
     pub trace_file: Option<PathBuf>,
-    /// How long applications send, in virtual milliseconds; drawn where missing.
+    /// How long applications send, in virtual milliseconds [default: the seed decides].
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     traffic_ms: Option<u64>,
-    /// A long run instead: so many virtual hours of little traffic in which channels come and go.
+    /// Make a long run: this many virtual hours of little traffic, in which channels come and go.
     #[arg(long, value_name = "HOURS", conflicts_with = "traffic_ms", value_parser = clap::value_parser!(u64).range(1..=1_000))]
     uptime_h: Option<u64>,
-    /// A long run instead: so many virtual hours of traffic at full rate, between clocks that part by 200 ppm.
+    /// Make a long run: this many virtual hours of traffic at full rate, between clocks that drift apart by 200 ppm.
     #[arg(long, value_name = "HOURS", conflicts_with_all = ["traffic_ms", "uptime_h"],
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     drift_h: Option<u64>,
-    /// What kind of runs: mixed (everything drawn for itself), tight (every margin is small), crowded (guaranteed
-    /// traffic takes all of the links that it may have), soft (soft channels beside hard ones); drawn where missing.
+    /// Kind of runs: mixed (everything is random), tight (every margin is small), crowded (guaranteed traffic takes all
+    /// of the links that it may have), soft (soft channels beside hard ones) [default: the seed decides].
     #[arg(long, value_parser = named::<Class>)]
     class: Option<Class>,
-    /// How large drawn networks are: small (2 to 7 hosts), medium (8 to 64), large (65 to 200), huge (201 to 2,000);
-    /// drawn where missing.
+    /// Size of random networks: small (2 to 7 hosts), medium (8 to 64), large (65 to 200), huge (201 to 2,000)
+    /// [default: the seed decides].
     #[arg(long, value_parser = named::<SizeChoice>)]
     size: Option<SizeChoice>,
     #[command(flatten)]
@@ -103,24 +105,24 @@ pub struct Sim {
 /// What happens to frames. With none of these, one seed in four has faults of its own.
 #[derive(Args)]
 struct FaultArgs {
-    /// Kinds of faults, of which every seed then draws some: all, none, or a list of frames, partition, pause, crash,
-    /// clock, heap, lie, flood, forge, version, apps. Without it half of the seeds have a schedule of them.
+    /// Kinds of faults from which every seed chooses some: all, none, or a list of frames, partition, pause, crash,
+    /// clock, heap, lie, flood, forge, version, apps. Without this option half of the seeds have such faults.
     #[arg(long, value_name = "KINDS", value_parser = FaultKinds::from_str)]
     faults: Option<FaultKinds>,
-    /// Frames in a million that are lost.
+    /// How many frames in a million are lost.
     #[arg(long, value_name = "PPM", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     loss_ppm: Option<u32>,
-    /// Frames in a million that arrive twice.
+    /// How many frames in a million arrive twice.
     #[arg(long, value_name = "PPM", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     duplicate_ppm: Option<u32>,
-    /// Frames in a million that are up to --delay-max-ms late and overtaken.
+    /// How many frames in a million are delayed, by up to --delay-max-ms, so that others overtake them.
     #[arg(long, value_name = "PPM", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     delay_ppm: Option<u32>,
-    /// See --delay-ppm.
+    /// The longest delay for --delay-ppm, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 10, requires = "delay_ppm",
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     delay_max_ms: u64,
-    /// Frames in a million that are corrupted, and dropped for their checksum.
+    /// How many frames in a million are corrupted. Their checksum makes the receiver drop them.
     #[arg(long, value_name = "PPM", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     corrupt_ppm: Option<u32>,
 }
