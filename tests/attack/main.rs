@@ -34,6 +34,7 @@ mod owners;
 mod pages;
 #[cfg(feature = "trials")]
 mod places;
+mod ports;
 mod proc;
 mod requests;
 mod trials;

@@ -86,7 +86,7 @@ pub fn calls(kind: ThreadKind) -> impl Iterator<Item = &'static Call> {
         ThreadKind::Service => &[EVERY_THREAD, MEMORY, RINGER, SERVICE],
         ThreadKind::Ringer => &[EVERY_THREAD, MEMORY, RINGER],
         ThreadKind::Admission => &[EVERY_THREAD, MEMORY, ADMISSION],
-        ThreadKind::Heap => &[EVERY_THREAD, MEMORY],
+        ThreadKind::Heap => &[EVERY_THREAD, MEMORY, KEEPER],
         ThreadKind::Links => &[EVERY_THREAD, MEMORY, DEVICES, LINKS],
         ThreadKind::Devices => &[EVERY_THREAD, MEMORY, DEVICES],
     };
@@ -218,6 +218,8 @@ const ADMISSION: &[Call] = &[
     call!(SYS_close, "what remains of an engine that has ended meanwhile"),
     call!(SYS_fcntl, &[&[is(1, libc::F_GETFD)]], "F_GETFD: the same, in debug builds"),
 ];
+
+const KEEPER: &[Call] = &[call!(SYS_sched_setattr, &[&[is(0, 0)]], "of itself: its class")];
 
 const RINGER: &[Call] = &[
     call!(SYS_write, &[&[is_long(2, EVENTFD_BYTES)]], "8 bytes: a bell; memory was given back"),

@@ -12,6 +12,9 @@ use super::stack::Stack;
 use crate::calls::{self, Forbidden, ThreadKind};
 use crate::realtime::{self, SchedulingClass};
 
+/// A pool of more bytes than this is nothing that the processor waits for: it is filled as an ordinary thread, before channels
+/// are opened. This much takes some 2 ms.
+const URGENT_BYTES_MAX: usize = 8 << 20;
 /// It keeps no table and calls nothing deep.
 const STACK_BYTES: usize = 64 << 10;
 
@@ -46,19 +49,19 @@ impl Desk {
         }
     }
 
-    /// Starts the thread. Where the processor has a real-time class, it goes before other ordinary threads.
+    /// Starts the thread. Where the processor has a real-time class, it goes right behind that, but for what takes long.
     pub fn open(&'static self, class: SchedulingClass, forbidden: Forbidden) -> io::Result<()> {
         self.closes.store(false, Ordering::Release);
         let (started, starting) = std::sync::mpsc::sync_channel(1);
         std::thread::Builder::new().name("punctual-heap".into()).stack_size(STACK_BYTES).spawn(
             move || {
-                let prepared = realtime::go_before_ordinary_threads(class)
+                let prepared = realtime::go_behind_the_processor(class)
                     .and_then(|()| calls::confine(ThreadKind::Heap, forbidden));
                 let is_ready = prepared.is_ok();
                 // The other side waits for it.
                 let _ = started.send(prepared);
                 if is_ready {
-                    self.keep();
+                    self.keep(class);
                 }
             },
         )?;
@@ -132,13 +135,16 @@ impl Desk {
     }
 
     /// What the thread does.
-    fn keep(&self) {
+    fn keep(&self, class: SchedulingClass) {
         loop {
             let seen = self.work.load(Ordering::Acquire);
-            Kind::ALL.into_iter().for_each(|kind| self.bring(kind));
-            for pool in self.retired.take() {
-                // SAFETY: empty, and out of the table: nobody has a block of it.
-                unsafe { Owned::from_raw(pool).unmap() };
+            Kind::ALL.into_iter().for_each(|kind| self.bring(kind, class));
+            let mut retired = self.retired.take().peekable();
+            if retired.peek().is_some() {
+                at_leisure(class, || {
+                    // SAFETY: empty, and out of the table: nobody has a block of it.
+                    retired.for_each(|pool| unsafe { Owned::from_raw(pool).unmap() });
+                });
             }
             if self.closes.load(Ordering::Acquire) {
                 return;
@@ -147,13 +153,15 @@ impl Desk {
         }
     }
 
-    fn bring(&self, kind: Kind) {
+    fn bring(&self, kind: Kind, class: SchedulingClass) {
         let bytes = self.wanted[kind as usize].swap(0, Ordering::Acquire);
         if bytes == 0 {
             return;
         }
         let block_bytes = self.block[kind as usize].swap(0, Ordering::Relaxed);
-        match Owned::map(bytes, block_bytes) {
+        let map = || Owned::map(bytes, block_bytes);
+        let mapped = if bytes.max(block_bytes) > URGENT_BYTES_MAX { at_leisure(class, map) } else { map() };
+        match mapped {
             Ok(pool) => {
                 self.there[kind as usize].fetch_add(pool.bytes(), Ordering::AcqRel);
                 // SAFETY: a pool is long enough, and this was its only value.
@@ -164,4 +172,13 @@ impl Desk {
         self.done.fetch_add(1, Ordering::Release);
         let _ = futex::wake(&self.done, futex::Flags::PRIVATE, 1);
     }
+}
+
+/// Does `work` as an ordinary thread that goes before others.
+fn at_leisure<T>(class: SchedulingClass, work: impl FnOnce() -> T) -> T {
+    // Becoming less needs no right; one that lacks the right to become more has become less at its start.
+    let _ = realtime::go_before_ordinary_threads(class);
+    let done = work();
+    let _ = realtime::go_behind_the_processor(class);
+    done
 }
