@@ -4,7 +4,7 @@
 //! make others. They are laid down for good (permitted and bounding set, `NO_NEW_PRIVS`): neither a bug in the daemon
 //! nor a program that it might be made to run gets them back.
 
-use punctual_host::config::{HostConfig, LinkDriver};
+use punctual_host::config::HostConfig;
 use rustix::io::Errno;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
@@ -15,13 +15,10 @@ use rustix::thread::{
 /// limit, priorities and devices of sockets.
 const ALWAYS: CapabilitySet =
     CapabilitySet::SYS_NICE.union(CapabilitySet::IPC_LOCK).union(CapabilitySet::NET_ADMIN);
-/// AF_XDP sockets, and the classifier whenever the device comes back.
-const XDP: CapabilitySet = CapabilitySet::NET_RAW.union(CapabilitySet::BPF);
 
 /// What a host with this configuration needs while it runs.
 pub fn needed(config: &HostConfig) -> CapabilitySet {
-    let xdp = config.drivers.iter().any(|driver| matches!(driver, LinkDriver::Xdp(_)));
-    if xdp { ALWAYS.union(XDP) } else { ALWAYS }
+    config.drivers.iter().fold(ALWAYS, |rights, link| rights.union(link.driver().rights()))
 }
 
 /// Lays down all other capabilities of the calling thread, and of every thread and program that it starts. Returns
