@@ -48,11 +48,30 @@ pub fn confine(needed: CapabilitySet) -> Result<CapabilitySet, Errno> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::process::Command;
 
     use rustix::thread::no_new_privs;
 
     use super::*;
+
+    fn host(link: &str) -> HostConfig {
+        let text = format!(
+            "node.name = \"a\"\nsignalling.key = \"{}\"\nhost = [{{ name = \"a\", id = 1 }}, {{ name = \"b\", id = 2 }}]\n\
+             [[link]]\nname = \"l\"\nneighbour = \"b\"\nrate = \"1Gbit/s\"\n{link}",
+            "0".repeat(64)
+        );
+        punctual_host::config::parse(&text, Path::new("host.toml")).expect("a host")
+    }
+
+    #[test]
+    fn a_daemon_keeps_what_the_drivers_of_its_links_say() {
+        let ends = "local = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"eth9\"";
+        assert_eq!(needed(&host("driver = \"memory\"")), ALWAYS);
+        assert_eq!(needed(&host(&format!("driver = \"udp\"\n{ends}"))), ALWAYS);
+        let xdp = CapabilitySet::NET_RAW.union(CapabilitySet::BPF);
+        assert_eq!(needed(&host(&format!("driver = \"xdp\"\n{ends}"))), ALWAYS.union(xdp));
+    }
 
     /// On a thread of its own: capabilities are a thread's.
     #[test]

@@ -196,13 +196,14 @@ pub enum ConfigError {
     },
     /// A memory link has no other end here.
     #[error(
-        "link \"{name}\": driver \"{}\" connects engines inside one process: use \"{}\" between hosts",
-        Driver::MEMORY,
+        "link \"{name}\": driver \"{driver}\" connects engines inside one process: use \"{}\" between hosts",
         Driver::default()
     )]
     MemoryLink {
         /// Which.
         name: String,
+        /// Its driver.
+        driver: Driver,
     },
     /// Two links leave by one device, and the file does not say so.
     #[error(

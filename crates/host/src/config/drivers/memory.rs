@@ -43,8 +43,9 @@ impl DriverKind for Memory {
     }
 
     fn open(&self, opening: OpeningLinks<'_>) -> Result<Vec<Box<dyn Link>>, ConfigError> {
+        let driver = Driver::MEMORY;
         let end = |name: &str| {
-            (opening.given)(name).ok_or_else(|| ConfigError::MemoryLink { name: name.to_owned() })
+            (opening.given)(name).ok_or_else(|| ConfigError::MemoryLink { name: name.to_owned(), driver })
         };
         opening.links.iter().map(|link| link.name).map(end).collect()
     }
