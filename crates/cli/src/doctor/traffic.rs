@@ -25,10 +25,11 @@ pub fn check<'a>(
     serving: bool,
     known: impl Fn(&str) -> Option<&'a KnownLink>,
 ) -> Vec<Finding> {
-    let links = config.node.links.iter().zip(&config.drivers).zip(&config.beside);
-    let finding = |((link, driver), beside): ((&LinkConfig, &Box<dyn LinkDriver>), &Beside)| match beside {
+    let drivers = config.drivers.iter().map(|driver| &**driver);
+    let links = config.node.links.iter().zip(drivers).zip(&config.beside);
+    let finding = |((link, driver), beside): ((&LinkConfig, &dyn LinkDriver), &Beside)| match beside {
         Beside::Unknown => Some(unbounded(&link.name, config.kernel_traffic_fix(link, driver.driver()))),
-        beside => judge(&link.name, &**driver, *beside, serving, known(&link.name)),
+        beside => judge(&link.name, driver, *beside, serving, known(&link.name)),
     };
     links.filter_map(finding).collect()
 }

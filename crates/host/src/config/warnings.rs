@@ -2,7 +2,7 @@
 
 use punctual_proto::config::{KernelTraffic, LinkConfig};
 
-use super::{Driver, HostConfig, LinkDriver};
+use super::{Driver, HostConfig};
 
 /// The two ways that always work.
 const SAID: &str = "kernel_traffic = \"exclusive\" says that there is none, interference_burst and \
@@ -11,13 +11,14 @@ const SAID: &str = "kernel_traffic = \"exclusive\" says that there is none, inte
 impl HostConfig {
     /// A line for each link across which nothing is guaranteed as it is configured, with the fix.
     pub fn warnings(&self) -> Vec<String> {
-        let links = self.node.links.iter().zip(&self.drivers);
+        let drivers = self.drivers.iter().map(|link| link.driver());
+        let links = self.node.links.iter().zip(drivers);
         let unbounded = links.filter(|(link, _)| link.kernel_traffic == KernelTraffic::Unbounded);
-        let line = |(link, driver): (&LinkConfig, &Box<dyn LinkDriver>)| {
+        let line = |(link, driver): (&LinkConfig, Driver)| {
             format!(
                 "link {} is degraded: nobody bounds the kernel's traffic beside it, and nothing is guaranteed across it: {}",
                 link.name,
-                self.kernel_traffic_fix(link, driver.driver())
+                self.kernel_traffic_fix(link, driver)
             )
         };
         unbounded.map(line).collect()

@@ -76,10 +76,10 @@ impl DriverKind for Udp {
 
     /// Links of one address to several neighbours use the same ports.
     fn acquaint(&self, links: &mut [Box<dyn LinkDriver>]) {
-        let end = |link: &Box<dyn LinkDriver>| {
+        let end = |link: &dyn LinkDriver| {
             link.settings::<UdpOptions>().map(|udp| (udp.local, udp.data_port, udp.signalling_port))
         };
-        let ends: Vec<_> = links.iter().map(end).collect();
+        let ends: Vec<_> = links.iter().map(|link| end(&**link)).collect();
         for (link, end) in links.iter_mut().zip(&ends) {
             if let Some(udp) = link.settings_mut::<UdpOptions>() {
                 udp.shared_port = ends.iter().filter(|other| *other == end).count() > 1;
