@@ -182,6 +182,8 @@ mod tests {
     #[test]
     fn rights_have_the_names_of_the_system() {
         let held = CapabilitySet::NET_RAW.union(CapabilitySet::SYS_NICE);
+        let none = CapabilitySet::empty();
+        assert_eq!(missing(CAPABILITIES, none), ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"]);
         assert_eq!(missing(CAPABILITIES, held), ["CAP_NET_ADMIN", "CAP_BPF"]);
         assert_eq!(missing(CapabilitySet::SYS_NICE, held), [""; 0]);
     }
