@@ -7,6 +7,7 @@
 
 mod causes;
 mod doctor;
+mod driver_name;
 pub mod files;
 mod host;
 mod late;

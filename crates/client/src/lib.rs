@@ -72,6 +72,7 @@ pub use punctual_analysis::{
     Activation, BitRate, Contract, ContractError, CostParts, Delivery, FlowName, Guarantee, Horizon, Instant,
     Late, Nanos, Policing, Ppb, Ppm, Rate, Statistical,
 };
+/// A program may bring a driver of links of its own: see `examples/own_driver.rs`.
 #[cfg(feature = "embedded")]
 pub use punctual_host::config::{self, HostConfig};
 pub use punctual_ipc::api::{

@@ -4,7 +4,7 @@
 //! make others. They are laid down for good (permitted and bounding set, `NO_NEW_PRIVS`): neither a bug in the daemon
 //! nor a program that it might be made to run gets them back.
 
-use punctual_host::config::{HostConfig, LinkDriver};
+use punctual_host::config::HostConfig;
 use rustix::io::Errno;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
@@ -15,13 +15,10 @@ use rustix::thread::{
 /// limit, priorities and devices of sockets.
 const ALWAYS: CapabilitySet =
     CapabilitySet::SYS_NICE.union(CapabilitySet::IPC_LOCK).union(CapabilitySet::NET_ADMIN);
-/// AF_XDP sockets, and the classifier whenever the device comes back.
-const XDP: CapabilitySet = CapabilitySet::NET_RAW.union(CapabilitySet::BPF);
 
 /// What a host with this configuration needs while it runs.
 pub fn needed(config: &HostConfig) -> CapabilitySet {
-    let xdp = config.drivers.iter().any(|driver| matches!(driver, LinkDriver::Xdp(_)));
-    if xdp { ALWAYS.union(XDP) } else { ALWAYS }
+    config.drivers.iter().fold(ALWAYS, |rights, link| rights.union(link.driver().rights()))
 }
 
 /// Lays down all other capabilities of the calling thread, and of every thread and program that it starts. Returns
@@ -51,11 +48,30 @@ pub fn confine(needed: CapabilitySet) -> Result<CapabilitySet, Errno> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::process::Command;
 
     use rustix::thread::no_new_privs;
 
     use super::*;
+
+    fn host(link: &str) -> HostConfig {
+        let text = format!(
+            "node.name = \"a\"\nsignalling.key = \"{}\"\nhost = [{{ name = \"a\", id = 1 }}, {{ name = \"b\", id = 2 }}]\n\
+             [[link]]\nname = \"l\"\nneighbour = \"b\"\nrate = \"1Gbit/s\"\n{link}",
+            "0".repeat(64)
+        );
+        punctual_host::config::parse(&text, Path::new("host.toml")).expect("a host")
+    }
+
+    #[test]
+    fn a_daemon_keeps_what_the_drivers_of_its_links_say() {
+        let ends = "local = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"eth9\"";
+        assert_eq!(needed(&host("driver = \"memory\"")), ALWAYS);
+        assert_eq!(needed(&host(&format!("driver = \"udp\"\n{ends}"))), ALWAYS);
+        let xdp = CapabilitySet::NET_RAW.union(CapabilitySet::BPF);
+        assert_eq!(needed(&host(&format!("driver = \"xdp\"\n{ends}"))), ALWAYS.union(xdp));
+    }
 
     /// On a thread of its own: capabilities are a thread's.
     #[test]

@@ -34,13 +34,12 @@ impl Rings for Plain {
     }
 }
 
-fn measured(wires: Wires) {
-    let driver = wires.driver.clone();
+fn measured(driver: &str, wires: Wires) {
     // As long as a host that is busy with other tests needs, and twice as many cold starts as are counted on: one that is
     // disturbed is none.
     let plan = Plan { messages: 200, cold: 80, within: Nanos::from_secs(20) };
     let samples = measure(&Plain, wires, plan).unwrap_or_else(|error| panic!("{error}"));
-    let profile = profile_of(&samples, &driver, "a test", true);
+    let profile = profile_of(&samples, driver, "a test", true);
     for (name, series) in samples.series() {
         let least = if name.starts_with("cold_") { 30 } else { 100 };
         assert!(series.len() >= least, "{name} has {} samples", series.len());
@@ -58,12 +57,12 @@ fn measured(wires: Wires) {
 
 #[test]
 fn the_paths_are_measured_over_memory() {
-    measured(Wires::memory().expect("rings"));
+    measured("memory", Wires::memory().expect("rings"));
 }
 
 #[test]
 fn the_paths_are_measured_over_kernel_sockets() {
-    measured(udp_wires().expect("loopback sockets"));
+    measured("udp", udp_wires().expect("loopback sockets"));
 }
 
 #[test]
@@ -76,7 +75,7 @@ fn the_paths_are_measured_over_xdp_and_nothing_stays_behind() {
     let before = devices();
     // The thread ends in a network of its own.
     let measuring = std::thread::spawn(|| {
-        measured(xdp_wires().unwrap_or_else(|error| panic!("{error}")));
+        measured("xdp", xdp_wires().unwrap_or_else(|error| panic!("{error}")));
         assert!(std::fs::read_to_string("/proc/thread-self/net/dev").expect("devices").contains("profile0a"));
     });
     measuring.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -6,6 +6,7 @@
 
 pub mod config;
 mod embedded;
+pub mod finding;
 mod journal;
 mod plate;
 pub mod priorities;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use punctual_engine::WORK_SLICE;
 use punctual_engine::profile::{
-    Around, Machine, MeasureError, Plan, Profile, ProfileError, Rings, Wires, costs_with_margin, measure,
-    profile_of, quantum_that_fits, too_short, udp_wires, xdp_wires,
+    Around, Machine, MeasureError, Plan, Profile, ProfileError, Rings, costs_with_margin, measure,
+    profile_of, quantum_that_fits, too_short,
 };
 use punctual_ipc::api::ProfileStatus;
 use punctual_os::realtime;
@@ -14,7 +14,7 @@ use punctual_proto::{Nanos, Ppm};
 
 use thiserror::Error;
 
-use crate::config::{HostConfig, LinkDriver, Mismatch, ProfileSettings};
+use crate::config::{Driver, HostConfig, Mismatch, ProfileSettings};
 
 /// Costs that cannot be settled: the host does not start.
 #[derive(Debug, Error)]
@@ -33,27 +33,28 @@ pub enum SettleError {
 /// See [`SettleError`].
 pub fn settle<R: Rings + Sync>(config: &mut HostConfig, rings: &R) -> Result<ProfileStatus, SettleError> {
     let settings = config.profile.clone();
-    let (mut stands_in, wanted) = (None, driver_of(config));
+    let wanted = driver_of(config);
+    let mut stands_in = None;
     let (profile, foreign) = match source_of(config, &settings) {
         Source::Configured => return Ok(as_configured(config, &settings)),
         Source::File(path) => {
             let profile = Profile::load(path)?;
             let driver = accepted(&profile, wanted);
             if driver != wanted {
-                stands_in = Some("the profile was measured so".to_owned());
+                stands_in = Some((driver, "the profile was measured so".to_owned()));
             }
-            match profile.check_machine(&Machine::here(driver), path) {
+            match profile.check_machine(&Machine::here(driver.name()), path) {
                 Err(error) if settings.mismatch == Mismatch::Accept => (profile, Some(error.to_string())),
                 checked => checked.map(|()| (profile, None))?,
             }
         }
         Source::Measured(file) => {
-            let profile = match measure_short(config, rings, wanted) {
-                Err(error) if wanted == "xdp" => {
-                    stands_in = Some(error.to_string());
-                    measure_short(config, rings, "udp")?
+            let profile = match (measure_short(config, rings, wanted), wanted.stand_in()) {
+                (Err(error), Some(other)) => {
+                    stands_in = Some((other, error.to_string()));
+                    measure_short(config, rings, other)?
                 }
-                measured => measured?,
+                (measured, _) => measured?,
             };
             if let Some(path) = file {
                 profile.save(path)?;
@@ -62,11 +63,12 @@ pub fn settle<R: Rings + Sync>(config: &mut HostConfig, rings: &R) -> Result<Pro
         }
     };
     let mut settled = apply(config, &settings, &profile, foreign);
-    if let Some(why) = stands_in {
-        settled.summary += ", measured over kernel sockets in place of xdp";
+    if let Some((other, why)) = stands_in {
+        let medium = other.medium();
+        settled.summary += &format!(", measured over {medium} in place of {wanted}");
         settled.warnings.push(format!(
-            "the costs of xdp links are those of kernel sockets, which cost more: {why}: measure as root with \
-             'punctual profile --driver xdp'"
+            "the costs of {wanted} links are those of {medium}, which cost more: {why}: measure as root with \
+             'punctual profile --driver {wanted}'"
         ));
     }
     Ok(settled)
@@ -108,28 +110,14 @@ fn as_configured(config: &mut HostConfig, settings: &ProfileSettings) -> Profile
 }
 
 /// The driver that a profile for this host must have been measured on: the dearest of its links'.
-fn driver_of(config: &HostConfig) -> &'static str {
-    let any = |of: fn(&LinkDriver) -> bool| config.drivers.iter().any(of);
-    if any(|driver| matches!(driver, LinkDriver::Udp(_))) {
-        "udp"
-    } else if any(|driver| matches!(driver, LinkDriver::Xdp(_))) {
-        "xdp"
-    } else {
-        "memory"
-    }
+fn driver_of(config: &HostConfig) -> Driver {
+    let drivers = config.drivers.iter().map(|link| link.driver());
+    drivers.max_by_key(|driver| driver.dearness()).unwrap_or(Driver::BASE)
 }
 
-/// The driver that the profile may have been measured on: where veth pairs cannot be made kernel sockets stand in.
-fn accepted<'a>(profile: &Profile, wanted: &'a str) -> &'a str {
-    if wanted == "xdp" && profile.machine.driver == "udp" { "udp" } else { wanted }
-}
-
-fn wires_of(driver: &str) -> Result<Wires, MeasureError> {
-    match driver {
-        "memory" => Ok(Wires::memory()?),
-        "xdp" => xdp_wires(),
-        _ => Ok(udp_wires()?),
-    }
+/// The driver that the profile may have been measured on: the one that is wanted, or its stand-in.
+fn accepted(profile: &Profile, wanted: Driver) -> Driver {
+    wanted.stand_in().filter(|other| profile.machine.driver == other.name()).unwrap_or(wanted)
 }
 
 fn apply(
@@ -203,17 +191,17 @@ fn interference_warning(given: Interference, costs: &CpuCosts, profile: &Profile
 fn measure_short<R: Rings + Sync>(
     config: &HostConfig,
     rings: &R,
-    driver: &str,
+    driver: Driver,
 ) -> Result<Profile, MeasureError> {
     let real_time = config.real_time;
     let samples = std::thread::scope(|scope| {
         let measuring =
             std::thread::Builder::new().name("punctual-profile".into()).spawn_scoped(scope, || {
                 realtime::apply(&real_time)?;
-                measure(rings, wires_of(driver)?, Plan::SHORT)
+                measure(rings, driver.wires()?, Plan::SHORT)
             });
         let measuring = measuring.map_err(|error| MeasureError::Os { what: "a thread", error })?;
         measuring.join().unwrap_or_else(|_| Err(MeasureError::Failed("the measuring thread failed".into())))
     })?;
-    Ok(profile_of(&samples, driver, "the start of the host", true))
+    Ok(profile_of(&samples, driver.name(), "the start of the host", true))
 }

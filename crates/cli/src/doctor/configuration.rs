@@ -1,16 +1,15 @@
 //! The configuration: whether it parses, and whether this host can carry it out.
 
-use std::io;
-use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
 use punctual::counted;
 use punctual_engine::{RealTime, SchedulingClass};
-use punctual_host::config::{HostConfig, LinkDriver, load};
+use punctual_host::config::drivers::CheckedLink;
+use punctual_host::config::{HostConfig, load};
 
-use super::daemon::{Known, KnownLink};
+use super::daemon::Known;
 use super::system::try_real_time;
-use super::{Finding, rate, traffic, xdp};
+use super::{Finding, rate, traffic};
 
 /// Every check of a configuration; `serving`: a daemon runs, so its ports are taken.
 /// `known`: what that daemon knows of its links.
@@ -36,20 +35,30 @@ pub fn check(path: Option<&Path>, serving: bool, known: Option<&Known>) -> Vec<F
             let known = known.filter(|known| known.host == config.node.name.as_str());
             let known = |link: &str| known.and_then(|known| known.links.get(link));
             findings.extend(traffic::check(&config, serving, known));
-            for (driver, link) in config.drivers.iter().zip(&config.node.links) {
-                let known = known(&link.name);
-                findings.extend(rate::check(link, driver, known, serving));
-                let LinkDriver::Udp(options) = driver else { continue };
-                findings.push(address(&link.name, options.local, known));
-                if !serving {
-                    findings.push(port(&link.name, options.local, options.data_port));
-                    findings.push(port(&link.name, options.local, options.signalling_port));
-                }
+            let links: Vec<CheckedLink<'_>> = checked(&config, |link| known(link).is_some());
+            for (checked, link) in links.iter().zip(&config.node.links) {
+                findings.extend(rate::check(link, checked.settings, known(&link.name), serving));
+                findings.extend(checked.settings.examine(checked, serving));
             }
-            findings.extend(xdp::check(&config, serving, known));
+            for driver in config.drivers_in_use() {
+                let own: Vec<CheckedLink<'_>> = config.places_of(driver).map(|place| links[place]).collect();
+                findings.extend(driver.examine(&own, serving));
+            }
             findings
         }
     }
+}
+
+/// The links as their drivers look at them.
+fn checked(config: &HostConfig, is_known: impl Fn(&str) -> bool) -> Vec<CheckedLink<'_>> {
+    let links = config.node.links.iter().zip(&config.drivers);
+    links
+        .map(|(link, driver)| CheckedLink {
+            name: &link.name,
+            settings: &**driver,
+            is_known: is_known(&link.name),
+        })
+        .collect()
 }
 
 fn real_time(config: &HostConfig) -> Finding {
@@ -80,62 +89,13 @@ fn deadline(config: &HostConfig, serving: bool) -> Vec<Finding> {
     findings
 }
 
-/// What to do where the daemon has what this network namespace has not.
-pub(super) const ELSEWHERE: &str =
-    "run punctual doctor in the daemon's network namespace: ip netns exec NAMESPACE punctual doctor";
-
-/// Whether the address is this host's.
-fn address(link: &str, local: IpAddr, known: Option<&KnownLink>) -> Finding {
-    match UdpSocket::bind((local, 0)) {
-        Ok(_) => Finding::ok("link address", format!("{link}: {local} is this host's")),
-        Err(_) if known.is_some() => {
-            let found = format!(
-                "{link}: {local} is not in this network namespace, but the daemon that answers has it"
-            );
-            Finding::note("link address", found, ELSEWHERE)
-        }
-        Err(error) => {
-            let fix =
-                format!("ip address add {local}/24 dev INTERFACE, or correct \"local\" of link \"{link}\"");
-            Finding::problem("link address", format!("{link}: {local}: {error}"), fix)
-        }
-    }
-}
-
-fn port(link: &str, local: IpAddr, port: u16) -> Finding {
-    match UdpSocket::bind((local, port)) {
-        Ok(_) => Finding::ok("link port", format!("{link}: UDP {local}:{port} is free")),
-        // The address has its own finding.
-        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Finding::note(
-            "link port",
-            format!("{link}: UDP port {port} not tried"),
-            "correct the address first",
-        ),
-        Err(error) => {
-            let fix = format!("see who has it: ss -ulpn 'sport = :{port}'; stop it, or choose another port");
-            Finding::problem("link port", format!("{link}: UDP {local}:{port}: {error}"), fix)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::doctor::State;
 
     #[test]
-    fn findings_name_what_is_wrong() {
-        let local: IpAddr = [127, 0, 0, 1].into();
-        let taken = UdpSocket::bind((local, 0)).expect("a port");
-        let number = taken.local_addr().expect("an address").port();
-        let finding = port("l", local, number);
-        assert_eq!(finding.state, State::Problem);
-        assert!(finding.fix.contains(&number.to_string()));
-        drop(taken);
-        assert_eq!(port("l", local, number).state, State::Ok);
-        assert_eq!(address("l", [192, 0, 2, 1].into(), None).state, State::Problem);
-        let elsewhere = address("l", [192, 0, 2, 1].into(), Some(&KnownLink::default()));
-        assert_eq!((elsewhere.state, elsewhere.fix.as_str()), (State::Note, ELSEWHERE));
+    fn a_configuration_is_read_or_asked_for() {
         assert_eq!(check(Some(Path::new("/does/not/exist.toml")), false, None)[0].state, State::Problem);
         assert_eq!(check(None, false, None)[0].state, State::Note);
     }

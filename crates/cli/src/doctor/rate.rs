@@ -2,12 +2,12 @@
 
 use punctual::BitRate;
 use punctual_host::config::LinkDriver;
+use punctual_host::finding::ELSEWHERE;
 use punctual_host::name_plate;
 use punctual_link::kernel::Device;
 use punctual_proto::config::LinkConfig;
 
 use super::Finding;
-use super::configuration::ELSEWHERE;
 use super::daemon::KnownLink;
 use crate::link_rate;
 
@@ -16,16 +16,14 @@ const CHECK: &str = "link rate";
 /// What is wrong with a link's device, and what is known of its rate; `serving`: a daemon runs.
 pub fn check(
     link: &LinkConfig,
-    driver: &LinkDriver,
+    driver: &dyn LinkDriver,
     known: Option<&KnownLink>,
     serving: bool,
 ) -> Vec<Finding> {
-    let device = match driver {
-        LinkDriver::Memory => return Vec::new(),
-        LinkDriver::Udp(udp) if udp.local.is_loopback() => return Vec::new(),
-        LinkDriver::Udp(udp) => udp.device.as_deref(),
-        LinkDriver::Xdp(xdp) => Some(xdp.classifier.device.as_str()),
-    };
+    if !driver.driver().has_wire() || driver.is_loopback() {
+        return Vec::new();
+    }
+    let device = driver.device();
     if let Some(device) = device.filter(|device| Device::named(device).is_err()) {
         return match known {
             Some(_) => vec![elsewhere(&link.name, device), judge(link, None, known, serving)],
@@ -154,7 +152,7 @@ mod tests {
             let [local, peer] = [1, 2].map(|host| std::net::IpAddr::from([10, 0, 0, host]));
             let mut options = punctual_link::UdpOptions::new(local, peer, 1, 2);
             options.device = Some(device.into());
-            LinkDriver::Udp(options)
+            options
         };
         let nowhere = driver("no-such-device");
         let [missing] = &check(&link(), &nowhere, None, false)[..] else { panic!("one finding") };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use punctual::rate_text;
 use punctual_host::config::{Beside, HostConfig, LinkDriver};
-use punctual_link::kernel::{Device, TrafficSample, route_to};
+use punctual_link::kernel::TrafficSample;
 use punctual_proto::config::LinkConfig;
 
 use super::Finding;
@@ -25,9 +25,10 @@ pub fn check<'a>(
     serving: bool,
     known: impl Fn(&str) -> Option<&'a KnownLink>,
 ) -> Vec<Finding> {
-    let links = config.node.links.iter().zip(&config.drivers).zip(&config.beside);
-    let finding = |((link, driver), beside): ((&LinkConfig, &LinkDriver), &Beside)| match beside {
-        Beside::Unknown => Some(unbounded(&link.name, config.kernel_traffic_fix(link, driver))),
+    let drivers = config.drivers.iter().map(|driver| &**driver);
+    let links = config.node.links.iter().zip(drivers).zip(&config.beside);
+    let finding = |((link, driver), beside): ((&LinkConfig, &dyn LinkDriver), &Beside)| match beside {
+        Beside::Unknown => Some(unbounded(&link.name, config.kernel_traffic_fix(link, driver.driver()))),
         beside => judge(&link.name, driver, *beside, serving, known(&link.name)),
     };
     links.filter_map(finding).collect()
@@ -39,7 +40,7 @@ fn unbounded(name: &str, fix: String) -> Finding {
 
 fn judge(
     name: &str,
-    driver: &LinkDriver,
+    driver: &dyn LinkDriver,
     beside: Beside,
     serving: bool,
     known: Option<&KnownLink>,
@@ -62,16 +63,8 @@ fn judge(
 }
 
 /// Whether nobody sends by a device that is to be Punctual's alone, while no daemon runs.
-fn alone(name: &str, driver: &LinkDriver) -> Finding {
-    let device = match driver {
-        LinkDriver::Xdp(xdp) => Device::named(&xdp.classifier.device),
-        LinkDriver::Udp(udp) => match &udp.device {
-            Some(device) => Device::named(device),
-            None => route_to(udp.peer).and_then(|route| Device::numbered(route.device)),
-        },
-        LinkDriver::Memory => Device::named("lo"),
-    };
-    let heard = device.and_then(|device| foreign_bps(device.index).map(|bps| (device.name, bps)));
+fn alone(name: &str, driver: &dyn LinkDriver) -> Finding {
+    let heard = driver.way_out().and_then(|device| foreign_bps(device.index).map(|bps| (device.name, bps)));
     match heard {
         Ok((device, Some(bps))) => Finding::judge(
             CHECK,
@@ -97,6 +90,8 @@ fn foreign_bps(device: u32) -> Result<Option<u64>, punctual_link::kernel::Kernel
 
 #[cfg(test)]
 mod tests {
+    use punctual_host::config::drivers::MemorySettings;
+
     use super::*;
     use crate::doctor::State;
 
@@ -104,8 +99,8 @@ mod tests {
     fn a_link_that_nobody_bounds_is_a_problem_with_its_fix() {
         let finding = unbounded("l", "kernel_rate = \"10%\"".into());
         assert_eq!((finding.state, finding.fix.as_str()), (State::Problem, "kernel_rate = \"10%\""));
-        assert!(judge("l", &LinkDriver::Memory, Beside::Nothing, false, None).is_none());
-        let state = |beside| judge("l", &LinkDriver::Memory, beside, true, None).expect("a finding").state;
+        assert!(judge("l", &MemorySettings, Beside::Nothing, false, None).is_none());
+        let state = |beside| judge("l", &MemorySettings, beside, true, None).expect("a finding").state;
         assert_eq!([Beside::Stated, Beside::Shaped, Beside::Exclusive].map(state), [State::Ok; 3]);
     }
 
@@ -122,8 +117,8 @@ mod tests {
         );
         let quiet = known(12_000, None);
         for beside in [Beside::Exclusive, Beside::Stated] {
-            assert_eq!(judge("l", &LinkDriver::Memory, beside, true, Some(&foreign)), None, "{beside:?}");
-            let finding = judge("l", &LinkDriver::Memory, beside, true, Some(&quiet)).expect("a finding");
+            assert_eq!(judge("l", &MemorySettings, beside, true, Some(&foreign)), None, "{beside:?}");
+            let finding = judge("l", &MemorySettings, beside, true, Some(&quiet)).expect("a finding");
             assert!(finding.state == State::Ok && finding.found.contains("others send"), "{finding:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use punctual::{Endsystem, Instant, Nanos};
-use punctual_host::config::{self, HostConfig, LinkDriver};
+use punctual_host::config::{self, Driver, HostConfig};
 use punctual_link::{Link, Port};
 use punctual_os::clock::{now, wait_until};
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub struct MeasuredLink {
     /// Its name.
     pub name: String,
     /// What it runs on.
-    pub driver: String,
+    pub driver: Driver,
     /// As configured, in bit/s.
     pub rate_configured: u64,
     /// As it drained, in bit/s; absent where nobody answers.
@@ -62,7 +62,7 @@ pub(super) fn measure(
             names.join(", ")
         );
     }
-    if config.drivers.iter().all(|driver| matches!(driver, LinkDriver::Memory)) {
+    if !config.drivers.iter().any(|link| link.driver().has_wire()) {
         return Ok(unmeasured(&config, "it connects engines inside one process"));
     }
     say("the neighbours of the configured links");
@@ -85,15 +85,10 @@ pub(super) fn measure(
 }
 
 fn unmeasured(config: &HostConfig, why: &str) -> Vec<MeasuredLink> {
-    let driver = |driver: &LinkDriver| match driver {
-        LinkDriver::Memory => "memory",
-        LinkDriver::Udp(_) => "udp",
-        LinkDriver::Xdp(_) => "xdp",
-    };
     let links = config.node.links.iter().zip(&config.drivers);
     let of = links.map(|(link, of)| MeasuredLink {
         name: link.name.clone(),
-        driver: driver(of).into(),
+        driver: of.driver(),
         rate_configured: link.rate.0,
         rate_measured: None,
         backlog_bytes_max: None,

@@ -18,6 +18,8 @@ use anyhow::Context;
 use punctual::Nanos;
 use punctual_engine::profile::{Profile, Summary, profile_of};
 
+use punctual_host::config::Driver;
+
 use punctual_experiments::excuse::{HoleSummary, summarise};
 use punctual_experiments::loads::hogs::Hogs;
 use punctual_experiments::report::ensure_writable;
@@ -38,8 +40,8 @@ pub struct Request {
     pub config: Option<PathBuf>,
     /// Only this link of it.
     pub link: Option<String>,
-    /// "memory", "udp" or "xdp": what the profile's costs are measured on; else what the configuration says, else "udp".
-    pub driver: Option<String>,
+    /// What the profile's costs are measured on; else what the configuration says, else [`Driver::default`].
+    pub driver: Option<Driver>,
     /// Where the profile goes.
     pub output: PathBuf,
     /// A quick profile may replace a full one there.
@@ -134,18 +136,18 @@ pub fn run(request: &Request) -> anyhow::Result<Report> {
     say("wake-ups, idle");
     let mut wakes = vec![wake::measure(extent, false)?];
     say("paths, idle");
-    let mut paths = paths::measure(extent, &driver, false)?;
+    let mut paths = paths::measure(extent, driver, false)?;
     {
         let cpus = cpus::usable()?.len();
         let _hogs = Hogs::start(cpus * HOGS_PER_CPU).context("cannot load the CPU")?;
         say("wake-ups, loaded");
         wakes.push(wake::measure(extent, true)?);
         say("paths, loaded");
-        paths.extend(paths::measure(extent, &driver, true)?);
+        paths.extend(paths::measure(extent, driver, true)?);
     }
     let testimony = witness.stop();
     let holes: HoleSummary = summarise(&testimony, 0, 0);
-    let profile = profile(request, &driver, &paths, &wakes);
+    let profile = profile(request, driver, &paths, &wakes);
     profile.save(&request.output)?;
     let report = Report::new(request, profile, &basics, &api, &wakes, &paths, links, holes);
     report.draw(&paths, &request.plot)?;
@@ -153,18 +155,19 @@ pub fn run(request: &Request) -> anyhow::Result<Report> {
 }
 
 /// What the links of the configuration run on, or what was asked for.
-fn driver(request: &Request, links: &[MeasuredLink]) -> String {
-    let configured = || links.iter().map(|link| link.driver.clone()).find(|driver| driver != "memory");
-    let only_memory = || (!links.is_empty()).then(|| "memory".to_owned());
-    request.driver.clone().or_else(configured).or_else(only_memory).unwrap_or_else(|| "udp".into())
+fn driver(request: &Request, links: &[MeasuredLink]) -> Driver {
+    let mut drivers = links.iter().map(|link| link.driver);
+    let first = drivers.clone().next();
+    let configured = drivers.find(|driver| driver.has_wire()).or(first);
+    request.driver.or(configured).unwrap_or_default()
 }
 
 /// The dearer of idle and loaded, cost by cost.
-fn profile(request: &Request, driver: &str, paths: &[paths::Measured], wakes: &[wake::Wakes]) -> Profile {
+fn profile(request: &Request, driver: Driver, paths: &[paths::Measured], wakes: &[wake::Wakes]) -> Profile {
     let of_driver = paths.iter().filter(|one| one.driver == driver);
     let measured = format!("{}{}", request.date, if request.quick { QUICK } else { "" });
     let profiles: Vec<Profile> =
-        of_driver.map(|one| profile_of(&one.samples, driver, &measured, false)).collect();
+        of_driver.map(|one| profile_of(&one.samples, driver.name(), &measured, false)).collect();
     let mut profile = profiles[0].clone();
     for other in &profiles[1..] {
         let (ours, theirs) = (&mut profile.costs, other.costs);
@@ -212,7 +215,7 @@ mod tests {
         };
         let measured = |text: &str| {
             let samples = punctual_engine::profile::PathSamples::default();
-            profile_of(&samples, "udp", text, false).save(&path).expect("written");
+            profile_of(&samples, Driver::default().name(), text, false).save(&path).expect("written");
         };
         assert!(check_output(&request(true, false)).is_ok(), "nothing is there");
         measured("2026-01-30");

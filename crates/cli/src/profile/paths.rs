@@ -1,10 +1,11 @@
 //! The paths through real nodes, on rings in memory and on the configured driver.
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::anyhow;
 use punctual::Nanos;
 use punctual_engine::profile::{
-    BLOCK_UNITS, MeasureError, PathSamples, Plan, Wires, measure as measure_paths, udp_wires, xdp_wires,
+    BLOCK_UNITS, MeasureError, PathSamples, Plan, Wires, measure as measure_paths,
 };
+use punctual_host::config::Driver;
 use punctual_host::rings::SharedRings;
 use punctual_os::realtime;
 
@@ -22,39 +23,39 @@ const SPELL_COLD: usize = BLOCK_UNITS;
 /// One driver under one load.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
-    pub driver: String,
+    pub driver: Driver,
     pub loaded: bool,
     pub samples: PathSamples,
 }
 
-pub(super) fn measure(extent: Extent, driver: &str, loaded: bool) -> anyhow::Result<Vec<Measured>> {
-    let mut drivers = vec!["memory"];
-    drivers.extend((driver != "memory").then_some(driver));
+pub(super) fn measure(extent: Extent, driver: Driver, loaded: bool) -> anyhow::Result<Vec<Measured>> {
+    let mut drivers = vec![Driver::BASE];
+    drivers.extend((driver != Driver::BASE).then_some(driver));
     drivers.into_iter().map(|driver| of_driver(extent, driver, loaded)).collect()
 }
 
-fn of_driver(extent: Extent, driver: &str, loaded: bool) -> anyhow::Result<Measured> {
-    if !matches!(driver, "memory" | "udp" | "xdp") {
-        bail!("driver \"{driver}\" cannot be measured on one host: give --driver memory, udp or xdp");
-    }
+fn of_driver(extent: Extent, driver: Driver, loaded: bool) -> anyhow::Result<Measured> {
     let mut samples = PathSamples::default();
     for _ in 0..extent.messages.div_ceil(SPELL_MESSAGES) {
         samples.extend(&spell(driver)?);
         std::thread::sleep(punctual_os::clock::duration(REST));
     }
-    Ok(Measured { driver: driver.into(), loaded, samples })
+    Ok(Measured { driver, loaded, samples })
 }
 
-fn spell(driver: &str) -> anyhow::Result<PathSamples> {
-    let driver = driver.to_owned();
+/// What a chain of links of this driver is made of.
+fn wires(driver: Driver) -> anyhow::Result<Wires> {
+    let over = |error: MeasureError| match driver.stand_in() {
+        None => anyhow::Error::from(error),
+        Some(other) => anyhow::Error::from(error)
+            .context(format!("over {driver}; --driver {other} measures {}, which cost more", other.medium())),
+    };
+    driver.wires().map_err(over)
+}
+
+fn spell(driver: Driver) -> anyhow::Result<PathSamples> {
     let measuring = std::thread::spawn(move || -> anyhow::Result<PathSamples> {
-        let wires = match driver.as_str() {
-            "memory" => Wires::memory().map_err(MeasureError::from)?,
-            "xdp" => {
-                xdp_wires().context("over xdp; --driver udp measures kernel sockets, which cost more")?
-            }
-            _ => udp_wires().map_err(MeasureError::from)?,
-        };
+        let wires = wires(driver)?;
         realtime::enter_fifo(PRIORITY, None)?;
         Ok(measure_paths(
             &SharedRings,

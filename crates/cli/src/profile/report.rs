@@ -135,7 +135,7 @@ impl Report {
     pub(super) fn draw(&self, paths: &[Measured], path: &Path) -> anyhow::Result<()> {
         let driver = &self.profile.machine.driver;
         let mut series = Vec::new();
-        for one in paths.iter().filter(|one| one.driver == *driver) {
+        for one in paths.iter().filter(|one| one.driver.name() == *driver) {
             let samples = &one.samples;
             let of = [
                 ("send, first packet", &samples.send_first_large),

@@ -3,13 +3,14 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use punctual::BitRate;
 use punctual_experiments::experiments::{EXPERIMENTS, Experiment, Peer, Wanted, find, worker};
 use punctual_experiments::peer;
-use punctual_experiments::testbed::configuration::Driver;
+use punctual_host::config::Driver;
 use punctual_host::config::quantity::Quantity;
 
+use crate::driver_name;
 use crate::output::{Outcome, Output, Usage, table};
 
 /// Repeat an experiment of the papers on this machine, beside plain kernel sockets. `list` shows the experiments.
@@ -33,8 +34,8 @@ pub struct Bench {
     #[arg(long, default_value = "target/bench", value_name = "DIR")]
     directory: PathBuf,
     /// What carries Punctual's links; default: xdp where this host has it, udp with --peer.
-    #[arg(long, value_enum)]
-    driver: Option<DriverName>,
+    #[arg(long, value_parser = driver_name::parser(driver_name::joining_hosts))]
+    driver: Option<Driver>,
     /// Run over two machines: HOST or HOST:PORT, where `punctual bench --serve` runs.
     #[arg(long, value_name = "HOST", conflicts_with = "serve")]
     peer: Option<String>,
@@ -48,15 +49,6 @@ pub struct Bench {
     #[arg(long, value_name = "ADDR", requires = "serve",
           default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, peer::PORT_DEFAULT)))]
     listen: SocketAddr,
-}
-
-/// The drivers that hosts can be joined by.
-#[derive(Clone, Copy, ValueEnum)]
-enum DriverName {
-    /// Kernel sockets.
-    Udp,
-    /// AF_XDP rings.
-    Xdp,
 }
 
 impl Bench {
@@ -78,10 +70,7 @@ impl Bench {
             return Ok(Outcome::Done);
         }
         let experiment = find(name).map_err(|error| Usage(error.to_string()))?;
-        let driver = self.driver.map(|driver| match driver {
-            DriverName::Udp => Driver::Udp,
-            DriverName::Xdp => Driver::Xdp,
-        });
+        let driver = self.driver;
         if let Some(why) = experiment.objection(self.peer.is_some(), driver) {
             return Err(Usage(why).into());
         }

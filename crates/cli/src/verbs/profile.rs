@@ -3,8 +3,11 @@
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
+use punctual_host::config::Driver;
+
+use crate::driver_name;
 use crate::profile::{Report, Request, run};
 
 use crate::host::Host;
@@ -40,22 +43,13 @@ pub struct Profile {
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
     /// What the costs are measured on [default: what the configuration says, or udp].
-    #[arg(long, value_enum)]
-    driver: Option<DriverName>,
+    #[arg(long, value_parser = driver_name::parser(driver_name::any))]
+    driver: Option<Driver>,
     /// Where the plot goes.
     #[arg(long, default_value = "target/profile.svg", value_name = "FILE")]
     plot: PathBuf,
     #[command(flatten)]
     host: Host,
-}
-
-/// Drivers that one host can measure alone.
-#[derive(Clone, Copy, ValueEnum)]
-enum DriverName {
-    Memory,
-    Udp,
-    /// Over a veth pair in a network of its own: needs root.
-    Xdp,
 }
 
 impl Profile {
@@ -78,11 +72,7 @@ impl Profile {
             date: today(),
             config: self.config,
             link: self.link,
-            driver: self.driver.map(|driver| match driver {
-                DriverName::Memory => "memory".into(),
-                DriverName::Udp => "udp".into(),
-                DriverName::Xdp => "xdp".into(),
-            }),
+            driver: self.driver,
             output: self.output,
             force: self.force,
             plot: self.plot,

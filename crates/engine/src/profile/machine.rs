@@ -17,7 +17,7 @@ pub struct Machine {
     pub kernel: String,
     /// The host's name: virtual machines of one model differ in their neighbours.
     pub host: String,
-    /// What the links ran on while it was measured: "memory", "udp", ...
+    /// The driver of the links while it was measured, by its name.
     pub driver: String,
 }
 

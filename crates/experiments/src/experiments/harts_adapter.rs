@@ -15,7 +15,6 @@ use crate::measure::laps::rate_of;
 use crate::measure::{Figures, Side, Statistic, compare_rounds};
 use crate::report::{Axis, Plot, Series};
 use crate::testbed::adapter::{self, LAP_BYTES};
-use crate::testbed::configuration::Driver;
 use crate::testbed::{Bed, LinkSpec, Options, Pair};
 
 const LINK: BitRate = BitRate(400_000_000);
@@ -61,9 +60,9 @@ impl Found {
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let (sizes, mtu): (&[usize], _) = match conditions.driver {
-        Driver::Xdp => (&SIZES, MTU),
-        _ => (&LONG_SIZES, LONG_MTU),
+    let (sizes, mtu): (&[usize], _) = match conditions.driver.bypasses_kernel() {
+        true => (&SIZES, MTU),
+        false => (&LONG_SIZES, LONG_MTU),
     };
     let bed = Bed { link: LinkSpec::new(LINK, QUEUE).with_mtu(mtu).paced(), pinned: true };
     let pair = Pair::create(&bed, conditions)?;

@@ -20,8 +20,8 @@ use crate::measure::laps::rate_of;
 use crate::measure::{Figures, Laps, Sample, Side, Statistic, compare_rounds};
 use crate::report::{Axis, Plot, Series};
 use crate::testbed::adapter::{self, LAP_BYTES};
-use crate::testbed::configuration::Driver;
 use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place};
+use punctual_host::config::Driver;
 
 const LINK: BitRate = BitRate(400_000_000);
 const QUEUE: Nanos = Nanos::from_millis(50);
@@ -75,7 +75,7 @@ struct Own {
 }
 
 fn fragments(driver: Driver) -> [u32; 3] {
-    if driver == Driver::Xdp { FRAGMENTS_XDP } else { FRAGMENTS }
+    if driver.bypasses_kernel() { FRAGMENTS_XDP } else { FRAGMENTS }
 }
 
 /// Runs it.

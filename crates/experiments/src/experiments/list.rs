@@ -1,11 +1,12 @@
 //! The list of the experiments.
 
+use punctual_host::config::Driver;
+
 use super::{
     Carrier, Experiment, ONE_CLOCK, Run, acceptance, clips, harts, harts_adapter, harts_endtoend,
     harts_overhead, harts_preemption, livelock, profile_limit, rio_bandwidth, rio_cost, rio_latency,
     rio_roundtrip, rio_utilisation, sim_scale, sim_speed, small_messages, video_traces,
 };
-use crate::testbed::configuration::Driver;
 
 /// Why an experiment needs both hosts on one machine, beside [`ONE_CLOCK`].
 const ONE_CPU: &str = "it measures the CPU time of one host, with no other host behind its device";
@@ -144,7 +145,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         Run::Measured(profile_limit::run),
     )
     .alone(ONE_CPU)
-    .over(Carrier::Always(Driver::Memory)),
+    .over(Carrier::Always(Driver::MEMORY)),
     Experiment::new(
         "sim-speed",
         "none",

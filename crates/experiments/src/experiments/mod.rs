@@ -37,12 +37,12 @@ use serde::Serialize;
 use crate::excuse::Excuses;
 use crate::measure::{Latencies, Side};
 use crate::report::ensure_writable;
-use crate::testbed::configuration::Driver;
 use crate::testbed::{Options, Privilege, driver, privilege};
 use crate::witness::Witness;
 pub use findings::Findings;
 pub use list::EXPERIMENTS;
 pub use measured::{Ground, Measured, Report};
+use punctual_host::config::Driver;
 use punctual_os::interrupt;
 
 /// How an experiment is to be run.
@@ -154,13 +154,11 @@ enum Carrier {
 
 impl Carrier {
     /// As reports tell it.
-    const fn name(self, asked: Driver) -> &'static str {
+    fn name(self, asked: Driver) -> &'static str {
         match (self, asked) {
             (Self::NullDevice, _) => "null-device",
             (Self::Nothing, _) => "none",
-            (Self::Always(Driver::Udp), _) | (Self::Asked, Driver::Udp) => "udp",
-            (Self::Always(Driver::Xdp), _) | (Self::Asked, Driver::Xdp) => "xdp",
-            (Self::Always(Driver::Memory), _) | (Self::Asked, Driver::Memory) => "memory",
+            (Self::Always(driver), _) | (Self::Asked, driver) => driver.name(),
         }
     }
 }
@@ -267,7 +265,7 @@ impl Experiment {
         about: &'static str,
         run: fn(&Conditions) -> anyhow::Result<Findings>,
     ) -> Self {
-        Self::new(name, paper, about, Run::Streams(run)).alone(ONE_CLOCK).over(Carrier::Always(Driver::Udp))
+        Self::new(name, paper, about, Run::Streams(run)).alone(ONE_CLOCK).over(Carrier::Always(Driver::UDP))
     }
 
     /// The same on one machine only, for this reason.
@@ -352,7 +350,7 @@ fn on_hosts(
     let real_time = privilege == Privilege::Root;
     let Wanted { quick, smoke, directory, progress, driver, peer } = wanted.clone();
     // Between machines all worlds share an interface, and that holds one XDP program.
-    let best = || if peer.is_some() { Driver::Udp } else { driver::default(real_time) };
+    let best = || if peer.is_some() { Driver::default() } else { driver::default(real_time) };
     let driver = driver.unwrap_or_else(best);
     let told = carrier.name(driver);
     let ground = Ground { real_time, driver: told, peer: peer.as_ref().map(|peer| peer.address.clone()) };
@@ -377,11 +375,11 @@ mod tests {
             assert!(objection.is_none_or(|why| !peer && why.contains(alone)), "{name}");
         }
         let why = |name, driver| find(name).expect("it is there").objection(false, Some(driver));
-        assert_eq!(why("livelock", Driver::Udp), None);
-        assert_eq!(why("clips-isolation", Driver::Udp), None);
-        assert!(why("clips-isolation", Driver::Xdp).is_some_and(|why| why.contains("runs over udp")));
-        assert!(why("harts-overhead", Driver::Udp).is_some_and(|why| why.contains("null-device")));
-        assert!(why("sim-scale", Driver::Udp).is_some_and(|why| why.contains("without drivers")));
+        assert_eq!(why("livelock", Driver::UDP), None);
+        assert_eq!(why("clips-isolation", Driver::UDP), None);
+        assert!(why("clips-isolation", Driver::XDP).is_some_and(|why| why.contains("runs over udp")));
+        assert!(why("harts-overhead", Driver::UDP).is_some_and(|why| why.contains("null-device")));
+        assert!(why("sim-scale", Driver::UDP).is_some_and(|why| why.contains("without drivers")));
         let error = find("nothing").err().expect("it is not there").to_string();
         assert!(error.contains("clips-enforcement"), "{error}");
     }

@@ -15,7 +15,6 @@ use crate::excuse::Excuses;
 use crate::loads::Class;
 use crate::measure::{Figures, Side, Statistic, compare_rounds};
 use crate::report::{Axis, Bars, Plot, Row, Series};
-use crate::testbed::configuration::Driver;
 use crate::testbed::receive::{self, ReceiveClass, ReceiveThreads};
 use crate::testbed::{Bed, Block, Contender, Hosting, LinkSpec, Options, Pair, Wait, rounds};
 use crate::witness::Witness;
@@ -120,7 +119,7 @@ impl Hosts {
             }
             let mut pair = Pair::create(&bed, conditions)?;
             let ports = super::on_ports(number, conditions);
-            let over_xdp = conditions.driver == Driver::Xdp && world.receive.is_some();
+            let over_xdp = conditions.driver.bypasses_kernel() && world.receive.is_some();
             let options = Options {
                 driver: conditions.driver,
                 real_time: world.real_time && conditions.real_time,

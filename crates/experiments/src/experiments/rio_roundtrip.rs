@@ -10,7 +10,6 @@ use crate::excuse::Excuses;
 use crate::loads::Class;
 use crate::measure::{Figures, Side, Statistic, compare};
 use crate::report::{Axis, Legend, Plot, Series};
-use crate::testbed::configuration::Driver;
 use crate::testbed::{Bed, Block, Contender, Hosting, LinkSpec, Options, Pair, SPIN, Wait, rounds};
 
 const TOLD: BitRate = BitRate(10_000_000_000);
@@ -72,7 +71,7 @@ const DIRECT: &str = "embedded, spinning";
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::direct(TOLD), pinned: true };
     // Over another machine, or kernel sockets, there is no driver to show alone.
-    let has_floor = conditions.driver == Driver::Xdp && conditions.peer.is_none();
+    let has_floor = conditions.driver.bypasses_kernel() && conditions.peer.is_none();
     let mut pairs = Vec::new();
     let mut open = |wait: Wait, worlds: &[(&'static str, World)]| {
         let worlds = worlds.iter().filter(|(_, world)| has_floor || !matches!(world, World::Bare));
@@ -120,7 +119,7 @@ fn promise(interval: Nanos, deadline: Nanos) -> Contract {
 
 fn options(spin: bool, world: usize, conditions: &Conditions) -> Options {
     let ports = super::on_ports(world, conditions);
-    let spinning = if spin && conditions.driver == Driver::Xdp {
+    let spinning = if spin && conditions.driver.bypasses_kernel() {
         format!("spin = \"{}us\"\n", SPIN.0 / 1_000)
     } else {
         String::new()
@@ -211,7 +210,7 @@ fn judge(worlds: &Worlds, conditions: &Conditions, excuses: &Excuses) -> Measure
         );
         measured.checks.push(Check::at_most(name, found.ratio, limit));
     }
-    if conditions.driver != Driver::Xdp {
+    if !conditions.driver.bypasses_kernel() {
         measured.notes.push("the targets are for driver xdp; with udp the processors cannot spin".into());
     }
     account(&mut measured, worlds, excuses);

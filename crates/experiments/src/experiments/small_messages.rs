@@ -15,9 +15,9 @@ use crate::demo::outcome::Check;
 use crate::loads::Class;
 use crate::measure::cpu;
 use crate::report::{Axis, Plot, Series};
-use crate::testbed::configuration::Driver;
 use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place};
 use crate::witness::Witness;
+use punctual_host::config::Driver;
 
 /// Faster than the machine: nobody waits for the pace.
 const TOLD: BitRate = BitRate(100_000_000_000);
@@ -54,7 +54,7 @@ struct Counts {
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     let bed = Bed { link: LinkSpec::direct(TOLD), pinned: true };
     let kernel = Pair::create(&bed, conditions)?;
-    let sockets = Options { driver: Driver::Udp, ..Options::default() };
+    let sockets = Options { driver: Driver::UDP, ..Options::default() };
     let (mut source, mut sink) = kernel.adapters(&sockets)?;
     let mut pair = Pair::create(&bed, conditions)?;
     let options = Options {

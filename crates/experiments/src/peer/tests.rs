@@ -13,12 +13,13 @@ use super::{Remote, serve};
 use crate::experiments::{Conditions, Peer};
 use crate::loads::call::{Ask, Plan, SocketCaller};
 use crate::loads::{Caller, Class, Outlet};
-use crate::testbed::configuration::{Driver, End};
+use crate::testbed::configuration::End;
 use crate::testbed::stream::contract;
 use crate::testbed::{
     Answer, Bed, Hosting, LinkSpec, Network, NetworkSpec, Options, Order, Pair, Place, Privilege, RoleId,
     Through, Wait, driver,
 };
+use punctual_host::config::Driver;
 
 fn server() -> (String, JoinHandle<anyhow::Result<()>>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
@@ -100,7 +101,7 @@ fn a_pair_works_over_machines() {
         eprintln!("SKIPPED: network namespaces need root");
         return;
     }
-    for driver in [Driver::Udp, Driver::Xdp].into_iter().filter(|driver| driver::is_built(*driver)) {
+    for driver in Driver::ALL.into_iter().filter(|driver| driver.has_wire() && driver::is_built(*driver)) {
         let link = LinkSpec::direct(BitRate(1_000_000_000));
         let spec = NetworkSpec { hosts: vec!["a", "b"], links: vec![link] };
         let network = Network::create(&spec).expect("a network");

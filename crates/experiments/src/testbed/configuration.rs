@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::Context;
+use punctual_host::config::Driver;
 use punctual_os::random_u64;
 use serde::{Deserialize, Serialize};
 
@@ -55,19 +56,6 @@ pub fn domain_key() -> anyhow::Result<String> {
     Ok(words.context("no random bytes for a domain key")?.concat())
 }
 
-/// What carries the links.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Driver {
-    /// Kernel sockets between network namespaces.
-    #[default]
-    Udp,
-    /// AF_XDP rings behind a classifier in the driver.
-    Xdp,
-    /// Memory between engines in one process.
-    Memory,
-}
-
 /// The TOML of host number `place` of the line.
 pub fn text(spec: &NetworkSpec, place: usize, options: &Options, key: &str, socket: &Path) -> String {
     let cpu = options.cpus.get(place).map(|cpu| format!("cpu = {cpu}\n")).unwrap_or_default();
@@ -99,17 +87,14 @@ fn link(spec: &NetworkSpec, place: usize, neighbour: usize, options: &Options) -
     let rightwards = neighbour > place;
     let number = place.min(neighbour);
     let name = if rightwards { "right" } else { "left" };
-    let transport = match options.driver {
-        Driver::Memory => "driver = \"memory\"".into(),
-        driver => {
-            let word = if driver == Driver::Xdp { "xdp" } else { "udp" };
-            let [own, peer] = ends(number, rightwards, options);
-            format!(
-                "driver = \"{word}\"\nkernel_traffic = \"exclusive\"\ndevice = \"{}\"\nlocal = \"{}\"\npeer = \"{}\"",
-                own.device, own.address, peer.address
-            )
-        }
-    };
+    let mut transport = format!("driver = \"{}\"", options.driver.name());
+    if options.driver.has_wire() {
+        let [own, peer] = ends(number, rightwards, options);
+        transport += &format!(
+            "\nkernel_traffic = \"exclusive\"\ndevice = \"{}\"\nlocal = \"{}\"\npeer = \"{}\"",
+            own.device, own.address, peer.address
+        );
+    }
     format!(
         "\n[[link]]\nname = \"{name}\"\nneighbour = \"{}\"\n{transport}\nrate = \"{}bit/s\"\n\
          prediction_error = \"{PREDICTION_ERROR}\"\n{}\n",

@@ -3,14 +3,15 @@
 use std::path::Path;
 
 use punctual::BitRate;
-use punctual_host::config;
+use punctual_host::config::{self, Driver};
 
-use super::configuration::{self, Driver, Options};
+use super::configuration::{self, Options};
 use super::network::{LinkSpec, NetworkSpec};
 
-/// `xdp` where this build has it and the process may load programs, else `udp`.
+/// One that bypasses the kernel where the process may load programs, else the usual one.
 pub fn default(root: bool) -> Driver {
-    if root && is_built(Driver::Xdp) { Driver::Xdp } else { Driver::Udp }
+    let best = Driver::ALL.into_iter().find(|driver| driver.bypasses_kernel() && is_built(*driver));
+    best.filter(|_| root).unwrap_or_default()
 }
 
 /// Whether a host can be configured with it.
@@ -28,7 +29,8 @@ mod tests {
 
     #[test]
     fn sockets_are_always_there() {
-        assert!(is_built(Driver::Udp));
-        assert_eq!(default(false), Driver::Udp);
+        assert!(is_built(Driver::default()));
+        assert_eq!(default(false), Driver::default());
+        assert!(default(true).bypasses_kernel());
     }
 }

@@ -7,12 +7,12 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use punctual::{Endsystem, Nanos};
-use punctual_host::config;
+use punctual_host::config::{self, Driver};
 use punctual_link::Link;
 use punctual_link::memory::{MemoryLink, MemoryOptions};
 use punctual_os::clock::{now, wait_until};
 
-use super::configuration::{self, Driver, Options, neighbours};
+use super::configuration::{self, Options, neighbours};
 use super::network::NetworkSpec;
 
 const READY_WITHIN: Nanos = Nanos::from_secs(10);
@@ -30,7 +30,7 @@ impl Embedded {
     /// Where an engine does not start.
     pub fn start(spec: &NetworkSpec, options: &Options) -> anyhow::Result<Self> {
         let key = configuration::domain_key()?;
-        let options = Options { driver: Driver::Memory, ..options.clone() };
+        let options = Options { driver: Driver::MEMORY, ..options.clone() };
         let mut ends: HashMap<(usize, usize), Box<dyn Link>> = HashMap::new();
         for left in 0..spec.links.len() {
             let (one, other) = MemoryLink::pair(MemoryOptions::default())?;

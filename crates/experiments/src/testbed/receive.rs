@@ -10,8 +10,8 @@ use punctual_os::cpus;
 
 use super::{Pair, Place};
 use crate::measure;
-use crate::testbed::configuration::Driver;
 use crate::testbed::network::Host;
+use punctual_host::config::Driver;
 
 /// The devices of a and of b.
 pub const DEVICES: [&str; 2] = ["right", "left"];
@@ -69,13 +69,13 @@ fn on_host(
     driver: Driver,
     class: ReceiveClass,
 ) -> anyhow::Result<(Option<DeviceCare>, Vec<u32>)> {
-    if driver == Driver::Udp {
+    if !driver.bypasses_kernel() {
         host.namespace.feed(&format!("ethtool -K {device} gro on tso off"), "")?;
     }
     Place { namespace: Some(host.namespace.path()), cpu: None }.within(|| {
         let device = Device::named(device)?;
         let options = CareOptions { napi_priority: Some(PRIORITY), ..CareOptions::default() };
-        let care = (driver == Driver::Udp).then(|| DeviceCare::take(&device, 0, options)).transpose()?;
+        let care = (!driver.bypasses_kernel()).then(|| DeviceCare::take(&device, 0, options)).transpose()?;
         let threads: Vec<u32> = napi::instances(&device, 0)?.iter().filter_map(|one| one.thread).collect();
         anyhow::ensure!(!threads.is_empty(), "{} of {} has no kernel thread", device.name, host.name);
         for &thread in &threads {

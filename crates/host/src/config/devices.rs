@@ -39,7 +39,7 @@ impl Devices {
     /// # Errors
     /// Links that share a device without saying so; a shaper that cannot be had. Nothing is left behind then.
     pub fn take(config: &HostConfig) -> Result<Self, ConfigError> {
-        let found: Vec<Option<Device>> = config.drivers.iter().map(device_of).collect();
+        let found: Vec<Option<Device>> = config.drivers.iter().map(|link| device_of(&**link)).collect();
         apart(config, &found)?;
         let mut accounts = Vec::with_capacity(found.len());
         let mut kept: BTreeMap<u32, Kept> = BTreeMap::new();
@@ -55,7 +55,7 @@ impl Devices {
             let watched = kept.entry(device.index).or_insert_with(|| Kept::new(device));
             watched.accounts.push(Arc::clone(&account));
             watched.ask(config, index);
-            accounts.push(Some((account, header_bytes(&config.drivers[index]))));
+            accounts.push(Some((account, header_bytes(&*config.drivers[index]))));
         }
         if kept.is_empty() {
             return Ok(Self { accounts, watch: None });
@@ -79,33 +79,31 @@ impl Devices {
 
 /// The device that a link leaves by; `None` where there is none that could be shared, or nobody knows the way yet: opening
 /// the link says why.
-fn device_of(driver: &LinkDriver) -> Option<Device> {
-    match driver {
-        LinkDriver::Memory => None,
-        LinkDriver::Xdp(xdp) => Device::named(&xdp.classifier.device).ok(),
-        LinkDriver::Udp(udp) if udp.local.is_loopback() => None,
-        LinkDriver::Udp(udp) => match &udp.device {
-            Some(name) => Device::named(name).ok(),
-            None => {
-                let route = route_to(udp.peer).ok().filter(|route| !route.local)?;
-                Device::numbered(route.device).ok()
-            }
-        },
+fn device_of(link: &dyn LinkDriver) -> Option<Device> {
+    if link.is_loopback() {
+        return None;
+    }
+    match (link.device(), link.ends()) {
+        (Some(name), _) => Device::named(name).ok(),
+        (None, Some(ends)) => {
+            let route = route_to(ends.peer).ok().filter(|route| !route.local)?;
+            Device::numbered(route.device).ok()
+        }
+        (None, None) => None,
     }
 }
 
 /// Links whose devices only the routes tell must not share one: nobody has said what it drains.
 fn apart(config: &HostConfig, found: &[Option<Device>]) -> Result<(), ConfigError> {
-    let named = |index: usize| match &config.drivers[index] {
-        LinkDriver::Udp(udp) => (udp.device.clone(), udp.local),
-        LinkDriver::Xdp(xdp) => (Some(xdp.classifier.device.clone()), xdp.classifier.local),
-        LinkDriver::Memory => (None, [0, 0, 0, 0].into()),
+    let named = |index: usize| {
+        let link = &config.drivers[index];
+        (link.device(), link.ends().map(|ends| ends.local))
     };
     for (index, device) in found.iter().enumerate() {
         for (other, of_other) in found.iter().enumerate().take(index) {
             let (Some(device), Some(of_other)) = (device, of_other) else { continue };
             let (one, another) = (named(index), named(other));
-            let told = match (&one.0, &another.0) {
+            let told = match (one.0, another.0) {
                 (Some(one), Some(another)) => one == another,
                 _ => one.1 == another.1,
             };
@@ -120,12 +118,8 @@ fn apart(config: &HostConfig, found: &[Option<Device>]) -> Result<(), ConfigErro
 }
 
 /// Ethernet, IP, UDP: what a device counts of a packet beside what begins with our header.
-fn header_bytes(driver: &LinkDriver) -> u32 {
-    let is_ipv4 = match driver {
-        LinkDriver::Udp(udp) => udp.peer.is_ipv4(),
-        LinkDriver::Xdp(xdp) => xdp.classifier.peer.is_ipv4(),
-        LinkDriver::Memory => true,
-    };
+fn header_bytes(link: &dyn LinkDriver) -> u32 {
+    let is_ipv4 = link.ends().is_none_or(|ends| ends.peer.is_ipv4());
     14 + 8 + if is_ipv4 { 20 } else { 40 }
 }
 

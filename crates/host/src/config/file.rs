@@ -10,11 +10,48 @@ use punctual_proto::{BitRate, Nanos, Ppm};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use super::Driver;
 use super::quantity::{Bytes, RateOrAuto, RateOrShare, Spin, Text};
 use crate::config::profile::Mismatch;
 
 type Maybe<Q> = Option<Text<Q>>;
+
+/// Reads the text. Of each `[[link]]` the keys are set apart that only its driver knows; an unknown driver has none.
+pub(super) fn read(text: &str, drivers: &[Driver]) -> Result<File, toml::de::Error> {
+    let mut whole = DeTable::parse(text)?;
+    let mut apart = Vec::new();
+    if let Some(DeValue::Array(links)) = whole.get_mut().get_mut("link").map(|links| links.get_mut()) {
+        for link in links.iter_mut() {
+            apart.push(keys_apart(link.get_mut(), drivers)?);
+        }
+    }
+    let mut file = File::deserialize(toml::Deserializer::from(whole))?;
+    for (link, (keys, own)) in file.link.iter_mut().zip(apart) {
+        let link = link.get_mut();
+        (link.keys, link.own) = (keys, own);
+    }
+    Ok(file)
+}
+
+/// The keys of a `[[link]]`, and those that only its driver knows, which are taken out.
+fn keys_apart(
+    link: &mut DeValue<'_>,
+    drivers: &[Driver],
+) -> Result<(Vec<String>, toml::Table), toml::de::Error> {
+    let mut own = toml::Table::new();
+    let DeValue::Table(table) = link else { return Ok((Vec::new(), own)) };
+    let keys = table.keys().map(|key| key.get_ref().to_string()).collect();
+    let name = table.get("driver").and_then(|name| name.get_ref().as_str());
+    let driver = drivers.iter().find(|driver| Some(driver.name()) == name);
+    for key in driver.map_or(&[][..], |driver| driver.own_keys()) {
+        if let Some(value) = table.remove(*key) {
+            own.insert((*key).to_owned(), toml::Value::deserialize(ValueDeserializer::from(value))?);
+        }
+    }
+    Ok((keys, own))
+}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -184,14 +221,6 @@ pub(super) enum ClassName {
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum DriverName {
-    Udp,
-    Xdp,
-    Memory,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
 pub(super) enum KernelTrafficName {
     Shaped,
     Exclusive,
@@ -220,7 +249,13 @@ pub(super) enum ZeroCopyChoice {
 pub(super) struct LinkTable {
     pub name: String,
     pub neighbour: Name,
-    pub driver: DriverName,
+    pub driver: Spanned<String>,
+    /// All keys of the table.
+    #[serde(skip)]
+    pub(super) keys: Vec<String>,
+    /// Those that only its driver knows, with their values.
+    #[serde(skip)]
+    pub(super) own: toml::Table,
     // The driver's.
     #[serde(default, deserialize_with = "address")]
     pub local: Option<IpAddr>,

@@ -1,15 +1,11 @@
 //! Opens the drivers of a host's links.
 
-use punctual_link::kernel::{Device, FollowError, FollowedLink};
-use punctual_link::{Link, UdpLink};
+use punctual_link::Link;
 use punctual_proto::config::{LinkConfig, Pacing};
 
 use super::devices::Devices;
-use super::xdp::{self, XdpSettings};
-use super::{ConfigError, HostConfig, LinkDriver};
-
-/// Links with their places in the configuration.
-type Placed = Vec<(usize, FollowedLink)>;
+use super::drivers::{OpeningLink, OpeningLinks};
+use super::{ConfigError, Driver, HostConfig};
 
 impl HostConfig {
     /// Opens a driver for every link.
@@ -29,56 +25,59 @@ impl HostConfig {
         F: FnMut(&str) -> Option<Box<dyn Link>>,
     {
         let mut devices = Devices::take(self)?;
-        let name = |index: usize| self.node.links[index].name.clone();
         let mut links: Vec<Option<Box<dyn Link>>> = self.drivers.iter().map(|_| None).collect();
-        for (index, mut link) in self.open_xdp()? {
-            devices.watched(index).into_iter().for_each(|watched| link.watch(watched));
-            links[index] = Some(Box::new(link));
-        }
-        for (index, driver) in self.drivers.iter().enumerate() {
-            match driver {
-                LinkDriver::Udp(options) => {
-                    let failed = |error| ConfigError::Link { name: name(index), error };
-                    let mut link = UdpLink::open(options).map_err(failed)?;
-                    devices.watched(index).into_iter().for_each(|watched| link.watch(watched));
-                    links[index] = Some(Box::new(link));
-                }
-                LinkDriver::Memory => {
-                    let name = name(index);
-                    links[index] = Some(memory(&name).ok_or(ConfigError::MemoryLink { name })?);
-                }
-                LinkDriver::Xdp(_) => {}
+        for driver in self.drivers_in_use() {
+            let places: Vec<usize> = self.places_of(driver).collect();
+            let opened = self.open_links_of(driver, &places, &mut devices, &mut memory)?;
+            if opened.len() != places.len() {
+                let (opened, wanted) = (opened.len(), places.len());
+                return Err(ConfigError::Opened { driver, opened, wanted });
             }
+            places.into_iter().zip(opened).for_each(|(place, link)| links[place] = Some(link));
         }
         Ok(links.into_iter().flatten().collect())
     }
 
-    /// The links over AF_XDP with what they are told, by their places.
-    pub fn xdp_links(&self) -> impl Iterator<Item = (usize, &XdpSettings)> {
-        self.drivers.iter().enumerate().filter_map(|(index, driver)| match driver {
-            LinkDriver::Xdp(settings) => Some((index, settings)),
-            _ => None,
-        })
+    /// The drivers that links run on, each once: first those that bypass the kernel, for they change their devices most.
+    pub fn drivers_in_use(&self) -> Vec<Driver> {
+        let mut drivers: Vec<Driver> = Vec::new();
+        for driver in self.drivers.iter().map(|link| link.driver()) {
+            if !drivers.contains(&driver) {
+                drivers.push(driver);
+            }
+        }
+        drivers.sort_by_key(|driver| !driver.bypasses_kernel());
+        drivers
     }
 
-    /// All together: they share the memory of their frames.
-    fn open_xdp(&self) -> Result<Placed, ConfigError> {
-        let (places, settings): (Vec<usize>, Vec<&XdpSettings>) = self.xdp_links().unzip();
-        let opened =
-            xdp::open(&settings, self.forbidden_calls).map_err(|FollowError { link, error }| match link {
-                Some(place) => ConfigError::Link { name: self.node.links[places[place]].name.clone(), error },
-                None => ConfigError::Xdp { error },
-            })?;
-        Ok(places.into_iter().zip(opened).collect())
+    /// The places of the links that run on a driver.
+    pub fn places_of(&self, driver: Driver) -> impl Iterator<Item = usize> {
+        let links = self.drivers.iter().enumerate();
+        links.filter(move |(_, link)| link.driver() == driver).map(|(place, _)| place)
+    }
+
+    fn open_links_of(
+        &self,
+        driver: Driver,
+        places: &[usize],
+        devices: &mut Devices,
+        given: &mut dyn FnMut(&str) -> Option<Box<dyn Link>>,
+    ) -> Result<Vec<Box<dyn Link>>, ConfigError> {
+        let opening = |place: &usize| OpeningLink {
+            name: &self.node.links[*place].name,
+            settings: &*self.drivers[*place],
+            watched: devices.watched(*place),
+        };
+        let links = places.iter().map(opening).collect();
+        driver.open(OpeningLinks { links, forbidden: self.forbidden_calls, given })
     }
 
     /// The links with the pace of their devices, where none was configured.
     pub(super) fn paced_links(&self) -> Vec<LinkConfig> {
         let mut links = self.node.links.clone();
-        for (index, settings) in self.xdp_links().filter(|(_, settings)| settings.pace_by_device) {
-            let device = Device::named(&settings.classifier.device);
-            if device.is_ok_and(|device| device.has_own_pace()) {
-                links[index].pace = Pacing::Completion;
+        for (link, driver) in links.iter_mut().zip(&self.drivers) {
+            if driver.has_own_pace() {
+                link.pace = Pacing::Completion;
             }
         }
         links

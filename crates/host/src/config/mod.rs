@@ -3,6 +3,7 @@
 
 mod convert;
 mod devices;
+pub mod drivers;
 mod file;
 mod links;
 mod mistakes;
@@ -12,7 +13,6 @@ mod secrets;
 #[cfg(test)]
 mod tests;
 mod warnings;
-mod xdp;
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -20,7 +20,7 @@ use std::{fs, io};
 use punctual_analysis::contract::BURST_MESSAGES_MAX;
 use punctual_engine::EngineConfig;
 use punctual_link::kernel::{KernelError, ShaperRate};
-use punctual_link::{Link, LinkError, UdpOptions};
+use punctual_link::{Link, LinkError};
 use punctual_os::calls::Forbidden;
 use punctual_os::realtime::{RealTime, SchedulingClass};
 use punctual_os::{heap, random_u64};
@@ -33,12 +33,10 @@ use thiserror::Error;
 pub use self::profile::{GivenCosts, Mismatch, ProfileSettings};
 use crate::priorities::Priorities;
 
-pub use self::xdp::{XdpSettings, frame_bytes};
+pub use self::drivers::{Driver, LinkDriver};
 
 /// Port of data unless configured otherwise.
 pub const DATA_PORT_DEFAULT: u16 = 7_411;
-/// `SO_PRIORITY` of a socket that needs no privilege for it.
-const SOCKET_PRIORITY_DEFAULT: u32 = 6;
 /// Port of signalling unless configured otherwise.
 pub const SIGNALLING_PORT_DEFAULT: u16 = 7_412;
 /// What a message of a burst takes of the processor's heap, in bytes: its place in the queues of the source.
@@ -54,7 +52,7 @@ pub struct HostConfig {
     /// The node, without its epoch: [`HostConfig::engine_config`] begins a life.
     pub node: NodeConfig,
     /// A driver for each of `node.links`.
-    pub drivers: Vec<LinkDriver>,
+    pub drivers: Vec<Box<dyn LinkDriver>>,
     /// What the device of each of them carries beside it.
     pub beside: Vec<Beside>,
     /// The class of the processor.
@@ -78,17 +76,6 @@ pub struct HostConfig {
     pub forbidden_calls: Forbidden,
     /// What the processor's own heap has ready; see [`HostConfig::use_own_heap`].
     pub heap: Option<heap::Sizes>,
-}
-
-/// What a link runs on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LinkDriver {
-    /// Kernel sockets.
-    Udp(UdpOptions),
-    /// AF_XDP, classified in the driver.
-    Xdp(XdpSettings),
-    /// Rings inside one process: the embedding program gives them.
-    Memory,
 }
 
 /// What a link's device carries beside it, as the operator says.
@@ -189,19 +176,34 @@ pub enum ConfigError {
         /// Why.
         error: LinkError,
     },
-    /// No link over AF_XDP can be opened.
-    #[error("links with driver \"xdp\": {error}")]
-    Xdp {
+    /// No link of a driver can be opened.
+    #[error("links with driver \"{driver}\": {error}")]
+    Driver {
+        /// Which.
+        driver: Driver,
         /// Why.
         error: LinkError,
     },
+    /// A driver has opened other links than it was told to.
+    #[error("driver \"{driver}\" has opened {opened} links of {wanted}: that is a mistake in the driver")]
+    Opened {
+        /// Which.
+        driver: Driver,
+        /// As many as it opened.
+        opened: usize,
+        /// As many as it was told to.
+        wanted: usize,
+    },
     /// A memory link has no other end here.
     #[error(
-        "link \"{name}\": driver \"memory\" connects engines inside one process: use \"udp\" between hosts"
+        "link \"{name}\": driver \"{driver}\" connects engines inside one process: use \"{}\" between hosts",
+        Driver::default()
     )]
     MemoryLink {
         /// Which.
         name: String,
+        /// Its driver.
+        driver: Driver,
     },
     /// Two links leave by one device, and the file does not say so.
     #[error(
@@ -247,9 +249,18 @@ pub fn load(path: &Path) -> Result<HostConfig, ConfigError> {
 /// # Errors
 /// The first thing that is wrong, in one line.
 pub fn parse(text: &str, path: &Path) -> Result<HostConfig, ConfigError> {
+    parse_with(text, path, &[])
+}
+
+/// The same; links may also run on the drivers `more`, which the program brings.
+///
+/// # Errors
+/// See [`parse`].
+pub fn parse_with(text: &str, path: &Path, more: &[Driver]) -> Result<HostConfig, ConfigError> {
     let source = Source { text, path };
-    let file: file::File = toml::from_str(text).map_err(|error| source.mistake(&error))?;
-    convert::convert(file, &source)
+    let drivers = [&Driver::ALL, more].concat();
+    let file = file::read(text, &drivers).map_err(|error| source.mistake(&error))?;
+    convert::convert(file, &drivers, &source)
 }
 
 /// The text that is being read, for errors.
@@ -312,13 +323,11 @@ impl HostConfig {
         self.real_time = RealTime { cpu: self.real_time.cpu, ..RealTime::BEST_EFFORT_HOST };
         self.node.cpu.best_effort_host = true;
         for (index, driver) in self.drivers.iter_mut().enumerate() {
-            let LinkDriver::Udp(options) = driver else { continue };
-            options.socket_buffer_required = false;
+            driver.run_without_privileges();
             if let Beside::Behind(_) = self.beside[index] {
                 // Takes a privilege.
                 self.beside[index] = Beside::Unknown;
                 self.node.links[index].kernel_traffic = KernelTraffic::Unbounded;
-                options.priority = SOCKET_PRIORITY_DEFAULT;
             }
         }
     }

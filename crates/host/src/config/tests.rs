@@ -13,7 +13,8 @@ use punctual_proto::config::{
 use punctual_proto::ids::NodeId;
 use punctual_proto::{BitRate, Nanos, Ppm};
 
-use super::{Beside, DaemonConfig, HostConfig, LinkDriver, parse};
+use super::drivers::xdp::XdpSettings;
+use super::{Beside, DaemonConfig, Driver, HostConfig, LinkDriver, parse};
 use crate::config::profile::GivenCosts;
 
 const EXAMPLE: &str = include_str!("../../../../docs/punctuald.example.toml");
@@ -67,6 +68,11 @@ fn small(processor: &str, link: &str, rest: &str) -> String {
 
 const MEMORY: &str = "driver = \"memory\"";
 
+/// What a driver has read of a link.
+fn settings<T: LinkDriver>(link: &dyn LinkDriver) -> &T {
+    link.settings().unwrap_or_else(|| panic!("a link of another driver: {link:?}"))
+}
+
 #[test]
 fn the_example_is_the_defaults() {
     let config = read(EXAMPLE).expect("the example");
@@ -78,7 +84,8 @@ fn the_example_is_the_defaults() {
     assert_eq!(config.daemon, DaemonConfig::default());
     let class = SchedulingClass::Fifo { priority: 50 };
     assert_eq!(config.real_time, RealTime { class, cpu: None, lock_memory: true });
-    let [LinkDriver::Udp(udp)] = &config.drivers[..] else { panic!("one UDP link: {:?}", config.drivers) };
+    let [link] = &config.drivers[..] else { panic!("one link: {:?}", config.drivers) };
+    let udp: &UdpOptions = settings(&**link);
     let addresses = ["10.0.1.1", "10.0.1.2"].map(|text| text.parse().expect("an address"));
     let default = UdpOptions::new(addresses[0], addresses[1], 7_411, 7_412);
     assert_eq!(*udp, UdpOptions { frames: 8_192, socket_buffer_required: true, ..default });
@@ -91,7 +98,7 @@ fn every_key_of_the_example_exists_with_the_default_that_it_shows() {
     assert!(commented(EXAMPLE) > commented(&said) + 50, "{said}");
     let mut explicit = read(&said).unwrap_or_else(|error| panic!("{error}\n{said}"));
     let implicit = read(EXAMPLE).expect("the example");
-    let LinkDriver::Udp(udp) = &mut explicit.drivers[0] else { panic!("a UDP link") };
+    let udp: &mut UdpOptions = explicit.drivers[0].settings_mut().expect("a UDP link");
     assert_eq!(udp.device.take().as_deref(), Some("eth0"));
     assert_eq!(explicit.real_time.cpu.take(), Some(1));
     assert_eq!(explicit.node.fragment_low_latency_bytes.take(), Some(1_400));
@@ -106,11 +113,12 @@ fn every_key_of_the_example_exists_with_the_default_that_it_shows() {
 
 #[test]
 fn the_file_is_complete_in_the_example() {
-    // Fields of the tables in `file.rs` are the keys; each must stand in the example.
+    // Public fields of the tables in `file.rs` are the keys, and drivers have more; each must stand in the example.
     let fields = include_str!("file.rs")
         .lines()
         .filter_map(|line| line.trim().strip_prefix("pub ").and_then(|rest| rest.split_once(": ")))
-        .map(|(field, _)| field);
+        .map(|(field, _)| field)
+        .chain(Driver::ALL.iter().flat_map(|driver| driver.own_keys().iter().copied()));
     let tables = [
         "node",
         "processor",
@@ -156,7 +164,8 @@ fn every_key_of_a_link_over_xdp_means_what_the_example_says() {
         .map(|line| xdp(line).unwrap_or_else(|| line.replace("driver = \"udp\"", "driver = \"xdp\"")))
         .collect();
     let config = read(&text.join("\n")).unwrap_or_else(|error| panic!("{error}\n{}", text.join("\n")));
-    let [LinkDriver::Xdp(settings)] = &config.drivers[..] else { panic!("{:?}", config.drivers) };
+    let [link] = &config.drivers[..] else { panic!("one link: {:?}", config.drivers) };
+    let settings: &XdpSettings = settings(&**link);
     let [link] = &config.node.links[..] else { panic!("one link") };
     assert_eq!((settings.classifier.device.as_str(), settings.queue, settings.frames), ("eth0", 0, 8_192));
     assert_eq!((settings.classifier.mode, settings.zero_copy), (AttachMode::Auto, ZeroCopy::Auto));
@@ -181,7 +190,7 @@ fn an_explicit_burst_is_the_shapers() {
         "driver = \"xdp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"\nrate_error = \"0%\"";
     let text = format!("{xdp}\nkernel_rate = \"100Mbit/s\"\ninterference_burst = \"80us\"");
     let config = read(&small("", &text, "")).expect("a link");
-    let LinkDriver::Xdp(settings) = &config.drivers[0] else { panic!("xdp") };
+    let settings: &XdpSettings = settings(&*config.drivers[0]);
     assert_eq!(settings.care.kernel_rate, Some(ShaperRate { rate_bps: 100_000_000, burst_bytes: 10_000 }));
     let interference = Interference { sigma: Nanos::from_micros(80), rho: Ppm(100_000) };
     assert_eq!(config.node.links[0].interference, interference);
@@ -193,7 +202,7 @@ fn the_kernels_rate_follows_admission_up_to_what_is_said_where_that_is_sound() {
         let xdp = "driver = \"xdp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"\nrate_error = \"0%\"";
         let config =
             read(&small("", &format!("{xdp}\nkernel_rate = \"100Mbit/s\"\n{rest}"), "")).expect("a link");
-        let LinkDriver::Xdp(settings) = &config.drivers[0] else { panic!("xdp") };
+        let settings: &XdpSettings = settings(&*config.drivers[0]);
         (config.node.links[0].kernel_share_max, settings.care.link_rate_bps)
     };
     let followed = |share| (Ppm(share), Some(1_000_000_000));
@@ -432,8 +441,8 @@ fn links_of_one_address_share_its_ports() {
         udp(3)
     );
     let shared = |config: HostConfig| -> Vec<bool> {
-        let of = |driver: &LinkDriver| matches!(driver, LinkDriver::Udp(udp) if udp.shared_port);
-        config.drivers.iter().map(of).collect()
+        let of = |link: &dyn LinkDriver| settings::<UdpOptions>(link).shared_port;
+        config.drivers.iter().map(|link| of(&**link)).collect()
     };
     assert_eq!(shared(read(&small("", &udp(2), &second)).expect("two links")), [true, true]);
     assert_eq!(shared(read(&small("", &udp(2), "")).expect("one link")), [false]);
@@ -444,7 +453,7 @@ fn each_class_of_a_link_may_be_waited_for_awake() {
     let xdp = "driver = \"xdp\"\nlocal = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"v\"";
     let spins = |keys: &str| {
         let config = read(&small("", &format!("{xdp}\n{keys}"), "")).expect("a link");
-        let LinkDriver::Xdp(settings) = &config.drivers[0] else { panic!("xdp") };
+        let settings: &XdpSettings = settings(&*config.drivers[0]);
         Stream::ALL.map(|stream| settings.spins.after(stream) / 1_000)
     };
     assert_eq!(spins("spin = \"20us\""), [20; 4]);
@@ -607,13 +616,13 @@ fn behind_a_shaper_an_urgent_packet_waits_for_two_bursts_and_a_timer() {
     let link = &config.node.links[0];
     assert_eq!(link.interference, Interference { sigma: Nanos::from_micros(600), rho: Ppm(16_000) });
     assert_eq!((link.kernel_traffic, link.paced_rate()), (KernelTraffic::Behind, BitRate(984_000_000)));
-    let LinkDriver::Udp(options) = &config.drivers[0] else { panic!("udp") };
+    let options: &UdpOptions = settings(&*config.drivers[0]);
     assert_eq!(options.priority, FIRST_CLASS);
     // Without privileges nothing is shaped, and nothing is guaranteed.
     let mut unprivileged = config.clone();
     unprivileged.run_on_best_effort_host();
     assert_eq!(unprivileged.beside, [Beside::Unknown]);
-    assert!(matches!(&unprivileged.drivers[0], LinkDriver::Udp(options) if options.priority == 6));
+    assert_eq!(settings::<UdpOptions>(&*unprivileged.drivers[0]).priority, 6);
 }
 
 #[test]

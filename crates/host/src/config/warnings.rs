@@ -2,7 +2,7 @@
 
 use punctual_proto::config::{KernelTraffic, LinkConfig};
 
-use super::{HostConfig, LinkDriver};
+use super::{Driver, HostConfig};
 
 /// The two ways that always work.
 const SAID: &str = "kernel_traffic = \"exclusive\" says that there is none, interference_burst and \
@@ -11,9 +11,10 @@ const SAID: &str = "kernel_traffic = \"exclusive\" says that there is none, inte
 impl HostConfig {
     /// A line for each link across which nothing is guaranteed as it is configured, with the fix.
     pub fn warnings(&self) -> Vec<String> {
-        let links = self.node.links.iter().zip(&self.drivers);
+        let drivers = self.drivers.iter().map(|link| link.driver());
+        let links = self.node.links.iter().zip(drivers);
         let unbounded = links.filter(|(link, _)| link.kernel_traffic == KernelTraffic::Unbounded);
-        let line = |(link, driver): (&LinkConfig, &LinkDriver)| {
+        let line = |(link, driver): (&LinkConfig, Driver)| {
             format!(
                 "link {} is degraded: nobody bounds the kernel's traffic beside it, and nothing is guaranteed across it: {}",
                 link.name,
@@ -24,14 +25,16 @@ impl HostConfig {
     }
 
     /// What bounds the kernel's traffic beside a link, of the keys that go together with what is configured of it.
-    pub fn kernel_traffic_fix(&self, link: &LinkConfig, driver: &LinkDriver) -> String {
+    pub fn kernel_traffic_fix(&self, link: &LinkConfig, driver: Driver) -> String {
         if link.rate_auto {
             return format!("{SAID}; to have the daemon bound it, give the link a rate instead of \"auto\"");
         }
-        match driver {
-            LinkDriver::Xdp(_) => format!("kernel_rate = \"10%\" has the daemon bound it; or {SAID}"),
-            _ if self.is_best_effort_host() => format!("a best-effort host cannot shape it; {SAID}"),
-            _ => format!("kernel_traffic = \"shaped\" has the daemon order and bound it; or {SAID}"),
+        if driver.bypasses_kernel() {
+            format!("kernel_rate = \"10%\" has the daemon bound it; or {SAID}")
+        } else if self.is_best_effort_host() {
+            format!("a best-effort host cannot shape it; {SAID}")
+        } else {
+            format!("kernel_traffic = \"shaped\" has the daemon order and bound it; or {SAID}")
         }
     }
 }

@@ -11,8 +11,6 @@ pub(super) const PACKET_BYTES: usize = LARGE_BYTES + punctual_proto::limits::HEA
 
 /// Both ends of both links.
 pub struct Wires {
-    /// What they run on.
-    pub driver: String,
     /// At the source, and at the forwarder towards the source.
     pub first: (Box<dyn Link>, Box<dyn Link>),
     /// At the forwarder towards the sink, and at the sink.
@@ -34,7 +32,7 @@ impl Wires {
             let (one, other) = MemoryLink::pair(options)?;
             Ok((Box::new(one), Box::new(other)))
         };
-        Ok(Self { driver: "memory".into(), first: pair()?, second: pair()? })
+        Ok(Self { first: pair()?, second: pair()? })
     }
 }
 
@@ -62,7 +60,7 @@ pub fn udp_wires() -> Result<Wires, LinkError> {
             ))
         };
         match (pair(base), pair(base + 4)) {
-            (Ok(first), Ok(second)) => return Ok(Wires { driver: "udp".into(), first, second }),
+            (Ok(first), Ok(second)) => return Ok(Wires { first, second }),
             (Err(error), _) | (_, Err(error)) => last = Some(error),
         }
     }

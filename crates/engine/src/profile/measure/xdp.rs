@@ -77,7 +77,7 @@ pub fn xdp_wires() -> Result<Wires, MeasureError> {
     let open = |[one, other]: &[XdpOptions; 2]| -> Result<Ends, LinkError> {
         Ok((Box::new(XdpLink::open(one, &memory)?), Box::new(XdpLink::open(other, &memory)?)))
     };
-    Ok(Wires { driver: "xdp".into(), first: open(&first)?, second: open(&second)? })
+    Ok(Wires { first: open(&first)?, second: open(&second)? })
 }
 
 /// What `ip -batch` is told.

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::flood::{FLOODS, Flood};
-use super::{Finished, Pressure, promise};
+use super::{Finished, Pressure, promise, title};
 use crate::demo::outcome::Check;
 use crate::excuse::Excuses;
 use crate::experiments::{Conditions, Measured};
 use crate::measure::stream::Miss;
 use crate::measure::{Question, StreamSummary};
 use crate::report::{Axis, Legend, Plot, Series};
-use crate::testbed::configuration::Driver;
+use punctual_host::config::Driver;
 
 #[derive(Serialize)]
 struct Point {
@@ -107,16 +107,16 @@ pub(super) fn judge(worlds: &[Finished], excuses: &Excuses, conditions: &Conditi
                 point.p99_ms,
                 point.pressure.handed_per_s / 1e3
             );
-            measured.compare(&format!("{:?}, flood {flood:?}", world.driver), "-", shown, "-".into());
+            measured.compare(&title(world.driver, flood), "-", shown, "-".into());
             measured.add(&point);
             series.push(
-                Series::new(format!("{:?}, flood {flood:?}", world.driver), index, summary.exceedance())
+                Series::new(title(world.driver, flood), index, summary.exceedance())
                     .dashed(colour > 0)
                     .without_dots(),
             );
         }
     }
-    if conditions.driver != Driver::Xdp {
+    if !conditions.driver.bypasses_kernel() {
         measured
             .notes
             .push("without driver xdp there is no early demultiplexing: the targets are for xdp".into());
@@ -136,7 +136,7 @@ fn hold(
 ) {
     measured.samples += summary.judged();
     measured.excused += summary.excused;
-    let name = |what: &str| format!("{driver:?}, flood {flood:?}: {what}");
+    let name = |what: &str| format!("{}: {what}", title(driver, flood));
     let missed = summary.unexcused() as f64;
     measured.checks.push(Check::at_most(name("messages late, lost or refused outside holes"), missed, 0.0));
     if flood == Flood::None {

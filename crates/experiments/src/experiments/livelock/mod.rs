@@ -27,9 +27,9 @@ use crate::loads::{
     Arrivals, Class, Content, ReceiveLog, Receiving, SendLog, Sending, Sink, Source, channel,
 };
 use crate::measure::{Live, Windows};
-use crate::testbed::configuration::Driver;
 use crate::testbed::stream::contract;
 use crate::testbed::{Bed, Hosting, LinkSpec, Options, Pair, Place, RoleId, driver, receive};
+use punctual_host::config::Driver;
 
 /// What the hosts are told of their link: no more than a's processor, which shares its CPU with the stranger's machine, can
 /// fill with smallest packets.
@@ -75,9 +75,9 @@ struct World {
 
 /// Runs it.
 pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
-    let mut drivers = vec![Driver::Udp];
-    if conditions.driver == Driver::Xdp && driver::is_built(Driver::Xdp) {
-        drivers.insert(0, Driver::Xdp);
+    let mut drivers = vec![Driver::default()];
+    if conditions.driver.bypasses_kernel() && driver::is_built(conditions.driver) {
+        drivers.insert(0, conditions.driver);
     }
     let witness = conditions.witness()?;
     let length = conditions.rounds((1, 5_000), (1, 20_000)).1;
@@ -87,12 +87,18 @@ pub fn run(conditions: &Conditions) -> anyhow::Result<Measured> {
     }
     for flood in FLOODS {
         for world in &mut worlds {
-            conditions.progress(format_args!("{:?}, flood {flood:?}", world.driver));
+            conditions.progress(format_args!("{}", title(world.driver, flood)));
             world.turn(flood, length, conditions)?;
         }
     }
     let finished: Vec<_> = worlds.into_iter().map(World::finish).collect::<Result<_, _>>()?;
     judged(witness, |excuses| Ok(judge::judge(&finished, excuses, conditions)))
+}
+
+/// A driver and what floods it, as reports head it.
+fn title(driver: Driver, flood: Flood) -> String {
+    let (first, rest) = driver.name().split_at(1);
+    format!("{}{rest}, flood {flood:?}", first.to_uppercase())
 }
 
 fn promise() -> Contract {
@@ -103,7 +109,7 @@ impl World {
     fn create(driver: Driver, conditions: &Conditions) -> anyhow::Result<Self> {
         let bed = Bed { link: LinkSpec::open(RATE), pinned: true };
         let mut pair = Pair::create(&bed, conditions)?;
-        let kthread = if driver == Driver::Xdp { receive::LINK_OPTION } else { "" };
+        let kthread = if driver.bypasses_kernel() { receive::LINK_OPTION } else { "" };
         let options = Options {
             driver,
             real_time: conditions.real_time,

@@ -13,10 +13,11 @@ use punctual::BitRate;
 use punctual_link::Link;
 use punctual_os::namespaces::{Namespace, next_number};
 
-use crate::testbed::configuration::{Driver, End};
+use crate::testbed::configuration::End;
 use crate::testbed::network::{WIRE_EXTRA_BYTES, address};
 use crate::testbed::receive::{ReceiveClass, ReceiveThreads};
 use crate::testbed::{Options, Pair, Place, adapter};
+use punctual_host::config::Driver;
 
 /// What the segment carries to b, in smallest frames 1,190,000 a second.
 const RATE: BitRate = BitRate(800_000_000);

@@ -1,28 +1,13 @@
 //! `local`, `peer` and the ports of a link: two ends that differ, and two streams at each.
 
-use std::net::IpAddr;
-
 use super::super::LinkDriver;
 
-/// Address, port of data, port of signalling.
-type End = (IpAddr, [u16; 2]);
-
 /// What is wrong with the ends of a link to `neighbour`, and what would be right.
-pub(super) fn check(driver: &LinkDriver, neighbour: &str) -> Result<(), String> {
-    let (ours, theirs): (End, End) = match driver {
-        LinkDriver::Memory => return Ok(()),
-        LinkDriver::Udp(udp) => (
-            (udp.local, [udp.data_port, udp.signalling_port]),
-            (udp.peer, [udp.peer_data_port, udp.peer_signalling_port]),
-        ),
-        LinkDriver::Xdp(xdp) => (
-            (xdp.classifier.local, [xdp.classifier.data_port, xdp.classifier.signalling_port]),
-            (xdp.classifier.peer, [xdp.classifier.peer_data_port, xdp.classifier.peer_signalling_port]),
-        ),
-    };
-    ports(ours.1, ["data_port", "signalling_port"])?;
-    ports(theirs.1, ["peer_data_port", "peer_signalling_port"])?;
-    let (local, peer) = (ours.0, theirs.0);
+pub(super) fn check(link: &dyn LinkDriver, neighbour: &str) -> Result<(), String> {
+    let Some(ends) = link.ends() else { return Ok(()) };
+    ports(ends.ports, ["data_port", "signalling_port"])?;
+    ports(ends.peer_ports, ["peer_data_port", "peer_signalling_port"])?;
+    let (local, peer) = (ends.local, ends.peer);
     if local.is_ipv4() != peer.is_ipv4() {
         return Err(format!(
             "local {local} and peer {peer} are not of one family: give both as IPv4 or IPv6"
@@ -31,10 +16,10 @@ pub(super) fn check(driver: &LinkDriver, neighbour: &str) -> Result<(), String> 
     if peer.is_unspecified() || peer.is_multicast() {
         return Err(format!("peer {peer} is no host's address: give that of {neighbour}"));
     }
-    let is_udp = matches!(driver, LinkDriver::Udp(_));
-    let is_itself = !is_udp || ours.1.iter().any(|port| theirs.1.contains(port));
+    let may_stay = link.driver().stays_on_machine();
+    let is_itself = !may_stay || ends.ports.iter().any(|port| ends.peer_ports.contains(port));
     if local == peer && is_itself {
-        let ports = if is_udp {
+        let ports = if may_stay {
             ", or, where both are on one machine, peer_data_port and peer_signalling_port"
         } else {
             ""

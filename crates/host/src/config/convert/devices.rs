@@ -11,8 +11,8 @@ use punctual_proto::words::rate_text;
 use punctual_proto::{BitRate, Nanos, Ppm};
 use toml::Spanned;
 
-use super::super::file::{DriverName, KernelTrafficName, LinkTable};
-use super::super::{Beside, ConfigError, LinkDriver, Source};
+use super::super::file::{KernelTrafficName, LinkTable};
+use super::super::{Beside, ConfigError, Driver, LinkDriver, Source};
 use super::{pick, rate};
 
 /// Smallest burst unless configured otherwise: two packets of 1,500 B on the wire, tagged.
@@ -27,11 +27,11 @@ const UNCOUNTED: Ppm = Ppm(16_000);
 ///
 /// # Errors
 /// What contradicts itself, with the fix.
-pub(super) fn beside(table: &LinkTable, default: &LinkConfig) -> Result<Beside, String> {
-    if table.driver == DriverName::Memory {
+pub(super) fn beside(table: &LinkTable, driver: Driver, default: &LinkConfig) -> Result<Beside, String> {
+    if !driver.has_wire() {
         return Ok(Beside::Nothing);
     }
-    let is_loopback = table.driver == DriverName::Udp && table.local.is_some_and(|local| local.is_loopback());
+    let is_loopback = driver.stays_on_machine() && table.local.is_some_and(|local| local.is_loopback());
     let stated = table.interference_burst.is_some() || table.interference_share.is_some();
     match table.kernel_traffic {
         Some(KernelTrafficName::Shaped) if is_loopback => {
@@ -42,14 +42,13 @@ pub(super) fn beside(table: &LinkTable, default: &LinkConfig) -> Result<Beside, 
             Err("kernel_traffic = \"exclusive\" and kernel_rate exclude each other: leave one out".into())
         }
         Some(KernelTrafficName::Exclusive) => Ok(Beside::Exclusive),
-        Some(KernelTrafficName::Shaped) if table.driver == DriverName::Udp => {
+        Some(KernelTrafficName::Shaped) if !driver.bypasses_kernel() => {
             shaper(table, default).map(Beside::Behind)
         }
-        Some(KernelTrafficName::Shaped) if table.kernel_rate.is_none() => Err(
-            "kernel_traffic = \"shaped\" with driver \"xdp\" needs kernel_rate: say how much the kernel may \
-                 send, as \"10%\""
-                .into(),
-        ),
+        Some(KernelTrafficName::Shaped) if table.kernel_rate.is_none() => Err(format!(
+            "kernel_traffic = \"shaped\" with driver \"{driver}\" needs kernel_rate: say how much the kernel may send, as \
+             \"10%\""
+        )),
         _ if table.kernel_rate.is_some() => Ok(Beside::Shaped),
         _ if stated => Ok(Beside::Stated),
         _ => Ok(Beside::Unknown),
@@ -91,7 +90,7 @@ pub(super) const fn kernel_traffic(beside: Beside) -> KernelTraffic {
 #[derive(Clone, Copy)]
 struct Place<'a> {
     table: &'a LinkTable,
-    driver: &'a LinkDriver,
+    driver: Driver,
     beside: Beside,
 }
 
@@ -132,11 +131,12 @@ impl Place<'_> {
                 auto.table.name
             ));
         }
-        let is_xdp = |place: &Self| matches!(place.driver, LinkDriver::Xdp(_));
-        if is_xdp(self) || others.iter().any(is_xdp) {
+        let mut drivers = others.iter().chain([self]).map(|place| place.driver);
+        if let Some(alone) = drivers.find(|driver| driver.bypasses_kernel()) {
+            let shared = Driver::default();
             return Err(format!(
-                "link \"{name}\" is on {device}, too, and driver \"xdp\" needs a device of its own: use another device, or \
-                 driver \"udp\" for both"
+                "link \"{name}\" is on {device}, too, and driver \"{alone}\" needs a device of its own: use another \
+                 device, or driver \"{shared}\" for both"
             ));
         }
         let rates =
@@ -179,7 +179,7 @@ impl Place<'_> {
 /// The first link that does not fit, with the fix.
 pub(super) fn share(
     tables: &[Spanned<LinkTable>],
-    drivers: &[LinkDriver],
+    drivers: &[Box<dyn LinkDriver>],
     besides: &[Beside],
     links: &mut [LinkConfig],
     source: &Source<'_>,
@@ -188,7 +188,11 @@ pub(super) fn share(
         .iter()
         .zip(drivers)
         .zip(besides)
-        .map(|((table, driver), beside)| Place { table: table.get_ref(), driver, beside: *beside })
+        .map(|((table, driver), beside)| Place {
+            table: table.get_ref(),
+            driver: driver.driver(),
+            beside: *beside,
+        })
         .collect();
     let windows: Vec<Nanos> = places.iter().zip(&*links).map(|(place, link)| window(place, link)).collect();
     for (index, place) in places.iter().enumerate() {

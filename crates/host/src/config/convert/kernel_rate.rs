@@ -27,7 +27,7 @@ const BURST: Nanos = Nanos::from_millis(1);
 
 /// A bound on kernel traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KernelRate {
+pub(in super::super) struct KernelRate {
     /// Bits of the wire a second.
     pub rate_bps: u64,
     /// Bytes of the wire.
@@ -39,7 +39,7 @@ pub(super) struct KernelRate {
 }
 
 /// What the table says.
-pub(super) fn of(
+pub(in super::super) fn of(
     table: &LinkTable,
     rate_error: Ppm,
     at: usize,

@@ -3,67 +3,100 @@
 use std::collections::HashMap;
 
 use punctual_analysis::{RunPolicy, one_of};
-use punctual_link::kernel::{CareOptions, FIRST_CLASS, ShaperRate};
-use punctual_link::xdp::{AttachMode, ClassifierOptions, ZeroCopy};
-use punctual_link::{Spins, Stream, UdpOptions};
-use punctual_os::realtime::{RealTime, SchedulingClass};
+use punctual_os::realtime::RealTime;
 use punctual_proto::config::{Interference, LinkConfig, SignallingConfig};
 use punctual_proto::ids::NodeId;
-use punctual_proto::{Nanos, limits};
+use punctual_proto::limits;
 use toml::Spanned;
 
-use super::super::file::{DriverName, KernelTrafficName, LinkTable, XdpMode, ZeroCopyChoice};
-use super::super::xdp::PACKET_BYTES_MAX;
-use super::super::{
-    Beside, ConfigError, DATA_PORT_DEFAULT, LinkDriver, SIGNALLING_PORT_DEFAULT, Source, XdpSettings,
-};
-use super::addresses;
-use super::kernel_rate::{self, KernelRate};
-use super::{Hosts, bytes_u32, devices, given_bytes, lookup, pick, rate, signals};
+use super::super::drivers::Told;
+use super::super::file::LinkTable;
+use super::super::{Beside, ConfigError, Driver, LinkDriver, Source};
+use super::{Hosts, addresses, bytes_u32, devices, given_bytes, kernel_rate, lookup, pick, rate};
 
 /// Memory that a link's receive buffers take at most unless configured otherwise.
 const FRAME_BYTES_MAX: u32 = 64 << 20;
 
 /// What the node is told of each link, its driver, and what its device carries beside it.
-type Links = (Vec<LinkConfig>, Vec<LinkDriver>, Vec<Beside>);
+type Links = (Vec<LinkConfig>, Vec<Box<dyn LinkDriver>>, Vec<Beside>);
 
+/// What a link's table is read beside.
+pub(super) struct Around<'a> {
+    pub hosts: &'a Hosts,
+    /// This host.
+    pub own: NodeId,
+    /// Largest fragment.
+    pub fragment_bytes: u32,
+    pub real_time: RealTime,
+    pub signalling: &'a SignallingConfig,
+}
+
+/// The driver that each table names.
+///
+/// # Errors
+/// The first that is none of those known.
+pub(super) fn drivers(
+    tables: &[Spanned<LinkTable>],
+    known: &[Driver],
+    source: &Source<'_>,
+) -> Result<Vec<Driver>, ConfigError> {
+    let driver = |table: &Spanned<LinkTable>| {
+        let name = &table.get_ref().driver;
+        known.iter().copied().find(|driver| driver.name() == name.get_ref()).ok_or_else(|| {
+            let names: Vec<String> = known.iter().map(|driver| format!("`{driver}`")).collect();
+            let (name, at) = (name.get_ref(), name.span().start);
+            source
+                .error(at, format!("driver: unknown variant `{name}`, expected one of {}", names.join(", ")))
+        })
+    };
+    tables.iter().map(driver).collect()
+}
+
+/// `named` are the drivers of the tables, `known` all that there are.
 pub(super) fn links(
     tables: &[Spanned<LinkTable>],
-    hosts: &Hosts,
-    own: NodeId,
-    fragment_bytes: u32,
-    real_time: RealTime,
-    signalling: &SignallingConfig,
+    named: &[Driver],
+    known: &[Driver],
+    around: &Around<'_>,
     source: &Source<'_>,
 ) -> Result<Links, ConfigError> {
+    let &Around { hosts, own, fragment_bytes, real_time, signalling } = around;
     let mut links = Vec::with_capacity(tables.len());
     let mut drivers = Vec::with_capacity(tables.len());
     let mut besides = Vec::with_capacity(tables.len());
-    for table in tables {
+    for (table, driver) in tables.iter().zip(named.iter().copied()) {
         let (at, table) = (table.span().start, table.get_ref());
         let refuse = |what: String| source.error(at, format!("[[link]] \"{}\": {what}", table.name));
-        if table.driver != DriverName::Xdp {
-            no_xdp_keys(table).map_err(refuse)?;
-        }
-        rate::check(table).map_err(refuse)?;
-        let beside = devices::beside(table, &default_of(table)).map_err(refuse)?;
+        let default = default_of(table);
+        let told = |link, beside| Told { table, source, at, link, beside, real_time, signalling };
+        only_own_keys(&told(&default, Beside::Unknown), driver, known).map_err(refuse)?;
+        rate::check(table, driver).map_err(refuse)?;
+        let beside = devices::beside(table, driver, &default).map_err(refuse)?;
         let link = link(table, beside, hosts, fragment_bytes, at, source)?;
         link.check(fragment_bytes, own).map_err(|error| refuse(error.what))?;
-        let driver = match table.driver {
-            DriverName::Memory => memory(table, at, source)?,
-            DriverName::Udp => udp(table, &link, beside, real_time, at, source)?,
-            DriverName::Xdp => xdp(table, &link, signalling, at, source)?,
-        };
-        addresses::check(&driver, table.neighbour.as_str()).map_err(refuse)?;
-        drivers.push(driver);
+        let settings = driver.read(&told(&link, beside))?;
+        addresses::check(&*settings, table.neighbour.as_str()).map_err(refuse)?;
+        drivers.push(settings);
         links.push(link);
         besides.push(beside);
     }
     one_device_each(tables, &drivers, source)?;
     one_link_each(tables, source)?;
     devices::share(tables, &drivers, &besides, &mut links, source)?;
-    share_ports(&mut drivers);
+    known.iter().for_each(|driver| driver.acquaint(&mut drivers));
     Ok((links, drivers, besides))
+}
+
+/// That no key is given that another driver claims.
+fn only_own_keys(told: &Told<'_>, driver: Driver, known: &[Driver]) -> Result<(), String> {
+    driver.refuse_keys(told)?;
+    for other in known.iter().filter(|other| **other != driver) {
+        let own = driver.claimed_keys();
+        let keys: Vec<&str> = other.claimed_keys().iter().copied().filter(|key| !own.contains(key)).collect();
+        let why = format!("only for driver \"{other}\": leave it out, or change the driver");
+        told.has_none_of(&keys, &why)?;
+    }
+    Ok(())
 }
 
 /// A link with the defaults for all that the table does not say.
@@ -139,141 +172,6 @@ fn frames_default(packet_bytes: u32) -> u32 {
     limits::FRAMES_DEFAULT.min(FRAME_BYTES_MAX / packet_bytes.max(1)).max(limits::FRAMES_MIN)
 }
 
-fn memory(table: &LinkTable, at: usize, source: &Source<'_>) -> Result<LinkDriver, ConfigError> {
-    let keys = [
-        ("local", table.local.is_some()),
-        ("peer", table.peer.is_some()),
-        ("device", table.device.is_some()),
-        ("data_port", table.data_port.is_some()),
-        ("signalling_port", table.signalling_port.is_some()),
-        ("peer_data_port", table.peer_data_port.is_some()),
-        ("peer_signalling_port", table.peer_signalling_port.is_some()),
-        ("kernel_traffic", table.kernel_traffic.is_some()),
-        ("device_rate", table.device_rate.is_some()),
-    ];
-    let why = "driver \"memory\" has no addresses, devices or ports: leave it out";
-    none_of(&keys, why).map_err(|what| source.error(at, format!("[[link]] \"{}\": {what}", table.name)))?;
-    Ok(LinkDriver::Memory)
-}
-
-/// That none of these keys is given; else the first that is, and why it must not.
-fn none_of(keys: &[(&str, bool)], why: &str) -> Result<(), String> {
-    match keys.iter().find(|(_, given)| *given) {
-        None => Ok(()),
-        Some((key, _)) => Err(format!("{key}: {why}")),
-    }
-}
-
-fn udp(
-    table: &LinkTable,
-    link: &LinkConfig,
-    beside: Beside,
-    real_time: RealTime,
-    at: usize,
-    source: &Source<'_>,
-) -> Result<LinkDriver, ConfigError> {
-    let (Some(local), Some(peer)) = (table.local, table.peer) else {
-        let what = format!(
-            "[[link]] \"{}\": driver \"udp\" needs local and peer: give two IP addresses",
-            table.name
-        );
-        return Err(source.error(at, what));
-    };
-    if let (Beside::Behind(_), Some(_)) = (beside, table.socket_priority) {
-        let what = "socket_priority follows from kernel_traffic = \"shaped\": leave it out";
-        return Err(source.error(at, format!("[[link]] \"{}\": {what}", table.name)));
-    }
-    let data_port = table.data_port.unwrap_or(DATA_PORT_DEFAULT);
-    let signalling_port = table.signalling_port.unwrap_or(SIGNALLING_PORT_DEFAULT);
-    let default = UdpOptions::new(local, peer, data_port, signalling_port);
-    Ok(LinkDriver::Udp(UdpOptions {
-        peer_data_port: table.peer_data_port.unwrap_or(data_port),
-        peer_signalling_port: table.peer_signalling_port.unwrap_or(signalling_port),
-        device: table.device.clone(),
-        packet_bytes_max: link.packet_bytes_max as usize,
-        frames: link.frames,
-        socket_buffer_bytes: bytes_u32(
-            &table.socket_buffer,
-            default.socket_buffer_bytes as u32,
-            "socket_buffer",
-            source,
-            at,
-        )? as usize,
-        socket_buffer_required: real_time.class != SchedulingClass::BestEffortHost,
-        priority: match beside {
-            Beside::Behind(_) => FIRST_CLASS,
-            _ => table.socket_priority.map_or(default.priority, u32::from),
-        },
-        ..default
-    }))
-}
-
-fn xdp(
-    table: &LinkTable,
-    link: &LinkConfig,
-    signalling: &SignallingConfig,
-    at: usize,
-    source: &Source<'_>,
-) -> Result<LinkDriver, ConfigError> {
-    let refuse = |what: String| Err(source.error(at, format!("[[link]] \"{}\": {what}", table.name)));
-    let (Some(device), Some(local), Some(peer)) = (&table.device, table.local, table.peer) else {
-        return refuse(
-            "driver \"xdp\" needs device, local and peer: give an interface and two IP addresses".into(),
-        );
-    };
-    if table.socket_buffer.is_some() || table.socket_priority.is_some() {
-        return refuse("socket_buffer and socket_priority are for driver \"udp\": use frames".into());
-    }
-    if link.packet_bytes_max > PACKET_BYTES_MAX {
-        let bytes = link.packet_bytes_max;
-        return refuse(format!(
-            "packets of {bytes} B do not fit the frames of driver \"xdp\": at most {PACKET_BYTES_MAX} B, lower packet \
-             and fragment"
-        ));
-    }
-    if let Some(priority) = table.napi_priority.filter(|priority| !(1..=98).contains(priority)) {
-        return refuse(format!("napi_priority {priority}: give 1 to 98"));
-    }
-    let data_port = table.data_port.unwrap_or(DATA_PORT_DEFAULT);
-    let signalling_port = table.signalling_port.unwrap_or(SIGNALLING_PORT_DEFAULT);
-    let kernel_rate = kernel_rate::of(table, link.rate_error, at, source)?;
-    Ok(LinkDriver::Xdp(XdpSettings {
-        classifier: ClassifierOptions {
-            peer_data_port: table.peer_data_port.unwrap_or(data_port),
-            peer_signalling_port: table.peer_signalling_port.unwrap_or(signalling_port),
-            packet_bytes_max: link.packet_bytes_max,
-            mode: match table.xdp_mode.unwrap_or_default() {
-                XdpMode::Auto => AttachMode::Auto,
-                XdpMode::Native => AttachMode::Native,
-                XdpMode::Generic => AttachMode::Generic,
-            },
-            signalling_rate: signals::bound(signalling, link),
-            strangers_rate: signals::strangers_bound(signalling),
-            // Best effort may take all that is left of the link, in packets of any size: no rate of packets is too many.
-            // What bounds it are its own buffers, taken only while nothing more urgent waits for the processor.
-            best_effort_rate: None,
-            ..ClassifierOptions::new(device, local, peer, data_port, signalling_port)
-        },
-        queue: table.queue.unwrap_or(0),
-        frames: link.frames,
-        zero_copy: match table.zero_copy.unwrap_or_default() {
-            ZeroCopyChoice::Auto => ZeroCopy::Auto,
-            ZeroCopyChoice::Yes => ZeroCopy::Yes,
-            ZeroCopyChoice::No => ZeroCopy::No,
-        },
-        care: CareOptions {
-            kernel_rate: kernel_rate
-                .map(|KernelRate { rate_bps, burst_bytes, .. }| ShaperRate { rate_bps, burst_bytes }),
-            link_rate_bps: kernel_rate.and_then(|kernel| kernel.follows).map(|(_, drained_bps)| drained_bps),
-            whole_rate: None,
-            napi_priority: table.napi_priority,
-            interrupt_defer_ns: pick(&table.interrupt_defer, Nanos::ZERO).0,
-        },
-        spins: spins(table),
-        pace_by_device: table.pace.is_none(),
-    }))
-}
-
 /// What the shaper lets through, unless said otherwise.
 fn interference(
     table: &LinkTable,
@@ -290,75 +188,24 @@ fn interference(
     })
 }
 
-/// How long to wait awake after packets of each class: what is said of the class, else of all.
-fn spins(table: &LinkTable) -> Spins {
-    let all = pick(&table.spin, Nanos::ZERO);
-    Spins::new(|stream| {
-        let own = match stream {
-            Stream::Signalling => &table.spin_signalling,
-            Stream::LowLatency => &table.spin_low_latency,
-            Stream::Guaranteed => &table.spin_guaranteed,
-            Stream::BestEffort => &table.spin_best_effort,
-        };
-        pick(own, all).0
-    })
-}
-
-/// Keys that only the driver "xdp" can carry out.
-fn no_xdp_keys(table: &LinkTable) -> Result<(), String> {
-    let kernel_keys =
-        [("kernel_rate", table.kernel_rate.is_some()), ("kernel_rate_max", table.kernel_rate_max.is_some())];
-    if table.driver == DriverName::Udp {
-        none_of(&kernel_keys, kernel_rate_over_udp(table))?;
-    }
-    let keys = [
-        ("queue", table.queue.is_some()),
-        ("xdp_mode", table.xdp_mode.is_some()),
-        ("zero_copy", table.zero_copy.is_some()),
-        ("napi_priority", table.napi_priority.is_some()),
-        ("interrupt_defer", table.interrupt_defer.is_some()),
-        ("spin", table.spin.is_some()),
-        ("spin_signalling", table.spin_signalling.is_some()),
-        ("spin_low_latency", table.spin_low_latency.is_some()),
-        ("spin_guaranteed", table.spin_guaranteed.is_some()),
-        ("spin_best_effort", table.spin_best_effort.is_some()),
-    ];
-    let why = "only for driver \"xdp\": leave it out, or change the driver";
-    none_of(&keys, why).and_then(|()| none_of(&kernel_keys, why))
-}
-
-/// Why a link over `udp` bounds kernel traffic otherwise, and how.
-fn kernel_rate_over_udp(table: &LinkTable) -> &'static str {
-    match table.kernel_traffic {
-        Some(KernelTrafficName::Shaped) => {
-            "only for driver \"xdp\"; here kernel_traffic = \"shaped\" says it all, kernel traffic goes behind ours and \
-             has what that leaves: leave it out"
-        }
-        _ => {
-            "only for driver \"xdp\"; on a udp link kernel_traffic = \"shaped\" bounds kernel traffic: set that instead"
-        }
-    }
-}
-
 /// A device has one XDP program, one qdisc at its root and one pace.
 fn one_device_each(
     tables: &[Spanned<LinkTable>],
-    drivers: &[LinkDriver],
+    drivers: &[Box<dyn LinkDriver>],
     source: &Source<'_>,
 ) -> Result<(), ConfigError> {
-    let device = |driver: &LinkDriver| match driver {
-        LinkDriver::Xdp(settings) => Some(settings.classifier.device.clone()),
-        _ => None,
-    };
     let mut seen = HashMap::new();
-    for (table, device) in tables.iter().zip(drivers.iter().map(device)) {
-        let (Some(device), at, name) = (device, table.span().start, &table.get_ref().name) else { continue };
-        if let Some(other) = seen.insert(device.clone(), name) {
+    for (table, link) in tables.iter().zip(drivers).filter(|(_, link)| link.driver().bypasses_kernel()) {
+        let (Some(device), at, name) = (link.device(), table.span().start, &table.get_ref().name) else {
+            continue;
+        };
+        if let Some(other) = seen.insert(device, name) {
+            let (driver, shared) = (link.driver(), Driver::default());
             return Err(source.error(
                 at,
                 format!(
-                    "[[link]] \"{name}\": link \"{other}\" has driver \"xdp\" on device {device} already: use a \
-                     device for each, or driver \"udp\""
+                    "[[link]] \"{name}\": link \"{other}\" has driver \"{driver}\" on device {device} already: use a \
+                     device for each, or driver \"{shared}\""
                 ),
             ));
         }
@@ -377,20 +224,4 @@ fn one_link_each(tables: &[Spanned<LinkTable>], source: &Source<'_>) -> Result<(
         }
     }
     Ok(())
-}
-
-/// Links of one address to several neighbours use the same ports.
-fn share_ports(drivers: &mut [LinkDriver]) {
-    let ends: Vec<_> = drivers
-        .iter()
-        .map(|driver| match driver {
-            LinkDriver::Udp(udp) => Some((udp.local, udp.data_port, udp.signalling_port)),
-            LinkDriver::Xdp(_) | LinkDriver::Memory => None,
-        })
-        .collect();
-    for (driver, end) in drivers.iter_mut().zip(&ends) {
-        if let LinkDriver::Udp(udp) = driver {
-            udp.shared_port = ends.iter().filter(|other| *other == end).count() > 1;
-        }
-    }
 }

@@ -3,12 +3,11 @@
 
 mod addresses;
 mod devices;
-mod kernel_rate;
+pub(super) mod kernel_rate;
 mod link;
 mod plan;
 mod priorities;
 mod rate;
-mod signals;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -28,7 +27,7 @@ use super::file::{
     SignallingTable,
 };
 use super::quantity::{Bytes, Spin, Text};
-use super::{ConfigError, DaemonConfig, HostConfig, Source, secrets};
+use super::{ConfigError, DaemonConfig, Driver, HostConfig, Source, secrets};
 use crate::config::profile::{GivenCosts, ProfileSettings};
 
 /// Priority of the processor's thread unless configured otherwise.
@@ -45,7 +44,9 @@ const WAKEUP_MARGIN_DEFAULT: Nanos = Nanos::from_micros(200);
 
 type Hosts = HashMap<Name, NodeId>;
 
-pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, ConfigError> {
+/// Links may run on these drivers.
+pub(super) fn convert(file: File, known: &[Driver], source: &Source<'_>) -> Result<HostConfig, ConfigError> {
+    let named = link::drivers(&file.link, known, source)?;
     let hosts = directory(&file.host, source)?;
     let at = file.node.span().start;
     let own = file.node.into_inner();
@@ -69,8 +70,14 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
             source.error(at, format!("no [[link]] leads to a neighbour: add one for each, with {keys}"))
         );
     }
-    let (links, drivers, beside) =
-        link::links(&file.link, &hosts, id, fragment_max, real_time, &signalling, source)?;
+    let around = link::Around {
+        hosts: &hosts,
+        own: id,
+        fragment_bytes: fragment_max,
+        real_time,
+        signalling: &signalling,
+    };
+    let (links, drivers, beside) = link::links(&file.link, &named, known, &around, source)?;
     let routes = routes(&file.route, &hosts, id, &links, source)?;
     let node = NodeConfig {
         id,
@@ -112,11 +119,11 @@ pub(super) fn convert(file: File, source: &Source<'_>) -> Result<HostConfig, Con
     })
 }
 
-fn pick<Q: Copy>(given: &Option<Text<Q>>, default: Q) -> Q {
+pub(super) fn pick<Q: Copy>(given: &Option<Text<Q>>, default: Q) -> Q {
     given.as_ref().map_or(default, |text| text.0)
 }
 
-fn bytes_u32(
+pub(super) fn bytes_u32(
     given: &Option<Text<Bytes>>,
     default: u32,
     key: &str,

@@ -3,7 +3,8 @@
 use punctual_proto::BitRate;
 use punctual_proto::words::rate_text;
 
-use super::super::file::{DriverName, KernelTrafficName, LinkTable};
+use super::super::Driver;
+use super::super::file::{KernelTrafficName, LinkTable};
 use super::super::quantity::RateOrAuto;
 use crate::plate::name_plate;
 
@@ -31,7 +32,7 @@ pub(super) fn tried(table: &LinkTable) -> BitRate {
 ///
 /// # Errors
 /// The first contradiction, with the fix.
-pub(super) fn check(table: &LinkTable) -> Result<(), String> {
+pub(super) fn check(table: &LinkTable, driver: Driver) -> Result<(), String> {
     if let (RateOrAuto::Rate(rate), Some(most)) = (table.rate.0, &table.rate_max)
         && most.0 < rate
     {
@@ -42,10 +43,11 @@ pub(super) fn check(table: &LinkTable) -> Result<(), String> {
         return Ok(());
     }
     let shaped = table.kernel_traffic == Some(KernelTrafficName::Shaped) || table.kernel_rate.is_some();
+    let no_wire = format!("driver \"{driver}\" has no wire");
     let keys = [
         (shaped, "the shaper of kernel traffic needs the rate before there is a measurement"),
         (table.device_rate.is_some(), "device_rate is for links that share what is known of a device"),
-        (table.driver == DriverName::Memory, "driver \"memory\" has no wire"),
+        (!driver.has_wire(), &no_wire),
     ];
     match keys.iter().find(|(given, _)| *given) {
         None => Ok(()),

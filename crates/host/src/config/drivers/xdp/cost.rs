@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use punctual_link::xdp::{AttachMode, Classifier, ClassifierOptions};
 use punctual_os::namespaces::{Namespace, next_number};
 
-use super::Finding;
+use crate::finding::Finding;
 
 const CHECK: &str = "kernel TCP beside xdp";
 const SEND: Ipv4Addr = Ipv4Addr::new(10, 71, 0, 1);
@@ -33,7 +33,7 @@ struct Cost {
 }
 
 /// Measures and judges; a note where it cannot be measured here.
-pub fn check() -> Finding {
+pub(super) fn check() -> Finding {
     match measure() {
         Ok(cost) => cost.finding(),
         Err(error) => Finding::note(
@@ -127,7 +127,7 @@ fn tcp(a: &Namespace, b: &Namespace) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::State;
+    use crate::finding::State;
 
     #[test]
     fn the_mode_to_choose_is_named() {

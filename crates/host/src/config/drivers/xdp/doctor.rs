@@ -2,42 +2,29 @@
 
 use std::fs;
 
-use punctual_host::config::{HostConfig, XdpSettings, frame_bytes};
 use punctual_link::kernel::napi::{ThreadClass, instances, xdp_features};
 use punctual_link::kernel::{Device, KernelError, RESOLVE_PATIENCE};
 use punctual_link::xdp::{AttachMode, ZeroCopy};
 use rustix::process::{Resource, getrlimit};
+use rustix::thread::CapabilitySet;
 
-use super::daemon::KnownLink;
-use super::{Finding, xdp_cost};
+use super::super::{CheckedLink, settings_of};
+use super::{RIGHTS, XdpSettings, cost, frame_bytes};
+use crate::finding::Finding;
 
 /// What loading programs, AF_XDP sockets and the settings of devices take.
-const CAPABILITIES: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_BPF", 39)];
-const CAP_SYS_NICE: (&str, u32) = ("CAP_SYS_NICE", 23);
-const CAP_IPC_LOCK: u32 = 14;
+const CAPABILITIES: CapabilitySet = RIGHTS.union(CapabilitySet::NET_ADMIN);
 
-/// Every check of the links over AF_XDP; `serving`: a daemon runs, so what is on the devices is its own. `known`: what that
-/// daemon knows of a link.
-pub fn check<'a>(
-    config: &HostConfig,
-    serving: bool,
-    known: impl Fn(&str) -> Option<&'a KnownLink>,
-) -> Vec<Finding> {
-    let links: Vec<(&str, &XdpSettings)> = config
-        .xdp_links()
-        .map(|(index, settings)| (config.node.links[index].name.as_str(), settings))
-        .collect();
-    if links.is_empty() {
-        return Vec::new();
-    }
-    let settings: Vec<&XdpSettings> = links.iter().map(|(_, settings)| *settings).collect();
-    let mut findings = vec![rights(&settings), locked_memory(&settings), xdp_cost::check()];
-    for (name, settings) in links {
+/// Every check of a host's links over AF_XDP; `serving`: a daemon runs, so what is on the devices is its own.
+pub(super) fn examine(links: &[CheckedLink<'_>], serving: bool) -> Vec<Finding> {
+    let settings = settings_of::<XdpSettings>(links.iter().map(|link| link.settings));
+    let mut findings = vec![rights(&settings), locked_memory(&settings), cost::check()];
+    for (of, settings) in links.iter().zip(settings) {
         // Of a device in the daemon's network namespace nothing can be seen here.
-        if known(name).is_some() && Device::named(&settings.classifier.device).is_err() {
+        if of.is_known && Device::named(&settings.classifier.device).is_err() {
             continue;
         }
-        findings.extend(link(name, settings, serving));
+        findings.extend(link(of.name, settings, serving));
     }
     findings
 }
@@ -69,21 +56,23 @@ fn problem(check: &'static str, link: &str, error: &KernelError) -> Finding {
 }
 
 /// The capabilities of this process, which a daemon that is started like it will have.
-fn capabilities() -> u64 {
+fn capabilities() -> CapabilitySet {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    effective.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0)
+    let bits = effective.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    CapabilitySet::from_bits_retain(bits.unwrap_or(0))
+}
+
+/// Of `needed`, what is not in `held`.
+fn missing(needed: CapabilitySet, held: CapabilitySet) -> Vec<String> {
+    needed.difference(held).iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
 }
 
 fn rights(links: &[&XdpSettings]) -> Finding {
-    let nice = links.iter().any(|link| link.care.napi_priority.is_some()).then_some(CAP_SYS_NICE);
+    let wants_threads = links.iter().any(|link| link.care.napi_priority.is_some());
+    let nice = if wants_threads { CapabilitySet::SYS_NICE } else { CapabilitySet::empty() };
     let held = capabilities();
-    let missing: Vec<&str> = CAPABILITIES
-        .into_iter()
-        .chain(nice)
-        .filter(|(_, bit)| held & (1 << bit) == 0)
-        .map(|(name, _)| name)
-        .collect();
+    let missing = [missing(CAPABILITIES, held), missing(nice, held)].concat();
     let fix =
         format!("run punctuald as root, or with {0} (systemd: AmbientCapabilities={0})", missing.join(" "));
     let found =
@@ -97,7 +86,7 @@ fn locked_memory(links: &[&XdpSettings]) -> Finding {
     let frames: u64 = links.iter().map(|link| link.memory_bytes(frame)).sum();
     let bytes = frames * links.len() as u64;
     let limit = getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX);
-    let enough = capabilities() & (1 << CAP_IPC_LOCK) != 0 || limit >= bytes;
+    let enough = capabilities().contains(CapabilitySet::IPC_LOCK) || limit >= bytes;
     let found = format!("frames take {} KiB, the limit is {} KiB", bytes >> 10, limit >> 10);
     let fix = "run punctuald with CAP_IPC_LOCK or LimitMEMLOCK=infinity (ulimit -l unlimited), or configure fewer frames";
     Finding::judge("xdp locked memory", found, enough, Finding::problem, fix)
@@ -188,7 +177,16 @@ fn napi(name: &str, settings: &XdpSettings, device: &Device, priority: u8, servi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::State;
+    use crate::finding::State;
+
+    #[test]
+    fn rights_have_the_names_of_the_system() {
+        let held = CapabilitySet::NET_RAW.union(CapabilitySet::SYS_NICE);
+        let none = CapabilitySet::empty();
+        assert_eq!(missing(CAPABILITIES, none), ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"]);
+        assert_eq!(missing(CAPABILITIES, held), ["CAP_NET_ADMIN", "CAP_BPF"]);
+        assert_eq!(missing(CapabilitySet::SYS_NICE, held), [""; 0]);
+    }
 
     #[test]
     fn errors_are_split_at_their_fix() {

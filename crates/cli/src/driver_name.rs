@@ -1,0 +1,30 @@
+//! `--driver`: the names of the table of drivers.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use punctual_host::config::Driver;
+
+/// What `--help` says of a driver; `None`: it is not to be chosen here.
+type Told = fn(Driver) -> Option<PossibleValue>;
+
+/// Takes the name of a driver that is to be chosen.
+pub fn parser(told: Told) -> impl TypedValueParser<Value = Driver> {
+    let values: Vec<PossibleValue> = Driver::by_name().into_iter().filter_map(told).collect();
+    PossibleValuesParser::new(values)
+        .try_map(|name| Driver::named(&name).ok_or_else(|| format!("there is no driver \"{name}\"")))
+}
+
+/// All of them, with what measuring them takes.
+pub fn any(driver: Driver) -> Option<PossibleValue> {
+    let value = PossibleValue::new(driver.name());
+    Some(match driver.wires_need() {
+        Some(need) => value.help(need),
+        None => value,
+    })
+}
+
+/// Those that hosts can be joined by, with what they are.
+pub fn joining_hosts(driver: Driver) -> Option<PossibleValue> {
+    let medium = driver.medium();
+    let sentence = medium.chars().take(1).flat_map(char::to_uppercase).chain(medium.chars().skip(1));
+    driver.has_wire().then(|| PossibleValue::new(driver.name()).help(sentence.collect::<String>()))
+}

@@ -1,0 +1,252 @@
+//! What a driver says of itself, and of each link that runs on it.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::net::IpAddr;
+
+use punctual_engine::profile::{MeasureError, Wires};
+use punctual_link::Link;
+use punctual_link::kernel::{Device, KernelError, Watched, route_to};
+use punctual_os::calls::Forbidden;
+use rustix::thread::CapabilitySet;
+
+use super::{Driver, Told};
+use crate::config::ConfigError;
+use crate::finding::Finding;
+
+/// A driver: what it is, what it needs, and how links over it come to be.
+pub trait DriverKind: Send + Sync {
+    /// As configured (`udp`, ...).
+    fn name(&self) -> &'static str;
+
+    /// What carries its packets, for people: "kernel sockets".
+    fn medium(&self) -> &'static str;
+
+    /// Its packets leave the process. Otherwise there is no device, no address, no rate to be measured, and nobody else's
+    /// traffic beside it.
+    fn has_wire(&self) -> bool {
+        true
+    }
+
+    /// A link may lead to another program of this machine: over loopback, where no wire is shared, or between two ports of
+    /// one address.
+    fn stays_on_machine(&self) -> bool {
+        false
+    }
+
+    /// Its packets pass the kernel's stack and queues by. Then each link needs a device of its own, and what the kernel sends
+    /// is held to a rate of its own; else it can go behind ours in one shaper.
+    fn bypasses_kernel(&self) -> bool {
+        false
+    }
+
+    /// What it needs while it runs, beside what every processor does.
+    fn rights(&self) -> CapabilitySet {
+        CapabilitySet::empty()
+    }
+
+    /// Keys of a `[[link]]` that every driver's link may be asked for, and that only this one can carry out.
+    fn claimed_keys(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Keys of a `[[link]]` that no other driver knows; [`Told::own`] reads them.
+    fn own_keys(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// What it has to say of a key that another driver claims, before that is refused in general words.
+    ///
+    /// # Errors
+    /// What is wrong with the link's keys, and what would be right.
+    fn refuse_keys(&self, _told: &Told<'_>) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Checks and keeps what the configuration says of one link.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, made by [`Told::refuse`].
+    fn read(&self, told: &Told<'_>) -> Result<Box<dyn LinkDriver>, ConfigError>;
+
+    /// What its links have to know of each other: all links of the host, each of any driver.
+    fn acquaint(&self, _links: &mut [Box<dyn LinkDriver>]) {}
+
+    /// Opens all its links of a host, in their order.
+    ///
+    /// # Errors
+    /// The first that cannot be opened.
+    fn open(&self, links: OpeningLinks<'_>) -> Result<Vec<Box<dyn Link>>, ConfigError>;
+
+    /// How dear a packet is over it, beside other drivers: a host's costs are measured on the dearest that it has.
+    fn dearness(&self) -> u8;
+
+    /// Both links of the chain that a profile is measured on.
+    ///
+    /// # Errors
+    /// Where this host cannot join itself by this driver.
+    fn wires(&self) -> Result<Wires, MeasureError> {
+        let (name, measured) = (self.name(), Driver::default());
+        Err(MeasureError::Failed(format!(
+            "driver \"{name}\" cannot be measured on one host: measure driver \"{measured}\""
+        )))
+    }
+
+    /// What that takes, for `--help`.
+    fn wires_need(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// A dearer driver, whose costs may be taken for its own where it cannot be measured.
+    fn stand_in(&self) -> Option<Driver> {
+        None
+    }
+
+    /// What `punctual doctor` finds out about a host with these links of it; `serving`: a daemon runs, and what is on the
+    /// devices is its own.
+    fn examine(&self, _links: &[CheckedLink<'_>], _serving: bool) -> Vec<Finding> {
+        Vec::new()
+    }
+}
+
+/// What a link runs on, as its driver keeps it.
+pub trait LinkDriver: Settings {
+    /// Whose link it is.
+    fn driver(&self) -> Driver;
+
+    /// Where it begins and ends; `None` without addresses.
+    fn ends(&self) -> Option<Ends> {
+        None
+    }
+
+    /// The device that it is to leave by, where the configuration names one.
+    fn device(&self) -> Option<&str> {
+        None
+    }
+
+    /// What takes a privilege is given up.
+    fn run_without_privileges(&mut self) {}
+
+    /// Its device paces what is handed over, and no other pace was asked for.
+    fn has_own_pace(&self) -> bool {
+        false
+    }
+
+    /// What `punctual doctor` finds out about this link alone.
+    fn examine(&self, _link: &CheckedLink<'_>, _serving: bool) -> Vec<Finding> {
+        Vec::new()
+    }
+}
+
+impl dyn LinkDriver {
+    /// Its settings, if they are of this type.
+    pub fn settings<T: LinkDriver>(&self) -> Option<&T> {
+        let settings: &dyn Any = self;
+        settings.downcast_ref()
+    }
+
+    /// The same, to change them.
+    pub fn settings_mut<T: LinkDriver>(&mut self) -> Option<&mut T> {
+        let settings: &mut dyn Any = self;
+        settings.downcast_mut()
+    }
+
+    /// Whether it goes by loopback, which no wire is behind.
+    pub fn is_loopback(&self) -> bool {
+        self.driver().stays_on_machine() && self.ends().is_some_and(|ends| ends.local.is_loopback())
+    }
+
+    /// The device that it is configured to leave by, or that the routes say.
+    ///
+    /// # Errors
+    /// Where there is no such device or no route.
+    pub fn way_out(&self) -> Result<Device, KernelError> {
+        match (self.device(), self.ends()) {
+            (Some(name), _) => Device::named(name),
+            (None, Some(ends)) => route_to(ends.peer).and_then(|route| Device::numbered(route.device)),
+            // What has neither stays on this machine.
+            (None, None) => Device::named("lo"),
+        }
+    }
+}
+
+/// What every type of settings can do; implemented for all of them.
+pub trait Settings: Any + Debug + Send + Sync {
+    /// A copy.
+    fn copied(&self) -> Box<dyn LinkDriver>;
+    /// Whether the other says the same.
+    fn equals(&self, other: &dyn LinkDriver) -> bool;
+}
+
+impl<T: LinkDriver + Clone + PartialEq> Settings for T {
+    fn copied(&self) -> Box<dyn LinkDriver> {
+        Box::new(self.clone())
+    }
+
+    fn equals(&self, other: &dyn LinkDriver) -> bool {
+        other.settings::<T>().is_some_and(|other| other == self)
+    }
+}
+
+impl Clone for Box<dyn LinkDriver> {
+    fn clone(&self) -> Self {
+        (**self).copied()
+    }
+}
+
+impl PartialEq for dyn LinkDriver {
+    fn eq(&self, other: &Self) -> bool {
+        self.equals(other)
+    }
+}
+
+impl Eq for dyn LinkDriver {}
+
+/// The two ends of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Our address.
+    pub local: IpAddr,
+    /// Our ports of data and of signalling.
+    pub ports: [u16; 2],
+    /// The neighbour's address.
+    pub peer: IpAddr,
+    /// The neighbour's ports.
+    pub peer_ports: [u16; 2],
+}
+
+/// A link that is to be opened.
+pub struct OpeningLink<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What its driver has read.
+    pub settings: &'a dyn LinkDriver,
+    /// What it counts in, where its device is watched.
+    pub watched: Option<Watched>,
+}
+
+/// All links of a driver that are to be opened.
+pub struct OpeningLinks<'a> {
+    /// In the order of the configuration.
+    pub links: Vec<OpeningLink<'a>>,
+    /// What becomes of system calls that a thread of the driver's has no need of.
+    pub forbidden: Forbidden,
+    /// Links that the program around the host has, by their names.
+    pub given: &'a mut dyn FnMut(&str) -> Option<Box<dyn Link>>,
+}
+
+/// A link that `punctual doctor` looks at.
+#[derive(Clone, Copy)]
+pub struct CheckedLink<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What its driver has read.
+    pub settings: &'a dyn LinkDriver,
+    /// A daemon that answers has it: what is missing here is in that daemon's network namespace.
+    pub is_known: bool,
+}
+
+/// Those settings that are of a type: a driver's own.
+pub fn settings_of<'a, T: LinkDriver>(links: impl IntoIterator<Item = &'a dyn LinkDriver>) -> Vec<&'a T> {
+    links.into_iter().filter_map(|link| link.settings()).collect()
+}

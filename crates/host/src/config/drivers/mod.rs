@@ -1,0 +1,124 @@
+//! The drivers that links run on: the only place that names them.
+//!
+//! To add one: a file with a [`DriverKind`] and a [`LinkDriver`], and a line in [`Driver::ALL`]. The parser of the
+//! configuration, the daemon's rights, the profile, `punctual doctor`, `profile` and `bench`, and the experiments ask this
+//! table. A program that embeds an engine brings its own: see [`parse_with`](super::parse_with).
+
+mod kind;
+mod memory;
+mod told;
+mod udp;
+pub mod xdp;
+
+use std::fmt;
+use std::ops::Deref;
+
+use serde::{Serialize, Serializer};
+
+pub use self::kind::{CheckedLink, DriverKind, Ends, LinkDriver, OpeningLink, OpeningLinks, settings_of};
+pub use self::memory::MemorySettings;
+pub use self::told::Told;
+
+/// What links run on. Two are the same where their names are.
+#[derive(Clone, Copy)]
+pub struct Driver(&'static dyn DriverKind);
+
+impl Driver {
+    /// Kernel sockets: on every host, without privileges. The one to take where nothing else is said.
+    pub const UDP: Self = Self(&udp::Udp);
+    /// AF_XDP, classified in the adapter's driver.
+    pub const XDP: Self = Self(&xdp::Xdp);
+    /// Rings inside one process: the embedding program gives their ends.
+    pub const MEMORY: Self = Self(&memory::Memory);
+
+    /// What costs least and needs no device: profiles show it beside the driver that was asked for.
+    pub const BASE: Self = Self::MEMORY;
+
+    /// Those that come with Punctual and that a configuration can name.
+    pub const ALL: [Self; 3] = [Self::UDP, Self::XDP, Self::MEMORY];
+
+    /// A driver of the program's own. Its name must be none of [`Driver::ALL`].
+    pub const fn new(kind: &'static dyn DriverKind) -> Self {
+        Self(kind)
+    }
+
+    /// The one of [`Driver::ALL`] with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|driver| driver.name() == name)
+    }
+
+    /// [`Driver::ALL`] in the order of their names.
+    pub fn by_name() -> [Self; Self::ALL.len()] {
+        let mut all = Self::ALL;
+        all.sort_by_key(|driver| driver.name());
+        all
+    }
+}
+
+impl Deref for Driver {
+    type Target = dyn DriverKind;
+
+    fn deref(&self) -> &Self::Target {
+        self.0
+    }
+}
+
+impl Default for Driver {
+    fn default() -> Self {
+        Self::UDP
+    }
+}
+
+impl PartialEq for Driver {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Driver {}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Driver {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for driver in Driver::ALL {
+            assert_eq!(Driver::named(driver.name()), Some(driver));
+            assert_eq!(Driver::ALL.into_iter().filter(|other| *other == driver).count(), 1, "{driver:?}");
+        }
+        assert_eq!(Driver::named("no-such-driver"), None);
+        assert!(Driver::by_name().is_sorted_by_key(|driver| driver.name()));
+    }
+
+    /// A host is profiled on the dearest driver that it has; what stands in for another may not be cheaper.
+    #[test]
+    fn costs_of_drivers_have_an_order() {
+        for driver in Driver::ALL {
+            assert_eq!(
+                Driver::ALL.into_iter().filter(|other| other.dearness() == driver.dearness()).count(),
+                1
+            );
+            assert!(driver == Driver::BASE || driver.dearness() > Driver::BASE.dearness());
+            assert!(driver.stand_in().is_none_or(|other| other.dearness() > driver.dearness()), "{driver:?}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What a configuration says of one link, as its driver is told.
+
+use std::net::IpAddr;
+
+use punctual_os::realtime::{RealTime, SchedulingClass};
+use punctual_proto::config::{LinkConfig, SignallingConfig};
+use serde::de::DeserializeOwned;
+
+use super::Ends;
+use crate::config::file::LinkTable;
+use crate::config::{Beside, ConfigError, DATA_PORT_DEFAULT, SIGNALLING_PORT_DEFAULT, Source};
+
+/// One `[[link]]`, beside what the node and admission are told of it.
+pub struct Told<'a> {
+    pub(in crate::config) table: &'a LinkTable,
+    pub(in crate::config) source: &'a Source<'a>,
+    /// Where the table begins.
+    pub(in crate::config) at: usize,
+    pub(in crate::config) link: &'a LinkConfig,
+    pub(in crate::config) beside: Beside,
+    pub(in crate::config) real_time: RealTime,
+    pub(in crate::config) signalling: &'a SignallingConfig,
+}
+
+impl<'a> Told<'a> {
+    /// An error about this link, with its line: `what` says what is wrong and what would be right.
+    pub fn refuse(&self, what: impl Into<String>) -> ConfigError {
+        self.source.error(self.at, format!("[[link]] \"{}\": {}", self.table.name, what.into()))
+    }
+
+    /// Whether a key stands in the table.
+    pub fn has(&self, key: &str) -> bool {
+        self.table.keys.iter().any(|given| given == key)
+    }
+
+    /// That none of these keys stands in the table; else the first that does, and why it must not.
+    ///
+    /// # Errors
+    /// That.
+    pub fn has_none_of(&self, keys: &[&str], why: &str) -> Result<(), String> {
+        keys.iter().find(|key| self.has(key)).map_or(Ok(()), |key| Err(format!("{key}: {why}")))
+    }
+
+    /// The driver's own keys.
+    ///
+    /// # Errors
+    /// What is missing or wrong among them.
+    pub fn own<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
+        T::deserialize(self.table.own.clone()).map_err(|error| self.refuse(error.message()))
+    }
+
+    /// What the node is told of the link: its name, rate, longest packet, frames, ...
+    pub fn link(&self) -> &'a LinkConfig {
+        self.link
+    }
+
+    /// What others send by its device, as the operator says.
+    pub fn beside(&self) -> Beside {
+        self.beside
+    }
+
+    /// Whether nothing is guaranteed on this host, and nothing takes a privilege.
+    pub fn is_best_effort_host(&self) -> bool {
+        self.real_time.class == SchedulingClass::BestEffortHost
+    }
+
+    /// `device`.
+    pub fn device(&self) -> Option<&'a str> {
+        self.table.device.as_deref()
+    }
+
+    /// `local` and `peer` with their ports; `None` where an address is missing.
+    pub fn ends(&self) -> Option<Ends> {
+        let table = self.table;
+        let (local, peer): (IpAddr, IpAddr) = (table.local?, table.peer?);
+        let ports = [
+            table.data_port.unwrap_or(DATA_PORT_DEFAULT),
+            table.signalling_port.unwrap_or(SIGNALLING_PORT_DEFAULT),
+        ];
+        let peer_ports =
+            [table.peer_data_port.unwrap_or(ports[0]), table.peer_signalling_port.unwrap_or(ports[1])];
+        Some(Ends { local, ports, peer, peer_ports })
+    }
+}

@@ -1,0 +1,199 @@
+//! Kernel sockets.
+
+use std::io;
+use std::net::{IpAddr, UdpSocket};
+
+use punctual_engine::profile::{MeasureError, Wires, udp_wires};
+use punctual_link::kernel::FIRST_CLASS;
+use punctual_link::{Link, UdpLink, UdpOptions};
+
+use super::{CheckedLink, Driver, DriverKind, Ends, LinkDriver, OpeningLink, OpeningLinks, Told};
+use crate::config::convert::bytes_u32;
+use crate::config::file::KernelTrafficName;
+use crate::config::{Beside, ConfigError};
+use crate::finding::{ELSEWHERE, Finding};
+
+/// `SO_PRIORITY` of a socket that needs no privilege for it.
+const PRIORITY_DEFAULT: u32 = 6;
+
+pub(super) struct Udp;
+
+impl DriverKind for Udp {
+    fn name(&self) -> &'static str {
+        "udp"
+    }
+
+    fn medium(&self) -> &'static str {
+        "kernel sockets"
+    }
+
+    fn stays_on_machine(&self) -> bool {
+        true
+    }
+
+    /// Why a link over kernel sockets bounds kernel traffic otherwise, and how.
+    fn refuse_keys(&self, told: &Told<'_>) -> Result<(), String> {
+        let why = match told.table.kernel_traffic {
+            Some(KernelTrafficName::Shaped) => {
+                "only for driver \"xdp\"; here kernel_traffic = \"shaped\" says it all, kernel traffic goes behind ours \
+                 and has what that leaves: leave it out"
+            }
+            _ => {
+                "only for driver \"xdp\"; on a udp link kernel_traffic = \"shaped\" bounds kernel traffic: set that \
+                 instead"
+            }
+        };
+        told.has_none_of(&["kernel_rate", "kernel_rate_max"], why)
+    }
+
+    fn read(&self, told: &Told<'_>) -> Result<Box<dyn LinkDriver>, ConfigError> {
+        let Some(ends) = told.ends() else {
+            return Err(told.refuse("driver \"udp\" needs local and peer: give two IP addresses"));
+        };
+        let (table, link) = (told.table, told.link);
+        let is_shaped = matches!(told.beside, Beside::Behind(_));
+        if is_shaped && table.socket_priority.is_some() {
+            return Err(told.refuse("socket_priority follows from kernel_traffic = \"shaped\": leave it out"));
+        }
+        let default = UdpOptions::new(ends.local, ends.peer, ends.ports[0], ends.ports[1]);
+        let buffer = default.socket_buffer_bytes as u32;
+        let buffer = bytes_u32(&table.socket_buffer, buffer, "socket_buffer", told.source, told.at)?;
+        Ok(Box::new(UdpOptions {
+            peer_data_port: ends.peer_ports[0],
+            peer_signalling_port: ends.peer_ports[1],
+            device: table.device.clone(),
+            packet_bytes_max: link.packet_bytes_max as usize,
+            frames: link.frames,
+            socket_buffer_bytes: buffer as usize,
+            socket_buffer_required: !told.is_best_effort_host(),
+            priority: match is_shaped {
+                true => FIRST_CLASS,
+                false => table.socket_priority.map_or(default.priority, u32::from),
+            },
+            ..default
+        }))
+    }
+
+    /// Links of one address to several neighbours use the same ports.
+    fn acquaint(&self, links: &mut [Box<dyn LinkDriver>]) {
+        let end = |link: &dyn LinkDriver| {
+            link.settings::<UdpOptions>().map(|udp| (udp.local, udp.data_port, udp.signalling_port))
+        };
+        let ends: Vec<_> = links.iter().map(|link| end(&**link)).collect();
+        for (link, end) in links.iter_mut().zip(&ends) {
+            if let Some(udp) = link.settings_mut::<UdpOptions>() {
+                udp.shared_port = ends.iter().filter(|other| *other == end).count() > 1;
+            }
+        }
+    }
+
+    fn open(&self, opening: OpeningLinks<'_>) -> Result<Vec<Box<dyn Link>>, ConfigError> {
+        let open = |OpeningLink { name, settings, watched }: OpeningLink<'_>| {
+            let options = settings.settings::<UdpOptions>()?;
+            let failed = |error| ConfigError::Link { name: name.to_owned(), error };
+            Some(UdpLink::open(options).map_err(failed).map(|mut link| {
+                watched.into_iter().for_each(|watched| link.watch(watched));
+                Box::new(link) as Box<dyn Link>
+            }))
+        };
+        opening.links.into_iter().filter_map(open).collect()
+    }
+
+    fn dearness(&self) -> u8 {
+        200
+    }
+
+    fn wires(&self) -> Result<Wires, MeasureError> {
+        Ok(udp_wires()?)
+    }
+}
+
+impl LinkDriver for UdpOptions {
+    fn driver(&self) -> Driver {
+        Driver::UDP
+    }
+
+    fn ends(&self) -> Option<Ends> {
+        Some(Ends {
+            local: self.local,
+            ports: [self.data_port, self.signalling_port],
+            peer: self.peer,
+            peer_ports: [self.peer_data_port, self.peer_signalling_port],
+        })
+    }
+
+    fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
+    fn run_without_privileges(&mut self) {
+        self.socket_buffer_required = false;
+        if self.priority == FIRST_CLASS {
+            self.priority = PRIORITY_DEFAULT;
+        }
+    }
+
+    fn examine(&self, link: &CheckedLink<'_>, serving: bool) -> Vec<Finding> {
+        let mut findings = vec![address(link.name, self.local, link.is_known)];
+        if !serving {
+            let ports = [self.data_port, self.signalling_port];
+            findings.extend(ports.map(|number| port(link.name, self.local, number)));
+        }
+        findings
+    }
+}
+
+/// Whether the address is this host's.
+fn address(link: &str, local: IpAddr, is_known: bool) -> Finding {
+    match UdpSocket::bind((local, 0)) {
+        Ok(_) => Finding::ok("link address", format!("{link}: {local} is this host's")),
+        Err(_) if is_known => {
+            let found = format!(
+                "{link}: {local} is not in this network namespace, but the daemon that answers has it"
+            );
+            Finding::note("link address", found, ELSEWHERE)
+        }
+        Err(error) => {
+            let fix =
+                format!("ip address add {local}/24 dev INTERFACE, or correct \"local\" of link \"{link}\"");
+            Finding::problem("link address", format!("{link}: {local}: {error}"), fix)
+        }
+    }
+}
+
+fn port(link: &str, local: IpAddr, port: u16) -> Finding {
+    match UdpSocket::bind((local, port)) {
+        Ok(_) => Finding::ok("link port", format!("{link}: UDP {local}:{port} is free")),
+        // The address has its own finding.
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Finding::note(
+            "link port",
+            format!("{link}: UDP port {port} not tried"),
+            "correct the address first",
+        ),
+        Err(error) => {
+            let fix = format!("see who has it: ss -ulpn 'sport = :{port}'; stop it, or choose another port");
+            Finding::problem("link port", format!("{link}: UDP {local}:{port}: {error}"), fix)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::State;
+
+    #[test]
+    fn findings_name_what_is_wrong() {
+        let local: IpAddr = [127, 0, 0, 1].into();
+        let taken = UdpSocket::bind((local, 0)).expect("a port");
+        let number = taken.local_addr().expect("an address").port();
+        let finding = port("l", local, number);
+        assert_eq!(finding.state, State::Problem);
+        assert!(finding.fix.contains(&number.to_string()));
+        drop(taken);
+        assert_eq!(port("l", local, number).state, State::Ok);
+        assert_eq!(address("l", [192, 0, 2, 1].into(), false).state, State::Problem);
+        let elsewhere = address("l", [192, 0, 2, 1].into(), true);
+        assert_eq!((elsewhere.state, elsewhere.fix.as_str()), (State::Note, ELSEWHERE));
+    }
+}

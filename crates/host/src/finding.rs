@@ -1,0 +1,57 @@
+//! What `punctual doctor` finds: drivers of links say what they find out themselves.
+
+use serde::Serialize;
+
+/// What to do where the daemon has what this network namespace has not.
+pub const ELSEWHERE: &str =
+    "run punctual doctor in the daemon's network namespace: ip netns exec NAMESPACE punctual doctor";
+
+/// How a finding is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// As it should be.
+    Ok,
+    /// Worth knowing; guarantees are possible.
+    Note,
+    /// Guarantees are not possible like this.
+    Problem,
+}
+
+/// What one check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Which check.
+    pub name: &'static str,
+    /// How it is to be taken.
+    pub state: State,
+    /// What was found.
+    pub found: String,
+    /// What to do; empty where there is nothing to do.
+    pub fix: String,
+}
+
+impl Finding {
+    /// As it should be.
+    pub fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, state: State::Ok, found: found.into(), fix: String::new() }
+    }
+    /// Worth knowing.
+    pub fn note(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, state: State::Note, found: found.into(), fix: fix.into() }
+    }
+    /// In the way of guarantees.
+    pub fn problem(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, state: State::Problem, found: found.into(), fix: fix.into() }
+    }
+    /// `ok`, or what `otherwise` makes of the name and what was found.
+    pub fn judge(
+        name: &'static str,
+        found: impl Into<String>,
+        ok: bool,
+        otherwise: fn(&'static str, String, String) -> Self,
+        fix: &str,
+    ) -> Self {
+        if ok { Self::ok(name, found) } else { otherwise(name, found.into(), fix.into()) }
+    }
+}
