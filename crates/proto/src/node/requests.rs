@@ -68,7 +68,7 @@ impl<M: Memory> Node<M> {
         outbox: M::Outbox,
         now: Instant,
     ) -> Result<(), RequestError> {
-        self.plane.attach_outbox(channel, outbox, now).then_some(()).ok_or(RequestError::Unknown)
+        self.plane.attach_outbox(channel, outbox, now).ok_or(RequestError::Unknown)
     }
 
     /// The agent consents to an incoming channel and gives its ring.
@@ -77,7 +77,7 @@ impl<M: Memory> Node<M> {
     /// `Unknown` where it does not wait for consent (any more).
     pub fn consent(&mut self, channel: ChannelId, inbox: M::Inbox, now: Instant) -> Result<(), RequestError> {
         self.signalling.consent(channel, now, &mut self.plane)?;
-        self.plane.attach_inbox(channel, inbox).then_some(()).ok_or(RequestError::Unknown)
+        self.plane.attach_inbox(channel, inbox).ok_or(RequestError::Unknown)
     }
 
     /// What the node has for the messages and packets of a channel that is open, beside the application's ring: memory of its

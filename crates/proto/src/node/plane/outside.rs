@@ -79,26 +79,25 @@ impl<M: Memory> Plane<M> {
         }
     }
 
-    /// The ring of a channel that starts here and has none; `false` where there is none such.
-    pub fn attach_outbox(&mut self, channel: ChannelId, outbox: M::Outbox, now: Instant) -> bool {
-        let Some(clip) = self.channels.clips.get_mut(channel) else { return false };
-        match &mut clip.role {
+    /// The ring of a channel that starts here and has none; `None` where there is none such.
+    pub fn attach_outbox(&mut self, channel: ChannelId, outbox: M::Outbox, now: Instant) -> Option<()> {
+        match &mut self.channels.clips.get_mut(channel)?.role {
             RoleState::Source(source) if source.outbox.is_none() => source.outbox = Some(outbox),
-            _ => return false,
+            _ => return None,
         }
         self.show_from_now_on(channel);
         self.drain_outbox(channel, Portion::ALONE, now);
-        true
+        Some(())
     }
 
-    /// The ring of a channel that ends here; `false` where the channel is not here.
-    pub fn attach_inbox(&mut self, channel: ChannelId, inbox: M::Inbox) -> bool {
-        let Some(clip) = self.channels.clips.get_mut(channel) else { return false };
+    /// The ring of a channel that ends here; `None` where the channel is not here.
+    pub fn attach_inbox(&mut self, channel: ChannelId, inbox: M::Inbox) -> Option<()> {
+        let clip = self.channels.clips.get_mut(channel)?;
         if let RoleState::Sink(sink) = &mut clip.role {
             sink.inbox = Some(inbox);
         }
         self.show_from_now_on(channel);
-        true
+        Some(())
     }
 
     /// A source that is closed by its application: signalling hears when its last message is sent.
