@@ -68,7 +68,8 @@ mod tests {
     fn a_daemon_keeps_what_the_drivers_of_its_links_say() {
         let ends = "local = \"10.0.0.1\"\npeer = \"10.0.0.2\"\ndevice = \"eth9\"";
         assert_eq!(needed(&host("driver = \"memory\"")), ALWAYS);
-        assert_eq!(needed(&host(&format!("driver = \"udp\"\n{ends}"))), ALWAYS);
+        let udp = CapabilitySet::NET_BIND_SERVICE;
+        assert_eq!(needed(&host(&format!("driver = \"udp\"\n{ends}"))), ALWAYS.union(udp));
         let xdp = CapabilitySet::NET_RAW.union(CapabilitySet::BPF);
         assert_eq!(needed(&host(&format!("driver = \"xdp\"\n{ends}"))), ALWAYS.union(xdp));
     }

@@ -1,11 +1,12 @@
 //! Kernel sockets.
 
-use std::io;
 use std::net::{IpAddr, UdpSocket};
+use std::{fs, io};
 
 use punctual_engine::profile::{MeasureError, Wires, udp_wires};
 use punctual_link::kernel::FIRST_CLASS;
 use punctual_link::{Link, UdpLink, UdpOptions};
+use rustix::thread::CapabilitySet;
 
 use super::{CheckedLink, Driver, DriverKind, Ends, LinkDriver, OpeningLink, OpeningLinks, Told};
 use crate::config::convert::bytes_u32;
@@ -13,6 +14,7 @@ use crate::config::file::KernelTrafficName;
 use crate::config::{Beside, ConfigError};
 use crate::finding::{ELSEWHERE, Finding};
 
+const FIRST_FOR_ALL: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
 /// `SO_PRIORITY` of a socket that needs no privilege for it.
 const PRIORITY_DEFAULT: u32 = 6;
 
@@ -29,6 +31,11 @@ impl DriverKind for Udp {
 
     fn stays_on_machine(&self) -> bool {
         true
+    }
+
+    /// Its ports may be those that ordinary programs may not have (`net.ipv4.ip_unprivileged_port_start`).
+    fn rights(&self) -> CapabilitySet {
+        CapabilitySet::NET_BIND_SERVICE
     }
 
     /// Why a link over kernel sockets bounds kernel traffic otherwise, and how.
@@ -134,9 +141,10 @@ impl LinkDriver for UdpOptions {
     }
 
     fn examine(&self, link: &CheckedLink<'_>, serving: bool) -> Vec<Finding> {
+        let ports = [self.data_port, self.signalling_port];
         let mut findings = vec![address(link.name, self.local, link.is_known)];
+        findings.extend(first_for_all().map(|first| keeping(link.name, ports, first)));
         if !serving {
-            let ports = [self.data_port, self.signalling_port];
             findings.extend(ports.map(|number| port(link.name, self.local, number)));
         }
         findings
@@ -161,6 +169,27 @@ fn address(link: &str, local: IpAddr, is_known: bool) -> Finding {
     }
 }
 
+/// The first port that any program may take.
+fn first_for_all() -> Option<u16> {
+    fs::read_to_string(FIRST_FOR_ALL).ok()?.trim().parse().ok()
+}
+
+/// Whether the ports stay the daemon's while it does not run.
+fn keeping(link: &str, ports: [u16; 2], first_for_all: u16) -> Finding {
+    let [data, signalling] = ports;
+    let found = |what| format!("{link}: UDP ports {data} and {signalling} {what}");
+    if ports.iter().all(|port| *port < first_for_all) {
+        return Finding::ok("link port", found("are for privileged programs only"));
+    }
+    let last = data.max(signalling);
+    let fix = format!(
+        "beside programs that are not trusted: sysctl net.ipv4.ip_unprivileged_port_start={}, or ports below \
+         {first_for_all}",
+        last.saturating_add(1)
+    );
+    Finding::note("link port", found("are any program's while the daemon does not run"), fix)
+}
+
 fn port(link: &str, local: IpAddr, port: u16) -> Finding {
     match UdpSocket::bind((local, port)) {
         Ok(_) => Finding::ok("link port", format!("{link}: UDP {local}:{port} is free")),
@@ -181,6 +210,17 @@ fn port(link: &str, local: IpAddr, port: u16) -> Finding {
 mod tests {
     use super::*;
     use crate::finding::State;
+
+    #[test]
+    fn ports_that_any_program_may_take_are_told() {
+        let told = keeping("l", [7_411, 7_412], 1_024);
+        assert_eq!(told.state, State::Note);
+        assert!(told.fix.contains("port_start=7413") && told.fix.contains("below 1024"), "{}", told.fix);
+        for (ports, first) in [([7_411, 7_412], 7_413), ([700, 701], 1_024)] {
+            assert_eq!(keeping("l", ports, first).state, State::Ok);
+        }
+        assert_eq!(keeping("l", [7_411, 7_412], 7_412).state, State::Note);
+    }
 
     #[test]
     fn findings_name_what_is_wrong() {
