@@ -431,21 +431,17 @@ mod tests {
             cost: Nanos(cost),
             period: Nanos(period),
             deadline: Nanos(period),
+            unit_cost_max: Nanos(1),
             ..flow(name, 1, 5, &[])
         };
-        let free = || Processor {
-            model: StageModel { blocking: Default::default(), ..processor().model },
-            release_latency: Nanos::ZERO,
-            ..processor()
-        };
         let full = [short("a", 60, 100), short("b", 60, 100)];
-        let plan = plan(&full, free()).expect("it contradicts nothing");
+        let plan = plan(&full, processor()).expect("it contradicts nothing");
         assert!(!plan.schedulable);
-        let Remedy::Period(index, period) = remedy(&full, &plan, free()) else { panic!("longer helps") };
+        let Remedy::Period(index, period) = remedy(&full, &plan, processor()) else { panic!("longer helps") };
         let with = |period: Nanos| {
             let mut slower = full.to_vec();
             (slower[index].period, slower[index].deadline) = (period, period);
-            super::plan(&slower, free()).expect("it contradicts nothing").schedulable
+            super::plan(&slower, processor()).expect("it contradicts nothing").schedulable
         };
         assert!(with(period) && !with(period - Nanos(1)), "{period}");
     }
