@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use punctual_analysis::{Instant, Nanos, Ppm};
 
 use super::outgoing::{Arrival, Messages, Outgoing};
-use crate::api::{ChannelCounters, DropCounters};
+use crate::api::DropCounters;
 use crate::fragment::{Outcome, Reassembly, Rejection};
 use crate::ids::{Address, LinkId, NodeId, PathId};
 use crate::limits::{
@@ -43,7 +43,8 @@ pub(super) struct Flow<M: Memory> {
     pub handler: HandlerId,
     /// It is among the link's blocked ones.
     pub listed: bool,
-    pub counters: ChannelCounters,
+    /// Of the next message, whether it is kept or not.
+    pub number_next: u64,
 }
 
 impl<M: Memory> Flow<M> {
@@ -54,12 +55,10 @@ impl<M: Memory> Flow<M> {
             let ready = (!self.outgoing.is_full()).then_some(&mut self.outbox);
             let Some((message, sent)) = ready.and_then(|outbox| outbox.take(now)) else { break };
             taken += 1;
-            let number = self.counters.messages_in;
-            self.counters.messages_in += 1;
-            if message.len() > self.message_bytes_max
-                || !self.outgoing.push(messages, message, number, Arrival::at(sent))
-            {
-                self.counters.dropped += 1;
+            let number = self.number_next;
+            self.number_next += 1;
+            if message.len() <= self.message_bytes_max {
+                self.outgoing.push(messages, message, number, Arrival::at(sent));
             }
         }
         taken

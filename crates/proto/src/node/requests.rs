@@ -10,7 +10,7 @@ use super::clip::RoleState;
 use super::outgoing::{self, Outgoing};
 use super::plane::{Owner, best_effort_parameters};
 use super::source::Portion;
-use crate::api::{ChannelCounters, CloseReason, OpenRequest, RequestError, UserId};
+use crate::api::{CloseReason, OpenRequest, RequestError, UserId};
 use crate::ids::{Address, ChannelId, ChannelNumber, ListenerId, Name, PathId};
 use crate::limits::{BEST_EFFORT_OUTGOING_MAX, HEADER_BYTES, RING_MESSAGES_MAX};
 use crate::memory::Memory;
@@ -213,7 +213,7 @@ impl<M: Memory> Node<M> {
             outgoing,
             handler,
             listed: false,
-            counters: ChannelCounters::default(),
+            number_next: 0,
         };
         self.plane.flows.insert(channel, flow);
         self.plane.drain_flow(channel, Portion::ALONE, now);
