@@ -1,12 +1,12 @@
-//! What each host on the way reserves for a channel is what GUARANTEES says: computed here from the bounds that were granted,
+//! What each host on the way reserves for a channel, and tells its driver of it, is what GUARANTEES says: computed here from the bounds that were granted,
 //! for contracts of every kind over ways of every length.
 
 mod common;
 
 use common::{Open, World, line_config};
-use punctual_proto::api::StageGrant;
+use punctual_proto::api::{FilterChange, PathFilter, StageGrant};
 use punctual_proto::signalling::SplitMix64;
-use punctual_proto::{BitRate, Contract, Delivery, Horizon, Nanos, Ppm, Rate};
+use punctual_proto::{BitRate, Contract, Delivery, Horizon, Late, Nanos, Ppm, Rate};
 
 const RATE: BitRate = BitRate(200_000_000);
 /// Payload of a packet; what each has in front of it, and what the link adds to each.
@@ -51,6 +51,7 @@ fn contract(random: &mut SplitMix64) -> Contract {
         jitter: [None, Some(Nanos::ZERO), Some(some)][random.below(3) as usize],
         horizon: [Horizon::Cumulative, Horizon::Regulated][random.below(2) as usize],
         delivery: [Delivery::Asap, Delivery::AtDeadline][random.below(2) as usize],
+        late: [Late::Deliver, Late::Drop][random.below(2) as usize],
         ..plain
     }
 }
@@ -132,6 +133,29 @@ impl Place<'_> {
         };
         Some(span.div_ceil(period) + error.div_ceil(period) + 1)
     }
+    /// What the driver that packets come in by is told: at most what an honest path may deliver.
+    fn filter(&self, told: &PathFilter) -> PathFilter {
+        let (packets, period) =
+            (u64::from(self.contract.message_bytes_max).div_ceil(FRAGMENT), self.period());
+        let at_once = (self.early() + self.upstream(0) + self.arrival_error()).div_ceil(period) + 1;
+        // A forwarder's driver may learn of a completion late.
+        let kept = if self.own.end == self.stages.len() {
+            self.messages(0)
+        } else {
+            self.messages(0) + self.messages(1) + 1
+        };
+        let before: u64 = self.stages[..self.own.start].iter().map(|stage| stage.offered.0).sum();
+        let expires = (self.contract.deadline.0 + self.arrival_error() - before) as i64;
+        PathFilter {
+            low_latency: false,
+            packet_bytes_max: self.contract.message_bytes_max.min(FRAGMENT as u32) + HEADER as u32,
+            burst_packets: (at_once * packets) as u32,
+            interval: Nanos(period / packets),
+            buffers: (kept * packets) as u32,
+            slack_ns_min: (self.contract.late == Late::Drop).then_some(-expires),
+            ..*told
+        }
+    }
     /// What the sender's ring must hold: what waits until this host has sent it.
     fn outbox(&self) -> u64 {
         let here: u64 = self.stages[self.own.clone()].iter().map(|stage| stage.bound.0).sum();
@@ -150,9 +174,16 @@ fn channel_at(open: &Open, node: usize, world: &World) -> Vec<StageGrant> {
     world.nodes[node].channel(id).expect("it is open").stages
 }
 
+/// What a host's drivers were told of channels.
+fn told(world: &mut World, node: usize) -> Vec<PathFilter> {
+    let told = std::iter::from_fn(|| world.nodes[node].poll_filter());
+    let filter = |(_, change)| if let FilterChange::Set(filter) = change { Some(filter) } else { None };
+    told.filter_map(filter).collect()
+}
+
 #[test]
 fn every_host_reserves_what_the_formulas_say() {
-    let mut opened = 0;
+    let (mut opened, mut filters, mut hops) = (0, 0, 0);
     for seed in 0..150 {
         let mut random = SplitMix64::new(seed);
         let hosts = 2 + random.below(3) as usize;
@@ -163,6 +194,7 @@ fn every_host_reserves_what_the_formulas_say() {
         }
         let Ok(open) = world.open(0, hosts - 1, contract) else { continue };
         opened += 1;
+        hops += hosts - 1;
         let free = open.inbox.0.borrow().free.len() as u64;
         world.run_for(Nanos::from_millis(20));
         let (mut begin, mut before) = (0, 0);
@@ -178,6 +210,10 @@ fn every_host_reserves_what_the_formulas_say() {
             assert_eq!(bytes, place.bytes(), "seed {seed}, h{}: {contract:?}", node + 1);
             let status = world.nodes[node].status(world.now);
             assert_eq!((status.buffer_bytes, status.channels), (bytes, 1), "seed {seed}");
+            for filter in told(&mut world, node) {
+                assert_eq!(filter, place.filter(&filter), "seed {seed}, h{}: {contract:?}", node + 1);
+                filters += 1;
+            }
             if node == 0 {
                 assert_eq!(u64::from(open.grant.outbox_messages), place.outbox(), "seed {seed}");
             }
@@ -199,4 +235,5 @@ fn every_host_reserves_what_the_formulas_say() {
         );
     }
     assert!(opened > 80, "{opened}");
+    assert_eq!(filters, hops, "each host but the source has a driver to tell");
 }
