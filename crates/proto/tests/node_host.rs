@@ -279,30 +279,3 @@ fn a_host_that_has_just_begun_has_counted_and_seen_nothing() {
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 }
-
-/// A host has nothing urgent to do once the one packet of signalling that came is dealt with: best effort need not wait for that.
-#[test]
-fn signalling_that_is_dealt_with_keeps_nobody_waiting() {
-    let mut world = World::line(2, RATE);
-    world.run_for(Nanos::from_secs(2));
-    let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
-    let copy = seen.clone();
-    world.tap = Some(Box::new(move |node, port, bytes| {
-        if node == 0 && port == Port::Signalling {
-            copy.borrow_mut().push(bytes.clone());
-        }
-        node != 0
-    }));
-    world.run_for(Nanos::from_secs(2));
-    let (link, now) = (LinkId(0), world.now);
-    let packets = seen.take();
-    assert!(!packets.is_empty(), "a host says that it is there");
-    for packet in packets {
-        let frame = world.pool.frame(&packet);
-        world.nodes[1].handle_frame(link, Port::Signalling, now, frame, now);
-        assert!(!world.nodes[1].has_best_effort_room(link), "signalling goes first");
-        let work = world.nodes[1].begin_work(now).expect("a packet");
-        world.nodes[1].finish_work(work, now);
-        assert!(world.nodes[1].has_best_effort_room(link));
-    }
-}
